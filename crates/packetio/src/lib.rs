@@ -1,1 +1,25 @@
-//! Placeholder.
+//! Packets in and out, in batches.
+//!
+//! One trait, [`Port`], and its backends: [`xdp`] (any netdev), [`memif`] (shared memory between two
+//! processes), [`tap`] (debugging, and where XDP is missing), [`packet`] (a raw AF_PACKET socket, for the bridge),
+//! [`loopback`] (within one process). Wrappers stand in front of any of them: [`fault`] (loss, delay, rate, by
+//! seed) and [`pcap`] (writes a pcapng file). [`WireSpec`] is how a user names a wire in one line, [`open`] makes the port,
+//! [`wait`] sleeps on several of them, [`bridge`] joins two.
+//!
+//! The stack is the main caller; `mill wire` calls [`bridge`]; `sim` calls [`loopback`] and [`fault`] with its own clock.
+//!
+//! `unsafe` stands only in files named `*_unsafe.rs`; such a module is declared with `#[allow(unsafe_code)]`.
+
+#![deny(unsafe_code)]
+
+#[allow(unsafe_code)]
+pub mod frame_unsafe;
+pub mod limits;
+pub mod memif;
+pub mod open;
+pub mod port;
+pub mod xdp;
+
+pub use frame_unsafe::{RxChecksum, RxFrame, TxFrame};
+pub use open::OpenError;
+pub use port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};

@@ -1,0 +1,298 @@
+//! One received and one outgoing frame: a pointer into driver memory, a length, and bounds.
+//!
+//! Owns no memory. Backends make the frames with the `unsafe` constructors; callers of [`Port`](crate::Port) see only safe, bounds-checked
+//! copies. The memory may be rewritten by someone else while we read it (a memif peer, a NIC), so no Rust reference to it is ever made.
+//!
+//! Frames are reachable only behind a shared borrow of their port and are neither `Clone` nor `Copy`, so none outlives the loan and no two can be
+//! swapped between ports.
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+/// What is known of a received frame's transport checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RxChecksum {
+    /// Nothing: verify it, as the port's [`ChecksumPolicy`](crate::ChecksumPolicy) says.
+    #[default]
+    Unknown,
+    /// The driver found it right.
+    Verified,
+    /// The driver found it wrong.
+    Bad,
+}
+
+/// A received frame, lent by a port until its next `receive` or `release`.
+#[derive(Debug)]
+pub struct RxFrame {
+    ptr: *const u8,
+    len: u32,
+    hash: u32,
+    has_hash: bool,
+    checksum: RxChecksum,
+}
+
+// SAFETY: the pointer is used only for raw reads within `len`; the maker promises that the memory is reachable from whichever thread holds the port.
+unsafe impl Send for RxFrame {}
+
+impl RxFrame {
+    /// A frame of `len` bytes at `ptr`.
+    ///
+    /// # Safety
+    /// `ptr..ptr+len` is mapped memory, valid for raw reads for as long as this value can be reached through a borrow of its port, from any thread
+    /// that owns the port. Others may write it meanwhile.
+    pub unsafe fn new(ptr: *const u8, len: u32) -> Self {
+        Self {
+            ptr,
+            len,
+            hash: 0,
+            has_hash: false,
+            checksum: RxChecksum::Unknown,
+        }
+    }
+
+    /// With what the driver knows of the transport checksum.
+    #[must_use]
+    pub fn with_checksum(mut self, checksum: RxChecksum) -> Self {
+        self.checksum = checksum;
+        self
+    }
+
+    /// With the driver's flow hash.
+    #[must_use]
+    pub fn with_hash(mut self, hash: Option<u32>) -> Self {
+        self.has_hash = hash.is_some();
+        self.hash = hash.unwrap_or(0);
+        self
+    }
+
+    /// Length in bytes, from the Ethernet header on, without FCS.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether it has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What the driver knows of the transport checksum.
+    #[inline]
+    pub fn checksum(&self) -> RxChecksum {
+        self.checksum
+    }
+
+    /// The driver's flow hash (Toeplitz, or its own); a hint.
+    #[inline]
+    pub fn hash(&self) -> Option<u32> {
+        self.has_hash.then_some(self.hash)
+    }
+
+    /// Copies from `offset` on as much as the frame has and `out` holds; the count of bytes copied.
+    #[inline]
+    pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> usize {
+        let n = self.len().saturating_sub(offset).min(out.len());
+        if n > 0 {
+            // SAFETY: `offset + n <= len`, so the source lies in the frame (`new`'s promise); `out` is a distinct Rust object of at least `n` bytes.
+            unsafe { std::ptr::copy_nonoverlapping(self.ptr.add(offset), out.as_mut_ptr(), n) };
+        }
+        n
+    }
+
+    /// The bytes `offset..offset+len` as raw memory; `None` if the frame is shorter.
+    #[inline]
+    pub fn slice(&self, offset: usize, len: usize) -> Option<RawSlice<'_>> {
+        if offset.checked_add(len)? > self.len() {
+            return None;
+        }
+        // SAFETY: the range lies in the frame, which stays valid while `self` is borrowed (`new`'s promise).
+        Some(unsafe { RawSlice::from_raw(self.ptr.add(offset), len) })
+    }
+}
+
+/// A transmit slot, to be written in place. Reserved from a port until its next `send` or `reserve`.
+///
+/// Its methods take `&self`: a frame is memory that we write and the driver reads.
+#[derive(Debug)]
+pub struct TxFrame {
+    ptr: *mut u8,
+    capacity: u32,
+    len: Cell<u32>,
+    /// (start, offset) of the checksum to be filled in by the port.
+    offload: Cell<Option<(u16, u16)>>,
+}
+
+// SAFETY: the pointer is used only for raw accesses within `capacity`; the maker promises that the memory is reachable from whichever thread holds the port.
+unsafe impl Send for TxFrame {}
+
+impl TxFrame {
+    /// A slot of `capacity` bytes at `ptr`, of length 0.
+    ///
+    /// # Safety
+    /// `ptr..ptr+capacity` is mapped memory, valid for raw reads and writes for as long as this value can be reached through a borrow of its port, from any
+    /// thread that owns the port, and no Rust reference to it exists meanwhile.
+    pub unsafe fn new(ptr: *mut u8, capacity: u32) -> Self {
+        Self {
+            ptr,
+            capacity,
+            len: Cell::new(0),
+            offload: Cell::new(None),
+        }
+    }
+
+    /// Most bytes that it holds.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.capacity as usize
+    }
+
+    /// Bytes that will be sent; 0 until `set_len`.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len.get() as usize
+    }
+
+    /// Whether nothing is to be sent from it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len.get() == 0
+    }
+
+    /// Writes `bytes` at `offset`, as many as fit; the count written. Does not change the length.
+    #[inline]
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> usize {
+        let n = self.capacity().saturating_sub(offset).min(bytes.len());
+        if n > 0 {
+            // SAFETY: `offset + n <= capacity`, so the target lies in the slot (`new`'s promise: no Rust reference to it, so `bytes` is elsewhere).
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr.add(offset), n) };
+        }
+        n
+    }
+
+    /// The bytes `offset..offset+len` as raw memory to write; `None` if they pass the capacity.
+    #[inline]
+    pub fn slice_mut(&self, offset: usize, len: usize) -> Option<RawSliceMut<'_>> {
+        if offset.checked_add(len)? > self.capacity() {
+            return None;
+        }
+        // SAFETY: the range lies in the slot, which stays valid while `self` is borrowed (`new`'s promise).
+        Some(unsafe { RawSliceMut::from_raw(self.ptr.add(offset), len) })
+    }
+
+    /// How many bytes are to be sent; capped at the capacity.
+    #[inline]
+    pub fn set_len(&self, len: usize) {
+        debug_assert!(len <= self.capacity());
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        self.len.set(len.min(self.capacity));
+    }
+
+    /// Asks the port to fill in the 16-bit checksum at `start + offset` over `start..len`; the field holds the pseudo-header sum.
+    /// Honoured only by a port whose `tx_checksum_offload` is set.
+    #[inline]
+    pub fn set_checksum_offload(&self, start: u16, offset: u16) {
+        self.offload.set(Some((start, offset)));
+    }
+
+    /// What `set_checksum_offload` asked for: (start, offset). For backends.
+    #[inline]
+    pub fn checksum_offload(&self) -> Option<(u16, u16)> {
+        self.offload.get()
+    }
+
+    /// Length 0 and no offload again. For backends that keep their frames between reservations.
+    #[inline]
+    pub fn reset(&self) {
+        self.len.set(0);
+        self.offload.set(None);
+    }
+}
+
+/// Raw memory to read, of known bounds, which someone else may rewrite.
+#[derive(Clone, Copy, Debug)]
+pub struct RawSlice<'a> {
+    ptr: *const u8,
+    len: usize,
+    life: PhantomData<&'a u8>,
+}
+
+impl<'a> RawSlice<'a> {
+    /// Raw memory at `ptr`.
+    ///
+    /// # Safety
+    /// `ptr..ptr+len` is valid for raw reads during `'a`.
+    #[inline]
+    pub unsafe fn from_raw(ptr: *const u8, len: usize) -> Self {
+        Self {
+            ptr,
+            len,
+            life: PhantomData,
+        }
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies as much as both hold; the count of bytes copied.
+    #[inline]
+    pub fn copy_to(&self, out: &mut [u8]) -> usize {
+        let n = self.len.min(out.len());
+        // SAFETY: `n` is within both; `out` is a distinct Rust object (`from_raw`'s promise covers the source).
+        unsafe { std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), n) };
+        n
+    }
+}
+
+/// Raw memory to write, of known bounds, which someone else may read.
+#[derive(Debug)]
+pub struct RawSliceMut<'a> {
+    ptr: *mut u8,
+    len: usize,
+    life: PhantomData<&'a mut u8>,
+}
+
+impl<'a> RawSliceMut<'a> {
+    /// Raw memory at `ptr`.
+    ///
+    /// # Safety
+    /// `ptr..ptr+len` is valid for raw writes during `'a`, and no Rust reference to it exists meanwhile.
+    #[inline]
+    pub unsafe fn from_raw(ptr: *mut u8, len: usize) -> Self {
+        Self {
+            ptr,
+            len,
+            life: PhantomData,
+        }
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies from `bytes` as much as both hold; the count of bytes copied.
+    #[inline]
+    pub fn copy_from(&mut self, bytes: &[u8]) -> usize {
+        let n = self.len.min(bytes.len());
+        // SAFETY: `n` is within both; `bytes` is elsewhere (`from_raw`'s promise).
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr, n) };
+        n
+    }
+}

@@ -1,0 +1,229 @@
+//! The one trait of packet I/O, and the plain values that go with it.
+//!
+//! Owns nothing. Implemented by every backend and wrapper of this crate; called by the stack, the bridge and the simulator.
+//!
+//! A turn of a caller looks like this:
+//!
+//! ```text
+//! receive() -> &[RxFrame]   read them in place, copy what must stay
+//! release()                 give the batch back to the driver
+//! reserve(n) -> &[TxFrame]  write frames in place, set_len() each
+//! send(m)                   the first m leave, in order; flush
+//! prepare_wait() … sleep on poll_fds() until deadline_ns() … finish_wait()
+//! ```
+
+use std::os::fd::BorrowedFd;
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+
+use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::limits::NAMED_COUNTERS_MAX;
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MacAddr(pub [u8; 6]);
+
+/// What the receiver of a port's frames must do about transport checksums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChecksumPolicy {
+    /// Every checksum is checked, unless the frame itself says [`RxChecksum::Verified`](crate::RxChecksum).
+    #[default]
+    Verify,
+    /// As `Verify`, but a field that holds just the pseudo-header sum is right too: a local kernel peer
+    /// leaves it so for an offload that never happens (veth).
+    AcceptPartial,
+    /// Nothing is checked: the wire is memory of this host.
+    Trust,
+}
+
+/// What a port is and offers; constant while the port is open.
+#[derive(Clone, Debug)]
+pub struct Capabilities {
+    /// The address to use as the source of frames.
+    pub mac: MacAddr,
+    /// Largest IP packet in bytes; a frame may be 14 bytes (18 with a VLAN tag) longer.
+    pub mtu: usize,
+    /// How to treat transport checksums of received frames.
+    pub rx_checksum: ChecksumPolicy,
+    /// [`TxFrame::set_checksum_offload`] is honoured.
+    pub tx_checksum_offload: bool,
+    /// Frames longer than the MTU are cut by the port.
+    pub tso: bool,
+    /// Largest batch that `receive` returns or `reserve` grants, in frames.
+    pub batch_max: usize,
+    /// The wire's name, for messages and metrics: `tap:mill0`.
+    pub name: String,
+    /// Which of the wire's queues this port drives.
+    pub queue: usize,
+}
+
+/// Why a batch could not be moved. Back-pressure is not an error: it is an empty or a short slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    /// The other end went away; frames will flow again if it comes back. The port stays usable.
+    #[error("the peer is disconnected")]
+    Disconnected,
+    /// The interface is gone for good; open again.
+    #[error("the interface is gone")]
+    Gone,
+    /// A system call failed in a way that the port cannot mend.
+    #[error("{call}: {errno}")]
+    Io {
+        /// The system call.
+        call: &'static str,
+        /// Its error.
+        errno: Errno,
+    },
+}
+
+/// A copy of a port's counters: the four totals, and named ones (every drop has a name).
+///
+/// A plain value without a heap, so that a stack may publish it often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Frames handed up by `receive`.
+    pub rx_frames: u64,
+    /// Bytes handed up by `receive`, Ethernet header included.
+    pub rx_bytes: u64,
+    /// Frames that left by `send`.
+    pub tx_frames: u64,
+    /// Bytes that left by `send`, Ethernet header included.
+    pub tx_bytes: u64,
+    named: [(&'static str, u64); NAMED_COUNTERS_MAX],
+    named_len: usize,
+}
+
+impl Default for PortCounters {
+    fn default() -> Self {
+        Self {
+            rx_frames: 0,
+            rx_bytes: 0,
+            tx_frames: 0,
+            tx_bytes: 0,
+            named: [("", 0); NAMED_COUNTERS_MAX],
+            named_len: 0,
+        }
+    }
+}
+
+impl PortCounters {
+    /// Adds a named counter, such as `tap_tx_dropped_full`; beyond the limit it is left out.
+    pub fn push(&mut self, name: &'static str, value: u64) {
+        debug_assert!(self.named_len < NAMED_COUNTERS_MAX);
+        let Some(slot) = self.named.get_mut(self.named_len) else {
+            return;
+        };
+        *slot = (name, value);
+        self.named_len += 1;
+    }
+
+    /// The named counters, in the order in which they were added.
+    pub fn named(&self) -> &[(&'static str, u64)] {
+        &self.named[..self.named_len]
+    }
+
+    /// The value of a named counter; `None` if the port has none of that name.
+    pub fn value(&self, name: &str) -> Option<u64> {
+        self.named()
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, v)| *v)
+    }
+}
+
+/// One queue of a packet wire: batches in, batches out, and how to sleep.
+///
+/// A port belongs to one thread at a time. No call blocks. Frames are Ethernet frames without FCS.
+pub trait Port {
+    /// What this port is and offers.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// The next batch, at most `batch_max` frames; empty if nothing is there.
+    ///
+    /// The frames stay lent until the next `receive` or `release`; a call while a batch is out releases that batch first.
+    ///
+    /// # Errors
+    /// [`PortError`] if the wire failed; counters and a later call remain valid.
+    fn receive(&mut self) -> Result<&[RxFrame], PortError>;
+
+    /// Gives the last batch back to the driver; a no-op without one.
+    fn release(&mut self);
+
+    /// Up to `n` transmit slots to be written in place; fewer or none is back-pressure.
+    ///
+    /// Each has length 0 until `set_len`. Slots reserved and not sent return with the next `send` or `reserve`.
+    /// (The slice is shared and the frames write through `&self`, for with `&mut` two ports' frames could be swapped
+    /// and outlive their memory.)
+    fn reserve(&mut self, n: usize) -> &[TxFrame];
+
+    /// The first `n` of the reserved slots leave, in order; the rest return. Flushes to the wire.
+    ///
+    /// A frame of length 0 is skipped. `send(0)` flushes what an earlier call left behind.
+    ///
+    /// # Errors
+    /// [`PortError`] if the wire failed; the frames are then dropped and counted.
+    fn send(&mut self, n: usize) -> Result<(), PortError>;
+
+    /// Enables wake-ups, for the caller wants to sleep: on frames that arrive, with `want_tx` also on room to send.
+    ///
+    /// `true` means that work is there already: do not sleep. Always followed by `finish_wait`.
+    fn prepare_wait(&mut self, want_tx: bool) -> bool;
+
+    /// The sleep is over: wake-ups off, doorbells drained.
+    fn finish_wait(&mut self);
+
+    /// Names the descriptors to sleep on, and for which events.
+    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags));
+
+    /// When the port itself has something to do, on the clock of `CLOCK_MONOTONIC` in ns: a delayed frame is due, a peer is
+    /// to be tried again. `None`: only its descriptors wake it.
+    fn deadline_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Totals and named counters since open.
+    fn counters(&self) -> PortCounters;
+}
+
+impl<P: Port + ?Sized> Port for Box<P> {
+    fn capabilities(&self) -> &Capabilities {
+        (**self).capabilities()
+    }
+
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        (**self).receive()
+    }
+
+    fn release(&mut self) {
+        (**self).release();
+    }
+
+    fn reserve(&mut self, n: usize) -> &[TxFrame] {
+        (**self).reserve(n)
+    }
+
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        (**self).send(n)
+    }
+
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        (**self).prepare_wait(want_tx)
+    }
+
+    fn finish_wait(&mut self) {
+        (**self).finish_wait();
+    }
+
+    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
+        (**self).poll_fds(want_tx, fds);
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        (**self).deadline_ns()
+    }
+
+    fn counters(&self) -> PortCounters {
+        (**self).counters()
+    }
+}

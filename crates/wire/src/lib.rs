@@ -1,1 +1,77 @@
-//! Placeholder.
+//! Packet headers: bytes to values and back.
+//!
+//! For everybody above: `tcp` takes its sequence numbers and options from here, `packetio` its MAC addresses, `stack` and `sim`
+//! parse and build frames with it. It owns the formats, the portable checksum, and the keyed hash of a flow. It knows no memory but the
+//! slices it is handed, no clock and no operating system: `no_std`, no allocation, no `unsafe`.
+//!
+//! Three habits hold in every module:
+//!
+//! * `parse` takes bytes that may be anything and returns a value or a [`WireError`]; nothing an attacker can send makes it panic.
+//! * `emit` writes a value at the start of a buffer and returns the number of bytes written: 0, with the buffer
+//!   untouched, if it does not fit.
+//! * What was parsed and emitted again is the same packet, unless it held what we skip by design (unknown options).
+//!
+//! ```
+//! use wire::{ethernet, ipv4, protocol, tcp, SeqNumber};
+//!
+//! let mut frame = [0u8; 54];
+//! let header = tcp::Header { src_port: 80, dst_port: 49152, seq: SeqNumber(7), flags: tcp::Flags::SYN, ..Default::default() };
+//! let eth = ethernet::Header { ethertype: ethernet::EtherType::IPV4, ..Default::default() };
+//! let at = eth.emit(&mut frame);
+//! let ip = ipv4::Header { total_len: 40, ttl: 64, protocol: protocol::TCP, ..ipv4::Header::default() };
+//! let at = at + ip.emit(&mut frame[at..]);
+//! header.emit(&mut frame[at..]);
+//!
+//! let (eth, at) = ethernet::Header::parse(&frame)?;
+//! assert_eq!(eth.ethertype, ethernet::EtherType::IPV4);
+//! let ip = ipv4::Header::parse(&frame[at..], frame.len() - at)?;
+//! let (tcp, _) = tcp::Header::parse(&frame[at + usize::from(ip.header_len)..])?;
+//! assert_eq!(tcp, header);
+//! # Ok::<(), wire::WireError>(())
+//! ```
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod addr;
+pub mod arp;
+pub mod checksum;
+pub mod error;
+pub mod ethernet;
+mod field;
+pub mod flow;
+pub mod icmpv4;
+pub mod icmpv6;
+pub mod ipv4;
+pub mod ipv6;
+pub mod limits;
+pub mod quote;
+pub mod seq;
+pub mod siphash;
+pub mod tcp;
+pub mod tcp_option;
+pub mod toeplitz;
+
+pub use addr::Addr;
+pub use checksum::Sum;
+pub use error::WireError;
+pub use ethernet::MacAddr;
+pub use flow::{FlowHasher, FlowKey};
+pub use seq::SeqNumber;
+
+/// Numbers of the IP protocol field, and of IPv6's next header field.
+pub mod protocol {
+    /// ICMP for IPv4, RFC 792.
+    pub const ICMP: u8 = 1;
+    /// TCP, RFC 9293.
+    pub const TCP: u8 = 6;
+    /// UDP, RFC 768.
+    pub const UDP: u8 = 17;
+    /// ICMP for IPv6, RFC 4443.
+    pub const ICMPV6: u8 = 58;
+    /// IPv6: nothing follows, RFC 8200 section 4.7.
+    pub const IPV6_NO_NEXT_HEADER: u8 = 59;
+}

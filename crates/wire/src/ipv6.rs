@@ -1,0 +1,200 @@
+//! The IPv6 header and the extension headers that a host walks to find TCP, RFC 8200.
+//!
+//! `stack` parses one for each IPv6 frame; the walk is off the fast path, which tests `next_header` first.
+
+use crate::error::WireError;
+use crate::field::{be16, be32, bytes, put, put16, put32};
+use crate::limits::{EXTENSION_HEADERS_MAX, EXTENSION_OPTIONS_MAX};
+use core::net::Ipv6Addr;
+
+/// Bytes of the fixed header.
+pub const HEADER_LEN: usize = 40;
+
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION_OPTIONS: u8 = 60;
+
+const OPTION_PAD1: u8 = 0;
+/// The bits of an option's type that say what a node that does not know it does; zero is "skip".
+const OPTION_ACTION: u8 = 0xc0;
+
+/// An IPv6 header. The default is for an empty packet with no addresses: fill in what differs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// DSCP (upper six bits) and ECN (lower two).
+    pub traffic_class: u8,
+    /// Flow label, 20 bits.
+    pub flow_label: u32,
+    /// Bytes behind the fixed header, extension headers included.
+    pub payload_len: u16,
+    /// What follows: a protocol (see [`crate::protocol`]) or an extension header.
+    pub next_header: u8,
+    /// Hops left.
+    pub hop_limit: u8,
+    /// Who sent it.
+    pub src: Ipv6Addr,
+    /// Who it is for.
+    pub dst: Ipv6Addr,
+}
+
+impl Default for Header {
+    fn default() -> Header {
+        Header {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len: 0,
+            next_header: crate::protocol::IPV6_NO_NEXT_HEADER,
+            hop_limit: 64,
+            src: Ipv6Addr::UNSPECIFIED,
+            dst: Ipv6Addr::UNSPECIFIED,
+        }
+    }
+}
+
+impl Header {
+    /// Parses the fixed header. `packet` holds at least the header; `frame_payload_len` is how many bytes the frame has from the
+    /// header on, padding included.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`], [`WireError::BadVersion`], [`WireError::BadLength`] when the packet is longer than its frame.
+    #[inline]
+    pub fn parse(packet: &[u8], frame_payload_len: usize) -> Result<Header, WireError> {
+        let Some(fixed) = packet.first_chunk::<HEADER_LEN>() else {
+            return Err(WireError::Truncated);
+        };
+        let first = be32(fixed, 0);
+        if first >> 28 != 6 {
+            return Err(WireError::BadVersion);
+        }
+        let payload_len = be16(fixed, 4);
+        if HEADER_LEN + usize::from(payload_len) > frame_payload_len {
+            return Err(WireError::BadLength);
+        }
+        Ok(Header {
+            traffic_class: (first >> 20) as u8,
+            flow_label: first & 0xf_ffff,
+            payload_len,
+            next_header: fixed[6],
+            hop_limit: fixed[7],
+            src: Ipv6Addr::from_octets(bytes(fixed, 8)),
+            dst: Ipv6Addr::from_octets(bytes(fixed, 24)),
+        })
+    }
+
+    /// Writes the fixed header; returns 40, or 0 if `out` is too short.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        let Some(fixed) = out.first_chunk_mut::<HEADER_LEN>() else {
+            return 0;
+        };
+        let first =
+            (6 << 28) | (u32::from(self.traffic_class) << 20) | (self.flow_label & 0xf_ffff);
+        put32(fixed, 0, first);
+        put16(fixed, 4, self.payload_len);
+        fixed[6] = self.next_header;
+        fixed[7] = self.hop_limit;
+        put(fixed, 8, &self.src.octets());
+        put(fixed, 24, &self.dst.octets());
+        HEADER_LEN
+    }
+}
+
+/// Finds the upper layer of a packet: its protocol, and its offset from the start of the fixed header. `packet` starts with the
+/// fixed header that `header` was parsed from and holds at least the extension headers. The caller takes
+/// `HEADER_LEN + payload_len - offset` as the upper layer's length.
+///
+/// Walks hop-by-hop, destination options and routing headers with nothing left to visit. A protocol that we do not know ends the
+/// walk and is returned like any other.
+///
+/// # Errors
+/// [`WireError::Fragment`]; [`WireError::Unsupported`] for routing headers of type 0 (RFC 5095) or with hops left, and for options that ask to
+/// be dropped by who does not know them (RFC 8200 section 4.2); [`WireError::BadLength`] or [`WireError::Truncated`] when a header runs past
+/// the packet or the bytes; [`WireError::BadOption`]; [`WireError::TooManyHeaders`].
+#[inline]
+pub fn upper_layer(header: &Header, packet: &[u8]) -> Result<(u8, usize), WireError> {
+    if !is_extension(header.next_header) {
+        return Ok((header.next_header, HEADER_LEN));
+    }
+    walk(header, packet)
+}
+
+#[inline]
+const fn is_extension(next_header: u8) -> bool {
+    matches!(
+        next_header,
+        HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS
+    )
+}
+
+#[cold]
+fn walk(header: &Header, packet: &[u8]) -> Result<(u8, usize), WireError> {
+    let packet_len = HEADER_LEN + usize::from(header.payload_len);
+    let (mut kind, mut at) = (header.next_header, HEADER_LEN);
+    for place in 0..EXTENSION_HEADERS_MAX {
+        if !is_extension(kind) {
+            return Ok((kind, at));
+        }
+        if kind == FRAGMENT {
+            return Err(WireError::Fragment);
+        }
+        // RFC 8200 section 4.1: hop-by-hop options stand first or not at all.
+        if kind == HOP_BY_HOP && place != 0 {
+            return Err(WireError::Unsupported);
+        }
+        if at + 8 > packet_len {
+            return Err(WireError::BadLength);
+        }
+        let (&[next, len8], _) = packet
+            .get(at..)
+            .and_then(<[u8]>::split_first_chunk)
+            .ok_or(WireError::Truncated)?;
+        let end = at + 8 + usize::from(len8) * 8;
+        if end > packet_len {
+            return Err(WireError::BadLength);
+        }
+        let body = packet.get(at + 2..end).ok_or(WireError::Truncated)?;
+        match kind {
+            ROUTING => refuse_route(body)?,
+            _ => walk_options(body)?,
+        }
+        (kind, at) = (next, end);
+    }
+    if is_extension(kind) {
+        return Err(WireError::TooManyHeaders);
+    }
+    Ok((kind, at))
+}
+
+/// `body`: a routing header from its type on.
+fn refuse_route(body: &[u8]) -> Result<(), WireError> {
+    match body {
+        [0, ..] => Err(WireError::Unsupported),
+        [_, 0, ..] => Ok(()),
+        _ => Err(WireError::Unsupported),
+    }
+}
+
+/// `body`: the options of a hop-by-hop or destination options header.
+fn walk_options(mut body: &[u8]) -> Result<(), WireError> {
+    let mut options = 0;
+    while let Some((&kind, rest)) = body.split_first() {
+        if kind == OPTION_PAD1 {
+            body = rest;
+            continue;
+        }
+        if kind & OPTION_ACTION != 0 {
+            return Err(WireError::Unsupported);
+        }
+        options += 1;
+        if options > EXTENSION_OPTIONS_MAX {
+            return Err(WireError::TooManyHeaders);
+        }
+        let (&len, data) = rest.split_first().ok_or(WireError::BadOption)?;
+        body = data.get(usize::from(len)..).ok_or(WireError::BadOption)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

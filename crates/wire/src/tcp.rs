@@ -1,0 +1,294 @@
+//! The TCP header, RFC 9293 section 3.1. On the data path: `stack` parses one for each segment and emits one for each segment that leaves.
+//!
+//! Nearly every segment of an established flow has either no options or `nop, nop, timestamp`; both are read without a loop, and the
+//! rest goes to [`Options::parse`].
+
+use crate::error::WireError;
+use crate::field::{be16, be32, bytes, put16, put32};
+use crate::limits::{TCP_HEADER_BYTES_MAX, TCP_HEADER_BYTES_MIN, TCP_OPTION_BYTES_MAX};
+use crate::seq::SeqNumber;
+use crate::tcp_option::{TIMESTAMP_ALIGNED, TIMESTAMP_ALIGNED_LEN, timestamp};
+use core::fmt;
+use core::ops::{BitOr, BitOrAssign};
+
+pub use crate::tcp_option::{FastOpenCookie, Options, SackBlock, SackBlocks, Timestamp};
+
+/// Bytes of a header without options.
+pub const HEADER_LEN: usize = TCP_HEADER_BYTES_MIN;
+/// Bytes of a header with as many options as can be.
+pub const HEADER_LEN_MAX: usize = TCP_HEADER_BYTES_MAX;
+/// Bytes of a header whose only option is the timestamp.
+pub const TIMESTAMP_HEADER_LEN: usize = HEADER_LEN + TIMESTAMP_ALIGNED_LEN;
+/// Where in the header the checksum stands.
+pub const CHECKSUM_OFFSET: usize = 16;
+
+/// The control bits, RFC 9293 section 3.1 and RFC 3168.
+///
+/// ```
+/// use wire::tcp::Flags;
+/// let flags = Flags::SYN | Flags::ACK;
+/// assert!(flags.contains(Flags::SYN) && !flags.contains(Flags::FIN | Flags::ACK));
+/// assert!(flags.intersects(Flags::FIN | Flags::ACK));
+/// assert_eq!(flags.to_string(), "SA");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(transparent)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// No flag.
+    pub const NONE: Flags = Flags(0);
+    /// No more data from the sender.
+    pub const FIN: Flags = Flags(0x01);
+    /// Synchronize sequence numbers.
+    pub const SYN: Flags = Flags(0x02);
+    /// Reset the connection.
+    pub const RST: Flags = Flags(0x04);
+    /// Push.
+    pub const PSH: Flags = Flags(0x08);
+    /// The acknowledgment field is meaningful.
+    pub const ACK: Flags = Flags(0x10);
+    /// The urgent pointer is meaningful.
+    pub const URG: Flags = Flags(0x20);
+    /// ECN echo.
+    pub const ECE: Flags = Flags(0x40);
+    /// Congestion window reduced.
+    pub const CWR: Flags = Flags(0x80);
+
+    /// Whether all of `other` are set.
+    #[inline(always)]
+    pub const fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether any of `other` is set.
+    #[inline(always)]
+    pub const fn intersects(self, other: Flags) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Those of both.
+    #[inline(always)]
+    #[must_use]
+    pub const fn union(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+
+    /// These without those of `other`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+
+    /// Whether none is set.
+    #[inline(always)]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Flags;
+
+    #[inline(always)]
+    fn bitor(self, other: Flags) -> Flags {
+        self.union(other)
+    }
+}
+
+impl BitOrAssign for Flags {
+    #[inline(always)]
+    fn bitor_assign(&mut self, other: Flags) {
+        *self = *self | other;
+    }
+}
+
+/// A letter for each flag: `SA` is SYN and ACK, `FPA` is FIN, PSH and ACK, `-` is none.
+impl fmt::Display for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("-");
+        }
+        for (bit, letter) in ["F", "S", "R", "P", "A", "U", "E", "C"].iter().enumerate() {
+            if self.0 & (1 << bit) != 0 {
+                f.write_str(letter)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A TCP header with its options.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Header {
+    /// The sender's port.
+    pub src_port: u16,
+    /// The receiver's port.
+    pub dst_port: u16,
+    /// The sequence number of the first byte, or of SYN.
+    pub seq: SeqNumber,
+    /// The next sequence number that the sender expects; meaningful with ACK.
+    pub ack: SeqNumber,
+    /// The control bits.
+    pub flags: Flags,
+    /// The window as it stands in the packet, not scaled.
+    pub window: u16,
+    /// The checksum as it stands in the packet; neither verified nor computed here.
+    pub checksum: u16,
+    /// The urgent pointer; meaningful with URG.
+    pub urgent: u16,
+    /// The options.
+    pub options: Options,
+}
+
+impl Header {
+    /// Parses a header and says at what offset the data starts. `segment` holds at least the header. The checksum is the caller's to verify: it
+    /// covers the payload, which is elsewhere.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`] when the bytes end before the header does; [`WireError::BadLength`] for a data offset below 20 bytes;
+    /// [`WireError::BadOption`], see [`Options::parse`].
+    ///
+    /// ```
+    /// use wire::tcp::{Flags, Header, Options, Timestamp};
+    /// let sent = Header {
+    ///     src_port: 443,
+    ///     flags: Flags::ACK,
+    ///     options: Options { timestamp: Some(Timestamp { value: 1, echo: 2 }), ..Options::default() },
+    ///     ..Header::default()
+    /// };
+    /// let mut bytes = [0u8; 60];
+    /// let len = sent.emit(&mut bytes);
+    /// assert_eq!(Header::parse(&bytes[..len])?, (sent, 32));
+    /// # Ok::<(), wire::WireError>(())
+    /// ```
+    #[inline]
+    pub fn parse(segment: &[u8]) -> Result<(Header, usize), WireError> {
+        let Some(fixed) = segment.first_chunk::<HEADER_LEN>() else {
+            return Err(WireError::Truncated);
+        };
+        let data_offset = usize::from(fixed[12] >> 4) * 4;
+        let mut header = Header::fields(fixed);
+        if data_offset == TIMESTAMP_HEADER_LEN
+            && let Some(longer) = segment.first_chunk::<TIMESTAMP_HEADER_LEN>()
+            && be32(longer, HEADER_LEN) == TIMESTAMP_ALIGNED
+        {
+            header.options.timestamp = Some(timestamp(&bytes(longer, HEADER_LEN + 4)));
+        } else if data_offset != HEADER_LEN {
+            header.options = parse_options(segment, data_offset)?;
+        }
+        Ok((header, data_offset))
+    }
+
+    /// Writes the header, the checksum field as given; returns its length, or 0 if `out` is too short.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8]) -> usize {
+        if let Some(stamp) = self.only_timestamp() {
+            let Some(header) = out.first_chunk_mut::<TIMESTAMP_HEADER_LEN>() else {
+                return 0;
+            };
+            self.put_fixed(header, TIMESTAMP_HEADER_LEN);
+            put32(header, HEADER_LEN, TIMESTAMP_ALIGNED);
+            put32(header, HEADER_LEN + 4, stamp.value);
+            put32(header, HEADER_LEN + 8, stamp.echo);
+            return TIMESTAMP_HEADER_LEN;
+        }
+        self.emit_any(out)
+    }
+
+    /// Bytes that [`Header::emit`] writes: 20 to 60, a multiple of 4.
+    #[inline]
+    pub fn header_len(&self) -> usize {
+        HEADER_LEN + self.options.emit_len()
+    }
+
+    #[inline(always)]
+    fn fields(fixed: &[u8; HEADER_LEN]) -> Header {
+        Header {
+            src_port: be16(fixed, 0),
+            dst_port: be16(fixed, 2),
+            seq: SeqNumber(be32(fixed, 4)),
+            ack: SeqNumber(be32(fixed, 8)),
+            flags: Flags(fixed[13]),
+            window: be16(fixed, 14),
+            checksum: be16(fixed, CHECKSUM_OFFSET),
+            urgent: be16(fixed, 18),
+            options: Options::default(),
+        }
+    }
+
+    /// The timestamp, if it is the only option.
+    #[inline(always)]
+    fn only_timestamp(&self) -> Option<Timestamp> {
+        let Options {
+            mss,
+            window_scale,
+            sack_permitted,
+            timestamp,
+            sack,
+            fast_open,
+        } = &self.options;
+        let alone = mss.is_none()
+            && window_scale.is_none()
+            && !sack_permitted
+            && sack.is_empty()
+            && fast_open.is_none();
+        if alone { *timestamp } else { None }
+    }
+
+    #[inline(always)]
+    fn put_fixed<const N: usize>(&self, out: &mut [u8; N], header_len: usize) {
+        put16(out, 0, self.src_port);
+        put16(out, 2, self.dst_port);
+        put32(out, 4, self.seq.0);
+        put32(out, 8, self.ack.0);
+        out[12] = (header_len as u8 / 4) << 4;
+        out[13] = self.flags.0;
+        put16(out, 14, self.window);
+        put16(out, CHECKSUM_OFFSET, self.checksum);
+        put16(out, 18, self.urgent);
+    }
+
+    fn emit_any(&self, out: &mut [u8]) -> usize {
+        let mut options = [0u8; TCP_OPTION_BYTES_MAX];
+        let options_len = self.options.emit(&mut options);
+        let header_len = HEADER_LEN + options_len;
+        let Some(header) = out.get_mut(..header_len) else {
+            return 0;
+        };
+        let Some((fixed, rest)) = header.split_first_chunk_mut::<HEADER_LEN>() else {
+            return 0;
+        };
+        self.put_fixed(fixed, header_len);
+        rest.copy_from_slice(&options[..options_len]);
+        header_len
+    }
+}
+
+/// The source and destination port, which is all that a look at an ICMP quote or a prefetch needs. `None` if there are not four bytes.
+#[inline]
+pub fn ports(segment: &[u8]) -> Option<(u16, u16)> {
+    let ports = segment.first_chunk::<4>()?;
+    Some((be16(ports, 0), be16(ports, 2)))
+}
+
+#[cold]
+fn parse_options(segment: &[u8], data_offset: usize) -> Result<Options, WireError> {
+    if data_offset < HEADER_LEN {
+        return Err(WireError::BadLength);
+    }
+    let options = segment
+        .get(HEADER_LEN..data_offset)
+        .ok_or(WireError::Truncated)?;
+    Options::parse(options)
+}
+
+#[cfg(test)]
+mod tests;

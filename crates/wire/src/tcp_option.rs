@@ -1,0 +1,384 @@
+//! TCP options: RFC 9293 section 3.2 (MSS), RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 7413 (Fast Open).
+//!
+//! `tcp::Header` parses and emits them; the `tcp` crate decides which mean something in which segment. The layout that we emit is
+//! Linux's, byte for byte, because other people's tests and fingerprints compare it.
+
+use crate::error::WireError;
+use crate::field::be32;
+use crate::limits::{
+    FAST_OPEN_COOKIE_BYTES_MAX, FAST_OPEN_COOKIE_BYTES_MIN, SACK_BLOCKS_MAX, TCP_OPTION_BYTES_MAX,
+};
+use crate::seq::SeqNumber;
+use core::fmt;
+
+const END: u8 = 0;
+const NOP: u8 = 1;
+const MSS: u8 = 2;
+const WINDOW_SCALE: u8 = 3;
+const SACK_PERMITTED: u8 = 4;
+const SACK: u8 = 5;
+const TIMESTAMP: u8 = 8;
+const FAST_OPEN: u8 = 34;
+const EXPERIMENT: u8 = 254;
+/// The experiment identifier of Fast Open before it had a number, RFC 7413 appendix A and RFC 6994.
+const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
+
+/// Bytes of the timestamp option with the two NOPs that align it.
+pub(crate) const TIMESTAMP_ALIGNED_LEN: usize = 12;
+/// What an aligned timestamp option starts with.
+pub(crate) const TIMESTAMP_ALIGNED: u32 = u32::from_be_bytes([NOP, NOP, TIMESTAMP, 10]);
+
+/// A timestamp option, RFC 7323 section 3.2.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Timestamp {
+    /// TSval: the sender's clock.
+    pub value: u32,
+    /// TSecr: the receiver's clock, echoed; meaningful with ACK.
+    pub echo: u32,
+}
+
+/// One block of a SACK option: bytes `left` up to, not including, `right` have arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct SackBlock {
+    /// The block's first sequence number.
+    pub left: SeqNumber,
+    /// The sequence number behind its last.
+    pub right: SeqNumber,
+}
+
+/// The blocks of a SACK option, in the order of the wire: most recent first. None at all: no option.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct SackBlocks {
+    // Slots from `len` on are zero, so that the derived comparison is right.
+    blocks: [SackBlock; SACK_BLOCKS_MAX],
+    len: u8,
+}
+
+impl SackBlocks {
+    /// No blocks.
+    pub const EMPTY: SackBlocks = SackBlocks {
+        blocks: [SackBlock {
+            left: SeqNumber(0),
+            right: SeqNumber(0),
+        }; SACK_BLOCKS_MAX],
+        len: 0,
+    };
+
+    /// Appends a block; false, and nothing done, if there are four.
+    #[inline]
+    pub fn push(&mut self, block: SackBlock) -> bool {
+        let Some(slot) = self.blocks.get_mut(usize::from(self.len)) else {
+            return false;
+        };
+        *slot = block;
+        self.len += 1;
+        true
+    }
+
+    /// The blocks.
+    #[inline]
+    pub fn as_slice(&self) -> &[SackBlock] {
+        // `len` never exceeds the array; `min` lets the compiler know.
+        &self.blocks[..self.len().min(SACK_BLOCKS_MAX)]
+    }
+
+    /// How many blocks there are.
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl fmt::Debug for SackBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
+    }
+}
+
+/// A Fast Open option: a cookie of 4 to 16 bytes, or the request for one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FastOpenCookie {
+    bytes: [u8; FAST_OPEN_COOKIE_BYTES_MAX],
+    len: u8,
+    /// Carried in the experimental option 254 and not in 34; an answer uses what the question used.
+    pub experimental: bool,
+}
+
+impl FastOpenCookie {
+    /// The request for a cookie.
+    pub const REQUEST: FastOpenCookie = FastOpenCookie {
+        bytes: [0; FAST_OPEN_COOKIE_BYTES_MAX],
+        len: 0,
+        experimental: false,
+    };
+
+    /// A cookie, or the request for one if `cookie` is empty. `None` if RFC 7413 section 4.1.1 does not allow its length: even, 4 to 16.
+    pub fn new(cookie: &[u8]) -> Option<FastOpenCookie> {
+        let is_cookie = (FAST_OPEN_COOKIE_BYTES_MIN..=FAST_OPEN_COOKIE_BYTES_MAX)
+            .contains(&cookie.len())
+            && cookie.len().is_multiple_of(2);
+        if !is_cookie && !cookie.is_empty() {
+            return None;
+        }
+        let mut made = FastOpenCookie::REQUEST;
+        made.bytes[..cookie.len()].copy_from_slice(cookie);
+        made.len = cookie.len() as u8;
+        Some(made)
+    }
+
+    /// The same in the experimental option.
+    #[must_use]
+    pub const fn with_experimental(mut self, experimental: bool) -> FastOpenCookie {
+        self.experimental = experimental;
+        self
+    }
+
+    /// The cookie's bytes; none for a request.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len).min(FAST_OPEN_COOKIE_BYTES_MAX)]
+    }
+
+    /// Whether it asks for a cookie.
+    pub const fn is_request(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of the option with its padding.
+    const fn option_len(&self) -> usize {
+        let head = if self.experimental { 4 } else { 2 };
+        (head + self.len as usize).next_multiple_of(4)
+    }
+}
+
+impl fmt::Debug for FastOpenCookie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.experimental {
+            f.write_str("experimental:")?;
+        }
+        for byte in self.as_slice() {
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str(if self.is_request() { "request" } else { "" })
+    }
+}
+
+/// The options of a segment that we know. Values are as on the wire: whether they make sense is judged by `tcp`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Options {
+    /// Maximum segment size, bytes; SYN only.
+    pub mss: Option<u16>,
+    /// Window scale, bits; SYN only. RFC 7323 section 2.3: above 14 is taken as 14, by the receiver.
+    pub window_scale: Option<u8>,
+    /// SACK may be used; SYN only.
+    pub sack_permitted: bool,
+    /// Timestamps.
+    pub timestamp: Option<Timestamp>,
+    /// Selective acknowledgments.
+    pub sack: SackBlocks,
+    /// Fast Open; SYN only.
+    pub fast_open: Option<FastOpenCookie>,
+}
+
+impl Options {
+    /// Bytes that [`Options::emit`] writes: a multiple of 4, at most 40.
+    #[inline]
+    pub fn emit_len(&self) -> usize {
+        let plan = Plan::of(self);
+        plan.len
+    }
+
+    /// Parses the option bytes of a header. Unknown options, and known ones of a length that they cannot have, are skipped (RFC 9293
+    /// MUST-6). Of options that stand twice the last counts; of SACK blocks, the first four.
+    ///
+    /// # Errors
+    /// [`WireError::BadOption`] for an option whose length is below 2 or runs past the end (MUST-7).
+    pub fn parse(mut bytes: &[u8]) -> Result<Options, WireError> {
+        let mut options = Options::default();
+        while let Some((&kind, rest)) = bytes.split_first() {
+            if kind == END {
+                break;
+            }
+            if kind == NOP {
+                bytes = rest;
+                continue;
+            }
+            let len = usize::from(*rest.first().ok_or(WireError::BadOption)?);
+            if len < 2 {
+                return Err(WireError::BadOption);
+            }
+            let (option, rest) = bytes.split_at_checked(len).ok_or(WireError::BadOption)?;
+            options.take(kind, &option[2..]);
+            bytes = rest;
+        }
+        Ok(options)
+    }
+
+    /// Takes one option's body.
+    fn take(&mut self, kind: u8, body: &[u8]) {
+        match (kind, body) {
+            (MSS, &[a, b]) => self.mss = Some(u16::from_be_bytes([a, b])),
+            (WINDOW_SCALE, &[shift]) => self.window_scale = Some(shift),
+            (SACK_PERMITTED, []) => self.sack_permitted = true,
+            (TIMESTAMP, body) => {
+                if let Ok(body) = <&[u8; 8]>::try_from(body) {
+                    self.timestamp = Some(timestamp(body));
+                }
+            }
+            (SACK, body) => self.take_sack(body),
+            (FAST_OPEN, cookie) => self.take_cookie(cookie, false),
+            (EXPERIMENT, body) => {
+                if let Some(cookie) = body.strip_prefix(&FAST_OPEN_EXPERIMENT) {
+                    self.take_cookie(cookie, true);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn take_sack(&mut self, body: &[u8]) {
+        let (blocks, rest) = body.as_chunks::<8>();
+        if !rest.is_empty() {
+            return;
+        }
+        for block in blocks {
+            self.sack.push(SackBlock {
+                left: SeqNumber(be32(block, 0)),
+                right: SeqNumber(be32(block, 4)),
+            });
+        }
+    }
+
+    fn take_cookie(&mut self, cookie: &[u8], experimental: bool) {
+        if let Some(cookie) = FastOpenCookie::new(cookie) {
+            self.fast_open = Some(cookie.with_experimental(experimental));
+        }
+    }
+
+    /// Writes the options in Linux's layout, padded with NOPs; returns how many bytes. What does not fit into 40 bytes is left out: the last SACK
+    /// blocks, then the Fast Open cookie.
+    pub fn emit(&self, out: &mut [u8; TCP_OPTION_BYTES_MAX]) -> usize {
+        let plan = Plan::of(self);
+        let mut out = Out { bytes: out, at: 0 };
+        if let Some(mss) = self.mss {
+            let [a, b] = mss.to_be_bytes();
+            out.put([MSS, 4, a, b]);
+        }
+        if let Some(stamp) = self.timestamp {
+            let aligner = if self.sack_permitted {
+                [SACK_PERMITTED, 2]
+            } else {
+                [NOP, NOP]
+            };
+            out.put([aligner[0], aligner[1], TIMESTAMP, 10]);
+            out.put(stamp.value.to_be_bytes());
+            out.put(stamp.echo.to_be_bytes());
+        } else if self.sack_permitted {
+            out.put([NOP, NOP, SACK_PERMITTED, 2]);
+        }
+        if let Some(shift) = self.window_scale {
+            out.put([NOP, WINDOW_SCALE, 3, shift]);
+        }
+        if plan.sack_blocks > 0 {
+            out.put([NOP, NOP, SACK, 2 + 8 * plan.sack_blocks as u8]);
+            for block in self.sack.as_slice().iter().take(plan.sack_blocks) {
+                out.put(block.left.0.to_be_bytes());
+                out.put(block.right.0.to_be_bytes());
+            }
+        }
+        if let (true, Some(cookie)) = (plan.fast_open, &self.fast_open) {
+            out.put_cookie(cookie);
+        }
+        debug_assert_eq!(out.at, plan.len);
+        out.at
+    }
+}
+
+/// Reads the eight bytes of a timestamp option's body.
+#[inline(always)]
+pub(crate) fn timestamp(body: &[u8; 8]) -> Timestamp {
+    Timestamp {
+        value: be32(body, 0),
+        echo: be32(body, 4),
+    }
+}
+
+/// What of a set of options fits.
+struct Plan {
+    len: usize,
+    sack_blocks: usize,
+    fast_open: bool,
+}
+
+impl Plan {
+    #[inline]
+    fn of(options: &Options) -> Plan {
+        let mut len = 0;
+        len += 4 * usize::from(options.mss.is_some());
+        if options.timestamp.is_some() {
+            len += TIMESTAMP_ALIGNED_LEN;
+        } else {
+            len += 4 * usize::from(options.sack_permitted);
+        }
+        len += 4 * usize::from(options.window_scale.is_some());
+        // At most 20 bytes so far, so there is room for two blocks at least.
+        let sack_blocks = options.sack.len().min((TCP_OPTION_BYTES_MAX - 4 - len) / 8);
+        if sack_blocks > 0 {
+            len += 4 + 8 * sack_blocks;
+        }
+        let mut fast_open = false;
+        if let Some(cookie) = &options.fast_open
+            && len + cookie.option_len() <= TCP_OPTION_BYTES_MAX
+        {
+            len += cookie.option_len();
+            fast_open = true;
+        }
+        Plan {
+            len,
+            sack_blocks,
+            fast_open,
+        }
+    }
+}
+
+/// Option bytes under construction, four at a time: every option is aligned to that.
+struct Out<'a> {
+    bytes: &'a mut [u8; TCP_OPTION_BYTES_MAX],
+    at: usize,
+}
+
+impl Out<'_> {
+    #[inline]
+    fn put(&mut self, word: [u8; 4]) {
+        if let Some(slot) = self.bytes.get_mut(self.at..self.at + 4) {
+            slot.copy_from_slice(&word);
+            self.at += 4;
+        }
+    }
+
+    fn put_cookie(&mut self, cookie: &FastOpenCookie) {
+        let mut option = [NOP; FAST_OPEN_COOKIE_BYTES_MAX + 4];
+        let body = cookie.as_slice();
+        let head = if cookie.experimental {
+            let [a, b] = FAST_OPEN_EXPERIMENT;
+            option[..4].copy_from_slice(&[EXPERIMENT, 4 + cookie.len, a, b]);
+            4
+        } else {
+            option[..2].copy_from_slice(&[FAST_OPEN, 2 + cookie.len]);
+            2
+        };
+        option[head..head + body.len()].copy_from_slice(body);
+        let (words, _) = option.as_chunks::<4>();
+        for word in &words[..cookie.option_len() / 4] {
+            self.put(*word);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

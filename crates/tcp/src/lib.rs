@@ -1,1 +1,53 @@
-//! Placeholder.
+//! One TCP connection, sans-IO.
+//!
+//! The crate knows no clock, no socket, no thread and allocates nothing. The caller (`stack`) hands in
+//! segments whose checksum is verified, what the application did, and the time; it asks for segments to
+//! send. [`Connection`] is RFC 9293's connection from the active open, or from a completed passive
+//! handshake, to its end; the passive side's small entries ([`listen`], [`half_open`], [`time_wait`])
+//! and the stateless answers ([`reset`], [`syn_cookie`], [`isn`], [`challenge`]) stand beside it.
+//!
+//! ```text
+//!   segment ──► on_segment ─┐                     ┌─► Effects: what the caller must do
+//!   write/read/close ──► on_write, on_read, … ────┤
+//!   time ──► on_timer ──────┘                     └─► poll_transmit ──► SegmentOut
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod challenge;
+pub mod config;
+pub mod connection;
+pub mod counters;
+pub mod effects;
+pub mod half_open;
+pub mod handshake;
+pub mod info;
+pub mod isn;
+pub mod limits;
+pub mod listen;
+mod marks;
+pub mod recv_buffer;
+pub mod reset;
+pub mod segment;
+pub mod state;
+pub mod syn_cookie;
+pub mod time_wait;
+
+pub use challenge::ChallengeLimiter;
+pub use config::Config;
+pub use connection::{ActiveOpen, Connection, Cx};
+pub use counters::Counters;
+pub use effects::Effects;
+pub use handshake::{Handshake, TimeWaitEntry, WindowScales};
+pub use info::Info;
+pub use recv_buffer::RecvBuffer;
+pub use segment::{Segment, SegmentOut, TransmitClass};
+pub use state::{ConnectionError, IcmpError, State};
+
+/// One millisecond in the crate's unit of time.
+pub const MILLISECOND_NS: u64 = 1_000_000;
+/// One second in the crate's unit of time.
+pub const SECOND_NS: u64 = 1_000_000_000;

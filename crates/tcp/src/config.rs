@@ -1,0 +1,105 @@
+//! The settings of TCP, one value per stack, shared by all its connections.
+//!
+//! Owned by the stack, lent to every call through `Cx`. The defaults are Linux's; where they differ from
+//! an RFC's SHOULD the field says so. Times are nanoseconds.
+
+use crate::{MILLISECOND_NS, SECOND_NS};
+
+/// Settings of TCP, per stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// First retransmission timeout, before any round trip was measured (RFC 6298 2.1).
+    pub rto_initial_ns: u64,
+    /// First retransmission timeout of data after the SYN or SYN-ACK itself was lost (RFC 6298 5.7).
+    pub rto_after_syn_loss_ns: u64,
+    /// Floor of the timeout's variance term: RTO >= SRTT + this. RFC 6298 2.4 says 1 s; Linux 200 ms.
+    pub rto_ns_min: u64,
+    /// Ceiling of the timeout (RFC 6298 2.5 asks for at least 60 s).
+    pub rto_ns_max: u64,
+    /// Shortest delay of an acknowledgment, and the adaptive delay's start.
+    pub delayed_ack_ns_min: u64,
+    /// Longest delay of an acknowledgment (RFC 9293 MUST-40: below 500 ms).
+    pub delayed_ack_ns_max: u64,
+    /// Segments acknowledged at once when a connection is young or wakes up; 0 turns quick ACKs off.
+    pub quick_acks_max: u8,
+    /// Retransmissions of a SYN before the open fails, beyond the linear ones.
+    pub syn_retries_max: u8,
+    /// The first SYN retransmissions that wait the initial timeout each, without doubling (Linux 6.5).
+    pub syn_linear_timeouts_max: u8,
+    /// Retransmissions of a SYN-ACK before the half-open connection is dropped.
+    pub syn_ack_retries_max: u8,
+    /// Timeouts in a row without any acknowledgment before the connection fails (R2 of RFC 9293 3.8.3).
+    pub retries_max: u8,
+    /// The same once the application has closed.
+    pub orphan_retries_max: u8,
+    /// Idle time before the first keep-alive probe (RFC 9293 MUST-28: at least 2 h by default).
+    pub keepalive_idle_ns: u64,
+    /// Time between keep-alive probes.
+    pub keepalive_interval_ns: u64,
+    /// Unanswered keep-alive probes before the connection fails.
+    pub keepalive_probes_max: u8,
+    /// Length of TIME_WAIT. RFC 9293 MUST-13 says 2 MSL = 4 min; Linux 60 s.
+    pub time_wait_ns: u64,
+    /// How long a closed connection waits in FIN_WAIT_2 for the peer's FIN.
+    pub fin_wait_2_ns: u64,
+    /// How long a corked partial segment is held.
+    pub cork_ns_max: u64,
+    /// Least time between two answers to invalid, empty segments of one connection (stops ACK loops).
+    pub invalid_ack_interval_ns: u64,
+    /// Initial congestion window in segments (RFC 6928).
+    pub initial_window_segments: u16,
+    /// Shrink the congestion window of a connection that was idle (RFC 5681 4.1).
+    pub slow_start_after_idle: bool,
+    /// Duplicate ACKs that start a fast retransmit (RFC 5681 3.2).
+    pub dup_acks_max: u8,
+    /// Offer and accept timestamps (RFC 7323 3).
+    pub timestamps: bool,
+    /// Offer and accept window scaling (RFC 7323 2).
+    pub window_scaling: bool,
+    /// Offer and accept selective acknowledgments (RFC 2018).
+    pub sack: bool,
+    /// A soft ICMP error ends an attempt to connect, as in Linux (RFC 5461; RFC 9293 MUST-56 says no).
+    pub soft_errors_end_connect: bool,
+    /// The peer's MSS when its SYN names none, IPv4 (RFC 9293 MUST-15).
+    pub mss_default_v4: u16,
+    /// The peer's MSS when its SYN names none, IPv6 (RFC 9293 MUST-15).
+    pub mss_default_v6: u16,
+    /// Challenge ACKs per second and stack (RFC 5961 10).
+    pub challenge_acks_per_second_max: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            rto_initial_ns: SECOND_NS,
+            rto_after_syn_loss_ns: 3 * SECOND_NS,
+            rto_ns_min: 200 * MILLISECOND_NS,
+            rto_ns_max: 120 * SECOND_NS,
+            delayed_ack_ns_min: 40 * MILLISECOND_NS,
+            delayed_ack_ns_max: 200 * MILLISECOND_NS,
+            quick_acks_max: 16,
+            syn_retries_max: 6,
+            syn_linear_timeouts_max: 4,
+            syn_ack_retries_max: 5,
+            retries_max: 15,
+            orphan_retries_max: 8,
+            keepalive_idle_ns: 7200 * SECOND_NS,
+            keepalive_interval_ns: 75 * SECOND_NS,
+            keepalive_probes_max: 9,
+            time_wait_ns: 60 * SECOND_NS,
+            fin_wait_2_ns: 60 * SECOND_NS,
+            cork_ns_max: 200 * MILLISECOND_NS,
+            invalid_ack_interval_ns: 500 * MILLISECOND_NS,
+            initial_window_segments: 10,
+            slow_start_after_idle: true,
+            dup_acks_max: 3,
+            timestamps: true,
+            window_scaling: true,
+            sack: false,
+            soft_errors_end_connect: true,
+            mss_default_v4: 536,
+            mss_default_v6: 1220,
+            challenge_acks_per_second_max: 1000,
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Counters of TCP, one set per stack, declared in one list with names for export.
+//!
+//! Owned by the stack, lent through `Cx`; the stack publishes them. Every drop has its own counter.
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What TCP counted, per stack. All start at zero and only grow.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Counters {
+            /// Names in declaration order, as exported.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
+
+            /// Calls `each` with every name and value, in declaration order.
+            pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
+                $(each(stringify!($name), self.$name);)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Segments given to a connection.
+    segments_in,
+    /// Segments given out by connections.
+    segments_out,
+    /// Segments that took the established fast path.
+    predicted_in,
+    /// Segments sent again, for whatever reason.
+    segments_retransmitted,
+    /// Retransmission timeouts.
+    retransmit_timeouts,
+    /// Fast retransmits begun.
+    fast_retransmits,
+    /// Duplicate ACKs received.
+    dup_acks_in,
+    /// Zero-window (and held-segment) probes sent.
+    window_probes_out,
+    /// Keep-alive probes sent.
+    keepalive_probes_out,
+    /// Acknowledgments delayed until their timer fired.
+    delayed_acks_out,
+    /// Challenge ACKs granted (RFC 5961).
+    challenge_acks_out,
+    /// Challenge ACKs withheld by the rate limits.
+    challenge_acks_limited,
+    /// RSTs sent by connections.
+    resets_out,
+    /// RSTs that ended a connection.
+    resets_in,
+    /// RSTs outside the window, dropped.
+    drop_reset_outside_window,
+    /// RSTs in the window but not at its left edge, challenged.
+    drop_reset_in_window,
+    /// SYNs in a synchronized state, challenged.
+    drop_syn_synchronized,
+    /// Segments outside the receive window, dropped (and acknowledged).
+    drop_outside_window,
+    /// Segments with an old timestamp (RFC 7323 PAWS), dropped.
+    drop_paws,
+    /// Segments without ACK in a synchronized state, dropped.
+    drop_no_ack,
+    /// Segments whose ACK is for data never sent, dropped.
+    drop_ack_beyond_sent,
+    /// Segments whose ACK is older than the largest window, dropped.
+    drop_ack_too_old,
+    /// Segments that no rule of SYN_SENT accepts, dropped.
+    drop_syn_sent,
+    /// Segments for a connection that is closed already, dropped.
+    drop_closed,
+    /// Bytes of segments that lay outside the window and were cut off.
+    bytes_outside_window,
+    /// Bytes received a second time.
+    bytes_duplicate,
+    /// Bytes that arrived out of order and were held.
+    bytes_out_of_order,
+    /// Bytes out of order that were not held: no range was free.
+    bytes_drop_ranges_full,
+    /// Bytes that the receive buffer had no memory for.
+    bytes_drop_no_memory,
+    /// Bytes that arrived after the application had closed; answered by a RST.
+    bytes_drop_orphan,
+    /// ICMP errors that name no sequence number in flight, dropped.
+    drop_icmp_outside_window,
+    /// Connections opened actively.
+    connects,
+    /// Connections accepted.
+    accepts,
+    /// Connections that reached ESTABLISHED.
+    established,
+    /// Connections ended by a time-out.
+    timed_out,
+    /// Connections that entered TIME_WAIT.
+    time_waits,
+    /// Orphans given up in FIN_WAIT_2.
+    fin_wait_2_expired,
+    /// Urgent pointers seen; the data is delivered in line.
+    urgent_in,
+}

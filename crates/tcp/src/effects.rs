@@ -1,0 +1,107 @@
+//! What a call into a connection means for its caller: a small set of flags, precise enough to act on.
+
+use core::fmt;
+use core::ops::{BitOr, BitOrAssign};
+
+/// What the stack must do after a call. Flags combine.
+#[must_use]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Effects(u16);
+
+impl Effects {
+    /// Nothing happened that concerns anybody.
+    pub const NONE: Effects = Effects(0);
+    /// New bytes were published to the receive buffer.
+    pub const READABLE: Effects = Effects(1);
+    /// Sent bytes were acknowledged: `take_acked()` says how many leave the send buffer.
+    pub const WRITABLE: Effects = Effects(1 << 1);
+    /// The handshake is complete.
+    pub const CONNECTED: Effects = Effects(1 << 2);
+    /// The peer's FIN arrived in order: nothing follows the bytes published so far.
+    pub const EOF: Effects = Effects(1 << 3);
+    /// The connection failed: `error()` says why.
+    pub const FAILED: Effects = Effects(1 << 4);
+    /// `poll_transmit` has something to send now.
+    pub const TRANSMIT: Effects = Effects(1 << 5);
+    /// `deadline_ns()` must be armed: it is earlier than before the call, or a timer was consumed.
+    pub const TIMER: Effects = Effects(1 << 6);
+    /// TIME_WAIT was entered: `time_wait()` gives the compact entry.
+    pub const TIME_WAIT: Effects = Effects(1 << 7);
+    /// The connection is over; remove it. With `TRANSMIT` one last segment (a RST) is to be polled first.
+    pub const CLOSED: Effects = Effects(1 << 8);
+
+    const NAMES: [&'static str; 9] = [
+        "READABLE",
+        "WRITABLE",
+        "CONNECTED",
+        "EOF",
+        "FAILED",
+        "TRANSMIT",
+        "TIMER",
+        "TIME_WAIT",
+        "CLOSED",
+    ];
+
+    /// All of `other` is set.
+    #[must_use]
+    pub const fn contains(self, other: Effects) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Any of `other` is set.
+    #[must_use]
+    pub const fn intersects(self, other: Effects) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Nothing is set.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// These flags without those of `other`.
+    pub const fn without(self, other: Effects) -> Effects {
+        Effects(self.0 & !other.0)
+    }
+
+    /// Sets `other` too.
+    pub fn insert(&mut self, other: Effects) {
+        self.0 |= other.0;
+    }
+
+    /// The raw bits, for tables.
+    #[must_use]
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+}
+
+impl BitOr for Effects {
+    type Output = Effects;
+    fn bitor(self, other: Effects) -> Effects {
+        Effects(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Effects {
+    fn bitor_assign(&mut self, other: Effects) {
+        self.0 |= other.0;
+    }
+}
+
+impl fmt::Debug for Effects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (bit, name) in Self::NAMES.iter().enumerate() {
+            if self.0 & (1 << bit) != 0 {
+                write!(f, "{separator}{name}")?;
+                separator = "|";
+            }
+        }
+        if separator.is_empty() {
+            f.write_str("NONE")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! What passes between the connection and the compact entries beside it: a completed passive handshake
+//! on the way in, the rest of a connection in TIME_WAIT on the way out.
+
+use wire::SeqNumber;
+
+/// Both sides' window shifts; exists only when both offered one (RFC 7323 2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowScales {
+    /// Shift of the windows that we advertise, at most 14.
+    pub ours: u8,
+    /// Shift of the windows that the peer advertises, at most 14.
+    pub peers: u8,
+}
+
+/// Everything that an ESTABLISHED connection needs from a completed passive handshake. Made by
+/// `half_open` or `syn_cookie`, used by `Connection::accept`. The segment that completed the handshake is
+/// then given to `on_segment` as well, since it may carry data or a FIN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handshake {
+    /// Our initial sequence number.
+    pub iss: SeqNumber,
+    /// The peer's initial sequence number.
+    pub irs: SeqNumber,
+    /// What the peer has acknowledged: `iss + 1`, or more when the SYN-ACK carried data.
+    pub una: SeqNumber,
+    /// The peer's window in bytes, scaled, from the segment that completed the handshake.
+    pub snd_wnd: u32,
+    /// The window in bytes that our SYN-ACK advertised (never scaled).
+    pub rcv_wnd: u32,
+    /// Our MSS: link MTU less IP and TCP headers, as our SYN-ACK said.
+    pub mss: u16,
+    /// The peer's MSS option, or the default of the address family (RFC 9293 MUST-15).
+    pub peer_mss: u16,
+    /// Window shifts, when both sides offered one.
+    pub window_scales: Option<WindowScales>,
+    /// Both sides offered selective acknowledgments.
+    pub sack: bool,
+    /// Both sides offered timestamps.
+    pub timestamps: bool,
+    /// TS.Recent: the peer's latest timestamp value.
+    pub ts_recent: u32,
+    /// Added to our clock in milliseconds to give our timestamp values.
+    pub ts_offset: u32,
+    /// Round trip measured by the handshake; none when the SYN-ACK was sent twice (Karn) or by cookie.
+    pub rtt_ns: Option<u64>,
+    /// The SYN-ACK was retransmitted: the initial congestion window is one segment (RFC 5681 3.1).
+    pub syn_ack_lost: bool,
+}
+
+/// What remains of a connection in TIME_WAIT. Made by `Connection::time_wait`, used by `time_wait`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeWaitEntry {
+    /// SND.NXT, after our FIN.
+    pub snd_nxt: SeqNumber,
+    /// RCV.NXT, after the peer's FIN.
+    pub rcv_nxt: SeqNumber,
+    /// The window in bytes beyond `rcv_nxt` that was last advertised.
+    pub rcv_wnd: u32,
+    /// The window field that our ACKs carry, scaled.
+    pub window: u16,
+    /// Timestamps are in use.
+    pub timestamps: bool,
+    /// TS.Recent
+    pub ts_recent: u32,
+    /// When TS.Recent was last updated, in `limits::coarse` units.
+    pub ts_recent_at: u32,
+    /// Added to our clock in milliseconds to give our timestamp values.
+    pub ts_offset: u32,
+    /// When TIME_WAIT ends.
+    pub deadline_ns: u64,
+}

@@ -1,0 +1,27 @@
+//! Every fixed limit of the crate, in one place, with the relations between them.
+
+/// Largest window scale that may be used; an offer above it means this (RFC 7323 2.3).
+pub const WINDOW_SHIFT_MAX: u8 = 14;
+/// Smallest send MSS accepted from a peer: what remains of the least IPv4 MTU, as in Linux.
+pub const SEND_MSS_MIN: u16 = 48;
+/// Out-of-order ranges that a connection remembers without an extension block.
+pub const RANGES_MAX: usize = 4;
+/// Largest congestion window in bytes: keeps sums of windows within 32 bits.
+pub const CWND_MAX: u32 = 1 << 30;
+/// Largest receive window that can be advertised.
+pub const RECV_WINDOW_MAX: u32 = (u16::MAX as u32) << WINDOW_SHIFT_MAX;
+/// Bytes of a timestamp option with its two NOPs, as data segments carry it.
+pub const TIMESTAMP_OPTION_LEN: u16 = 12;
+/// Age of TS.Recent beyond which PAWS no longer trusts it: 24 days (RFC 7323 5.5), in [`coarse`] units.
+pub const TS_RECENT_AGE_MAX: u32 = (24 * 86_400 * crate::SECOND_NS >> COARSE_SHIFT) as u32;
+/// Nanoseconds to coarse time: units of 2^30 ns, about a second, which wrap after 146 years.
+pub const COARSE_SHIFT: u32 = 30;
+
+/// Coarse time for ages that need no precision.
+#[must_use]
+pub const fn coarse(now_ns: u64) -> u32 {
+    (now_ns >> COARSE_SHIFT) as u32
+}
+
+const _: () = assert!(RECV_WINDOW_MAX <= CWND_MAX);
+const _: () = assert!(SEND_MSS_MIN > TIMESTAMP_OPTION_LEN);

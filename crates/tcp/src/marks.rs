@@ -1,0 +1,119 @@
+//! The yes/no facts of a connection, packed in one word of the hot line.
+//!
+//! Owned by `Connection`; every step reads and sets them. [`Marks::OFF_FAST_PATH`] is what header
+//! prediction tests in one comparison.
+
+use core::ops::BitOr;
+
+/// A set of marks.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Marks(u32);
+
+impl Marks {
+    /// Timestamps are in use.
+    pub const TIMESTAMPS: Marks = Marks(1);
+    /// Window scaling is in use.
+    pub const WINDOW_SCALING: Marks = Marks(1 << 1);
+    /// Selective acknowledgments are in use.
+    pub const SACK: Marks = Marks(1 << 2);
+    /// TCP_NODELAY
+    pub const NODELAY: Marks = Marks(1 << 3);
+    /// TCP_CORK
+    pub const CORK: Marks = Marks(1 << 4);
+    /// SO_KEEPALIVE
+    pub const KEEPALIVE: Marks = Marks(1 << 5);
+    /// The application has no more to send: a FIN follows the buffered bytes.
+    pub const FIN_QUEUED: Marks = Marks(1 << 6);
+    /// The FIN was sent; snd.nxt counts it.
+    pub const FIN_SENT: Marks = Marks(1 << 7);
+    /// The application is gone.
+    pub const ORPHAN: Marks = Marks(1 << 8);
+    /// Something arrived that no ACK of ours covers yet.
+    pub const ACK_PENDING: Marks = Marks(1 << 9);
+    /// An ACK must leave now.
+    pub const ACK_NOW: Marks = Marks(1 << 10);
+    /// A SYN or SYN-ACK must leave now.
+    pub const SYN_DUE: Marks = Marks(1 << 11);
+    /// A RST must leave now; the connection is closed.
+    pub const RESET_DUE: Marks = Marks(1 << 12);
+    /// A RST must answer one segment (its sequence number is `tx.reply_seq`); the connection lives on.
+    pub const REPLY_RESET: Marks = Marks(1 << 13);
+    /// A probe at snd.una - 1 must leave now.
+    pub const PROBE_DUE: Marks = Marks(1 << 14);
+    /// The next data segment may be smaller than sender's silly-window avoidance would let pass.
+    pub const PUSH_DUE: Marks = Marks(1 << 15);
+    /// A FIN arrived ahead of data; `rx.fin_seq` is its sequence number.
+    pub const FIN_HELD: Marks = Marks(1 << 16);
+    /// Payload or a FIN is held out of order.
+    pub const OUT_OF_ORDER: Marks = Marks(1 << 17);
+    /// Duplicate ACKs are counted, or loss recovery is under way.
+    pub const RECOVERING: Marks = Marks(1 << 18);
+    /// A segment is being timed for its round trip.
+    pub const TIMING: Marks = Marks(1 << 19);
+    /// The congestion window, not the application, limited the last flight.
+    pub const CWND_LIMITED: Marks = Marks(1 << 20);
+    /// Header prediction is off (tests compare both ways).
+    pub const NO_PREDICTION: Marks = Marks(1 << 21);
+    /// Our SYN or SYN-ACK was sent more than once.
+    pub const SYN_LOST: Marks = Marks(1 << 22);
+    /// The retransmission deadline is the persist timer.
+    pub const PERSIST: Marks = Marks(1 << 23);
+    /// The pending ACK is a reply that must be a segment of its own (nothing rides with it).
+    pub const CHALLENGE: Marks = Marks(1 << 24);
+
+    /// Any of these sends a segment down the numbered steps.
+    pub const OFF_FAST_PATH: Marks = Marks(
+        Self::OUT_OF_ORDER.0 | Self::RECOVERING.0 | Self::NO_PREDICTION.0 | Self::FIN_QUEUED.0,
+    );
+
+    /// Any of these needs the full plan for what to send.
+    pub const SEND_NOW: Marks = Marks(
+        Self::ACK_NOW.0
+            | Self::SYN_DUE.0
+            | Self::RESET_DUE.0
+            | Self::REPLY_RESET.0
+            | Self::PROBE_DUE.0
+            | Self::RECOVERING.0,
+    );
+
+    /// All of `marks` are set.
+    #[inline]
+    pub const fn has(self, marks: Marks) -> bool {
+        self.0 & marks.0 == marks.0
+    }
+
+    /// At least one of `marks` is set.
+    #[inline]
+    pub const fn any(self, marks: Marks) -> bool {
+        self.0 & marks.0 != 0
+    }
+
+    /// Sets `marks`.
+    #[inline]
+    pub fn set(&mut self, marks: Marks) {
+        self.0 |= marks.0;
+    }
+
+    /// Clears `marks`.
+    #[inline]
+    pub fn clear(&mut self, marks: Marks) {
+        self.0 &= !marks.0;
+    }
+
+    /// Sets or clears `marks`.
+    #[inline]
+    pub fn put(&mut self, marks: Marks, on: bool) {
+        if on {
+            self.set(marks)
+        } else {
+            self.clear(marks)
+        }
+    }
+}
+
+impl BitOr for Marks {
+    type Output = Marks;
+    fn bitor(self, other: Marks) -> Marks {
+        Marks(self.0 | other.0)
+    }
+}

@@ -1,0 +1,113 @@
+//! Segments as values: what the network layer hands in, and what the connection asks to be sent.
+
+use wire::SeqNumber;
+use wire::tcp::{Flags, Header, Options};
+
+/// A segment that arrived: checksum verified, addressed to this connection. Payload stays outside.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// SEG.SEQ
+    pub seq: SeqNumber,
+    /// SEG.ACK; meaningless without the ACK flag.
+    pub ack: SeqNumber,
+    /// Control bits.
+    pub flags: Flags,
+    /// SEG.WND as on the wire, unscaled.
+    pub window: u16,
+    /// SEG.UP
+    pub urgent: u16,
+    /// Payload bytes.
+    pub len: u32,
+    /// Options that were understood.
+    pub options: Options,
+}
+
+impl Segment {
+    /// SEG.LEN of RFC 9293: payload bytes, plus one each for SYN and FIN.
+    #[must_use]
+    pub fn seq_len(&self) -> u32 {
+        self.len
+            + u32::from(self.flags.contains(Flags::SYN))
+            + u32::from(self.flags.contains(Flags::FIN))
+    }
+
+    /// The sequence number after the segment.
+    #[must_use]
+    pub fn end(&self) -> SeqNumber {
+        self.seq + self.seq_len()
+    }
+
+    /// All bits of `flags` are set.
+    #[must_use]
+    pub fn has(&self, flags: Flags) -> bool {
+        self.flags.contains(flags)
+    }
+}
+
+impl From<(&Header, u32)> for Segment {
+    fn from((header, len): (&Header, u32)) -> Self {
+        Segment {
+            seq: header.seq,
+            ack: header.ack,
+            flags: header.flags,
+            window: header.window,
+            urgent: header.urgent,
+            len,
+            options: header.options,
+        }
+    }
+}
+
+/// A segment to send. The caller adds ports, addresses, payload and checksum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentOut {
+    /// SEG.SEQ
+    pub seq: SeqNumber,
+    /// SEG.ACK; zero without the ACK flag.
+    pub ack: SeqNumber,
+    /// Control bits.
+    pub flags: Flags,
+    /// Window, scaled: ready for the wire.
+    pub window: u16,
+    /// Options to emit.
+    pub options: Options,
+    /// Where the payload starts, in bytes past the first byte of the send buffer (SND.UNA).
+    pub payload_offset: u32,
+    /// Payload bytes, at most the MSS.
+    pub payload_len: u32,
+}
+
+impl SegmentOut {
+    /// An empty segment, to be filled in by `poll_transmit`.
+    #[must_use]
+    pub fn empty() -> Self {
+        SegmentOut {
+            seq: SeqNumber(0),
+            ack: SeqNumber(0),
+            flags: Flags(0),
+            window: 0,
+            options: Options::default(),
+            payload_offset: 0,
+            payload_len: 0,
+        }
+    }
+}
+
+impl Default for SegmentOut {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+/// Which of the stack's three transmit lists a connection belongs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TransmitClass {
+    /// Nothing to send.
+    None,
+    /// New or repeated payload.
+    Data,
+    /// A pure ACK or a probe.
+    Ack,
+    /// SYN, SYN-ACK, RST or a FIN without data.
+    Control,
+}

@@ -1,0 +1,91 @@
+//! The states of a connection (RFC 9293 3.3.2) and the ways it can fail.
+
+/// State of a connection. LISTEN is `listen`, the passive SYN_RECEIVED is `half_open`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// Our SYN is out.
+    SynSent,
+    /// Both SYNs crossed (simultaneous open).
+    SynReceived,
+    /// Data flows both ways.
+    Established,
+    /// We closed; our FIN is not acknowledged.
+    FinWait1,
+    /// We closed, our FIN is acknowledged; the peer may still send.
+    FinWait2,
+    /// The peer closed; we may still send.
+    CloseWait,
+    /// Both closed at once; our FIN is not acknowledged.
+    Closing,
+    /// The peer closed, then we; our FIN is not acknowledged.
+    LastAck,
+    /// Both closed; old segments die out.
+    TimeWait,
+    /// Over.
+    Closed,
+}
+
+impl State {
+    /// Both sides know each other's sequence numbers.
+    #[must_use]
+    pub const fn is_synchronized(self) -> bool {
+        !matches!(self, State::SynSent | State::SynReceived | State::Closed)
+    }
+
+    /// The peer may still send data.
+    #[must_use]
+    pub const fn receives_data(self) -> bool {
+        matches!(self, State::Established | State::FinWait1 | State::FinWait2)
+    }
+
+    /// Payload or a FIN of ours may be sent or may be in flight.
+    #[must_use]
+    pub const fn sends_data(self) -> bool {
+        matches!(
+            self,
+            State::Established
+                | State::CloseWait
+                | State::FinWait1
+                | State::Closing
+                | State::LastAck
+        )
+    }
+}
+
+/// Why a connection failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ConnectionError {
+    /// The peer, or an ICMP message for it, refused the open (ECONNREFUSED).
+    Refused,
+    /// The peer reset the connection (ECONNRESET).
+    Reset,
+    /// No answer in time (ETIMEDOUT).
+    TimedOut,
+    /// A router or the neighbour cache found no host (EHOSTUNREACH).
+    HostUnreachable,
+    /// A router found no network (ENETUNREACH).
+    NetUnreachable,
+    /// We aborted it (ECONNABORTED).
+    Aborted,
+}
+
+/// An ICMP error about a segment of this connection, IPv4 and IPv6 alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IcmpError {
+    /// Net unreachable or no route: soft.
+    NetUnreachable,
+    /// Host unreachable, address unreachable, or resolution failed: soft.
+    HostUnreachable,
+    /// Protocol unreachable: hard.
+    ProtocolUnreachable,
+    /// Port unreachable: hard.
+    PortUnreachable,
+    /// Prohibited by an administrator: as host unreachable.
+    Prohibited,
+    /// Hop limit exceeded in transit: soft.
+    TimeExceeded,
+    /// A header field was not understood: soft.
+    ParameterProblem,
+}

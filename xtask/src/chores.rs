@@ -1,0 +1,186 @@
+//! The single checks: what each runs, with which toolchain and settings.
+//!
+//! Each is a function of the workspace's root that says why it failed. Called alone through `cargo xtask <name>`
+//! and in order by [`crate::suite`].
+
+use std::fs;
+use std::path::Path;
+
+use crate::cli::FuzzOptions;
+use crate::run;
+use crate::setup::{self, NIGHTLY, Need, TARGET_NO_OS};
+
+/// Threads may be preempted this often in one loom run; three finds nearly all that more would, in minutes.
+const LOOM_PREEMPTIONS_MAX: &str = "3";
+/// Property tests are slow under Miri.
+const MIRI_PROPTEST_CASES: &str = "8";
+/// Inputs that the fuzzers try; longer than any frame they parse.
+const FUZZ_INPUT_BYTES_MAX: &str = "4096";
+
+/// The package of the tests that build namespaces, if it is there.
+const INTEGRATION: &str = "integration";
+
+/// A chore that is one check.
+pub fn alone(root: &Path, chore: fn(&Path) -> Result<(), String>) -> Result<bool, String> {
+    let need = Need {
+        miri: true,
+        ..Need::default()
+    };
+    setup::setup(root, &need)?;
+    chore(root)?;
+    Ok(true)
+}
+
+pub fn format(root: &Path) -> Result<(), String> {
+    run::run(run::cargo().args(["fmt", "--all", "--check"]))?;
+    let fuzz = root.join("fuzz/Cargo.toml");
+    if fuzz.exists() {
+        run::run(
+            run::cargo()
+                .args(["fmt", "--check", "--manifest-path"])
+                .arg(fuzz),
+        )?;
+    }
+    Ok(())
+}
+
+pub fn clippy(_root: &Path) -> Result<(), String> {
+    run::run(run::cargo().args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]))
+}
+
+/// The proof that `wire` and `tcp` are sans-IO: they build where there is nothing to call.
+pub fn no_os(_root: &Path) -> Result<(), String> {
+    run::run(run::cargo().args(["build", "-p", "wire", "-p", "tcp", "--target", TARGET_NO_OS]))
+}
+
+/// Unit, conversation and property tests of all crates, and their documentation's examples.
+pub fn unit(root: &Path) -> Result<(), String> {
+    let mut command = run::cargo();
+    command.args(["test", "--workspace"]);
+    if has_integration(root) {
+        command.args(["--exclude", INTEGRATION]);
+    }
+    run::run(&mut command)
+}
+
+/// The tests that build namespaces, one after another: each wants the machine for itself.
+pub fn integration(root: &Path) -> Result<(), String> {
+    if !has_integration(root) {
+        return Err("tests/Cargo.toml: not there".to_owned());
+    }
+    crate::demo::build_mill()?;
+    let mut command = run::cargo();
+    command.args([
+        "test",
+        "-p",
+        INTEGRATION,
+        "--no-fail-fast",
+        "--",
+        "--test-threads=1",
+    ]);
+    command.env("MILL", crate::demo::mill_binary(root));
+    run::run(&mut command)
+}
+
+pub fn loom(_root: &Path) -> Result<(), String> {
+    let mut command = run::cargo();
+    command
+        .args(["test", "-p", "ring", "--release", "--lib", "--", "loom"])
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("LOOM_MAX_PREEMPTIONS", LOOM_PREEMPTIONS_MAX)
+        .env("CARGO_TARGET_DIR", target_of("loom"));
+    run::run(&mut command)
+}
+
+pub fn miri(_root: &Path) -> Result<(), String> {
+    let mut command = run::cargo();
+    command
+        .arg(format!("+{NIGHTLY}"))
+        .args(["miri", "test", "-p", "ring"])
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+        .env("PROPTEST_CASES", MIRI_PROPTEST_CASES)
+        .env("CARGO_TARGET_DIR", target_of("miri"));
+    run::run(&mut command)
+}
+
+/// `cargo xtask fuzz`.
+pub fn fuzz(root: &Path, options: &FuzzOptions) -> Result<bool, String> {
+    let need = Need {
+        fuzz: true,
+        ..Need::default()
+    };
+    setup::setup(root, &need)?;
+    let known = fuzz_targets(root)?;
+    if let Some(unknown) = options.targets.iter().find(|name| !known.contains(name)) {
+        return Err(format!(
+            "fuzz target {unknown}: not one of {}",
+            known.join(", ")
+        ));
+    }
+    let targets = if options.targets.is_empty() {
+        known
+    } else {
+        options.targets.clone()
+    };
+    fuzz_each(&targets, options.seconds)?;
+    Ok(true)
+}
+
+/// Every target for some seconds: finds what is shallow, and proves that each still builds and runs.
+pub fn fuzz_smoke(root: &Path, seconds: u64) -> Result<(), String> {
+    fuzz_each(&fuzz_targets(root)?, seconds)
+}
+
+/// The committed BPF objects come from the sources beside them.
+pub fn bpf(root: &Path) -> Result<(), String> {
+    let script = root.join("bpf/build.sh");
+    run::run(run::command(&script.to_string_lossy()).arg("--check"))
+}
+
+fn fuzz_each(targets: &[String], seconds: u64) -> Result<(), String> {
+    for target in targets {
+        let mut command = run::cargo();
+        command
+            .arg(format!("+{NIGHTLY}"))
+            .args(["fuzz", "run", target, "--"])
+            .arg(format!("-max_total_time={seconds}"))
+            .arg(format!("-max_len={FUZZ_INPUT_BYTES_MAX}"))
+            .args(["-verbosity=0", "-print_final_stats=1"])
+            .env("CARGO_TARGET_DIR", target_of("fuzz"));
+        run::run(&mut command)?;
+    }
+    Ok(())
+}
+
+/// The names of the files in fuzz/fuzz_targets.
+fn fuzz_targets(root: &Path) -> Result<Vec<String>, String> {
+    let directory = root.join("fuzz/fuzz_targets");
+    let entries =
+        fs::read_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".rs")?.to_owned()))
+        .collect();
+    names.sort();
+    if names.is_empty() {
+        return Err(format!("{}: no fuzz target", directory.display()));
+    }
+    Ok(names)
+}
+
+fn has_integration(root: &Path) -> bool {
+    root.join("tests/Cargo.toml").exists()
+}
+
+/// Other flags and toolchains build elsewhere, so that they do not throw away each other's work.
+fn target_of(chore: &str) -> std::path::PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    Path::new(&target).join(chore)
+}

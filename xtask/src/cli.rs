@@ -1,0 +1,113 @@
+//! The command line of `cargo xtask`. Owned by `main`, read by the chores.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Seconds that each fuzz target runs as a part of `cargo xtask test`.
+const FUZZ_SMOKE_SECONDS: u64 = 20;
+/// Seconds that each fuzz target runs in `cargo xtask fuzz`: what a release asks for.
+const FUZZ_SECONDS: u64 = 600;
+
+/// The chores of Millstream behind one door.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    disable_help_subcommand = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub chore: Chore,
+}
+
+/// One chore.
+#[derive(Subcommand)]
+pub enum Chore {
+    /// Install what is missing, build, and run the demo
+    Demo(DemoOptions),
+    /// Install what is missing, then run every check and test
+    Test(TestOptions),
+    /// All that CI runs: `test` with nothing left out
+    Ci,
+    /// The executed part of STYLE.md
+    Tidy,
+    /// The tests of `ring` under loom: every interleaving of the tiny sizes
+    Loom,
+    /// The tests of `ring` under Miri
+    Miri,
+    /// Run the fuzz targets
+    Fuzz(FuzzOptions),
+    /// Run a benchmark, release build
+    Bench(BenchOptions),
+    /// The simulator (comes with the next issue)
+    Sim,
+    /// Install what the other chores need
+    Setup,
+    /// Remove what an interrupted run left: namespaces and temporary files
+    Clean,
+}
+
+/// Options of `demo`; all of them go on to `mill demo`.
+#[derive(Args, Default)]
+pub struct DemoOptions {
+    /// Under a minute after the build
+    #[arg(long)]
+    pub quick: bool,
+    /// Write what the demo saw to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Build nothing and install nothing: run the binary that is there
+    #[arg(long)]
+    pub no_build: bool,
+}
+
+/// Options of `test`.
+#[derive(Args)]
+pub struct TestOptions {
+    /// Run only the steps with these names
+    #[arg(long, value_name = "STEP", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Leave out the steps with these names
+    #[arg(long, value_name = "STEP", value_delimiter = ',')]
+    pub skip: Vec<String>,
+    /// Print the names of the steps and stop
+    #[arg(long)]
+    pub list: bool,
+    /// Seconds for each fuzz target
+    #[arg(long, value_name = "SECONDS", default_value_t = FUZZ_SMOKE_SECONDS)]
+    pub fuzz_seconds: u64,
+    /// Write the steps, their times and outcomes to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl Default for TestOptions {
+    fn default() -> Self {
+        Self {
+            only: Vec::new(),
+            skip: Vec::new(),
+            list: false,
+            fuzz_seconds: FUZZ_SMOKE_SECONDS,
+            json: None,
+        }
+    }
+}
+
+/// Options of `fuzz`.
+#[derive(Args)]
+pub struct FuzzOptions {
+    /// Fuzz targets; none named means all
+    pub targets: Vec<String>,
+    /// Seconds for each target
+    #[arg(long, value_name = "SECONDS", default_value_t = FUZZ_SECONDS)]
+    pub seconds: u64,
+}
+
+/// Options of `bench`.
+#[derive(Args)]
+pub struct BenchOptions {
+    /// Which benchmark, and its options: they go to `mill bench` as they are
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<String>,
+}

@@ -1,0 +1,52 @@
+//! `cargo xtask demo`: set-up, a release build, and `mill demo`, which does the work.
+
+use std::path::Path;
+
+use crate::cli::DemoOptions;
+use crate::run;
+use crate::setup::{self, Need};
+
+/// Where the release build of `mill` lies.
+pub fn mill_binary(root: &Path) -> std::path::PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root.join(target).join("release/mill")
+}
+
+/// Builds `mill` as it is shipped.
+pub fn build_mill() -> Result<(), String> {
+    run::run(run::cargo().args(["build", "--release", "--package", "mill"]))
+}
+
+/// The chore.
+pub fn demo(root: &Path, options: &DemoOptions) -> Result<bool, String> {
+    must_be_root("the demo")?;
+    if !options.no_build {
+        let need = Need {
+            demo: true,
+            ..Need::default()
+        };
+        setup::setup(root, &need)?;
+        build_mill()?;
+    }
+    let mut command = run::command(&mill_binary(root).to_string_lossy());
+    command.arg("demo");
+    if options.quick {
+        command.arg("--quick");
+    }
+    if let Some(path) = &options.json {
+        command.arg("--json").arg(path);
+    }
+    run::run(&mut command)?;
+    Ok(true)
+}
+
+/// Namespaces, veth pairs and AF_XDP take root.
+pub fn must_be_root(what: &str) -> Result<(), String> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} makes network namespaces and AF_XDP sockets, which takes root; \
+         run it as root: sudo -E env \"PATH=$PATH\" cargo xtask ..."
+    ))
+}

@@ -1,0 +1,99 @@
+//! Toolchains, components and cargo-fuzz, through rustup and cargo. Called by [`super::setup`].
+
+use super::{NIGHTLY, Need, TARGET_NO_OS};
+use crate::run;
+
+/// The version of cargo-fuzz that the fuzz directory is laid out for.
+const CARGO_FUZZ_VERSION: &str = "0.13.1";
+
+/// Installs what the need names and rustup lacks.
+pub fn install_missing(need: &Need) -> Result<(), String> {
+    if need.target_no_os {
+        target_no_os()?;
+        component("rustfmt", "rustfmt")?;
+        component("clippy", "cargo-clippy")?;
+    }
+    if need.miri || need.fuzz {
+        nightly()?;
+    }
+    if need.fuzz {
+        cargo_fuzz()?;
+    }
+    Ok(())
+}
+
+fn target_no_os() -> Result<(), String> {
+    let library = run::output(run::command("rustc").args([
+        "--print",
+        "target-libdir",
+        "--target",
+        TARGET_NO_OS,
+    ]));
+    if library.is_ok_and(|path| std::path::Path::new(path.trim()).is_dir()) {
+        return Ok(());
+    }
+    rustup(&["target", "add", TARGET_NO_OS])
+}
+
+fn component(name: &str, program: &str) -> Result<(), String> {
+    if run::output(run::command(program).arg("--version")).is_ok() {
+        return Ok(());
+    }
+    rustup(&["component", "add", name])
+}
+
+fn nightly() -> Result<(), String> {
+    let wanted = ["miri", "rust-src"];
+    let toolchain = format!("+{NIGHTLY}");
+    let has_miri = || run::output(run::cargo().args([&toolchain, "miri", "--version"])).is_ok();
+    if run::find_program("rustup").is_none() {
+        return Err(no_rustup(&format!("toolchain {NIGHTLY} with {wanted:?}")));
+    }
+    let listed = run::output(run::command("rustup").args(["toolchain", "list"]))?;
+    if listed.lines().any(|line| line.starts_with(NIGHTLY)) && has_miri() && has_source() {
+        return Ok(());
+    }
+    let mut arguments = vec!["toolchain", "install", NIGHTLY, "--profile", "minimal"];
+    for name in wanted {
+        arguments.extend(["--component", name]);
+    }
+    rustup(&arguments)
+}
+
+/// Miri builds the standard library from its source.
+fn has_source() -> bool {
+    let sysroot =
+        run::output(run::command("rustc").args([&format!("+{NIGHTLY}"), "--print", "sysroot"]));
+    sysroot.is_ok_and(|path| {
+        std::path::Path::new(path.trim())
+            .join("lib/rustlib/src/rust/library")
+            .is_dir()
+    })
+}
+
+fn cargo_fuzz() -> Result<(), String> {
+    if run::output(run::cargo().args(["fuzz", "--version"])).is_ok() {
+        return Ok(());
+    }
+    println!("xtask: installing cargo-fuzz {CARGO_FUZZ_VERSION} with cargo");
+    run::run(run::cargo().args([
+        "install",
+        "--locked",
+        "cargo-fuzz",
+        "--version",
+        CARGO_FUZZ_VERSION,
+    ]))
+}
+
+fn rustup(arguments: &[&str]) -> Result<(), String> {
+    let line = format!("rustup {}", arguments.join(" "));
+    if run::find_program("rustup").is_none() {
+        return Err(no_rustup(&line));
+    }
+    println!("xtask: {line}");
+    run::run(run::command("rustup").args(arguments))
+}
+
+fn no_rustup(wanted: &str) -> String {
+    format!("rustup is not on PATH and this is needed: {wanted}")
+}

@@ -1,0 +1,120 @@
+//! `cargo xtask test`: set-up and every check, each timed and named. `.ci/run` calls it.
+
+use std::path::Path;
+
+use crate::chores;
+use crate::cli::{DemoOptions, TestOptions};
+use crate::demo;
+use crate::report::Report;
+use crate::setup::{self, Need};
+use crate::tidy;
+
+type Check = fn(&Path, &TestOptions) -> Result<(), String>;
+
+/// The steps in their order: the quick ones first.
+const STEPS: &[(&str, Check)] = &[
+    ("format", |root, _| chores::format(root)),
+    ("tidy", |root, _| tidy::check(root)),
+    ("clippy", |root, _| chores::clippy(root)),
+    ("no-os", |root, _| chores::no_os(root)),
+    ("bpf", |root, _| chores::bpf(root)),
+    ("unit", |root, _| chores::unit(root)),
+    ("loom", |root, _| chores::loom(root)),
+    ("miri", |root, _| chores::miri(root)),
+    ("fuzz", |root, options| {
+        chores::fuzz_smoke(root, options.fuzz_seconds)
+    }),
+    ("integration", |root, _| chores::integration(root)),
+    ("demo", |root, _| quick_demo(root)),
+];
+
+/// The chore.
+pub fn test(root: &Path, options: &TestOptions) -> Result<bool, String> {
+    check_names(options)?;
+    if options.list {
+        for (name, _) in STEPS {
+            println!("{name}");
+        }
+        return Ok(true);
+    }
+    let chosen: Vec<_> = STEPS
+        .iter()
+        .filter(|(name, _)| is_chosen(options, name))
+        .collect();
+    let chosen_name = |name: &str| chosen.iter().any(|(other, _)| *other == name);
+    if chosen_name("integration") || chosen_name("demo") {
+        demo::must_be_root("the test suite")?;
+    }
+    setup::setup(root, &need_of(&chosen_name))?;
+    let mut report = Report::default();
+    for (name, check) in &chosen {
+        report.step(name, || check(root, options));
+    }
+    if let Some(path) = &options.json {
+        report.write_json(path)?;
+    }
+    Ok(report.finish())
+}
+
+fn quick_demo(root: &Path) -> Result<(), String> {
+    let options = DemoOptions {
+        quick: true,
+        ..DemoOptions::default()
+    };
+    demo::demo(root, &options).map(|_| ())
+}
+
+fn need_of(chosen: &dyn Fn(&str) -> bool) -> Need {
+    Need {
+        demo: chosen("demo"),
+        tests: chosen("integration") || chosen("bpf"),
+        target_no_os: chosen("no-os") || chosen("format") || chosen("clippy"),
+        miri: chosen("miri"),
+        fuzz: chosen("fuzz"),
+    }
+}
+
+fn is_chosen(options: &TestOptions, name: &str) -> bool {
+    let named = |names: &[String]| names.iter().any(|other| other == name);
+    (options.only.is_empty() || named(&options.only)) && !named(&options.skip)
+}
+
+/// A misspelt name would leave out a check in silence.
+fn check_names(options: &TestOptions) -> Result<(), String> {
+    let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
+    let given = options.only.iter().chain(&options.skip);
+    match given
+        .into_iter()
+        .find(|name| !known.contains(&name.as_str()))
+    {
+        None => Ok(()),
+        Some(name) => Err(format!("step {name}: not one of {}", known.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_step_is_refused_by_name() {
+        let options = TestOptions {
+            skip: vec!["lom".to_owned()],
+            ..TestOptions::default()
+        };
+        let cause = check_names(&options).unwrap_err();
+        assert!(cause.starts_with("step lom: not one of format,"));
+    }
+
+    #[test]
+    fn only_and_skip_choose() {
+        let options = TestOptions {
+            only: vec!["unit".to_owned(), "loom".to_owned()],
+            skip: vec!["loom".to_owned()],
+            ..TestOptions::default()
+        };
+        let names = STEPS.iter().map(|(name, _)| *name);
+        let chosen: Vec<&str> = names.filter(|name| is_chosen(&options, name)).collect();
+        assert_eq!(chosen, ["unit"]);
+    }
+}

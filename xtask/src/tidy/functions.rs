@@ -1,0 +1,77 @@
+//! Lengths: a function has at most 70 lines, a file at most 600 lines of code.
+
+use proc_macro2::Span;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+
+use super::Finding;
+use super::source::Source;
+
+/// From the line of `fn` to the line of the closing brace.
+pub const FUNCTION_LINES_MAX: usize = 70;
+/// Lines that are neither blank nor a comment.
+pub const FILE_LINES_MAX: usize = 600;
+
+/// The functions of a file that are too long.
+pub fn function_lengths(source: &Source, syntax: &syn::File) -> Vec<Finding> {
+    let mut visitor = Lengths {
+        source,
+        findings: Vec::new(),
+    };
+    visitor.visit_file(syntax);
+    visitor.findings
+}
+
+/// A file that is too long.
+pub fn file_length(source: &Source) -> Option<Finding> {
+    let lines = lines_of_code(&source.text);
+    if lines <= FILE_LINES_MAX {
+        return None;
+    }
+    let cause = format!("{lines} lines of code, more than {FILE_LINES_MAX}");
+    Some(source.finding("file-length", 0, "", cause))
+}
+
+/// Counts the lines that are neither blank nor wholly a comment.
+pub fn lines_of_code(text: &str) -> usize {
+    let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
+    text.lines().map(str::trim).filter(is_code).count()
+}
+
+struct Lengths<'a> {
+    source: &'a Source,
+    findings: Vec<Finding>,
+}
+
+impl Lengths<'_> {
+    fn check(&mut self, signature: &syn::Signature, end: Span) {
+        let start = signature.fn_token.span.start().line;
+        let lines = end.end().line + 1 - start;
+        if lines <= FUNCTION_LINES_MAX {
+            return;
+        }
+        let name = signature.ident.to_string();
+        let cause = format!("fn {name} has {lines} lines, more than {FUNCTION_LINES_MAX}");
+        let finding = self.source.finding("function-length", start, &name, cause);
+        self.findings.push(finding);
+    }
+}
+
+impl<'ast> Visit<'ast> for Lengths<'_> {
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.check(&item.sig, item.block.span());
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.check(&item.sig, item.block.span());
+        visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
+        if let Some(block) = &item.default {
+            self.check(&item.sig, block.span());
+        }
+        visit::visit_trait_item_fn(self, item);
+    }
+}

@@ -1,0 +1,63 @@
+//! Words that say a thing is unfinished. What is left to do is an issue, not a comment.
+
+use std::path::Path;
+
+use super::Finding;
+use super::source::{self, Source};
+
+/// Put together here, so that this file does not hold them itself.
+const WORDS: [&str; 5] = [
+    concat!("FIX", "ME"),
+    concat!("TO", "DO"),
+    concat!("XX", "X"),
+    concat!("to", "do!"),
+    concat!("unimple", "mented!"),
+];
+
+/// Files that are not Rust and are read for these words as well.
+const OTHER_EXTENSIONS: &[&str] = &["c", "h", "sh", "toml"];
+
+/// The words in a Rust source.
+pub fn check(source: &Source) -> Vec<Finding> {
+    in_text(&source.path, &source.text)
+}
+
+/// The words in C sources, scripts and manifests.
+pub fn check_other_files(root: &Path) -> Result<Vec<Finding>, String> {
+    let mut files = Vec::new();
+    source::walk(root, &mut files)?;
+    let mut findings = Vec::new();
+    for path in files {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if extension.is_some_and(|extension| OTHER_EXTENSIONS.contains(&extension)) {
+            findings.extend(in_text(&path, &source::read(root, &path)?));
+        }
+    }
+    Ok(findings)
+}
+
+fn in_text(path: &Path, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if let Some(word) = WORDS.iter().find(|word| holds_word(line, word)) {
+            findings.push(Finding {
+                file: path.to_path_buf(),
+                line: index + 1,
+                rule: "unfinished",
+                item: String::new(),
+                cause: format!("{word}: finish it or write an issue"),
+            });
+        }
+    }
+    findings
+}
+
+/// The word, not as a part of a longer one.
+fn holds_word(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(start, _)| {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        let before = line[..start].chars().next_back();
+        let after = line[start + word.len()..].chars().next();
+        !before.is_some_and(is_part) && (word.ends_with('!') || !after.is_some_and(is_part))
+    })
+}

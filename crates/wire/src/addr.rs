@@ -1,6 +1,8 @@
-//! One address type for both families: 16 bytes, IPv4 in its mapped form (RFC 4291 section 2.5.5.2).
+//! One address type for both families: 16 bytes, IPv4 in its mapped form (RFC 4291 section
+//! 2.5.5.2).
 //!
-//! Flow keys, neighbour and route tables use it, so that a table has one kind of entry and a comparison has no branch.
+//! Flow keys, neighbour and route tables use it, so that a table has one kind of entry and a
+//! comparison has no branch.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

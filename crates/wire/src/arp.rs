@@ -40,8 +40,8 @@ impl Repr {
     /// Parses a packet; what follows it (Ethernet's padding) is ignored.
     ///
     /// # Errors
-    /// [`WireError::Truncated`]; [`WireError::Unsupported`] for other hardware, protocols or operations; [`WireError::BadAddress`]
-    /// when the sender claims a group's hardware address.
+    /// [`WireError::Truncated`]; [`WireError::Unsupported`] for other hardware, protocols or
+    /// operations; [`WireError::BadAddress`] when the sender claims a group's hardware address.
     pub fn parse(packet: &[u8]) -> Result<Repr, WireError> {
         let Some(packet) = packet.first_chunk::<PACKET_LEN>() else {
             return Err(WireError::Truncated);

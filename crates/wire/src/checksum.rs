@@ -1,10 +1,13 @@
-//! The Internet checksum (RFC 1071), portable: eight bytes a step, and the pseudo-headers of RFC 9293 section 3.1 and RFC 8200 section 8.1.
+//! The Internet checksum (RFC 1071), portable: eight bytes a step, and the pseudo-headers of RFC
+//! 9293 section 3.1 and RFC 8200 section 8.1.
 //!
-//! Header checksums use it directly. Payload is summed by `ring`'s SIMD forms, whose folded results enter here through
-//! [`Sum::from_folded`] and [`Sum::combine`]; a test there proves that both agree.
+//! Header checksums use it directly. Payload is summed by `ring`'s SIMD forms, whose folded results
+//! enter here through [`Sum::from_folded`] and [`Sum::combine`]; a test there proves that both
+//! agree.
 //!
-//! The kernel is byte-order blind: a one's complement sum of swapped words is the swapped sum (RFC 1071 section 2 B), so words are
-//! added in the machine's order and the folded result is turned once.
+//! The kernel is byte-order blind: a one's complement sum of swapped words is the swapped sum (RFC
+//! 1071 section 2 B), so words are added in the machine's order and the folded result is turned
+//! once.
 
 use crate::addr::Addr;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -28,7 +31,8 @@ impl Sum {
         Sum(0)
     }
 
-    /// A sum computed elsewhere: the folded 16-bit sum, in the order in which it would stand in the packet, not complemented.
+    /// A sum computed elsewhere: the folded 16-bit sum, in the order in which it would stand in the
+    /// packet, not complemented.
     #[inline]
     pub const fn from_folded(folded: u16) -> Sum {
         Sum(folded as u64)
@@ -46,14 +50,16 @@ impl Sum {
         self.0 += (words >> 16) as u64 + (words & 0xffff) as u64;
     }
 
-    /// Adds bytes that start at an even offset of what is summed. An odd last byte is the upper half of a word whose lower half is zero, so only
-    /// the last piece may be odd; for others see [`Sum::combine`].
+    /// Adds bytes that start at an even offset of what is summed. An odd last byte is the upper
+    /// half of a word whose lower half is zero, so only the last piece may be odd; for others see
+    /// [`Sum::combine`].
     #[inline]
     pub fn add_bytes(&mut self, bytes: &[u8]) {
         self.0 += u64::from(sum_native(bytes).to_be());
     }
 
-    /// Adds the sum of a piece. `at_odd_offset`: the piece starts at an odd offset of what is summed, so its bytes are the other halves of their words.
+    /// Adds the sum of a piece. `at_odd_offset`: the piece starts at an odd offset of what is
+    /// summed, so its bytes are the other halves of their words.
     #[inline]
     pub const fn combine(&mut self, piece: Sum, at_odd_offset: bool) {
         let folded = piece.fold();
@@ -126,7 +132,8 @@ pub fn pseudo_header(src: Addr, dst: Addr, protocol: u8, len: u32) -> Sum {
     }
 }
 
-/// The checksum of a packet in which one aligned word changed from `old` to `new`, RFC 1624 section 3, equation 3.
+/// The checksum of a packet in which one aligned word changed from `old` to `new`, RFC 1624 section
+/// 3, equation 3.
 #[inline]
 #[must_use]
 pub const fn adjust_u16(checksum: u16, old: u16, new: u16) -> u16 {
@@ -154,7 +161,8 @@ impl Sum {
 /// The folded sum of `bytes` as words in the machine's own order.
 #[inline]
 fn sum_native(bytes: &[u8]) -> u16 {
-    // Halves of each word are added apart, so that 2^32 steps cannot overflow, there is no carry to chain, and the loop vectorises.
+    // Halves of each word are added apart, so that 2^32 steps cannot overflow, there is no carry to
+    // chain, and the loop vectorises.
     let (mut low, mut high) = (0u64, 0u64);
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {
@@ -167,7 +175,8 @@ fn sum_native(bytes: &[u8]) -> u16 {
     let tail = u64::from_ne_bytes(tail);
     low += tail & 0xffff_ffff;
     high += tail >> 32;
-    // low and high are each < 2^32 * 2^29 for any slice that fits memory of 4 GiB; fold each first so that no slice can overflow.
+    // low and high are each < 2^32 * 2^29 for any slice that fits memory of 4 GiB; fold each first
+    // so that no slice can overflow.
     fold(u64::from(fold(low)) + u64::from(fold(high)))
 }
 

@@ -1,4 +1,5 @@
-//! Why bytes are not a packet we take. Every caller that drops a packet counts it under [`WireError::name`].
+//! Why bytes are not a packet we take. Every caller that drops a packet counts it under
+//! [`WireError::name`].
 
 use core::fmt;
 
@@ -43,11 +44,13 @@ wire_errors! {
     BadOption => "bad_option",
     /// An address stands where the protocol forbids it: a multicast target, an unspecified source.
     BadAddress => "bad_address",
-    /// A neighbour discovery message came through a router (hop limit below 255, RFC 4861 section 6.1).
+    /// A neighbour discovery message came through a router (hop limit below 255, RFC 4861 section
+    /// 6.1).
     BadHopLimit => "bad_hop_limit",
     /// A code that the message type does not have.
     BadCode => "bad_code",
-    /// Well formed, but a kind that we refuse: source routing, ARP for other than Ethernet and IPv4, an IPv6 option that asks to be dropped.
+    /// Well formed, but a kind that we refuse: source routing, ARP for other than Ethernet and
+    /// IPv4, an IPv6 option that asks to be dropped.
     Unsupported => "unsupported",
     /// An IPv6 fragment. We do not reassemble.
     Fragment => "fragment",

@@ -123,16 +123,17 @@ pub struct Header {
     pub dst: MacAddr,
     /// Who sent it.
     pub src: MacAddr,
-    /// The tag control information of an 802.1Q tag: priority (3 bits), drop eligible (1), VLAN (12).
+    /// The tag control information of an 802.1Q tag: priority (3 bits), drop eligible (1), VLAN
+    /// (12).
     pub vlan: Option<u16>,
-    /// What follows: one of [`EtherType`], or something that we do not know. Below 0x600 it is a length (802.3), which we do not take
-    /// apart.
+    /// What follows: one of [`EtherType`], or something that we do not know. Below 0x600 it is a
+    /// length (802.3), which we do not take apart.
     pub ethertype: u16,
 }
 
 impl Header {
-    /// Parses the header and says how many bytes it has. Only one tag is taken off: behind a second one, `ethertype` is
-    /// [`EtherType::VLAN`].
+    /// Parses the header and says how many bytes it has. Only one tag is taken off: behind a second
+    /// one, `ethertype` is [`EtherType::VLAN`].
     ///
     /// # Errors
     /// [`WireError::Truncated`].

@@ -1,4 +1,5 @@
-//! Big-endian fields at fixed places of a header whose size is known, so that no access is checked at run time.
+//! Big-endian fields at fixed places of a header whose size is known, so that no access is checked
+//! at run time.
 
 /// The 16-bit field at `at`.
 #[inline(always)]
@@ -43,7 +44,5 @@ pub(crate) fn put<const M: usize, const N: usize>(
     at: usize,
     value: &[u8; M],
 ) {
-    for i in 0..M {
-        header[at + i] = value[i];
-    }
+    header[at..at + M].copy_from_slice(value);
 }

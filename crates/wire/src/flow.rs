@@ -30,8 +30,8 @@ impl FlowKey {
     }
 }
 
-/// Hashes flow keys with a secret, so that nobody outside can aim at one bucket. SipHash-1-3: of 12 bytes for an IPv4 flow (two
-/// words, one round each), of 36 for an IPv6 one.
+/// Hashes flow keys with a secret, so that nobody outside can aim at one bucket. SipHash-1-3: of 12
+/// bytes for an IPv4 flow (two words, one round each), of 36 for an IPv6 one.
 ///
 /// ```
 /// use std::net::Ipv4Addr;

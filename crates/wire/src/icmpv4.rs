@@ -1,4 +1,5 @@
-//! ICMP for IPv4, RFC 792: echo, and the errors that concern TCP. `stack` answers echoes, reports errors to connections and sends its own.
+//! ICMP for IPv4, RFC 792: echo, and the errors that concern TCP. `stack` answers echoes, reports
+//! errors to connections and sends its own.
 
 use crate::checksum;
 use crate::error::WireError;
@@ -9,7 +10,8 @@ use crate::limits::ICMPV4_ERROR_BYTES_MAX;
 /// Bytes before the data or the quote.
 pub const HEADER_LEN: usize = 8;
 
-/// Bytes of a quote that an error may carry: the whole packet stays within 576 bytes, RFC 1812 section 4.3.2.3.
+/// Bytes of a quote that an error may carry: the whole packet stays within 576 bytes, RFC 1812
+/// section 4.3.2.3.
 pub const QUOTE_LEN_MAX: usize = ICMPV4_ERROR_BYTES_MAX - ipv4::HEADER_LEN - HEADER_LEN;
 
 const ECHO_REPLY: u8 = 0;
@@ -61,7 +63,8 @@ pub enum Message<'a> {
     DestinationUnreachable {
         /// Why, see [`unreachable`].
         code: u8,
-        /// With [`unreachable::FRAGMENTATION_NEEDED`]: the MTU of the next hop in bytes, 0 from routers older than RFC 1191.
+        /// With [`unreachable::FRAGMENTATION_NEEDED`]: the MTU of the next hop in bytes, 0 from
+        /// routers older than RFC 1191.
         next_hop_mtu: u16,
         /// The start of the packet, see [`crate::quote::Quote::parse_v4`].
         quote: &'a [u8],

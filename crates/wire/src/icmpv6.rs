@@ -1,6 +1,8 @@
-//! ICMPv6: echo and the errors that concern TCP (RFC 4443), neighbour solicitation and advertisement (RFC 4861).
+//! ICMPv6: echo and the errors that concern TCP (RFC 4443), neighbour solicitation and
+//! advertisement (RFC 4861).
 //!
-//! `stack`'s neighbour cache and its ICMP stage call it. Router discovery is the kernel's and stays [`Message::Other`].
+//! `stack`'s neighbour cache and its ICMP stage call it. Router discovery is the kernel's and stays
+//! [`Message::Other`].
 
 use crate::checksum;
 use crate::error::WireError;
@@ -14,7 +16,8 @@ use core::net::Ipv6Addr;
 /// Bytes before the data, the quote or the target.
 pub const HEADER_LEN: usize = 8;
 
-/// Bytes of a quote that an error may carry: the whole packet stays within IPv6's minimum MTU, RFC 4443 section 2.4 (c).
+/// Bytes of a quote that an error may carry: the whole packet stays within IPv6's minimum MTU, RFC
+/// 4443 section 2.4 (c).
 pub const QUOTE_LEN_MAX: usize = ICMPV6_ERROR_BYTES_MAX - ipv6::HEADER_LEN - HEADER_LEN;
 
 /// Bytes of a neighbour solicitation or advertisement with a link-layer address.
@@ -51,7 +54,8 @@ pub mod unreachable {
     pub const PORT: u8 = 4;
 }
 
-/// Code of [`Message::ParameterProblem`] that says "I do not speak that protocol", TCP's hard error (RFC 4443 section 3.4).
+/// Code of [`Message::ParameterProblem`] that says "I do not speak that protocol", TCP's hard error
+/// (RFC 4443 section 3.4).
 pub const UNRECOGNIZED_NEXT_HEADER: u8 = 1;
 
 /// The flags of a neighbour advertisement, RFC 4861 section 4.4.
@@ -146,12 +150,14 @@ pub enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Parses and verifies a message; `packet` is exactly what the IPv6 headers say follows them. Neighbour discovery is checked as RFC
-    /// 4861 sections 7.1.1 and 7.1.2 tell, for which `hop_limit` is the packet's.
+    /// Parses and verifies a message; `packet` is exactly what the IPv6 headers say follows them.
+    /// Neighbour discovery is checked as RFC 4861 sections 7.1.1 and 7.1.2 tell, for which
+    /// `hop_limit` is the packet's.
     ///
     /// # Errors
-    /// [`WireError::Truncated`], [`WireError::BadChecksum`]; for neighbour discovery [`WireError::BadHopLimit`], [`WireError::BadCode`],
-    /// [`WireError::BadAddress`], [`WireError::BadOption`].
+    /// [`WireError::Truncated`], [`WireError::BadChecksum`]; for neighbour discovery
+    /// [`WireError::BadHopLimit`], [`WireError::BadCode`], [`WireError::BadAddress`],
+    /// [`WireError::BadOption`].
     pub fn parse(
         packet: &'a [u8],
         src: Ipv6Addr,
@@ -208,8 +214,8 @@ impl<'a> Message<'a> {
         HEADER_LEN + target.len + body.len()
     }
 
-    /// Writes the message with its checksum; returns its length, or 0 if `out` is too short. Neighbour discovery must leave with a hop limit of
-    /// 255.
+    /// Writes the message with its checksum; returns its length, or 0 if `out` is too short.
+    /// Neighbour discovery must leave with a hop limit of 255.
     ///
     /// ```
     /// use std::net::Ipv6Addr;
@@ -239,7 +245,8 @@ impl<'a> Message<'a> {
         len
     }
 
-    /// The message's first eight bytes, with no checksum yet, the target of neighbour discovery, and what follows.
+    /// The message's first eight bytes, with no checksum yet, the target of neighbour discovery,
+    /// and what follows.
     fn parts(&self) -> ([u8; HEADER_LEN], Target, &'a [u8]) {
         let (header, body) = match *self {
             Message::EchoRequest { ident, seq, data } => {
@@ -381,7 +388,8 @@ fn parse_neighbor<'a>(
     })
 }
 
-/// Walks neighbour discovery options for a link-layer address. Each takes at least 8 bytes, so the packet bounds the walk.
+/// Walks neighbour discovery options for a link-layer address. Each takes at least 8 bytes, so the
+/// packet bounds the walk.
 fn find_lladdr(mut options: &[u8], wanted: u8) -> Result<Option<MacAddr>, WireError> {
     let mut found = None;
     while !options.is_empty() {

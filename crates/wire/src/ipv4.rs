@@ -1,4 +1,5 @@
-//! The IPv4 header, RFC 791. On the data path: `stack` parses one for each frame and emits one for each packet.
+//! The IPv4 header, RFC 791. On the data path: `stack` parses one for each frame and emits one for
+//! each packet.
 
 use crate::checksum::{self, Sum};
 use crate::error::WireError;
@@ -64,16 +65,18 @@ impl Default for Header {
 }
 
 impl Header {
-    /// Parses and verifies a header: version, lengths, header checksum. `packet` holds at least the header (a local copy of the
-    /// frame's start will do); `frame_payload_len` is how many bytes the frame has from the header on, padding included, against
-    /// which the packet's length is checked.
+    /// Parses and verifies a header: version, lengths, header checksum. `packet` holds at least the
+    /// header (a local copy of the frame's start will do); `frame_payload_len` is how many bytes
+    /// the frame has from the header on, padding included, against which the packet's length is
+    /// checked.
     ///
-    /// Options are skipped, see [`Header::has_options`]. Whether a fragment is acceptable is the caller's question, see
-    /// [`Header::is_fragment`].
+    /// Options are skipped, see [`Header::has_options`]. Whether a fragment is acceptable is the
+    /// caller's question, see [`Header::is_fragment`].
     ///
     /// # Errors
-    /// [`WireError::Truncated`], [`WireError::BadVersion`], [`WireError::BadLength`], [`WireError::BadChecksum`];
-    /// [`WireError::BadOption`] for malformed options, [`WireError::Unsupported`] for source routing.
+    /// [`WireError::Truncated`], [`WireError::BadVersion`], [`WireError::BadLength`],
+    /// [`WireError::BadChecksum`]; [`WireError::BadOption`] for malformed options,
+    /// [`WireError::Unsupported`] for source routing.
     #[inline]
     pub fn parse(packet: &[u8], frame_payload_len: usize) -> Result<Header, WireError> {
         let Some(fixed) = packet.first_chunk::<HEADER_LEN>() else {
@@ -88,8 +91,8 @@ impl Header {
         Header::fields(fixed).checked(frame_payload_len)
     }
 
-    /// Parses the header that an ICMP error quotes: cut short behind the header, and with a checksum that
-    /// routers have been seen to leave wrong, so neither is checked.
+    /// Parses the header that an ICMP error quotes: cut short behind the header, and with a
+    /// checksum that routers have been seen to leave wrong, so neither is checked.
     ///
     /// # Errors
     /// [`WireError::Truncated`], [`WireError::BadVersion`], [`WireError::BadLength`].
@@ -229,7 +232,8 @@ fn sum_fixed(fixed: &[u8; HEADER_LEN]) -> Sum {
         words += u64::from(be32(fixed, at));
         at += 4;
     }
-    // Five 32-bit words make at most 35 bits; a sum modulo 2^16 - 1 does not care how its halves are grouped.
+    // Five 32-bit words make at most 35 bits; a sum modulo 2^16 - 1 does not care how its halves
+    // are grouped.
     let mut sum = Sum::new();
     sum.add_u32((words >> 32) as u32);
     sum.add_u32(words as u32);

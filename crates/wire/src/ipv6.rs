@@ -1,6 +1,7 @@
 //! The IPv6 header and the extension headers that a host walks to find TCP, RFC 8200.
 //!
-//! `stack` parses one for each IPv6 frame; the walk is off the fast path, which tests `next_header` first.
+//! `stack` parses one for each IPv6 frame; the walk is off the fast path, which tests `next_header`
+//! first.
 
 use crate::error::WireError;
 use crate::field::{be16, be32, bytes, put, put16, put32};
@@ -53,11 +54,12 @@ impl Default for Header {
 }
 
 impl Header {
-    /// Parses the fixed header. `packet` holds at least the header; `frame_payload_len` is how many bytes the frame has from the
-    /// header on, padding included.
+    /// Parses the fixed header. `packet` holds at least the header; `frame_payload_len` is how many
+    /// bytes the frame has from the header on, padding included.
     ///
     /// # Errors
-    /// [`WireError::Truncated`], [`WireError::BadVersion`], [`WireError::BadLength`] when the packet is longer than its frame.
+    /// [`WireError::Truncated`], [`WireError::BadVersion`], [`WireError::BadLength`] when the
+    /// packet is longer than its frame.
     #[inline]
     pub fn parse(packet: &[u8], frame_payload_len: usize) -> Result<Header, WireError> {
         let Some(fixed) = packet.first_chunk::<HEADER_LEN>() else {
@@ -100,17 +102,19 @@ impl Header {
     }
 }
 
-/// Finds the upper layer of a packet: its protocol, and its offset from the start of the fixed header. `packet` starts with the
-/// fixed header that `header` was parsed from and holds at least the extension headers. The caller takes
-/// `HEADER_LEN + payload_len - offset` as the upper layer's length.
+/// Finds the upper layer of a packet: its protocol, and its offset from the start of the fixed
+/// header. `packet` starts with the fixed header that `header` was parsed from and holds at least
+/// the extension headers. The caller takes `HEADER_LEN + payload_len - offset` as the upper layer's
+/// length.
 ///
-/// Walks hop-by-hop, destination options and routing headers with nothing left to visit. A protocol that we do not know ends the
-/// walk and is returned like any other.
+/// Walks hop-by-hop, destination options and routing headers with nothing left to visit. A protocol
+/// that we do not know ends the walk and is returned like any other.
 ///
 /// # Errors
-/// [`WireError::Fragment`]; [`WireError::Unsupported`] for routing headers of type 0 (RFC 5095) or with hops left, and for options that ask to
-/// be dropped by who does not know them (RFC 8200 section 4.2); [`WireError::BadLength`] or [`WireError::Truncated`] when a header runs past
-/// the packet or the bytes; [`WireError::BadOption`]; [`WireError::TooManyHeaders`].
+/// [`WireError::Fragment`]; [`WireError::Unsupported`] for routing headers of type 0 (RFC 5095) or
+/// with hops left, and for options that ask to be dropped by who does not know them (RFC 8200
+/// section 4.2); [`WireError::BadLength`] or [`WireError::Truncated`] when a header runs past the
+/// packet or the bytes; [`WireError::BadOption`]; [`WireError::TooManyHeaders`].
 #[inline]
 pub fn upper_layer(header: &Header, packet: &[u8]) -> Result<(u8, usize), WireError> {
     if !is_extension(header.next_header) {

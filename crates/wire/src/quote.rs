@@ -1,4 +1,5 @@
-//! What an ICMP error quotes: the start of a packet that we sent. `stack` finds the connection by it.
+//! What an ICMP error quotes: the start of a packet that we sent. `stack` finds the connection by
+//! it.
 
 use crate::addr::Addr;
 use crate::error::WireError;
@@ -8,12 +9,14 @@ use crate::protocol;
 use crate::seq::SeqNumber;
 use crate::{ipv4, ipv6};
 
-/// The quoted start of a TCP segment: RFC 792 promises eight bytes of it, which reach as far as the sequence number.
+/// The quoted start of a TCP segment: RFC 792 promises eight bytes of it, which reach as far as the
+/// sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quote {
     /// The flow, seen from here: the quoted source is our address.
     pub flow: FlowKey,
-    /// The segment's sequence number. RFC 5927 section 4.1: an error counts only if it lies between snd.una and snd.nxt.
+    /// The segment's sequence number. RFC 5927 section 4.1: an error counts only if it lies between
+    /// snd.una and snd.nxt.
     pub seq: SeqNumber,
 }
 
@@ -21,8 +24,8 @@ impl Quote {
     /// Parses what an ICMP error for IPv4 quotes.
     ///
     /// # Errors
-    /// Those of [`ipv4::Header::parse_quoted`]; [`WireError::Unsupported`] if it is not TCP; [`WireError::Fragment`] if it is not the first
-    /// fragment.
+    /// Those of [`ipv4::Header::parse_quoted`]; [`WireError::Unsupported`] if it is not TCP;
+    /// [`WireError::Fragment`] if it is not the first fragment.
     ///
     /// ```
     /// use wire::quote::Quote;

@@ -1,12 +1,14 @@
 //! Sequence numbers: positions on a circle of 2^32, RFC 9293 section 3.4.
 //!
-//! `tcp` computes with them, the headers carry them. There is no `Ord` on purpose: "less" on a circle is not transitive, and a sort or
-//! a `max()` from the library would be a bug that works until the first wrap.
+//! `tcp` computes with them, the headers carry them. There is no `Ord` on purpose: "less" on a
+//! circle is not transitive, and a sort or a `max()` from the library would be a bug that works
+//! until the first wrap.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub, SubAssign};
 
-/// A sequence number. Compare with [`lt`](SeqNumber::lt) and its kin, which are right for numbers less than 2^31 apart.
+/// A sequence number. Compare with [`lt`](SeqNumber::lt) and its kin, which are right for numbers
+/// less than 2^31 apart.
 ///
 /// ```
 /// use wire::SeqNumber;
@@ -71,7 +73,8 @@ impl SeqNumber {
         if other.lt(self) { other } else { self }
     }
 
-    /// Whether `left <= self < left + len` on the circle. Exact for every `len`: it measures a distance and compares no positions.
+    /// Whether `left <= self < left + len` on the circle. Exact for every `len`: it measures a
+    /// distance and compares no positions.
     #[inline(always)]
     #[must_use]
     pub const fn in_window(self, left: SeqNumber, len: u32) -> bool {

@@ -1,7 +1,8 @@
 //! SipHash, the keyed hash of short inputs (Aumasson and Bernstein, 2012).
 //!
-//! `flow` and `tcp` (initial sequence numbers, cookies, timestamp offsets) hash with it. 1-3 is for tables, where a secret key must keep
-//! an attacker from choosing collisions; 2-4 is for values that the attacker sees and must not predict.
+//! `flow` and `tcp` (initial sequence numbers, cookies, timestamp offsets) hash with it. 1-3 is for
+//! tables, where a secret key must keep an attacker from choosing collisions; 2-4 is for values
+//! that the attacker sees and must not predict.
 
 /// SipHash-1-3 of bytes.
 ///

@@ -1,7 +1,8 @@
-//! The TCP header, RFC 9293 section 3.1. On the data path: `stack` parses one for each segment and emits one for each segment that leaves.
+//! The TCP header, RFC 9293 section 3.1. On the data path: `stack` parses one for each segment and
+//! emits one for each segment that leaves.
 //!
-//! Nearly every segment of an established flow has either no options or `nop, nop, timestamp`; both are read without a loop, and the
-//! rest goes to [`Options::parse`].
+//! Nearly every segment of an established flow has either no options or `nop, nop, timestamp`; both
+//! are read without a loop, and the rest goes to [`Options::parse`].
 
 use crate::error::WireError;
 use crate::field::{be16, be32, bytes, put16, put32};
@@ -149,12 +150,12 @@ pub struct Header {
 }
 
 impl Header {
-    /// Parses a header and says at what offset the data starts. `segment` holds at least the header. The checksum is the caller's to verify: it
-    /// covers the payload, which is elsewhere.
+    /// Parses a header and says at what offset the data starts. `segment` holds at least the
+    /// header. The checksum is the caller's to verify: it covers the payload, which is elsewhere.
     ///
     /// # Errors
-    /// [`WireError::Truncated`] when the bytes end before the header does; [`WireError::BadLength`] for a data offset below 20 bytes;
-    /// [`WireError::BadOption`], see [`Options::parse`].
+    /// [`WireError::Truncated`] when the bytes end before the header does; [`WireError::BadLength`]
+    /// for a data offset below 20 bytes; [`WireError::BadOption`], see [`Options::parse`].
     ///
     /// ```
     /// use wire::tcp::{Flags, Header, Options, Timestamp};
@@ -187,7 +188,8 @@ impl Header {
         Ok((header, data_offset))
     }
 
-    /// Writes the header, the checksum field as given; returns its length, or 0 if `out` is too short.
+    /// Writes the header, the checksum field as given; returns its length, or 0 if `out` is too
+    /// short.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         if let Some(stamp) = self.only_timestamp() {
@@ -256,6 +258,7 @@ impl Header {
         put16(out, 18, self.urgent);
     }
 
+    #[inline(never)]
     fn emit_any(&self, out: &mut [u8]) -> usize {
         let mut options = [0u8; TCP_OPTION_BYTES_MAX];
         let options_len = self.options.emit(&mut options);
@@ -272,14 +275,16 @@ impl Header {
     }
 }
 
-/// The source and destination port, which is all that a look at an ICMP quote or a prefetch needs. `None` if there are not four bytes.
+/// The source and destination port, which is all that a look at an ICMP quote or a prefetch needs.
+/// `None` if there are not four bytes.
 #[inline]
 pub fn ports(segment: &[u8]) -> Option<(u16, u16)> {
     let ports = segment.first_chunk::<4>()?;
     Some((be16(ports, 0), be16(ports, 2)))
 }
 
-#[cold]
+// Out of line, so that the fast path inlines; not cold: under loss every ACK brings SACK blocks.
+#[inline(never)]
 fn parse_options(segment: &[u8], data_offset: usize) -> Result<Options, WireError> {
     if data_offset < HEADER_LEN {
         return Err(WireError::BadLength);

@@ -1,7 +1,9 @@
-//! TCP options: RFC 9293 section 3.2 (MSS), RFC 7323 (window scale, timestamps), RFC 2018 (SACK), RFC 7413 (Fast Open).
+//! TCP options: RFC 9293 section 3.2 (MSS), RFC 7323 (window scale, timestamps), RFC 2018 (SACK),
+//! RFC 7413 (Fast Open).
 //!
-//! `tcp::Header` parses and emits them; the `tcp` crate decides which mean something in which segment. The layout that we emit is
-//! Linux's, byte for byte, because other people's tests and fingerprints compare it.
+//! `tcp::Header` parses and emits them; the `tcp` crate decides which mean something in which
+//! segment. The layout that we emit is Linux's, byte for byte, because other people's tests and
+//! fingerprints compare it.
 
 use crate::error::WireError;
 use crate::field::be32;
@@ -46,7 +48,8 @@ pub struct SackBlock {
     pub right: SeqNumber,
 }
 
-/// The blocks of a SACK option, in the order of the wire: most recent first. None at all: no option.
+/// The blocks of a SACK option, in the order of the wire: most recent first. None at all: no
+/// option.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SackBlocks {
     // Slots from `len` on are zero, so that the derived comparison is right.
@@ -118,7 +121,8 @@ impl FastOpenCookie {
         experimental: false,
     };
 
-    /// A cookie, or the request for one if `cookie` is empty. `None` if RFC 7413 section 4.1.1 does not allow its length: even, 4 to 16.
+    /// A cookie, or the request for one if `cookie` is empty. `None` if RFC 7413 section 4.1.1 does
+    /// not allow its length: even, 4 to 16.
     pub fn new(cookie: &[u8]) -> Option<FastOpenCookie> {
         let is_cookie = (FAST_OPEN_COOKIE_BYTES_MIN..=FAST_OPEN_COOKIE_BYTES_MAX)
             .contains(&cookie.len())
@@ -168,12 +172,14 @@ impl fmt::Debug for FastOpenCookie {
     }
 }
 
-/// The options of a segment that we know. Values are as on the wire: whether they make sense is judged by `tcp`.
+/// The options of a segment that we know. Values are as on the wire: whether they make sense is
+/// judged by `tcp`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Options {
     /// Maximum segment size, bytes; SYN only.
     pub mss: Option<u16>,
-    /// Window scale, bits; SYN only. RFC 7323 section 2.3: above 14 is taken as 14, by the receiver.
+    /// Window scale, bits; SYN only. RFC 7323 section 2.3: above 14 is taken as 14, by the
+    /// receiver.
     pub window_scale: Option<u8>,
     /// SACK may be used; SYN only.
     pub sack_permitted: bool,
@@ -193,11 +199,13 @@ impl Options {
         plan.len
     }
 
-    /// Parses the option bytes of a header. Unknown options, and known ones of a length that they cannot have, are skipped (RFC 9293
-    /// MUST-6). Of options that stand twice the last counts; of SACK blocks, the first four.
+    /// Parses the option bytes of a header. Unknown options, and known ones of a length that they
+    /// cannot have, are skipped (RFC 9293 MUST-6). Of options that stand twice the last counts; of
+    /// SACK blocks, the first four.
     ///
     /// # Errors
-    /// [`WireError::BadOption`] for an option whose length is below 2 or runs past the end (MUST-7).
+    /// [`WireError::BadOption`] for an option whose length is below 2 or runs past the end
+    /// (MUST-7).
     pub fn parse(mut bytes: &[u8]) -> Result<Options, WireError> {
         let mut options = Options::default();
         while let Some((&kind, rest)) = bytes.split_first() {
@@ -260,8 +268,8 @@ impl Options {
         }
     }
 
-    /// Writes the options in Linux's layout, padded with NOPs; returns how many bytes. What does not fit into 40 bytes is left out: the last SACK
-    /// blocks, then the Fast Open cookie.
+    /// Writes the options in Linux's layout, padded with NOPs; returns how many bytes. What does
+    /// not fit into 40 bytes is left out: the last SACK blocks, then the Fast Open cookie.
     pub fn emit(&self, out: &mut [u8; TCP_OPTION_BYTES_MAX]) -> usize {
         let plan = Plan::of(self);
         let mut out = Out { bytes: out, at: 0 };

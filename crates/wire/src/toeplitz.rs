@@ -1,6 +1,8 @@
-//! The Toeplitz hash with which network cards spread flows over their queues (Microsoft's receive-side scaling).
+//! The Toeplitz hash with which network cards spread flows over their queues (Microsoft's
+//! receive-side scaling).
 //!
-//! `stack` computes it to choose a local port whose answers land on its own queue, and to check what a card reports. Never per packet.
+//! `stack` computes it to choose a local port whose answers land on its own queue, and to check
+//! what a card reports. Never per packet.
 
 use crate::flow::FlowKey;
 use core::net::{Ipv4Addr, Ipv6Addr};

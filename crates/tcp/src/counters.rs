@@ -97,4 +97,16 @@ counters! {
     fin_wait_2_expired,
     /// Urgent pointers seen; the data is delivered in line.
     urgent_in,
+    /// SYN-ACKs sent again, by timer or for a repeated SYN.
+    syn_acks_retransmitted,
+    /// SYNs of half-open connections received again.
+    syns_repeated,
+    /// Half-open connections ended by another SYN inside the window.
+    half_open_new_syn,
+    /// ACKs of half-open connections for what was never sent, answered by a RST.
+    half_open_bad_ack,
+    /// ACKs of half-open connections that echo a timestamp never sent, challenged.
+    half_open_bad_echo,
+    /// FINs received again in TIME_WAIT.
+    time_wait_fins_in,
 }

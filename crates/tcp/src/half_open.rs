@@ -1,1 +1,417 @@
-//! Placeholder: written by its owner.
+//! SYN_RECEIVED of the passive path, as a compact entry (RFC 9293 section 3.10.7.4 for a connection that came from LISTEN).
+//!
+//! The stack owns the entries, keyed by flow. It makes one from a [`SynRequest`], sends [`HalfOpen::syn_ack`], feeds it
+//! the flow's segments and its timer, and on [`HalfOpenOutcome::Complete`] makes a connection, to which it gives the
+//! same segment again: it may carry data, a FIN or a window. An entry that is kept (the accept queue is full) stays valid,
+//! and the peer's next segment completes it again.
+//!
+//! ```text
+//!   SYN ──► new ──► syn_ack ──┐◄── repeated SYN, timer (1 s, doubling)
+//!                             ├──► final ACK: Complete        ├──► RST at RCV.NXT, out of retries: Gone
+//!                             └──► wrong ACK: Reset, stays    └──► anything else: Drop or ChallengeAck
+//! ```
+
+use wire::SeqNumber;
+use wire::tcp::{Flags, Options, Timestamp};
+
+use crate::challenge::AckGate;
+use crate::config::Config;
+use crate::connection::Cx;
+use crate::handshake::{Handshake, WindowScales};
+use crate::isn::timestamp_value;
+use crate::listen::{PassiveOpen, SynRequest};
+use crate::reset;
+use crate::segment::{Segment, SegmentOut};
+
+#[cfg(test)]
+mod tests;
+
+/// What the stack must do after a segment or a timer of a half-open connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum HalfOpenOutcome {
+    /// Nothing.
+    Drop,
+    /// Send [`HalfOpen::syn_ack`] again.
+    SendSynAck,
+    /// Send this ACK; the entry stays.
+    ChallengeAck(SegmentOut),
+    /// Send this RST; the entry stays.
+    Reset(SegmentOut),
+    /// The handshake is complete: make the connection, give it this segment, remove the entry.
+    Complete(Handshake),
+    /// Remove the entry: back to LISTEN.
+    Gone(GoneReason),
+}
+
+/// Why a half-open connection ended without a handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoneReason {
+    /// The peer reset it.
+    Reset,
+    /// The peer began anew with a SYN inside the window; it will send it again.
+    NewSyn,
+    /// No answer to any SYN-ACK.
+    TimedOut,
+}
+
+/// A half-open connection, 64 bytes.
+#[derive(Clone, Debug)]
+pub struct HalfOpen {
+    deadline_ns: u64,
+    /// When the SYN-ACK was first sent; 0 before.
+    sent_ns: u64,
+    iss: SeqNumber,
+    irs: SeqNumber,
+    ts_recent: u32,
+    ts_offset: u32,
+    /// The timestamp values of the first and the last SYN-ACK, between which an honest echo lies.
+    ts_first: u32,
+    ts_last: u32,
+    gate: AckGate,
+    mss: u16,
+    peer_mss: u16,
+    /// The window field of our SYN-ACK.
+    window: u16,
+    /// SYN-ACKs sent, saturating.
+    sent: u8,
+    /// SYN-ACKs sent because the timer fired.
+    retries: u8,
+    our_shift: u8,
+    peer_shift: u8,
+    flags: u8,
+}
+
+const _: () = assert!(size_of::<HalfOpen>() <= 64);
+
+const TIMESTAMPS: u8 = 1;
+const SACK: u8 = 2;
+const WINDOW_SCALING: u8 = 4;
+
+impl HalfOpen {
+    /// Grants what the SYN asks for as far as the settings allow, and arms the timer. Send [`HalfOpen::syn_ack`] next.
+    #[must_use]
+    pub fn new(cx: &mut Cx<'_>, syn: &SynRequest, open: &PassiveOpen) -> HalfOpen {
+        let granted = Granted::of(cx.config, syn);
+        HalfOpen {
+            deadline_ns: cx.now_ns + cx.config.rto_initial_ns,
+            sent_ns: 0,
+            iss: open.iss,
+            irs: syn.irs,
+            ts_recent: syn.timestamp.unwrap_or(0),
+            ts_offset: open.ts_offset,
+            ts_first: 0,
+            ts_last: 0,
+            gate: AckGate::default(),
+            mss: open.mss,
+            peer_mss: syn.send_mss(cx.config, open.is_v4),
+            window: open.syn_ack_window(),
+            sent: 0,
+            retries: 0,
+            our_shift: open.window_shift(),
+            peer_shift: syn.window_scale.unwrap_or(0),
+            flags: u8::from(granted.timestamps) * TIMESTAMPS
+                | u8::from(granted.sack) * SACK
+                | u8::from(granted.window_scaling) * WINDOW_SCALING,
+        }
+    }
+
+    /// The SYN-ACK, to be sent now.
+    #[must_use]
+    pub fn syn_ack(&mut self, cx: &mut Cx<'_>) -> SegmentOut {
+        let ts_now = timestamp_value(cx.now_ns, self.ts_offset);
+        if self.sent == 0 {
+            self.sent_ns = cx.now_ns;
+            self.ts_first = ts_now;
+        } else {
+            cx.counters.syn_acks_retransmitted += 1;
+        }
+        self.ts_last = ts_now;
+        self.sent = self.sent.saturating_add(1);
+        syn_ack_segment(SynAck {
+            iss: self.iss,
+            irs: self.irs,
+            window: self.window,
+            mss: self.mss,
+            shift: self.has(WINDOW_SCALING).then_some(self.our_shift),
+            sack: self.has(SACK),
+            timestamp: self.has(TIMESTAMPS).then_some(Timestamp {
+                value: ts_now,
+                echo: self.ts_recent,
+            }),
+        })
+    }
+
+    /// A segment of this flow arrived.
+    pub fn on_segment(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
+        let is_old = self.is_old(seg);
+        if self.is_repeated_syn(seg) && !is_old {
+            return self.on_repeated_syn(cx);
+        }
+        if is_old {
+            cx.counters.drop_paws += 1;
+            return self.challenge(cx);
+        }
+        if !self.is_acceptable(seg) {
+            return self.on_unacceptable(cx, seg);
+        }
+        if seg.has(Flags::RST) {
+            return self.on_reset(cx, seg);
+        }
+        if seg.has(Flags::SYN) {
+            // RFC 9293 3.10.7.4, fourth: a passive open returns to LISTEN. The peer's next SYN starts over.
+            cx.counters.half_open_new_syn += 1;
+            return HalfOpenOutcome::Gone(GoneReason::NewSyn);
+        }
+        if !seg.has(Flags::ACK) {
+            cx.counters.drop_no_ack += 1;
+            return HalfOpenOutcome::Drop;
+        }
+        if seg.ack != self.iss + 1 {
+            // Fifth: not SND.UNA < SEG.ACK =< SND.NXT.
+            cx.counters.half_open_bad_ack += 1;
+            return HalfOpenOutcome::Reset(reset::refuse(seg.ack));
+        }
+        if self.echo_is_forged(seg) {
+            cx.counters.half_open_bad_echo += 1;
+            return self.challenge(cx);
+        }
+        HalfOpenOutcome::Complete(self.handshake(cx, seg))
+    }
+
+    /// When [`HalfOpen::on_timer`] is due.
+    #[must_use]
+    pub fn deadline_ns(&self) -> u64 {
+        self.deadline_ns
+    }
+
+    /// The timer fired: `SendSynAck`, `Gone`, or `Drop` if it was not due.
+    pub fn on_timer(&mut self, cx: &mut Cx<'_>) -> HalfOpenOutcome {
+        if cx.now_ns < self.deadline_ns {
+            return HalfOpenOutcome::Drop;
+        }
+        if self.retries >= cx.config.syn_ack_retries_max {
+            return HalfOpenOutcome::Gone(GoneReason::TimedOut);
+        }
+        self.retries += 1;
+        let rto_ns = cx
+            .config
+            .rto_initial_ns
+            .saturating_mul(1 << self.retries.min(32))
+            .min(cx.config.rto_ns_max);
+        self.deadline_ns = cx.now_ns + rto_ns;
+        HalfOpenOutcome::SendSynAck
+    }
+
+    /// The peer's initial sequence number.
+    #[must_use]
+    pub fn irs(&self) -> SeqNumber {
+        self.irs
+    }
+
+    /// Our initial sequence number: what an ICMP error must quote (RFC 5927).
+    #[must_use]
+    pub fn iss(&self) -> SeqNumber {
+        self.iss
+    }
+
+    /// The same SYN again: our SYN-ACK was lost, or is on its way.
+    fn is_repeated_syn(&self, seg: &Segment) -> bool {
+        seg.has(Flags::SYN)
+            && !seg.flags.intersects(Flags::RST | Flags::ACK | Flags::FIN)
+            && seg.seq == self.irs
+    }
+
+    fn on_repeated_syn(&mut self, cx: &mut Cx<'_>) -> HalfOpenOutcome {
+        cx.counters.syns_repeated += 1;
+        if self
+            .gate
+            .allow(cx.now_ns, cx.config.invalid_ack_interval_ns)
+        {
+            return HalfOpenOutcome::SendSynAck;
+        }
+        cx.counters.challenge_acks_limited += 1;
+        HalfOpenOutcome::Drop
+    }
+
+    /// PAWS (RFC 7323 5.3 R1), never for a RST.
+    fn is_old(&self, seg: &Segment) -> bool {
+        let Some(timestamp) = seg.options.timestamp else {
+            return false;
+        };
+        self.has(TIMESTAMPS)
+            && !seg.has(Flags::RST)
+            && SeqNumber(timestamp.value).lt(SeqNumber(self.ts_recent))
+    }
+
+    /// First step: RFC 9293 section 3.4 with RCV.NXT = IRS + 1 and the window of our SYN-ACK.
+    fn is_acceptable(&self, seg: &Segment) -> bool {
+        let (rcv_nxt, window) = (self.irs + 1, u32::from(self.window));
+        match (seg.seq_len(), window) {
+            (0, 0) => seg.seq == rcv_nxt,
+            (0, _) => seg.seq.in_window(rcv_nxt, window),
+            // RST and ACK are looked at even when the window is closed (MUST-66).
+            (_, 0) => seg.seq == rcv_nxt,
+            (len, _) => {
+                seg.seq.in_window(rcv_nxt, window)
+                    || (seg.seq + (len - 1)).in_window(rcv_nxt, window)
+            }
+        }
+    }
+
+    fn on_unacceptable(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
+        if seg.has(Flags::RST) {
+            cx.counters.drop_reset_outside_window += 1;
+            return HalfOpenOutcome::Drop;
+        }
+        cx.counters.drop_outside_window += 1;
+        self.challenge(cx)
+    }
+
+    /// Second step with RFC 5961 section 3.2: only the exact number resets.
+    fn on_reset(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
+        if seg.seq == self.irs + 1 {
+            cx.counters.resets_in += 1;
+            return HalfOpenOutcome::Gone(GoneReason::Reset);
+        }
+        cx.counters.drop_reset_in_window += 1;
+        self.challenge(cx)
+    }
+
+    /// An honest echo names one of our SYN-ACKs; 0 is what some peers put when they echo nothing.
+    fn echo_is_forged(&self, seg: &Segment) -> bool {
+        let Some(Timestamp { echo, .. }) = seg.options.timestamp else {
+            return false;
+        };
+        let span = self.ts_last.wrapping_sub(self.ts_first);
+        self.has(TIMESTAMPS) && echo != 0 && echo.wrapping_sub(self.ts_first) > span
+    }
+
+    /// `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`, within the limits.
+    fn challenge(&mut self, cx: &mut Cx<'_>) -> HalfOpenOutcome {
+        if !self
+            .gate
+            .allow(cx.now_ns, cx.config.invalid_ack_interval_ns)
+            || !cx.challenge.allow(cx.now_ns, cx.config)
+        {
+            cx.counters.challenge_acks_limited += 1;
+            return HalfOpenOutcome::Drop;
+        }
+        cx.counters.challenge_acks_out += 1;
+        let timestamp = self.has(TIMESTAMPS).then(|| Timestamp {
+            value: timestamp_value(cx.now_ns, self.ts_offset),
+            echo: self.ts_recent,
+        });
+        let shift = if self.has(WINDOW_SCALING) {
+            self.our_shift
+        } else {
+            0
+        };
+        HalfOpenOutcome::ChallengeAck(SegmentOut {
+            seq: self.iss + 1,
+            ack: self.irs + 1,
+            flags: Flags::ACK,
+            window: self.window >> shift,
+            options: Options {
+                timestamp,
+                ..Options::default()
+            },
+            ..SegmentOut::empty()
+        })
+    }
+
+    fn handshake(&self, cx: &Cx<'_>, seg: &Segment) -> Handshake {
+        let window_scales = self.has(WINDOW_SCALING).then_some(WindowScales {
+            ours: self.our_shift,
+            peers: self.peer_shift,
+        });
+        let mut ts_recent = self.ts_recent;
+        if let Some(timestamp) = seg.options.timestamp
+            && self.has(TIMESTAMPS)
+            && seg.seq.le(self.irs + 1)
+        {
+            ts_recent = timestamp.value;
+        }
+        Handshake {
+            iss: self.iss,
+            irs: self.irs,
+            una: seg.ack,
+            snd_wnd: u32::from(seg.window) << window_scales.map_or(0, |scales| scales.peers),
+            rcv_wnd: u32::from(self.window),
+            mss: self.mss,
+            peer_mss: self.peer_mss,
+            window_scales,
+            sack: self.has(SACK),
+            timestamps: self.has(TIMESTAMPS),
+            ts_recent,
+            ts_offset: self.ts_offset,
+            rtt_ns: self.rtt_ns(cx, seg),
+            syn_ack_lost: self.retries > 0,
+        }
+    }
+
+    /// The round trip of the handshake. An ACK of a SYN-ACK that was sent twice is ambiguous (Karn), unless its timestamp
+    /// says which one it answers.
+    fn rtt_ns(&self, cx: &Cx<'_>, seg: &Segment) -> Option<u64> {
+        if self.sent == 1 {
+            return Some(cx.now_ns.saturating_sub(self.sent_ns));
+        }
+        let echo = seg.options.timestamp?.echo;
+        if !self.has(TIMESTAMPS) || echo == 0 {
+            return None;
+        }
+        let ms = timestamp_value(cx.now_ns, self.ts_offset).wrapping_sub(echo);
+        Some(u64::from(ms.max(1)) * crate::MILLISECOND_NS)
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// Which options of a SYN the settings let us grant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) timestamps: bool,
+    pub(crate) sack: bool,
+    pub(crate) window_scaling: bool,
+}
+
+impl Granted {
+    pub(crate) fn of(config: &Config, syn: &SynRequest) -> Granted {
+        Granted {
+            timestamps: config.timestamps && syn.timestamp.is_some(),
+            sack: config.sack && syn.sack_permitted,
+            window_scaling: config.window_scaling && syn.window_scale.is_some(),
+        }
+    }
+}
+
+/// What a SYN-ACK says.
+pub(crate) struct SynAck {
+    pub(crate) iss: SeqNumber,
+    pub(crate) irs: SeqNumber,
+    pub(crate) window: u16,
+    pub(crate) mss: u16,
+    pub(crate) shift: Option<u8>,
+    pub(crate) sack: bool,
+    pub(crate) timestamp: Option<Timestamp>,
+}
+
+/// `<SEQ=ISS><ACK=RCV.NXT><CTL=SYN,ACK>` with its options.
+pub(crate) fn syn_ack_segment(say: SynAck) -> SegmentOut {
+    SegmentOut {
+        seq: say.iss,
+        ack: say.irs + 1,
+        flags: Flags::SYN | Flags::ACK,
+        window: say.window,
+        options: Options {
+            mss: Some(say.mss),
+            window_scale: say.shift,
+            sack_permitted: say.sack,
+            timestamp: say.timestamp,
+            ..Options::default()
+        },
+        ..SegmentOut::empty()
+    }
+}

@@ -1,1 +1,127 @@
-//! Placeholder: written by its owner.
+//! LISTEN (RFC 9293 section 3.10.7.2): what a segment to a listening port is, and what a SYN asks for.
+//!
+//! Stateless. The stack calls [`on_segment`] for a segment that matches a listener and neither a connection nor a
+//! compact entry; it then makes a [`HalfOpen`](crate::half_open::HalfOpen) of the request, or answers it with a
+//! [cookie](crate::syn_cookie). While cookies are out, ask them first about an ACK, since here every ACK is refused.
+
+use wire::SeqNumber;
+use wire::tcp::{FastOpenCookie, Flags};
+
+use crate::config::Config;
+use crate::limits::{SEND_MSS_MIN, WINDOW_SHIFT_MAX};
+use crate::reset;
+use crate::segment::{Segment, SegmentOut};
+
+#[cfg(test)]
+mod tests;
+
+/// What a listener makes of a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum ListenOutcome {
+    /// Nothing: a RST, a segment without SYN and ACK, or SYN with FIN.
+    Drop,
+    /// An ACK of something that was never sent: answer with this RST.
+    Reset(SegmentOut),
+    /// A connection is asked for.
+    Syn(SynRequest),
+}
+
+/// What a SYN asks for. Payload of a SYN is not taken (no Fast Open): the peer sends it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SynRequest {
+    /// The peer's initial sequence number.
+    pub irs: SeqNumber,
+    /// The peer's window, never scaled in a SYN (RFC 7323 2.2).
+    pub window: u16,
+    /// The MSS option; see [`SynRequest::send_mss`].
+    pub mss: Option<u16>,
+    /// The peer's window shift, 14 at most.
+    pub window_scale: Option<u8>,
+    /// Selective acknowledgments are offered.
+    pub sack_permitted: bool,
+    /// The peer's timestamp value, if it offers timestamps.
+    pub timestamp: Option<u32>,
+    /// ECN is asked for (RFC 3168 6.1.1). Not granted yet.
+    pub ecn: bool,
+    /// A Fast Open cookie, or the request for one. Not granted yet.
+    pub fast_open: Option<FastOpenCookie>,
+}
+
+impl SynRequest {
+    /// Reads a SYN.
+    #[must_use]
+    pub fn of(seg: &Segment) -> SynRequest {
+        let options = &seg.options;
+        SynRequest {
+            irs: seg.seq,
+            window: seg.window,
+            mss: options.mss,
+            // A shift above 14 means 14 (RFC 7323 2.3).
+            window_scale: options.window_scale.map(|s| s.min(WINDOW_SHIFT_MAX)),
+            sack_permitted: options.sack_permitted,
+            timestamp: options.timestamp.map(|t| t.value),
+            ecn: seg.has(Flags::ECE | Flags::CWR),
+            fast_open: options.fast_open,
+        }
+    }
+
+    /// The largest segment that the peer takes: its option, or the default of the address family (RFC 9293 MUST-15).
+    #[must_use]
+    pub fn send_mss(&self, config: &Config, is_v4: bool) -> u16 {
+        let default = if is_v4 {
+            config.mss_default_v4
+        } else {
+            config.mss_default_v6
+        };
+        match self.mss {
+            None | Some(0) => default,
+            Some(mss) => mss.max(SEND_MSS_MIN),
+        }
+    }
+}
+
+/// What we bring to a handshake on the passive side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassiveOpen {
+    /// Our initial sequence number; ignored where a cookie takes its place.
+    pub iss: SeqNumber,
+    /// Added to our clock in milliseconds to give our timestamp values.
+    pub ts_offset: u32,
+    /// Our MSS: link MTU less IP and TCP headers.
+    pub mss: u16,
+    /// Bytes that the receive buffer offers at first.
+    pub recv_window: u32,
+    /// The most that the receive buffer may ever offer; decides the window shift.
+    pub recv_buffer_max: u32,
+    /// IPv4, which decides the peer's default MSS.
+    pub is_v4: bool,
+}
+
+impl PassiveOpen {
+    /// The smallest shift with which `recv_buffer_max` fits the window field.
+    pub(crate) fn window_shift(&self) -> u8 {
+        let bits = u32::BITS - self.recv_buffer_max.leading_zeros();
+        (bits.saturating_sub(u16::BITS) as u8).min(WINDOW_SHIFT_MAX)
+    }
+
+    /// The window field of our SYN-ACK, in bytes: it is never scaled.
+    pub(crate) fn syn_ack_window(&self) -> u16 {
+        self.recv_window.min(u32::from(u16::MAX)) as u16
+    }
+}
+
+/// RFC 9293 section 3.10.7.2, first to fourth.
+pub fn on_segment(seg: &Segment) -> ListenOutcome {
+    if seg.has(Flags::RST) {
+        return ListenOutcome::Drop;
+    }
+    if seg.has(Flags::ACK) {
+        return ListenOutcome::Reset(reset::refuse(seg.ack));
+    }
+    // SYN with FIN opens nothing that could live; scanners send it, Linux drops it.
+    if !seg.has(Flags::SYN) || seg.has(Flags::FIN) {
+        return ListenOutcome::Drop;
+    }
+    ListenOutcome::Syn(SynRequest::of(seg))
+}

@@ -1,1 +1,266 @@
-//! Placeholder: written by its owner.
+//! SYN cookies (RFC 4987 section 3.6): a handshake without memory, for when the queue of half-open ones is full.
+//!
+//! The stack asks for [`SynCookies::syn_ack`] in place of a half-open entry, and while [`SynCookies::are_out`] gives
+//! every ACK that a listener would refuse to [`SynCookies::check`] first. What the handshake needs to remember travels
+//! in our initial sequence number and, when the peer offers timestamps, in the low six bits of our timestamp, in
+//! Linux's layout:
+//!
+//! ```text
+//! ISS  = keyed hash of (flow, IRS)  +   31  29 28    25 24                                 0
+//!                                      │minute│ MSS no │ keyed hash of flow, IRS, minute, no │
+//!
+//! TSval = clock with low bits          5     4     3..0
+//!                                      │ECN  │SACK │ peer's window shift, 15 is none │
+//! ```
+//!
+//! A guess is right once in 2^25, for the two minutes that a cookie lives. Without timestamps neither windows scale nor
+//! SACK works. The key of the hash depends on the minute; [`SynCookies::rotate`] replaces the secret behind it.
+
+use wire::tcp::{Flags, Timestamp};
+use wire::{FlowKey, SeqNumber};
+
+use crate::config::Config;
+use crate::connection::Cx;
+use crate::half_open::{Granted, SynAck, syn_ack_segment};
+use crate::handshake::{Handshake, WindowScales};
+use crate::isn::{hash_flow, timestamp_value};
+use crate::limits::WINDOW_SHIFT_MAX;
+use crate::listen::{PassiveOpen, SynRequest};
+use crate::segment::{Segment, SegmentOut};
+
+#[cfg(test)]
+mod tests;
+
+/// The maximum segment sizes that a cookie can express; the largest that does not exceed the peer's is used. The least of
+/// an IPv4 path, the defaults, tunnels, PPPoE, Ethernet, jumbo frames; both families.
+const MSS_TABLE: [u16; 16] = [
+    48, 216, 536, 1024, 1220, 1300, 1360, 1380, 1400, 1420, 1440, 1452, 1460, 4312, 8940, 8960,
+];
+
+/// How long the key of the hash stays.
+const MINUTE_NS: u64 = 60 * crate::SECOND_NS;
+/// Minutes, the current one included, in which a cookie is taken.
+const AGE_MINUTES_MAX: u64 = 2;
+const MINUTE_BITS: u32 = 3;
+const MAC_BITS: u32 = 25;
+const MAC_MASK: u32 = (1 << MAC_BITS) - 1;
+
+const TS_OPTION_BITS: u32 = 6;
+const TS_OPTION_MASK: u32 = (1 << TS_OPTION_BITS) - 1;
+const TS_SHIFT_MASK: u32 = 15;
+const TS_SACK: u32 = 1 << 4;
+
+const _: () = assert!(MSS_TABLE.len() == 1 << (32 - MINUTE_BITS - MAC_BITS));
+const _: () = assert!(AGE_MINUTES_MAX < 1 << MINUTE_BITS);
+
+const PURPOSE_BASE: u64 = 3;
+const PURPOSE_MAC: u64 = 4;
+
+/// Makes and checks cookies. One per stack, or per process if a flow's segments may reach several stacks.
+#[derive(Clone, Debug)]
+pub struct SynCookies {
+    key: [u64; 2],
+    /// The secret before the last [`SynCookies::rotate`], and until when cookies made with it are taken.
+    previous: Option<([u64; 2], u64)>,
+    /// Until when a cookie that was sent may come back.
+    out_until_ns: u64,
+}
+
+impl SynCookies {
+    /// A maker with its secret, from the system's random source.
+    #[must_use]
+    pub fn new(key: [u64; 2]) -> Self {
+        Self {
+            key,
+            previous: None,
+            out_until_ns: 0,
+        }
+    }
+
+    /// Takes a new secret; cookies made with the old one stay good for their age.
+    pub fn rotate(&mut self, key: [u64; 2], now_ns: u64) {
+        self.previous = Some((self.key, now_ns + AGE_MINUTES_MAX * MINUTE_NS));
+        self.key = key;
+    }
+
+    /// Whether a cookie was sent lately, so that an ACK out of nowhere may bring it back.
+    #[must_use]
+    pub fn are_out(&self, now_ns: u64) -> bool {
+        now_ns < self.out_until_ns
+    }
+
+    /// The SYN-ACK whose sequence number is a cookie. `open.iss` is ignored.
+    #[must_use]
+    pub fn syn_ack(
+        &mut self,
+        cx: &mut Cx<'_>,
+        flow: &FlowKey,
+        syn: &SynRequest,
+        open: &PassiveOpen,
+    ) -> SegmentOut {
+        let mut granted = Granted::of(cx.config, syn);
+        // Nothing would remember these.
+        granted.sack &= granted.timestamps;
+        granted.window_scaling &= granted.timestamps;
+        let timestamp = granted.timestamps.then(|| Timestamp {
+            value: timestamp_with_options(cx.now_ns, open.ts_offset, syn, granted),
+            echo: syn.timestamp.unwrap_or(0),
+        });
+        let peer_mss = syn.send_mss(cx.config, open.is_v4);
+        syn_ack_segment(SynAck {
+            iss: self.make(flow, syn.irs, peer_mss, cx.now_ns),
+            irs: syn.irs,
+            window: open.syn_ack_window(),
+            mss: open.mss,
+            shift: granted.window_scaling.then(|| open.window_shift()),
+            sack: granted.sack,
+            timestamp,
+        })
+    }
+
+    /// The cookie alone: the ISS for a SYN of `irs` and `peer_mss`.
+    #[must_use]
+    pub fn make(
+        &mut self,
+        flow: &FlowKey,
+        irs: SeqNumber,
+        peer_mss: u16,
+        now_ns: u64,
+    ) -> SeqNumber {
+        self.out_until_ns = now_ns + AGE_MINUTES_MAX * MINUTE_NS;
+        let mss_index = MSS_TABLE.partition_point(|&mss| mss <= peer_mss).max(1) - 1;
+        let minute = now_ns / MINUTE_NS;
+        let fields = (minute as u32) << (32 - MINUTE_BITS)
+            | (mss_index as u32) << MAC_BITS
+            | mac(self.key, flow, irs, minute, mss_index);
+        base(self.key, flow, irs) + fields
+    }
+
+    /// The handshake that `seg`, an ACK to a listener, completes; `None` if it brings back no cookie of ours. `open` as for
+    /// the SYN-ACK. The connection then gets the same segment.
+    #[must_use]
+    pub fn check(
+        &self,
+        cx: &mut Cx<'_>,
+        flow: &FlowKey,
+        seg: &Segment,
+        open: &PassiveOpen,
+    ) -> Option<Handshake> {
+        let is_ack = seg.has(Flags::ACK) && !seg.flags.intersects(Flags::SYN | Flags::RST);
+        if !is_ack || !self.are_out(cx.now_ns) {
+            return None;
+        }
+        let (iss, irs) = (seg.ack - 1, seg.seq - 1);
+        let previous = self.previous.filter(|(_, until_ns)| cx.now_ns < *until_ns);
+        let peer_mss = read(self.key, flow, irs, iss, cx.now_ns).or_else(|| {
+            let (key, _) = previous?;
+            read(key, flow, irs, iss, cx.now_ns)
+        })?;
+        let options = Remembered::from(cx, seg, open)?;
+        Some(Handshake {
+            iss,
+            irs,
+            una: seg.ack,
+            snd_wnd: u32::from(seg.window) << options.window_scales.map_or(0, |s| s.peers),
+            rcv_wnd: u32::from(open.syn_ack_window()),
+            mss: open.mss,
+            peer_mss,
+            window_scales: options.window_scales,
+            sack: options.sack,
+            timestamps: options.timestamps,
+            ts_recent: seg.options.timestamp.map_or(0, |t| t.value),
+            ts_offset: open.ts_offset,
+            rtt_ns: None,
+            syn_ack_lost: false,
+        })
+    }
+}
+
+/// The options that a returned timestamp remembers.
+struct Remembered {
+    timestamps: bool,
+    sack: bool,
+    window_scales: Option<WindowScales>,
+}
+
+impl Remembered {
+    /// `None` when the echo cannot have been sent by us within a cookie's age, or claims what our settings refuse.
+    fn from(cx: &Cx<'_>, seg: &Segment, open: &PassiveOpen) -> Option<Remembered> {
+        let Some(Timestamp { echo, .. }) = seg.options.timestamp else {
+            return Some(Remembered {
+                timestamps: false,
+                sack: false,
+                window_scales: None,
+            });
+        };
+        let age_ms = timestamp_value(cx.now_ns, open.ts_offset).wrapping_sub(echo);
+        let age_ms_max = AGE_MINUTES_MAX * MINUTE_NS / crate::MILLISECOND_NS;
+        if u64::from(age_ms) > age_ms_max + u64::from(TS_OPTION_MASK) {
+            return None;
+        }
+        let Config {
+            timestamps,
+            sack,
+            window_scaling,
+            ..
+        } = *cx.config;
+        let shift = echo & TS_SHIFT_MASK;
+        let wants_sack = echo & TS_SACK != 0;
+        let wants_scaling = shift != TS_SHIFT_MASK;
+        if !timestamps || (wants_sack && !sack) || (wants_scaling && !window_scaling) {
+            return None;
+        }
+        Some(Remembered {
+            timestamps: true,
+            sack: wants_sack,
+            window_scales: wants_scaling.then(|| WindowScales {
+                ours: open.window_shift(),
+                peers: (shift as u8).min(WINDOW_SHIFT_MAX),
+            }),
+        })
+    }
+}
+
+/// Our timestamp with the options in its low bits; never ahead of the clock, so that later ones do not go back.
+fn timestamp_with_options(now_ns: u64, ts_offset: u32, syn: &SynRequest, granted: Granted) -> u32 {
+    let shift = match syn.window_scale {
+        Some(shift) if granted.window_scaling => u32::from(shift),
+        _ => TS_SHIFT_MASK,
+    };
+    let options = shift | if granted.sack { TS_SACK } else { 0 };
+    let now = timestamp_value(now_ns, ts_offset);
+    let value = now & !TS_OPTION_MASK | options;
+    if options > now & TS_OPTION_MASK {
+        value.wrapping_sub(1 << TS_OPTION_BITS)
+    } else {
+        value
+    }
+}
+
+/// The peer's MSS if `iss` is a cookie of `key` that is not too old.
+fn read(key: [u64; 2], flow: &FlowKey, irs: SeqNumber, iss: SeqNumber, now_ns: u64) -> Option<u16> {
+    let fields = iss.since(base(key, flow, irs));
+    let mss_index = (fields << MINUTE_BITS >> (MINUTE_BITS + MAC_BITS)) as usize;
+    let now_minute = now_ns / MINUTE_NS;
+    let age =
+        (now_minute as u32).wrapping_sub(fields >> (32 - MINUTE_BITS)) & ((1 << MINUTE_BITS) - 1);
+    if u64::from(age) >= AGE_MINUTES_MAX {
+        return None;
+    }
+    let minute = now_minute.checked_sub(u64::from(age))?;
+    if fields & MAC_MASK != mac(key, flow, irs, minute, mss_index) {
+        return None;
+    }
+    MSS_TABLE.get(mss_index).copied()
+}
+
+/// Hides the fields, and spreads the numbers of one minute over the whole space.
+fn base(key: [u64; 2], flow: &FlowKey, irs: SeqNumber) -> SeqNumber {
+    SeqNumber(hash_flow(key, flow, [PURPOSE_BASE, u64::from(irs.0)]) as u32)
+}
+
+fn mac(key: [u64; 2], flow: &FlowKey, irs: SeqNumber, minute: u64, mss_index: usize) -> u32 {
+    let minute_key = [key[0] ^ minute, key[1]];
+    let fields = u64::from(irs.0) << 32 | mss_index as u64;
+    hash_flow(minute_key, flow, [PURPOSE_MAC, fields]) as u32 & MAC_MASK
+}

@@ -1,1 +1,244 @@
-//! Placeholder: written by its owner.
+//! TIME_WAIT as a compact entry (RFC 9293 section 3.10.7.4, RFC 1337, RFC 6191).
+//!
+//! Made from what `Connection::time_wait` leaves. The stack owns the entries, keyed by flow, in a list ordered by
+//! [`TimeWait::deadline_ns`]: after a call the deadline is where it was, or at the end of the list. There is no timer
+//! function: when the deadline is reached, the entry is gone.
+
+use wire::SeqNumber;
+use wire::tcp::{Flags, Options, Timestamp};
+
+use crate::challenge::AckGate;
+use crate::connection::Cx;
+use crate::handshake::TimeWaitEntry;
+use crate::isn::timestamp_value;
+use crate::limits::{TS_RECENT_AGE_MAX, coarse};
+use crate::listen::SynRequest;
+use crate::segment::{Segment, SegmentOut};
+
+#[cfg(test)]
+mod tests;
+
+/// What the stack must do after a segment of a connection in TIME_WAIT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum TimeWaitOutcome {
+    /// Nothing.
+    Drop,
+    /// Send this ACK.
+    Ack(SegmentOut),
+    /// A RST at RCV.NXT ended it early. RFC 1337 would rather ignore it; RFC 9293 and Linux's default do not.
+    Gone,
+    /// A new connection may take the flow over: remove the entry, and if a listener matches go on as for
+    /// [`ListenOutcome::Syn`](crate::listen::ListenOutcome::Syn), with an ISS from
+    /// [`isn_above`](crate::isn::IsnGenerator::isn_above) `iss_floor`.
+    Reuse {
+        /// What the SYN asks for.
+        syn: SynRequest,
+        /// SND.NXT of the old incarnation.
+        iss_floor: SeqNumber,
+    },
+}
+
+/// A connection in TIME_WAIT, 40 bytes.
+#[derive(Clone, Debug)]
+pub struct TimeWait {
+    deadline_ns: u64,
+    snd_nxt: SeqNumber,
+    rcv_nxt: SeqNumber,
+    rcv_wnd: u32,
+    ts_recent: u32,
+    ts_recent_at: u32,
+    ts_offset: u32,
+    gate: AckGate,
+    window: u16,
+    timestamps: bool,
+}
+
+const _: () = assert!(size_of::<TimeWait>() <= 48);
+
+impl From<TimeWaitEntry> for TimeWait {
+    fn from(entry: TimeWaitEntry) -> TimeWait {
+        let TimeWaitEntry {
+            snd_nxt,
+            rcv_nxt,
+            rcv_wnd,
+            window,
+            timestamps,
+            ts_recent,
+            ts_recent_at,
+            ts_offset,
+            deadline_ns,
+        } = entry;
+        TimeWait {
+            deadline_ns,
+            snd_nxt,
+            rcv_nxt,
+            rcv_wnd,
+            ts_recent,
+            ts_recent_at,
+            ts_offset,
+            gate: AckGate::default(),
+            window,
+            timestamps,
+        }
+    }
+}
+
+impl TimeWait {
+    /// The entry of a connection that has just entered TIME_WAIT.
+    #[must_use]
+    pub fn new(entry: &TimeWaitEntry) -> TimeWait {
+        TimeWait::from(*entry)
+    }
+
+    /// When the entry ends.
+    #[must_use]
+    pub fn deadline_ns(&self) -> u64 {
+        self.deadline_ns
+    }
+
+    /// A segment of this flow arrived.
+    pub fn on_segment(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
+        if seg.has(Flags::RST) {
+            return self.on_reset(cx, seg);
+        }
+        if seg.has(Flags::SYN) {
+            return self.on_syn(cx, seg);
+        }
+        if !seg.has(Flags::ACK) {
+            cx.counters.drop_no_ack += 1;
+            return TimeWaitOutcome::Drop;
+        }
+        if self.is_old(cx.now_ns, seg) {
+            cx.counters.drop_paws += 1;
+            return self.acknowledge(cx, seg);
+        }
+        if seg.seq_len() == 0 && self.in_window(seg.seq) {
+            // A bare ACK in its place says nothing and earns nothing.
+            self.note_timestamp(cx, seg);
+            return TimeWaitOutcome::Drop;
+        }
+        if self.is_repeated_fin(seg) {
+            // The only thing that should arrive: our last ACK was lost.
+            cx.counters.time_wait_fins_in += 1;
+            self.note_timestamp(cx, seg);
+            self.deadline_ns = cx.now_ns + cx.config.time_wait_ns;
+        } else {
+            cx.counters.drop_outside_window += 1;
+        }
+        self.acknowledge(cx, seg)
+    }
+
+    /// RFC 5961 3.2: only the exact number resets, another in the window is challenged.
+    fn on_reset(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
+        if seg.seq == self.rcv_nxt {
+            cx.counters.resets_in += 1;
+            return TimeWaitOutcome::Gone;
+        }
+        if self.in_window(seg.seq) {
+            cx.counters.drop_reset_in_window += 1;
+            return self.challenge(cx);
+        }
+        cx.counters.drop_reset_outside_window += 1;
+        TimeWaitOutcome::Drop
+    }
+
+    /// A SYN: a new incarnation (RFC 6191 section 2), or an old duplicate. To the latter RFC 6191 says nothing, RFC 9293
+    /// and Linux send an ACK, upon which a peer that did mean it resets us and tries again.
+    fn on_syn(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
+        let is_plain = !seg.flags.intersects(Flags::ACK | Flags::FIN);
+        if is_plain && self.may_be_reused(cx, seg) {
+            return TimeWaitOutcome::Reuse {
+                syn: SynRequest::of(seg),
+                iss_floor: self.snd_nxt,
+            };
+        }
+        cx.counters.drop_syn_synchronized += 1;
+        self.challenge(cx)
+    }
+
+    fn may_be_reused(&self, cx: &Cx<'_>, seg: &Segment) -> bool {
+        let is_beyond = seg.seq.ge(self.rcv_nxt);
+        let Some(timestamp) = seg.options.timestamp.filter(|_| cx.config.timestamps) else {
+            return is_beyond;
+        };
+        if !self.timestamps || self.ts_recent_is_aged(cx.now_ns) {
+            return true;
+        }
+        let (new, last) = (SeqNumber(timestamp.value), SeqNumber(self.ts_recent));
+        new.gt(last) || (new == last && is_beyond)
+    }
+
+    /// PAWS (RFC 7323 5.3 R1), unless TS.Recent is so old that its clock may have wrapped (5.5).
+    fn is_old(&self, now_ns: u64, seg: &Segment) -> bool {
+        let Some(timestamp) = seg.options.timestamp else {
+            return false;
+        };
+        self.timestamps
+            && SeqNumber(timestamp.value).lt(SeqNumber(self.ts_recent))
+            && !self.ts_recent_is_aged(now_ns)
+    }
+
+    fn ts_recent_is_aged(&self, now_ns: u64) -> bool {
+        coarse(now_ns).wrapping_sub(self.ts_recent_at) > TS_RECENT_AGE_MAX
+    }
+
+    fn note_timestamp(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        if let Some(timestamp) = seg.options.timestamp
+            && self.timestamps
+            && seg.seq.le(self.rcv_nxt)
+        {
+            self.ts_recent = timestamp.value;
+            self.ts_recent_at = coarse(cx.now_ns);
+        }
+    }
+
+    /// The peer's FIN again, alone or behind data that we have.
+    fn is_repeated_fin(&self, seg: &Segment) -> bool {
+        seg.has(Flags::FIN) && seg.end() == self.rcv_nxt
+    }
+
+    fn in_window(&self, seq: SeqNumber) -> bool {
+        seq == self.rcv_nxt || seq.in_window(self.rcv_nxt, self.rcv_wnd)
+    }
+
+    /// The answer to anything that is not where it belongs. Empty segments are held to one answer per interval, or two
+    /// ends in TIME_WAIT could answer each other for ever; a FIN or data is no answer to ours.
+    fn acknowledge(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
+        if seg.seq_len() == 0 {
+            return self.challenge(cx);
+        }
+        TimeWaitOutcome::Ack(self.ack(cx))
+    }
+
+    fn challenge(&mut self, cx: &mut Cx<'_>) -> TimeWaitOutcome {
+        if !self
+            .gate
+            .allow(cx.now_ns, cx.config.invalid_ack_interval_ns)
+            || !cx.challenge.allow(cx.now_ns, cx.config)
+        {
+            cx.counters.challenge_acks_limited += 1;
+            return TimeWaitOutcome::Drop;
+        }
+        cx.counters.challenge_acks_out += 1;
+        TimeWaitOutcome::Ack(self.ack(cx))
+    }
+
+    fn ack(&self, cx: &Cx<'_>) -> SegmentOut {
+        let timestamp = self.timestamps.then(|| Timestamp {
+            value: timestamp_value(cx.now_ns, self.ts_offset),
+            echo: self.ts_recent,
+        });
+        SegmentOut {
+            seq: self.snd_nxt,
+            ack: self.rcv_nxt,
+            flags: Flags::ACK,
+            window: self.window,
+            options: Options {
+                timestamp,
+                ..Options::default()
+            },
+            ..SegmentOut::empty()
+        }
+    }
+}

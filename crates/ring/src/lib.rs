@@ -1,1 +1,42 @@
-//! Placeholder.
+//! Every atomic of Millstream: SPSC queues, socket byte rings, doorbells.
+//!
+//! Two parties meet in this crate: the *stack* (one core's turn) and the
+//! *application* (the thread that reads and writes sockets). They may run on
+//! one thread (inline crank) or on two (dedicated stack thread), and all that
+//! they share goes through the types below. Nobody else names an atomic.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`raw`] | bounds-known raw memory that someone else may rewrite |
+//! | [`checksum`] | Internet checksum in SIMD, fused with the copy |
+//! | [`spsc`] | bounded single-producer single-consumer queue |
+//! | [`memory`] | the one memory file of a context |
+//! | [`chunk`] | chunk ids, the stack's pool, the application's magazine |
+//! | [`socket_block`] | the 192 bytes that a socket's two ends share |
+//! | [`byte_ring`] | the byte streams that run over block and chunks |
+//! | [`doorbell`] | how a sleeping stack or application is woken |
+//! | [`trylock`] | the crank: one compare-and-swap per turn |
+//! | [`published`] | relaxed words for counters and watchdogs |
+//! | [`driver`] | accessors for rings that others define (AF_XDP, memif) |
+//!
+//! Unsafe code stands only in files named `*_unsafe.rs`. The crate is checked
+//! with loom (`RUSTFLAGS="--cfg loom"`), Miri, and oracle property tests.
+
+mod sync;
+
+pub mod byte_ring;
+pub mod checksum;
+pub mod chunk;
+pub mod doorbell;
+#[path = "driver_unsafe.rs"]
+pub mod driver;
+pub mod limits;
+pub mod memory;
+pub mod published;
+#[path = "raw_unsafe.rs"]
+pub mod raw;
+pub mod socket_block;
+#[path = "spsc_unsafe.rs"]
+pub mod spsc;
+#[path = "trylock_unsafe.rs"]
+pub mod trylock;

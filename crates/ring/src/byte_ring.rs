@@ -1,0 +1,79 @@
+//! Byte streams between the stack and the application: chains of chunks whose
+//! cursors lie in a [`SocketBlock`](crate::socket_block::SocketBlock).
+//!
+//! ```text
+//!   receive: RxWriter (stack) --> RxReader (application)
+//!
+//!        freed |  read   |  readable   |  out of order, unpublished
+//!              first     rx_head       rx_tail            end
+//!              [ chunk ]->[ chunk ]->[ chunk ]->[ chunk ]
+//!
+//!   send: TxWriter (application) --> TxReader (stack)
+//!
+//!        freed |  sent   |  to send    |  room of the open chunk
+//!              tx_una    cursor        tx_tail
+//!              [ chunk ]->[ chunk ]->[ chunk = tx_open ]
+//! ```
+//!
+//! Each end is a small plain struct that its owner keeps, one of each kind per
+//! use of a block, made new when the block is opened. Positions count bytes
+//! since then, modulo 2^32; a stream never holds 2^31 bytes or more. A cursor is
+//! published with Release after the bytes and links before it are in place and
+//! acquired before they are used, and a chunk is freed by the stack only after it has
+//! acquired a cursor that lies past it. So the data path needs loads and
+//! stores only. Two situations need more:
+//!
+//! **Receive restart.** When all is read and nothing is held out of order, the
+//! stack frees the whole chain, the last chunk too, so that an idle socket
+//! holds none. Its next write starts a new chain and stores (chunk, counter) in
+//! `rx_restart` before it publishes the tail. The reader, once it sees bytes, jumps
+//! there if it has not seen the counter. A restart can happen only while the
+//! reader is drained, so never between its look at the tail and its reading,
+//! and never twice unseen.
+//!
+//! **The open send chunk.** The application appends to its last, partly filled
+//! chunk, and the stack wants to free it when all is acknowledged. `tx_open` holds
+//! it while neither is at work on it, and taking it is a swap. The writer that finds
+//! it gone starts a new chain through `tx_restart`, as after opening (so the first write
+//! needs no swap). The stack swaps only when it has seen all that was
+//! written acknowledged, and looks again afterwards: if bytes slipped in, the chunk is
+//! *closed* (its length is where the next chain begins) and freed when they
+//! are acknowledged. At most one restart can be unseen, because a further one
+//! needs a further swap.
+//!
+//! ```text
+//!   application                              stack (una == tail)
+//!   c = swap(tx_open, 0)                     c = swap(tx_open, 0)
+//!   c == 0: new chain, store tx_restart      c == 0: leave it, the writer is at work
+//!   append, publish tx_tail                  look at tail and restart again
+//!   store tx_open = last chunk               free c, or remember it as closed
+//! ```
+//!
+//! The two ends may be on one thread or on two. When a connection fails while
+//! the application may still be writing, the stack frees send chunks by
+//! acknowledging everything ([`TxReader::acknowledge`]), not by
+//! [`TxReader::release_all`], which is for when the application end is gone.
+
+mod rx_reader;
+mod rx_writer;
+mod tx_reader;
+mod tx_writer;
+
+pub use rx_reader::RxReader;
+pub use rx_writer::RxWriter;
+pub use tx_reader::TxReader;
+pub use tx_writer::TxWriter;
+
+use crate::chunk::ChunkId;
+
+/// The word of a restart: where the new chain begins, and a counter that tells it from the last.
+#[inline(always)]
+fn restart_word(chunk: ChunkId, counter: u32) -> u64 {
+    u64::from(chunk.word()) << 32 | u64::from(counter)
+}
+
+/// Chunk (as a word, to be checked) and counter.
+#[inline(always)]
+fn restart_parts(word: u64) -> (u32, u32) {
+    ((word >> 32) as u32, word as u32)
+}

@@ -1,0 +1,312 @@
+//! The stack's end of the receive stream: stores segments, also out of order,
+//! publishes what is in order, frees what has been read.
+
+use super::restart_word;
+use crate::checksum;
+use crate::chunk::{ChunkClass, ChunkId, ChunkPool};
+use crate::memory::Memory;
+use crate::raw::RawSlice;
+use crate::socket_block::SocketBlock;
+use crate::sync::Ordering;
+
+/// The stack's end of a receive stream. See [`byte_ring`](super).
+#[derive(Debug, Default)]
+pub struct RxWriter {
+    /// Position after the last published byte; the block's `rx_tail`.
+    tail: u32,
+    /// Position after the furthest byte stored, published or not.
+    end: u32,
+    /// Oldest chunk of the chain; `None` = no chain, and the rest is `None` too.
+    first: Option<ChunkId>,
+    /// A chunk that begins at or before the tail, near it: where a search starts.
+    base: Option<ChunkId>,
+    /// The chunk of the last write.
+    hint: Option<ChunkId>,
+    /// Newest chunk of the chain.
+    last: Option<ChunkId>,
+    /// Restarts so far.
+    restarts: u32,
+}
+
+impl RxWriter {
+    /// For a block that has just been opened.
+    pub const fn new() -> Self {
+        Self {
+            tail: 0,
+            end: 0,
+            first: None,
+            base: None,
+            hint: None,
+            last: None,
+            restarts: 0,
+        }
+    }
+
+    /// Stores all of `src` at `offset` bytes past the published tail, without
+    /// publishing. Returns the bytes stored, a prefix: fewer when chunks ran
+    /// out or the offset is out of reach.
+    #[inline]
+    pub fn write_at(
+        &mut self,
+        pool: &mut ChunkPool,
+        block: &SocketBlock,
+        offset: u32,
+        src: RawSlice<'_>,
+    ) -> u32 {
+        self.store(pool, block, offset, src, |memory, chunk, at, piece, _| {
+            memory.copy_in(chunk, at, piece);
+        })
+    }
+
+    /// [`write_at`](Self::write_at) and the partial checksum of the bytes
+    /// stored (see [`checksum`]), in one pass. The sum is worth nothing to the
+    /// caller if fewer bytes than `src` were stored.
+    #[inline]
+    pub fn write_at_sum(
+        &mut self,
+        pool: &mut ChunkPool,
+        block: &SocketBlock,
+        offset: u32,
+        src: RawSlice<'_>,
+    ) -> (u32, u32) {
+        let mut sum = 0;
+        let stored = self.store(
+            pool,
+            block,
+            offset,
+            src,
+            |memory, chunk, at, piece, done| {
+                let piece_sum = memory.copy_in_sum(chunk, at, piece);
+                sum = checksum::combine(sum, piece_sum, done & 1 != 0);
+            },
+        );
+        (stored, sum)
+    }
+
+    /// The next `n` stored bytes are in order: the reader may have them.
+    #[inline]
+    pub fn publish(&mut self, block: &SocketBlock, n: u32) {
+        debug_assert!(n <= self.held(), "published bytes that were never stored");
+        self.tail = self.tail.wrapping_add(n.min(self.held()));
+        block.stack.rx_tail.store(self.tail, Ordering::Release);
+    }
+
+    /// Bytes between the published tail and the furthest byte stored.
+    #[inline]
+    pub fn held(&self) -> u32 {
+        self.end.wrapping_sub(self.tail)
+    }
+
+    /// Forgets what is stored beyond the tail: a segment whose fused checksum
+    /// turned out wrong (nothing else may be held), or out-of-order data given
+    /// up. Chunks stay until [`reclaim`](Self::reclaim).
+    #[inline]
+    pub fn discard_unpublished(&mut self) {
+        self.end = self.tail;
+    }
+
+    /// Published bytes that the reader has not taken.
+    #[inline]
+    pub fn unread(&self, block: &SocketBlock) -> u32 {
+        self.tail
+            .wrapping_sub(block.app.rx_head.load(Ordering::Acquire))
+    }
+
+    /// Frees the chunks that the reader has passed; all of them when it has
+    /// read everything and nothing is held. Returns the bytes unread.
+    #[inline]
+    pub fn reclaim(&mut self, pool: &mut ChunkPool, block: &SocketBlock) -> u32 {
+        let head = block.app.rx_head.load(Ordering::Acquire);
+        let unread = self.tail.wrapping_sub(head);
+        let Some(first) = self.first else {
+            return unread;
+        };
+        if unread == 0 && self.held() == 0 {
+            self.release_all(pool);
+            return 0;
+        }
+        // Strictly past: a reader that stands at a chunk's end has yet to follow its link.
+        let passed = head.wrapping_sub(pool.memory().header(first).start());
+        if passed > first.data_bytes() {
+            self.free_passed(pool, first, head);
+        }
+        unread
+    }
+
+    /// Frees everything: the connection is gone and so is its reader, or the
+    /// reader has read all that was published.
+    pub fn release_all(&mut self, pool: &mut ChunkPool) {
+        let mut next = self.first;
+        while let Some(chunk) = next {
+            next = pool.memory().next(chunk);
+            pool.give(chunk);
+        }
+        self.first = None;
+        self.base = None;
+        self.hint = None;
+        self.last = None;
+        self.end = self.tail;
+    }
+
+    /// Frees from `first` on what ends before `head`.
+    fn free_passed(&mut self, pool: &mut ChunkPool, first: ChunkId, head: u32) {
+        let mut chunk = first;
+        while head.wrapping_sub(pool.memory().header(chunk).start()) > chunk.data_bytes() {
+            let Some(next) = pool.memory().next(chunk) else {
+                debug_assert!(false, "the reader is past the end of the chain");
+                break;
+            };
+            if self.base == Some(chunk) {
+                self.base = Some(next);
+            }
+            if self.hint == Some(chunk) {
+                self.hint = Some(next);
+            }
+            pool.give(chunk);
+            chunk = next;
+        }
+        self.first = Some(chunk);
+    }
+
+    /// The body of both writes: `copy(memory, chunk, at, piece, done)` for each
+    /// piece of `src` that falls into one chunk; `done` bytes came before it.
+    #[inline(always)]
+    fn store(
+        &mut self,
+        pool: &mut ChunkPool,
+        block: &SocketBlock,
+        offset: u32,
+        src: RawSlice<'_>,
+        mut copy: impl FnMut(&Memory, ChunkId, u32, RawSlice<'_>, u32),
+    ) -> u32 {
+        let len = src.len().min(crate::limits::REACH_BYTES_MAX as usize) as u32;
+        let Some((mut chunk, mut at)) = self.locate(pool, block, offset, len) else {
+            return 0;
+        };
+        let mut done = 0;
+        let mut rest = src;
+        loop {
+            let room = chunk.data_bytes() - at;
+            let (piece, after) = rest.split_at(room.min(len - done) as usize);
+            copy(pool.memory(), chunk, at, piece, done);
+            done += piece.len() as u32;
+            rest = after;
+            if done == len {
+                break;
+            }
+            let Some(next) = self.successor(pool, chunk, len - done) else {
+                break;
+            };
+            chunk = next;
+            at = 0;
+        }
+        self.hint = Some(chunk);
+        let stored_end = self.tail.wrapping_add(offset).wrapping_add(done);
+        if stored_end.wrapping_sub(self.tail) > self.held() {
+            self.end = stored_end;
+        }
+        done
+    }
+
+    /// The chunk, and the offset in it, of the byte `offset` past the tail, for `len` (not zero) bytes.
+    #[inline(always)]
+    fn locate(
+        &mut self,
+        pool: &mut ChunkPool,
+        block: &SocketBlock,
+        offset: u32,
+        len: u32,
+    ) -> Option<(ChunkId, u32)> {
+        if len == 0 || offset > crate::limits::REACH_BYTES_MAX {
+            return None;
+        }
+        let position = self.tail.wrapping_add(offset);
+        let Some(hint) = self.hint else {
+            let first = self.start_chain(pool, block, offset.saturating_add(len))?;
+            return self.walk(pool, first, position, len);
+        };
+        let at = position.wrapping_sub(pool.memory().header(hint).start());
+        // A position before the hint wraps to more than any capacity.
+        if at < hint.data_bytes() {
+            return Some((hint, at));
+        }
+        let from = if (at as i32) >= 0 {
+            hint
+        } else {
+            self.advance_base(pool)?
+        };
+        self.walk(pool, from, position, len)
+    }
+
+    /// From `chunk`, which begins at or before `position`, to the chunk that holds it.
+    fn walk(
+        &mut self,
+        pool: &mut ChunkPool,
+        mut chunk: ChunkId,
+        position: u32,
+        len: u32,
+    ) -> Option<(ChunkId, u32)> {
+        loop {
+            let at = position.wrapping_sub(pool.memory().header(chunk).start());
+            if at < chunk.data_bytes() {
+                return Some((chunk, at));
+            }
+            let need = (at - chunk.data_bytes()).saturating_add(len);
+            chunk = self.successor(pool, chunk, need)?;
+        }
+    }
+
+    /// Moves the base up to the chunk that holds the tail, or the last one.
+    fn advance_base(&mut self, pool: &ChunkPool) -> Option<ChunkId> {
+        let memory = pool.memory();
+        let mut base = self.base?;
+        while self.tail.wrapping_sub(memory.header(base).start()) >= base.data_bytes() {
+            let Some(next) = memory.next(base) else { break };
+            base = next;
+        }
+        self.base = Some(base);
+        Some(base)
+    }
+
+    /// The chunk after `chunk`, made if there is none, with `need` bytes to come from there on.
+    #[inline]
+    fn successor(&mut self, pool: &mut ChunkPool, chunk: ChunkId, need: u32) -> Option<ChunkId> {
+        if self.last != Some(chunk) {
+            return pool.memory().next(chunk);
+        }
+        let memory = pool.memory();
+        let first = self.first.unwrap_or(chunk);
+        let start = memory
+            .header(chunk)
+            .start()
+            .wrapping_add(chunk.data_bytes());
+        let waiting = start.wrapping_sub(memory.header(first).start());
+        let next = pool.take_any(ChunkClass::for_need(need, waiting))?;
+        let memory = pool.memory();
+        memory.header(next).begin(start, next.data_bytes());
+        memory.header(chunk).set_next(next);
+        self.last = Some(next);
+        Some(next)
+    }
+
+    /// The first chunk of a new chain, beginning at the tail, with `need` bytes to come.
+    fn start_chain(
+        &mut self,
+        pool: &mut ChunkPool,
+        block: &SocketBlock,
+        need: u32,
+    ) -> Option<ChunkId> {
+        let chunk = pool.take_any(ChunkClass::for_need(need, 0))?;
+        let header = pool.memory().header(chunk);
+        header.begin(self.tail, chunk.data_bytes());
+        self.restarts = self.restarts.wrapping_add(1);
+        // Published by the tail that follows; until then the reader does not look.
+        let word = restart_word(chunk, self.restarts);
+        block.stack.rx_restart.store(word, Ordering::Relaxed);
+        self.first = Some(chunk);
+        self.base = Some(chunk);
+        self.hint = Some(chunk);
+        self.last = Some(chunk);
+        Some(chunk)
+    }
+}

@@ -1,0 +1,266 @@
+//! The stack's end of the send stream: copies out for transmission, again if
+//! need be, and frees what the peer has acknowledged.
+
+use super::restart_parts;
+use crate::checksum;
+use crate::chunk::{ChunkId, ChunkPool};
+use crate::memory::Memory;
+use crate::raw::RawSliceMut;
+use crate::socket_block::SocketBlock;
+use crate::sync::Ordering;
+
+/// The stack's end of a send stream. See [`byte_ring`](super).
+#[derive(Debug, Default)]
+pub struct TxReader {
+    /// Position of the first byte not acknowledged; the block's `tx_una`.
+    una: u32,
+    /// Position after the last byte that we know of.
+    tail: u32,
+    /// Oldest chunk of the chain; holds `una` or ends there.
+    first: Option<ChunkId>,
+    /// The chunk of the last copy: where the next one starts looking.
+    cursor: Option<ChunkId>,
+    /// The chain's last chunk, once we have taken it out of `tx_open`: the
+    /// application appends no more, its next write starts a new chain.
+    closed: Option<ChunkId>,
+    /// The counter of the last restart seen.
+    restarts: u32,
+}
+
+impl TxReader {
+    /// For a block that has just been opened.
+    pub const fn new() -> Self {
+        Self {
+            una: 0,
+            tail: 0,
+            first: None,
+            cursor: None,
+            closed: None,
+            restarts: 0,
+        }
+    }
+
+    /// Bytes written and not acknowledged, sent or not.
+    #[inline]
+    pub fn buffered(&self, block: &SocketBlock) -> u32 {
+        block
+            .app
+            .tx_tail
+            .load(Ordering::Acquire)
+            .wrapping_sub(self.una)
+    }
+
+    /// Copies `dst.len()` bytes that start `offset` bytes past the first
+    /// unacknowledged one; returns their partial checksum (see [`checksum`]).
+    /// They must be [`buffered`](Self::buffered): what is not is left as it
+    /// was. In sequence this takes constant time per call; a step back
+    /// searches from the first unacknowledged byte.
+    #[inline]
+    pub fn copy_out(
+        &mut self,
+        memory: &Memory,
+        block: &SocketBlock,
+        offset: u32,
+        mut dst: RawSliceMut<'_>,
+    ) -> u32 {
+        let Some((mut chunk, mut at, mut len)) = self.locate(memory, block, offset, dst.len())
+        else {
+            return 0;
+        };
+        let mut sum = 0;
+        let mut done = 0;
+        loop {
+            let (piece, rest) = dst.split_at(len as usize);
+            let piece_len = piece.len() as u32;
+            let piece_sum = memory.copy_out_sum(chunk, at, piece);
+            sum = checksum::combine(sum, piece_sum, done & 1 != 0);
+            done += piece_len;
+            dst = rest;
+            if dst.is_empty() {
+                break;
+            }
+            let Some(next) = memory.next(chunk) else {
+                debug_assert!(false, "buffered bytes without a chunk");
+                break;
+            };
+            chunk = next;
+            at = 0;
+            len = memory.header(chunk).len();
+        }
+        self.cursor = Some(chunk);
+        sum
+    }
+
+    /// The peer has acknowledged `n` more bytes: frees the chunks that they
+    /// leave behind, the open one too when nothing is left, and publishes the room.
+    #[inline]
+    pub fn acknowledge(&mut self, pool: &mut ChunkPool, block: &SocketBlock, n: u32) {
+        if n > self.tail.wrapping_sub(self.una) {
+            self.refresh(pool.memory(), block);
+            debug_assert!(n <= self.tail.wrapping_sub(self.una));
+        }
+        self.una = self
+            .una
+            .wrapping_add(n.min(self.tail.wrapping_sub(self.una)));
+        block.stack.tx_una.store(self.una, Ordering::Release);
+        self.reclaim(pool, block);
+    }
+
+    /// Frees what can be freed now. [`acknowledge`](Self::acknowledge) does it; a call of its own
+    /// is for when the application was in the middle of a write then and
+    /// would otherwise leave its last chunk behind: when it says that it wrote.
+    #[inline]
+    pub fn reclaim(&mut self, pool: &mut ChunkPool, block: &SocketBlock) {
+        self.free_passed(pool);
+        if self.una == self.tail && self.first.is_some() {
+            self.take_open(pool, block);
+        }
+    }
+
+    /// Frees everything. The application end is gone (it has closed, and
+    /// touches the stream no more).
+    pub fn release_all(&mut self, pool: &mut ChunkPool, block: &SocketBlock) {
+        self.refresh(pool.memory(), block);
+        let mut next = self.first;
+        while let Some(chunk) = next {
+            next = pool.memory().next(chunk);
+            pool.give(chunk);
+        }
+        block.app.tx_open.store(0, Ordering::Relaxed);
+        self.una = self.tail;
+        self.first = None;
+        self.cursor = None;
+        self.closed = None;
+    }
+
+    /// The chunk of the byte at `offset`, its place there, and the bytes from there to the end of
+    /// the chunk; `None` if `len` bytes from `offset` are not there.
+    #[inline(always)]
+    fn locate(
+        &mut self,
+        memory: &Memory,
+        block: &SocketBlock,
+        offset: u32,
+        len: usize,
+    ) -> Option<(ChunkId, u32, u32)> {
+        let end = (offset as usize).saturating_add(len);
+        if end > self.tail.wrapping_sub(self.una) as usize {
+            self.refresh(memory, block);
+            if end > self.tail.wrapping_sub(self.una) as usize {
+                debug_assert!(false, "asked for bytes that were never written");
+                return None;
+            }
+        }
+        if len == 0 {
+            return None;
+        }
+        let position = self.una.wrapping_add(offset);
+        let mut chunk = self.cursor?;
+        let mut at = position.wrapping_sub(memory.header(chunk).start());
+        if (at as i32) < 0 {
+            chunk = self.first?;
+            at = position.wrapping_sub(memory.header(chunk).start());
+        }
+        loop {
+            let chunk_len = memory.header(chunk).len();
+            if at < chunk_len {
+                return Some((chunk, at, chunk_len - at));
+            }
+            at -= chunk_len;
+            chunk = memory.next(chunk)?;
+        }
+    }
+
+    /// Learns the tail, and of a chain begun since the last look.
+    #[inline]
+    fn refresh(&mut self, memory: &Memory, block: &SocketBlock) {
+        let tail = block.app.tx_tail.load(Ordering::Acquire);
+        let word = block.app.tx_restart.load(Ordering::Acquire);
+        self.tail = tail;
+        let (chunk, restarts) = restart_parts(word);
+        if restarts == self.restarts {
+            return;
+        }
+        self.restarts = restarts;
+        let Some(chunk) = memory.checked(chunk) else {
+            debug_assert!(false, "restart without a chunk");
+            return;
+        };
+        match self.closed.take() {
+            // Bytes before the restart are not acknowledged yet: the closed chunk ends where the
+            // new chain begins.
+            Some(closed) => {
+                let header = memory.header(closed);
+                header.set_len(memory.header(chunk).start().wrapping_sub(header.start()));
+                header.set_next(chunk);
+            }
+            None => {
+                debug_assert!(self.first.is_none(), "a restart while a chain is open");
+                self.first = Some(chunk);
+                self.cursor = Some(chunk);
+            }
+        }
+    }
+
+    /// Frees chunks that end at or before `una`, as long as we know of bytes after them: only then
+    /// is their link in place.
+    #[inline]
+    fn free_passed(&mut self, pool: &mut ChunkPool) {
+        while let Some(first) = self.first {
+            let header = pool.memory().header(first);
+            let (start, len) = (header.start(), header.len());
+            if self.una.wrapping_sub(start) < len || self.tail.wrapping_sub(start) <= len {
+                return;
+            }
+            let Some(next) = pool.memory().next(first) else {
+                debug_assert!(false, "bytes after a chunk that has no next");
+                return;
+            };
+            if self.cursor == Some(first) {
+                self.cursor = Some(next);
+            }
+            pool.give(first);
+            self.first = Some(next);
+        }
+    }
+
+    /// All that we know of is acknowledged: takes the chunk that the
+    /// application would append to, and frees it unless bytes slipped in.
+    fn take_open(&mut self, pool: &mut ChunkPool, block: &SocketBlock) {
+        self.refresh(pool.memory(), block);
+        if self.una != self.tail {
+            return self.free_passed(pool);
+        }
+        if self.closed.is_none() {
+            if block.app.tx_open.load(Ordering::Relaxed) == 0 {
+                // The writer has it and will be heard of.
+                return;
+            }
+            let word = block.app.tx_open.swap(0, Ordering::Acquire);
+            let Some(open) = pool.memory().checked(word) else {
+                return;
+            };
+            self.closed = Some(open);
+            self.refresh(pool.memory(), block);
+        }
+        self.free_drained(pool);
+    }
+
+    /// After taking the open chunk: the chain up to it is free if nothing was added.
+    fn free_drained(&mut self, pool: &mut ChunkPool) {
+        let Some(closed) = self.closed else {
+            // A new chain has been linked behind it already.
+            return self.free_passed(pool);
+        };
+        if self.una != self.tail {
+            return self.free_passed(pool);
+        }
+        while let Some(first) = self.first {
+            let next = pool.memory().next(first);
+            pool.give(first);
+            self.first = if first == closed { None } else { next };
+        }
+        self.cursor = None;
+        self.closed = None;
+    }
+}

@@ -1,0 +1,206 @@
+//! The application's end of the send stream.
+
+use std::io::IoSlice;
+
+use super::restart_word;
+use crate::chunk::{ChunkClass, ChunkId, Magazine};
+use crate::memory::Memory;
+use crate::raw::RawSlice;
+use crate::socket_block::SocketBlock;
+use crate::sync::Ordering;
+
+/// The application's end of a send stream. See [`byte_ring`](super).
+#[derive(Debug, Default)]
+pub struct TxWriter {
+    /// Position after the last byte written; the block's `tx_tail`.
+    tail: u32,
+    /// The chunk that the last byte went to; ours to append to only while it
+    /// is also what we got out of `tx_open`.
+    chunk: Option<ChunkId>,
+    /// Payload bytes of it that are filled.
+    filled: u32,
+    /// Restarts so far.
+    restarts: u32,
+}
+
+impl TxWriter {
+    /// For a block that has just been opened.
+    pub const fn new() -> Self {
+        Self {
+            tail: 0,
+            chunk: None,
+            filled: 0,
+            restarts: 0,
+        }
+    }
+
+    /// Bytes that the send buffer's limit lets in now. (The magazine may hold fewer.)
+    #[inline]
+    pub fn space(&self, block: &SocketBlock) -> u32 {
+        block.tx_limit().saturating_sub(self.waiting(block))
+    }
+
+    /// Bytes written and not yet acknowledged by the peer.
+    #[inline]
+    pub fn waiting(&self, block: &SocketBlock) -> u32 {
+        self.tail
+            .wrapping_sub(block.stack.tx_una.load(Ordering::Acquire))
+    }
+
+    /// Writes from the start of `src` and publishes; returns the bytes
+    /// written: fewer when the limit is reached or the magazine is empty.
+    #[inline]
+    pub fn write(
+        &mut self,
+        memory: &Memory,
+        block: &SocketBlock,
+        magazine: &mut Magazine,
+        src: &[u8],
+    ) -> usize {
+        let waiting = self.waiting(block);
+        let space = block.tx_limit().saturating_sub(waiting);
+        let n = src.len().min(space as usize);
+        if n == 0 {
+            return 0;
+        }
+        self.open(block);
+        let mut sink = Sink {
+            memory,
+            block,
+            magazine,
+            waiting,
+            written: 0,
+            to_come: n as u32,
+        };
+        self.append(&mut sink, RawSlice::from(&src[..n]));
+        let written = sink.written;
+        self.publish(block, written);
+        written as usize
+    }
+
+    /// Writes several slices in turn, publishing once.
+    pub fn write_vectored(
+        &mut self,
+        memory: &Memory,
+        block: &SocketBlock,
+        magazine: &mut Magazine,
+        slices: &[IoSlice<'_>],
+    ) -> usize {
+        let waiting = self.waiting(block);
+        let space = block.tx_limit().saturating_sub(waiting) as usize;
+        let total = slices
+            .iter()
+            .fold(0usize, |total, slice| total.saturating_add(slice.len()));
+        let n = total.min(space);
+        if n == 0 {
+            return 0;
+        }
+        self.open(block);
+        let mut sink = Sink {
+            memory,
+            block,
+            magazine,
+            waiting,
+            written: 0,
+            to_come: n as u32,
+        };
+        for slice in slices {
+            let len = slice.len().min(sink.to_come as usize);
+            self.append(&mut sink, RawSlice::from(&slice[..len]));
+        }
+        let written = sink.written;
+        self.publish(block, written);
+        written as usize
+    }
+
+    /// Takes the open chunk, if the stack has left it to us: from here to
+    /// `publish` the stack keeps its hands off it.
+    #[inline(always)]
+    fn open(&mut self, block: &SocketBlock) {
+        // Zero after opening the block, and once the stack has taken the chunk: no swap then, for
+        // only we would make it anything else.
+        if block.app.tx_open.load(Ordering::Relaxed) == 0 {
+            self.chunk = None;
+            return;
+        }
+        let word = block.app.tx_open.swap(0, Ordering::Acquire);
+        if word == 0 {
+            self.chunk = None;
+        }
+        debug_assert!(word == 0 || self.chunk.is_some_and(|chunk| chunk.word() == word));
+    }
+
+    /// Publishes `n` bytes, then leaves the open chunk where the stack may take it.
+    /// In this order: the stack, having taken it, trusts that the tail covers all that is in it.
+    #[inline(always)]
+    fn publish(&mut self, block: &SocketBlock, n: u32) {
+        if n != 0 {
+            self.tail = self.tail.wrapping_add(n);
+            block.app.tx_tail.store(self.tail, Ordering::Release);
+        }
+        if let Some(chunk) = self.chunk {
+            block.app.tx_open.store(chunk.word(), Ordering::Release);
+        }
+    }
+
+    /// Appends as much of `src` as the magazine allows.
+    #[inline(always)]
+    fn append(&mut self, sink: &mut Sink<'_>, mut src: RawSlice<'_>) {
+        while !src.is_empty() {
+            let Some((chunk, filled)) = self.room(sink) else {
+                break;
+            };
+            let room = chunk.data_bytes() - filled;
+            let (piece, rest) = src.split_at(room as usize);
+            let len = piece.len() as u32;
+            sink.memory.copy_in(chunk, filled, piece);
+            self.filled += len;
+            sink.written += len;
+            sink.to_come -= len;
+            src = rest;
+        }
+    }
+
+    /// A chunk with room, and how far it is filled.
+    #[inline(always)]
+    fn room(&mut self, sink: &mut Sink<'_>) -> Option<(ChunkId, u32)> {
+        match self.chunk {
+            Some(chunk) if self.filled < chunk.data_bytes() => Some((chunk, self.filled)),
+            chunk => self.extend(sink, chunk),
+        }
+    }
+
+    /// A new chunk behind `last`, or at the start of a new chain.
+    fn extend(&mut self, sink: &mut Sink<'_>, last: Option<ChunkId>) -> Option<(ChunkId, u32)> {
+        let class = ChunkClass::for_need(sink.to_come, sink.waiting + sink.written);
+        let chunk = sink.magazine.take(class)?;
+        let start = self.tail.wrapping_add(sink.written);
+        sink.memory.header(chunk).begin(start, chunk.data_bytes());
+        match last {
+            Some(last) => sink.memory.header(last).set_next(chunk),
+            None => {
+                self.restarts = self.restarts.wrapping_add(1);
+                let word = restart_word(chunk, self.restarts);
+                // Release: the stack may see the restart before the tail, and then reads the
+                // position in the header to learn where the chain before it ended.
+                sink.block.app.tx_restart.store(word, Ordering::Release);
+            }
+        }
+        self.chunk = Some(chunk);
+        self.filled = 0;
+        Some((chunk, 0))
+    }
+}
+
+/// One write: where it goes, and how far it is.
+struct Sink<'a> {
+    memory: &'a Memory,
+    block: &'a SocketBlock,
+    magazine: &'a mut Magazine,
+    /// Bytes in the stream before this write, not acknowledged when we looked.
+    waiting: u32,
+    /// Bytes of this write that are in place.
+    written: u32,
+    /// Bytes of this write still to be placed.
+    to_come: u32,
+}

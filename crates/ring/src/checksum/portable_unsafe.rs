@@ -1,0 +1,127 @@
+//! The checksum in plain 8-byte words: for short pieces and other machines.
+//! Called by [`checksum`](super) and, for what is left over, by its SIMD forms.
+
+use crate::raw::{RawSlice, RawSliceMut};
+
+/// Sum of the native-order 16-bit words, unfolded (32-bit halves added up;
+/// 2^32 of them fit, far above any slice that is handed in).
+#[inline]
+pub(super) fn sum(src: RawSlice<'_>) -> u64 {
+    // SAFETY: a `RawSlice` is readable for its length.
+    unsafe { sum_at(src.as_ptr(), src.len()) }
+}
+
+/// Copies the smaller of the two lengths; returns the unfolded sum.
+#[inline]
+pub(super) fn copy_and_sum(mut dst: RawSliceMut<'_>, src: RawSlice<'_>) -> u64 {
+    let len = src.len().min(dst.len());
+    // SAFETY: both are valid for `len`, which is at most the length of each.
+    unsafe { copy_and_sum_at(dst.as_mut_ptr(), src.as_ptr(), len) }
+}
+
+#[inline(always)]
+fn halves(word: u64) -> u64 {
+    (word & 0xffff_ffff) + (word >> 32)
+}
+
+/// # Safety
+/// `src` must be readable for `len` bytes.
+#[inline]
+pub(super) unsafe fn sum_at(mut src: *const u8, mut len: usize) -> u64 {
+    let mut total = 0;
+    while len >= 8 {
+        // SAFETY: at least 8 readable bytes are left; unaligned reads are asked for as such.
+        unsafe {
+            total += halves(src.cast::<u64>().read_unaligned());
+            src = src.add(8);
+        }
+        len -= 8;
+    }
+    if len == 0 {
+        return total;
+    }
+    // SAFETY: `len` in 1..8 readable bytes are left.
+    total + halves(unsafe { load_short(src, len) })
+}
+
+/// # Safety
+/// `src` must be readable and `dst` writable for `len` bytes.
+#[inline]
+pub(super) unsafe fn copy_and_sum_at(mut dst: *mut u8, mut src: *const u8, mut len: usize) -> u64 {
+    let mut total = 0;
+    while len >= 8 {
+        // SAFETY: at least 8 bytes are left on both sides; unaligned access is asked for as such.
+        unsafe {
+            let word = src.cast::<u64>().read_unaligned();
+            dst.cast::<u64>().write_unaligned(word);
+            total += halves(word);
+            src = src.add(8);
+            dst = dst.add(8);
+        }
+        len -= 8;
+    }
+    if len == 0 {
+        return total;
+    }
+    // SAFETY: `len` in 1..8 bytes are left on both sides. What is stored is the word that was
+    // summed, not a second look at `src`.
+    unsafe {
+        let word = load_short(src, len);
+        store_short(dst, word, len);
+        total + halves(word)
+    }
+}
+
+/// The next `len` (1..8) bytes in memory order, zeros after them; each byte loaded once.
+///
+/// # Safety
+/// `src` must be readable for `len` bytes.
+#[inline(always)]
+unsafe fn load_short(src: *const u8, len: usize) -> u64 {
+    let mut bytes = [0u8; 8];
+    let mut at = 0;
+    // SAFETY: the three steps read 4, 2 and 1 bytes as the bits of `len` say, `len` in all.
+    unsafe {
+        if len & 4 != 0 {
+            let word = src.cast::<[u8; 4]>().read();
+            bytes[..4].copy_from_slice(&word);
+            at = 4;
+        }
+        if len & 2 != 0 {
+            let word = src.add(at).cast::<[u8; 2]>().read();
+            bytes[at..at + 2].copy_from_slice(&word);
+            at += 2;
+        }
+        if len & 1 != 0 {
+            bytes[at] = src.add(at).read();
+        }
+    }
+    u64::from_ne_bytes(bytes)
+}
+
+/// Stores the first `len` (1..8) bytes of `word` in memory order.
+///
+/// # Safety
+/// `dst` must be writable for `len` bytes.
+#[inline(always)]
+unsafe fn store_short(dst: *mut u8, word: u64, len: usize) {
+    let bytes = word.to_ne_bytes();
+    let mut at = 0;
+    // SAFETY: as in `load_short`, `len` bytes in all.
+    unsafe {
+        if len & 4 != 0 {
+            dst.cast::<[u8; 4]>()
+                .write([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            at = 4;
+        }
+        if len & 2 != 0 {
+            dst.add(at)
+                .cast::<[u8; 2]>()
+                .write([bytes[at], bytes[at + 1]]);
+            at += 2;
+        }
+        if len & 1 != 0 {
+            dst.add(at).write(bytes[at]);
+        }
+    }
+}

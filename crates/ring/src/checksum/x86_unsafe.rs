@@ -1,0 +1,196 @@
+//! The checksum in AVX2 and SSE2: 32-bit words are widened into 64-bit lanes,
+//! which cannot overflow, so the loops carry nothing and need no folding.
+//! Called by [`checksum`](super) for pieces of [`LEN_MIN`] bytes or more.
+
+use core::arch::x86_64::*;
+
+use super::portable_unsafe;
+use crate::raw::{RawSlice, RawSliceMut};
+
+/// Below this many bytes the portable loop is as fast.
+pub(super) const LEN_MIN: usize = 32;
+
+/// Whether the machine has AVX2: asked once, `std` keeps the answer in a word.
+#[inline(always)]
+fn has_avx2() -> bool {
+    std::arch::is_x86_feature_detected!("avx2")
+}
+
+pub(super) fn form() -> &'static str {
+    if has_avx2() { "avx2" } else { "sse2" }
+}
+
+#[inline]
+pub(super) fn sum(src: RawSlice<'_>) -> u64 {
+    if has_avx2() {
+        // SAFETY: AVX2 is there, and a `RawSlice` is readable for its length.
+        return unsafe { sum_avx2(src.as_ptr(), src.len()) };
+    }
+    // SAFETY: a `RawSlice` is readable for its length.
+    unsafe { sum_sse2(src.as_ptr(), src.len()) }
+}
+
+#[inline]
+pub(super) fn copy_and_sum(mut dst: RawSliceMut<'_>, src: RawSlice<'_>) -> u64 {
+    if has_avx2() {
+        let len = src.len().min(dst.len());
+        // SAFETY: AVX2 is there, and both sides are valid for `len`.
+        return unsafe { copy_and_sum_avx2(dst.as_mut_ptr(), src.as_ptr(), len) };
+    }
+    copy_and_sum_with_sse2(dst, src)
+}
+
+pub(super) fn copy_and_sum_with_sse2(mut dst: RawSliceMut<'_>, src: RawSlice<'_>) -> u64 {
+    let len = src.len().min(dst.len());
+    // SAFETY: both sides are valid for `len`.
+    unsafe { copy_and_sum_sse2(dst.as_mut_ptr(), src.as_ptr(), len) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn widen_avx2(total: __m256i, words: __m256i) -> __m256i {
+    let low = _mm256_and_si256(words, _mm256_set1_epi64x(0xffff_ffff));
+    let high = _mm256_srli_epi64::<32>(words);
+    _mm256_add_epi64(total, _mm256_add_epi64(low, high))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn total_avx2(total: __m256i) -> u64 {
+    let low = _mm256_castsi256_si128(total);
+    let high = _mm256_extracti128_si256::<1>(total);
+    total_sse2(_mm_add_epi64(low, high))
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn widen_sse2(total: __m128i, words: __m128i) -> __m128i {
+    let low = _mm_and_si128(words, _mm_set1_epi64x(0xffff_ffff));
+    let high = _mm_srli_epi64::<32>(words);
+    _mm_add_epi64(total, _mm_add_epi64(low, high))
+}
+
+#[inline]
+#[target_feature(enable = "sse2")]
+fn total_sse2(total: __m128i) -> u64 {
+    let high = _mm_unpackhi_epi64(total, total);
+    // Both lanes are sums of 32-bit words: far from 2^63.
+    (_mm_cvtsi128_si64(total) as u64).wrapping_add(_mm_cvtsi128_si64(high) as u64)
+}
+
+/// # Safety
+/// `src` must be readable for `len` bytes.
+#[target_feature(enable = "avx2")]
+unsafe fn sum_avx2(src: *const u8, len: usize) -> u64 {
+    let mut a = _mm256_setzero_si256();
+    let mut b = _mm256_setzero_si256();
+    let mut at = 0;
+    while len - at >= 64 {
+        // SAFETY: 64 readable bytes are left at `at`.
+        let (first, second) = unsafe {
+            let from = src.add(at);
+            (
+                _mm256_loadu_si256(from.cast()),
+                _mm256_loadu_si256(from.add(32).cast()),
+            )
+        };
+        a = widen_avx2(a, first);
+        b = widen_avx2(b, second);
+        at += 64;
+    }
+    if len - at >= 32 {
+        // SAFETY: 32 readable bytes are left at `at`.
+        a = widen_avx2(a, unsafe { _mm256_loadu_si256(src.add(at).cast()) });
+        at += 32;
+    }
+    // SAFETY: `len - at` readable bytes are left at `at`.
+    let rest = unsafe { portable_unsafe::sum_at(src.add(at), len - at) };
+    total_avx2(_mm256_add_epi64(a, b)) + rest
+}
+
+/// # Safety
+/// `src` must be readable and `dst` writable for `len` bytes.
+#[target_feature(enable = "avx2")]
+unsafe fn copy_and_sum_avx2(dst: *mut u8, src: *const u8, len: usize) -> u64 {
+    let mut a = _mm256_setzero_si256();
+    let mut b = _mm256_setzero_si256();
+    let mut at = 0;
+    while len - at >= 64 {
+        // SAFETY: 64 bytes are left at `at` on both sides.
+        let (first, second) = unsafe {
+            let (to, from) = (dst.add(at), src.add(at));
+            let first = _mm256_loadu_si256(from.cast());
+            let second = _mm256_loadu_si256(from.add(32).cast());
+            _mm256_storeu_si256(to.cast(), first);
+            _mm256_storeu_si256(to.add(32).cast(), second);
+            (first, second)
+        };
+        a = widen_avx2(a, first);
+        b = widen_avx2(b, second);
+        at += 64;
+    }
+    if len - at >= 32 {
+        // SAFETY: 32 bytes are left at `at` on both sides.
+        let words = unsafe {
+            let words = _mm256_loadu_si256(src.add(at).cast());
+            _mm256_storeu_si256(dst.add(at).cast(), words);
+            words
+        };
+        a = widen_avx2(a, words);
+        at += 32;
+    }
+    // SAFETY: `len - at` bytes are left at `at` on both sides.
+    let rest = unsafe { portable_unsafe::copy_and_sum_at(dst.add(at), src.add(at), len - at) };
+    total_avx2(_mm256_add_epi64(a, b)) + rest
+}
+
+/// # Safety
+/// `src` must be readable for `len` bytes.
+#[target_feature(enable = "sse2")]
+unsafe fn sum_sse2(src: *const u8, len: usize) -> u64 {
+    let mut a = _mm_setzero_si128();
+    let mut b = _mm_setzero_si128();
+    let mut at = 0;
+    while len - at >= 32 {
+        // SAFETY: 32 readable bytes are left at `at`.
+        let (first, second) = unsafe {
+            let from = src.add(at);
+            (
+                _mm_loadu_si128(from.cast()),
+                _mm_loadu_si128(from.add(16).cast()),
+            )
+        };
+        a = widen_sse2(a, first);
+        b = widen_sse2(b, second);
+        at += 32;
+    }
+    // SAFETY: `len - at` readable bytes are left at `at`.
+    let rest = unsafe { portable_unsafe::sum_at(src.add(at), len - at) };
+    total_sse2(_mm_add_epi64(a, b)) + rest
+}
+
+/// # Safety
+/// `src` must be readable and `dst` writable for `len` bytes.
+#[target_feature(enable = "sse2")]
+unsafe fn copy_and_sum_sse2(dst: *mut u8, src: *const u8, len: usize) -> u64 {
+    let mut a = _mm_setzero_si128();
+    let mut b = _mm_setzero_si128();
+    let mut at = 0;
+    while len - at >= 32 {
+        // SAFETY: 32 bytes are left at `at` on both sides.
+        let (first, second) = unsafe {
+            let (to, from) = (dst.add(at), src.add(at));
+            let first = _mm_loadu_si128(from.cast());
+            let second = _mm_loadu_si128(from.add(16).cast());
+            _mm_storeu_si128(to.cast(), first);
+            _mm_storeu_si128(to.add(16).cast(), second);
+            (first, second)
+        };
+        a = widen_sse2(a, first);
+        b = widen_sse2(b, second);
+        at += 32;
+    }
+    // SAFETY: `len - at` bytes are left at `at` on both sides.
+    let rest = unsafe { portable_unsafe::copy_and_sum_at(dst.add(at), src.add(at), len - at) };
+    total_sse2(_mm_add_epi64(a, b)) + rest
+}

@@ -1,0 +1,238 @@
+//! How a sleeping stack or application is woken, at no cost while it is awake.
+//!
+//! Both bells follow one rule. The sleeper: raise the flag, full fence, look
+//! once more at everything that could have arrived, sleep. The ringer: publish,
+//! full fence, and only if the flag is up (taking it down) make the system call.
+//! Whichever fence comes second sees the other's store, so either the sleeper
+//! finds the work or the ringer finds the sleeper.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use crate::sync::{AtomicU32, Ordering, fence};
+
+/// The flag of one sleeper; the protocol without the system calls.
+pub struct SleepFlag(AtomicU32);
+
+const AWAKE: u32 = 0;
+const SLEEPING: u32 = 1;
+
+impl Default for SleepFlag {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl SleepFlag {
+    /// A sleeper who is awake.
+    pub fn new() -> Self {
+        Self(AtomicU32::new(AWAKE))
+    }
+
+    /// The sleeper is about to sleep. It must look for work once more after this.
+    #[inline]
+    pub fn announce(&self) {
+        self.0.store(SLEEPING, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The sleeper is awake. True if a ringer has rung (its call may still be on its way).
+    #[inline]
+    pub fn retract(&self) -> bool {
+        self.0.swap(AWAKE, Ordering::AcqRel) == AWAKE
+    }
+
+    /// The ringer has published something: must it make the call? Of several
+    /// ringers one is told so.
+    #[inline]
+    pub fn must_wake(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::Relaxed) == SLEEPING
+            && self.0.swap(AWAKE, Ordering::AcqRel) == SLEEPING
+    }
+}
+
+/// Wakes a stack that sleeps in its drivers' wait: an eventfd among the
+/// descriptors it waits for. Clones are handles on the same bell.
+#[derive(Clone)]
+pub struct StackBell {
+    inner: Arc<Eventful>,
+}
+
+struct Eventful {
+    flag: SleepFlag,
+    fd: OwnedFd,
+}
+
+fn new_eventfd() -> Result<OwnedFd, Errno> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+}
+
+/// Makes the descriptor readable. It cannot fail but for a full counter, which
+/// is readable already.
+fn signal(fd: &OwnedFd) {
+    let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
+}
+
+/// Makes the descriptor unreadable again.
+fn drain(fd: &OwnedFd) {
+    let mut count = [0; 8];
+    let _ = rustix::io::read(fd, &mut count);
+}
+
+impl StackBell {
+    /// A bell whose stack is awake; the error is the kernel's on `eventfd`.
+    pub fn new() -> Result<Self, Errno> {
+        let inner = Eventful {
+            flag: SleepFlag::new(),
+            fd: new_eventfd()?,
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// After publishing work: wakes the stack if it sleeps. True if that took a
+    /// system call.
+    #[inline]
+    pub fn ring(&self) -> bool {
+        let must_wake = self.inner.flag.must_wake();
+        if must_wake {
+            signal(&self.inner.fd);
+        }
+        must_wake
+    }
+
+    /// The stack is about to sleep on [`fd`](Self::fd); it must look at its
+    /// queues once more before it does, and call [`cancel_sleep`](Self::cancel_sleep)
+    /// after, whether it slept or not.
+    #[inline]
+    pub fn prepare_sleep(&self) {
+        self.inner.flag.announce();
+    }
+
+    /// The stack is awake.
+    #[inline]
+    pub fn cancel_sleep(&self) {
+        if self.inner.flag.retract() {
+            drain(&self.inner.fd);
+        }
+    }
+
+    /// Readable once the bell has been rung.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.inner.fd.as_fd()
+    }
+}
+
+/// Wakes an application thread: a futex word, and an eventfd once a `Poll`
+/// wants one to hold among kernel descriptors. One thread waits at a time.
+#[derive(Clone)]
+pub struct AppBell {
+    inner: Arc<Futexed>,
+}
+
+struct Futexed {
+    flag: SleepFlag,
+    fd: OnceLock<OwnedFd>,
+}
+
+impl Default for AppBell {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl AppBell {
+    /// A bell whose application is awake.
+    pub fn new() -> Self {
+        let inner = Futexed {
+            flag: SleepFlag::new(),
+            fd: OnceLock::new(),
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// After publishing events: wakes the application if it waits. True if
+    /// that took a system call.
+    #[inline]
+    pub fn wake(&self) -> bool {
+        let must_wake = self.inner.flag.must_wake();
+        if must_wake {
+            self.wake_sleeper();
+        }
+        must_wake
+    }
+
+    /// The application is about to wait; it must look for events once more
+    /// before it does, and call [`cancel_wait`](Self::cancel_wait) after.
+    #[inline]
+    pub fn prepare_wait(&self) {
+        self.inner.flag.announce();
+    }
+
+    /// The application is awake (after waiting on the descriptor, or not waiting at all).
+    #[inline]
+    pub fn cancel_wait(&self) {
+        if self.inner.flag.retract()
+            && let Some(fd) = self.inner.fd.get()
+        {
+            drain(fd);
+        }
+    }
+
+    /// After [`prepare_wait`](Self::prepare_wait) and a last look: sleeps until
+    /// woken or `timeout_ns` nanoseconds have passed (`None`: no limit), and
+    /// cancels the wait. True if woken. A signal may end it early.
+    pub fn wait(&self, timeout_ns: Option<u64>) -> bool {
+        self.sleep(timeout_ns);
+        let woken = self.inner.flag.retract();
+        if woken && let Some(fd) = self.inner.fd.get() {
+            drain(fd);
+        }
+        woken
+    }
+
+    /// A descriptor that is readable once the bell has been rung; made at the
+    /// first call. The error is the kernel's on `eventfd`.
+    pub fn fd(&self) -> Result<BorrowedFd<'_>, Errno> {
+        if let Some(fd) = self.inner.fd.get() {
+            return Ok(fd.as_fd());
+        }
+        let fd = new_eventfd()?;
+        Ok(self.inner.fd.get_or_init(|| fd).as_fd())
+    }
+
+    #[cfg(not(loom))]
+    fn sleep(&self, timeout_ns: Option<u64>) {
+        use rustix::thread::futex;
+        let timeout = timeout_ns.map(|ns| futex::Timespec {
+            tv_sec: (ns / 1_000_000_000) as _,
+            tv_nsec: (ns % 1_000_000_000) as _,
+        });
+        // Returns at once if the flag has been taken down meanwhile; every other reason to return
+        // (woken, timed out, interrupted) is the same to the caller, who looks at the flag.
+        let word = &self.inner.flag.0;
+        let _ = futex::wait(word, futex::Flags::PRIVATE, SLEEPING, timeout.as_ref());
+    }
+
+    #[cfg(loom)]
+    fn sleep(&self, _timeout_ns: Option<u64>) {}
+
+    #[cold]
+    fn wake_sleeper(&self) {
+        if let Some(fd) = self.inner.fd.get() {
+            signal(fd);
+        }
+        #[cfg(not(loom))]
+        {
+            use rustix::thread::futex;
+            let _ = futex::wake(&self.inner.flag.0, futex::Flags::PRIVATE, 1);
+        }
+    }
+}

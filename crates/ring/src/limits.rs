@@ -1,0 +1,22 @@
+//! Every limit of the crate, by name.
+
+/// Sockets that one context's memory file can hold at most: an index must
+/// leave room in the 32-bit words that carry it.
+pub const SOCKETS_MAX: u32 = 1 << 26;
+
+/// Chunks of one class that a memory file can hold at most: a chunk id
+/// spends its top bit on the class and zero on "none".
+pub const CHUNKS_MAX: u32 = (1 << 31) - 2;
+
+/// Bytes from the published tail to which an out-of-order write may reach: the
+/// largest window of TCP (RFC 7323 section 2.3), 1 GiB.
+pub const REACH_BYTES_MAX: u32 = 1 << 30;
+
+/// Slots of a queue at most, so that positions of 32 bits stay unambiguous.
+pub const QUEUE_SLOTS_MAX: u32 = 1 << 30;
+
+/// Bytes waiting in a stream from which new chunks are large whatever the
+/// size of the write: a stream this full is not a request and its response.
+pub const SMALL_CHUNK_STREAM_BYTES_MAX: u32 = 2 * crate::chunk::SMALL_DATA_BYTES;
+
+const _: () = assert!(SOCKETS_MAX.is_power_of_two() && QUEUE_SLOTS_MAX.is_power_of_two());

@@ -1,0 +1,283 @@
+//! The memory file as the machine has it: a memfd, mapped shared; under Miri,
+//! which has no memfd, zeroed heap memory of the same layout.
+//!
+//! Owns the mapping and turns indices into addresses. Every address formed
+//! here comes from an index that was compared with its limit.
+
+use core::ptr::NonNull;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use super::{Layout, MemoryError};
+use crate::checksum;
+use crate::chunk::{ChunkClass, ChunkHeader, ChunkId, HEADER_BYTES, LARGE_BYTES, SMALL_BYTES};
+use crate::raw::{RawSlice, RawSliceMut};
+use crate::socket_block::SocketBlock;
+
+/// A handle on a context's memory file; clones name the same file.
+#[derive(Clone)]
+pub struct Memory {
+    blocks: NonNull<SocketBlock>,
+    small: NonNull<u8>,
+    large: NonNull<u8>,
+    blocks_count: u32,
+    small_count: u32,
+    large_count: u32,
+    mapping: Arc<Mapping>,
+}
+
+// SAFETY: blocks and chunk headers are atomics alone; payload is reached only by raw copies under
+// the protocol of `byte_ring`, which orders them by the cursors.
+unsafe impl Send for Memory {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub(super) fn with_layout(layout: &Layout, hugetlb: bool) -> Result<Self, MemoryError> {
+        let mapping = Arc::new(Mapping::new(layout.bytes, hugetlb)?);
+        let base = mapping.base;
+        // SAFETY: both offsets lie within the `layout.bytes` that were mapped.
+        let (small, large) =
+            unsafe { (base.add(layout.small_offset), base.add(layout.large_offset)) };
+        Ok(Self {
+            blocks: base.cast(),
+            small,
+            large,
+            blocks_count: layout.blocks,
+            small_count: layout.small_chunks,
+            large_count: layout.large_chunks,
+            mapping,
+        })
+    }
+
+    /// The block at `index`, whoever uses it.
+    #[inline]
+    pub fn block(&self, index: u32) -> Option<&SocketBlock> {
+        if index >= self.blocks_count {
+            return None;
+        }
+        // SAFETY: `index` is below the count that the mapping has room for, the array starts page
+        // aligned, zeros are a valid block, and a block is atomics alone.
+        Some(unsafe { self.blocks.add(index as usize).as_ref() })
+    }
+
+    /// Sockets at most.
+    #[inline]
+    pub fn sockets_max(&self) -> u32 {
+        self.blocks_count
+    }
+
+    /// The file, to hand to another process; `None` where there is no file.
+    pub fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.mapping.fd()
+    }
+
+    /// Bytes of the file.
+    pub fn bytes(&self) -> usize {
+        self.mapping.bytes
+    }
+
+    /// Has the kernel bring in all pages now rather than when first touched;
+    /// without effect where it cannot.
+    pub fn prefault(&self) {
+        self.mapping.prefault();
+    }
+
+    #[inline]
+    pub(super) fn small_chunks(&self) -> u32 {
+        self.small_count
+    }
+
+    #[inline]
+    pub(super) fn large_chunks(&self) -> u32 {
+        self.large_count
+    }
+
+    #[inline(always)]
+    fn address(&self, chunk: ChunkId) -> NonNull<u8> {
+        let (base, each) = match chunk.class() {
+            ChunkClass::Small => (self.small, SMALL_BYTES),
+            ChunkClass::Large => (self.large, LARGE_BYTES),
+        };
+        debug_assert!(chunk.index() < self.chunks(chunk.class()));
+        // SAFETY: ids come from the pool of this file or through `Memory::checked`, so the index
+        // is below the count that the mapping has room for.
+        unsafe { base.add(chunk.index() as usize * each as usize) }
+    }
+
+    #[inline]
+    pub(crate) fn header(&self, chunk: ChunkId) -> &ChunkHeader {
+        // SAFETY: the chunk lies in the mapping, which outlives `self`; chunks start on multiples
+        // of 256 bytes, zeros are a valid header, and a header is atomics alone.
+        unsafe { self.address(chunk).cast().as_ref() }
+    }
+
+    /// The payload of `chunk` from `offset` on.
+    #[inline]
+    fn payload(&self, chunk: ChunkId, offset: u32) -> RawSliceMut<'_> {
+        let data_bytes = chunk.data_bytes();
+        let offset = offset.min(data_bytes);
+        // SAFETY: header, offset and the rest of the payload lie within the chunk, the chunk in
+        // the mapping, and nobody forms references to payload.
+        unsafe {
+            let start = self.address(chunk).add((HEADER_BYTES + offset) as usize);
+            RawSliceMut::new(start.as_ptr(), (data_bytes - offset) as usize)
+        }
+    }
+
+    /// The `len` payload bytes of `chunk` from `offset` on; fewer if the chunk ends.
+    #[inline]
+    pub(crate) fn payload_slice(&self, chunk: ChunkId, offset: u32, len: u32) -> RawSlice<'_> {
+        let mut payload = self.payload(chunk, offset);
+        let len = payload.len().min(len as usize);
+        // SAFETY: `payload` is valid for reads of its length, for as long as `self` is borrowed.
+        unsafe { RawSlice::new(payload.as_mut_ptr(), len) }
+    }
+
+    #[inline]
+    pub(crate) fn copy_in(&self, chunk: ChunkId, offset: u32, src: RawSlice<'_>) {
+        debug_assert!(offset as usize + src.len() <= chunk.data_bytes() as usize);
+        self.payload(chunk, offset).copy_from(src);
+    }
+
+    #[inline]
+    pub(crate) fn copy_in_sum(&self, chunk: ChunkId, offset: u32, src: RawSlice<'_>) -> u32 {
+        debug_assert!(offset as usize + src.len() <= chunk.data_bytes() as usize);
+        checksum::copy_and_sum(self.payload(chunk, offset), src)
+    }
+
+    #[inline]
+    pub(crate) fn copy_out(&self, chunk: ChunkId, offset: u32, mut dst: RawSliceMut<'_>) {
+        debug_assert!(offset as usize + dst.len() <= chunk.data_bytes() as usize);
+        dst.copy_from(self.payload(chunk, offset).as_raw());
+    }
+
+    #[inline]
+    pub(crate) fn copy_out_sum(&self, chunk: ChunkId, offset: u32, dst: RawSliceMut<'_>) -> u32 {
+        debug_assert!(offset as usize + dst.len() <= chunk.data_bytes() as usize);
+        checksum::copy_and_sum(dst, self.payload(chunk, offset).as_raw())
+    }
+}
+
+/// The pages and their file.
+struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+    #[cfg(not(miri))]
+    fd: std::os::fd::OwnedFd,
+}
+
+// SAFETY: owns address space and a descriptor, neither of which minds the thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as for `Send`; nothing in it changes after it is made.
+unsafe impl Sync for Mapping {}
+
+#[cfg(not(miri))]
+mod file {
+    use core::ptr::{self, NonNull};
+    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+    use super::{Mapping, MemoryError};
+
+    const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+    impl Mapping {
+        pub(super) fn new(bytes: usize, hugetlb: bool) -> Result<Self, MemoryError> {
+            let huge_bytes = bytes.checked_next_multiple_of(HUGE_PAGE_BYTES);
+            if let (true, Some(huge_bytes)) = (hugetlb, huge_bytes) {
+                let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+                if let Ok(mapping) = Self::with_flags(huge_bytes, flags) {
+                    return Ok(mapping);
+                }
+            }
+            let mapping = Self::with_flags(bytes, MemfdFlags::CLOEXEC)?;
+            // Refused where the kernel has no transparent huge pages for files: slower, not wrong.
+            // SAFETY: the range is the mapping just made; the advice changes no contents.
+            let _ = unsafe { madvise(mapping.base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+            Ok(mapping)
+        }
+
+        fn with_flags(bytes: usize, flags: MemfdFlags) -> Result<Self, MemoryError> {
+            let fd: OwnedFd = memfd_create("millstream", flags).map_err(MemoryError::File)?;
+            ftruncate(&fd, bytes as u64).map_err(MemoryError::File)?;
+            // SAFETY: a new mapping at an address of the kernel's choice, over no other.
+            let base = unsafe {
+                mmap(
+                    ptr::null_mut(),
+                    bytes,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::SHARED,
+                    &fd,
+                    0,
+                )
+            }
+            .map_err(MemoryError::Map)?;
+            let base =
+                NonNull::new(base.cast()).ok_or(MemoryError::Map(rustix::io::Errno::NOMEM))?;
+            Ok(Self { base, bytes, fd })
+        }
+
+        pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.fd.as_fd())
+        }
+
+        pub(super) fn prefault(&self) {
+            // SAFETY: the range is our own mapping; populating changes no contents.
+            let _ = unsafe {
+                madvise(
+                    self.base.as_ptr().cast(),
+                    self.bytes,
+                    Advice::LinuxPopulateWrite,
+                )
+            };
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            // SAFETY: the last handle is gone, and with it every borrow of the pages.
+            let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+        }
+    }
+}
+
+#[cfg(miri)]
+mod heap {
+    use core::ptr::NonNull;
+    use std::alloc;
+    use std::os::fd::BorrowedFd;
+
+    use super::super::PAGE_BYTES;
+    use super::{Mapping, MemoryError};
+
+    fn layout(bytes: usize) -> Result<alloc::Layout, MemoryError> {
+        alloc::Layout::from_size_align(bytes, PAGE_BYTES).map_err(|_| MemoryError::Limits)
+    }
+
+    impl Mapping {
+        pub(super) fn new(bytes: usize, _hugetlb: bool) -> Result<Self, MemoryError> {
+            // SAFETY: the layout's size is not zero: every limit is at least 1.
+            let base = unsafe { alloc::alloc_zeroed(layout(bytes)?) };
+            let base = NonNull::new(base).ok_or(MemoryError::Map(rustix::io::Errno::NOMEM))?;
+            Ok(Self { base, bytes })
+        }
+
+        pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        pub(super) fn prefault(&self) {}
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            if let Ok(layout) = layout(self.bytes) {
+                // SAFETY: allocated in `new` with the same layout; the last handle is gone.
+                unsafe { alloc::dealloc(self.base.as_ptr(), layout) };
+            }
+        }
+    }
+}

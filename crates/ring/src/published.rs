@@ -1,0 +1,122 @@
+//! Words that one party writes and others look at: counters, watchdog times.
+//!
+//! Relaxed throughout: a reader sees some recent value of each word and no
+//! order between words. Whoever needs order uses the queues, bells and blocks
+//! of this crate. Writing costs a plain load and store.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A 64-bit word with one writer.
+#[derive(Default, Debug)]
+#[repr(transparent)]
+pub struct Published64(AtomicU64);
+
+/// A 32-bit word with one writer.
+#[derive(Default, Debug)]
+#[repr(transparent)]
+pub struct Published32(AtomicU32);
+
+/// A stop sign or the like: set by anyone, read by anyone, and what was
+/// written before `raise` is visible to whoever sees it raised.
+#[derive(Default, Debug)]
+pub struct Flag(AtomicU32);
+
+impl Published64 {
+    /// A word with this value.
+    pub const fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+
+    /// The value.
+    #[inline]
+    pub fn load(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets the value.
+    #[inline]
+    pub fn store(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Adds; by the one writer only, since it is a load and a store.
+    #[inline]
+    pub fn add(&self, more: u64) {
+        self.store(self.load().wrapping_add(more));
+    }
+
+    /// Adds, whoever else does: a locked instruction, for cold places.
+    #[inline]
+    pub fn add_shared(&self, more: u64) -> u64 {
+        self.0.fetch_add(more, Ordering::Relaxed)
+    }
+}
+
+impl Published32 {
+    /// A word with this value.
+    pub const fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+
+    /// The value.
+    #[inline]
+    pub fn load(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets the value.
+    #[inline]
+    pub fn store(&self, value: u32) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// Adds; by the one writer only, since it is a load and a store.
+    #[inline]
+    pub fn add(&self, more: u32) {
+        self.store(self.load().wrapping_add(more));
+    }
+
+    /// Adds, whoever else does: a locked instruction, for cold places.
+    #[inline]
+    pub fn add_shared(&self, more: u32) -> u32 {
+        self.0.fetch_add(more, Ordering::Relaxed)
+    }
+}
+
+impl Flag {
+    /// A flag that is down.
+    pub const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Raises it.
+    #[inline]
+    pub fn raise(&self) {
+        self.0.store(1, Ordering::Release);
+    }
+
+    /// Lowers it.
+    #[inline]
+    pub fn lower(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    /// Lowers it and says whether it was up; of several callers one is told so.
+    #[inline]
+    pub fn take(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0 && self.0.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Whether it is up.
+    #[inline]
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Acquire) != 0
+    }
+}
+
+/// A full fence: what we stored before it is visible before we load after it.
+/// For store-then-look protocols (a want flag, then the cursor), once per turn.
+#[inline]
+pub fn fence_full() {
+    crate::sync::fence(crate::sync::Ordering::SeqCst);
+}

@@ -1,0 +1,431 @@
+//! The 192 bytes that a socket's application end and stack end share.
+//!
+//! ```text
+//! line 0, the stack writes        line 1, the application writes   line 2, the stack writes
+//! rx_restart  chunk, counter      tx_restart  chunk, counter       local, remote address
+//! rx_tail     bytes received      rx_head     bytes read           local, remote port
+//! tx_una      bytes acknowledged  tx_tail     bytes written        (before CONNECTED
+//! tx_limit    send buffer         tx_open     chunk to append to    is published)
+//! state, edges, generation        requests, want_writable, owner
+//! ```
+//!
+//! Cursors count bytes since the socket was opened, modulo 2^32. Each word has
+//! one writer, but for `tx_open` and `requests`, which both sides swap, and
+//! `owner`, for which application threads compete. The streams themselves are in
+//! [`byte_ring`](crate::byte_ring); blocks lie in the [`memory`](crate::memory) file.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Names a socket: where its block is and which use of the block is meant.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct SocketId {
+    /// The block's place in the memory file.
+    pub index: u32,
+    /// Counts the uses of this block; a stale id does not match.
+    pub generation: u32,
+}
+
+/// What the stack says about a socket: flags in the low half, an errno in the high half.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SocketState(pub u32);
+
+impl SocketState {
+    /// The handshake is complete; the names are valid.
+    pub const CONNECTED: Self = Self(1);
+    /// The peer's FIN is in order: after the readable bytes comes the end.
+    pub const EOF: Self = Self(1 << 1);
+    /// Our FIN is queued or sent: no more writes.
+    pub const TX_SHUT: Self = Self(1 << 2);
+    /// The connection has failed; [`errno`](Self::errno) says how.
+    pub const FAILED: Self = Self(1 << 3);
+    /// A listener.
+    pub const LISTENING: Self = Self(1 << 4);
+    /// The stack has let go of the connection; the block is about to be used again.
+    pub const CLOSED: Self = Self(1 << 5);
+
+    /// Whether all of `flags` are set.
+    #[inline]
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// Whether any of `flags` is set.
+    #[inline]
+    pub const fn intersects(self, flags: Self) -> bool {
+        self.0 & flags.0 != 0
+    }
+
+    /// Both sets of flags.
+    #[inline]
+    pub const fn union(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+
+    /// The error number of a failed socket, 0 if none.
+    #[inline]
+    pub const fn errno(self) -> u16 {
+        (self.0 >> 16) as u16
+    }
+}
+
+impl core::ops::BitOr for SocketState {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        self.union(other)
+    }
+}
+
+/// What the application asks of the stack; the socket stands in the job queue
+/// once, whatever has been asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Requests(pub u32);
+
+impl Requests {
+    /// Bytes were written.
+    pub const WROTE: Self = Self(1);
+    /// Bytes were read: the window may have opened.
+    pub const READ: Self = Self(1 << 1);
+    /// FIN after what has been written.
+    pub const SHUTDOWN_WRITE: Self = Self(1 << 2);
+    /// The application end is gone.
+    pub const CLOSE: Self = Self(1 << 3);
+    /// The application end is gone, and the peer gets a reset.
+    pub const ABORT: Self = Self(1 << 4);
+
+    /// Whether all of `flags` are set.
+    #[inline]
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// Both sets of flags.
+    #[inline]
+    pub const fn union(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+
+    /// Whether nothing is asked.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl core::ops::BitOr for Requests {
+    type Output = Self;
+    fn bitor(self, other: Self) -> Self {
+        self.union(other)
+    }
+}
+
+/// One end of a connection as the block holds it: an IPv6 or v4-mapped address
+/// in network order, and a port in host order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Name {
+    /// The address.
+    pub address: [u8; 16],
+    /// The port.
+    pub port: u16,
+}
+
+/// Written by the stack.
+#[repr(C, align(64))]
+pub(crate) struct StackLine {
+    pub(crate) rx_restart: AtomicU64,
+    pub(crate) rx_tail: AtomicU32,
+    pub(crate) tx_una: AtomicU32,
+    pub(crate) tx_limit: AtomicU32,
+    state: AtomicU32,
+    in_edges: AtomicU32,
+    out_edges: AtomicU32,
+    generation: AtomicU32,
+    spare: [AtomicU32; 7],
+}
+
+/// Written by the application, and by whoever swaps.
+#[repr(C, align(64))]
+pub(crate) struct AppLine {
+    pub(crate) tx_restart: AtomicU64,
+    pub(crate) rx_head: AtomicU32,
+    pub(crate) tx_tail: AtomicU32,
+    pub(crate) tx_open: AtomicU32,
+    requests: AtomicU32,
+    want_writable: AtomicU32,
+    owner: AtomicU32,
+    spare: [AtomicU32; 8],
+}
+
+/// Written by the stack before it publishes CONNECTED (or LISTENING).
+#[repr(C, align(64))]
+pub(crate) struct NameLine {
+    addresses: [AtomicU64; 4],
+    ports: AtomicU32,
+    spare: [AtomicU32; 7],
+}
+
+/// What the two ends of a socket share.
+#[repr(C)]
+pub struct SocketBlock {
+    pub(crate) stack: StackLine,
+    pub(crate) app: AppLine,
+    names: NameLine,
+}
+
+/// Bytes of a socket block.
+pub const SOCKET_BLOCK_BYTES: usize = 192;
+
+#[cfg(not(loom))]
+const _: () = {
+    assert!(size_of::<SocketBlock>() == SOCKET_BLOCK_BYTES);
+    assert!(align_of::<SocketBlock>() == 64);
+    assert!(size_of::<StackLine>() == 64 && size_of::<AppLine>() == 64);
+    assert!(size_of::<NameLine>() == 64);
+    assert!(core::mem::offset_of!(SocketBlock, app) == 64);
+    assert!(core::mem::offset_of!(SocketBlock, names) == 128);
+};
+
+/// What the stack does with it.
+impl SocketBlock {
+    /// Starts a new use of the block: all cursors to zero, a new generation,
+    /// `tx_limit` bytes of send buffer. Nobody else may be using it.
+    /// Returns the new generation (never 0).
+    pub fn open(&self, tx_limit: u32) -> u32 {
+        let generation = self.generation().wrapping_add(1).max(1);
+        self.stack.rx_restart.store(0, Ordering::Relaxed);
+        self.stack.rx_tail.store(0, Ordering::Relaxed);
+        self.stack.tx_una.store(0, Ordering::Relaxed);
+        self.stack.tx_limit.store(tx_limit, Ordering::Relaxed);
+        self.stack.in_edges.store(0, Ordering::Relaxed);
+        self.stack.out_edges.store(0, Ordering::Relaxed);
+        self.app.tx_restart.store(0, Ordering::Relaxed);
+        self.app.rx_head.store(0, Ordering::Relaxed);
+        self.app.tx_tail.store(0, Ordering::Relaxed);
+        self.app.tx_open.store(0, Ordering::Relaxed);
+        self.app.requests.store(0, Ordering::Relaxed);
+        self.app.want_writable.store(0, Ordering::Relaxed);
+        self.app.owner.store(0, Ordering::Relaxed);
+        for word in &self.names.addresses {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.names.ports.store(0, Ordering::Relaxed);
+        self.stack.state.store(0, Ordering::Relaxed);
+        self.stack.generation.store(generation, Ordering::Release);
+        generation
+    }
+
+    /// Ends this use: ids handed out for it no longer match.
+    pub fn retire(&self) {
+        self.add_state(SocketState::CLOSED);
+        let generation = self.generation().wrapping_add(1).max(1);
+        self.stack.generation.store(generation, Ordering::Release);
+    }
+
+    /// Sets more flags; what the stack wrote before is visible to who sees them.
+    #[inline]
+    pub fn add_state(&self, flags: SocketState) {
+        let state = self.stack.state.load(Ordering::Relaxed);
+        self.stack.state.store(state | flags.0, Ordering::Release);
+    }
+
+    /// Marks the socket failed with this error number; the first failure stays.
+    pub fn fail(&self, errno: u16) {
+        let state = SocketState(self.stack.state.load(Ordering::Relaxed));
+        if state.contains(SocketState::FAILED) {
+            return;
+        }
+        let failed = state.0 | SocketState::FAILED.0 | u32::from(errno) << 16;
+        self.stack.state.store(failed, Ordering::Release);
+    }
+
+    /// Sets the bytes that the send buffer may hold; 0 stops further writes.
+    #[inline]
+    pub fn set_tx_limit(&self, bytes: u32) {
+        self.stack.tx_limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts one more arrival of something to read (bytes, end, failure, a connection).
+    #[inline]
+    pub fn add_in_edge(&self) {
+        let edges = self.in_edges().wrapping_add(1);
+        self.stack.in_edges.store(edges, Ordering::Release);
+    }
+
+    /// Counts one more arrival of room to write.
+    #[inline]
+    pub fn add_out_edge(&self) {
+        let edges = self.out_edges().wrapping_add(1);
+        self.stack.out_edges.store(edges, Ordering::Release);
+    }
+
+    /// Writes both names; before CONNECTED or LISTENING is published.
+    pub fn set_names(&self, local: Name, remote: Name) {
+        let words = [halves(local.address), halves(remote.address)];
+        for (place, word) in self.names.addresses.iter().zip(words.as_flattened()) {
+            place.store(*word, Ordering::Relaxed);
+        }
+        let ports = u32::from(local.port) << 16 | u32::from(remote.port);
+        self.names.ports.store(ports, Ordering::Release);
+    }
+
+    /// Takes what was asked; what the application wrote before is visible. One
+    /// locked instruction per job.
+    #[inline]
+    pub fn take_requests(&self) -> Requests {
+        Requests(self.app.requests.swap(0, Ordering::AcqRel))
+    }
+
+    /// Whether the application waits for room to write; takes the wish. Look
+    /// after publishing room and a full fence
+    /// ([`published::fence_full`](crate::published::fence_full), one per turn
+    /// serves all sockets).
+    #[inline]
+    pub fn take_want_writable(&self) -> bool {
+        // The application writes the flag as well, but clearing it twice or once too often is
+        // harmless: it sets it again before each wait.
+        let wanted = self.app.want_writable.load(Ordering::Relaxed) != 0;
+        if wanted {
+            self.app.want_writable.store(0, Ordering::Relaxed);
+        }
+        wanted
+    }
+}
+
+/// What the application does with it.
+impl SocketBlock {
+    /// Flags and error.
+    #[inline]
+    pub fn state(&self) -> SocketState {
+        SocketState(self.stack.state.load(Ordering::Acquire))
+    }
+
+    /// Counts arrivals of something to read: has it moved since the last look?
+    #[inline]
+    pub fn in_edges(&self) -> u32 {
+        self.stack.in_edges.load(Ordering::Acquire)
+    }
+
+    /// Counts arrivals of room to write.
+    #[inline]
+    pub fn out_edges(&self) -> u32 {
+        self.stack.out_edges.load(Ordering::Acquire)
+    }
+
+    /// Which use of the block this is.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.stack.generation.load(Ordering::Acquire)
+    }
+
+    /// Bytes that the send buffer may hold.
+    #[inline]
+    pub fn tx_limit(&self) -> u32 {
+        self.stack.tx_limit.load(Ordering::Relaxed)
+    }
+
+    /// Local and remote name; valid once CONNECTED or LISTENING has been seen.
+    pub fn names(&self) -> (Name, Name) {
+        let ports = self.names.ports.load(Ordering::Acquire);
+        let word = |at: usize| self.names.addresses[at].load(Ordering::Relaxed);
+        let local = Name {
+            address: joined([word(0), word(1)]),
+            port: (ports >> 16) as u16,
+        };
+        let remote = Name {
+            address: joined([word(2), word(3)]),
+            port: ports as u16,
+        };
+        (local, remote)
+    }
+
+    /// Asks the stack for something. True: nothing was asked yet, so the
+    /// socket is to be put in the job queue; false: it stands there already.
+    #[inline]
+    #[must_use = "true means that the socket must be queued"]
+    pub fn request(&self, wanted: Requests) -> bool {
+        self.app.requests.fetch_or(wanted.0, Ordering::AcqRel) == 0
+    }
+
+    /// Says that the application waits for room to write. After it, a full
+    /// fence (included) and one more try, or the wake-up may have been missed.
+    #[inline]
+    pub fn set_want_writable(&self) {
+        self.app.want_writable.store(1, Ordering::Relaxed);
+        crate::sync::fence(Ordering::SeqCst);
+    }
+
+    /// Takes the application end for a thread, by a nonzero token. True if
+    /// it was free or already this thread's.
+    pub fn try_own(&self, token: u32) -> bool {
+        match self
+            .app
+            .owner
+            .compare_exchange(0, token, Ordering::Acquire, Ordering::Acquire)
+        {
+            Ok(_) => true,
+            Err(owner) => owner == token,
+        }
+    }
+
+    /// Who has the application end; 0 = nobody.
+    pub fn owner(&self) -> u32 {
+        self.app.owner.load(Ordering::Relaxed)
+    }
+
+    /// Lets go of the application end: what this thread did with it is visible
+    /// to the next owner.
+    pub fn disown(&self) {
+        self.app.owner.store(0, Ordering::Release);
+    }
+}
+
+fn halves(address: [u8; 16]) -> [u64; 2] {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = address;
+    [
+        u64::from_ne_bytes([a, b, c, d, e, f, g, h]),
+        u64::from_ne_bytes(rest),
+    ]
+}
+
+fn joined(words: [u64; 2]) -> [u8; 16] {
+    let mut address = [0; 16];
+    address[..8].copy_from_slice(&words[0].to_ne_bytes());
+    address[8..].copy_from_slice(&words[1].to_ne_bytes());
+    address
+}
+
+#[cfg(loom)]
+impl SocketBlock {
+    /// A block of zeros; a fresh memory file has them without this.
+    pub(crate) fn new() -> Self {
+        let word = || AtomicU32::new(0);
+        let wide = || AtomicU64::new(0);
+        Self {
+            stack: StackLine {
+                rx_restart: wide(),
+                rx_tail: word(),
+                tx_una: word(),
+                tx_limit: word(),
+                state: word(),
+                in_edges: word(),
+                out_edges: word(),
+                generation: word(),
+                spare: core::array::from_fn(|_| word()),
+            },
+            app: AppLine {
+                tx_restart: wide(),
+                rx_head: word(),
+                tx_tail: word(),
+                tx_open: word(),
+                requests: word(),
+                want_writable: word(),
+                owner: word(),
+                spare: core::array::from_fn(|_| word()),
+            },
+            names: NameLine {
+                addresses: core::array::from_fn(|_| wide()),
+                ports: word(),
+                spare: core::array::from_fn(|_| word()),
+            },
+        }
+    }
+}

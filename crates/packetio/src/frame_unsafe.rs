@@ -7,7 +7,8 @@
 //! swapped between ports.
 
 use std::cell::Cell;
-use std::marker::PhantomData;
+
+pub use ring::raw::{RawSlice, RawSliceMut};
 
 /// What is known of a received frame's transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,7 +108,7 @@ impl RxFrame {
             return None;
         }
         // SAFETY: the range lies in the frame, which stays valid while `self` is borrowed (`new`'s promise).
-        Some(unsafe { RawSlice::from_raw(self.ptr.add(offset), len) })
+        Some(unsafe { RawSlice::new(self.ptr.add(offset), len) })
     }
 }
 
@@ -177,7 +178,7 @@ impl TxFrame {
             return None;
         }
         // SAFETY: the range lies in the slot, which stays valid while `self` is borrowed (`new`'s promise).
-        Some(unsafe { RawSliceMut::from_raw(self.ptr.add(offset), len) })
+        Some(unsafe { RawSliceMut::new(self.ptr.add(offset), len) })
     }
 
     /// How many bytes are to be sent; capped at the capacity.
@@ -206,93 +207,5 @@ impl TxFrame {
     pub fn reset(&self) {
         self.len.set(0);
         self.offload.set(None);
-    }
-}
-
-/// Raw memory to read, of known bounds, which someone else may rewrite.
-#[derive(Clone, Copy, Debug)]
-pub struct RawSlice<'a> {
-    ptr: *const u8,
-    len: usize,
-    life: PhantomData<&'a u8>,
-}
-
-impl<'a> RawSlice<'a> {
-    /// Raw memory at `ptr`.
-    ///
-    /// # Safety
-    /// `ptr..ptr+len` is valid for raw reads during `'a`.
-    #[inline]
-    pub unsafe fn from_raw(ptr: *const u8, len: usize) -> Self {
-        Self {
-            ptr,
-            len,
-            life: PhantomData,
-        }
-    }
-
-    /// Length in bytes.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it has no bytes.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Copies as much as both hold; the count of bytes copied.
-    #[inline]
-    pub fn copy_to(&self, out: &mut [u8]) -> usize {
-        let n = self.len.min(out.len());
-        // SAFETY: `n` is within both; `out` is a distinct Rust object (`from_raw`'s promise covers the source).
-        unsafe { std::ptr::copy_nonoverlapping(self.ptr, out.as_mut_ptr(), n) };
-        n
-    }
-}
-
-/// Raw memory to write, of known bounds, which someone else may read.
-#[derive(Debug)]
-pub struct RawSliceMut<'a> {
-    ptr: *mut u8,
-    len: usize,
-    life: PhantomData<&'a mut u8>,
-}
-
-impl<'a> RawSliceMut<'a> {
-    /// Raw memory at `ptr`.
-    ///
-    /// # Safety
-    /// `ptr..ptr+len` is valid for raw writes during `'a`, and no Rust reference to it exists meanwhile.
-    #[inline]
-    pub unsafe fn from_raw(ptr: *mut u8, len: usize) -> Self {
-        Self {
-            ptr,
-            len,
-            life: PhantomData,
-        }
-    }
-
-    /// Length in bytes.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it has no bytes.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Copies from `bytes` as much as both hold; the count of bytes copied.
-    #[inline]
-    pub fn copy_from(&mut self, bytes: &[u8]) -> usize {
-        let n = self.len.min(bytes.len());
-        // SAFETY: `n` is within both; `bytes` is elsewhere (`from_raw`'s promise).
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr, n) };
-        n
     }
 }

@@ -13,13 +13,31 @@
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]
+pub mod buffer_unsafe;
+pub mod fault;
+mod fd_port;
+#[allow(unsafe_code)]
 pub mod frame_unsafe;
 pub mod limits;
+pub mod loopback;
+mod mac;
 pub mod memif;
+#[allow(unsafe_code)]
+mod netdev_unsafe;
+pub mod offload;
 pub mod open;
+pub mod packet;
+#[allow(unsafe_code)]
+mod packet_unsafe;
+pub mod pcap;
 pub mod port;
+pub mod spec;
+pub mod tap;
+pub mod wait;
 pub mod xdp;
 
 pub use frame_unsafe::{RxChecksum, RxFrame, TxFrame};
-pub use open::OpenError;
+pub use open::{OpenError, open};
 pub use port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};
+pub use spec::{Backend, SpecError, WireSpec};
+pub use wait::{Woken, wait};

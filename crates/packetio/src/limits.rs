@@ -4,3 +4,100 @@
 
 /// Named counters in one [`PortCounters`](crate::PortCounters): a backend's own plus those of the wrappers around it.
 pub const NAMED_COUNTERS_MAX: usize = 48;
+
+/// Descriptors in one [`wait`](crate::wait()), those of all ports and the caller's own.
+pub const WAIT_FDS_MAX: usize = 128;
+
+/// Slots of an AF_XDP port's RX ring and of its fill ring; as many UMEM chunks receive frames.
+pub const XDP_RX_SLOTS: u32 = 2048;
+
+/// Slots of an AF_XDP port's TX ring and of its completion ring; as many UMEM chunks send frames, so that the completion
+/// ring can never overflow: a port without a free chunk pushes back.
+pub const XDP_TX_SLOTS: u32 = 2048;
+
+/// Frames in one batch of an AF_XDP port.
+pub const XDP_BATCH_MAX: usize = 64;
+
+/// Bytes kept free before a frame to be sent: `struct xsk_tx_metadata` goes there (24 bytes; one cache line).
+pub const XDP_TX_HEADROOM_BYTES: u32 = 64;
+
+/// Bytes that the kernel keeps free before a received frame (`XDP_PACKET_HEADROOM`).
+pub const XDP_RX_HEADROOM_BYTES: u32 = 256;
+
+/// Addresses that an interface's program can hold, of each family (`bpf/xdp_port.c`).
+pub const XDP_OWNED_MAX: usize = 1024;
+
+/// Queues of one interface (`bpf/xdp_port.c`).
+pub const XDP_QUEUES_MAX: usize = 256;
+
+/// System calls that one `send` makes to move its frames in copy mode, beyond one per `XDP_TX_KICK_FRAMES`.
+pub const XDP_TX_KICKS_SPARE: usize = 2;
+
+/// Frames that the kernel sends per system call in copy mode, at least (`TX_BATCH_SIZE`).
+pub const XDP_TX_KICK_FRAMES: usize = 32;
+
+/// How soon a port that could not hand all its frames to the kernel wants to try again, in ns.
+pub const XDP_TX_RETRY_NS: u64 = 100_000;
+
+/// How long an open waits for a queue that its last owner has closed but the kernel has not yet let go, in ns.
+pub const XDP_BIND_WAIT_NS_MAX: u64 = 2_000_000_000;
+
+/// Receive calls between two reads of the kernel's own counters of an AF_XDP socket.
+pub const XDP_STATISTICS_INTERVAL: u32 = 4096;
+
+/// Bytes of Ethernet header with one VLAN tag: a frame is at most this longer than the MTU.
+pub const FRAME_HEADER_MAX: usize = 18;
+
+/// Frames under way in one direction of a fault wrapper, unless its options or its delay at its rate ask for more.
+pub const FAULT_SLOTS_DEFAULT: usize = 4096;
+
+/// ... and never more than this; beyond it: a drop on the way in, back-pressure on the way out.
+pub const FAULT_SLOTS_MAX: usize = 1 << 18;
+
+/// Reordered frames that wait to be overtaken at the same time; further ones are not reordered.
+pub const FAULT_HELD_MAX: usize = 8;
+
+/// Later frames that overtake a reordered one at most.
+pub const FAULT_OVERTAKEN_MAX: u32 = 3;
+
+/// Queue in front of a rate limit, as time at that rate, ns.
+pub const FAULT_QUEUE_NS_DEFAULT: u64 = 50_000_000;
+
+/// ... and never less than this, bytes.
+pub const FAULT_QUEUE_BYTES_MIN: u64 = 32 * 1024;
+
+/// Bytes of an interface's name.
+pub const NAME_BYTES_MAX: usize = 15;
+
+/// Smallest MTU that a user may set: IPv4's minimum.
+pub const MTU_MIN: usize = 68;
+
+/// Largest MTU that a user may set.
+pub const MTU_MAX: usize = 65_535;
+
+/// Queues of one wire.
+pub const QUEUES_MAX: usize = 256;
+
+/// Frames in one batch of a port over a descriptor (tap, packet): bounds its system calls per turn.
+pub const FD_BATCH_MAX: usize = 64;
+
+/// Transmit slots of such a port: what the kernel does not take at once waits in them.
+pub const FD_TX_SLOTS: usize = 256;
+
+/// Frames in one batch of a loopback.
+pub const LOOPBACK_BATCH_MAX: usize = 64;
+
+/// Frame slots in one direction of a loopback, unless its options say otherwise.
+pub const LOOPBACK_SLOTS_DEFAULT: usize = 1024;
+
+/// Longest frame that a kernel peer hands over before segmentation, with its headers, bytes.
+pub const SUPER_FRAME_BYTES_MAX: usize = 65_536 + 256;
+
+/// Room for frames that wait in a packet socket, bytes.
+pub const PACKET_RECEIVE_BYTES: i32 = 8 << 20;
+
+/// Named loopbacks of one process that wait for their other end.
+pub const LOOPBACK_NAMES_MAX: usize = 1024;
+
+/// Buffer in front of a capture file, bytes.
+pub const PCAP_BUFFER_BYTES: usize = 256 * 1024;

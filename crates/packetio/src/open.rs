@@ -3,8 +3,121 @@
 //! Called by `millstream::Runtime` for each context, and by `mill wire`.
 
 use std::fmt::Display;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 
+use rustix::event::PollFlags;
 use rustix::io::Errno;
+
+use crate::fault::Fault;
+use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::packet::Packet;
+use crate::pcap::Pcap;
+use crate::port::{Capabilities, ChecksumPolicy, Port, PortCounters, PortError};
+use crate::spec::{Backend, WireSpec};
+use crate::tap::Tap;
+use crate::{loopback, memif, xdp};
+
+/// Opens queue `queue` of a wire: the backend, behind the faults, behind the capture (which so sees what the stack sees).
+///
+/// Call it on the thread whose network namespace is meant. The wrappers of queue K > 0 take the seed plus K and the file name with `.K` appended.
+///
+/// # Errors
+/// [`OpenError`]: one line that says what and where.
+pub fn open(spec: &WireSpec, queue: usize) -> Result<Box<dyn Port + Send>, OpenError> {
+    let mut port: Box<dyn Port + Send> = match &spec.backend {
+        Backend::Xdp(options) => xdp::open(options, queue)?,
+        Backend::Memif(options) => memif::open(options, queue)?,
+        Backend::Tap(options) => Box::new(Tap::open(options, queue)?),
+        Backend::Packet(options) => Box::new(Packet::open(options, queue)?),
+        Backend::Loopback(options) => Box::new(loopback::open(options, queue)?),
+    };
+    if let Some(policy) = spec.checksum {
+        port = Box::new(WithPolicy::new(port, policy));
+    }
+    if let Some(options) = &spec.fault {
+        let mut options = options.clone();
+        options.seed = options.seed.wrapping_add(queue as u64);
+        port = Box::new(Fault::new(port, &options));
+    }
+    if let Some(path) = &spec.pcap {
+        let path = numbered(path, queue);
+        let pcap = Pcap::new(port, &path).map_err(|e| {
+            let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
+            OpenError::io(spec, format!("create {}", path.display()), errno)
+        })?;
+        port = Box::new(pcap);
+    }
+    Ok(port)
+}
+
+fn numbered(path: &Path, queue: usize) -> PathBuf {
+    if queue == 0 {
+        return path.to_owned();
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{queue}"));
+    name.into()
+}
+
+/// A port whose checksums are treated as the user says.
+struct WithPolicy<P> {
+    inner: P,
+    capabilities: Capabilities,
+}
+
+impl<P: Port> WithPolicy<P> {
+    fn new(inner: P, policy: ChecksumPolicy) -> Self {
+        let mut capabilities = inner.capabilities().clone();
+        capabilities.rx_checksum = policy;
+        Self {
+            inner,
+            capabilities,
+        }
+    }
+}
+
+impl<P: Port> Port for WithPolicy<P> {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        self.inner.receive()
+    }
+
+    fn release(&mut self) {
+        self.inner.release();
+    }
+
+    fn reserve(&mut self, n: usize) -> &[TxFrame] {
+        self.inner.reserve(n)
+    }
+
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        self.inner.send(n)
+    }
+
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        self.inner.prepare_wait(want_tx)
+    }
+
+    fn finish_wait(&mut self) {
+        self.inner.finish_wait();
+    }
+
+    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
+        self.inner.poll_fds(want_tx, fds);
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        self.inner.deadline_ns()
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.inner.counters()
+    }
+}
 
 /// Why a port could not be opened: one line that says what and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

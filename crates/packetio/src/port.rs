@@ -16,13 +16,10 @@ use std::os::fd::BorrowedFd;
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
+pub use wire::ethernet::MacAddr;
 
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::limits::NAMED_COUNTERS_MAX;
-
-/// An Ethernet address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct MacAddr(pub [u8; 6]);
 
 /// What the receiver of a port's frames must do about transport checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

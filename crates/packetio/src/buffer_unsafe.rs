@@ -1,0 +1,298 @@
+//! Frame buffers in our own memory, for the ports whose driver has none: tap, packet, loopback, and the wrappers.
+//!
+//! A [`FrameBuf`] owns one slot of a slab; who holds it may read and write it as a slice. To lend it to the caller of a port it is moved into an
+//! [`RxBatch`] or a [`TxBatch`], which show it only as raw frames, and taken out again afterwards. So a slot is at any time either a slice of
+//! one owner or raw memory behind one batch, never both.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::frame_unsafe::{RxChecksum, RxFrame, TxFrame};
+
+/// Slots start on cache lines.
+const SLOT_ALIGN: usize = 64;
+
+/// One zeroed allocation; freed when its last slot is dropped.
+#[derive(Debug)]
+struct Slab {
+    ptr: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the slab itself is only an address and a layout; each byte is reached through the one `FrameBuf` that owns its slot.
+unsafe impl Send for Slab {}
+// SAFETY: as for `Send`; `&Slab` gives no access to the memory.
+unsafe impl Sync for Slab {}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `carve` with this layout; the last owner of a slot is gone.
+        unsafe { dealloc(self.ptr.as_ptr(), self.layout) };
+    }
+}
+
+/// One frame's slot and its length.
+#[derive(Debug)]
+pub struct FrameBuf {
+    ptr: NonNull<u8>,
+    capacity: u32,
+    len: u32,
+    /// What is known of the transport checksum of the frame in it.
+    pub checksum: RxChecksum,
+    _slab: Arc<Slab>,
+}
+
+// SAFETY: a `FrameBuf` is the only owner of its slot.
+unsafe impl Send for FrameBuf {}
+// SAFETY: `&FrameBuf` only reads the slot.
+unsafe impl Sync for FrameBuf {}
+
+/// `slots` buffers of at least `slot_bytes` bytes each out of one zeroed allocation.
+///
+/// Aborts like any Rust collection if memory is out; called when a port is opened.
+pub fn carve(slots: usize, slot_bytes: usize) -> Vec<FrameBuf> {
+    let stride = slot_bytes.max(1).next_multiple_of(SLOT_ALIGN);
+    let bytes = stride.saturating_mul(slots.max(1));
+    let layout = match Layout::from_size_align(bytes, SLOT_ALIGN) {
+        Ok(layout) if u32::try_from(stride).is_ok() => layout,
+        _ => handle_alloc_error(Layout::new::<u8>()),
+    };
+    // SAFETY: the layout is not of size zero.
+    let Some(ptr) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+        handle_alloc_error(layout)
+    };
+    let slab = Arc::new(Slab { ptr, layout });
+    (0..slots)
+        .map(|i| FrameBuf {
+            // SAFETY: `i < slots`, so the slot lies in the allocation of `stride * slots` bytes.
+            ptr: unsafe { ptr.add(i * stride) },
+            capacity: stride as u32,
+            len: 0,
+            checksum: RxChecksum::Unknown,
+            _slab: Arc::clone(&slab),
+        })
+        .collect()
+}
+
+impl FrameBuf {
+    /// Most bytes that it holds.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.capacity as usize
+    }
+
+    /// Length of the frame in it, in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether it holds no frame.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The frame is `len` bytes long now; capped at the capacity.
+    #[inline]
+    pub fn set_len(&mut self, len: usize) {
+        debug_assert!(len <= self.capacity());
+        self.len = len.min(self.capacity()) as u32;
+    }
+
+    /// The frame's bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the slot is ours alone, initialised (zeroed at allocation), and `len <= capacity`.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len as usize) }
+    }
+
+    /// The whole slot, to be filled and followed by `set_len`.
+    #[inline]
+    pub fn space(&mut self) -> &mut [u8] {
+        // SAFETY: the slot is ours alone and initialised; `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.capacity as usize) }
+    }
+
+    /// Takes over the bytes and the checksum mark of a received frame; `false` if it does not fit (the buffer is then empty).
+    #[inline]
+    pub fn copy_frame(&mut self, frame: &RxFrame) -> bool {
+        self.len = 0;
+        if frame.len() > self.capacity() {
+            return false;
+        }
+        let n = frame.copy_to(0, self.space());
+        self.set_len(n);
+        self.checksum = frame.checksum();
+        true
+    }
+
+    /// Takes over `bytes`; `false` if they do not fit (the buffer is then empty).
+    #[inline]
+    pub fn copy_bytes(&mut self, bytes: &[u8]) -> bool {
+        self.len = 0;
+        let Some(space) = self.space().get_mut(..bytes.len()) else {
+            return false;
+        };
+        space.copy_from_slice(bytes);
+        self.set_len(bytes.len());
+        self.checksum = RxChecksum::Unknown;
+        true
+    }
+}
+
+/// Buffers lent to the caller of `receive`.
+#[derive(Debug)]
+pub struct RxBatch {
+    bufs: Vec<FrameBuf>,
+    frames: Vec<RxFrame>,
+}
+
+impl RxBatch {
+    /// Room for `batch_max` frames.
+    pub fn new(batch_max: usize) -> Self {
+        Self {
+            bufs: Vec::with_capacity(batch_max),
+            frames: Vec::with_capacity(batch_max),
+        }
+    }
+
+    /// Frames in the batch.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether nothing is lent.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Adds the frame in `buf`.
+    #[inline]
+    pub fn push(&mut self, buf: FrameBuf) {
+        // SAFETY: the slot lives as long as `buf`, which stays in `bufs` for as long as `frames` names it; frames are shown only through `&self`,
+        // and no slice of the slot can be made while `buf` is in here.
+        let frame = unsafe { RxFrame::new(buf.ptr.as_ptr(), buf.len) };
+        self.frames.push(frame.with_checksum(buf.checksum));
+        self.bufs.push(buf);
+    }
+
+    /// The frames, to be lent.
+    #[inline]
+    pub fn frames(&self) -> &[RxFrame] {
+        &self.frames
+    }
+
+    /// The loan is over: the buffers come back, in order.
+    #[inline]
+    pub fn drain(&mut self) -> std::vec::Drain<'_, FrameBuf> {
+        self.frames.clear();
+        self.bufs.drain(..)
+    }
+}
+
+/// Buffers granted to the caller of `reserve`.
+#[derive(Debug)]
+pub struct TxBatch {
+    bufs: Vec<FrameBuf>,
+    frames: Vec<TxFrame>,
+}
+
+impl TxBatch {
+    /// Room for `batch_max` frames.
+    pub fn new(batch_max: usize) -> Self {
+        Self {
+            bufs: Vec::with_capacity(batch_max),
+            frames: Vec::with_capacity(batch_max),
+        }
+    }
+
+    /// Slots in the batch.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether nothing is granted.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Adds an empty slot.
+    #[inline]
+    pub fn push(&mut self, buf: FrameBuf) {
+        // SAFETY: as in `RxBatch::push`; nobody else holds the slot, so raw writes are ours alone.
+        self.frames
+            .push(unsafe { TxFrame::new(buf.ptr.as_ptr(), buf.capacity) });
+        self.bufs.push(buf);
+    }
+
+    /// The first `n` slots, each of length 0 again.
+    #[inline]
+    pub fn frames(&self, n: usize) -> &[TxFrame] {
+        let frames = &self.frames[..n.min(self.frames.len())];
+        frames.iter().for_each(TxFrame::reset);
+        frames
+    }
+
+    /// What the caller wrote, to look at before `drain`.
+    #[inline]
+    pub fn written(&self) -> &[TxFrame] {
+        &self.frames
+    }
+
+    /// The grant is over: all buffers come back in order, each with the length that the caller set.
+    #[inline]
+    pub fn drain(&mut self) -> std::vec::Drain<'_, FrameBuf> {
+        for (buf, frame) in self.bufs.iter_mut().zip(&self.frames) {
+            buf.set_len(frame.len());
+            buf.checksum = RxChecksum::Unknown;
+        }
+        self.frames.clear();
+        self.bufs.drain(..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffer_lent_and_returned_keeps_its_bytes() {
+        let mut pool = carve(2, 100);
+        assert_eq!(pool[0].capacity(), 128);
+        let mut buf = pool.remove(0);
+        assert!(buf.copy_bytes(b"hello"));
+        let mut rx = RxBatch::new(4);
+        rx.push(buf);
+        let mut out = [0; 8];
+        assert_eq!(rx.frames()[0].copy_to(1, &mut out), 4);
+        assert_eq!(&out[..4], b"ello");
+        assert!(rx.frames()[0].slice(3, 3).is_none());
+        let buf = rx.drain().next();
+        assert_eq!(buf.map(|b| b.bytes().to_vec()), Some(b"hello".to_vec()));
+    }
+
+    #[test]
+    fn buffer_granted_and_written_has_the_length_set() {
+        let mut tx = TxBatch::new(2);
+        carve(2, 64).into_iter().for_each(|b| tx.push(b));
+        let frames = tx.frames(2);
+        assert_eq!(frames[0].write(62, b"abc"), 2);
+        frames[0].set_len(64);
+        let lens: Vec<usize> = tx.drain().map(|b| b.len()).collect();
+        assert_eq!(lens, [64, 0]);
+        assert!(tx.is_empty());
+    }
+
+    #[test]
+    fn buffer_too_small_refuses_the_frame() {
+        let mut buf = carve(1, 64).remove(0);
+        assert!(!buf.copy_bytes(&[1; 65]));
+        assert!(buf.is_empty());
+    }
+}

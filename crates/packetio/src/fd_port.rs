@@ -1,0 +1,214 @@
+//! What the ports over a file descriptor share: one system call moves one frame, in bounded batches.
+//!
+//! Owns the frame buffers of both directions and the frames that the kernel did not take at once. `tap` and `packet` give it a [`FrameIo`] and are
+//! done. Frames that the kernel refuses for now wait here in order; their slots are missing from `reserve`, which is the back-pressure.
+
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+
+use crate::buffer_unsafe::{FrameBuf, RxBatch, TxBatch, carve};
+use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::limits::{FD_BATCH_MAX, FD_TX_SLOTS, FRAME_HEADER_MAX};
+use crate::port::{Capabilities, Port, PortCounters, PortError};
+
+/// What one attempt to read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// A frame is in the buffer.
+    Frame,
+    /// Something came and was dropped and counted; try again.
+    Dropped,
+    /// Nothing there.
+    Empty,
+}
+
+/// What became of one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The kernel has it.
+    Sent,
+    /// The kernel has no room; the same frame again later.
+    Full,
+    /// It was refused and counted.
+    Dropped,
+}
+
+/// The system calls of one kind of descriptor.
+pub trait FrameIo {
+    /// Reads one frame.
+    fn read(&mut self, into: &mut FrameBuf) -> Result<Read, PortError>;
+    /// Writes one frame.
+    fn write(&mut self, frame: &[u8]) -> Result<Written, PortError>;
+    /// Frames were read ahead of what was handed out: do not sleep.
+    fn holds_frames(&self) -> bool {
+        false
+    }
+    /// The descriptor to sleep on.
+    fn fd(&self) -> BorrowedFd<'_>;
+    /// Adds the named counters.
+    fn export(&self, into: &mut PortCounters);
+}
+
+/// A port over one descriptor.
+#[derive(Debug)]
+pub struct FdPort<T> {
+    io: T,
+    capabilities: Capabilities,
+    rx_free: Vec<FrameBuf>,
+    lent: RxBatch,
+    tx_free: Vec<FrameBuf>,
+    granted: TxBatch,
+    /// Frames to be written, oldest first.
+    pending: VecDeque<FrameBuf>,
+    /// The last batch was full, so more may be there.
+    more: bool,
+    totals: PortCounters,
+}
+
+impl<T: FrameIo> FdPort<T> {
+    /// `capabilities.batch_max` is set here.
+    pub(crate) fn new(io: T, capabilities: Capabilities) -> Self {
+        let bytes = capabilities.mtu + FRAME_HEADER_MAX;
+        Self {
+            io,
+            capabilities: Capabilities {
+                batch_max: FD_BATCH_MAX,
+                ..capabilities
+            },
+            rx_free: carve(FD_BATCH_MAX, bytes),
+            lent: RxBatch::new(FD_BATCH_MAX),
+            tx_free: carve(FD_TX_SLOTS, bytes),
+            granted: TxBatch::new(FD_BATCH_MAX),
+            pending: VecDeque::with_capacity(FD_TX_SLOTS),
+            more: false,
+            totals: PortCounters::default(),
+        }
+    }
+
+    /// Fills the batch; system calls are bounded by the batch size, whatever they bring.
+    fn fill(&mut self) -> Result<(), PortError> {
+        self.more = true;
+        for _ in 0..FD_BATCH_MAX {
+            let Some(mut buf) = self.rx_free.pop() else {
+                return Ok(());
+            };
+            match self.io.read(&mut buf) {
+                Ok(Read::Frame) => {
+                    self.totals.rx_frames += 1;
+                    self.totals.rx_bytes += buf.len() as u64;
+                    self.lent.push(buf);
+                }
+                Ok(Read::Dropped) => self.rx_free.push(buf),
+                Ok(Read::Empty) => {
+                    self.more = false;
+                    self.rx_free.push(buf);
+                    return Ok(());
+                }
+                Err(error) => {
+                    self.more = false;
+                    self.rx_free.push(buf);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is pending, until the kernel is full.
+    fn flush(&mut self) -> Result<(), PortError> {
+        while let Some(buf) = self.pending.front() {
+            let written = self.io.write(buf.bytes());
+            let bytes = buf.len() as u64;
+            match written {
+                Ok(Written::Full) => return Ok(()),
+                Ok(Written::Sent) => {
+                    self.totals.tx_frames += 1;
+                    self.totals.tx_bytes += bytes;
+                }
+                Ok(Written::Dropped) => {}
+                Err(error) => {
+                    self.tx_free.extend(self.pending.drain(..));
+                    return Err(error);
+                }
+            }
+            self.tx_free.extend(self.pending.pop_front());
+        }
+        Ok(())
+    }
+}
+
+impl<T: FrameIo> Port for FdPort<T> {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        self.release();
+        let filled = self.fill();
+        if self.lent.is_empty() {
+            filled?;
+        }
+        Ok(self.lent.frames())
+    }
+
+    fn release(&mut self) {
+        self.rx_free.extend(self.lent.drain());
+    }
+
+    fn reserve(&mut self, n: usize) -> &[TxFrame] {
+        let n = n.min(FD_BATCH_MAX);
+        while self.granted.len() < n {
+            let Some(buf) = self.tx_free.pop() else {
+                break;
+            };
+            self.granted.push(buf);
+        }
+        self.granted.frames(n)
+    }
+
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        for (i, buf) in self.granted.drain().enumerate() {
+            if i < n && !buf.is_empty() {
+                self.pending.push_back(buf);
+            } else {
+                self.tx_free.push(buf);
+            }
+        }
+        self.flush()
+    }
+
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        // A failure shows again at the caller's next `send` or `receive`.
+        let failed = self.flush().is_err();
+        let room = want_tx && !self.tx_free.is_empty();
+        room || failed || self.more || self.io.holds_frames()
+    }
+
+    fn finish_wait(&mut self) {}
+
+    fn poll_fds<'a>(&'a self, _want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
+        let out = match self.pending.is_empty() {
+            true => PollFlags::empty(),
+            false => PollFlags::OUT,
+        };
+        fds(self.io.fd(), PollFlags::IN | out);
+    }
+
+    fn counters(&self) -> PortCounters {
+        let mut all = self.totals;
+        self.io.export(&mut all);
+        all
+    }
+}
+
+/// What a failed system call means for the port.
+#[cold]
+pub(crate) fn failure(call: &'static str, errno: Errno) -> PortError {
+    match errno {
+        Errno::NODEV | Errno::NXIO | Errno::BADFD => PortError::Gone,
+        errno => PortError::Io { call, errno },
+    }
+}

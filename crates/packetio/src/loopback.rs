@@ -1,0 +1,320 @@
+//! A wire within one process: two ends, preallocated frame slots, no system call while both ends are awake.
+//!
+//! Owns the slots; a slot is passed to the other end through one queue and comes back through another. Used by tests, by the simulator (both ends on one
+//! thread, in lock-step: what one end sent, the other receives with its next call) and between two runtimes of one process (an end per thread).
+//!
+//! ```text
+//!  free ─ reserve() ─► granted ─ send() ─► [queue] ─ receive() ─► lent
+//!   ▲                                                              │
+//!   └──────────────────── [queue of empties] ◄──── release() ──────┘
+//! ```
+
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, PoisonError};
+
+use ring::doorbell::StackBell;
+use ring::spsc::{Consumer, Producer, queue};
+use rustix::event::PollFlags;
+
+use crate::buffer_unsafe::{FrameBuf, RxBatch, TxBatch, carve};
+use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::limits::{
+    FRAME_HEADER_MAX, LOOPBACK_BATCH_MAX, LOOPBACK_NAMES_MAX, LOOPBACK_SLOTS_DEFAULT,
+};
+use crate::mac::local_mac;
+use crate::open::OpenError;
+use crate::port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};
+
+/// `loopback[:NAME][,mtu=N][,mac=..]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopbackOptions {
+    /// Two ports opened by the same name in one process are the two ends. Without a name a port hears itself.
+    pub name: String,
+    /// This end's address; made up if absent. In a [`pair`] it is the first end's.
+    pub mac: Option<MacAddr>,
+    /// Bytes of IP.
+    pub mtu: usize,
+    /// Frame slots per direction.
+    pub slots: usize,
+}
+
+impl Default for LoopbackOptions {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            mac: None,
+            mtu: 1500,
+            slots: LOOPBACK_SLOTS_DEFAULT,
+        }
+    }
+}
+
+/// One end.
+pub struct Loopback {
+    capabilities: Capabilities,
+    /// What this end sends.
+    outbox: Outbox,
+    /// What it receives.
+    inbox: Inbox,
+    /// Slots of ours that are empty and here.
+    free: Vec<FrameBuf>,
+    lent: RxBatch,
+    granted: TxBatch,
+    totals: PortCounters,
+}
+
+/// The sender's side of one direction.
+struct Outbox {
+    frames: Producer<FrameBuf>,
+    empties: Consumer<FrameBuf>,
+    /// Rung when a frame was sent. Behind `frames`, so that it rings last when an end is dropped.
+    arrival: Farewell,
+    /// Heard when a slot came back.
+    room: StackBell,
+    /// `room` is armed.
+    wants_room: bool,
+}
+
+/// A bell that rings a last time when its ringer goes, so that a sleeping peer finds out.
+struct Farewell(StackBell);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        self.0.ring();
+    }
+}
+
+/// The receiver's side of one direction.
+struct Inbox {
+    frames: Consumer<FrameBuf>,
+    empties: Producer<FrameBuf>,
+    /// Heard when a frame was sent.
+    arrival: StackBell,
+    /// Rung when a slot went back.
+    room: StackBell,
+}
+
+fn direction(slots: usize) -> Result<(Outbox, Inbox), OpenError> {
+    let bell = || StackBell::new().map_err(|e| OpenError::io("loopback", "eventfd", e));
+    let (arrival, room) = (bell()?, bell()?);
+    let (to, from) = queue(slots.next_power_of_two());
+    let (give_back, come_back) = queue(slots.next_power_of_two());
+    let outbox = Outbox {
+        frames: to,
+        empties: come_back,
+        arrival: Farewell(arrival.clone()),
+        room: room.clone(),
+        wants_room: false,
+    };
+    let inbox = Inbox {
+        frames: from,
+        empties: give_back,
+        arrival,
+        room,
+    };
+    Ok((outbox, inbox))
+}
+
+/// Two ends of one wire.
+///
+/// # Errors
+/// When the process is out of descriptors.
+pub fn pair(options: &LoopbackOptions) -> Result<(Loopback, Loopback), OpenError> {
+    let (a_out, b_in) = direction(options.slots)?;
+    let (b_out, a_in) = direction(options.slots)?;
+    let second = LoopbackOptions {
+        mac: None,
+        ..options.clone()
+    };
+    Ok((
+        Loopback::new(options, "a", a_out, a_in),
+        Loopback::new(&second, "b", b_out, b_in),
+    ))
+}
+
+/// A port that hears what it sends.
+///
+/// # Errors
+/// When the process is out of descriptors.
+pub fn echo(options: &LoopbackOptions) -> Result<Loopback, OpenError> {
+    let (outbox, inbox) = direction(options.slots)?;
+    Ok(Loopback::new(options, "echo", outbox, inbox))
+}
+
+/// Ends that wait for their other end to be opened: (name, queue, end).
+static WAITING: Mutex<Vec<(String, usize, Loopback)>> = Mutex::new(Vec::new());
+
+/// Opens an end by name: the first call makes the wire, the second gets its other end. Without a name: [`echo`].
+///
+/// # Errors
+/// Too many names wait, or the process is out of descriptors.
+pub fn open(options: &LoopbackOptions, queue: usize) -> Result<Loopback, OpenError> {
+    let mut end = if options.name.is_empty() {
+        echo(options)?
+    } else {
+        open_named(options, queue)?
+    };
+    end.capabilities.queue = queue;
+    if let Some(mac) = options.mac {
+        end.capabilities.mac = mac;
+    }
+    Ok(end)
+}
+
+fn open_named(options: &LoopbackOptions, queue: usize) -> Result<Loopback, OpenError> {
+    let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let here = waiting
+        .iter()
+        .position(|(name, q, _)| *name == options.name && *q == queue);
+    if let Some(here) = here {
+        return Ok(waiting.swap_remove(here).2);
+    }
+    if waiting.len() >= LOOPBACK_NAMES_MAX {
+        let wire = format!("loopback:{}", options.name);
+        return Err(OpenError::refused(
+            wire,
+            "too many loopbacks wait for their other end",
+        ));
+    }
+    let (a, b) = pair(options)?;
+    waiting.push((options.name.clone(), queue, b));
+    Ok(a)
+}
+
+impl Loopback {
+    fn new(options: &LoopbackOptions, end: &str, outbox: Outbox, inbox: Inbox) -> Self {
+        let name = match options.name.as_str() {
+            "" => format!("loopback({end})"),
+            name => format!("loopback:{name}({end})"),
+        };
+        let capabilities = Capabilities {
+            mac: options.mac.unwrap_or_else(|| local_mac(&name)),
+            mtu: options.mtu,
+            rx_checksum: ChecksumPolicy::Verify,
+            tx_checksum_offload: false,
+            tso: false,
+            batch_max: LOOPBACK_BATCH_MAX,
+            name,
+            queue: 0,
+        };
+        Self {
+            capabilities,
+            outbox,
+            inbox,
+            free: carve(options.slots, options.mtu + FRAME_HEADER_MAX),
+            lent: RxBatch::new(LOOPBACK_BATCH_MAX),
+            granted: TxBatch::new(LOOPBACK_BATCH_MAX),
+            totals: PortCounters::default(),
+        }
+    }
+
+    /// Sets how this end is to treat checksums; `Trust` saves the sums where both ends are trusted.
+    #[must_use]
+    pub fn with_checksum_policy(mut self, policy: ChecksumPolicy) -> Self {
+        self.capabilities.rx_checksum = policy;
+        self
+    }
+
+    /// Slots that came back are free again.
+    fn collect(&mut self) {
+        let free = &mut self.free;
+        self.outbox
+            .empties
+            .pop_batch(usize::MAX, |buf| free.push(buf));
+    }
+}
+
+impl Port for Loopback {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        self.release();
+        let (lent, totals) = (&mut self.lent, &mut self.totals);
+        let n = self.inbox.frames.pop_batch(LOOPBACK_BATCH_MAX, |buf| {
+            totals.rx_bytes += buf.len() as u64;
+            lent.push(buf);
+        });
+        self.totals.rx_frames += n as u64;
+        if n == 0 && self.inbox.frames.is_abandoned() && self.inbox.frames.is_empty() {
+            return Err(PortError::Disconnected);
+        }
+        Ok(self.lent.frames())
+    }
+
+    fn release(&mut self) {
+        if self.lent.is_empty() {
+            return;
+        }
+        for buf in self.lent.drain() {
+            let returned = self.inbox.empties.push(buf);
+            debug_assert!(returned.is_ok(), "as many places as slots");
+        }
+        self.inbox.room.ring();
+    }
+
+    fn reserve(&mut self, n: usize) -> &[TxFrame] {
+        let n = n.min(LOOPBACK_BATCH_MAX);
+        if self.granted.len() + self.free.len() < n {
+            self.collect();
+        }
+        while self.granted.len() < n {
+            let Some(buf) = self.free.pop() else {
+                break;
+            };
+            self.granted.push(buf);
+        }
+        self.granted.frames(n)
+    }
+
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        let mut sent = 0;
+        for (i, buf) in self.granted.drain().enumerate() {
+            if i >= n || buf.is_empty() {
+                self.free.push(buf);
+                continue;
+            }
+            self.totals.tx_bytes += buf.len() as u64;
+            sent += 1;
+            let queued = self.outbox.frames.push(buf);
+            debug_assert!(queued.is_ok(), "as many places as slots");
+        }
+        if sent > 0 {
+            self.totals.tx_frames += sent;
+            self.outbox.arrival.0.ring();
+        }
+        Ok(())
+    }
+
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        self.inbox.arrival.prepare_sleep();
+        if want_tx {
+            self.outbox.room.prepare_sleep();
+            self.outbox.wants_room = true;
+            self.collect();
+        }
+        !self.inbox.frames.is_empty() || (want_tx && !self.free.is_empty())
+    }
+
+    fn finish_wait(&mut self) {
+        self.inbox.arrival.cancel_sleep();
+        if std::mem::take(&mut self.outbox.wants_room) {
+            self.outbox.room.cancel_sleep();
+        }
+    }
+
+    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
+        fds(self.inbox.arrival.fd(), PollFlags::IN);
+        if want_tx {
+            fds(self.outbox.room.fd(), PollFlags::IN);
+        }
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.totals
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! The kernel's network devices, by ioctl: index, MTU, MAC, up; and a descriptor's attachment to a TAP.
+//!
+//! Owns the socket that the ioctls go through, and with it the network namespace in which it was opened. Used by `tap` and `packet`.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater, ioctl};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::limits::NAME_BYTES_MAX;
+use crate::port::MacAddr;
+
+/// `TUNSETIFF`, linux/if_tun.h: `_IOW('T', 202, int)`.
+const TUNSETIFF: Opcode = rustix::ioctl::opcode::write::<libc::c_int>(b'T', 202);
+const SIOCGIFFLAGS: Opcode = libc::SIOCGIFFLAGS as Opcode;
+const SIOCSIFFLAGS: Opcode = libc::SIOCSIFFLAGS as Opcode;
+const SIOCGIFMTU: Opcode = libc::SIOCGIFMTU as Opcode;
+const SIOCSIFMTU: Opcode = libc::SIOCSIFMTU as Opcode;
+const SIOCGIFHWADDR: Opcode = libc::SIOCGIFHWADDR as Opcode;
+const SIOCGIFINDEX: Opcode = libc::SIOCGIFINDEX as Opcode;
+
+/// `struct ifreq` on 64-bit and 32-bit Linux: a name and 24 bytes of union, read as the request says.
+#[repr(C, align(8))]
+struct IfReq {
+    name: [u8; NAME_BYTES_MAX + 1],
+    union: [u8; 24],
+}
+
+impl IfReq {
+    fn new(name: &str) -> Result<Self, Errno> {
+        if name.len() > NAME_BYTES_MAX || name.is_empty() {
+            return Err(Errno::NODEV);
+        }
+        let mut req = Self {
+            name: [0; NAME_BYTES_MAX + 1],
+            union: [0; 24],
+        };
+        req.name[..name.len()].copy_from_slice(name.as_bytes());
+        Ok(req)
+    }
+
+    fn int(&self) -> i32 {
+        i32::from_ne_bytes([self.union[0], self.union[1], self.union[2], self.union[3]])
+    }
+
+    fn set_int(&mut self, value: i32) {
+        self.union[..4].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    fn short(&self) -> u16 {
+        u16::from_ne_bytes([self.union[0], self.union[1]])
+    }
+
+    fn set_short(&mut self, value: u16) {
+        self.union[..2].copy_from_slice(&value.to_ne_bytes());
+    }
+}
+
+/// One `ioctl` with an `ifreq`.
+fn call<const OPCODE: Opcode>(fd: impl AsFd, req: &mut IfReq) -> Result<(), Errno> {
+    // SAFETY: every opcode of this file takes a pointer to `struct ifreq`, which `IfReq` lays out (16 bytes of name, a 24-byte union), and
+    // reads and writes nothing beyond it; the union holds no pointers for these requests.
+    unsafe { ioctl(fd, Updater::<OPCODE, IfReq>::new(req)) }
+}
+
+/// Attaches an open `/dev/net/tun` to the interface `name` with `flags` (`IFF_TAP | …`), making it if need be.
+pub(crate) fn tun_attach(fd: impl AsFd, name: &str, flags: u16) -> Result<(), Errno> {
+    let mut req = IfReq::new(name)?;
+    req.set_short(flags);
+    call::<TUNSETIFF>(fd, &mut req)
+}
+
+/// A network device of the calling thread's namespace.
+#[derive(Debug)]
+pub(crate) struct NetDevice {
+    socket: OwnedFd,
+    name: String,
+}
+
+impl NetDevice {
+    /// The device of that name; that it exists shows at the first question.
+    pub(crate) fn open(name: &str) -> Result<Self, Errno> {
+        let socket = socket_with(
+            AddressFamily::INET,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        Ok(Self {
+            socket,
+            name: name.to_owned(),
+        })
+    }
+
+    fn ask<const OPCODE: Opcode>(&self) -> Result<IfReq, Errno> {
+        let mut req = IfReq::new(&self.name)?;
+        call::<OPCODE>(&self.socket, &mut req)?;
+        Ok(req)
+    }
+
+    /// Its number.
+    pub(crate) fn index(&self) -> Result<i32, Errno> {
+        Ok(self.ask::<SIOCGIFINDEX>()?.int())
+    }
+
+    /// Its MTU, bytes of IP.
+    pub(crate) fn mtu(&self) -> Result<usize, Errno> {
+        let mtu = self.ask::<SIOCGIFMTU>()?.int();
+        usize::try_from(mtu).map_err(|_| Errno::RANGE)
+    }
+
+    /// Sets its MTU.
+    pub(crate) fn set_mtu(&self, mtu: usize) -> Result<(), Errno> {
+        let mut req = IfReq::new(&self.name)?;
+        req.set_int(i32::try_from(mtu).map_err(|_| Errno::INVAL)?);
+        call::<SIOCSIFMTU>(&self.socket, &mut req)
+    }
+
+    /// Its Ethernet address; `EPROTONOSUPPORT` if it has none.
+    pub(crate) fn mac(&self) -> Result<MacAddr, Errno> {
+        let req = self.ask::<SIOCGIFHWADDR>()?;
+        let u = &req.union;
+        match req.short() {
+            libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => {
+                Ok(MacAddr([u[2], u[3], u[4], u[5], u[6], u[7]]))
+            }
+            _ => Err(Errno::PROTONOSUPPORT),
+        }
+    }
+
+    /// Brings it up.
+    pub(crate) fn bring_up(&self) -> Result<(), Errno> {
+        let mut req = self.ask::<SIOCGIFFLAGS>()?;
+        let flags = req.short();
+        if flags & libc::IFF_UP as u16 != 0 {
+            return Ok(());
+        }
+        req.set_short(flags | libc::IFF_UP as u16);
+        call::<SIOCSIFFLAGS>(&self.socket, &mut req)
+    }
+}

@@ -1,0 +1,85 @@
+//! AF_PACKET sockets: the address structure and the socket options that rustix does not name.
+//!
+//! Owns nothing. Used by `packet` when it opens.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, bind, socket_with};
+
+/// `PACKET_IGNORE_OUTGOING`, linux/if_packet.h.
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+
+/// `struct sockaddr_ll` for an interface and all protocols.
+struct LinkAddr(libc::sockaddr_ll);
+
+// SAFETY: `with_sockaddr` passes a pointer to a whole `sockaddr_ll` that lives during the call, and its length.
+unsafe impl SocketAddrArg for LinkAddr {
+    unsafe fn with_sockaddr<R>(
+        &self,
+        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
+    ) -> R {
+        let len = size_of::<libc::sockaddr_ll>() as SocketAddrLen;
+        f((&raw const self.0).cast(), len)
+    }
+}
+
+/// A raw packet socket, not bound yet, so that nothing arrives before its options are set.
+pub(crate) fn raw_socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let no_protocol: Option<Protocol> = None;
+    socket_with(AddressFamily::PACKET, SocketType::RAW, flags, no_protocol)
+}
+
+/// Binds to an interface, all protocols: frames arrive from now on.
+pub(crate) fn bind_to(fd: impl AsFd, index: i32) -> Result<(), Errno> {
+    let address = LinkAddr(libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_ifindex: index,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    });
+    bind(fd, &address)
+}
+
+fn set<T>(fd: impl AsFd, level: libc::c_int, option: libc::c_int, value: &T) -> Result<(), Errno> {
+    let len = size_of::<T>() as libc::socklen_t;
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: the pointer and the length are those of `value`, which the kernel only reads; each caller passes the type that its option takes.
+    let rc = unsafe { libc::setsockopt(fd, level, option, (&raw const *value).cast(), len) };
+    if rc == 0 {
+        return Ok(());
+    }
+    let os = std::io::Error::last_os_error().raw_os_error();
+    Err(Errno::from_raw_os_error(os.unwrap_or(libc::EIO)))
+}
+
+/// Each frame is preceded by a `virtio_net_hdr` that tells of offloads not done yet.
+pub(crate) fn want_virtio_header(fd: impl AsFd) -> Result<(), Errno> {
+    set::<libc::c_int>(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)
+}
+
+/// Frames that this host sends through the interface do not arrive here.
+pub(crate) fn ignore_outgoing(fd: impl AsFd) -> Result<(), Errno> {
+    set::<libc::c_int>(fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1)
+}
+
+/// Room for frames that wait to be received, bytes; privileged, so that the system's limit does not apply.
+pub(crate) fn receive_room(fd: impl AsFd, bytes: libc::c_int) -> Result<(), Errno> {
+    set::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
+}
+
+/// The interface takes frames for any address while the socket is open.
+pub(crate) fn promiscuous(fd: impl AsFd, index: i32) -> Result<(), Errno> {
+    let request = libc::packet_mreq {
+        mr_ifindex: index,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)
+}

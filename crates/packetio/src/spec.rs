@@ -1,0 +1,157 @@
+//! A wire named in one line, as users write it in a configuration, in `MILLSTREAM_WIRE` or after `mill`.
+//!
+//! ```text
+//! xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,zerocopy=auto|off]
+//! memif:PATH[,role=server|client][,id=N][,ring=1024][,buffer=2048][,queues=N][,secret=..][,mac=..]
+//! tap:NAME[,mac=..][,mtu=N][,up=yes|no][,queues=N]
+//! packet:IFACE[,mac=..][,promiscuous=yes|no]
+//! loopback[:NAME][,mtu=N][,mac=..]
+//!
+//! after any of them:
+//! ,checksum=verify|partial|trust
+//! ,loss=0.01,dup=..,reorder=..,corrupt=..,delay=5ms,jitter=..,rate=100mbit,limit=64kb   both directions, or
+//! ,rx.loss=..  ,tx.delay=..                                                             one of them
+//! ,seed=1,slots=N
+//! ,pcap=FILE
+//! ```
+//!
+//! Owns the grammar only; each backend owns its options. An error is one line that names the place and what was expected.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::fault::FaultOptions;
+use crate::loopback::LoopbackOptions;
+use crate::memif::MemifOptions;
+use crate::packet::PacketOptions;
+use crate::port::ChecksumPolicy;
+use crate::tap::TapOptions;
+use crate::xdp::XdpOptions;
+
+mod display;
+mod keys;
+mod units;
+
+pub(crate) use units::{Bits, Bytes, Nanos};
+
+/// What moves the frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// AF_XDP on an interface.
+    Xdp(XdpOptions),
+    /// Shared memory with another process.
+    Memif(MemifOptions),
+    /// A TAP interface of the kernel.
+    Tap(TapOptions),
+    /// A raw AF_PACKET socket on an interface.
+    Packet(PacketOptions),
+    /// Within this process.
+    Loopback(LoopbackOptions),
+}
+
+/// A wire: a backend, and what stands in front of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireSpec {
+    /// What moves the frames.
+    pub backend: Backend,
+    /// Overrides the backend's treatment of received checksums.
+    pub checksum: Option<ChecksumPolicy>,
+    /// A bad wire.
+    pub fault: Option<FaultOptions>,
+    /// A capture file of what the stack sees (behind the faults).
+    pub pcap: Option<PathBuf>,
+}
+
+/// What is wrong with a specification, and where: one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecError {
+    /// The specification as given.
+    pub spec: String,
+    /// Byte offset of the part that is wrong.
+    pub at: usize,
+    /// That part.
+    pub part: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "wire \"{}\": ", self.spec)?;
+        if self.part.is_empty() {
+            return write!(f, "{}", self.why);
+        }
+        write!(
+            f,
+            "\"{}\" (column {}): {}",
+            self.part,
+            self.at + 1,
+            self.why
+        )
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+impl From<Backend> for WireSpec {
+    fn from(backend: Backend) -> Self {
+        Self {
+            backend,
+            checksum: None,
+            fault: None,
+            pcap: None,
+        }
+    }
+}
+
+impl FromStr for WireSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let fail = |at: usize, part: &str, why: String| SpecError {
+            spec: text.to_owned(),
+            at,
+            part: part.to_owned(),
+            why,
+        };
+        let mut parts = Parts { text, at: 0 };
+        let (_, head) = parts.next().unwrap_or((0, ""));
+        let backend = keys::backend(head).map_err(|why| fail(0, head, why))?;
+        let mut spec = Self::from(backend);
+        let mut seen: Vec<&str> = Vec::new();
+        for (at, part) in parts {
+            let Some((key, value)) = part.split_once('=') else {
+                return Err(fail(at, part, "expected KEY=VALUE".to_owned()));
+            };
+            if seen.contains(&key) {
+                return Err(fail(at, part, format!("{key} is given twice")));
+            }
+            seen.push(key);
+            keys::apply(&mut spec, key, value).map_err(|why| fail(at, part, why))?;
+        }
+        keys::check(&spec).map_err(|why| fail(0, "", why))?;
+        Ok(spec)
+    }
+}
+
+/// The comma-separated parts of a specification, each with its byte offset.
+struct Parts<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = (usize, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.text.get(self.at..)?;
+        let part = rest.split(',').next()?;
+        let at = self.at;
+        self.at += part.len() + 1;
+        Some((at, part))
+    }
+}
+
+#[cfg(test)]
+mod tests;

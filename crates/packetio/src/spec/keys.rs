@@ -1,0 +1,275 @@
+//! What each key means: fills the backends' option structs and the wrappers' from `key=value`.
+//!
+//! Called by the parser only. An `Err` is the reason, in words for the user; the parser adds where.
+
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::fault::LineOptions;
+use crate::limits::{FAULT_SLOTS_MAX, MTU_MAX, MTU_MIN, NAME_BYTES_MAX, QUEUES_MAX};
+use crate::loopback::LoopbackOptions;
+use crate::memif::{MemifOptions, MemifRole};
+use crate::packet::PacketOptions;
+use crate::port::{ChecksumPolicy, MacAddr};
+use crate::tap::TapOptions;
+use crate::xdp::{XdpMode, XdpOptions, Zerocopy};
+
+use super::{Backend, Bits, Bytes, Nanos, WireSpec};
+
+/// The keys of each backend, for messages.
+const XDP_KEYS: &str = "mode, queues, queue, zerocopy";
+const MEMIF_KEYS: &str = "role, id, ring, buffer, queues, secret, mac";
+const TAP_KEYS: &str = "mac, mtu, up, queues";
+const PACKET_KEYS: &str = "mac, promiscuous";
+const LOOPBACK_KEYS: &str = "mac, mtu";
+const COMMON_KEYS: &str =
+    "checksum, pcap, loss, dup, reorder, corrupt, delay, jitter, rate, limit, seed, slots";
+
+/// `xdp:eth0` and the like.
+pub(super) fn backend(head: &str) -> Result<Backend, String> {
+    let (kind, name) = match head.split_once(':') {
+        Some((kind, name)) => (kind, Some(name)),
+        None => (head, None),
+    };
+    match (kind, name) {
+        ("xdp", Some(name)) => Ok(Backend::Xdp(XdpOptions {
+            interface: interface(name)?,
+            ..XdpOptions::default()
+        })),
+        ("memif", Some("")) => Err("expected a socket path after memif:".to_owned()),
+        ("memif", Some(path)) => Ok(Backend::Memif(MemifOptions {
+            path: path.to_owned(),
+            ..MemifOptions::default()
+        })),
+        ("tap", Some(name)) => Ok(Backend::Tap(TapOptions {
+            name: interface(name)?,
+            ..TapOptions::default()
+        })),
+        ("packet", Some(name)) => Ok(Backend::Packet(PacketOptions {
+            interface: interface(name)?,
+            ..PacketOptions::default()
+        })),
+        ("loopback", name) => Ok(Backend::Loopback(LoopbackOptions {
+            name: name.unwrap_or_default().to_owned(),
+            ..LoopbackOptions::default()
+        })),
+        ("xdp" | "memif" | "tap" | "packet", None) => {
+            Err(format!("expected a name, as in {kind}:NAME"))
+        }
+        _ => Err("expected xdp:IFACE, memif:PATH, tap:NAME, packet:IFACE or loopback".to_owned()),
+    }
+}
+
+/// A name that the kernel takes for an interface.
+fn interface(name: &str) -> Result<String, String> {
+    let bad = |c: char| c == '/' || c == ':' || c.is_whitespace() || c == '\0';
+    match name {
+        "" => Err("the interface's name is missing".to_owned()),
+        "." | ".." => Err("no interface has this name".to_owned()),
+        _ if name.len() > NAME_BYTES_MAX => Err(format!(
+            "an interface's name has at most {NAME_BYTES_MAX} bytes"
+        )),
+        _ if name.contains(bad) => Err("an interface's name has no '/', ':' or space".to_owned()),
+        _ => Ok(name.to_owned()),
+    }
+}
+
+/// Applies one key to the wire.
+pub(super) fn apply(spec: &mut WireSpec, key: &str, value: &str) -> Result<(), String> {
+    if common(spec, key, value)? || fault(spec, key, value)? {
+        return Ok(());
+    }
+    let (known, keys) = match &mut spec.backend {
+        Backend::Xdp(o) => (xdp(o, key, value)?, XDP_KEYS),
+        Backend::Memif(o) => (memif(o, key, value)?, MEMIF_KEYS),
+        Backend::Tap(o) => (tap(o, key, value)?, TAP_KEYS),
+        Backend::Packet(o) => (packet(o, key, value)?, PACKET_KEYS),
+        Backend::Loopback(o) => (loopback(o, key, value)?, LOOPBACK_KEYS),
+    };
+    match known {
+        true => Ok(()),
+        false => Err(format!(
+            "unknown key {key}; known here: {keys}, {COMMON_KEYS}"
+        )),
+    }
+}
+
+/// What no single key shows.
+pub(super) fn check(spec: &WireSpec) -> Result<(), String> {
+    if let Backend::Memif(o) = &spec.backend
+        && !o.ring_slots.is_power_of_two()
+    {
+        return Err(format!("ring={} is not a power of two", o.ring_slots));
+    }
+    Ok(())
+}
+
+fn common(spec: &mut WireSpec, key: &str, value: &str) -> Result<bool, String> {
+    match key {
+        "checksum" => {
+            spec.checksum = Some(one_of(
+                value,
+                &[
+                    ("verify", ChecksumPolicy::Verify),
+                    ("partial", ChecksumPolicy::AcceptPartial),
+                    ("trust", ChecksumPolicy::Trust),
+                ],
+            )?);
+        }
+        "pcap" if value.is_empty() => return Err("expected a file name".to_owned()),
+        "pcap" => spec.pcap = Some(PathBuf::from(value)),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// A key of the bad wire: `loss`, `rx.loss` or `tx.loss`.
+fn fault(spec: &mut WireSpec, key: &str, value: &str) -> Result<bool, String> {
+    let mut options = spec.fault.clone().unwrap_or_default();
+    let known = match (key, key.split_once('.')) {
+        ("seed", _) => {
+            options.seed = number(value, 0, u64::MAX)?;
+            true
+        }
+        ("slots", _) => {
+            options.slots = Some(number(value, 1, FAULT_SLOTS_MAX)?);
+            true
+        }
+        (_, Some(("rx", key))) => line(&mut options.rx, key, value)?,
+        (_, Some(("tx", key))) => line(&mut options.tx, key, value)?,
+        (_, Some(_)) => false,
+        (key, None) => line(&mut options.rx, key, value)? && line(&mut options.tx, key, value)?,
+    };
+    if known {
+        spec.fault = Some(options);
+    }
+    Ok(known)
+}
+
+fn line(line: &mut LineOptions, key: &str, value: &str) -> Result<bool, String> {
+    match key {
+        "loss" => line.loss = parse(value)?,
+        "dup" => line.duplicate = parse(value)?,
+        "reorder" => line.reorder = parse(value)?,
+        "corrupt" => line.corrupt = parse(value)?,
+        "delay" => line.delay_ns = parse::<Nanos>(value)?.0,
+        "jitter" => line.jitter_ns = parse::<Nanos>(value)?.0,
+        "rate" => line.rate_bits = parse::<Bits>(value)?.0,
+        "limit" => line.limit_bytes = parse::<Bytes>(value)?.0,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn xdp(o: &mut XdpOptions, key: &str, value: &str) -> Result<bool, String> {
+    match key {
+        "mode" => {
+            o.mode = one_of(
+                value,
+                &[
+                    ("auto", XdpMode::Auto),
+                    ("native", XdpMode::Native),
+                    ("generic", XdpMode::Generic),
+                ],
+            )?;
+        }
+        "queues" => o.queues = Some(number(value, 1, QUEUES_MAX)?),
+        "queue" => o.queue = Some(number(value, 0, QUEUES_MAX - 1)?),
+        "zerocopy" => {
+            o.zerocopy = one_of(value, &[("auto", Zerocopy::Auto), ("off", Zerocopy::Off)])?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn memif(o: &mut MemifOptions, key: &str, value: &str) -> Result<bool, String> {
+    match key {
+        "role" => {
+            o.role = one_of(
+                value,
+                &[("server", MemifRole::Server), ("client", MemifRole::Client)],
+            )?;
+        }
+        "id" => o.id = number(value, 0, u32::MAX)?,
+        "ring" => o.ring_slots = number(value, 2, 1 << 14)?,
+        "buffer" => o.buffer_bytes = number(value, 64, 1 << 16)?,
+        "queues" => o.queues = number(value, 1, QUEUES_MAX)?,
+        "secret" if value.len() > 24 => return Err("a secret has at most 24 bytes".to_owned()),
+        "secret" => o.secret = Some(value.to_owned()),
+        "mac" => o.mac = Some(mac(value)?),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn tap(o: &mut TapOptions, key: &str, value: &str) -> Result<bool, String> {
+    match key {
+        "mac" => o.mac = Some(mac(value)?),
+        "mtu" => o.mtu = Some(number(value, MTU_MIN, MTU_MAX)?),
+        "up" => o.up = yes_or_no(value)?,
+        "queues" => o.queues = number(value, 1, QUEUES_MAX)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn packet(o: &mut PacketOptions, key: &str, value: &str) -> Result<bool, String> {
+    match key {
+        "mac" => o.mac = Some(mac(value)?),
+        "promiscuous" => o.promiscuous = yes_or_no(value)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn loopback(o: &mut LoopbackOptions, key: &str, value: &str) -> Result<bool, String> {
+    match key {
+        "mac" => o.mac = Some(mac(value)?),
+        "mtu" => o.mtu = number(value, MTU_MIN, MTU_MAX)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn parse<T: FromStr<Err = &'static str>>(value: &str) -> Result<T, String> {
+    value.parse().map_err(str::to_owned)
+}
+
+fn number<T: FromStr + PartialOrd + Display>(value: &str, min: T, max: T) -> Result<T, String> {
+    match value.parse::<T>() {
+        Ok(n) if n >= min && n <= max => Ok(n),
+        _ => Err(format!("expected a number from {min} to {max}")),
+    }
+}
+
+fn yes_or_no(value: &str) -> Result<bool, String> {
+    one_of(value, &[("yes", true), ("no", false)])
+}
+
+fn one_of<T: Copy>(value: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    if let Some((_, choice)) = choices.iter().find(|(name, _)| *name == value) {
+        return Ok(*choice);
+    }
+    let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+    Err(format!("expected {}", names.join(" or ")))
+}
+
+/// `02:00:00:00:00:01`; a unicast address.
+fn mac(value: &str) -> Result<MacAddr, String> {
+    const BAD: &str = "expected a MAC address such as 02:00:00:00:00:01";
+    let mut octets = [0; 6];
+    let mut digits = value.split(':');
+    for octet in &mut octets {
+        let text = digits.next().filter(|d| d.len() == 2).ok_or(BAD)?;
+        *octet = u8::from_str_radix(text, 16).map_err(|_| BAD)?;
+    }
+    if digits.next().is_some() {
+        return Err(BAD.to_owned());
+    }
+    if octets[0] & 1 == 1 || octets == [0; 6] {
+        return Err("this is no unicast MAC address".to_owned());
+    }
+    Ok(MacAddr(octets))
+}

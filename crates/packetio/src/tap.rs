@@ -1,0 +1,150 @@
+//! A TAP interface: the kernel's own stack is the peer. For debugging, and where XDP is missing.
+//!
+//! Owns the descriptor; a TAP that was made here vanishes with it. Called through [`open`](crate::open::open). The interface is made if it does not exist; it is made in
+//! the network namespace of the calling thread. One `read` or `write` moves one frame, so it is slow, and the kernel's side hands over whole, checksummed
+//! frames of at most the MTU (no virtio header, so no offloads).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::buffer_unsafe::FrameBuf;
+use crate::fd_port::{FdPort, FrameIo, Read, Written, failure};
+use crate::mac::local_mac;
+use crate::netdev_unsafe::{NetDevice, tun_attach};
+use crate::open::OpenError;
+use crate::port::{Capabilities, ChecksumPolicy, MacAddr, PortCounters, PortError};
+
+/// `tap:NAME[,mac=..][,mtu=N][,up=yes|no][,queues=N]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapOptions {
+    /// The interface's name; `%d` in it lets the kernel choose.
+    pub name: String,
+    /// The address of this end (the kernel's end has its own); made up if absent.
+    pub mac: Option<MacAddr>,
+    /// Sets the interface's MTU; as it is if absent.
+    pub mtu: Option<usize>,
+    /// Brings the interface up.
+    pub up: bool,
+    /// Queues; more than one makes a multi-queue interface, to be opened once per queue.
+    pub queues: usize,
+}
+
+impl Default for TapOptions {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            mac: None,
+            mtu: None,
+            up: false,
+            queues: 1,
+        }
+    }
+}
+
+/// A TAP port.
+pub type Tap = FdPort<TapIo>;
+
+impl Tap {
+    /// Opens one queue of the interface, making it if need be, in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// One line that names the interface and the step.
+    pub fn open(options: &TapOptions, queue: usize) -> Result<Self, OpenError> {
+        let wire = format!("tap:{}", options.name);
+        if queue >= options.queues {
+            let why = format!("queue {queue} of {} (say queues=N)", options.queues);
+            return Err(OpenError::refused(wire, why));
+        }
+        let fail = |step: &str, errno| OpenError::io(&wire, step, errno);
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())
+            .map_err(|e| fail("open /dev/net/tun", e))?;
+        let mut kind = libc::IFF_TAP | libc::IFF_NO_PI;
+        if options.queues > 1 {
+            kind |= libc::IFF_MULTI_QUEUE;
+        }
+        tun_attach(&fd, &options.name, kind as u16).map_err(|e| fail("TUNSETIFF", e))?;
+        let device = NetDevice::open(&options.name).map_err(|e| fail("socket", e))?;
+        if let Some(mtu) = options.mtu {
+            device.set_mtu(mtu).map_err(|e| fail("set mtu", e))?;
+        }
+        if options.up {
+            device.bring_up().map_err(|e| fail("bring up", e))?;
+        }
+        let capabilities = Capabilities {
+            mac: options.mac.unwrap_or_else(|| local_mac(&wire)),
+            mtu: device.mtu().map_err(|e| fail("read mtu", e))?,
+            rx_checksum: ChecksumPolicy::Verify,
+            tx_checksum_offload: false,
+            tso: false,
+            batch_max: 0,
+            name: wire,
+            queue,
+        };
+        let io = TapIo {
+            fd,
+            rx_too_long: 0,
+            tx_link_down: 0,
+            tx_refused: 0,
+        };
+        Ok(Self::new(io, capabilities))
+    }
+}
+
+/// The system calls, and what they dropped.
+#[derive(Debug)]
+pub struct TapIo {
+    fd: OwnedFd,
+    rx_too_long: u64,
+    tx_link_down: u64,
+    tx_refused: u64,
+}
+
+impl FrameIo for TapIo {
+    fn read(&mut self, into: &mut FrameBuf) -> Result<Read, PortError> {
+        let space = into.space();
+        let capacity = space.len();
+        match rustix::io::read(&self.fd, space) {
+            // The kernel cuts what does not fit and does not tell.
+            Ok(n) if n == capacity => {
+                self.rx_too_long += 1;
+                Ok(Read::Dropped)
+            }
+            Ok(0) => Ok(Read::Empty),
+            Ok(n) => {
+                into.set_len(n);
+                Ok(Read::Frame)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(Read::Empty),
+            Err(errno) => Err(failure("read", errno)),
+        }
+    }
+
+    fn write(&mut self, frame: &[u8]) -> Result<Written, PortError> {
+        match rustix::io::write(&self.fd, frame) {
+            Ok(_) => Ok(Written::Sent),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(Written::Full),
+            Err(Errno::IO) => {
+                self.tx_link_down += 1;
+                Ok(Written::Dropped)
+            }
+            Err(Errno::INVAL | Errno::MSGSIZE | Errno::NOBUFS) => {
+                self.tx_refused += 1;
+                Ok(Written::Dropped)
+            }
+            Err(errno) => Err(failure("write", errno)),
+        }
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn export(&self, into: &mut PortCounters) {
+        into.push("tap_rx_dropped_too_long", self.rx_too_long);
+        into.push("tap_tx_dropped_link_down", self.tx_link_down);
+        into.push("tap_tx_dropped_refused", self.tx_refused);
+    }
+}

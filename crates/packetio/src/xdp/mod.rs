@@ -1,53 +1,71 @@
-//! Placeholder: the AF_XDP backend (engineer G's).
+//! AF_XDP: frames of any netdev, past the kernel's stack, in memory shared with the kernel.
+//!
+//! ```text
+//!             NIC queue k ──> XDP program (bpf/xdp_port.c) ──else──> the kernel's stack
+//!                                   │ owned address, its ARP and ND
+//!                                   v
+//!   UMEM <── fill ring ── [ AF_XDP socket of queue k ] ── RX ring ──> receive()
+//!        ── completion ─>                              <── TX ring ── send()
+//! ```
+//!
+//! Owns everything from the interface's name to the rings: the program and its maps ([`XdpInterface`], one per interface and
+//! process), and per queue a socket with its own UMEM ([`XdpPort`]). [`open`] is what `packetio::open` calls; the runtime calls
+//! [`set_owned`] when its addresses change.
+//!
+//! # What to know about interfaces
+//!
+//! * **Addresses.** The program takes packets for the owned addresses, ARP for them and neighbour solicitations for them.
+//!   All else, and VLAN-tagged frames, stays with the kernel ([`Take::All`] takes all). An owned address should not be the
+//!   kernel's as well. A frame that is ours on a queue without a port goes to the kernel and is counted.
+//! * **veth.** A kernel peer leaves transport checksums partial unless its offload is off (`ethtool -K PEER tx off`), so the
+//!   port says [`ChecksumPolicy::AcceptPartial`](crate::ChecksumPolicy) there. Native mode makes the kernel cut the peer's TSO frames;
+//!   generic mode does not, and frames longer than a chunk are dropped (`xdp_rx_dropped`): `ethtool -K PEER tso off gso off`.
+//!   Redirecting *to* a veth from elsewhere needs a program or GRO on the far end; a port needs neither.
+//! * **MTU.** A received frame must fit one chunk behind 256 bytes of headroom. The port says the MTU that fits, at most 3822;
+//!   native mode is refused by most drivers if the interface's MTU is above about 3500, and `mode=auto` then takes generic.
+//! * **GRO/LRO** on the interface itself make frames longer than the MTU before generic XDP sees them: turn them off.
+//! * **Zero copy** is asked for in native mode unless `zerocopy=off`, and the kernel falls back to copying where the driver
+//!   has none. veth has none: that path is **untested** here.
+//! * **A killed process** takes its program along (a BPF link). Before Linux 5.9 there are no links; the program then stays,
+//!   harmless, until `ip link set dev IFACE xdp off`.
+
+mod attach;
+#[allow(unsafe_code)]
+mod bpf_unsafe;
+#[allow(unsafe_code)]
+mod device_unsafe;
+mod interface;
+mod netlink;
+mod options;
+mod port;
+mod program;
+#[allow(unsafe_code)]
+mod rings_unsafe;
+#[allow(unsafe_code)]
+mod umem_unsafe;
+
+pub use interface::{XdpInterface, set_owned};
+pub use options::{Take, XdpMode, XdpOptions, Zerocopy};
+pub use port::XdpPort;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::open::OpenError;
 use crate::port::Port;
 
-/// How the XDP program is attached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum XdpMode {
-    /// Native, or generic where the driver has none.
-    #[default]
-    Auto,
-    /// In the driver.
-    Native,
-    /// In the kernel's generic path (skb).
-    Generic,
-}
-
-/// Whether the driver shares its buffers with us.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Zerocopy {
-    /// If the driver can.
-    #[default]
-    Auto,
-    /// Never.
-    Off,
-}
-
-/// `xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,zerocopy=auto|off]`
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct XdpOptions {
-    /// The interface's name.
-    pub interface: String,
-    /// How the program is attached.
-    pub mode: XdpMode,
-    /// Queues to use; `None` for all that the interface has.
-    pub queues: Option<usize>,
-    /// The first (or only) queue; `None` for 0.
-    pub queue: Option<usize>,
-    /// Whether the driver shares its buffers with us.
-    pub zerocopy: Zerocopy,
-}
-
-/// Opens queue `queue` of the interface.
+/// Opens queue `queue` of the wire; the program is attached with the first and goes with the last.
 ///
 /// # Errors
 /// One line that says what and where.
 pub fn open(options: &XdpOptions, queue: usize) -> Result<Box<dyn Port + Send>, OpenError> {
-    let _ = queue;
-    Err(OpenError::refused(
-        format_args!("xdp:{}", options.interface),
-        "xdp is not built in yet",
-    ))
+    let interface = XdpInterface::open(options, &[])?;
+    Ok(Box::new(interface.port(queue)?))
+}
+
+/// Now, on the clock of `CLOCK_MONOTONIC`, in ns.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    (now.tv_sec as u64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(now.tv_nsec as u64)
 }

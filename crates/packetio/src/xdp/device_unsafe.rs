@@ -1,0 +1,261 @@
+//! What an interface is: index, address, MTU, driver, queues. By ioctl, in the network namespace of the calling thread.
+//!
+//! Also holds an interface's multicast memberships, for a NIC drops neighbour solicitations that nobody asked for.
+//! Called by `interface.rs` at open; nothing here is on the data path.
+
+use std::net::Ipv6Addr;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::port::MacAddr;
+
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// An interface as it was when asked.
+#[derive(Clone, Debug)]
+pub(super) struct Device {
+    pub name: String,
+    pub index: u32,
+    pub mac: MacAddr,
+    /// Bytes of the largest IP packet.
+    pub mtu: usize,
+    /// `veth`, `ixgbe`; empty if it does not say.
+    pub driver: String,
+    /// Receive queues in use; `None` if the driver does not say.
+    pub queues: Option<usize>,
+}
+
+/// The step that failed, and why.
+pub(super) type Failed = (&'static str, Errno);
+
+impl Device {
+    /// Asks the kernel about the interface called `name`.
+    ///
+    /// # Errors
+    /// The ioctl that failed; `NODEV` if there is no such interface.
+    pub(super) fn find(name: &str) -> Result<Self, Failed> {
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.bytes().any(|byte| byte == 0) {
+            return Err(("interface name", Errno::INVAL));
+        }
+        let socket = socket_with(
+            AddressFamily::INET,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|errno| ("socket", errno))?;
+        let ask = |request, step| {
+            Request::new(name)
+                .call(&socket, request)
+                .map_err(|e| (step, e))
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            index: ask(libc::SIOCGIFINDEX, "SIOCGIFINDEX")?.word(),
+            mac: ask(libc::SIOCGIFHWADDR, "SIOCGIFHWADDR")?.mac(),
+            mtu: ask(libc::SIOCGIFMTU, "SIOCGIFMTU")?.word() as usize,
+            driver: driver(&socket, name),
+            queues: queues(&socket, name),
+        })
+    }
+}
+
+/// `struct ifreq`: a name and a union.
+#[repr(C)]
+struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    /// The union's 24 bytes, aligned for the pointer that it may be.
+    value: [u64; 3],
+}
+
+impl Request {
+    /// `name` is shorter than `IFNAMSIZ`.
+    fn new(name: &str) -> Self {
+        let mut request = Self {
+            name: [0; libc::IFNAMSIZ],
+            value: [0; 3],
+        };
+        for (to, from) in request.name.iter_mut().zip(name.bytes()) {
+            *to = from;
+        }
+        request
+    }
+
+    /// One of the requests whose answer is a value in the union.
+    fn call(mut self, socket: &OwnedFd, request: libc::c_ulong) -> Result<Self, Errno> {
+        // SAFETY: the argument is a whole `struct ifreq`, which SIOCGIF* requests fill in place and which outlives the call.
+        let result = unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &raw mut self) };
+        if result < 0 {
+            return Err(last_errno());
+        }
+        Ok(self)
+    }
+
+    fn bytes(&self) -> [u8; 8] {
+        self.value[0].to_ne_bytes()
+    }
+
+    fn word(&self) -> u32 {
+        let b = self.bytes();
+        u32::from_ne_bytes([b[0], b[1], b[2], b[3]])
+    }
+
+    /// The hardware address of a `struct sockaddr`, behind its family.
+    fn mac(&self) -> MacAddr {
+        let b = self.bytes();
+        MacAddr([b[2], b[3], b[4], b[5], b[6], b[7]])
+    }
+}
+
+/// Runs an ethtool command whose data `T` starts with the command word.
+///
+/// # Safety
+/// `T` is plain integers, at least as large as the structure of the command that `data` starts with, and that command
+/// writes no more than that.
+unsafe fn ethtool<T>(socket: &OwnedFd, name: &str, data: &mut T) -> Result<(), Errno> {
+    let mut request = Request::new(name);
+    request.value[0] = std::ptr::from_mut(data) as u64;
+    // SAFETY: the union holds the address of the command's structure (the caller's promise), and both outlive the call.
+    let result =
+        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    if result < 0 {
+        return Err(last_errno());
+    }
+    Ok(())
+}
+
+/// `struct ethtool_drvinfo`, 196 bytes, as words so that it is aligned.
+const DRVINFO_WORDS: usize = 49;
+
+fn driver(socket: &OwnedFd, name: &str) -> String {
+    let mut info = [0u32; DRVINFO_WORDS];
+    info[0] = ETHTOOL_GDRVINFO;
+    // SAFETY: ETHTOOL_GDRVINFO fills a structure of 196 bytes, which this is.
+    if unsafe { ethtool(socket, name, &mut info) }.is_err() {
+        return String::new();
+    }
+    // `driver` is the 32 bytes behind the command.
+    let bytes = info[1..9].iter().flat_map(|word| word.to_ne_bytes());
+    let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn queues(socket: &OwnedFd, name: &str) -> Option<usize> {
+    // cmd, max_{rx,tx,other,combined}, {rx,tx,other,combined}_count
+    let mut channels = [0u32; 9];
+    channels[0] = ETHTOOL_GCHANNELS;
+    // SAFETY: ETHTOOL_GCHANNELS fills a structure of nine words, which this is.
+    unsafe { ethtool(socket, name, &mut channels) }.ok()?;
+    let queues = channels[5] as usize + channels[8] as usize;
+    (queues > 0).then_some(queues)
+}
+
+/// The solicited-node groups of the owned IPv6 addresses, joined for as long as this lives (and the process does).
+///
+/// The socket receives nothing (protocol 0); it only holds the interface's filter open.
+#[derive(Debug)]
+pub(super) struct Groups {
+    socket: OwnedFd,
+    ifindex: u32,
+    joined: Vec<[u8; 6]>,
+}
+
+impl Groups {
+    /// # Errors
+    /// What `socket` says: `PERM` without `CAP_NET_RAW`.
+    pub(super) fn open(ifindex: u32) -> Result<Self, Errno> {
+        let socket = socket_with(
+            AddressFamily::PACKET,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        Ok(Self {
+            socket,
+            ifindex,
+            joined: Vec::new(),
+        })
+    }
+
+    /// Listens to the groups of just these addresses.
+    ///
+    /// # Errors
+    /// What `PACKET_ADD_MEMBERSHIP` says. Groups joined before it failed stay joined.
+    pub(super) fn set<'a>(
+        &mut self,
+        addresses: impl Iterator<Item = &'a Ipv6Addr>,
+    ) -> Result<(), Errno> {
+        let mut want: Vec<[u8; 6]> = addresses.map(solicited_node_mac).collect();
+        want.sort_unstable();
+        want.dedup();
+        for mac in &want {
+            if !self.joined.contains(mac) {
+                self.change(libc::PACKET_ADD_MEMBERSHIP, mac)?;
+                self.joined.push(*mac);
+            }
+        }
+        let (keep, leave): (Vec<_>, Vec<_>) =
+            self.joined.drain(..).partition(|mac| want.contains(mac));
+        self.joined = keep;
+        for mac in leave {
+            self.change(libc::PACKET_DROP_MEMBERSHIP, &mac)?;
+        }
+        Ok(())
+    }
+
+    fn change(&self, option: libc::c_int, mac: &[u8; 6]) -> Result<(), Errno> {
+        let mut request = libc::packet_mreq {
+            mr_ifindex: self.ifindex.cast_signed(),
+            mr_type: libc::PACKET_MR_MULTICAST as _,
+            mr_alen: 6,
+            mr_address: [0; 8],
+        };
+        request.mr_address[..6].copy_from_slice(mac);
+        set_option(&self.socket, libc::SOL_PACKET, option, &request)
+    }
+}
+
+/// RFC 4291 section 2.7.1 and RFC 2464 section 7: `33:33:ff` and the last three bytes.
+fn solicited_node_mac(address: &Ipv6Addr) -> [u8; 6] {
+    let o = address.octets();
+    [0x33, 0x33, 0xff, o[13], o[14], o[15]]
+}
+
+/// How many frames one system call sends in copy mode (`XDP_MAX_TX_SKB_BUDGET`, kernel 6.17); older kernels refuse it.
+///
+/// # Errors
+/// `NOPROTOOPT` on an older kernel.
+pub(super) fn set_tx_budget(socket: impl AsFd, frames: u32) -> Result<(), Errno> {
+    const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
+    set_option(socket, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &frames)
+}
+
+/// `T` is what the option takes: plain data without padding.
+fn set_option<T: Copy>(
+    socket: impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> Result<(), Errno> {
+    // SAFETY: the kernel reads `size_of::<T>()` bytes of `value`, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result < 0 {
+        return Err(last_errno());
+    }
+    Ok(())
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}

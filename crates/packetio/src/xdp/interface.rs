@@ -1,0 +1,315 @@
+//! One interface driven by AF_XDP: its program and maps, shared by the ports of its queues.
+//!
+//! Owns the process's table of such interfaces, so that two contexts that open the same wire share one program. The program
+//! goes when the last port and the last [`XdpInterface`] are gone. Called by `packetio::open` and by the runtime.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustix::io::Errno;
+
+use super::attach::{self, Hold, Loaded, Means};
+use super::device_unsafe::{Device, Groups};
+use super::options::{Take, XdpMode, XdpOptions};
+use super::port::XdpPort;
+use crate::limits::{XDP_OWNED_MAX, XDP_QUEUES_MAX};
+use crate::open::OpenError;
+
+/// Which interface: device and inode of the network namespace, and the interface's index in it.
+type Key = (u64, u64, u32);
+
+/// The interfaces that this process drives.
+static INTERFACES: Mutex<Vec<(Key, Weak<Shared>)>> = Mutex::new(Vec::new());
+
+/// What all ports of an interface share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// `None` only while this is being dropped.
+    hold: Option<Hold>,
+    pub loaded: Loaded,
+    pub device: Device,
+    /// `Native` or `Generic`.
+    pub mode: XdpMode,
+    take: Take,
+    owned: Mutex<Owned>,
+}
+
+#[derive(Debug, Default)]
+struct Owned {
+    addresses: Vec<IpAddr>,
+    /// Present once an IPv6 address is owned.
+    groups: Option<Groups>,
+}
+
+/// An interface whose packets (all, or those for the owned addresses) come to Millstream's ports.
+#[derive(Clone, Debug)]
+pub struct XdpInterface {
+    shared: Arc<Shared>,
+    options: XdpOptions,
+    queue_first: usize,
+    queues: usize,
+}
+
+impl XdpInterface {
+    /// Loads and attaches the program, or joins the one that this process has on the interface already.
+    ///
+    /// Packets for `owned` and for `options.addresses` are taken from the kernel as soon as their queue has a port.
+    ///
+    /// # Errors
+    /// One line that says what and where: no such interface, no permission, another program attached, a mode that the driver
+    /// does not have, more queues than there are, another open in this process that asked for another mode.
+    pub fn open(options: &XdpOptions, owned: &[IpAddr]) -> Result<Self, OpenError> {
+        let wire = wire_name(&options.interface);
+        let device = Device::find(&options.interface)
+            .map_err(|(step, errno)| OpenError::io(&wire, step, errno))?;
+        let (queue_first, queues) = queue_range(options, &device, &wire)?;
+        let shared = join(options, device, &wire)?;
+        let interface = Self {
+            shared,
+            options: options.clone(),
+            queue_first,
+            queues,
+        };
+        let addresses = [owned, &options.addresses].concat();
+        interface.shared.own(&addresses, Others::Keep)?;
+        Ok(interface)
+    }
+
+    /// The port of queue `queue` of this wire, counted from the first queue that the options name.
+    ///
+    /// # Errors
+    /// One line that says what and where; a queue can have one port at a time.
+    pub fn port(&self, queue: usize) -> Result<XdpPort, OpenError> {
+        if queue >= self.queues {
+            let why = format!("queue {queue} of {} queues", self.queues);
+            return Err(OpenError::refused(wire_name(self.name()), why));
+        }
+        XdpPort::open(
+            Arc::clone(&self.shared),
+            self.queue_first + queue,
+            self.options.zerocopy,
+        )
+    }
+
+    /// The ports of all queues of this wire.
+    ///
+    /// # Errors
+    /// That of the first queue that cannot be opened.
+    pub fn ports(&self) -> Result<Vec<XdpPort>, OpenError> {
+        (0..self.queues).map(|queue| self.port(queue)).collect()
+    }
+
+    /// How many queues this wire has.
+    pub fn queues(&self) -> usize {
+        self.queues
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.shared.device.name
+    }
+
+    /// How the program is attached: `Native` or `Generic`.
+    pub fn mode(&self) -> XdpMode {
+        self.shared.mode
+    }
+
+    /// The addresses whose packets are ours.
+    pub fn owned(&self) -> Vec<IpAddr> {
+        self.shared.owned_lock().addresses.clone()
+    }
+
+    /// From now on packets for just these addresses are ours, on all queues.
+    ///
+    /// # Errors
+    /// One line that says what and where; an address that cannot be owned changes nothing.
+    pub fn set_owned(&self, addresses: &[IpAddr]) -> Result<(), OpenError> {
+        self.shared.own(addresses, Others::Disown)
+    }
+
+    /// Frames that were ours but arrived on a queue without a port, and so went to the kernel.
+    pub fn frames_without_port(&self) -> u64 {
+        self.shared.loaded.no_socket()
+    }
+}
+
+/// Changes the owned addresses of an interface that this process drives in the network namespace of the calling thread.
+///
+/// # Errors
+/// As [`XdpInterface::set_owned`]; also if the interface is not open.
+pub fn set_owned(interface: &str, addresses: &[IpAddr]) -> Result<(), OpenError> {
+    let wire = wire_name(interface);
+    let device =
+        Device::find(interface).map_err(|(step, errno)| OpenError::io(&wire, step, errno))?;
+    let key = key(&device, &wire)?;
+    let shared = find(&table(), key);
+    match shared {
+        Some(shared) => shared.own(addresses, Others::Disown),
+        None => Err(OpenError::refused(&wire, "the interface is not open")),
+    }
+}
+
+/// What becomes of the addresses owned so far.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Others {
+    Keep,
+    Disown,
+}
+
+impl Drop for Shared {
+    /// Detaches under the table's lock, so that an open that finds no entry finds no program either.
+    fn drop(&mut self) {
+        let mut table = table();
+        drop(self.hold.take());
+        table.retain(|(_, shared)| shared.strong_count() > 0);
+    }
+}
+
+impl Shared {
+    fn owned_lock(&self) -> MutexGuard<'_, Owned> {
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn own(&self, addresses: &[IpAddr], others: Others) -> Result<(), OpenError> {
+        let wire = wire_name(&self.device.name);
+        let mut owned = self.owned_lock();
+        let mut want: Vec<IpAddr> = match others {
+            Others::Keep => owned.addresses.clone(),
+            Others::Disown => Vec::new(),
+        };
+        for address in addresses.iter().map(IpAddr::to_canonical) {
+            if address.is_unspecified() || address.is_multicast() {
+                let why = format!("{address} is no address of one host");
+                return Err(OpenError::refused(&wire, why));
+            }
+            if !want.contains(&address) {
+                want.push(address);
+            }
+        }
+        for v4 in [true, false] {
+            let count = want.iter().filter(|a| a.is_ipv4() == v4).count();
+            if count > XDP_OWNED_MAX {
+                let why = format!("{count} addresses, at most {XDP_OWNED_MAX} of a family");
+                return Err(OpenError::refused(&wire, why));
+            }
+        }
+        owned
+            .set(self, want)
+            .map_err(|(step, errno)| OpenError::io(&wire, step, errno))
+    }
+}
+
+impl Owned {
+    /// Frees entries before it takes new ones, for the map may be full.
+    fn set(&mut self, shared: &Shared, want: Vec<IpAddr>) -> Result<(), (&'static str, Errno)> {
+        for address in self.addresses.iter().filter(|a| !want.contains(a)) {
+            let result = shared.loaded.disown(*address);
+            result.map_err(|errno| ("BPF_MAP_DELETE_ELEM", errno))?;
+        }
+        self.addresses.retain(|address| want.contains(address));
+        for address in want {
+            if !self.addresses.contains(&address) {
+                let result = shared.loaded.own(address);
+                result.map_err(|errno| ("BPF_MAP_UPDATE_ELEM", errno))?;
+                self.addresses.push(address);
+            }
+        }
+        self.join_groups(shared.device.index)
+            .map_err(|errno| ("PACKET_ADD_MEMBERSHIP", errno))
+    }
+
+    fn join_groups(&mut self, ifindex: u32) -> Result<(), Errno> {
+        let v6: Vec<Ipv6Addr> = self
+            .addresses
+            .iter()
+            .filter_map(|address| match address {
+                IpAddr::V6(v6) => Some(*v6),
+                IpAddr::V4(_) => None,
+            })
+            .collect();
+        if v6.is_empty() && self.groups.is_none() {
+            return Ok(());
+        }
+        let mut groups = match self.groups.take() {
+            Some(groups) => groups,
+            None => Groups::open(ifindex)?,
+        };
+        let result = groups.set(v6.iter());
+        self.groups = Some(groups);
+        result
+    }
+}
+
+/// The interface as this process drives it already, or newly attached.
+fn join(options: &XdpOptions, device: Device, wire: &str) -> Result<Arc<Shared>, OpenError> {
+    let key = key(&device, wire)?;
+    let mut table = table();
+    if let Some(shared) = find(&table, key) {
+        drop(table); // for `shared` may be the last one by now, and its drop takes the table
+        let same_mode = options.mode == XdpMode::Auto || options.mode == shared.mode;
+        if !same_mode || options.take != shared.take {
+            let why = "this process has the interface open with another mode or take";
+            return Err(OpenError::refused(wire, why));
+        }
+        return Ok(shared);
+    }
+    let loaded = Loaded::load(wire)?;
+    loaded
+        .set_take(options.take)
+        .map_err(|errno| OpenError::io(wire, "BPF_MAP_UPDATE_ELEM", errno))?;
+    let (hold, mode) = attach::attach(&loaded, wire, device.index, options.mode, Means::Any)?;
+    let shared = Arc::new(Shared {
+        hold: Some(hold),
+        loaded,
+        device,
+        mode,
+        take: options.take,
+        owned: Mutex::default(),
+    });
+    table.push((key, Arc::downgrade(&shared)));
+    Ok(shared)
+}
+
+fn table() -> MutexGuard<'static, Vec<(Key, Weak<Shared>)>> {
+    // A panic while it was held left at worst an entry too few: the table is still a table.
+    INTERFACES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn find(table: &[(Key, Weak<Shared>)], key: Key) -> Option<Arc<Shared>> {
+    table
+        .iter()
+        .filter(|(of, _)| *of == key)
+        .find_map(|(_, shared)| shared.upgrade())
+}
+
+fn key(device: &Device, wire: &str) -> Result<Key, OpenError> {
+    let namespace = rustix::fs::stat("/proc/thread-self/ns/net")
+        .map_err(|errno| OpenError::io(wire, "/proc/thread-self/ns/net", errno))?;
+    Ok((namespace.st_dev, namespace.st_ino, device.index))
+}
+
+/// First queue and count of queues.
+fn queue_range(
+    options: &XdpOptions,
+    device: &Device,
+    wire: &str,
+) -> Result<(usize, usize), OpenError> {
+    let first = options.queue.unwrap_or(0);
+    let queues = match (options.queues, options.queue) {
+        (Some(queues), _) => queues,
+        (None, Some(_)) => 1,
+        (None, None) => device.queues.unwrap_or(1).min(XDP_QUEUES_MAX),
+    };
+    let there = device.queues.unwrap_or(XDP_QUEUES_MAX).min(XDP_QUEUES_MAX);
+    let fits = first.checked_add(queues).is_some_and(|end| end <= there);
+    if queues == 0 || !fits {
+        let why = format!("{queues} queues from {first} on, the interface has {there}");
+        return Err(OpenError::refused(wire, why));
+    }
+    Ok((first, queues))
+}
+
+/// As messages and metrics name the wire.
+pub(super) fn wire_name(interface: &str) -> String {
+    format!("xdp:{interface}")
+}

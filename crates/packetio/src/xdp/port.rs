@@ -1,0 +1,346 @@
+//! One queue of an interface: an AF_XDP socket, its UMEM and its four rings, as a [`Port`].
+//!
+//! A chunk that receives goes round fill ring, kernel, RX ring, caller; a chunk that sends goes round free list, caller, TX ring,
+//! kernel, completion ring. There are as many of each kind as their rings have slots, so no ring ever overflows, and a
+//! caller without a free chunk is pushed back, never loses a frame. Made by [`XdpInterface`](super::XdpInterface).
+
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+
+use super::interface::Shared;
+use super::now_ns;
+use super::options::{XdpMode, Zerocopy};
+use super::rings_unsafe::{Consumer, Desc, Producer};
+use super::umem_unsafe::Umem;
+use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::limits::{
+    XDP_BATCH_MAX, XDP_STATISTICS_INTERVAL, XDP_TX_HEADROOM_BYTES, XDP_TX_KICK_FRAMES,
+    XDP_TX_KICKS_SPARE, XDP_TX_RETRY_NS, XDP_TX_SLOTS,
+};
+use crate::open::OpenError;
+use crate::port::{Capabilities, Port, PortCounters, PortError};
+
+mod counters;
+mod open;
+
+use counters::Counters;
+
+/// An Ethernet header; nothing shorter is a frame.
+const FRAME_BYTES_MIN: usize = 14;
+
+/// One queue of an interface driven by AF_XDP.
+#[derive(Debug)]
+pub struct XdpPort {
+    // The socket goes first: the kernel then uses neither rings nor UMEM.
+    socket: OwnedFd,
+    fill: Producer<u64>,
+    completion: Consumer<u64>,
+    rx: Consumer<Desc>,
+    tx: Producer<Desc>,
+    umem: Umem,
+    /// The batch that the caller reads.
+    rx_frames: Vec<RxFrame>,
+    /// Receiving chunks to go back to the fill ring: the batch's.
+    rx_chunks: Vec<u64>,
+    /// Sending chunks that nobody uses.
+    tx_free: Vec<u64>,
+    /// The slots that the caller writes, and their chunks.
+    reserved: Vec<TxFrame>,
+    reserved_chunks: Vec<u64>,
+    /// Bytes of the largest frame to send.
+    frame_bytes_max: u32,
+    capabilities: Capabilities,
+    queue: u32,
+    zerocopy: bool,
+    /// The last kick left frames in the TX ring.
+    tx_pending: bool,
+    /// The interface is gone.
+    gone: bool,
+    /// When to try again what no descriptor announces; 0 for never.
+    retry_at_ns: u64,
+    receives: u32,
+    counters: Counters,
+    interface: Arc<Shared>,
+}
+
+impl XdpPort {
+    /// Opens queue `queue` (the kernel's number).
+    pub(super) fn open(
+        interface: Arc<Shared>,
+        queue: usize,
+        zerocopy: Zerocopy,
+    ) -> Result<Self, OpenError> {
+        open::open(interface, queue, zerocopy)
+    }
+
+    /// Whether the driver reads and writes our memory itself.
+    pub fn is_zerocopy(&self) -> bool {
+        self.zerocopy
+    }
+
+    /// How the interface's program is attached: `Native` or `Generic`.
+    pub fn mode(&self) -> XdpMode {
+        self.interface.mode
+    }
+
+    /// Reads the kernel's own counters now. Otherwise `counters()` shows them as they were before the last sleep, or a few
+    /// thousand `receive`s ago, for reading them takes two system calls.
+    pub fn refresh_counters(&mut self) {
+        self.counters.refresh(&self.socket, &self.interface);
+    }
+
+    /// Takes back the chunks of frames that have left.
+    fn reclaim(&mut self) {
+        let n = self.completion.available(XDP_TX_SLOTS);
+        if n == 0 {
+            return;
+        }
+        for _ in 0..n {
+            let addr = self.completion.take();
+            match self.umem.tx_chunk(addr) {
+                // No more chunks than there are, whatever the kernel says.
+                Some(chunk) if self.tx_free.len() < XDP_TX_SLOTS as usize => {
+                    self.tx_free.push(chunk);
+                }
+                _ => self.counters.bad_descriptor += 1,
+            }
+        }
+        self.completion.release();
+    }
+
+    /// Forgets the slots that were reserved and not sent.
+    fn unreserve(&mut self) {
+        self.reserved.clear();
+        self.tx_free.append(&mut self.reserved_chunks);
+    }
+
+    /// Moves the first `n` reserved slots to the TX ring; how many were frames.
+    fn enqueue(&mut self, n: usize) -> usize {
+        let mut frames = 0;
+        for (slot, &chunk) in self.reserved.iter().zip(&self.reserved_chunks).take(n) {
+            let len = slot.len();
+            if len < FRAME_BYTES_MIN || self.tx.free(1) == 0 {
+                self.counters.tx_runt += u64::from(len > 0);
+                self.tx_free.push(chunk);
+                continue;
+            }
+            self.tx.put(Desc {
+                addr: chunk + u64::from(XDP_TX_HEADROOM_BYTES),
+                len: len as u32,
+                options: 0,
+            });
+            frames += 1;
+            self.counters.tx_bytes += len as u64;
+        }
+        let rest = self.reserved_chunks.get(n..).unwrap_or_default();
+        self.tx_free.extend_from_slice(rest);
+        self.reserved.clear();
+        self.reserved_chunks.clear();
+        self.counters.tx_frames += frames as u64;
+        self.tx.publish();
+        frames
+    }
+
+    /// Makes the kernel send what is in the TX ring, if it wants to be told.
+    ///
+    /// In copy mode each call sends a limited number of frames, on our time; it says so by an error, and what it left is
+    /// left to the next kick once the budget is spent or a call moves nothing.
+    fn kick(&mut self) -> Result<(), PortError> {
+        let mut left = self.tx.pending() as usize;
+        self.tx_pending = left > 0;
+        if left == 0 || !self.tx.needs_wakeup() {
+            self.tx_pending = false; // the driver is at it
+            return Ok(());
+        }
+        let mut kicks = left / XDP_TX_KICK_FRAMES + XDP_TX_KICKS_SPARE;
+        while left > 0 && kicks > 0 {
+            kicks -= 1;
+            let result = send(&self.socket, &[], SendFlags::DONTWAIT);
+            let before = left;
+            left = self.tx.pending() as usize;
+            match result {
+                Ok(_) if self.zerocopy => left = 0,
+                Ok(_) => {}
+                Err(Errno::BUSY) if left < before => {
+                    // The interface refused one frame, which is lost; the rest is to be kicked again.
+                    self.counters.tx_refused += 1;
+                    kicks += 1;
+                    continue;
+                }
+                Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => {}
+                Err(errno) => return Err(self.kick_failed(errno)),
+            }
+            if left == before {
+                break;
+            }
+        }
+        self.tx_pending = left > 0;
+        Ok(())
+    }
+
+    #[cold]
+    fn kick_failed(&mut self, errno: Errno) -> PortError {
+        match errno {
+            // Down: the frames stay in the ring and leave when it is up again.
+            Errno::NETDOWN => PortError::Disconnected,
+            Errno::NXIO | Errno::NODEV | Errno::BADF => {
+                self.gone = true;
+                PortError::Gone
+            }
+            errno => PortError::Io {
+                call: "sendto",
+                errno,
+            },
+        }
+    }
+
+    #[cold]
+    fn kick_again(&mut self) -> Result<(), PortError> {
+        if self.gone {
+            return Err(PortError::Gone);
+        }
+        match self.kick() {
+            // Receiving goes on while the interface does not send.
+            Err(PortError::Gone) => Err(PortError::Gone),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Port for XdpPort {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        self.release();
+        if self.tx_pending || self.gone {
+            self.kick_again()?;
+        }
+        self.receives = self.receives.wrapping_add(1);
+        if self.receives.is_multiple_of(XDP_STATISTICS_INTERVAL) {
+            self.refresh_counters();
+        }
+        let n = self.rx.available(XDP_BATCH_MAX as u32);
+        if n == 0 {
+            return Ok(&[]);
+        }
+        for _ in 0..n {
+            let desc = self.rx.take();
+            if let Some(chunk) = self.umem.rx_chunk(desc.addr) {
+                self.rx_chunks.push(chunk);
+            }
+            match self.umem.rx_frame(desc.addr, desc.len) {
+                Some(frame) => {
+                    self.rx_frames.push(frame);
+                    self.counters.rx_bytes += u64::from(desc.len);
+                }
+                None => self.counters.bad_descriptor += 1,
+            }
+        }
+        self.rx.release();
+        self.counters.rx_frames += self.rx_frames.len() as u64;
+        Ok(&self.rx_frames)
+    }
+
+    fn release(&mut self) {
+        if self.rx_chunks.is_empty() {
+            return;
+        }
+        self.rx_frames.clear();
+        let room = self.fill.free(self.rx_chunks.len() as u32) as usize;
+        // There is room for all, unless the kernel made chunks up; then the surplus is forgotten.
+        for chunk in self.rx_chunks.drain(..).take(room) {
+            self.fill.put(chunk);
+        }
+        self.fill.publish();
+        if self.fill.needs_wakeup() {
+            // A driver that ran dry waits for this; there is nothing to be done about its errors.
+            let _ = recv(&self.socket, &mut [0u8; 0], RecvFlags::DONTWAIT);
+        }
+    }
+
+    fn reserve(&mut self, n: usize) -> &[TxFrame] {
+        self.unreserve();
+        let wanted = n.min(XDP_BATCH_MAX);
+        if self.tx_free.len() < wanted {
+            self.reclaim();
+        }
+        let n = wanted.min(self.tx_free.len());
+        self.counters.tx_pushed_back += u64::from(n < wanted);
+        for _ in 0..n {
+            let Some(chunk) = self.tx_free.pop() else {
+                break;
+            };
+            // `None` cannot be: the free list holds sending chunks only.
+            if let Some(slot) = self.umem.tx_frame(chunk, self.frame_bytes_max) {
+                self.reserved.push(slot);
+                self.reserved_chunks.push(chunk);
+            }
+        }
+        &self.reserved
+    }
+
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        let frames = self.enqueue(n.min(self.reserved.len()));
+        if frames == 0 && !self.tx_pending {
+            return Ok(());
+        }
+        self.kick()
+    }
+
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        self.release();
+        self.refresh_counters();
+        if self.tx_pending {
+            let _ = self.kick_again(); // `receive` reports what it says
+        }
+        if self.gone || self.rx.available(1) > 0 {
+            return true;
+        }
+        if want_tx {
+            self.reclaim();
+            if !self.tx_free.is_empty() {
+                return true;
+            }
+        }
+        // Completions and a device that takes no more are announced by no descriptor.
+        if self.tx_pending || want_tx {
+            self.retry_at_ns = now_ns() + XDP_TX_RETRY_NS;
+        }
+        false
+    }
+
+    fn finish_wait(&mut self) {
+        self.retry_at_ns = 0;
+        // An interface that goes away leaves an error on its sockets, and `poll` returns at once until it is read.
+        if let Ok(Err(Errno::NETDOWN | Errno::NODEV | Errno::NXIO)) =
+            sockopt::socket_error(&self.socket)
+        {
+            self.gone = true;
+        }
+    }
+
+    fn poll_fds<'a>(&'a self, _want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
+        // Room to send is not POLLOUT, which speaks of the TX ring only: see `deadline_ns`.
+        fds(self.socket.as_fd(), PollFlags::IN);
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        (self.retry_at_ns != 0).then_some(self.retry_at_ns)
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.counters.report()
+    }
+}
+
+impl Drop for XdpPort {
+    fn drop(&mut self) {
+        self.interface.loaded.clear_socket(self.queue);
+    }
+}

@@ -1,0 +1,62 @@
+//! What a port counts itself, and what the kernel counts for it.
+//!
+//! Owned by the port; the kernel's part is a copy that `refresh` brings up to date.
+
+use std::os::fd::OwnedFd;
+
+use rustix::net::sockopt;
+use rustix::net::xdp::XdpStatistics;
+
+use super::super::interface::Shared;
+use crate::port::PortCounters;
+
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub rx_frames: u64,
+    pub rx_bytes: u64,
+    pub tx_frames: u64,
+    pub tx_bytes: u64,
+    /// Descriptors from the kernel that name no chunk of their kind.
+    pub bad_descriptor: u64,
+    /// Frames shorter than an Ethernet header, not sent.
+    pub tx_runt: u64,
+    /// Frames that the interface took and dropped.
+    pub tx_refused: u64,
+    /// Times that `reserve` granted less than asked.
+    pub tx_pushed_back: u64,
+    /// Frames that were ours on a queue of this interface without a port.
+    no_socket: u64,
+    kernel: Option<XdpStatistics>,
+}
+
+impl Counters {
+    pub(super) fn refresh(&mut self, socket: &OwnedFd, interface: &Shared) {
+        // An interface that is gone keeps its last numbers.
+        if let Ok(statistics) = sockopt::xdp_statistics(socket) {
+            self.kernel = Some(statistics);
+        }
+        self.no_socket = interface.loaded.no_socket();
+    }
+
+    pub(super) fn report(&self) -> PortCounters {
+        let mut report = PortCounters::default();
+        report.rx_frames = self.rx_frames;
+        report.rx_bytes = self.rx_bytes;
+        report.tx_frames = self.tx_frames;
+        report.tx_bytes = self.tx_bytes;
+        report.push("xdp_bad_descriptor", self.bad_descriptor);
+        report.push("xdp_tx_runt", self.tx_runt);
+        report.push("xdp_tx_refused", self.tx_refused);
+        report.push("xdp_tx_pushed_back", self.tx_pushed_back);
+        report.push("xdp_rx_no_port", self.no_socket);
+        if let Some(kernel) = self.kernel {
+            report.push("xdp_rx_dropped", kernel.rx_dropped);
+            report.push("xdp_rx_invalid_descriptor", kernel.rx_invalid_descs);
+            report.push("xdp_tx_invalid_descriptor", kernel.tx_invalid_descs);
+            report.push("xdp_rx_ring_full", kernel.rx_ring_full.unwrap_or(0));
+            let dry = kernel.rx_fill_ring_empty_descs.unwrap_or(0);
+            report.push("xdp_rx_fill_ring_empty", dry);
+        }
+        report
+    }
+}

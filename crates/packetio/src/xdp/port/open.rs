@@ -1,0 +1,205 @@
+//! From a queue's number to a bound AF_XDP socket with full rings.
+//!
+//! Owns the order of the calls, which the kernel fixes: UMEM, ring sizes, mappings, bind, map of sockets.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpOptionsFlags, XdpUmemReg,
+    XdpUmemRegFlags,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+
+use super::super::device_unsafe::{Device, set_tx_budget};
+use super::super::interface::{Shared, wire_name};
+use super::super::now_ns;
+use super::super::options::{XdpMode, Zerocopy};
+use super::super::rings_unsafe::{Consumer, Producer};
+use super::super::umem_unsafe::Umem;
+use super::{Counters, XdpPort};
+use crate::limits::{
+    XDP_BATCH_MAX, XDP_BIND_WAIT_NS_MAX, XDP_RX_HEADROOM_BYTES, XDP_RX_SLOTS, XDP_TX_SLOTS,
+};
+use crate::open::OpenError;
+use crate::port::{Capabilities, ChecksumPolicy};
+
+/// Ethernet header with one VLAN tag.
+const LINK_HEADER_BYTES: usize = 18;
+/// The chunk for usual MTUs, and the largest that the kernel allows (a page).
+const CHUNK_BYTES: [u32; 2] = [2048, 4096];
+/// How long to sleep between two tries to bind.
+const BIND_PAUSE: Duration = Duration::from_millis(2);
+
+pub(super) fn open(
+    interface: Arc<Shared>,
+    queue: usize,
+    zerocopy: Zerocopy,
+) -> Result<XdpPort, OpenError> {
+    let device = &interface.device;
+    let wire = format!("{} queue {queue}", wire_name(&device.name));
+    let failed = |step: &'static str| {
+        let wire = wire.clone();
+        move |errno: Errno| OpenError::io(wire, step, errno)
+    };
+    let number = u32::try_from(queue).map_err(|_| failed("bind")(Errno::INVAL))?;
+
+    let chunk_bytes = chunk_bytes(device.mtu);
+    let umem = Umem::new(chunk_bytes, XDP_RX_SLOTS, XDP_TX_SLOTS).map_err(failed("UMEM"))?;
+    let socket = socket(&umem, chunk_bytes).map_err(|(step, errno)| failed(step)(errno))?;
+    let layout = sockopt::xdp_mmap_offsets(&socket).map_err(failed("XDP_MMAP_OFFSETS"))?;
+    let fd = socket.as_fd();
+    let mut fill = Producer::map(fd, &layout.fr, XDP_RX_SLOTS, XDP_UMEM_PGOFF_FILL_RING)
+        .map_err(failed("mmap of the fill ring"))?;
+    let completion = Consumer::map(fd, &layout.cr, XDP_TX_SLOTS, XDP_UMEM_PGOFF_COMPLETION_RING)
+        .map_err(failed("mmap of the completion ring"))?;
+    let rx = Consumer::map(fd, &layout.rx, XDP_RX_SLOTS, XDP_PGOFF_RX_RING)
+        .map_err(failed("mmap of the RX ring"))?;
+    let tx = Producer::map(fd, &layout.tx, XDP_TX_SLOTS, XDP_PGOFF_TX_RING)
+        .map_err(failed("mmap of the TX ring"))?;
+
+    if fill.free(XDP_RX_SLOTS) < XDP_RX_SLOTS {
+        return Err(failed("fill ring")(Errno::NOBUFS));
+    }
+    umem.rx_offsets().for_each(|chunk| fill.put(chunk));
+    fill.publish();
+    bind_queue(&socket, &interface, number, zerocopy).map_err(failed("bind"))?;
+    let zerocopy = sockopt::xdp_options(&socket)
+        .is_ok_and(|flags| flags.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY));
+    interface
+        .loaded
+        .set_socket(number, socket.as_fd())
+        .map_err(failed("XSKMAP"))?;
+
+    let capabilities = capabilities(device, chunk_bytes, queue);
+    Ok(XdpPort {
+        frame_bytes_max: (capabilities.mtu + LINK_HEADER_BYTES) as u32,
+        tx_free: umem.tx_offsets().collect(),
+        socket,
+        fill,
+        completion,
+        rx,
+        tx,
+        umem,
+        rx_frames: Vec::with_capacity(XDP_BATCH_MAX),
+        rx_chunks: Vec::with_capacity(XDP_BATCH_MAX),
+        reserved: Vec::with_capacity(XDP_BATCH_MAX),
+        reserved_chunks: Vec::with_capacity(XDP_BATCH_MAX),
+        capabilities,
+        queue: number,
+        zerocopy,
+        tx_pending: false,
+        gone: false,
+        retry_at_ns: 0,
+        receives: 0,
+        counters: Counters::default(),
+        interface,
+    })
+}
+
+/// A socket with its UMEM registered and its rings sized.
+fn socket(umem: &Umem, chunk_bytes: u32) -> Result<OwnedFd, (&'static str, Errno)> {
+    let socket = socket_with(
+        AddressFamily::XDP,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|errno| ("socket(AF_XDP)", errno))?;
+    let (addr, len) = umem.region();
+    let region = XdpUmemReg {
+        addr,
+        len,
+        chunk_size: chunk_bytes,
+        headroom: 0,
+        flags: XdpUmemRegFlags::empty(),
+        tx_metadata_len: 0,
+    };
+    let step = |step: &'static str| move |errno| (step, errno);
+    sockopt::set_xdp_umem_reg(&socket, region).map_err(step("XDP_UMEM_REG"))?;
+    sockopt::set_xdp_umem_fill_ring_size(&socket, XDP_RX_SLOTS)
+        .map_err(step("XDP_UMEM_FILL_RING"))?;
+    sockopt::set_xdp_umem_completion_ring_size(&socket, XDP_TX_SLOTS)
+        .map_err(step("XDP_UMEM_COMPLETION_RING"))?;
+    sockopt::set_xdp_rx_ring_size(&socket, XDP_RX_SLOTS).map_err(step("XDP_RX_RING"))?;
+    sockopt::set_xdp_tx_ring_size(&socket, XDP_TX_SLOTS).map_err(step("XDP_TX_RING"))?;
+    // Copy mode makes a packet of the kernel's per frame and charges it here. The chunks are to be the limit, not this; and
+    // a batch is to leave by one call. Both only make it faster, so a refusal is no failure.
+    let charge = XDP_TX_SLOTS as usize * 2 * chunk_bytes as usize;
+    let _ = sockopt::set_socket_send_buffer_size_force(&socket, charge);
+    let _ = set_tx_budget(&socket, XDP_BATCH_MAX as u32);
+    Ok(socket)
+}
+
+/// Binds, zero-copy if it may be and the driver can; waits for a queue that its last owner has only just closed.
+fn bind_queue(
+    socket: &OwnedFd,
+    interface: &Shared,
+    queue: u32,
+    zerocopy: Zerocopy,
+) -> Result<(), Errno> {
+    let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+    if zerocopy == Zerocopy::Off || interface.mode == XdpMode::Generic {
+        flags |= SocketAddrXdpFlags::XDP_COPY; // without it the kernel tries zero copy first
+    }
+    let address = SocketAddrXdp::new(flags, interface.device.index, queue);
+    let give_up_at_ns = now_ns() + XDP_BIND_WAIT_NS_MAX;
+    loop {
+        match bind(socket, &address) {
+            Err(Errno::BUSY) if now_ns() < give_up_at_ns => std::thread::sleep(BIND_PAUSE),
+            result => return result,
+        }
+    }
+}
+
+/// Bytes of the largest frame that the kernel puts into a chunk.
+fn frame_room(chunk_bytes: u32) -> usize {
+    (chunk_bytes - XDP_RX_HEADROOM_BYTES) as usize
+}
+
+/// The smallest chunk that holds a frame of this MTU, or the largest there is.
+fn chunk_bytes(mtu: usize) -> u32 {
+    let [small, large] = CHUNK_BYTES;
+    if mtu + LINK_HEADER_BYTES <= frame_room(small) {
+        small
+    } else {
+        large
+    }
+}
+
+fn capabilities(device: &Device, chunk_bytes: u32, queue: usize) -> Capabilities {
+    Capabilities {
+        mac: device.mac,
+        mtu: device.mtu.min(frame_room(chunk_bytes) - LINK_HEADER_BYTES),
+        rx_checksum: checksum_policy(&device.driver),
+        tx_checksum_offload: false,
+        tso: false,
+        batch_max: XDP_BATCH_MAX,
+        name: wire_name(&device.name),
+        queue,
+    }
+}
+
+/// A driver whose peer is this host's kernel hands over transport checksums that were never finished.
+fn checksum_policy(driver: &str) -> ChecksumPolicy {
+    match driver {
+        "veth" => ChecksumPolicy::AcceptPartial,
+        _ => ChecksumPolicy::Verify,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_holds_the_largest_frame_of_its_mtu() {
+        assert_eq!(chunk_bytes(1500), 2048);
+        assert_eq!(chunk_bytes(1774), 2048);
+        assert_eq!(chunk_bytes(1775), 4096);
+        assert_eq!(chunk_bytes(65_536), 4096);
+    }
+}

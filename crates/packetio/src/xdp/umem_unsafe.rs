@@ -1,0 +1,159 @@
+//! The memory that a port shares with the kernel: chunks that receive frames, then chunks that send them.
+//!
+//! ```text
+//! chunk      0 ............ rx_chunks-1 | rx_chunks ............ chunks-1
+//! RX:  [256 B kernel headroom][frame ...]  TX:  [64 B for TX metadata][frame ...]
+//! ```
+//!
+//! Owns the mapping, and every check that makes a kernel's descriptor or a chunk number into a frame. Called by `port.rs`.
+
+use std::ptr::NonNull;
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::limits::XDP_TX_HEADROOM_BYTES;
+
+/// Huge pages on every platform that has XDP drivers worth the name.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// One port's frame memory.
+#[derive(Debug)]
+pub(super) struct Umem {
+    /// The mapping, longer than the UMEM so that this can start on a huge page.
+    mapping: NonNull<u8>,
+    mapping_bytes: usize,
+    base: NonNull<u8>,
+    chunk_bytes: u32,
+    rx_chunks: u32,
+    tx_chunks: u32,
+}
+
+// SAFETY: the mapping is this value's alone and is used through raw pointers only; it can be reached from any thread.
+unsafe impl Send for Umem {}
+
+impl Umem {
+    /// Maps memory for so many chunks of `chunk_bytes`, a power of two.
+    ///
+    /// # Errors
+    /// `NOMEM`, or `INVAL` for sizes that make no sense.
+    pub(super) fn new(chunk_bytes: u32, rx_chunks: u32, tx_chunks: u32) -> Result<Self, Errno> {
+        let chunks = rx_chunks as usize + tx_chunks as usize;
+        let bytes = chunks
+            .checked_mul(chunk_bytes as usize)
+            .ok_or(Errno::INVAL)?;
+        if bytes == 0 || !chunk_bytes.is_power_of_two() || chunk_bytes <= XDP_TX_HEADROOM_BYTES {
+            return Err(Errno::INVAL);
+        }
+        let mapping_bytes = bytes.checked_add(HUGE_PAGE_BYTES).ok_or(Errno::INVAL)?;
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice replaces nothing.
+        let mapping = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                mapping_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        }?;
+        let mapping = NonNull::new(mapping.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        let lead = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES);
+        debug_assert!(lead < HUGE_PAGE_BYTES);
+        // SAFETY: `lead` is less than a huge page, by which the mapping is longer than the UMEM.
+        let base = unsafe { mapping.add(lead) };
+        // SAFETY: both advices leave the contents alone. Huge pages are a wish, not a need; a forked child that
+        // touched this memory would otherwise share frames with us.
+        unsafe {
+            let _ = madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage);
+            madvise(
+                mapping.as_ptr().cast(),
+                mapping_bytes,
+                Advice::LinuxDontFork,
+            )?;
+        }
+        Ok(Self {
+            mapping,
+            mapping_bytes,
+            base,
+            chunk_bytes,
+            rx_chunks,
+            tx_chunks,
+        })
+    }
+
+    /// Address and length for `XDP_UMEM_REG`.
+    pub(super) fn region(&self) -> (u64, u64) {
+        let chunks = u64::from(self.rx_chunks) + u64::from(self.tx_chunks);
+        (
+            self.base.as_ptr() as u64,
+            chunks * u64::from(self.chunk_bytes),
+        )
+    }
+
+    /// Offsets of the chunks that receive.
+    pub(super) fn rx_offsets(&self) -> impl Iterator<Item = u64> + use<> {
+        let bytes = u64::from(self.chunk_bytes);
+        (0..u64::from(self.rx_chunks)).map(move |chunk| chunk * bytes)
+    }
+
+    /// Offsets of the chunks that send.
+    pub(super) fn tx_offsets(&self) -> impl Iterator<Item = u64> + use<> {
+        let bytes = u64::from(self.chunk_bytes);
+        let first = u64::from(self.rx_chunks);
+        let end = first + u64::from(self.tx_chunks);
+        (first..end).map(move |chunk| chunk * bytes)
+    }
+
+    /// The offset of the receiving chunk that holds `addr`; `None` if none does.
+    #[inline]
+    pub(super) fn rx_chunk(&self, addr: u64) -> Option<u64> {
+        let offset = addr & !u64::from(self.chunk_bytes - 1);
+        (offset < self.tx_start()).then_some(offset)
+    }
+
+    /// The offset of the sending chunk that holds `addr`; `None` if none does.
+    #[inline]
+    pub(super) fn tx_chunk(&self, addr: u64) -> Option<u64> {
+        let offset = addr & !u64::from(self.chunk_bytes - 1);
+        (offset >= self.tx_start() && offset < self.region().1).then_some(offset)
+    }
+
+    #[inline]
+    fn tx_start(&self) -> u64 {
+        u64::from(self.rx_chunks) * u64::from(self.chunk_bytes)
+    }
+
+    /// The frame of a received descriptor; `None` unless it lies in one chunk that receives.
+    #[inline]
+    pub(super) fn rx_frame(&self, addr: u64, len: u32) -> Option<RxFrame> {
+        let chunk = self.rx_chunk(addr)?;
+        if addr - chunk + u64::from(len) > u64::from(self.chunk_bytes) {
+            return None;
+        }
+        // SAFETY: `addr..addr+len` lies in chunk `chunk`, which lies in the mapping; no Rust reference to the mapping is
+        // ever made, and it lives as long as the port that owns both it and the frame.
+        Some(unsafe { RxFrame::new(self.base.as_ptr().add(addr as usize), len) })
+    }
+
+    /// A slot of `capacity` bytes (or what fits) in the sending chunk at `offset`; `None` if there is no such chunk.
+    #[inline]
+    pub(super) fn tx_frame(&self, offset: u64, capacity: u32) -> Option<TxFrame> {
+        let chunk = self.tx_chunk(offset)?;
+        let capacity = capacity.min(self.chunk_bytes - XDP_TX_HEADROOM_BYTES);
+        let start = chunk as usize + XDP_TX_HEADROOM_BYTES as usize;
+        // SAFETY: headroom and capacity fit in chunk `chunk`, which lies in the mapping; no Rust reference to the mapping
+        // is ever made, and it lives as long as the port that owns both it and the frame.
+        Some(unsafe { TxFrame::new(self.base.as_ptr().add(start), capacity) })
+    }
+}
+
+impl Drop for Umem {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and frames in it are reachable only through the port that is going. The kernel
+        // holds its own reference to the pages for as long as a socket uses them.
+        let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests;

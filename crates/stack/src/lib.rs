@@ -1,1 +1,8 @@
 //! Placeholder.
+
+pub mod addresses;
+pub mod arp_nd;
+pub mod icmp;
+pub mod limits;
+pub mod neighbours;
+pub mod routes;

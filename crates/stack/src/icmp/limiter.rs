@@ -1,0 +1,70 @@
+//! A token bucket with a blurred edge. Owned by `icmp`.
+//!
+//! A bucket that strangers can drain and watch tells them whether we sent something to somebody else. Each refill
+//! therefore withholds a few tokens, a number that only a keyed hash knows.
+
+use wire::siphash::siphash13_words;
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// At most so many tokens less one are withheld from a refill.
+const BLUR: u64 = 3;
+
+/// Lets `per_second` things pass on average and `burst` at once.
+#[derive(Clone, Debug)]
+pub(super) struct Bucket {
+    per_second: u64,
+    burst: u64,
+    tokens: u64,
+    filled_ns: u64,
+    seed: u64,
+    refills: u64,
+}
+
+impl Bucket {
+    pub(super) fn new(per_second: u32, burst: u32, seed: u64) -> Bucket {
+        Bucket {
+            per_second: u64::from(per_second.max(1)),
+            burst: u64::from(burst),
+            tokens: u64::from(burst),
+            filled_ns: 0,
+            seed,
+            refills: 0,
+        }
+    }
+
+    /// Whether one more may pass now; counts it if so.
+    pub(super) fn take(&mut self, now_ns: u64) -> bool {
+        let new = self.tokens_since(now_ns);
+        if new > 0 {
+            self.refill(new);
+        }
+        if self.tokens == 0 {
+            return false;
+        }
+        self.tokens -= 1;
+        true
+    }
+
+    /// Tokens that have come due; the time that makes no whole token stays on account.
+    fn tokens_since(&mut self, now_ns: u64) -> u64 {
+        let elapsed_ns = now_ns.saturating_sub(self.filled_ns);
+        if elapsed_ns >= SECOND_NS {
+            self.filled_ns = now_ns;
+            return self.per_second;
+        }
+        let new = elapsed_ns * self.per_second / SECOND_NS;
+        self.filled_ns += new * SECOND_NS / self.per_second;
+        new
+    }
+
+    fn refill(&mut self, new: u64) {
+        self.refills = self.refills.wrapping_add(1);
+        let full = (self.tokens + new).min(self.burst);
+        let withheld = if full < self.burst {
+            0
+        } else {
+            siphash13_words([self.seed, self.refills], &[]) % BLUR
+        };
+        self.tokens = full - withheld.min(full);
+    }
+}

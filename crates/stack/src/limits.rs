@@ -1,0 +1,175 @@
+//! Every limit of a stack, in one place, with the relations between them asserted.
+//!
+//! Each has a default here, a name under which a configuration sets it, and an answer that holds when it is reached. Tables are
+//! allocated to their limits when the stack is made; nothing grows afterwards.
+
+/// How large one context's tables are. The memory is reserved up front and touched on first use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Sockets of every kind (connections, listeners, sockets not yet connected). At the limit a handshake that completes is left
+    /// half-open (`accept_no_socket`), and the application's `connect` fails with `ENOBUFS`.
+    pub sockets_max: usize,
+    /// Handshakes in progress over all listeners. At the limit SYNs are answered with cookies.
+    pub half_open_max: usize,
+    /// Connections in TIME_WAIT. At the limit the oldest is forgotten (`time_wait_evicted`).
+    pub time_wait_max: usize,
+    /// Listening sockets. At the limit `listen` fails with `ENOBUFS`.
+    pub listeners_max: usize,
+    /// The largest accept queue; a larger backlog is cut to this, as Linux cuts it to `somaxconn`.
+    pub backlog_max: usize,
+    /// Chunks of 256 bytes for socket buffers. At the limit large ones serve, then segments are dropped (`rx_no_buffer`).
+    pub small_chunks: usize,
+    /// Chunks of 4 KiB for socket buffers. At the limit segments are dropped (`rx_no_buffer`) and writes wait.
+    pub large_chunks: usize,
+    /// Segments that belong to no connection (RST, SYN-ACK, challenge ACKs) waiting to leave. At the limit they are dropped
+    /// (`control_queue_full`): the peer asks again.
+    pub control_queue_max: usize,
+    /// Receive buffer of a socket, in bytes; the window never offers more.
+    pub recv_buffer_bytes_max: u32,
+    /// Send buffer of a socket, in bytes; a write beyond it waits.
+    pub send_buffer_bytes_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sockets_max: 32_768,
+            half_open_max: 8_192,
+            time_wait_max: 32_768,
+            listeners_max: 64,
+            backlog_max: 4_096,
+            small_chunks: 65_536,
+            large_chunks: 16_384,
+            control_queue_max: 1_024,
+            recv_buffer_bytes_max: 1 << 20,
+            send_buffer_bytes_max: 1 << 20,
+        }
+    }
+}
+
+impl Limits {
+    /// Limits for a context that will hold `connections` at once: every table that follows from that number, scaled.
+    #[must_use]
+    pub fn for_connections(connections: usize) -> Self {
+        let connections = connections.clamp(64, SOCKETS_CEILING / 2);
+        Self {
+            sockets_max: connections + connections / 8 + 64,
+            half_open_max: (connections / 2).max(1_024),
+            time_wait_max: connections.max(4_096),
+            small_chunks: (connections * 2).max(8_192),
+            backlog_max: connections.clamp(128, BACKLOG_CEILING),
+            ..Self::default()
+        }
+    }
+
+    /// What is wrong with these limits, if anything: the field and the range it must lie in.
+    pub fn check(&self) -> Result<(), LimitError> {
+        let rows = [
+            ("sockets_max", self.sockets_max, 2, SOCKETS_CEILING),
+            ("half_open_max", self.half_open_max, 1, TABLE_CEILING),
+            ("time_wait_max", self.time_wait_max, 1, TABLE_CEILING),
+            ("listeners_max", self.listeners_max, 1, LISTENERS_CEILING),
+            ("backlog_max", self.backlog_max, 1, BACKLOG_CEILING),
+            ("small_chunks", self.small_chunks, 16, TABLE_CEILING),
+            ("large_chunks", self.large_chunks, 16, TABLE_CEILING),
+            ("control_queue_max", self.control_queue_max, 16, CONTROL_CEILING),
+            ("recv_buffer_bytes_max", self.recv_buffer_bytes_max as usize, 2_048, BUFFER_CEILING),
+            ("send_buffer_bytes_max", self.send_buffer_bytes_max as usize, 2_048, BUFFER_CEILING),
+        ];
+        for (name, value, min, max) in rows {
+            if value < min || value > max {
+                return Err(LimitError { name, value, min, max });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A limit outside the range that the tables can be built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is {value}: it must lie between {min} and {max}")]
+pub struct LimitError {
+    /// The field of [`Limits`].
+    pub name: &'static str,
+    /// What it was set to.
+    pub value: usize,
+    /// The least it may be.
+    pub min: usize,
+    /// The most it may be.
+    pub max: usize,
+}
+
+/// A flow table's value keeps two bits for the kind of what it points at.
+const TABLE_CEILING: usize = 1 << 28;
+const SOCKETS_CEILING: usize = 1 << 24;
+const LISTENERS_CEILING: usize = 4_096;
+const BACKLOG_CEILING: usize = 65_536;
+const CONTROL_CEILING: usize = 1 << 16;
+/// RFC 7323 lets a window reach 1 GiB; sequence arithmetic needs it below 2 GiB.
+const BUFFER_CEILING: usize = 1 << 30;
+
+/// Frames that one turn takes from the driver before it goes on to the next stage.
+pub const RX_FRAMES_PER_TURN: usize = 256;
+/// Jobs that one turn applies.
+pub const JOBS_PER_TURN: usize = 512;
+/// Control requests (listen, connect, options) that one turn applies.
+pub const CONTROLS_PER_TURN: usize = 256;
+/// Timers that one turn fires.
+pub const TIMERS_PER_TURN: usize = 512;
+/// Frames that one turn hands to the driver.
+pub const TX_FRAMES_PER_TURN: usize = 512;
+/// Of the transmit budget, the share in 1/8ths that each list has for certain: control, ACK, data.
+pub const TX_SHARES: [usize; 3] = [2, 2, 4];
+/// Header bytes copied out of a frame before they are parsed: Ethernet with one tag, the longest IPv4 header, the longest TCP header.
+pub const HEADER_BYTES_MAX: usize = 18 + 60 + 60;
+/// The longest packet that is not TCP and is looked at (ARP, ICMP, neighbour discovery); longer ones are cut for echo.
+pub const SMALL_PACKET_BYTES_MAX: usize = 2_048;
+
+const _: () = assert!(TX_SHARES[0] + TX_SHARES[1] + TX_SHARES[2] == 8);
+const _: () = assert!(SOCKETS_CEILING <= TABLE_CEILING);
+
+/// Local IP addresses over all ports. At the limit `LocalAddresses::add` answers `Full`.
+pub const LOCAL_ADDRESSES_MAX: usize = 64;
+/// Routes over both families. At the limit `Routes::add` answers `Full`.
+pub const ROUTES_MAX: usize = 1_024;
+/// Entries of the neighbour cache. At the limit the entry least recently used gives way (`neighbours.evicted`); if none may, the
+/// newcomer is refused (`neighbours.table_full`).
+pub const NEIGHBOURS_MAX: usize = 1_024;
+/// Connections that wait for neighbours, over all neighbours. At the limit a connection is not noted and relies on its timer.
+pub const NEIGHBOUR_WAITING_MAX: usize = 8_192;
+/// Control frames held for neighbours, over all neighbours. At the limit a frame is dropped.
+pub const NEIGHBOUR_FRAMES_MAX: usize = 256;
+/// Control frames held for one neighbour. At the limit the oldest is dropped (RFC 4861 7.2.2).
+pub const NEIGHBOUR_FRAMES_EACH_MAX: usize = 3;
+/// The longest control frame that is held for a neighbour, Ethernet header included.
+pub const CONTROL_FRAME_BYTES_MAX: usize = 160;
+/// ICMP errors sent in a second, on average (RFC 1812 4.3.2.8, RFC 4443 2.4(f)). At the limit none is sent.
+pub const ICMP_ERRORS_PER_SECOND_MAX: u32 = 1_000;
+/// ICMP errors sent in one burst.
+pub const ICMP_ERRORS_BURST_MAX: u32 = 50;
+/// Echo requests answered in a second, on average. At the limit none is answered.
+pub const ECHO_REPLIES_PER_SECOND_MAX: u32 = 10_000;
+/// Echo requests answered in one burst.
+pub const ECHO_REPLIES_BURST_MAX: u32 = 1_000;
+
+const _: () = assert!(NEIGHBOUR_FRAMES_EACH_MAX <= NEIGHBOUR_FRAMES_MAX);
+const _: () = assert!(NEIGHBOURS_MAX <= NEIGHBOUR_WAITING_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_within_their_ranges() {
+        assert_eq!(Limits::default().check(), Ok(()));
+        assert_eq!(Limits::for_connections(1_000_000).check(), Ok(()));
+        assert_eq!(Limits::for_connections(1).check(), Ok(()));
+    }
+
+    #[test]
+    fn a_limit_out_of_range_is_named() {
+        let limits = Limits { backlog_max: 0, ..Limits::default() };
+        let error = limits.check().unwrap_err();
+        assert_eq!(error.to_string(), "backlog_max is 0: it must lie between 1 and 65536");
+    }
+}

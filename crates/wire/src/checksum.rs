@@ -161,7 +161,7 @@ impl Sum {
 /// The folded sum of `bytes` as words in the machine's own order.
 #[inline]
 fn sum_native(bytes: &[u8]) -> u16 {
-    // Halves of each word are added apart, so that 2^32 steps cannot overflow, there is no carry to
+    // The halves of each word are added apart: 2^32 steps cannot overflow, there is no carry to
     // chain, and the loop vectorises.
     let (mut low, mut high) = (0u64, 0u64);
     let (words, rest) = bytes.as_chunks::<8>();
@@ -170,24 +170,33 @@ fn sum_native(bytes: &[u8]) -> u16 {
         low += word & 0xffff_ffff;
         high += word >> 32;
     }
-    let mut tail = [0u8; 8];
-    tail[..rest.len()].copy_from_slice(rest);
-    let tail = u64::from_ne_bytes(tail);
-    low += tail & 0xffff_ffff;
-    high += tail >> 32;
-    // low and high are each < 2^32 * 2^29 for any slice that fits memory of 4 GiB; fold each first
-    // so that no slice can overflow.
-    fold(u64::from(fold(low)) + u64::from(fold(high)))
+    let (words, rest) = rest.as_chunks::<4>();
+    if let [word] = words {
+        low += u64::from(u32::from_ne_bytes(*word));
+    }
+    let (words, rest) = rest.as_chunks::<2>();
+    if let [word] = words {
+        high += u64::from(u16::from_ne_bytes(*word));
+    }
+    if let [byte] = rest {
+        high += u64::from(u16::from_ne_bytes([*byte, 0]));
+    }
+    fold(add_with_end_around_carry(low, high))
 }
 
-/// Adds the carries back in until 16 bits remain.
-#[inline]
-const fn fold(sum: u64) -> u16 {
-    // 64 -> 33 -> 18 -> 17 -> 16 bits.
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    ((sum >> 16) + (sum & 0xffff)) as u16
+/// The one's complement sum of two 64-bit numbers.
+#[inline(always)]
+const fn add_with_end_around_carry(a: u64, b: u64) -> u64 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + carry as u64
+}
+
+/// Adds the upper to the lower half until 16 bits remain. Adding a number to itself with its
+/// halves exchanged leaves in the upper half their sum and the carry that comes around.
+#[inline(always)]
+pub(crate) const fn fold(sum: u64) -> u16 {
+    let sum = (sum.wrapping_add(sum.rotate_right(32)) >> 32) as u32;
+    (sum.wrapping_add(sum.rotate_right(16)) >> 16) as u16
 }
 
 #[cfg(test)]

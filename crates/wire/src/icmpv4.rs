@@ -153,8 +153,9 @@ impl<'a> Message<'a> {
     /// ```
     /// use wire::icmpv4::Message;
     /// let mut out = [0u8; 64];
-    /// let len = Message::EchoReply { ident: 1, seq: 2, data: b"abc" }.emit(&mut out);
-    /// assert_eq!(Message::parse(&out[..len])?, Message::EchoReply { ident: 1, seq: 2, data: b"abc" });
+    /// let pong = Message::EchoReply { ident: 1, seq: 2, data: b"abc" };
+    /// let len = pong.emit(&mut out);
+    /// assert_eq!(Message::parse(&out[..len])?, pong);
     /// # Ok::<(), wire::WireError>(())
     /// ```
     pub fn emit(&self, out: &mut [u8]) -> usize {

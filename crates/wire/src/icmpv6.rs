@@ -220,7 +220,8 @@ impl<'a> Message<'a> {
     /// ```
     /// use std::net::Ipv6Addr;
     /// use wire::icmpv6::{solicited_node, Message};
-    /// let (src, target) = ("fe80::1".parse::<Ipv6Addr>().unwrap(), "fe80::2".parse::<Ipv6Addr>().unwrap());
+    /// let src = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+    /// let target = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2);
     /// let question = Message::NeighborSolicitation { target, source_lladdr: None };
     /// let dst = solicited_node(target);
     /// let mut out = [0u8; 32];

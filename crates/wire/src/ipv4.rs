@@ -1,13 +1,15 @@
 //! The IPv4 header, RFC 791. On the data path: `stack` parses one for each frame and emits one for
 //! each packet.
 
-use crate::checksum::{self, Sum};
+use crate::checksum;
 use crate::error::WireError;
-use crate::field::{be16, be32, put16, put32};
+use crate::field::{be16, be32, bytes, put, put16, put32};
 use core::net::Ipv4Addr;
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = 20;
+/// Where in the header its checksum stands.
+pub const CHECKSUM_OFFSET: usize = 10;
 
 const VERSION_AND_IHL_PLAIN: u8 = 0x45;
 const DONT_FRAGMENT: u16 = 0x4000;
@@ -85,7 +87,8 @@ impl Header {
         if fixed[0] != VERSION_AND_IHL_PLAIN {
             return parse_with_options(packet, fixed, frame_payload_len);
         }
-        if !sum_fixed(fixed).is_valid() {
+        // All ones, whichever the byte order.
+        if sum_fixed(fixed) != 0xffff {
             return Err(WireError::BadChecksum);
         }
         Header::fields(fixed).checked(frame_payload_len)
@@ -120,11 +123,11 @@ impl Header {
         put16(fixed, 6, flags_and_offset);
         fixed[8] = self.ttl;
         fixed[9] = self.protocol;
-        put16(fixed, 10, 0);
+        put16(fixed, CHECKSUM_OFFSET, 0);
         put32(fixed, 12, self.src.to_bits());
         put32(fixed, 16, self.dst.to_bits());
-        let checksum = sum_fixed(fixed).finish();
-        put16(fixed, 10, checksum);
+        let checksum = !sum_fixed(fixed);
+        put(fixed, CHECKSUM_OFFSET, &checksum.to_ne_bytes());
         HEADER_LEN
     }
 
@@ -223,21 +226,12 @@ fn refuse_source_route(mut options: &[u8]) -> Result<(), WireError> {
     Ok(())
 }
 
-/// The sum over a plain header: five words, added without a loop.
+/// The folded sum over a plain header in the machine's byte order: five words, without a loop.
 #[inline(always)]
-fn sum_fixed(fixed: &[u8; HEADER_LEN]) -> Sum {
-    let mut words = 0u64;
-    let mut at = 0;
-    while at < HEADER_LEN {
-        words += u64::from(be32(fixed, at));
-        at += 4;
-    }
-    // Five 32-bit words make at most 35 bits; a sum modulo 2^16 - 1 does not care how its halves
-    // are grouped.
-    let mut sum = Sum::new();
-    sum.add_u32((words >> 32) as u32);
-    sum.add_u32(words as u32);
-    sum
+fn sum_fixed(fixed: &[u8; HEADER_LEN]) -> u16 {
+    let word = |at| u64::from(u32::from_ne_bytes(bytes(fixed, at)));
+    // 35 bits at most, and a one's complement sum does not care how its words are grouped.
+    checksum::fold(word(0) + word(4) + word(8) + word(12) + word(16))
 }
 
 #[cfg(test)]

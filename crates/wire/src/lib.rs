@@ -7,27 +7,31 @@
 //!
 //! Three habits hold in every module:
 //!
-//! * `parse` takes bytes that may be anything and returns a value or a [`WireError`]; nothing an attacker can send makes it panic.
-//! * `emit` writes a value at the start of a buffer and returns the number of bytes written: 0, with the buffer
-//!   untouched, if it does not fit.
-//! * What was parsed and emitted again is the same packet, unless it held what we skip by design (unknown options).
+//! * `parse` takes bytes that may be anything and returns a value or a [`WireError`]; nothing that
+//!   an attacker can send makes it panic.
+//! * `emit` writes a value at the start of a buffer and returns the number of bytes written: 0,
+//!   with the buffer untouched, if it does not fit.
+//! * What was parsed and emitted again is the same packet, unless it held what we skip by design
+//!   (unknown options).
 //!
 //! ```
-//! use wire::{ethernet, ipv4, protocol, tcp, SeqNumber};
+//! use wire::ethernet::{self, EtherType};
+//! use wire::{SeqNumber, ipv4, protocol, tcp};
 //!
 //! let mut frame = [0u8; 54];
-//! let header = tcp::Header { src_port: 80, dst_port: 49152, seq: SeqNumber(7), flags: tcp::Flags::SYN, ..Default::default() };
-//! let eth = ethernet::Header { ethertype: ethernet::EtherType::IPV4, ..Default::default() };
-//! let at = eth.emit(&mut frame);
-//! let ip = ipv4::Header { total_len: 40, ttl: 64, protocol: protocol::TCP, ..ipv4::Header::default() };
-//! let at = at + ip.emit(&mut frame[at..]);
-//! header.emit(&mut frame[at..]);
+//! let eth = ethernet::Header { ethertype: EtherType::IPV4, ..Default::default() };
+//! let ip = ipv4::Header { total_len: 40, protocol: protocol::TCP, ..Default::default() };
+//! let syn = tcp::Header { seq: SeqNumber(7), flags: tcp::Flags::SYN, ..Default::default() };
+//! let mut at = eth.emit(&mut frame);
+//! at += ip.emit(&mut frame[at..]);
+//! at += syn.emit(&mut frame[at..]);
+//! assert_eq!(at, frame.len());
 //!
 //! let (eth, at) = ethernet::Header::parse(&frame)?;
-//! assert_eq!(eth.ethertype, ethernet::EtherType::IPV4);
+//! assert_eq!(eth.ethertype, EtherType::IPV4);
 //! let ip = ipv4::Header::parse(&frame[at..], frame.len() - at)?;
-//! let (tcp, _) = tcp::Header::parse(&frame[at + usize::from(ip.header_len)..])?;
-//! assert_eq!(tcp, header);
+//! let (tcp, data_offset) = tcp::Header::parse(&frame[at + usize::from(ip.header_len)..])?;
+//! assert_eq!((tcp, data_offset), (syn, 20));
 //! # Ok::<(), wire::WireError>(())
 //! ```
 

@@ -159,10 +159,11 @@ impl Header {
     ///
     /// ```
     /// use wire::tcp::{Flags, Header, Options, Timestamp};
+    /// let timestamp = Some(Timestamp { value: 1, echo: 2 });
     /// let sent = Header {
     ///     src_port: 443,
     ///     flags: Flags::ACK,
-    ///     options: Options { timestamp: Some(Timestamp { value: 1, echo: 2 }), ..Options::default() },
+    ///     options: Options { timestamp, ..Options::NONE },
     ///     ..Header::default()
     /// };
     /// let mut bytes = [0u8; 60];
@@ -175,17 +176,21 @@ impl Header {
         let Some(fixed) = segment.first_chunk::<HEADER_LEN>() else {
             return Err(WireError::Truncated);
         };
-        let data_offset = usize::from(fixed[12] >> 4) * 4;
-        let mut header = Header::fields(fixed);
+        let data_offset = data_offset(fixed);
+        if data_offset == HEADER_LEN {
+            return Ok((Header::fields(fixed, Options::NONE), HEADER_LEN));
+        }
         if data_offset == TIMESTAMP_HEADER_LEN
             && let Some(longer) = segment.first_chunk::<TIMESTAMP_HEADER_LEN>()
             && be32(longer, HEADER_LEN) == TIMESTAMP_ALIGNED
         {
-            header.options.timestamp = Some(timestamp(&bytes(longer, HEADER_LEN + 4)));
-        } else if data_offset != HEADER_LEN {
-            header.options = parse_options(segment, data_offset)?;
+            let options = Options {
+                timestamp: Some(timestamp(&bytes(longer, HEADER_LEN + 4))),
+                ..Options::NONE
+            };
+            return Ok((Header::fields(fixed, options), TIMESTAMP_HEADER_LEN));
         }
-        Ok((header, data_offset))
+        parse_with_options(segment, fixed)
     }
 
     /// Writes the header, the checksum field as given; returns its length, or 0 if `out` is too
@@ -212,7 +217,7 @@ impl Header {
     }
 
     #[inline(always)]
-    fn fields(fixed: &[u8; HEADER_LEN]) -> Header {
+    fn fields(fixed: &[u8; HEADER_LEN], options: Options) -> Header {
         Header {
             src_port: be16(fixed, 0),
             dst_port: be16(fixed, 2),
@@ -222,7 +227,7 @@ impl Header {
             window: be16(fixed, 14),
             checksum: be16(fixed, CHECKSUM_OFFSET),
             urgent: be16(fixed, 18),
-            options: Options::default(),
+            options,
         }
     }
 
@@ -283,16 +288,27 @@ pub fn ports(segment: &[u8]) -> Option<(u16, u16)> {
     Some((be16(ports, 0), be16(ports, 2)))
 }
 
-// Out of line, so that the fast path inlines; not cold: under loss every ACK brings SACK blocks.
+/// Bytes of the header, as it says itself.
+#[inline(always)]
+fn data_offset(fixed: &[u8; HEADER_LEN]) -> usize {
+    usize::from(fixed[12] >> 4) * 4
+}
+
+// Out of line, so that the fast paths inline; not cold: under loss every ACK brings SACK blocks.
 #[inline(never)]
-fn parse_options(segment: &[u8], data_offset: usize) -> Result<Options, WireError> {
+fn parse_with_options(
+    segment: &[u8],
+    fixed: &[u8; HEADER_LEN],
+) -> Result<(Header, usize), WireError> {
+    let data_offset = data_offset(fixed);
     if data_offset < HEADER_LEN {
         return Err(WireError::BadLength);
     }
     let options = segment
         .get(HEADER_LEN..data_offset)
         .ok_or(WireError::Truncated)?;
-    Options::parse(options)
+    let options = Options::parse(options)?;
+    Ok((Header::fields(fixed, options), data_offset))
 }
 
 #[cfg(test)]

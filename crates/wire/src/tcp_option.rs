@@ -174,8 +174,13 @@ impl fmt::Debug for FastOpenCookie {
 
 /// The options of a segment that we know. Values are as on the wire: whether they make sense is
 /// judged by `tcp`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+// The order is fixed, the SACK blocks first: in the compiler's own order a new header was put
+// together on the stack and copied by loads that straddle the stores before them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(C)]
 pub struct Options {
+    /// Selective acknowledgments.
+    pub sack: SackBlocks,
     /// Maximum segment size, bytes; SYN only.
     pub mss: Option<u16>,
     /// Window scale, bits; SYN only. RFC 7323 section 2.3: above 14 is taken as 14, by the
@@ -185,13 +190,30 @@ pub struct Options {
     pub sack_permitted: bool,
     /// Timestamps.
     pub timestamp: Option<Timestamp>,
-    /// Selective acknowledgments.
-    pub sack: SackBlocks,
     /// Fast Open; SYN only.
     pub fast_open: Option<FastOpenCookie>,
 }
 
+impl Default for Options {
+    #[inline]
+    fn default() -> Options {
+        Options::NONE
+    }
+}
+
+const _: () = assert!(size_of::<Options>() <= 76);
+
 impl Options {
+    /// No options.
+    pub const NONE: Options = Options {
+        mss: None,
+        window_scale: None,
+        sack_permitted: false,
+        timestamp: None,
+        sack: SackBlocks::EMPTY,
+        fast_open: None,
+    };
+
     /// Bytes that [`Options::emit`] writes: a multiple of 4, at most 40.
     #[inline]
     pub fn emit_len(&self) -> usize {
@@ -207,7 +229,7 @@ impl Options {
     /// [`WireError::BadOption`] for an option whose length is below 2 or runs past the end
     /// (MUST-7).
     pub fn parse(mut bytes: &[u8]) -> Result<Options, WireError> {
-        let mut options = Options::default();
+        let mut options = Options::NONE;
         while let Some((&kind, rest)) = bytes.split_first() {
             if kind == END {
                 break;

@@ -117,7 +117,7 @@ proptest! {
     // Packets start with a byte other than zero: nothing but zeros is the one case where the two
     // zeros of one's complement differ.
     #[test]
-    fn adjusted_checksum_is_that_of_the_changed_packet(first in 1u8.., rest: [u8; 39], new: u32) {
+    fn adjusted_by_two_words_is_right(first in 1u8.., rest: [u8; 39], new: u32) {
         let mut packet = vec![first];
         packet.extend(rest);
         let before = of(&packet).finish();
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn adjusted_by_one_word_is_that_of_the_changed_packet(first in 1u8.., rest: [u8; 19], new: u16) {
+    fn adjusted_by_a_word_is_right(first in 1u8.., rest: [u8; 19], new: u16) {
         let mut packet = vec![first];
         packet.extend(rest);
         let before = of(&packet).finish();

@@ -1,2 +1,9 @@
-//! Placeholder.
+//! `mill`: the millstream command.
+
+#![forbid(unsafe_code)]
+#![allow(dead_code)]
+
+mod http;
+mod limits;
+
 fn main() {}

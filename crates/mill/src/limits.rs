@@ -1,0 +1,63 @@
+//! Every limit of `mill`, with what happens when it is reached. Read by all modules; owns no code.
+
+/// Bytes of a request's head, from the method to the blank line. More: 431, and the connection closes.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of the request line. More: 414, and the connection closes.
+pub const REQUEST_LINE_BYTES_MAX: usize = 8 * 1024;
+/// Header fields of a request or response. More: 431 to a request; a response is refused.
+pub const HEADERS_MAX: usize = 96;
+/// Bytes of a request's content, which are read and thrown away. More: 413, and the connection closes.
+pub const REQUEST_CONTENT_BYTES_MAX: u64 = 64 * 1024;
+/// Blank lines before a request. More: 400, and the connection closes.
+pub const BLANK_LINES_MAX: u32 = 4;
+/// Bytes of response that pipelined requests may gather before they are written.
+pub const GATHERED_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of unparsed input that a connection keeps its buffer for while it is idle.
+pub const IDLE_BUFFER_BYTES_MAX: usize = 1024;
+
+/// Bytes taken from a connection by one read; one buffer per worker.
+pub const READ_BYTES: usize = 64 * 1024;
+/// Bytes taken from a file by one read; one buffer per worker.
+pub const FILE_READ_BYTES: usize = 128 * 1024;
+/// Bytes that one connection may move in one visit; then the others have their turn.
+pub const VISIT_BYTES_MAX: usize = 1024 * 1024;
+/// Connections taken from a listener in one visit.
+pub const ACCEPT_BATCH_MAX: usize = 256;
+/// Events taken from a poll at once.
+pub const EVENTS_MAX: usize = 1024;
+
+/// Bytes of the largest file that the document cache holds; a larger one is read as it is sent.
+pub const CACHED_FILE_BYTES_MAX: u64 = 256 * 1024;
+/// Bytes of all files in one worker's cache. At the limit the least recently used leave.
+pub const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Documents in one worker's cache, among them open files. At the limit the least recently used leaves.
+pub const CACHE_DOCUMENTS_MAX: usize = 512;
+/// Nanoseconds for which a cached document is believed without a look at the file.
+pub const CACHE_FRESH_NS: u64 = 1_000_000_000;
+
+/// Connections of one worker. At the limit it stops accepting until one leaves.
+pub const CONNECTIONS_MAX_DEFAULT: usize = 65_536;
+/// Connections that wait to be accepted.
+pub const BACKLOG_DEFAULT: usize = 4096;
+/// Nanoseconds a connection may wait for its next request; then it is closed.
+pub const IDLE_NS: u64 = 60_000_000_000;
+/// Nanoseconds from a request head's first byte to its last; then 408, and the connection closes.
+pub const HEAD_NS: u64 = 15_000_000_000;
+/// Nanoseconds without a byte of a response leaving; then the connection is reset.
+pub const SEND_NS: u64 = 60_000_000_000;
+/// Nanoseconds that a refused peer's further bytes are read and thrown away, so that it can read the answer.
+pub const LINGER_NS: u64 = 2_000_000_000;
+
+/// Bytes of a response's head that `mill get` takes. More: the response is refused.
+pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a chunk-size line or trailer line. More: the response is refused.
+pub const CHUNK_LINE_BYTES_MAX: usize = 4096;
+/// Connections that `mill get -c` and `mill bench` keep at once.
+pub const CLIENT_CONNECTIONS_MAX: usize = 60_000;
+/// Nanoseconds without progress after which `mill get` gives a request up.
+pub const CLIENT_STALL_NS_DEFAULT: u64 = 30_000_000_000;
+
+const _: () = assert!(REQUEST_LINE_BYTES_MAX <= HEAD_BYTES_MAX);
+const _: () = assert!(IDLE_BUFFER_BYTES_MAX <= HEAD_BYTES_MAX);
+const _: () = assert!(CACHED_FILE_BYTES_MAX <= CACHE_BYTES_MAX);
+const _: () = assert!(HEAD_NS <= IDLE_NS);

@@ -108,6 +108,13 @@ impl FrameBuf {
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len as usize) }
     }
 
+    /// The frame's bytes, to be changed.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let len = self.len();
+        &mut self.space()[..len]
+    }
+
     /// The whole slot, to be filled and followed by `set_len`.
     #[inline]
     pub fn space(&mut self) -> &mut [u8] {

@@ -12,6 +12,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod bridge;
 #[allow(unsafe_code)]
 pub mod buffer_unsafe;
 pub mod fault;
@@ -40,4 +41,4 @@ pub use frame_unsafe::{RxChecksum, RxFrame, TxFrame};
 pub use open::{OpenError, open};
 pub use port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};
 pub use spec::{Backend, SpecError, WireSpec};
-pub use wait::{Woken, wait};
+pub use wait::{Woken, wait, wait_each};

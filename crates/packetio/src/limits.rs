@@ -101,3 +101,6 @@ pub const LOOPBACK_NAMES_MAX: usize = 1024;
 
 /// Buffer in front of a capture file, bytes.
 pub const PCAP_BUFFER_BYTES: usize = 256 * 1024;
+
+/// Turns of a busy bridge between two looks at its stop descriptor.
+pub const BRIDGE_TURNS_MAX: usize = 64;

@@ -19,7 +19,9 @@ use crate::limits::{PACKET_RECEIVE_BYTES, SUPER_FRAME_BYTES_MAX};
 use crate::netdev_unsafe::NetDevice;
 use crate::offload::{Segmenter, complete_at};
 use crate::open::OpenError;
-use crate::packet_unsafe as sys;
+use crate::packet_unsafe::{
+    bind_to, ignore_outgoing, promiscuous, raw_socket, receive_room, want_virtio_header,
+};
 use crate::port::{Capabilities, ChecksumPolicy, MacAddr, PortCounters, PortError};
 
 /// `packet:IFACE[,mac=..][,promiscuous=yes|no]`
@@ -62,14 +64,14 @@ impl Packet {
         let index = device.index().map_err(|e| fail("find interface", e))?;
         let mac = device.mac().map_err(|e| fail("read mac", e))?;
         let mtu = device.mtu().map_err(|e| fail("read mtu", e))?;
-        let fd = sys::raw_socket().map_err(|e| fail("AF_PACKET socket", e))?;
-        sys::want_virtio_header(&fd).map_err(|e| fail("PACKET_VNET_HDR", e))?;
-        sys::ignore_outgoing(&fd).map_err(|e| fail("PACKET_IGNORE_OUTGOING", e))?;
+        let fd = raw_socket().map_err(|e| fail("AF_PACKET socket", e))?;
+        want_virtio_header(&fd).map_err(|e| fail("PACKET_VNET_HDR", e))?;
+        ignore_outgoing(&fd).map_err(|e| fail("PACKET_IGNORE_OUTGOING", e))?;
         // Only room for bursts: without the privilege the default will do.
-        let _ = sys::receive_room(&fd, PACKET_RECEIVE_BYTES);
-        sys::bind_to(&fd, index).map_err(|e| fail("bind", e))?;
+        let _ = receive_room(&fd, PACKET_RECEIVE_BYTES);
+        bind_to(&fd, index).map_err(|e| fail("bind", e))?;
         if options.promiscuous {
-            sys::promiscuous(&fd, index).map_err(|e| fail("promiscuous mode", e))?;
+            promiscuous(&fd, index).map_err(|e| fail("promiscuous mode", e))?;
         }
         let capabilities = Capabilities {
             mac: options.mac.unwrap_or(mac),

@@ -33,6 +33,7 @@ mod display;
 mod keys;
 mod units;
 
+pub use keys::line as set_line_key;
 pub(crate) use units::{Bits, Bytes, Nanos};
 
 /// What moves the frames.

@@ -71,12 +71,25 @@ pub fn wait(
     want_tx: bool,
     timeout: Option<u64>,
 ) -> io::Result<Woken> {
+    wait_each(ports, extra, if want_tx { u64::MAX } else { 0 }, timeout)
+}
+
+/// As [`wait`], but bit i of `want_tx` says it for port i: room in a port that has nothing to send would end the sleep at once.
+///
+/// # Errors
+/// As [`wait`].
+pub fn wait_each(
+    ports: &mut [&mut dyn Port],
+    extra: &[BorrowedFd<'_>],
+    want_tx: u64,
+    timeout: Option<u64>,
+) -> io::Result<Woken> {
     if ports.len() > 64 || extra.len() > 64 {
         return Err(too_many());
     }
     let mut woken = Woken::default();
     for (i, port) in ports.iter_mut().enumerate() {
-        woken.ports |= u64::from(port.prepare_wait(want_tx)) << i;
+        woken.ports |= u64::from(port.prepare_wait(want_tx >> i & 1 == 1)) << i;
     }
     let timeout = if woken.ports != 0 { Some(0) } else { timeout };
     let slept = sleep(ports, extra, want_tx, timeout, &mut woken);
@@ -89,7 +102,7 @@ pub fn wait(
 fn sleep(
     ports: &[&mut dyn Port],
     extra: &[BorrowedFd<'_>],
-    want_tx: bool,
+    want_tx: u64,
     timeout: Option<u64>,
     woken: &mut Woken,
 ) -> io::Result<()> {
@@ -135,7 +148,7 @@ impl<'a> FdList<'a> {
     fn gather(
         ports: &'a [&mut dyn Port],
         extra: &'a [BorrowedFd<'_>],
-        want_tx: bool,
+        want_tx: u64,
     ) -> Option<Self> {
         let filler = rustix::stdio::stdin();
         let mut list = Self {
@@ -145,7 +158,7 @@ impl<'a> FdList<'a> {
         };
         let mut fits = true;
         for (i, port) in ports.iter().enumerate() {
-            port.poll_fds(want_tx, &mut |fd, flags| {
+            port.poll_fds(want_tx >> i & 1 == 1, &mut |fd, flags| {
                 fits &= list.push(fd, flags, i as u8);
             });
         }

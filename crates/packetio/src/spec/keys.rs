@@ -147,7 +147,11 @@ fn fault(spec: &mut WireSpec, key: &str, value: &str) -> Result<bool, String> {
     Ok(known)
 }
 
-fn line(line: &mut LineOptions, key: &str, value: &str) -> Result<bool, String> {
+/// Sets one key of a bad wire's direction (`loss`, `delay`, …), as in a wire's name or behind `mill wire --`. `Ok(false)`: no such key.
+///
+/// # Errors
+/// What was expected, in words for the user.
+pub fn line(line: &mut LineOptions, key: &str, value: &str) -> Result<bool, String> {
     match key {
         "loss" => line.loss = parse(value)?,
         "dup" => line.duplicate = parse(value)?,

@@ -1,1 +1,128 @@
-//! Tests.
+//! What users may write, and what they are told when it is wrong.
+
+use super::*;
+use crate::fault::Ratio;
+use crate::memif::MemifRole;
+use crate::port::MacAddr;
+use crate::xdp::XdpMode;
+
+fn spec(text: &str) -> WireSpec {
+    match text.parse() {
+        Ok(spec) => spec,
+        Err(e) => panic!("{e}"),
+    }
+}
+
+fn error(text: &str) -> String {
+    match text.parse::<WireSpec>() {
+        Ok(spec) => panic!("{text} was taken as {spec:?}"),
+        Err(e) => e.to_string(),
+    }
+}
+
+#[test]
+fn spec_xdp_with_all_keys() {
+    let Backend::Xdp(o) = spec("xdp:eth0,mode=native,queues=4,queue=2,zerocopy=off").backend else {
+        panic!("not xdp")
+    };
+    assert_eq!((o.interface.as_str(), o.mode), ("eth0", XdpMode::Native));
+    assert_eq!((o.queues, o.queue), (Some(4), Some(2)));
+}
+
+#[test]
+fn spec_memif_with_all_keys() {
+    let text = "memif:/run/m.sock,role=client,id=3,ring=512,buffer=4096,queues=2,secret=s,mac=02:00:00:00:00:0a";
+    let Backend::Memif(o) = spec(text).backend else {
+        panic!("not memif")
+    };
+    assert_eq!((o.path.as_str(), o.role, o.id), ("/run/m.sock", MemifRole::Client, 3));
+    assert_eq!((o.ring_slots, o.buffer_bytes, o.queues), (512, 4096, 2));
+    assert_eq!(o.mac, Some(MacAddr([2, 0, 0, 0, 0, 10])));
+}
+
+#[test]
+fn spec_wrappers_apply_to_both_or_one_direction() {
+    let spec = spec("tap:mill0,loss=1%,rx.delay=5ms,tx.rate=100mbit,seed=9,pcap=/tmp/a.pcapng,checksum=partial");
+    let fault = spec.fault.expect("fault");
+    assert_eq!((fault.seed, fault.rx.loss, fault.tx.loss), (9, Ratio::from_ppm(10_000), Ratio::from_ppm(10_000)));
+    assert_eq!((fault.rx.delay_ns, fault.tx.delay_ns), (5_000_000, 0));
+    assert_eq!((fault.rx.rate_bits, fault.tx.rate_bits), (0, 100_000_000));
+    assert_eq!(spec.checksum, Some(ChecksumPolicy::AcceptPartial));
+    assert_eq!(spec.pcap, Some(PathBuf::from("/tmp/a.pcapng")));
+}
+
+#[test]
+fn spec_printed_parses_to_the_same() {
+    for text in [
+        "xdp:eth0",
+        "xdp:eth0,mode=generic,queues=4,queue=2,zerocopy=off",
+        "memif:/run/m.sock",
+        "memif:@abstract,role=client,id=3,ring=512,buffer=4096,queues=2,secret=s,mac=02:00:00:00:00:0a",
+        "tap:mill0,mac=02:00:00:00:00:01,mtu=9000,up=yes,queues=2",
+        "packet:veth1,promiscuous=no",
+        "loopback",
+        "loopback:a,mtu=9000",
+        "loopback,checksum=trust,seed=3,slots=16,loss=0.01,dup=0.5,reorder=1,corrupt=0.25,delay=5ms,jitter=100us,rate=1gbit,limit=64kb,pcap=x",
+        "loopback,seed=1,rx.loss=0.01,tx.delay=1500ns",
+    ] {
+        assert_eq!(spec(text).to_string(), text);
+        assert_eq!(spec(&spec(text).to_string()), spec(text));
+    }
+}
+
+/// Each bad key: what is said names the part, its column and what was expected, in one line.
+#[test]
+fn spec_wrong_says_what_and_where() {
+    let rows = [
+        ("", "expected xdp:IFACE"),
+        ("etherwire:x", "expected xdp:IFACE"),
+        ("tap", "expected a name, as in tap:NAME"),
+        ("tap:", "name is missing"),
+        ("tap:a-very-long-interface-name", "at most 15 bytes"),
+        ("tap:a b", "no '/', ':' or space"),
+        ("tap:..", "no interface has this name"),
+        ("memif:", "expected a socket path"),
+        ("tap:x,", "\"\" (column 7): expected KEY=VALUE"),
+        ("tap:x,up", "\"up\" (column 7): expected KEY=VALUE"),
+        ("tap:x,losss=1", "\"losss=1\" (column 7): unknown key losss; known here: mac, mtu"),
+        ("tap:x,rx.mtu=1", "unknown key rx.mtu"),
+        ("tap:x,mode=auto", "unknown key mode"),
+        ("tap:x,loss=1,loss=1", "\"loss=1\" (column 14): loss is given twice"),
+        ("tap:x,loss=2", "\"loss=2\" (column 7): expected a probability from 0 to 1"),
+        ("tap:x,dup=-1", "expected a probability"),
+        ("tap:x,reorder=x", "expected a probability"),
+        ("tap:x,rx.corrupt=x", "\"rx.corrupt=x\" (column 7): expected a probability"),
+        ("tap:x,delay=5", "expected a time with its unit"),
+        ("tap:x,jitter=5mbit", "expected a time with its unit"),
+        ("tap:x,tx.rate=100", "expected a rate with its unit"),
+        ("tap:x,limit=64", "expected a size with its unit"),
+        ("tap:x,seed=x", "expected a number from 0 to"),
+        ("tap:x,slots=0", "expected a number from 1 to"),
+        ("tap:x,checksum=no", "expected verify or partial or trust"),
+        ("tap:x,pcap=", "expected a file name"),
+        ("tap:x,mac=1", "expected a MAC address"),
+        ("tap:x,mac=01:00:00:00:00:01", "no unicast MAC address"),
+        ("tap:x,mac=02:00:00:00:00:01:02", "expected a MAC address"),
+        ("tap:x,mtu=67", "expected a number from 68 to"),
+        ("tap:x,up=maybe", "expected yes or no"),
+        ("tap:x,queues=0", "expected a number from 1 to 256"),
+        ("packet:x,promiscuous=1", "expected yes or no"),
+        ("xdp:x,mode=fast", "expected auto or native or generic"),
+        ("xdp:x,queues=x", "expected a number"),
+        ("xdp:x,queue=256", "expected a number from 0 to 255"),
+        ("xdp:x,zerocopy=on", "expected auto or off"),
+        ("memif:x,role=master", "expected server or client"),
+        ("memif:x,id=-1", "expected a number"),
+        ("memif:x,ring=1000", "ring=1000 is not a power of two"),
+        ("memif:x,buffer=1", "expected a number from 64 to"),
+        ("memif:x,queues=0", "expected a number"),
+        ("memif:x,secret=1234567890123456789012345", "at most 24 bytes"),
+        ("loopback,mtu=x", "expected a number"),
+    ];
+    for (text, said) in rows {
+        let error = error(text);
+        assert!(error.contains(said), "{text}: {error}");
+        assert!(error.starts_with(&format!("wire \"{text}\": ")), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}

@@ -1,8 +1,69 @@
-//! Placeholder: the memif backend (engineer F's).
+//! The memif backend: frames through memory shared with another process, no kernel in between.
+//!
+//! It speaks version 2 of the protocol of VPP and DPDK (`net_memif`, libmemif), in both roles. The client ("slave") owns the memory, the server ("master")
+//! listens on the UNIX socket; which of them is the host and which the application does not matter. For people: `memif:PATH[,role=..]` in a
+//! [`WireSpec`](crate::WireSpec); for code: [`Memif::connect`] for all queues at once, [`open`] for one.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `message` | the control channel's messages, bytes ⇄ values |
+//! | `socket` | the control channel's sockets |
+//! | `server`, `client` | the two handshakes |
+//! | `control` | what the queues share, behind a mutex, off the hot path |
+//! | `layout` | where things lie in shared memory |
+//! | `region_unsafe`, `ring_unsafe`, `batch_unsafe` | the memory itself: mappings, rings, batches of frames |
+//! | `rx`, `tx` | the two halves of a queue; no `unsafe`, all the checks |
+//! | `bell` | interrupts |
+//! | `port` | one queue as a [`Port`] |
+//!
+//! **Trust.** The peer may rewrite the memory while we read it, and lie in every word. Descriptors are read once and checked against the regions; what does not fit is
+//! dropped and counted (receive) or ends the connection (transmit); a cursor that runs past what was lent ends the connection. The memory cannot
+//! shrink under us (the server asks for the seal; the client sets it). DPDK's `zero-copy=yes` clients offer unsealed memory and are refused.
+//!
+//! **Frames.** Received and transmitted in place. A chained frame is received through a side buffer, a copy. Our own frames are never chained, but towards a client
+//! whose buffers are smaller than ours: then every frame is staged and copied. The MTU is the buffer size less 18.
+//!
+//! **Sleeping.** A receiver that polls masks the interrupt, and then neither side makes a system call. There is no interrupt for freed transmit slots: who waits for
+//! room is given a deadline (`deadline_ns`) of 50 µs to 2 ms.
 
+#[allow(unsafe_code)]
+mod batch_unsafe;
+mod bell;
+mod client;
+mod control;
+mod layout;
+pub mod limits;
+mod link;
+mod message;
+mod port;
+#[allow(unsafe_code)]
+mod region_unsafe;
+#[allow(unsafe_code)]
+mod ring_unsafe;
+mod rx;
+mod server;
+mod socket;
+mod tx;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+pub use port::MemifPort;
+
+use self::control::Shared;
+use self::layout::RegionPlan;
+use self::limits::{
+    BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, QUEUES_MAX, REGION_BYTES_MAX, RING_SLOTS_LOG2_MAX,
+    RING_SLOTS_LOG2_MIN,
+};
 use crate::MacAddr;
 use crate::open::OpenError;
 use crate::port::Port;
+
+/// Our name in the handshake.
+const PROGRAM_NAME: &str = concat!("millstream ", env!("CARGO_PKG_VERSION"));
+/// Bytes of a buffer that are not for the IP packet: Ethernet header and a VLAN tag.
+const FRAME_OVERHEAD_BYTES: usize = 18;
 
 /// Which side of the memif socket this end is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,13 +84,13 @@ pub struct MemifOptions {
     pub role: MemifRole,
     /// Interface id; both ends agree on it.
     pub id: u32,
-    /// Slots of each ring, a power of two.
+    /// Slots of each ring, a power of two from 8 to 16384; the client's count.
     pub ring_slots: usize,
-    /// Bytes of each buffer.
+    /// Bytes of each buffer, 128 to 65536; the MTU is 18 less.
     pub buffer_bytes: usize,
-    /// Queue pairs.
+    /// Queue pairs, 1 to 255.
     pub queues: usize,
-    /// Shared secret of the control channel, up to 24 bytes.
+    /// Shared secret of the control channel, up to 23 bytes.
     pub secret: Option<String>,
     /// This end's MAC address; made up if absent.
     pub mac: Option<MacAddr>,
@@ -50,14 +111,110 @@ impl Default for MemifOptions {
     }
 }
 
-/// Opens queue `queue` of the interface.
+/// A memif interface.
+pub struct Memif;
+
+impl Memif {
+    /// Opens all queues of the interface: one port each, in order, to be moved to the threads that drive them.
+    ///
+    /// It returns at once; until the peer is there, the ports receive nothing and have no slots.
+    ///
+    /// # Errors
+    /// One line that says what and where.
+    pub fn connect(options: &MemifOptions) -> Result<Vec<MemifPort>, OpenError> {
+        (0..options.queues.max(1))
+            .map(|queue| open_queue(options, queue))
+            .collect()
+    }
+}
+
+/// Opens queue `queue` of the interface; ports of one interface in one process share its connection.
 ///
 /// # Errors
 /// One line that says what and where.
 pub fn open(options: &MemifOptions, queue: usize) -> Result<Box<dyn Port + Send>, OpenError> {
-    let _ = queue;
-    Err(OpenError::refused(
-        format_args!("memif:{}", options.path),
-        "memif is not built in yet",
-    ))
+    Ok(Box::new(open_queue(options, queue)?))
 }
+
+/// The interfaces of this process that have an open queue, so that the next one joins in.
+static INTERFACES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+fn open_queue(options: &MemifOptions, queue: usize) -> Result<MemifPort, OpenError> {
+    let refused = |why: String| OpenError::refused(format_args!("memif:{}", options.path), why);
+    check(options).map_err(refused)?;
+    if queue >= options.queues {
+        return Err(refused(format!("queue {queue} of {}", options.queues)));
+    }
+    let mut interfaces = INTERFACES.lock().unwrap_or_else(PoisonError::into_inner);
+    interfaces.retain(|interface| interface.strong_count() > 0);
+    let same = |shared: &Arc<Shared>| {
+        shared.options.path == options.path
+            && shared.options.role == options.role
+            && shared.options.id == options.id
+    };
+    let shared = match interfaces.iter().filter_map(Weak::upgrade).find(same) {
+        Some(shared) if shared.options == *options => shared,
+        Some(_) => return Err(refused("open already, with other options".to_owned())),
+        None => {
+            let shared = Shared::new(options, options.mac.unwrap_or_else(made_up_mac))?;
+            interfaces.push(Arc::downgrade(&shared));
+            shared
+        }
+    };
+    if !shared.control().take_queue(queue) {
+        return Err(refused(format!("queue {queue} is open already")));
+    }
+    Ok(MemifPort::new(shared, queue))
+}
+
+fn check(options: &MemifOptions) -> Result<(), String> {
+    let slots = options.ring_slots;
+    let slots_allowed = 1 << RING_SLOTS_LOG2_MIN..=1 << RING_SLOTS_LOG2_MAX;
+    if !slots.is_power_of_two() || !slots_allowed.contains(&slots) {
+        return Err(format!(
+            "ring={slots}: a power of two from {} to {}",
+            1 << RING_SLOTS_LOG2_MIN,
+            1 << RING_SLOTS_LOG2_MAX
+        ));
+    }
+    let buffer = options.buffer_bytes;
+    if !(BUFFER_BYTES_MIN..=BUFFER_BYTES_MAX).contains(&buffer) {
+        return Err(format!(
+            "buffer={buffer}: from {BUFFER_BYTES_MIN} to {BUFFER_BYTES_MAX} bytes"
+        ));
+    }
+    if !(1..=QUEUES_MAX).contains(&options.queues) {
+        return Err(format!("queues={}: from 1 to {QUEUES_MAX}", options.queues));
+    }
+    if options
+        .secret
+        .as_ref()
+        .is_some_and(|secret| secret.is_empty() || secret.len() > 23 || secret.contains('\0'))
+    {
+        return Err("secret: 1 to 23 bytes".to_owned());
+    }
+    if options.path.trim_start_matches('@').is_empty() {
+        return Err("no path".to_owned());
+    }
+    let plan = RegionPlan {
+        queues: options.queues,
+        slots_log2: slots.trailing_zeros() as u8,
+        buffer_bytes: buffer,
+    };
+    if plan.region_bytes() as u64 > REGION_BYTES_MAX {
+        return Err(format!(
+            "queues, ring and buffer make {} bytes of shared memory; the most is {REGION_BYTES_MAX}",
+            plan.region_bytes()
+        ));
+    }
+    Ok(())
+}
+
+/// A locally administered unicast address, likely unique.
+fn made_up_mac() -> MacAddr {
+    let random = RandomState::new().build_hasher().finish().to_ne_bytes();
+    MacAddr([0x02, random[1], random[2], random[3], random[4], random[5]])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Batches of frames that lie in shared memory, with the memory kept mapped as long as they can be reached.
+//!
+//! [`RxBatch`] also owns the side buffer in which chained frames are put together, [`TxBatch`] the staging buffer for a peer whose buffers are smaller than
+//! ours. Called by `rx` and `tx`.
+
+use std::ptr::NonNull;
+
+use super::region_unsafe::Window;
+use crate::{RxFrame, TxFrame};
+
+/// A batch of received frames that lie in the regions of a window, or in its side buffer.
+#[derive(Debug)]
+pub struct RxBatch {
+    window: Window,
+    frames: Vec<RxFrame>,
+    bytes: u64,
+    /// Made when the first chain comes, then kept. Frames point into it, so it is changed only past `side_used`.
+    side: Vec<u8>,
+    side_used: usize,
+    side_bytes_max: usize,
+}
+
+impl RxBatch {
+    /// Empty, over `window`, for `frames_max` frames and `side_bytes_max` bytes of chains.
+    pub fn new(window: Window, frames_max: usize, side_bytes_max: usize) -> Self {
+        Self {
+            window,
+            frames: Vec::with_capacity(frames_max),
+            bytes: 0,
+            side: Vec::new(),
+            side_used: 0,
+            side_bytes_max,
+        }
+    }
+
+    /// The frames, which live as long as this borrow.
+    #[inline]
+    pub fn frames(&self) -> &[RxFrame] {
+        &self.frames
+    }
+
+    /// Bytes of all frames.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Forgets the frames.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.frames.clear();
+        self.bytes = 0;
+        self.side_used = 0;
+    }
+
+    /// Adds the frame at `offset` of `region`; `false` if it is not all there.
+    #[inline]
+    pub fn push(&mut self, region: u16, offset: u32, length: u32) -> bool {
+        let Some(at) = self.window.place(region, offset, length) else {
+            return false;
+        };
+        prefetch(at.as_ptr());
+        // SAFETY: `place` checked the range; the window, a field of this batch, keeps it mapped, and frames are reachable only through a borrow of this batch.
+        self.frames
+            .push(unsafe { RxFrame::new(at.as_ptr(), length) });
+        self.bytes += u64::from(length);
+        true
+    }
+
+    /// Whether a chain of `bytes` bytes still fits the side buffer.
+    pub fn side_fits(&self, bytes: usize) -> bool {
+        bytes <= self.side_bytes_max - self.side_used
+    }
+
+    /// Adds a frame put together from `parts` (region, offset, length), each within its region; `false` if one is not, or all do not fit.
+    pub fn push_chain(&mut self, parts: &[(u16, u32, u32)]) -> bool {
+        if self.side.is_empty() {
+            self.side.resize(self.side_bytes_max, 0);
+        }
+        let side = self.side.as_mut_ptr();
+        let start = self.side_used;
+        let mut end = start;
+        for &(region, offset, length) in parts {
+            let n = length as usize;
+            let Some(from) = self.window.place(region, offset, length) else {
+                return false;
+            };
+            if n > self.side_bytes_max - end {
+                return false;
+            }
+            // SAFETY: `place` checked the source; `end + n <= side.len()`. One is shared memory and the other private, so they are distinct.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), side.add(end), n) };
+            end += n;
+        }
+        let length = (end - start) as u32;
+        // SAFETY: `start..end` lies in the side buffer, which has its final size, and in which nothing before `side_used` is written until `clear` drops this frame.
+        self.frames
+            .push(unsafe { RxFrame::new(side.add(start), length) });
+        self.bytes += u64::from(length);
+        self.side_used = end;
+        true
+    }
+}
+
+/// A batch of transmit slots that lie in the regions of a window, or in a staging buffer.
+#[derive(Debug)]
+pub struct TxBatch {
+    window: Window,
+    frames: Vec<TxFrame>,
+    /// Where each frame's memory is.
+    places: Vec<NonNull<u8>>,
+    staging: Vec<u8>,
+}
+
+// SAFETY: `places` leads to the memory of `frames`, which is `Send` itself, or into the staging buffer, which this owns.
+unsafe impl Send for TxBatch {}
+
+impl TxBatch {
+    /// Empty, over `window`, for `frames_max` frames.
+    pub fn new(window: Window, frames_max: usize) -> Self {
+        Self {
+            window,
+            frames: Vec::with_capacity(frames_max),
+            places: Vec::with_capacity(frames_max),
+            staging: Vec::new(),
+        }
+    }
+
+    /// The slots, which live as long as this borrow.
+    #[inline]
+    pub fn frames(&self) -> &[TxFrame] {
+        &self.frames
+    }
+
+    /// Forgets the slots.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.frames.clear();
+        self.places.clear();
+    }
+
+    /// Adds a slot of `capacity` bytes at `offset` of `region`; `false` if it is not all there.
+    #[inline]
+    pub fn push(&mut self, region: u16, offset: u32, capacity: u32) -> bool {
+        let Some(at) = self.window.place(region, offset, capacity) else {
+            return false;
+        };
+        // SAFETY: `place` checked the range; the window keeps it mapped, and slots are reachable only through a borrow of this batch. No Rust reference into a
+        // region is ever made.
+        self.frames
+            .push(unsafe { TxFrame::new(at.as_ptr(), capacity) });
+        self.places.push(at);
+        true
+    }
+
+    /// Replaces the slots by `n` of `capacity` bytes in the staging buffer.
+    pub fn stage(&mut self, n: usize, capacity: usize) {
+        self.clear();
+        if self.staging.len() < n * capacity {
+            self.staging.resize(n * capacity, 0);
+        }
+        let Some(base) = NonNull::new(self.staging.as_mut_ptr()) else {
+            return;
+        };
+        for i in 0..n {
+            // SAFETY: `(i + 1) * capacity <= staging.len()`.
+            let at = unsafe { base.add(i * capacity) };
+            // SAFETY: as above; the buffer is private, resized only after `clear`, and otherwise reached only through this pointer.
+            self.frames
+                .push(unsafe { TxFrame::new(at.as_ptr(), capacity as u32) });
+            self.places.push(at);
+        }
+    }
+
+    /// Moves what the caller wrote to slot `from` to slot `to`; `false`, and nothing done, if there is no such slot or not as much room.
+    pub fn move_slot(&self, from: usize, to: usize) -> bool {
+        let (Some(source), Some(target)) = (self.frames.get(from), self.frames.get(to)) else {
+            return false;
+        };
+        let length = source.len();
+        if length > target.capacity() {
+            return false;
+        }
+        // SAFETY: `length` is within both capacities. A lying peer may have lent the same memory twice, so they may overlap: `copy` allows that.
+        unsafe {
+            std::ptr::copy(
+                self.places[from].as_ptr().cast_const(),
+                self.places[to].as_ptr(),
+                length,
+            )
+        };
+        target.set_len(length);
+        true
+    }
+
+    /// Copies `length` bytes at `at` of the staged slot `index` to `offset` of `region`; `false` if either does not have as much.
+    pub fn unstage(&self, index: usize, at: usize, region: u16, offset: u32, length: u32) -> bool {
+        let Some(frame) = self.frames.get(index) else {
+            return false;
+        };
+        let n = length as usize;
+        if at > frame.len() || n > frame.len() - at {
+            return false;
+        }
+        let Some(target) = self.window.place(region, offset, length) else {
+            return false;
+        };
+        // SAFETY: `at + n` is within the slot, and `place` checked the target. The staging buffer is private and the target shared, so they are distinct.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.places[index].as_ptr().add(at), target.as_ptr(), n)
+        };
+        true
+    }
+}
+
+/// Asks for the line at `at`, soon to be read.
+#[inline]
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch faults on no address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}

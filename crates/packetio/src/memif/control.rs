@@ -1,0 +1,256 @@
+//! The control object that all queues of an interface share: the handshakes behind a mutex, and what came of them.
+//!
+//! Ports touch it only off the hot path: every few milliseconds by the clock, when they go to sleep, and when a peer lied. Its descriptor is an epoll
+//! instance over every socket of the control channel, so that a sleeping port needs to name one only, whatever connections come and go.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+use rustix::event::epoll;
+use rustix::time::Timespec;
+
+use super::client::Client;
+use super::link::Link;
+use super::server::Server;
+use super::{MemifOptions, MemifRole};
+use crate::MacAddr;
+use crate::open::OpenError;
+
+/// What a look at the control channel changed.
+#[derive(Debug)]
+pub enum Change {
+    /// A connection came up.
+    Up(Link),
+    /// It went down, for this reason.
+    Down(String),
+    /// It did not come up, for this reason.
+    Refused(String),
+}
+
+/// What the queues of one interface share.
+#[derive(Debug)]
+pub struct Shared {
+    /// As opened.
+    pub options: MemifOptions,
+    /// The interface's address.
+    pub mac: MacAddr,
+    epoll: Arc<OwnedFd>,
+    control: Mutex<Control>,
+}
+
+/// Cursors that a closed port leaves to the next one of its queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursors {
+    /// Of the receiving half.
+    pub rx: u16,
+    /// Of the sending half.
+    pub tx: u16,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Queue {
+    open: bool,
+    /// Left by a port that closed, with the generation for which they hold.
+    cursors: Option<(u64, Cursors)>,
+}
+
+/// The state behind the mutex.
+#[derive(Debug)]
+pub struct Control {
+    epoll: Arc<OwnedFd>,
+    role: Role,
+    link: Option<Arc<Link>>,
+    generation: u64,
+    queues: Box<[Queue]>,
+    reason: String,
+}
+
+#[derive(Debug)]
+enum Role {
+    Server(Server),
+    Client(Client),
+}
+
+/// Has `epoll` report when `source` can be read.
+///
+/// # Errors
+/// Those of `epoll_ctl`.
+pub fn watch(epoll: &OwnedFd, source: BorrowedFd<'_>) -> rustix::io::Result<()> {
+    epoll::add(
+        epoll,
+        source,
+        epoll::EventData::new_u64(0),
+        epoll::EventFlags::IN,
+    )
+}
+
+impl Shared {
+    /// Listens, or prepares to connect.
+    ///
+    /// # Errors
+    /// As a server: the path is taken or cannot be used.
+    pub fn new(options: &MemifOptions, mac: MacAddr) -> Result<Arc<Self>, OpenError> {
+        let wire = || format!("memif:{}", options.path);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|errno| OpenError::io(wire(), "epoll_create1", errno))?;
+        let epoll = Arc::new(epoll);
+        let role = match options.role {
+            MemifRole::Server => Role::Server(
+                Server::new(options, &epoll)
+                    .map_err(|errno| OpenError::io(wire(), "listen", errno))?,
+            ),
+            MemifRole::Client => Role::Client(Client::new(options, &epoll)),
+        };
+        let control = Control {
+            epoll: Arc::clone(&epoll),
+            role,
+            link: None,
+            generation: 0,
+            queues: vec![Queue::default(); options.queues].into(),
+            reason: String::new(),
+        };
+        Ok(Arc::new(Self {
+            options: options.clone(),
+            mac,
+            epoll,
+            control: Mutex::new(control),
+        }))
+    }
+
+    /// What to sleep on.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// The control state, if no other queue is at it.
+    pub fn try_control(&self) -> Option<MutexGuard<'_, Control>> {
+        match self.control.try_lock() {
+            Ok(control) => Some(control),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// The control state.
+    pub fn control(&self) -> MutexGuard<'_, Control> {
+        self.control
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Control {
+    /// Handles what has come on the control channel since the last call.
+    pub fn service(&mut self, now_ns: u64) {
+        if !self.is_due(now_ns) {
+            return;
+        }
+        let change = match &mut self.role {
+            Role::Server(server) => server.service(now_ns),
+            Role::Client(client) => client.service(now_ns),
+        };
+        match change {
+            None => {}
+            Some(Change::Refused(reason)) => self.reason = reason,
+            Some(Change::Up(link)) => {
+                self.link = Some(Arc::new(link));
+                self.generation += 1;
+            }
+            Some(Change::Down(reason)) => {
+                self.reason = reason;
+                self.link = None;
+                self.generation += 1;
+            }
+        }
+    }
+
+    /// Ends the connection of `generation`, if it is still that one.
+    pub fn fail(&mut self, generation: u64, reason: &str, now_ns: u64) {
+        if generation != self.generation || self.link.is_none() {
+            return;
+        }
+        match &mut self.role {
+            Role::Server(server) => server.disconnect(reason),
+            Role::Client(client) => client.disconnect(reason, now_ns),
+        }
+        self.reason = reason.to_owned();
+        self.link = None;
+        self.generation += 1;
+    }
+
+    /// The connection, if it is up.
+    pub fn link(&self) -> Option<&Arc<Link>> {
+        self.link.as_ref()
+    }
+
+    /// Changes whenever a connection comes or goes.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// When `service` has something to do even if no message comes.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        match &self.role {
+            Role::Server(server) => server.deadline_ns(),
+            Role::Client(client) => client.deadline_ns(),
+        }
+    }
+
+    /// Why the last connection ended or did not come about; empty if there was none.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Takes a queue; `false` if it is taken.
+    pub fn take_queue(&mut self, queue: usize) -> bool {
+        let Some(queue) = self.queues.get_mut(queue) else {
+            return false;
+        };
+        !std::mem::replace(&mut queue.open, true)
+    }
+
+    /// Gives a queue back, with the cursors at which the next port goes on.
+    pub fn give_queue(&mut self, queue: usize, generation: u64, cursors: Option<Cursors>) {
+        if let Some(queue) = self.queues.get_mut(queue) {
+            queue.open = false;
+            if let Some(cursors) = cursors {
+                queue.cursors = Some((generation, cursors));
+            }
+        }
+    }
+
+    /// Where a port of `queue` starts on the present connection.
+    pub fn cursors(&self, queue: usize) -> Cursors {
+        match self.queues.get(queue).and_then(|queue| queue.cursors) {
+            Some((generation, cursors)) if generation == self.generation => cursors,
+            _ => Cursors::default(),
+        }
+    }
+
+    fn is_due(&self, now_ns: u64) -> bool {
+        if self
+            .deadline_ns()
+            .is_some_and(|deadline_ns| now_ns >= deadline_ns)
+        {
+            return true;
+        }
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        epoll::wait(&self.epoll, &mut events, Some(&now)).is_ok_and(|count| count > 0)
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        match &mut self.role {
+            Role::Server(server) => server.disconnect("the server closed"),
+            Role::Client(client) => client.disconnect("the client closed", 0),
+        }
+    }
+}

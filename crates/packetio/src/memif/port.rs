@@ -1,0 +1,344 @@
+//! One queue of a memif interface as a [`Port`].
+//!
+//! Owns the two halves of its queue on the present connection, and follows the control object from one connection to the next. Used by one thread at a time.
+//! When a connection ends, what its peer sent before is still handed up (at most a ring full); only then the memory is let go.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use rustix::event::PollFlags;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::FRAME_OVERHEAD_BYTES;
+use super::control::{Control, Cursors, Shared};
+use super::limits::{
+    BATCH_FRAMES_MAX, CONTROL_LOOK_NS, CONTROL_LOOK_NS_CONNECTING, POLLS_PER_CLOCK_READ,
+};
+use super::link::{Counters, Lie, Link};
+use super::rx::Rx;
+use super::tx::Tx;
+use crate::port::{Capabilities, ChecksumPolicy, Port, PortCounters, PortError};
+use crate::{RxFrame, TxFrame};
+
+/// One queue of a memif interface.
+#[derive(Debug)]
+pub struct MemifPort {
+    rx: Option<Rx>,
+    tx: Option<Tx>,
+    polls: u32,
+    /// A connection is there (its peer may lack this queue).
+    connected: bool,
+    /// The connection has ended: frames that may still be handed up.
+    drain_left: Option<u16>,
+    /// The caller is yet to be told that the connection ended.
+    loss_unreported: bool,
+    generation: u64,
+    look_at_ns: u64,
+    control_deadline_ns: Option<u64>,
+    room_deadline_ns: Option<u64>,
+    counters: Counters,
+    capabilities: Capabilities,
+    shared: Arc<Shared>,
+}
+
+impl MemifPort {
+    /// Queue `queue` of `shared`, which the caller has taken.
+    pub(super) fn new(shared: Arc<Shared>, queue: usize) -> Self {
+        let capabilities = Capabilities {
+            mac: shared.mac,
+            mtu: shared.options.buffer_bytes - FRAME_OVERHEAD_BYTES,
+            rx_checksum: ChecksumPolicy::Verify,
+            tx_checksum_offload: false,
+            tso: false,
+            batch_max: BATCH_FRAMES_MAX,
+            name: format!("memif:{}", shared.options.path),
+            queue,
+        };
+        Self {
+            rx: None,
+            tx: None,
+            polls: 0,
+            connected: false,
+            drain_left: None,
+            loss_unreported: false,
+            generation: 0,
+            look_at_ns: 0,
+            control_deadline_ns: None,
+            room_deadline_ns: None,
+            counters: Counters::default(),
+            capabilities,
+            shared,
+        }
+    }
+
+    /// Whether the peer is connected and has this queue.
+    pub fn is_connected(&self) -> bool {
+        self.connected && self.drain_left.is_none() && self.rx.is_some() && self.tx.is_some()
+    }
+
+    /// Why the last connection ended or did not come about; empty if there was none. Takes the interface's lock: not for the data path.
+    pub fn last_reason(&self) -> String {
+        self.shared.control().reason().to_owned()
+    }
+
+    /// The peer's name for itself, while connected. Takes the interface's lock: not for the data path.
+    pub fn peer_name(&self) -> Option<String> {
+        self.shared.control().link().map(|link| link.peer.clone())
+    }
+
+    /// Looks at the control channel if it is time.
+    #[cold]
+    fn tick(&mut self) {
+        let now_ns = now_ns();
+        if now_ns >= self.look_at_ns {
+            self.look(now_ns);
+        }
+    }
+
+    /// Looks at the control channel; `false` if another queue is at it.
+    fn look(&mut self, now_ns: u64) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let Some(mut control) = shared.try_control() else {
+            return false;
+        };
+        control.service(now_ns);
+        self.control_deadline_ns = control.deadline_ns();
+        let pause_ns = if control.link().is_some() {
+            CONTROL_LOOK_NS
+        } else {
+            CONTROL_LOOK_NS_CONNECTING
+        };
+        self.look_at_ns = now_ns + pause_ns;
+        if control.generation() != self.generation {
+            self.follow(&control);
+        }
+        true
+    }
+
+    /// Leaves the connection that ended, once it is drained, and joins the one that there is now.
+    fn follow(&mut self, control: &Control) {
+        if self.connected && self.drain_left.is_none() {
+            self.tx = None;
+            self.drain_left = Some(1 << super::limits::RING_SLOTS_LOG2_MAX);
+        }
+        if self.drain_left.is_some() && self.rx.is_some() {
+            return;
+        }
+        self.leave();
+        self.generation = control.generation();
+        if let Some(link) = control.link() {
+            self.join(link, control.cursors(self.capabilities.queue));
+        }
+    }
+
+    fn join(&mut self, link: &Link, cursors: Cursors) {
+        self.connected = true;
+        self.counters.connects += 1;
+        let Some(queue) = link.queues.get(self.capabilities.queue) else {
+            return;
+        };
+        self.rx = queue
+            .rx
+            .as_ref()
+            .map(|end| Rx::new(end, link.window(), cursors.rx));
+        let frame_bytes = self.shared.options.buffer_bytes;
+        self.tx = queue
+            .tx
+            .as_ref()
+            .map(|end| Tx::new(end, link.window(), cursors.tx, frame_bytes));
+    }
+
+    fn leave(&mut self) {
+        self.rx = None;
+        self.tx = None;
+        self.drain_left = None;
+        if std::mem::take(&mut self.connected) {
+            self.counters.disconnects += 1;
+            self.loss_unreported = true;
+        }
+    }
+
+    /// Ends the connection, for the peer broke its rules.
+    #[cold]
+    fn on_lie(&mut self, lie: Lie) {
+        self.counters.peer_lies += 1;
+        self.leave();
+        self.shared
+            .control()
+            .fail(self.generation, &lie.to_string(), now_ns());
+        self.look_at_ns = 0;
+    }
+
+    /// One step of handing up what an ended connection left.
+    #[cold]
+    fn drain(&mut self, left: u16) {
+        let count = self.rx.as_ref().map_or(0, |rx| rx.frames().len() as u16);
+        match left.checked_sub(count) {
+            Some(left) if count > 0 => self.drain_left = Some(left),
+            _ => {
+                self.leave();
+                self.look_at_ns = 0;
+            }
+        }
+    }
+
+    /// The empty batch, and the news that the connection ended if the caller does not have them.
+    #[cold]
+    fn nothing(&mut self) -> Result<&[RxFrame], PortError> {
+        match std::mem::take(&mut self.loss_unreported) {
+            true => Err(PortError::Disconnected),
+            false => Ok(&[]),
+        }
+    }
+
+    fn has_room(&mut self) -> bool {
+        let Some(tx) = &mut self.tx else {
+            return false;
+        };
+        match tx.has_room() {
+            Ok(room) => room,
+            Err(lie) => {
+                self.on_lie(lie);
+                true
+            }
+        }
+    }
+}
+
+impl Port for MemifPort {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    #[inline]
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        self.polls = self.polls.wrapping_add(1);
+        if self.rx.is_none() || self.polls.is_multiple_of(POLLS_PER_CLOCK_READ) {
+            self.tick();
+        }
+        let Some(rx) = &mut self.rx else {
+            return self.nothing();
+        };
+        if let Err(lie) = rx.receive(&mut self.counters) {
+            self.on_lie(lie);
+            return self.nothing();
+        }
+        if let Some(left) = self.drain_left {
+            self.drain(left);
+        }
+        if self.rx.is_none() {
+            return self.nothing();
+        }
+        Ok(self.rx.as_ref().map_or(&[], Rx::frames))
+    }
+
+    #[inline]
+    fn release(&mut self) {
+        if let Some(rx) = &mut self.rx {
+            rx.release();
+        }
+    }
+
+    #[inline]
+    fn reserve(&mut self, n: usize) -> &[TxFrame] {
+        let Some(tx) = &mut self.tx else {
+            return &[];
+        };
+        if let Err(lie) = tx.reserve(n) {
+            self.on_lie(lie);
+        }
+        self.tx.as_ref().map_or(&[], Tx::frames)
+    }
+
+    #[inline]
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        let Some(tx) = &mut self.tx else {
+            return Ok(());
+        };
+        let sent = tx.send(n, &mut self.counters);
+        sent.map_err(|lie| {
+            self.counters.tx_dropped_disconnected += n as u64;
+            self.on_lie(lie);
+            PortError::Disconnected
+        })
+    }
+
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        self.release();
+        self.room_deadline_ns = None;
+        let now_ns = now_ns();
+        if !self.look(now_ns) || self.drain_left.is_some() || self.loss_unreported {
+            return true;
+        }
+        if want_tx && self.has_room() {
+            return true;
+        }
+        if let (true, Some(tx)) = (want_tx, &mut self.tx) {
+            self.room_deadline_ns = Some(now_ns + tx.room_pause_ns());
+        }
+        self.rx.as_mut().is_some_and(Rx::prepare_wait)
+    }
+
+    fn finish_wait(&mut self) {
+        self.room_deadline_ns = None;
+        if let Some(rx) = &mut self.rx {
+            rx.finish_wait();
+        }
+    }
+
+    fn poll_fds<'a>(&'a self, _want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
+        fds(self.shared.descriptor(), PollFlags::IN);
+        if let Some(rx) = &self.rx {
+            fds(rx.bell(), PollFlags::IN);
+        }
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        [self.control_deadline_ns, self.room_deadline_ns]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn counters(&self) -> PortCounters {
+        let c = &self.counters;
+        let mut counters = PortCounters::default();
+        counters.rx_frames = c.rx_frames;
+        counters.rx_bytes = c.rx_bytes;
+        counters.tx_frames = c.tx_frames;
+        counters.tx_bytes = c.tx_bytes;
+        counters.push("memif_rx_chained", c.rx_chained);
+        counters.push("memif_rx_dropped_chain", c.rx_dropped_chain);
+        counters.push("memif_rx_dropped_descriptor", c.rx_dropped_descriptor);
+        counters.push("memif_tx_dropped_no_buffer", c.tx_dropped_no_buffer);
+        counters.push("memif_tx_dropped_disconnected", c.tx_dropped_disconnected);
+        counters.push("memif_tx_staged", c.tx_staged);
+        counters.push("memif_tx_bells", c.tx_bells);
+        counters.push("memif_connects", c.connects);
+        counters.push("memif_disconnects", c.disconnects);
+        counters.push("memif_peer_lies", c.peer_lies);
+        counters
+    }
+}
+
+impl Drop for MemifPort {
+    fn drop(&mut self) {
+        self.release();
+        let cursors = match (&self.rx, &self.tx) {
+            (None, None) => None,
+            (rx, tx) => Some(Cursors {
+                rx: rx.as_ref().map_or(0, Rx::consumed),
+                tx: tx.as_ref().map_or(0, Tx::cursor),
+            }),
+        };
+        self.shared
+            .control()
+            .give_queue(self.capabilities.queue, self.generation, cursors);
+    }
+}
+
+/// `CLOCK_MONOTONIC`, ns.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,250 @@
+//! The receiving half of a queue: frames are lent in place and given back in order, one cursor store per batch.
+//!
+//! Owned by the port, one per connection. As client we receive on a ring of our own buffers (the server writes lengths and moves the tail; we give a buffer
+//! back by moving the head). As server we receive on the client's ring (the client moves the head; we give back by moving the tail). So in either role
+//! there is the peer's cursor, which says how far frames are there, and ours, which says how far they are given back:
+//!
+//! ```text
+//!            released          consumed            peer's cursor      released + slots
+//!   ───────────┼─ lent to caller ─┼─ there, untouched ─┼── not yet filled ──┤
+//! ```
+//!
+//! A chained frame (flag NEXT) is copied together into the batch's side buffer. A chain that its sender has not published whole is a chain cut short: it is dropped,
+//! for senders publish frames whole.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use super::batch_unsafe::RxBatch;
+use super::bell;
+use super::layout::DESCRIPTOR_FLAG_NEXT;
+use super::limits::{
+    BATCH_FRAMES_MAX, CHAIN_SEGMENTS_MAX, FRAME_BYTES_MAX, SIDE_BYTES, SLEEP_LOOKS,
+};
+use super::link::{Buffers, Counters, Lie, RingEnd};
+use super::region_unsafe::Window;
+use super::ring_unsafe::{Descriptor, RingMemory};
+use crate::RxFrame;
+
+/// The receiving half of a queue.
+#[derive(Debug)]
+pub struct Rx {
+    ring: RingMemory,
+    bell: Arc<OwnedFd>,
+    buffers: Option<Buffers>,
+    length_max: u32,
+    /// Up to here the frames were handed up.
+    consumed: u16,
+    /// Up to here they were given back.
+    released: u16,
+    batch: RxBatch,
+    asleep: bool,
+}
+
+/// A chain, read once: its parts, or why it is dropped, and where the next frame starts.
+struct Chain {
+    parts: [(u16, u32, u32); CHAIN_SEGMENTS_MAX],
+    count: usize,
+    bytes: usize,
+    whole: bool,
+    next: u16,
+}
+
+impl Rx {
+    /// On `end`; `consumed` is 0 on a new connection.
+    pub fn new(end: &RingEnd, window: Window, consumed: u16) -> Self {
+        let mut rx = Self {
+            ring: end.ring.clone(),
+            bell: Arc::clone(&end.bell),
+            buffers: end.buffers,
+            length_max: end
+                .buffers
+                .map_or(FRAME_BYTES_MAX as u32, |buffers| buffers.bytes),
+            consumed,
+            released: consumed.wrapping_sub(end.ring.slots()),
+            batch: RxBatch::new(window, BATCH_FRAMES_MAX, SIDE_BYTES),
+            asleep: false,
+        };
+        rx.ring.set_interrupts(false);
+        // As client this lends every slot; as server it says again where we are.
+        rx.release();
+        rx
+    }
+
+    /// Where a successor on the same connection goes on.
+    pub fn consumed(&self) -> u16 {
+        self.consumed
+    }
+
+    /// The frames of the last [`receive`](Self::receive).
+    #[inline]
+    pub fn frames(&self) -> &[RxFrame] {
+        self.batch.frames()
+    }
+
+    /// Gives the last batch back and takes the next.
+    #[inline]
+    pub fn receive(&mut self, counters: &mut Counters) -> Result<(), Lie> {
+        self.release();
+        let produced = self.produced();
+        let available = produced.wrapping_sub(self.consumed);
+        if available == 0 {
+            return Ok(());
+        }
+        if available > self.ring.slots() {
+            return Err(Lie::Cursor);
+        }
+        let mut cursor = self.consumed;
+        while cursor != produced && self.batch.frames().len() < BATCH_FRAMES_MAX {
+            let descriptor = self.ring.descriptor(cursor);
+            if descriptor.flags & DESCRIPTOR_FLAG_NEXT != 0 {
+                match self.receive_chain(cursor, produced, counters) {
+                    Some(next) => cursor = next,
+                    None => break,
+                }
+                continue;
+            }
+            let (region, offset) = self.place(cursor, &descriptor);
+            let length = descriptor.length;
+            cursor = cursor.wrapping_add(1);
+            // One comparison for both ends: 0 wraps around.
+            let plausible = length.wrapping_sub(1) < self.length_max;
+            if !plausible || !self.batch.push(region, offset, length) {
+                counters.rx_dropped_descriptor += 1;
+            }
+        }
+        self.consumed = cursor;
+        counters.rx_frames += self.batch.frames().len() as u64;
+        counters.rx_bytes += self.batch.bytes();
+        if self.batch.frames().is_empty() {
+            self.release();
+        }
+        Ok(())
+    }
+
+    /// Gives the last batch back.
+    #[inline]
+    pub fn release(&mut self) {
+        if self.released == self.consumed {
+            return;
+        }
+        self.batch.clear();
+        match self.buffers {
+            None => self.ring.set_tail(self.consumed),
+            Some(buffers) => self.lend(buffers),
+        }
+        self.released = self.consumed;
+    }
+
+    /// Enables the bell; `true` if frames are there already.
+    pub fn prepare_wait(&mut self) -> bool {
+        self.asleep = true;
+        self.ring.set_interrupts(true);
+        // The fence in `set_interrupts` is enough against a sender that has one as well. DPDK's has none, so its last cursor may still be on its way out of the
+        // core's store buffer: look for about a microsecond.
+        for _ in 0..SLEEP_LOOKS {
+            if self.produced() != self.consumed {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    /// Disables the bell and silences it.
+    pub fn finish_wait(&mut self) {
+        if self.asleep {
+            self.asleep = false;
+            self.ring.set_interrupts(false);
+            bell::drain(self.bell.as_fd());
+        }
+    }
+
+    /// The bell.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// How far frames are there, as the peer says.
+    #[inline]
+    fn produced(&self) -> u16 {
+        match self.buffers {
+            None => self.ring.head(),
+            Some(_) => self.ring.tail(),
+        }
+    }
+
+    /// Where a frame is. As client we know, whatever the server wrote into the descriptor.
+    #[inline]
+    fn place(&self, cursor: u16, descriptor: &Descriptor) -> (u16, u32) {
+        match self.buffers {
+            None => (descriptor.region, descriptor.offset),
+            Some(buffers) => (0, buffers.at(cursor & self.ring.mask())),
+        }
+    }
+
+    /// As client, lends the buffers from `released` to `consumed` again.
+    #[inline]
+    fn lend(&self, buffers: Buffers) {
+        let mut cursor = self.released;
+        while cursor != self.consumed {
+            self.ring.set_span(cursor, 0, buffers.bytes);
+            cursor = cursor.wrapping_add(1);
+        }
+        self.ring
+            .set_head(self.consumed.wrapping_add(self.ring.slots()));
+    }
+
+    /// Puts the chain at `cursor` together; the cursor after it, or `None` if it has to wait for the next batch's side buffer.
+    #[cold]
+    fn receive_chain(
+        &mut self,
+        cursor: u16,
+        produced: u16,
+        counters: &mut Counters,
+    ) -> Option<u16> {
+        let chain = self.read_chain(cursor, produced);
+        if !chain.whole {
+            counters.rx_dropped_chain += 1;
+            return Some(chain.next);
+        }
+        if !self.batch.side_fits(chain.bytes) {
+            return None;
+        }
+        if self.batch.push_chain(&chain.parts[..chain.count]) {
+            counters.rx_chained += 1;
+        } else {
+            counters.rx_dropped_chain += 1;
+        }
+        Some(chain.next)
+    }
+
+    fn read_chain(&self, mut cursor: u16, produced: u16) -> Chain {
+        let mut chain = Chain {
+            parts: [(0, 0, 0); CHAIN_SEGMENTS_MAX],
+            count: 0,
+            bytes: 0,
+            whole: false,
+            next: produced,
+        };
+        let mut fits = true;
+        while cursor != produced {
+            let descriptor = self.ring.descriptor(cursor);
+            let (region, offset) = self.place(cursor, &descriptor);
+            cursor = cursor.wrapping_add(1);
+            fits &= descriptor.length <= self.length_max && chain.count < CHAIN_SEGMENTS_MAX;
+            if fits {
+                chain.parts[chain.count] = (region, offset, descriptor.length);
+                chain.count += 1;
+                chain.bytes += descriptor.length as usize;
+                fits = chain.bytes <= FRAME_BYTES_MAX;
+            }
+            if descriptor.flags & DESCRIPTOR_FLAG_NEXT == 0 {
+                chain.whole = fits && chain.bytes > 0;
+                chain.next = cursor;
+                break;
+            }
+        }
+        chain
+    }
+}

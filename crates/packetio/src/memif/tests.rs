@@ -1,0 +1,122 @@
+//! What options are refused, and how queues of one interface share it.
+
+use super::*;
+
+fn options(path: &str) -> MemifOptions {
+    MemifOptions {
+        path: path.to_owned(),
+        ..MemifOptions::default()
+    }
+}
+
+fn refusal(options: &MemifOptions, queue: usize) -> String {
+    match open_queue(options, queue) {
+        Ok(_) => panic!("opened"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn options_out_of_range_are_refused_in_one_line() {
+    let good = options("@memif-options");
+    let bad = [
+        MemifOptions {
+            ring_slots: 1000,
+            ..good.clone()
+        },
+        MemifOptions {
+            ring_slots: 4,
+            ..good.clone()
+        },
+        MemifOptions {
+            ring_slots: 1 << 15,
+            ..good.clone()
+        },
+        MemifOptions {
+            buffer_bytes: 64,
+            ..good.clone()
+        },
+        MemifOptions {
+            buffer_bytes: 65_537,
+            ..good.clone()
+        },
+        MemifOptions {
+            queues: 0,
+            ..good.clone()
+        },
+        MemifOptions {
+            queues: 256,
+            ..good.clone()
+        },
+        MemifOptions {
+            queues: 255,
+            ring_slots: 16384,
+            buffer_bytes: 65_536,
+            ..good.clone()
+        },
+        MemifOptions {
+            secret: Some("x".repeat(24)),
+            ..good.clone()
+        },
+        MemifOptions {
+            path: String::new(),
+            ..good.clone()
+        },
+        MemifOptions {
+            path: "@".to_owned(),
+            ..good
+        },
+    ];
+    for options in bad {
+        let why = refusal(&options, 0);
+        assert!(why.starts_with("memif:") && !why.contains('\n'), "{why}");
+    }
+}
+
+#[test]
+fn queue_open_twice_is_refused_and_free_again_after_close() {
+    let options = MemifOptions {
+        queues: 2,
+        ..options("@memif-queues")
+    };
+    let first = open_queue(&options, 0).unwrap();
+    let second = open_queue(&options, 1).unwrap();
+    assert_eq!(first.capabilities().mac, second.capabilities().mac);
+    assert!(refusal(&options, 0).contains("open already"));
+    assert!(refusal(&options, 2).contains("queue 2 of 2"));
+    assert!(
+        refusal(
+            &MemifOptions {
+                ring_slots: 64,
+                ..options.clone()
+            },
+            1
+        )
+        .contains("other options")
+    );
+    drop(first);
+    let _first = open_queue(&options, 0).unwrap();
+}
+
+#[test]
+fn path_in_use_is_refused_and_a_stale_socket_file_is_replaced() {
+    let path = format!(
+        "{}/memif-stale-{}.sock",
+        std::env::temp_dir().display(),
+        std::process::id()
+    );
+    let address = rustix::net::SocketAddrUnix::new(path.as_str()).unwrap();
+    let stale = rustix::net::socket(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::SEQPACKET,
+        None,
+    )
+    .unwrap();
+    rustix::net::bind(&stale, &address).unwrap();
+    drop(stale);
+    let options = options(&path);
+    let server = open_queue(&options, 0).unwrap();
+    assert!(refusal(&MemifOptions { id: 1, ..options }, 0).contains("listen"));
+    drop(server);
+    assert!(!std::path::Path::new(&path).exists());
+}

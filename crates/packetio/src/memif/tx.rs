@@ -1,0 +1,295 @@
+//! The sending half of a queue: slots are filled in place and published with one cursor store per batch.
+//!
+//! Owned by the port, one per connection. As client we send from our own buffers and move the head; the server gives them back by moving the tail. As server we
+//! fill the buffers that the client lent by moving the head, and move the tail. Either way:
+//!
+//! ```text
+//!   cursor ─┬─ free slots ─┬─ peer + ahead        ahead: as client, the ring's slots; as server, 0
+//! ```
+//!
+//! A client may lend buffers smaller than ours (so than the MTU that we promise). Then slots lie in a private staging buffer, and `send` copies each frame into as
+//! many lent buffers as it takes, chained.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use super::batch_unsafe::TxBatch;
+use super::bell;
+use super::layout::DESCRIPTOR_FLAG_NEXT;
+use super::limits::{
+    BATCH_FRAMES_MAX, FRAME_BYTES_MAX, STAGED_FRAMES_MAX, TX_ROOM_POLL_NS_MAX, TX_ROOM_POLL_NS_MIN,
+};
+use super::link::{Buffers, Counters, Lie, RingEnd};
+use super::region_unsafe::Window;
+use super::ring_unsafe::{Descriptor, RingMemory};
+use crate::TxFrame;
+
+/// The sending half of a queue.
+#[derive(Debug)]
+pub struct Tx {
+    ring: RingMemory,
+    bell: Arc<OwnedFd>,
+    buffers: Option<Buffers>,
+    /// Up to here frames were published.
+    cursor: u16,
+    /// The peer's cursor when last looked at.
+    peer: u16,
+    ahead: u16,
+    /// What each slot must hold, bytes.
+    frame_bytes: u32,
+    batch: TxBatch,
+    staged: bool,
+    room_pause_ns: u64,
+}
+
+impl Tx {
+    /// On `end`, for frames up to `frame_bytes`; `cursor` is 0 on a new connection.
+    pub fn new(end: &RingEnd, window: Window, cursor: u16, frame_bytes: usize) -> Self {
+        let tx = Self {
+            ring: end.ring.clone(),
+            bell: Arc::clone(&end.bell),
+            buffers: end.buffers,
+            cursor,
+            peer: 0,
+            ahead: if end.buffers.is_some() {
+                end.ring.slots()
+            } else {
+                0
+            },
+            frame_bytes: frame_bytes as u32,
+            batch: TxBatch::new(window, BATCH_FRAMES_MAX),
+            staged: false,
+            room_pause_ns: TX_ROOM_POLL_NS_MIN,
+        };
+        let peer = tx.peer_cursor();
+        Self { peer, ..tx }
+    }
+
+    /// Where a successor on the same connection goes on.
+    pub fn cursor(&self) -> u16 {
+        self.cursor
+    }
+
+    /// The slots of the last [`reserve`](Self::reserve).
+    #[inline]
+    pub fn frames(&self) -> &[TxFrame] {
+        self.batch.frames()
+    }
+
+    /// Up to `n` slots.
+    #[inline]
+    pub fn reserve(&mut self, n: usize) -> Result<(), Lie> {
+        self.batch.clear();
+        self.staged = false;
+        let n = n.min(BATCH_FRAMES_MAX);
+        let n = n.min(usize::from(self.free(n)?)) as u16;
+        match self.buffers {
+            Some(buffers) => self.reserve_own(n, buffers),
+            None => self.reserve_lent(n),
+        }
+    }
+
+    /// Publishes the first `n` reserved slots that hold a frame; wakes the peer if it sleeps.
+    #[inline]
+    pub fn send(&mut self, n: usize, counters: &mut Counters) -> Result<(), Lie> {
+        let n = n.min(self.batch.frames().len());
+        let sent = if self.staged {
+            self.send_staged(n, counters)
+        } else {
+            Ok(self.send_in_place(n, counters))
+        };
+        self.batch.clear();
+        let used = sent?;
+        if used == 0 {
+            return Ok(());
+        }
+        self.cursor = self.cursor.wrapping_add(used);
+        match self.buffers {
+            Some(_) => self.ring.set_head(self.cursor),
+            None => self.ring.set_tail(self.cursor),
+        }
+        if self.ring.wants_interrupt() {
+            counters.tx_bells += 1;
+            bell::ring(self.bell.as_fd());
+        }
+        Ok(())
+    }
+
+    /// Whether a slot is free.
+    pub fn has_room(&mut self) -> Result<bool, Lie> {
+        let room = self.free(1)? > 0;
+        if room {
+            self.room_pause_ns = TX_ROOM_POLL_NS_MIN;
+        }
+        Ok(room)
+    }
+
+    /// How long to sleep before looking for room again: the protocol has no bell for that.
+    pub fn room_pause_ns(&mut self) -> u64 {
+        let pause = self.room_pause_ns;
+        self.room_pause_ns = (pause * 2).min(TX_ROOM_POLL_NS_MAX);
+        pause
+    }
+
+    /// Free slots; the peer's cursor is looked at only if fewer than `wanted` are known of.
+    #[inline]
+    fn free(&mut self, wanted: usize) -> Result<u16, Lie> {
+        let known = self.peer.wrapping_add(self.ahead).wrapping_sub(self.cursor);
+        if usize::from(known) >= wanted && known <= self.ring.slots() {
+            return Ok(known);
+        }
+        self.peer = self.peer_cursor();
+        let free = self.peer.wrapping_add(self.ahead).wrapping_sub(self.cursor);
+        if free > self.ring.slots() {
+            return Err(Lie::Cursor);
+        }
+        Ok(free)
+    }
+
+    #[inline]
+    fn peer_cursor(&self) -> u16 {
+        match self.buffers {
+            Some(_) => self.ring.tail(),
+            None => self.ring.head(),
+        }
+    }
+
+    #[inline]
+    fn reserve_own(&mut self, n: u16, buffers: Buffers) -> Result<(), Lie> {
+        for i in 0..n {
+            let slot = self.cursor.wrapping_add(i) & self.ring.mask();
+            if !self.batch.push(0, buffers.at(slot), buffers.bytes) {
+                debug_assert!(false, "our own buffers lie within our own region");
+                return Err(Lie::Buffer);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn reserve_lent(&mut self, n: u16) -> Result<(), Lie> {
+        for i in 0..n {
+            let Descriptor {
+                region,
+                length,
+                offset,
+                ..
+            } = self.ring.descriptor(self.cursor.wrapping_add(i));
+            if length < self.frame_bytes {
+                return self.reserve_staged(n);
+            }
+            if !self
+                .batch
+                .push(region, offset, length.min(FRAME_BYTES_MAX as u32))
+            {
+                return Err(Lie::Buffer);
+            }
+        }
+        Ok(())
+    }
+
+    /// As many staged slots, up to `n`, as the free buffers surely hold.
+    #[cold]
+    fn reserve_staged(&mut self, n: u16) -> Result<(), Lie> {
+        let wanted = usize::from(n).min(STAGED_FRAMES_MAX);
+        let free = self.free(usize::from(self.ring.slots()))?;
+        let mut frames = 0;
+        let mut room = 0;
+        for i in 0..free {
+            if frames == wanted {
+                break;
+            }
+            room += u64::from(self.ring.descriptor(self.cursor.wrapping_add(i)).length);
+            if room >= u64::from(self.frame_bytes) {
+                frames += 1;
+                room = 0;
+            }
+        }
+        self.batch.stage(frames, self.frame_bytes as usize);
+        self.staged = true;
+        Ok(())
+    }
+
+    /// Writes the descriptors of frames that lie in their buffers; how many slots they take.
+    #[inline]
+    fn send_in_place(&mut self, n: usize, counters: &mut Counters) -> u16 {
+        let mut used: u16 = 0;
+        let mut bytes = 0;
+        for i in 0..n {
+            let length = self.batch.frames()[i].len();
+            if length == 0 {
+                continue;
+            }
+            if usize::from(used) != i && !self.batch.move_slot(i, usize::from(used)) {
+                counters.tx_dropped_no_buffer += 1;
+                continue;
+            }
+            self.ring
+                .set_span(self.cursor.wrapping_add(used), 0, length as u32);
+            used += 1;
+            bytes += length as u64;
+        }
+        counters.tx_frames += u64::from(used);
+        counters.tx_bytes += bytes;
+        used
+    }
+
+    /// Copies staged frames into lent buffers; how many slots they take.
+    #[cold]
+    fn send_staged(&mut self, n: usize, counters: &mut Counters) -> Result<u16, Lie> {
+        let free = self.free(usize::from(self.ring.slots()))?;
+        let mut used = 0;
+        for i in 0..n {
+            let length = self.batch.frames()[i].len() as u32;
+            if length == 0 {
+                continue;
+            }
+            let Some(after) = self.unstage_frame(i, length, used, free)? else {
+                counters.tx_dropped_no_buffer += 1;
+                continue;
+            };
+            used = after;
+            counters.tx_frames += 1;
+            counters.tx_staged += 1;
+            counters.tx_bytes += u64::from(length);
+        }
+        Ok(used)
+    }
+
+    /// Copies one staged frame into the free slots from `used` on; the first slot after it, or `None` if they do not hold it.
+    fn unstage_frame(
+        &mut self,
+        index: usize,
+        length: u32,
+        used: u16,
+        free: u16,
+    ) -> Result<Option<u16>, Lie> {
+        let mut slot = used;
+        let mut at = 0;
+        while slot < free {
+            let cursor = self.cursor.wrapping_add(slot);
+            let descriptor = self.ring.descriptor(cursor);
+            let part = descriptor.length.min(length - at);
+            if part == 0
+                || !self.batch.unstage(
+                    index,
+                    at as usize,
+                    descriptor.region,
+                    descriptor.offset,
+                    part,
+                )
+            {
+                return Err(Lie::Buffer);
+            }
+            at += part;
+            slot += 1;
+            let more = at < length;
+            self.ring
+                .set_span(cursor, if more { DESCRIPTOR_FLAG_NEXT } else { 0 }, part);
+            if !more {
+                return Ok(Some(slot));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,219 @@
+//! Every interleaving of the queue, the bells, the lock and the request word.
+//! The byte rings are in `loom_byte_ring.rs`.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p ring --test loom --test loom_byte_ring`
+#![cfg(loom)]
+
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::{Arc, Notify};
+use loom::thread;
+
+use ring::doorbell::SleepFlag;
+use ring::memory::{self, ContextLimits};
+use ring::published::fence_full;
+use ring::socket_block::{Requests, SocketState};
+use ring::spsc::queue;
+use ring::trylock::TryLock;
+
+fn limits() -> ContextLimits {
+    ContextLimits {
+        sockets_max: 1,
+        small_chunks: 1,
+        large_chunks: 1,
+        hugetlb: false,
+    }
+}
+
+#[test]
+fn queue_hands_over_in_order() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = queue::<Box<u32>>(2);
+        let feeder = thread::spawn(move || {
+            for n in 0..4 {
+                let mut item = Err(Box::new(n));
+                while let Err(again) = item {
+                    item = producer.push(again);
+                    if item.is_err() {
+                        thread::yield_now();
+                    }
+                }
+            }
+        });
+        let mut expected = 0;
+        while expected < 4 {
+            match consumer.pop() {
+                Some(item) => {
+                    assert_eq!(*item, expected);
+                    expected += 1;
+                }
+                None => thread::yield_now(),
+            }
+        }
+        feeder.join().unwrap();
+    });
+}
+
+#[test]
+fn queue_batches_and_leaves_the_rest_to_drop() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = queue::<Box<u32>>(2);
+        let feeder = thread::spawn(move || {
+            let mut items = (0..3).map(Box::new);
+            let mut pushed = producer.push_batch(&mut items);
+            pushed += producer.push_batch(&mut items);
+            pushed
+        });
+        let mut got = Vec::new();
+        let count = consumer.pop_batch(2, |item| got.push(*item));
+        assert!(got.iter().copied().eq(0..count as u32));
+        let pushed = feeder.join().unwrap();
+        assert!(pushed >= 2 && pushed - count == consumer.len());
+    });
+}
+
+#[test]
+fn consumed_position_means_the_consumer_is_done() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = queue::<u32>(2);
+        let done = Arc::new(AtomicU32::new(0));
+        let written = done.clone();
+        let position = producer.position();
+        producer.push(7).unwrap();
+        let taker = thread::spawn(move || {
+            written.store(1, Ordering::Relaxed);
+            consumer.pop()
+        });
+        if producer.is_consumed(position) {
+            assert_eq!(done.load(Ordering::Relaxed), 1);
+        }
+        assert_eq!(taker.join().unwrap(), Some(7));
+    });
+}
+
+#[test]
+fn sleeper_is_never_left_asleep() {
+    loom::model(|| {
+        let flag = Arc::new(SleepFlag::new());
+        let work = Arc::new(AtomicU32::new(0));
+        let signal = Arc::new(Notify::new());
+        let (their_flag, their_work, their_signal) = (flag.clone(), work.clone(), signal.clone());
+        let ringer = thread::spawn(move || {
+            their_work.store(1, Ordering::Relaxed);
+            if their_flag.must_wake() {
+                their_signal.notify();
+            }
+        });
+        flag.announce();
+        if work.load(Ordering::Relaxed) == 0 {
+            // Loom reports a deadlock if the signal never comes.
+            signal.wait();
+            assert_eq!(work.load(Ordering::Relaxed), 1);
+        }
+        flag.retract();
+        ringer.join().unwrap();
+    });
+}
+
+#[test]
+fn one_of_two_ringers_makes_the_call() {
+    loom::model(|| {
+        let flag = Arc::new(SleepFlag::new());
+        flag.announce();
+        let theirs = flag.clone();
+        let other = thread::spawn(move || u32::from(theirs.must_wake()));
+        let calls = u32::from(flag.must_wake()) + other.join().unwrap();
+        assert_eq!(calls, 1);
+        assert!(flag.retract());
+    });
+}
+
+#[test]
+fn lock_admits_one_at_a_time() {
+    loom::model(|| {
+        let lock = Arc::new(TryLock::new(0));
+        let turn = |lock: &TryLock<u32>| match lock.try_lock() {
+            Some(mut count) => {
+                *count += 1;
+                1
+            }
+            None => 0,
+        };
+        let theirs = lock.clone();
+        let other = thread::spawn(move || turn(&theirs) + turn(&theirs));
+        let turns = turn(&lock) + other.join().unwrap();
+        assert_eq!(*lock.try_lock().unwrap(), turns);
+        assert!(turns >= 2);
+    });
+}
+
+#[test]
+fn request_is_seen_and_queued_once() {
+    loom::model(|| {
+        let (memory, _pool) = memory::create(&limits()).unwrap();
+        let (mut jobs, mut taken) = queue::<u32>(2);
+        let wrote = Arc::new(AtomicU32::new(0));
+        let (their_memory, their_wrote) = (memory.clone(), wrote.clone());
+        let application = thread::spawn(move || {
+            let block = their_memory.block(0).unwrap();
+            for n in 1..=2 {
+                their_wrote.store(n, Ordering::Relaxed);
+                if block.request(Requests::WROTE) {
+                    jobs.push(0).unwrap();
+                }
+            }
+        });
+        let block = memory.block(0).unwrap();
+        let mut seen = 0;
+        let mut serve = |taken: &mut ring::spsc::Consumer<u32>| {
+            while taken.pop().is_some() {
+                assert_eq!(block.take_requests(), Requests::WROTE);
+                seen = wrote.load(Ordering::Relaxed);
+            }
+        };
+        serve(&mut taken);
+        application.join().unwrap();
+        serve(&mut taken);
+        assert_eq!(seen, 2, "the last write was missed");
+    });
+}
+
+#[test]
+fn wish_to_write_is_not_lost() {
+    loom::model(|| {
+        let (memory, _pool) = memory::create(&limits()).unwrap();
+        memory.block(0).unwrap().open(0);
+        let theirs = memory.clone();
+        let stack = thread::spawn(move || {
+            let block = theirs.block(0).unwrap();
+            block.set_tx_limit(10);
+            fence_full();
+            block.take_want_writable()
+        });
+        let block = memory.block(0).unwrap();
+        block.set_want_writable();
+        let has_room = block.tx_limit() != 0;
+        assert!(stack.join().unwrap() || has_room);
+    });
+}
+
+#[test]
+fn names_are_whole_once_connected_is_seen() {
+    loom::model(|| {
+        let (memory, _pool) = memory::create(&limits()).unwrap();
+        let name = |n: u8| ring::socket_block::Name {
+            address: [n; 16],
+            port: u16::from(n),
+        };
+        let theirs = memory.clone();
+        let stack = thread::spawn(move || {
+            let block = theirs.block(0).unwrap();
+            block.set_names(name(1), name(2));
+            block.add_state(SocketState::CONNECTED);
+        });
+        let block = memory.block(0).unwrap();
+        if block.state().contains(SocketState::CONNECTED) {
+            assert_eq!(block.names(), (name(1), name(2)));
+        }
+        stack.join().unwrap();
+    });
+}

@@ -1,8 +1,60 @@
-//! Placeholder.
+//! One core's TCP/IP stack: the stages of a turn, in files that carry their names.
+//!
+//! ```text
+//! packet_in      a batch of frames from the driver (one clock read per turn)
+//! demux          parse, check headers, find out what is left to verify, find the flow
+//! aggregation    merge in-order runs of one flow (to come: every segment passes unmerged as yet)
+//! tcp_in         RFC 9293 on the segment; who is readable, writable, accepted
+//! job_queue      what the application asked since last turn
+//! timers         what is due
+//! tcp_out        per ready connection: what to send now
+//! tx_lists       control before ACK before data
+//! packet_out     frames built in the driver's own buffers
+//! event_queue    what the application should look at; its doorbell at most once
+//! ```
+//!
+//! A stack shares nothing with another. It meets its application in the queues of [`context`] and in the memory of `ring`; it is driven by
+//! whoever calls [`Stack::turn`].
+
+#![forbid(unsafe_code)]
 
 pub mod addresses;
 pub mod arp_nd;
+pub mod config;
+mod connect;
+pub mod context;
+mod control_queue;
+mod core;
+pub mod counters;
+mod demux;
+mod event_queue;
+pub mod flow_table;
+mod frame_queue;
+mod half_opens;
 pub mod icmp;
+mod job_queue;
 pub mod limits;
+mod listeners;
 pub mod neighbours;
+mod network;
+mod other_in;
+mod packet_in;
+mod packet_out;
 pub mod routes;
+mod rx_sink;
+mod settle;
+mod slab;
+mod sockets;
+mod stack;
+mod tcp_in;
+mod tcp_out;
+mod time_waits;
+mod timer_stage;
+pub mod timers;
+mod tx_lists;
+
+pub use addresses::IpCidr;
+pub use config::{ConfigError, StackConfig};
+pub use counters::Counters;
+pub use limits::Limits;
+pub use stack::{Stack, Turned, Usage};

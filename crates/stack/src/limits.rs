@@ -120,6 +120,14 @@ pub const TIMERS_PER_TURN: usize = 512;
 pub const TX_FRAMES_PER_TURN: usize = 512;
 /// Of the transmit budget, the share in 1/8ths that each list has for certain: control, ACK, data.
 pub const TX_SHARES: [usize; 3] = [2, 2, 4];
+/// Small and large chunks that lie ready for what the application writes; an empty stock makes a write wait for the next turn.
+pub const MAGAZINE_SMALL: usize = 1_024;
+/// See [`MAGAZINE_SMALL`].
+pub const MAGAZINE_LARGE: usize = 512;
+/// Socket ids that lie ready for the application's `connect` and `listen`; an empty stock makes it wait for the next turn.
+pub const SOCKET_STOCK_MAX: usize = 256;
+/// Frames of the cold path (ARP, ICMP) that wait for the transmit stage. At the limit the newest is dropped (`control_queue_full`).
+pub const COLD_FRAMES_MAX: usize = 64;
 /// Header bytes copied out of a frame before they are parsed: Ethernet with one tag, the longest IPv4 header, the longest TCP header.
 pub const HEADER_BYTES_MAX: usize = 18 + 60 + 60;
 /// The longest packet that is not TCP and is looked at (ARP, ICMP, neighbour discovery); longer ones are cut for echo.

@@ -1,0 +1,111 @@
+//! What a stack is told when it is made, and the check that it can be obeyed.
+
+use std::net::IpAddr;
+
+use ring::memory::MemoryError;
+use rustix::io::Errno;
+
+use crate::addresses::IpCidr;
+use crate::limits::{LimitError, Limits};
+use crate::routes::RouteError;
+
+/// Settings of one core's stack. Every context of a process gets a copy.
+#[derive(Clone, Debug)]
+pub struct StackConfig {
+    /// Our addresses on the wire, each with the length of its subnet's prefix. The subnets are reached directly.
+    pub addresses: Vec<IpCidr>,
+    /// Where packets go that no subnet and no route covers; at most one per family.
+    pub gateways: Vec<IpAddr>,
+    /// Further routes: a prefix and the gateway behind which it lies.
+    pub routes: Vec<(IpCidr, IpAddr)>,
+    /// Sizes of all tables.
+    pub limits: Limits,
+    /// Settings of TCP.
+    pub tcp: tcp::Config,
+    /// Local ports for outgoing connections, first and last.
+    pub local_ports: (u16, u16),
+    /// Secret of the hashes, the sequence numbers and the cookies; `None`: from the kernel's random source. A simulation sets it.
+    pub seed: Option<[u64; 4]>,
+    /// Answer echo requests.
+    pub echo: bool,
+}
+
+impl Default for StackConfig {
+    fn default() -> Self {
+        Self {
+            addresses: Vec::new(),
+            gateways: Vec::new(),
+            routes: Vec::new(),
+            limits: Limits::default(),
+            tcp: tcp::Config::default(),
+            local_ports: (16_384, 65_535),
+            seed: None,
+            echo: true,
+        }
+    }
+}
+
+/// Why a stack cannot be made: what was wrong, and where.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// No address at all: nobody could reach us.
+    #[error("addresses: at least one is needed")]
+    NoAddress,
+    /// An address that no host can have.
+    #[error("addresses: {0} cannot be a host's address")]
+    BadAddress(IpCidr),
+    /// A gateway outside every subnet of ours.
+    #[error("gateway {0}: not within the subnet of any of our addresses")]
+    UnreachableGateway(IpAddr),
+    /// First above last, or zero.
+    #[error("local_ports {0}-{1}: must be a range from 1 to 65535")]
+    BadPorts(u16, u16),
+    /// A limit out of range.
+    #[error("limits: {0}")]
+    Limit(#[from] LimitError),
+    /// A route that the table does not take.
+    #[error("route {prefix}: {source}")]
+    Route {
+        /// The route's prefix.
+        prefix: IpCidr,
+        /// What is wrong with it.
+        source: RouteError,
+    },
+    /// No memory for sockets and buffers.
+    #[error("{0}")]
+    Memory(MemoryError),
+    /// Something was refused by the kernel.
+    #[error("{what}: {errno}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+}
+
+impl StackConfig {
+    /// Whether this can be obeyed.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.limits.check()?;
+        if self.addresses.is_empty() {
+            return Err(ConfigError::NoAddress);
+        }
+        for address in &self.addresses {
+            let ip = address.address();
+            if ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::from([255; 4]) {
+                return Err(ConfigError::BadAddress(*address));
+            }
+        }
+        for gateway in self.gateways.iter().chain(self.routes.iter().map(|(_, gateway)| gateway)) {
+            if !self.addresses.iter().any(|address| address.contains(*gateway)) {
+                return Err(ConfigError::UnreachableGateway(*gateway));
+            }
+        }
+        let (first, last) = self.local_ports;
+        if first == 0 || first > last {
+            return Err(ConfigError::BadPorts(first, last));
+        }
+        Ok(())
+    }
+}

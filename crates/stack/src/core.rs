@@ -1,0 +1,151 @@
+//! All of a stack but its port: what the stages of a turn work on. Each stage is an `impl Core` in the file of its name.
+//!
+//! The port stands apart so that frames lent by it and the state that they change can be borrowed at once.
+
+use std::sync::Arc;
+
+use packetio::{Capabilities, ChecksumPolicy};
+use ring::spsc::Consumer;
+use ring::chunk::MagazineFeed;
+use ring::socket_block::SocketId;
+use ring::spsc::Producer;
+use tcp::ChallengeLimiter;
+use tcp::isn::IsnGenerator;
+use tcp::syn_cookie::SynCookies;
+use wire::{FlowHasher, FlowKey};
+
+use crate::config::StackConfig;
+use crate::context::Control;
+use crate::control_queue::ControlQueue;
+use crate::counters::Counters;
+use crate::event_queue::EventQueue;
+use crate::flow_table::FlowTable;
+use crate::half_opens::HalfOpens;
+use crate::listeners::Listeners;
+use crate::network::Network;
+use crate::sockets::Sockets;
+use crate::time_waits::TimeWaits;
+use crate::timers::Wheel;
+use crate::tx_lists::TxLists;
+
+/// What every call into `tcp` takes, made from the fields of a [`Core`] that are not its sockets.
+macro_rules! tcp_cx {
+    ($core:expr) => {
+        tcp::Cx {
+            now_ns: $core.now_ns,
+            config: &$core.config.tcp,
+            challenge: &mut $core.challenge,
+            counters: &mut $core.tcp_counters,
+        }
+    };
+}
+pub(crate) use tcp_cx;
+
+/// The stack's ends of what it shares with its application.
+pub(crate) struct StackSide {
+    pub jobs: Consumer<SocketId>,
+    pub controls: Consumer<Control>,
+    pub socket_stock: Producer<SocketId>,
+    pub chunk_stock: MagazineFeed,
+}
+
+pub(crate) struct Core {
+    /// Read once per turn.
+    pub now_ns: u64,
+    pub config: Arc<StackConfig>,
+    pub counters: Counters,
+    pub tcp_counters: tcp::Counters,
+    pub challenge: ChallengeLimiter,
+    pub hasher: FlowHasher,
+    pub isn: IsnGenerator,
+    pub cookies: SynCookies,
+    pub network: Network,
+    /// How received checksums are treated, and whether the port computes sent ones.
+    pub policy: ChecksumPolicy,
+    pub offload: bool,
+    pub flows: FlowTable,
+    pub sockets: Sockets,
+    pub listeners: Listeners,
+    pub half_opens: HalfOpens,
+    pub time_waits: TimeWaits,
+    pub wheel: Wheel,
+    pub lists: TxLists,
+    pub control: ControlQueue,
+    pub events: EventQueue,
+    pub app: StackSide,
+    pub port_counter: u32,
+    /// Storage of the stages, kept between turns.
+    pub job_batch: Vec<SocketId>,
+    pub control_batch: Vec<Control>,
+    pub released: Vec<u32>,
+}
+
+/// The secrets of a stack, from its seed or the kernel.
+pub(crate) struct Secrets {
+    pub words: [u64; 4],
+}
+
+impl Secrets {
+    /// A key for one use; different uses get unrelated keys.
+    pub fn key(&self, purpose: u64) -> [u64; 2] {
+        let [a, b, c, d] = self.words;
+        let half = |n: u64| wire::siphash::siphash24_words([a, b], &[c, d, purpose, n]);
+        [half(0), half(1)]
+    }
+}
+
+impl Core {
+    /// Puts a segment that answers another into the queue of those without a connection.
+    #[inline]
+    pub(crate) fn reply(&mut self, key: FlowKey, segment: tcp::SegmentOut) {
+        self.control.push(key, segment, &mut self.counters);
+    }
+
+    /// A half-open handshake's entry in the timer wheel: they come after the sockets.
+    #[inline]
+    pub(crate) fn half_open_timer(&self, index: u32) -> u32 {
+        self.config.limits.sockets_max as u32 + index
+    }
+
+    pub(crate) fn new(config: Arc<StackConfig>, port: &Capabilities, parts: CoreParts, now_ns: u64) -> Self {
+        let CoreParts { secrets, network, sockets, events, app } = parts;
+        let limits = &config.limits;
+        let flows_max = limits.sockets_max + limits.half_open_max + limits.time_wait_max;
+        Self {
+            now_ns,
+            counters: Counters::default(),
+            tcp_counters: tcp::Counters::default(),
+            challenge: ChallengeLimiter::new(secrets.key(1)[0]),
+            hasher: FlowHasher::new(secrets.key(2)),
+            isn: IsnGenerator::new(secrets.key(3)),
+            cookies: SynCookies::new(secrets.key(4)),
+            network,
+            policy: port.rx_checksum,
+            offload: port.tx_checksum_offload,
+            flows: FlowTable::new(flows_max),
+            sockets,
+            listeners: Listeners::new(limits.listeners_max),
+            half_opens: HalfOpens::new(limits.half_open_max),
+            time_waits: TimeWaits::new(limits.time_wait_max),
+            wheel: Wheel::new(limits.sockets_max + limits.half_open_max, now_ns),
+            lists: TxLists::new(limits.sockets_max),
+            control: ControlQueue::new(limits.control_queue_max),
+            events,
+            app,
+            port_counter: secrets.key(5)[0] as u32,
+            job_batch: Vec::with_capacity(crate::limits::JOBS_PER_TURN),
+            control_batch: Vec::with_capacity(crate::limits::CONTROLS_PER_TURN),
+            released: Vec::with_capacity(crate::limits::NEIGHBOUR_WAITING_MAX),
+            config,
+        }
+    }
+}
+
+/// What a core is put together from.
+pub(crate) struct CoreParts {
+    pub secrets: Secrets,
+    pub network: Network,
+    pub sockets: Sockets,
+    pub events: EventQueue,
+    pub app: StackSide,
+}

@@ -1,0 +1,135 @@
+//! What a stack counts, declared once: the list makes the struct, the names and the snapshot. A drop without a name here does not exist.
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// One context's counters: plain words, written by its stack alone.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Counters {
+            /// Every counter's name and value, in the order of declaration.
+            pub fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Turns of the crank.
+    turns,
+    /// Frames taken from the driver.
+    rx_frames,
+    /// Bytes of those frames.
+    rx_bytes,
+    /// TCP segments found whole and addressed to us.
+    rx_segments,
+    /// Frames handed to the driver.
+    tx_frames,
+    /// Bytes of those frames.
+    tx_bytes,
+    /// Turns in which the driver had no room for all that was ready.
+    tx_backpressure,
+    /// Dropped: shorter than an Ethernet header.
+    rx_drop_ethernet,
+    /// Dropped: an Ethernet type that is not IP or ARP.
+    rx_drop_ethertype,
+    /// Dropped: not for our MAC address and not multicast.
+    rx_drop_other_mac,
+    /// Dropped: an IP header that is cut, lies about its lengths, has a bad version or a bad checksum.
+    rx_drop_ip_header,
+    /// Dropped: an IP fragment.
+    rx_drop_fragment,
+    /// Dropped: an address that is not ours.
+    rx_drop_other_address,
+    /// Dropped: a source address that cannot be a peer's (multicast, broadcast, unspecified, our own).
+    rx_drop_source_address,
+    /// Dropped: a TCP header that is cut, lies about its length or has malformed options.
+    rx_drop_tcp_header,
+    /// Dropped: a TCP checksum that is wrong.
+    rx_drop_tcp_checksum,
+    /// Dropped: an IP protocol that we do not speak.
+    rx_drop_protocol,
+    /// Dropped: an ARP message that is malformed or not for us.
+    rx_drop_arp,
+    /// Dropped: an ICMP message that is malformed, unknown or not for us.
+    rx_drop_icmp,
+    /// Dropped: no chunk for the payload; the peer sends it again.
+    rx_no_buffer,
+    /// Payload bytes copied and summed in one pass.
+    rx_fused_bytes,
+    /// Payload bytes verified in place first.
+    rx_verified_bytes,
+    /// SYNs to a listener.
+    syn_received,
+    /// SYNs answered with a cookie because the SYN queue was full.
+    syn_cookies_sent,
+    /// Handshakes completed by a cookie.
+    syn_cookies_accepted,
+    /// ACKs that bore no valid cookie.
+    syn_cookies_refused,
+    /// Handshakes completed, by peers.
+    accepted,
+    /// Final ACKs left without answer because the accept queue was full; the peer sends again.
+    accept_queue_full,
+    /// Final ACKs left without answer because no socket was free.
+    accept_no_socket,
+    /// Half-open handshakes given up.
+    half_open_expired,
+    /// Half-open handshakes ended by the peer's reset.
+    half_open_reset,
+    /// Connections opened by us that reached ESTABLISHED.
+    connected,
+    /// Connections that failed: reset, refused, timed out, unreachable.
+    failed,
+    /// New flows refused because the flow table was full.
+    flow_table_full,
+    /// Frames of the driver that were too small for a segment of its own MTU.
+    tx_frame_too_small,
+    /// TIME_WAIT entries made.
+    time_wait_entered,
+    /// TIME_WAIT entries forgotten early because the table was full.
+    time_wait_evicted,
+    /// TIME_WAIT entries taken over by a new SYN (RFC 6191).
+    time_wait_reused,
+    /// Resets sent for segments that belong to nothing.
+    resets_sent,
+    /// Segments that belong to nothing and earn no reset.
+    no_connection,
+    /// Segments of no connection dropped because their queue was full.
+    control_queue_full,
+    /// Segments of no connection dropped for want of a route or a neighbour.
+    control_unroutable,
+    /// Frames waiting for a neighbour that were dropped: too many of them, or nobody answered.
+    neighbour_drop,
+    /// ARP requests and neighbour solicitations sent.
+    neighbour_requests,
+    /// Echo requests answered.
+    echo_replies,
+    /// ICMP errors about one of our connections.
+    icmp_errors,
+    /// Jobs applied for the application.
+    jobs,
+    /// Jobs that named a socket that is gone.
+    jobs_stale,
+    /// Events published to the application.
+    events,
+    /// Times that the application's doorbell was rung.
+    doorbells,
+    /// Timers that fired and found something due.
+    timers_fired,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_name_each_counter() {
+        let counters = Counters { rx_drop_arp: 3, ..Counters::default() };
+        assert!(counters.rows().any(|row| row == ("rx_drop_arp", 3)));
+        assert_eq!(counters.rows().map(|(_, n)| n).sum::<u64>(), 3);
+    }
+}

@@ -1,0 +1,217 @@
+//! From a frame to what it is: headers are copied out once, checked, and turned into values; nothing that follows reads the frame's headers again.
+//!
+//! Called by `packet_in` for each frame of a batch. What is TCP for one of our addresses becomes an [`Arrival`]; what is ARP or ICMP is told apart
+//! for the cold path; all else is dropped with a counter that says why.
+
+use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
+use tcp::Segment;
+use wire::checksum::{self, Sum};
+use wire::ethernet::{self, EtherType, MacAddr};
+use wire::{Addr, FlowHasher, FlowKey, WireError, ipv4, ipv6, protocol};
+
+use crate::addresses::LocalAddresses;
+use crate::counters::Counters;
+use crate::limits::HEADER_BYTES_MAX;
+
+/// A TCP segment for one of our addresses, its payload still in the frame.
+pub(crate) struct Arrival {
+    pub key: FlowKey,
+    /// Keyed hash of `key`.
+    pub hash: u64,
+    pub segment: Segment,
+    /// Where in the frame the payload begins.
+    pub payload_at: u32,
+    /// What is left to verify: the sum of the pseudo-header and the TCP header. `None`: the checksum is known to be right.
+    pub unverified: Option<Unverified>,
+}
+
+/// A checksum that only the payload's sum can decide.
+#[derive(Clone, Copy)]
+pub(crate) struct Unverified {
+    headers: Sum,
+}
+
+impl Unverified {
+    /// Whether the segment is whole, given the sum of its payload.
+    #[inline]
+    pub fn holds_with(self, payload: Sum) -> bool {
+        let mut sum = self.headers;
+        // The TCP header's length is a multiple of four, so the payload begins at an even offset.
+        sum.combine(payload, false);
+        sum.is_valid()
+    }
+}
+
+/// What a frame turned out to be.
+pub(crate) enum Found {
+    /// A segment for a flow of ours.
+    Tcp(Arrival),
+    /// ARP, ICMP, neighbour discovery or a protocol that we do not speak: for the cold path.
+    Other(OtherPacket),
+    /// Dropped and counted.
+    Dropped,
+}
+
+/// A packet that is not TCP: where its network header lies in the frame.
+pub(crate) struct OtherPacket {
+    pub ethertype: u16,
+    pub source_mac: MacAddr,
+    pub network_at: usize,
+}
+
+/// What `demux` needs to know of its stack.
+pub(crate) struct Demux<'a> {
+    pub mac: MacAddr,
+    pub policy: ChecksumPolicy,
+    pub addresses: &'a LocalAddresses,
+    pub hasher: &'a FlowHasher,
+    pub counters: &'a mut Counters,
+}
+
+/// The ends of a segment and where it lies: what both IP versions come down to.
+struct Transport {
+    local: Addr,
+    remote: Addr,
+    /// Offset of the TCP header in the frame.
+    at: usize,
+    /// Length of header and payload.
+    len: usize,
+}
+
+impl Demux<'_> {
+    /// Tells what a frame is.
+    #[inline]
+    pub fn classify(&mut self, frame: &RxFrame) -> Found {
+        let mut copy = [0; HEADER_BYTES_MAX];
+        let n = frame.copy_to(0, &mut copy);
+        let bytes = &copy[..n];
+        let Ok((ethernet, network_at)) = ethernet::Header::parse(bytes) else {
+            return self.drop(|c| &mut c.rx_drop_ethernet);
+        };
+        if ethernet.dst != self.mac && !ethernet.dst.is_multicast() {
+            return self.drop(|c| &mut c.rx_drop_other_mac);
+        }
+        let other = OtherPacket { ethertype: ethernet.ethertype, source_mac: ethernet.src, network_at };
+        let packet = &bytes[network_at..];
+        let packet_len = frame.len() - network_at;
+        let transport = match ethernet.ethertype {
+            EtherType::IPV4 => self.ipv4(packet, packet_len),
+            EtherType::IPV6 => self.ipv6(packet, packet_len),
+            EtherType::ARP => return Found::Other(other),
+            _ => return self.drop(|c| &mut c.rx_drop_ethertype),
+        };
+        match transport {
+            Ok(Some(_)) if ethernet.dst.is_multicast() => self.drop(|c| &mut c.rx_drop_other_mac),
+            Ok(Some(transport)) => self.tcp(frame, bytes, network_at, &transport),
+            Ok(None) => Found::Other(other),
+            Err(found) => found,
+        }
+    }
+
+    /// `Ok(None)`: not TCP.
+    #[inline]
+    fn ipv4(&mut self, packet: &[u8], packet_len: usize) -> Result<Option<Transport>, Found> {
+        let header = match ipv4::Header::parse(packet, packet_len) {
+            Ok(header) => header,
+            Err(_) => return Err(self.drop(|c| &mut c.rx_drop_ip_header)),
+        };
+        if header.is_fragment() {
+            return Err(self.drop(|c| &mut c.rx_drop_fragment));
+        }
+        if header.protocol != protocol::TCP {
+            return Ok(None);
+        }
+        Ok(Some(Transport {
+            local: Addr::v4(header.dst),
+            remote: Addr::v4(header.src),
+            at: usize::from(header.header_len),
+            len: header.payload_len(),
+        }))
+    }
+
+    #[inline]
+    fn ipv6(&mut self, packet: &[u8], packet_len: usize) -> Result<Option<Transport>, Found> {
+        let header = match ipv6::Header::parse(packet, packet_len) {
+            Ok(header) => header,
+            Err(_) => return Err(self.drop(|c| &mut c.rx_drop_ip_header)),
+        };
+        let (upper, at) = match ipv6::upper_layer(&header, packet) {
+            Ok(found) => found,
+            Err(WireError::Fragment) => return Err(self.drop(|c| &mut c.rx_drop_fragment)),
+            Err(_) => return Err(self.drop(|c| &mut c.rx_drop_ip_header)),
+        };
+        if upper != protocol::TCP {
+            return Ok(None);
+        }
+        let end = ipv6::HEADER_LEN + usize::from(header.payload_len);
+        let Some(len) = end.checked_sub(at) else {
+            return Err(self.drop(|c| &mut c.rx_drop_ip_header));
+        };
+        Ok(Some(Transport { local: Addr::v6(header.dst), remote: Addr::v6(header.src), at, len }))
+    }
+
+    #[inline]
+    fn tcp(&mut self, frame: &RxFrame, bytes: &[u8], network_at: usize, transport: &Transport) -> Found {
+        if !self.addresses.is_local(transport.local.to_ip()) {
+            return self.drop(|c| &mut c.rx_drop_other_address);
+        }
+        // RFC 9293 MUST-57, MUST-63: a segment from or to a broadcast or multicast address is not for TCP.
+        if !self.addresses.is_valid_source(transport.remote.to_ip()) || transport.remote == transport.local {
+            return self.drop(|c| &mut c.rx_drop_source_address);
+        }
+        let tcp_at = network_at + transport.at;
+        // The end by the IP header's word: Ethernet pads short frames.
+        let tcp_end = (tcp_at + transport.len).min(bytes.len());
+        let Some(tcp_bytes) = bytes.get(tcp_at..tcp_end) else {
+            return self.drop(|c| &mut c.rx_drop_tcp_header);
+        };
+        let Ok((header, header_len)) = wire::tcp::Header::parse(tcp_bytes) else {
+            return self.drop(|c| &mut c.rx_drop_tcp_header);
+        };
+        if header_len > transport.len || header_len > tcp_bytes.len() {
+            return self.drop(|c| &mut c.rx_drop_tcp_header);
+        }
+        let unverified = match self.checksum(frame, &tcp_bytes[..header_len], header.checksum, transport) {
+            Ok(unverified) => unverified,
+            Err(found) => return found,
+        };
+        self.counters.rx_segments += 1;
+        let key = FlowKey {
+            local: transport.local,
+            remote: transport.remote,
+            local_port: header.dst_port,
+            remote_port: header.src_port,
+        };
+        let payload_len = (transport.len - header_len) as u32;
+        Found::Tcp(Arrival {
+            key,
+            hash: self.hasher.hash(&key),
+            segment: Segment::from((&header, payload_len)),
+            payload_at: (tcp_at + header_len) as u32,
+            unverified,
+        })
+    }
+
+    /// What the port's policy leaves to be verified.
+    #[inline]
+    fn checksum(&mut self, frame: &RxFrame, header: &[u8], field: u16, transport: &Transport) -> Result<Option<Unverified>, Found> {
+        match (frame.checksum(), self.policy) {
+            (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => return Ok(None),
+            (RxChecksum::Bad, _) => return Err(self.drop(|c| &mut c.rx_drop_tcp_checksum)),
+            (RxChecksum::Unknown, ChecksumPolicy::Verify | ChecksumPolicy::AcceptPartial) => {}
+        }
+        let mut sum = checksum::pseudo_header(transport.remote, transport.local, protocol::TCP, transport.len as u32);
+        // A local kernel peer that left the sum to hardware stored just the pseudo-header's, not inverted.
+        if self.policy == ChecksumPolicy::AcceptPartial && sum.fold() == field {
+            return Ok(None);
+        }
+        sum.add_bytes(header);
+        Ok(Some(Unverified { headers: sum }))
+    }
+
+    #[cold]
+    fn drop(&mut self, counter: impl FnOnce(&mut Counters) -> &mut u64) -> Found {
+        *counter(self.counters) += 1;
+        Found::Dropped
+    }
+}

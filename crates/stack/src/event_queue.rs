@@ -1,0 +1,92 @@
+//! The last stage of a turn: which sockets the application should look at.
+//!
+//! During the turn sockets are only marked. When it ends, one full fence makes all that was published visible; then each marked socket goes into the event
+//! queue unless it stands there already. The application takes a socket out, fences, and looks: whichever fence comes second sees what the
+//! other side did, so an event is never lost and never needed twice.
+
+use ring::published::fence_full;
+use ring::socket_block::SocketId;
+use ring::spsc::Producer;
+
+use crate::sockets::{Role, Slot, Sockets};
+
+/// Something to read, an end, a failure, a new connection: the application is told.
+pub(crate) const MARK_TELL: u8 = 1;
+/// Room in the send buffer: the application is told if it waits for that.
+pub(crate) const MARK_ROOM: u8 = 2;
+
+pub(crate) struct EventQueue {
+    queue: Producer<SocketId>,
+    marked: Vec<u32>,
+    /// Events ever pushed: a position that does not wrap.
+    pushed: u64,
+}
+
+impl EventQueue {
+    pub fn new(queue: Producer<SocketId>, sockets_max: usize) -> Self {
+        Self { queue, marked: Vec::with_capacity(sockets_max), pushed: 0 }
+    }
+
+    /// Remembers a socket until the turn ends.
+    #[inline]
+    pub fn mark(&mut self, socket: u32, slot: &mut Slot, mark: u8) {
+        if slot.marks == 0 {
+            self.marked.push(socket);
+        }
+        slot.marks |= mark;
+    }
+
+    /// No socket is marked.
+    pub fn is_empty(&self) -> bool {
+        self.marked.is_empty()
+    }
+
+    /// Tells the application; the number of sockets told of.
+    pub fn publish(&mut self, sockets: &mut Sockets) -> usize {
+        if self.marked.is_empty() {
+            return 0;
+        }
+        fence_full();
+        let before = self.pushed;
+        for at in 0..self.marked.len() {
+            self.publish_one(self.marked[at], sockets);
+        }
+        self.marked.clear();
+        (self.pushed - before) as usize
+    }
+
+    fn publish_one(&mut self, socket: u32, sockets: &mut Sockets) {
+        let (slot, _, block) = sockets.parts(socket);
+        let marks = std::mem::take(&mut slot.marks);
+        if slot.app_gone || slot.role == Role::Free {
+            return;
+        }
+        let has_room = marks & MARK_ROOM != 0 && is_writable(slot.tx.buffered(block), block.tx_limit());
+        if has_room && block.take_want_writable() {
+            block.add_out_edge();
+        } else if marks & MARK_TELL == 0 {
+            return;
+        }
+        if self.stands_in_queue(slot.event_position) {
+            return;
+        }
+        let id = SocketId { index: socket, generation: block.generation() };
+        // As long as the table of sockets, and each stands in it once at most.
+        if self.queue.push(id).is_ok() {
+            self.pushed += 1;
+            slot.event_position = self.pushed;
+        }
+    }
+
+    /// `position`: what `pushed` was after the push.
+    fn stands_in_queue(&self, position: u64) -> bool {
+        let behind = self.pushed - position;
+        position != 0 && behind < self.queue.capacity() as u64 && !self.queue.is_consumed((position - 1) as u32)
+    }
+}
+
+/// Linux's rule: room for a third of the buffer, so that writers wake for more than a few bytes.
+#[inline]
+fn is_writable(buffered: u32, limit: u32) -> bool {
+    buffered <= limit - limit / 3
+}

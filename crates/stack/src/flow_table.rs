@@ -1,0 +1,189 @@
+//! The flow table: from a flow's keyed hash to what this core holds of it. Owned by the stack; asked once per segment by `demux`.
+//!
+//! ```text
+//! bucket (one 64-byte line):  tag × 7 | value × 7 | overflow | —
+//! ```
+//!
+//! A look-up reads the home bucket, compares seven 32-bit tags, and asks the caller to compare the key of a candidate; it goes on to the
+//! next bucket only if some entry, since removed or not, once had to. `overflow` counts those entries, so that nothing needs a
+//! tombstone and cost stays flat however long the table lives. The table is built for its limit and never grows.
+
+/// What a flow is to this core, in 32 bits: two for the kind, the rest an index into that kind's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowEntry {
+    /// A full connection, by socket index.
+    Connection(u32),
+    /// A handshake in progress, by its index in the SYN queue.
+    HalfOpen(u32),
+    /// A compact TIME_WAIT entry, by its index.
+    TimeWait(u32),
+}
+
+impl FlowEntry {
+    const INDEX_BITS: u32 = 30;
+
+    fn pack(self) -> u32 {
+        let (kind, index) = match self {
+            Self::Connection(index) => (0, index),
+            Self::HalfOpen(index) => (1, index),
+            Self::TimeWait(index) => (2, index),
+        };
+        debug_assert!(index < 1 << Self::INDEX_BITS);
+        kind << Self::INDEX_BITS | index
+    }
+
+    fn unpack(value: u32) -> Self {
+        let index = value & ((1 << Self::INDEX_BITS) - 1);
+        match value >> Self::INDEX_BITS {
+            0 => Self::Connection(index),
+            1 => Self::HalfOpen(index),
+            _ => Self::TimeWait(index),
+        }
+    }
+}
+
+const WAYS: usize = 7;
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Bucket {
+    /// Upper half of the hash, never zero; zero marks a free place.
+    tags: [u32; WAYS],
+    values: [u32; WAYS],
+    /// Entries that passed this bucket because it was full.
+    overflow: u32,
+    pad: u32,
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+impl Bucket {
+    const EMPTY: Self = Self { tags: [0; WAYS], values: [0; WAYS], overflow: 0, pad: 0 };
+}
+
+/// The table is full: the caller refuses or evicts by the rule of what it wanted to add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowTableFull;
+
+/// See the module's documentation.
+pub struct FlowTable {
+    buckets: Box<[Bucket]>,
+    mask: usize,
+    len: usize,
+    len_max: usize,
+}
+
+impl FlowTable {
+    /// A table that holds `entries_max` flows at no more than about 70 % load.
+    #[must_use]
+    pub fn new(entries_max: usize) -> Self {
+        let count = (entries_max * 10 / (WAYS * 7) + 1).next_power_of_two();
+        Self { buckets: vec![Bucket::EMPTY; count].into_boxed_slice(), mask: count - 1, len: 0, len_max: entries_max }
+    }
+
+    /// Flows held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// No flow is held.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The entry under `hash` for which `is_it` finds that the keys agree.
+    #[inline]
+    pub fn find(&self, hash: u64, mut is_it: impl FnMut(FlowEntry) -> bool) -> Option<FlowEntry> {
+        let tag = tag_of(hash);
+        let mut place = hash as usize & self.mask;
+        for _ in 0..=self.mask {
+            let bucket = &self.buckets[place];
+            for way in 0..WAYS {
+                if bucket.tags[way] == tag {
+                    let entry = FlowEntry::unpack(bucket.values[way]);
+                    if is_it(entry) {
+                        return Some(entry);
+                    }
+                }
+            }
+            if bucket.overflow == 0 {
+                return None;
+            }
+            place = (place + 1) & self.mask;
+        }
+        None
+    }
+
+    /// Adds an entry. The caller has seen by [`find`](Self::find) that the flow is not there.
+    pub fn insert(&mut self, hash: u64, entry: FlowEntry) -> Result<(), FlowTableFull> {
+        if self.len == self.len_max {
+            return Err(FlowTableFull);
+        }
+        let mut place = hash as usize & self.mask;
+        loop {
+            let bucket = &mut self.buckets[place];
+            if let Some(way) = bucket.tags.iter().position(|&tag| tag == 0) {
+                bucket.tags[way] = tag_of(hash);
+                bucket.values[way] = entry.pack();
+                self.len += 1;
+                return Ok(());
+            }
+            bucket.overflow += 1;
+            place = (place + 1) & self.mask;
+        }
+    }
+
+    /// Puts `new` in the place of `old`, when a flow changes its kind (half-open → connection → TIME_WAIT). False: `old` is not there.
+    #[must_use]
+    pub fn replace(&mut self, hash: u64, old: FlowEntry, new: FlowEntry) -> bool {
+        match self.locate(hash, old) {
+            Some((place, way)) => {
+                self.buckets[place].values[way] = new.pack();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes an entry out. False: it is not there.
+    #[must_use]
+    pub fn remove(&mut self, hash: u64, entry: FlowEntry) -> bool {
+        let Some((found, way)) = self.locate(hash, entry) else { return false };
+        self.buckets[found].tags[way] = 0;
+        let mut place = hash as usize & self.mask;
+        while place != found {
+            self.buckets[place].overflow -= 1;
+            place = (place + 1) & self.mask;
+        }
+        self.len -= 1;
+        true
+    }
+
+    fn locate(&self, hash: u64, entry: FlowEntry) -> Option<(usize, usize)> {
+        let (tag, value) = (tag_of(hash), entry.pack());
+        let mut place = hash as usize & self.mask;
+        for _ in 0..=self.mask {
+            let bucket = &self.buckets[place];
+            for way in 0..WAYS {
+                if bucket.tags[way] == tag && bucket.values[way] == value {
+                    return Some((place, way));
+                }
+            }
+            if bucket.overflow == 0 {
+                return None;
+            }
+            place = (place + 1) & self.mask;
+        }
+        None
+    }
+}
+
+#[inline]
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 32) as u32 | 1
+}
+
+#[cfg(test)]
+mod tests;

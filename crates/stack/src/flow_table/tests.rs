@@ -1,0 +1,67 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+#[test]
+fn empty_find_gives_nothing() {
+    assert_eq!(FlowTable::new(16).find(7, |_| true), None);
+}
+
+#[test]
+fn full_insert_is_refused_and_works_again_after_a_removal() {
+    let mut table = FlowTable::new(8);
+    for index in 0..8 {
+        assert_eq!(table.insert(42, FlowEntry::Connection(index)), Ok(()));
+    }
+    assert_eq!(table.insert(42, FlowEntry::Connection(8)), Err(FlowTableFull));
+    assert!(table.remove(42, FlowEntry::Connection(3)));
+    assert_eq!(table.insert(42, FlowEntry::Connection(8)), Ok(()));
+}
+
+#[test]
+fn same_hash_entries_are_told_apart_by_their_keys() {
+    let mut table = FlowTable::new(64);
+    for index in 0..30 {
+        table.insert(0xdead_beef_0000_0001, FlowEntry::HalfOpen(index)).unwrap();
+    }
+    let found = table.find(0xdead_beef_0000_0001, |entry| entry == FlowEntry::HalfOpen(29));
+    assert_eq!(found, Some(FlowEntry::HalfOpen(29)));
+}
+
+#[test]
+fn replaced_entry_changes_its_kind_in_place() {
+    let mut table = FlowTable::new(64);
+    table.insert(5, FlowEntry::HalfOpen(1)).unwrap();
+    assert!(table.replace(5, FlowEntry::HalfOpen(1), FlowEntry::Connection(9)));
+    assert!(!table.replace(5, FlowEntry::HalfOpen(1), FlowEntry::Connection(9)));
+    assert_eq!(table.find(5, |_| true), Some(FlowEntry::Connection(9)));
+    assert_eq!(table.len(), 1);
+}
+
+proptest! {
+    /// Against a map, with few distinct hashes so that buckets overflow, and all overflow counts back at zero in the end.
+    #[test]
+    fn agrees_with_a_map(steps in proptest::collection::vec((0u64..24, any::<bool>()), 1..400)) {
+        let mut table = FlowTable::new(64);
+        let mut oracle: HashMap<u64, u32> = HashMap::new();
+        for (n, (key, add)) in steps.into_iter().enumerate() {
+            let hash = (key % 3) << 33 | key % 2;
+            if add && !oracle.contains_key(&key) {
+                table.insert(hash, FlowEntry::Connection(n as u32)).unwrap();
+                oracle.insert(key, n as u32);
+            } else if let Some(index) = oracle.remove(&key) {
+                prop_assert!(table.remove(hash, FlowEntry::Connection(index)));
+            }
+            prop_assert_eq!(table.len(), oracle.len());
+            for (&key, &index) in &oracle {
+                let hash = (key % 3) << 33 | key % 2;
+                let found = table.find(hash, |entry| entry == FlowEntry::Connection(index));
+                prop_assert_eq!(found, Some(FlowEntry::Connection(index)));
+            }
+        }
+        for (key, index) in oracle {
+            prop_assert!(table.remove((key % 3) << 33 | key % 2, FlowEntry::Connection(index)));
+        }
+        prop_assert!(table.buckets.iter().all(|bucket| bucket.overflow == 0 && bucket.tags == [0; WAYS]));
+    }
+}

@@ -1,0 +1,171 @@
+//! What the application asked since last turn.
+//!
+//! Jobs (wrote, read, shut down, close) are taken out first and control requests second, so that whatever a job was preceded by is at hand; a job for a
+//! socket whose connect or listen is still among the controls waits until those are applied.
+
+use ring::socket_block::{Requests, SocketId, SocketState};
+use rustix::io::Errno;
+use tcp::Effects;
+
+use crate::context::{Control, Listen, SocketOption};
+use crate::core::{Core, tcp_cx};
+use crate::listeners::ListenError;
+use crate::event_queue::{MARK_ROOM, MARK_TELL};
+use crate::limits::{CONTROLS_PER_TURN, JOBS_PER_TURN};
+use crate::sockets::Role;
+
+impl Core {
+    /// Applies jobs and control requests, up to a turn's budget; the number applied.
+    pub(crate) fn job_queue(&mut self) -> usize {
+        let mut batch = std::mem::take(&mut self.job_batch);
+        self.app.jobs.pop_batch(JOBS_PER_TURN, |id| batch.push(id));
+        let mut controls = std::mem::take(&mut self.control_batch);
+        self.app.controls.pop_batch(CONTROLS_PER_TURN, |control| controls.push(control));
+        let count = batch.len() + controls.len();
+        if controls.is_empty() {
+            for id in batch.drain(..) {
+                self.apply_job(id);
+            }
+        } else {
+            batch.retain(|&id| {
+                let waits = self.sockets.resolve(id).is_some_and(|socket| self.sockets.slot(socket).role == Role::Reserved);
+                if !waits {
+                    self.apply_job(id);
+                }
+                waits
+            });
+            for control in controls.drain(..) {
+                self.apply_control(control);
+            }
+            for id in batch.drain(..) {
+                self.apply_job(id);
+            }
+        }
+        (self.job_batch, self.control_batch) = (batch, controls);
+        count
+    }
+
+    fn apply_job(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.resolve(id) else {
+            self.counters.jobs_stale += 1;
+            return;
+        };
+        self.counters.jobs += 1;
+        let requests = self.sockets.block(socket).take_requests();
+        match self.sockets.slot(socket).role {
+            Role::Connection => self.connection_job(socket, requests),
+            role if ends(requests) => {
+                if let Role::Listener(index) = role {
+                    self.listeners.remove(index);
+                }
+                self.release_socket(socket);
+            }
+            Role::Ended => {
+                let (slot, pool, block) = self.sockets.parts(socket);
+                slot.rx.reclaim(pool, block);
+            }
+            Role::Free | Role::Reserved | Role::Listener(_) => {}
+        }
+    }
+
+    #[inline]
+    fn connection_job(&mut self, socket: u32, requests: Requests) {
+        let recv_buffer_bytes = self.config.limits.recv_buffer_bytes_max;
+        let (slot, pool, block) = self.sockets.parts(socket);
+        let Some(conn) = slot.conn.as_mut() else { return };
+        let mut effects = Effects::NONE;
+        let unread = slot.rx.reclaim(pool, block);
+        let mut cx = tcp_cx!(self);
+        if requests.contains(Requests::READ) {
+            effects |= conn.on_read(&mut cx, recv_buffer_bytes.saturating_sub(unread));
+        }
+        if !requests.is_empty() && requests != Requests::READ {
+            effects |= conn.on_write(&mut cx, slot.tx.buffered(block));
+        }
+        if requests.contains(Requests::SHUTDOWN_WRITE) {
+            effects |= conn.shutdown_write(&mut cx);
+            block.add_state(SocketState::TX_SHUT);
+        }
+        if ends(requests) {
+            slot.app_gone = true;
+            // Bytes that nobody will read: the peer must not believe them delivered (RFC 9293 3.10.4, RFC 1122 4.2.2.13).
+            let abort = requests.contains(Requests::ABORT) || unread > 0;
+            effects |= if abort { conn.abort(&mut cx) } else { conn.close(&mut cx) };
+        }
+        // An application that found no chunk waits for room although the buffer has some.
+        self.events.mark(socket, slot, MARK_ROOM);
+        self.settle(socket, effects);
+    }
+
+    fn apply_control(&mut self, control: Control) {
+        match control {
+            Control::Listen(listen) => self.listen(listen),
+            Control::Connect(connect) => self.connect(connect),
+            Control::Option(id, option) => {
+                if let Some(socket) = self.sockets.resolve(id) {
+                    let effects = self.set_option(socket, option);
+                    self.settle(socket, effects);
+                }
+            }
+        }
+    }
+
+    fn listen(&mut self, listen: Listen) {
+        let Some(socket) = self.reserved(listen.socket) else { return };
+        let ip = listen.local.ip();
+        let outcome = if !ip.is_unspecified() && !self.network.addresses.is_local(ip) {
+            Err(Errno::ADDRNOTAVAIL)
+        } else {
+            self.listeners.add(listen.socket, ip, listen.local.port(), listen.accepted, listen.options).map_err(|error| match error {
+                ListenError::InUse => Errno::ADDRINUSE,
+                ListenError::Full => Errno::NOBUFS,
+            })
+        };
+        match outcome {
+            Ok(index) => {
+                let (slot, _, block) = self.sockets.parts(socket);
+                slot.role = Role::Listener(index);
+                block.add_state(SocketState::LISTENING);
+                self.events.mark(socket, slot, MARK_TELL);
+            }
+            Err(errno) => self.fail_socket(socket, errno),
+        }
+    }
+
+    /// The socket that a control request names, if it still waits for one.
+    pub(crate) fn reserved(&mut self, id: SocketId) -> Option<u32> {
+        let socket = self.sockets.resolve(id)?;
+        (self.sockets.slot(socket).role == Role::Reserved).then_some(socket)
+    }
+
+    /// A request on a socket that is no connection yet failed.
+    pub(crate) fn fail_socket(&mut self, socket: u32, errno: Errno) {
+        let (slot, _, block) = self.sockets.parts(socket);
+        block.fail(errno.raw_os_error() as u16);
+        block.add_in_edge();
+        block.add_out_edge();
+        self.events.mark(socket, slot, MARK_TELL);
+    }
+
+    /// Sets an option of a connection.
+    pub(crate) fn set_option(&mut self, socket: u32, option: SocketOption) -> Effects {
+        let slot = self.sockets.slot_mut(socket);
+        let Some(conn) = slot.conn.as_mut() else { return Effects::NONE };
+        let mut cx = tcp_cx!(self);
+        match option {
+            SocketOption::NoDelay(on) => conn.set_nodelay(&mut cx, on),
+            SocketOption::Cork(on) => conn.set_cork(&mut cx, on),
+            SocketOption::KeepAlive(times) => conn.set_keepalive(&mut cx, times),
+            SocketOption::UserTimeout(ns) => {
+                conn.set_user_timeout(ns);
+                Effects::NONE
+            }
+        }
+    }
+}
+
+/// The application lets go of the socket.
+#[inline]
+fn ends(requests: Requests) -> bool {
+    requests.contains(Requests::CLOSE) || requests.contains(Requests::ABORT)
+}

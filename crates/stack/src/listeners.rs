@@ -1,0 +1,129 @@
+//! Listening sockets: who accepts at which address and port, and where accepted connections go.
+//!
+//! There are few, and a look-up happens only for a segment that belongs to no flow, so it is a search over a short array: an exact address
+//! before the unspecified one.
+
+use std::net::IpAddr;
+
+use ring::socket_block::SocketId;
+use ring::spsc::Producer;
+use wire::Addr;
+
+use crate::context::{Accepted, SocketOption};
+use crate::half_opens::ListenerId;
+use crate::slab::Slab;
+
+pub(crate) struct Listener {
+    pub socket: SocketId,
+    /// `None`: every address of `is_v4`'s family.
+    address: Option<Addr>,
+    is_v4: bool,
+    port: u16,
+    pub accepted: Producer<Accepted>,
+    pub options: Vec<SocketOption>,
+    generation: u32,
+}
+
+/// Why a listener cannot be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListenError {
+    InUse,
+    Full,
+}
+
+pub(crate) struct Listeners {
+    slots: Slab<Listener>,
+    generation: u32,
+}
+
+impl Listeners {
+    pub fn new(capacity: usize) -> Self {
+        Self { slots: Slab::new(capacity), generation: 0 }
+    }
+
+    /// Begins to listen at `address` (unspecified: all) and `port`.
+    pub fn add(
+        &mut self,
+        socket: SocketId,
+        address: IpAddr,
+        port: u16,
+        accepted: Producer<Accepted>,
+        options: Vec<SocketOption>,
+    ) -> Result<u32, ListenError> {
+        let is_v4 = address.is_ipv4();
+        let address = (!address.is_unspecified()).then(|| Addr::from(address));
+        if self.slots.iter().any(|(_, l)| l.port == port && l.is_v4 == is_v4 && l.address == address) {
+            return Err(ListenError::InUse);
+        }
+        self.generation = self.generation.wrapping_add(1);
+        let listener =
+            Listener { socket, address, is_v4, port, accepted, options, generation: self.generation };
+        self.slots.insert(listener).map_err(|_| ListenError::Full)
+    }
+
+    /// Who listens at `local`:`port`.
+    pub fn find(&self, local: Addr, port: u16) -> Option<ListenerId> {
+        let mut any = None;
+        for (index, listener) in self.slots.iter() {
+            if listener.port != port {
+                continue;
+            }
+            let id = ListenerId { index, generation: listener.generation };
+            match listener.address {
+                Some(address) if address == local => return Some(id),
+                None if listener.is_v4 == local.is_v4() => any = Some(id),
+                _ => {}
+            }
+        }
+        any
+    }
+
+    /// The listener, if it is still the same.
+    pub fn at_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+        self.slots.at_mut(id.index).filter(|listener| listener.generation == id.generation)
+    }
+
+    /// Ends a listener.
+    pub fn remove(&mut self, index: u32) -> Option<Listener> {
+        self.slots.remove(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listener(listeners: &mut Listeners, address: &str, port: u16) -> Result<u32, ListenError> {
+        let (accepted, _) = ring::spsc::queue(4);
+        let socket = SocketId { index: 0, generation: 0 };
+        listeners.add(socket, address.parse().unwrap(), port, accepted, Vec::new())
+    }
+
+    fn found(listeners: &Listeners, address: &str, port: u16) -> Option<u32> {
+        listeners.find(Addr::from(address.parse::<IpAddr>().unwrap()), port).map(|id| id.index)
+    }
+
+    #[test]
+    fn exact_address_is_found_before_the_unspecified_one() {
+        let mut listeners = Listeners::new(4);
+        let any = listener(&mut listeners, "0.0.0.0", 80).unwrap();
+        let exact = listener(&mut listeners, "10.0.0.1", 80).unwrap();
+        assert_eq!(found(&listeners, "10.0.0.1", 80), Some(exact));
+        assert_eq!(found(&listeners, "10.0.0.2", 80), Some(any));
+        assert_eq!(found(&listeners, "10.0.0.2", 81), None);
+        assert_eq!(found(&listeners, "fd00::1", 80), None, "the other family has listeners of its own");
+    }
+
+    #[test]
+    fn second_listener_at_the_same_place_is_refused_until_the_first_ends() {
+        let mut listeners = Listeners::new(1);
+        let first = listener(&mut listeners, "::", 80).unwrap();
+        assert_eq!(listener(&mut listeners, "::", 80), Err(ListenError::InUse));
+        assert_eq!(listener(&mut listeners, "::", 81), Err(ListenError::Full));
+        let id = listeners.find(Addr::from("::1".parse::<IpAddr>().unwrap()), 80).unwrap();
+        listeners.remove(first);
+        assert!(listeners.at_mut(id).is_none());
+        assert_eq!(listener(&mut listeners, "::", 80), Ok(0));
+        assert!(listeners.at_mut(id).is_none(), "the index serves another listener now");
+    }
+}

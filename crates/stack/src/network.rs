@@ -1,0 +1,104 @@
+//! The network below TCP, as one stack sees it: its addresses, its routes, its neighbours, and the frames of the cold path.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use packetio::Capabilities;
+use rustix::io::Errno;
+use wire::{Addr, MacAddr};
+
+use crate::addresses::{IpCidr, LocalAddresses};
+use crate::arp_nd::{self, LinkIdentity};
+use crate::config::{ConfigError, StackConfig};
+use crate::core::Secrets;
+use crate::frame_queue::FrameQueue;
+use crate::icmp::IcmpLimiter;
+use crate::neighbours::{NeighbourId, NeighbourTimers, Neighbours};
+use crate::routes::{Route, Routes};
+
+/// A stack has one port as yet.
+const PORT: u8 = 0;
+
+pub(crate) struct Network {
+    pub mac: MacAddr,
+    mtu: usize,
+    pub addresses: LocalAddresses,
+    routes: Routes,
+    pub neighbours: Neighbours,
+    pub limiter: IcmpLimiter,
+    pub echo: bool,
+    pub out: FrameQueue,
+    /// Where a packet of the cold path is copied to be parsed.
+    pub scratch: Vec<u8>,
+}
+
+impl Network {
+    pub fn new(config: &StackConfig, port: &Capabilities, secrets: &Secrets) -> Result<Self, ConfigError> {
+        let mut addresses = LocalAddresses::new();
+        let mut routes = Routes::new();
+        for &cidr in &config.addresses {
+            addresses.add(cidr, PORT).map_err(|_| ConfigError::BadAddress(cidr))?;
+            let route = Route { prefix: cidr.network(), gateway: None, port: PORT };
+            // Two addresses of one subnet share its route.
+            let _ = routes.add(route);
+        }
+        for &gateway in &config.gateways {
+            let any = if gateway.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+            let prefix = IpCidr::new(any, 0).map_err(|_| ConfigError::UnreachableGateway(gateway))?;
+            add_route(&mut routes, Route { prefix, gateway: Some(gateway), port: PORT })?;
+        }
+        for &(prefix, gateway) in &config.routes {
+            add_route(&mut routes, Route { prefix, gateway: Some(gateway), port: PORT })?;
+        }
+        let mut network = Self {
+            mac: MacAddr(port.mac.0),
+            mtu: port.mtu,
+            addresses,
+            routes,
+            neighbours: Neighbours::new(NeighbourTimers::default(), secrets.key(6)),
+            limiter: IcmpLimiter::new(secrets.key(7)[0]),
+            echo: config.echo,
+            out: FrameQueue::new(),
+            scratch: vec![0; crate::limits::SMALL_PACKET_BYTES_MAX],
+        };
+        network.announce();
+        Ok(network)
+    }
+
+    /// Tells the link of our addresses, so that neighbours drop what they knew of whoever had them before.
+    fn announce(&mut self) {
+        let identity = self.identity();
+        for own in self.addresses.iter() {
+            self.out.push(arp_nd::announcement_frame(own.cidr.address(), identity).as_slice());
+        }
+    }
+
+    /// Frames of the cold path wait to leave.
+    pub fn has_frames(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Moves those frames to the driver's.
+    pub fn fill_frames(&mut self, frames: &[packetio::TxFrame]) -> usize {
+        self.out.fill(frames)
+    }
+
+    pub fn identity(&self) -> LinkIdentity {
+        LinkIdentity { port: PORT, mac: self.mac }
+    }
+
+    /// The neighbour to which packets for `remote` go.
+    pub fn hop(&mut self, remote: Addr, now_ns: u64) -> Result<NeighbourId, Errno> {
+        let hop = self.routes.lookup(remote.to_ip()).ok_or(Errno::NETUNREACH)?;
+        self.neighbours.resolve(hop.port, hop.address, now_ns).map_err(|_| Errno::NOBUFS)
+    }
+
+    /// The largest segment that our link takes, for a peer of this family (RFC 9293 3.7.1, RFC 6691).
+    pub fn mss_for(&self, remote: Addr) -> u16 {
+        let headers = if remote.is_v4() { 40 } else { 60 };
+        self.mtu.saturating_sub(headers).min(usize::from(u16::MAX)) as u16
+    }
+}
+
+fn add_route(routes: &mut Routes, route: Route) -> Result<(), ConfigError> {
+    routes.add(route).map_err(|source| ConfigError::Route { prefix: route.prefix, source })
+}

@@ -1,0 +1,204 @@
+//! What arrives and is not TCP: ARP, neighbour discovery, echo, ICMP errors. The cold path: the packet is copied to a scratch buffer and parsed there.
+
+use packetio::RxFrame;
+use tcp::{Effects, IcmpError};
+use wire::ethernet::EtherType;
+use wire::{MacAddr, ethernet, ipv4, ipv6, protocol};
+
+use crate::arp_nd;
+use crate::core::{Core, tcp_cx};
+use crate::demux::OtherPacket;
+use crate::flow_table::FlowEntry;
+use crate::icmp::{ErrorKind, ErrorReport, Icmp, Incoming, Refusal};
+use crate::limits::SMALL_PACKET_BYTES_MAX;
+use crate::neighbours::{NeighbourEvent, NeighbourId, Waiter};
+
+impl Core {
+    /// Deals with a packet that is not TCP.
+    #[cold]
+    pub(crate) fn other_in(&mut self, frame: &RxFrame, other: &OtherPacket) {
+        let mut scratch = std::mem::take(&mut self.network.scratch);
+        let len = frame.copy_to(other.network_at, &mut scratch);
+        let packet = &scratch[..len];
+        match other.ethertype {
+            EtherType::ARP => self.arp_in(packet),
+            EtherType::IPV4 => self.icmp_v4_in(packet, other.source_mac),
+            _ => self.icmp_v6_in(packet, other.source_mac),
+        }
+        self.network.scratch = scratch;
+    }
+
+    fn arp_in(&mut self, packet: &[u8]) {
+        let network = &mut self.network;
+        let identity = network.identity();
+        match arp_nd::on_arp(packet, identity, &network.addresses, &mut network.neighbours, self.now_ns) {
+            Ok(handled) => self.neighbour_handled(handled),
+            Err(_) => self.counters.rx_drop_arp += 1,
+        }
+    }
+
+    fn neighbour_handled(&mut self, handled: arp_nd::Handled) {
+        if let Some(reply) = handled.reply {
+            self.cold_frame_out(reply.as_slice());
+        }
+        if let Some(id) = handled.release {
+            self.release_waiters(id, None);
+        }
+    }
+
+    fn cold_frame_out(&mut self, frame: &[u8]) {
+        if !self.network.out.push(frame) {
+            self.counters.control_queue_full += 1;
+        }
+    }
+
+    fn icmp_v4_in(&mut self, packet: &[u8], source_mac: MacAddr) {
+        match ipv4::Header::parse(packet, packet.len()) {
+            Ok(header) if header.protocol == protocol::ICMP => self.icmp_in(packet, source_mac, EtherType::IPV4),
+            Ok(header) => self.refuse_protocol(packet, source_mac, header.protocol, EtherType::IPV4),
+            Err(_) => self.counters.rx_drop_ip_header += 1,
+        }
+    }
+
+    fn icmp_v6_in(&mut self, packet: &[u8], source_mac: MacAddr) {
+        let upper = ipv6::Header::parse(packet, packet.len()).and_then(|header| ipv6::upper_layer(&header, packet));
+        match upper {
+            Ok((protocol::ICMPV6, _)) => self.icmp_in(packet, source_mac, EtherType::IPV6),
+            Ok((upper, _)) => self.refuse_protocol(packet, source_mac, upper, EtherType::IPV6),
+            Err(_) => self.counters.rx_drop_ip_header += 1,
+        }
+    }
+
+    fn icmp_in(&mut self, packet: &[u8], source_mac: MacAddr, ethertype: u16) {
+        let mut answer = [0; SMALL_PACKET_BYTES_MAX];
+        let network = &mut self.network;
+        let mut icmp = Icmp {
+            addresses: &network.addresses,
+            limiter: &mut network.limiter,
+            echo: network.echo,
+            now_ns: self.now_ns,
+        };
+        let incoming = match ethertype {
+            EtherType::IPV4 => icmp.on_v4(packet, &mut answer),
+            _ => icmp.on_v6(packet, &mut answer),
+        };
+        match incoming {
+            Incoming::EchoReply { len } => {
+                self.counters.echo_replies += 1;
+                self.answer_out(&answer[..len], source_mac, ethertype);
+            }
+            Incoming::Error(report) => self.error_in(&report),
+            Incoming::Neighbour { message, source } => {
+                let network = &mut self.network;
+                let identity = network.identity();
+                let (addresses, neighbours) = (&network.addresses, &mut network.neighbours);
+                match arp_nd::on_nd(&message, source, identity, addresses, neighbours, self.now_ns) {
+                    Ok(handled) => self.neighbour_handled(handled),
+                    Err(_) => self.counters.rx_drop_icmp += 1,
+                }
+            }
+            Incoming::Dropped(_) => self.counters.rx_drop_icmp += 1,
+        }
+    }
+
+    /// A packet of a protocol that we do not speak, or UDP: refused as RFC 1122 3.2.2.1 asks, within the rate limit.
+    fn refuse_protocol(&mut self, packet: &[u8], source_mac: MacAddr, upper: u8, ethertype: u16) {
+        self.counters.rx_drop_protocol += 1;
+        let refusal = if upper == protocol::UDP { Refusal::Port } else { Refusal::Protocol };
+        let mut answer = [0; SMALL_PACKET_BYTES_MAX];
+        let network = &mut self.network;
+        let mut icmp = Icmp {
+            addresses: &network.addresses,
+            limiter: &mut network.limiter,
+            echo: network.echo,
+            now_ns: self.now_ns,
+        };
+        if let Some(len) = icmp.refuse(packet, refusal, &mut answer) {
+            self.answer_out(&answer[..len], source_mac, ethertype);
+        }
+    }
+
+    /// An answer goes back the way the question came: no neighbour needs to be known for it.
+    fn answer_out(&mut self, packet: &[u8], destination: MacAddr, ethertype: u16) {
+        let header = ethernet::Header { dst: destination, src: self.network.mac, vlan: None, ethertype };
+        let queued = self.network.out.push_with(|out| {
+            let at = header.emit(out);
+            match out.get_mut(at..at + packet.len()) {
+                Some(place) => {
+                    place.copy_from_slice(packet);
+                    at + packet.len()
+                }
+                None => 0,
+            }
+        });
+        self.counters.control_queue_full += u64::from(!queued);
+    }
+
+    /// An ICMP error about one of our connections. The connection checks the quoted sequence number (RFC 5927).
+    fn error_in(&mut self, report: &ErrorReport) {
+        let hash = self.hasher.hash(&report.flow);
+        let Some(FlowEntry::Connection(socket)) = self.find_flow(&report.flow, hash) else {
+            self.counters.rx_drop_icmp += 1;
+            return;
+        };
+        self.counters.icmp_errors += 1;
+        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else { return };
+        let effects = match report.kind {
+            ErrorKind::Failed(kind) => conn.on_icmp_error(&mut tcp_cx!(self), kind, report.seq),
+            ErrorKind::PacketTooBig { mtu } => {
+                let in_flight = report.seq.in_window(conn.una(), conn.unacked());
+                let headers = if report.flow.local.is_v4() { 40 } else { 60 };
+                let mss = (mtu as u16).saturating_sub(headers);
+                if in_flight { conn.on_mtu(&mut tcp_cx!(self), mss) } else { Effects::NONE }
+            }
+        };
+        self.settle(socket, effects);
+    }
+
+    /// What waited for a neighbour goes on: connections to their lists, frames to the driver; with `failure`, connections are told of it.
+    fn release_waiters(&mut self, id: NeighbourId, failure: Option<IcmpError>) {
+        let mut sockets = std::mem::take(&mut self.released);
+        let out = &mut self.network.out;
+        let mut dropped = 0;
+        self.network.neighbours.release(id, |waiter| match waiter {
+            Waiter::Token(socket) => sockets.push(socket),
+            Waiter::Frame(frame) => dropped += u64::from(!out.push(frame)),
+        });
+        self.counters.neighbour_drop += dropped;
+        for socket in sockets.drain(..) {
+            self.neighbour_settled(socket, failure);
+        }
+        self.released = sockets;
+    }
+
+    fn neighbour_settled(&mut self, socket: u32, failure: Option<IcmpError>) {
+        let slot = self.sockets.slot_mut(socket);
+        slot.awaits_neighbour = false;
+        let Some(conn) = slot.conn.as_mut() else { return };
+        let effects = match failure {
+            Some(kind) => {
+                let una = conn.una();
+                conn.on_icmp_error(&mut tcp_cx!(self), kind, una)
+            }
+            None => Effects::TRANSMIT,
+        };
+        self.settle(socket, effects);
+    }
+
+    /// The neighbour cache's own timers: requests to send, neighbours that did not answer.
+    pub(crate) fn neighbour_timers(&mut self) {
+        while let Some(event) = self.network.neighbours.poll(self.now_ns) {
+            match event {
+                NeighbourEvent::Request(request) => {
+                    self.counters.neighbour_requests += 1;
+                    let network = &mut self.network;
+                    let identity = network.identity();
+                    if let Some(frame) = arp_nd::request_frame(&request, identity, &network.addresses) {
+                        self.cold_frame_out(frame.as_slice());
+                    }
+                }
+                NeighbourEvent::Failed(id) => self.release_waiters(id, Some(IcmpError::HostUnreachable)),
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! A batch of frames from the driver, through demux and aggregation to `tcp_in`.
+
+use packetio::{Port, PortError};
+
+use crate::core::Core;
+use crate::demux::{Demux, Found};
+use crate::limits::RX_FRAMES_PER_TURN;
+
+impl Core {
+    /// Takes what the driver has, batch after batch, up to a turn's budget. Frames are lent by the port until the next batch; nothing here
+    /// keeps one.
+    pub(crate) fn packet_in(&mut self, port: &mut dyn Port) -> Result<usize, PortError> {
+        let mut taken = 0;
+        while taken < RX_FRAMES_PER_TURN {
+            let frames = port.receive()?;
+            if frames.is_empty() {
+                break;
+            }
+            taken += frames.len();
+            for frame in frames {
+                self.counters.rx_frames += 1;
+                self.counters.rx_bytes += frame.len() as u64;
+                let mut demux = Demux {
+                    mac: self.network.mac,
+                    policy: self.policy,
+                    addresses: &self.network.addresses,
+                    hasher: &self.hasher,
+                    counters: &mut self.counters,
+                };
+                match demux.classify(frame) {
+                    Found::Tcp(mut arrival) => self.tcp_in(&mut arrival, frame),
+                    Found::Other(other) => self.other_in(frame, &other),
+                    Found::Dropped => {}
+                }
+            }
+        }
+        port.release();
+        Ok(taken)
+    }
+}

@@ -1,0 +1,153 @@
+//! Builds frames in the driver's own memory: link, network and transport header in one copy, payload from the send ring in one pass that also sums it.
+
+use packetio::TxFrame;
+use ring::raw::RawSliceMut;
+use tcp::SegmentOut;
+use wire::checksum::{self, Sum};
+use wire::ethernet::{self, EtherType, MacAddr};
+use wire::tcp::Header as TcpHeader;
+use wire::{FlowKey, ipv4, ipv6, protocol};
+
+use crate::limits::HEADER_BYTES_MAX;
+
+/// Hop limit of what we send, as Linux's default.
+const HOP_LIMIT: u8 = 64;
+
+/// The two ends of the link that a frame crosses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkEnds {
+    pub source: MacAddr,
+    pub destination: MacAddr,
+}
+
+/// Writes one TCP segment into `frame` and sets its length. `payload` copies the segment's bytes to where they belong and returns their sum; it is called
+/// only if there are any. False: the frame is too small, and nothing is to be sent from it.
+#[inline]
+pub(crate) fn build_segment(
+    frame: &TxFrame,
+    ends: LinkEnds,
+    key: &FlowKey,
+    segment: &SegmentOut,
+    offload: bool,
+    payload: impl FnOnce(RawSliceMut<'_>) -> u32,
+) -> bool {
+    let mut headers = [0; HEADER_BYTES_MAX];
+    let shape = Shape::of(key, segment);
+    let len = shape.payload_at + segment.payload_len as usize;
+    if len > frame.capacity() {
+        return false;
+    }
+    let mut sum = checksum::pseudo_header(key.local, key.remote, protocol::TCP, shape.transport_len);
+    let at = shape.transport_at;
+    write_network(&mut headers, ends, key, &shape);
+    write_transport(&mut headers[at..shape.payload_at], key, segment);
+    let field = at + wire::tcp::CHECKSUM_OFFSET;
+    if segment.payload_len > 0 {
+        let Some(place) = frame.slice_mut(shape.payload_at, segment.payload_len as usize) else { return false };
+        let payload_sum = payload(place);
+        sum.combine(Sum::from_folded(payload_sum as u16), false);
+    }
+    if offload {
+        let pseudo = checksum::pseudo_header(key.local, key.remote, protocol::TCP, shape.transport_len).fold();
+        headers[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());
+        frame.set_checksum_offload(at as u16, wire::tcp::CHECKSUM_OFFSET as u16);
+    } else {
+        sum.add_bytes(&headers[at..shape.payload_at]);
+        headers[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
+    }
+    frame.write(0, &headers[..shape.payload_at]);
+    frame.set_len(len);
+    true
+}
+
+/// The bytes of a segment without payload, into a buffer of ours: for a frame that must wait for its neighbour. The length written.
+pub(crate) fn build_bare(out: &mut [u8; HEADER_BYTES_MAX], ends: LinkEnds, key: &FlowKey, segment: &SegmentOut) -> usize {
+    let bare = SegmentOut { payload_len: 0, ..segment.clone() };
+    let shape = Shape::of(key, &bare);
+    write_network(out, ends, key, &shape);
+    write_transport(&mut out[shape.transport_at..shape.payload_at], key, &bare);
+    let mut sum = checksum::pseudo_header(key.local, key.remote, protocol::TCP, shape.transport_len);
+    sum.add_bytes(&out[shape.transport_at..shape.payload_at]);
+    let field = shape.transport_at + wire::tcp::CHECKSUM_OFFSET;
+    out[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
+    shape.payload_at
+}
+
+/// Where the parts of a frame lie.
+struct Shape {
+    transport_at: usize,
+    payload_at: usize,
+    /// TCP header and payload.
+    transport_len: u32,
+}
+
+impl Shape {
+    #[inline]
+    fn of(key: &FlowKey, segment: &SegmentOut) -> Self {
+        let network_len = if key.local.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        let header_len = wire::tcp::HEADER_LEN + segment.options.emit_len();
+        let transport_at = ethernet::HEADER_LEN + network_len;
+        Self {
+            transport_at,
+            payload_at: transport_at + header_len,
+            transport_len: header_len as u32 + segment.payload_len,
+        }
+    }
+}
+
+#[inline]
+fn write_network(out: &mut [u8; HEADER_BYTES_MAX], ends: LinkEnds, key: &FlowKey, shape: &Shape) {
+    let ethertype = if key.local.is_v4() { EtherType::IPV4 } else { EtherType::IPV6 };
+    ethernet::Header { dst: ends.destination, src: ends.source, vlan: None, ethertype }.emit(out);
+    let out = &mut out[ethernet::HEADER_LEN..];
+    match (key.local.to_v4(), key.remote.to_v4()) {
+        (Some(src), Some(dst)) => {
+            let header = ipv4::Header {
+                dscp_ecn: 0,
+                total_len: (ipv4::HEADER_LEN as u32 + shape.transport_len) as u16,
+                // RFC 6864: with DF set the field means nothing.
+                ident: 0,
+                dont_fragment: true,
+                more_fragments: false,
+                fragment_offset: 0,
+                ttl: HOP_LIMIT,
+                protocol: protocol::TCP,
+                src,
+                dst,
+                header_len: ipv4::HEADER_LEN as u8,
+            };
+            header.emit(out);
+        }
+        _ => {
+            let header = ipv6::Header {
+                traffic_class: 0,
+                flow_label: 0,
+                payload_len: shape.transport_len as u16,
+                next_header: protocol::TCP,
+                hop_limit: HOP_LIMIT,
+                src: key.local.to_v6(),
+                dst: key.remote.to_v6(),
+            };
+            header.emit(out);
+        }
+    }
+}
+
+#[inline]
+fn write_transport(out: &mut [u8], key: &FlowKey, segment: &SegmentOut) {
+    let header = TcpHeader {
+        src_port: key.local_port,
+        dst_port: key.remote_port,
+        seq: segment.seq,
+        ack: segment.ack,
+        flags: segment.flags,
+        window: segment.window,
+        checksum: 0,
+        urgent: 0,
+        options: segment.options,
+    };
+    header.emit(out);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Where the engine's decision meets the bytes: the receive ring of one socket and the payload of one segment, still in its frame.
+
+use ring::byte_ring::RxWriter;
+use ring::chunk::ChunkPool;
+use ring::raw::RawSlice;
+use ring::socket_block::SocketBlock;
+use tcp::RecvBuffer;
+use wire::checksum::Sum;
+
+pub(crate) struct RxSink<'a> {
+    rx: &'a mut RxWriter,
+    pool: &'a mut ChunkPool,
+    block: &'a SocketBlock,
+    payload: RawSlice<'a>,
+    /// Payload bytes that lie at the tail already.
+    copied: u32,
+    /// Bytes were refused for want of a chunk.
+    pub starved: bool,
+}
+
+impl<'a> RxSink<'a> {
+    pub fn new(rx: &'a mut RxWriter, pool: &'a mut ChunkPool, block: &'a SocketBlock, payload: RawSlice<'a>) -> Self {
+        Self { rx, pool, block, payload, copied: 0, starved: false }
+    }
+
+    /// Copies the whole payload to the unpublished tail and sums it in the same pass.
+    #[inline]
+    pub fn copy_in_order(&mut self) -> Sum {
+        let (stored, sum) = self.rx.write_at_sum(self.pool, self.block, 0, self.payload);
+        self.copied = stored;
+        let mut sum = Sum::from_folded(sum as u16);
+        if (stored as usize) < self.payload.len() {
+            // No chunk for the rest: it is summed all the same, so that the part that fits can be believed.
+            let (_, rest) = self.payload.split_at(stored as usize);
+            sum.combine(Sum::from_folded(ring::checksum::sum_raw(rest) as u16), stored % 2 == 1);
+        }
+        sum
+    }
+}
+
+impl RecvBuffer for RxSink<'_> {
+    #[inline]
+    fn write_at(&mut self, offset: u32, skip: u32, len: u32) -> u32 {
+        if offset == 0 && skip == 0 && self.copied > 0 {
+            self.starved |= self.copied < len;
+            return self.copied.min(len);
+        }
+        let Some(bytes) = self.payload.sub(skip as usize, len as usize) else { return 0 };
+        let stored = self.rx.write_at(self.pool, self.block, offset, bytes);
+        self.starved |= stored < len;
+        stored
+    }
+
+    #[inline]
+    fn publish(&mut self, n: u32) {
+        self.rx.publish(self.block, n);
+    }
+}

@@ -1,0 +1,164 @@
+//! The one door for what follows from a call into a connection: acknowledged bytes are freed, the application is told, a transmit list and a
+//! timer are set, and a connection that has ended leaves.
+
+use ring::socket_block::SocketState;
+use tcp::time_wait::TimeWait;
+use tcp::{ConnectionError, Effects, SegmentOut};
+
+use crate::core::{Core, tcp_cx};
+use crate::event_queue::{MARK_ROOM, MARK_TELL};
+use crate::flow_table::FlowEntry;
+use crate::sockets::Role;
+
+impl Core {
+    /// Acts on the effects of a call into the connection of `socket`.
+    #[inline]
+    pub(crate) fn settle(&mut self, socket: u32, effects: Effects) {
+        let told = Effects::READABLE | Effects::WRITABLE | Effects::CONNECTED | Effects::EOF | Effects::FAILED;
+        if effects.intersects(told) {
+            self.tell_application(socket, effects);
+        }
+        if effects.intersects(Effects::CLOSED | Effects::TIME_WAIT) {
+            return self.leave(socket, effects);
+        }
+        let Some(conn) = self.sockets.slot(socket).conn.as_ref() else { return };
+        if effects.intersects(Effects::TRANSMIT) {
+            let class = conn.transmit_class(&tcp_cx!(self));
+            self.lists.put(socket, class);
+        }
+        if effects.intersects(Effects::TIMER) {
+            let deadline_ns = conn.deadline_ns();
+            if deadline_ns != u64::MAX {
+                self.wheel.set_at_latest(socket, deadline_ns);
+            }
+        }
+    }
+
+    fn tell_application(&mut self, socket: u32, effects: Effects) {
+        let (slot, pool, block) = self.sockets.parts(socket);
+        let Some(conn) = slot.conn.as_mut() else { return };
+        let mut mark = 0;
+        if effects.intersects(Effects::WRITABLE) {
+            slot.tx.acknowledge(pool, block, conn.take_acked());
+            mark |= MARK_ROOM;
+        }
+        if effects.intersects(Effects::EOF) {
+            block.add_state(SocketState::EOF);
+        }
+        if effects.intersects(Effects::CONNECTED) {
+            self.counters.connected += 1;
+            block.add_state(SocketState::CONNECTED);
+            block.add_out_edge();
+        }
+        if effects.intersects(Effects::FAILED) {
+            self.counters.failed += 1;
+            block.fail(errno_of(conn.error()));
+            block.add_out_edge();
+        }
+        if effects.intersects(Effects::READABLE | Effects::EOF | Effects::CONNECTED | Effects::FAILED) {
+            block.add_in_edge();
+            mark |= MARK_TELL;
+        }
+        if mark != 0 && !slot.app_gone {
+            self.events.mark(socket, slot, mark);
+        }
+    }
+
+    /// The connection has ended, or is in TIME_WAIT. Its last segment, if one is due, is taken along.
+    fn leave(&mut self, socket: u32, effects: Effects) {
+        let (slot, _, _) = self.sockets.parts(socket);
+        let Some(conn) = slot.conn.as_mut() else { return };
+        let app_gone = slot.app_gone;
+        // TIME_WAIT while the application holds the socket: it may still read, so the connection stays until it closes.
+        if !effects.contains(Effects::CLOSED) && !app_gone {
+            let class = conn.transmit_class(&tcp_cx!(self));
+            self.wheel.set_at_latest(socket, conn.deadline_ns());
+            return self.lists.put(socket, class);
+        }
+        let key = slot.key;
+        let mut last = SegmentOut::default();
+        while conn.poll_transmit(&mut tcp_cx!(self), &mut last) {
+            if last.payload_len == 0 {
+                self.control.push(key, last.clone(), &mut self.counters);
+            }
+        }
+        match conn.time_wait() {
+            Some(entry) if !effects.contains(Effects::CLOSED) => self.enter_time_wait(socket, entry),
+            _ => self.forget_connection(socket),
+        }
+    }
+
+    fn enter_time_wait(&mut self, socket: u32, entry: tcp::TimeWaitEntry) {
+        let slot = self.sockets.slot(socket);
+        let (key, hash) = (slot.key, slot.hash);
+        if self.time_waits.is_full()
+            && let Some((oldest, _)) = self.time_waits.first()
+        {
+            self.remove_time_wait(oldest);
+            self.counters.time_wait_evicted += 1;
+        }
+        let Some(index) = self.time_waits.insert(key, hash, TimeWait::new(&entry)) else {
+            return self.forget_connection(socket);
+        };
+        self.counters.time_wait_entered += 1;
+        let placed = self.flows.replace(hash, FlowEntry::Connection(socket), FlowEntry::TimeWait(index));
+        debug_assert!(placed, "a connection is in the flow table");
+        self.release_socket(socket);
+    }
+
+    /// The connection is no more. Its socket stays for as long as the application holds it.
+    fn forget_connection(&mut self, socket: u32) {
+        let slot = self.sockets.slot(socket);
+        let (hash, app_gone) = (slot.hash, slot.app_gone);
+        let found = self.flows.remove(hash, FlowEntry::Connection(socket));
+        debug_assert!(found, "a connection is in the flow table");
+        if app_gone {
+            return self.release_socket(socket);
+        }
+        self.lists.take_out(socket);
+        self.wheel.stop(socket);
+        let (slot, pool, block) = self.sockets.parts(socket);
+        slot.conn = None;
+        slot.role = Role::Ended;
+        slot.tx.release_all(pool, block);
+        block.add_state(SocketState::CLOSED);
+        block.add_in_edge();
+        block.add_out_edge();
+        self.events.mark(socket, slot, MARK_TELL);
+    }
+
+    /// The socket's index is free for another.
+    pub(crate) fn release_socket(&mut self, socket: u32) {
+        self.lists.take_out(socket);
+        self.wheel.stop(socket);
+        self.sockets.release(socket);
+    }
+
+    pub(crate) fn remove_half_open(&mut self, index: u32) {
+        if let Some(slot) = self.half_opens.remove(index) {
+            let _ = self.flows.remove(slot.hash, FlowEntry::HalfOpen(index));
+            self.wheel.stop(self.half_open_timer(index));
+        }
+    }
+
+    pub(crate) fn remove_time_wait(&mut self, index: u32) {
+        if let Some(slot) = self.time_waits.remove(index) {
+            let _ = self.flows.remove(slot.hash, FlowEntry::TimeWait(index));
+        }
+    }
+}
+
+/// Linux's errno for what happened to a connection.
+fn errno_of(error: Option<ConnectionError>) -> u16 {
+    use rustix::io::Errno;
+    let errno = match error {
+        None => return 0,
+        Some(ConnectionError::Refused) => Errno::CONNREFUSED,
+        Some(ConnectionError::Reset) => Errno::CONNRESET,
+        Some(ConnectionError::TimedOut) => Errno::TIMEDOUT,
+        Some(ConnectionError::HostUnreachable) => Errno::HOSTUNREACH,
+        Some(ConnectionError::NetUnreachable) => Errno::NETUNREACH,
+        Some(ConnectionError::Aborted) => Errno::CONNABORTED,
+    };
+    errno.raw_os_error() as u16
+}

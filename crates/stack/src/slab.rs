@@ -1,0 +1,82 @@
+//! A table of entries by index, of fixed capacity: memory is reserved when it is made, touched on first use, and used again last-in first-out so
+//! that what is warm stays warm. Used for half-open handshakes, TIME_WAIT entries and listeners.
+
+/// See the module's documentation.
+pub(crate) struct Slab<T> {
+    entries: Vec<Option<T>>,
+    free: Vec<u32>,
+    capacity: usize,
+}
+
+impl<T> Slab<T> {
+    /// A table of at most `capacity` entries.
+    pub fn new(capacity: usize) -> Self {
+        Self { entries: Vec::with_capacity(capacity), free: Vec::with_capacity(capacity), capacity }
+    }
+
+    /// Adds an entry and says under which index, or gives it back when the table is full.
+    pub fn insert(&mut self, entry: T) -> Result<u32, T> {
+        if let Some(index) = self.free.pop() {
+            self.entries[index as usize] = Some(entry);
+            return Ok(index);
+        }
+        if self.entries.len() == self.capacity {
+            return Err(entry);
+        }
+        self.entries.push(Some(entry));
+        Ok(self.entries.len() as u32 - 1)
+    }
+
+    /// Takes an entry out.
+    pub fn remove(&mut self, index: u32) -> Option<T> {
+        let entry = self.entries.get_mut(index as usize)?.take()?;
+        self.free.push(index);
+        Some(entry)
+    }
+
+    /// The entry under `index`.
+    #[inline]
+    pub fn at(&self, index: u32) -> Option<&T> {
+        self.entries.get(index as usize)?.as_ref()
+    }
+
+    /// The entry under `index`, to change it.
+    #[inline]
+    pub fn at_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.entries.get_mut(index as usize)?.as_mut()
+    }
+
+    /// Entries held.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Room for one more.
+    pub fn is_full(&self) -> bool {
+        self.len() == self.capacity
+    }
+
+    /// Every entry with its index.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.entries.iter().enumerate().filter_map(|(index, entry)| Some((index as u32, entry.as_ref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_insert_gives_the_entry_back_until_one_leaves() {
+        let mut slab = Slab::new(2);
+        assert_eq!(slab.insert('a'), Ok(0));
+        assert_eq!(slab.insert('b'), Ok(1));
+        assert!(slab.is_full());
+        assert_eq!(slab.insert('c'), Err('c'));
+        assert_eq!(slab.remove(0), Some('a'));
+        assert_eq!(slab.remove(0), None);
+        assert_eq!(slab.insert('c'), Ok(0));
+        assert_eq!(slab.iter().collect::<Vec<_>>(), [(0, &'c'), (1, &'b')]);
+        assert_eq!((slab.at(1), slab.at(7), slab.len()), (Some(&'b'), None, 2));
+    }
+}

@@ -1,0 +1,263 @@
+//! One core's stack: a port, all that is known of its connections, and the turn that moves both.
+//!
+//! ```text
+//! packet_in → demux → aggregation → tcp_in → job_queue → timers → tcp_out → packet_out → event_queue
+//! ```
+//!
+//! Who turns the crank is the runtime's business: an application's own thread, a thread per stack, or a simulation. A stack never blocks but in
+//! [`Stack::wait`], reads the clock only through its caller, and allocates nothing after it was made.
+
+use std::sync::Arc;
+
+use packetio::{Port, PortError};
+use ring::doorbell::{AppBell, StackBell};
+use ring::memory::{self, ContextLimits};
+use ring::{chunk, spsc};
+use rustix::fd::BorrowedFd;
+
+use crate::config::{ConfigError, StackConfig};
+use crate::context::AppSide;
+use crate::core::{Core, CoreParts, Secrets, StackSide};
+use crate::counters::Counters;
+use crate::event_queue::EventQueue;
+use crate::limits::{CONTROLS_PER_TURN, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX, TX_FRAMES_PER_TURN};
+use crate::network::Network;
+use crate::sockets::Sockets;
+
+/// What a turn did: whether to turn again at once or to wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turned {
+    /// Frames received, jobs applied, frames sent or events published: another turn may find more.
+    pub busy: bool,
+    /// Sockets that the application was told of.
+    pub events: usize,
+    /// The port had no room for what is ready to leave.
+    pub blocked: bool,
+}
+
+/// See the module's documentation.
+pub struct Stack {
+    port: Box<dyn Port + Send>,
+    core: Core,
+    bell: StackBell,
+    app_bell: AppBell,
+    /// The last failure of the port, until it works again.
+    port_error: Option<PortError>,
+}
+
+impl Stack {
+    /// A stack on `port`, and the application's end of it.
+    ///
+    /// # Errors
+    /// [`ConfigError`] says which setting cannot be obeyed, or what the kernel refused.
+    pub fn new(config: StackConfig, port: Box<dyn Port + Send>, now_ns: u64) -> Result<(Self, AppSide), ConfigError> {
+        config.check()?;
+        let config = Arc::new(config);
+        let limits = &config.limits;
+        let secrets = secrets(config.seed)?;
+        let context_limits = ContextLimits {
+            sockets_max: limits.sockets_max as u32,
+            small_chunks: limits.small_chunks as u32,
+            large_chunks: limits.large_chunks as u32,
+            hugetlb: false,
+        };
+        let (memory, mut pool) = memory::create(&context_limits).map_err(ConfigError::Memory)?;
+        let (jobs_in, jobs) = spsc::queue(limits.sockets_max);
+        let (controls_in, controls) = spsc::queue(CONTROLS_PER_TURN * 2);
+        let (events, events_out) = spsc::queue(limits.sockets_max);
+        let (mut socket_stock, stock_out) = spsc::queue(SOCKET_STOCK_MAX.min(limits.sockets_max / 2).max(1));
+        let (mut chunk_stock, magazine) = chunk::magazine(
+            MAGAZINE_SMALL.min(limits.small_chunks / 4),
+            MAGAZINE_LARGE.min(limits.large_chunks / 4),
+        );
+        chunk_stock.refill(&mut pool);
+        let mut sockets = Sockets::new(memory.clone(), pool, limits.sockets_max, limits.send_buffer_bytes_max);
+        sockets.refill(&mut socket_stock);
+        let network = Network::new(&config, port.capabilities(), &secrets)?;
+        let bell = StackBell::new().map_err(|errno| ConfigError::System { what: "eventfd", errno })?;
+        let app_bell = AppBell::new();
+        let parts = CoreParts {
+            secrets,
+            network,
+            sockets,
+            events: EventQueue::new(events, limits.sockets_max),
+            app: StackSide { jobs, controls, socket_stock, chunk_stock },
+        };
+        let app = AppSide {
+            memory,
+            jobs: jobs_in,
+            controls: controls_in,
+            events: events_out,
+            sockets: stock_out,
+            magazine,
+            stack_bell: bell.clone(),
+            app_bell: app_bell.clone(),
+        };
+        let core = Core::new(config.clone(), port.capabilities(), parts, now_ns);
+        Ok((Self { port, core, bell, app_bell, port_error: None }, app))
+    }
+
+    /// One turn: every stage once, each within its budget. `now_ns` is the time of all that happens in it.
+    pub fn turn(&mut self, now_ns: u64) -> Turned {
+        let core = &mut self.core;
+        core.now_ns = now_ns;
+        core.counters.turns += 1;
+        let received = match core.packet_in(&mut *self.port) {
+            Ok(received) => received,
+            Err(error) => {
+                self.port_error = Some(error);
+                0
+            }
+        };
+        let jobs = core.job_queue();
+        core.timers();
+        let (sent, blocked) = self.packet_out();
+        let events = self.event_queue();
+        Turned { busy: received + jobs + sent + events > 0, events, blocked }
+    }
+
+    /// The transmit stages: batches of the driver's frames, filled and sent while there is something to send and room for it.
+    fn packet_out(&mut self) -> (usize, bool) {
+        let (port, core) = (&mut self.port, &mut self.core);
+        let mut sent = 0;
+        while core.has_output() && sent < TX_FRAMES_PER_TURN {
+            let frames = port.reserve(port.capabilities().batch_max);
+            if frames.is_empty() {
+                core.counters.tx_backpressure += 1;
+                return (sent, true);
+            }
+            let used = core.fill_frames(frames);
+            let bytes: usize = frames[..used].iter().map(|frame| frame.len()).sum();
+            core.counters.tx_bytes += bytes as u64;
+            core.counters.tx_frames += used as u64;
+            let room = frames.len();
+            if let Err(error) = port.send(used) {
+                self.port_error = Some(error);
+            }
+            sent += used;
+            if used < room {
+                break;
+            }
+        }
+        (sent, false)
+    }
+
+    /// The last stage: the application's stocks are filled, its events published, its bell rung at most once.
+    fn event_queue(&mut self) -> usize {
+        let core = &mut self.core;
+        core.app.chunk_stock.refill(&mut core.sockets.pool);
+        core.sockets.refill(&mut core.app.socket_stock);
+        let events = core.events.publish(&mut core.sockets);
+        if events > 0 {
+            core.counters.events += events as u64;
+            core.counters.doorbells += u64::from(self.app_bell.wake());
+        }
+        events
+    }
+
+    /// Sleeps until a frame arrives, the application has asked for something, a timer is due, one of `extra` is ready, or `until_ns` has come. Returns at
+    /// once if there is work already.
+    ///
+    /// # Errors
+    /// The kernel's, from the wait itself.
+    pub fn wait(&mut self, now_ns: u64, until_ns: Option<u64>, extra: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+        self.bell.prepare_sleep();
+        let has_jobs = !self.core.app.jobs.is_empty() || !self.core.app.controls.is_empty();
+        let wants_tx = self.core.has_output();
+        let due_ns = [self.core.next_timer_ns(), until_ns, self.port.deadline_ns()].into_iter().flatten().min();
+        let timeout_ns = due_ns.map(|due_ns| due_ns.saturating_sub(now_ns));
+        let outcome = if has_jobs || timeout_ns == Some(0) {
+            Ok(())
+        } else {
+            let mut fds = Vec::with_capacity(extra.len() + 1);
+            fds.push(self.bell.fd());
+            fds.extend_from_slice(extra);
+            packetio::wait(&mut [&mut *self.port], &fds, wants_tx, timeout_ns).map(|_| ())
+        };
+        self.bell.cancel_sleep();
+        outcome
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.core.counters
+    }
+
+    /// What TCP counted so far.
+    pub fn tcp_counters(&self) -> &tcp::Counters {
+        &self.core.tcp_counters
+    }
+
+    /// What the port counted so far.
+    pub fn port_counters(&self) -> packetio::PortCounters {
+        self.port.counters()
+    }
+
+    /// The port's failure since this was last asked.
+    pub fn take_port_error(&mut self) -> Option<PortError> {
+        self.port_error.take()
+    }
+
+    /// How much is in use: what must be back at zero when all connections are gone.
+    pub fn usage(&self) -> Usage {
+        let core = &self.core;
+        let used = |class| {
+            let stock = core.app.chunk_stock.len(class) as u32;
+            core.sockets.pool.total(class) - core.sockets.pool.free(class) - stock
+        };
+        Usage {
+            sockets: core.sockets.in_use(),
+            half_open: core.half_opens.len(),
+            time_wait: core.time_waits.len(),
+            flows: core.flows.len(),
+            small_chunks: used(chunk::ChunkClass::Small),
+            large_chunks: used(chunk::ChunkClass::Large),
+        }
+    }
+
+    /// When [`turn`](Self::turn) has something to do although nothing arrives; `None`: never.
+    pub fn next_timer_ns(&self) -> Option<u64> {
+        self.core.next_timer_ns()
+    }
+
+    /// Something is ready to leave and waits for room in the port.
+    pub fn has_output(&self) -> bool {
+        self.core.has_output()
+    }
+
+    /// The port, for tests that look at what it did.
+    pub fn port_mut(&mut self) -> &mut (dyn Port + Send) {
+        &mut *self.port
+    }
+}
+
+/// What a stack holds at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Connections, listeners, and sockets whose connection has ended while the application holds them.
+    pub sockets: usize,
+    /// Handshakes in progress.
+    pub half_open: usize,
+    /// TIME_WAIT entries.
+    pub time_wait: usize,
+    /// Flows in the table: the sum of connections, handshakes and TIME_WAIT entries.
+    pub flows: usize,
+    /// Small chunks in streams.
+    pub small_chunks: u32,
+    /// Large chunks in streams.
+    pub large_chunks: u32,
+}
+
+fn secrets(seed: Option<[u64; 4]>) -> Result<Secrets, ConfigError> {
+    if let Some(words) = seed {
+        return Ok(Secrets { words });
+    }
+    let mut bytes = [0; 32];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|errno| ConfigError::System { what: "getrandom", errno })?;
+    let mut words = [0; 4];
+    for (word, piece) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = piece.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
+    }
+    Ok(Secrets { words })
+}

@@ -1,0 +1,319 @@
+//! The segments of a batch, one after another, to whom they belong: a connection, a handshake in progress, a TIME_WAIT entry, a listener, or nobody.
+//!
+//! A segment's sequence and ACK numbers are believed only once its checksum is verified. For the next in-order segment of a connection the payload is
+//! copied to the unpublished tail of the receive ring in the same pass that sums it, and published only if the sum is right; every other segment
+//! is summed in place first.
+
+use packetio::RxFrame;
+use ring::checksum::sum_raw;
+use ring::socket_block::{SocketId, SocketState};
+use tcp::half_open::{GoneReason, HalfOpen, HalfOpenOutcome};
+use tcp::listen::{ListenOutcome, PassiveOpen, SynRequest};
+use tcp::time_wait::TimeWaitOutcome;
+use tcp::{Connection, Effects, Handshake};
+use wire::checksum::Sum;
+use wire::{FlowKey, SeqNumber};
+
+use crate::connect::{name_of, socket_addr};
+use crate::context::Accepted;
+
+use crate::core::{Core, tcp_cx};
+use crate::demux::{Arrival, Unverified};
+use crate::event_queue::MARK_TELL;
+use crate::flow_table::FlowEntry;
+use crate::half_opens::{HalfOpenSlot, ListenerId};
+use crate::rx_sink::RxSink;
+
+impl Core {
+    /// Brings one segment to its owner.
+    #[inline]
+    pub(crate) fn tcp_in(&mut self, arrival: &mut Arrival, frame: &RxFrame) {
+        match self.find_flow(&arrival.key, arrival.hash) {
+            Some(FlowEntry::Connection(socket)) => self.connection_in(socket, arrival, frame),
+            Some(FlowEntry::HalfOpen(index)) => self.half_open_in(index, arrival, frame),
+            Some(FlowEntry::TimeWait(index)) => self.time_wait_in(index, arrival, frame),
+            None => self.stranger_in(arrival, frame),
+        }
+    }
+
+    /// What this core holds of a flow.
+    #[inline]
+    pub(crate) fn find_flow(&self, key: &FlowKey, hash: u64) -> Option<FlowEntry> {
+        self.flows.find(hash, |entry| {
+            let held = match entry {
+                FlowEntry::Connection(socket) => Some(&self.sockets.slot(socket).key),
+                FlowEntry::HalfOpen(index) => self.half_opens.at(index).map(|slot| &slot.key),
+                FlowEntry::TimeWait(index) => self.time_waits.at(index).map(|slot| &slot.key),
+            };
+            held == Some(key)
+        })
+    }
+
+    fn connection_in(&mut self, socket: u32, arrival: &Arrival, frame: &RxFrame) {
+        let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize) else {
+            self.counters.rx_drop_tcp_header += 1;
+            return;
+        };
+        let (slot, pool, block) = self.sockets.parts(socket);
+        let Some(conn) = slot.conn.as_mut() else { return };
+        let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);
+        if let Some(unverified) = arrival.unverified {
+            if conn.expects(&arrival.segment) {
+                let sum = sink.copy_in_order();
+                if !unverified.holds_with(sum) {
+                    slot.rx.discard_unpublished();
+                    self.counters.rx_drop_tcp_checksum += 1;
+                    return;
+                }
+                self.counters.rx_fused_bytes += u64::from(arrival.segment.len);
+            } else if !unverified.holds_with(Sum::from_folded(sum_raw(payload) as u16)) {
+                self.counters.rx_drop_tcp_checksum += 1;
+                return;
+            } else {
+                self.counters.rx_verified_bytes += u64::from(arrival.segment.len);
+            }
+        }
+        let mut cx = tcp_cx!(self);
+        let effects = conn.on_segment(&mut cx, &arrival.segment, &mut sink);
+        self.counters.rx_no_buffer += u64::from(sink.starved);
+        self.settle(socket, effects);
+    }
+
+    /// Whether a segment that is not for a connection's fast path is whole; drops and counts it otherwise.
+    fn is_whole(&mut self, arrival: &mut Arrival, frame: &RxFrame) -> bool {
+        let whole = match arrival.unverified.take() {
+            None => true,
+            Some(unverified) => payload_holds(unverified, arrival, frame),
+        };
+        self.counters.rx_drop_tcp_checksum += u64::from(!whole);
+        whole
+    }
+
+    fn half_open_in(&mut self, index: u32, arrival: &mut Arrival, frame: &RxFrame) {
+        if !self.is_whole(arrival, frame) {
+            return;
+        }
+        let Some(slot) = self.half_opens.at_mut(index) else { return };
+        let outcome = slot.entry.on_segment(&mut tcp_cx!(self), &arrival.segment);
+        if let HalfOpenOutcome::Complete(handshake) = outcome {
+            let listener = slot.listener;
+            return self.complete_handshake(Some(index), listener, &handshake, arrival, frame);
+        }
+        self.settle_half_open(index, outcome);
+    }
+
+    /// Acts on what a segment or a timer meant for a handshake that is still in progress.
+    pub(crate) fn settle_half_open(&mut self, index: u32, outcome: HalfOpenOutcome) {
+        let Some(slot) = self.half_opens.at_mut(index) else { return };
+        let key = slot.key;
+        match outcome {
+            HalfOpenOutcome::Drop | HalfOpenOutcome::Complete(_) => {}
+            HalfOpenOutcome::ChallengeAck(segment) | HalfOpenOutcome::Reset(segment) => self.reply(key, segment),
+            HalfOpenOutcome::SendSynAck => {
+                let syn_ack = slot.entry.syn_ack(&mut tcp_cx!(self));
+                self.reply(key, syn_ack);
+            }
+            HalfOpenOutcome::Gone(reason) => {
+                match reason {
+                    GoneReason::TimedOut => self.counters.half_open_expired += 1,
+                    GoneReason::Reset | GoneReason::NewSyn => self.counters.half_open_reset += 1,
+                }
+                return self.remove_half_open(index);
+            }
+        }
+        if let Some(slot) = self.half_opens.at(index) {
+            let deadline_ns = slot.entry.deadline_ns();
+            self.wheel.set_at_latest(self.half_open_timer(index), deadline_ns);
+        }
+    }
+
+    fn time_wait_in(&mut self, index: u32, arrival: &mut Arrival, frame: &RxFrame) {
+        if !self.is_whole(arrival, frame) {
+            return;
+        }
+        let Some(slot) = self.time_waits.at_mut(index) else { return };
+        let deadline_ns = slot.entry.deadline_ns();
+        let outcome = slot.entry.on_segment(&mut tcp_cx!(self), &arrival.segment);
+        let restarted = slot.entry.deadline_ns() != deadline_ns;
+        match outcome {
+            TimeWaitOutcome::Drop => {}
+            TimeWaitOutcome::Ack(ack) => self.reply(arrival.key, ack),
+            TimeWaitOutcome::Gone => return self.remove_time_wait(index),
+            TimeWaitOutcome::Reuse { syn, iss_floor } => {
+                // Only a listener can take the flow over; without one the entry stays, for a SYN to nobody proves nothing.
+                if let Some(listener) = self.listeners.find(arrival.key.local, arrival.key.local_port) {
+                    self.remove_time_wait(index);
+                    self.counters.time_wait_reused += 1;
+                    let iss = self.isn.isn_above(&arrival.key, self.now_ns, iss_floor);
+                    self.syn_in(listener, arrival, &syn, iss);
+                }
+                return;
+            }
+        }
+        if restarted {
+            self.time_waits.restarted(index);
+        }
+    }
+
+    /// A segment of no flow that we know.
+    #[cold]
+    fn stranger_in(&mut self, arrival: &mut Arrival, frame: &RxFrame) {
+        if !self.is_whole(arrival, frame) {
+            return;
+        }
+        let Some(listener) = self.listeners.find(arrival.key.local, arrival.key.local_port) else {
+            return self.refuse(arrival);
+        };
+        match tcp::listen::on_segment(&arrival.segment) {
+            ListenOutcome::Drop => self.counters.no_connection += 1,
+            ListenOutcome::Reset(reset) => {
+                // An ACK to a listener earns a reset, unless it brings back a cookie of ours.
+                if !self.cookie_in(listener, arrival, frame) {
+                    self.counters.resets_sent += 1;
+                    self.reply(arrival.key, reset);
+                }
+            }
+            ListenOutcome::Syn(request) => {
+                let iss = self.isn.isn(&arrival.key, self.now_ns);
+                self.syn_in(listener, arrival, &request, iss);
+            }
+        }
+    }
+
+    fn syn_in(&mut self, listener: ListenerId, arrival: &Arrival, request: &SynRequest, iss: SeqNumber) {
+        self.counters.syn_received += 1;
+        let open = self.passive_open(&arrival.key, iss);
+        if self.half_opens.is_full() {
+            self.counters.syn_cookies_sent += 1;
+            let syn_ack = self.cookies.syn_ack(&mut tcp_cx!(self), &arrival.key, request, &open);
+            return self.reply(arrival.key, syn_ack);
+        }
+        let mut cx = tcp_cx!(self);
+        let mut entry = HalfOpen::new(&mut cx, request, &open);
+        let syn_ack = entry.syn_ack(&mut cx);
+        let deadline_ns = entry.deadline_ns();
+        let slot = HalfOpenSlot { key: arrival.key, hash: arrival.hash, entry, listener };
+        let Ok(index) = self.half_opens.insert(slot) else { return };
+        if self.flows.insert(arrival.hash, FlowEntry::HalfOpen(index)).is_err() {
+            self.half_opens.remove(index);
+            self.counters.flow_table_full += 1;
+            return;
+        }
+        self.wheel.set_at_latest(self.half_open_timer(index), deadline_ns);
+        self.reply(arrival.key, syn_ack);
+    }
+
+    /// Whether an ACK that belongs to nothing completed a handshake by its cookie.
+    fn cookie_in(&mut self, listener: ListenerId, arrival: &mut Arrival, frame: &RxFrame) -> bool {
+        if !self.cookies.are_out(self.now_ns) {
+            return false;
+        }
+        let open = self.passive_open(&arrival.key, SeqNumber(0));
+        let Some(handshake) = self.cookies.check(&mut tcp_cx!(self), &arrival.key, &arrival.segment, &open) else {
+            self.counters.syn_cookies_refused += 1;
+            return false;
+        };
+        self.counters.syn_cookies_accepted += 1;
+        self.complete_handshake(None, listener, &handshake, arrival, frame);
+        true
+    }
+
+    /// What we bring to a handshake that a peer began.
+    fn passive_open(&self, key: &FlowKey, iss: SeqNumber) -> PassiveOpen {
+        let recv_buffer_bytes = self.config.limits.recv_buffer_bytes_max;
+        PassiveOpen {
+            iss,
+            ts_offset: self.isn.timestamp_offset(key),
+            mss: self.network.mss_for(key.remote),
+            recv_window: recv_buffer_bytes,
+            recv_buffer_max: recv_buffer_bytes,
+            is_v4: key.remote.is_v4(),
+        }
+    }
+
+    /// The final ACK of a handshake: it becomes a connection with a socket, if the accept queue and the socket table have room. Otherwise nothing
+    /// changes, and the peer's next segment tries again.
+    fn complete_handshake(
+        &mut self,
+        half_open: Option<u32>,
+        listener: ListenerId,
+        handshake: &Handshake,
+        arrival: &mut Arrival,
+        frame: &RxFrame,
+    ) {
+        let Some(listening) = self.listeners.at_mut(listener) else {
+            // Whoever listened is gone: as if nobody ever had.
+            if let Some(index) = half_open {
+                self.remove_half_open(index);
+            }
+            return self.refuse(arrival);
+        };
+        if listening.accepted.free() == 0 {
+            self.counters.accept_queue_full += 1;
+            return;
+        }
+        let Some(id) = self.sockets.reserve() else {
+            self.counters.accept_no_socket += 1;
+            return;
+        };
+        let entry = FlowEntry::Connection(id.index);
+        let placed = match half_open {
+            Some(index) => {
+                self.wheel.stop(self.half_open_timer(index));
+                self.half_opens.remove(index);
+                self.flows.replace(arrival.hash, FlowEntry::HalfOpen(index), entry)
+            }
+            None => self.flows.insert(arrival.hash, entry).is_ok(),
+        };
+        if !placed {
+            self.counters.flow_table_full += 1;
+            return self.sockets.release(id.index);
+        }
+        let recv_space = self.config.limits.recv_buffer_bytes_max;
+        let conn = Connection::accept(&mut tcp_cx!(self), handshake, recv_space);
+        self.sockets.connect(id.index, arrival.key, arrival.hash, conn);
+        self.announce_accepted(listener, id, &arrival.key);
+        self.settle(id.index, Effects::TRANSMIT | Effects::TIMER);
+        self.connection_in(id.index, arrival, frame);
+    }
+
+    /// Puts a new connection into its listener's accept queue, which has room.
+    fn announce_accepted(&mut self, listener: ListenerId, id: SocketId, key: &FlowKey) {
+        let Some(listening) = self.listeners.at_mut(listener) else { return };
+        let (local, remote) = (socket_addr(key.local, key.local_port), socket_addr(key.remote, key.remote_port));
+        let pushed = listening.accepted.push(Accepted { socket: id, remote, local });
+        debug_assert!(pushed.is_ok(), "the accept queue had room");
+        let listener_socket = listening.socket.index;
+        for at in 0..listening.options.len() {
+            let option = self.listeners.at_mut(listener).map(|listening| listening.options[at]);
+            if let Some(option) = option {
+                let effects = self.set_option(id.index, option);
+                self.settle(id.index, effects);
+            }
+        }
+        self.counters.accepted += 1;
+        let block = self.sockets.block(id.index);
+        block.set_names(name_of(key.local, key.local_port), name_of(key.remote, key.remote_port));
+        block.add_state(SocketState::CONNECTED);
+        let (slot, _, block) = self.sockets.parts(listener_socket);
+        block.add_in_edge();
+        self.events.mark(listener_socket, slot, MARK_TELL);
+    }
+
+    fn refuse(&mut self, arrival: &Arrival) {
+        match tcp::reset::reply(&arrival.segment) {
+            Some(reset) => {
+                self.counters.resets_sent += 1;
+                self.reply(arrival.key, reset);
+            }
+            None => self.counters.no_connection += 1,
+        }
+    }
+}
+
+fn payload_holds(unverified: Unverified, arrival: &Arrival, frame: &RxFrame) -> bool {
+    match frame.slice(arrival.payload_at as usize, arrival.segment.len as usize) {
+        Some(payload) => unverified.holds_with(Sum::from_folded(sum_raw(payload) as u16)),
+        None => false,
+    }
+}

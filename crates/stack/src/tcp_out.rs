@@ -1,0 +1,134 @@
+//! Per ready connection: what to send now. Frames are filled in the order control, ACK, data, each list with its guaranteed share of a batch.
+
+use packetio::TxFrame;
+use ring::raw::RawSliceMut;
+use tcp::{SegmentOut, TransmitClass};
+use wire::FlowKey;
+
+use crate::core::{Core, tcp_cx};
+use crate::limits::{HEADER_BYTES_MAX, TX_SHARES};
+use crate::neighbours::Link;
+use crate::packet_out::{LinkEnds, build_bare, build_segment};
+
+impl Core {
+    /// Something is ready to leave.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.lists.is_empty() || !self.control.is_empty() || self.network.has_frames()
+    }
+
+    /// Fills frames of one batch; the number filled.
+    pub(crate) fn fill_frames(&mut self, frames: &[TxFrame]) -> usize {
+        let mut used = self.network.fill_frames(frames);
+        // A flood of resets may take half a batch, no more.
+        used += self.control_out(&frames[used..used + (frames.len() - used) / 2]);
+        let room = frames.len() - used;
+        // First each list's share, then whatever is left to whoever has more, in order of urgency.
+        for (class, share) in TX_SHARES.into_iter().enumerate() {
+            let end = frames.len().min(used + (room * share / 8).max(1));
+            used += self.list_out(class, &frames[used..end]);
+        }
+        for class in 0..TX_SHARES.len() {
+            used += self.list_out(class, &frames[used..]);
+        }
+        used
+    }
+
+    fn list_out(&mut self, class: usize, frames: &[TxFrame]) -> usize {
+        let mut used = 0;
+        while used < frames.len() {
+            let Some(socket) = self.lists.pop(class) else { break };
+            used += self.connection_out(socket, &frames[used..]);
+        }
+        used
+    }
+
+    /// Segments of one connection, as many as it has and frames hold. It goes to the end of its list if it has more.
+    fn connection_out(&mut self, socket: u32, frames: &[TxFrame]) -> usize {
+        let Some(ends) = self.link_of(socket) else { return 0 };
+        let (slot, pool, block) = self.sockets.parts(socket);
+        let Some(conn) = slot.conn.as_mut() else { return 0 };
+        let mut cx = tcp_cx!(self);
+        let mut segment = SegmentOut::default();
+        let mut used = 0;
+        while used < frames.len() && conn.poll_transmit(&mut cx, &mut segment) {
+            let copy = |place: RawSliceMut<'_>| slot.tx.copy_out(pool.memory(), block, segment.payload_offset, place);
+            let built = build_segment(&frames[used], ends, &slot.key, &segment, self.offload, copy);
+            // A frame too small for an MSS that the port's own MTU gave: counted, and retransmission tries again.
+            self.counters.tx_frame_too_small += u64::from(!built);
+            used += usize::from(built);
+        }
+        let deadline_ns = conn.deadline_ns();
+        let class = conn.transmit_class(&cx);
+        if deadline_ns != u64::MAX {
+            self.wheel.set_at_latest(socket, deadline_ns);
+        }
+        if class != TransmitClass::None && used == frames.len() {
+            self.lists.put(socket, class);
+        }
+        used
+    }
+
+    /// Where a connection's frames go. `None`: not known yet, or nobody there; whoever resolves it puts the connection back on its list.
+    #[inline]
+    fn link_of(&mut self, socket: u32) -> Option<LinkEnds> {
+        let slot = self.sockets.slot_mut(socket);
+        if let Some(id) = slot.neighbour
+            && let Link::Ready(destination) = self.network.neighbours.link(id, self.now_ns)
+        {
+            return Some(LinkEnds { source: self.network.mac, destination });
+        }
+        self.link_slowly(socket)
+    }
+
+    #[cold]
+    fn link_slowly(&mut self, socket: u32) -> Option<LinkEnds> {
+        let slot = self.sockets.slot_mut(socket);
+        let id = self.network.hop(slot.key.remote, self.now_ns).ok()?;
+        slot.neighbour = Some(id);
+        match self.network.neighbours.link(id, self.now_ns) {
+            Link::Ready(destination) => Some(LinkEnds { source: self.network.mac, destination }),
+            Link::Waiting => {
+                if !slot.awaits_neighbour {
+                    slot.awaits_neighbour = self.network.neighbours.wait(id, socket);
+                }
+                None
+            }
+            Link::Unreachable | Link::Gone => None,
+        }
+    }
+
+    fn control_out(&mut self, frames: &[TxFrame]) -> usize {
+        let mut used = 0;
+        while used < frames.len() {
+            let Some((key, segment)) = self.control.pop() else { break };
+            let Some(ends) = self.link_of_control(&key, &segment) else { continue };
+            let built = build_segment(&frames[used], ends, &key, &segment, self.offload, |_| 0);
+            used += usize::from(built);
+        }
+        used
+    }
+
+    /// Where a segment without a connection goes. One that must wait for its neighbour waits as a finished frame.
+    fn link_of_control(&mut self, key: &FlowKey, segment: &SegmentOut) -> Option<LinkEnds> {
+        let source = self.network.mac;
+        let Ok(id) = self.network.hop(key.remote, self.now_ns) else {
+            self.counters.control_unroutable += 1;
+            return None;
+        };
+        match self.network.neighbours.link(id, self.now_ns) {
+            Link::Ready(destination) => Some(LinkEnds { source, destination }),
+            Link::Waiting => {
+                let mut frame = [0; HEADER_BYTES_MAX];
+                let ends = LinkEnds { source, destination: wire::MacAddr::UNSPECIFIED };
+                let len = build_bare(&mut frame, ends, key, segment);
+                let held = self.network.neighbours.hold_frame(id, &frame[..len]);
+                self.counters.neighbour_drop += u64::from(!held);
+                None
+            }
+            Link::Unreachable | Link::Gone => {
+                self.counters.control_unroutable += 1;
+                None
+            }
+        }
+    }
+}

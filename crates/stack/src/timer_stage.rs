@@ -1,0 +1,55 @@
+//! The timer stage of a turn: what is due in the wheel, the list of TIME_WAIT entries, and the neighbour cache.
+
+use crate::core::{Core, tcp_cx};
+use crate::limits::TIMERS_PER_TURN;
+
+impl Core {
+    /// Fires what is due, up to a turn's budget.
+    pub(crate) fn timers(&mut self) {
+        for _ in 0..TIMERS_PER_TURN {
+            let Some(entry) = self.wheel.poll(self.now_ns) else { break };
+            match entry.checked_sub(self.config.limits.sockets_max as u32) {
+                None => self.connection_timer(entry),
+                Some(index) => self.half_open_due(index),
+            }
+        }
+        while let Some((index, deadline_ns)) = self.time_waits.first()
+            && deadline_ns <= self.now_ns
+        {
+            self.remove_time_wait(index);
+        }
+        self.neighbour_timers();
+    }
+
+    /// When the timer stage has something to do next.
+    pub(crate) fn next_timer_ns(&self) -> Option<u64> {
+        let neighbours_ns = Some(self.network.neighbours.deadline_ns()).filter(|&ns| ns != u64::MAX);
+        let time_wait_ns = self.time_waits.first().map(|(_, ns)| ns);
+        [self.wheel.next_ns(), neighbours_ns, time_wait_ns].into_iter().flatten().min()
+    }
+
+    fn connection_timer(&mut self, socket: u32) {
+        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else { return };
+        let deadline_ns = conn.deadline_ns();
+        if deadline_ns > self.now_ns {
+            // The deadline moved on since the wheel was set.
+            if deadline_ns != u64::MAX {
+                self.wheel.set_at_latest(socket, deadline_ns);
+            }
+            return;
+        }
+        self.counters.timers_fired += 1;
+        let effects = conn.on_timer(&mut tcp_cx!(self));
+        let deadline_ns = conn.deadline_ns();
+        if deadline_ns != u64::MAX {
+            self.wheel.set_at_latest(socket, deadline_ns);
+        }
+        self.settle(socket, effects);
+    }
+
+    fn half_open_due(&mut self, index: u32) {
+        let Some(slot) = self.half_opens.at_mut(index) else { return };
+        let outcome = slot.entry.on_timer(&mut tcp_cx!(self));
+        self.settle_half_open(index, outcome);
+    }
+}

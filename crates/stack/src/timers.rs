@@ -1,0 +1,198 @@
+//! The timer wheel: one entry per connection and per half-open handshake, at millisecond grain, O(1) to set and to stop.
+//!
+//! Six levels of 64 slots: a slot of level *n* spans 64ⁿ ms, so the wheel reaches two years. An entry lies at the level where its
+//! tick first differs from the present; when the present reaches its slot, the slot's entries move down until they fire. Each level keeps a
+//! bitmap of slots in use, so that the next wake-up and a jump over idle time cost a few instructions.
+//!
+//! The stack sets an entry only when a deadline moves *earlier*: one that moves later (the retransmission timer at every ACK) is left to fire,
+//! finds that nothing is due, and is set again. So an established flow touches the wheel a few times a second.
+
+const SLOT_BITS: u32 = 6;
+const SLOTS: usize = 1 << SLOT_BITS;
+const LEVELS: usize = 6;
+const NONE: u32 = u32::MAX;
+/// Where an entry lies that is due and waits in the list of those to fire.
+const PLACE_DUE: u16 = u16::MAX - 1;
+const PLACE_IDLE: u16 = u16::MAX;
+const TICK_NS: u64 = 1_000_000;
+const TICK_MAX: u64 = (1 << (SLOT_BITS * LEVELS as u32)) - 1;
+
+#[derive(Clone, Copy)]
+struct Node {
+    tick: u64,
+    prev: u32,
+    next: u32,
+    /// level × 64 + slot, or one of the marks above.
+    place: u16,
+}
+
+impl Node {
+    const IDLE: Self = Self { tick: 0, prev: NONE, next: NONE, place: PLACE_IDLE };
+}
+
+/// See the module's documentation. Entries are numbers below the capacity, chosen by the caller.
+pub struct Wheel {
+    now_tick: u64,
+    occupied: [u64; LEVELS],
+    heads: [[u32; SLOTS]; LEVELS],
+    due: u32,
+    nodes: Vec<Node>,
+    capacity: usize,
+}
+
+impl Wheel {
+    /// A wheel for entries `0..capacity`, whose present is `now_ns`.
+    #[must_use]
+    pub fn new(capacity: usize, now_ns: u64) -> Self {
+        Self {
+            now_tick: now_ns / TICK_NS,
+            occupied: [0; LEVELS],
+            heads: [[NONE; SLOTS]; LEVELS],
+            due: NONE,
+            nodes: Vec::with_capacity(capacity),
+            capacity,
+        }
+    }
+
+    /// Makes sure that `entry` fires at `deadline_ns` or, if it was set for earlier, before that.
+    #[inline]
+    pub fn set_at_latest(&mut self, entry: u32, deadline_ns: u64) {
+        // Rounded up: a timer never fires before its time.
+        let tick = deadline_ns.div_ceil(TICK_NS);
+        match self.nodes.get(entry as usize) {
+            Some(node) if node.place != PLACE_IDLE && node.tick <= tick => {}
+            _ => self.set(entry, tick),
+        }
+    }
+
+    /// Takes `entry` out, wherever it is.
+    #[inline]
+    pub fn stop(&mut self, entry: u32) {
+        match self.nodes.get(entry as usize) {
+            Some(node) if node.place != PLACE_IDLE => self.unlink(entry),
+            _ => {}
+        }
+    }
+
+    /// An entry that is due at `now_ns`, taken out; `None` when no more are.
+    pub fn poll(&mut self, now_ns: u64) -> Option<u32> {
+        let now_tick = now_ns / TICK_NS;
+        loop {
+            if self.due != NONE {
+                let entry = self.due;
+                self.unlink(entry);
+                return Some(entry);
+            }
+            match self.next_slot() {
+                Some((level, slot, tick)) if tick <= now_tick => {
+                    self.now_tick = tick.max(self.now_tick);
+                    self.descend(level, slot);
+                }
+                _ => {
+                    self.now_tick = now_tick.max(self.now_tick);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// When [`poll`](Self::poll) should be called next: never later than the earliest entry, perhaps earlier. `None`: no entry is set.
+    #[must_use]
+    pub fn next_ns(&self) -> Option<u64> {
+        if self.due != NONE {
+            return Some(self.now_tick * TICK_NS);
+        }
+        self.next_slot().map(|(_, _, tick)| tick * TICK_NS)
+    }
+
+    #[cold]
+    fn grow_to(&mut self, entry: u32) {
+        debug_assert!((entry as usize) < self.capacity, "within what was reserved");
+        self.nodes.resize(entry as usize + 1, Node::IDLE);
+    }
+
+    fn set(&mut self, entry: u32, tick: u64) {
+        if entry as usize >= self.nodes.len() {
+            self.grow_to(entry);
+        } else if self.nodes[entry as usize].place != PLACE_IDLE {
+            self.unlink(entry);
+        }
+        self.nodes[entry as usize].tick = tick;
+        self.link(entry);
+    }
+
+    fn link(&mut self, entry: u32) {
+        let tick = self.nodes[entry as usize].tick;
+        if tick <= self.now_tick {
+            let head = self.due;
+            self.due = self.push_front(entry, head, PLACE_DUE);
+            return;
+        }
+        // Beyond the wheel's reach: as far as it goes, from where it is set again.
+        let tick = tick.min(self.now_tick | TICK_MAX);
+        let level = ((63 - (tick ^ self.now_tick).leading_zeros()) / SLOT_BITS) as usize;
+        let level = level.min(LEVELS - 1);
+        let slot = (tick >> (level as u32 * SLOT_BITS)) as usize % SLOTS;
+        let head = self.heads[level][slot];
+        self.heads[level][slot] = self.push_front(entry, head, (level * SLOTS + slot) as u16);
+        self.occupied[level] |= 1 << slot;
+    }
+
+    fn push_front(&mut self, entry: u32, head: u32, place: u16) -> u32 {
+        if head != NONE {
+            self.nodes[head as usize].prev = entry;
+        }
+        let node = &mut self.nodes[entry as usize];
+        (node.prev, node.next, node.place) = (NONE, head, place);
+        entry
+    }
+
+    fn unlink(&mut self, entry: u32) {
+        let Node { prev, next, place, .. } = self.nodes[entry as usize];
+        self.nodes[entry as usize].place = PLACE_IDLE;
+        if next != NONE {
+            self.nodes[next as usize].prev = prev;
+        }
+        if prev != NONE {
+            self.nodes[prev as usize].next = next;
+        } else if place == PLACE_DUE {
+            self.due = next;
+        } else {
+            let (level, slot) = (place as usize / SLOTS, place as usize % SLOTS);
+            self.heads[level][slot] = next;
+            if next == NONE {
+                self.occupied[level] &= !(1 << slot);
+            }
+        }
+    }
+
+    /// The next slot in use, and the tick at which it begins. Lower levels lie nearer than higher ones.
+    fn next_slot(&self) -> Option<(usize, usize, u64)> {
+        for level in 0..LEVELS {
+            if self.occupied[level] == 0 {
+                continue;
+            }
+            let shift = level as u32 * SLOT_BITS;
+            let here = (self.now_tick >> shift) as u32 % SLOTS as u32;
+            // Entries of a level lie ahead of the present's slot within the same turn of the level above.
+            let ahead = self.occupied[level].rotate_right(here).trailing_zeros();
+            let slot = (here + ahead) % SLOTS as u32;
+            let tick = ((self.now_tick >> shift) + u64::from(ahead)) << shift;
+            return Some((level, slot as usize, tick));
+        }
+        None
+    }
+
+    fn descend(&mut self, level: usize, slot: usize) {
+        let mut entry = std::mem::replace(&mut self.heads[level][slot], NONE);
+        self.occupied[level] &= !(1 << slot);
+        while entry != NONE {
+            let next = self.nodes[entry as usize].next;
+            self.link(entry);
+            entry = next;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

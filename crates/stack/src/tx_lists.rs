@@ -1,0 +1,151 @@
+//! Three lists of connections that have something to send: control (SYN, RST, bare FIN) before ACK before data.
+//!
+//! A connection is on at most one list, first in, first out; [`TxLists::put`] moves it when what it has to send became more urgent.
+//! Each list has a guaranteed share of a turn's frames ([`limits::TX_SHARES`](crate::limits::TX_SHARES)), so that none starves another, and what one list leaves
+//! of its share the others use. The links lie in an array of their own, twelve bytes a socket.
+
+use tcp::TransmitClass;
+
+const NONE: u32 = u32::MAX;
+/// Class of a connection that is on no list.
+const OFF: u32 = u32::MAX - 1;
+
+#[derive(Clone, Copy)]
+struct List {
+    head: u32,
+    tail: u32,
+}
+
+/// See the module's documentation.
+pub struct TxLists {
+    lists: [List; 3],
+    links: Vec<Link>,
+}
+
+#[derive(Clone, Copy)]
+struct Link {
+    next: u32,
+    prev: u32,
+    /// Which list, or [`OFF`].
+    class: u32,
+}
+
+impl TxLists {
+    /// Lists for sockets `0..sockets_max`.
+    #[must_use]
+    pub fn new(sockets_max: usize) -> Self {
+        let off = Link { next: NONE, prev: NONE, class: OFF };
+        Self { lists: [List { head: NONE, tail: NONE }; 3], links: vec![off; sockets_max] }
+    }
+
+    /// Nothing is on any list.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lists.iter().all(|list| list.head == NONE)
+    }
+
+    /// Puts a connection on the list of its class, at the end, unless it is on that list or a more urgent one.
+    #[inline]
+    pub fn put(&mut self, socket: u32, class: TransmitClass) {
+        let Some(class) = place_of(class) else { return };
+        let on = self.links[socket as usize].class;
+        if on != OFF {
+            if on <= class {
+                return;
+            }
+            self.take_out(socket);
+        }
+        let list = &mut self.lists[class as usize];
+        self.links[socket as usize] = Link { next: NONE, prev: list.tail, class };
+        match list.tail {
+            NONE => list.head = socket,
+            tail => self.links[tail as usize].next = socket,
+        }
+        list.tail = socket;
+    }
+
+    /// The first connection of list `class` (0 control, 1 ACK, 2 data), taken off.
+    #[inline]
+    pub fn pop(&mut self, class: usize) -> Option<u32> {
+        let socket = self.lists[class].head;
+        if socket == NONE {
+            return None;
+        }
+        self.take_out(socket);
+        Some(socket)
+    }
+
+    /// Takes a connection off whatever list it is on.
+    #[inline]
+    pub fn take_out(&mut self, socket: u32) {
+        let Link { next, prev, class } = self.links[socket as usize];
+        if class == OFF {
+            return;
+        }
+        self.links[socket as usize].class = OFF;
+        let list = &mut self.lists[class as usize];
+        match prev {
+            NONE => list.head = next,
+            prev => self.links[prev as usize].next = next,
+        }
+        match next {
+            NONE => list.tail = prev,
+            next => self.links[next as usize].prev = prev,
+        }
+    }
+}
+
+fn place_of(class: TransmitClass) -> Option<u32> {
+    match class {
+        TransmitClass::None => None,
+        TransmitClass::Control => Some(0),
+        TransmitClass::Ack => Some(1),
+        TransmitClass::Data => Some(2),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(lists: &mut TxLists, class: usize) -> Vec<u32> {
+        std::iter::from_fn(|| lists.pop(class)).collect()
+    }
+
+    #[test]
+    fn put_twice_stays_once_and_in_order() {
+        let mut lists = TxLists::new(8);
+        for socket in [3, 1, 3, 2, 1] {
+            lists.put(socket, TransmitClass::Data);
+        }
+        assert_eq!(drain(&mut lists, 2), [3, 1, 2]);
+        assert!(lists.is_empty());
+    }
+
+    #[test]
+    fn put_more_urgent_moves_it_up_and_less_urgent_does_not() {
+        let mut lists = TxLists::new(8);
+        lists.put(1, TransmitClass::Data);
+        lists.put(2, TransmitClass::Data);
+        lists.put(2, TransmitClass::Control);
+        lists.put(2, TransmitClass::Ack);
+        lists.put(0, TransmitClass::None);
+        assert_eq!(drain(&mut lists, 0), [2]);
+        assert_eq!(drain(&mut lists, 1), []);
+        assert_eq!(drain(&mut lists, 2), [1]);
+    }
+
+    #[test]
+    fn taken_out_from_front_middle_and_end_leaves_the_rest() {
+        for gone in 0..3 {
+            let mut lists = TxLists::new(3);
+            (0..3).for_each(|socket| lists.put(socket, TransmitClass::Ack));
+            lists.take_out(gone);
+            lists.take_out(gone);
+            lists.put(gone, TransmitClass::Ack);
+            let mut order: Vec<u32> = (0..3).filter(|&s| s != gone).collect();
+            order.push(gone);
+            assert_eq!(drain(&mut lists, 1), order);
+        }
+    }
+}

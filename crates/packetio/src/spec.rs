@@ -80,7 +80,7 @@ pub struct SpecError {
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "wire \"{}\": ", self.spec)?;
-        if self.part.is_empty() {
+        if self.part.is_empty() && self.at == 0 {
             return write!(f, "{}", self.why);
         }
         write!(

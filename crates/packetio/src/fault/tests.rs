@@ -58,7 +58,10 @@ fn line_jittered_keeps_the_order() {
         ..LineOptions::default()
     });
     (0..50).for_each(|n| offer(&mut line, u64::from(n), &frame(n)));
-    assert_eq!(due(&mut line, 20_000), (0..50).map(frame).collect::<Vec<_>>());
+    assert_eq!(
+        due(&mut line, 20_000),
+        (0..50).map(frame).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -152,8 +155,17 @@ fn line_reordered_last_frame_leaves_in_time() {
 
 #[test]
 fn ratio_parses_and_prints() {
-    for (text, shown) in [("0.01", "0.01"), ("1%", "0.01"), ("1", "1"), ("0.000001", "0.000001"), ("0", "0")] {
-        assert_eq!(text.parse::<Ratio>().map(|r| r.to_string()), Ok(shown.to_owned()));
+    for (text, shown) in [
+        ("0.01", "0.01"),
+        ("1%", "0.01"),
+        ("1", "1"),
+        ("0.000001", "0.000001"),
+        ("0", "0"),
+    ] {
+        assert_eq!(
+            text.parse::<Ratio>().map(|r| r.to_string()),
+            Ok(shown.to_owned())
+        );
     }
     for text in ["1.1", "-0.1", "x", "", "101%", "nan"] {
         assert!(text.parse::<Ratio>().is_err(), "{text}");
@@ -257,7 +269,7 @@ fn fault_with_a_full_inner_port_waits_for_its_room() {
     assert_eq!(a.deadline_ns(), None, "no spinning on what cannot leave");
     let mut got = receive_all(&mut b);
     for _ in 0..2 {
-        assert!(a.prepare_wait(false) || !a.tx.is_empty() || a.tx.is_empty());
+        a.prepare_wait(false);
         a.finish_wait();
         got.extend(receive_all(&mut b));
     }

@@ -69,7 +69,11 @@ fn loopback_reserved_and_not_sent_returns() {
     slots[0].set_len(60);
     slots[3].set_len(60);
     a.send(2).expect("sent");
-    assert_eq!(b.receive().expect("received").len(), 1, "an empty slot is skipped");
+    assert_eq!(
+        b.receive().expect("received").len(),
+        1,
+        "an empty slot is skipped"
+    );
     b.release();
     assert_eq!(a.reserve(9).len(), 4);
 }

@@ -35,16 +35,24 @@ fn spec_memif_with_all_keys() {
     let Backend::Memif(o) = spec(text).backend else {
         panic!("not memif")
     };
-    assert_eq!((o.path.as_str(), o.role, o.id), ("/run/m.sock", MemifRole::Client, 3));
+    assert_eq!(
+        (o.path.as_str(), o.role, o.id),
+        ("/run/m.sock", MemifRole::Client, 3)
+    );
     assert_eq!((o.ring_slots, o.buffer_bytes, o.queues), (512, 4096, 2));
     assert_eq!(o.mac, Some(MacAddr([2, 0, 0, 0, 0, 10])));
 }
 
 #[test]
 fn spec_wrappers_apply_to_both_or_one_direction() {
-    let spec = spec("tap:mill0,loss=1%,rx.delay=5ms,tx.rate=100mbit,seed=9,pcap=/tmp/a.pcapng,checksum=partial");
+    let spec = spec(
+        "tap:mill0,loss=1%,rx.delay=5ms,tx.rate=100mbit,seed=9,pcap=/tmp/a.pcapng,checksum=partial",
+    );
     let fault = spec.fault.expect("fault");
-    assert_eq!((fault.seed, fault.rx.loss, fault.tx.loss), (9, Ratio::from_ppm(10_000), Ratio::from_ppm(10_000)));
+    assert_eq!(
+        (fault.seed, fault.rx.loss, fault.tx.loss),
+        (9, Ratio::from_ppm(10_000), Ratio::from_ppm(10_000))
+    );
     assert_eq!((fault.rx.delay_ns, fault.tx.delay_ns), (5_000_000, 0));
     assert_eq!((fault.rx.rate_bits, fault.tx.rate_bits), (0, 100_000_000));
     assert_eq!(spec.checksum, Some(ChecksumPolicy::AcceptPartial));
@@ -84,14 +92,26 @@ fn spec_wrong_says_what_and_where() {
         ("memif:", "expected a socket path"),
         ("tap:x,", "\"\" (column 7): expected KEY=VALUE"),
         ("tap:x,up", "\"up\" (column 7): expected KEY=VALUE"),
-        ("tap:x,losss=1", "\"losss=1\" (column 7): unknown key losss; known here: mac, mtu"),
+        (
+            "tap:x,losss=1",
+            "\"losss=1\" (column 7): unknown key losss; known here: mac, mtu",
+        ),
         ("tap:x,rx.mtu=1", "unknown key rx.mtu"),
         ("tap:x,mode=auto", "unknown key mode"),
-        ("tap:x,loss=1,loss=1", "\"loss=1\" (column 14): loss is given twice"),
-        ("tap:x,loss=2", "\"loss=2\" (column 7): expected a probability from 0 to 1"),
+        (
+            "tap:x,loss=1,loss=1",
+            "\"loss=1\" (column 14): loss is given twice",
+        ),
+        (
+            "tap:x,loss=2",
+            "\"loss=2\" (column 7): expected a probability from 0 to 1",
+        ),
         ("tap:x,dup=-1", "expected a probability"),
         ("tap:x,reorder=x", "expected a probability"),
-        ("tap:x,rx.corrupt=x", "\"rx.corrupt=x\" (column 7): expected a probability"),
+        (
+            "tap:x,rx.corrupt=x",
+            "\"rx.corrupt=x\" (column 7): expected a probability",
+        ),
         ("tap:x,delay=5", "expected a time with its unit"),
         ("tap:x,jitter=5mbit", "expected a time with its unit"),
         ("tap:x,tx.rate=100", "expected a rate with its unit"),
@@ -116,7 +136,10 @@ fn spec_wrong_says_what_and_where() {
         ("memif:x,ring=1000", "ring=1000 is not a power of two"),
         ("memif:x,buffer=1", "expected a number from 64 to"),
         ("memif:x,queues=0", "expected a number"),
-        ("memif:x,secret=1234567890123456789012345", "at most 24 bytes"),
+        (
+            "memif:x,secret=1234567890123456789012345",
+            "at most 24 bytes",
+        ),
         ("loopback,mtu=x", "expected a number"),
     ];
     for (text, said) in rows {

@@ -191,7 +191,7 @@ fn expired_packet_names_the_flow() {
     let quote = Quote::parse_v4(quote).unwrap();
     assert_eq!(
         (quote.flow.remote, quote.flow.local_port),
-        (addr("198.51.100.77"), 57901)
+        (addr("198.51.100.77"), 58064)
     );
 }
 

@@ -97,8 +97,16 @@ impl StackConfig {
                 return Err(ConfigError::BadAddress(*address));
             }
         }
-        for gateway in self.gateways.iter().chain(self.routes.iter().map(|(_, gateway)| gateway)) {
-            if !self.addresses.iter().any(|address| address.contains(*gateway)) {
+        for gateway in self
+            .gateways
+            .iter()
+            .chain(self.routes.iter().map(|(_, gateway)| gateway))
+        {
+            if !self
+                .addresses
+                .iter()
+                .any(|address| address.contains(*gateway))
+            {
                 return Err(ConfigError::UnreachableGateway(*gateway));
             }
         }

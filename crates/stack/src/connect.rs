@@ -17,7 +17,9 @@ use crate::flow_table::FlowEntry;
 impl Core {
     /// Opens a connection; a failure is told through the socket's state.
     pub(crate) fn connect(&mut self, connect: Connect) {
-        let Some(socket) = self.reserved(connect.socket) else { return };
+        let Some(socket) = self.reserved(connect.socket) else {
+            return;
+        };
         if let Err(errno) = self.open(socket, &connect) {
             self.fail_socket(socket, errno);
         }
@@ -28,25 +30,37 @@ impl Core {
         if remote.port() == 0 || remote.ip().is_unspecified() {
             return Err(Errno::CONNREFUSED);
         }
-        if !crate::addresses::is_unicast(remote.ip()) || self.network.addresses.is_local(remote.ip()) {
+        if !crate::addresses::is_unicast(remote.ip())
+            || self.network.addresses.is_local(remote.ip())
+        {
             return Err(Errno::NETUNREACH);
         }
         let neighbour = self.network.hop(Addr::from(remote.ip()), self.now_ns)?;
         let local = self.source_of(connect)?;
-        let (key, hash) = self.unique_key(local, connect.local.map_or(0, |local| local.port()), remote)?;
+        let (key, hash) =
+            self.unique_key(local, connect.local.map_or(0, |local| local.port()), remote)?;
         let open = ActiveOpen {
             iss: self.isn.isn(&key, self.now_ns),
             ts_offset: self.isn.timestamp_offset(&key),
             mss: self.network.mss_for(key.remote),
-            mss_default: if key.remote.is_v4() { self.config.tcp.mss_default_v4 } else { self.config.tcp.mss_default_v6 },
+            mss_default: if key.remote.is_v4() {
+                self.config.tcp.mss_default_v4
+            } else {
+                self.config.tcp.mss_default_v6
+            },
             recv_space: self.config.limits.recv_buffer_bytes_max,
             recv_buffer_max: self.config.limits.recv_buffer_bytes_max,
         };
         let conn = Connection::connect(&mut tcp_cx!(self), &open);
-        self.flows.insert(hash, FlowEntry::Connection(socket)).map_err(|_| Errno::NOBUFS)?;
+        self.flows
+            .insert(hash, FlowEntry::Connection(socket))
+            .map_err(|_| Errno::NOBUFS)?;
         self.sockets.connect(socket, key, hash, conn);
         self.sockets.slot_mut(socket).neighbour = Some(neighbour);
-        self.sockets.block(socket).set_names(name_of(key.local, key.local_port), name_of(key.remote, key.remote_port));
+        self.sockets.block(socket).set_names(
+            name_of(key.local, key.local_port),
+            name_of(key.remote, key.remote_port),
+        );
         for &option in &connect.options {
             let effects = self.set_option(socket, option);
             self.settle(socket, effects);
@@ -58,15 +72,25 @@ impl Core {
     fn source_of(&self, connect: &Connect) -> Result<IpAddr, Errno> {
         match connect.local.map(|local| local.ip()) {
             Some(ip) if !ip.is_unspecified() => {
-                let usable = self.network.addresses.is_local(ip) && ip.is_ipv4() == connect.remote.is_ipv4();
+                let usable =
+                    self.network.addresses.is_local(ip) && ip.is_ipv4() == connect.remote.is_ipv4();
                 usable.then_some(ip).ok_or(Errno::ADDRNOTAVAIL)
             }
-            _ => self.network.addresses.source_for(connect.remote.ip(), None).ok_or(Errno::ADDRNOTAVAIL),
+            _ => self
+                .network
+                .addresses
+                .source_for(connect.remote.ip(), None)
+                .ok_or(Errno::ADDRNOTAVAIL),
         }
     }
 
     /// The flow's key with a local port under which it is not in use.
-    fn unique_key(&mut self, local: IpAddr, port: u16, remote: SocketAddr) -> Result<(FlowKey, u64), Errno> {
+    fn unique_key(
+        &mut self,
+        local: IpAddr,
+        port: u16,
+        remote: SocketAddr,
+    ) -> Result<(FlowKey, u64), Errno> {
         let mut key = FlowKey {
             local: Addr::from(local),
             remote: Addr::from(remote.ip()),
@@ -75,7 +99,11 @@ impl Core {
         };
         if port != 0 {
             let hash = self.hasher.hash(&key);
-            return if self.is_free(&key, hash) { Ok((key, hash)) } else { Err(Errno::ADDRINUSE) };
+            return if self.is_free(&key, hash) {
+                Ok((key, hash))
+            } else {
+                Err(Errno::ADDRINUSE)
+            };
         }
         let (first, last) = self.config.local_ports;
         let count = u32::from(last - first) + 1;
@@ -93,13 +121,17 @@ impl Core {
     }
 
     fn is_free(&self, key: &FlowKey, hash: u64) -> bool {
-        self.find_flow(key, hash).is_none() && self.listeners.find(key.local, key.local_port).is_none()
+        self.find_flow(key, hash).is_none()
+            && self.listeners.find(key.local, key.local_port).is_none()
     }
 }
 
 /// An end of a flow as the socket's block holds it.
 pub(crate) fn name_of(address: Addr, port: u16) -> Name {
-    Name { address: *address.octets(), port }
+    Name {
+        address: *address.octets(),
+        port,
+    }
 }
 
 /// An end of a flow as `std` writes it.

@@ -24,6 +24,9 @@ use ring::socket_block::SocketId;
 use ring::spsc::{Consumer, Producer};
 use tcp::connection::Keepalive;
 
+use crate::counters::Counters;
+use crate::stack::Usage;
+
 /// The application's end of a context.
 pub struct AppSide {
     /// The memory file with the sockets' blocks and chunks.
@@ -52,6 +55,21 @@ pub enum Control {
     Connect(Connect),
     /// Change an option of a connection.
     Option(SocketId, SocketOption),
+    /// Say what was counted and what is held.
+    Report(Producer<Report>),
+}
+
+/// The answer to [`Control::Report`].
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The stack's counters.
+    pub stack: Counters,
+    /// TCP's counters.
+    pub tcp: tcp::Counters,
+    /// The port's counters.
+    pub port: packetio::PortCounters,
+    /// What is held.
+    pub usage: Usage,
 }
 
 /// Arguments of [`Control::Listen`].

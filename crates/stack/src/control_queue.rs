@@ -16,7 +16,10 @@ pub(crate) struct ControlQueue {
 
 impl ControlQueue {
     pub fn new(capacity: usize) -> Self {
-        Self { waiting: VecDeque::with_capacity(capacity), capacity }
+        Self {
+            waiting: VecDeque::with_capacity(capacity),
+            capacity,
+        }
     }
 
     #[inline]

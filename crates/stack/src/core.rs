@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use packetio::{Capabilities, ChecksumPolicy};
-use ring::spsc::Consumer;
 use ring::chunk::MagazineFeed;
 use ring::socket_block::SocketId;
+use ring::spsc::Consumer;
 use ring::spsc::Producer;
 use tcp::ChallengeLimiter;
 use tcp::isn::IsnGenerator;
@@ -15,7 +15,7 @@ use tcp::syn_cookie::SynCookies;
 use wire::{FlowHasher, FlowKey};
 
 use crate::config::StackConfig;
-use crate::context::Control;
+use crate::context::{Control, Report};
 use crate::control_queue::ControlQueue;
 use crate::counters::Counters;
 use crate::event_queue::EventQueue;
@@ -78,6 +78,8 @@ pub(crate) struct Core {
     pub job_batch: Vec<SocketId>,
     pub control_batch: Vec<Control>,
     pub released: Vec<u32>,
+    /// Who asked for a report this turn.
+    pub reports: Vec<Producer<Report>>,
 }
 
 /// The secrets of a stack, from its seed or the kernel.
@@ -107,8 +109,19 @@ impl Core {
         self.config.limits.sockets_max as u32 + index
     }
 
-    pub(crate) fn new(config: Arc<StackConfig>, port: &Capabilities, parts: CoreParts, now_ns: u64) -> Self {
-        let CoreParts { secrets, network, sockets, events, app } = parts;
+    pub(crate) fn new(
+        config: Arc<StackConfig>,
+        port: &Capabilities,
+        parts: CoreParts,
+        now_ns: u64,
+    ) -> Self {
+        let CoreParts {
+            secrets,
+            network,
+            sockets,
+            events,
+            app,
+        } = parts;
         let limits = &config.limits;
         let flows_max = limits.sockets_max + limits.half_open_max + limits.time_wait_max;
         Self {
@@ -135,6 +148,7 @@ impl Core {
             port_counter: secrets.key(5)[0] as u32,
             job_batch: Vec::with_capacity(crate::limits::JOBS_PER_TURN),
             control_batch: Vec::with_capacity(crate::limits::CONTROLS_PER_TURN),
+            reports: Vec::new(),
             released: Vec::with_capacity(crate::limits::NEIGHBOUR_WAITING_MAX),
             config,
         }

@@ -128,7 +128,10 @@ mod tests {
 
     #[test]
     fn rows_name_each_counter() {
-        let counters = Counters { rx_drop_arp: 3, ..Counters::default() };
+        let counters = Counters {
+            rx_drop_arp: 3,
+            ..Counters::default()
+        };
         assert!(counters.rows().any(|row| row == ("rx_drop_arp", 3)));
         assert_eq!(counters.rows().map(|(_, n)| n).sum::<u64>(), 3);
     }

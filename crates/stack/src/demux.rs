@@ -91,7 +91,11 @@ impl Demux<'_> {
         if ethernet.dst != self.mac && !ethernet.dst.is_multicast() {
             return self.drop(|c| &mut c.rx_drop_other_mac);
         }
-        let other = OtherPacket { ethertype: ethernet.ethertype, source_mac: ethernet.src, network_at };
+        let other = OtherPacket {
+            ethertype: ethernet.ethertype,
+            source_mac: ethernet.src,
+            network_at,
+        };
         let packet = &bytes[network_at..];
         let packet_len = frame.len() - network_at;
         let transport = match ethernet.ethertype {
@@ -147,16 +151,29 @@ impl Demux<'_> {
         let Some(len) = end.checked_sub(at) else {
             return Err(self.drop(|c| &mut c.rx_drop_ip_header));
         };
-        Ok(Some(Transport { local: Addr::v6(header.dst), remote: Addr::v6(header.src), at, len }))
+        Ok(Some(Transport {
+            local: Addr::v6(header.dst),
+            remote: Addr::v6(header.src),
+            at,
+            len,
+        }))
     }
 
     #[inline]
-    fn tcp(&mut self, frame: &RxFrame, bytes: &[u8], network_at: usize, transport: &Transport) -> Found {
+    fn tcp(
+        &mut self,
+        frame: &RxFrame,
+        bytes: &[u8],
+        network_at: usize,
+        transport: &Transport,
+    ) -> Found {
         if !self.addresses.is_local(transport.local.to_ip()) {
             return self.drop(|c| &mut c.rx_drop_other_address);
         }
         // RFC 9293 MUST-57, MUST-63: a segment from or to a broadcast or multicast address is not for TCP.
-        if !self.addresses.is_valid_source(transport.remote.to_ip()) || transport.remote == transport.local {
+        if !self.addresses.is_valid_source(transport.remote.to_ip())
+            || transport.remote == transport.local
+        {
             return self.drop(|c| &mut c.rx_drop_source_address);
         }
         let tcp_at = network_at + transport.at;
@@ -171,10 +188,11 @@ impl Demux<'_> {
         if header_len > transport.len || header_len > tcp_bytes.len() {
             return self.drop(|c| &mut c.rx_drop_tcp_header);
         }
-        let unverified = match self.checksum(frame, &tcp_bytes[..header_len], header.checksum, transport) {
-            Ok(unverified) => unverified,
-            Err(found) => return found,
-        };
+        let unverified =
+            match self.checksum(frame, &tcp_bytes[..header_len], header.checksum, transport) {
+                Ok(unverified) => unverified,
+                Err(found) => return found,
+            };
         self.counters.rx_segments += 1;
         let key = FlowKey {
             local: transport.local,
@@ -194,13 +212,26 @@ impl Demux<'_> {
 
     /// What the port's policy leaves to be verified.
     #[inline]
-    fn checksum(&mut self, frame: &RxFrame, header: &[u8], field: u16, transport: &Transport) -> Result<Option<Unverified>, Found> {
+    fn checksum(
+        &mut self,
+        frame: &RxFrame,
+        header: &[u8],
+        field: u16,
+        transport: &Transport,
+    ) -> Result<Option<Unverified>, Found> {
         match (frame.checksum(), self.policy) {
-            (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => return Ok(None),
+            (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => {
+                return Ok(None);
+            }
             (RxChecksum::Bad, _) => return Err(self.drop(|c| &mut c.rx_drop_tcp_checksum)),
             (RxChecksum::Unknown, ChecksumPolicy::Verify | ChecksumPolicy::AcceptPartial) => {}
         }
-        let mut sum = checksum::pseudo_header(transport.remote, transport.local, protocol::TCP, transport.len as u32);
+        let mut sum = checksum::pseudo_header(
+            transport.remote,
+            transport.local,
+            protocol::TCP,
+            transport.len as u32,
+        );
         // A local kernel peer that left the sum to hardware stored just the pseudo-header's, not inverted.
         if self.policy == ChecksumPolicy::AcceptPartial && sum.fold() == field {
             return Ok(None);

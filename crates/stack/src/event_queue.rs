@@ -24,7 +24,11 @@ pub(crate) struct EventQueue {
 
 impl EventQueue {
     pub fn new(queue: Producer<SocketId>, sockets_max: usize) -> Self {
-        Self { queue, marked: Vec::with_capacity(sockets_max), pushed: 0 }
+        Self {
+            queue,
+            marked: Vec::with_capacity(sockets_max),
+            pushed: 0,
+        }
     }
 
     /// Remembers a socket until the turn ends.
@@ -36,10 +40,6 @@ impl EventQueue {
         slot.marks |= mark;
     }
 
-    /// No socket is marked.
-    pub fn is_empty(&self) -> bool {
-        self.marked.is_empty()
-    }
 
     /// Tells the application; the number of sockets told of.
     pub fn publish(&mut self, sockets: &mut Sockets) -> usize {
@@ -61,7 +61,8 @@ impl EventQueue {
         if slot.app_gone || slot.role == Role::Free {
             return;
         }
-        let has_room = marks & MARK_ROOM != 0 && is_writable(slot.tx.buffered(block), block.tx_limit());
+        let has_room =
+            marks & MARK_ROOM != 0 && is_writable(slot.tx.buffered(block), block.tx_limit());
         if has_room && block.take_want_writable() {
             block.add_out_edge();
         } else if marks & MARK_TELL == 0 {
@@ -70,7 +71,10 @@ impl EventQueue {
         if self.stands_in_queue(slot.event_position) {
             return;
         }
-        let id = SocketId { index: socket, generation: block.generation() };
+        let id = SocketId {
+            index: socket,
+            generation: block.generation(),
+        };
         // As long as the table of sockets, and each stands in it once at most.
         if self.queue.push(id).is_ok() {
             self.pushed += 1;
@@ -81,7 +85,9 @@ impl EventQueue {
     /// `position`: what `pushed` was after the push.
     fn stands_in_queue(&self, position: u64) -> bool {
         let behind = self.pushed - position;
-        position != 0 && behind < self.queue.capacity() as u64 && !self.queue.is_consumed((position - 1) as u32)
+        position != 0
+            && behind < self.queue.capacity() as u64
+            && !self.queue.is_consumed((position - 1) as u32)
     }
 }
 

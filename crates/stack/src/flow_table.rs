@@ -58,7 +58,12 @@ struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Bucket {
-    const EMPTY: Self = Self { tags: [0; WAYS], values: [0; WAYS], overflow: 0, pad: 0 };
+    const EMPTY: Self = Self {
+        tags: [0; WAYS],
+        values: [0; WAYS],
+        overflow: 0,
+        pad: 0,
+    };
 }
 
 /// The table is full: the caller refuses or evicts by the rule of what it wanted to add.
@@ -78,7 +83,12 @@ impl FlowTable {
     #[must_use]
     pub fn new(entries_max: usize) -> Self {
         let count = (entries_max * 10 / (WAYS * 7) + 1).next_power_of_two();
-        Self { buckets: vec![Bucket::EMPTY; count].into_boxed_slice(), mask: count - 1, len: 0, len_max: entries_max }
+        Self {
+            buckets: vec![Bucket::EMPTY; count].into_boxed_slice(),
+            mask: count - 1,
+            len: 0,
+            len_max: entries_max,
+        }
     }
 
     /// Flows held.
@@ -150,7 +160,9 @@ impl FlowTable {
     /// Takes an entry out. False: it is not there.
     #[must_use]
     pub fn remove(&mut self, hash: u64, entry: FlowEntry) -> bool {
-        let Some((found, way)) = self.locate(hash, entry) else { return false };
+        let Some((found, way)) = self.locate(hash, entry) else {
+            return false;
+        };
         self.buckets[found].tags[way] = 0;
         let mut place = hash as usize & self.mask;
         while place != found {

@@ -16,7 +16,12 @@ pub(crate) struct FrameQueue {
 impl FrameQueue {
     pub fn new() -> Self {
         let bytes = vec![0; COLD_FRAMES_MAX * SMALL_PACKET_BYTES_MAX].into_boxed_slice();
-        Self { bytes, lens: [0; COLD_FRAMES_MAX], head: 0, len: 0 }
+        Self {
+            bytes,
+            lens: [0; COLD_FRAMES_MAX],
+            head: 0,
+            len: 0,
+        }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -9,9 +9,9 @@ use tcp::Effects;
 
 use crate::context::{Control, Listen, SocketOption};
 use crate::core::{Core, tcp_cx};
-use crate::listeners::ListenError;
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::limits::{CONTROLS_PER_TURN, JOBS_PER_TURN};
+use crate::listeners::ListenError;
 use crate::sockets::Role;
 
 impl Core {
@@ -20,7 +20,9 @@ impl Core {
         let mut batch = std::mem::take(&mut self.job_batch);
         self.app.jobs.pop_batch(JOBS_PER_TURN, |id| batch.push(id));
         let mut controls = std::mem::take(&mut self.control_batch);
-        self.app.controls.pop_batch(CONTROLS_PER_TURN, |control| controls.push(control));
+        self.app
+            .controls
+            .pop_batch(CONTROLS_PER_TURN, |control| controls.push(control));
         let count = batch.len() + controls.len();
         if controls.is_empty() {
             for id in batch.drain(..) {
@@ -28,7 +30,10 @@ impl Core {
             }
         } else {
             batch.retain(|&id| {
-                let waits = self.sockets.resolve(id).is_some_and(|socket| self.sockets.slot(socket).role == Role::Reserved);
+                let waits = self
+                    .sockets
+                    .resolve(id)
+                    .is_some_and(|socket| self.sockets.slot(socket).role == Role::Reserved);
                 if !waits {
                     self.apply_job(id);
                 }
@@ -72,7 +77,9 @@ impl Core {
     fn connection_job(&mut self, socket: u32, requests: Requests) {
         let recv_buffer_bytes = self.config.limits.recv_buffer_bytes_max;
         let (slot, pool, block) = self.sockets.parts(socket);
-        let Some(conn) = slot.conn.as_mut() else { return };
+        let Some(conn) = slot.conn.as_mut() else {
+            return;
+        };
         let mut effects = Effects::NONE;
         let unread = slot.rx.reclaim(pool, block);
         let mut cx = tcp_cx!(self);
@@ -90,7 +97,11 @@ impl Core {
             slot.app_gone = true;
             // Bytes that nobody will read: the peer must not believe them delivered (RFC 9293 3.10.4, RFC 1122 4.2.2.13).
             let abort = requests.contains(Requests::ABORT) || unread > 0;
-            effects |= if abort { conn.abort(&mut cx) } else { conn.close(&mut cx) };
+            effects |= if abort {
+                conn.abort(&mut cx)
+            } else {
+                conn.close(&mut cx)
+            };
         }
         // An application that found no chunk waits for room although the buffer has some.
         self.events.mark(socket, slot, MARK_ROOM);
@@ -101,6 +112,7 @@ impl Core {
         match control {
             Control::Listen(listen) => self.listen(listen),
             Control::Connect(connect) => self.connect(connect),
+            Control::Report(answer) => self.reports.push(answer),
             Control::Option(id, option) => {
                 if let Some(socket) = self.sockets.resolve(id) {
                     let effects = self.set_option(socket, option);
@@ -111,15 +123,25 @@ impl Core {
     }
 
     fn listen(&mut self, listen: Listen) {
-        let Some(socket) = self.reserved(listen.socket) else { return };
+        let Some(socket) = self.reserved(listen.socket) else {
+            return;
+        };
         let ip = listen.local.ip();
         let outcome = if !ip.is_unspecified() && !self.network.addresses.is_local(ip) {
             Err(Errno::ADDRNOTAVAIL)
         } else {
-            self.listeners.add(listen.socket, ip, listen.local.port(), listen.accepted, listen.options).map_err(|error| match error {
-                ListenError::InUse => Errno::ADDRINUSE,
-                ListenError::Full => Errno::NOBUFS,
-            })
+            self.listeners
+                .add(
+                    listen.socket,
+                    ip,
+                    listen.local.port(),
+                    listen.accepted,
+                    listen.options,
+                )
+                .map_err(|error| match error {
+                    ListenError::InUse => Errno::ADDRINUSE,
+                    ListenError::Full => Errno::NOBUFS,
+                })
         };
         match outcome {
             Ok(index) => {
@@ -150,7 +172,9 @@ impl Core {
     /// Sets an option of a connection.
     pub(crate) fn set_option(&mut self, socket: u32, option: SocketOption) -> Effects {
         let slot = self.sockets.slot_mut(socket);
-        let Some(conn) = slot.conn.as_mut() else { return Effects::NONE };
+        let Some(conn) = slot.conn.as_mut() else {
+            return Effects::NONE;
+        };
         let mut cx = tcp_cx!(self);
         match option {
             SocketOption::NoDelay(on) => conn.set_nodelay(&mut cx, on),

@@ -72,13 +72,33 @@ impl Limits {
             ("backlog_max", self.backlog_max, 1, BACKLOG_CEILING),
             ("small_chunks", self.small_chunks, 16, TABLE_CEILING),
             ("large_chunks", self.large_chunks, 16, TABLE_CEILING),
-            ("control_queue_max", self.control_queue_max, 16, CONTROL_CEILING),
-            ("recv_buffer_bytes_max", self.recv_buffer_bytes_max as usize, 2_048, BUFFER_CEILING),
-            ("send_buffer_bytes_max", self.send_buffer_bytes_max as usize, 2_048, BUFFER_CEILING),
+            (
+                "control_queue_max",
+                self.control_queue_max,
+                16,
+                CONTROL_CEILING,
+            ),
+            (
+                "recv_buffer_bytes_max",
+                self.recv_buffer_bytes_max as usize,
+                2_048,
+                BUFFER_CEILING,
+            ),
+            (
+                "send_buffer_bytes_max",
+                self.send_buffer_bytes_max as usize,
+                2_048,
+                BUFFER_CEILING,
+            ),
         ];
         for (name, value, min, max) in rows {
             if value < min || value > max {
-                return Err(LimitError { name, value, min, max });
+                return Err(LimitError {
+                    name,
+                    value,
+                    min,
+                    max,
+                });
             }
         }
         Ok(())
@@ -176,8 +196,14 @@ mod tests {
 
     #[test]
     fn a_limit_out_of_range_is_named() {
-        let limits = Limits { backlog_max: 0, ..Limits::default() };
+        let limits = Limits {
+            backlog_max: 0,
+            ..Limits::default()
+        };
         let error = limits.check().unwrap_err();
-        assert_eq!(error.to_string(), "backlog_max is 0: it must lie between 1 and 65536");
+        assert_eq!(
+            error.to_string(),
+            "backlog_max is 0: it must lie between 1 and 65536"
+        );
     }
 }

@@ -38,7 +38,10 @@ pub(crate) struct Listeners {
 
 impl Listeners {
     pub fn new(capacity: usize) -> Self {
-        Self { slots: Slab::new(capacity), generation: 0 }
+        Self {
+            slots: Slab::new(capacity),
+            generation: 0,
+        }
     }
 
     /// Begins to listen at `address` (unspecified: all) and `port`.
@@ -52,12 +55,23 @@ impl Listeners {
     ) -> Result<u32, ListenError> {
         let is_v4 = address.is_ipv4();
         let address = (!address.is_unspecified()).then(|| Addr::from(address));
-        if self.slots.iter().any(|(_, l)| l.port == port && l.is_v4 == is_v4 && l.address == address) {
+        if self
+            .slots
+            .iter()
+            .any(|(_, l)| l.port == port && l.is_v4 == is_v4 && l.address == address)
+        {
             return Err(ListenError::InUse);
         }
         self.generation = self.generation.wrapping_add(1);
-        let listener =
-            Listener { socket, address, is_v4, port, accepted, options, generation: self.generation };
+        let listener = Listener {
+            socket,
+            address,
+            is_v4,
+            port,
+            accepted,
+            options,
+            generation: self.generation,
+        };
         self.slots.insert(listener).map_err(|_| ListenError::Full)
     }
 
@@ -68,7 +82,10 @@ impl Listeners {
             if listener.port != port {
                 continue;
             }
-            let id = ListenerId { index, generation: listener.generation };
+            let id = ListenerId {
+                index,
+                generation: listener.generation,
+            };
             match listener.address {
                 Some(address) if address == local => return Some(id),
                 None if listener.is_v4 == local.is_v4() => any = Some(id),
@@ -80,7 +97,9 @@ impl Listeners {
 
     /// The listener, if it is still the same.
     pub fn at_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
-        self.slots.at_mut(id.index).filter(|listener| listener.generation == id.generation)
+        self.slots
+            .at_mut(id.index)
+            .filter(|listener| listener.generation == id.generation)
     }
 
     /// Ends a listener.
@@ -95,12 +114,17 @@ mod tests {
 
     fn listener(listeners: &mut Listeners, address: &str, port: u16) -> Result<u32, ListenError> {
         let (accepted, _) = ring::spsc::queue(4);
-        let socket = SocketId { index: 0, generation: 0 };
+        let socket = SocketId {
+            index: 0,
+            generation: 0,
+        };
         listeners.add(socket, address.parse().unwrap(), port, accepted, Vec::new())
     }
 
     fn found(listeners: &Listeners, address: &str, port: u16) -> Option<u32> {
-        listeners.find(Addr::from(address.parse::<IpAddr>().unwrap()), port).map(|id| id.index)
+        listeners
+            .find(Addr::from(address.parse::<IpAddr>().unwrap()), port)
+            .map(|id| id.index)
     }
 
     #[test]
@@ -111,7 +135,11 @@ mod tests {
         assert_eq!(found(&listeners, "10.0.0.1", 80), Some(exact));
         assert_eq!(found(&listeners, "10.0.0.2", 80), Some(any));
         assert_eq!(found(&listeners, "10.0.0.2", 81), None);
-        assert_eq!(found(&listeners, "fd00::1", 80), None, "the other family has listeners of its own");
+        assert_eq!(
+            found(&listeners, "fd00::1", 80),
+            None,
+            "the other family has listeners of its own"
+        );
     }
 
     #[test]
@@ -120,10 +148,15 @@ mod tests {
         let first = listener(&mut listeners, "::", 80).unwrap();
         assert_eq!(listener(&mut listeners, "::", 80), Err(ListenError::InUse));
         assert_eq!(listener(&mut listeners, "::", 81), Err(ListenError::Full));
-        let id = listeners.find(Addr::from("::1".parse::<IpAddr>().unwrap()), 80).unwrap();
+        let id = listeners
+            .find(Addr::from("::1".parse::<IpAddr>().unwrap()), 80)
+            .unwrap();
         listeners.remove(first);
         assert!(listeners.at_mut(id).is_none());
         assert_eq!(listener(&mut listeners, "::", 80), Ok(0));
-        assert!(listeners.at_mut(id).is_none(), "the index serves another listener now");
+        assert!(
+            listeners.at_mut(id).is_none(),
+            "the index serves another listener now"
+        );
     }
 }

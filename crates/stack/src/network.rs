@@ -32,22 +32,51 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    pub fn new(config: &StackConfig, port: &Capabilities, secrets: &Secrets) -> Result<Self, ConfigError> {
+    pub fn new(
+        config: &StackConfig,
+        port: &Capabilities,
+        secrets: &Secrets,
+    ) -> Result<Self, ConfigError> {
         let mut addresses = LocalAddresses::new();
         let mut routes = Routes::new();
         for &cidr in &config.addresses {
-            addresses.add(cidr, PORT).map_err(|_| ConfigError::BadAddress(cidr))?;
-            let route = Route { prefix: cidr.network(), gateway: None, port: PORT };
+            addresses
+                .add(cidr, PORT)
+                .map_err(|_| ConfigError::BadAddress(cidr))?;
+            let route = Route {
+                prefix: cidr.network(),
+                gateway: None,
+                port: PORT,
+            };
             // Two addresses of one subnet share its route.
             let _ = routes.add(route);
         }
         for &gateway in &config.gateways {
-            let any = if gateway.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
-            let prefix = IpCidr::new(any, 0).map_err(|_| ConfigError::UnreachableGateway(gateway))?;
-            add_route(&mut routes, Route { prefix, gateway: Some(gateway), port: PORT })?;
+            let any = if gateway.is_ipv4() {
+                IpAddr::from(Ipv4Addr::UNSPECIFIED)
+            } else {
+                Ipv6Addr::UNSPECIFIED.into()
+            };
+            let prefix =
+                IpCidr::new(any, 0).map_err(|_| ConfigError::UnreachableGateway(gateway))?;
+            add_route(
+                &mut routes,
+                Route {
+                    prefix,
+                    gateway: Some(gateway),
+                    port: PORT,
+                },
+            )?;
         }
         for &(prefix, gateway) in &config.routes {
-            add_route(&mut routes, Route { prefix, gateway: Some(gateway), port: PORT })?;
+            add_route(
+                &mut routes,
+                Route {
+                    prefix,
+                    gateway: Some(gateway),
+                    port: PORT,
+                },
+            )?;
         }
         let mut network = Self {
             mac: MacAddr(port.mac.0),
@@ -68,7 +97,8 @@ impl Network {
     fn announce(&mut self) {
         let identity = self.identity();
         for own in self.addresses.iter() {
-            self.out.push(arp_nd::announcement_frame(own.cidr.address(), identity).as_slice());
+            self.out
+                .push(arp_nd::announcement_frame(own.cidr.address(), identity).as_slice());
         }
     }
 
@@ -83,13 +113,21 @@ impl Network {
     }
 
     pub fn identity(&self) -> LinkIdentity {
-        LinkIdentity { port: PORT, mac: self.mac }
+        LinkIdentity {
+            port: PORT,
+            mac: self.mac,
+        }
     }
 
     /// The neighbour to which packets for `remote` go.
     pub fn hop(&mut self, remote: Addr, now_ns: u64) -> Result<NeighbourId, Errno> {
-        let hop = self.routes.lookup(remote.to_ip()).ok_or(Errno::NETUNREACH)?;
-        self.neighbours.resolve(hop.port, hop.address, now_ns).map_err(|_| Errno::NOBUFS)
+        let hop = self
+            .routes
+            .lookup(remote.to_ip())
+            .ok_or(Errno::NETUNREACH)?;
+        self.neighbours
+            .resolve(hop.port, hop.address, now_ns)
+            .map_err(|_| Errno::NOBUFS)
     }
 
     /// The largest segment that our link takes, for a peer of this family (RFC 9293 3.7.1, RFC 6691).
@@ -100,5 +138,8 @@ impl Network {
 }
 
 fn add_route(routes: &mut Routes, route: Route) -> Result<(), ConfigError> {
-    routes.add(route).map_err(|source| ConfigError::Route { prefix: route.prefix, source })
+    routes.add(route).map_err(|source| ConfigError::Route {
+        prefix: route.prefix,
+        source,
+    })
 }

@@ -31,7 +31,13 @@ impl Core {
     fn arp_in(&mut self, packet: &[u8]) {
         let network = &mut self.network;
         let identity = network.identity();
-        match arp_nd::on_arp(packet, identity, &network.addresses, &mut network.neighbours, self.now_ns) {
+        match arp_nd::on_arp(
+            packet,
+            identity,
+            &network.addresses,
+            &mut network.neighbours,
+            self.now_ns,
+        ) {
             Ok(handled) => self.neighbour_handled(handled),
             Err(_) => self.counters.rx_drop_arp += 1,
         }
@@ -54,14 +60,19 @@ impl Core {
 
     fn icmp_v4_in(&mut self, packet: &[u8], source_mac: MacAddr) {
         match ipv4::Header::parse(packet, packet.len()) {
-            Ok(header) if header.protocol == protocol::ICMP => self.icmp_in(packet, source_mac, EtherType::IPV4),
-            Ok(header) => self.refuse_protocol(packet, source_mac, header.protocol, EtherType::IPV4),
+            Ok(header) if header.protocol == protocol::ICMP => {
+                self.icmp_in(packet, source_mac, EtherType::IPV4)
+            }
+            Ok(header) => {
+                self.refuse_protocol(packet, source_mac, header.protocol, EtherType::IPV4)
+            }
             Err(_) => self.counters.rx_drop_ip_header += 1,
         }
     }
 
     fn icmp_v6_in(&mut self, packet: &[u8], source_mac: MacAddr) {
-        let upper = ipv6::Header::parse(packet, packet.len()).and_then(|header| ipv6::upper_layer(&header, packet));
+        let upper = ipv6::Header::parse(packet, packet.len())
+            .and_then(|header| ipv6::upper_layer(&header, packet));
         match upper {
             Ok((protocol::ICMPV6, _)) => self.icmp_in(packet, source_mac, EtherType::IPV6),
             Ok((upper, _)) => self.refuse_protocol(packet, source_mac, upper, EtherType::IPV6),
@@ -92,7 +103,14 @@ impl Core {
                 let network = &mut self.network;
                 let identity = network.identity();
                 let (addresses, neighbours) = (&network.addresses, &mut network.neighbours);
-                match arp_nd::on_nd(&message, source, identity, addresses, neighbours, self.now_ns) {
+                match arp_nd::on_nd(
+                    &message,
+                    source,
+                    identity,
+                    addresses,
+                    neighbours,
+                    self.now_ns,
+                ) {
                     Ok(handled) => self.neighbour_handled(handled),
                     Err(_) => self.counters.rx_drop_icmp += 1,
                 }
@@ -104,7 +122,11 @@ impl Core {
     /// A packet of a protocol that we do not speak, or UDP: refused as RFC 1122 3.2.2.1 asks, within the rate limit.
     fn refuse_protocol(&mut self, packet: &[u8], source_mac: MacAddr, upper: u8, ethertype: u16) {
         self.counters.rx_drop_protocol += 1;
-        let refusal = if upper == protocol::UDP { Refusal::Port } else { Refusal::Protocol };
+        let refusal = if upper == protocol::UDP {
+            Refusal::Port
+        } else {
+            Refusal::Protocol
+        };
         let mut answer = [0; SMALL_PACKET_BYTES_MAX];
         let network = &mut self.network;
         let mut icmp = Icmp {
@@ -120,7 +142,12 @@ impl Core {
 
     /// An answer goes back the way the question came: no neighbour needs to be known for it.
     fn answer_out(&mut self, packet: &[u8], destination: MacAddr, ethertype: u16) {
-        let header = ethernet::Header { dst: destination, src: self.network.mac, vlan: None, ethertype };
+        let header = ethernet::Header {
+            dst: destination,
+            src: self.network.mac,
+            vlan: None,
+            ethertype,
+        };
         let queued = self.network.out.push_with(|out| {
             let at = header.emit(out);
             match out.get_mut(at..at + packet.len()) {
@@ -142,14 +169,20 @@ impl Core {
             return;
         };
         self.counters.icmp_errors += 1;
-        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else { return };
+        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else {
+            return;
+        };
         let effects = match report.kind {
             ErrorKind::Failed(kind) => conn.on_icmp_error(&mut tcp_cx!(self), kind, report.seq),
             ErrorKind::PacketTooBig { mtu } => {
                 let in_flight = report.seq.in_window(conn.una(), conn.unacked());
                 let headers = if report.flow.local.is_v4() { 40 } else { 60 };
                 let mss = (mtu as u16).saturating_sub(headers);
-                if in_flight { conn.on_mtu(&mut tcp_cx!(self), mss) } else { Effects::NONE }
+                if in_flight {
+                    conn.on_mtu(&mut tcp_cx!(self), mss)
+                } else {
+                    Effects::NONE
+                }
             }
         };
         self.settle(socket, effects);
@@ -174,7 +207,9 @@ impl Core {
     fn neighbour_settled(&mut self, socket: u32, failure: Option<IcmpError>) {
         let slot = self.sockets.slot_mut(socket);
         slot.awaits_neighbour = false;
-        let Some(conn) = slot.conn.as_mut() else { return };
+        let Some(conn) = slot.conn.as_mut() else {
+            return;
+        };
         let effects = match failure {
             Some(kind) => {
                 let una = conn.una();
@@ -193,11 +228,15 @@ impl Core {
                     self.counters.neighbour_requests += 1;
                     let network = &mut self.network;
                     let identity = network.identity();
-                    if let Some(frame) = arp_nd::request_frame(&request, identity, &network.addresses) {
+                    if let Some(frame) =
+                        arp_nd::request_frame(&request, identity, &network.addresses)
+                    {
                         self.cold_frame_out(frame.as_slice());
                     }
                 }
-                NeighbourEvent::Failed(id) => self.release_waiters(id, Some(IcmpError::HostUnreachable)),
+                NeighbourEvent::Failed(id) => {
+                    self.release_waiters(id, Some(IcmpError::HostUnreachable))
+                }
             }
         }
     }

@@ -37,18 +37,23 @@ pub(crate) fn build_segment(
     if len > frame.capacity() {
         return false;
     }
-    let mut sum = checksum::pseudo_header(key.local, key.remote, protocol::TCP, shape.transport_len);
+    let mut sum =
+        checksum::pseudo_header(key.local, key.remote, protocol::TCP, shape.transport_len);
     let at = shape.transport_at;
     write_network(&mut headers, ends, key, &shape);
     write_transport(&mut headers[at..shape.payload_at], key, segment);
     let field = at + wire::tcp::CHECKSUM_OFFSET;
     if segment.payload_len > 0 {
-        let Some(place) = frame.slice_mut(shape.payload_at, segment.payload_len as usize) else { return false };
+        let Some(place) = frame.slice_mut(shape.payload_at, segment.payload_len as usize) else {
+            return false;
+        };
         let payload_sum = payload(place);
         sum.combine(Sum::from_folded(payload_sum as u16), false);
     }
     if offload {
-        let pseudo = checksum::pseudo_header(key.local, key.remote, protocol::TCP, shape.transport_len).fold();
+        let pseudo =
+            checksum::pseudo_header(key.local, key.remote, protocol::TCP, shape.transport_len)
+                .fold();
         headers[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());
         frame.set_checksum_offload(at as u16, wire::tcp::CHECKSUM_OFFSET as u16);
     } else {
@@ -61,12 +66,21 @@ pub(crate) fn build_segment(
 }
 
 /// The bytes of a segment without payload, into a buffer of ours: for a frame that must wait for its neighbour. The length written.
-pub(crate) fn build_bare(out: &mut [u8; HEADER_BYTES_MAX], ends: LinkEnds, key: &FlowKey, segment: &SegmentOut) -> usize {
-    let bare = SegmentOut { payload_len: 0, ..segment.clone() };
+pub(crate) fn build_bare(
+    out: &mut [u8; HEADER_BYTES_MAX],
+    ends: LinkEnds,
+    key: &FlowKey,
+    segment: &SegmentOut,
+) -> usize {
+    let bare = SegmentOut {
+        payload_len: 0,
+        ..segment.clone()
+    };
     let shape = Shape::of(key, &bare);
     write_network(out, ends, key, &shape);
     write_transport(&mut out[shape.transport_at..shape.payload_at], key, &bare);
-    let mut sum = checksum::pseudo_header(key.local, key.remote, protocol::TCP, shape.transport_len);
+    let mut sum =
+        checksum::pseudo_header(key.local, key.remote, protocol::TCP, shape.transport_len);
     sum.add_bytes(&out[shape.transport_at..shape.payload_at]);
     let field = shape.transport_at + wire::tcp::CHECKSUM_OFFSET;
     out[field..field + 2].copy_from_slice(&sum.finish().to_be_bytes());
@@ -84,7 +98,11 @@ struct Shape {
 impl Shape {
     #[inline]
     fn of(key: &FlowKey, segment: &SegmentOut) -> Self {
-        let network_len = if key.local.is_v4() { ipv4::HEADER_LEN } else { ipv6::HEADER_LEN };
+        let network_len = if key.local.is_v4() {
+            ipv4::HEADER_LEN
+        } else {
+            ipv6::HEADER_LEN
+        };
         let header_len = wire::tcp::HEADER_LEN + segment.options.emit_len();
         let transport_at = ethernet::HEADER_LEN + network_len;
         Self {
@@ -97,8 +115,18 @@ impl Shape {
 
 #[inline]
 fn write_network(out: &mut [u8; HEADER_BYTES_MAX], ends: LinkEnds, key: &FlowKey, shape: &Shape) {
-    let ethertype = if key.local.is_v4() { EtherType::IPV4 } else { EtherType::IPV6 };
-    ethernet::Header { dst: ends.destination, src: ends.source, vlan: None, ethertype }.emit(out);
+    let ethertype = if key.local.is_v4() {
+        EtherType::IPV4
+    } else {
+        EtherType::IPV6
+    };
+    ethernet::Header {
+        dst: ends.destination,
+        src: ends.source,
+        vlan: None,
+        ethertype,
+    }
+    .emit(out);
     let out = &mut out[ethernet::HEADER_LEN..];
     match (key.local.to_v4(), key.remote.to_v4()) {
         (Some(src), Some(dst)) => {

@@ -19,8 +19,20 @@ pub(crate) struct RxSink<'a> {
 }
 
 impl<'a> RxSink<'a> {
-    pub fn new(rx: &'a mut RxWriter, pool: &'a mut ChunkPool, block: &'a SocketBlock, payload: RawSlice<'a>) -> Self {
-        Self { rx, pool, block, payload, copied: 0, starved: false }
+    pub fn new(
+        rx: &'a mut RxWriter,
+        pool: &'a mut ChunkPool,
+        block: &'a SocketBlock,
+        payload: RawSlice<'a>,
+    ) -> Self {
+        Self {
+            rx,
+            pool,
+            block,
+            payload,
+            copied: 0,
+            starved: false,
+        }
     }
 
     /// Copies the whole payload to the unpublished tail and sums it in the same pass.
@@ -32,7 +44,10 @@ impl<'a> RxSink<'a> {
         if (stored as usize) < self.payload.len() {
             // No chunk for the rest: it is summed all the same, so that the part that fits can be believed.
             let (_, rest) = self.payload.split_at(stored as usize);
-            sum.combine(Sum::from_folded(ring::checksum::sum_raw(rest) as u16), stored % 2 == 1);
+            sum.combine(
+                Sum::from_folded(ring::checksum::sum_raw(rest) as u16),
+                stored % 2 == 1,
+            );
         }
         sum
     }
@@ -45,7 +60,9 @@ impl RecvBuffer for RxSink<'_> {
             self.starved |= self.copied < len;
             return self.copied.min(len);
         }
-        let Some(bytes) = self.payload.sub(skip as usize, len as usize) else { return 0 };
+        let Some(bytes) = self.payload.sub(skip as usize, len as usize) else {
+            return 0;
+        };
         let stored = self.rx.write_at(self.pool, self.block, offset, bytes);
         self.starved |= stored < len;
         stored

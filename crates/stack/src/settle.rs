@@ -14,14 +14,20 @@ impl Core {
     /// Acts on the effects of a call into the connection of `socket`.
     #[inline]
     pub(crate) fn settle(&mut self, socket: u32, effects: Effects) {
-        let told = Effects::READABLE | Effects::WRITABLE | Effects::CONNECTED | Effects::EOF | Effects::FAILED;
+        let told = Effects::READABLE
+            | Effects::WRITABLE
+            | Effects::CONNECTED
+            | Effects::EOF
+            | Effects::FAILED;
         if effects.intersects(told) {
             self.tell_application(socket, effects);
         }
         if effects.intersects(Effects::CLOSED | Effects::TIME_WAIT) {
             return self.leave(socket, effects);
         }
-        let Some(conn) = self.sockets.slot(socket).conn.as_ref() else { return };
+        let Some(conn) = self.sockets.slot(socket).conn.as_ref() else {
+            return;
+        };
         if effects.intersects(Effects::TRANSMIT) {
             let class = conn.transmit_class(&tcp_cx!(self));
             self.lists.put(socket, class);
@@ -36,7 +42,9 @@ impl Core {
 
     fn tell_application(&mut self, socket: u32, effects: Effects) {
         let (slot, pool, block) = self.sockets.parts(socket);
-        let Some(conn) = slot.conn.as_mut() else { return };
+        let Some(conn) = slot.conn.as_mut() else {
+            return;
+        };
         let mut mark = 0;
         if effects.intersects(Effects::WRITABLE) {
             slot.tx.acknowledge(pool, block, conn.take_acked());
@@ -55,7 +63,9 @@ impl Core {
             block.fail(errno_of(conn.error()));
             block.add_out_edge();
         }
-        if effects.intersects(Effects::READABLE | Effects::EOF | Effects::CONNECTED | Effects::FAILED) {
+        if effects
+            .intersects(Effects::READABLE | Effects::EOF | Effects::CONNECTED | Effects::FAILED)
+        {
             block.add_in_edge();
             mark |= MARK_TELL;
         }
@@ -67,7 +77,9 @@ impl Core {
     /// The connection has ended, or is in TIME_WAIT. Its last segment, if one is due, is taken along.
     fn leave(&mut self, socket: u32, effects: Effects) {
         let (slot, _, _) = self.sockets.parts(socket);
-        let Some(conn) = slot.conn.as_mut() else { return };
+        let Some(conn) = slot.conn.as_mut() else {
+            return;
+        };
         let app_gone = slot.app_gone;
         // TIME_WAIT while the application holds the socket: it may still read, so the connection stays until it closes.
         if !effects.contains(Effects::CLOSED) && !app_gone {
@@ -83,7 +95,9 @@ impl Core {
             }
         }
         match conn.time_wait() {
-            Some(entry) if !effects.contains(Effects::CLOSED) => self.enter_time_wait(socket, entry),
+            Some(entry) if !effects.contains(Effects::CLOSED) => {
+                self.enter_time_wait(socket, entry)
+            }
             _ => self.forget_connection(socket),
         }
     }
@@ -101,7 +115,11 @@ impl Core {
             return self.forget_connection(socket);
         };
         self.counters.time_wait_entered += 1;
-        let placed = self.flows.replace(hash, FlowEntry::Connection(socket), FlowEntry::TimeWait(index));
+        let placed = self.flows.replace(
+            hash,
+            FlowEntry::Connection(socket),
+            FlowEntry::TimeWait(index),
+        );
         debug_assert!(placed, "a connection is in the flow table");
         self.release_socket(socket);
     }

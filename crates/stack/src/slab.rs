@@ -11,7 +11,11 @@ pub(crate) struct Slab<T> {
 impl<T> Slab<T> {
     /// A table of at most `capacity` entries.
     pub fn new(capacity: usize) -> Self {
-        Self { entries: Vec::with_capacity(capacity), free: Vec::with_capacity(capacity), capacity }
+        Self {
+            entries: Vec::with_capacity(capacity),
+            free: Vec::with_capacity(capacity),
+            capacity,
+        }
     }
 
     /// Adds an entry and says under which index, or gives it back when the table is full.
@@ -58,7 +62,10 @@ impl<T> Slab<T> {
 
     /// Every entry with its index.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.entries.iter().enumerate().filter_map(|(index, entry)| Some((index as u32, entry.as_ref()?)))
+        self.entries
+            .iter()
+            .enumerate()
+            .filter_map(|(index, entry)| Some((index as u32, entry.as_ref()?)))
     }
 }
 

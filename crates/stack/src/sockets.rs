@@ -52,8 +52,12 @@ pub(crate) struct Slot {
     pub event_position: u64,
 }
 
-const NO_KEY: FlowKey =
-    FlowKey { local: Addr::UNSPECIFIED_V4, remote: Addr::UNSPECIFIED_V4, local_port: 0, remote_port: 0 };
+const NO_KEY: FlowKey = FlowKey {
+    local: Addr::UNSPECIFIED_V4,
+    remote: Addr::UNSPECIFIED_V4,
+    local_port: 0,
+    remote_port: 0,
+};
 
 impl Slot {
     fn new() -> Self {
@@ -109,7 +113,11 @@ impl Sockets {
     /// A slot with the chunk pool and the block that its rings need.
     #[inline]
     pub fn parts(&mut self, socket: u32) -> (&mut Slot, &mut ChunkPool, &SocketBlock) {
-        (&mut self.slots[socket as usize], &mut self.pool, block_of(&self.memory, socket))
+        (
+            &mut self.slots[socket as usize],
+            &mut self.pool,
+            block_of(&self.memory, socket),
+        )
     }
 
     #[inline]
@@ -120,7 +128,10 @@ impl Sockets {
     /// The index that `id` names, if that use of it is still on.
     #[inline]
     pub fn resolve(&self, id: SocketId) -> Option<u32> {
-        self.memory.resolve(id).filter(|_| (id.index as usize) < self.slots.len()).map(|_| id.index)
+        self.memory
+            .resolve(id)
+            .filter(|_| (id.index as usize) < self.slots.len())
+            .map(|_| id.index)
     }
 
     /// A free index, reserved: with its block opened for a new use.
@@ -185,17 +196,25 @@ impl Sockets {
 
     /// Connections, listeners, and sockets whose connection has ended.
     pub fn in_use(&self) -> usize {
-        self.iter().filter(|(_, slot)| slot.role != Role::Reserved).count()
+        self.iter()
+            .filter(|(_, slot)| slot.role != Role::Reserved)
+            .count()
     }
 
     /// Every slot in use, with its index.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Slot)> {
-        self.slots.iter().enumerate().filter(|(_, slot)| slot.role != Role::Free).map(|(index, slot)| (index as u32, slot))
+        self.slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.role != Role::Free)
+            .map(|(index, slot)| (index as u32, slot))
     }
 }
 
 /// Indices come from the table, which is as long as the memory file's.
 #[inline]
 fn block_of(memory: &Memory, socket: u32) -> &SocketBlock {
-    memory.block(socket).expect("the table is no longer than the memory file")
+    memory
+        .block(socket)
+        .expect("the table is no longer than the memory file")
 }

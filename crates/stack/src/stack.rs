@@ -13,14 +13,16 @@ use packetio::{Port, PortError};
 use ring::doorbell::{AppBell, StackBell};
 use ring::memory::{self, ContextLimits};
 use ring::{chunk, spsc};
-use rustix::fd::BorrowedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 
 use crate::config::{ConfigError, StackConfig};
-use crate::context::AppSide;
+use crate::context::{AppSide, Report};
 use crate::core::{Core, CoreParts, Secrets, StackSide};
 use crate::counters::Counters;
 use crate::event_queue::EventQueue;
-use crate::limits::{CONTROLS_PER_TURN, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX, TX_FRAMES_PER_TURN};
+use crate::limits::{
+    CONTROLS_PER_TURN, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX, TX_FRAMES_PER_TURN,
+};
 use crate::network::Network;
 use crate::sockets::Sockets;
 
@@ -50,7 +52,11 @@ impl Stack {
     ///
     /// # Errors
     /// [`ConfigError`] says which setting cannot be obeyed, or what the kernel refused.
-    pub fn new(config: StackConfig, port: Box<dyn Port + Send>, now_ns: u64) -> Result<(Self, AppSide), ConfigError> {
+    pub fn new(
+        config: StackConfig,
+        port: Box<dyn Port + Send>,
+        now_ns: u64,
+    ) -> Result<(Self, AppSide), ConfigError> {
         config.check()?;
         let config = Arc::new(config);
         let limits = &config.limits;
@@ -65,23 +71,37 @@ impl Stack {
         let (jobs_in, jobs) = spsc::queue(limits.sockets_max);
         let (controls_in, controls) = spsc::queue(CONTROLS_PER_TURN * 2);
         let (events, events_out) = spsc::queue(limits.sockets_max);
-        let (mut socket_stock, stock_out) = spsc::queue(SOCKET_STOCK_MAX.min(limits.sockets_max / 2).max(1));
+        let (mut socket_stock, stock_out) =
+            spsc::queue(SOCKET_STOCK_MAX.min(limits.sockets_max / 2).max(1));
         let (mut chunk_stock, magazine) = chunk::magazine(
             MAGAZINE_SMALL.min(limits.small_chunks / 4),
             MAGAZINE_LARGE.min(limits.large_chunks / 4),
         );
         chunk_stock.refill(&mut pool);
-        let mut sockets = Sockets::new(memory.clone(), pool, limits.sockets_max, limits.send_buffer_bytes_max);
+        let mut sockets = Sockets::new(
+            memory.clone(),
+            pool,
+            limits.sockets_max,
+            limits.send_buffer_bytes_max,
+        );
         sockets.refill(&mut socket_stock);
         let network = Network::new(&config, port.capabilities(), &secrets)?;
-        let bell = StackBell::new().map_err(|errno| ConfigError::System { what: "eventfd", errno })?;
+        let bell = StackBell::new().map_err(|errno| ConfigError::System {
+            what: "eventfd",
+            errno,
+        })?;
         let app_bell = AppBell::new();
         let parts = CoreParts {
             secrets,
             network,
             sockets,
             events: EventQueue::new(events, limits.sockets_max),
-            app: StackSide { jobs, controls, socket_stock, chunk_stock },
+            app: StackSide {
+                jobs,
+                controls,
+                socket_stock,
+                chunk_stock,
+            },
         };
         let app = AppSide {
             memory,
@@ -94,7 +114,16 @@ impl Stack {
             app_bell: app_bell.clone(),
         };
         let core = Core::new(config.clone(), port.capabilities(), parts, now_ns);
-        Ok((Self { port, core, bell, app_bell, port_error: None }, app))
+        Ok((
+            Self {
+                port,
+                core,
+                bell,
+                app_bell,
+                port_error: None,
+            },
+            app,
+        ))
     }
 
     /// One turn: every stage once, each within its budget. `now_ns` is the time of all that happens in it.
@@ -110,10 +139,18 @@ impl Stack {
             }
         };
         let jobs = core.job_queue();
+        if !core.reports.is_empty() {
+            self.answer_reports();
+        }
+        let core = &mut self.core;
         core.timers();
         let (sent, blocked) = self.packet_out();
         let events = self.event_queue();
-        Turned { busy: received + jobs + sent + events > 0, events, blocked }
+        Turned {
+            busy: received + jobs + sent + events > 0,
+            events,
+            blocked,
+        }
     }
 
     /// The transmit stages: batches of the driver's frames, filled and sent while there is something to send and room for it.
@@ -142,6 +179,21 @@ impl Stack {
         (sent, false)
     }
 
+    #[cold]
+    fn answer_reports(&mut self) {
+        let report = Report {
+            stack: self.core.counters.clone(),
+            tcp: self.core.tcp_counters.clone(),
+            port: self.port.counters(),
+            usage: self.usage(),
+        };
+        for mut answer in self.core.reports.drain(..) {
+            // Who asked may have gone.
+            let _ = answer.push(report.clone());
+        }
+        self.app_bell.wake();
+    }
+
     /// The last stage: the application's stocks are filled, its events published, its bell rung at most once.
     fn event_queue(&mut self) -> usize {
         let core = &mut self.core;
@@ -160,11 +212,19 @@ impl Stack {
     ///
     /// # Errors
     /// The kernel's, from the wait itself.
-    pub fn wait(&mut self, now_ns: u64, until_ns: Option<u64>, extra: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+    pub fn wait(
+        &mut self,
+        now_ns: u64,
+        until_ns: Option<u64>,
+        extra: &[BorrowedFd<'_>],
+    ) -> std::io::Result<()> {
         self.bell.prepare_sleep();
         let has_jobs = !self.core.app.jobs.is_empty() || !self.core.app.controls.is_empty();
         let wants_tx = self.core.has_output();
-        let due_ns = [self.core.next_timer_ns(), until_ns, self.port.deadline_ns()].into_iter().flatten().min();
+        let due_ns = [self.core.next_timer_ns(), until_ns, self.port.deadline_ns()]
+            .into_iter()
+            .flatten()
+            .min();
         let timeout_ns = due_ns.map(|due_ns| due_ns.saturating_sub(now_ns));
         let outcome = if has_jobs || timeout_ns == Some(0) {
             Ok(())
@@ -176,6 +236,29 @@ impl Stack {
         };
         self.bell.cancel_sleep();
         outcome
+    }
+
+    /// Enables the port's wake-ups on behalf of a watcher who will sleep on copies of its descriptors, without holding the stack. `None`: there is work
+    /// already. [`disarm`](Self::disarm) ends it.
+    pub fn arm(&mut self) -> Option<Vec<OwnedFd>> {
+        self.bell.prepare_sleep();
+        let has_jobs = !self.core.app.jobs.is_empty() || !self.core.app.controls.is_empty();
+        let wants_tx = self.core.has_output();
+        if has_jobs || self.port.prepare_wait(wants_tx) {
+            self.disarm();
+            return None;
+        }
+        let mut fds = Vec::new();
+        fds.extend(self.bell.fd().try_clone_to_owned());
+        self.port
+            .poll_fds(wants_tx, &mut |fd, _| fds.extend(fd.try_clone_to_owned()));
+        Some(fds)
+    }
+
+    /// The watcher is awake.
+    pub fn disarm(&mut self) {
+        self.port.finish_wait();
+        self.bell.cancel_sleep();
     }
 
     /// What was counted so far.
@@ -253,11 +336,17 @@ fn secrets(seed: Option<[u64; 4]>) -> Result<Secrets, ConfigError> {
         return Ok(Secrets { words });
     }
     let mut bytes = [0; 32];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| ConfigError::System { what: "getrandom", errno })?;
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(
+        |errno| ConfigError::System {
+            what: "getrandom",
+            errno,
+        },
+    )?;
     let mut words = [0; 4];
     for (word, piece) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = piece.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        *word = piece
+            .iter()
+            .fold(0, |word, &byte| word << 8 | u64::from(byte));
     }
     Ok(Secrets { words })
 }

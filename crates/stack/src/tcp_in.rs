@@ -50,12 +50,15 @@ impl Core {
     }
 
     fn connection_in(&mut self, socket: u32, arrival: &Arrival, frame: &RxFrame) {
-        let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize) else {
+        let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize)
+        else {
             self.counters.rx_drop_tcp_header += 1;
             return;
         };
         let (slot, pool, block) = self.sockets.parts(socket);
-        let Some(conn) = slot.conn.as_mut() else { return };
+        let Some(conn) = slot.conn.as_mut() else {
+            return;
+        };
         let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);
         if let Some(unverified) = arrival.unverified {
             if conn.expects(&arrival.segment) {
@@ -93,7 +96,9 @@ impl Core {
         if !self.is_whole(arrival, frame) {
             return;
         }
-        let Some(slot) = self.half_opens.at_mut(index) else { return };
+        let Some(slot) = self.half_opens.at_mut(index) else {
+            return;
+        };
         let outcome = slot.entry.on_segment(&mut tcp_cx!(self), &arrival.segment);
         if let HalfOpenOutcome::Complete(handshake) = outcome {
             let listener = slot.listener;
@@ -104,11 +109,15 @@ impl Core {
 
     /// Acts on what a segment or a timer meant for a handshake that is still in progress.
     pub(crate) fn settle_half_open(&mut self, index: u32, outcome: HalfOpenOutcome) {
-        let Some(slot) = self.half_opens.at_mut(index) else { return };
+        let Some(slot) = self.half_opens.at_mut(index) else {
+            return;
+        };
         let key = slot.key;
         match outcome {
             HalfOpenOutcome::Drop | HalfOpenOutcome::Complete(_) => {}
-            HalfOpenOutcome::ChallengeAck(segment) | HalfOpenOutcome::Reset(segment) => self.reply(key, segment),
+            HalfOpenOutcome::ChallengeAck(segment) | HalfOpenOutcome::Reset(segment) => {
+                self.reply(key, segment)
+            }
             HalfOpenOutcome::SendSynAck => {
                 let syn_ack = slot.entry.syn_ack(&mut tcp_cx!(self));
                 self.reply(key, syn_ack);
@@ -123,7 +132,8 @@ impl Core {
         }
         if let Some(slot) = self.half_opens.at(index) {
             let deadline_ns = slot.entry.deadline_ns();
-            self.wheel.set_at_latest(self.half_open_timer(index), deadline_ns);
+            self.wheel
+                .set_at_latest(self.half_open_timer(index), deadline_ns);
         }
     }
 
@@ -131,7 +141,9 @@ impl Core {
         if !self.is_whole(arrival, frame) {
             return;
         }
-        let Some(slot) = self.time_waits.at_mut(index) else { return };
+        let Some(slot) = self.time_waits.at_mut(index) else {
+            return;
+        };
         let deadline_ns = slot.entry.deadline_ns();
         let outcome = slot.entry.on_segment(&mut tcp_cx!(self), &arrival.segment);
         let restarted = slot.entry.deadline_ns() != deadline_ns;
@@ -141,7 +153,10 @@ impl Core {
             TimeWaitOutcome::Gone => return self.remove_time_wait(index),
             TimeWaitOutcome::Reuse { syn, iss_floor } => {
                 // Only a listener can take the flow over; without one the entry stays, for a SYN to nobody proves nothing.
-                if let Some(listener) = self.listeners.find(arrival.key.local, arrival.key.local_port) {
+                if let Some(listener) = self
+                    .listeners
+                    .find(arrival.key.local, arrival.key.local_port)
+                {
                     self.remove_time_wait(index);
                     self.counters.time_wait_reused += 1;
                     let iss = self.isn.isn_above(&arrival.key, self.now_ns, iss_floor);
@@ -161,7 +176,10 @@ impl Core {
         if !self.is_whole(arrival, frame) {
             return;
         }
-        let Some(listener) = self.listeners.find(arrival.key.local, arrival.key.local_port) else {
+        let Some(listener) = self
+            .listeners
+            .find(arrival.key.local, arrival.key.local_port)
+        else {
             return self.refuse(arrival);
         };
         match tcp::listen::on_segment(&arrival.segment) {
@@ -180,26 +198,46 @@ impl Core {
         }
     }
 
-    fn syn_in(&mut self, listener: ListenerId, arrival: &Arrival, request: &SynRequest, iss: SeqNumber) {
+    fn syn_in(
+        &mut self,
+        listener: ListenerId,
+        arrival: &Arrival,
+        request: &SynRequest,
+        iss: SeqNumber,
+    ) {
         self.counters.syn_received += 1;
         let open = self.passive_open(&arrival.key, iss);
         if self.half_opens.is_full() {
             self.counters.syn_cookies_sent += 1;
-            let syn_ack = self.cookies.syn_ack(&mut tcp_cx!(self), &arrival.key, request, &open);
+            let syn_ack = self
+                .cookies
+                .syn_ack(&mut tcp_cx!(self), &arrival.key, request, &open);
             return self.reply(arrival.key, syn_ack);
         }
         let mut cx = tcp_cx!(self);
         let mut entry = HalfOpen::new(&mut cx, request, &open);
         let syn_ack = entry.syn_ack(&mut cx);
         let deadline_ns = entry.deadline_ns();
-        let slot = HalfOpenSlot { key: arrival.key, hash: arrival.hash, entry, listener };
-        let Ok(index) = self.half_opens.insert(slot) else { return };
-        if self.flows.insert(arrival.hash, FlowEntry::HalfOpen(index)).is_err() {
+        let slot = HalfOpenSlot {
+            key: arrival.key,
+            hash: arrival.hash,
+            entry,
+            listener,
+        };
+        let Ok(index) = self.half_opens.insert(slot) else {
+            return;
+        };
+        if self
+            .flows
+            .insert(arrival.hash, FlowEntry::HalfOpen(index))
+            .is_err()
+        {
             self.half_opens.remove(index);
             self.counters.flow_table_full += 1;
             return;
         }
-        self.wheel.set_at_latest(self.half_open_timer(index), deadline_ns);
+        self.wheel
+            .set_at_latest(self.half_open_timer(index), deadline_ns);
         self.reply(arrival.key, syn_ack);
     }
 
@@ -209,7 +247,10 @@ impl Core {
             return false;
         }
         let open = self.passive_open(&arrival.key, SeqNumber(0));
-        let Some(handshake) = self.cookies.check(&mut tcp_cx!(self), &arrival.key, &arrival.segment, &open) else {
+        let Some(handshake) =
+            self.cookies
+                .check(&mut tcp_cx!(self), &arrival.key, &arrival.segment, &open)
+        else {
             self.counters.syn_cookies_refused += 1;
             return false;
         };
@@ -261,7 +302,8 @@ impl Core {
             Some(index) => {
                 self.wheel.stop(self.half_open_timer(index));
                 self.half_opens.remove(index);
-                self.flows.replace(arrival.hash, FlowEntry::HalfOpen(index), entry)
+                self.flows
+                    .replace(arrival.hash, FlowEntry::HalfOpen(index), entry)
             }
             None => self.flows.insert(arrival.hash, entry).is_ok(),
         };
@@ -271,7 +313,8 @@ impl Core {
         }
         let recv_space = self.config.limits.recv_buffer_bytes_max;
         let conn = Connection::accept(&mut tcp_cx!(self), handshake, recv_space);
-        self.sockets.connect(id.index, arrival.key, arrival.hash, conn);
+        self.sockets
+            .connect(id.index, arrival.key, arrival.hash, conn);
         self.announce_accepted(listener, id, &arrival.key);
         self.settle(id.index, Effects::TRANSMIT | Effects::TIMER);
         self.connection_in(id.index, arrival, frame);
@@ -279,13 +322,25 @@ impl Core {
 
     /// Puts a new connection into its listener's accept queue, which has room.
     fn announce_accepted(&mut self, listener: ListenerId, id: SocketId, key: &FlowKey) {
-        let Some(listening) = self.listeners.at_mut(listener) else { return };
-        let (local, remote) = (socket_addr(key.local, key.local_port), socket_addr(key.remote, key.remote_port));
-        let pushed = listening.accepted.push(Accepted { socket: id, remote, local });
+        let Some(listening) = self.listeners.at_mut(listener) else {
+            return;
+        };
+        let (local, remote) = (
+            socket_addr(key.local, key.local_port),
+            socket_addr(key.remote, key.remote_port),
+        );
+        let pushed = listening.accepted.push(Accepted {
+            socket: id,
+            remote,
+            local,
+        });
         debug_assert!(pushed.is_ok(), "the accept queue had room");
         let listener_socket = listening.socket.index;
         for at in 0..listening.options.len() {
-            let option = self.listeners.at_mut(listener).map(|listening| listening.options[at]);
+            let option = self
+                .listeners
+                .at_mut(listener)
+                .map(|listening| listening.options[at]);
             if let Some(option) = option {
                 let effects = self.set_option(id.index, option);
                 self.settle(id.index, effects);
@@ -293,7 +348,10 @@ impl Core {
         }
         self.counters.accepted += 1;
         let block = self.sockets.block(id.index);
-        block.set_names(name_of(key.local, key.local_port), name_of(key.remote, key.remote_port));
+        block.set_names(
+            name_of(key.local, key.local_port),
+            name_of(key.remote, key.remote_port),
+        );
         block.add_state(SocketState::CONNECTED);
         let (slot, _, block) = self.sockets.parts(listener_socket);
         block.add_in_edge();

@@ -36,7 +36,9 @@ impl Core {
     fn list_out(&mut self, class: usize, frames: &[TxFrame]) -> usize {
         let mut used = 0;
         while used < frames.len() {
-            let Some(socket) = self.lists.pop(class) else { break };
+            let Some(socket) = self.lists.pop(class) else {
+                break;
+            };
             used += self.connection_out(socket, &frames[used..]);
         }
         used
@@ -44,14 +46,21 @@ impl Core {
 
     /// Segments of one connection, as many as it has and frames hold. It goes to the end of its list if it has more.
     fn connection_out(&mut self, socket: u32, frames: &[TxFrame]) -> usize {
-        let Some(ends) = self.link_of(socket) else { return 0 };
+        let Some(ends) = self.link_of(socket) else {
+            return 0;
+        };
         let (slot, pool, block) = self.sockets.parts(socket);
-        let Some(conn) = slot.conn.as_mut() else { return 0 };
+        let Some(conn) = slot.conn.as_mut() else {
+            return 0;
+        };
         let mut cx = tcp_cx!(self);
         let mut segment = SegmentOut::default();
         let mut used = 0;
         while used < frames.len() && conn.poll_transmit(&mut cx, &mut segment) {
-            let copy = |place: RawSliceMut<'_>| slot.tx.copy_out(pool.memory(), block, segment.payload_offset, place);
+            let copy = |place: RawSliceMut<'_>| {
+                slot.tx
+                    .copy_out(pool.memory(), block, segment.payload_offset, place)
+            };
             let built = build_segment(&frames[used], ends, &slot.key, &segment, self.offload, copy);
             // A frame too small for an MSS that the port's own MTU gave: counted, and retransmission tries again.
             self.counters.tx_frame_too_small += u64::from(!built);
@@ -75,7 +84,10 @@ impl Core {
         if let Some(id) = slot.neighbour
             && let Link::Ready(destination) = self.network.neighbours.link(id, self.now_ns)
         {
-            return Some(LinkEnds { source: self.network.mac, destination });
+            return Some(LinkEnds {
+                source: self.network.mac,
+                destination,
+            });
         }
         self.link_slowly(socket)
     }
@@ -86,7 +98,10 @@ impl Core {
         let id = self.network.hop(slot.key.remote, self.now_ns).ok()?;
         slot.neighbour = Some(id);
         match self.network.neighbours.link(id, self.now_ns) {
-            Link::Ready(destination) => Some(LinkEnds { source: self.network.mac, destination }),
+            Link::Ready(destination) => Some(LinkEnds {
+                source: self.network.mac,
+                destination,
+            }),
             Link::Waiting => {
                 if !slot.awaits_neighbour {
                     slot.awaits_neighbour = self.network.neighbours.wait(id, socket);
@@ -100,8 +115,12 @@ impl Core {
     fn control_out(&mut self, frames: &[TxFrame]) -> usize {
         let mut used = 0;
         while used < frames.len() {
-            let Some((key, segment)) = self.control.pop() else { break };
-            let Some(ends) = self.link_of_control(&key, &segment) else { continue };
+            let Some((key, segment)) = self.control.pop() else {
+                break;
+            };
+            let Some(ends) = self.link_of_control(&key, &segment) else {
+                continue;
+            };
             let built = build_segment(&frames[used], ends, &key, &segment, self.offload, |_| 0);
             used += usize::from(built);
         }
@@ -116,10 +135,16 @@ impl Core {
             return None;
         };
         match self.network.neighbours.link(id, self.now_ns) {
-            Link::Ready(destination) => Some(LinkEnds { source, destination }),
+            Link::Ready(destination) => Some(LinkEnds {
+                source,
+                destination,
+            }),
             Link::Waiting => {
                 let mut frame = [0; HEADER_BYTES_MAX];
-                let ends = LinkEnds { source, destination: wire::MacAddr::UNSPECIFIED };
+                let ends = LinkEnds {
+                    source,
+                    destination: wire::MacAddr::UNSPECIFIED,
+                };
                 let len = build_bare(&mut frame, ends, key, segment);
                 let held = self.network.neighbours.hold_frame(id, &frame[..len]);
                 self.counters.neighbour_drop += u64::from(!held);

@@ -26,7 +26,11 @@ pub(crate) struct TimeWaits {
 
 impl TimeWaits {
     pub fn new(capacity: usize) -> Self {
-        Self { slots: Slab::new(capacity), head: NONE, tail: NONE }
+        Self {
+            slots: Slab::new(capacity),
+            head: NONE,
+            tail: NONE,
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -39,7 +43,13 @@ impl TimeWaits {
 
     /// Adds an entry at the end; `None` when the table is full: the caller makes room first.
     pub fn insert(&mut self, key: FlowKey, hash: u64, entry: TimeWait) -> Option<u32> {
-        let slot = TimeWaitSlot { key, hash, entry, prev: NONE, next: NONE };
+        let slot = TimeWaitSlot {
+            key,
+            hash,
+            entry,
+            prev: NONE,
+            next: NONE,
+        };
         let index = self.slots.insert(slot).ok()?;
         self.link_last(index);
         Some(index)
@@ -69,7 +79,9 @@ impl TimeWaits {
 
     /// The one that ends first, with the time at which it does.
     pub fn first(&self) -> Option<(u32, u64)> {
-        self.slots.at(self.head).map(|slot| (self.head, slot.entry.deadline_ns()))
+        self.slots
+            .at(self.head)
+            .map(|slot| (self.head, slot.entry.deadline_ns()))
     }
 
     fn link_last(&mut self, index: u32) {
@@ -84,7 +96,9 @@ impl TimeWaits {
     }
 
     fn unlink(&mut self, index: u32) {
-        let Some(&TimeWaitSlot { prev, next, .. }) = self.slots.at(index) else { return };
+        let Some(&TimeWaitSlot { prev, next, .. }) = self.slots.at(index) else {
+            return;
+        };
         match self.slots.at_mut(prev) {
             Some(before) => before.next = next,
             None => self.head = next,

@@ -7,7 +7,9 @@ impl Core {
     /// Fires what is due, up to a turn's budget.
     pub(crate) fn timers(&mut self) {
         for _ in 0..TIMERS_PER_TURN {
-            let Some(entry) = self.wheel.poll(self.now_ns) else { break };
+            let Some(entry) = self.wheel.poll(self.now_ns) else {
+                break;
+            };
             match entry.checked_sub(self.config.limits.sockets_max as u32) {
                 None => self.connection_timer(entry),
                 Some(index) => self.half_open_due(index),
@@ -23,13 +25,19 @@ impl Core {
 
     /// When the timer stage has something to do next.
     pub(crate) fn next_timer_ns(&self) -> Option<u64> {
-        let neighbours_ns = Some(self.network.neighbours.deadline_ns()).filter(|&ns| ns != u64::MAX);
+        let neighbours_ns =
+            Some(self.network.neighbours.deadline_ns()).filter(|&ns| ns != u64::MAX);
         let time_wait_ns = self.time_waits.first().map(|(_, ns)| ns);
-        [self.wheel.next_ns(), neighbours_ns, time_wait_ns].into_iter().flatten().min()
+        [self.wheel.next_ns(), neighbours_ns, time_wait_ns]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn connection_timer(&mut self, socket: u32) {
-        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else { return };
+        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else {
+            return;
+        };
         let deadline_ns = conn.deadline_ns();
         if deadline_ns > self.now_ns {
             // The deadline moved on since the wheel was set.
@@ -48,7 +56,9 @@ impl Core {
     }
 
     fn half_open_due(&mut self, index: u32) {
-        let Some(slot) = self.half_opens.at_mut(index) else { return };
+        let Some(slot) = self.half_opens.at_mut(index) else {
+            return;
+        };
         let outcome = slot.entry.on_timer(&mut tcp_cx!(self));
         self.settle_half_open(index, outcome);
     }

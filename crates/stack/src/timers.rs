@@ -27,7 +27,12 @@ struct Node {
 }
 
 impl Node {
-    const IDLE: Self = Self { tick: 0, prev: NONE, next: NONE, place: PLACE_IDLE };
+    const IDLE: Self = Self {
+        tick: 0,
+        prev: NONE,
+        next: NONE,
+        place: PLACE_IDLE,
+    };
 }
 
 /// See the module's documentation. Entries are numbers below the capacity, chosen by the caller.
@@ -148,7 +153,9 @@ impl Wheel {
     }
 
     fn unlink(&mut self, entry: u32) {
-        let Node { prev, next, place, .. } = self.nodes[entry as usize];
+        let Node {
+            prev, next, place, ..
+        } = self.nodes[entry as usize];
         self.nodes[entry as usize].place = PLACE_IDLE;
         if next != NONE {
             self.nodes[next as usize].prev = prev;

@@ -34,8 +34,18 @@ impl TxLists {
     /// Lists for sockets `0..sockets_max`.
     #[must_use]
     pub fn new(sockets_max: usize) -> Self {
-        let off = Link { next: NONE, prev: NONE, class: OFF };
-        Self { lists: [List { head: NONE, tail: NONE }; 3], links: vec![off; sockets_max] }
+        let off = Link {
+            next: NONE,
+            prev: NONE,
+            class: OFF,
+        };
+        Self {
+            lists: [List {
+                head: NONE,
+                tail: NONE,
+            }; 3],
+            links: vec![off; sockets_max],
+        }
     }
 
     /// Nothing is on any list.
@@ -56,7 +66,11 @@ impl TxLists {
             self.take_out(socket);
         }
         let list = &mut self.lists[class as usize];
-        self.links[socket as usize] = Link { next: NONE, prev: list.tail, class };
+        self.links[socket as usize] = Link {
+            next: NONE,
+            prev: list.tail,
+            class,
+        };
         match list.tail {
             NONE => list.head = socket,
             tail => self.links[tail as usize].next = socket,

@@ -13,7 +13,10 @@ fn full_insert_is_refused_and_works_again_after_a_removal() {
     for index in 0..8 {
         assert_eq!(table.insert(42, FlowEntry::Connection(index)), Ok(()));
     }
-    assert_eq!(table.insert(42, FlowEntry::Connection(8)), Err(FlowTableFull));
+    assert_eq!(
+        table.insert(42, FlowEntry::Connection(8)),
+        Err(FlowTableFull)
+    );
     assert!(table.remove(42, FlowEntry::Connection(3)));
     assert_eq!(table.insert(42, FlowEntry::Connection(8)), Ok(()));
 }
@@ -22,9 +25,13 @@ fn full_insert_is_refused_and_works_again_after_a_removal() {
 fn same_hash_entries_are_told_apart_by_their_keys() {
     let mut table = FlowTable::new(64);
     for index in 0..30 {
-        table.insert(0xdead_beef_0000_0001, FlowEntry::HalfOpen(index)).unwrap();
+        table
+            .insert(0xdead_beef_0000_0001, FlowEntry::HalfOpen(index))
+            .unwrap();
     }
-    let found = table.find(0xdead_beef_0000_0001, |entry| entry == FlowEntry::HalfOpen(29));
+    let found = table.find(0xdead_beef_0000_0001, |entry| {
+        entry == FlowEntry::HalfOpen(29)
+    });
     assert_eq!(found, Some(FlowEntry::HalfOpen(29)));
 }
 

@@ -25,7 +25,11 @@ fn set_entry_moves_earlier_but_not_later() {
     let mut wheel = Wheel::new(4, 0);
     wheel.set_at_latest(0, 100 * MS);
     wheel.set_at_latest(0, 500 * MS);
-    assert_eq!(wheel.next_ns(), Some(64 * MS), "the slot's beginning, from where it descends");
+    assert_eq!(
+        wheel.next_ns(),
+        Some(64 * MS),
+        "the slot's beginning, from where it descends"
+    );
     assert_eq!(wheel.poll(100 * MS), Some(0));
     wheel.set_at_latest(0, 500 * MS);
     wheel.set_at_latest(0, 120 * MS);

@@ -1,0 +1,140 @@
+//! TAP and packet ports against the kernel: what opening does, and how a port ends. Needs root.
+
+mod netns;
+
+use netns::{Namespace, can_run};
+use packetio::{OpenError, Port, PortError, WireSpec, open, wait};
+
+type AnyPort = Box<dyn Port + Send>;
+
+fn try_open(spec: &str, queue: usize) -> Result<AnyPort, OpenError> {
+    let spec: WireSpec = spec.parse().unwrap_or_else(|e| panic!("{e}"));
+    open(&spec, queue)
+}
+
+fn opened(spec: &str) -> AnyPort {
+    try_open(spec, 0).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn refused(spec: &str) -> String {
+    match try_open(spec, 0) {
+        Ok(_) => panic!("{spec} was opened"),
+        Err(e) => e.to_string(),
+    }
+}
+
+/// Sends one broadcast frame of an experimental type.
+fn send_one(port: &mut AnyPort) {
+    let mut frame = [0; 60];
+    frame[..6].fill(0xff);
+    frame[6..12].copy_from_slice(&port.capabilities().mac.0);
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    let slots = port.reserve(1);
+    slots[0].set_len(slots[0].write(0, &frame));
+    port.send(1).expect("sent");
+}
+
+#[test]
+fn tap_opened_has_the_mtu_asked_for_and_is_up_only_if_asked() {
+    if !can_run("tap_opened_has_the_mtu_asked_for_and_is_up_only_if_asked") {
+        return;
+    }
+    let space = Namespace::new("tap");
+    let plain = space.inside(|| opened("tap:t0"));
+    let shaped = space.inside(|| opened("tap:t1,mtu=9000,up=yes,mac=02:00:00:00:00:07"));
+    assert_eq!(plain.capabilities().mtu, 1500);
+    assert_eq!(shaped.capabilities().mtu, 9000);
+    assert_eq!(shaped.capabilities().mac.0, [2, 0, 0, 0, 0, 7]);
+    assert!(!space.ip("link show t0").contains("UP"));
+    assert!(space.ip("link show t1").contains("UP"));
+    drop((plain, shaped));
+    assert!(!space.ip("link").contains("t1"), "it goes with its port");
+}
+
+#[test]
+fn tap_link_down_drops_and_counts() {
+    if !can_run("tap_link_down_drops_and_counts") {
+        return;
+    }
+    let space = Namespace::new("tap");
+    let mut port = space.inside(|| opened("tap:t0"));
+    send_one(&mut port);
+    assert_eq!(port.counters().value("tap_tx_dropped_link_down"), Some(1));
+    space.ip("link set t0 up");
+    send_one(&mut port);
+    assert_eq!(port.counters().tx_frames, 1);
+    let woken = wait(&mut [&mut port], &[], false, Some(2_000_000_000)).expect("slept");
+    assert!(woken.port(0), "the kernel announces itself");
+    assert!(!port.receive().expect("received").is_empty());
+}
+
+#[test]
+fn tap_deleted_is_gone() {
+    if !can_run("tap_deleted_is_gone") {
+        return;
+    }
+    let space = Namespace::new("tap");
+    let mut port = space.inside(|| opened("tap:t0,up=yes"));
+    space.ip("link del t0");
+    assert_eq!(port.receive().err(), Some(PortError::Gone));
+}
+
+#[test]
+fn tap_taken_or_missing_is_refused_in_one_line() {
+    if !can_run("tap_taken_or_missing_is_refused_in_one_line") {
+        return;
+    }
+    let space = Namespace::new("tap");
+    let _held = space.inside(|| opened("tap:t0"));
+    let error = space.inside(|| refused("tap:t0"));
+    assert!(error.starts_with("tap:t0: TUNSETIFF: "), "{error}");
+    let error = space.inside(|| refused("packet:none"));
+    assert!(
+        error.starts_with("packet:none: find interface: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn tap_with_queues_opens_each_once() {
+    if !can_run("tap_with_queues_opens_each_once") {
+        return;
+    }
+    let space = Namespace::new("tap");
+    let spec = "tap:t0,queues=2,up=yes";
+    let first = space.inside(|| opened(spec));
+    let second = space
+        .inside(|| try_open(spec, 1))
+        .unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(
+        (first.capabilities().queue, second.capabilities().queue),
+        (0, 1)
+    );
+    assert!(space.inside(|| try_open(spec, 2)).is_err());
+}
+
+#[test]
+fn packet_ports_of_a_veth_hear_each_other() {
+    if !can_run("packet_ports_of_a_veth_hear_each_other") {
+        return;
+    }
+    let space = Namespace::new("veth");
+    space.ip("link add v0 type veth peer name v1");
+    for device in ["v0", "v1"] {
+        netns::run(&format!(
+            "ip netns exec {} sysctl -qw net.ipv6.conf.{device}.disable_ipv6=1",
+            space.name
+        ));
+        space.ip(&format!("link set {device} up"));
+    }
+    let (mut a, mut b) = space.inside(|| (opened("packet:v0"), opened("packet:v1")));
+    send_one(&mut a);
+    let woken = wait(&mut [&mut b], &[], false, Some(2_000_000_000)).expect("slept");
+    assert!(woken.port(0));
+    assert_eq!(b.receive().map(|f| f.len()), Ok(1));
+    assert_eq!(
+        a.receive().map(|f| f.len()),
+        Ok(0),
+        "what we send is not heard"
+    );
+}

@@ -10,7 +10,9 @@ use xdp_support::{
 };
 
 fn frames_pass_both_ways(label: &str, mode: XdpMode) {
-    let Some(lab) = Lab::new(label, 1) else { return };
+    let Some(lab) = Lab::new(label, 1) else {
+        return;
+    };
     let mut far = lab.far_packet();
     let interface = near(mode);
     assert_eq!(interface.mode(), mode);
@@ -50,7 +52,9 @@ fn generic_frames_pass_both_ways() {
 
 #[test]
 fn rings_go_round_many_times() {
-    let Some(lab) = Lab::new("round", 1) else { return };
+    let Some(lab) = Lab::new("round", 1) else {
+        return;
+    };
     let mut far = lab.far_packet();
     let interface = near(XdpMode::Native);
     let mut port = interface.port(0).unwrap();
@@ -68,7 +72,9 @@ fn rings_go_round_many_times() {
 #[test]
 fn frames_for_others_go_to_the_kernel() {
     for (label, mode) in [("otherN", XdpMode::Native), ("otherG", XdpMode::Generic)] {
-        let Some(lab) = Lab::new(label, 1) else { return };
+        let Some(lab) = Lab::new(label, 1) else {
+            return;
+        };
         let mut far = lab.far_packet();
         let interface = near(mode);
         let mut port = interface.port(0).unwrap();
@@ -93,7 +99,9 @@ fn frames_for_others_go_to_the_kernel() {
 
 #[test]
 fn take_all_takes_all() {
-    let Some(lab) = Lab::new("all", 1) else { return };
+    let Some(lab) = Lab::new("all", 1) else {
+        return;
+    };
     let mut far = lab.far_packet();
     let options = XdpOptions {
         interface: NEAR.to_owned(),
@@ -112,7 +120,9 @@ fn take_all_takes_all() {
 #[test]
 fn each_queue_has_its_port() {
     const QUEUES: usize = 4;
-    let Some(lab) = Lab::new("queues", QUEUES) else { return };
+    let Some(lab) = Lab::new("queues", QUEUES) else {
+        return;
+    };
     lab.enter_far();
     let options = XdpOptions {
         interface: FAR.to_owned(),
@@ -128,7 +138,9 @@ fn each_queue_has_its_port() {
 
     // veth hands what leaves by queue k to the peer's queue k.
     for (k, sender) in far_ports.iter_mut().enumerate() {
-        let sent: Vec<_> = (0..50).map(|i| frame(OURS, (k * 50) as u32 + i, 100)).collect();
+        let sent: Vec<_> = (0..50)
+            .map(|i| frame(OURS, (k * 50) as u32 + i, 100))
+            .collect();
         send_all(sender, &sent);
         assert_eq!(receive(&mut ports[k], 50, PATIENCE), sent);
         for (other, port) in ports.iter_mut().enumerate() {
@@ -151,7 +163,9 @@ fn each_queue_has_its_port() {
 
 #[test]
 fn odd_requests_are_refused_in_one_line() {
-    let Some(lab) = Lab::new("odd", 2) else { return };
+    let Some(lab) = Lab::new("odd", 2) else {
+        return;
+    };
     let named = |interface: &str| XdpOptions {
         interface: interface.to_owned(),
         ..XdpOptions::default()

@@ -48,8 +48,6 @@ pub use interface::{XdpInterface, set_owned};
 pub use options::{Take, XdpMode, XdpOptions, Zerocopy};
 pub use port::XdpPort;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use crate::open::OpenError;
 use crate::port::Port;
 
@@ -60,12 +58,4 @@ use crate::port::Port;
 pub fn open(options: &XdpOptions, queue: usize) -> Result<Box<dyn Port + Send>, OpenError> {
     let interface = XdpInterface::open(options, &[])?;
     Ok(Box::new(interface.port(queue)?))
-}
-
-/// Now, on the clock of `CLOCK_MONOTONIC`, in ns.
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    (now.tv_sec as u64)
-        .wrapping_mul(1_000_000_000)
-        .wrapping_add(now.tv_nsec as u64)
 }

@@ -12,17 +12,17 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
 use super::interface::Shared;
-use super::now_ns;
 use super::options::{XdpMode, Zerocopy};
 use super::rings_unsafe::{Consumer, Desc, Producer};
 use super::umem_unsafe::Umem;
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::limits::{
-    XDP_BATCH_MAX, XDP_STATISTICS_INTERVAL, XDP_TX_HEADROOM_BYTES, XDP_TX_KICK_FRAMES,
-    XDP_TX_KICKS_SPARE, XDP_TX_RETRY_NS, XDP_TX_SLOTS,
+    XDP_BATCH_MAX, XDP_LINK_CHECK_NS, XDP_STATISTICS_INTERVAL, XDP_TX_HEADROOM_BYTES,
+    XDP_TX_KICK_FRAMES, XDP_TX_KICKS_SPARE, XDP_TX_RETRY_NS, XDP_TX_SLOTS,
 };
 use crate::open::OpenError;
 use crate::port::{Capabilities, Port, PortCounters, PortError};
+use crate::wait::monotonic_ns;
 
 mod counters;
 mod open;
@@ -60,8 +60,8 @@ pub struct XdpPort {
     tx_pending: bool,
     /// The interface is gone.
     gone: bool,
-    /// When to try again what no descriptor announces; 0 for never.
-    retry_at_ns: u64,
+    /// When to look after what no descriptor announces; 0 while nobody sleeps.
+    wake_at_ns: u64,
     receives: u32,
     counters: Counters,
     interface: Arc<Shared>,
@@ -198,6 +198,14 @@ impl XdpPort {
         }
     }
 
+    /// An interface that goes away leaves an error on its sockets; `poll` does not show it, for they are bound no more.
+    fn look_for_error(&mut self) {
+        let error = sockopt::socket_error(&self.socket);
+        if let Ok(Err(Errno::NETDOWN | Errno::NODEV | Errno::NXIO)) = error {
+            self.gone = true;
+        }
+    }
+
     #[cold]
     fn kick_again(&mut self) -> Result<(), PortError> {
         if self.gone {
@@ -296,6 +304,7 @@ impl Port for XdpPort {
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
         self.release();
         self.refresh_counters();
+        self.look_for_error();
         if self.tx_pending {
             let _ = self.kick_again(); // `receive` reports what it says
         }
@@ -308,21 +317,17 @@ impl Port for XdpPort {
                 return true;
             }
         }
-        // Completions and a device that takes no more are announced by no descriptor.
-        if self.tx_pending || want_tx {
-            self.retry_at_ns = now_ns() + XDP_TX_RETRY_NS;
-        }
+        // No descriptor announces completions, a device that takes frames again, or an interface that goes.
+        let sleep_ns = match self.tx_pending || want_tx {
+            true => XDP_TX_RETRY_NS,
+            false => XDP_LINK_CHECK_NS,
+        };
+        self.wake_at_ns = monotonic_ns() + sleep_ns;
         false
     }
 
     fn finish_wait(&mut self) {
-        self.retry_at_ns = 0;
-        // An interface that goes away leaves an error on its sockets, and `poll` returns at once until it is read.
-        if let Ok(Err(Errno::NETDOWN | Errno::NODEV | Errno::NXIO)) =
-            sockopt::socket_error(&self.socket)
-        {
-            self.gone = true;
-        }
+        self.wake_at_ns = 0;
     }
 
     fn poll_fds<'a>(&'a self, _want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
@@ -331,7 +336,7 @@ impl Port for XdpPort {
     }
 
     fn deadline_ns(&self) -> Option<u64> {
-        (self.retry_at_ns != 0).then_some(self.retry_at_ns)
+        (self.wake_at_ns != 0).then_some(self.wake_at_ns)
     }
 
     fn counters(&self) -> PortCounters {

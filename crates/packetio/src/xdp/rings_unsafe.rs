@@ -55,7 +55,8 @@ impl<T: Entry> Ring<T> {
         let bytes = (layout.desc as usize)
             .checked_add(slots as usize * size_of::<T>())
             .ok_or(Errno::INVAL)?;
-        let inside = |offset: u64| offset as usize + size_of::<u32>() <= bytes && offset.is_multiple_of(4);
+        let inside =
+            |offset: u64| offset as usize + size_of::<u32>() <= bytes && offset.is_multiple_of(4);
         let indices = [Some(layout.producer), Some(layout.consumer), layout.flags];
         let aligned = (layout.desc as usize).is_multiple_of(align_of::<T>());
         if !slots.is_power_of_two() || !aligned || !indices.into_iter().flatten().all(inside) {

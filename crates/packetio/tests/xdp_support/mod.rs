@@ -66,7 +66,10 @@ impl Lab {
             // No router solicitations or listener reports among the frames that are counted.
             let quiet = format!("echo 1 > /proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
             assert!(run("ip", &["netns", "exec", namespace, "sh", "-c", &quiet]));
-            assert!(run("ip", &["-n", namespace, "link", "set", interface, "up"]));
+            assert!(run(
+                "ip",
+                &["-n", namespace, "link", "set", interface, "up"]
+            ));
         }
         lab.enter_near();
         Some(lab)

@@ -16,7 +16,6 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, soc
 
 use super::super::device_unsafe::{Device, set_tx_budget};
 use super::super::interface::{Shared, wire_name};
-use super::super::now_ns;
 use super::super::options::{XdpMode, Zerocopy};
 use super::super::rings_unsafe::{Consumer, Producer};
 use super::super::umem_unsafe::Umem;
@@ -26,6 +25,7 @@ use crate::limits::{
 };
 use crate::open::OpenError;
 use crate::port::{Capabilities, ChecksumPolicy};
+use crate::wait::monotonic_ns;
 
 /// Ethernet header with one VLAN tag.
 const LINK_HEADER_BYTES: usize = 18;
@@ -93,7 +93,7 @@ pub(super) fn open(
         zerocopy,
         tx_pending: false,
         gone: false,
-        retry_at_ns: 0,
+        wake_at_ns: 0,
         receives: 0,
         counters: Counters::default(),
         interface,
@@ -146,10 +146,10 @@ fn bind_queue(
         flags |= SocketAddrXdpFlags::XDP_COPY; // without it the kernel tries zero copy first
     }
     let address = SocketAddrXdp::new(flags, interface.device.index, queue);
-    let give_up_at_ns = now_ns() + XDP_BIND_WAIT_NS_MAX;
+    let give_up_at_ns = monotonic_ns() + XDP_BIND_WAIT_NS_MAX;
     loop {
         match bind(socket, &address) {
-            Err(Errno::BUSY) if now_ns() < give_up_at_ns => std::thread::sleep(BIND_PAUSE),
+            Err(Errno::BUSY) if monotonic_ns() < give_up_at_ns => std::thread::sleep(BIND_PAUSE),
             result => return result,
         }
     }

@@ -1,4 +1,4 @@
-//! The connection: its variables, and the calls that the stack makes.
+//! The connection: its variables, how it comes to be, and what can be asked of it.
 //!
 //! Call order in a turn: (1) `on_segment` for what arrived, (2) `on_write`, `on_read`, `shutdown_write`,
 //! `close`, `abort` for what the application did, (3) `on_timer` for what is due, (4) `poll_transmit`
@@ -9,18 +9,31 @@
 //! * `Effects::TIMER` tells of a deadline that came nearer. A deadline that moved away is not told: a
 //!   timer that fires early does no harm, `on_timer` answers with `TIMER` again.
 //! * `Effects::CLOSED` together with `TRANSMIT`: poll the last segment, then remove the connection.
+//! * `Effects::TIME_WAIT`: the compact entry may take over at once, the connection has nothing more to
+//!   tell but the `EOF` that came with it. What is due (an ACK) is to be polled before.
+//!
+//! The steps, the timers and the output are methods of [`Connection`] in files of their own.
 
 use wire::SeqNumber;
 
 use crate::challenge::ChallengeLimiter;
 use crate::config::Config;
+use crate::congestion::Congestion;
 use crate::counters::Counters;
 use crate::effects::Effects;
 use crate::handshake::{Handshake, TimeWaitEntry};
-use crate::info::Info;
+use crate::limits::coarse;
+use crate::marks::Marks;
+use crate::reassembly::Ranges;
+use crate::recovery::{InFlight, LossRecovery, Phase, Recovery};
 use crate::recv_buffer::RecvBuffer;
-use crate::segment::{Segment, SegmentOut, TransmitClass};
-use crate::state::{ConnectionError, IcmpError, State};
+use crate::rtt::RoundTrip;
+use crate::segment::Segment;
+use crate::state::{ConnectionError, State};
+use crate::timers::{NEVER_NS, Timers};
+use crate::variables::{Rcv, Receiver, Sender, Snd};
+use crate::window::shift_for;
+use crate::{MILLISECOND_NS, limits};
 
 /// What every call needs of its surroundings.
 #[derive(Debug)]
@@ -64,135 +77,266 @@ pub struct Keepalive {
 }
 
 /// One TCP connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct Connection {
-    state: State,
-    error: Option<ConnectionError>,
+    pub(crate) snd: Snd,
+    pub(crate) rcv: Rcv,
+    pub(crate) deadline_ns: u64,
+    pub(crate) marks: Marks,
+    pub(crate) state: State,
+    pub(crate) error: Option<ConnectionError>,
+    /// Shift of the windows that we advertise.
+    pub(crate) rcv_shift: u8,
+    pub(crate) tx: Sender,
+    pub(crate) rx: Receiver,
 }
+
+/// Bytes of the hot line: what stands before the colder halves.
+const HOT_BYTES: usize = core::mem::offset_of!(Connection, tx);
+const _: () = assert!(HOT_BYTES == 64);
+const _: () = assert!(size_of::<Snd>() == 32 && size_of::<Rcv>() == 16);
+const _: () = assert!(size_of::<Sender>() <= 192);
+const _: () = assert!(size_of::<Receiver>() <= 128);
+const _: () = assert!(size_of::<Connection>() <= 384 && align_of::<Connection>() == 64);
 
 impl Connection {
     /// Active open (RFC 9293 3.10.1): SYN_SENT, a SYN is due.
     #[must_use]
-    pub fn connect(_cx: &mut Cx<'_>, _open: &ActiveOpen) -> Self {
-        Connection {
-            state: State::SynSent,
-            error: None,
+    pub fn connect(cx: &mut Cx<'_>, open: &ActiveOpen) -> Self {
+        cx.counters.connects += 1;
+        let mut connection = Self::blank(cx, open.iss, open.ts_offset, open.mss, open.recv_space);
+        connection.tx.peer_mss = open.mss_default;
+        connection
+            .marks
+            .put(Marks::TIMESTAMPS, cx.config.timestamps);
+        connection.marks.put(Marks::SACK, cx.config.sack);
+        if cx.config.window_scaling {
+            connection.marks.set(Marks::WINDOW_SCALING);
+            connection.rcv_shift = shift_for(open.recv_buffer_max.max(open.recv_space));
         }
+        connection.marks.set(Marks::SYN_DUE);
+        connection
     }
 
     /// A completed passive handshake: ESTABLISHED. Give the completing segment to `on_segment` next.
     #[must_use]
-    pub fn accept(_cx: &mut Cx<'_>, _handshake: &Handshake, _recv_space: u32) -> Self {
-        Connection {
-            state: State::Established,
-            error: None,
+    pub fn accept(cx: &mut Cx<'_>, handshake: &Handshake, recv_space: u32) -> Self {
+        cx.counters.accepts += 1;
+        cx.counters.established += 1;
+        let h = handshake;
+        let mut connection = Self::blank(cx, h.iss, h.ts_offset, h.mss, recv_space);
+        connection.state = State::Established;
+        connection.snd.una = h.una;
+        connection.snd.nxt = h.una;
+        connection.snd.wnd = h.snd_wnd;
+        connection.snd.wl1 = h.irs;
+        connection.snd.wl2 = h.una;
+        connection.rx.irs = h.irs;
+        connection.rcv.nxt = h.irs + 1;
+        connection.rcv.acked = connection.rcv.nxt;
+        connection.rcv.adv = connection.rcv.nxt + h.rcv_wnd;
+        connection.rcv.ts_recent = h.ts_recent;
+        connection.rx.ts_recent_at = coarse(cx.now_ns);
+        connection.tx.peer_mss = h.peer_mss;
+        connection.tx.max_wnd = h.snd_wnd;
+        connection.marks.put(Marks::TIMESTAMPS, h.timestamps);
+        connection.marks.put(Marks::SACK, h.sack);
+        if let Some(scales) = h.window_scales {
+            connection.marks.set(Marks::WINDOW_SCALING);
+            connection.rcv_shift = scales.ours.min(limits::WINDOW_SHIFT_MAX);
+            connection.snd.shift = scales.peers.min(limits::WINDOW_SHIFT_MAX);
         }
+        if let Some(rtt_ns) = h.rtt_ns {
+            connection.tx.rtt.sample(rtt_ns, cx.config);
+        }
+        connection.tx.retransmits = if h.syn_ack_lost { 2 } else { 0 };
+        connection.begin_established(cx);
+        connection
+    }
+
+    /// The variables that both opens begin with.
+    fn blank(cx: &Cx<'_>, iss: SeqNumber, ts_offset: u32, mss: u16, recv_space: u32) -> Self {
+        let zero = SeqNumber(0);
+        let snd = Snd {
+            una: iss,
+            nxt: iss,
+            wnd: 0,
+            buffered: 0,
+            cwnd: u32::from(mss),
+            wl1: zero,
+            wl2: iss,
+            mss,
+            shift: 0,
+        };
+        let rcv = Rcv {
+            nxt: zero,
+            adv: zero,
+            acked: zero,
+            ts_recent: 0,
+        };
+        Connection {
+            snd,
+            rcv,
+            deadline_ns: NEVER_NS,
+            marks: Marks::default(),
+            state: State::SynSent,
+            error: None,
+            rcv_shift: 0,
+            tx: blank_sender(cx, iss, ts_offset, mss),
+            rx: blank_receiver(cx, mss, recv_space),
+        }
+    }
+
+    /// Data may flow from here on: segment size, congestion window, timers.
+    pub(crate) fn begin_established(&mut self, cx: &Cx<'_>) {
+        self.refresh_mss();
+        let handshake_lost = self.tx.retransmits > 1;
+        self.snd.cwnd = Congestion::initial_window(cx.config, self.snd.mss, handshake_lost);
+        self.tx.retransmits = 0;
+        self.tx.backoff = 0;
+        self.tx.small_end = self.snd.una;
+        self.tx.progress_ns = cx.now_ns;
+        self.tx.recovery = Recovery::new(self.snd.una - 1);
+        self.tx.congestion = Congestion::new(self.snd.una);
+        self.marks.clear(Marks::SYN_DUE | Marks::TIMING);
+        self.arm_retransmit(NEVER_NS);
+        self.arm_keepalive(cx);
     }
 
     /// The segment is the next in order and nothing stands in its way: the caller may copy its payload
     /// to the unpublished tail of the receive buffer while it verifies the checksum.
+    #[inline]
     #[must_use]
-    pub fn expects(&self, _seg: &Segment) -> bool {
-        false
+    pub fn expects(&self, seg: &Segment) -> bool {
+        use wire::tcp::Flags;
+        self.state.receives_data()
+            && seg.len > 0
+            && seg.seq == self.rcv.nxt
+            && seg.len <= self.rcv.wnd()
+            && !self.marks.any(Marks::OUT_OF_ORDER | Marks::ORPHAN)
+            && !seg.flags.intersects(Flags::SYN | Flags::RST)
     }
 
     /// A segment arrives (RFC 9293 3.10.7).
+    #[inline]
     pub fn on_segment(
         &mut self,
-        _cx: &mut Cx<'_>,
-        _seg: &Segment,
-        _rx: &mut impl RecvBuffer,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        rx: &mut impl RecvBuffer,
     ) -> Effects {
-        Effects::NONE
+        let deadline_ns = self.deadline_ns;
+        cx.counters.segments_in += 1;
+        self.rx.segs_in = self.rx.segs_in.wrapping_add(1);
+        self.rx.last_recv_ns = cx.now_ns;
+        let effects = if self.is_predicted(seg) {
+            self.predicted(cx, seg, rx)
+        } else {
+            self.segment_arrives(cx, seg, rx)
+        };
+        self.finish(cx, effects, deadline_ns)
     }
-
-    /// An ICMP error quotes a segment of ours with sequence number `quoted_seq`.
-    pub fn on_icmp_error(
-        &mut self,
-        _cx: &mut Cx<'_>,
-        _kind: IcmpError,
-        _quoted_seq: SeqNumber,
-    ) -> Effects {
-        Effects::NONE
-    }
-
-    /// The path takes segments of at most `mss` payload bytes without options: path MTU less headers.
-    pub fn on_mtu(&mut self, _cx: &mut Cx<'_>, _mss: u16) -> Effects {
-        Effects::NONE
-    }
-
-    /// The send buffer holds `buffered` bytes counted from SND.UNA, sent and unsent.
-    pub fn on_write(&mut self, _cx: &mut Cx<'_>, _buffered: u32) -> Effects {
-        Effects::NONE
-    }
-
-    /// The receive buffer offers `recv_space` bytes beyond RCV.NXT.
-    pub fn on_read(&mut self, _cx: &mut Cx<'_>, _recv_space: u32) -> Effects {
-        Effects::NONE
-    }
-
-    /// No more data from the application: a FIN follows what is buffered.
-    pub fn shutdown_write(&mut self, _cx: &mut Cx<'_>) -> Effects {
-        Effects::NONE
-    }
-
-    /// The application is gone: as `shutdown_write`, and orphan rules from now on.
-    pub fn close(&mut self, _cx: &mut Cx<'_>) -> Effects {
-        Effects::NONE
-    }
-
-    /// Ends the connection with a RST where the state asks for one (RFC 9293 3.10.5).
-    pub fn abort(&mut self, _cx: &mut Cx<'_>) -> Effects {
-        Effects::NONE
-    }
-
-    /// TCP_NODELAY: Nagle's algorithm off.
-    pub fn set_nodelay(&mut self, _cx: &mut Cx<'_>, _on: bool) -> Effects {
-        Effects::NONE
-    }
-
-    /// TCP_CORK: hold partial segments, for at most `cork_ns_max`.
-    pub fn set_cork(&mut self, _cx: &mut Cx<'_>, _on: bool) -> Effects {
-        Effects::NONE
-    }
-
-    /// SO_KEEPALIVE with its settings; `None` turns it off.
-    pub fn set_keepalive(&mut self, _cx: &mut Cx<'_>, _keepalive: Option<Keepalive>) -> Effects {
-        Effects::NONE
-    }
-
-    /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged; 0 = the default rules.
-    pub fn set_user_timeout(&mut self, _timeout_ns: u64) {}
 
     /// When `on_timer` wants to be called; `u64::MAX` = never.
+    #[inline]
     #[must_use]
     pub fn deadline_ns(&self) -> u64 {
-        u64::MAX
+        self.deadline_ns
     }
 
     /// Time has come. Calling early is harmless.
-    pub fn on_timer(&mut self, _cx: &mut Cx<'_>) -> Effects {
-        Effects::NONE
+    pub fn on_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let effects = if self.deadline_ns <= cx.now_ns {
+            self.fire_timers(cx)
+        } else {
+            Effects::NONE
+        };
+        // The caller's timer is consumed: whatever deadline there is must be armed.
+        self.finish(cx, effects, NEVER_NS)
     }
 
-    /// What `poll_transmit` would send first.
-    #[must_use]
-    pub fn transmit_class(&self, _cx: &Cx<'_>) -> TransmitClass {
-        TransmitClass::None
+    /// What every call ends with: is there something to send, did the deadline come nearer?
+    #[inline]
+    pub(crate) fn finish(
+        &mut self,
+        cx: &Cx<'_>,
+        effects: Effects,
+        deadline_before_ns: u64,
+    ) -> Effects {
+        let mut effects = effects;
+        if self.plan() != crate::output::Plan::Nothing {
+            effects |= Effects::TRANSMIT;
+        } else {
+            self.arm_persist_if_stuck(cx);
+        }
+        if self.deadline_ns < deadline_before_ns {
+            effects |= Effects::TIMER;
+        }
+        effects
     }
 
-    /// The next segment to send, at most one MSS; false when there is none.
-    pub fn poll_transmit(&mut self, _cx: &mut Cx<'_>, _out: &mut SegmentOut) -> bool {
-        false
+    /// The send sequence space, for loss recovery.
+    #[inline]
+    pub(crate) fn in_flight(&self) -> InFlight {
+        InFlight {
+            una: self.snd.una,
+            nxt: self.snd.nxt,
+            mss: u32::from(self.snd.mss),
+        }
+    }
+
+    /// Recovery may have begun or ended.
+    #[inline]
+    pub(crate) fn after_recovery_event(&mut self) {
+        let active = self.tx.recovery.phase() != Phase::Open;
+        self.marks.put(Marks::RECOVERING, active);
+    }
+
+    /// The connection failed: closed, with an error for the application.
+    #[cold]
+    pub(crate) fn fail(&mut self, error: ConnectionError) -> Effects {
+        self.error = Some(error);
+        self.finish_closed() | Effects::FAILED
+    }
+
+    /// The connection is over. A RST that is due stays due.
+    pub(crate) fn finish_closed(&mut self) -> Effects {
+        self.state = State::Closed;
+        self.disarm_all();
+        self.marks.clear(
+            Marks::ACK_NOW
+                | Marks::ACK_PENDING
+                | Marks::SYN_DUE
+                | Marks::PROBE_DUE
+                | Marks::RECOVERING
+                | Marks::FIN_QUEUED,
+        );
+        Effects::CLOSED
+    }
+
+    /// Closes with a RST.
+    pub(crate) fn send_reset_and_close(&mut self) -> Effects {
+        self.marks.set(Marks::RESET_DUE);
+        self.finish_closed()
+    }
+
+    /// One segment with an unacceptable ACK is to be answered with a RST.
+    #[cold]
+    pub(crate) fn reply_reset(&mut self, seg: &Segment) {
+        self.tx.reply_seq = seg.ack;
+        self.marks.set(Marks::REPLY_RESET);
     }
 
     /// Payload bytes acknowledged since the last call: they leave the send buffer.
+    #[inline]
     #[must_use]
     pub fn take_acked(&mut self) -> u32 {
-        0
+        core::mem::take(&mut self.tx.acked)
     }
 
     /// State of the connection.
+    #[inline]
     #[must_use]
     pub fn state(&self) -> State {
         self.state
@@ -207,31 +351,31 @@ impl Connection {
     /// SND.UNA
     #[must_use]
     pub fn una(&self) -> SeqNumber {
-        SeqNumber(0)
+        self.snd.una
     }
 
     /// SND.NXT: nothing at or beyond it was ever sent.
     #[must_use]
     pub fn nxt(&self) -> SeqNumber {
-        SeqNumber(0)
+        self.snd.nxt
     }
 
     /// RCV.NXT
     #[must_use]
     pub fn rcv_nxt(&self) -> SeqNumber {
-        SeqNumber(0)
+        self.rcv.nxt
     }
 
     /// Sequence numbers in flight: SND.NXT - SND.UNA.
     #[must_use]
     pub fn unacked(&self) -> u32 {
-        0
+        self.snd.flight()
     }
 
     /// Largest payload of a segment sent now.
     #[must_use]
     pub fn send_mss(&self) -> u16 {
-        0
+        self.snd.mss
     }
 
     /// Both sides know each other's sequence numbers.
@@ -241,20 +385,107 @@ impl Connection {
     }
 
     /// The application closed it.
+    #[inline]
     #[must_use]
     pub fn is_orphan(&self) -> bool {
-        false
+        self.marks.has(Marks::ORPHAN)
+    }
+
+    /// Bytes from RCV.NXT to the end of urgent data that the peer announced; `None` when there is none
+    /// (RFC 9293 MUST-33). Negative values of the past are not told.
+    #[must_use]
+    pub fn urgent(&self) -> Option<u32> {
+        let ahead = self.marks.has(Marks::URGENT) && self.rx.urgent_end.gt(self.rcv.nxt);
+        ahead.then(|| self.rx.urgent_end.since(self.rcv.nxt))
     }
 
     /// In TIME_WAIT: what a compact entry needs to take over. `None` in any other state.
     #[must_use]
     pub fn time_wait(&self) -> Option<TimeWaitEntry> {
-        None
+        if self.state != State::TimeWait {
+            return None;
+        }
+        let window = (self.rcv.wnd() >> self.rcv_shift).min(u32::from(u16::MAX)) as u16;
+        Some(TimeWaitEntry {
+            snd_nxt: self.snd.nxt,
+            rcv_nxt: self.rcv.nxt,
+            rcv_wnd: self.rcv.wnd(),
+            window,
+            timestamps: self.marks.has(Marks::TIMESTAMPS),
+            ts_recent: self.rcv.ts_recent,
+            ts_recent_at: self.rx.ts_recent_at,
+            ts_offset: self.tx.ts_offset,
+            deadline_ns: self.deadline_ns,
+        })
     }
 
-    /// Values in the manner of `tcp_info`.
-    #[must_use]
-    pub fn info(&self) -> Info {
-        unimplemented!()
+    /// Turns header prediction off or on; for tests that compare both ways.
+    #[doc(hidden)]
+    pub fn set_prediction(&mut self, on: bool) {
+        self.marks.put(Marks::NO_PREDICTION, !on);
     }
 }
+
+fn blank_sender(cx: &Cx<'_>, iss: SeqNumber, ts_offset: u32, mss: u16) -> Sender {
+    Sender {
+        timers: Timers::OFF,
+        rtt: RoundTrip::new(cx.config.rto_initial_ns),
+        acked: 0,
+        max_wnd: 0,
+        progress_ns: cx.now_ns,
+        recovery: Recovery::new(iss),
+        congestion: Congestion::new(iss),
+        last_sent_ns: 0,
+        bytes_acked: 0,
+        small_end: iss,
+        ts_offset,
+        iss,
+        reply_seq: SeqNumber(0),
+        segs_out: 0,
+        data_segs_out: 0,
+        total_retrans: 0,
+        keepalive_idle_ms: millis(cx.config.keepalive_idle_ns),
+        keepalive_interval_ms: millis(cx.config.keepalive_interval_ns),
+        user_timeout_ms: 0,
+        invalid_answered_ms: 0,
+        peer_mss: mss,
+        path_mss: mss,
+        keepalive_probes_max: cx.config.keepalive_probes_max,
+        probes: 0,
+        retransmits: 0,
+        backoff: 0,
+        soft_error: None,
+    }
+}
+
+fn blank_receiver(cx: &Cx<'_>, mss: u16, recv_space: u32) -> Receiver {
+    Receiver {
+        last_data_ns: 0,
+        last_recv_ns: cx.now_ns,
+        bytes_received: 0,
+        space: recv_space,
+        space_max: recv_space,
+        ato_us: 0,
+        ts_recent_at: 0,
+        segs_in: 0,
+        data_segs_in: 0,
+        mss,
+        // Small, so that the first segments count as full ones, whatever the peer's size.
+        peer_segment: mss.min(cx.config.mss_default_v4),
+        quick_acks: 0,
+        interactive: false,
+        dup_acks_due: 0,
+        ranges: Ranges::default(),
+        fin_seq: SeqNumber(0),
+        irs: SeqNumber(0),
+        urgent_end: SeqNumber(0),
+    }
+}
+
+/// Nanoseconds in milliseconds, at least one, at most 49 days.
+pub(crate) fn millis(ns: u64) -> u32 {
+    (ns / MILLISECOND_NS).clamp(1, u64::from(u32::MAX)) as u32
+}
+
+#[cfg(test)]
+mod tests;

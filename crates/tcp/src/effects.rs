@@ -29,8 +29,10 @@ impl Effects {
     pub const TIME_WAIT: Effects = Effects(1 << 7);
     /// The connection is over; remove it. With `TRANSMIT` one last segment (a RST) is to be polled first.
     pub const CLOSED: Effects = Effects(1 << 8);
+    /// The peer announced urgent data: `urgent()` says where it ends.
+    pub const URGENT: Effects = Effects(1 << 9);
 
-    const NAMES: [&'static str; 9] = [
+    const NAMES: [&'static str; 10] = [
         "READABLE",
         "WRITABLE",
         "CONNECTED",
@@ -40,6 +42,7 @@ impl Effects {
         "TIMER",
         "TIME_WAIT",
         "CLOSED",
+        "URGENT",
     ];
 
     /// All of `other` is set.

@@ -1,5 +1,8 @@
 //! A snapshot of a connection for `TCP_INFO`, `mill ss` and tests.
 
+use crate::connection::Connection;
+use crate::marks::Marks;
+use crate::recovery::{LossRecovery, Phase};
 use crate::state::State;
 
 /// Values in the manner of Linux's `tcp_info`. Times are nanoseconds, windows bytes, unless named else.
@@ -83,4 +86,71 @@ pub struct Info {
     pub last_data_recv_ns: u64,
     /// When anything last arrived.
     pub last_recv_ns: u64,
+}
+
+impl Connection {
+    /// Values in the manner of `tcp_info`.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        let mss = u32::from(self.snd.mss.max(1));
+        let recovery = &self.tx.recovery;
+        let rtt = &self.tx.rtt;
+        Info {
+            state: self.state,
+            ca_state: ca_state(recovery.phase()),
+            retransmits: self.tx.retransmits,
+            probes: self.tx.probes,
+            backoff: self.tx.backoff,
+            timestamps: self.marks.has(Marks::TIMESTAMPS),
+            sack: self.marks.has(Marks::SACK),
+            window_scaling: self.marks.has(Marks::WINDOW_SCALING),
+            snd_wscale: self.snd.shift,
+            rcv_wscale: self.rcv_shift,
+            rto_ns: rtt.rto_ns(),
+            ato_ns: u64::from(self.rx.ato_us) * 1000,
+            snd_mss: mss,
+            rcv_mss: u32::from(self.rx.peer_segment),
+            advmss: u32::from(self.rx.mss),
+            unacked: self.snd.flight().div_ceil(mss),
+            lost: recovery.lost().div_ceil(mss),
+            sacked: recovery.dup_acks,
+            retrans: recovery.repeated(self.snd.una).div_ceil(mss),
+            total_retrans: self.tx.total_retrans,
+            rtt_ns: rtt.srtt_ns(),
+            rttvar_ns: u64::from(rtt.rttvar_us) * 1000,
+            min_rtt_ns: if rtt.min_us == u32::MAX {
+                u64::MAX
+            } else {
+                u64::from(rtt.min_us) * 1000
+            },
+            snd_ssthresh: match self.tx.congestion.ssthresh {
+                u32::MAX => u32::MAX,
+                bytes => bytes / mss,
+            },
+            snd_cwnd: self.snd.cwnd / mss,
+            reordering: 3,
+            snd_wnd: self.snd.wnd,
+            rcv_wnd: self.rcv.wnd(),
+            rcv_space: self.rx.space,
+            notsent_bytes: self.unsent(),
+            bytes_acked: self.tx.bytes_acked,
+            bytes_received: self.rx.bytes_received,
+            segs_out: self.tx.segs_out,
+            segs_in: self.rx.segs_in,
+            data_segs_out: self.tx.data_segs_out,
+            data_segs_in: self.rx.data_segs_in,
+            last_data_sent_ns: self.tx.last_sent_ns,
+            last_data_recv_ns: self.rx.last_data_ns,
+            last_recv_ns: self.rx.last_recv_ns,
+        }
+    }
+}
+
+fn ca_state(phase: Phase) -> u8 {
+    match phase {
+        Phase::Open => 0,
+        Phase::Disorder => 1,
+        Phase::Recovery => 3,
+        Phase::Loss => 4,
+    }
 }

@@ -17,28 +17,41 @@
 #[cfg(test)]
 extern crate std;
 
+mod application;
 pub mod challenge;
 pub mod config;
+mod congestion;
 pub mod connection;
 pub mod counters;
 pub mod effects;
 pub mod half_open;
 pub mod handshake;
+mod icmp;
 pub mod info;
 pub mod isn;
 pub mod limits;
 pub mod listen;
 mod marks;
+mod nagle;
+mod output;
+mod reassembly;
+mod recovery;
 pub mod recv_buffer;
 pub mod reset;
+mod rtt;
 pub mod segment;
+mod segment_arrives;
 pub mod state;
 pub mod syn_cookie;
 pub mod time_wait;
+mod timers;
+mod timestamp;
+mod variables;
+pub mod window;
 
 pub use challenge::ChallengeLimiter;
 pub use config::Config;
-pub use connection::{ActiveOpen, Connection, Cx};
+pub use connection::{ActiveOpen, Connection, Cx, Keepalive};
 pub use counters::Counters;
 pub use effects::Effects;
 pub use handshake::{Handshake, TimeWaitEntry, WindowScales};

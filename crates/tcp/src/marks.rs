@@ -6,7 +6,7 @@
 use core::ops::BitOr;
 
 /// A set of marks.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks(u32);
 
 impl Marks {
@@ -50,16 +50,12 @@ impl Marks {
     pub const RECOVERING: Marks = Marks(1 << 18);
     /// A segment is being timed for its round trip.
     pub const TIMING: Marks = Marks(1 << 19);
-    /// The congestion window, not the application, limited the last flight.
-    pub const CWND_LIMITED: Marks = Marks(1 << 20);
     /// Header prediction is off (tests compare both ways).
     pub const NO_PREDICTION: Marks = Marks(1 << 21);
-    /// Our SYN or SYN-ACK was sent more than once.
-    pub const SYN_LOST: Marks = Marks(1 << 22);
     /// The retransmission deadline is the persist timer.
     pub const PERSIST: Marks = Marks(1 << 23);
-    /// The pending ACK is a reply that must be a segment of its own (nothing rides with it).
-    pub const CHALLENGE: Marks = Marks(1 << 24);
+    /// Urgent data was announced; `rx.urgent_end` says where it ends.
+    pub const URGENT: Marks = Marks(1 << 24);
 
     /// Any of these sends a segment down the numbered steps.
     pub const OFF_FAST_PATH: Marks = Marks(

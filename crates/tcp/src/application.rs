@@ -1,0 +1,138 @@
+//! What the application does, as the stack tells it: bytes written and read, close, abort, options
+//! (RFC 9293 3.9.1 and 3.10.2 to 3.10.5).
+
+use crate::MILLISECOND_NS;
+use crate::connection::{Connection, Cx, Keepalive, millis};
+use crate::effects::Effects;
+use crate::marks::Marks;
+use crate::state::{ConnectionError, State};
+use crate::timers::NEVER_NS;
+
+impl Connection {
+    /// The send buffer holds `buffered` bytes counted from SND.UNA, sent and unsent.
+    #[inline]
+    pub fn on_write(&mut self, cx: &mut Cx<'_>, buffered: u32) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        // Bytes behind a FIN are a mistake of the caller; they would move the FIN.
+        if !self.marks.has(Marks::FIN_QUEUED) {
+            self.snd.buffered = self.snd.buffered.max(buffered);
+        }
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// The receive buffer offers `recv_space` bytes beyond RCV.NXT.
+    #[inline]
+    pub fn on_read(&mut self, cx: &mut Cx<'_>, recv_space: u32) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        self.rx.space = recv_space;
+        self.rx.space_max = self.rx.space_max.max(recv_space);
+        if self.state.receives_data() && self.wants_window_update() {
+            self.marks.set(Marks::ACK_NOW);
+        }
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// No more data from the application: a FIN follows what is buffered.
+    pub fn shutdown_write(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        self.queue_fin();
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// The application is gone: as `shutdown_write`, and orphan rules from now on.
+    pub fn close(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        self.marks.set(Marks::ORPHAN);
+        let mut effects = Effects::NONE;
+        match self.state {
+            State::SynSent | State::Closed => effects = self.finish_closed(),
+            // An orphan in FIN_WAIT_2 or TIME_WAIT has no other timer than that state's.
+            State::FinWait2 => self.enter_fin_wait_2(cx),
+            State::TimeWait => effects = Effects::TIME_WAIT,
+            _ => self.queue_fin(),
+        }
+        self.finish(cx, effects, deadline_ns)
+    }
+
+    /// Ends the connection with a RST where the state asks for one (RFC 9293 3.10.5).
+    pub fn abort(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        self.marks.set(Marks::ORPHAN);
+        let effects = match self.state {
+            State::Closed => Effects::CLOSED,
+            State::SynSent | State::Closing | State::LastAck | State::TimeWait => {
+                self.finish_closed()
+            }
+            _ => self.send_reset_and_close(),
+        };
+        self.error = self.error.or(Some(ConnectionError::Aborted));
+        self.finish(cx, effects, deadline_ns)
+    }
+
+    /// TCP_NODELAY: Nagle's algorithm off (RFC 9293 MUST-17). Turning it on sends what waits.
+    pub fn set_nodelay(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        self.marks.put(Marks::NODELAY, on);
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// TCP_CORK: hold partial segments, for at most `cork_ns_max`.
+    pub fn set_cork(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        self.marks.put(Marks::CORK, on);
+        if !on {
+            // What the cork held leaves now, as if pushed (Linux).
+            self.end_persist();
+            self.marks.put(Marks::PUSH_DUE, self.unsent() > 0);
+        }
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// SO_KEEPALIVE with its settings; `None` turns it off (RFC 9293 MUST-24, MUST-25).
+    pub fn set_keepalive(&mut self, cx: &mut Cx<'_>, keepalive: Option<Keepalive>) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        let owned = self.keeps_alive();
+        self.marks.put(Marks::KEEPALIVE, keepalive.is_some());
+        match keepalive {
+            Some(settings) => {
+                self.tx.keepalive_idle_ms = millis(settings.idle_ns);
+                self.tx.keepalive_interval_ms = millis(settings.interval_ns);
+                self.tx.keepalive_probes_max = settings.probes_max.max(1);
+                self.arm_keepalive(cx);
+            }
+            None if owned => self.arm_slow(NEVER_NS),
+            None => {}
+        }
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged; 0 = the default rules (MUST-21).
+    pub fn set_user_timeout(&mut self, timeout_ns: u64) {
+        self.tx.user_timeout_ms = if timeout_ns == 0 {
+            0
+        } else {
+            millis(timeout_ns)
+        };
+    }
+
+    /// TCP_MAXSEG: segments no larger than `mss` payload bytes, options included.
+    pub fn set_max_segment(&mut self, cx: &mut Cx<'_>, mss: u16) -> Effects {
+        self.on_mtu(cx, mss)
+    }
+
+    fn queue_fin(&mut self) {
+        self.state = match self.state {
+            State::Established => State::FinWait1,
+            State::CloseWait => State::LastAck,
+            // The FIN waits for the handshake.
+            State::SynSent | State::SynReceived => self.state,
+            _ => return,
+        };
+        self.marks.set(Marks::FIN_QUEUED);
+    }
+
+    /// The user timeout in nanoseconds; 0 = none.
+    pub(crate) fn user_timeout_ns(&self) -> u64 {
+        u64::from(self.tx.user_timeout_ms) * MILLISECOND_NS
+    }
+}

@@ -1,0 +1,73 @@
+//! Which segment sizes may leave: the effective MSS, sender's silly-window avoidance (RFC 9293
+//! 3.8.6.2.1), Nagle's algorithm in Minshall's variant, and the cork.
+
+use crate::connection::Connection;
+use crate::limits::{SEND_MSS_MIN, TIMESTAMP_OPTION_LEN};
+use crate::marks::Marks;
+
+/// Up to this window a peer is taken as small by nature, and segments may fill its window.
+const SMALL_WINDOW_MAX: u32 = 536;
+
+impl Connection {
+    /// Eff.snd.MSS (RFC 9293 3.7.1): the least of what the peer takes and the path carries, less options,
+    /// and no more than half of the largest window, so that two segments fit.
+    pub(crate) fn refresh_mss(&mut self) {
+        let options = if self.marks.has(Marks::TIMESTAMPS) {
+            TIMESTAMP_OPTION_LEN
+        } else {
+            0
+        };
+        let base = self.tx.base_mss(options);
+        let cutoff = if self.tx.max_wnd > SMALL_WINDOW_MAX {
+            self.tx.max_wnd / 2
+        } else {
+            self.tx.max_wnd
+        };
+        self.snd.mss = if cutoff == 0 || cutoff >= u32::from(base) {
+            base
+        } else {
+            // Below `base`, so it fits a u16.
+            (cutoff as u16).max(SEND_MSS_MIN.min(base))
+        };
+    }
+
+    /// How many of `unsent` bytes the next segment takes; `None` = wait. `usable` is what the peer's
+    /// window leaves; `fin` = a FIN would ride on the last byte.
+    pub(crate) fn segment_size(&self, unsent: u32, usable: u32, fin: bool) -> Option<u32> {
+        let mss = u32::from(self.snd.mss);
+        let push = self.marks.has(Marks::PUSH_DUE);
+        let want = unsent.min(mss);
+        if want > usable {
+            // The window cuts the segment: only if it is worth it (half the largest window), or overdue.
+            let worth = usable > 0 && (push || usable >= self.tx.max_wnd.div_ceil(2));
+            return worth.then_some(usable);
+        }
+        if want == mss || push || (fin && want == unsent) {
+            return Some(want);
+        }
+        if self.held_by_nagle() {
+            None
+        } else {
+            Some(want)
+        }
+    }
+
+    /// A partial segment waits for a full one.
+    pub(crate) fn held_by_cork(&self) -> bool {
+        self.marks.has(Marks::CORK)
+            && !self.marks.has(Marks::FIN_QUEUED)
+            && self.unsent() < u32::from(self.snd.mss)
+            && self.unsent() <= self.snd.usable()
+    }
+
+    /// A partial segment waits: a small one is in flight already (Minshall), or the cork is in.
+    fn held_by_nagle(&self) -> bool {
+        if self.marks.has(Marks::CORK) {
+            return true;
+        }
+        if self.marks.has(Marks::NODELAY) {
+            return false;
+        }
+        self.tx.small_end.gt(self.snd.una) && self.tx.small_end.le(self.snd.nxt)
+    }
+}

@@ -1,0 +1,130 @@
+//! Output: what to send next ([`next`](self), policy) and how it looks as a segment (`build`).
+//!
+//! `poll_transmit` asks for a [`Plan`], builds the segment and notes what was sent. Planning changes
+//! nothing, so `transmit_class` and `Effects::TRANSMIT` ask for the same plan.
+
+use crate::connection::{Connection, Cx};
+use crate::marks::Marks;
+use crate::recovery::LossRecovery;
+use crate::segment::{SegmentOut, TransmitClass};
+
+mod build;
+mod next;
+mod sent;
+
+/// The next segment to send.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// Nothing.
+    Nothing,
+    /// The RST that ends the connection.
+    Reset,
+    /// A RST that answers one segment.
+    ReplyReset,
+    /// A SYN, or the SYN-ACK of a simultaneous open.
+    Syn,
+    /// Payload sent before, `len` bytes from `seq` on, and the FIN behind them.
+    Repeat {
+        seq: wire::SeqNumber,
+        len: u32,
+        fin: bool,
+    },
+    /// The next `len` new bytes, and the FIN behind them.
+    Fresh { len: u32, fin: bool },
+    /// An empty segment at SND.UNA - 1, which the peer must answer.
+    Probe,
+    /// A pure ACK.
+    Ack,
+}
+
+impl Plan {
+    fn class(self) -> TransmitClass {
+        match self {
+            Plan::Nothing => TransmitClass::None,
+            Plan::Reset | Plan::ReplyReset | Plan::Syn => TransmitClass::Control,
+            Plan::Repeat { len: 0, .. } | Plan::Fresh { len: 0, .. } => TransmitClass::Control,
+            Plan::Repeat { .. } | Plan::Fresh { .. } => TransmitClass::Data,
+            Plan::Probe | Plan::Ack => TransmitClass::Ack,
+        }
+    }
+}
+
+impl Connection {
+    /// What `poll_transmit` would send first. (The time will matter to pacing.)
+    #[must_use]
+    pub fn transmit_class(&self, _cx: &Cx<'_>) -> TransmitClass {
+        self.plan().class()
+    }
+
+    /// The next segment to send, at most one MSS of payload; false when there is none. Call until false.
+    pub fn poll_transmit(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
+        self.restart_if_idle(cx);
+        let plan = self.plan();
+        match plan {
+            Plan::Nothing => {
+                self.arm_persist_if_stuck(cx);
+                return false;
+            }
+            Plan::Reset => self.build_reset(cx, out),
+            Plan::ReplyReset => self.build_reply_reset(out),
+            Plan::Syn => self.build_syn(cx, out),
+            Plan::Repeat { seq, len, fin } => self.build_data(cx, out, seq, len, fin),
+            Plan::Fresh { len, fin } => self.build_data(cx, out, self.snd.nxt, len, fin),
+            Plan::Probe => self.build_empty(cx, out, self.snd.una - 1),
+            Plan::Ack => self.build_empty(cx, out, self.acceptable_seq()),
+        }
+        self.note_sent(cx, plan, out);
+        true
+    }
+
+    /// RFC 5681 4.1: the congestion window of a sender that paused says little about the path now.
+    fn restart_if_idle(&mut self, cx: &Cx<'_>) {
+        if !cx.config.slow_start_after_idle || self.snd.flight() > 0 || self.unsent() == 0 {
+            return;
+        }
+        let idle_ns = cx.now_ns.saturating_sub(self.tx.last_sent_ns);
+        let rto_ns = self.tx.rtt.rto_ns();
+        if self.tx.last_sent_ns == 0 || idle_ns <= rto_ns {
+            return;
+        }
+        let initial = crate::congestion::Congestion::initial_window(cx.config, self.snd.mss, false);
+        self.tx
+            .congestion
+            .on_idle(&mut self.snd.cwnd, initial, idle_ns, rto_ns);
+        // Once per pause, even if what is sent next waits for a moment.
+        self.tx.last_sent_ns = cx.now_ns;
+    }
+
+    /// Payload in the send buffer that was never sent.
+    #[inline]
+    pub(crate) fn unsent(&self) -> u32 {
+        if !self.state.sends_data() {
+            return 0;
+        }
+        let fin = u32::from(self.marks.has(Marks::FIN_SENT));
+        let sent = self.snd.flight().saturating_sub(fin);
+        self.snd.buffered.saturating_sub(sent)
+    }
+
+    /// A FIN is queued and was never sent.
+    #[inline]
+    pub(crate) fn fin_unsent(&self) -> bool {
+        self.marks.has(Marks::FIN_QUEUED) && !self.marks.has(Marks::FIN_SENT)
+    }
+
+    /// Something of ours is not acknowledged or not even sent.
+    pub(crate) fn has_unfinished_sending(&self) -> bool {
+        self.snd.flight() > 0 || self.unsent() > 0 || self.fin_unsent()
+    }
+
+    /// Bytes presumed to be in the network.
+    #[inline]
+    pub(crate) fn pipe(&self) -> u32 {
+        if self.marks.has(Marks::RECOVERING) {
+            self.tx.recovery.pipe(self.in_flight())
+        } else {
+            self.snd.flight()
+        }
+    }
+}

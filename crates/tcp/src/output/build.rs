@@ -1,0 +1,109 @@
+//! Segments as they look on the wire: sequence and acknowledgment numbers, flags, window, options.
+
+use wire::SeqNumber;
+use wire::tcp::{Flags, Options, Timestamp};
+
+use crate::connection::{Connection, Cx};
+use crate::marks::Marks;
+use crate::segment::SegmentOut;
+use crate::state::State;
+
+impl Connection {
+    /// Payload, old or new, and the FIN behind it. PSH on the last of what is buffered (MUST-61).
+    #[inline]
+    pub(super) fn build_data(
+        &mut self,
+        cx: &Cx<'_>,
+        out: &mut SegmentOut,
+        seq: SeqNumber,
+        len: u32,
+        fin: bool,
+    ) {
+        let offset = seq.since(self.snd.una);
+        let mut flags = Flags::ACK;
+        if len > 0 && offset + len == self.snd.buffered {
+            flags = flags | Flags::PSH;
+        }
+        if fin {
+            flags = flags | Flags::FIN;
+        }
+        self.build_empty(cx, out, seq);
+        out.flags = flags;
+        out.payload_offset = offset;
+        out.payload_len = len;
+    }
+
+    /// An ACK without payload.
+    #[inline]
+    pub(super) fn build_empty(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, seq: SeqNumber) {
+        out.seq = seq;
+        out.ack = self.rcv.nxt;
+        out.flags = Flags::ACK;
+        out.window = self.advertise_window();
+        out.options = self.data_options(cx.now_ns);
+        out.payload_offset = 0;
+        out.payload_len = 0;
+    }
+
+    /// Our SYN, or the SYN-ACK once the peer's SYN has crossed it.
+    pub(super) fn build_syn(&self, cx: &Cx<'_>, out: &mut SegmentOut) {
+        let crossed = self.state == State::SynReceived;
+        *out = SegmentOut::empty();
+        out.seq = self.tx.iss;
+        out.flags = Flags::SYN;
+        out.window = self.syn_window();
+        let mut echo = 0;
+        if crossed {
+            out.flags = Flags::SYN | Flags::ACK;
+            out.ack = self.rcv.nxt;
+            echo = self.rcv.ts_recent;
+        }
+        out.options.mss = Some(self.rx.mss);
+        out.options.sack_permitted = self.marks.has(Marks::SACK);
+        if self.marks.has(Marks::WINDOW_SCALING) {
+            out.options.window_scale = Some(self.rcv_shift);
+        }
+        if self.marks.has(Marks::TIMESTAMPS) {
+            let value = self.ts_value(cx.now_ns);
+            out.options.timestamp = Some(Timestamp { value, echo });
+        }
+    }
+
+    /// The RST that ends the connection: at the next sequence number that the peer accepts.
+    pub(super) fn build_reset(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
+        self.build_empty(cx, out, self.acceptable_seq());
+        out.flags = Flags::RST | Flags::ACK;
+        out.window = 0;
+    }
+
+    /// The RST that answers a segment with an unacceptable ACK: `<SEQ=SEG.ACK><CTL=RST>`.
+    pub(super) fn build_reply_reset(&self, out: &mut SegmentOut) {
+        *out = SegmentOut::empty();
+        out.seq = self.tx.reply_seq;
+        out.flags = Flags::RST;
+    }
+
+    /// SND.NXT, or the edge of a window that shrank below it: what the peer accepts.
+    pub(super) fn acceptable_seq(&self) -> SeqNumber {
+        let edge = self.snd.wnd_end();
+        // A difference below one unit of the scale is rounding, not shrinking.
+        let unit = 1u32 << self.snd.shift;
+        if edge.ge(self.snd.nxt) || self.snd.nxt.since(edge) < unit {
+            self.snd.nxt
+        } else {
+            edge
+        }
+    }
+
+    #[inline]
+    fn data_options(&self, now_ns: u64) -> Options {
+        let mut options = Options::default();
+        if self.marks.has(Marks::TIMESTAMPS) {
+            options.timestamp = Some(Timestamp {
+                value: self.ts_value(now_ns),
+                echo: self.rcv.ts_recent,
+            });
+        }
+        options
+    }
+}

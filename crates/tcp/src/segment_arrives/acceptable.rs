@@ -1,0 +1,97 @@
+//! First step: is the sequence number acceptable (RFC 9293 3.10.7.4), is the timestamp (RFC 7323 5.3)?
+
+use wire::tcp::Flags;
+
+use super::Step;
+use crate::MILLISECOND_NS;
+use crate::connection::{Connection, Cx};
+use crate::effects::Effects;
+use crate::marks::Marks;
+use crate::segment::Segment;
+use crate::state::State;
+
+impl Connection {
+    pub(super) fn step_acceptable(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
+        // A RST is judged by its own, narrower rules in the next step (RFC 5961 3; MUST-66).
+        if seg.has(Flags::RST) {
+            return Step::Continue(Effects::NONE);
+        }
+        if self.paws_rejects(cx, seg) {
+            cx.counters.drop_paws += 1;
+            self.answer_invalid(cx, seg);
+            return Step::Done(Effects::NONE);
+        }
+        if self.is_acceptable(seg) {
+            return Step::Continue(Effects::NONE);
+        }
+        if seg.has(Flags::SYN) {
+            // Outside the window too, a SYN earns a challenge, no more (RFC 5961 4.2).
+            return self.step_syn(cx, seg);
+        }
+        self.restart_time_wait(cx, seg);
+        cx.counters.drop_outside_window += 1;
+        self.answer_invalid(cx, seg);
+        Step::Done(Effects::NONE)
+    }
+
+    /// The four cases of RFC 9293 table 6. With a shut window, a segment at its edge passes on for the sake
+    /// of its ACK (MUST-66); its text is cut away later.
+    fn is_acceptable(&self, seg: &Segment) -> bool {
+        let window = self.rcv.wnd();
+        let len = seg.seq_len();
+        if seg.seq == self.rcv.nxt {
+            return true;
+        }
+        if len == 0 {
+            // An empty segment right behind the window carries an ACK at most; Linux takes it as well.
+            return seg.seq.since(self.rcv.nxt) <= window;
+        }
+        // Starting before the edge and ending beyond it is enough, even where the table asks that an end
+        // lie inside: a window smaller than the segment is no reason to refuse what fits.
+        seg.seq.in_window(self.rcv.nxt, window)
+            || (seg.seq.lt(self.rcv.nxt) && seg.end().gt(self.rcv.nxt))
+    }
+
+    /// An unacceptable segment is answered with an ACK (RFC 9293 3.10.7.4). Text always is, since its sender
+    /// lacks our ACK; empty segments only so often, or two confused peers would answer each other for ever.
+    pub(super) fn answer_invalid(&mut self, cx: &mut Cx<'_>, seg: &Segment) {
+        if seg.len > 0 || seg.has(Flags::FIN) {
+            if seg.seq.lt(self.rcv.nxt) {
+                self.enter_quick_ack(cx);
+            }
+            self.marks.set(Marks::ACK_NOW);
+        } else if self.may_answer_invalid(cx) {
+            self.marks.set(Marks::ACK_NOW);
+        }
+    }
+
+    /// A challenge ACK (RFC 5961), if the connection's and the stack's limits grant it.
+    pub(super) fn challenge(&mut self, cx: &mut Cx<'_>) {
+        if self.may_answer_invalid(cx) && cx.challenge.allow(cx.now_ns, cx.config) {
+            cx.counters.challenge_acks_out += 1;
+            self.marks.set(Marks::ACK_NOW);
+        } else {
+            cx.counters.challenge_acks_limited += 1;
+        }
+    }
+
+    fn may_answer_invalid(&mut self, cx: &Cx<'_>) -> bool {
+        // Milliseconds that wrap are enough; 0 stands for never.
+        let now_ms = ((cx.now_ns / MILLISECOND_NS) as u32).max(1);
+        let interval_ms = cx.config.invalid_ack_interval_ns / MILLISECOND_NS;
+        let last_ms = self.tx.invalid_answered_ms;
+        if last_ms != 0 && u64::from(now_ms.wrapping_sub(last_ms)) < interval_ms {
+            return false;
+        }
+        self.tx.invalid_answered_ms = now_ms;
+        true
+    }
+
+    /// The peer sent its FIN again: it has not seen our ACK, TIME_WAIT starts over (RFC 9293 3.10.7.4,
+    /// eighth step).
+    fn restart_time_wait(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        if self.state == State::TimeWait && seg.has(Flags::FIN) && seg.end() == self.rcv.nxt {
+            self.arm_slow(cx.now_ns.saturating_add(cx.config.time_wait_ns));
+        }
+    }
+}

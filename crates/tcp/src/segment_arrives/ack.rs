@@ -1,0 +1,178 @@
+//! Fifth step: the ACK field (RFC 9293 3.10.7.4, RFC 5961 5, RFC 5681 2).
+
+use wire::tcp::Flags;
+
+use super::Step;
+use crate::connection::{Connection, Cx};
+use crate::effects::Effects;
+use crate::marks::Marks;
+use crate::recovery::{LossRecovery, Verdict};
+use crate::segment::Segment;
+use crate::state::State;
+use crate::timers::NEVER_NS;
+
+impl Connection {
+    pub(super) fn step_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
+        if !seg.has(Flags::ACK) {
+            cx.counters.drop_no_ack += 1;
+            return Step::Done(Effects::NONE);
+        }
+        if self.state == State::SynReceived {
+            return self.ack_in_syn_received(cx, seg);
+        }
+        if seg.ack.gt(self.snd.nxt) {
+            cx.counters.drop_ack_beyond_sent += 1;
+            self.challenge(cx);
+            return Step::Done(Effects::NONE);
+        }
+        if seg.ack.lt(self.snd.una) {
+            return self.old_ack(cx, seg);
+        }
+        self.tx.probes = 0;
+        self.learn_timestamp(cx, seg);
+        let mut effects = Effects::NONE;
+        if seg.ack.gt(self.snd.una) {
+            effects |= self.new_ack(cx, seg);
+        } else {
+            self.repeated_ack(cx, seg);
+        }
+        self.learn_window(seg);
+        effects |= self.after_fin_acked(cx);
+        if self.state == State::Closed {
+            Step::Done(effects)
+        } else {
+            Step::Continue(effects)
+        }
+    }
+
+    /// New bytes are acknowledged (SND.UNA < SEG.ACK =< SND.NXT).
+    #[inline]
+    pub(super) fn new_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
+        let acked = seg.ack.since(self.snd.una);
+        let fin_acked = self.marks.has(Marks::FIN_SENT) && seg.ack == self.snd.nxt;
+        let bytes = (acked - u32::from(fin_acked)).min(self.snd.buffered);
+        self.snd.una = seg.ack;
+        self.snd.buffered -= bytes;
+        // The window's right edge stays where it was until `learn_window` moves it.
+        self.snd.wnd = self.snd.wnd.saturating_sub(acked);
+        self.tx.acked += bytes;
+        self.tx.bytes_acked += u64::from(bytes);
+        self.tx.progress_ns = cx.now_ns;
+        self.measure_rtt(cx, seg);
+        self.tx.retransmits = 0;
+        self.tx.backoff = 0;
+        self.run_recovery(acked, bytes);
+        if self.snd.flight() == 0 {
+            self.arm_retransmit(NEVER_NS);
+        } else {
+            self.restart_retransmit_timer(cx);
+        }
+        if bytes > 0 {
+            Effects::WRITABLE
+        } else {
+            Effects::NONE
+        }
+    }
+
+    fn run_recovery(&mut self, acked: u32, bytes: u32) {
+        let flight = self.in_flight();
+        if !self.marks.has(Marks::RECOVERING) {
+            self.tx
+                .congestion
+                .on_ack(&mut self.snd.cwnd, flight.mss, bytes);
+            return;
+        }
+        match self.tx.recovery.on_ack(flight, acked) {
+            Verdict::Steady | Verdict::SlowStart => {
+                self.tx
+                    .congestion
+                    .on_ack(&mut self.snd.cwnd, flight.mss, bytes);
+            }
+            Verdict::Recovering | Verdict::Enter => {}
+            Verdict::Leave => self.tx.congestion.on_recovered(&mut self.snd.cwnd),
+        }
+        self.after_recovery_event();
+    }
+
+    fn measure_rtt(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        if self.marks.has(Marks::TIMING) {
+            if seg.ack.ge(self.tx.rtt.timed_end) {
+                self.marks.clear(Marks::TIMING);
+                let rtt_ns = cx.now_ns.saturating_sub(self.tx.rtt.timed_at_ns);
+                self.tx.rtt.sample(rtt_ns, cx.config);
+            }
+        } else if self.marks.has(Marks::RECOVERING)
+            && let Some(rtt_ns) = self.rtt_by_timestamp(cx.now_ns, seg)
+        {
+            self.tx.rtt.sample(rtt_ns, cx.config);
+        }
+    }
+
+    /// SEG.ACK = SND.UNA: a duplicate by RFC 5681's definition, or an empty or window-updating segment.
+    fn repeated_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) {
+        if self.snd.wnd == 0 && self.snd.flight() > 0 {
+            // A shrunken window holds what was sent: the peer is alive, so do not count towards giving
+            // up (RFC 9293 SHLD-17).
+            self.tx.retransmits = self.tx.retransmits.min(1);
+        }
+        let duplicate = self.snd.flight() > 0
+            && seg.seq_len() == 0
+            && self.scaled_window(seg) == self.snd.wnd
+            && self.state.sends_data();
+        if !duplicate {
+            return;
+        }
+        cx.counters.dup_acks_in += 1;
+        let flight = self.in_flight();
+        let threshold = u32::from(cx.config.dup_acks_max.max(1));
+        if self.tx.recovery.on_duplicate(flight, threshold) == Verdict::Enter {
+            cx.counters.fast_retransmits += 1;
+            // Bytes sent by limited transmit do not count (RFC 5681 3.2 step 2).
+            let outstanding = flight.len().min(self.snd.cwnd);
+            self.tx
+                .congestion
+                .on_loss(&mut self.snd.cwnd, flight.mss, outstanding);
+            self.marks.clear(Marks::TIMING);
+            self.restart_retransmit_timer(cx);
+        }
+        self.after_recovery_event();
+    }
+
+    /// Acknowledged before. Within the largest window it may be late (RFC 5961 5.2): its text counts, its
+    /// ACK does not.
+    fn old_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
+        if self.snd.una.since(seg.ack) > self.tx.max_wnd {
+            cx.counters.drop_ack_too_old += 1;
+            self.challenge(cx);
+            return Step::Done(Effects::NONE);
+        }
+        self.learn_timestamp(cx, seg);
+        Step::Continue(Effects::NONE)
+    }
+
+    fn ack_in_syn_received(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
+        if seg.ack.le(self.snd.una) || seg.ack.gt(self.snd.nxt) {
+            cx.counters.drop_ack_beyond_sent += 1;
+            self.reply_reset(seg);
+            return Step::Done(Effects::NONE);
+        }
+        self.learn_timestamp(cx, seg);
+        Step::Continue(self.syn_acknowledged(cx, seg))
+    }
+
+    /// Our FIN is acknowledged: the states that wait for that.
+    fn after_fin_acked(&mut self, cx: &mut Cx<'_>) -> Effects {
+        if !self.marks.has(Marks::FIN_SENT) || self.snd.una != self.snd.nxt {
+            return Effects::NONE;
+        }
+        match self.state {
+            State::FinWait1 => {
+                self.enter_fin_wait_2(cx);
+                Effects::NONE
+            }
+            State::Closing => self.enter_time_wait(cx),
+            State::LastAck => self.finish_closed(),
+            _ => Effects::NONE,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Eighth step: FIN, in order or held until the text before it has arrived.
+
+use crate::connection::{Connection, Cx};
+use crate::effects::Effects;
+use crate::marks::Marks;
+use crate::segment::Segment;
+use crate::state::State;
+
+impl Connection {
+    /// `fin` = the segment has one, and all text before it in the segment was taken.
+    pub(super) fn step_fin(&mut self, cx: &mut Cx<'_>, seg: &Segment, fin: bool) -> Effects {
+        if fin {
+            let fin_seq = seg.seq + seg.len;
+            if fin_seq.gt(self.rcv.nxt) {
+                self.hold_fin(fin_seq, seg.len == 0);
+            } else if fin_seq == self.rcv.nxt {
+                return self.fin_in_order(cx);
+            }
+        }
+        if self.marks.has(Marks::FIN_HELD) && self.rx.fin_seq == self.rcv.nxt {
+            return self.fin_in_order(cx);
+        }
+        Effects::NONE
+    }
+
+    fn hold_fin(&mut self, fin_seq: wire::SeqNumber, bare: bool) {
+        self.marks.set(Marks::FIN_HELD);
+        self.rx.fin_seq = fin_seq;
+        if bare {
+            self.rx.dup_acks_due = self.rx.dup_acks_due.saturating_add(1);
+        }
+        self.refresh_out_of_order();
+    }
+
+    fn fin_in_order(&mut self, cx: &mut Cx<'_>) -> Effects {
+        self.rcv.nxt += 1;
+        self.keep_edge();
+        self.rx.dup_acks_due = 0;
+        self.rx.ranges = Default::default();
+        self.marks.clear(Marks::FIN_HELD | Marks::OUT_OF_ORDER);
+        self.marks.set(Marks::ACK_NOW);
+        match self.state {
+            State::Established => {
+                self.state = State::CloseWait;
+                Effects::EOF
+            }
+            State::FinWait1 => {
+                // Had our FIN been acknowledged, the fifth step would have left this state.
+                self.state = State::Closing;
+                Effects::EOF
+            }
+            State::FinWait2 => Effects::EOF | self.enter_time_wait(cx),
+            _ => Effects::NONE,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Header prediction: the segment that an undisturbed connection expects skips the steps that cannot
+//! apply to it. It gives the same result as the steps; `tests/prediction.rs` runs both ways.
+
+use wire::tcp::Flags;
+
+use crate::connection::{Connection, Cx};
+use crate::effects::Effects;
+use crate::limits::coarse;
+use crate::marks::Marks;
+use crate::recv_buffer::RecvBuffer;
+use crate::segment::Segment;
+use crate::state::State;
+use crate::timestamp::is_before;
+
+impl Connection {
+    /// The next text in order, or an ACK of something new, or both; nothing else to note.
+    #[inline]
+    pub(crate) fn is_predicted(&self, seg: &Segment) -> bool {
+        self.state == State::Established
+            && !self.marks.any(Marks::OFF_FAST_PATH)
+            && seg.flags.without(Flags::PSH) == Flags::ACK
+            && seg.seq == self.rcv.nxt
+            && seg.len <= self.rcv.wnd()
+            && seg.ack.since(self.snd.una) <= self.snd.flight()
+            && (seg.len > 0 || seg.ack != self.snd.una)
+            && self.stamp_is_current(seg)
+    }
+
+    #[inline]
+    fn stamp_is_current(&self, seg: &Segment) -> bool {
+        match seg.options.timestamp {
+            Some(stamp) => {
+                !self.marks.has(Marks::TIMESTAMPS) || !is_before(stamp.value, self.rcv.ts_recent)
+            }
+            None => true,
+        }
+    }
+
+    /// Steps one to four cannot apply; five and seven in short.
+    #[inline]
+    pub(crate) fn predicted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        rx: &mut impl RecvBuffer,
+    ) -> Effects {
+        cx.counters.predicted_in += 1;
+        let mut effects = Effects::NONE;
+        self.tx.probes = 0;
+        if let Some(stamp) = seg.options.timestamp
+            && self.marks.has(Marks::TIMESTAMPS)
+            && self.rcv.acked == self.rcv.nxt
+        {
+            self.rcv.ts_recent = stamp.value;
+            self.rx.ts_recent_at = coarse(cx.now_ns);
+        }
+        if seg.ack != self.snd.una {
+            effects |= self.new_ack(cx, seg);
+        }
+        self.learn_window(seg);
+        if seg.len > 0 {
+            effects |= self.text_predicted(cx, seg, rx);
+        }
+        effects
+    }
+
+    fn text_predicted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        rx: &mut impl RecvBuffer,
+    ) -> Effects {
+        self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(1);
+        let stored = rx.write_at(0, 0, seg.len).min(seg.len);
+        if stored < seg.len {
+            cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);
+            if stored == 0 {
+                self.marks.set(Marks::ACK_NOW);
+                return Effects::NONE;
+            }
+        }
+        let end = self.rcv.nxt + stored;
+        self.advance_receive(end, rx);
+        self.schedule_ack(cx, seg.len);
+        Effects::READABLE
+    }
+}

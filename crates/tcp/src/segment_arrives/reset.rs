@@ -1,0 +1,39 @@
+//! Second step: RST (RFC 9293 3.10.7.4, RFC 5961 3).
+
+use wire::tcp::Flags;
+
+use super::Step;
+use crate::connection::{Connection, Cx};
+use crate::effects::Effects;
+use crate::segment::Segment;
+use crate::state::{ConnectionError, State};
+
+impl Connection {
+    pub(super) fn step_reset(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
+        if !seg.has(Flags::RST) {
+            return Step::Continue(Effects::NONE);
+        }
+        if seg.seq == self.rcv.nxt {
+            cx.counters.resets_in += 1;
+            return Step::Done(self.reset_by_peer());
+        }
+        if seg.seq.in_window(self.rcv.nxt, self.rcv.wnd()) {
+            // It may be a blind attack, or a RST that overtook data: the true peer resets at the edge.
+            cx.counters.drop_reset_in_window += 1;
+            self.challenge(cx);
+        } else {
+            cx.counters.drop_reset_outside_window += 1;
+        }
+        Step::Done(Effects::NONE)
+    }
+
+    fn reset_by_peer(&mut self) -> Effects {
+        match self.state {
+            // Both simultaneous opens failed: as in SYN_SENT.
+            State::SynReceived => self.fail(ConnectionError::Refused),
+            // All that was to be said has been said.
+            State::Closing | State::LastAck | State::TimeWait => self.finish_closed(),
+            _ => self.fail(ConnectionError::Reset),
+        }
+    }
+}

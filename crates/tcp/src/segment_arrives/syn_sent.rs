@@ -1,0 +1,142 @@
+//! A segment arrives in SYN_SENT (RFC 9293 3.10.7.3), and the two ways onward: ESTABLISHED, or
+//! SYN_RECEIVED when both sides open at once.
+
+use wire::tcp::Flags;
+
+use super::without_syn;
+use crate::connection::{Connection, Cx};
+use crate::effects::Effects;
+use crate::limits::{WINDOW_SHIFT_MAX, coarse};
+use crate::marks::Marks;
+use crate::recv_buffer::RecvBuffer;
+use crate::segment::Segment;
+use crate::state::{ConnectionError, State};
+
+impl Connection {
+    pub(super) fn syn_sent(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        rx: &mut impl RecvBuffer,
+    ) -> Effects {
+        let acks = seg.has(Flags::ACK);
+        let acceptable = acks && seg.ack.gt(self.tx.iss) && seg.ack.le(self.snd.nxt);
+        if acks && !acceptable {
+            return self.reject_ack(cx, seg);
+        }
+        if seg.has(Flags::RST) {
+            if acceptable {
+                cx.counters.resets_in += 1;
+                return self.fail(ConnectionError::Refused);
+            }
+            cx.counters.drop_syn_sent += 1;
+            return Effects::NONE;
+        }
+        if !seg.has(Flags::SYN) {
+            cx.counters.drop_syn_sent += 1;
+            return Effects::NONE;
+        }
+        self.learn_syn(cx, seg);
+        if !acceptable {
+            return self.enter_syn_received(cx);
+        }
+        let mut effects = self.syn_acknowledged(cx, seg);
+        // Text or a FIN behind the SYN is taken at once.
+        let rest = without_syn(seg);
+        if rest.seq_len() > 0 {
+            effects |= self.text_and_fin(cx, &rest, rx);
+        }
+        self.marks.set(Marks::ACK_NOW);
+        effects
+    }
+
+    /// Fifth step in SYN_RECEIVED and SYN_SENT: our SYN is acknowledged. ESTABLISHED, or what the
+    /// application made of it meanwhile.
+    pub(super) fn syn_acknowledged(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
+        cx.counters.established += 1;
+        self.note_handshake_rtt(cx, seg);
+        self.snd.una = seg.ack;
+        self.snd.wl1 = seg.seq;
+        self.snd.wl2 = seg.ack;
+        let syn = seg.has(Flags::SYN);
+        self.set_send_window(if syn {
+            u32::from(seg.window)
+        } else {
+            self.scaled_window(seg)
+        });
+        self.begin_established(cx);
+        self.state = if self.marks.has(Marks::FIN_QUEUED) {
+            State::FinWait1
+        } else {
+            State::Established
+        };
+        Effects::CONNECTED
+    }
+
+    /// What only a SYN carries.
+    fn learn_syn(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        let options = &seg.options;
+        self.rx.irs = seg.seq;
+        self.rcv.nxt = seg.seq + 1;
+        self.rcv.acked = self.rcv.nxt;
+        self.rcv.adv = self.rcv.nxt + u32::from(self.syn_window());
+        if let Some(mss) = options.mss {
+            self.tx.peer_mss = mss;
+        }
+        match options.window_scale {
+            Some(shift) if self.marks.has(Marks::WINDOW_SCALING) => {
+                self.snd.shift = shift.min(WINDOW_SHIFT_MAX);
+            }
+            _ => {
+                self.marks.clear(Marks::WINDOW_SCALING);
+                self.rcv_shift = 0;
+            }
+        }
+        match options.timestamp {
+            Some(stamp) if self.marks.has(Marks::TIMESTAMPS) => {
+                self.rcv.ts_recent = stamp.value;
+                self.rx.ts_recent_at = coarse(cx.now_ns);
+            }
+            _ => self.marks.clear(Marks::TIMESTAMPS),
+        }
+        if !options.sack_permitted {
+            self.marks.clear(Marks::SACK);
+        }
+        // The window of a SYN is never scaled (RFC 7323 2.2).
+        self.snd.wnd = u32::from(seg.window);
+        self.tx.max_wnd = self.snd.wnd;
+        self.refresh_mss();
+    }
+
+    /// Simultaneous open: the SYNs crossed (RFC 9293 3.5, figure 8). Our SYN goes out again, with an ACK.
+    fn enter_syn_received(&mut self, cx: &Cx<'_>) -> Effects {
+        self.state = State::SynReceived;
+        self.tx.retransmits = 0;
+        self.marks.set(Marks::SYN_DUE);
+        self.restart_retransmit_timer(cx);
+        Effects::NONE
+    }
+
+    /// An ACK of something that we never sent: an old connection of ours. Its owner gets a RST, unless it
+    /// is one.
+    fn reject_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
+        cx.counters.drop_syn_sent += 1;
+        if !seg.has(Flags::RST) {
+            self.reply_reset(seg);
+        }
+        Effects::NONE
+    }
+
+    fn note_handshake_rtt(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        if self.marks.has(Marks::TIMING) {
+            self.marks.clear(Marks::TIMING);
+            let rtt_ns = cx.now_ns.saturating_sub(self.tx.rtt.timed_at_ns);
+            self.tx.rtt.sample(rtt_ns, cx.config);
+        } else if let Some(rtt_ns) = self.rtt_by_timestamp(cx.now_ns, seg) {
+            self.tx.rtt.sample(rtt_ns, cx.config);
+        } else if self.tx.retransmits > 0 {
+            // RFC 6298 5.7: the SYN was lost and nothing was measured.
+            self.tx.rtt = crate::rtt::RoundTrip::new(cx.config.rto_after_syn_loss_ns);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The persist timer (RFC 9293 3.8.6.1): data waits, nothing is in flight, and the peer's window (or a
+//! cork, or silly-window avoidance) holds it. Shares the retransmission deadline, marked `PERSIST`.
+
+use crate::connection::{Connection, Cx};
+use crate::effects::Effects;
+use crate::marks::Marks;
+use crate::state::ConnectionError;
+
+impl Connection {
+    /// Nothing can be sent now; if something waits and no timer would ever send it, arm one.
+    pub(crate) fn arm_persist_if_stuck(&mut self, cx: &Cx<'_>) {
+        let waits = self.unsent() > 0 || self.fin_unsent();
+        if !waits || self.snd.flight() > 0 || !self.state.sends_data() {
+            return;
+        }
+        if self.tx.timers.retransmit_ns != super::NEVER_NS {
+            return;
+        }
+        self.marks.set(Marks::PERSIST);
+        self.tx.progress_ns = cx.now_ns;
+        let wait_ns = if self.held_by_cork() {
+            cx.config.cork_ns_max
+        } else {
+            self.tx.rtt.rto_ns().max(cx.config.rto_ns_min)
+        };
+        self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
+    }
+
+    /// The window opened, or all is sent: the persist timer's state is void.
+    pub(crate) fn end_persist(&mut self) {
+        if self.marks.has(Marks::PERSIST) {
+            self.marks
+                .clear(Marks::PERSIST | Marks::PUSH_DUE | Marks::PROBE_DUE);
+            self.tx.probes = 0;
+            self.tx.backoff = 0;
+            self.arm_retransmit(super::NEVER_NS);
+        }
+    }
+
+    pub(super) fn on_persist_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
+        if self.unsent() == 0 && !self.fin_unsent() {
+            self.end_persist();
+            return Effects::NONE;
+        }
+        // MUST-37: as long as probes are answered (`probes` is 0 again), the window may stay shut.
+        if self.persist_exhausted(cx) {
+            cx.counters.timed_out += 1;
+            return self.fail(self.tx.soft_error.unwrap_or(ConnectionError::TimedOut));
+        }
+        if self.snd.usable() > 0 {
+            // Override of silly-window avoidance and of the cork: send what fits.
+            self.marks.set(Marks::PUSH_DUE);
+        } else {
+            self.marks.set(Marks::PROBE_DUE);
+            self.tx.probes = self.tx.probes.saturating_add(1);
+            cx.counters.window_probes_out += 1;
+        }
+        self.tx.backoff = self.tx.backoff.saturating_add(1);
+        let wait_ns = self.probe_interval_ns(cx);
+        self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
+        Effects::NONE
+    }
+
+    fn persist_exhausted(&self, cx: &Cx<'_>) -> bool {
+        let limit = if self.is_orphan() {
+            cx.config.orphan_retries_max
+        } else {
+            cx.config.retries_max
+        };
+        self.tx.probes >= limit || self.user_timeout_passed(cx.now_ns)
+    }
+
+    /// SHLD-29 and SHLD-30: first after the timeout, then exponentially longer.
+    fn probe_interval_ns(&self, cx: &Cx<'_>) -> u64 {
+        let base_ns = self.tx.rtt.rto_ns().max(cx.config.rto_ns_min);
+        let doublings = u32::from(self.tx.backoff.min(20));
+        let wait_ns = (base_ns << doublings).min(cx.config.rto_ns_max);
+        self.within_user_timeout(cx.now_ns, wait_ns)
+    }
+}

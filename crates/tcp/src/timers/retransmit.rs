@@ -1,0 +1,108 @@
+//! The retransmission timer (RFC 6298 5) and giving up (RFC 9293 3.8.3).
+
+use crate::MILLISECOND_NS;
+use crate::connection::{Connection, Cx};
+use crate::effects::Effects;
+use crate::marks::Marks;
+use crate::recovery::LossRecovery;
+use crate::state::{ConnectionError, State};
+
+impl Connection {
+    /// RFC 6298 5.1: something with a sequence number leaves; the timer runs from now on.
+    pub(crate) fn start_retransmit_timer(&mut self, cx: &Cx<'_>) {
+        if self.marks.has(Marks::PERSIST) {
+            self.end_persist();
+        }
+        if self.tx.timers.retransmit_ns == super::NEVER_NS {
+            self.restart_retransmit_timer(cx);
+        }
+    }
+
+    /// RFC 6298 5.3: runs afresh.
+    pub(crate) fn restart_retransmit_timer(&mut self, cx: &Cx<'_>) {
+        let wait_ns = self.within_user_timeout(cx.now_ns, self.tx.rtt.rto_ns());
+        self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
+    }
+
+    pub(super) fn on_retransmit_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
+        self.arm_retransmit(super::NEVER_NS);
+        match self.state {
+            State::SynSent | State::SynReceived => self.on_syn_timeout(cx),
+            _ if self.marks.has(Marks::PERSIST) => self.on_persist_timer(cx),
+            _ if self.snd.flight() == 0 => Effects::NONE,
+            _ => self.on_data_timeout(cx),
+        }
+    }
+
+    /// `wait_ns`, but no longer than the user timeout has left.
+    pub(super) fn within_user_timeout(&self, now_ns: u64, wait_ns: u64) -> u64 {
+        if self.tx.user_timeout_ms == 0 {
+            return wait_ns;
+        }
+        let end_ns = self.tx.progress_ns.saturating_add(self.user_timeout_ns());
+        wait_ns.min(end_ns.saturating_sub(now_ns).max(MILLISECOND_NS))
+    }
+
+    /// Nothing was acknowledged for the time that the user allows (RFC 9293 3.8.3, RFC 5482).
+    pub(super) fn user_timeout_passed(&self, now_ns: u64) -> bool {
+        self.tx.user_timeout_ms != 0
+            && now_ns.saturating_sub(self.tx.progress_ns) >= self.user_timeout_ns()
+    }
+
+    fn on_data_timeout(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let limit = if self.is_orphan() {
+            cx.config.orphan_retries_max
+        } else {
+            cx.config.retries_max
+        };
+        if self.tx.retransmits >= limit || self.user_timeout_passed(cx.now_ns) {
+            cx.counters.timed_out += 1;
+            return self.fail(self.tx.soft_error.unwrap_or(ConnectionError::TimedOut));
+        }
+        cx.counters.retransmit_timeouts += 1;
+        let first = self.tx.retransmits == 0;
+        let flight = self.in_flight();
+        let outstanding = flight.len().min(self.snd.cwnd);
+        self.tx
+            .congestion
+            .on_timeout(&mut self.snd.cwnd, flight.mss, outstanding, first);
+        self.tx.recovery.on_all_lost(flight);
+        self.after_recovery_event();
+        self.back_off(cx);
+        Effects::NONE
+    }
+
+    fn on_syn_timeout(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let linear = if self.state == State::SynSent {
+            cx.config.syn_linear_timeouts_max
+        } else {
+            0
+        };
+        let retries = match self.state {
+            State::SynSent => cx.config.syn_retries_max.saturating_add(linear),
+            _ => cx.config.syn_ack_retries_max,
+        };
+        if self.tx.retransmits >= retries || self.user_timeout_passed(cx.now_ns) {
+            cx.counters.timed_out += 1;
+            return self.fail(self.tx.soft_error.unwrap_or(ConnectionError::TimedOut));
+        }
+        self.marks.set(Marks::SYN_DUE);
+        self.marks.clear(Marks::TIMING);
+        if self.tx.retransmits < linear {
+            self.tx.retransmits += 1;
+            self.restart_retransmit_timer(cx);
+        } else {
+            self.back_off(cx);
+        }
+        Effects::NONE
+    }
+
+    /// RFC 6298 5.5 and 5.6: twice the timeout, and the timer again. Karn: nothing in flight is timed.
+    fn back_off(&mut self, cx: &Cx<'_>) {
+        self.marks.clear(Marks::TIMING);
+        self.tx.retransmits = self.tx.retransmits.saturating_add(1);
+        self.tx.backoff = self.tx.backoff.saturating_add(1);
+        self.tx.rtt.back_off(cx.config);
+        self.restart_retransmit_timer(cx);
+    }
+}

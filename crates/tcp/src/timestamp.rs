@@ -1,0 +1,60 @@
+//! Timestamps (RFC 7323 3 to 5): our clock, TS.Recent, protection against wrapped sequence numbers.
+
+use crate::MILLISECOND_NS;
+use crate::connection::{Connection, Cx};
+use crate::limits::{TS_RECENT_AGE_MAX, coarse};
+use crate::marks::Marks;
+use crate::segment::Segment;
+
+impl Connection {
+    /// TSval of a segment that leaves now: milliseconds plus the address pair's offset.
+    pub(crate) fn ts_value(&self, now_ns: u64) -> u32 {
+        ((now_ns / MILLISECOND_NS) as u32).wrapping_add(self.tx.ts_offset)
+    }
+
+    /// RFC 7323 5.3 R1: the timestamp is older than TS.Recent, which is not itself outdated (5.5).
+    pub(crate) fn paws_rejects(&self, cx: &Cx<'_>, seg: &Segment) -> bool {
+        let Some(stamp) = seg.options.timestamp else {
+            return false;
+        };
+        if !self.marks.has(Marks::TIMESTAMPS) || !is_before(stamp.value, self.rcv.ts_recent) {
+            return false;
+        }
+        coarse(cx.now_ns).wrapping_sub(self.rx.ts_recent_at) < TS_RECENT_AGE_MAX
+    }
+
+    /// RFC 7323 4.3: TS.Recent follows a segment that is no older, of an acceptable ACK, and that starts
+    /// at or before Last.ACK.sent.
+    #[inline]
+    pub(crate) fn learn_timestamp(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        let Some(stamp) = seg.options.timestamp else {
+            return;
+        };
+        if !self.marks.has(Marks::TIMESTAMPS) || seg.seq.gt(self.rcv.acked) {
+            return;
+        }
+        // An older value gets here only when TS.Recent is outdated.
+        self.rcv.ts_recent = stamp.value;
+        self.rx.ts_recent_at = coarse(cx.now_ns);
+    }
+
+    /// The round trip by the echoed timestamp (RFC 7323 4.1), for when the clock cannot tell which
+    /// transmission was acknowledged.
+    pub(crate) fn rtt_by_timestamp(&self, now_ns: u64, seg: &Segment) -> Option<u64> {
+        if !self.marks.has(Marks::TIMESTAMPS) {
+            return None;
+        }
+        let echo = seg.options.timestamp?.echo;
+        let elapsed = self.ts_value(now_ns).wrapping_sub(echo);
+        // An echo from the future, or of nothing that we sent lately, tells nothing.
+        if echo == 0 || elapsed > i32::MAX as u32 {
+            return None;
+        }
+        Some(u64::from(elapsed.max(1)) * MILLISECOND_NS)
+    }
+}
+
+/// `a` is older than `b` on the timestamp circle.
+pub(crate) fn is_before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}

@@ -1,0 +1,195 @@
+//! The connection's variables, cut by how often they are touched, with the RFC's names.
+//!
+//! ```text
+//!   sent and acknowledged │ in flight │ may be sent │ not yet        received │ may arrive │ not yet
+//!   ──────────────────────┼───────────┼─────────────┼───────►        ─────────┼────────────┼───────►
+//!                      snd.una     snd.nxt  snd.una + snd.wnd              rcv.nxt      rcv.adv
+//! ```
+//!
+//! [`Snd`] and [`Rcv`] stand in the hot line with the state and the deadline: a segment that changes
+//! nothing touches no other. [`Sender`] and [`Receiver`] hold the rest, the common before the rare.
+
+use wire::SeqNumber;
+
+use crate::congestion::Congestion;
+use crate::limits::SEND_MSS_MIN;
+use crate::reassembly::Ranges;
+use crate::recovery::Recovery;
+use crate::rtt::RoundTrip;
+use crate::timers::Timers;
+
+/// Hot send variables.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Snd {
+    /// SND.UNA: oldest sequence number not acknowledged.
+    pub una: SeqNumber,
+    /// SND.NXT: next to be sent for the first time. Never goes back.
+    pub nxt: SeqNumber,
+    /// SND.WND in bytes.
+    pub wnd: u32,
+    /// Payload bytes in the send buffer from `una` on, sent and unsent.
+    pub buffered: u32,
+    /// Congestion window in bytes.
+    pub cwnd: u32,
+    /// SND.WL1: sequence number of the last window update.
+    pub wl1: SeqNumber,
+    /// SND.WL2: acknowledgment number of the last window update.
+    pub wl2: SeqNumber,
+    /// Eff.snd.MSS: largest payload of a segment, options deducted.
+    pub mss: u16,
+    /// Shift of the windows that the peer advertises.
+    pub shift: u8,
+}
+
+impl Snd {
+    /// SND.UNA + SND.WND: the first sequence number beyond the peer's window.
+    #[inline]
+    pub fn wnd_end(&self) -> SeqNumber {
+        self.una + self.wnd
+    }
+
+    /// Sequence numbers in flight.
+    #[inline]
+    pub fn flight(&self) -> u32 {
+        self.nxt.since(self.una)
+    }
+
+    /// What the peer's window still takes beyond `nxt`.
+    #[inline]
+    pub fn usable(&self) -> u32 {
+        self.wnd.saturating_sub(self.flight())
+    }
+}
+
+/// Hot receive variables.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Rcv {
+    /// RCV.NXT: next sequence number expected.
+    pub nxt: SeqNumber,
+    /// RCV.NXT + RCV.WND: right edge of the window as advertised. Never goes back.
+    pub adv: SeqNumber,
+    /// Last.ACK.sent of RFC 7323.
+    pub acked: SeqNumber,
+    /// TS.Recent of RFC 7323.
+    pub ts_recent: u32,
+}
+
+impl Rcv {
+    /// RCV.WND in bytes.
+    #[inline]
+    pub fn wnd(&self) -> u32 {
+        self.adv.since(self.nxt)
+    }
+}
+
+/// Send variables outside the hot line: with every ACK, with every segment sent, seldom.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub(crate) struct Sender {
+    /// The three deadlines.
+    pub timers: Timers,
+    /// Round-trip estimate and timeout.
+    pub rtt: RoundTrip,
+    /// Payload bytes acknowledged that the caller has not taken yet.
+    pub acked: u32,
+    /// MAX.SND.WND of RFC 5961 and of silly-window avoidance.
+    pub max_wnd: u32,
+    /// When `una` last moved, or flight or probing began: the user timeout counts from here.
+    pub progress_ns: u64,
+    /// Loss recovery.
+    pub recovery: Recovery,
+    /// Congestion control.
+    pub congestion: Congestion,
+    /// When payload was last sent; 0 = never.
+    pub last_sent_ns: u64,
+    /// Payload bytes acknowledged in all.
+    pub bytes_acked: u64,
+    /// End of the last segment sent below the MSS (Minshall's variant of Nagle).
+    pub small_end: SeqNumber,
+    /// Added to the clock in milliseconds for our timestamps.
+    pub ts_offset: u32,
+    /// ISS
+    pub iss: SeqNumber,
+    /// Sequence number of the RST that answers one segment (`Marks::REPLY_RESET`).
+    pub reply_seq: SeqNumber,
+    /// Segments sent.
+    pub segs_out: u32,
+    /// Segments with payload sent.
+    pub data_segs_out: u32,
+    /// Segments sent again.
+    pub total_retrans: u32,
+    /// Idle time before keep-alive probes.
+    pub keepalive_idle_ms: u32,
+    /// Time between keep-alive probes.
+    pub keepalive_interval_ms: u32,
+    /// TCP_USER_TIMEOUT; 0 = none.
+    pub user_timeout_ms: u32,
+    /// When an invalid, empty segment was last answered, in milliseconds (wraps).
+    pub invalid_answered_ms: u32,
+    /// MSS that the peer announced.
+    pub peer_mss: u16,
+    /// MSS that our link, or the path, allows.
+    pub path_mss: u16,
+    /// Keep-alive probes before giving up.
+    pub keepalive_probes_max: u8,
+    /// Probes of either kind without an answer.
+    pub probes: u8,
+    /// Timeouts in a row without progress.
+    pub retransmits: u8,
+    /// Doublings of the timeout.
+    pub backoff: u8,
+    /// Last soft ICMP error, reported if the connection times out.
+    pub soft_error: Option<crate::state::ConnectionError>,
+}
+
+impl Sender {
+    /// The segment size before the peer's window is considered.
+    pub fn base_mss(&self, option_bytes: u16) -> u16 {
+        let mss = self.peer_mss.min(self.path_mss).max(SEND_MSS_MIN);
+        mss - option_bytes
+    }
+}
+
+/// Receive variables outside the hot line.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub(crate) struct Receiver {
+    /// When payload last arrived; 0 = never.
+    pub last_data_ns: u64,
+    /// When anything last arrived.
+    pub last_recv_ns: u64,
+    /// Payload bytes received in order.
+    pub bytes_received: u64,
+    /// Free bytes of the receive buffer beyond `rcv.nxt`.
+    pub space: u32,
+    /// The most that `space` ever was: the buffer's size for silly-window avoidance.
+    pub space_max: u32,
+    /// Adaptive delay of acknowledgments; 0 = no payload has arrived yet.
+    pub ato_us: u32,
+    /// When TS.Recent was last updated, in coarse time.
+    pub ts_recent_at: u32,
+    /// Segments received.
+    pub segs_in: u32,
+    /// Segments with payload received.
+    pub data_segs_in: u32,
+    /// MSS that we announced.
+    pub mss: u16,
+    /// Estimate of the peer's segment size.
+    pub peer_segment: u16,
+    /// ACKs that may still be sent at once.
+    pub quick_acks: u8,
+    /// The application answers what it receives: ACKs ride on its answers.
+    pub interactive: bool,
+    /// Duplicate ACKs owed, one for each segment out of order.
+    pub dup_acks_due: u8,
+    /// Out-of-order ranges.
+    pub ranges: Ranges,
+    /// Sequence number of a FIN that arrived ahead of data (`Marks::FIN_HELD`).
+    pub fin_seq: SeqNumber,
+    /// IRS
+    pub irs: SeqNumber,
+    /// RCV.UP: the sequence number after the last urgent byte (`Marks::URGENT`).
+    pub urgent_end: SeqNumber,
+}

@@ -110,9 +110,9 @@ impl HalfOpen {
             retries: 0,
             our_shift: open.window_shift(),
             peer_shift: syn.window_scale.unwrap_or(0),
-            flags: u8::from(granted.timestamps) * TIMESTAMPS
-                | u8::from(granted.sack) * SACK
-                | u8::from(granted.window_scaling) * WINDOW_SCALING,
+            flags: (u8::from(granted.timestamps) * TIMESTAMPS)
+                | (u8::from(granted.sack) * SACK)
+                | (u8::from(granted.window_scaling) * WINDOW_SCALING),
         }
     }
 

@@ -13,6 +13,8 @@ use crate::reset;
 use crate::segment::{Segment, SegmentOut};
 
 #[cfg(test)]
+pub(crate) mod harness;
+#[cfg(test)]
 mod tests;
 
 /// What a listener makes of a segment.

@@ -33,18 +33,19 @@
 //!
 //! **The open send chunk.** The application appends to its last, partly filled
 //! chunk, and the stack wants to free it when all is acknowledged. `tx_open` holds
-//! it while neither is at work on it, and taking it is a swap. The writer that finds
+//! it while neither is at work on it, and taking it is one locked instruction: a
+//! swap, or for the stack a compare-and-swap, so that every zero it writes is a chunk taken. The writer that finds
 //! it gone starts a new chain through `tx_restart`, as after opening (so the first write
-//! needs no swap). The stack swaps only when it has seen all that was
+//! needs no swap). The stack takes it only when it has seen all that was
 //! written acknowledged, and looks again afterwards: if bytes slipped in, the chunk is
 //! *closed* (its length is where the next chain begins) and freed when they
 //! are acknowledged. At most one restart can be unseen, because a further one
-//! needs a further swap.
+//! needs a further taking.
 //!
 //! ```text
 //!   application                              stack (una == tail)
-//!   c = swap(tx_open, 0)                     c = swap(tx_open, 0)
-//!   c == 0: new chain, store tx_restart      c == 0: leave it, the writer is at work
+//!   c = swap(tx_open, 0)                     c = tx_open, compare-and-swap c to 0
+//!   c == 0: new chain, store tx_restart      c == 0 or lost: leave it, the writer is at work
 //!   append, publish tx_tail                  look at tail and restart again
 //!   store tx_open = last chunk               free c, or remember it as closed
 //! ```

@@ -80,7 +80,7 @@ fn rx_restarts_while_the_reader_reads() {
 
 #[test]
 fn rx_chunks_come_back_through_the_pool() {
-    rx(3, (1, 1), &[2, 3, 1], 2);
+    rx(2, (1, 1), &[2, 3, 1], 2);
 }
 
 #[test]
@@ -187,12 +187,12 @@ fn tx(
 
 #[test]
 fn tx_open_chunk_is_appended_to_or_freed() {
-    tx(3, (4, 1), (4, 1), &[1, 1, 1], u32::MAX);
+    tx(2, (4, 1), (4, 1), &[1, 1, 1], u32::MAX);
 }
 
 #[test]
 fn tx_partial_acknowledgements_close_a_chunk() {
-    tx(3, (4, 1), (4, 1), &[1, 2, 1], 1);
+    tx(2, (4, 1), (4, 1), &[1, 2, 1], 1);
 }
 
 #[test]

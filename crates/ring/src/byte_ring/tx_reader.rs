@@ -232,14 +232,21 @@ impl TxReader {
             return self.free_passed(pool);
         }
         if self.closed.is_none() {
-            if block.app.tx_open.load(Ordering::Relaxed) == 0 {
+            let word = block.app.tx_open.load(Ordering::Relaxed);
+            let Some(open) = pool.memory().checked(word) else {
                 // The writer has it and will be heard of.
                 return;
-            }
-            let word = block.app.tx_open.swap(0, Ordering::Acquire);
-            let Some(open) = pool.memory().checked(word) else {
-                return;
             };
+            // Acquire: what the writer did with it. Release: the next chain that the writer begins
+            // comes after this.
+            let taken =
+                block
+                    .app
+                    .tx_open
+                    .compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed);
+            if taken.is_err() {
+                return;
+            }
             self.closed = Some(open);
             self.refresh(pool.memory(), block);
         }

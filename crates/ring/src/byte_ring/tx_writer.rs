@@ -119,7 +119,7 @@ impl TxWriter {
     fn open(&mut self, block: &SocketBlock) {
         // Zero after opening the block, and once the stack has taken the chunk: no swap then, for
         // only we would make it anything else.
-        if block.app.tx_open.load(Ordering::Relaxed) == 0 {
+        if block.app.tx_open.load(Ordering::Acquire) == 0 {
             self.chunk = None;
             return;
         }

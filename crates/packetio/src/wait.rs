@@ -196,3 +196,6 @@ fn too_many() -> io::Error {
         "wait: too many ports or descriptors",
     )
 }
+
+#[cfg(test)]
+mod tests;

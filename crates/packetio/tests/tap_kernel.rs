@@ -121,10 +121,7 @@ fn packet_ports_of_a_veth_hear_each_other() {
     let space = Namespace::new("veth");
     space.ip("link add v0 type veth peer name v1");
     for device in ["v0", "v1"] {
-        netns::run(&format!(
-            "ip netns exec {} sysctl -qw net.ipv6.conf.{device}.disable_ipv6=1",
-            space.name
-        ));
+        space.exec(&format!("sysctl -qw net.ipv6.conf.{device}.disable_ipv6=1"));
         space.ip(&format!("link set {device} up"));
     }
     let (mut a, mut b) = space.inside(|| (opened("packet:v0"), opened("packet:v1")));

@@ -69,6 +69,11 @@ impl Namespace {
         run(&format!("ip -n {} {command}", self.name))
     }
 
+    /// Any command in the namespace.
+    pub fn exec(&self, command: &str) -> String {
+        run(&format!("ip netns exec {} {command}", self.name))
+    }
+
     /// Runs `f` on a thread of its own in the namespace.
     pub fn inside<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         let path = Path::new("/var/run/netns").join(&self.name);

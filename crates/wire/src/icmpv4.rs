@@ -61,7 +61,7 @@ pub enum Message<'a> {
     },
     /// A packet of ours did not arrive.
     DestinationUnreachable {
-        /// Why, see [`unreachable`].
+        /// Why, see [the codes](mod@unreachable).
         code: u8,
         /// With [`unreachable::FRAGMENTATION_NEEDED`]: the MTU of the next hop in bytes, 0 from
         /// routers older than RFC 1191.

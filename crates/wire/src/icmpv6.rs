@@ -92,7 +92,7 @@ pub enum Message<'a> {
     },
     /// A packet of ours did not arrive.
     DestinationUnreachable {
-        /// Why, see [`unreachable`].
+        /// Why, see [the codes](mod@unreachable).
         code: u8,
         /// The start of the packet, see [`crate::quote::Quote::parse_v6`].
         quote: &'a [u8],

@@ -346,7 +346,8 @@ impl HalfOpen {
             ts_recent,
             ts_offset: self.ts_offset,
             rtt_ns: self.rtt_ns(cx, seg),
-            syn_ack_lost: self.retries > 0,
+            // One repetition proves nothing where the first timeout is 1 s (RFC 6928 section 2, RFC 6298).
+            syn_ack_lost: self.retries > 1,
         }
     }
 

@@ -330,10 +330,15 @@ fn syn_received_round_trip_obeys_karn() {
     let second = world.ts();
     world.pass_ms(20);
     let done = handshake(plain.on_segment(&mut world.cx(), &seg("A", 1, 1, 0)));
-    assert_eq!((done.rtt_ns, done.syn_ack_lost), (None, true));
+    assert_eq!((done.rtt_ns, done.syn_ack_lost), (None, false));
     let ack = with_ts(seg("A", 1, 1, 0), 43, second);
     let done = handshake(stamped.on_segment(&mut world.cx(), &ack));
     assert_eq!(done.rtt_ns, Some(20 * crate::MILLISECOND_NS));
+    world.now_ns = plain.deadline_ns();
+    assert_eq!(plain.on_timer(&mut world.cx()), HalfOpenOutcome::SendSynAck);
+    let _ = plain.syn_ack(&mut world.cx());
+    let done = handshake(plain.on_segment(&mut world.cx(), &seg("A", 1, 1, 0)));
+    assert_eq!((done.rtt_ns, done.syn_ack_lost), (None, true));
 }
 
 #[test]

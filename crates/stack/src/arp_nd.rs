@@ -5,7 +5,7 @@
 //! teaches goes to [`Neighbours`]. The timer stage turns [`Request`]s into frames here too.
 //!
 //! Rules for strangers: a neighbour that asks for one of our addresses is learned, one that merely announces itself only
-//! updates an entry that exists, and nothing is learned for an address that is no neighbour's on that port.
+//! updates an entry that exists, and nothing new is learned of an address that is not on the link.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -16,7 +16,7 @@ use wire::{MacAddr, WireError, arp, ipv6, protocol};
 
 use crate::addresses::LocalAddresses;
 use crate::limits::CONTROL_FRAME_BYTES_MAX;
-use crate::neighbours::{Advertisement, NeighbourId, Neighbours, Request};
+use crate::neighbours::{Advertisement, Link, NeighbourId, Neighbours, Request};
 
 #[cfg(test)]
 mod tests;
@@ -69,8 +69,7 @@ impl Handled {
 /// An ARP packet arrived (RFC 826, RFC 5227 section 2.4 for the announcements). `packet` is what follows the Ethernet header.
 ///
 /// # Errors
-/// Those of [`Repr::parse`]; [`WireError::BadAddress`] for a sender that claims one of our addresses, a group, or an address
-/// that is not on the link.
+/// Those of [`Repr::parse`]; [`WireError::BadAddress`] for a sender that claims one of our addresses or a group.
 pub fn on_arp(
     packet: &[u8],
     identity: LinkIdentity,
@@ -85,15 +84,13 @@ pub fn on_arp(
         return Ok(answer_arp(&arp, is_for_us, identity));
     }
     let sender = IpAddr::V4(arp.spa);
-    if !addresses.is_valid_source(sender)
-        || !addresses.is_on_link(sender, identity.port)
-        || !arp.sha.is_unicast()
-    {
+    if !addresses.is_valid_source(sender) || !arp.sha.is_unicast() {
         return Err(WireError::BadAddress);
     }
     let release = match arp.op {
         Operation::Request => {
-            neighbours.on_solicitation(identity.port, sender, arp.sha, is_for_us, now_ns)
+            let create = is_for_us && addresses.is_on_link(sender, identity.port);
+            neighbours.on_solicitation(identity.port, sender, arp.sha, create, now_ns)
         }
         Operation::Reply => {
             let said = Advertisement {
@@ -258,14 +255,45 @@ fn on_solicitation(
     if !addresses.is_valid_source(sender) {
         return Err(WireError::BadAddress);
     }
-    let Some(mac) = source_lladdr.filter(|mac| mac.is_unicast()) else {
-        return Ok(Handled::NOTHING);
-    };
     let told = advertisement(target, identity, true);
+    let Some(mac) = source_lladdr.filter(|mac| mac.is_unicast()) else {
+        // A probe by unicast need not say where it comes from (RFC 4861 4.3): the cache knows, or finds out.
+        let frame = nd_frame(&told, target, source, identity.mac, MacAddr::UNSPECIFIED);
+        return Ok(send_or_hold(frame, sender, identity, neighbours, now_ns));
+    };
+    let create = source.is_unicast_link_local() || addresses.is_on_link(sender, identity.port);
     Ok(Handled {
         reply: Some(nd_frame(&told, target, source, identity.mac, mac)),
-        release: neighbours.on_solicitation(identity.port, sender, mac, true, now_ns),
+        release: neighbours.on_solicitation(identity.port, sender, mac, create, now_ns),
     })
+}
+
+/// Addresses `frame` to the neighbour `to`, or has it wait until that is known.
+fn send_or_hold(
+    mut frame: ControlFrame,
+    to: IpAddr,
+    identity: LinkIdentity,
+    neighbours: &mut Neighbours,
+    now_ns: u64,
+) -> Handled {
+    let Ok(id) = neighbours.resolve(identity.port, to, now_ns) else {
+        return Handled::NOTHING;
+    };
+    match neighbours.link(id, now_ns) {
+        Link::Ready(mac) => {
+            frame.bytes[..mac.0.len()].copy_from_slice(&mac.0);
+            Handled {
+                reply: Some(frame),
+                release: None,
+            }
+        }
+        Link::Waiting => {
+            // Counted by the cache if it cannot be held.
+            neighbours.hold_frame(id, frame.as_slice());
+            Handled::NOTHING
+        }
+        Link::Unreachable | Link::Gone => Handled::NOTHING,
+    }
 }
 
 fn answer_arp(asked: &Repr, is_for_us: bool, identity: LinkIdentity) -> Handled {

@@ -25,12 +25,15 @@ use wire::{Addr, MacAddr, siphash};
 use crate::limits::NEIGHBOURS_MAX;
 
 mod index;
+mod learning;
+mod table;
 mod waiting;
 
 #[cfg(test)]
 mod tests;
 
 use index::Index;
+use table::Newcomer;
 use waiting::{Pools, Queue};
 
 /// Protocol constants of RFC 4861 section 10, all in nanoseconds or counts.
@@ -373,74 +376,6 @@ impl Neighbours {
         }
     }
 
-    /// A neighbour answered or announced itself (RFC 4861 7.2.5). Unknown addresses are not learned from this. Returns the
-    /// entry when it has become usable and something waits for it: [`Neighbours::release`] it.
-    #[must_use]
-    pub fn on_advertisement(
-        &mut self,
-        port: u8,
-        address: IpAddr,
-        said: Advertisement,
-        now_ns: u64,
-    ) -> Option<NeighbourId> {
-        use NeighbourState::{Failed, Incomplete, Permanent, Reachable, Stale};
-        let index = self.find(port, Addr::from(address))?;
-        let reachable_until_ns = now_ns + self.reachable_ns;
-        let entry = &mut self.entries[index as usize];
-        match (entry.state, said.mac) {
-            (Permanent, _) | (Incomplete | Failed, None) => return None,
-            (Incomplete | Failed, Some(mac)) => {
-                entry.mac = mac;
-                entry.state = Stale;
-            }
-            (_, Some(mac)) if mac != entry.mac && !said.overrides => {
-                if entry.state == Reachable {
-                    entry.state = Stale;
-                }
-                return None;
-            }
-            (_, Some(mac)) if mac != entry.mac => {
-                entry.mac = mac;
-                entry.state = Stale;
-            }
-            _ => {}
-        }
-        if said.solicited {
-            entry.state = Reachable;
-            entry.until_ns = reachable_until_ns;
-        }
-        (!entry.queue.is_empty()).then(|| self.id(index))
-    }
-
-    /// A neighbour asked something and named its own MAC address (RFC 4861 7.2.3, RFC 826). With `create`, which is for
-    /// questions about our own address, an unknown one is learned. Returns the entry to release, as
-    /// [`Neighbours::on_advertisement`].
-    #[must_use]
-    pub fn on_solicitation(
-        &mut self,
-        port: u8,
-        address: IpAddr,
-        mac: MacAddr,
-        create: bool,
-        now_ns: u64,
-    ) -> Option<NeighbourId> {
-        let address = Addr::from(address);
-        let index = match self.find(port, address) {
-            Some(index) => index,
-            None if create => self.insert(port, address, now_ns, Newcomer::Unasked).ok()?,
-            None => return None,
-        };
-        let entry = &mut self.entries[index as usize];
-        if entry.state == NeighbourState::Permanent {
-            return None;
-        }
-        if !entry.has_mac() || entry.mac != mac {
-            entry.mac = mac;
-            entry.state = NeighbourState::Stale;
-        }
-        (!entry.queue.is_empty()).then(|| self.id(index))
-    }
-
     /// Sets an entry that never ages: by configuration, or mirrored from the kernel. Release it if something waited.
     ///
     /// # Errors
@@ -596,90 +531,6 @@ impl Neighbours {
         }
     }
 
-    fn find(&self, port: u8, address: Addr) -> Option<u32> {
-        self.index.find(self.hash(port, address), |index| {
-            let entry = &self.entries[index as usize];
-            entry.address == address && entry.port == port
-        })
-    }
-
-    fn insert(
-        &mut self,
-        port: u8,
-        address: Addr,
-        now_ns: u64,
-        newcomer: Newcomer,
-    ) -> Result<u32, NeighbourError> {
-        let index = if self.entries.len() < self.entries_max {
-            self.entries.push(Entry {
-                address,
-                until_ns: 0,
-                used_ns: 0,
-                generation: 0,
-                queue: Queue::EMPTY,
-                mac: MacAddr([0; 6]),
-                port,
-                state: NeighbourState::Failed,
-                requests_sent: 0,
-                is_timed: false,
-            });
-            (self.entries.len() - 1) as u32
-        } else {
-            let Some(index) = self.victim(newcomer) else {
-                self.counters.table_full += 1;
-                return Err(NeighbourError::TableFull);
-            };
-            self.evict(index);
-            index
-        };
-        let entry = &mut self.entries[index as usize];
-        entry.address = address;
-        entry.port = port;
-        entry.state = NeighbourState::Failed;
-        entry.until_ns = 0;
-        entry.used_ns = match newcomer {
-            Newcomer::Wanted => now_ns,
-            Newcomer::Unasked => 0,
-        };
-        self.index.insert(self.hash(port, address), index);
-        self.draw_reachable_time();
-        Ok(index)
-    }
-
-    /// Which entry gives way.
-    fn victim(&mut self, newcomer: Newcomer) -> Option<u32> {
-        if newcomer == Newcomer::Wanted {
-            return (0..self.entries.len() as u32)
-                .filter(|&index| self.entries[index as usize].state != NeighbourState::Permanent)
-                .min_by_key(|&index| {
-                    let entry = &self.entries[index as usize];
-                    (entry.worth(), entry.used_ns)
-                });
-        }
-        // Who only asked for us may replace another that only asked, nobody we talk to; and the search is short, since
-        // strangers can have it repeated at will.
-        for _ in 0..UNASKED_SEARCH_MAX.min(self.entries.len()) {
-            self.eviction_hand = (self.eviction_hand + 1) % self.entries.len();
-            let entry = &self.entries[self.eviction_hand];
-            if entry.worth() == 0 || (entry.state == NeighbourState::Stale && entry.used_ns == 0) {
-                return Some(self.eviction_hand as u32);
-            }
-        }
-        None
-    }
-
-    fn evict(&mut self, index: u32) {
-        self.counters.evicted += 1;
-        let entry = &mut self.entries[index as usize];
-        self.counters.frames_dropped += u64::from(self.pools.clear(&mut entry.queue));
-        entry.generation = entry.generation.wrapping_add(1);
-        let (port, address) = (entry.port, entry.address);
-        self.index.remove(self.hash(port, address), index, |other| {
-            let entry = &self.entries[other as usize];
-            hash(self.key, entry.port, entry.address)
-        });
-    }
-
     /// RFC 4861 6.3.2: uniformly between half and one and a half of the base.
     fn draw_reachable_time(&mut self) {
         self.draws = self.draws.wrapping_add(1);
@@ -705,18 +556,6 @@ impl Neighbours {
             .filter(|entry| entry.generation == id.generation)
     }
 }
-
-/// Why an entry is made.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Newcomer {
-    /// We want to send to it.
-    Wanted,
-    /// It made itself known.
-    Unasked,
-}
-
-/// Entries that an unasked newcomer's search for a place looks at.
-const UNASKED_SEARCH_MAX: usize = 16;
 
 fn hash(key: [u64; 2], port: u8, address: Addr) -> u32 {
     let bits = address.bits();

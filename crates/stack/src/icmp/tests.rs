@@ -596,7 +596,7 @@ fn refusals_stop_at_their_limit_and_come_back() {
         v4("10.0.0.1").into(),
         40,
     );
-    let mut burst = |world: &mut World| {
+    let burst = |world: &mut World| {
         (0..500)
             .filter(|_| world.refuse(&packet, Refusal::Port).is_some())
             .count() as u32

@@ -1,0 +1,78 @@
+//! What the link says about neighbours, and what the cache makes of it (RFC 4861 sections 7.2.3 and 7.2.5). Called by `arp_nd`.
+
+use core::net::IpAddr;
+
+use wire::{Addr, MacAddr};
+
+use super::table::Newcomer;
+use super::{Advertisement, NeighbourId, NeighbourState, Neighbours};
+
+impl Neighbours {
+    /// A neighbour answered or announced itself (RFC 4861 7.2.5). Unknown addresses are not learned from this. Returns the
+    /// entry when it has become usable and something waits for it: [`Neighbours::release`] it.
+    #[must_use]
+    pub fn on_advertisement(
+        &mut self,
+        port: u8,
+        address: IpAddr,
+        said: Advertisement,
+        now_ns: u64,
+    ) -> Option<NeighbourId> {
+        use NeighbourState::{Failed, Incomplete, Permanent, Reachable, Stale};
+        let index = self.find(port, Addr::from(address))?;
+        let reachable_until_ns = now_ns + self.reachable_ns;
+        let entry = &mut self.entries[index as usize];
+        match (entry.state, said.mac) {
+            (Permanent, _) | (Incomplete | Failed, None) => return None,
+            (Incomplete | Failed, Some(mac)) => {
+                entry.mac = mac;
+                entry.state = Stale;
+            }
+            (_, Some(mac)) if mac != entry.mac && !said.overrides => {
+                if entry.state == Reachable {
+                    entry.state = Stale;
+                }
+                return None;
+            }
+            (_, Some(mac)) if mac != entry.mac => {
+                entry.mac = mac;
+                entry.state = Stale;
+            }
+            _ => {}
+        }
+        if said.solicited {
+            entry.state = Reachable;
+            entry.until_ns = reachable_until_ns;
+        }
+        (!entry.queue.is_empty()).then(|| self.id(index))
+    }
+
+    /// A neighbour asked something and named its own MAC address (RFC 4861 7.2.3, RFC 826). With `create`, which is for
+    /// questions about our own address, an unknown one is learned. Returns the entry to release, as
+    /// [`Neighbours::on_advertisement`].
+    #[must_use]
+    pub fn on_solicitation(
+        &mut self,
+        port: u8,
+        address: IpAddr,
+        mac: MacAddr,
+        create: bool,
+        now_ns: u64,
+    ) -> Option<NeighbourId> {
+        let address = Addr::from(address);
+        let index = match self.find(port, address) {
+            Some(index) => index,
+            None if create => self.insert(port, address, now_ns, Newcomer::Unasked).ok()?,
+            None => return None,
+        };
+        let entry = &mut self.entries[index as usize];
+        if entry.state == NeighbourState::Permanent {
+            return None;
+        }
+        if !entry.has_mac() || entry.mac != mac {
+            entry.mac = mac;
+            entry.state = NeighbourState::Stale;
+        }
+        (!entry.queue.is_empty()).then(|| self.id(index))
+    }
+}

@@ -42,6 +42,9 @@ pub const XDP_TX_RETRY_NS: u64 = 100_000;
 /// How long a port lets its caller sleep before it looks whether the interface is still there, in ns.
 pub const XDP_LINK_CHECK_NS: u64 = 5_000_000_000;
 
+/// How often, at most, a port about to sleep asks the kernel for its counters and errors, in ns.
+pub const XDP_LOOK_NS: u64 = 10_000_000;
+
 /// How long an open waits for a queue that its last owner has closed but the kernel has not yet let go, in ns.
 pub const XDP_BIND_WAIT_NS_MAX: u64 = 2_000_000_000;
 

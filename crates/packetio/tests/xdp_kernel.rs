@@ -152,7 +152,7 @@ impl Responder {
             ..tcp::Header::default()
         };
         if syn {
-            reply.flags = reply.flags | tcp::Flags::SYN;
+            reply.flags |= tcp::Flags::SYN;
             reply.options.mss = Some(1460);
         }
         let len = reply.emit(out);

@@ -14,7 +14,7 @@ use xdp_support::{
 };
 
 /// Set for the child that holds an interface until it is killed.
-const HOLD: &str = "MILLX_HOLD";
+const HOLD: &str = "MILLSTREAM_TEST_HOLD";
 
 #[test]
 fn interface_down_pushes_back_and_loses_nothing() {

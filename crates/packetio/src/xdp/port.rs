@@ -17,7 +17,7 @@ use super::rings_unsafe::{Consumer, Desc, Producer};
 use super::umem_unsafe::Umem;
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::limits::{
-    XDP_BATCH_MAX, XDP_LINK_CHECK_NS, XDP_STATISTICS_INTERVAL, XDP_TX_HEADROOM_BYTES,
+    XDP_BATCH_MAX, XDP_LINK_CHECK_NS, XDP_LOOK_NS, XDP_STATISTICS_INTERVAL, XDP_TX_HEADROOM_BYTES,
     XDP_TX_KICK_FRAMES, XDP_TX_KICKS_SPARE, XDP_TX_RETRY_NS, XDP_TX_SLOTS,
 };
 use crate::open::OpenError;
@@ -63,6 +63,10 @@ pub struct XdpPort {
     /// When to look after what no descriptor announces; 0 while nobody sleeps.
     wake_at_ns: u64,
     receives: u32,
+    /// When `prepare_wait` last asked the kernel for counters and errors.
+    looked_at_ns: u64,
+    /// The process that opened it.
+    pid: u32,
     counters: Counters,
     interface: Arc<Shared>,
 }
@@ -87,8 +91,8 @@ impl XdpPort {
         self.interface.mode
     }
 
-    /// Reads the kernel's own counters now. Otherwise `counters()` shows them as they were before the last sleep, or a few
-    /// thousand `receive`s ago, for reading them takes two system calls.
+    /// Reads the kernel's own counters now. Otherwise `counters()` shows them as they were a few milliseconds before
+    /// the last sleep, or a few thousand `receive`s ago, for reading them takes two system calls.
     pub fn refresh_counters(&mut self) {
         self.counters.refresh(&self.socket, &self.interface);
     }
@@ -303,8 +307,12 @@ impl Port for XdpPort {
 
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
         self.release();
-        self.refresh_counters();
-        self.look_for_error();
+        let now_ns = monotonic_ns();
+        if now_ns.wrapping_sub(self.looked_at_ns) >= XDP_LOOK_NS {
+            self.looked_at_ns = now_ns;
+            self.refresh_counters();
+            self.look_for_error();
+        }
         if self.tx_pending {
             let _ = self.kick_again(); // `receive` reports what it says
         }
@@ -322,7 +330,7 @@ impl Port for XdpPort {
             true => XDP_TX_RETRY_NS,
             false => XDP_LINK_CHECK_NS,
         };
-        self.wake_at_ns = monotonic_ns() + sleep_ns;
+        self.wake_at_ns = now_ns + sleep_ns;
         false
     }
 
@@ -346,6 +354,9 @@ impl Port for XdpPort {
 
 impl Drop for XdpPort {
     fn drop(&mut self) {
-        self.interface.loaded.clear_socket(self.queue);
+        // A forked child closes its copies; the map is its parent's.
+        if self.pid == std::process::id() {
+            self.interface.loaded.clear_socket(self.queue);
+        }
     }
 }

@@ -39,6 +39,8 @@ struct Ring<T> {
     flags: Option<NonNull<u32>>,
     entries: NonNull<T>,
     slots: u32,
+    /// The process that has the mapping: a forked child has a hole there, or something else by now.
+    pid: u32,
 }
 
 // SAFETY: the mapping belongs to this value alone in this process; it can be reached from any thread.
@@ -86,6 +88,7 @@ impl<T: Entry> Ring<T> {
             flags: layout.flags.map(|offset| at(offset).cast()),
             entries: at(layout.desc).cast(),
             slots,
+            pid: std::process::id(),
         })
     }
 
@@ -125,6 +128,9 @@ impl<T: Entry> Ring<T> {
 
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            return;
+        }
         // SAFETY: the mapping is ours, and no pointer into it outlives this value.
         let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
     }

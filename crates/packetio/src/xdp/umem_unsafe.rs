@@ -28,6 +28,8 @@ pub(super) struct Umem {
     chunk_bytes: u32,
     rx_chunks: u32,
     tx_chunks: u32,
+    /// The process that has the mapping: a forked child has a hole there, or something else by now.
+    pid: u32,
 }
 
 // SAFETY: the mapping is this value's alone and is used through raw pointers only; it can be reached from any thread.
@@ -78,6 +80,7 @@ impl Umem {
             chunk_bytes,
             rx_chunks,
             tx_chunks,
+            pid: std::process::id(),
         })
     }
 
@@ -149,6 +152,9 @@ impl Umem {
 
 impl Drop for Umem {
     fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            return;
+        }
         // SAFETY: the mapping is ours, and frames in it are reachable only through the port that is going. The kernel
         // holds its own reference to the pages for as long as a socket uses them.
         let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };

@@ -45,7 +45,7 @@ impl Lab {
             println!("skipped: needs root");
             return None;
         }
-        let name = |end: &str| format!("millx-{label}-{}-{end}", std::process::id());
+        let name = |end: &str| format!("mst-{}-xdp-{label}-{end}", std::process::id());
         let lab = Self {
             near: name("near"),
             far: name("far"),
@@ -120,7 +120,7 @@ impl Lab {
             .args(["-n", &self.near, "link", "show", "dev", NEAR])
             .output()
             .unwrap();
-        String::from_utf8_lossy(&shown.stdout).contains("xdp")
+        String::from_utf8_lossy(&shown.stdout).contains("prog/xdp")
     }
 
     /// A raw socket on the far interface.

@@ -143,7 +143,7 @@ struct Namespace {
 
 impl Namespace {
     fn enter() -> Option<Self> {
-        let name = format!("millx-attach-{}", std::process::id());
+        let name = format!("mst-{}-xdp-attach", std::process::id());
         let home = open("/proc/thread-self/ns/net");
         if !ip(&["netns", "add", &name]) {
             println!("skipped: cannot add a network namespace");
@@ -163,7 +163,7 @@ impl Namespace {
         let shown = Command::new("ip")
             .args(["link", "show", "dev", "near"])
             .output();
-        String::from_utf8_lossy(&shown.unwrap().stdout).contains("xdp")
+        String::from_utf8_lossy(&shown.unwrap().stdout).contains("prog/xdp")
     }
 }
 

@@ -95,6 +95,8 @@ pub(super) fn open(
         gone: false,
         wake_at_ns: 0,
         receives: 0,
+        looked_at_ns: 0,
+        pid: std::process::id(),
         counters: Counters::default(),
         interface,
     })

@@ -54,8 +54,6 @@ pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const CHUNK_LINE_BYTES_MAX: usize = 4096;
 /// Connections that `mill get -c` and `mill bench` keep at once.
 pub const CLIENT_CONNECTIONS_MAX: usize = 60_000;
-/// Nanoseconds without progress after which `mill get` gives a request up.
-pub const CLIENT_STALL_NS_DEFAULT: u64 = 30_000_000_000;
 
 const _: () = assert!(REQUEST_LINE_BYTES_MAX <= HEAD_BYTES_MAX);
 const _: () = assert!(IDLE_BUFFER_BYTES_MAX <= HEAD_BYTES_MAX);

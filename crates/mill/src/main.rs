@@ -1,9 +1,35 @@
-//! `mill`: the millstream command.
+//! `mill`: the millstream command. Owns the command line; each command is a module.
 
 #![forbid(unsafe_code)]
-#![allow(dead_code)]
 
+mod cli;
+mod failure;
+mod get;
 mod http;
 mod limits;
+mod net;
+mod serve;
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match cli::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    cli::start_log(cli.verbose);
+    let outcome = match &cli.command {
+        cli::Command::Serve(options) => serve::serve(options),
+        cli::Command::Get(options) => get::get(options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let line = failure.to_string();
+            if !line.is_empty() {
+                eprintln!("mill: {line}");
+            }
+            failure.exit_code()
+        }
+    }
+}

@@ -58,6 +58,7 @@ impl Requests {
             return self.close(Status::BadRequest);
         }
         let Some(end) = self.head_end() else {
+            self.compact();
             return self.check_length();
         };
         let head = &self.input[self.start..end];

@@ -1,0 +1,112 @@
+//! The command line: what the commands are called, and one line with status 2 for what is wrong.
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::get::GetOptions;
+use crate::serve::ServeOptions;
+
+/// Millstream: a user-level TCP stack, its server and its tools.
+#[derive(Parser, Debug)]
+#[command(name = "mill", version, disable_help_subcommand = true)]
+pub struct Cli {
+    /// Say more on stderr; twice for everything. RUST_LOG says it in detail
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Serve a directory over HTTP/1.1
+    Serve(ServeOptions),
+    /// Download a URL, or put a load on a server
+    Get(GetOptions),
+}
+
+/// Reads the command line. Help and version are printed; what is wrong is one line, and status 2.
+pub fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let missing = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+            // A closed stdout leaves nobody to tell.
+            let _ = error.print();
+            if missing {
+                ExitCode::from(2)
+            } else {
+                ExitCode::SUCCESS
+            }
+        }
+        _ => {
+            eprintln!("mill: {}", one_line(&error.to_string()));
+            ExitCode::from(2)
+        }
+    })
+}
+
+/// clap's first paragraph says what and where; usage and hints follow it.
+fn one_line(message: &str) -> String {
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    let paragraph = message.split("\n\n").next().unwrap_or(message);
+    let words: Vec<&str> = paragraph.split_whitespace().collect();
+    words.join(" ")
+}
+
+/// Log lines go to stderr: warnings, or more on request.
+pub fn start_log(verbose: u8) {
+    let default = match verbose {
+        0 => "warn",
+        1 => "info",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn complaint(line: &str) -> String {
+        let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        one_line(&error.to_string())
+    }
+
+    #[test]
+    fn command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn wrong_option_is_one_line_that_says_what_and_where() {
+        let serve = "mill serve /tmp --wire tap:t0 --addr";
+        assert_eq!(
+            complaint(&format!("{serve} 10.0.0/8")),
+            "invalid value '10.0.0/8' for '--addr <IP/PREFIX>': `10.0.0` is no IPv4 or IPv6 address"
+        );
+        assert_eq!(
+            complaint(&format!("{serve} 10.0.0.2/24 --bogus")),
+            "unexpected argument '--bogus' found"
+        );
+        assert!(complaint("mill serve /tmp --wire carrier:pigeon").contains("pigeon"));
+        assert_eq!(
+            complaint("mill serve /tmp"),
+            "the following required arguments were not provided: --wire <SPEC>"
+        );
+        assert!(complaint("mill get ftp://x --wire kernel").contains("no http:// at its start"));
+        assert_eq!(complaint("mill fly"), "unrecognized subcommand 'fly'");
+    }
+}

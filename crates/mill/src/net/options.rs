@@ -1,0 +1,146 @@
+//! The options that say which wire and which address: shared by every command that opens one.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use packetio::WireSpec;
+
+/// Which wire, and who we are on it.
+#[derive(Args, Clone, Debug)]
+pub struct NetOptions {
+    /// The wire: xdp:IFACE, memif:PATH, tap:NAME, packet:IFACE, each with ,key=value; or `kernel`, the kernel's own sockets
+    #[arg(long, value_name = "SPEC")]
+    pub wire: Wire,
+    /// Our address on the wire with the length of its subnet's prefix; may be given several times
+    #[arg(long = "addr", value_name = "IP/PREFIX")]
+    pub addresses: Vec<Cidr>,
+    /// Where packets go that are not for our subnet; one per family
+    #[arg(long = "gateway", value_name = "IP")]
+    pub gateways: Vec<IpAddr>,
+    /// Contexts: each is a thread with a stack of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub contexts: u16,
+    /// Who runs the stack: the thread that uses it, or one of its own
+    #[arg(long, value_enum, default_value_t = Crank::Inline)]
+    pub crank: Crank,
+}
+
+/// Who turns the crank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Crank {
+    Inline,
+    Dedicated,
+}
+
+/// A wire of Millstream, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wire {
+    Millstream(Box<WireSpec>),
+    Kernel,
+}
+
+impl FromStr for Wire {
+    type Err = packetio::SpecError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "kernel" {
+            return Ok(Self::Kernel);
+        }
+        Ok(Self::Millstream(Box::new(text.parse()?)))
+    }
+}
+
+/// An address and the length of its subnet's prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    pub address: IpAddr,
+    pub prefix_bits: u8,
+}
+
+impl FromStr for Cidr {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, prefix) = text.split_once('/').unwrap_or((text, ""));
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_| format!("`{address}` is no IPv4 or IPv6 address"))?;
+        let bits_max = if address.is_ipv4() { 32 } else { 128 };
+        let prefix_bits = match prefix {
+            "" if !text.contains('/') => {
+                return Err(format!("no prefix length: write {text}/24 or such"));
+            }
+            prefix => prefix.parse().ok().filter(|&bits| bits <= bits_max),
+        };
+        let prefix_bits = prefix_bits
+            .ok_or_else(|| format!("prefix length `{prefix}` is no number from 0 to {bits_max}"))?;
+        Ok(Self {
+            address,
+            prefix_bits,
+        })
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.address, self.prefix_bits)
+    }
+}
+
+impl NetOptions {
+    /// Where a server listens: our first address, or everywhere on the kernel.
+    pub fn listen_address(&self, port: u16) -> SocketAddr {
+        let everywhere = IpAddr::from([0, 0, 0, 0]);
+        let address = self
+            .addresses
+            .first()
+            .map_or(everywhere, |cidr| cidr.address);
+        SocketAddr::new(address, port)
+    }
+
+    /// What the options must satisfy together. The error is one line.
+    pub fn check(&self) -> Result<(), String> {
+        match &self.wire {
+            Wire::Kernel => Ok(()),
+            Wire::Millstream(_) if self.addresses.is_empty() => {
+                Err("--addr is missing: which address is ours on this wire?".to_owned())
+            }
+            Wire::Millstream(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cidr_reads_and_prints() {
+        for text in ["10.0.0.2/24", "fd00::2/64", "10.0.0.2/32", "::/0"] {
+            assert_eq!(
+                text.parse::<Cidr>().map(|cidr| cidr.to_string()),
+                Ok(text.to_owned())
+            );
+        }
+    }
+
+    #[test]
+    fn wrong_cidr_says_what() {
+        for (text, part) in [
+            ("10.0.0.2", "no prefix length"),
+            ("10.0.0.2/", "prefix length ``"),
+            (
+                "10.0.0.2/33",
+                "prefix length `33` is no number from 0 to 32",
+            ),
+            ("10.0.0/8", "`10.0.0` is no IPv4 or IPv6 address"),
+            ("", "no IPv4"),
+            ("fd00::1/129", "0 to 128"),
+        ] {
+            let error = text.parse::<Cidr>().unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! `mill serve`: an HTTP/1.1 server of a directory. One worker per context, sharing nothing.
+//!
+//! ```text
+//! worker ─ connection ─ http::server     bytes → requests
+//!        │            └ answer           request, document → head and body
+//!        ├ documents                     path → document
+//!        └ timeouts
+//! ```
+
+mod answer;
+mod connection;
+mod documents;
+mod stats;
+mod timeouts;
+mod worker;
+
+#[cfg(test)]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+
+use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use self::documents::Documents;
+use self::stats::Stats;
+use self::worker::Worker;
+use crate::failure::Failure;
+use crate::limits::{BACKLOG_DEFAULT, CONNECTIONS_MAX_DEFAULT};
+use crate::net::Net;
+use crate::net::kernel::Kernel;
+use crate::net::options::{NetOptions, Wire};
+
+/// Options of `mill serve`.
+#[derive(Args, Clone, Debug)]
+pub struct ServeOptions {
+    /// The directory to serve
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    #[command(flatten)]
+    pub net: NetOptions,
+    /// The port to listen on
+    #[arg(long, value_name = "PORT", default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
+    /// Connections that wait to be accepted, per context
+    #[arg(long, value_name = "N", default_value_t = BACKLOG_DEFAULT)]
+    pub backlog: usize,
+    /// Connections per context; at the limit accepting stops until one leaves
+    #[arg(long, value_name = "N", default_value_t = CONNECTIONS_MAX_DEFAULT)]
+    pub connections_max: usize,
+    /// Say that it is ready, and at the end what was counted, as lines of JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a worker thread tells.
+enum News {
+    Ready,
+    Ended(io::Result<Stats>),
+}
+
+/// Serves until SIGINT or SIGTERM.
+pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
+    options.net.check().map_err(Failure::Usage)?;
+    let directory = &options.directory;
+    Documents::open(directory)
+        .map_err(|error| Failure::Usage(format!("{}: {error}", directory.display())))?;
+    match &options.net.wire {
+        Wire::Kernel => serve_over(options, &|_| Ok(Kernel)),
+        Wire::Millstream(_) => Err(Failure::Run("millstream is not there yet".to_owned())),
+    }
+}
+
+/// Serves over the stacks that `net_of` makes, one on each worker's thread.
+pub fn serve_over<N: Net>(
+    options: &ServeOptions,
+    net_of: &(dyn Fn(usize) -> io::Result<N> + Sync),
+) -> Result<(), Failure> {
+    let (stopped, stop) = io::pipe().map_err(|error| Failure::Run(format!("pipe: {error}")))?;
+    stop_on_signals(&stop).map_err(|error| Failure::Run(format!("signal handlers: {error}")))?;
+    let contexts = usize::from(options.net.contexts);
+    let (tell, news) = mpsc::channel();
+    thread::scope(|scope| {
+        for index in 0..contexts {
+            let tell = tell.clone();
+            let stopped = &stopped;
+            scope.spawn(move || {
+                let result = work(options, net_of, index, stopped, &tell);
+                // The receiver is gone only if serving has ended.
+                let _ = tell.send(News::Ended(result));
+            });
+        }
+        let outcome = follow(options, contexts, &news, &stop);
+        raise(&stop);
+        outcome
+    })
+}
+
+fn work<N: Net>(
+    options: &ServeOptions,
+    net_of: &(dyn Fn(usize) -> io::Result<N> + Sync),
+    index: usize,
+    stopped: &PipeReader,
+    tell: &mpsc::Sender<News>,
+) -> io::Result<Stats> {
+    let net = net_of(index)?;
+    let address = options.net.listen_address(options.port);
+    let listener = net
+        .listen(address, options.backlog)
+        .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
+    let documents = Documents::open(&options.directory)?;
+    let worker = Worker::new(net, listener, documents, options.connections_max)?;
+    let _ = tell.send(News::Ready);
+    worker.run(stopped.as_fd())
+}
+
+/// Says when all are ready, waits for their ends, and stops the others when one fails.
+fn follow(
+    options: &ServeOptions,
+    contexts: usize,
+    news: &mpsc::Receiver<News>,
+    stop: &PipeWriter,
+) -> Result<(), Failure> {
+    let (mut ready, mut ended) = (0, 0);
+    let mut stats = Stats::default();
+    let mut failure = None;
+    while ended < contexts {
+        match news.recv() {
+            Ok(News::Ready) => {
+                ready += 1;
+                if ready == contexts {
+                    say_ready(
+                        options,
+                        options.net.listen_address(options.port),
+                        &options.directory,
+                    );
+                }
+            }
+            Ok(News::Ended(result)) => {
+                ended += 1;
+                match result {
+                    Ok(counted) => stats.add(&counted),
+                    // What fails before anything was served is a matter of what was asked.
+                    Err(error) if ready < contexts => {
+                        failure = Some(Failure::Usage(error.to_string()))
+                    }
+                    Err(error) => failure = Some(Failure::Run(error.to_string())),
+                }
+                raise(stop);
+            }
+            Err(mpsc::RecvError) => break,
+        }
+    }
+    match failure {
+        Some(failure) => Err(failure),
+        None => {
+            say_stopped(options, &stats);
+            Ok(())
+        }
+    }
+}
+
+fn say_ready(options: &ServeOptions, address: SocketAddr, directory: &Path) {
+    let line = if options.json {
+        let directory = directory.display().to_string();
+        serde_json::json!({"event": "ready", "address": address, "directory": directory})
+            .to_string()
+    } else {
+        format!("serving {} on http://{address}/", directory.display())
+    };
+    say(&line);
+}
+
+fn say_stopped(options: &ServeOptions, stats: &Stats) {
+    let line = if options.json {
+        serde_json::json!({"event": "stopped", "stats": stats}).to_string()
+    } else {
+        let Stats {
+            connections,
+            requests,
+            bytes_sent,
+            ..
+        } = stats;
+        format!("stopped after {connections} connections, {requests} requests, {bytes_sent} bytes")
+    };
+    say(&line);
+}
+
+/// Whoever started us may have closed our stdout; that is no reason to stop serving.
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+fn stop_on_signals(stop: &PipeWriter) -> io::Result<()> {
+    let stop = stop.try_clone()?;
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    thread::spawn(move || {
+        for _ in signals.forever() {
+            raise(&stop);
+        }
+    });
+    Ok(())
+}
+
+/// The byte stays in the pipe: it is readable for every worker from now on.
+fn raise(mut stop: &PipeWriter) {
+    let _ = stop.write(&[1]);
+}

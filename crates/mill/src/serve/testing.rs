@@ -1,0 +1,84 @@
+//! For tests: a directory with files in it, and a server of it over the kernel's sockets, both gone when dropped.
+
+use std::io::PipeWriter;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+
+use super::documents::Documents;
+use super::raise;
+use super::stats::Stats;
+use super::worker::Worker;
+use crate::net::Net;
+use crate::net::kernel::Kernel;
+
+/// A temporary directory.
+pub struct Site {
+    pub path: PathBuf,
+}
+
+impl Site {
+    pub fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("mst-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self { path }
+    }
+
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// A worker on a thread of its own.
+pub struct Server {
+    pub address: SocketAddr,
+    stop: PipeWriter,
+    thread: Option<JoinHandle<Stats>>,
+}
+
+impl Server {
+    pub fn start(directory: &Path, connections_max: usize) -> Self {
+        let listener = Kernel
+            .listen(SocketAddr::from(([127, 0, 0, 1], 0)), 64)
+            .unwrap();
+        let address = rustix::net::getsockname(&listener)
+            .unwrap()
+            .try_into()
+            .unwrap();
+        let (stopped, stop) = std::io::pipe().unwrap();
+        let directory = directory.to_path_buf();
+        let thread = std::thread::spawn(move || {
+            let documents = Documents::open(&directory).unwrap();
+            let worker = Worker::new(Kernel, listener, documents, connections_max).unwrap();
+            worker.run(stopped.as_fd()).unwrap()
+        });
+        Self {
+            address,
+            stop,
+            thread: Some(thread),
+        }
+    }
+
+    /// Stops it and says what it counted.
+    pub fn stop(mut self) -> Stats {
+        raise(&self.stop);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        raise(&self.stop);
+    }
+}

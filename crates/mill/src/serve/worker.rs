@@ -1,0 +1,220 @@
+//! One thread of the server: a listener, a poll, the connections, and the loop over them.
+//!
+//! ```text
+//! wait ─► stop? ─► accept a batch ─► visit what is ready ─► time out what is due ─► wait
+//! ```
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant, SystemTime};
+
+use slab::Slab;
+
+use super::connection::{Connection, Desk, Visit};
+use super::documents::Documents;
+use super::stats::Stats;
+use super::timeouts::{Reason, Timeouts};
+use crate::limits::ACCEPT_BATCH_MAX;
+use crate::net::{Interest, Net, Ready};
+
+const LISTENER: usize = 0;
+const STOP: usize = 1;
+/// Tokens from here on are keys of the slab.
+const FIRST_CONNECTION: usize = 2;
+
+struct Entry<N: Net> {
+    connection: Connection<N>,
+    interest: Interest,
+}
+
+/// One thread's part of the server.
+pub struct Worker<N: Net> {
+    net: N,
+    poll: N::Poll,
+    listener: N::Listener,
+    /// The listener is not registered, because there are too many connections.
+    is_full: bool,
+    connections: Slab<Entry<N>>,
+    connections_max: usize,
+    timeouts: Timeouts,
+    desk: Desk,
+    start: Instant,
+}
+
+impl<N: Net> Worker<N> {
+    pub fn new(
+        net: N,
+        listener: N::Listener,
+        documents: Documents,
+        connections_max: usize,
+    ) -> io::Result<Self> {
+        let mut poll = net.poll()?;
+        net.register_listener(&mut poll, &listener, LISTENER)?;
+        Ok(Self {
+            net,
+            poll,
+            listener,
+            is_full: false,
+            connections: Slab::new(),
+            connections_max,
+            timeouts: Timeouts::new(),
+            desk: Desk::new(documents),
+            start: Instant::now(),
+        })
+    }
+
+    /// Serves until `stop` is readable or hangs up.
+    pub fn run(mut self, stop: BorrowedFd<'_>) -> io::Result<Stats> {
+        self.net.register_fd(&mut self.poll, stop, STOP)?;
+        let mut ready: Vec<Ready> = Vec::new();
+        loop {
+            let timeout = self.timeout();
+            self.net.wait(&mut self.poll, &mut ready, timeout)?;
+            self.look_at_clock();
+            for &Ready { token } in &ready {
+                match token {
+                    STOP => return Ok(self.desk.stats),
+                    LISTENER => self.accept()?,
+                    token => self.visit(token - FIRST_CONNECTION)?,
+                }
+            }
+            self.time_out()?;
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let due_ns = self.timeouts.next_due_ns()?;
+        let now_ns = self.start.elapsed().as_nanos() as u64;
+        Some(Duration::from_nanos(due_ns.saturating_sub(now_ns)))
+    }
+
+    /// One reading of the clocks per turn of the loop.
+    fn look_at_clock(&mut self) {
+        self.desk.now_ns = self.start.elapsed().as_nanos() as u64;
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        self.desk.now = since_1970.map_or(0, |time| time.as_secs());
+        self.desk.date.update(self.desk.now);
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        for _ in 0..ACCEPT_BATCH_MAX {
+            if self.connections.len() >= self.connections_max {
+                return self.stop_accepting();
+            }
+            match self.net.accept(&self.listener) {
+                Ok((stream, _)) => self.welcome(stream)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if is_of_one_connection(&error) => {}
+                // Out of descriptors or memory: wait until a connection leaves, if one can.
+                Err(error) if !self.connections.is_empty() => {
+                    tracing::warn!("accept: {error}");
+                    return self.stop_accepting();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn welcome(&mut self, stream: N::Stream) -> io::Result<()> {
+        let slot = self.connections.vacant_entry();
+        let key = slot.key();
+        self.net.register(
+            &mut self.poll,
+            &stream,
+            key + FIRST_CONNECTION,
+            Interest::Read,
+        )?;
+        slot.insert(Entry {
+            connection: Connection::new(stream),
+            interest: Interest::Read,
+        });
+        self.desk.stats.connections += 1;
+        self.timeouts.set(key, Reason::Idle, self.desk.now_ns);
+        Ok(())
+    }
+
+    fn stop_accepting(&mut self) -> io::Result<()> {
+        self.desk.stats.full += 1;
+        self.is_full = true;
+        self.net.deregister_listener(&mut self.poll, &self.listener)
+    }
+
+    fn visit(&mut self, key: usize) -> io::Result<()> {
+        // It may have been closed earlier in this batch of events.
+        let Some(entry) = self.connections.get_mut(key) else {
+            return Ok(());
+        };
+        let visit = entry.connection.visit(&self.net, &mut self.desk);
+        self.apply(key, visit)
+    }
+
+    fn apply(&mut self, key: usize, visit: Visit) -> io::Result<()> {
+        match visit {
+            Visit::Wait {
+                interest,
+                reason,
+                progress,
+            } => {
+                let entry = &mut self.connections[key];
+                if entry.interest != interest {
+                    entry.interest = interest;
+                    let stream = &entry.connection.stream;
+                    self.net.reregister(
+                        &mut self.poll,
+                        stream,
+                        key + FIRST_CONNECTION,
+                        interest,
+                    )?;
+                }
+                if progress || self.timeouts.reason(key) != Some(reason) {
+                    self.timeouts.set(key, reason, self.desk.now_ns);
+                }
+                Ok(())
+            }
+            Visit::Close => self.leave(key).map(drop),
+            Visit::Abort => {
+                self.desk.stats.aborted += 1;
+                let stream = self.leave(key)?;
+                self.net.abort(stream);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the connection out; the caller closes the stream by dropping it.
+    fn leave(&mut self, key: usize) -> io::Result<N::Stream> {
+        self.timeouts.remove(key);
+        let entry = self.connections.remove(key);
+        if self.is_full {
+            self.is_full = false;
+            self.net
+                .register_listener(&mut self.poll, &self.listener, LISTENER)?;
+        }
+        Ok(entry.connection.stream)
+    }
+
+    fn time_out(&mut self) -> io::Result<()> {
+        while let Some((key, reason)) = self.timeouts.pop_due(self.desk.now_ns) {
+            self.desk.stats.timeouts += 1;
+            let connection = &mut self.connections[key].connection;
+            let visit = connection.time_out(&self.net, &mut self.desk, reason);
+            self.apply(key, visit)?;
+        }
+        Ok(())
+    }
+}
+
+/// Errors of accept that tell of a connection that is gone already (accept(2)).
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::ConnectionAborted
+            | Kind::ConnectionReset
+            | Kind::Interrupted
+            | Kind::HostUnreachable
+            | Kind::NetworkUnreachable
+            | Kind::TimedOut
+    )
+}

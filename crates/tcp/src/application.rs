@@ -73,6 +73,10 @@ impl Connection {
     pub fn set_nodelay(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
         let deadline_ns = self.deadline_ns;
         self.marks.put(Marks::NODELAY, on);
+        if on {
+            // Even what a cork holds (Linux).
+            self.push();
+        }
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
@@ -81,9 +85,7 @@ impl Connection {
         let deadline_ns = self.deadline_ns;
         self.marks.put(Marks::CORK, on);
         if !on {
-            // What the cork held leaves now, as if pushed (Linux).
-            self.end_persist();
-            self.marks.put(Marks::PUSH_DUE, self.unsent() > 0);
+            self.push();
         }
         self.finish(cx, Effects::NONE, deadline_ns)
     }
@@ -118,6 +120,12 @@ impl Connection {
     /// TCP_MAXSEG: segments no larger than `mss` payload bytes, options included.
     pub fn set_max_segment(&mut self, cx: &mut Cx<'_>, mss: u16) -> Effects {
         self.on_mtu(cx, mss)
+    }
+
+    /// What waits for company leaves now.
+    fn push(&mut self) {
+        self.end_persist();
+        self.marks.put(Marks::PUSH_DUE, self.unsent() > 0);
     }
 
     fn queue_fin(&mut self) {

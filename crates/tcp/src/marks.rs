@@ -58,9 +58,8 @@ impl Marks {
     pub const URGENT: Marks = Marks(1 << 24);
 
     /// Any of these sends a segment down the numbered steps.
-    pub const OFF_FAST_PATH: Marks = Marks(
-        Self::OUT_OF_ORDER.0 | Self::RECOVERING.0 | Self::NO_PREDICTION.0 | Self::FIN_QUEUED.0,
-    );
+    pub const OFF_FAST_PATH: Marks =
+        Marks(Self::OUT_OF_ORDER.0 | Self::RECOVERING.0 | Self::NO_PREDICTION.0);
 
     /// Any of these needs the full plan for what to send.
     pub const SEND_NOW: Marks = Marks(

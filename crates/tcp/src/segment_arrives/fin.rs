@@ -27,7 +27,7 @@ impl Connection {
         self.marks.set(Marks::FIN_HELD);
         self.rx.fin_seq = fin_seq;
         if bare {
-            self.rx.dup_acks_due = self.rx.dup_acks_due.saturating_add(1);
+            self.owe_duplicate_ack();
         }
         self.refresh_out_of_order();
     }

@@ -1,5 +1,5 @@
 //! Header prediction: the segment that an undisturbed connection expects skips the steps that cannot
-//! apply to it. It gives the same result as the steps; `tests/prediction.rs` runs both ways.
+//! apply to it. It gives the same result as the steps: every conversation in the tests runs both ways.
 
 use wire::tcp::Flags;
 
@@ -9,20 +9,26 @@ use crate::limits::coarse;
 use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
-use crate::state::State;
 use crate::timestamp::is_before;
 
 impl Connection {
     /// The next text in order, or an ACK of something new, or both; nothing else to note.
     #[inline]
     pub(crate) fn is_predicted(&self, seg: &Segment) -> bool {
-        self.state == State::Established
-            && !self.marks.any(Marks::OFF_FAST_PATH)
+        let acks_new = seg.ack != self.snd.una;
+        seg.seq == self.rcv.nxt
             && seg.flags.without(Flags::PSH) == Flags::ACK
-            && seg.seq == self.rcv.nxt
-            && seg.len <= self.rcv.wnd()
+            && !self.marks.any(Marks::OFF_FAST_PATH)
+            && self.state.is_synchronized()
             && seg.ack.since(self.snd.una) <= self.snd.flight()
-            && (seg.len > 0 || seg.ack != self.snd.una)
+            && seg.len <= self.rcv.wnd()
+            && if seg.len > 0 {
+                self.state.receives_data() && !self.is_orphan()
+            } else {
+                acks_new
+            }
+            // An ACK of our FIN changes the state.
+            && (!acks_new || !self.marks.has(Marks::FIN_SENT) || seg.ack != self.snd.nxt)
             && self.stamp_is_current(seg)
     }
 

@@ -147,7 +147,7 @@ impl Connection {
     ) -> (u32, Effects) {
         self.enter_quick_ack(cx);
         self.rx.last_data_ns = cx.now_ns;
-        self.rx.dup_acks_due = self.rx.dup_acks_due.saturating_add(1);
+        self.owe_duplicate_ack();
         let left = self.rcv.nxt + text.offset;
         let wanted = Range {
             left,
@@ -168,6 +168,12 @@ impl Connection {
             self.refresh_out_of_order();
         }
         (stored, Effects::NONE)
+    }
+
+    /// Told apart from other ACKs so that several due in one turn all leave: the peer counts them.
+    pub(super) fn owe_duplicate_ack(&mut self) {
+        self.rx.dup_acks_due = self.rx.dup_acks_due.saturating_add(1);
+        self.marks.set(Marks::ACK_NOW);
     }
 
     pub(super) fn refresh_out_of_order(&mut self) {

@@ -1,0 +1,16 @@
+//! Conversations with a connection: every state, every kind of segment, timers and loss. Each one runs
+//! with header prediction on and off and at sequence numbers that wrap; see `peer::conversation`.
+
+mod closing;
+mod congestion;
+mod established;
+mod link;
+mod matrix;
+mod open;
+mod peer;
+mod probes;
+mod recovery;
+mod script;
+mod states;
+mod timestamps;
+mod window;

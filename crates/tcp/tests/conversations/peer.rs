@@ -1,0 +1,531 @@
+//! The other end of a conversation: injects segments, expects answers, owns the virtual clock and the
+//! buffers, and checks at every call that the effects tell the truth.
+
+use std::collections::VecDeque;
+
+use tcp::{
+    ActiveOpen, ChallengeLimiter, Config, Connection, Counters, Cx, Effects, Handshake, RecvBuffer,
+    Segment, SegmentOut, State, TransmitClass, WindowScales,
+};
+use wire::SeqNumber;
+use wire::tcp::Flags;
+
+use crate::script::Line;
+
+pub const MS: u64 = 1_000_000;
+
+/// A variant that every conversation must survive: where sequence numbers start, and header prediction.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant {
+    pub iss: u32,
+    pub irs: u32,
+    pub prediction: bool,
+}
+
+const VARIANTS: [Variant; 6] = [
+    Variant {
+        iss: 0,
+        irs: 0,
+        prediction: true,
+    },
+    Variant {
+        iss: 0,
+        irs: 0,
+        prediction: false,
+    },
+    Variant {
+        iss: 0xffff_fff0,
+        irs: 0xffff_ff00,
+        prediction: true,
+    },
+    Variant {
+        iss: 0xffff_fc00,
+        irs: 0xffff_fff8,
+        prediction: false,
+    },
+    Variant {
+        iss: 0x7fff_ffd0,
+        irs: 0x7fff_fe00,
+        prediction: true,
+    },
+    Variant {
+        iss: 0x7fff_fe00,
+        irs: 0x8000_0000,
+        prediction: false,
+    },
+];
+
+/// Plays `script` in every variant on a fresh connection.
+pub fn conversation(setup: impl Fn(Variant) -> Peer, script: impl Fn(&mut Peer)) {
+    for variant in VARIANTS {
+        let mut peer = setup(variant);
+        peer.context = format!("{variant:x?}");
+        script(&mut peer);
+        peer.check_stream();
+    }
+}
+
+/// The receive buffer: what is published must be the peer's stream.
+#[derive(Default)]
+pub struct Received {
+    /// Relative sequence number of the segment at hand's first byte.
+    at: u32,
+    /// Bytes beyond the published ones; `None` = not written.
+    tail: Vec<Option<u8>>,
+    published: Vec<u8>,
+    /// Bytes that memory has room for beyond the published ones.
+    pub memory: usize,
+}
+
+impl RecvBuffer for Received {
+    fn write_at(&mut self, offset: u32, skip: u32, len: u32) -> u32 {
+        let room = self
+            .memory
+            .saturating_sub(offset as usize)
+            .min(len as usize);
+        let end = offset as usize + room;
+        if self.tail.len() < end {
+            self.tail.resize(end, None);
+        }
+        for i in 0..room {
+            self.tail[offset as usize + i] = Some(byte_at(self.at + skip + i as u32));
+        }
+        room as u32
+    }
+
+    fn publish(&mut self, n: u32) {
+        for byte in self.tail.drain(..n as usize) {
+            self.published
+                .push(byte.expect("published bytes were written"));
+        }
+    }
+}
+
+/// The byte of either stream at a relative sequence number.
+fn byte_at(seq: u32) -> u8 {
+    (seq.wrapping_mul(2_654_435_761) >> 24) as u8
+}
+
+pub struct Peer {
+    pub conn: Connection,
+    pub config: Config,
+    pub counters: Counters,
+    pub challenge: ChallengeLimiter,
+    pub now_ns: u64,
+    pub rx: Received,
+    /// Window field of injected segments that name none.
+    pub window: u16,
+    /// Effects of the last call.
+    pub effects: Effects,
+    /// Segments are polled after every call; off = several calls in one turn.
+    pub polls: bool,
+    context: String,
+    iss: SeqNumber,
+    irs: SeqNumber,
+    sent: VecDeque<Line>,
+    buffered: u32,
+    recv_space: u32,
+    removed: bool,
+}
+
+/// How a connection is set up.
+#[derive(Clone)]
+pub struct Setup {
+    pub config: Config,
+    pub mss: u16,
+    pub peer_mss: u16,
+    pub recv_space: u32,
+    pub scales: Option<(u8, u8)>,
+    pub timestamps: bool,
+    pub window: u16,
+}
+
+impl Default for Setup {
+    /// No options but an MSS of 1000, as most scripts have it.
+    fn default() -> Self {
+        let config = Config {
+            timestamps: false,
+            window_scaling: false,
+            ..Config::default()
+        };
+        Setup {
+            config,
+            mss: 1460,
+            peer_mss: 1000,
+            recv_space: 60_000,
+            scales: None,
+            timestamps: false,
+            window: 60_000,
+        }
+    }
+}
+
+impl Peer {
+    /// SYN_SENT; our SYN is in the queue.
+    pub fn connecting(setup: &Setup, variant: Variant) -> Peer {
+        let mut config = setup.config.clone();
+        config.timestamps = setup.timestamps;
+        config.window_scaling = setup.scales.is_some();
+        let mut challenge = ChallengeLimiter::new(7);
+        let mut counters = Counters::default();
+        let now_ns = 1000 * MS;
+        let mut cx = Cx {
+            now_ns,
+            config: &config,
+            challenge: &mut challenge,
+            counters: &mut counters,
+        };
+        let open = ActiveOpen {
+            iss: SeqNumber(variant.iss),
+            ts_offset: 0,
+            mss: setup.mss,
+            mss_default: 536,
+            recv_space: setup.recv_space,
+            recv_buffer_max: setup
+                .scales
+                .map_or(setup.recv_space, |(ours, _)| 0xffff << ours),
+        };
+        let conn = Connection::connect(&mut cx, &open);
+        Peer::around(conn, setup, config, counters, variant)
+    }
+
+    /// ESTABLISHED by a passive handshake; the completing ACK is `. 1:1(0) ack 1`.
+    pub fn accepted(setup: &Setup, variant: Variant) -> Peer {
+        let config = setup.config.clone();
+        let mut challenge = ChallengeLimiter::new(7);
+        let mut counters = Counters::default();
+        let now_ns = 1000 * MS;
+        let mut cx = Cx {
+            now_ns,
+            config: &config,
+            challenge: &mut challenge,
+            counters: &mut counters,
+        };
+        let handshake = Handshake {
+            iss: SeqNumber(variant.iss),
+            irs: SeqNumber(variant.irs),
+            una: SeqNumber(variant.iss) + 1,
+            snd_wnd: u32::from(setup.window) << setup.scales.map_or(0, |(_, peers)| peers),
+            rcv_wnd: setup.recv_space.min(65_535),
+            mss: setup.mss,
+            peer_mss: setup.peer_mss,
+            window_scales: setup
+                .scales
+                .map(|(ours, peers)| WindowScales { ours, peers }),
+            sack: false,
+            timestamps: setup.timestamps,
+            ts_recent: 100,
+            ts_offset: 0,
+            rtt_ns: Some(100 * MS),
+            syn_ack_lost: false,
+        };
+        let conn = Connection::accept(&mut cx, &handshake, setup.recv_space);
+        Peer::around(conn, setup, config, counters, variant)
+    }
+
+    fn around(
+        mut conn: Connection,
+        setup: &Setup,
+        config: Config,
+        counters: Counters,
+        variant: Variant,
+    ) -> Peer {
+        conn.set_prediction(variant.prediction);
+        let mut peer = Peer {
+            conn,
+            config,
+            counters,
+            challenge: ChallengeLimiter::new(7),
+            now_ns: 1000 * MS,
+            rx: Received {
+                memory: usize::MAX,
+                ..Received::default()
+            },
+            window: setup.window,
+            effects: Effects::NONE,
+            polls: true,
+            context: String::new(),
+            iss: SeqNumber(variant.iss),
+            irs: SeqNumber(variant.irs),
+            sent: VecDeque::new(),
+            buffered: 0,
+            recv_space: setup.recv_space,
+            removed: false,
+        };
+        peer.poll();
+        peer
+    }
+
+    /// One call into the connection, with the checks that hold for all.
+    pub fn call(
+        &mut self,
+        call: impl FnOnce(&mut Connection, &mut Cx<'_>, &mut Received) -> Effects,
+    ) {
+        assert!(!self.removed, "{}: removed already", self.context);
+        let before_ns = self.conn.deadline_ns();
+        let mut cx = Cx {
+            now_ns: self.now_ns,
+            config: &self.config,
+            challenge: &mut self.challenge,
+            counters: &mut self.counters,
+        };
+        let effects = call(&mut self.conn, &mut cx, &mut self.rx);
+        self.effects = effects;
+        self.check_effects(effects, before_ns);
+        if effects.contains(Effects::READABLE) {
+            let space = self.recv_space as usize;
+            let used = self.rx.published.len().min(space);
+            assert!(used > 0);
+        }
+        let acked = self.conn.take_acked();
+        assert_eq!(
+            acked > 0,
+            effects.contains(Effects::WRITABLE),
+            "{}: WRITABLE",
+            self.context
+        );
+        self.buffered -= acked;
+        if self.polls {
+            self.poll();
+        }
+        self.removed = effects.contains(Effects::CLOSED);
+    }
+
+    fn check_effects(&mut self, effects: Effects, before_ns: u64) {
+        let class = self.class();
+        let context = &self.context;
+        assert_eq!(
+            effects.contains(Effects::TRANSMIT),
+            class != TransmitClass::None,
+            "{context}: {class:?}"
+        );
+        if !effects.contains(Effects::TIMER) {
+            assert!(
+                self.conn.deadline_ns() >= before_ns,
+                "{context}: an earlier deadline was not told"
+            );
+        }
+        let closed = self.conn.state() == State::Closed;
+        assert_eq!(
+            effects.contains(Effects::CLOSED),
+            closed,
+            "{context}: CLOSED {effects:?}"
+        );
+        if effects.contains(Effects::FAILED) {
+            assert!(self.conn.error().is_some());
+        }
+        let time_wait = self.conn.state() == State::TimeWait;
+        assert_eq!(self.conn.time_wait().is_some(), time_wait);
+    }
+
+    pub fn class(&mut self) -> TransmitClass {
+        let cx = Cx {
+            now_ns: self.now_ns,
+            config: &self.config,
+            challenge: &mut self.challenge,
+            counters: &mut self.counters,
+        };
+        self.conn.transmit_class(&cx)
+    }
+
+    /// Polls until there is nothing more to send.
+    pub fn poll(&mut self) {
+        let mut out = SegmentOut::empty();
+        for _ in 0..10_000 {
+            let mut cx = Cx {
+                now_ns: self.now_ns,
+                config: &self.config,
+                challenge: &mut self.challenge,
+                counters: &mut self.counters,
+            };
+            let class = self.conn.transmit_class(&cx);
+            if !self.conn.poll_transmit(&mut cx, &mut out) {
+                assert_eq!(class, TransmitClass::None);
+                return;
+            }
+            assert_ne!(class, TransmitClass::None);
+            assert!(
+                out.payload_len <= u32::from(self.conn.send_mss()),
+                "{}: over the MSS",
+                self.context
+            );
+            assert!(
+                out.payload_offset + out.payload_len <= self.buffered,
+                "{}: beyond the buffer",
+                self.context
+            );
+            self.sent
+                .push_back(Line::from_out(&out, self.iss, self.irs));
+        }
+        panic!("{}: it never stops sending", self.context);
+    }
+
+    // The peer's side.
+
+    /// A segment from the peer.
+    pub fn inject(&mut self, text: &str) {
+        let line = Line::parse(text);
+        let segment = line.to_segment(self.iss, self.irs, self.window);
+        let syn = u32::from(line.flags.contains(Flags::SYN));
+        self.inject_segment(line.seq + syn, &segment);
+    }
+
+    pub fn inject_segment(&mut self, at: u32, segment: &Segment) {
+        self.rx.at = at;
+        if self.conn.expects(segment) {
+            // The caller may then copy before it verifies: nothing may stand in the unpublished tail.
+            assert!(
+                self.rx.tail.iter().all(Option::is_none),
+                "{}: expects",
+                self.context
+            );
+        }
+        self.call(|conn, cx, rx| conn.on_segment(cx, segment, rx));
+    }
+
+    /// The next segment that we sent must be this.
+    #[track_caller]
+    pub fn expect(&mut self, text: &str) {
+        let Some(sent) = self.sent.pop_front() else {
+            panic!("{}: nothing was sent; expected {text}", self.context);
+        };
+        let line = Line::parse(text);
+        assert!(
+            line.matches(&sent),
+            "{}: expected {text}\n sent {sent:?}",
+            self.context
+        );
+    }
+
+    /// Full segments of `mss` bytes from `seq` to `end`, PSH on the last if `push`.
+    #[track_caller]
+    pub fn expect_data(&mut self, seq: u32, end: u32, mss: u32, ack: u32, push: bool) {
+        let mut at = seq;
+        while at < end {
+            let next = (at + mss).min(end);
+            let flags = if push && next == end { "P." } else { "." };
+            self.expect(&format!("{flags} {at}:{next}({}) ack {ack}", next - at));
+            at = next;
+        }
+    }
+
+    #[track_caller]
+    pub fn expect_nothing(&mut self) {
+        assert!(
+            self.sent.is_empty(),
+            "{}: unexpected {:?}",
+            self.context,
+            self.sent
+        );
+    }
+
+    /// Takes what was sent, as text.
+    pub fn take_sent(&mut self) -> Vec<String> {
+        self.sent.drain(..).map(|line| line.to_string()).collect()
+    }
+
+    /// Takes what was sent, unseen.
+    pub fn skip_sent(&mut self) -> usize {
+        let n = self.sent.len();
+        self.sent.clear();
+        n
+    }
+
+    // The application's side.
+
+    pub fn write(&mut self, n: u32) {
+        self.buffered += n;
+        let buffered = self.buffered;
+        self.call(|conn, cx, _| conn.on_write(cx, buffered));
+    }
+
+    /// The application read everything: the buffer's whole space is free again.
+    pub fn read_all(&mut self) {
+        let space = self.recv_space;
+        self.call(|conn, cx, _| conn.on_read(cx, space));
+    }
+
+    pub fn read_until_space(&mut self, space: u32) {
+        self.call(|conn, cx, _| conn.on_read(cx, space));
+    }
+
+    pub fn shutdown(&mut self) {
+        self.call(|conn, cx, _| conn.shutdown_write(cx));
+    }
+
+    pub fn close(&mut self) {
+        self.call(|conn, cx, _| conn.close(cx));
+    }
+
+    pub fn abort(&mut self) {
+        self.call(|conn, cx, _| conn.abort(cx));
+    }
+
+    // The clock.
+
+    /// Lets `ms` pass, timers included.
+    pub fn wait_ms(&mut self, ms: u64) {
+        self.wait_until(self.now_ns + ms * MS);
+    }
+
+    pub fn wait_until(&mut self, end_ns: u64) {
+        while !self.removed && self.conn.deadline_ns() <= end_ns {
+            self.now_ns = self.now_ns.max(self.conn.deadline_ns());
+            self.call(|conn, cx, _| conn.on_timer(cx));
+        }
+        self.now_ns = end_ns;
+    }
+
+    /// After exactly `ms`, and not before, this is sent.
+    #[track_caller]
+    pub fn expect_after_ms(&mut self, ms: u64, text: &str) {
+        self.expect_nothing();
+        self.wait_until(self.now_ns + ms * MS - 1);
+        self.expect_nothing();
+        self.wait_until(self.now_ns + 1);
+        self.expect(text);
+    }
+
+    /// Nothing happens for `ms`.
+    #[track_caller]
+    pub fn expect_silence_ms(&mut self, ms: u64) {
+        self.wait_ms(ms);
+        self.expect_nothing();
+    }
+
+    // What is to be seen.
+
+    #[track_caller]
+    pub fn expect_state(&self, state: State) {
+        assert_eq!(self.conn.state(), state, "{}", self.context);
+    }
+
+    /// The last call's effects, without TRANSMIT and TIMER, which are checked everywhere.
+    #[track_caller]
+    pub fn expect_effects(&self, effects: Effects) {
+        let seen = self.effects.without(Effects::TRANSMIT | Effects::TIMER);
+        assert_eq!(seen, effects, "{}", self.context);
+    }
+
+    /// Bytes published to the application so far.
+    #[track_caller]
+    pub fn expect_received(&self, n: usize) {
+        assert_eq!(self.rx.published.len(), n, "{}", self.context);
+    }
+
+    pub fn is_removed(&self) -> bool {
+        self.removed
+    }
+
+    /// Congestion window in segments.
+    pub fn cwnd(&self) -> u32 {
+        self.conn.info().snd_cwnd
+    }
+
+    /// What was published is the peer's stream.
+    fn check_stream(&self) {
+        for (i, byte) in self.rx.published.iter().enumerate() {
+            assert_eq!(*byte, byte_at(1 + i as u32), "{}: byte {i}", self.context);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Keep-alive.
+
+use tcp::{ConnectionError, Effects, Keepalive, State};
+
+use crate::peer::{MS, Peer, Variant, conversation};
+use crate::states::established;
+
+fn kept_alive(v: Variant) -> Peer {
+    let mut p = established(v);
+    let keepalive = Keepalive {
+        idle_ns: 10_000 * MS,
+        interval_ns: 1000 * MS,
+        probes_max: 3,
+    };
+    p.call(|conn, cx, _| conn.set_keepalive(cx, Some(keepalive)));
+    p
+}
+
+#[test]
+fn established_is_silent_by_default() {
+    conversation(established, |p| {
+        assert_eq!(p.conn.deadline_ns(), u64::MAX);
+        p.expect_silence_ms(100_000_000);
+    });
+}
+
+#[test]
+fn established_keepalive_answered() {
+    conversation(kept_alive, |p| {
+        p.expect_after_ms(10_000, ". 0:0(0) ack 1");
+        p.wait_ms(30);
+        p.inject(". 1:1(0) ack 1");
+        p.expect_after_ms(10_000, ". 0:0(0) ack 1");
+        p.expect_state(State::Established);
+    });
+}
+
+#[test]
+fn established_keepalive_unanswered() {
+    conversation(kept_alive, |p| {
+        p.expect_after_ms(10_000, ". 0:0(0) ack 1");
+        p.expect_after_ms(1000, ". 0:0(0) ack 1");
+        p.expect_after_ms(1000, ". 0:0(0) ack 1");
+        p.expect_after_ms(1000, "R. 1:1(0) ack 1");
+        assert_eq!(p.conn.error(), Some(ConnectionError::TimedOut));
+        p.expect_effects(Effects::FAILED | Effects::CLOSED);
+    });
+}
+
+#[test]
+fn established_keepalive_waits_while_data_flows() {
+    conversation(kept_alive, |p| {
+        p.wait_ms(9000);
+        p.inject("P. 1:2(1) ack 1");
+        p.skip_sent();
+        p.expect_silence_ms(9999);
+        p.wait_ms(1);
+        p.expect(". 0:0(0) ack 2");
+    });
+}
+
+#[test]
+fn established_keepalive_turned_off() {
+    conversation(kept_alive, |p| {
+        p.call(|conn, cx, _| conn.set_keepalive(cx, None));
+        p.expect_silence_ms(100_000);
+    });
+}
+
+#[test]
+fn established_keepalive_of_the_peer_is_answered() {
+    conversation(established, |p| {
+        p.inject(". 0:0(0) ack 1");
+        p.expect(". 1:1(0) ack 1");
+        p.wait_ms(1000);
+        // With an octet of garbage (RFC 9293 MAY-6).
+        p.inject(". 0:1(1) ack 1");
+        p.expect(". 1:1(0) ack 1");
+    });
+}

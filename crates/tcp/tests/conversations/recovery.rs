@@ -1,0 +1,255 @@
+//! Loss: duplicate ACKs, fast retransmit, NewReno's partial ACKs, limited transmit, timeouts.
+
+use crate::peer::{MS, Peer, conversation};
+use crate::states::{established, established_timestamps};
+
+/// Ten segments in flight, nothing more to send.
+fn ten_in_flight(v: crate::peer::Variant) -> Peer {
+    let mut p = established(v);
+    p.write(10_000);
+    p.expect_data(1, 10_001, 1000, 1, true);
+    p
+}
+
+#[test]
+fn established_three_duplicates() {
+    conversation(ten_in_flight, |p| {
+        p.inject(". 1:1(0) ack 1");
+        p.inject(". 1:1(0) ack 1");
+        p.expect_nothing();
+        assert_eq!(p.conn.info().ca_state, 1);
+        p.inject(". 1:1(0) ack 1");
+        p.expect(". 1:1001(1000) ack 1");
+        p.expect_nothing();
+        assert_eq!(p.conn.info().ca_state, 3);
+        assert_eq!(p.cwnd(), 5);
+        assert_eq!(p.conn.info().snd_ssthresh, 5);
+        p.inject(". 1:1(0) ack 10001");
+        assert_eq!(p.conn.info().ca_state, 0);
+        assert_eq!(p.cwnd(), 5);
+    });
+}
+
+#[test]
+fn established_duplicates_with_data_or_new_windows_do_not_count() {
+    conversation(ten_in_flight, |p| {
+        p.inject(". 1:1(0) ack 1 win 59000");
+        p.inject(". 1:1(0) ack 1 win 58000");
+        p.inject("P. 1:11(10) ack 1 win 58000");
+        p.inject("P. 11:21(10) ack 1 win 58000");
+        p.inject("P. 21:31(10) ack 1 win 58000");
+        assert_eq!(p.counters.dup_acks_in, 0);
+        assert_eq!(p.conn.info().ca_state, 0);
+    });
+}
+
+#[test]
+fn established_limited_transmit() {
+    conversation(ten_in_flight, |p| {
+        p.write(5000);
+        p.expect_nothing();
+        p.inject(". 1:1(0) ack 1");
+        p.expect(". 10001:11001(1000) ack 1");
+        p.inject(". 1:1(0) ack 1");
+        p.expect(". 11001:12001(1000) ack 1");
+        p.expect_nothing();
+        p.inject(". 1:1(0) ack 1");
+        p.expect(". 1:1001(1000) ack 1");
+        p.expect_nothing();
+        // Half of the ten that the window allowed, not of twelve.
+        assert_eq!(p.cwnd(), 5);
+        // Two more: 12 - 3 - 2 = 7 in the network. Further duplicates drain it below five.
+        for _ in 0..4 {
+            p.inject(". 1:1(0) ack 1");
+            p.expect_nothing();
+        }
+        for i in 0..3 {
+            let seq = 12_001 + 1000 * i;
+            p.inject(". 1:1(0) ack 1");
+            let flags = if i == 2 { "P." } else { "." };
+            p.expect(&format!("{flags} {seq}:{}(1000) ack 1", seq + 1000));
+        }
+    });
+}
+
+#[test]
+fn established_partial_acks() {
+    conversation(ten_in_flight, |p| {
+        // Segments 1, 4 and 6 are lost.
+        for _ in 0..7 {
+            p.inject(". 1:1(0) ack 1");
+        }
+        p.expect(". 1:1001(1000) ack 1");
+        p.expect_nothing();
+        p.inject(". 1:1(0) ack 3001");
+        p.expect(". 3001:4001(1000) ack 1");
+        p.expect_nothing();
+        p.inject(". 1:1(0) ack 5001");
+        p.expect(". 5001:6001(1000) ack 1");
+        p.expect_nothing();
+        p.inject(". 1:1(0) ack 10001");
+        p.expect_nothing();
+        assert_eq!(p.counters.fast_retransmits, 1);
+        assert_eq!(p.cwnd(), 5);
+        assert_eq!(p.conn.unacked(), 0);
+    });
+}
+
+#[test]
+fn established_second_loss_right_after_recovery() {
+    conversation(ten_in_flight, |p| {
+        for _ in 0..3 {
+            p.inject(". 1:1(0) ack 1");
+        }
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 10001");
+        p.write(5000);
+        p.expect_data(10_001, 15_001, 1000, 1, true);
+        for _ in 0..3 {
+            p.inject(". 1:1(0) ack 10001");
+        }
+        p.expect(". 10001:11001(1000) ack 1");
+        assert_eq!(p.counters.fast_retransmits, 2);
+    });
+}
+
+#[test]
+fn established_repetition_lost_again() {
+    conversation(ten_in_flight, |p| {
+        for _ in 0..9 {
+            p.inject(". 1:1(0) ack 1");
+        }
+        p.expect(". 1:1001(1000) ack 1");
+        p.expect_after_ms(300, ". 1:1001(1000) ack 1");
+        assert_eq!(p.cwnd(), 1);
+        p.inject(". 1:1(0) ack 10001");
+        p.expect_nothing();
+    });
+}
+
+#[test]
+fn established_timeout_goes_back() {
+    conversation(ten_in_flight, |p| {
+        p.expect_after_ms(300, ". 1:1001(1000) ack 1");
+        assert_eq!(p.conn.info().ca_state, 4);
+        assert_eq!(p.conn.info().lost, 9);
+        p.inject(". 1:1(0) ack 1001");
+        p.expect(". 1001:2001(1000) ack 1");
+        p.expect(". 2001:3001(1000) ack 1");
+        p.expect_nothing();
+        // The peer had the rest.
+        p.inject(". 1:1(0) ack 10001");
+        assert_eq!(p.conn.info().ca_state, 0);
+        p.expect_nothing();
+        assert_eq!(p.conn.info().snd_ssthresh, 5);
+    });
+}
+
+#[test]
+fn established_duplicates_after_timeout_do_not_start_fast_retransmit() {
+    conversation(ten_in_flight, |p| {
+        p.wait_ms(300);
+        p.skip_sent();
+        for _ in 0..5 {
+            p.inject(". 1:1(0) ack 1");
+        }
+        p.expect_nothing();
+        assert_eq!(p.counters.fast_retransmits, 0);
+        p.inject(". 1:1(0) ack 10001");
+        p.write(5000);
+        p.skip_sent();
+        for _ in 0..3 {
+            p.inject(". 1:1(0) ack 10001");
+        }
+        // RFC 6582 3.2: nothing beyond `recover` is acknowledged yet.
+        assert_eq!(p.counters.fast_retransmits, 0);
+    });
+}
+
+#[test]
+fn established_timeouts_in_a_row_keep_the_threshold() {
+    conversation(ten_in_flight, |p| {
+        p.wait_ms(300);
+        assert_eq!(p.conn.info().snd_ssthresh, 5);
+        p.wait_ms(600);
+        p.wait_ms(1200);
+        assert_eq!(p.conn.info().snd_ssthresh, 5);
+        assert_eq!(p.conn.info().backoff, 3);
+    });
+}
+
+#[test]
+fn established_fin_is_repeated_with_the_data() {
+    conversation(established, |p| {
+        p.polls = false;
+        p.write(1500);
+        p.shutdown();
+        p.poll();
+        p.polls = true;
+        p.skip_sent();
+        p.expect_after_ms(300, ". 1:1001(1000) ack 1");
+        p.inject(". 1:1(0) ack 1001");
+        p.expect("FP. 1001:1501(500) ack 1");
+        p.inject(". 1:1(0) ack 1501");
+        p.expect_after_ms(600, "F. 1501:1501(0) ack 1");
+    });
+}
+
+#[test]
+fn established_full_last_segment_carries_the_fin_again() {
+    conversation(established, |p| {
+        p.polls = false;
+        p.write(2000);
+        p.shutdown();
+        p.poll();
+        p.polls = true;
+        p.expect(". 1:1001(1000) ack 1");
+        p.expect("FP. 1001:2001(1000) ack 1");
+        p.inject(". 1:1(0) ack 1001");
+        p.wait_ms(340);
+        p.expect("FP. 1001:2001(1000) ack 1");
+    });
+}
+
+#[test]
+fn established_acks_restart_the_timer() {
+    conversation(ten_in_flight, |p| {
+        p.wait_ms(200);
+        p.inject(". 1:1(0) ack 1001");
+        // A sample of 200 ms: SRTT 112.5, variance 62.5 -> 112.5 + 250.
+        p.expect_silence_ms(362);
+        p.wait_ms(1);
+        p.expect(". 1001:2001(1000) ack 1");
+    });
+}
+
+#[test]
+fn established_karn_ignores_repeated_segments() {
+    conversation(established, |p| {
+        p.write(100);
+        p.skip_sent();
+        p.wait_ms(300);
+        p.expect("P. 1:101(100) ack 1");
+        p.wait_ms(1);
+        p.inject(". 1:1(0) ack 101");
+        assert_eq!(p.conn.info().rtt_ns, 100 * MS);
+        assert_eq!(p.conn.info().rto_ns, 600 * MS);
+        p.write(100);
+        p.skip_sent();
+        p.wait_ms(100);
+        p.inject(". 1:1(0) ack 201");
+        assert_eq!(p.conn.info().rto_ns, 300 * MS);
+    });
+}
+
+#[test]
+fn established_timestamps_do_not_disturb_duplicates() {
+    conversation(established_timestamps, |p| {
+        p.write(9880);
+        p.expect_data(1, 9881, 988, 1, true);
+        for _ in 0..3 {
+            p.inject(". 1:1(0) ack 1 <TS val 130 ecr 1000>");
+        }
+        p.expect(". 1:989(988) ack 1");
+    });
+}

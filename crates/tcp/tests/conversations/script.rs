@@ -1,0 +1,145 @@
+//! Segments in one line, in the notation of tcpdump and packetdrill, sequence numbers relative to the
+//! initial ones: `P. 1:101(100) ack 1 win 500 <mss 1000,wscale 7,sackOK,TS val 5 ecr 3>`.
+
+use tcp::{Segment, SegmentOut};
+use wire::SeqNumber;
+use wire::tcp::{Flags, Options, Timestamp};
+
+/// A segment as written in a test. What is `None` is not compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub flags: Flags,
+    pub seq: u32,
+    pub len: u32,
+    pub ack: Option<u32>,
+    pub win: Option<u16>,
+    pub urgent: u16,
+    pub options: Option<Options>,
+}
+
+impl Line {
+    pub fn parse(text: &str) -> Line {
+        let (head, options) = match text.split_once('<') {
+            Some((head, rest)) => (head, Some(parse_options(rest.trim_end_matches('>')))),
+            None => (text, None),
+        };
+        let mut words = head.split_whitespace();
+        let flags = parse_flags(words.next().expect("flags"));
+        let (seq, len) = parse_range(words.next().expect("seq:end(len)"));
+        let mut line = Line {
+            flags,
+            seq,
+            len,
+            ack: None,
+            win: None,
+            urgent: 0,
+            options,
+        };
+        while let Some(word) = words.next() {
+            let value: u32 = words.next().expect("a value").parse().expect("a number");
+            match word {
+                "ack" => line.ack = Some(value),
+                "win" => line.win = Some(value as u16),
+                "urg" => line.urgent = value as u16,
+                _ => panic!("unknown word {word}"),
+            }
+        }
+        line
+    }
+
+    /// As a segment from the peer, whose initial number is `irs`; ours is `iss`.
+    pub fn to_segment(&self, iss: SeqNumber, irs: SeqNumber, window: u16) -> Segment {
+        Segment {
+            seq: irs + self.seq,
+            ack: self.ack.map_or(SeqNumber(0), |ack| iss + ack),
+            flags: self.flags,
+            window: self.win.unwrap_or(window),
+            urgent: self.urgent,
+            len: self.len,
+            options: self.options.unwrap_or_default(),
+        }
+    }
+
+    /// What we sent, in the same notation.
+    pub fn from_out(out: &SegmentOut, iss: SeqNumber, irs: SeqNumber) -> Line {
+        let has_ack = out.flags.contains(Flags::ACK);
+        Line {
+            flags: out.flags,
+            seq: out.seq.since(iss),
+            len: out.payload_len,
+            ack: has_ack.then(|| out.ack.since(irs)),
+            win: Some(out.window),
+            urgent: 0,
+            options: Some(out.options),
+        }
+    }
+
+    /// `sent` is what this line says, as far as it says anything.
+    pub fn matches(&self, sent: &Line) -> bool {
+        self.flags == sent.flags
+            && self.seq == sent.seq
+            && self.len == sent.len
+            && self.ack == sent.ack
+            && (self.win.is_none() || self.win == sent.win)
+            && (self.options.is_none() || self.options == sent.options)
+    }
+}
+
+/// Without options and window.
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let letters = self.flags.to_string().replace('A', ".");
+        let end = self.seq.wrapping_add(self.len);
+        write!(f, "{letters} {}:{end}({})", self.seq, self.len)?;
+        if let Some(ack) = self.ack {
+            write!(f, " ack {ack}")?;
+        }
+        Ok(())
+    }
+}
+
+fn parse_flags(text: &str) -> Flags {
+    text.chars().fold(Flags::NONE, |flags, letter| {
+        flags
+            | match letter {
+                'F' => Flags::FIN,
+                'S' => Flags::SYN,
+                'R' => Flags::RST,
+                'P' => Flags::PSH,
+                '.' => Flags::ACK,
+                'U' => Flags::URG,
+                '-' => Flags::NONE,
+                _ => panic!("unknown flag {letter}"),
+            }
+    })
+}
+
+/// `seq:end(len)`; `end` must be `seq + len`.
+fn parse_range(text: &str) -> (u32, u32) {
+    let (seq, rest) = text.split_once(':').expect("seq:");
+    let (end, len) = rest.split_once('(').expect("end(");
+    let seq: u32 = seq.parse().expect("seq");
+    let end: u32 = end.parse().expect("end");
+    let len: u32 = len.trim_end_matches(')').parse().expect("len");
+    assert_eq!(seq.wrapping_add(len), end, "a slip of the pen in {text}");
+    (seq, len)
+}
+
+fn parse_options(text: &str) -> Options {
+    let mut options = Options::default();
+    for option in text.split(',').filter(|text| !text.is_empty()) {
+        let words: Vec<&str> = option.split_whitespace().collect();
+        match words[..] {
+            ["mss", value] => options.mss = Some(value.parse().expect("mss")),
+            ["wscale", value] => options.window_scale = Some(value.parse().expect("wscale")),
+            ["sackOK"] => options.sack_permitted = true,
+            ["TS", "val", value, "ecr", echo] => {
+                let value = value.parse().expect("val");
+                let echo = echo.parse().expect("ecr");
+                options.timestamp = Some(Timestamp { value, echo });
+            }
+            _ => panic!("unknown option {option}"),
+        }
+    }
+    options
+}

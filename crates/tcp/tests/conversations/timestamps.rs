@@ -1,0 +1,127 @@
+//! Timestamps: echo, PAWS, TS.Recent and its age (RFC 7323).
+
+use crate::peer::{MS, conversation};
+use crate::states::established_timestamps;
+
+#[test]
+fn established_timestamp_is_echoed() {
+    conversation(established_timestamps, |p| {
+        p.wait_ms(20);
+        p.inject("P. 1:101(100) ack 1 <TS val 120 ecr 1000>");
+        p.expect(". 1:1(0) ack 101 <TS val 1020 ecr 120>");
+    });
+}
+
+#[test]
+fn established_paws_data() {
+    conversation(established_timestamps, |p| {
+        p.inject("P. 1:101(100) ack 1 <TS val 99 ecr 1000>");
+        p.expect(". 1:1(0) ack 1 <TS val 1000 ecr 100>");
+        p.expect_received(0);
+        assert_eq!(p.counters.drop_paws, 1);
+    });
+}
+
+#[test]
+fn established_paws_spares_rst() {
+    conversation(established_timestamps, |p| {
+        p.inject("R. 1:1(0) ack 1 <TS val 99 ecr 1000>");
+        assert!(p.is_removed());
+    });
+}
+
+#[test]
+fn established_paws_wraps() {
+    conversation(established_timestamps, |p| {
+        p.inject("P. 1:2(1) ack 1 <TS val 2147483747 ecr 1000>");
+        p.skip_sent();
+        // 100 + 2^31 - 1 is the newest that counts as newer; from there on, 4294967295 and 5 follow.
+        p.inject("P. 2:3(1) ack 1 <TS val 4294967295 ecr 1000>");
+        p.inject("P. 3:4(1) ack 1 <TS val 5 ecr 1000>");
+        p.expect_received(3);
+    });
+}
+
+#[test]
+fn established_ts_recent_ages_out_after_24_days() {
+    conversation(established_timestamps, |p| {
+        p.wait_ms(24 * 86_400 * 1000 - 5000);
+        p.inject("P. 1:2(1) ack 1 <TS val 99 ecr 1000>");
+        p.expect_received(0);
+        p.wait_ms(10_000);
+        p.skip_sent();
+        p.inject("P. 1:2(1) ack 1 <TS val 99 ecr 1000>");
+        p.expect_received(1);
+        // The echo is the new one.
+        assert_eq!(p.conn.info().bytes_received, 1);
+    });
+}
+
+#[test]
+fn established_ts_recent_ignores_segments_beyond_last_ack() {
+    conversation(established_timestamps, |p| {
+        p.inject("P. 101:201(100) ack 1 <TS val 150 ecr 1000>");
+        p.expect(". 1:1(0) ack 1 <TS val 1000 ecr 100>");
+        p.inject("P. 1:101(100) ack 1 <TS val 140 ecr 1000>");
+        p.expect(". 1:1(0) ack 201 <TS val 1000 ecr 140>");
+    });
+}
+
+#[test]
+fn established_delayed_ack_echoes_the_first_segment() {
+    conversation(established_timestamps, |p| {
+        p.config.quick_acks_max = 0;
+        p.inject("P. 1:11(10) ack 1 <TS val 110 ecr 1000>");
+        p.wait_ms(5);
+        p.inject("P. 11:21(10) ack 1 <TS val 115 ecr 1000>");
+        p.expect_nothing();
+        p.wait_ms(35);
+        // RFC 7323 4.2: the round trip includes the delay.
+        p.expect(". 1:1(0) ack 21 <TS val 1040 ecr 110>");
+    });
+}
+
+#[test]
+fn established_ts_recent_ignores_an_invalid_ack() {
+    conversation(established_timestamps, |p| {
+        p.inject(". 1:1(0) ack 900 <TS val 200 ecr 1000>");
+        p.expect(". 1:1(0) ack 1 <TS val 1000 ecr 100>");
+        p.inject("P. 1:2(1) ack 1 <TS val 150 ecr 1000>");
+        p.expect_received(1);
+    });
+}
+
+#[test]
+fn established_segment_without_timestamp_is_taken() {
+    conversation(established_timestamps, |p| {
+        p.inject("P. 1:2(1) ack 1");
+        p.expect_received(1);
+    });
+}
+
+#[test]
+fn established_reset_carries_a_fresh_timestamp() {
+    conversation(established_timestamps, |p| {
+        p.inject(". 1:989(988) ack 1 <TS val 201 ecr 1000>");
+        p.skip_sent();
+        p.wait_ms(1000);
+        p.abort();
+        p.expect("R. 1:1(0) ack 989 <TS val 2000 ecr 201>");
+    });
+}
+
+#[test]
+fn established_round_trip_by_timestamp_after_retransmission() {
+    conversation(established_timestamps, |p| {
+        p.write(100);
+        p.skip_sent();
+        p.wait_ms(300);
+        p.expect("P. 1:101(100) ack 1 <TS val 1300 ecr 100>");
+        assert_eq!(p.conn.info().rto_ns, 600 * MS);
+        p.wait_ms(50);
+        // The repetition was acknowledged: 50 ms, which ends the backoff although Karn forbids the clock.
+        p.inject(". 1:1(0) ack 101 <TS val 150 ecr 1300>");
+        assert!(p.conn.info().rto_ns < 400 * MS);
+        assert_eq!(p.conn.info().backoff, 0);
+    });
+}

@@ -1,0 +1,263 @@
+//! Windows both ways: ours (edge, scale, silly-window avoidance, updates), the peer's (shut, shrunk).
+
+use tcp::{Effects, State};
+
+use crate::peer::{Peer, Setup, conversation};
+use crate::states::established;
+
+fn small_buffer(v: crate::peer::Variant) -> Peer {
+    let setup = Setup {
+        recv_space: 4000,
+        ..Setup::default()
+    };
+    Peer::accepted(&setup, v)
+}
+
+#[test]
+fn established_window_closes_and_opens() {
+    conversation(small_buffer, |p| {
+        p.inject(". 1:3001(3000) ack 1");
+        p.expect(". 1:1(0) ack 3001 win 1000");
+        p.inject(". 3001:4001(1000) ack 1");
+        p.expect(". 1:1(0) ack 4001 win 0");
+        // A probe with data is acknowledged, its data refused.
+        p.inject(". 4001:4002(1) ack 1");
+        p.expect(". 1:1(0) ack 4001 win 0");
+        p.expect_received(4000);
+        // A little room is not worth an update, half the buffer is.
+        p.read_until_space(1000);
+        p.expect_nothing();
+        p.read_until_space(2500);
+        p.expect(". 1:1(0) ack 4001 win 2500");
+    });
+}
+
+#[test]
+fn established_right_edge_stays_until_it_pays() {
+    conversation(small_buffer, |p| {
+        p.inject(". 1:1001(1000) ack 1");
+        p.expect(". 1:1(0) ack 1001 win 3000");
+        p.read_until_space(3100);
+        p.inject(". 1001:1101(100) ack 1");
+        // Offering 3100 at 1001 would move the edge by 100 only.
+        p.expect(". 1:1(0) ack 1101 win 2900");
+        p.read_all();
+        p.inject(". 1101:1601(500) ack 1");
+        // From 4001 to 5101 would be less than a segment.
+        p.expect_after_ms(40, ". 1:1(0) ack 1601 win 2400");
+        p.read_all();
+        p.inject(". 1601:1701(100) ack 1");
+        // No ride was found the last time: the delay has doubled.
+        p.expect_after_ms(80, ". 1:1(0) ack 1701 win 3900");
+    });
+}
+
+#[test]
+fn established_fin_into_shut_window() {
+    conversation(small_buffer, |p| {
+        p.inject(". 1:4001(4000) ack 1");
+        p.expect(". 1:1(0) ack 4001 win 0");
+        p.inject("F. 4001:4001(0) ack 1");
+        p.expect_effects(Effects::EOF);
+        p.expect(". 1:1(0) ack 4002 win 0");
+    });
+}
+
+#[test]
+fn established_ack_and_rst_into_shut_window() {
+    conversation(small_buffer, |p| {
+        p.write(10);
+        p.skip_sent();
+        p.inject(". 1:4001(4000) ack 1");
+        p.skip_sent();
+        // MUST-66
+        p.inject("P. 4001:4002(1) ack 11");
+        p.expect_effects(Effects::WRITABLE);
+        p.inject("R 4001:4001(0)");
+        assert!(p.is_removed());
+    });
+}
+
+#[test]
+fn established_scaled_window_is_not_retracted_by_rounding() {
+    let setup = Setup {
+        scales: Some((8, 7)),
+        window: 500,
+        ..Setup::default()
+    };
+    conversation(
+        |v| Peer::accepted(&setup, v),
+        |p| {
+            p.inject("P. 1:2(1) ack 1");
+            // 60000 was promised from 1 on: up to 60001. 234 units would end at 59906.
+            p.expect(". 1:1(0) ack 2 win 235");
+            p.inject("P. 2:102(100) ack 1");
+            p.expect(". 1:1(0) ack 102 win 235");
+            p.inject("P. 102:302(200) ack 1");
+            p.expect(". 1:1(0) ack 302 win 234");
+        },
+    );
+}
+
+#[test]
+fn established_rounding_up_does_not_outgrow_memory() {
+    let setup = Setup {
+        scales: Some((8, 7)),
+        recv_space: 10_240,
+        window: 500,
+        ..Setup::default()
+    };
+    conversation(
+        |v| Peer::accepted(&setup, v),
+        |p| {
+            // Byte by byte, unread: each ACK rounds up, but never beyond one unit more than there is.
+            for seq in 1..=10_240u32 {
+                p.inject(&format!("P. {seq}:{}(1) ack 1", seq + 1));
+                p.wait_ms(1);
+                p.skip_sent();
+                let info = p.conn.info();
+                assert!(info.rcv_wnd <= info.rcv_space + 512, "{seq} {info:?}");
+            }
+        },
+    );
+}
+
+#[test]
+fn established_peer_window_limits() {
+    let setup = Setup {
+        window: 3000,
+        ..Setup::default()
+    };
+    conversation(
+        |v| Peer::accepted(&setup, v),
+        |p| {
+            p.write(10_000);
+            p.expect_data(1, 3001, 1000, 1, false);
+            p.expect_nothing();
+            p.inject(". 1:1(0) ack 1001 win 3000");
+            p.expect(". 3001:4001(1000) ack 1");
+            // Half a segment is silly.
+            p.inject(". 1:1(0) ack 1001 win 3400");
+            p.expect_nothing();
+            p.inject(". 1:1(0) ack 1001 win 4000");
+            p.expect(". 4001:5001(1000) ack 1");
+        },
+    );
+}
+
+#[test]
+fn established_window_shut_is_probed_for_ever() {
+    conversation(established, |p| {
+        p.write(1000);
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 1001 win 0");
+        p.write(1000);
+        // RTO 1000 ms / sample: 100 ms smoothed with 0.
+        p.expect_nothing();
+        let mut probes = 0;
+        for _ in 0..100 {
+            p.wait_ms(120_000);
+            let n = p.skip_sent();
+            assert!(n > 0);
+            probes += n;
+            p.inject(". 1:1(0) ack 1001 win 0");
+        }
+        assert!(probes >= 100);
+        p.expect_state(State::Established);
+        p.inject(". 1:1(0) ack 1001 win 5000");
+        p.expect("P. 1001:2001(1000) ack 1");
+    });
+}
+
+#[test]
+fn established_window_shut_probe_times() {
+    conversation(established, |p| {
+        p.write(1000);
+        p.skip_sent();
+        p.wait_ms(100);
+        p.inject(". 1:1(0) ack 1001 win 0");
+        p.write(1000);
+        p.expect_after_ms(300, ". 1000:1000(0) ack 1");
+        p.inject(". 1:1(0) ack 1001 win 0");
+        p.expect_after_ms(600, ". 1000:1000(0) ack 1");
+        p.inject(". 1:1(0) ack 1001 win 0");
+        p.expect_after_ms(1200, ". 1000:1000(0) ack 1");
+        assert_eq!(p.cwnd(), 10);
+        p.inject(". 1:1(0) ack 1001 win 500");
+        // 500 is half of nothing that was ever promised (60000), but all that there is: pushed in time.
+        p.expect_nothing();
+        p.expect_after_ms(300, ". 1001:1501(500) ack 1");
+    });
+}
+
+#[test]
+fn established_window_shut_unanswered_gives_up() {
+    conversation(established, |p| {
+        p.write(1000);
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 1001 win 0");
+        p.write(1000);
+        p.wait_ms(3_000_000);
+        assert!(p.is_removed());
+        assert_eq!(p.skip_sent(), 15);
+    });
+}
+
+#[test]
+fn established_window_shut_holds_fin() {
+    conversation(established, |p| {
+        p.write(1000);
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 1001 win 0");
+        p.shutdown();
+        p.expect_nothing();
+        p.inject(". 1:1(0) ack 1001 win 100");
+        p.expect("F. 1001:1001(0) ack 1");
+    });
+}
+
+#[test]
+fn established_window_shrinks_below_flight() {
+    conversation(established, |p| {
+        p.write(5000);
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 1 win 2000");
+        p.write(5000);
+        // Nothing new; old data is repeated within the window, one segment at first.
+        p.expect_nothing();
+        p.expect_after_ms(300, ". 1:1001(1000) ack 1");
+        p.inject(". 1:1(0) ack 1001 win 1000");
+        p.expect(". 1001:2001(1000) ack 1");
+        p.inject(". 1:1(0) ack 2001 win 60000");
+        p.expect(". 2001:3001(1000) ack 1");
+    });
+}
+
+#[test]
+fn established_window_shrinks_to_zero_below_flight_does_not_time_out() {
+    conversation(established, |p| {
+        p.write(2000);
+        p.skip_sent();
+        for _ in 0..60 {
+            p.inject(". 1:1(0) ack 1 win 0");
+            p.wait_ms(60_000);
+        }
+        p.expect_state(State::Established);
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 2001 win 60000");
+        assert_eq!(p.conn.unacked(), 0);
+    });
+}
+
+#[test]
+fn established_old_window_update_is_ignored() {
+    conversation(established, |p| {
+        p.write(2000);
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 2001 win 30000");
+        assert_eq!(p.conn.info().snd_wnd, 30_000);
+        // An older ACK, overtaken: neither window nor anything else.
+        p.inject(". 1:1(0) ack 1001 win 1000");
+        assert_eq!(p.conn.info().snd_wnd, 30_000);
+    });
+}

@@ -266,10 +266,12 @@ fn testpmd_client_with_small_buffers_sends_and_receives_chains() {
                     "received {received}: {:?}",
                     port.counters()
                 );
-                if let [slot] = port.reserve(1) {
-                    slot.write(0, &[received as u8; 1400]);
-                    slot.set_len(1400);
-                }
+                // None before testpmd polls its port for the first time.
+                let [slot] = port.reserve(1) else {
+                    continue;
+                };
+                slot.write(0, &[received as u8; 1400]);
+                slot.set_len(1400);
                 port.send(1).unwrap();
                 let before = received;
                 while received == before && Instant::now() < deadline {

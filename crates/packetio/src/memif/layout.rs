@@ -133,7 +133,7 @@ mod tests {
             for direction in [Direction::ClientToServer, Direction::ServerToClient] {
                 for queue in 0..queues {
                     let at = plan.ring_offset(direction, queue);
-                    assert!(at >= end && at % 64 == 0);
+                    assert!(at >= end && at.is_multiple_of(64));
                     end = at + ring_bytes(slots_log2);
                 }
             }
@@ -141,7 +141,7 @@ mod tests {
             for direction in [Direction::ClientToServer, Direction::ServerToClient] {
                 for queue in 0..queues {
                     let at = plan.buffers_offset(direction, queue);
-                    assert!(at >= end && at % 64 == 0);
+                    assert!(at >= end && at.is_multiple_of(64));
                     end = at + plan.slots() * plan.buffer_stride();
                 }
             }

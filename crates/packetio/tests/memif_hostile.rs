@@ -1,0 +1,575 @@
+//! Peers that lie: whatever they do costs at most their connection, and the next peer is served.
+
+#[path = "memif_common/mod.rs"]
+mod common;
+#[path = "memif_common/hostile.rs"]
+mod hostile;
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use common::{options, path, until};
+use hostile::*;
+use packetio::memif::{Memif, MemifOptions, MemifPort, MemifRole};
+use packetio::{Port, PortError};
+use rustix::event::{EventfdFlags, eventfd};
+
+fn server(path: &str) -> MemifPort {
+    Memif::connect(&MemifOptions {
+        path: path.to_owned(),
+        ..options()
+    })
+    .unwrap()
+    .remove(0)
+}
+
+fn value(port: &MemifPort, name: &str) -> u64 {
+    port.counters().value(name).unwrap()
+}
+
+/// Asserts that the victim refuses: it says DISCONNECT, and why, and hangs up.
+fn assert_refused(peer: &Peer, victim: &mut MemifPort, why: &str) {
+    let (kind, bytes, _) = peer.hear(victim);
+    let text = String::from_utf8_lossy(&bytes);
+    assert_eq!(kind, Some(DISCONNECT), "{text}");
+    assert!(text.contains(why), "{text} is not: {why}");
+    assert_eq!(peer.hear(victim).0, None);
+    assert!(!victim.is_connected());
+}
+
+/// Asserts that the victim ends the connection and says why.
+fn assert_ended(peer: &Peer, victim: &mut MemifPort, why: &str) {
+    let lies = value(victim, "memif_peer_lies");
+    assert_eq!(lies, 1);
+    assert_eq!(victim.reserve(1).len(), 0);
+    assert_refused(peer, victim, why);
+}
+
+#[test]
+fn handshake_with_a_bad_first_word_is_refused() {
+    let path = path("first-word");
+    let options = MemifOptions {
+        path: path.clone(),
+        id: 7,
+        secret: Some("open sesame".to_owned()),
+        ..options()
+    };
+    let mut victim = Memif::connect(&options).unwrap().remove(0);
+    let long = [init(0x0200, 7, 0, b"open sesame"), vec![0]].concat();
+    let cases: [(&[u8], &str); 12] = [
+        (&[3, 0], "Invalid message size"),
+        (
+            &init(0x0200, 7, 0, b"open sesame")[..127],
+            "Invalid message size",
+        ),
+        (&long, "Invalid message size"),
+        (&message(0, &[]), "Unknown message type"),
+        (&message(9, &[]), "Unknown message type"),
+        (&message(CONNECT, &[]), "Unexpected message"),
+        (&hello(0x0200), "Unexpected message"),
+        (&init(0x0100, 7, 0, b"open sesame"), "version"),
+        (&init(0x0200, 8, 0, b"open sesame"), "ID not found"),
+        (&init(0x0200, 7, 1, b"open sesame"), "ethernet"),
+        (&init(0x0200, 7, 0, b""), "Secret required"),
+        (&init(0x0200, 7, 0, b"open sesamf"), "Incorrect secret"),
+    ];
+    for (bytes, why) in cases {
+        let peer = Peer::connect(&path);
+        assert_eq!(peer.hear(&mut victim).0, Some(HELLO));
+        peer.say(bytes, &[]);
+        assert_refused(&peer, &mut victim, why);
+    }
+    let good = MemifOptions {
+        role: MemifRole::Client,
+        ..options
+    };
+    common::connect_both(&mut victim, &mut Memif::connect(&good).unwrap().remove(0));
+}
+
+#[test]
+fn regions_and_rings_that_cannot_be_are_refused() {
+    let path = path("announce");
+    let mut victim = server(&path);
+    let memory = Memory::new(REGION_BYTES, true);
+    memory.lay_out();
+    let unsealed = Memory::new(REGION_BYTES, false);
+    let bell = eventfd(0, EventfdFlags::empty()).unwrap();
+    let (pipe, _pipe) = rustix::pipe::pipe().unwrap();
+    let (memory, unsealed, bell, pipe) = (
+        memory.0.as_fd(),
+        unsealed.0.as_fd(),
+        bell.as_fd(),
+        pipe.as_fd(),
+    );
+    let region = (add_region(0, REGION_BYTES), Some(memory));
+    let connect = (message(CONNECT, &[]), None);
+    let c2s = RING_C2S as u32;
+    let cases = [
+        (
+            vec![(add_region(0, REGION_BYTES), None)],
+            "Missing region fd",
+        ),
+        (
+            vec![(add_region(1, REGION_BYTES), Some(memory))],
+            "Invalid region index",
+        ),
+        (vec![region.clone(), region.clone()], "Invalid region index"),
+        (
+            vec![(add_region(0, REGION_BYTES), Some(unsealed))],
+            "not sealed",
+        ),
+        (
+            vec![(add_region(0, REGION_BYTES), Some(pipe))],
+            "not sealed",
+        ),
+        (
+            vec![(add_region(0, REGION_BYTES + 1), Some(memory))],
+            "larger than its file",
+        ),
+        (
+            vec![(add_region(0, u64::MAX), Some(memory))],
+            "larger than its file",
+        ),
+        (
+            vec![(add_region(0, 0), Some(memory))],
+            "larger than its file",
+        ),
+        (
+            vec![(add_ring(1, 0, 0, c2s, 6), None)],
+            "Missing interrupt fd",
+        ),
+        (
+            vec![(add_ring(1, 0, 0, c2s, 6), Some(memory))],
+            "not an eventfd",
+        ),
+        (
+            vec![(add_ring(1, 0, 0, c2s, 6), Some(pipe))],
+            "not an eventfd",
+        ),
+        (
+            vec![(add_ring(1, 1, 0, c2s, 6), Some(bell))],
+            "Invalid ring index",
+        ),
+        (
+            vec![(add_ring(0, u16::MAX, 0, c2s, 6), Some(bell))],
+            "Invalid ring index",
+        ),
+        (
+            vec![(add_ring(1, 0, 0, c2s, 15), Some(bell))],
+            "Ring too large",
+        ),
+        (
+            vec![(add_ring(1, 0, 0, c2s, 255), Some(bell))],
+            "Ring too large",
+        ),
+        (
+            vec![
+                (add_ring(1, 0, 0, c2s, 6), Some(bell)),
+                (add_ring(1, 0, 0, c2s, 6), Some(bell)),
+            ],
+            "announced twice",
+        ),
+        (
+            vec![(add_ring(1, 0, 0, c2s, 6), Some(bell)), connect.clone()],
+            "Ring in no region",
+        ),
+        (
+            vec![
+                region.clone(),
+                (add_ring(1, 0, 1, c2s, 6), Some(bell)),
+                connect.clone(),
+            ],
+            "Ring in no region",
+        ),
+        (
+            vec![
+                region.clone(),
+                (add_ring(1, 0, 0, REGION_BYTES as u32, 6), Some(bell)),
+                connect.clone(),
+            ],
+            "outside its region",
+        ),
+        (
+            vec![
+                region.clone(),
+                (add_ring(1, 0, 0, u32::MAX - 15, 14), Some(bell)),
+                connect.clone(),
+            ],
+            "outside its region",
+        ),
+        (
+            vec![
+                region.clone(),
+                (add_ring(1, 0, 0, 8, 6), Some(bell)),
+                connect.clone(),
+            ],
+            "outside its region",
+        ),
+        (
+            vec![
+                region.clone(),
+                (add_ring(1, 0, 0, 64, 6), Some(bell)),
+                connect.clone(),
+            ],
+            "cookie",
+        ),
+    ];
+    for (messages, why) in cases {
+        let peer = Peer::connect(&path);
+        assert_eq!(peer.hear(&mut victim).0, Some(HELLO));
+        peer.ask(&mut victim, &init(0x0200, 0, 0, &[]), &[], ACK);
+        let last = messages.len() - 1;
+        for (bytes, descriptor) in &messages[..last] {
+            peer.ask(&mut victim, bytes, &[descriptor.unwrap()], ACK);
+        }
+        let (bytes, descriptor) = &messages[last];
+        peer.say(bytes, descriptor.as_slice());
+        assert_refused(&peer, &mut victim, why);
+    }
+    // Surplus descriptors are closed; the first counts.
+    let peer = Peer::connect(&path);
+    assert_eq!(peer.hear(&mut victim).0, Some(HELLO));
+    peer.ask(&mut victim, &init(0x0200, 0, 0, &[]), &[], ACK);
+    peer.ask(
+        &mut victim,
+        &region.0,
+        &[memory, bell, pipe, bell, bell, pipe, pipe],
+        ACK,
+    );
+    // No rings at all: connected, but of no use.
+    peer.ask(&mut victim, &message(CONNECT, &[]), &[], CONNECTED);
+    assert!(victim.receive().unwrap().is_empty());
+    assert!(!victim.is_connected() && victim.reserve(1).is_empty());
+    drop(peer);
+    drop(Client::connect(&path, &mut victim));
+}
+
+#[test]
+fn silent_clients_do_not_keep_a_good_one_out() {
+    let path = path("silent");
+    let mut victim = server(&path);
+    let silent: Vec<Peer> = (0..6).map(|_| Peer::connect(&path)).collect();
+    let client = Client::connect(&path, &mut victim);
+    // A second client finds the interface taken.
+    let peer = Peer::connect(&path);
+    assert_eq!(peer.hear(&mut victim).0, Some(HELLO));
+    peer.say(&init(0x0200, 0, 0, &[]), &[]);
+    let (kind, bytes, _) = peer.hear(&mut victim);
+    assert_eq!(kind, Some(DISCONNECT));
+    assert!(String::from_utf8_lossy(&bytes).contains("Already connected"));
+    assert!(victim.is_connected());
+    drop((silent, client));
+}
+
+#[test]
+fn descriptors_that_lead_nowhere_are_dropped_and_counted() {
+    let path = path("descriptors");
+    let mut victim = server(&path);
+    let client = Client::connect(&path, &mut victim);
+    let end = REGION_BYTES as u32;
+    let bad = [
+        (1, 64, buffer(0)),
+        (u16::MAX, 64, buffer(0)),
+        (0, 0, buffer(0)),
+        (0, 65_537, BUFFERS as u32),
+        (0, u32::MAX, 0),
+        (0, u32::MAX, u32::MAX),
+        (0, 64, end - 63),
+        (0, 1, end),
+        (0, 64, u32::MAX - 32),
+    ];
+    let mut head = 0;
+    for (count, &(region, length, offset)) in bad.iter().enumerate() {
+        client.publish(&mut head, 0, region, length, offset);
+        client.memory.put(u64::from(buffer(3)), &[count as u8; 60]);
+        client.publish(&mut head, 0, 0, 60, buffer(3));
+        let batch = victim.receive().unwrap();
+        assert_eq!(batch.len(), 1);
+        let mut bytes = [0; 60];
+        assert_eq!(batch[0].copy_to(0, &mut bytes), 60);
+        assert_eq!(bytes, [count as u8; 60]);
+        victim.release();
+        assert_eq!(
+            client.memory.tail(RING_C2S),
+            head,
+            "the bad one is given back too"
+        );
+    }
+    assert_eq!(
+        value(&victim, "memif_rx_dropped_descriptor"),
+        bad.len() as u64
+    );
+    // A frame that ends where the region ends is fine.
+    client.publish(&mut head, 0, 0, 64, end - 64);
+    assert_eq!(victim.receive().unwrap().len(), 1);
+    assert!(victim.is_connected());
+}
+
+#[test]
+fn chains_without_end_or_sense_are_dropped_and_counted() {
+    let path = path("chains");
+    let mut victim = server(&path);
+    let client = Client::connect(&path, &mut victim);
+    let mut head = 0;
+    // Cut short.
+    client.publish(&mut head, 1, 0, 100, buffer(0));
+    assert!(victim.receive().unwrap().is_empty());
+    assert_eq!(value(&victim, "memif_rx_dropped_chain"), 1);
+    // A ring full of NEXT.
+    for _ in 0..SLOTS {
+        client
+            .memory
+            .set_descriptor(RING_C2S, head % SLOTS, 1, 0, 10, buffer(0));
+        head = head.wrapping_add(1);
+    }
+    client.memory.set_head(RING_C2S, head);
+    assert!(victim.receive().unwrap().is_empty());
+    assert_eq!(value(&victim, "memif_rx_dropped_chain"), 2);
+    // Longer than any frame; a part that is nowhere; no bytes at all.
+    let chains: [&[(u16, u32)]; 3] = [
+        &[(0, 60_000), (0, 60_000)],
+        &[(0, 10), (5, 10)],
+        &[(0, 0), (0, 0)],
+    ];
+    for parts in chains {
+        for (i, &(region, length)) in parts.iter().enumerate() {
+            let next = u16::from(i + 1 < parts.len());
+            client
+                .memory
+                .set_descriptor(RING_C2S, head % SLOTS, next, region, length, buffer(0));
+            head = head.wrapping_add(1);
+        }
+        client.memory.set_head(RING_C2S, head);
+        assert!(victim.receive().unwrap().is_empty());
+    }
+    assert_eq!(value(&victim, "memif_rx_dropped_chain"), 5);
+    // A good one still gets through, and more than one side buffer's worth take several batches.
+    for _ in 0..6 {
+        client
+            .memory
+            .set_descriptor(RING_C2S, head % SLOTS, 1, 0, 30_000, buffer(0));
+        client
+            .memory
+            .set_descriptor(RING_C2S, (head + 1) % SLOTS, 0, 0, 30_000, buffer(1));
+        head += 2;
+    }
+    client.memory.set_head(RING_C2S, head);
+    let batches: Vec<usize> = (0..3)
+        .map(|_| {
+            victim
+                .receive()
+                .unwrap()
+                .iter()
+                .map(|frame| frame.len() / 60_000)
+                .sum()
+        })
+        .collect();
+    assert_eq!(batches, [4, 2, 0]);
+    assert_eq!(value(&victim, "memif_rx_chained"), 6);
+}
+
+#[test]
+fn wild_head_of_the_receive_ring_ends_the_connection() {
+    for head in [SLOTS + 1, 0x8000, u16::MAX] {
+        let path = path(&format!("wild-head-{head}"));
+        let mut victim = server(&path);
+        let client = Client::connect(&path, &mut victim);
+        client.memory.set_head(RING_C2S, head);
+        assert_eq!(victim.receive().map(|_| ()), Err(PortError::Disconnected));
+        assert_ended(&client.peer, &mut victim, "Invalid ring cursor");
+        drop(client);
+        drop(Client::connect(&path, &mut victim));
+    }
+}
+
+#[test]
+fn wild_head_of_the_transmit_ring_ends_the_connection() {
+    let path = path("wild-lend");
+    let mut victim = server(&path);
+    let client = Client::connect(&path, &mut victim);
+    client.memory.set_head(RING_S2C, SLOTS);
+    assert_eq!(victim.reserve(256).len(), usize::from(SLOTS));
+    victim.send(0).unwrap();
+    client.memory.set_head(RING_S2C, SLOTS + 1);
+    assert_eq!(victim.reserve(256).len(), 0);
+    assert_ended(&client.peer, &mut victim, "Invalid ring cursor");
+}
+
+#[test]
+fn lent_buffer_that_is_nowhere_ends_the_connection() {
+    for (number, (region, offset)) in [(1, 0), (0, REGION_BYTES as u32 - 2047), (0, u32::MAX)]
+        .into_iter()
+        .enumerate()
+    {
+        let path = path(&format!("lent-{number}"));
+        let mut victim = server(&path);
+        let client = Client::connect(&path, &mut victim);
+        client
+            .memory
+            .set_descriptor(RING_S2C, 2, 0, region, 2048, offset);
+        client.memory.set_head(RING_S2C, 4);
+        assert_eq!(victim.reserve(4).len(), 0);
+        assert_ended(&client.peer, &mut victim, "Invalid buffer descriptor");
+    }
+}
+
+#[test]
+fn lent_buffers_that_shrink_are_back_pressure_or_the_end() {
+    let path = path("shrink");
+    let mut victim = server(&path);
+    let client = Client::connect(&path, &mut victim);
+    for slot in 0..SLOTS {
+        client
+            .memory
+            .set_descriptor(RING_S2C, slot, 0, 0, 1, buffer(slot));
+    }
+    client.memory.set_head(RING_S2C, SLOTS);
+    assert_eq!(
+        victim.reserve(8).len(),
+        0,
+        "64 buffers of one byte hold no frame"
+    );
+    for slot in 0..SLOTS {
+        client
+            .memory
+            .set_descriptor(RING_S2C, slot, 0, 0, 512, buffer(slot));
+    }
+    let slots = victim.reserve(64);
+    assert_eq!(slots.len(), 16, "four buffers of 512 bytes for each");
+    slots[0].set_len(2000);
+    slots[1].set_len(100);
+    // Between reserve and send, they turn into nothing.
+    client
+        .memory
+        .set_descriptor(RING_S2C, 1, 0, 0, 0, buffer(1));
+    assert_eq!(victim.send(2), Err(PortError::Disconnected));
+    assert_ended(&client.peer, &mut victim, "Invalid buffer descriptor");
+}
+
+/// A hostile server that behaved up to here, and the memory that the victim gave it.
+fn hostile_server(name: &str) -> (MemifPort, Peer, Memory) {
+    let path = path(name);
+    let listener = Peer::listen(&path);
+    let options = MemifOptions {
+        path: path.clone(),
+        role: MemifRole::Client,
+        ring_slots: 64,
+        ..options()
+    };
+    let mut victim = Memif::connect(&options).unwrap().remove(0);
+    let peer = Peer::accept(&listener, &mut victim);
+    peer.say(&hello(0x0200), &[]);
+    assert_eq!(peer.hear(&mut victim).0, Some(INIT));
+    peer.say(&message(ACK, &[]), &[]);
+    let (kind, _, mut descriptors) = peer.hear(&mut victim);
+    assert_eq!(kind, Some(ADD_REGION));
+    for expected in [ADD_RING, ADD_RING, CONNECT] {
+        peer.say(&message(ACK, &[]), &[]);
+        assert_eq!(peer.hear(&mut victim).0, Some(expected));
+    }
+    peer.say(&message(CONNECTED, &[]), &[]);
+    assert!(until(Duration::from_secs(5), || victim
+        .receive()
+        .unwrap()
+        .is_empty()
+        && victim.is_connected()));
+    let _ = std::fs::remove_file(path);
+    (victim, peer, Memory(descriptors.remove(0)))
+}
+
+#[test]
+fn clients_memory_cannot_be_cut_off() {
+    let (_victim, _peer, memory) = hostile_server("seal");
+    assert!(rustix::fs::ftruncate(&memory.0, 0).is_err());
+}
+
+#[test]
+fn wild_tails_end_the_connection() {
+    let (mut victim, peer, memory) = hostile_server("wild-tail-rx");
+    memory.set_tail(RING_S2C, SLOTS + 1);
+    assert_eq!(victim.receive().map(|_| ()), Err(PortError::Disconnected));
+    assert_ended(&peer, &mut victim, "Invalid ring cursor");
+
+    let (mut victim, peer, memory) = hostile_server("wild-tail-tx");
+    memory.set_tail(RING_C2S, 1);
+    // The whole ring is free; only more than that makes the victim look.
+    assert_eq!(victim.reserve(100).len(), 0);
+    assert_ended(&peer, &mut victim, "Invalid ring cursor");
+}
+
+#[test]
+fn server_that_scribbles_on_descriptors_moves_no_frame_elsewhere() {
+    let (mut victim, _peer, memory) = hostile_server("scribble");
+    let lengths = [60, 2048, 2049, 0, u32::MAX, 61];
+    for (slot, &length) in lengths.iter().enumerate() {
+        memory.set_descriptor(RING_S2C, slot as u16, 0, 77, length, u32::MAX);
+    }
+    memory.set_tail(RING_S2C, lengths.len() as u16);
+    let received: Vec<usize> = victim
+        .receive()
+        .unwrap()
+        .iter()
+        .map(|frame| frame.len())
+        .collect();
+    assert_eq!(received, [60, 2048, 61]);
+    assert_eq!(value(&victim, "memif_rx_dropped_descriptor"), 3);
+    victim.release();
+    assert_eq!(
+        memory.u16(RING_S2C + 6),
+        SLOTS + lengths.len() as u16,
+        "all were lent again"
+    );
+}
+
+#[test]
+fn servers_that_talk_nonsense_are_left_and_tried_again() {
+    let path = path("nonsense");
+    let listener = Peer::listen(&path);
+    let options = MemifOptions {
+        path,
+        role: MemifRole::Client,
+        ..options()
+    };
+    let mut victim = Memif::connect(&options).unwrap().remove(0);
+    let cases: [&[Vec<u8>]; 8] = [
+        &[hello(0x0300)],
+        &[message(ACK, &[])],
+        &[message(CONNECTED, &[])],
+        &[vec![2, 0]],
+        &[message(99, &[])],
+        &[hello(0x0200), hello(0x0200)],
+        &[hello(0x0200), message(CONNECTED, &[])],
+        &[message(DISCONNECT, &[&[0; 4], b"go \xff\n away"])],
+    ];
+    for messages in cases {
+        let peer = Peer::accept(&listener, &mut victim);
+        messages.iter().for_each(|bytes| peer.say(bytes, &[]));
+        assert!(until(Duration::from_secs(5), || peer
+            .hear(&mut victim)
+            .0
+            .is_none()));
+        assert!(!victim.is_connected());
+    }
+    assert_eq!(victim.last_reason(), "go ?? away");
+}
+
+#[test]
+fn server_that_never_answers_holds_nobody_up() {
+    let path = path("mute");
+    let listener = Peer::listen(&path);
+    let options = MemifOptions {
+        path,
+        role: MemifRole::Client,
+        ..options()
+    };
+    let mut victim = Memif::connect(&options).unwrap().remove(0);
+    let _peer = Peer::accept(&listener, &mut victim);
+    let start = Instant::now();
+    for _ in 0..100 {
+        assert!(victim.receive().unwrap().is_empty());
+        assert!(!victim.prepare_wait(true));
+        assert!(victim.deadline_ns().is_some());
+        victim.finish_wait();
+    }
+    assert!(start.elapsed() < Duration::from_secs(2));
+}

@@ -1,1 +1,63 @@
-//! Placeholder.
+//! Millstream: a user-level TCP stack for multicore servers.
+//!
+//! The stack runs inside the application: one per core, sharing nothing, on a wire of its own ([`WireSpec`]: AF_XDP on a network interface, shared memory to
+//! another process, a TAP). Sockets look like those of `std::net`, readiness like that of `mio`.
+//!
+//! ```no_run
+//! use std::io::{Read, Write};
+//! use millstream::{Config, Runtime, TcpListener};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut config = Config::new("xdp:eth1".parse()?);
+//! config.addresses.push("10.0.0.2/24".parse()?);
+//! let runtime = Runtime::new(config)?;
+//! let context = runtime.context(0)?;
+//! let listener = TcpListener::bind(&context, "10.0.0.2:7".parse()?)?;
+//! loop {
+//!     let (mut stream, peer) = listener.accept()?;
+//!     println!("{peer} is connected");
+//!     let mut bytes = [0; 4096];
+//!     loop {
+//!         match stream.read(&mut bytes)? {
+//!             0 => break,
+//!             n => stream.write_all(&bytes[..n])?,
+//!         }
+//!     }
+//! }
+//! # }
+//! ```
+//!
+//! * A [`Runtime`] opens the wire and holds one stack per context. A [`Context`] is the application's end of one of them; it and its
+//!   sockets stay on the thread that took it.
+//! * [`Crank`] says who turns a stack: the application's own thread, inside calls that wait ([`Crank::Inline`]), with a watchdog for the time
+//!   that it spends elsewhere; or a thread per stack ([`Crank::Dedicated`]).
+//! * [`Poll`] waits for many sockets, level- or edge-triggered, once or again and again, as Linux's epoll does; also for descriptors of the kernel.
+
+#![forbid(unsafe_code)]
+
+mod app_socket;
+mod config;
+mod context;
+mod crank;
+mod dedicated;
+mod error;
+pub mod limits;
+mod listener;
+mod poll;
+mod poll_set;
+mod readiness;
+mod runtime;
+mod stream;
+mod watchdog;
+
+pub use config::{Config, Crank};
+pub use context::Context;
+pub use error::Error;
+pub use listener::{ListenerBuilder, TcpListener};
+pub use packetio::WireSpec;
+pub use poll::{Event, Events, Interest, Mode, Poll, Source, Token};
+pub use runtime::Runtime;
+pub use stack::context::Report;
+pub use stack::{Counters, IpCidr, Limits, Usage};
+pub use stream::TcpStream;
+pub use tcp::Config as TcpConfig;

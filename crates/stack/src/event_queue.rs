@@ -40,7 +40,6 @@ impl EventQueue {
         slot.marks |= mark;
     }
 
-
     /// Tells the application; the number of sockets told of.
     pub fn publish(&mut self, sockets: &mut Sockets) -> usize {
         if self.marked.is_empty() {

@@ -135,10 +135,11 @@ impl Core {
         }
         self.lists.take_out(socket);
         self.wheel.stop(socket);
-        let (slot, pool, block) = self.sockets.parts(socket);
+        let (slot, _, block) = self.sockets.parts(socket);
         slot.conn = None;
         slot.role = Role::Ended;
-        slot.tx.release_all(pool, block);
+        // The application may be writing at this moment: what it has written is freed when it closes.
+        block.set_tx_limit(0);
         block.add_state(SocketState::CLOSED);
         block.add_in_edge();
         block.add_out_edge();

@@ -1,0 +1,85 @@
+//! The application's own part of a socket, which the stack never sees: its ends of the byte rings and who polls it.
+
+use ring::byte_ring::{RxReader, TxWriter};
+use ring::socket_block::SocketId;
+use ring::spsc::Consumer;
+use stack::context::Accepted;
+
+pub(crate) const NO_REGISTRATION: u32 = u32::MAX;
+
+/// What an index of the socket table is to the application.
+pub(crate) enum Kind {
+    Unused,
+    Stream,
+    Listener(Consumer<Accepted>),
+}
+
+pub(crate) struct AppSocket {
+    pub id: SocketId,
+    pub kind: Kind,
+    pub rx: RxReader,
+    pub tx: TxWriter,
+    /// The failure was reported once, as `SO_ERROR` does.
+    pub error_taken: bool,
+    /// `shutdown(Write)` was called: writes fail from then on, whatever the stack has got to.
+    pub write_shut: bool,
+    /// `shutdown(Read)` was called: reads find the end.
+    pub read_shut: bool,
+    /// First of the list of registrations with polls.
+    pub registrations: u32,
+}
+
+impl AppSocket {
+    pub fn unused() -> Self {
+        Self {
+            id: SocketId::default(),
+            kind: Kind::Unused,
+            rx: RxReader::new(),
+            tx: TxWriter::new(),
+            error_taken: false,
+            write_shut: false,
+            read_shut: false,
+            registrations: NO_REGISTRATION,
+        }
+    }
+}
+
+/// The application's sockets by index; grows to what is used, never beyond the stack's limit.
+#[derive(Default)]
+pub(crate) struct AppSockets {
+    sockets: Vec<AppSocket>,
+}
+
+impl AppSockets {
+    /// Begins a use of `id`.
+    pub fn open(&mut self, id: SocketId, kind: Kind) {
+        let index = id.index as usize;
+        if index >= self.sockets.len() {
+            self.sockets.resize_with(index + 1, AppSocket::unused);
+        }
+        self.sockets[index] = AppSocket {
+            id,
+            kind,
+            ..AppSocket::unused()
+        };
+    }
+
+    /// The socket that `id` names. It was opened here, so it exists.
+    #[inline]
+    pub fn at(&mut self, id: SocketId) -> &mut AppSocket {
+        &mut self.sockets[id.index as usize]
+    }
+
+    /// The socket of an event, unless it was closed meanwhile.
+    #[inline]
+    pub fn current(&mut self, id: SocketId) -> Option<&mut AppSocket> {
+        self.sockets
+            .get_mut(id.index as usize)
+            .filter(|socket| socket.id == id && !matches!(socket.kind, Kind::Unused))
+    }
+
+    /// Ends a use.
+    pub fn close(&mut self, id: SocketId) {
+        self.sockets[id.index as usize] = AppSocket::unused();
+    }
+}

@@ -1,0 +1,93 @@
+//! What a runtime is told.
+
+use std::net::IpAddr;
+
+use packetio::WireSpec;
+use stack::{IpCidr, Limits, StackConfig};
+
+use crate::limits::LINGER_NS;
+
+/// Who turns the crank of a stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Crank {
+    /// The application's own thread, whenever it waits: no other thread, no hand-over. A watchdog covers the time in which it does not.
+    #[default]
+    Inline,
+    /// A thread of the stack's own, so that TCP goes on whatever the application does.
+    Dedicated,
+}
+
+/// Settings of a [`Runtime`](crate::Runtime).
+///
+/// ```
+/// use millstream::{Config, Crank};
+/// let mut config = Config::new("memif:/run/a.sock,role=server".parse().unwrap());
+/// config.addresses.push("10.0.0.2/24".parse().unwrap());
+/// config.crank = Crank::Dedicated;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The wire.
+    pub wire: WireSpec,
+    /// Our addresses, each with the prefix length of its subnet.
+    pub addresses: Vec<IpCidr>,
+    /// Routers for everything that no subnet and no route covers.
+    pub gateways: Vec<IpAddr>,
+    /// Further routes: a prefix and the router behind which it lies.
+    pub routes: Vec<(IpCidr, IpAddr)>,
+    /// Who turns the crank.
+    pub crank: Crank,
+    /// Contexts, each with a stack on a queue of the wire of its own.
+    pub contexts: usize,
+    /// Sizes of each stack's tables.
+    pub limits: Limits,
+    /// Settings of TCP.
+    pub tcp: tcp::Config,
+    /// Local ports for outgoing connections, first and last.
+    pub local_ports: (u16, u16),
+    /// Secret of hashes, sequence numbers and cookies; `None`: from the kernel.
+    pub seed: Option<[u64; 4]>,
+    /// How long to look for work before going to sleep, in ns. Spinning lowers latency and burns CPU.
+    pub spin_ns: u64,
+    /// How long a dropped runtime lets its connections close in order, in ns.
+    pub linger_ns: u64,
+    /// Pin the stack thread of context *n* to CPU *n* modulo those online; dedicated crank only.
+    pub pin: bool,
+}
+
+impl Config {
+    /// Defaults on this wire; an address is still needed.
+    #[must_use]
+    pub fn new(wire: WireSpec) -> Self {
+        let stack = StackConfig::default();
+        Self {
+            wire,
+            addresses: Vec::new(),
+            gateways: Vec::new(),
+            routes: Vec::new(),
+            crank: Crank::default(),
+            contexts: 1,
+            limits: stack.limits,
+            tcp: stack.tcp,
+            local_ports: stack.local_ports,
+            seed: None,
+            spin_ns: 0,
+            linger_ns: LINGER_NS,
+            pin: false,
+        }
+    }
+
+    pub(crate) fn stack(&self, index: usize) -> StackConfig {
+        StackConfig {
+            addresses: self.addresses.clone(),
+            gateways: self.gateways.clone(),
+            routes: self.routes.clone(),
+            limits: self.limits.clone(),
+            tcp: self.tcp.clone(),
+            local_ports: self.local_ports,
+            // Contexts of one seed still differ.
+            seed: self.seed.map(|[a, b, c, d]| [a, b, c, d ^ index as u64]),
+            echo: true,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The application's end of one stack: jobs go out through it, events come back, calls that must wait wait here.
+
+use std::cell::{RefCell, RefMut};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use packetio::wait::monotonic_ns;
+use ring::published::fence_full;
+use ring::socket_block::{Requests, SocketBlock, SocketId};
+use rustix::io::Errno;
+use stack::context::{AppSide, Control, Report};
+
+use crate::app_socket::AppSockets;
+use crate::config::{Config, Crank};
+use crate::crank::{CrankHandle, Step};
+use crate::poll_set::PollSets;
+
+/// A handle on one of the runtime's stacks. Clones are the same context; all of them, and all sockets made with them, stay on one thread.
+///
+/// When the last of them and of its sockets is gone, connections get [`Config::linger_ns`] to close in order.
+#[derive(Clone)]
+pub struct Context {
+    pub(crate) inner: Rc<Inner>,
+}
+
+pub struct Inner {
+    state: RefCell<State>,
+    crank: RefCell<Option<CrankHandle>>,
+    config: Arc<Config>,
+}
+
+/// What belongs to the application's thread alone.
+pub(crate) struct State {
+    pub side: AppSide,
+    pub sockets: AppSockets,
+    pub polls: PollSets,
+    rings_bell: bool,
+}
+
+impl Context {
+    pub(crate) fn new(side: AppSide, crank: CrankHandle, config: Arc<Config>) -> Self {
+        let state = State {
+            side,
+            sockets: AppSockets::default(),
+            polls: PollSets::default(),
+            rings_bell: config.crank == Crank::Dedicated,
+        };
+        Self {
+            inner: Rc::new(Inner {
+                state: RefCell::new(state),
+                crank: RefCell::new(Some(crank)),
+                config,
+            }),
+        }
+    }
+
+    /// What the stack has counted and what it holds.
+    ///
+    /// # Errors
+    /// Those of waiting for its answer.
+    pub fn report(&self) -> io::Result<Report> {
+        let (answer, mut answers) = ring::spsc::queue(1);
+        self.inner.control(Control::Report(answer))?;
+        self.inner.block_until(None, |_| answers.pop().map(Ok))
+    }
+
+    /// Lets the stack move on without waiting for anything: for a thread that has been busy with other things and does not want to
+    /// leave its connections to the watchdog.
+    pub fn turn(&self) {
+        self.inner.step();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(crank) = self.crank.get_mut().take() {
+            crank.finish(self.config.linger_ns);
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn state(&self) -> RefMut<'_, State> {
+        self.state.borrow_mut()
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Sends a request with arguments. A full queue is waited for: nothing is lost.
+    pub fn control(&self, control: Control) -> io::Result<()> {
+        let mut waiting = Some(control);
+        self.block_until(None, |state| {
+            let control = waiting.take()?;
+            match state.side.controls.push(control) {
+                Ok(()) => Some(Ok(())),
+                Err(back) => {
+                    waiting = Some(back);
+                    None
+                }
+            }
+        })?;
+        self.state().ring();
+        Ok(())
+    }
+
+    /// A socket id for a listener or an outgoing connection.
+    pub fn socket(&self) -> io::Result<SocketId> {
+        if let Some(id) = self.state().side.sockets.pop() {
+            return Ok(id);
+        }
+        // A turn fills the stock; a few that found nothing to fill it with mean that the table is full.
+        for _ in 0..STOCK_TURNS_MAX {
+            self.state().ring();
+            let until_ns = monotonic_ns() + STOCK_WAIT_NS;
+            if let Ok(id) =
+                self.block_until(Some(until_ns), |state| state.side.sockets.pop().map(Ok))
+            {
+                return Ok(id);
+            }
+        }
+        Err(Errno::NOBUFS.into())
+    }
+
+    /// Calls `attempt` until it has an answer, turning the crank or sleeping in between. `TimedOut` at `until_ns`.
+    pub(crate) fn block_until<T>(
+        &self,
+        until_ns: Option<u64>,
+        mut attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
+    ) -> io::Result<T> {
+        let mut crank = self.crank();
+        crank.enter();
+        let outcome = loop {
+            if let Some(answer) = attempt(&mut self.state()) {
+                break answer;
+            }
+            if crank.step() == Step::Moved {
+                self.drain_events();
+                continue;
+            }
+            if self.drain_events() {
+                continue;
+            }
+            // One more attempt after the turn that moved nothing: what it looks at may not be an event.
+            if let Some(answer) = attempt(&mut self.state()) {
+                break answer;
+            }
+            if until_ns.is_some_and(|until_ns| monotonic_ns() >= until_ns) {
+                break Err(io::ErrorKind::TimedOut.into());
+            }
+            if let Err(error) = self.sleep(&mut crank, until_ns, &[]) {
+                break Err(error);
+            }
+        };
+        crank.leave();
+        outcome
+    }
+
+    /// One step of the crank, with what it brought.
+    pub(crate) fn step(&self) -> Step {
+        let step = self.crank().step();
+        self.drain_events();
+        step
+    }
+
+    /// Sleeps until there may be something to see.
+    pub(crate) fn sleep(
+        &self,
+        crank: &mut CrankHandle,
+        until_ns: Option<u64>,
+        extra: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let bell = self.state().side.app_bell.clone();
+        crank.wait(&bell, until_ns, extra, || {
+            !self.state().side.events.is_empty()
+        })
+    }
+
+    /// The crank. It is there until the context is dropped, and one call at a time turns it.
+    pub(crate) fn crank(&self) -> RefMut<'_, CrankHandle> {
+        RefMut::map(self.crank.borrow_mut(), |crank| {
+            crank.as_mut().expect("taken only by drop")
+        })
+    }
+
+    /// Takes the stack's events and hands them to the polls. True if there were any.
+    pub fn drain_events(&self) -> bool {
+        self.state().drain_events()
+    }
+}
+
+/// How often, and how long each time, an empty stock of socket ids is waited for: nobody wakes us when it has been filled.
+const STOCK_TURNS_MAX: usize = 100;
+const STOCK_WAIT_NS: u64 = 100_000;
+
+impl State {
+    fn drain_events(&mut self) -> bool {
+        let mut any = false;
+        loop {
+            let mut batch = [SocketId::default(); 64];
+            let mut count = 0;
+            self.side.events.pop_batch(batch.len(), |id| {
+                batch[count] = id;
+                count += 1;
+            });
+            if count == 0 {
+                return any;
+            }
+            any = true;
+            // The counterpart of the stack's fence in `event_queue`: taken out first, looked at second.
+            fence_full();
+            for id in &batch[..count] {
+                if let Some(socket) = self.sockets.current(*id) {
+                    self.polls.socket_changed(socket.registrations);
+                }
+            }
+        }
+    }
+
+    /// The block of a socket of ours.
+    #[inline]
+    pub fn block(&self, id: SocketId) -> &SocketBlock {
+        self.side
+            .memory
+            .block(id.index)
+            .expect("ids come from the stack")
+    }
+
+    /// Asks the stack for something.
+    #[inline]
+    pub fn request(&mut self, id: SocketId, wanted: Requests) {
+        if self.block(id).request(wanted) {
+            // As long as there are sockets, and each stands in it once at most.
+            let pushed = self.side.jobs.push(id);
+            debug_assert!(
+                pushed.is_ok(),
+                "the job queue is as long as the socket table"
+            );
+            self.ring();
+        }
+    }
+
+    /// Wakes a stack that has a thread of its own, if it sleeps.
+    #[inline]
+    pub fn ring(&self) {
+        if self.rings_bell {
+            self.side.stack_bell.ring();
+        }
+    }
+
+    /// The application lets go of a socket.
+    pub fn close(&mut self, id: SocketId, how: Requests) {
+        let first = self.sockets.at(id).registrations;
+        self.polls.forget_socket(first);
+        self.sockets.close(id);
+        self.request(id, how);
+    }
+}

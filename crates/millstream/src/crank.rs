@@ -1,0 +1,178 @@
+//! Who turns the crank, seen from the application's thread: make progress now, or sleep until there is something to see.
+
+use std::sync::Arc;
+
+use packetio::wait::monotonic_ns;
+use ring::doorbell::AppBell;
+use ring::trylock::TryLock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::BorrowedFd;
+use stack::Stack;
+
+use crate::dedicated::{StackThread, linger};
+use crate::watchdog::{Guarded, Watch};
+
+/// A stack that its application and the watchdog turn, one at a time.
+pub(crate) struct SharedStack {
+    pub stack: TryLock<Stack>,
+    pub watch: Watch,
+}
+
+/// See the module's documentation.
+pub(crate) enum CrankHandle {
+    Inline(InlineCrank),
+    /// Held for its end: dropping it ends the thread.
+    Dedicated {
+        _thread: StackThread,
+    },
+}
+
+/// What one step towards an event found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Something moved: look at the sockets again.
+    Moved,
+    /// Nothing is there to be seen: the caller may wait.
+    Idle,
+}
+
+impl CrankHandle {
+    /// Moves the stack on, if that is this thread's to do.
+    pub fn step(&mut self) -> Step {
+        match self {
+            Self::Inline(crank) => crank.step(),
+            Self::Dedicated { .. } => Step::Idle,
+        }
+    }
+
+    /// Sleeps until the application may have something to see, or `until_ns`. `has_events` is the last look before the sleep.
+    pub fn wait(
+        &mut self,
+        bell: &AppBell,
+        until_ns: Option<u64>,
+        extra: &[BorrowedFd<'_>],
+        has_events: impl FnOnce() -> bool,
+    ) -> std::io::Result<()> {
+        match self {
+            Self::Inline(crank) => crank.wait(until_ns, extra),
+            Self::Dedicated { .. } => wait_for_bell(bell, until_ns, extra, has_events),
+        }
+    }
+
+    /// The application's thread is inside a call of ours from here...
+    pub fn enter(&self) {
+        if let Self::Inline(crank) = self {
+            crank.shared.watch.enter();
+        }
+    }
+
+    /// ... to here, and may be away for long.
+    pub fn leave(&self) {
+        if let Self::Inline(crank) = self {
+            crank.shared.watch.leave();
+        }
+    }
+
+    /// The last thing that is done with it: connections may close in order for `linger_ns`.
+    pub fn finish(self, linger_ns: u64) {
+        if let Self::Inline(crank) = self {
+            crank.finish(linger_ns);
+        }
+    }
+}
+
+/// The inline crank.
+pub(crate) struct InlineCrank {
+    shared: Arc<SharedStack>,
+    guarded: Guarded,
+    spin_ns: u64,
+    busy_ns: u64,
+}
+
+impl InlineCrank {
+    pub fn new(shared: Arc<SharedStack>, guarded: Guarded, spin_ns: u64) -> Self {
+        Self {
+            shared,
+            guarded,
+            spin_ns,
+            busy_ns: 0,
+        }
+    }
+
+    fn step(&mut self) -> Step {
+        let Some(mut stack) = self.shared.stack.try_lock() else {
+            // The watchdog is at it; it takes one turn and lets go.
+            std::thread::yield_now();
+            return Step::Moved;
+        };
+        let now_ns = monotonic_ns();
+        let turned = stack.turn(now_ns);
+        self.shared.watch.turned();
+        if turned.busy {
+            self.busy_ns = now_ns;
+            return Step::Moved;
+        }
+        if now_ns.saturating_sub(self.busy_ns) < self.spin_ns {
+            std::hint::spin_loop();
+            return Step::Moved;
+        }
+        Step::Idle
+    }
+
+    fn wait(&mut self, until_ns: Option<u64>, extra: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+        let Some(mut stack) = self.shared.stack.try_lock() else {
+            std::thread::yield_now();
+            return Ok(());
+        };
+        stack.wait(monotonic_ns(), until_ns, extra)
+    }
+
+    fn finish(self, linger_ns: u64) {
+        drop(self.guarded);
+        let shared = self.shared;
+        loop {
+            if let Some(mut stack) = shared.stack.try_lock() {
+                return linger(&mut stack, linger_ns);
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn wait_for_bell(
+    bell: &AppBell,
+    until_ns: Option<u64>,
+    extra: &[BorrowedFd<'_>],
+    has_events: impl FnOnce() -> bool,
+) -> std::io::Result<()> {
+    let timeout_ns = until_ns.map(|until_ns| until_ns.saturating_sub(monotonic_ns()));
+    if extra.is_empty() {
+        bell.prepare_wait();
+        if has_events() {
+            bell.cancel_wait();
+        } else {
+            bell.wait(timeout_ns);
+        }
+        return Ok(());
+    }
+    let own = bell.fd()?;
+    bell.prepare_wait();
+    let mut outcome = Ok(());
+    if !has_events() {
+        let mut fds: Vec<_> = extra
+            .iter()
+            .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+            .collect();
+        fds.push(PollFd::from_borrowed_fd(own, PollFlags::IN));
+        let timeout = timeout_ns.map(|ns| Timespec {
+            tv_sec: (ns / 1_000_000_000) as _,
+            tv_nsec: (ns % 1_000_000_000) as _,
+        });
+        outcome = match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        };
+    }
+    bell.cancel_wait();
+    outcome
+}

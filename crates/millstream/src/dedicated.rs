@@ -1,0 +1,101 @@
+//! The dedicated crank: a thread that does nothing but turn one stack.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use packetio::wait::monotonic_ns;
+use ring::doorbell::StackBell;
+use ring::published::Flag;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use stack::Stack;
+
+use crate::config::Config;
+use crate::error::Error;
+
+/// A running stack thread. Dropped, it lets connections close for as long as configured, and ends.
+pub(crate) struct StackThread {
+    stop: Arc<Flag>,
+    bell: StackBell,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StackThread {
+    pub fn start(
+        stack: Stack,
+        bell: StackBell,
+        config: &Arc<Config>,
+        index: usize,
+    ) -> Result<Self, Error> {
+        let stop = Arc::new(Flag::new());
+        let (stopped, config) = (stop.clone(), config.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("millstream-{index}"))
+            .spawn(move || {
+                if config.pin {
+                    pin(index);
+                }
+                run(stack, &stopped, &config);
+            })
+            .map_err(|source| Error::System {
+                what: "stack thread",
+                source,
+            })?;
+        Ok(Self {
+            stop,
+            bell,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for StackThread {
+    fn drop(&mut self) {
+        self.stop.raise();
+        self.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(mut stack: Stack, stop: &Flag, config: &Config) {
+    let mut busy_ns = 0;
+    while !stop.is_raised() {
+        let now_ns = monotonic_ns();
+        let turned = stack.turn(now_ns);
+        if turned.busy {
+            busy_ns = now_ns;
+        } else if now_ns.saturating_sub(busy_ns) >= config.spin_ns
+            && stack.wait(now_ns, None, &[]).is_err()
+        {
+            // A wait that fails at once must not become a busy loop.
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+    linger(&mut stack, config.linger_ns);
+}
+
+/// Turns the stack until no connection is left or the time is over.
+pub(crate) fn linger(stack: &mut Stack, linger_ns: u64) {
+    let until_ns = monotonic_ns() + linger_ns;
+    loop {
+        let now_ns = monotonic_ns();
+        let turned = stack.turn(now_ns);
+        let is_done = stack.usage().sockets == 0 && !stack.has_output();
+        if is_done || now_ns >= until_ns {
+            return;
+        }
+        if !turned.busy && stack.wait(now_ns, Some(until_ns), &[]).is_err() {
+            return;
+        }
+    }
+}
+
+/// Binds this thread to CPU `index` modulo those online. Without the right to do so it runs where the kernel puts it.
+fn pin(index: usize) {
+    let online = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut set = CpuSet::new();
+    set.set(index % online);
+    let _ = sched_setaffinity(None, &set);
+}

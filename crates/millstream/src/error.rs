@@ -1,0 +1,26 @@
+//! Why a runtime or a context cannot be had: one line that says what and where.
+
+/// See the module's documentation.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The wire cannot be opened.
+    #[error("{0}")]
+    Wire(#[from] packetio::OpenError),
+    /// A stack cannot be configured so.
+    #[error("{0}")]
+    Stack(#[from] stack::ConfigError),
+    /// More or fewer contexts than can be.
+    #[error("contexts: {0}: must lie between 1 and {max}", max = crate::limits::CONTEXTS_MAX)]
+    Contexts(usize),
+    /// A context that was taken already, or that the runtime has not.
+    #[error("context {0}: {1}")]
+    Context(usize, &'static str),
+    /// A thread or a descriptor was refused by the kernel.
+    #[error("{what}: {source}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,10 @@
+//! The limits of a process's runtime; those of one stack are [`stack::Limits`].
+
+/// Contexts of a runtime. More are refused when the runtime is made.
+pub const CONTEXTS_MAX: usize = 128;
+/// Events that one wait hands to the application at most, whatever room it offers.
+pub const EVENTS_PER_WAIT_MAX: usize = 4_096;
+/// How long an application may stay away from its stack before the watchdog turns the crank for it.
+pub const WATCHDOG_TICK_NS: u64 = 5_000_000;
+/// How long a runtime that is dropped waits for its connections to close in order, unless configured otherwise.
+pub const LINGER_NS: u64 = 1_000_000_000;

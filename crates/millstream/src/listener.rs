@@ -1,0 +1,173 @@
+//! Listening sockets.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use ring::socket_block::{Requests, SocketId, SocketState};
+use rustix::io::Errno;
+use stack::context::{Accepted, Control, Listen, SocketOption};
+
+use crate::app_socket::Kind;
+use crate::context::{Context, Inner, State};
+use crate::poll::{Source, sealed};
+use crate::stream::TcpStream;
+
+/// Accepts connections at an address and port of its context.
+///
+/// Each context listens for itself: to serve on several cores, bind the same address in each.
+pub struct TcpListener {
+    inner: Rc<Inner>,
+    id: SocketId,
+    local: SocketAddr,
+    nonblocking: std::cell::Cell<bool>,
+}
+
+/// How to listen.
+pub struct ListenerBuilder {
+    inner: Rc<Inner>,
+    backlog: usize,
+    options: Vec<SocketOption>,
+}
+
+impl TcpListener {
+    /// Listens at `local`: one of our addresses, or an unspecified one for all of that family.
+    ///
+    /// # Errors
+    /// `AddrInUse`, `AddrNotAvailable`; `ENOBUFS` at the limit of sockets or listeners.
+    pub fn bind(context: &Context, local: SocketAddr) -> io::Result<Self> {
+        Self::builder(context).bind(local)
+    }
+
+    /// Listens with settings other than the defaults.
+    #[must_use]
+    pub fn builder(context: &Context) -> ListenerBuilder {
+        let backlog = context.inner.config().limits.backlog_max;
+        ListenerBuilder {
+            inner: context.inner.clone(),
+            backlog,
+            options: Vec::new(),
+        }
+    }
+
+    /// The next connection and its peer's address.
+    ///
+    /// # Errors
+    /// `WouldBlock` if nobody waits and the listener is non-blocking.
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let accepted = if self.nonblocking.get() {
+            take_accepted(&mut self.inner.state(), self.id).ok_or(io::ErrorKind::WouldBlock)?
+        } else {
+            self.inner
+                .block_until(None, |state| take_accepted(state, self.id).map(Ok))?
+        };
+        let Accepted {
+            socket,
+            remote,
+            local,
+        } = accepted;
+        self.inner.state().sockets.open(socket, Kind::Stream);
+        Ok((
+            TcpStream::accepted(self.inner.clone(), socket, local, remote),
+            remote,
+        ))
+    }
+
+    /// Whether `accept` returns at once when nobody waits.
+    pub fn set_nonblocking(&self, nonblocking: bool) {
+        self.nonblocking.set(nonblocking);
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+impl ListenerBuilder {
+    /// The length of the accept queue: handshakes that complete while it is full wait in the peers. Cut to
+    /// [`Limits::backlog_max`](crate::Limits).
+    #[must_use]
+    pub fn backlog(mut self, backlog: usize) -> Self {
+        self.backlog = backlog;
+        self
+    }
+
+    /// Accepted connections begin with `TCP_NODELAY`.
+    #[must_use]
+    pub fn nodelay(mut self, on: bool) -> Self {
+        self.options.push(SocketOption::NoDelay(on));
+        self
+    }
+
+    /// Listens at `local`.
+    ///
+    /// # Errors
+    /// As [`TcpListener::bind`].
+    pub fn bind(self, local: SocketAddr) -> io::Result<TcpListener> {
+        let Self {
+            inner,
+            backlog,
+            options,
+        } = self;
+        if local.port() == 0 {
+            return Err(Errno::ADDRNOTAVAIL.into());
+        }
+        let id = inner.socket()?;
+        let capacity = backlog.clamp(1, inner.config().limits.backlog_max);
+        let (accepted, queue) = ring::spsc::queue(capacity);
+        inner.state().sockets.open(id, Kind::Listener(queue));
+        let listener = TcpListener {
+            inner,
+            id,
+            local,
+            nonblocking: false.into(),
+        };
+        listener.inner.control(Control::Listen(Listen {
+            socket: id,
+            local,
+            accepted,
+            options,
+        }))?;
+        listener.inner.block_until(None, |state| {
+            let said = state.block(id).state();
+            if said.contains(SocketState::FAILED) {
+                return Some(Err(io::Error::from_raw_os_error(said.errno().into())));
+            }
+            said.contains(SocketState::LISTENING).then_some(Ok(()))
+        })?;
+        Ok(listener)
+    }
+}
+
+fn take_accepted(state: &mut State, id: SocketId) -> Option<Accepted> {
+    match &mut state.sockets.at(id).kind {
+        Kind::Listener(queue) => queue.pop(),
+        _ => None,
+    }
+}
+
+impl Drop for TcpListener {
+    fn drop(&mut self) {
+        let state = &mut *self.inner.state();
+        // Those whom nobody accepted any more get a reset, as from Linux.
+        while let Some(accepted) = take_accepted(state, self.id) {
+            state.sockets.open(accepted.socket, Kind::Stream);
+            state.close(accepted.socket, Requests::ABORT);
+        }
+        state.close(self.id, Requests::CLOSE);
+    }
+}
+
+impl sealed::Sealed for TcpListener {
+    fn id(&self) -> SocketId {
+        self.id
+    }
+
+    fn inner(&self) -> &Rc<Inner> {
+        &self.inner
+    }
+}
+
+impl Source for TcpListener {}

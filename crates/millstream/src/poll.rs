@@ -1,0 +1,456 @@
+//! Waiting for many sockets at once, with the semantics of Linux's epoll.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use packetio::wait::monotonic_ns;
+use ring::socket_block::SocketId;
+use rustix::event::epoll;
+use rustix::io::Errno;
+
+use crate::context::{Context, Inner};
+use crate::crank::Step;
+use crate::limits::EVENTS_PER_WAIT_MAX;
+use crate::poll_set::Wanted;
+use crate::readiness::Readiness;
+
+/// What the application calls a registered source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub usize);
+
+/// What a registration wants to know. Failures and hang-ups are always told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interest(u8);
+
+impl Interest {
+    /// Something to read: bytes, the peer's end, a connection to accept.
+    pub const READABLE: Self = Self(1);
+    /// Room to write; the outcome of a connect.
+    pub const WRITABLE: Self = Self(2);
+
+    /// Whether reading is of interest.
+    #[must_use]
+    pub const fn is_readable(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// Whether writing is of interest.
+    #[must_use]
+    pub const fn is_writable(self) -> bool {
+        self.0 & 2 != 0
+    }
+}
+
+impl std::ops::BitOr for Interest {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// When a ready source is told of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// At every wait for as long as it is ready.
+    #[default]
+    Level,
+    /// When something new has happened since it was last told of (`EPOLLET`).
+    Edge,
+}
+
+/// A ready source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    token: Token,
+    ready: Readiness,
+}
+
+impl Event {
+    pub(crate) const fn new(token: Token, ready: Readiness) -> Self {
+        Self { token, ready }
+    }
+
+    /// The source's token.
+    #[must_use]
+    pub const fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Reading gets somewhere: bytes, the end, an error, a connection (`EPOLLIN`).
+    #[must_use]
+    pub const fn is_readable(&self) -> bool {
+        self.ready.contains(Readiness::READABLE)
+    }
+
+    /// Writing gets somewhere (`EPOLLOUT`).
+    #[must_use]
+    pub const fn is_writable(&self) -> bool {
+        self.ready.contains(Readiness::WRITABLE)
+    }
+
+    /// The peer closed its direction (`EPOLLRDHUP`).
+    #[must_use]
+    pub const fn is_read_closed(&self) -> bool {
+        self.ready.contains(Readiness::READ_CLOSED)
+    }
+
+    /// Both directions are closed (`EPOLLHUP`).
+    #[must_use]
+    pub const fn is_hangup(&self) -> bool {
+        self.ready.contains(Readiness::HANGUP)
+    }
+
+    /// The connection failed; `take_error` says how (`EPOLLERR`).
+    #[must_use]
+    pub const fn is_error(&self) -> bool {
+        self.ready.contains(Readiness::ERROR)
+    }
+}
+
+/// Room for the events of one wait.
+#[derive(Debug)]
+pub struct Events {
+    events: Vec<Event>,
+    capacity: usize,
+}
+
+impl Events {
+    /// Room for `capacity` events, at least one and at most [`EVENTS_PER_WAIT_MAX`](crate::limits::EVENTS_PER_WAIT_MAX).
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        let capacity = capacity.clamp(1, EVENTS_PER_WAIT_MAX);
+        Self {
+            events: Vec::with_capacity(capacity),
+            capacity,
+        }
+    }
+
+    /// The events of the last wait.
+    pub fn iter(&self) -> std::slice::Iter<'_, Event> {
+        self.events.iter()
+    }
+
+    /// The last wait ran out of time.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+}
+
+impl<'a> IntoIterator for &'a Events {
+    type Item = &'a Event;
+    type IntoIter = std::slice::Iter<'a, Event>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// A socket that can be registered with a [`Poll`] of its own context.
+pub trait Source: sealed::Sealed {}
+
+pub(crate) mod sealed {
+    use std::rc::Rc;
+
+    use ring::socket_block::SocketId;
+
+    use crate::context::Inner;
+
+    pub trait Sealed {
+        fn id(&self) -> SocketId;
+        fn inner(&self) -> &Rc<Inner>;
+    }
+}
+
+/// Waits for sockets of one context, and for descriptors of the kernel. A context may have any number of them.
+///
+/// ```no_run
+/// use millstream::{Events, Interest, Mode, Poll, TcpListener, Token};
+/// # fn serve(context: &millstream::Context) -> std::io::Result<()> {
+/// let listener = TcpListener::bind(context, "10.0.0.2:80".parse().unwrap())?;
+/// listener.set_nonblocking(true);
+/// let mut poll = Poll::new(context);
+/// poll.register(&listener, Token(0), Interest::READABLE, Mode::Level)?;
+/// let mut events = Events::with_capacity(256);
+/// loop {
+///     poll.wait(&mut events, None)?;
+///     for event in &events {
+///         println!("{:?} is ready", event.token());
+///     }
+/// #   return Ok(());
+/// }
+/// # }
+/// ```
+pub struct Poll {
+    inner: Rc<Inner>,
+    index: u32,
+    /// Made when the first kernel descriptor is registered.
+    kernel: Option<OwnedFd>,
+}
+
+impl Poll {
+    /// A poll that watches nothing yet.
+    #[must_use]
+    pub fn new(context: &Context) -> Self {
+        let index = context.inner.state().polls.open_poll();
+        Self {
+            inner: context.inner.clone(),
+            index,
+            kernel: None,
+        }
+    }
+
+    /// Begins to watch a socket.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if this poll watches it; `InvalidInput` if it belongs to another context.
+    pub fn register(
+        &mut self,
+        source: &impl Source,
+        token: Token,
+        interest: Interest,
+        mode: Mode,
+    ) -> io::Result<()> {
+        let wanted = Wanted {
+            token,
+            interest,
+            mode,
+            one_shot: false,
+        };
+        self.add(source.inner(), source.id(), wanted)
+    }
+
+    /// Begins to watch a socket, to be told of it once (`EPOLLONESHOT`): [`reregister`](Self::reregister) arms it again.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register).
+    pub fn register_once(
+        &mut self,
+        source: &impl Source,
+        token: Token,
+        interest: Interest,
+        mode: Mode,
+    ) -> io::Result<()> {
+        let wanted = Wanted {
+            token,
+            interest,
+            mode,
+            one_shot: true,
+        };
+        self.add(source.inner(), source.id(), wanted)
+    }
+
+    /// Changes what is wanted of a watched socket, and tells of whatever is ready as if it were new.
+    ///
+    /// # Errors
+    /// `NotFound` if this poll does not watch it.
+    pub fn reregister(
+        &mut self,
+        source: &impl Source,
+        token: Token,
+        interest: Interest,
+        mode: Mode,
+    ) -> io::Result<()> {
+        self.change(
+            source.id(),
+            Wanted {
+                token,
+                interest,
+                mode,
+                one_shot: false,
+            },
+        )
+    }
+
+    /// As [`reregister`](Self::reregister), to be told of it once.
+    ///
+    /// # Errors
+    /// As [`reregister`](Self::reregister).
+    pub fn reregister_once(
+        &mut self,
+        source: &impl Source,
+        token: Token,
+        interest: Interest,
+        mode: Mode,
+    ) -> io::Result<()> {
+        self.change(
+            source.id(),
+            Wanted {
+                token,
+                interest,
+                mode,
+                one_shot: true,
+            },
+        )
+    }
+
+    /// Stops watching a socket. Closing it does so too.
+    ///
+    /// # Errors
+    /// `NotFound` if this poll does not watch it.
+    pub fn deregister(&mut self, source: &impl Source) -> io::Result<()> {
+        let state = &mut *self.inner.state();
+        let found = state
+            .polls
+            .remove(self.index, source.id(), &mut state.sockets);
+        if found {
+            Ok(())
+        } else {
+            Err(Errno::NOENT.into())
+        }
+    }
+
+    /// Begins to watch a descriptor of the kernel, level-triggered.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl`.
+    pub fn register_fd(
+        &mut self,
+        fd: impl AsFd,
+        token: Token,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let kernel = match &self.kernel {
+            Some(kernel) => kernel,
+            None => self
+                .kernel
+                .insert(epoll::create(epoll::CreateFlags::CLOEXEC)?),
+        };
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(
+            epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
+            interest.is_readable(),
+        );
+        flags.set(epoll::EventFlags::OUT, interest.is_writable());
+        Ok(epoll::add(
+            kernel,
+            fd,
+            epoll::EventData::new_u64(token.0 as u64),
+            flags,
+        )?)
+    }
+
+    /// Stops watching a descriptor of the kernel.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl`; `NotFound` if none was ever registered.
+    pub fn deregister_fd(&mut self, fd: impl AsFd) -> io::Result<()> {
+        let kernel = self.kernel.as_ref().ok_or(Errno::NOENT)?;
+        Ok(epoll::delete(kernel, fd)?)
+    }
+
+    /// Waits until a watched source is ready or `timeout` has passed, and says how many are. What the application has written, closed and connected since
+    /// it last waited leaves first; with an inline crank this is where TCP happens.
+    ///
+    /// # Errors
+    /// The kernel's, from the sleep.
+    pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
+        events.events.clear();
+        let until_ns = timeout.map(|timeout| {
+            monotonic_ns().saturating_add(timeout.as_nanos().min(u64::MAX.into()) as u64)
+        });
+        let inner = self.inner.clone();
+        let mut crank = inner.crank();
+        crank.enter();
+        let outcome = loop {
+            let step = crank.step();
+            inner.drain_events();
+            inner
+                .state()
+                .collect(self.index, &mut events.events, events.capacity);
+            if let Err(error) = self.collect_kernel(events) {
+                break Err(error);
+            }
+            if !events.is_empty() || until_ns.is_some_and(|until_ns| monotonic_ns() >= until_ns) {
+                break Ok(events.events.len());
+            }
+            if step == Step::Idle {
+                let extra: Vec<BorrowedFd<'_>> = self.kernel.iter().map(AsFd::as_fd).collect();
+                if let Err(error) = inner.sleep(&mut crank, until_ns, &extra) {
+                    break Err(error);
+                }
+            }
+        };
+        crank.leave();
+        outcome
+    }
+
+    fn add(&mut self, inner: &Rc<Inner>, id: SocketId, wanted: Wanted) -> io::Result<()> {
+        if !Rc::ptr_eq(inner, &self.inner) {
+            return Err(Errno::INVAL.into());
+        }
+        let state = &mut *self.inner.state();
+        let added = state.polls.add(self.index, id, wanted, &mut state.sockets);
+        if added {
+            Ok(())
+        } else {
+            Err(Errno::EXIST.into())
+        }
+    }
+
+    fn change(&mut self, id: SocketId, wanted: Wanted) -> io::Result<()> {
+        let state = &mut *self.inner.state();
+        let found = state
+            .polls
+            .change(self.index, id, wanted, &mut state.sockets);
+        if found {
+            Ok(())
+        } else {
+            Err(Errno::NOENT.into())
+        }
+    }
+
+    fn collect_kernel(&mut self, events: &mut Events) -> io::Result<()> {
+        let Some(kernel) = &self.kernel else {
+            return Ok(());
+        };
+        let room = (events.capacity - events.events.len()).min(64);
+        if room == 0 {
+            return Ok(());
+        }
+        let mut buffer = Vec::with_capacity(room);
+        let zero = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        match epoll::wait(
+            kernel,
+            rustix::buffer::spare_capacity(&mut buffer),
+            Some(&zero),
+        ) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        for event in buffer {
+            let ready = kernel_readiness(event.flags);
+            events
+                .events
+                .push(Event::new(Token(event.data.u64() as usize), ready));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Poll {
+    fn drop(&mut self) {
+        let state = &mut *self.inner.state();
+        state.polls.close_poll(self.index, &mut state.sockets);
+    }
+}
+
+fn kernel_readiness(flags: epoll::EventFlags) -> Readiness {
+    let pairs = [
+        (epoll::EventFlags::IN, Readiness::READABLE),
+        (epoll::EventFlags::OUT, Readiness::WRITABLE),
+        (epoll::EventFlags::RDHUP, Readiness::READ_CLOSED),
+        (epoll::EventFlags::HUP, Readiness::HANGUP),
+        (epoll::EventFlags::ERR, Readiness::ERROR),
+    ];
+    pairs
+        .into_iter()
+        .filter(|(flag, _)| flags.contains(*flag))
+        .fold(Readiness::NONE, |all, (_, one)| all.union(one))
+}

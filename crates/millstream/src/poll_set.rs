@@ -1,0 +1,348 @@
+//! The registrations of sockets with polls, and for each poll the list of those to look at.
+//!
+//! ```text
+//!   socket ──▶ registration ──▶ registration ──▶ (none)      one per poll that watches it
+//!                   │                │
+//!                 poll 0           poll 2
+//!                 ready: 7 3       ready:                     each registration at most once
+//! ```
+//!
+//! A socket's event puts its registrations on their polls' lists; a wait takes them off, looks at the truth, and leaves level-triggered ones that are
+//! still ready on the list. Edge-triggered ones remember the socket's edge counters, so an edge is reported once and never lost.
+
+use std::collections::VecDeque;
+
+use ring::socket_block::SocketId;
+
+use crate::app_socket::{AppSockets, NO_REGISTRATION};
+use crate::poll::{Event, Interest, Mode, Token};
+use crate::readiness::{self, Readiness};
+
+/// What a registration asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub token: Token,
+    pub interest: Interest,
+    pub mode: Mode,
+    pub one_shot: bool,
+}
+
+struct Registration {
+    poll: u32,
+    socket: SocketId,
+    wanted: Wanted,
+    /// Next registration of the same socket.
+    next: u32,
+    in_edges_seen: u32,
+    out_edges_seen: u32,
+    /// Not reported since it was made or changed: whatever is ready is news.
+    fresh: bool,
+    /// A one-shot registration is off once it was reported.
+    armed: bool,
+    /// On its poll's list.
+    listed: bool,
+    /// Taken out while listed; freed when the list gets to it.
+    dead: bool,
+}
+
+#[derive(Default)]
+struct PollState {
+    ready: VecDeque<u32>,
+    members: usize,
+    open: bool,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct PollSets {
+    registrations: Vec<Registration>,
+    free: Vec<u32>,
+    polls: Vec<PollState>,
+}
+
+impl PollSets {
+    /// A new poll's number.
+    pub fn open_poll(&mut self) -> u32 {
+        let fresh = PollState {
+            open: true,
+            ..PollState::default()
+        };
+        match self
+            .polls
+            .iter()
+            .position(|poll| !poll.open && poll.members == 0)
+        {
+            Some(index) => {
+                self.polls[index] = fresh;
+                index as u32
+            }
+            None => {
+                self.polls.push(fresh);
+                self.polls.len() as u32 - 1
+            }
+        }
+    }
+
+    /// Ends a poll. Its registrations leave with their sockets' lists.
+    pub fn close_poll(&mut self, poll: u32, sockets: &mut AppSockets) {
+        for at in 0..self.registrations.len() as u32 {
+            let registration = &self.registrations[at as usize];
+            if registration.poll == poll
+                && !registration.dead
+                && registration.socket != SocketId::default()
+            {
+                let socket = registration.socket;
+                self.remove(poll, socket, sockets);
+            }
+        }
+        let state = &mut self.polls[poll as usize];
+        for at in std::mem::take(&mut state.ready) {
+            self.registrations[at as usize].listed = false;
+            if self.registrations[at as usize].dead {
+                self.recycle(at);
+            }
+        }
+        self.polls[poll as usize].open = false;
+    }
+
+    /// Adds a registration. False: the socket is registered with this poll already.
+    pub fn add(
+        &mut self,
+        poll: u32,
+        socket: SocketId,
+        wanted: Wanted,
+        sockets: &mut AppSockets,
+    ) -> bool {
+        if self.find(poll, socket, sockets).is_some() {
+            return false;
+        }
+        let first = &mut sockets.at(socket).registrations;
+        let registration = Registration {
+            poll,
+            socket,
+            wanted,
+            next: *first,
+            in_edges_seen: 0,
+            out_edges_seen: 0,
+            fresh: true,
+            armed: true,
+            listed: false,
+            dead: false,
+        };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.registrations[at as usize] = registration;
+                at
+            }
+            None => {
+                self.registrations.push(registration);
+                self.registrations.len() as u32 - 1
+            }
+        };
+        *first = at;
+        self.polls[poll as usize].members += 1;
+        self.list(at);
+        true
+    }
+
+    /// Changes a registration; arms it again. False: there is none.
+    pub fn change(
+        &mut self,
+        poll: u32,
+        socket: SocketId,
+        wanted: Wanted,
+        sockets: &mut AppSockets,
+    ) -> bool {
+        let Some(at) = self.find(poll, socket, sockets) else {
+            return false;
+        };
+        let registration = &mut self.registrations[at as usize];
+        registration.wanted = wanted;
+        registration.fresh = true;
+        registration.armed = true;
+        self.list(at);
+        true
+    }
+
+    /// Takes a registration out. False: there is none.
+    pub fn remove(&mut self, poll: u32, socket: SocketId, sockets: &mut AppSockets) -> bool {
+        let Some(at) = self.find(poll, socket, sockets) else {
+            return false;
+        };
+        let next = self.registrations[at as usize].next;
+        let first = &mut sockets.at(socket).registrations;
+        if *first == at {
+            *first = next;
+        } else {
+            let mut before = *first;
+            while self.registrations[before as usize].next != at {
+                before = self.registrations[before as usize].next;
+            }
+            self.registrations[before as usize].next = next;
+        }
+        self.discard(at);
+        true
+    }
+
+    /// The socket is closed: all its registrations go, as Linux does it.
+    pub fn forget_socket(&mut self, first: u32) {
+        let mut at = first;
+        while at != NO_REGISTRATION {
+            let next = self.registrations[at as usize].next;
+            self.discard(at);
+            at = next;
+        }
+    }
+
+    /// Something about a socket changed: its polls look at it.
+    #[inline]
+    pub fn socket_changed(&mut self, first: u32) {
+        let mut at = first;
+        while at != NO_REGISTRATION {
+            self.list(at);
+            at = self.registrations[at as usize].next;
+        }
+    }
+
+    /// The next registration to look at, taken off the list; `None` when all `budget` have been looked at.
+    pub fn next_ready(&mut self, poll: u32, budget: &mut usize) -> Option<(u32, SocketId)> {
+        while *budget > 0 {
+            *budget -= 1;
+            let at = self.polls[poll as usize].ready.pop_front()?;
+            let registration = &mut self.registrations[at as usize];
+            registration.listed = false;
+            if registration.dead {
+                self.recycle(at);
+            } else if registration.armed {
+                return Some((at, registration.socket));
+            }
+        }
+        None
+    }
+
+    /// How many registrations are on a poll's list.
+    pub fn listed(&self, poll: u32) -> usize {
+        self.polls[poll as usize].ready.len()
+    }
+
+    /// What a registration has to report, given what is ready and the socket's edge counters.
+    pub fn judge(&mut self, at: u32, ready: Readiness, in_edges: u32, out_edges: u32) -> Verdict {
+        let registration = &mut self.registrations[at as usize];
+        let Wanted {
+            token,
+            interest,
+            mode,
+            one_shot,
+        } = registration.wanted;
+        let got = ready.intersection(reportable(interest));
+        let waits_for_room = interest.is_writable() && !ready.contains(Readiness::WRITABLE);
+        let is_news = registration.fresh
+            || registration.in_edges_seen != in_edges
+            || registration.out_edges_seen != out_edges;
+        if got.is_none() || (mode == Mode::Edge && !is_news) {
+            return Verdict {
+                event: None,
+                waits_for_room,
+            };
+        }
+        registration.fresh = false;
+        (registration.in_edges_seen, registration.out_edges_seen) = (in_edges, out_edges);
+        if one_shot {
+            registration.armed = false;
+        } else if mode == Mode::Level {
+            self.list(at);
+        }
+        Verdict {
+            event: Some(Event::new(token, got)),
+            waits_for_room: waits_for_room && !one_shot,
+        }
+    }
+
+    /// Puts a registration on its poll's list, once.
+    #[inline]
+    pub fn list(&mut self, at: u32) {
+        let registration = &mut self.registrations[at as usize];
+        if !registration.listed && registration.armed {
+            registration.listed = true;
+            self.polls[registration.poll as usize].ready.push_back(at);
+        }
+    }
+
+    fn find(&self, poll: u32, socket: SocketId, sockets: &mut AppSockets) -> Option<u32> {
+        let mut at = sockets.at(socket).registrations;
+        while at != NO_REGISTRATION {
+            let registration = &self.registrations[at as usize];
+            if registration.poll == poll {
+                return Some(at);
+            }
+            at = registration.next;
+        }
+        None
+    }
+
+    fn discard(&mut self, at: u32) {
+        let registration = &mut self.registrations[at as usize];
+        self.polls[registration.poll as usize].members -= 1;
+        registration.dead = true;
+        registration.armed = false;
+        if !registration.listed {
+            self.recycle(at);
+        }
+    }
+
+    fn recycle(&mut self, at: u32) {
+        self.registrations[at as usize].socket = SocketId::default();
+        self.free.push(at);
+    }
+}
+
+/// What a look at a registration came to.
+pub(crate) struct Verdict {
+    pub event: Option<Event>,
+    /// It wants to write and cannot: the stack is to be asked to tell of room.
+    pub waits_for_room: bool,
+}
+
+/// Linux reports failures and hang-ups whether asked for or not.
+fn reportable(interest: Interest) -> Readiness {
+    let mut mask = Readiness::HANGUP.union(Readiness::ERROR);
+    if interest.is_readable() {
+        mask = mask
+            .union(Readiness::READABLE)
+            .union(Readiness::READ_CLOSED);
+    }
+    if interest.is_writable() {
+        mask = mask.union(Readiness::WRITABLE);
+    }
+    mask
+}
+
+impl crate::context::State {
+    /// Looks at what is on a poll's list and appends what is ready to `events`, up to `max`.
+    pub(crate) fn collect(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
+        let mut budget = self.polls.listed(poll);
+        while events.len() < max {
+            let Some((at, id)) = self.polls.next_ready(poll, &mut budget) else {
+                return;
+            };
+            let Some(block) = self.side.memory.block(id.index) else {
+                continue;
+            };
+            let Some(socket) = self.sockets.current(id) else {
+                continue;
+            };
+            // Edges before readiness: an edge that comes in between is then reported once more, not lost.
+            let (in_edges, out_edges) = (block.in_edges(), block.out_edges());
+            let ready = readiness::of(socket, block);
+            let verdict = self.polls.judge(at, ready, in_edges, out_edges);
+            events.extend(verdict.event);
+            if verdict.waits_for_room {
+                block.set_want_writable();
+                // Room that came before the wish was known is told of by nobody.
+                if readiness::of(socket, block).contains(Readiness::WRITABLE) {
+                    self.polls.list(at);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What can be done with a socket now, from its block's truth. The same rules as Linux's `tcp_poll`.
+
+use ring::socket_block::{SocketBlock, SocketState};
+
+use crate::app_socket::{AppSocket, Kind};
+
+/// Flags of readiness.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Readiness(pub u8);
+
+impl Readiness {
+    pub const NONE: Self = Self(0);
+    /// Bytes, an end, a connection to accept, or a failure to be read.
+    pub const READABLE: Self = Self(1);
+    /// Room for a third of the send buffer, or a failure to be met.
+    pub const WRITABLE: Self = Self(1 << 1);
+    /// The peer has closed its direction.
+    pub const READ_CLOSED: Self = Self(1 << 2);
+    /// Both directions are closed.
+    pub const HANGUP: Self = Self(1 << 3);
+    /// The connection failed.
+    pub const ERROR: Self = Self(1 << 4);
+
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub const fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    fn with(self, other: Self, when: bool) -> Self {
+        if when { self.union(other) } else { self }
+    }
+}
+
+/// What can be done with a socket now.
+pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
+    let state = block.state();
+    if let Kind::Listener(accepted) = &mut socket.kind {
+        return Readiness::NONE
+            .with(Readiness::READABLE, !accepted.is_empty())
+            .with(Readiness::ERROR, state.contains(SocketState::FAILED));
+    }
+    let failed = state.contains(SocketState::FAILED);
+    let closed = state.contains(SocketState::CLOSED);
+    let is_over = failed || closed;
+    if !is_over && !state.contains(SocketState::CONNECTED) {
+        return Readiness::NONE;
+    }
+    let read_closed = is_over || socket.read_shut || state.contains(SocketState::EOF);
+    let write_closed = is_over || socket.write_shut;
+    Readiness::NONE
+        .with(
+            Readiness::READABLE,
+            read_closed || socket.rx.readable(block) > 0,
+        )
+        .with(Readiness::WRITABLE, write_closed || has_room(socket, block))
+        .with(Readiness::READ_CLOSED, read_closed)
+        .with(Readiness::HANGUP, is_over || (read_closed && write_closed))
+        .with(Readiness::ERROR, failed && !socket.error_taken)
+}
+
+/// The rule by which the stack tells of room (`event_queue`): a third of the send buffer is free.
+fn has_room(socket: &AppSocket, block: &SocketBlock) -> bool {
+    socket.tx.space(block) >= (block.tx_limit() / 3).max(1)
+}

@@ -1,0 +1,477 @@
+//! Connected sockets.
+
+use std::cell::Cell;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use packetio::wait::monotonic_ns;
+use ring::socket_block::{Name, Requests, SocketId, SocketState};
+use rustix::io::Errno;
+use stack::context::{Connect, Control, SocketOption};
+
+use crate::app_socket::Kind;
+use crate::context::{Context, Inner, State};
+use crate::poll::{Source, sealed};
+
+/// A TCP connection. Dropped, it is closed: what was written still leaves, unless bytes were left unread, which resets it.
+pub struct TcpStream {
+    inner: Rc<Inner>,
+    id: SocketId,
+    local: Cell<Option<SocketAddr>>,
+    remote: SocketAddr,
+    nonblocking: Cell<bool>,
+    read_timeout: Cell<Option<Duration>>,
+    write_timeout: Cell<Option<Duration>>,
+    /// `SO_LINGER` with time zero: close resets.
+    abort_on_close: Cell<bool>,
+}
+
+impl TcpStream {
+    /// Connects to `remote` and waits for the outcome.
+    ///
+    /// # Errors
+    /// `ConnectionRefused`, `TimedOut`, unreachable, `AddrNotAvailable`, `ENOBUFS`.
+    pub fn connect(context: &Context, remote: SocketAddr) -> io::Result<Self> {
+        Self::connect_until(context, remote, None)
+    }
+
+    /// As [`connect`](Self::connect), for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect); `TimedOut` also when the time is over.
+    pub fn connect_timeout(
+        context: &Context,
+        remote: SocketAddr,
+        timeout: Duration,
+    ) -> io::Result<Self> {
+        Self::connect_until(context, remote, Some(timeout))
+    }
+
+    fn connect_until(
+        context: &Context,
+        remote: SocketAddr,
+        timeout: Option<Duration>,
+    ) -> io::Result<Self> {
+        let stream = Self::begin(context, None, remote)?;
+        let id = stream.id;
+        stream
+            .inner
+            .block_until(until(timeout), |state| match state.connect_outcome(id)? {
+                Ok(()) => Some(Ok(())),
+                Err(errno) => Some(Err(errno)),
+            })?;
+        Ok(stream)
+    }
+
+    /// Begins to connect and returns at once; the stream is non-blocking, and writable in a [`Poll`](crate::Poll) when the outcome is known:
+    /// [`take_error`](Self::take_error) then says which.
+    ///
+    /// # Errors
+    /// `ENOBUFS` at the limit of sockets.
+    pub fn start_connect(context: &Context, remote: SocketAddr) -> io::Result<Self> {
+        Self::start_connect_from(context, None, remote)
+    }
+
+    /// As [`start_connect`](Self::start_connect), from a local address and port of choice; port 0 lets the stack choose it.
+    ///
+    /// # Errors
+    /// As [`start_connect`](Self::start_connect).
+    pub fn start_connect_from(
+        context: &Context,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> io::Result<Self> {
+        let stream = Self::begin(context, local, remote)?;
+        stream.nonblocking.set(true);
+        Ok(stream)
+    }
+
+    fn begin(context: &Context, local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<Self> {
+        let inner = context.inner.clone();
+        let id = inner.socket()?;
+        inner.state().sockets.open(id, Kind::Stream);
+        let stream = Self::new(inner, id, None, remote);
+        stream.inner.control(Control::Connect(Connect {
+            socket: id,
+            local,
+            remote,
+            options: Vec::new(),
+        }))?;
+        Ok(stream)
+    }
+
+    fn new(inner: Rc<Inner>, id: SocketId, local: Option<SocketAddr>, remote: SocketAddr) -> Self {
+        Self {
+            inner,
+            id,
+            local: Cell::new(local),
+            remote,
+            nonblocking: Cell::new(false),
+            read_timeout: Cell::new(None),
+            write_timeout: Cell::new(None),
+            abort_on_close: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn accepted(
+        inner: Rc<Inner>,
+        id: SocketId,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Self {
+        Self::new(inner, id, Some(local), remote)
+    }
+
+    /// The peer's address.
+    #[must_use]
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// Our end's address; `None` until the connection is open.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        if self.local.get().is_none() {
+            let state = self.inner.state();
+            let block = state.block(self.id);
+            if block.state().contains(SocketState::CONNECTED) {
+                self.local.set(Some(socket_addr(block.names().0)));
+            }
+        }
+        self.local.get()
+    }
+
+    /// Whether calls return `WouldBlock` instead of waiting.
+    pub fn set_nonblocking(&self, nonblocking: bool) {
+        self.nonblocking.set(nonblocking);
+    }
+
+    /// How long a read waits; `None`: for ever.
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) {
+        self.read_timeout.set(timeout);
+    }
+
+    /// How long a write waits; `None`: for ever.
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) {
+        self.write_timeout.set(timeout);
+    }
+
+    /// `TCP_NODELAY`: small segments leave at once.
+    ///
+    /// # Errors
+    /// The kernel's, should this have to wait.
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        self.inner
+            .control(Control::Option(self.id, SocketOption::NoDelay(on)))
+    }
+
+    /// `SO_LINGER` with a time of zero: closing resets the connection and forgets what was not sent.
+    pub fn set_abort_on_close(&self, on: bool) {
+        self.abort_on_close.set(on);
+    }
+
+    /// Ends one or both directions: the peer finds the end after what was written; reads find it at once.
+    ///
+    /// # Errors
+    /// `NotConnected` if the connection is not open.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        let state = &mut *self.inner.state();
+        let said = state.block(self.id).state();
+        if !said.contains(SocketState::CONNECTED) || said.contains(SocketState::CLOSED) {
+            return Err(Errno::NOTCONN.into());
+        }
+        let socket = state.sockets.at(self.id);
+        socket.read_shut |= how != Shutdown::Write;
+        if how != Shutdown::Read && !std::mem::replace(&mut socket.write_shut, true) {
+            state.request(self.id, Requests::SHUTDOWN_WRITE);
+        }
+        let first = state.sockets.at(self.id).registrations;
+        state.polls.socket_changed(first);
+        Ok(())
+    }
+
+    /// Resets the connection: nothing that was not sent will be, and the peer is told.
+    pub fn abort(self) {
+        self.abort_on_close.set(true);
+    }
+
+    /// Why the connection failed, once (`SO_ERROR`).
+    #[must_use]
+    pub fn take_error(&self) -> Option<io::Error> {
+        self.inner.state().take_failure(self.id)
+    }
+
+    /// Bytes that can be read at once.
+    #[must_use]
+    pub fn readable(&self) -> usize {
+        let state = &mut *self.inner.state();
+        let (socket, block) = state.parts(self.id);
+        socket.rx.readable(block) as usize
+    }
+
+    /// As `read`, but what is read can be read again.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.receive(bytes, State::peek)
+    }
+
+    fn receive(
+        &self,
+        bytes: &mut [u8],
+        mut attempt: impl FnMut(&mut State, SocketId, &mut [u8]) -> Option<io::Result<usize>>,
+    ) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        if let Some(outcome) = attempt(&mut self.inner.state(), self.id, bytes) {
+            return outcome;
+        }
+        if self.nonblocking.get() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let outcome = self
+            .inner
+            .block_until(until(self.read_timeout.get()), |state| {
+                attempt(state, self.id, bytes)
+            });
+        outcome.map_err(would_block)
+    }
+
+    fn transmit(
+        &self,
+        mut attempt: impl FnMut(&mut State, SocketId) -> Option<io::Result<usize>>,
+    ) -> io::Result<usize> {
+        if let Some(outcome) = attempt(&mut self.inner.state(), self.id) {
+            return outcome;
+        }
+        if self.nonblocking.get() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let outcome = self
+            .inner
+            .block_until(until(self.write_timeout.get()), |state| {
+                attempt(state, self.id)
+            });
+        outcome.map_err(would_block)
+    }
+}
+
+fn until(timeout: Option<Duration>) -> Option<u64> {
+    timeout.map(|timeout| {
+        monotonic_ns().saturating_add(timeout.as_nanos().min(u64::MAX.into()) as u64)
+    })
+}
+
+/// A socket's own time-out is `EAGAIN`, as `SO_RCVTIMEO` has it.
+fn would_block(error: io::Error) -> io::Error {
+    if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() {
+        return io::ErrorKind::WouldBlock.into();
+    }
+    error
+}
+
+fn socket_addr(name: Name) -> SocketAddr {
+    let address = IpAddr::from(name.address);
+    SocketAddr::new(address.to_canonical(), name.port)
+}
+
+impl State {
+    #[inline]
+    fn parts(
+        &mut self,
+        id: SocketId,
+    ) -> (
+        &mut crate::app_socket::AppSocket,
+        &ring::socket_block::SocketBlock,
+    ) {
+        let block = self
+            .side
+            .memory
+            .block(id.index)
+            .expect("ids come from the stack");
+        (self.sockets.at(id), block)
+    }
+
+    fn connect_outcome(&mut self, id: SocketId) -> Option<io::Result<()>> {
+        let said = self.block(id).state();
+        if said.contains(SocketState::FAILED) {
+            let failure = self
+                .take_failure(id)
+                .unwrap_or_else(|| Errno::CONNABORTED.into());
+            return Some(Err(failure));
+        }
+        said.contains(SocketState::CONNECTED).then_some(Ok(()))
+    }
+
+    fn take_failure(&mut self, id: SocketId) -> Option<io::Error> {
+        let (socket, block) = self.parts(id);
+        let said = block.state();
+        if !said.contains(SocketState::FAILED) || std::mem::replace(&mut socket.error_taken, true) {
+            return None;
+        }
+        Some(io::Error::from_raw_os_error(said.errno().into()))
+    }
+
+    /// `None`: nothing to read yet.
+    #[inline]
+    fn read(&mut self, id: SocketId, bytes: &mut [u8]) -> Option<io::Result<usize>> {
+        let memory = &self.side.memory;
+        let block = memory.block(id.index)?;
+        let socket = self.sockets.at(id);
+        // The state first: bytes that were published before an end are then seen before it.
+        let said = block.state();
+        let n = if socket.read_shut {
+            0
+        } else {
+            socket.rx.read(memory, block, bytes)
+        };
+        if n > 0 {
+            self.request(id, Requests::READ);
+            return Some(Ok(n));
+        }
+        self.nothing_to_read(id, said)
+    }
+
+    fn peek(&mut self, id: SocketId, bytes: &mut [u8]) -> Option<io::Result<usize>> {
+        let memory = &self.side.memory;
+        let block = memory.block(id.index)?;
+        let socket = self.sockets.at(id);
+        let said = block.state();
+        let n = if socket.read_shut {
+            0
+        } else {
+            socket.rx.peek(memory, block, bytes)
+        };
+        if n > 0 {
+            return Some(Ok(n));
+        }
+        self.nothing_to_read(id, said)
+    }
+
+    fn nothing_to_read(&mut self, id: SocketId, said: SocketState) -> Option<io::Result<usize>> {
+        if let Some(failure) = self.take_failure(id) {
+            return Some(Err(failure));
+        }
+        let is_over = said.intersects(SocketState::EOF | SocketState::FAILED | SocketState::CLOSED);
+        (is_over || self.sockets.at(id).read_shut).then_some(Ok(0))
+    }
+
+    /// `None`: no room yet; the stack has been asked to tell of it.
+    #[inline]
+    fn write(&mut self, id: SocketId, slices: &[IoSlice<'_>]) -> Option<io::Result<usize>> {
+        if let Some(outcome) = self.cannot_write(id) {
+            return Some(outcome);
+        }
+        for attempt in 0..2 {
+            let memory = &self.side.memory;
+            let block = memory.block(id.index)?;
+            let socket = self.sockets.at(id);
+            let n = match slices {
+                [one] => socket.tx.write(memory, block, &mut self.side.magazine, one),
+                many => socket
+                    .tx
+                    .write_vectored(memory, block, &mut self.side.magazine, many),
+            };
+            if n > 0 {
+                self.request(id, Requests::WROTE);
+                return Some(Ok(n));
+            }
+            if attempt == 0 {
+                // Ask first, try once more after: room that came before the wish was known is told of by nobody.
+                block.set_want_writable();
+            }
+        }
+        // The stock of chunks may be what is missing: a job has the stack look.
+        self.request(id, Requests::WROTE);
+        None
+    }
+
+    fn cannot_write(&mut self, id: SocketId) -> Option<io::Result<usize>> {
+        let said = self.block(id).state();
+        if said.contains(SocketState::CONNECTED)
+            && !said.intersects(SocketState::FAILED | SocketState::CLOSED)
+        {
+            return self
+                .sockets
+                .at(id)
+                .write_shut
+                .then(|| Err(Errno::PIPE.into()));
+        }
+        if let Some(failure) = self.take_failure(id) {
+            return Some(Err(failure));
+        }
+        said.intersects(SocketState::FAILED | SocketState::CLOSED)
+            .then(|| Err(Errno::PIPE.into()))
+    }
+}
+
+impl Read for &TcpStream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.receive(bytes, State::read)
+    }
+}
+
+impl Write for &TcpStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        if slices.iter().all(|slice| slice.is_empty()) {
+            return Ok(0);
+        }
+        self.transmit(|state, id| state.write(id, slices))
+    }
+
+    /// Nothing is held back: the stack has all that was written.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(bytes)
+    }
+}
+
+impl Write for TcpStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self).write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for TcpStream {
+    fn drop(&mut self) {
+        let how = if self.abort_on_close.get() {
+            Requests::ABORT
+        } else {
+            Requests::CLOSE
+        };
+        self.inner.state().close(self.id, how);
+    }
+}
+
+impl sealed::Sealed for TcpStream {
+    fn id(&self) -> SocketId {
+        self.id
+    }
+
+    fn inner(&self) -> &Rc<Inner> {
+        &self.inner
+    }
+}
+
+impl Source for TcpStream {}

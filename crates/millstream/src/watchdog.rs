@@ -1,0 +1,215 @@
+//! The watchdog: one thread per process that turns an inline stack whose owner stays away.
+//!
+//! An owner that returns to its own code marks itself *away*. If it is still away a tick later and its stack has not been turned since, the watchdog takes
+//! one turn under the crank's try-lock, then sleeps on copies of the port's descriptors and until the stack's next timer, without holding the
+//! stack, so that the owner finds it free. While no owner is away it sleeps for good, and the next owner to leave wakes it; so a busy owner pays
+//! at most one system call a tick, and an idle process none.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use packetio::wait::monotonic_ns;
+use ring::doorbell::StackBell;
+use ring::published::{Flag, Published64, fence_full};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd;
+
+use crate::crank::SharedStack;
+use crate::error::Error;
+use crate::limits::WATCHDOG_TICK_NS;
+
+/// What an owner tells the watchdog of itself.
+pub(crate) struct Watch {
+    away: Flag,
+    turns: Published64,
+    dog: OnceLock<Arc<Dog>>,
+}
+
+impl Watch {
+    pub fn new() -> Self {
+        Self {
+            away: Flag::new(),
+            turns: Published64::new(0),
+            dog: OnceLock::new(),
+        }
+    }
+
+    pub fn enter(&self) {
+        self.away.lower();
+    }
+
+    pub fn leave(&self) {
+        self.away.raise();
+        if let Some(dog) = self.dog.get() {
+            dog.bell.ring();
+        }
+    }
+
+    pub fn turned(&self) {
+        self.turns.add(1);
+    }
+}
+
+/// Keeps a stack under the watchdog's eyes until it is dropped.
+pub(crate) struct Guarded {
+    dog: Arc<Dog>,
+    key: u64,
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let mut flock = self
+            .dog
+            .flock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        flock.retain(|sheep| sheep.key != self.key);
+    }
+}
+
+struct Dog {
+    flock: Mutex<Vec<Sheep>>,
+    /// Rung by an owner that leaves; costs a system call only while the dog sleeps for good.
+    bell: StackBell,
+}
+
+struct Sheep {
+    key: u64,
+    stack: Weak<SharedStack>,
+    turns_seen: u64,
+    /// Armed: the descriptors to sleep on, and when the stack's next timer is due.
+    armed: Option<(Vec<OwnedFd>, Option<u64>)>,
+}
+
+/// Puts a stack under the process's watchdog, which is started for the first one.
+pub(crate) fn guard(stack: &Arc<SharedStack>) -> Result<Guarded, Error> {
+    static DOG: Mutex<Option<Arc<Dog>>> = Mutex::new(None);
+    static KEYS: Published64 = Published64::new(1);
+    let mut place = DOG.lock().unwrap_or_else(PoisonError::into_inner);
+    let dog = match &*place {
+        Some(dog) => dog.clone(),
+        None => place.insert(start()?).clone(),
+    };
+    drop(place);
+    let key = KEYS.add_shared(1);
+    let sheep = Sheep {
+        key,
+        stack: Arc::downgrade(stack),
+        turns_seen: 0,
+        armed: None,
+    };
+    dog.flock
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(sheep);
+    let _ = stack.watch.dog.set(dog.clone());
+    Ok(Guarded { dog, key })
+}
+
+fn start() -> Result<Arc<Dog>, Error> {
+    let bell = StackBell::new().map_err(|errno| Error::System {
+        what: "eventfd",
+        source: errno.into(),
+    })?;
+    let dog = Arc::new(Dog {
+        flock: Mutex::new(Vec::new()),
+        bell,
+    });
+    let own = dog.clone();
+    std::thread::Builder::new()
+        .name("millstream-dog".into())
+        .spawn(move || watch(&own))
+        .map_err(|source| Error::System {
+            what: "watchdog thread",
+            source,
+        })?;
+    Ok(dog)
+}
+
+fn watch(dog: &Dog) {
+    loop {
+        // Announced first, looked second: an owner that leaves from here on rings.
+        dog.bell.prepare_sleep();
+        let mut flock = dog.flock.lock().unwrap_or_else(PoisonError::into_inner);
+        let now_ns = monotonic_ns();
+        let mut until_ns = None;
+        for sheep in flock.iter_mut() {
+            let due_ns = sheep.look(now_ns);
+            until_ns = [until_ns, due_ns].into_iter().flatten().min();
+        }
+        let fds: Vec<OwnedFd> = flock.iter().flat_map(Sheep::descriptors).collect();
+        drop(flock);
+        sleep(
+            dog,
+            &fds,
+            until_ns.map(|until_ns: u64| until_ns.saturating_sub(now_ns)),
+        );
+        dog.bell.cancel_sleep();
+    }
+}
+
+fn sleep(dog: &Dog, fds: &[OwnedFd], timeout_ns: Option<u64>) {
+    let mut polled: Vec<_> = fds
+        .iter()
+        .map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN))
+        .collect();
+    // Within a tick everybody is looked at anyway, and a busy owner's ringing would only wake us for nothing.
+    if timeout_ns.is_none_or(|ns| ns > WATCHDOG_TICK_NS) {
+        polled.push(PollFd::from_borrowed_fd(dog.bell.fd(), PollFlags::IN));
+    }
+    let timeout = timeout_ns.map(|ns| Timespec {
+        tv_sec: (ns / 1_000_000_000) as _,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    });
+    // An error here (no memory) is met like a wake-up: look again, after a tick.
+    if poll(&mut polled, timeout.as_ref()).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
+        std::thread::sleep(std::time::Duration::from_nanos(WATCHDOG_TICK_NS));
+    }
+}
+
+impl Sheep {
+    /// Turns the stack if its owner has been away since the last look; when to look again.
+    fn look(&mut self, now_ns: u64) -> Option<u64> {
+        let shared = self.stack.upgrade()?;
+        fence_full();
+        let turns = shared.watch.turns.load();
+        let is_away = shared.watch.away.is_raised();
+        let moved = std::mem::replace(&mut self.turns_seen, turns) != turns;
+        if !is_away || moved {
+            self.disarm(&shared);
+            return is_away.then_some(now_ns + WATCHDOG_TICK_NS);
+        }
+        let Some(mut stack) = shared.stack.try_lock() else {
+            return Some(now_ns + WATCHDOG_TICK_NS);
+        };
+        if self.armed.take().is_some() {
+            stack.disarm();
+        }
+        if stack.turn(now_ns).busy {
+            return Some(now_ns);
+        }
+        match stack.arm() {
+            None => Some(now_ns),
+            Some(fds) => {
+                let due_ns = stack.next_timer_ns();
+                self.armed = Some((fds, due_ns));
+                due_ns
+            }
+        }
+    }
+
+    /// The owner is back: its own waits arm the port anew.
+    fn disarm(&mut self, shared: &SharedStack) {
+        if self.armed.take().is_some()
+            && let Some(mut stack) = shared.stack.try_lock()
+        {
+            stack.disarm();
+        }
+    }
+
+    fn descriptors(&self) -> impl Iterator<Item = OwnedFd> + '_ {
+        self.armed
+            .iter()
+            .flat_map(|(fds, _)| fds.iter().filter_map(|fd| fd.try_clone().ok()))
+    }
+}

@@ -1,0 +1,69 @@
+//! Two runtimes joined by a wire of this process, each on a thread of its own.
+
+use std::net::SocketAddr;
+use std::thread;
+
+use millstream::{Config, Context, Crank, Runtime};
+
+/// The two ends of the wire.
+pub const SERVER: &str = "10.9.0.1:7000";
+pub const CLIENT: &str = "10.9.0.2/24";
+
+pub fn server_addr() -> SocketAddr {
+    SERVER.parse().unwrap()
+}
+
+/// A name that no other test of this process or another uses.
+pub fn unique(name: &str) -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!(
+        "{name}-{}-{}",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// The configuration of one end.
+pub fn config(wire: &str, address: &str, crank: Crank) -> Config {
+    let mut config = Config::new(wire.parse().unwrap());
+    config.addresses.push(address.parse().unwrap());
+    config.crank = crank;
+    config.tcp.time_wait_ns = 50_000_000;
+    config
+}
+
+/// Runs `server` and `client` on two threads, each with a context on its end of a loopback wire, until both return.
+pub fn converse(
+    crank: Crank,
+    server: impl FnOnce(&Context) + Send,
+    client: impl FnOnce(&Context) + Send,
+) {
+    converse_over(
+        &format!("loopback:{}", unique("converse")),
+        crank,
+        |_| (),
+        server,
+        client,
+    );
+}
+
+/// The same over any wire that joins two openers, with the configurations changed first.
+pub fn converse_over(
+    wire: &str,
+    crank: Crank,
+    change: impl Fn(&mut Config),
+    server: impl FnOnce(&Context) + Send,
+    client: impl FnOnce(&Context) + Send,
+) {
+    let open = |address: &str| {
+        let mut config = config(wire, address, crank);
+        change(&mut config);
+        Runtime::new(config).unwrap()
+    };
+    let (here, there) = (open("10.9.0.1/24"), open(CLIENT));
+    thread::scope(|scope| {
+        scope.spawn(move || server(&here.context(0).unwrap()));
+        scope.spawn(move || client(&there.context(0).unwrap()));
+    });
+}

@@ -18,12 +18,13 @@
 //!   All else, and VLAN-tagged frames, stays with the kernel ([`Take::All`] takes all). An owned address should not be the
 //!   kernel's as well. A frame that is ours on a queue without a port goes to the kernel and is counted.
 //! * **veth.** A kernel peer leaves transport checksums partial unless its offload is off (`ethtool -K PEER tx off`), so the
-//!   port says [`ChecksumPolicy::AcceptPartial`](crate::ChecksumPolicy) there. Native mode makes the kernel cut the peer's TSO frames;
-//!   generic mode does not, and frames longer than a chunk are dropped (`xdp_rx_dropped`): `ethtool -K PEER tso off gso off`.
+//!   port says [`ChecksumPolicy::AcceptPartial`](crate::ChecksumPolicy) there. Native mode makes the kernel cut the peer's TSO frames.
+//!   Generic mode does not: the port cuts them itself (`xdp_rx_cut`; Linux 6.6), which costs two copies, so
+//!   `ethtool -K PEER tso off gso off` is faster, and before Linux 6.6 needed (`xdp_rx_dropped`).
 //!   Redirecting *to* a veth from elsewhere needs a program or GRO on the far end; a port needs neither.
 //! * **MTU.** A received frame must fit one chunk behind 256 bytes of headroom. The port says the MTU that fits, at most 3822;
 //!   native mode is refused by most drivers if the interface's MTU is above about 3500, and `mode=auto` then takes generic.
-//! * **GRO/LRO** on the interface itself make frames longer than the MTU before generic XDP sees them: turn them off.
+//! * **GRO/LRO** on the interface itself make such frames before generic XDP sees them: better turned off, too.
 //! * **Zero copy** is asked for in native mode unless `zerocopy=off`, and the kernel falls back to copying where the driver
 //!   has none. veth has none: that path is **untested** here.
 //! * **A killed process** takes its program along (a BPF link). Before Linux 5.9 there are no links; the program then stays,

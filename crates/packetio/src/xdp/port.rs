@@ -25,12 +25,17 @@ use crate::port::{Capabilities, Port, PortCounters, PortError};
 use crate::wait::monotonic_ns;
 
 mod counters;
+mod long_frames;
 mod open;
 
 use counters::Counters;
+use long_frames::{Assembled, LongFrames};
 
 /// An Ethernet header; nothing shorter is a frame.
 const FRAME_BYTES_MIN: usize = 14;
+
+/// `XDP_PKT_CONTD`: the frame goes on in the next descriptor.
+const CONTINUED: u32 = 1;
 
 /// One queue of an interface driven by AF_XDP.
 #[derive(Debug)]
@@ -46,6 +51,8 @@ pub struct XdpPort {
     rx_frames: Vec<RxFrame>,
     /// Receiving chunks to go back to the fill ring: the batch's.
     rx_chunks: Vec<u64>,
+    /// In generic mode: frames longer than a chunk.
+    long: Option<Box<LongFrames>>,
     /// Sending chunks that nobody uses.
     tx_free: Vec<u64>,
     /// The slots that the caller writes, and their chunks.
@@ -186,6 +193,43 @@ impl XdpPort {
         Ok(())
     }
 
+    /// A part of a frame that is longer than a chunk; whether it was the last one of a frame that can be lent.
+    #[cold]
+    fn take_part(&mut self, desc: Desc) -> bool {
+        let part = self.umem.rx_frame(desc.addr, desc.len);
+        self.counters.bad_descriptor += u64::from(part.is_none());
+        let Some(long) = &mut self.long else {
+            // Not asked for, so there is none.
+            self.counters.rx_too_long += 1;
+            return false;
+        };
+        if desc.options & CONTINUED != 0 {
+            long.push(part.as_ref());
+            return false;
+        }
+        match long.finish(part.as_ref()) {
+            Assembled::Cut => {
+                self.counters.rx_cut += 1;
+                true
+            }
+            Assembled::Dropped => {
+                self.counters.rx_too_long += 1;
+                false
+            }
+        }
+    }
+
+    #[cold]
+    fn lend_pieces(&mut self) -> &[RxFrame] {
+        let Some(long) = &mut self.long else {
+            return &[];
+        };
+        let pieces = long.lend();
+        self.counters.rx_frames += pieces.len() as u64;
+        self.counters.rx_bytes += pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        pieces
+    }
+
     #[cold]
     fn kick_failed(&mut self, errno: Errno) -> PortError {
         match errno {
@@ -237,14 +281,25 @@ impl Port for XdpPort {
         if self.receives.is_multiple_of(XDP_STATISTICS_INTERVAL) {
             self.refresh_counters();
         }
+        if self.long.as_ref().is_some_and(|long| long.is_ready()) {
+            return Ok(self.lend_pieces());
+        }
         let n = self.rx.available(XDP_BATCH_MAX as u32);
         if n == 0 {
             return Ok(&[]);
         }
+        let mut in_parts = self.long.as_ref().is_some_and(|long| long.is_assembling());
         for _ in 0..n {
             let desc = self.rx.take();
             if let Some(chunk) = self.umem.rx_chunk(desc.addr) {
                 self.rx_chunks.push(chunk);
+            }
+            if in_parts || desc.options & CONTINUED != 0 {
+                in_parts = desc.options & CONTINUED != 0;
+                if self.take_part(desc) {
+                    break; // its pieces come after what stands before it
+                }
+                continue;
             }
             match self.umem.rx_frame(desc.addr, desc.len) {
                 Some(frame) => {
@@ -256,10 +311,16 @@ impl Port for XdpPort {
         }
         self.rx.release();
         self.counters.rx_frames += self.rx_frames.len() as u64;
+        if self.rx_frames.is_empty() {
+            return Ok(self.lend_pieces());
+        }
         Ok(&self.rx_frames)
     }
 
     fn release(&mut self) {
+        if let Some(long) = &mut self.long {
+            long.release();
+        }
         if self.rx_chunks.is_empty() {
             return;
         }
@@ -316,7 +377,8 @@ impl Port for XdpPort {
         if self.tx_pending {
             let _ = self.kick_again(); // `receive` reports what it says
         }
-        if self.gone || self.rx.available(1) > 0 {
+        let ready = self.long.as_ref().is_some_and(|long| long.is_ready());
+        if self.gone || ready || self.rx.available(1) > 0 {
             return true;
         }
         if want_tx {

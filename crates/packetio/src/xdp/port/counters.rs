@@ -18,6 +18,10 @@ pub(super) struct Counters {
     pub tx_bytes: u64,
     /// Descriptors from the kernel that name no chunk of their kind.
     pub bad_descriptor: u64,
+    /// Frames longer than a chunk, cut into frames of the link's size. No drop.
+    pub rx_cut: u64,
+    /// Frames longer than a chunk that were not TCP.
+    pub rx_too_long: u64,
     /// Frames shorter than an Ethernet header, not sent.
     pub tx_runt: u64,
     /// Frames that the interface took and dropped.
@@ -45,6 +49,8 @@ impl Counters {
         report.tx_frames = self.tx_frames;
         report.tx_bytes = self.tx_bytes;
         report.push("xdp_bad_descriptor", self.bad_descriptor);
+        report.push("xdp_rx_cut", self.rx_cut);
+        report.push("xdp_rx_too_long", self.rx_too_long);
         report.push("xdp_tx_runt", self.tx_runt);
         report.push("xdp_tx_refused", self.tx_refused);
         report.push("xdp_tx_pushed_back", self.tx_pushed_back);

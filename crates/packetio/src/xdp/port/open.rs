@@ -19,16 +19,15 @@ use super::super::interface::{Shared, wire_name};
 use super::super::options::{XdpMode, Zerocopy};
 use super::super::rings_unsafe::{Consumer, Producer};
 use super::super::umem_unsafe::Umem;
-use super::{Counters, XdpPort};
+use super::{Counters, LongFrames, XdpPort};
 use crate::limits::{
-    XDP_BATCH_MAX, XDP_BIND_WAIT_NS_MAX, XDP_RX_HEADROOM_BYTES, XDP_RX_SLOTS, XDP_TX_SLOTS,
+    FRAME_HEADER_MAX, XDP_BATCH_MAX, XDP_BIND_WAIT_NS_MAX, XDP_RX_HEADROOM_BYTES, XDP_RX_SLOTS,
+    XDP_TX_SLOTS,
 };
 use crate::open::OpenError;
 use crate::port::{Capabilities, ChecksumPolicy};
 use crate::wait::monotonic_ns;
 
-/// Ethernet header with one VLAN tag.
-const LINK_HEADER_BYTES: usize = 18;
 /// The chunk for usual MTUs, and the largest that the kernel allows (a page).
 const CHUNK_BYTES: [u32; 2] = [2048, 4096];
 /// How long to sleep between two tries to bind.
@@ -66,7 +65,7 @@ pub(super) fn open(
     }
     umem.rx_offsets().for_each(|chunk| fill.put(chunk));
     fill.publish();
-    bind_queue(&socket, &interface, number, zerocopy).map_err(failed("bind"))?;
+    let parts = bind_queue(&socket, &interface, number, zerocopy).map_err(failed("bind"))?;
     let zerocopy = sockopt::xdp_options(&socket)
         .is_ok_and(|flags| flags.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY));
     interface
@@ -76,7 +75,7 @@ pub(super) fn open(
 
     let capabilities = capabilities(device, chunk_bytes, queue);
     Ok(XdpPort {
-        frame_bytes_max: (capabilities.mtu + LINK_HEADER_BYTES) as u32,
+        frame_bytes_max: (capabilities.mtu + FRAME_HEADER_MAX) as u32,
         tx_free: umem.tx_offsets().collect(),
         socket,
         fill,
@@ -86,6 +85,7 @@ pub(super) fn open(
         umem,
         rx_frames: Vec::with_capacity(XDP_BATCH_MAX),
         rx_chunks: Vec::with_capacity(XDP_BATCH_MAX),
+        long: (parts == Parts::Several).then(|| Box::new(LongFrames::new(capabilities.mtu))),
         reserved: Vec::with_capacity(XDP_BATCH_MAX),
         reserved_chunks: Vec::with_capacity(XDP_BATCH_MAX),
         capabilities,
@@ -136,21 +136,40 @@ fn socket(umem: &Umem, chunk_bytes: u32) -> Result<OwnedFd, (&'static str, Errno
     Ok(socket)
 }
 
-/// Binds, zero-copy if it may be and the driver can; waits for a queue that its last owner has only just closed.
+/// Whether a frame may come in several chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parts {
+    One,
+    Several,
+}
+
+/// Binds, zero-copy if it may be and the driver can.
 fn bind_queue(
     socket: &OwnedFd,
     interface: &Shared,
     queue: u32,
     zerocopy: Zerocopy,
-) -> Result<(), Errno> {
+) -> Result<Parts, Errno> {
     let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
     if zerocopy == Zerocopy::Off || interface.mode == XdpMode::Generic {
         flags |= SocketAddrXdpFlags::XDP_COPY; // without it the kernel tries zero copy first
     }
-    let address = SocketAddrXdp::new(flags, interface.device.index, queue);
+    let address = |flags| SocketAddrXdp::new(flags, interface.device.index, queue);
+    if interface.mode == XdpMode::Generic {
+        let several = flags | SocketAddrXdpFlags::XDP_USE_SG;
+        match bind_patiently(socket, &address(several)) {
+            Err(Errno::INVAL) => {} // a kernel before 6.6
+            result => return result.map(|()| Parts::Several),
+        }
+    }
+    bind_patiently(socket, &address(flags)).map(|()| Parts::One)
+}
+
+/// Waits for a queue that its last owner has only just closed.
+fn bind_patiently(socket: &OwnedFd, address: &SocketAddrXdp) -> Result<(), Errno> {
     let give_up_at_ns = monotonic_ns() + XDP_BIND_WAIT_NS_MAX;
     loop {
-        match bind(socket, &address) {
+        match bind(socket, address) {
             Err(Errno::BUSY) if monotonic_ns() < give_up_at_ns => std::thread::sleep(BIND_PAUSE),
             result => return result,
         }
@@ -165,7 +184,7 @@ fn frame_room(chunk_bytes: u32) -> usize {
 /// The smallest chunk that holds a frame of this MTU, or the largest there is.
 fn chunk_bytes(mtu: usize) -> u32 {
     let [small, large] = CHUNK_BYTES;
-    if mtu + LINK_HEADER_BYTES <= frame_room(small) {
+    if mtu + FRAME_HEADER_MAX <= frame_room(small) {
         small
     } else {
         large
@@ -175,7 +194,7 @@ fn chunk_bytes(mtu: usize) -> u32 {
 fn capabilities(device: &Device, chunk_bytes: u32, queue: usize) -> Capabilities {
     Capabilities {
         mac: device.mac,
-        mtu: device.mtu.min(frame_room(chunk_bytes) - LINK_HEADER_BYTES),
+        mtu: device.mtu.min(frame_room(chunk_bytes) - FRAME_HEADER_MAX),
         rx_checksum: checksum_policy(&device.driver),
         tx_checksum_offload: false,
         tso: false,

@@ -25,6 +25,7 @@ use ring::spsc::{Consumer, Producer};
 use tcp::connection::Keepalive;
 
 use crate::counters::Counters;
+use crate::neighbours::NeighbourCounters;
 use crate::stack::Usage;
 
 /// The application's end of a context.
@@ -68,6 +69,8 @@ pub struct Report {
     pub tcp: tcp::Counters,
     /// The port's counters.
     pub port: packetio::PortCounters,
+    /// The neighbour cache's counters.
+    pub neighbours: NeighbourCounters,
     /// What is held.
     pub usage: Usage,
 }

@@ -177,7 +177,7 @@ impl Core {
             ErrorKind::PacketTooBig { mtu } => {
                 let in_flight = report.seq.in_window(conn.una(), conn.unacked());
                 let headers = if report.flow.local.is_v4() { 40 } else { 60 };
-                let mss = (mtu as u16).saturating_sub(headers);
+                let mss = (mtu.min(u32::from(u16::MAX)) as u16).saturating_sub(headers);
                 if in_flight {
                     conn.on_mtu(&mut tcp_cx!(self), mss)
                 } else {

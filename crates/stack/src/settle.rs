@@ -49,6 +49,10 @@ impl Core {
         if effects.intersects(Effects::WRITABLE) {
             slot.tx.acknowledge(pool, block, conn.take_acked());
             mark |= MARK_ROOM;
+            // RFC 4861 7.3.1: progress shows that the neighbour is there.
+            if let Some(id) = slot.neighbour {
+                self.network.neighbours.confirm(id, self.now_ns);
+            }
         }
         if effects.intersects(Effects::EOF) {
             block.add_state(SocketState::EOF);

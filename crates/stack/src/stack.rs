@@ -185,6 +185,7 @@ impl Stack {
             stack: self.core.counters.clone(),
             tcp: self.core.tcp_counters.clone(),
             port: self.port.counters(),
+            neighbours: *self.core.network.neighbours.counters(),
             usage: self.usage(),
         };
         for mut answer in self.core.reports.drain(..) {

@@ -3,6 +3,9 @@
 use crate::core::{Core, tcp_cx};
 use crate::limits::TIMERS_PER_TURN;
 
+/// Timeouts in a row after which the neighbour is doubted: R1 of RFC 9293 3.8.3.
+const DOUBTFUL_BACKOFF: u8 = 3;
+
 impl Core {
     /// Fires what is due, up to a turn's budget.
     pub(crate) fn timers(&mut self) {
@@ -48,9 +51,14 @@ impl Core {
         }
         self.counters.timers_fired += 1;
         let effects = conn.on_timer(&mut tcp_cx!(self));
+        // RFC 9293 MUST-20: the network layer hears of excessive retransmission, and asks its neighbour whether it is there.
+        let is_excessive = conn.info().backoff >= DOUBTFUL_BACKOFF;
         let deadline_ns = conn.deadline_ns();
         if deadline_ns != u64::MAX {
             self.wheel.set_at_latest(socket, deadline_ns);
+        }
+        if is_excessive && let Some(id) = self.sockets.slot(socket).neighbour {
+            self.network.neighbours.doubt(id);
         }
         self.settle(socket, effects);
     }

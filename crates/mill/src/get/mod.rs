@@ -21,6 +21,7 @@ use crate::http::url::Url;
 use crate::limits::CLIENT_CONNECTIONS_MAX;
 use crate::net::Net;
 use crate::net::kernel::Kernel;
+use crate::net::millstream::{self, Millstream};
 use crate::net::options::{NetOptions, Wire};
 
 /// Options of `mill get`.
@@ -71,8 +72,19 @@ pub fn get(options: &GetOptions) -> Result<(), Failure> {
     let address = resolve(&options.url)?;
     match &options.net.wire {
         Wire::Kernel => get_over(&Kernel, options, address),
-        Wire::Millstream(_) => Err(Failure::Run("millstream is not there yet".to_owned())),
+        Wire::Millstream(_) => {
+            let runtime = millstream::runtime(&options.net)?;
+            get_over(
+                &Millstream::new(&runtime, 0).map_err(cannot)?,
+                options,
+                address,
+            )
+        }
     }
+}
+
+fn cannot(error: std::io::Error) -> Failure {
+    Failure::Run(error.to_string())
 }
 
 fn get_over<N: Net>(net: &N, options: &GetOptions, address: SocketAddr) -> Result<(), Failure> {

@@ -4,6 +4,7 @@
 //! each and has no other way to a socket. All readiness is level-triggered.
 
 pub mod kernel;
+pub mod millstream;
 pub mod options;
 
 use std::io;

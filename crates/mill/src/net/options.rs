@@ -25,6 +25,12 @@ pub struct NetOptions {
     /// Who runs the stack: the thread that uses it, or one of its own
     #[arg(long, value_enum, default_value_t = Crank::Inline)]
     pub crank: Crank,
+    /// Connections that the tables of a context are made for; without it Millstream's defaults
+    #[arg(long, value_name = "N")]
+    pub sockets_max: Option<usize>,
+    /// Microseconds to look for work before going to sleep: lower latency for CPU time
+    #[arg(long, value_name = "US", default_value_t = 0)]
+    pub spin_us: u64,
 }
 
 /// Who turns the crank.

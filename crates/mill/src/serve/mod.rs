@@ -37,6 +37,7 @@ use crate::failure::Failure;
 use crate::limits::{BACKLOG_DEFAULT, CONNECTIONS_MAX_DEFAULT};
 use crate::net::Net;
 use crate::net::kernel::Kernel;
+use crate::net::millstream::{self, Millstream};
 use crate::net::options::{NetOptions, Wire};
 
 /// Options of `mill serve`.
@@ -75,7 +76,10 @@ pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
         .map_err(|error| Failure::Usage(format!("{}: {error}", directory.display())))?;
     match &options.net.wire {
         Wire::Kernel => serve_over(options, &|_| Ok(Kernel)),
-        Wire::Millstream(_) => Err(Failure::Run("millstream is not there yet".to_owned())),
+        Wire::Millstream(_) => {
+            let runtime = millstream::runtime(&options.net)?;
+            serve_over(options, &|index| Millstream::new(&runtime, index))
+        }
     }
 }
 

@@ -486,6 +486,3 @@ fn blank_receiver(cx: &Cx<'_>, mss: u16, recv_space: u32) -> Receiver {
 pub(crate) fn millis(ns: u64) -> u32 {
     (ns / MILLISECOND_NS).clamp(1, u64::from(u32::MAX)) as u32
 }
-
-#[cfg(test)]
-mod tests;

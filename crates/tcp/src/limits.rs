@@ -13,7 +13,7 @@ pub const RECV_WINDOW_MAX: u32 = (u16::MAX as u32) << WINDOW_SHIFT_MAX;
 /// Bytes of a timestamp option with its two NOPs, as data segments carry it.
 pub const TIMESTAMP_OPTION_LEN: u16 = 12;
 /// Age of TS.Recent beyond which PAWS no longer trusts it: 24 days (RFC 7323 5.5), in [`coarse`] units.
-pub const TS_RECENT_AGE_MAX: u32 = (24 * 86_400 * crate::SECOND_NS >> COARSE_SHIFT) as u32;
+pub const TS_RECENT_AGE_MAX: u32 = ((24 * 86_400 * crate::SECOND_NS) >> COARSE_SHIFT) as u32;
 /// Nanoseconds to coarse time: units of 2^30 ns, about a second, which wrap after 146 years.
 pub const COARSE_SHIFT: u32 = 30;
 

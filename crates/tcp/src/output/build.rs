@@ -22,10 +22,10 @@ impl Connection {
         let offset = seq.since(self.snd.una);
         let mut flags = Flags::ACK;
         if len > 0 && offset + len == self.snd.buffered {
-            flags = flags | Flags::PSH;
+            flags |= Flags::PSH;
         }
         if fin {
-            flags = flags | Flags::FIN;
+            flags |= Flags::FIN;
         }
         self.build_empty(cx, out, seq);
         out.flags = flags;

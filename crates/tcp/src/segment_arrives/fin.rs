@@ -17,9 +17,15 @@ impl Connection {
                 return self.fin_in_order(cx);
             }
         }
-        if self.marks.has(Marks::FIN_HELD) && self.rx.fin_seq == self.rcv.nxt {
+        if !self.marks.has(Marks::FIN_HELD) || self.rx.fin_seq.gt(self.rcv.nxt) {
+            return Effects::NONE;
+        }
+        if self.rx.fin_seq == self.rcv.nxt {
             return self.fin_in_order(cx);
         }
+        // The peer sent text beyond its own FIN: that FIN was none.
+        self.marks.clear(Marks::FIN_HELD);
+        self.refresh_out_of_order();
         Effects::NONE
     }
 

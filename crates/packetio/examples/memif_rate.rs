@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The sender writes each frame whole, in place; the receiver reads the first bytes of each ("look") or copies it all ("copy"). Both poll. With fewer than two idle cores
-//! the figure says little.
+//! the figure says little; then look at the last part: both ends on one thread in turn, CPU time per frame for sending and receiving it.
 
 use std::time::{Duration, Instant};
 
@@ -28,9 +28,16 @@ fn main() {
             }
         }
     }
+    println!("\nbytes  from    CPU ns/frame, one thread: send, receive (look)");
+    for length in [64, 1500] {
+        for server_sends in [false, true] {
+            run_on_one_thread(length, server_sends, Duration::from_secs_f64(seconds / 2.0));
+        }
+    }
 }
 
-fn run(length: usize, server_sends: bool, copy: bool, time: Duration) {
+/// A connected pair: (sender, receiver).
+fn pair(server_sends: bool) -> Option<(MemifPort, MemifPort)> {
     let path = format!("@memif-rate-{}", std::process::id());
     let options = MemifOptions {
         path,
@@ -42,23 +49,66 @@ fn run(length: usize, server_sends: bool, copy: bool, time: Duration) {
     };
     let (mut server, mut client) = match (Memif::connect(&options), Memif::connect(&client)) {
         (Ok(mut server), Ok(mut client)) => (server.remove(0), client.remove(0)),
-        (Err(error), _) | (_, Err(error)) => return eprintln!("{error}"),
+        (Err(error), _) | (_, Err(error)) => {
+            eprintln!("{error}");
+            return None;
+        }
     };
     while !server.is_connected() || !client.is_connected() {
         let _ = (server.receive().is_ok(), client.receive().is_ok());
     }
-    let (mut sender, mut receiver) = if server_sends {
+    Some(if server_sends {
         (server, client)
     } else {
         (client, server)
+    })
+}
+
+fn cpu_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn run_on_one_thread(length: usize, server_sends: bool, time: Duration) {
+    let Some((mut sender, mut receiver)) = pair(server_sends) else {
+        return;
+    };
+    let bytes = vec![0x5a; length];
+    let mut header = [0; 14];
+    let mut seen = 0u64;
+    let (mut send_ns, mut receive_ns) = (0, 0);
+    while send_ns + receive_ns < time.as_nanos() as u64 {
+        let start = cpu_ns();
+        for _ in 0..8 {
+            send_batch(&mut sender, &bytes);
+        }
+        let middle = cpu_ns();
+        for _ in 0..8 {
+            receive_batch(&mut receiver, &mut header, &mut seen);
+        }
+        send_ns += middle - start;
+        receive_ns += cpu_ns() - middle;
+    }
+    std::hint::black_box(seen);
+    let frames = receiver.counters().rx_frames as f64;
+    let from = if server_sends { "server" } else { "client" };
+    println!(
+        "{length:5}  {from:6}  {:5.1} {:5.1}",
+        send_ns as f64 / frames,
+        receive_ns as f64 / frames
+    );
+}
+
+fn run(length: usize, server_sends: bool, copy: bool, time: Duration) {
+    let Some((mut sender, mut receiver)) = pair(server_sends) else {
+        return;
     };
     let stop = Flag::new();
     let start = Instant::now();
     let (sent_batches, received_batches) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| send(&mut sender, length, &stop));
-        let receiving = scope.spawn(|| receive(&mut receiver, copy, &stop));
-        std::thread::sleep(time);
-        stop.raise();
+        // The receiver keeps the time, so that two real-time threads need no third to end.
+        let receiving = scope.spawn(|| receive(&mut receiver, copy, &stop, start + time));
         (sending.join().unwrap_or(1), receiving.join().unwrap_or(1))
     });
     let elapsed = start.elapsed().as_secs_f64();
@@ -79,40 +129,49 @@ fn send(port: &mut MemifPort, length: usize, stop: &Flag) -> u64 {
     let bytes = vec![0x5a; length];
     let mut batches = 0;
     while !stop.is_raised() {
-        let slots = port.reserve(BATCH);
-        let count = slots.len();
-        for slot in slots {
-            slot.write(0, &bytes);
-            slot.set_len(length);
-        }
-        if port.send(count).is_err() {
-            break;
-        }
-        batches += u64::from(count > 0);
-        if count == 0 {
+        if send_batch(port, &bytes) {
+            batches += 1;
+        } else {
             std::hint::spin_loop();
         }
     }
     batches
 }
 
-/// Receives until told to stop; the number of batches that were not empty.
-fn receive(port: &mut MemifPort, copy: bool, stop: &Flag) -> u64 {
-    let mut bytes = [0; 2048];
+fn send_batch(port: &mut MemifPort, bytes: &[u8]) -> bool {
+    let slots = port.reserve(BATCH);
+    let count = slots.len();
+    for slot in slots {
+        slot.write(0, bytes);
+        slot.set_len(bytes.len());
+    }
+    count > 0 && port.send(count).is_ok()
+}
+
+/// Receives until `end` and tells the sender to stop; the number of batches that were not empty.
+fn receive(port: &mut MemifPort, copy: bool, stop: &Flag, end: Instant) -> u64 {
     let mut seen = 0u64;
     let mut batches = 0;
-    while !stop.is_raised() {
-        let Ok(frames) = port.receive() else {
-            break;
-        };
-        batches += u64::from(!frames.is_empty());
-        for frame in frames {
-            let wanted = if copy { bytes.len() } else { 14 };
-            frame.copy_to(0, &mut bytes[..wanted]);
-            seen = seen.wrapping_add(u64::from(bytes[13]));
+    let mut bytes = vec![0; if copy { 2048 } else { 14 }];
+    while Instant::now() < end {
+        for _ in 0..256 {
+            batches += u64::from(receive_batch(port, &mut bytes, &mut seen));
         }
-        port.release();
     }
+    stop.raise();
     std::hint::black_box(seen);
     batches
+}
+
+fn receive_batch(port: &mut MemifPort, bytes: &mut [u8], seen: &mut u64) -> bool {
+    let Ok(frames) = port.receive() else {
+        return false;
+    };
+    let any = !frames.is_empty();
+    for frame in frames {
+        frame.copy_to(0, bytes);
+        *seen = seen.wrapping_add(u64::from(bytes[13]));
+    }
+    port.release();
+    any
 }

@@ -8,7 +8,7 @@ mod hostile;
 use std::time::{Duration, Instant};
 
 use common::{options, path, until};
-use hostile::{Client, Memory, REGION_BYTES, RING_C2S, RING_S2C, SLOTS};
+use hostile::{Client, Memory, REGION_BYTES, RING_C2S, RING_S2C, SLOTS, hostile_server};
 use packetio::Port;
 use packetio::memif::{Memif, MemifOptions, MemifPort};
 
@@ -76,6 +76,35 @@ fn peer_that_rewrites_everything_all_the_time_breaks_nothing() {
         let _ = victim.receive().map(|_| ());
     }
     assert!(connections > 10, "{connections}");
+}
+
+#[test]
+fn server_that_rewrites_everything_all_the_time_breaks_nothing() {
+    let mut bytes = vec![0; 70_000];
+    let mut state = 43;
+    for round in 0..20 {
+        let (mut victim, peer, memory) = hostile_server(&format!("fuzz-server-{round}"));
+        let done = ring::published::Flag::new();
+        std::thread::scope(|scope| {
+            let (memory, done) = (&memory, &done);
+            let mut seed = random(&mut state);
+            scope.spawn(move || {
+                while !done.is_raised() {
+                    // The same lies, and with the server's own cursor.
+                    scribble(memory, &mut seed);
+                    let ring = if seed & 1 == 0 { RING_C2S } else { RING_S2C };
+                    let lead = (seed >> 8) as u16 % (SLOTS + u16::from((seed >> 40) & 0xff == 0));
+                    memory.set_tail(ring, memory.u16(ring + 6).wrapping_sub(lead));
+                }
+            });
+            let end = Instant::now() + Duration::from_millis(100);
+            while victim.is_connected() && Instant::now() < end {
+                exercise(&mut victim, &mut bytes);
+            }
+            done.raise();
+        });
+        drop(peer);
+    }
 }
 
 /// Mostly plausible lies, so that they get past the first check.

@@ -446,37 +446,6 @@ fn lent_buffers_that_shrink_are_back_pressure_or_the_end() {
     assert_ended(&client.peer, &mut victim, "Invalid buffer descriptor");
 }
 
-/// A hostile server that behaved up to here, and the memory that the victim gave it.
-fn hostile_server(name: &str) -> (MemifPort, Peer, Memory) {
-    let path = path(name);
-    let listener = Peer::listen(&path);
-    let options = MemifOptions {
-        path: path.clone(),
-        role: MemifRole::Client,
-        ring_slots: 64,
-        ..options()
-    };
-    let mut victim = Memif::connect(&options).unwrap().remove(0);
-    let peer = Peer::accept(&listener, &mut victim);
-    peer.say(&hello(0x0200), &[]);
-    assert_eq!(peer.hear(&mut victim).0, Some(INIT));
-    peer.say(&message(ACK, &[]), &[]);
-    let (kind, _, mut descriptors) = peer.hear(&mut victim);
-    assert_eq!(kind, Some(ADD_REGION));
-    for expected in [ADD_RING, ADD_RING, CONNECT] {
-        peer.say(&message(ACK, &[]), &[]);
-        assert_eq!(peer.hear(&mut victim).0, Some(expected));
-    }
-    peer.say(&message(CONNECTED, &[]), &[]);
-    assert!(until(Duration::from_secs(5), || victim
-        .receive()
-        .unwrap()
-        .is_empty()
-        && victim.is_connected()));
-    let _ = std::fs::remove_file(path);
-    (victim, peer, Memory(descriptors.remove(0)))
-}
-
 #[test]
 fn clients_memory_cannot_be_cut_off() {
     let (_victim, _peer, memory) = hostile_server("seal");

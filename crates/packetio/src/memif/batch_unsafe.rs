@@ -3,7 +3,7 @@
 //! [`RxBatch`] also owns the side buffer in which chained frames are put together, [`TxBatch`] the staging buffer for a peer whose buffers are smaller than
 //! ours. Called by `rx` and `tx`.
 
-use std::ptr::NonNull;
+use ring::raw::RawSliceMut;
 
 use super::region_unsafe::Window;
 use crate::{RxFrame, TxFrame};
@@ -107,13 +107,8 @@ impl RxBatch {
 pub struct TxBatch {
     window: Window,
     frames: Vec<TxFrame>,
-    /// Where each frame's memory is.
-    places: Vec<NonNull<u8>>,
     staging: Vec<u8>,
 }
-
-// SAFETY: `places` leads to the memory of `frames`, which is `Send` itself, or into the staging buffer, which this owns.
-unsafe impl Send for TxBatch {}
 
 impl TxBatch {
     /// Empty, over `window`, for `frames_max` frames.
@@ -121,7 +116,6 @@ impl TxBatch {
         Self {
             window,
             frames: Vec::with_capacity(frames_max),
-            places: Vec::with_capacity(frames_max),
             staging: Vec::new(),
         }
     }
@@ -136,7 +130,6 @@ impl TxBatch {
     #[inline]
     pub fn clear(&mut self) {
         self.frames.clear();
-        self.places.clear();
     }
 
     /// Adds a slot of `capacity` bytes at `offset` of `region`; `false` if it is not all there.
@@ -149,7 +142,6 @@ impl TxBatch {
         // region is ever made.
         self.frames
             .push(unsafe { TxFrame::new(at.as_ptr(), capacity) });
-        self.places.push(at);
         true
     }
 
@@ -159,16 +151,13 @@ impl TxBatch {
         if self.staging.len() < n * capacity {
             self.staging.resize(n * capacity, 0);
         }
-        let Some(base) = NonNull::new(self.staging.as_mut_ptr()) else {
-            return;
-        };
+        let base = self.staging.as_mut_ptr();
         for i in 0..n {
             // SAFETY: `(i + 1) * capacity <= staging.len()`.
             let at = unsafe { base.add(i * capacity) };
             // SAFETY: as above; the buffer is private, resized only after `clear`, and otherwise reached only through this pointer.
             self.frames
-                .push(unsafe { TxFrame::new(at.as_ptr(), capacity as u32) });
-            self.places.push(at);
+                .push(unsafe { TxFrame::new(at, capacity as u32) });
         }
     }
 
@@ -178,37 +167,31 @@ impl TxBatch {
             return false;
         };
         let length = source.len();
-        if length > target.capacity() {
+        let (Some(from), Some(mut to)) = (source.slice_mut(0, length), target.slice_mut(0, length))
+        else {
             return false;
-        }
-        // SAFETY: `length` is within both capacities. A lying peer may have lent the same memory twice, so they may overlap: `copy` allows that.
-        unsafe {
-            std::ptr::copy(
-                self.places[from].as_ptr().cast_const(),
-                self.places[to].as_ptr(),
-                length,
-            )
         };
+        to.copy_from(from.as_raw());
         target.set_len(length);
         true
     }
 
     /// Copies `length` bytes at `at` of the staged slot `index` to `offset` of `region`; `false` if either does not have as much.
     pub fn unstage(&self, index: usize, at: usize, region: u16, offset: u32, length: u32) -> bool {
-        let Some(frame) = self.frames.get(index) else {
+        let n = length as usize;
+        let Some(from) = self
+            .frames
+            .get(index)
+            .and_then(|frame| frame.slice_mut(at, n))
+        else {
             return false;
         };
-        let n = length as usize;
-        if at > frame.len() || n > frame.len() - at {
-            return false;
-        }
         let Some(target) = self.window.place(region, offset, length) else {
             return false;
         };
-        // SAFETY: `at + n` is within the slot, and `place` checked the target. The staging buffer is private and the target shared, so they are distinct.
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.places[index].as_ptr().add(at), target.as_ptr(), n)
-        };
+        // SAFETY: `place` checked the range, which the window keeps mapped; no Rust reference into a region is ever made.
+        let mut to = unsafe { RawSliceMut::new(target.as_ptr(), n) };
+        to.copy_from(from.as_raw());
         true
     }
 }

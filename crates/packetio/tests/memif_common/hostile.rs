@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use packetio::Port;
-use packetio::memif::MemifPort;
+use packetio::memif::{Memif, MemifOptions, MemifPort, MemifRole};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
@@ -308,4 +308,35 @@ impl Client {
         *head = head.wrapping_add(1);
         self.memory.set_head(RING_C2S, *head);
     }
+}
+
+/// A hostile server that behaved up to here, and the memory that the victim gave it.
+pub fn hostile_server(name: &str) -> (MemifPort, Peer, Memory) {
+    let path = crate::common::path(name);
+    let listener = Peer::listen(&path);
+    let options = MemifOptions {
+        path: path.clone(),
+        role: MemifRole::Client,
+        ring_slots: 64,
+        ..MemifOptions::default()
+    };
+    let mut victim = Memif::connect(&options).unwrap().remove(0);
+    let peer = Peer::accept(&listener, &mut victim);
+    peer.say(&hello(0x0200), &[]);
+    assert_eq!(peer.hear(&mut victim).0, Some(INIT));
+    peer.say(&message(ACK, &[]), &[]);
+    let (kind, _, mut descriptors) = peer.hear(&mut victim);
+    assert_eq!(kind, Some(ADD_REGION));
+    for expected in [ADD_RING, ADD_RING, CONNECT] {
+        peer.say(&message(ACK, &[]), &[]);
+        assert_eq!(peer.hear(&mut victim).0, Some(expected));
+    }
+    peer.say(&message(CONNECTED, &[]), &[]);
+    assert!(until(Duration::from_secs(5), || victim
+        .receive()
+        .unwrap()
+        .is_empty()
+        && victim.is_connected()));
+    let _ = std::fs::remove_file(path);
+    (victim, peer, Memory(descriptors.remove(0)))
 }

@@ -21,7 +21,7 @@ impl Connection {
         let deadline_ns = self.deadline_ns;
         if !self.is_quoted_in_flight(quoted_seq) {
             cx.counters.drop_icmp_outside_window += 1;
-            return Effects::NONE;
+            return self.finish(cx, Effects::NONE, deadline_ns);
         }
         let (hard, error) = meaning(kind);
         let opening = matches!(self.state, State::SynSent | State::SynReceived);

@@ -12,5 +12,6 @@ mod probes;
 mod recovery;
 mod script;
 mod states;
+mod storm;
 mod timestamps;
 mod window;

@@ -75,6 +75,8 @@ pub struct Received {
     published: Vec<u8>,
     /// Bytes that memory has room for beyond the published ones.
     pub memory: usize,
+    /// Bytes are compared with the peer's stream; off = only counted.
+    pub compare: bool,
 }
 
 impl RecvBuffer for Received {
@@ -88,7 +90,8 @@ impl RecvBuffer for Received {
             self.tail.resize(end, None);
         }
         for i in 0..room {
-            self.tail[offset as usize + i] = Some(byte_at(self.at + skip + i as u32));
+            let seq = self.at.wrapping_add(skip + i as u32);
+            self.tail[offset as usize + i] = Some(byte_at(seq));
         }
         room as u32
     }
@@ -239,6 +242,7 @@ impl Peer {
             now_ns: 1000 * MS,
             rx: Received {
                 memory: usize::MAX,
+                compare: true,
                 ..Received::default()
             },
             window: setup.window,
@@ -524,7 +528,8 @@ impl Peer {
 
     /// What was published is the peer's stream.
     fn check_stream(&self) {
-        for (i, byte) in self.rx.published.iter().enumerate() {
+        let published = self.rx.compare.then_some(&self.rx.published);
+        for (i, byte) in published.into_iter().flatten().enumerate() {
             assert_eq!(*byte, byte_at(1 + i as u32), "{}: byte {i}", self.context);
         }
     }

@@ -1,0 +1,252 @@
+//! The application's end, driven by hand: what the library above does with an `AppSide`, in the fewest words.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use ring::byte_ring::{RxReader, TxWriter};
+use ring::published::fence_full;
+use ring::socket_block::{Requests, SocketBlock, SocketId, SocketState};
+use ring::spsc::{self, Consumer};
+use stack::context::{Accepted, AppSide, Connect, Control, Listen, SocketOption};
+
+/// See the module's documentation.
+pub struct App {
+    pub side: AppSide,
+    sockets: BTreeMap<u32, Socket>,
+}
+
+struct Socket {
+    id: SocketId,
+    rx: RxReader,
+    tx: TxWriter,
+    accepted: Option<Consumer<Accepted>>,
+}
+
+impl Socket {
+    fn new(id: SocketId) -> Self {
+        Self {
+            id,
+            rx: RxReader::new(),
+            tx: TxWriter::new(),
+            accepted: None,
+        }
+    }
+}
+
+impl App {
+    pub fn new(side: AppSide) -> Self {
+        Self {
+            side,
+            sockets: BTreeMap::new(),
+        }
+    }
+
+    /// A socket id from the stock, if there is one.
+    pub fn try_socket(&mut self) -> Option<SocketId> {
+        let id = self.side.sockets.pop()?;
+        let before = self.sockets.insert(id.index, Socket::new(id));
+        assert!(before.is_none(), "an index handed out twice");
+        Some(id)
+    }
+
+    pub fn socket(&mut self) -> SocketId {
+        self.try_socket().expect("a socket in stock")
+    }
+
+    pub fn listen(&mut self, local: SocketAddr, backlog: usize) -> SocketId {
+        self.listen_with(local, backlog, Vec::new())
+    }
+
+    pub fn listen_with(
+        &mut self,
+        local: SocketAddr,
+        backlog: usize,
+        options: Vec<SocketOption>,
+    ) -> SocketId {
+        let socket = self.socket();
+        let (accepted, queue) = spsc::queue(backlog);
+        self.at(socket).accepted = Some(queue);
+        self.control(Control::Listen(Listen {
+            socket,
+            local,
+            accepted,
+            options,
+        }));
+        socket
+    }
+
+    pub fn connect(&mut self, remote: SocketAddr) -> SocketId {
+        self.connect_from(None, remote)
+    }
+
+    pub fn connect_from(&mut self, local: Option<SocketAddr>, remote: SocketAddr) -> SocketId {
+        let socket = self.socket();
+        self.control(Control::Connect(Connect {
+            socket,
+            local,
+            remote,
+            options: Vec::new(),
+        }));
+        socket
+    }
+
+    pub fn option(&mut self, id: SocketId, option: SocketOption) {
+        self.control(Control::Option(id, option));
+    }
+
+    fn control(&mut self, control: Control) {
+        let pushed = self.side.controls.push(control);
+        assert!(pushed.is_ok(), "room for a control request");
+    }
+
+    /// The next connection of a listener.
+    pub fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
+        self.accept_named(listener).map(|accepted| accepted.socket)
+    }
+
+    pub fn accept_named(&mut self, listener: SocketId) -> Option<Accepted> {
+        let accepted = self.at(listener).accepted.as_mut()?.pop()?;
+        let id = accepted.socket;
+        let before = self.sockets.insert(id.index, Socket::new(id));
+        assert!(before.is_none(), "an index handed out twice");
+        Some(accepted)
+    }
+
+    /// Reads all that is there.
+    pub fn read(&mut self, id: SocketId) -> Vec<u8> {
+        self.read_up_to(id, usize::MAX)
+    }
+
+    pub fn read_up_to(&mut self, id: SocketId, max: usize) -> Vec<u8> {
+        let memory = self.side.memory.clone();
+        let block = memory.block(id.index).unwrap();
+        let socket = self.at(id);
+        let mut bytes = vec![0; (socket.rx.readable(block) as usize).min(max)];
+        let n = socket.rx.read(&memory, block, &mut bytes);
+        assert_eq!(n, bytes.len());
+        if n > 0 {
+            self.request(id, Requests::READ);
+        }
+        bytes
+    }
+
+    pub fn readable(&mut self, id: SocketId) -> u32 {
+        let memory = self.side.memory.clone();
+        let block = memory.block(id.index).unwrap();
+        self.at(id).rx.readable(block)
+    }
+
+    /// Writes as much as goes in, and asks to be told of room if that was not all.
+    pub fn write(&mut self, id: SocketId, bytes: &[u8]) -> usize {
+        let memory = self.side.memory.clone();
+        let block = memory.block(id.index).unwrap();
+        let magazine = &mut self.side.magazine;
+        let socket = self.sockets.get_mut(&id.index).expect("an open socket");
+        let mut n = socket.tx.write(&memory, block, magazine, bytes);
+        if n < bytes.len() {
+            block.set_want_writable();
+            n += socket.tx.write(&memory, block, magazine, &bytes[n..]);
+        }
+        if !bytes.is_empty() {
+            self.request(id, Requests::WROTE);
+        }
+        n
+    }
+
+    pub fn shutdown(&mut self, id: SocketId) {
+        self.request(id, Requests::SHUTDOWN_WRITE);
+    }
+
+    pub fn close(&mut self, id: SocketId) {
+        self.end(id, Requests::CLOSE);
+    }
+
+    pub fn abort(&mut self, id: SocketId) {
+        self.end(id, Requests::ABORT);
+    }
+
+    fn end(&mut self, id: SocketId, how: Requests) {
+        let gone = self.sockets.remove(&id.index).expect("an open socket");
+        assert_eq!(gone.id, id);
+        self.request(id, how);
+    }
+
+    /// Lets go of all sockets; a listener's unaccepted connections are the stack's to end.
+    pub fn abort_all(&mut self) {
+        let ids: Vec<SocketId> = self.sockets.values().map(|socket| socket.id).collect();
+        for id in ids {
+            self.abort(id);
+        }
+    }
+
+    /// Asks the stack for something, as often as the library would put it in the queue.
+    pub fn request(&mut self, id: SocketId, wanted: Requests) {
+        if self.block(id).request(wanted) {
+            self.push_job(id);
+        }
+    }
+
+    pub fn push_job(&mut self, id: SocketId) {
+        let pushed = self.side.jobs.push(id);
+        assert!(
+            pushed.is_ok(),
+            "the job queue is as long as the socket table"
+        );
+    }
+
+    /// Takes the stack's events; sockets that are closed by now are left out.
+    pub fn take_events(&mut self) -> Vec<SocketId> {
+        let mut ids = Vec::new();
+        self.side.events.pop_batch(usize::MAX, |id| ids.push(id));
+        fence_full();
+        ids.retain(|id| self.is_open(*id));
+        ids
+    }
+
+    pub fn is_open(&self, id: SocketId) -> bool {
+        self.sockets
+            .get(&id.index)
+            .is_some_and(|socket| socket.id == id)
+    }
+
+    pub fn sockets_open(&self) -> Vec<SocketId> {
+        self.sockets.values().map(|socket| socket.id).collect()
+    }
+
+    pub fn is_listener(&self, id: SocketId) -> bool {
+        self.sockets
+            .get(&id.index)
+            .is_some_and(|socket| socket.accepted.is_some())
+    }
+
+    pub fn block(&self, id: SocketId) -> &SocketBlock {
+        self.side.memory.block(id.index).unwrap()
+    }
+
+    pub fn state(&self, id: SocketId) -> SocketState {
+        self.block(id).state()
+    }
+
+    pub fn has(&self, id: SocketId, state: SocketState) -> bool {
+        self.state(id).contains(state)
+    }
+
+    /// The error of a failed socket.
+    pub fn errno(&self, id: SocketId) -> Option<rustix::io::Errno> {
+        let state = self.state(id);
+        state
+            .contains(SocketState::FAILED)
+            .then(|| rustix::io::Errno::from_raw_os_error(state.errno().into()))
+    }
+
+    /// (in, out) counts of what edge-triggered waiting goes by.
+    pub fn edges(&self, id: SocketId) -> (u32, u32) {
+        (self.block(id).in_edges(), self.block(id).out_edges())
+    }
+
+    fn at(&mut self, id: SocketId) -> &mut Socket {
+        let socket = self.sockets.get_mut(&id.index).expect("an open socket");
+        assert_eq!(socket.id, id, "this use of the socket is over");
+        socket
+    }
+}

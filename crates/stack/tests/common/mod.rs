@@ -1,0 +1,342 @@
+//! A stack held by all its ends: its wire ([`Peer`]), its application ([`App`]) and its clock are in the hands of a test.
+//!
+//! ```text
+//!   App ── jobs, controls, byte rings ──▶ Stack ── loopback wire ──▶ Peer
+//!    ▲                                      ▲                          ▲
+//!    └───────────── the test ───────────────┴───── now_ns ─────────────┘
+//! ```
+//!
+//! When a [`World`] ends it closes what is still open, lets time pass, and finds everything given back, or fails: each test is a search for leaks.
+
+// Each test binary uses a part of it.
+#![allow(dead_code)]
+
+pub mod app;
+pub mod frames;
+pub mod peer;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use packetio::loopback::{self, LoopbackOptions};
+use packetio::{ChecksumPolicy, MacAddr};
+use ring::socket_block::SocketId;
+use stack::{Limits, Stack, StackConfig, Usage};
+use wire::tcp::Flags;
+
+pub use app::App;
+pub use frames::{Seen, Tcp};
+pub use peer::{Client, Peer};
+
+pub const MILLIS: u64 = 1_000_000;
+pub const SECOND: u64 = 1_000_000_000;
+
+pub const STACK_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+pub const STACK_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+pub const PEER_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+pub const STACK_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1));
+pub const PEER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2));
+pub const PORT: u16 = 80;
+
+/// Turns after which a stack that is still busy will be so for ever.
+const TURNS_MAX: usize = 2_000;
+
+/// What a world is made from.
+pub struct Setup {
+    pub config: StackConfig,
+    pub wire: LoopbackOptions,
+    pub policy: ChecksumPolicy,
+    /// Peer and stack know each other's MAC addresses from the start.
+    pub acquainted: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            config: config(),
+            wire: LoopbackOptions {
+                mac: Some(STACK_MAC),
+                ..LoopbackOptions::default()
+            },
+            policy: ChecksumPolicy::Verify,
+            acquainted: true,
+        }
+    }
+}
+
+/// Small tables, so that limits are near.
+pub fn config() -> StackConfig {
+    StackConfig {
+        addresses: vec![
+            "10.0.0.1/24".parse().unwrap(),
+            "fd00::1/64".parse().unwrap(),
+        ],
+        limits: Limits {
+            sockets_max: 64,
+            half_open_max: 16,
+            time_wait_max: 16,
+            listeners_max: 4,
+            backlog_max: 32,
+            small_chunks: 256,
+            large_chunks: 256,
+            control_queue_max: 64,
+            recv_buffer_bytes_max: 65_535,
+            send_buffer_bytes_max: 65_536,
+        },
+        seed: Some([1, 2, 3, 4]),
+        ..StackConfig::default()
+    }
+}
+
+/// See the module's documentation.
+pub struct World {
+    pub stack: Stack,
+    pub app: App,
+    pub peer: Peer,
+    pub now_ns: u64,
+    /// The end does not look for leaks: for tests that want to look themselves.
+    pub unchecked: bool,
+    client_port: u16,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub fn with(change: impl FnOnce(&mut Setup)) -> Self {
+        let mut setup = Setup::default();
+        change(&mut setup);
+        let (near, far) = loopback::pair(&setup.wire).unwrap();
+        let near = near.with_checksum_policy(setup.policy);
+        let now_ns = 1_000 * SECOND;
+        let (stack, side) = Stack::new(setup.config, Box::new(near), now_ns).unwrap();
+        let mut world = Self {
+            stack,
+            app: App::new(side),
+            peer: Peer::new(far),
+            now_ns,
+            unchecked: false,
+            client_port: 40_000,
+        };
+        if setup.acquainted {
+            world.acquaint();
+        }
+        world.settle();
+        world.peer.forget();
+        world
+    }
+
+    /// The peer asks for the stack's addresses, from which the stack learns the peer's.
+    fn acquaint(&mut self) {
+        let arp = frames::arp_request(self.peer.mac, PEER_V4, STACK_V4);
+        self.peer.transmit(&arp);
+        let solicitation = frames::solicitation(self.peer.mac, PEER_V6, STACK_V6);
+        self.peer.transmit(&solicitation);
+    }
+
+    /// One turn of the crank; the peer takes in what came of it.
+    pub fn turn(&mut self) -> stack::Turned {
+        let turned = self.stack.turn(self.now_ns);
+        assert_eq!(self.stack.take_port_error(), None);
+        self.peer.collect();
+        turned
+    }
+
+    /// Turns until nothing moves any more.
+    pub fn settle(&mut self) {
+        for _ in 0..TURNS_MAX {
+            let turned = self.turn();
+            if !turned.busy && !self.peer.has_answers() {
+                return;
+            }
+        }
+        panic!("the stack finds no rest: {:?}", self.stack.counters());
+    }
+
+    /// Lets time pass, with all timers on the way.
+    pub fn advance(&mut self, ns: u64) {
+        let end_ns = self.now_ns + ns;
+        self.settle();
+        let mut stuck = 0;
+        while let Some(due_ns) = self
+            .stack
+            .next_timer_ns()
+            .filter(|&due_ns| due_ns <= end_ns)
+        {
+            stuck = if due_ns <= self.now_ns { stuck + 1 } else { 0 };
+            assert!(stuck < 100, "a timer is due for ever at {due_ns}");
+            self.now_ns = due_ns.max(self.now_ns);
+            self.settle();
+        }
+        self.now_ns = end_ns;
+        self.settle();
+    }
+
+    /// The peer sends a segment.
+    pub fn send(&mut self, segment: &Tcp) {
+        let frame = self.peer.frame(segment);
+        self.send_frame(&frame);
+    }
+
+    /// The peer sends a frame as it is.
+    pub fn send_frame(&mut self, frame: &[u8]) {
+        self.peer.transmit(frame);
+        self.settle();
+    }
+
+    /// The next TCP segment that the peer got, which must be the next thing that it got.
+    pub fn tcp(&mut self) -> Tcp {
+        match self.peer.next() {
+            Some(Seen::Tcp(segment)) => segment,
+            other => panic!("a TCP segment was expected, not {other:?}"),
+        }
+    }
+
+    /// The next segment, with these flags.
+    pub fn tcp_with(&mut self, flags: Flags) -> Tcp {
+        let segment = self.tcp();
+        assert_eq!(segment.flags, flags, "{segment:?}");
+        segment
+    }
+
+    /// Nothing came.
+    #[track_caller]
+    pub fn silent(&mut self) {
+        let seen = self.peer.next();
+        assert!(seen.is_none(), "nothing was expected, not {seen:?}");
+    }
+
+    /// A listener at the usual port.
+    pub fn listen(&mut self) -> SocketId {
+        self.listen_at(SocketAddr::new(STACK_V4, PORT), 16)
+    }
+
+    pub fn listen_at(&mut self, local: SocketAddr, backlog: usize) -> SocketId {
+        let id = self.app.listen(local, backlog);
+        self.settle();
+        id
+    }
+
+    /// A peer's end of a connection to the usual port, not begun yet; each with a port of its own.
+    pub fn client(&mut self) -> Client {
+        self.client_from(PEER_V4, SocketAddr::new(STACK_V4, PORT))
+    }
+
+    pub fn client_v6(&mut self) -> Client {
+        self.client_from(PEER_V6, SocketAddr::new(STACK_V6, PORT))
+    }
+
+    pub fn client_from(&mut self, from: IpAddr, to: SocketAddr) -> Client {
+        self.client_port += 1;
+        Client::new(SocketAddr::new(from, self.client_port), to)
+    }
+
+    /// The three segments of a handshake that the peer begins.
+    pub fn handshake(&mut self, client: &mut Client) {
+        self.begin_handshake(client);
+        self.send(&client.ack());
+    }
+
+    /// The first two of them.
+    pub fn begin_handshake(&mut self, client: &mut Client) {
+        self.send(&client.syn());
+        let syn_ack = self.tcp_with(Flags::SYN | Flags::ACK);
+        client.on_syn_ack(&syn_ack);
+    }
+
+    /// A listener, a client and the accepted connection.
+    pub fn established(&mut self) -> (Client, SocketId) {
+        let listener = self.listen();
+        let mut client = self.client();
+        self.handshake(&mut client);
+        let socket = self
+            .app
+            .accept(listener)
+            .expect("the handshake is complete");
+        self.app.take_events();
+        (client, socket)
+    }
+
+    /// A connection that the application opens to the peer.
+    pub fn connected(&mut self, remote: SocketAddr) -> (Client, SocketId) {
+        let socket = self.app.connect(remote);
+        self.settle();
+        let syn = self.tcp_with(Flags::SYN);
+        let mut client = Client::answering(&syn);
+        self.send(&client.syn_ack());
+        let ack = self.tcp_with(Flags::ACK);
+        assert_eq!(ack.seq, syn.seq + 1);
+        client.rcv = ack.seq;
+        self.app.take_events();
+        (client, socket)
+    }
+
+    /// The application writes all of `bytes`, which must fit.
+    pub fn write(&mut self, socket: SocketId, bytes: &[u8]) {
+        assert_eq!(self.app.write(socket, bytes), bytes.len());
+        self.settle();
+    }
+
+    /// The application reads what is there.
+    pub fn read(&mut self, socket: SocketId) -> Vec<u8> {
+        let bytes = self.app.read(socket);
+        self.settle();
+        bytes
+    }
+
+    pub fn close(&mut self, socket: SocketId) {
+        self.app.close(socket);
+        self.settle();
+    }
+
+    /// All counters of the stack by name, those apart that merely count activity.
+    pub fn drops(&self) -> Vec<(&'static str, u64)> {
+        const ACTIVITY: [&str; 3] = ["turns", "rx_frames", "rx_bytes"];
+        let rows = self.stack.counters().rows();
+        rows.filter(|(name, _)| !ACTIVITY.contains(name)).collect()
+    }
+
+    /// The counters that moved while `act` ran, and by how much.
+    pub fn counted(&mut self, act: impl FnOnce(&mut Self)) -> Vec<(&'static str, u64)> {
+        let before = self.drops();
+        act(self);
+        let after = self.drops();
+        let moved = before.iter().zip(after);
+        moved
+            .filter(|((_, before), (_, after))| before != after)
+            .map(|((name, before), (_, after))| (*name, after - before))
+            .collect()
+    }
+
+    /// Closes what the application holds and waits until TCP has forgotten it all.
+    pub fn wind_up(&mut self) -> Usage {
+        self.peer.deaf = false;
+        self.app.abort_all();
+        for _ in 0..100 {
+            self.advance(60 * SECOND);
+            if self.stack.usage() == Usage::default() {
+                break;
+            }
+        }
+        self.stack.usage()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() || self.unchecked {
+            return;
+        }
+        assert_eq!(
+            self.wind_up(),
+            Usage::default(),
+            "something was not given back"
+        );
+    }
+}

@@ -1,0 +1,260 @@
+//! Active opening: success, refusal, and every way in which nobody answers.
+
+use std::net::SocketAddr;
+
+use ring::socket_block::SocketState;
+use rustix::io::Errno;
+use wire::tcp::Flags;
+
+use crate::common::{PEER_V4, PEER_V6, SECOND, STACK_V4, Seen, World};
+
+fn remote() -> SocketAddr {
+    SocketAddr::new(PEER_V4, 443)
+}
+
+#[test]
+fn syn_sent_syn_ack_connects() {
+    let mut w = World::new();
+    let (client, socket) = w.connected(remote());
+    assert!(w.app.has(socket, SocketState::CONNECTED));
+    assert_eq!(w.stack.counters().connected, 1);
+    let (local, peer) = w.app.block(socket).names();
+    assert_eq!((local.port, peer.port), (client.stack.port(), 443));
+    assert!(local.port >= 16_384);
+}
+
+#[test]
+fn syn_sent_v6_connects() {
+    let mut w = World::new();
+    let (mut client, socket) = w.connected(SocketAddr::new(PEER_V6, 443));
+    w.send(&client.data(b"six"));
+    assert_eq!(w.read(socket), b"six");
+}
+
+#[test]
+fn syn_sent_reset_refuses() {
+    let mut w = World::new();
+    let socket = w.app.connect(remote());
+    w.settle();
+    let syn = w.tcp_with(Flags::SYN);
+    let client = crate::common::Client::answering(&syn);
+    w.send(&client.segment(Flags::RST | Flags::ACK).at(0));
+    assert_eq!(w.app.errno(socket), Some(Errno::CONNREFUSED));
+    assert_eq!(w.app.take_events(), [socket]);
+    assert_eq!(w.stack.usage().flows, 0);
+}
+
+#[test]
+fn syn_sent_without_an_answer_times_out() {
+    let mut w = World::new();
+    let socket = w.app.connect(remote());
+    w.settle();
+    w.advance(400 * SECOND);
+    assert_eq!(w.app.errno(socket), Some(Errno::TIMEDOUT));
+    let syns = w.peer.take_tcp();
+    assert_eq!(syns.len(), 11, "one, four at a steady pace, six with doubling");
+}
+
+#[test]
+fn syn_sent_close_forgets_the_attempt() {
+    let mut w = World::new();
+    let socket = w.app.connect(remote());
+    w.settle();
+    let syn = w.tcp_with(Flags::SYN);
+    w.close(socket);
+    assert_eq!(w.stack.usage().flows, 0);
+    let mut client = crate::common::Client::answering(&syn);
+    w.send(&client.syn_ack());
+    w.tcp_with(Flags::RST);
+}
+
+#[test]
+fn syn_sent_close_in_the_same_turn_sends_nothing() {
+    let mut w = World::new();
+    let socket = w.app.connect(remote());
+    w.app.close(socket);
+    w.settle();
+    w.silent();
+    assert_eq!(w.stack.usage().sockets, 0);
+}
+
+#[test]
+fn syn_sent_crossing_syn_is_a_simultaneous_open() {
+    let mut w = World::new();
+    let socket = w.app.connect(remote());
+    w.settle();
+    let syn = w.tcp_with(Flags::SYN);
+    let mut client = crate::common::Client::answering(&syn);
+    let crossing = client.syn();
+    w.send(&crossing);
+    let syn_ack = w.tcp_with(Flags::SYN | Flags::ACK);
+    assert_eq!(syn_ack.ack, client.nxt);
+    assert!(!w.app.has(socket, SocketState::CONNECTED));
+    w.send(&client.ack());
+    assert!(w.app.has(socket, SocketState::CONNECTED));
+    w.send(&client.data(b"crossed"));
+    assert_eq!(w.read(socket), b"crossed");
+}
+
+#[test]
+fn connect_to_a_neighbour_that_never_answers_fails_with_ehostunreach() {
+    let mut w = World::new();
+    let nobody: SocketAddr = "10.0.0.77:80".parse().unwrap();
+    let socket = w.app.connect(nobody);
+    w.advance(5 * SECOND);
+    assert_eq!(w.app.errno(socket), Some(Errno::HOSTUNREACH));
+    assert_eq!(w.app.take_events(), [socket]);
+    for _ in 0..3 {
+        assert!(matches!(w.peer.next(), Some(Seen::Arp(_))));
+    }
+    w.silent();
+    assert_eq!(w.stack.usage().flows, 0);
+}
+
+#[test]
+fn connect_just_after_a_neighbour_failed_fails_too() {
+    let mut w = World::new();
+    let nobody: SocketAddr = "10.0.0.77:80".parse().unwrap();
+    w.app.connect(nobody);
+    // Asked three times a second apart, then failed for a second.
+    w.advance(3 * SECOND + SECOND / 2);
+    let socket = w.app.connect(nobody);
+    w.settle();
+    w.advance(5 * SECOND);
+    assert_eq!(w.app.errno(socket), Some(Errno::HOSTUNREACH));
+}
+
+#[test]
+fn connect_v6_to_a_neighbour_that_never_answers_fails() {
+    let mut w = World::new();
+    let socket = w.app.connect("[fd00::77]:80".parse().unwrap());
+    w.advance(5 * SECOND);
+    assert_eq!(w.app.errno(socket), Some(Errno::HOSTUNREACH));
+    assert!(matches!(w.peer.next(), Some(Seen::Solicitation { .. })));
+}
+
+#[test]
+fn connect_to_a_dead_neighbour_closed_and_index_used_again_leaves_the_new_one_alone() {
+    let mut w = World::new();
+    let dead = w.app.connect("10.0.0.77:80".parse().unwrap());
+    w.settle();
+    w.advance(SECOND);
+    w.close(dead);
+    // The stock is used up until the index comes round again.
+    let mut held = Vec::new();
+    let reused = loop {
+        let socket = w.app.connect(remote());
+        w.settle();
+        held.push(socket);
+        if socket.index == dead.index {
+            break socket;
+        }
+        assert!(held.len() < 64, "the index never came back");
+    };
+    w.advance(4 * SECOND);
+    assert_eq!(w.app.errno(reused), None, "another's neighbour failed");
+}
+
+#[test]
+fn connect_without_a_route_fails_with_enetunreach() {
+    let mut w = World::new();
+    let socket = w.app.connect("192.0.2.1:80".parse().unwrap());
+    w.settle();
+    assert_eq!(w.app.errno(socket), Some(Errno::NETUNREACH));
+    assert_eq!(w.app.take_events(), [socket]);
+    let socket = w.app.connect("[2001:db8::1]:80".parse().unwrap());
+    w.settle();
+    assert_eq!(w.app.errno(socket), Some(Errno::NETUNREACH));
+    w.silent();
+}
+
+#[test]
+fn connect_to_no_host_is_refused_at_once() {
+    let mut w = World::new();
+    for (remote, errno) in [
+        ("0.0.0.0:80", Errno::CONNREFUSED),
+        ("10.0.0.2:0", Errno::CONNREFUSED),
+        ("224.0.0.1:80", Errno::NETUNREACH),
+        ("255.255.255.255:80", Errno::NETUNREACH),
+        ("10.0.0.255:80", Errno::NETUNREACH),
+        ("[ff02::1]:80", Errno::NETUNREACH),
+        ("10.0.0.1:80", Errno::NETUNREACH),
+    ] {
+        let socket = w.app.connect(remote.parse().unwrap());
+        w.settle();
+        assert_eq!(w.app.errno(socket), Some(errno), "{remote}");
+    }
+    w.silent();
+}
+
+#[test]
+fn connect_through_a_gateway_asks_for_the_gateway() {
+    let mut w = World::with(|s| s.config.gateways.push(PEER_V4));
+    let socket = w.app.connect("192.0.2.1:80".parse().unwrap());
+    w.settle();
+    let syn = w.tcp_with(Flags::SYN);
+    assert_eq!(syn.src, STACK_V4);
+    let mut client = crate::common::Client::answering(&syn);
+    w.send(&client.syn_ack());
+    assert!(w.app.has(socket, SocketState::CONNECTED));
+}
+
+#[test]
+fn connect_from_a_local_address_and_port() {
+    let mut w = World::with(|s| s.config.addresses.push("10.0.0.7/24".parse().unwrap()));
+    let local: SocketAddr = "10.0.0.7:5555".parse().unwrap();
+    let first = w.app.connect_from(Some(local), remote());
+    w.settle();
+    let syn = w.tcp_with(Flags::SYN);
+    assert_eq!((syn.src, syn.src_port), (local.ip(), 5555));
+    let second = w.app.connect_from(Some(local), remote());
+    let not_ours = w.app.connect_from(Some("10.0.0.8:0".parse().unwrap()), remote());
+    let family = w.app.connect_from(Some("[fd00::1]:0".parse().unwrap()), remote());
+    w.settle();
+    assert_eq!(w.app.errno(second), Some(Errno::ADDRINUSE));
+    assert_eq!(w.app.errno(not_ours), Some(Errno::ADDRNOTAVAIL));
+    assert_eq!(w.app.errno(family), Some(Errno::ADDRNOTAVAIL));
+    assert_eq!(w.app.errno(first), None);
+}
+
+#[test]
+fn connect_when_the_port_range_is_used_up_fails_and_works_again() {
+    let mut w = World::with(|s| s.config.local_ports = (50_000, 50_003));
+    let sockets: Vec<_> = (0..5).map(|_| w.app.connect(remote())).collect();
+    w.settle();
+    let mut ports: Vec<u16> = w.peer.take_tcp().iter().map(|s| s.src_port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, [50_000, 50_001, 50_002, 50_003]);
+    assert_eq!(w.app.errno(sockets[4]), Some(Errno::ADDRNOTAVAIL));
+    // To another peer the same ports are free.
+    let other = w.app.connect(SocketAddr::new(PEER_V4, 444));
+    w.settle();
+    assert_eq!(w.app.errno(other), None);
+    w.close(sockets[1]);
+    w.peer.forget();
+    let again = w.app.connect(remote());
+    w.settle();
+    assert_eq!(w.app.errno(again), None);
+    w.tcp_with(Flags::SYN);
+}
+
+#[test]
+fn connect_when_the_stock_of_sockets_is_empty_waits_for_a_turn() {
+    let mut w = World::with(|s| s.config.limits.sockets_max = 4);
+    let mut sockets = Vec::new();
+    for _ in 0..10 {
+        while w.app.side.sockets.len() > 0 {
+            sockets.push(w.app.connect(remote()));
+        }
+        w.settle();
+    }
+    // The last ones are kept for connections that peers open.
+    assert!((2..=4).contains(&sockets.len()), "{}", sockets.len());
+    for socket in sockets {
+        w.app.close(socket);
+    }
+    w.settle();
+    let again = w.app.connect(remote());
+    w.settle();
+    assert_eq!(w.app.errno(again), None);
+}

@@ -138,6 +138,7 @@ impl TxBatch {
         let Some(at) = self.window.place(region, offset, capacity) else {
             return false;
         };
+        prefetch_to_write(at.as_ptr());
         // SAFETY: `place` checked the range; the window keeps it mapped, and slots are reachable only through a borrow of this batch. No Rust reference into a
         // region is ever made.
         self.frames
@@ -203,6 +204,19 @@ fn prefetch(at: *const u8) {
     // SAFETY: a prefetch faults on no address.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// Asks for the line at `at`, soon to be written: so that the peer's core has given it up by then.
+#[inline]
+fn prefetch_to_write(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch faults on no address, and a processor that does not know this one ignores it. `_mm_prefetch` would make it a plain prefetch
+    // here, since the baseline target has no `prfchw`; that fetches the line without the right to write it.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;

@@ -6,8 +6,10 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+use crate::bench::BenchOptions;
 use crate::get::GetOptions;
 use crate::serve::ServeOptions;
+use crate::wire::WireOptions;
 
 /// Millstream: a user-level TCP stack, its server and its tools.
 #[derive(Parser, Debug)]
@@ -27,6 +29,10 @@ pub enum Command {
     Serve(ServeOptions),
     /// Download a URL, or put a load on a server
     Get(GetOptions),
+    /// Join two wires through a bad one: loss, delay, rate, by seed
+    Wire(WireOptions),
+    /// Measure, against the kernel in the same run
+    Bench(BenchOptions),
 }
 
 /// Reads the command line. Help and version are printed; what is wrong is one line, and status 2.

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cli;
 mod failure;
 mod get;
@@ -9,6 +10,8 @@ mod http;
 mod limits;
 mod net;
 mod serve;
+mod stop;
+mod wire;
 
 use std::process::ExitCode;
 
@@ -21,6 +24,8 @@ fn main() -> ExitCode {
     let outcome = match &cli.command {
         cli::Command::Serve(options) => serve::serve(options),
         cli::Command::Get(options) => get::get(options),
+        cli::Command::Wire(options) => wire::wire(options),
+        cli::Command::Bench(options) => bench::bench(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -34,11 +34,6 @@ impl Millstream {
             .map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Self { context })
     }
-
-    /// The context itself, for its counters.
-    pub fn context(&self) -> &Context {
-        &self.context
-    }
 }
 
 /// What the options ask for. Called only for a wire of Millstream's.

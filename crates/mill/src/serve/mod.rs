@@ -19,16 +19,13 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, PipeReader, PipeWriter, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 
 use clap::Args;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use self::documents::Documents;
 use self::stats::Stats;
@@ -39,6 +36,7 @@ use crate::net::Net;
 use crate::net::kernel::Kernel;
 use crate::net::millstream::{self, Millstream};
 use crate::net::options::{NetOptions, Wire};
+use crate::stop::Stop;
 
 /// Options of `mill serve`.
 #[derive(Args, Clone, Debug)]
@@ -88,22 +86,21 @@ pub fn serve_over<N: Net>(
     options: &ServeOptions,
     net_of: &(dyn Fn(usize) -> io::Result<N> + Sync),
 ) -> Result<(), Failure> {
-    let (stopped, stop) = io::pipe().map_err(|error| Failure::Run(format!("pipe: {error}")))?;
-    stop_on_signals(&stop).map_err(|error| Failure::Run(format!("signal handlers: {error}")))?;
+    let stop = Stop::on_signals().map_err(|error| Failure::Run(format!("signals: {error}")))?;
     let contexts = usize::from(options.net.contexts);
     let (tell, news) = mpsc::channel();
     thread::scope(|scope| {
         for index in 0..contexts {
             let tell = tell.clone();
-            let stopped = &stopped;
+            let stop = &stop;
             scope.spawn(move || {
-                let result = work(options, net_of, index, stopped, &tell);
+                let result = work(options, net_of, index, stop, &tell);
                 // The receiver is gone only if serving has ended.
                 let _ = tell.send(News::Ended(result));
             });
         }
         let outcome = follow(options, contexts, &news, &stop);
-        raise(&stop);
+        stop.raise();
         outcome
     })
 }
@@ -112,7 +109,7 @@ fn work<N: Net>(
     options: &ServeOptions,
     net_of: &(dyn Fn(usize) -> io::Result<N> + Sync),
     index: usize,
-    stopped: &PipeReader,
+    stop: &Stop,
     tell: &mpsc::Sender<News>,
 ) -> io::Result<Stats> {
     let net = net_of(index)?;
@@ -123,7 +120,7 @@ fn work<N: Net>(
     let documents = Documents::open(&options.directory)?;
     let worker = Worker::new(net, listener, documents, options.connections_max)?;
     let _ = tell.send(News::Ready);
-    worker.run(stopped.as_fd())
+    worker.run(stop.fd())
 }
 
 /// Says when all are ready, waits for their ends, and stops the others when one fails.
@@ -131,7 +128,7 @@ fn follow(
     options: &ServeOptions,
     contexts: usize,
     news: &mpsc::Receiver<News>,
-    stop: &PipeWriter,
+    stop: &Stop,
 ) -> Result<(), Failure> {
     let (mut ready, mut ended) = (0, 0);
     let mut stats = Stats::default();
@@ -158,7 +155,7 @@ fn follow(
                     }
                     Err(error) => failure = Some(Failure::Run(error.to_string())),
                 }
-                raise(stop);
+                stop.raise();
             }
             Err(mpsc::RecvError) => break,
         }
@@ -202,20 +199,4 @@ fn say_stopped(options: &ServeOptions, stats: &Stats) {
 fn say(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
-fn stop_on_signals(stop: &PipeWriter) -> io::Result<()> {
-    let stop = stop.try_clone()?;
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    thread::spawn(move || {
-        for _ in signals.forever() {
-            raise(&stop);
-        }
-    });
-    Ok(())
-}
-
-/// The byte stays in the pipe: it is readable for every worker from now on.
-fn raise(mut stop: &PipeWriter) {
-    let _ = stop.write(&[1]);
 }

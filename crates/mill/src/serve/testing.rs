@@ -1,17 +1,16 @@
 //! For tests: a directory with files in it, and a server of it over the kernel's sockets, both gone when dropped.
 
-use std::io::PipeWriter;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::documents::Documents;
-use super::raise;
 use super::stats::Stats;
 use super::worker::Worker;
 use crate::net::Net;
 use crate::net::kernel::Kernel;
+use crate::stop::Stop;
 
 /// A temporary directory.
 pub struct Site {
@@ -43,7 +42,7 @@ impl Drop for Site {
 /// A worker on a thread of its own.
 pub struct Server {
     pub address: SocketAddr,
-    stop: PipeWriter,
+    stop: Arc<Stop>,
     thread: Option<JoinHandle<Stats>>,
 }
 
@@ -56,12 +55,13 @@ impl Server {
             .unwrap()
             .try_into()
             .unwrap();
-        let (stopped, stop) = std::io::pipe().unwrap();
+        let stop = Arc::new(Stop::new().unwrap());
+        let stopped = Arc::clone(&stop);
         let directory = directory.to_path_buf();
         let thread = std::thread::spawn(move || {
             let documents = Documents::open(&directory).unwrap();
             let worker = Worker::new(Kernel, listener, documents, connections_max).unwrap();
-            worker.run(stopped.as_fd()).unwrap()
+            worker.run(stopped.fd()).unwrap()
         });
         Self {
             address,
@@ -72,13 +72,13 @@ impl Server {
 
     /// Stops it and says what it counted.
     pub fn stop(mut self) -> Stats {
-        raise(&self.stop);
+        self.stop.raise();
         self.thread.take().unwrap().join().unwrap()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        raise(&self.stop);
+        self.stop.raise();
     }
 }

@@ -1,0 +1,99 @@
+//! Counting transactions: first a warm-up that is not counted, then the time that is.
+
+use std::time::{Duration, Instant};
+
+use super::{Seen, SideOptions};
+
+/// Failures beyond this end the run: something is broken, and a rate would mean nothing.
+const FAILURES_MAX: u64 = 10_000;
+/// Latencies are kept in steps of this.
+const STEP_NS: u64 = 1_000;
+/// Latencies from here on count as this.
+const STEPS: usize = 1_000_000;
+
+/// The count of one client.
+pub struct Tally {
+    start: Instant,
+    /// As of the last look at the clock: one look per batch of events.
+    now_ns: u64,
+    counted_from_ns: u64,
+    end_ns: u64,
+    transactions: u64,
+    /// How many took so many steps.
+    latencies: Vec<u32>,
+    latency_ns_max: u64,
+    failures: u64,
+}
+
+impl Tally {
+    pub fn new(options: &SideOptions) -> Self {
+        let ns = |seconds: f64| Duration::from_secs_f64(seconds).as_nanos() as u64;
+        Self {
+            start: Instant::now(),
+            now_ns: 0,
+            counted_from_ns: ns(options.warm_up),
+            end_ns: ns(options.warm_up) + ns(options.seconds),
+            transactions: 0,
+            latencies: vec![0; STEPS],
+            latency_ns_max: 0,
+            failures: 0,
+        }
+    }
+
+    /// Looks at the clock. False when the time is over.
+    pub fn goes_on(&mut self) -> bool {
+        self.now_ns = self.start.elapsed().as_nanos() as u64;
+        self.now_ns < self.end_ns && self.failures <= FAILURES_MAX
+    }
+
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    pub fn succeed(&mut self, started_ns: u64) {
+        if self.now_ns < self.counted_from_ns {
+            return;
+        }
+        self.transactions += 1;
+        let latency_ns = self.now_ns - started_ns;
+        self.latency_ns_max = self.latency_ns_max.max(latency_ns);
+        let step = (latency_ns / STEP_NS) as usize;
+        self.latencies[step.min(STEPS - 1)] += 1;
+    }
+
+    /// The first one is said in words.
+    pub fn fail(&mut self, cause: &dyn std::fmt::Display) {
+        if self.failures == 0 {
+            eprintln!("mill: first failed transaction: {cause}");
+        }
+        self.failures += 1;
+    }
+
+    /// What was seen, at the end.
+    pub fn seen(&self) -> Seen {
+        let seconds = self.now_ns.saturating_sub(self.counted_from_ns) as f64 / 1e9;
+        Seen {
+            transactions: self.transactions,
+            failures: self.failures,
+            seconds,
+            per_second: if seconds > 0.0 {
+                self.transactions as f64 / seconds
+            } else {
+                0.0
+            },
+            latency_us_p50: self.quantile_us(0.5),
+            latency_us_p99: self.quantile_us(0.99),
+            latency_us_max: self.latency_ns_max as f64 / 1e3,
+        }
+    }
+
+    fn quantile_us(&self, quantile: f64) -> f64 {
+        let wanted = (self.transactions as f64 * quantile).ceil() as u64;
+        let mut passed = 0;
+        let step = self.latencies.iter().position(|&count| {
+            passed += u64::from(count);
+            passed >= wanted
+        });
+        step.unwrap_or(0) as f64 * STEP_NS as f64 / 1e3
+    }
+}

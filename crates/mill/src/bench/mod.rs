@@ -1,0 +1,32 @@
+//! `mill bench`: measurements of Millstream and of the kernel, in one run on the same cores.
+
+pub mod message;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Failure;
+use message::{MessageOptions, SideOptions};
+
+/// Options of `mill bench`.
+#[derive(Args, Clone, Debug)]
+pub struct BenchOptions {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Benchmark {
+    /// Transactions per second: connect, 64-byte request, 64-byte response, the server closes first
+    Message(MessageOptions),
+    /// One side of `message`, which starts it
+    #[command(hide = true)]
+    MessageSide(SideOptions),
+}
+
+/// Runs the benchmark.
+pub fn bench(options: &BenchOptions) -> Result<(), Failure> {
+    match &options.benchmark {
+        Benchmark::Message(options) => message::message(options),
+        Benchmark::MessageSide(options) => message::side(options),
+    }
+}

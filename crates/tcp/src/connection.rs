@@ -25,7 +25,7 @@ use crate::handshake::{Handshake, TimeWaitEntry};
 use crate::limits::coarse;
 use crate::marks::Marks;
 use crate::reassembly::Ranges;
-use crate::recovery::{InFlight, LossRecovery, Phase, Recovery};
+use crate::recovery::{InFlight, LossRecovery, Recovery};
 use crate::recv_buffer::RecvBuffer;
 use crate::rtt::RoundTrip;
 use crate::segment::Segment;
@@ -197,7 +197,7 @@ impl Connection {
         self.tx.backoff = 0;
         self.tx.small_end = self.snd.una;
         self.tx.progress_ns = cx.now_ns;
-        self.tx.recovery = Recovery::new(self.snd.una - 1);
+        self.tx.recovery = Recovery::new(self.snd.una);
         self.tx.congestion = Congestion::new(self.snd.una);
         self.marks.clear(Marks::SYN_DUE | Marks::TIMING);
         self.arm_retransmit(NEVER_NS);
@@ -289,7 +289,7 @@ impl Connection {
     /// Recovery may have begun or ended.
     #[inline]
     pub(crate) fn after_recovery_event(&mut self) {
-        let active = self.tx.recovery.phase() != Phase::Open;
+        let active = self.tx.recovery.is_active();
         self.marks.put(Marks::RECOVERING, active);
     }
 
@@ -392,7 +392,7 @@ impl Connection {
     }
 
     /// Bytes from RCV.NXT to the end of urgent data that the peer announced; `None` when there is none
-    /// (RFC 9293 MUST-33). Negative values of the past are not told.
+    /// (RFC 9293 MUST-33).
     #[must_use]
     pub fn urgent(&self) -> Option<u32> {
         let ahead = self.marks.has(Marks::URGENT) && self.rx.urgent_end.gt(self.rcv.nxt);

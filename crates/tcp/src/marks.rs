@@ -59,7 +59,7 @@ impl Marks {
 
     /// Any of these sends a segment down the numbered steps.
     pub const OFF_FAST_PATH: Marks =
-        Marks(Self::OUT_OF_ORDER.0 | Self::RECOVERING.0 | Self::NO_PREDICTION.0);
+        Marks(Self::OUT_OF_ORDER.0 | Self::RECOVERING.0 | Self::URGENT.0 | Self::NO_PREDICTION.0);
 
     /// Any of these needs the full plan for what to send.
     pub const SEND_NOW: Marks = Marks(

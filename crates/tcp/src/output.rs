@@ -1,4 +1,5 @@
-//! Output: what to send next ([`next`](self), policy) and how it looks as a segment (`build`).
+//! Output: what to send next (`next`, the policy), how it looks as a segment (`build`), and what changes
+//! when it has left (`sent`).
 //!
 //! `poll_transmit` asks for a [`Plan`], builds the segment and notes what was sent. Planning changes
 //! nothing, so `transmit_class` and `Effects::TRANSMIT` ask for the same plan.

@@ -81,6 +81,8 @@ pub(crate) trait LossRecovery {
     fn pipe(&self, flight: InFlight) -> u32;
     /// Where recovery stands.
     fn phase(&self) -> Phase;
+    /// It wants to see every ACK; otherwise it is asked about duplicates and timeouts only.
+    fn is_active(&self) -> bool;
 }
 
 #[cfg(test)]

@@ -102,7 +102,9 @@ impl Connection {
         if !self.state.receives_data() {
             return Effects::NONE;
         }
-        self.step_urgent(cx, seg) | self.step_text(cx, seg, rx)
+        let effects = self.step_urgent(cx, seg) | self.step_text(cx, seg, rx);
+        self.forget_passed_urgent();
+        effects
     }
 }
 

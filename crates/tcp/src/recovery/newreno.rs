@@ -26,6 +26,8 @@ pub(crate) struct NewReno {
     pub dup_acks: u32,
     phase: Phase,
     forced: bool,
+    /// A timeout's repetitions may still cause duplicates: up to `recover` they show no loss.
+    guarded: bool,
 }
 
 impl NewReno {
@@ -38,6 +40,7 @@ impl NewReno {
             dup_acks: 0,
             phase: Phase::Open,
             forced: false,
+            guarded: false,
         }
     }
 
@@ -80,13 +83,13 @@ impl LossRecovery for NewReno {
         match self.phase {
             Phase::Open | Phase::Disorder => {
                 self.settle(una);
+                self.guarded = self.guarded && una.le(self.recover);
                 Verdict::Steady
             }
             Phase::Recovery if una.ge(self.recover) => {
+                // At most one needless repetition is behind us, too little for three duplicates: no
+                // guard, the next loss may be recovered fast at once.
                 self.settle(una);
-                // At most one needless repetition is behind us, too little for three duplicates: the
-                // next loss may be recovered fast even if nothing beyond `recover` was acknowledged.
-                self.recover = una - 1;
                 Verdict::Leave
             }
             Phase::Recovery => {
@@ -99,6 +102,7 @@ impl LossRecovery for NewReno {
             }
             Phase::Loss if una.ge(self.recover) => {
                 self.settle(una);
+                self.guarded = una == self.recover;
                 Verdict::SlowStart
             }
             Phase::Loss => {
@@ -122,7 +126,7 @@ impl LossRecovery for NewReno {
         self.dup_acks += 1;
         self.phase = Phase::Disorder;
         // RFC 6582 3.2 step 1: repetitions after a timeout cause duplicates that show no loss.
-        if self.dup_acks < threshold || flight.una.le(self.recover) {
+        if self.dup_acks < threshold || self.guarded {
             return Verdict::Steady;
         }
         self.phase = Phase::Recovery;
@@ -164,5 +168,9 @@ impl LossRecovery for NewReno {
 
     fn phase(&self) -> Phase {
         self.phase
+    }
+
+    fn is_active(&self) -> bool {
+        self.phase != Phase::Open || self.guarded
     }
 }

@@ -91,3 +91,22 @@ fn duplicates_of_what_was_sent_before_the_timeout_do_not_count() {
     let _ = recovery.on_duplicate(flight(6001, 9001), 3);
     assert_eq!(recovery.on_duplicate(flight(6001, 9001), 3), Verdict::Enter);
 }
+
+#[test]
+fn an_old_recovery_point_does_not_matter_after_gigabytes() {
+    let mut recovery = Recovery::new(SeqNumber(0));
+    recovery.on_all_lost(flight(1, 5001));
+    let _ = recovery.on_ack(flight(5001, 5001), 5000);
+    assert!(recovery.is_active());
+    let _ = recovery.on_ack(flight(6001, 6001), 1000);
+    assert!(!recovery.is_active());
+    // Beyond half the sequence space, 5001 seems to lie ahead.
+    let far = 0x9000_0000;
+    for _ in 0..2 {
+        let _ = recovery.on_duplicate(flight(far, far + 9000), 3);
+    }
+    assert_eq!(
+        recovery.on_duplicate(flight(far, far + 9000), 3),
+        Verdict::Enter
+    );
+}

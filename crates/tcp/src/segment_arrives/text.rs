@@ -39,6 +39,13 @@ impl Connection {
         Effects::URGENT
     }
 
+    /// An urgent pointer that RCV.NXT has reached says nothing more.
+    pub(super) fn forget_passed_urgent(&mut self) {
+        if self.marks.has(Marks::URGENT) && self.rx.urgent_end.le(self.rcv.nxt) {
+            self.marks.clear(Marks::URGENT);
+        }
+    }
+
     /// Seventh step, and the eighth for the FIN behind the text.
     pub(super) fn step_text(
         &mut self,

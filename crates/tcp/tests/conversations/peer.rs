@@ -345,7 +345,7 @@ impl Peer {
             let class = self.conn.transmit_class(&cx);
             if !self.conn.poll_transmit(&mut cx, &mut out) {
                 assert_eq!(class, TransmitClass::None);
-                return;
+                return self.check_liveness();
             }
             assert_ne!(class, TransmitClass::None);
             assert!(
@@ -362,6 +362,20 @@ impl Peer {
                 .push_back(Line::from_out(&out, self.iss, self.irs));
         }
         panic!("{}: it never stops sending", self.context);
+    }
+
+    /// What is not sent or not acknowledged has a timer that will see to it.
+    fn check_liveness(&self) {
+        let info = self.conn.info();
+        let waits = info.notsent_bytes > 0 || self.conn.unacked() > 0;
+        if waits && self.conn.state() != State::Closed {
+            assert_ne!(
+                self.conn.deadline_ns(),
+                u64::MAX,
+                "{}: stuck {info:?}",
+                self.context
+            );
+        }
     }
 
     // The peer's side.

@@ -38,6 +38,8 @@ counters! {
     rx_drop_ethertype,
     /// Dropped: not for our MAC address and not multicast.
     rx_drop_other_mac,
+    /// Dropped: tagged for a VLAN.
+    rx_drop_vlan,
     /// Dropped: an IP header that is cut, lies about its lengths, has a bad version or a bad checksum.
     rx_drop_ip_header,
     /// Dropped: an IP fragment.

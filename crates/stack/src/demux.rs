@@ -91,6 +91,10 @@ impl Demux<'_> {
         if ethernet.dst != self.mac && !ethernet.dst.is_multicast() {
             return self.drop(|c| &mut c.rx_drop_other_mac);
         }
+        // A priority tag (VLAN 0) changes nothing; another network's frames are not ours.
+        if ethernet.vlan.is_some_and(|tci| tci & 0x0fff != 0) {
+            return self.drop(|c| &mut c.rx_drop_vlan);
+        }
         let other = OtherPacket {
             ethertype: ethernet.ethertype,
             source_mac: ethernet.src,

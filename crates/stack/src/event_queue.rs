@@ -14,10 +14,14 @@ use crate::sockets::{Role, Slot, Sockets};
 pub(crate) const MARK_TELL: u8 = 1;
 /// Room in the send buffer: the application is told if it waits for that.
 pub(crate) const MARK_ROOM: u8 = 2;
+/// There is room, but no chunk to fill it with: looked at again when there is one.
+const MARK_STARVED: u8 = 4;
 
 pub(crate) struct EventQueue {
     queue: Producer<SocketId>,
     marked: Vec<u32>,
+    /// Sockets that wait for chunks.
+    starved: Vec<u32>,
     /// Events ever pushed: a position that does not wrap.
     pushed: u64,
 }
@@ -27,6 +31,7 @@ impl EventQueue {
         Self {
             queue,
             marked: Vec::with_capacity(sockets_max),
+            starved: Vec::with_capacity(sockets_max),
             pushed: 0,
         }
     }
@@ -34,37 +39,55 @@ impl EventQueue {
     /// Remembers a socket until the turn ends.
     #[inline]
     pub fn mark(&mut self, socket: u32, slot: &mut Slot, mark: u8) {
-        if slot.marks == 0 {
+        if slot.marks & (MARK_TELL | MARK_ROOM) == 0 {
             self.marked.push(socket);
         }
         slot.marks |= mark;
     }
-
-    /// Tells the application; the number of sockets told of.
-    pub fn publish(&mut self, sockets: &mut Sockets) -> usize {
+    /// Tells the application; the number of sockets told of. `has_chunks`: what it writes will find one.
+    pub fn publish(&mut self, sockets: &mut Sockets, has_chunks: bool) -> usize {
+        if has_chunks {
+            self.feed_starved(sockets);
+        }
         if self.marked.is_empty() {
             return 0;
         }
         fence_full();
         let before = self.pushed;
         for at in 0..self.marked.len() {
-            self.publish_one(self.marked[at], sockets);
+            self.publish_one(self.marked[at], sockets, has_chunks);
         }
         self.marked.clear();
         (self.pushed - before) as usize
     }
 
-    fn publish_one(&mut self, socket: u32, sockets: &mut Sockets) {
+    fn feed_starved(&mut self, sockets: &mut Sockets) {
+        while let Some(socket) = self.starved.pop() {
+            let slot = sockets.slot_mut(socket);
+            slot.marks &= !MARK_STARVED;
+            self.mark(socket, slot, MARK_ROOM);
+        }
+    }
+
+    fn publish_one(&mut self, socket: u32, sockets: &mut Sockets, has_chunks: bool) {
         let (slot, _, block) = sockets.parts(socket);
-        let marks = std::mem::take(&mut slot.marks);
+        let marks = std::mem::replace(&mut slot.marks, slot.marks & MARK_STARVED);
         if slot.app_gone || slot.role == Role::Free {
             return;
         }
-        let has_room =
-            marks & MARK_ROOM != 0 && is_writable(slot.tx.buffered(block), block.tx_limit());
-        if has_room && block.take_want_writable() {
-            block.add_out_edge();
-        } else if marks & MARK_TELL == 0 {
+        let mut told = marks & MARK_TELL != 0;
+        if marks & MARK_ROOM != 0 && is_writable(slot.tx.buffered(block), block.tx_limit()) {
+            if !has_chunks {
+                if slot.marks & MARK_STARVED == 0 {
+                    slot.marks |= MARK_STARVED;
+                    self.starved.push(socket);
+                }
+            } else if block.take_want_writable() {
+                block.add_out_edge();
+                told = true;
+            }
+        }
+        if !told {
             return;
         }
         if self.stands_in_queue(slot.event_position) {

@@ -5,7 +5,7 @@ mod common;
 #[path = "memif_common/hostile.rs"]
 mod hostile;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use common::{options, path, until};
@@ -86,162 +86,125 @@ fn handshake_with_a_bad_first_word_is_refused() {
     common::connect_both(&mut victim, &mut Memif::connect(&good).unwrap().remove(0));
 }
 
-#[test]
-fn regions_and_rings_that_cannot_be_are_refused() {
-    let path = path("announce");
-    let mut victim = server(&path);
-    let memory = Memory::new(REGION_BYTES, true);
-    memory.lay_out();
-    let unsealed = Memory::new(REGION_BYTES, false);
-    let bell = eventfd(0, EventfdFlags::empty()).unwrap();
-    let (pipe, _pipe) = rustix::pipe::pipe().unwrap();
-    let (memory, unsealed, bell, pipe) = (
-        memory.0.as_fd(),
-        unsealed.0.as_fd(),
-        bell.as_fd(),
-        pipe.as_fd(),
-    );
-    let region = (add_region(0, REGION_BYTES), Some(memory));
-    let connect = (message(CONNECT, &[]), None);
-    let c2s = RING_C2S as u32;
-    let cases = [
-        (
-            vec![(add_region(0, REGION_BYTES), None)],
-            "Missing region fd",
-        ),
-        (
-            vec![(add_region(1, REGION_BYTES), Some(memory))],
-            "Invalid region index",
-        ),
-        (vec![region.clone(), region.clone()], "Invalid region index"),
-        (
-            vec![(add_region(0, REGION_BYTES), Some(unsealed))],
-            "not sealed",
-        ),
-        (
-            vec![(add_region(0, REGION_BYTES), Some(pipe))],
-            "not sealed",
-        ),
-        (
-            vec![(add_region(0, REGION_BYTES + 1), Some(memory))],
-            "larger than its file",
-        ),
-        (
-            vec![(add_region(0, u64::MAX), Some(memory))],
-            "larger than its file",
-        ),
-        (
-            vec![(add_region(0, 0), Some(memory))],
-            "larger than its file",
-        ),
-        (
-            vec![(add_ring(1, 0, 0, c2s, 6), None)],
-            "Missing interrupt fd",
-        ),
-        (
-            vec![(add_ring(1, 0, 0, c2s, 6), Some(memory))],
-            "not an eventfd",
-        ),
-        (
-            vec![(add_ring(1, 0, 0, c2s, 6), Some(pipe))],
-            "not an eventfd",
-        ),
-        (
-            vec![(add_ring(1, 1, 0, c2s, 6), Some(bell))],
-            "Invalid ring index",
-        ),
-        (
-            vec![(add_ring(0, u16::MAX, 0, c2s, 6), Some(bell))],
-            "Invalid ring index",
-        ),
-        (
-            vec![(add_ring(1, 0, 0, c2s, 15), Some(bell))],
-            "Ring too large",
-        ),
-        (
-            vec![(add_ring(1, 0, 0, c2s, 255), Some(bell))],
-            "Ring too large",
-        ),
-        (
-            vec![
-                (add_ring(1, 0, 0, c2s, 6), Some(bell)),
-                (add_ring(1, 0, 0, c2s, 6), Some(bell)),
-            ],
-            "announced twice",
-        ),
-        (
-            vec![(add_ring(1, 0, 0, c2s, 6), Some(bell)), connect.clone()],
-            "Ring in no region",
-        ),
-        (
-            vec![
-                region.clone(),
-                (add_ring(1, 0, 1, c2s, 6), Some(bell)),
-                connect.clone(),
-            ],
-            "Ring in no region",
-        ),
-        (
-            vec![
-                region.clone(),
-                (add_ring(1, 0, 0, REGION_BYTES as u32, 6), Some(bell)),
-                connect.clone(),
-            ],
-            "outside its region",
-        ),
-        (
-            vec![
-                region.clone(),
-                (add_ring(1, 0, 0, u32::MAX - 15, 14), Some(bell)),
-                connect.clone(),
-            ],
-            "outside its region",
-        ),
-        (
-            vec![
-                region.clone(),
-                (add_ring(1, 0, 0, 8, 6), Some(bell)),
-                connect.clone(),
-            ],
-            "outside its region",
-        ),
-        (
-            vec![
-                region.clone(),
-                (add_ring(1, 0, 0, 64, 6), Some(bell)),
-                connect.clone(),
-            ],
-            "cookie",
-        ),
-    ];
-    for (messages, why) in cases {
-        let peer = Peer::connect(&path);
-        assert_eq!(peer.hear(&mut victim).0, Some(HELLO));
-        peer.ask(&mut victim, &init(0x0200, 0, 0, &[]), &[], ACK);
-        let last = messages.len() - 1;
-        for (bytes, descriptor) in &messages[..last] {
-            peer.ask(&mut victim, bytes, &[descriptor.unwrap()], ACK);
+/// What the announcing tests send along.
+struct Kit {
+    victim: MemifPort,
+    path: String,
+    memory: Memory,
+    unsealed: Memory,
+    bell: OwnedFd,
+    pipe: (OwnedFd, OwnedFd),
+}
+
+impl Kit {
+    fn new(name: &str) -> Self {
+        let path = path(name);
+        let memory = Memory::new(REGION_BYTES, true);
+        memory.lay_out();
+        Self {
+            victim: server(&path),
+            path,
+            memory,
+            unsealed: Memory::new(REGION_BYTES, false),
+            bell: eventfd(0, EventfdFlags::empty()).unwrap(),
+            pipe: rustix::pipe::pipe().unwrap(),
         }
-        let (bytes, descriptor) = &messages[last];
-        peer.say(bytes, descriptor.as_slice());
-        assert_refused(&peer, &mut victim, why);
     }
-    // Surplus descriptors are closed; the first counts.
-    let peer = Peer::connect(&path);
-    assert_eq!(peer.hear(&mut victim).0, Some(HELLO));
-    peer.ask(&mut victim, &init(0x0200, 0, 0, &[]), &[], ACK);
-    peer.ask(
-        &mut victim,
-        &region.0,
-        &[memory, bell, pipe, bell, bell, pipe, pipe],
-        ACK,
+
+    fn greet(&mut self) -> Peer {
+        let peer = Peer::connect(&self.path);
+        assert_eq!(peer.hear(&mut self.victim).0, Some(HELLO));
+        peer.ask(&mut self.victim, &init(0x0200, 0, 0, &[]), &[], ACK);
+        peer
+    }
+
+    fn descriptor(&self, what: char) -> Option<BorrowedFd<'_>> {
+        Some(match what {
+            'm' => self.memory.0.as_fd(),
+            'u' => self.unsealed.0.as_fd(),
+            'b' => self.bell.as_fd(),
+            'p' => self.pipe.0.as_fd(),
+            _ => return None,
+        })
+    }
+
+    /// All messages but the last are believed; the last is refused. Each with memory, unsealed memory, a bell, a pipe, or nothing.
+    fn assert_refuses(&mut self, messages: &[(Vec<u8>, char)], why: &str) {
+        let peer = self.greet();
+        let Some(((last, what), first)) = messages.split_last() else {
+            return;
+        };
+        for (bytes, what) in first {
+            peer.say(bytes, self.descriptor(*what).as_slice());
+            assert_eq!(peer.hear(&mut self.victim).0, Some(ACK));
+        }
+        peer.say(last, self.descriptor(*what).as_slice());
+        assert_refused(&peer, &mut self.victim, why);
+    }
+}
+
+#[test]
+fn regions_that_cannot_be_are_refused() {
+    let mut kit = Kit::new("regions");
+    let good = (add_region(0, REGION_BYTES), 'm');
+    kit.assert_refuses(&[(good.0.clone(), '-')], "Missing region fd");
+    kit.assert_refuses(
+        &[(add_region(1, REGION_BYTES), 'm')],
+        "Invalid region index",
     );
-    // No rings at all: connected, but of no use.
-    peer.ask(&mut victim, &message(CONNECT, &[]), &[], CONNECTED);
-    assert!(victim.receive().unwrap().is_empty());
-    assert!(!victim.is_connected() && victim.reserve(1).is_empty());
+    kit.assert_refuses(&[good.clone(), good.clone()], "Invalid region index");
+    kit.assert_refuses(&[(good.0.clone(), 'u')], "not sealed");
+    kit.assert_refuses(&[(good.0.clone(), 'p')], "not sealed");
+    for size in [REGION_BYTES + 1, u64::MAX, 0] {
+        kit.assert_refuses(&[(add_region(0, size), 'm')], "larger than its file");
+    }
+}
+
+#[test]
+fn rings_that_cannot_be_are_refused() {
+    let mut kit = Kit::new("rings");
+    let ring = |flags, index, slots_log2| add_ring(flags, index, 0, RING_C2S as u32, slots_log2);
+    let good = (ring(1, 0, 6), 'b');
+    kit.assert_refuses(&[(good.0.clone(), '-')], "Missing interrupt fd");
+    kit.assert_refuses(&[(good.0.clone(), 'm')], "not an eventfd");
+    kit.assert_refuses(&[(good.0.clone(), 'p')], "not an eventfd");
+    kit.assert_refuses(&[(ring(1, 1, 6), 'b')], "Invalid ring index");
+    kit.assert_refuses(&[(ring(0, u16::MAX, 6), 'b')], "Invalid ring index");
+    kit.assert_refuses(&[(ring(1, 0, 15), 'b')], "Ring too large");
+    kit.assert_refuses(&[(ring(1, 0, 255), 'b')], "Ring too large");
+    kit.assert_refuses(&[good.clone(), good.clone()], "announced twice");
+
+    let region = (add_region(0, REGION_BYTES), 'm');
+    let connect = (message(CONNECT, &[]), '-');
+    kit.assert_refuses(&[good, connect.clone()], "Ring in no region");
+    let places = [
+        (1, RING_C2S as u32, 6, "Ring in no region"),
+        (0, REGION_BYTES as u32, 6, "outside its region"),
+        (0, u32::MAX - 15, 14, "outside its region"),
+        (0, 8, 6, "outside its region"),
+        (0, 64, 6, "cookie"),
+    ];
+    for (index, offset, slots_log2, why) in places {
+        let ring = (add_ring(1, 0, index, offset, slots_log2), 'b');
+        kit.assert_refuses(&[region.clone(), ring, connect.clone()], why);
+    }
+}
+
+#[test]
+fn surplus_descriptors_are_closed_and_no_rings_are_no_link() {
+    let mut kit = Kit::new("surplus");
+    let peer = kit.greet();
+    let surplus: Vec<_> = "mbpbbpp"
+        .chars()
+        .filter_map(|what| kit.descriptor(what))
+        .collect();
+    peer.say(&add_region(0, REGION_BYTES), &surplus);
+    assert_eq!(peer.hear(&mut kit.victim).0, Some(ACK));
+    peer.ask(&mut kit.victim, &message(CONNECT, &[]), &[], CONNECTED);
+    assert!(kit.victim.receive().unwrap().is_empty());
+    assert!(!kit.victim.is_connected() && kit.victim.reserve(1).is_empty());
     drop(peer);
-    drop(Client::connect(&path, &mut victim));
+    drop(Client::connect(&kit.path, &mut kit.victim));
 }
 
 #[test]

@@ -71,7 +71,8 @@ impl EventQueue {
 
     fn publish_one(&mut self, socket: u32, sockets: &mut Sockets, has_chunks: bool) {
         let (slot, _, block) = sockets.parts(socket);
-        let marks = std::mem::replace(&mut slot.marks, slot.marks & MARK_STARVED);
+        let marks = slot.marks;
+        slot.marks &= MARK_STARVED;
         if slot.app_gone || slot.role == Role::Free {
             return;
         }

@@ -1,6 +1,15 @@
 //! Two runtimes joined by a wire of this process, each on a thread of its own.
 
+#![allow(dead_code)] // each test file uses its part
+
+pub mod bytes;
+pub mod lab;
+pub mod meet;
+pub mod net;
+pub mod scenarios;
+
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::thread;
 
 use millstream::{Config, Context, Crank, Runtime};
@@ -15,13 +24,10 @@ pub fn server_addr() -> SocketAddr {
 
 /// A name that no other test of this process or another uses.
 pub fn unique(name: &str) -> String {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    format!(
-        "{name}-{}-{}",
-        std::process::id(),
-        COUNT.fetch_add(1, Ordering::Relaxed)
-    )
+    static COUNT: Mutex<u32> = Mutex::new(0);
+    let mut count = COUNT.lock().unwrap_or_else(|e| e.into_inner());
+    *count += 1;
+    format!("{name}-{}-{count}", std::process::id())
 }
 
 /// The configuration of one end.

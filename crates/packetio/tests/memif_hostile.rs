@@ -483,6 +483,7 @@ fn servers_that_talk_nonsense_are_left_and_tried_again() {
         assert!(!victim.is_connected());
     }
     assert_eq!(victim.last_reason(), "go ?? away");
+    let _ = std::fs::remove_file(common::path("nonsense"));
 }
 
 #[test]
@@ -504,4 +505,5 @@ fn server_that_never_answers_holds_nobody_up() {
         victim.finish_wait();
     }
     assert!(start.elapsed() < Duration::from_secs(2));
+    let _ = std::fs::remove_file(common::path("mute"));
 }

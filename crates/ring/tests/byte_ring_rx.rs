@@ -201,10 +201,11 @@ proptest! {
 #[test]
 fn seeded_interleaving_matches_the_oracle() {
     let mut random = Random(0x6d69_6c6c);
-    for _ in 0..if cfg!(miri) { 4 } else { 200 } {
+    for _ in 0..if cfg!(miri) { 3 } else { 200 } {
         let mut world = World::new(6, 3);
-        for _ in 0..if cfg!(miri) { 40 } else { 200 } {
-            let size = if random.below(5) == 0 { 5000 } else { 300 };
+        for _ in 0..if cfg!(miri) { 25 } else { 200 } {
+            let large = if cfg!(miri) { 600 } else { 5000 };
+            let size = if random.below(5) == 0 { large } else { 300 };
             let n = random.below(size);
             let op = match random.below(9) {
                 0 | 1 => Op::Store(0, n, random.below(2) == 0),
@@ -225,7 +226,8 @@ fn seeded_interleaving_matches_the_oracle() {
 #[test]
 fn drained_stream_holds_no_chunk_and_restarts() {
     let mut world = World::new(4, 1);
-    for n in [64, 1, SMALL_DATA_BYTES, 100, LARGE_DATA_BYTES, 64] {
+    let large = if cfg!(miri) { 300 } else { LARGE_DATA_BYTES };
+    for n in [64, 1, SMALL_DATA_BYTES, 100, large, 64] {
         world.apply(Op::Store(0, n, true));
         world.apply(Op::Publish(n));
         world.apply(Op::Read(n));
@@ -270,7 +272,7 @@ fn reader_at_the_end_of_a_full_chunk_finds_the_next() {
 #[test]
 fn bad_checksum_leaves_nothing_behind() {
     let mut world = World::new(4, 1);
-    for _ in 0..20 {
+    for _ in 0..3 {
         world.apply(Op::Store(0, 1000, true));
         world.apply(Op::Discard);
         world.apply(Op::Reclaim);
@@ -283,6 +285,7 @@ fn bad_checksum_leaves_nothing_behind() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "slow")]
 fn exhausted_pool_stores_a_prefix() {
     let mut world = World::new(1, 1);
     world.apply(Op::Store(0, 10_000, true));

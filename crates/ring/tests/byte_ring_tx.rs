@@ -182,10 +182,11 @@ proptest! {
 #[test]
 fn seeded_interleaving_matches_the_oracle() {
     let mut random = Random(0x7374_7265);
-    for _ in 0..if cfg!(miri) { 4 } else { 200 } {
+    for _ in 0..if cfg!(miri) { 3 } else { 200 } {
         let mut world = World::new(8, 4);
-        for _ in 0..if cfg!(miri) { 40 } else { 200 } {
-            let size = if random.below(5) == 0 { 5000 } else { 300 };
+        for _ in 0..if cfg!(miri) { 25 } else { 200 } {
+            let large = if cfg!(miri) { 600 } else { 5000 };
+            let size = if random.below(5) == 0 { large } else { 300 };
             let n = random.below(size);
             let op = match random.below(8) {
                 0 | 1 => Op::Write(n),
@@ -205,7 +206,12 @@ fn seeded_interleaving_matches_the_oracle() {
 #[test]
 fn acknowledged_stream_holds_no_chunk_and_restarts() {
     let mut world = World::new(8, 4);
-    for n in [64, 1, SMALL_DATA_BYTES, 100, LARGE_DATA_BYTES, 9000, 64] {
+    let (large, larger) = if cfg!(miri) {
+        (300, 10)
+    } else {
+        (LARGE_DATA_BYTES, 9000)
+    };
+    for n in [64, 1, SMALL_DATA_BYTES, 100, large, larger, 64] {
         world.apply(Op::Refill);
         world.apply(Op::Write(n));
         world.apply(Op::Send(n));
@@ -228,6 +234,7 @@ fn small_writes_share_a_chunk() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "slow")]
 fn empty_magazine_writes_nothing_and_goes_on_when_refilled() {
     let mut world = World::new(8, 4);
     world.apply(Op::Write(10));

@@ -80,7 +80,7 @@ fn rx_restarts_while_the_reader_reads() {
 
 #[test]
 fn rx_chunks_come_back_through_the_pool() {
-    rx(2, (1, 1), &[2, 2], 2);
+    rx(2, (1, 1), &[2, 2, 2], 2);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn rx_out_of_order_bytes_stay_behind_the_tail() {
         let theirs = memory.clone();
         let application = thread::spawn(move || read_all(&theirs, 4, 4));
         let mut writer = RxWriter::new();
-        let mut put = |writer: &mut RxWriter, pool: &mut ChunkPool, at: u32, offset, len| {
+        let put = |writer: &mut RxWriter, pool: &mut ChunkPool, at: u32, offset, len| {
             let bytes = bytes_at(at, len);
             let src = RawSlice::from(&bytes[..]);
             assert_eq!(writer.write_at(pool, block, offset, src), len);

@@ -227,6 +227,7 @@ impl TxReader {
     /// All that we know of is acknowledged: takes the chunk that the
     /// application would append to, and frees it unless bytes slipped in.
     fn take_open(&mut self, pool: &mut ChunkPool, block: &SocketBlock) {
+        // Not for correctness: it saves taking, and so closing, a chunk that has more to send.
         self.refresh(pool.memory(), block);
         if self.una != self.tail {
             return self.free_passed(pool);

@@ -88,8 +88,8 @@ pub unsafe fn read_once<T: Copy>(place: *const T) -> T {
     unsafe { place.read_volatile() }
 }
 
-/// Writes a descriptor, exactly once and whole; publish it with a releasing
-/// store of the cursor.
+/// Writes a descriptor, exactly once; publish it with a releasing store of the
+/// cursor.
 ///
 /// # Safety
 /// `place` must be valid for writes and aligned.

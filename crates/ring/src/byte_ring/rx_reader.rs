@@ -176,7 +176,8 @@ impl RxReader {
     }
 
     /// The readable bytes that lie together from the next one on, in place;
-    /// empty if there are none. [`discard`](Self::discard) takes them.
+    /// empty if there are none. [`discard`](Self::discard) takes them; the slice is
+    /// to be done with by then, since the stack may use the memory again.
     #[cfg(not(loom))]
     #[inline]
     pub fn contiguous<'m>(

@@ -8,7 +8,7 @@ use super::portable_unsafe;
 use crate::raw::{RawSlice, RawSliceMut};
 
 /// Below this many bytes the portable loop is as fast.
-pub(super) const LEN_MIN: usize = 32;
+pub(super) const LEN_MIN: usize = 96;
 
 /// Whether the machine has AVX2: asked once, `std` keeps the answer in a word.
 #[inline(always)]

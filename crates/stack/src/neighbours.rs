@@ -113,6 +113,8 @@ pub enum NeighbourEvent {
     Request(Request),
     /// Nobody answered. [`Neighbours::release`] names the connections that waited.
     Failed(NeighbourId),
+    /// The entry for which this connection waited gave way to another.
+    Displaced(u32),
 }
 
 /// A question to the link.
@@ -177,6 +179,8 @@ pub struct Neighbours {
     entries: Vec<Entry>,
     index: Index,
     pools: Pools,
+    /// Connections that waited for entries that gave way.
+    displaced: Queue,
     /// Entries whose state has a timer; an entry that has left such a state is removed when the scan meets it.
     timed: Vec<u32>,
     scan: usize,
@@ -244,6 +248,7 @@ impl Neighbours {
             entries: Vec::with_capacity(entries_max),
             index: Index::new(entries_max),
             pools: Pools::new(),
+            displaced: Queue::EMPTY,
             timed: Vec::with_capacity(entries_max),
             scan: 0,
             deadline_ns: u64::MAX,
@@ -404,6 +409,9 @@ impl Neighbours {
     pub fn poll(&mut self, now_ns: u64) -> Option<NeighbourEvent> {
         if now_ns < self.deadline_ns {
             return None;
+        }
+        if let Some(token) = self.pools.pop_token(&mut self.displaced) {
+            return Some(NeighbourEvent::Displaced(token));
         }
         while let Some(&index) = self.timed.get(self.scan) {
             let entry = &mut self.entries[index as usize];

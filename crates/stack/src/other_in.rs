@@ -199,25 +199,35 @@ impl Core {
         });
         self.counters.neighbour_drop += dropped;
         for socket in sockets.drain(..) {
-            self.neighbour_settled(socket, failure);
+            self.neighbour_settled(socket, id, failure);
         }
         self.released = sockets;
     }
 
-    fn neighbour_settled(&mut self, socket: u32, failure: Option<IcmpError>) {
+    /// A connection that waited for `id` goes on. The index may have come to serve another meanwhile, or the connection another neighbour.
+    fn neighbour_settled(&mut self, socket: u32, id: NeighbourId, failure: Option<IcmpError>) {
         let slot = self.sockets.slot_mut(socket);
-        slot.awaits_neighbour = false;
-        let Some(conn) = slot.conn.as_mut() else {
+        if !slot.awaits_neighbour || slot.neighbour != Some(id) {
             return;
-        };
-        let effects = match failure {
-            Some(kind) => {
-                let una = conn.una();
-                conn.on_icmp_error(&mut tcp_cx!(self), kind, una)
-            }
-            None => Effects::TRANSMIT,
-        };
-        self.settle(socket, effects);
+        }
+        slot.awaits_neighbour = false;
+        match failure {
+            Some(kind) => self.lose_segments(socket, Some(kind)),
+            None => self.settle(socket, Effects::TRANSMIT),
+        }
+    }
+
+    /// The entry that a connection waited for is no more.
+    fn neighbour_displaced(&mut self, socket: u32) {
+        let slot = self.sockets.slot_mut(socket);
+        let neighbours = &self.network.neighbours;
+        let is_gone = slot
+            .neighbour
+            .is_some_and(|id| neighbours.state(id).is_none());
+        if slot.awaits_neighbour && is_gone {
+            slot.awaits_neighbour = false;
+            self.lose_segments(socket, None);
+        }
     }
 
     /// The neighbour cache's own timers: requests to send, neighbours that did not answer.
@@ -237,6 +247,7 @@ impl Core {
                 NeighbourEvent::Failed(id) => {
                     self.release_waiters(id, Some(IcmpError::HostUnreachable))
                 }
+                NeighbourEvent::Displaced(socket) => self.neighbour_displaced(socket),
             }
         }
     }

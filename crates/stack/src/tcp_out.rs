@@ -2,7 +2,7 @@
 
 use packetio::TxFrame;
 use ring::raw::RawSliceMut;
-use tcp::{SegmentOut, TransmitClass};
+use tcp::{Effects, IcmpError, SegmentOut, TransmitClass};
 use wire::FlowKey;
 
 use crate::core::{Core, tcp_cx};
@@ -95,21 +95,53 @@ impl Core {
     #[cold]
     fn link_slowly(&mut self, socket: u32) -> Option<LinkEnds> {
         let slot = self.sockets.slot_mut(socket);
-        let id = self.network.hop(slot.key.remote, self.now_ns).ok()?;
-        slot.neighbour = Some(id);
+        let Ok(id) = self.network.hop(slot.key.remote, self.now_ns) else {
+            self.lose_segments(socket, None);
+            return None;
+        };
+        if slot.neighbour != Some(id) {
+            slot.neighbour = Some(id);
+            slot.awaits_neighbour = false;
+        }
         match self.network.neighbours.link(id, self.now_ns) {
-            Link::Ready(destination) => Some(LinkEnds {
-                source: self.network.mac,
-                destination,
-            }),
+            Link::Ready(destination) => {
+                return Some(LinkEnds {
+                    source: self.network.mac,
+                    destination,
+                });
+            }
             Link::Waiting => {
                 if !slot.awaits_neighbour {
                     slot.awaits_neighbour = self.network.neighbours.wait(id, socket);
                 }
-                None
+                if !slot.awaits_neighbour {
+                    self.lose_segments(socket, None);
+                }
             }
-            Link::Unreachable | Link::Gone => None,
+            Link::Unreachable => self.lose_segments(socket, Some(IcmpError::HostUnreachable)),
+            Link::Gone => self.lose_segments(socket, None),
         }
+        None
+    }
+
+    /// What a connection has to send cannot leave and nobody will tell it when it can. It counts as sent and lost, so that the connection's own
+    /// timers see to it: they try again, and give up in the end.
+    #[cold]
+    pub(crate) fn lose_segments(&mut self, socket: u32, failure: Option<IcmpError>) {
+        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else {
+            return;
+        };
+        let mut cx = tcp_cx!(self);
+        let mut segment = SegmentOut::default();
+        while conn.poll_transmit(&mut cx, &mut segment) {
+            self.counters.neighbour_drop += 1;
+        }
+        let mut effects = Effects::TIMER;
+        if let Some(kind) = failure {
+            let una = conn.una();
+            effects |= conn.on_icmp_error(&mut cx, kind, una);
+        }
+        self.settle(socket, effects);
     }
 
     fn control_out(&mut self, frames: &[TxFrame]) -> usize {

@@ -93,6 +93,11 @@ impl Neighbours {
     fn evict(&mut self, index: u32) {
         self.counters.evicted += 1;
         let entry = &mut self.entries[index as usize];
+        while let Some(token) = self.pools.pop_token(&mut entry.queue) {
+            self.pools.push_token(&mut self.displaced, token);
+            // `poll` has something to tell at once.
+            self.deadline_ns = 0;
+        }
         self.counters.frames_dropped += u64::from(self.pools.clear(&mut entry.queue));
         entry.generation = entry.generation.wrapping_add(1);
         let (port, address) = (entry.port, entry.address);

@@ -61,7 +61,7 @@ impl Core {
             Role::Connection => self.connection_job(socket, requests),
             role if ends(requests) => {
                 if let Role::Listener(index) = role {
-                    self.listeners.remove(index);
+                    self.end_listener(index);
                 }
                 self.release_socket(socket);
             }
@@ -152,6 +152,39 @@ impl Core {
             }
             Err(errno) => self.fail_socket(socket, errno),
         }
+    }
+
+    /// Nobody listens any more: its handshakes are forgotten, and connections that nobody accepted are reset, as from Linux.
+    #[cold]
+    fn end_listener(&mut self, index: u32) {
+        let Some((id, listener)) = self.listeners.remove(index) else {
+            return;
+        };
+        for at in 0..self.half_opens.span() {
+            let is_its_own = self
+                .half_opens
+                .at(at)
+                .is_some_and(|slot| slot.listener == id);
+            if is_its_own {
+                self.remove_half_open(at);
+            }
+        }
+        for id in listener.unaccepted() {
+            if let Some(socket) = self.sockets.resolve(id) {
+                self.disown(socket);
+            }
+        }
+    }
+
+    /// Ends a connection that never had an application.
+    fn disown(&mut self, socket: u32) {
+        let slot = self.sockets.slot_mut(socket);
+        slot.app_gone = true;
+        let Some(conn) = slot.conn.as_mut() else {
+            return self.release_socket(socket);
+        };
+        let effects = conn.abort(&mut tcp_cx!(self));
+        self.settle(socket, effects);
     }
 
     /// The socket that a control request names, if it still waits for one.

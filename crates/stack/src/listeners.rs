@@ -19,9 +19,33 @@ pub(crate) struct Listener {
     address: Option<Addr>,
     is_v4: bool,
     port: u16,
-    pub accepted: Producer<Accepted>,
+    accepted: Producer<Accepted>,
+    /// What lies in `accepted`, by position: the queue itself cannot be looked into from this end.
+    recent: Vec<SocketId>,
     pub options: Vec<SocketOption>,
     generation: u32,
+}
+
+impl Listener {
+    /// The accept queue has room for one more.
+    pub fn has_room(&mut self) -> bool {
+        self.accepted.free() > 0
+    }
+
+    /// Puts a connection into the accept queue, which has room.
+    pub fn push(&mut self, accepted: Accepted) {
+        let place = self.accepted.position() as usize % self.recent.len();
+        self.recent[place] = accepted.socket;
+        let pushed = self.accepted.push(accepted);
+        debug_assert!(pushed.is_ok(), "the accept queue had room");
+    }
+
+    /// Connections that nobody took out of the accept queue.
+    pub fn unaccepted(&self) -> impl Iterator<Item = SocketId> + '_ {
+        let end = self.accepted.position();
+        let positions = (1..=self.accepted.len() as u32).map(move |back| end.wrapping_sub(back));
+        positions.map(|position| self.recent[position as usize % self.recent.len()])
+    }
 }
 
 /// Why a listener cannot be added.
@@ -68,6 +92,7 @@ impl Listeners {
             address,
             is_v4,
             port,
+            recent: vec![SocketId::default(); accepted.capacity()],
             accepted,
             options,
             generation: self.generation,
@@ -102,9 +127,11 @@ impl Listeners {
             .filter(|listener| listener.generation == id.generation)
     }
 
-    /// Ends a listener.
-    pub fn remove(&mut self, index: u32) -> Option<Listener> {
-        self.slots.remove(index)
+    /// Ends a listener; what it was, and under which id.
+    pub fn remove(&mut self, index: u32) -> Option<(ListenerId, Listener)> {
+        let listener = self.slots.remove(index)?;
+        let generation = listener.generation;
+        Some((ListenerId { index, generation }, listener))
     }
 }
 

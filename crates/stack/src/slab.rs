@@ -55,6 +55,11 @@ impl<T> Slab<T> {
         self.entries.len() - self.free.len()
     }
 
+    /// One past the largest index in use.
+    pub fn span(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
     /// Room for one more.
     pub fn is_full(&self) -> bool {
         self.len() == self.capacity

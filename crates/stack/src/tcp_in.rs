@@ -289,7 +289,7 @@ impl Core {
             }
             return self.refuse(arrival);
         };
-        if listening.accepted.free() == 0 {
+        if !listening.has_room() {
             self.counters.accept_queue_full += 1;
             return;
         }
@@ -320,8 +320,22 @@ impl Core {
         self.connection_in(id.index, arrival, frame);
     }
 
-    /// Puts a new connection into its listener's accept queue, which has room.
+    /// Puts a new connection into its listener's accept queue, which has room. Last, when all that the application may ask of it is in place.
     fn announce_accepted(&mut self, listener: ListenerId, id: SocketId, key: &FlowKey) {
+        let block = self.sockets.block(id.index);
+        block.set_names(
+            name_of(key.local, key.local_port),
+            name_of(key.remote, key.remote_port),
+        );
+        block.add_state(SocketState::CONNECTED);
+        let mut next = 0;
+        while let Some(listening) = self.listeners.at_mut(listener)
+            && let Some(&option) = listening.options.get(next)
+        {
+            let effects = self.set_option(id.index, option);
+            self.settle(id.index, effects);
+            next += 1;
+        }
         let Some(listening) = self.listeners.at_mut(listener) else {
             return;
         };
@@ -329,30 +343,13 @@ impl Core {
             socket_addr(key.local, key.local_port),
             socket_addr(key.remote, key.remote_port),
         );
-        let pushed = listening.accepted.push(Accepted {
+        listening.push(Accepted {
             socket: id,
             remote,
             local,
         });
-        debug_assert!(pushed.is_ok(), "the accept queue had room");
         let listener_socket = listening.socket.index;
-        for at in 0..listening.options.len() {
-            let option = self
-                .listeners
-                .at_mut(listener)
-                .map(|listening| listening.options[at]);
-            if let Some(option) = option {
-                let effects = self.set_option(id.index, option);
-                self.settle(id.index, effects);
-            }
-        }
         self.counters.accepted += 1;
-        let block = self.sockets.block(id.index);
-        block.set_names(
-            name_of(key.local, key.local_port),
-            name_of(key.remote, key.remote_port),
-        );
-        block.add_state(SocketState::CONNECTED);
         let (slot, _, block) = self.sockets.parts(listener_socket);
         block.add_in_edge();
         self.events.mark(listener_socket, slot, MARK_TELL);

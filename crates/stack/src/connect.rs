@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use tcp::{ActiveOpen, Connection, Effects};
 use wire::{Addr, FlowKey};
 
+use crate::addresses::Destination;
 use crate::context::Connect;
 use crate::core::{Core, tcp_cx};
 use crate::flow_table::FlowEntry;
@@ -30,8 +31,9 @@ impl Core {
         if remote.port() == 0 || remote.ip().is_unspecified() {
             return Err(Errno::CONNREFUSED);
         }
+        let addresses = &self.network.addresses;
         if !crate::addresses::is_unicast(remote.ip())
-            || self.network.addresses.is_local(remote.ip())
+            || addresses.classify(remote.ip()) != Destination::Foreign
         {
             return Err(Errno::NETUNREACH);
         }

@@ -4,7 +4,7 @@
 
 use packetio::TxFrame;
 
-use crate::limits::{COLD_FRAMES_MAX, SMALL_PACKET_BYTES_MAX};
+use crate::limits::{COLD_FRAME_BYTES_MAX, COLD_FRAMES_MAX};
 
 pub(crate) struct FrameQueue {
     bytes: Box<[u8]>,
@@ -15,7 +15,7 @@ pub(crate) struct FrameQueue {
 
 impl FrameQueue {
     pub fn new() -> Self {
-        let bytes = vec![0; COLD_FRAMES_MAX * SMALL_PACKET_BYTES_MAX].into_boxed_slice();
+        let bytes = vec![0; COLD_FRAMES_MAX * COLD_FRAME_BYTES_MAX].into_boxed_slice();
         Self {
             bytes,
             lens: [0; COLD_FRAMES_MAX],
@@ -34,8 +34,8 @@ impl FrameQueue {
             return false;
         }
         let place = (self.head + self.len) % COLD_FRAMES_MAX;
-        let start = place * SMALL_PACKET_BYTES_MAX;
-        let len = write(&mut self.bytes[start..start + SMALL_PACKET_BYTES_MAX]);
+        let start = place * COLD_FRAME_BYTES_MAX;
+        let len = write(&mut self.bytes[start..start + COLD_FRAME_BYTES_MAX]);
         if len > 0 {
             self.lens[place] = len;
             self.len += 1;
@@ -45,7 +45,7 @@ impl FrameQueue {
 
     /// Copies a frame in. False: no room, or too long.
     pub fn push(&mut self, frame: &[u8]) -> bool {
-        frame.len() <= SMALL_PACKET_BYTES_MAX
+        frame.len() <= COLD_FRAME_BYTES_MAX
             && self.push_with(|out| {
                 out[..frame.len()].copy_from_slice(frame);
                 frame.len()
@@ -56,7 +56,7 @@ impl FrameQueue {
     pub fn fill(&mut self, frames: &[TxFrame]) -> usize {
         let count = self.len.min(frames.len());
         for frame in &frames[..count] {
-            let start = self.head * SMALL_PACKET_BYTES_MAX;
+            let start = self.head * COLD_FRAME_BYTES_MAX;
             let written = frame.write(0, &self.bytes[start..start + self.lens[self.head]]);
             frame.set_len(written);
             self.head = (self.head + 1) % COLD_FRAMES_MAX;

@@ -150,6 +150,8 @@ pub const SOCKET_STOCK_MAX: usize = 256;
 pub const COLD_FRAMES_MAX: usize = 64;
 /// Header bytes copied out of a frame before they are parsed: Ethernet with one tag, the longest IPv4 header, the longest TCP header.
 pub const HEADER_BYTES_MAX: usize = 18 + 60 + 60;
+/// The longest of those frames: a small packet behind its Ethernet header.
+pub const COLD_FRAME_BYTES_MAX: usize = SMALL_PACKET_BYTES_MAX + 18;
 /// The longest packet that is not TCP and is looked at (ARP, ICMP, neighbour discovery); longer ones are cut for echo.
 pub const SMALL_PACKET_BYTES_MAX: usize = 2_048;
 

@@ -45,7 +45,8 @@ impl Connection {
     pub fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: u16) -> Effects {
         let deadline_ns = self.deadline_ns;
         let old = self.snd.mss;
-        self.tx.path_mss = mss.clamp(SEND_MSS_MIN, self.rx.mss.max(SEND_MSS_MIN));
+        // Never up: no message says that more fits than was thought (RFC 1191 3, RFC 8201 4).
+        self.tx.path_mss = mss.max(SEND_MSS_MIN).min(self.tx.path_mss);
         self.refresh_mss();
         let new = self.snd.mss;
         if new != old && self.state.is_synchronized() {

@@ -52,7 +52,11 @@ fn syn_sent_without_an_answer_times_out() {
     w.advance(400 * SECOND);
     assert_eq!(w.app.errno(socket), Some(Errno::TIMEDOUT));
     let syns = w.peer.take_tcp();
-    assert_eq!(syns.len(), 11, "one, four at a steady pace, six with doubling");
+    assert_eq!(
+        syns.len(),
+        11,
+        "one, four at a steady pace, six with doubling"
+    );
 }
 
 #[test]
@@ -208,8 +212,12 @@ fn connect_from_a_local_address_and_port() {
     let syn = w.tcp_with(Flags::SYN);
     assert_eq!((syn.src, syn.src_port), (local.ip(), 5555));
     let second = w.app.connect_from(Some(local), remote());
-    let not_ours = w.app.connect_from(Some("10.0.0.8:0".parse().unwrap()), remote());
-    let family = w.app.connect_from(Some("[fd00::1]:0".parse().unwrap()), remote());
+    let not_ours = w
+        .app
+        .connect_from(Some("10.0.0.8:0".parse().unwrap()), remote());
+    let family = w
+        .app
+        .connect_from(Some("[fd00::1]:0".parse().unwrap()), remote());
     w.settle();
     assert_eq!(w.app.errno(second), Some(Errno::ADDRINUSE));
     assert_eq!(w.app.errno(not_ours), Some(Errno::ADDRNOTAVAIL));

@@ -306,7 +306,9 @@ fn listener_closed_and_another_at_its_port_gets_only_its_own() {
 fn listener_options_are_those_of_accepted_connections() {
     let mut w = World::new();
     let nodelay = vec![SocketOption::NoDelay(true)];
-    let listener = w.app.listen_with(SocketAddr::new(STACK_V4, PORT), 4, nodelay);
+    let listener = w
+        .app
+        .listen_with(SocketAddr::new(STACK_V4, PORT), 4, nodelay);
     w.settle();
     let mut client = w.client();
     w.handshake(&mut client);

@@ -5,3 +5,5 @@ mod common;
 
 mod connects;
 mod handshakes;
+mod icmp;
+mod neighbours;

@@ -9,6 +9,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
 use thiserror::Error;
+use wire::Addr;
 use wire::ethernet::MacAddr;
 
 use crate::limits::LOCAL_ADDRESSES_MAX;
@@ -177,6 +178,10 @@ pub struct LocalAddress {
 #[derive(Debug)]
 pub struct LocalAddresses {
     held: Vec<LocalAddress>,
+    /// The same addresses as `demux` compares them, once per segment.
+    own: Vec<Addr>,
+    /// Broadcast addresses of their subnets, likewise.
+    broadcasts: Vec<Addr>,
 }
 
 impl Default for LocalAddresses {
@@ -190,6 +195,8 @@ impl LocalAddresses {
     pub fn new() -> LocalAddresses {
         LocalAddresses {
             held: Vec::with_capacity(LOCAL_ADDRESSES_MAX),
+            own: Vec::with_capacity(LOCAL_ADDRESSES_MAX),
+            broadcasts: Vec::with_capacity(LOCAL_ADDRESSES_MAX),
         }
     }
 
@@ -212,6 +219,7 @@ impl LocalAddresses {
             return Err(AddressError::Full);
         }
         self.held.push(LocalAddress { cidr, port });
+        self.index();
         Ok(())
     }
 
@@ -219,7 +227,38 @@ impl LocalAddresses {
     pub fn remove(&mut self, address: IpAddr) -> bool {
         let before = self.held.len();
         self.held.retain(|own| own.cidr.address != address);
+        self.index();
         self.held.len() != before
+    }
+
+    fn index(&mut self) {
+        self.own.clear();
+        self.own
+            .extend(self.held.iter().map(|own| Addr::from(own.cidr.address)));
+        self.broadcasts.clear();
+        self.broadcasts.extend(
+            self.held
+                .iter()
+                .filter_map(|own| own.cidr.broadcast())
+                .map(Addr::v4),
+        );
+    }
+
+    /// [`is_local`](Self::is_local) as the data path asks it.
+    #[inline]
+    pub fn is_own(&self, address: Addr) -> bool {
+        self.own.contains(&address)
+    }
+
+    /// [`is_valid_source`](Self::is_valid_source) as the data path asks it.
+    #[inline]
+    pub fn may_be_peer(&self, address: Addr) -> bool {
+        let is_unicast = match address.to_v4() {
+            // 0/8 is "this network", 127/8 loopback, 224/4 multicast, 240/4 reserved.
+            Some(v4) => !matches!(v4.octets()[0], 0 | 127 | 224..=255),
+            None => !address.is_multicast() && !address.is_unspecified() && !address.is_loopback(),
+        };
+        is_unicast && !self.broadcasts.contains(&address) && !self.is_own(address)
     }
 
     /// All addresses, oldest first.

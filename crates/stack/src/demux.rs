@@ -171,13 +171,11 @@ impl Demux<'_> {
         network_at: usize,
         transport: &Transport,
     ) -> Found {
-        if !self.addresses.is_local(transport.local.to_ip()) {
+        if !self.addresses.is_own(transport.local) {
             return self.drop(|c| &mut c.rx_drop_other_address);
         }
         // RFC 9293 MUST-57, MUST-63: a segment from or to a broadcast or multicast address is not for TCP.
-        if !self.addresses.is_valid_source(transport.remote.to_ip())
-            || transport.remote == transport.local
-        {
+        if !self.addresses.may_be_peer(transport.remote) {
             return self.drop(|c| &mut c.rx_drop_source_address);
         }
         let tcp_at = network_at + transport.at;

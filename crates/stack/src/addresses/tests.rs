@@ -165,3 +165,49 @@ fn link_local_follows_the_mac() {
     let address = link_local_from_mac(MacAddr([0x02, 0x11, 0x22, 0x33, 0x44, 0x55]));
     assert_eq!(address.to_string(), "fe80::11:22ff:fe33:4455");
 }
+
+#[test]
+fn data_path_forms_agree_with_the_plain_ones() {
+    let mut addresses = held(&[
+        ("10.0.0.1/24", 0),
+        ("2001:db8::1/64", 0),
+        ("172.16.0.9/30", 0),
+    ]);
+    let asked = [
+        "0.0.0.0",
+        "0.1.2.3",
+        "10.0.0.1",
+        "10.0.0.2",
+        "10.0.0.255",
+        "10.0.1.255",
+        "127.0.0.1",
+        "172.16.0.11",
+        "172.16.0.10",
+        "223.255.255.255",
+        "224.0.0.1",
+        "240.0.0.1",
+        "255.255.255.255",
+        "::",
+        "::1",
+        "2001:db8::1",
+        "2001:db8::2",
+        "fe80::1",
+        "ff02::1",
+    ];
+    for _ in 0..2 {
+        for text in asked {
+            let (address, packed) = (ip(text), wire::Addr::from(ip(text)));
+            assert_eq!(
+                addresses.is_own(packed),
+                addresses.is_local(address),
+                "{text}"
+            );
+            assert_eq!(
+                addresses.may_be_peer(packed),
+                addresses.is_valid_source(address),
+                "{text}"
+            );
+        }
+        addresses.remove(ip("10.0.0.1"));
+    }
+}

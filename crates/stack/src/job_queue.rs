@@ -87,6 +87,8 @@ impl Core {
             effects |= conn.on_read(&mut cx, recv_buffer_bytes.saturating_sub(unread));
         }
         if !requests.is_empty() && requests != Requests::READ {
+            // The writer may have held its last chunk while the ACK that drained the stream was acted on.
+            slot.tx.reclaim(pool, block);
             effects |= conn.on_write(&mut cx, slot.tx.buffered(block));
         }
         if requests.contains(Requests::SHUTDOWN_WRITE) {

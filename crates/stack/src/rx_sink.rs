@@ -39,17 +39,13 @@ impl<'a> RxSink<'a> {
     #[inline]
     pub fn copy_in_order(&mut self) -> Sum {
         let (stored, sum) = self.rx.write_at_sum(self.pool, self.block, 0, self.payload);
-        self.copied = stored;
-        let mut sum = Sum::from_folded(sum as u16);
-        if (stored as usize) < self.payload.len() {
-            // No chunk for the rest: it is summed all the same, so that the part that fits can be believed.
-            let (_, rest) = self.payload.split_at(stored as usize);
-            sum.combine(
-                Sum::from_folded(ring::checksum::sum_raw(rest) as u16),
-                stored % 2 == 1,
-            );
+        if stored as usize == self.payload.len() {
+            self.copied = stored;
+            return Sum::from_folded(sum as u16);
         }
-        sum
+        // No chunk for all of it: verified in place first, and stored as far as it goes when the engine asks for it.
+        self.rx.discard_unpublished();
+        Sum::from_folded(ring::checksum::sum_raw(self.payload) as u16)
     }
 }
 

@@ -139,11 +139,13 @@ impl Core {
         }
         self.lists.take_out(socket);
         self.wheel.stop(socket);
-        let (slot, _, block) = self.sockets.parts(socket);
+        let (slot, pool, block) = self.sockets.parts(socket);
         slot.conn = None;
         slot.role = Role::Ended;
-        // The application may be writing at this moment: what it has written is freed when it closes.
+        // The application may be writing at this moment: it keeps the chunk that it holds until it closes.
         block.set_tx_limit(0);
+        let waiting = slot.tx.buffered(block);
+        slot.tx.acknowledge(pool, block, waiting);
         block.add_state(SocketState::CLOSED);
         block.add_in_edge();
         block.add_out_edge();

@@ -65,6 +65,7 @@ pub struct StackBell {
 struct Eventful {
     flag: SleepFlag,
     fd: OwnedFd,
+    owed: Owed,
 }
 
 fn new_eventfd() -> Result<OwnedFd, Errno> {
@@ -77,10 +78,31 @@ fn signal(fd: &OwnedFd) {
     let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
 }
 
-/// Makes the descriptor unreadable again.
-fn drain(fd: &OwnedFd) {
+/// Makes the descriptor unreadable again; how many signals it held.
+fn drain(fd: &OwnedFd) -> u64 {
     let mut count = [0; 8];
-    let _ = rustix::io::read(fd, &mut count);
+    match rustix::io::read(fd, &mut count) {
+        Ok(8) => u64::from_ne_bytes(count),
+        _ => 0,
+    }
+}
+
+/// Signals that ringers owe the sleeper: one that took the flag down may be late with its
+/// signal, which would then keep the descriptor readable and the sleeper from sleeping.
+#[derive(Default)]
+struct Owed(AtomicU32);
+
+impl Owed {
+    /// The sleeper is awake; `rung`: a ringer took the flag down.
+    #[inline]
+    fn collect(&self, rung: bool, fd: &OwnedFd) {
+        let rung = u32::from(rung);
+        let owed = self.0.load(Ordering::Relaxed) + rung;
+        if owed != 0 {
+            let got = drain(fd).min(owed.into()) as u32;
+            self.0.fetch_add(rung.wrapping_sub(got), Ordering::Relaxed);
+        }
+    }
 }
 
 impl StackBell {
@@ -89,6 +111,7 @@ impl StackBell {
         let inner = Eventful {
             flag: SleepFlag::new(),
             fd: new_eventfd()?,
+            owed: Owed::default(),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -106,6 +129,15 @@ impl StackBell {
         must_wake
     }
 
+    /// As [`ring`](Self::ring), but also to be heard by a stack that is about to sleep and looks at its
+    /// queues only: for what is not in a queue.
+    pub fn insist(&self) {
+        if !self.inner.flag.must_wake() {
+            self.inner.owed.0.fetch_add(1, Ordering::Relaxed);
+        }
+        signal(&self.inner.fd);
+    }
+
     /// The stack is about to sleep on [`fd`](Self::fd); it must look at its
     /// queues once more before it does, and call [`cancel_sleep`](Self::cancel_sleep)
     /// after, whether it slept or not.
@@ -117,9 +149,8 @@ impl StackBell {
     /// The stack is awake.
     #[inline]
     pub fn cancel_sleep(&self) {
-        if self.inner.flag.retract() {
-            drain(&self.inner.fd);
-        }
+        let rung = self.inner.flag.retract();
+        self.inner.owed.collect(rung, &self.inner.fd);
     }
 
     /// Readable once the bell has been rung.
@@ -138,6 +169,7 @@ pub struct AppBell {
 struct Futexed {
     flag: SleepFlag,
     fd: OnceLock<OwnedFd>,
+    owed: Owed,
 }
 
 impl Default for AppBell {
@@ -152,6 +184,7 @@ impl AppBell {
         let inner = Futexed {
             flag: SleepFlag::new(),
             fd: OnceLock::new(),
+            owed: Owed::default(),
         };
         Self {
             inner: Arc::new(inner),
@@ -179,11 +212,7 @@ impl AppBell {
     /// The application is awake (after waiting on the descriptor, or not waiting at all).
     #[inline]
     pub fn cancel_wait(&self) {
-        if self.inner.flag.retract()
-            && let Some(fd) = self.inner.fd.get()
-        {
-            drain(fd);
-        }
+        self.retract();
     }
 
     /// After [`prepare_wait`](Self::prepare_wait) and a last look: sleeps until
@@ -191,9 +220,13 @@ impl AppBell {
     /// cancels the wait. True if woken. A signal may end it early.
     pub fn wait(&self, timeout_ns: Option<u64>) -> bool {
         self.sleep(timeout_ns);
+        self.retract()
+    }
+
+    fn retract(&self) -> bool {
         let woken = self.inner.flag.retract();
-        if woken && let Some(fd) = self.inner.fd.get() {
-            drain(fd);
+        if let Some(fd) = self.inner.fd.get() {
+            self.inner.owed.collect(woken, fd);
         }
         woken
     }
@@ -236,3 +269,6 @@ impl AppBell {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

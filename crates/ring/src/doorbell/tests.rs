@@ -1,0 +1,49 @@
+//! The bells with their ringers stopped half-way.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::*;
+
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let zero = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut fds, Some(&zero)).expect("poll") > 0
+}
+
+#[test]
+fn signal_that_comes_after_the_sleeper_woke_is_taken_the_next_time() {
+    let bell = StackBell::new().expect("eventfd");
+    bell.prepare_sleep();
+    assert!(bell.inner.flag.must_wake(), "the ringer takes the flag");
+    bell.cancel_sleep();
+    signal(&bell.inner.fd);
+    bell.prepare_sleep();
+    bell.cancel_sleep();
+    assert!(!is_readable(bell.fd()), "the stack would never sleep again");
+}
+
+#[test]
+fn late_signal_to_the_application_is_taken_the_next_time() {
+    let bell = AppBell::new();
+    bell.fd().expect("eventfd");
+    bell.prepare_wait();
+    assert!(bell.inner.flag.must_wake(), "the ringer takes the flag");
+    bell.cancel_wait();
+    bell.wake_sleeper();
+    bell.prepare_wait();
+    bell.cancel_wait();
+    assert!(!is_readable(bell.fd().expect("made")));
+}
+
+#[test]
+fn insisting_is_heard_by_a_sleeper_who_was_not_yet_asleep() {
+    let bell = StackBell::new().expect("eventfd");
+    bell.insist();
+    bell.prepare_sleep();
+    assert!(is_readable(bell.fd()));
+    bell.cancel_sleep();
+    assert!(!is_readable(bell.fd()));
+}

@@ -24,7 +24,7 @@ counters! {
     rx_frames,
     /// Bytes of those frames.
     rx_bytes,
-    /// TCP segments found whole and addressed to us.
+    /// TCP segments addressed to us, with a sound header; the payload is not verified yet.
     rx_segments,
     /// Frames handed to the driver.
     tx_frames,

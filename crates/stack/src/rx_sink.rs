@@ -14,6 +14,8 @@ pub(crate) struct RxSink<'a> {
     payload: RawSlice<'a>,
     /// Payload bytes that lie at the tail already.
     copied: u32,
+    /// Bytes were put at the tail that nobody has taken yet.
+    stranded: bool,
     /// Bytes were refused for want of a chunk.
     pub starved: bool,
 }
@@ -31,6 +33,7 @@ impl<'a> RxSink<'a> {
             block,
             payload,
             copied: 0,
+            stranded: false,
             starved: false,
         }
     }
@@ -39,6 +42,7 @@ impl<'a> RxSink<'a> {
     #[inline]
     pub fn copy_in_order(&mut self) -> Sum {
         let (stored, sum) = self.rx.write_at_sum(self.pool, self.block, 0, self.payload);
+        self.stranded = stored > 0;
         if stored as usize == self.payload.len() {
             self.copied = stored;
             return Sum::from_folded(sum as u16);
@@ -46,6 +50,16 @@ impl<'a> RxSink<'a> {
         // No chunk for all of it: verified in place first, and stored as far as it goes when the engine asks for it.
         self.rx.discard_unpublished();
         Sum::from_folded(ring::checksum::sum_raw(self.payload) as u16)
+    }
+
+    /// If bytes were copied to the tail in vain, since the segment was damaged or not to the connection's liking: takes them back, and their
+    /// chunk if nothing else is in it.
+    #[inline]
+    pub fn clear_tail(&mut self) {
+        if self.stranded {
+            self.rx.discard_unpublished();
+            self.rx.reclaim(self.pool, self.block);
+        }
     }
 }
 
@@ -66,6 +80,7 @@ impl RecvBuffer for RxSink<'_> {
 
     #[inline]
     fn publish(&mut self, n: u32) {
+        self.stranded = false;
         self.rx.publish(self.block, n);
     }
 }

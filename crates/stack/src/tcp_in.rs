@@ -64,7 +64,7 @@ impl Core {
             if conn.expects(&arrival.segment) {
                 let sum = sink.copy_in_order();
                 if !unverified.holds_with(sum) {
-                    slot.rx.discard_unpublished();
+                    sink.clear_tail();
                     self.counters.rx_drop_tcp_checksum += 1;
                     return;
                 }
@@ -78,6 +78,7 @@ impl Core {
         }
         let mut cx = tcp_cx!(self);
         let effects = conn.on_segment(&mut cx, &arrival.segment, &mut sink);
+        sink.clear_tail();
         self.counters.rx_no_buffer += u64::from(sink.starved);
         self.settle(socket, effects);
     }

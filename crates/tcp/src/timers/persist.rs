@@ -67,7 +67,11 @@ impl Connection {
         } else {
             cx.config.retries_max
         };
-        self.tx.probes >= limit || self.user_timeout_passed(cx.now_ns)
+        // Nobody waits for an orphan: a peer that answers but never opens its window does not keep it (Linux).
+        let overdue = self.is_orphan()
+            && self.tx.backoff >= limit
+            && self.probe_interval_ns(cx) >= cx.config.rto_ns_max;
+        self.tx.probes >= limit || overdue || self.user_timeout_passed(cx.now_ns)
     }
 
     /// SHLD-29 and SHLD-30: first after the timeout, then exponentially longer.

@@ -19,6 +19,7 @@ struct Socket {
     id: SocketId,
     rx: RxReader,
     tx: TxWriter,
+    write_shut: bool,
     accepted: Option<Consumer<Accepted>>,
 }
 
@@ -28,6 +29,7 @@ impl Socket {
             id,
             rx: RxReader::new(),
             tx: TxWriter::new(),
+            write_shut: false,
             accepted: None,
         }
     }
@@ -47,6 +49,11 @@ impl App {
         let before = self.sockets.insert(id.index, Socket::new(id));
         assert!(before.is_none(), "an index handed out twice");
         Some(id)
+    }
+
+    /// There is one in stock.
+    pub fn has_socket(&mut self) -> bool {
+        !self.side.sockets.is_empty()
     }
 
     pub fn socket(&mut self) -> SocketId {
@@ -153,6 +160,29 @@ impl App {
         n
     }
 
+    /// As [`write`](Self::write), but nothing where the library would return an error.
+    pub fn write_if_open(&mut self, id: SocketId, bytes: &[u8]) -> usize {
+        if !self.is_open_for_writing(id) {
+            return 0;
+        }
+        self.write(id, bytes)
+    }
+
+    /// As [`shutdown`](Self::shutdown), likewise.
+    pub fn shutdown_if_open(&mut self, id: SocketId) {
+        if self.is_open_for_writing(id) {
+            self.at(id).write_shut = true;
+            self.shutdown(id);
+        }
+    }
+
+    fn is_open_for_writing(&mut self, id: SocketId) -> bool {
+        let state = self.state(id);
+        state.contains(SocketState::CONNECTED)
+            && !state.intersects(SocketState::FAILED | SocketState::CLOSED)
+            && !self.at(id).write_shut
+    }
+
     pub fn shutdown(&mut self, id: SocketId) {
         self.request(id, Requests::SHUTDOWN_WRITE);
     }
@@ -207,6 +237,11 @@ impl App {
         self.sockets
             .get(&id.index)
             .is_some_and(|socket| socket.id == id)
+    }
+
+    /// No use of a socket that is on has this id.
+    pub fn is_stale(&self, id: SocketId) -> bool {
+        self.side.memory.resolve(id).is_none()
     }
 
     pub fn sockets_open(&self) -> Vec<SocketId> {

@@ -297,7 +297,7 @@ impl World {
 
     /// All counters of the stack by name, those apart that merely count activity.
     pub fn drops(&self) -> Vec<(&'static str, u64)> {
-        const ACTIVITY: [&str; 3] = ["turns", "rx_frames", "rx_bytes"];
+        const ACTIVITY: [&str; 4] = ["turns", "rx_frames", "rx_bytes", "rx_segments"];
         let rows = self.stack.counters().rows();
         rows.filter(|(name, _)| !ACTIVITY.contains(name)).collect()
     }

@@ -42,6 +42,11 @@ impl Peer {
         segment.frame(self.mac, STACK_MAC)
     }
 
+    /// A frame can be put on the wire now.
+    pub fn has_room(&mut self) -> bool {
+        !self.port.reserve(1).is_empty()
+    }
+
     /// Puts a frame on the wire.
     pub fn transmit(&mut self, frame: &[u8]) {
         let slots = self.port.reserve(1);
@@ -92,8 +97,11 @@ impl Peer {
             }
             _ => return false,
         };
-        self.transmit(&reply);
-        self.answers = true;
+        // A full wire loses the answer; the stack will ask again.
+        if self.has_room() {
+            self.transmit(&reply);
+            self.answers = true;
+        }
         true
     }
 
@@ -162,7 +170,7 @@ impl Client {
     /// The end that a SYN of the stack's asks for.
     pub fn answering(syn: &Tcp) -> Self {
         Self {
-            rcv: syn.seq + 1,
+            rcv: syn.seq.wrapping_add(1),
             ..Self::new(
                 SocketAddr::new(syn.dst, syn.dst_port),
                 SocketAddr::new(syn.src, syn.src_port),
@@ -189,20 +197,20 @@ impl Client {
     pub fn syn(&mut self) -> Tcp {
         let mut syn = self.segment(Flags::SYN).acking(0);
         syn.options.mss = Some(1460);
-        self.nxt += 1;
+        self.nxt = self.nxt.wrapping_add(1);
         syn
     }
 
     pub fn syn_ack(&mut self) -> Tcp {
         let mut syn_ack = self.segment(Flags::SYN | Flags::ACK);
         syn_ack.options.mss = Some(1460);
-        self.nxt += 1;
+        self.nxt = self.nxt.wrapping_add(1);
         syn_ack
     }
 
     pub fn on_syn_ack(&mut self, syn_ack: &Tcp) {
         assert_eq!(syn_ack.ack, self.nxt);
-        self.rcv = syn_ack.seq + 1;
+        self.rcv = syn_ack.seq.wrapping_add(1);
     }
 
     pub fn ack(&self) -> Tcp {
@@ -212,13 +220,13 @@ impl Client {
     /// The next data.
     pub fn data(&mut self, payload: &[u8]) -> Tcp {
         let segment = self.segment(Flags::ACK | Flags::PSH).data(payload);
-        self.nxt += payload.len() as u32;
+        self.nxt = self.nxt.wrapping_add(payload.len() as u32);
         segment
     }
 
     pub fn fin(&mut self) -> Tcp {
         let segment = self.segment(Flags::FIN | Flags::ACK);
-        self.nxt += 1;
+        self.nxt = self.nxt.wrapping_add(1);
         segment
     }
 
@@ -229,8 +237,9 @@ impl Client {
     /// Takes a segment of the stack's that is the next in order.
     pub fn take(&mut self, segment: &Tcp) -> Vec<u8> {
         assert_eq!(segment.seq, self.rcv, "in order: {segment:?}");
-        self.rcv += segment.payload.len() as u32;
-        self.rcv += u32::from(segment.flags.intersects(Flags::FIN));
+        let fin = u32::from(segment.flags.intersects(Flags::FIN));
+        let len = segment.payload.len() as u32 + fin;
+        self.rcv = self.rcv.wrapping_add(len);
         segment.payload.clone()
     }
 }

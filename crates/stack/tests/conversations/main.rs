@@ -3,7 +3,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod closing;
 mod connects;
+mod data;
 mod handshakes;
 mod icmp;
 mod neighbours;

@@ -17,9 +17,6 @@ const MIRI_PROPTEST_CASES: &str = "8";
 /// Inputs that the fuzzers try; longer than any frame they parse.
 const FUZZ_INPUT_BYTES_MAX: &str = "4096";
 
-/// The package of the tests that build namespaces, if it is there.
-const INTEGRATION: &str = "integration";
-
 /// A chore that is one check.
 pub fn alone(root: &Path, chore: fn(&Path) -> Result<(), String>) -> Result<bool, String> {
     let need = Need {
@@ -60,39 +57,31 @@ pub fn no_os(_root: &Path) -> Result<(), String> {
     run::run(run::cargo().args(["build", "-p", "wire", "-p", "tcp", "--target", TARGET_NO_OS]))
 }
 
-/// Unit, conversation and property tests of all crates, and their documentation's examples.
-pub fn unit(root: &Path) -> Result<(), String> {
-    let mut command = run::cargo();
-    command.args(["test", "--workspace"]);
-    if has_integration(root) {
-        command.args(["--exclude", INTEGRATION]);
-    }
-    run::run(&mut command)
+/// Unit and property tests within the crates, and their documentation's examples.
+pub fn unit(_root: &Path) -> Result<(), String> {
+    run::run(run::cargo().args(["test", "--workspace", "--lib", "--bins", "--no-fail-fast"]))?;
+    run::run(run::cargo().args(["test", "--workspace", "--doc"]))
 }
 
-/// The tests that build namespaces, one after another: each wants the machine for itself.
-pub fn integration(root: &Path) -> Result<(), String> {
-    if !has_integration(root) {
-        return Err("tests/Cargo.toml: not there".to_owned());
-    }
-    crate::demo::build_mill()?;
-    let mut command = run::cargo();
-    command.args([
+/// The tests that stand beside the crates: conversations, oracles, and those that build namespaces. One after another, for many of them want
+/// the machine for themselves.
+pub fn integration(_root: &Path) -> Result<(), String> {
+    run::run(run::cargo().args([
         "test",
-        "-p",
-        INTEGRATION,
+        "--workspace",
+        "--test",
+        "*",
         "--no-fail-fast",
         "--",
         "--test-threads=1",
-    ]);
-    command.env("MILL", crate::demo::mill_binary(root));
-    run::run(&mut command)
+    ]))
 }
 
 pub fn loom(_root: &Path) -> Result<(), String> {
     let mut command = run::cargo();
     command
-        .args(["test", "-p", "ring", "--release", "--lib", "--", "loom"])
+        .args(["test", "-p", "ring", "--release"])
+        .args(["--test", "loom", "--test", "loom_byte_ring"])
         .env("RUSTFLAGS", "--cfg loom")
         .env("LOOM_MAX_PREEMPTIONS", LOOM_PREEMPTIONS_MAX)
         .env("CARGO_TARGET_DIR", target_of("loom"));
@@ -173,10 +162,6 @@ fn fuzz_targets(root: &Path) -> Result<Vec<String>, String> {
         return Err(format!("{}: no fuzz target", directory.display()));
     }
     Ok(names)
-}
-
-fn has_integration(root: &Path) -> bool {
-    root.join("tests/Cargo.toml").exists()
 }
 
 /// Other flags and toolchains build elsewhere, so that they do not throw away each other's work.

@@ -48,9 +48,10 @@ pub(crate) enum Found {
     Tcp(Arrival),
     /// ARP, ICMP, neighbour discovery or a protocol that we do not speak: for the cold path.
     Other(OtherPacket),
-    /// Dropped and counted.
-    Dropped,
 }
+
+/// The frame was dropped and counted.
+pub(crate) struct Dropped;
 
 /// A packet that is not TCP: where its network header lies in the frame.
 pub(crate) struct OtherPacket {
@@ -81,19 +82,19 @@ struct Transport {
 impl Demux<'_> {
     /// Tells what a frame is.
     #[inline]
-    pub fn classify(&mut self, frame: &RxFrame) -> Found {
+    pub fn classify(&mut self, frame: &RxFrame) -> Result<Found, Dropped> {
         let mut copy = [0; HEADER_BYTES_MAX];
         let n = frame.copy_to(0, &mut copy);
         let bytes = &copy[..n];
         let Ok((ethernet, network_at)) = ethernet::Header::parse(bytes) else {
-            return self.drop(|c| &mut c.rx_drop_ethernet);
+            return Err(self.drop(|c| &mut c.rx_drop_ethernet));
         };
         if ethernet.dst != self.mac && !ethernet.dst.is_multicast() {
-            return self.drop(|c| &mut c.rx_drop_other_mac);
+            return Err(self.drop(|c| &mut c.rx_drop_other_mac));
         }
         // A priority tag (VLAN 0) changes nothing; another network's frames are not ours.
         if ethernet.vlan.is_some_and(|tci| tci & 0x0fff != 0) {
-            return self.drop(|c| &mut c.rx_drop_vlan);
+            return Err(self.drop(|c| &mut c.rx_drop_vlan));
         }
         let other = OtherPacket {
             ethertype: ethernet.ethertype,
@@ -105,20 +106,19 @@ impl Demux<'_> {
         let transport = match ethernet.ethertype {
             EtherType::IPV4 => self.ipv4(packet, packet_len),
             EtherType::IPV6 => self.ipv6(packet, packet_len),
-            EtherType::ARP => return Found::Other(other),
-            _ => return self.drop(|c| &mut c.rx_drop_ethertype),
+            EtherType::ARP => return Ok(Found::Other(other)),
+            _ => return Err(self.drop(|c| &mut c.rx_drop_ethertype)),
         };
-        match transport {
-            Ok(Some(_)) if ethernet.dst.is_multicast() => self.drop(|c| &mut c.rx_drop_other_mac),
-            Ok(Some(transport)) => self.tcp(frame, bytes, network_at, &transport),
-            Ok(None) => Found::Other(other),
-            Err(found) => found,
+        match transport? {
+            Some(_) if ethernet.dst.is_multicast() => Err(self.drop(|c| &mut c.rx_drop_other_mac)),
+            Some(transport) => self.tcp(frame, bytes, network_at, &transport),
+            None => Ok(Found::Other(other)),
         }
     }
 
     /// `Ok(None)`: not TCP.
     #[inline]
-    fn ipv4(&mut self, packet: &[u8], packet_len: usize) -> Result<Option<Transport>, Found> {
+    fn ipv4(&mut self, packet: &[u8], packet_len: usize) -> Result<Option<Transport>, Dropped> {
         let header = match ipv4::Header::parse(packet, packet_len) {
             Ok(header) => header,
             Err(_) => return Err(self.drop(|c| &mut c.rx_drop_ip_header)),
@@ -138,7 +138,7 @@ impl Demux<'_> {
     }
 
     #[inline]
-    fn ipv6(&mut self, packet: &[u8], packet_len: usize) -> Result<Option<Transport>, Found> {
+    fn ipv6(&mut self, packet: &[u8], packet_len: usize) -> Result<Option<Transport>, Dropped> {
         let header = match ipv6::Header::parse(packet, packet_len) {
             Ok(header) => header,
             Err(_) => return Err(self.drop(|c| &mut c.rx_drop_ip_header)),
@@ -170,31 +170,28 @@ impl Demux<'_> {
         bytes: &[u8],
         network_at: usize,
         transport: &Transport,
-    ) -> Found {
+    ) -> Result<Found, Dropped> {
         if !self.addresses.is_own(transport.local) {
-            return self.drop(|c| &mut c.rx_drop_other_address);
+            return Err(self.drop(|c| &mut c.rx_drop_other_address));
         }
         // RFC 9293 MUST-57, MUST-63: a segment from or to a broadcast or multicast address is not for TCP.
         if !self.addresses.may_be_peer(transport.remote) {
-            return self.drop(|c| &mut c.rx_drop_source_address);
+            return Err(self.drop(|c| &mut c.rx_drop_source_address));
         }
         let tcp_at = network_at + transport.at;
         // The end by the IP header's word: Ethernet pads short frames.
         let tcp_end = (tcp_at + transport.len).min(bytes.len());
         let Some(tcp_bytes) = bytes.get(tcp_at..tcp_end) else {
-            return self.drop(|c| &mut c.rx_drop_tcp_header);
+            return Err(self.drop(|c| &mut c.rx_drop_tcp_header));
         };
         let Ok((header, header_len)) = wire::tcp::Header::parse(tcp_bytes) else {
-            return self.drop(|c| &mut c.rx_drop_tcp_header);
+            return Err(self.drop(|c| &mut c.rx_drop_tcp_header));
         };
         if header_len > transport.len || header_len > tcp_bytes.len() {
-            return self.drop(|c| &mut c.rx_drop_tcp_header);
+            return Err(self.drop(|c| &mut c.rx_drop_tcp_header));
         }
         let unverified =
-            match self.checksum(frame, &tcp_bytes[..header_len], header.checksum, transport) {
-                Ok(unverified) => unverified,
-                Err(found) => return found,
-            };
+            self.checksum(frame, &tcp_bytes[..header_len], header.checksum, transport)?;
         self.counters.rx_segments += 1;
         let key = FlowKey {
             local: transport.local,
@@ -203,13 +200,13 @@ impl Demux<'_> {
             remote_port: header.src_port,
         };
         let payload_len = (transport.len - header_len) as u32;
-        Found::Tcp(Arrival {
+        Ok(Found::Tcp(Arrival {
             key,
             hash: self.hasher.hash(&key),
             segment: Segment::from((&header, payload_len)),
             payload_at: (tcp_at + header_len) as u32,
             unverified,
-        })
+        }))
     }
 
     /// What the port's policy leaves to be verified.
@@ -220,7 +217,7 @@ impl Demux<'_> {
         header: &[u8],
         field: u16,
         transport: &Transport,
-    ) -> Result<Option<Unverified>, Found> {
+    ) -> Result<Option<Unverified>, Dropped> {
         match (frame.checksum(), self.policy) {
             (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => {
                 return Ok(None);
@@ -243,8 +240,8 @@ impl Demux<'_> {
     }
 
     #[cold]
-    fn drop(&mut self, counter: impl FnOnce(&mut Counters) -> &mut u64) -> Found {
+    fn drop(&mut self, counter: impl FnOnce(&mut Counters) -> &mut u64) -> Dropped {
         *counter(self.counters) += 1;
-        Found::Dropped
+        Dropped
     }
 }

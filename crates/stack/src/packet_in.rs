@@ -3,7 +3,7 @@
 use packetio::{Port, PortError};
 
 use crate::core::Core;
-use crate::demux::{Demux, Found};
+use crate::demux::{Demux, Dropped, Found};
 use crate::limits::RX_FRAMES_PER_TURN;
 
 impl Core {
@@ -28,9 +28,9 @@ impl Core {
                     counters: &mut self.counters,
                 };
                 match demux.classify(frame) {
-                    Found::Tcp(mut arrival) => self.tcp_in(&mut arrival, frame),
-                    Found::Other(other) => self.other_in(frame, &other),
-                    Found::Dropped => {}
+                    Ok(Found::Tcp(mut arrival)) => self.tcp_in(&mut arrival, frame),
+                    Ok(Found::Other(other)) => self.other_in(frame, &other),
+                    Err(Dropped) => {}
                 }
             }
         }

@@ -1,3 +1,5 @@
+//! The flow table against a map, and its limits.
+
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+//! Frames that are built, sent over a wire of this process and parsed back.
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use packetio::Port;

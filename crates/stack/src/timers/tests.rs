@@ -1,3 +1,5 @@
+//! The wheel against a sorted map, and its corners.
+
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -64,12 +64,13 @@ impl Connection {
         } else {
             self.scaled_window(seg)
         });
-        self.begin_established(cx);
+        // Before `begin_established`, which arms keep-alive by the state.
         self.state = if self.marks.has(Marks::FIN_QUEUED) {
             State::FinWait1
         } else {
             State::Established
         };
+        self.begin_established(cx);
         Effects::CONNECTED
     }
 

@@ -10,6 +10,7 @@ mod open;
 mod peer;
 mod probes;
 mod recovery;
+mod review;
 mod script;
 mod states;
 mod storm;

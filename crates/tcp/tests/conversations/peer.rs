@@ -194,6 +194,11 @@ impl Peer {
 
     /// ESTABLISHED by a passive handshake; the completing ACK is `. 1:1(0) ack 1`.
     pub fn accepted(setup: &Setup, variant: Variant) -> Peer {
+        Peer::accepted_after(setup, variant, Some(100 * MS))
+    }
+
+    /// The same, with the round trip that the handshake measured.
+    pub fn accepted_after(setup: &Setup, variant: Variant, rtt_ns: Option<u64>) -> Peer {
         let config = setup.config.clone();
         let mut challenge = ChallengeLimiter::new(7);
         let mut counters = Counters::default();
@@ -219,7 +224,7 @@ impl Peer {
             timestamps: setup.timestamps,
             ts_recent: 100,
             ts_offset: 0,
-            rtt_ns: Some(100 * MS),
+            rtt_ns,
             syn_ack_lost: false,
         };
         let conn = Connection::accept(&mut cx, &handshake, setup.recv_space);

@@ -1,0 +1,144 @@
+//! What a second reading found: each conversation failed once.
+
+use tcp::{Effects, IcmpError, Keepalive, State};
+
+use crate::peer::{MS, Peer, Setup, Variant, conversation};
+use crate::states::{established, syn_received, syn_sent};
+
+fn keep_alive(p: &mut Peer) {
+    let keepalive = Keepalive {
+        idle_ns: 10_000 * MS,
+        interval_ns: 1000 * MS,
+        probes_max: 3,
+    };
+    p.call(|conn, cx, _| conn.set_keepalive(cx, Some(keepalive)));
+}
+
+#[test]
+fn syn_sent_keepalive_begins_with_the_connection() {
+    conversation(syn_sent, |p| {
+        keep_alive(p);
+        p.inject("S. 0:0(0) ack 1 <mss 1000>");
+        p.expect_effects(Effects::CONNECTED);
+        p.expect(". 1:1(0) ack 1");
+        p.expect_after_ms(10_000, ". 0:0(0) ack 1");
+    });
+}
+
+#[test]
+fn syn_received_keepalive_begins_with_the_connection() {
+    conversation(syn_received, |p| {
+        keep_alive(p);
+        p.inject(". 1:1(0) ack 1");
+        p.expect_effects(Effects::CONNECTED);
+        p.expect_after_ms(10_000, ". 0:0(0) ack 1");
+    });
+}
+
+/// An ICMP error of long ago does not explain a time-out of today.
+#[test]
+fn established_progress_forgets_soft_errors() {
+    conversation(established, |p| {
+        p.config.retries_max = 3;
+        p.write(100);
+        p.expect("P. 1:101(100) ack 1");
+        let seq = p.conn.una();
+        p.call(|conn, cx, _| conn.on_icmp_error(cx, IcmpError::HostUnreachable, seq));
+        p.inject(". 1:1(0) ack 101");
+        p.write(100);
+        p.wait_ms(1_000_000);
+        assert_eq!(p.conn.error(), Some(tcp::ConnectionError::TimedOut));
+    });
+}
+
+/// A receiver that invents duplicates gets no more in flight than it could have received.
+#[test]
+fn established_invented_duplicates_open_no_floodgate() {
+    conversation(established, |p| {
+        p.write(59_000);
+        p.expect_data(1, 10_001, 1000, 1, false);
+        p.polls = false;
+        for _ in 0..60 {
+            p.inject(". 1:1(0) ack 1");
+        }
+        p.poll();
+        let sent = p.skip_sent();
+        assert!(sent <= 11, "{sent} segments at once");
+    });
+}
+
+/// Duplicates invented while a time-out's repetitions guard against fast retransmit.
+#[test]
+fn established_invented_duplicates_behind_a_guard() {
+    conversation(established, |p| {
+        p.write(10_000);
+        p.wait_ms(400);
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 10001");
+        p.write(49_000);
+        let first = p.skip_sent() as u32;
+        p.polls = false;
+        for _ in 0..60 {
+            p.inject(". 1:1(0) ack 10001");
+        }
+        p.poll();
+        let sent = p.skip_sent() as u32;
+        assert!(sent <= first + 1, "{first} then {sent} segments at once");
+    });
+}
+
+/// The repetition of a lost segment carries the newest ACK: its window counts, old as its number is.
+#[test]
+fn established_repeated_text_with_a_new_ack_brings_its_window() {
+    conversation(established, |p| {
+        p.inject(". 1:1(0) ack 1 win 2000");
+        p.write(10_000);
+        p.expect_data(1, 2001, 1000, 1, false);
+        // Its text 1:1001 is lost.
+        p.inject(". 1001:1001(0) ack 1001 win 2000");
+        p.expect(". 2001:3001(1000) ack 1");
+        p.inject("P. 1:1001(1000) ack 3001 win 2000");
+        p.expect_data(3001, 5001, 1000, 1001, false);
+    });
+}
+
+/// And what was sent before it, with an older ACK, does not set the window back.
+#[test]
+fn established_window_of_an_older_segment_is_still_ignored() {
+    conversation(established, |p| {
+        p.inject(". 1:1(0) ack 1 win 2000");
+        p.write(10_000);
+        p.expect_data(1, 2001, 1000, 1, false);
+        p.inject(". 1001:1001(0) ack 1001 win 2000");
+        p.expect(". 2001:3001(1000) ack 1");
+        p.inject("P. 1:501(500) ack 3001 win 2000");
+        p.expect_data(3001, 5001, 1000, 501, false);
+        p.inject("P. 501:1001(500) ack 3001 win 100");
+        assert_eq!(p.conn.info().snd_wnd, 2000);
+    });
+}
+
+/// MUST-21: the application may ask for more patience than the default.
+#[test]
+fn established_user_timeout_beyond_the_default() {
+    conversation(established, |p| {
+        p.config.retries_max = 3;
+        p.conn.set_user_timeout(100_000 * MS);
+        p.write(100);
+        p.wait_ms(99_000);
+        p.expect_state(State::Established);
+        p.wait_ms(1001);
+        p.expect_effects(Effects::FAILED | Effects::CLOSED);
+    });
+}
+
+/// RFC 6298 5.7 on the passive side: the SYN-ACK was sent twice and nothing was measured.
+#[test]
+fn accepted_without_a_round_trip_waits_three_seconds() {
+    let unmeasured = |v: Variant| Peer::accepted_after(&Setup::default(), v, None);
+    conversation(unmeasured, |p| {
+        p.write(100);
+        p.expect("P. 1:101(100) ack 1");
+        p.expect_after_ms(3000, "P. 1:101(100) ack 1");
+    });
+}

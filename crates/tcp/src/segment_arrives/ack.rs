@@ -61,6 +61,8 @@ impl Connection {
         self.measure_rtt(cx, seg);
         self.tx.retransmits = 0;
         self.tx.backoff = 0;
+        // The path works: what an ICMP error said of it is past.
+        self.tx.soft_error = None;
         self.run_recovery(acked, bytes);
         if self.snd.flight() == 0 {
             self.arm_retransmit(NEVER_NS);

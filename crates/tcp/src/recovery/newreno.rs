@@ -72,6 +72,15 @@ impl NewReno {
         self.forced = false;
     }
 
+    /// No more duplicates count than segments can have left the network, or a receiver that invents them
+    /// would lift every limit on what is in flight.
+    fn count_duplicate(&mut self, flight: InFlight, threshold: u32) {
+        let counted = self.dup_acks.saturating_mul(flight.mss);
+        if self.dup_acks < threshold || counted < flight.len() {
+            self.dup_acks += 1;
+        }
+    }
+
     fn first_segment_end(flight: InFlight) -> SeqNumber {
         flight.una + flight.len().min(flight.mss)
     }
@@ -118,12 +127,12 @@ impl LossRecovery for NewReno {
         match self.phase {
             Phase::Loss => return Verdict::Recovering,
             Phase::Recovery => {
-                self.dup_acks += 1;
+                self.count_duplicate(flight, threshold);
                 return Verdict::Recovering;
             }
             Phase::Open | Phase::Disorder => {}
         }
-        self.dup_acks += 1;
+        self.count_duplicate(flight, threshold);
         self.phase = Phase::Disorder;
         // RFC 6582 3.2 step 1: repetitions after a timeout cause duplicates that show no loss.
         if self.dup_acks < threshold || self.guarded {

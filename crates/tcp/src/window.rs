@@ -73,12 +73,14 @@ impl Connection {
     /// The window of a segment with an acceptable ACK (RFC 9293 3.10.7.4, fifth step).
     #[inline]
     pub(crate) fn learn_window(&mut self, seg: &Segment) {
-        let newer =
-            self.snd.wl1.lt(seg.seq) || (self.snd.wl1 == seg.seq && self.snd.wl2.le(seg.ack));
+        // Beyond the RFC, as Linux: a higher ACK was sent later, even if it rides on repeated text.
+        let newer = self.snd.wl1.lt(seg.seq)
+            || (self.snd.wl1 == seg.seq && self.snd.wl2.le(seg.ack))
+            || self.snd.wl2.lt(seg.ack);
         if !newer {
             return;
         }
-        self.snd.wl1 = seg.seq;
+        self.snd.wl1 = self.snd.wl1.max(seg.seq);
         self.snd.wl2 = seg.ack;
         let window = u32::from(seg.window) << self.snd.shift;
         if window != self.snd.wnd {

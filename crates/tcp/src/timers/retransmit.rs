@@ -55,7 +55,10 @@ impl Connection {
         } else {
             cx.config.retries_max
         };
-        if self.tx.retransmits >= limit || self.user_timeout_passed(cx.now_ns) {
+        // MUST-21: the user's patience takes the place of the default, shorter or longer; an orphan has no user.
+        let patient = self.tx.user_timeout_ms != 0 && !self.is_orphan();
+        let exhausted = !patient && self.tx.retransmits >= limit;
+        if exhausted || self.user_timeout_passed(cx.now_ns) {
             cx.counters.timed_out += 1;
             return self.fail(self.tx.soft_error.unwrap_or(ConnectionError::TimedOut));
         }

@@ -147,8 +147,10 @@ impl Connection {
             connection.rcv_shift = scales.ours.min(limits::WINDOW_SHIFT_MAX);
             connection.snd.shift = scales.peers.min(limits::WINDOW_SHIFT_MAX);
         }
-        if let Some(rtt_ns) = h.rtt_ns {
-            connection.tx.rtt.sample(rtt_ns, cx.config);
+        match h.rtt_ns {
+            Some(rtt_ns) => connection.tx.rtt.sample(rtt_ns, cx.config),
+            // RFC 6298 5.7: the SYN-ACK was lost, or a cookie knows nothing of the time.
+            None => connection.tx.rtt = RoundTrip::new(cx.config.rto_after_syn_loss_ns),
         }
         connection.tx.retransmits = if h.syn_ack_lost { 2 } else { 0 };
         connection.begin_established(cx);

@@ -44,6 +44,7 @@ impl EventQueue {
         }
         slot.marks |= mark;
     }
+
     /// Tells the application; the number of sockets told of. `has_chunks`: what it writes will find one.
     pub fn publish(&mut self, sockets: &mut Sockets, has_chunks: bool) -> usize {
         if has_chunks {
@@ -54,11 +55,21 @@ impl EventQueue {
         }
         fence_full();
         let before = self.pushed;
+        let mut kept = 0;
         for at in 0..self.marked.len() {
-            self.publish_one(self.marked[at], sockets, has_chunks);
+            let socket = self.marked[at];
+            if !self.publish_one(socket, sockets, has_chunks) {
+                self.marked[kept] = socket;
+                kept += 1;
+            }
         }
-        self.marked.clear();
+        self.marked.truncate(kept);
         (self.pushed - before) as usize
+    }
+
+    /// Events wait for room: another turn is due soon, though nothing else may call for one.
+    pub fn is_behind(&self) -> bool {
+        !self.marked.is_empty()
     }
 
     fn feed_starved(&mut self, sockets: &mut Sockets) {
@@ -69,12 +80,13 @@ impl EventQueue {
         }
     }
 
-    fn publish_one(&mut self, socket: u32, sockets: &mut Sockets, has_chunks: bool) {
+    /// False: the queue had no room, and the socket stays marked.
+    fn publish_one(&mut self, socket: u32, sockets: &mut Sockets, has_chunks: bool) -> bool {
         let (slot, _, block) = sockets.parts(socket);
         let marks = slot.marks;
         slot.marks &= MARK_STARVED;
         if slot.app_gone || slot.role == Role::Free {
-            return;
+            return true;
         }
         let mut told = marks & MARK_TELL != 0;
         if marks & MARK_ROOM != 0 && is_writable(slot.tx.buffered(block), block.tx_limit()) {
@@ -89,20 +101,26 @@ impl EventQueue {
             }
         }
         if !told {
-            return;
-        }
-        if self.stands_in_queue(slot.event_position) {
-            return;
+            return true;
         }
         let id = SocketId {
             index: socket,
             generation: block.generation(),
         };
-        // As long as the table of sockets, and each stands in it once at most.
-        if self.queue.push(id).is_ok() {
-            self.pushed += 1;
-            slot.event_position = self.pushed;
+        // An event of an earlier use of the index tells of nothing but that use.
+        if slot.event_generation == id.generation && self.stands_in_queue(slot.event_position) {
+            return true;
         }
+        // Twice as long as the table of sockets. Each stands in it once; the rest is for earlier uses, of which the application may have ended any
+        // number without a look at its events.
+        if self.queue.push(id).is_err() {
+            slot.marks |= MARK_TELL;
+            return false;
+        }
+        self.pushed += 1;
+        slot.event_position = self.pushed;
+        slot.event_generation = id.generation;
+        true
     }
 
     /// `position`: what `pushed` was after the push.

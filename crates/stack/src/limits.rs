@@ -146,6 +146,10 @@ pub const MAGAZINE_SMALL: usize = 1_024;
 pub const MAGAZINE_LARGE: usize = 512;
 /// Socket ids that lie ready for the application's `connect` and `listen`; an empty stock makes it wait for the next turn.
 pub const SOCKET_STOCK_MAX: usize = 256;
+/// When events found their queue full of what the application has not looked at, the next turn comes no later than after this time.
+pub const EVENTS_RETRY_NS: u64 = 10_000_000;
+/// Batches with fewer frames than this are too small to be shared: whose turn it is to be first goes round.
+pub const TX_BATCH_SHARED_MIN: usize = 8;
 /// Frames of the cold path (ARP, ICMP) that wait for the transmit stage. At the limit the newest is dropped (`control_queue_full`).
 pub const COLD_FRAMES_MAX: usize = 64;
 /// Header bytes copied out of a frame before they are parsed: Ethernet with one tag, the longest IPv4 header, the longest TCP header.

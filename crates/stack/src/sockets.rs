@@ -50,6 +50,8 @@ pub(crate) struct Slot {
     pub marks: u8,
     /// Position after which this socket last went into the event queue.
     pub event_position: u64,
+    /// The use of the index that it went in for.
+    pub event_generation: u32,
 }
 
 const NO_KEY: FlowKey = FlowKey {
@@ -73,6 +75,7 @@ impl Slot {
             awaits_neighbour: false,
             marks: 0,
             event_position: 0,
+            event_generation: 0,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The timer stage of a turn: what is due in the wheel, the list of TIME_WAIT entries, and the neighbour cache.
 
 use crate::core::{Core, tcp_cx};
-use crate::limits::TIMERS_PER_TURN;
+use crate::limits::{EVENTS_RETRY_NS, TIMERS_PER_TURN};
 
 /// Timeouts in a row after which the neighbour is doubted: R1 of RFC 9293 3.8.3.
 const DOUBTFUL_BACKOFF: u8 = 3;
@@ -31,7 +31,11 @@ impl Core {
         let neighbours_ns =
             Some(self.network.neighbours.deadline_ns()).filter(|&ns| ns != u64::MAX);
         let time_wait_ns = self.time_waits.first().map(|(_, ns)| ns);
-        [self.wheel.next_ns(), neighbours_ns, time_wait_ns]
+        let events_ns = self
+            .events
+            .is_behind()
+            .then(|| self.now_ns + EVENTS_RETRY_NS);
+        [self.wheel.next_ns(), neighbours_ns, time_wait_ns, events_ns]
             .into_iter()
             .flatten()
             .min()

@@ -74,6 +74,8 @@ pub(crate) struct Core {
     pub events: EventQueue,
     pub app: StackSide,
     pub port_counter: u32,
+    /// Which kind of segment came first in the last small batch.
+    pub tx_next: usize,
     /// Storage of the stages, kept between turns.
     pub job_batch: Vec<SocketId>,
     pub control_batch: Vec<Control>,
@@ -146,6 +148,7 @@ impl Core {
             events,
             app,
             port_counter: secrets.key(5)[0] as u32,
+            tx_next: 0,
             job_batch: Vec::with_capacity(crate::limits::JOBS_PER_TURN),
             control_batch: Vec::with_capacity(crate::limits::CONTROLS_PER_TURN),
             reports: Vec::new(),

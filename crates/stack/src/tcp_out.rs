@@ -6,7 +6,7 @@ use tcp::{Effects, IcmpError, SegmentOut, TransmitClass};
 use wire::FlowKey;
 
 use crate::core::{Core, tcp_cx};
-use crate::limits::{HEADER_BYTES_MAX, TX_SHARES};
+use crate::limits::{HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
 use crate::neighbours::Link;
 use crate::packet_out::{LinkEnds, build_bare, build_segment};
 
@@ -19,7 +19,10 @@ impl Core {
     /// Fills frames of one batch; the number filled.
     pub(crate) fn fill_frames(&mut self, frames: &[TxFrame]) -> usize {
         let mut used = self.network.fill_frames(frames);
-        // A flood of resets may take half a batch, no more.
+        if frames.len() < TX_BATCH_SHARED_MIN {
+            return used + self.fill_few(&frames[used..]);
+        }
+        // A flood of resets may take half a batch, no more, unless nobody else wants the rest.
         used += self.control_out(&frames[used..used + (frames.len() - used) / 2]);
         let room = frames.len() - used;
         // First each list's share, then whatever is left to whoever has more, in order of urgency.
@@ -29,6 +32,23 @@ impl Core {
         }
         for class in 0..TX_SHARES.len() {
             used += self.list_out(class, &frames[used..]);
+        }
+        used + self.control_out(&frames[used..])
+    }
+
+    /// A batch too small for shares: a frame for each kind in turn, beginning with another each time, so that none starves.
+    fn fill_few(&mut self, frames: &[TxFrame]) -> usize {
+        const KINDS: usize = TX_SHARES.len() + 1;
+        let (mut used, mut idle) = (0, 0);
+        while used < frames.len() && idle < KINDS {
+            self.tx_next = (self.tx_next + 1) % KINDS;
+            let one = &frames[used..=used];
+            let filled = match self.tx_next {
+                class if class < TX_SHARES.len() => self.list_out(class, one),
+                _ => self.control_out(one),
+            };
+            used += filled;
+            idle = if filled == 0 { idle + 1 } else { 0 };
         }
         used
     }

@@ -205,6 +205,11 @@ impl World {
         segment
     }
 
+    /// The highest ACK that came, if any; the rest is dropped.
+    pub fn tcp_last_ack(&mut self) -> Option<u32> {
+        self.peer.take_tcp().last().map(|segment| segment.ack)
+    }
+
     /// Nothing came.
     #[track_caller]
     pub fn silent(&mut self) {

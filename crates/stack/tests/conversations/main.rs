@@ -6,6 +6,8 @@ mod common;
 mod closing;
 mod connects;
 mod data;
+mod events;
 mod handshakes;
 mod icmp;
+mod limits;
 mod neighbours;

@@ -1,0 +1,321 @@
+//! Every table full once: what is refused, what is counted, and that all works again afterwards.
+
+use std::net::SocketAddr;
+
+use ring::socket_block::SocketId;
+use wire::tcp::Flags;
+
+use crate::common::{Client, MILLIS, PEER_V4, PORT, SECOND, STACK_V4, World};
+
+#[test]
+fn socket_table_full_leaves_handshakes_half_open_until_there_is_room() {
+    let mut w = World::with(|s| s.config.limits.sockets_max = 6);
+    let listener = w.listen();
+    let mut clients: Vec<Client> = Vec::new();
+    while w.stack.counters().accept_no_socket == 0 {
+        let mut client = w.client();
+        w.handshake(&mut client);
+        clients.push(client);
+        assert!(clients.len() < 8, "the table has no end");
+    }
+    let accepted: Vec<SocketId> = std::iter::from_fn(|| w.app.accept(listener)).collect();
+    assert_eq!(accepted.len(), clients.len() - 1);
+    assert_eq!(w.stack.usage().half_open, 1);
+    w.silent();
+    w.app.abort(accepted[0]);
+    w.settle();
+    w.tcp_with(Flags::RST | Flags::ACK);
+    let last = clients.last().unwrap();
+    w.send(&last.ack());
+    assert!(w.app.accept(listener).is_some());
+    assert_eq!(w.stack.usage().half_open, 0);
+}
+
+#[test]
+fn chunk_pool_exhausted_drops_and_works_again() {
+    let mut w = World::with(|s| {
+        s.config.limits.small_chunks = 16;
+        s.config.limits.large_chunks = 16;
+    });
+    let listener = w.listen();
+    let mut ends: Vec<(Client, SocketId)> = (0..4)
+        .map(|_| {
+            let mut client = w.client();
+            w.handshake(&mut client);
+            let socket = w.app.accept(listener).unwrap();
+            (client, socket)
+        })
+        .collect();
+    // Everybody sends without being read until nothing more goes in.
+    let mut dropped = Vec::new();
+    for (client, _) in &mut ends {
+        for _ in 0..40 {
+            let before = w.stack.counters().rx_no_buffer;
+            let segment = client.data(&[5; 1_000]);
+            w.send(&segment);
+            if w.stack.counters().rx_no_buffer > before {
+                dropped.push(segment.seq);
+                client.nxt = w.tcp_last_ack().unwrap_or(segment.seq);
+                break;
+            }
+        }
+        w.peer.forget();
+    }
+    assert!(!dropped.is_empty(), "the pool has no end");
+    let mut total = 0;
+    for (_, socket) in &ends {
+        total += w.read(*socket).len();
+    }
+    assert!(total > 10_000, "{total}");
+    w.peer.forget();
+    let usage = w.stack.usage();
+    assert_eq!((usage.small_chunks, usage.large_chunks), (0, 0));
+    // And again.
+    for (client, socket) in &mut ends {
+        let text = b"there is room again";
+        w.send(&client.data(text));
+        assert_eq!(w.read(*socket), text);
+    }
+}
+
+#[test]
+fn chunk_pool_exhausted_by_writers_tells_them_when_there_is_more() {
+    let mut w = World::with(|s| {
+        s.config.limits.small_chunks = 16;
+        s.config.limits.large_chunks = 16;
+    });
+    let listener = w.listen();
+    let mut first = w.client();
+    w.handshake(&mut first);
+    let hungry = w.app.accept(listener).unwrap();
+    let mut second = w.client();
+    w.handshake(&mut second);
+    let waiting = w.app.accept(listener).unwrap();
+    let mut third = w.client();
+    w.handshake(&mut third);
+    let hoarder = w.app.accept(listener).unwrap();
+    for socket in [hungry, hoarder] {
+        while w.app.write(socket, &[1; 60_000]) > 0 {
+            w.settle();
+        }
+    }
+    assert_eq!(w.app.write(waiting, b"me too"), 0);
+    w.settle();
+    w.app.take_events();
+    let out = w.app.edges(waiting).1;
+    for _ in 0..5 {
+        w.advance(MILLIS);
+    }
+    assert_eq!(w.app.take_events(), [], "told of room that is not there");
+    // What the hungry one wrote is acknowledged.
+    for _ in 0..50 {
+        for segment in w.peer.take_tcp() {
+            if segment.src_port == first.stack.port() && segment.dst_port == first.peer.port() {
+                first.take(&segment);
+            }
+        }
+        w.send(&first.ack());
+    }
+    assert!(w.app.take_events().contains(&waiting));
+    assert_eq!(w.app.edges(waiting).1, out + 1);
+    w.write(waiting, b"me too");
+    let got = w.peer.take_tcp();
+    assert!(got.iter().any(|segment| segment.payload == b"me too"));
+}
+
+#[test]
+fn control_queue_full_drops_the_newest() {
+    let mut w = World::with(|s| {
+        s.config.limits.control_queue_max = 16;
+        s.wire.slots = 64;
+    });
+    // Forty SYNs to nobody in one turn, and room for sixteen answers.
+    let frames: Vec<Vec<u8>> = (0..40)
+        .map(|_| {
+            let mut client = w.client();
+            w.peer.frame(&client.syn())
+        })
+        .collect();
+    for frame in &frames {
+        w.peer.transmit(frame);
+    }
+    w.settle();
+    assert_eq!(w.peer.take_tcp().len(), 16);
+    assert_eq!(w.stack.counters().control_queue_full, 24);
+    assert_eq!(w.stack.counters().resets_sent, 40);
+}
+
+#[test]
+fn flow_table_never_fills_before_its_parts() {
+    let mut w = World::with(|s| {
+        let limits = &mut s.config.limits;
+        (
+            limits.sockets_max,
+            limits.half_open_max,
+            limits.time_wait_max,
+        ) = (8, 4, 4);
+    });
+    let listener = w.listen();
+    for _ in 0..40 {
+        let mut client = w.client();
+        w.send(&client.syn());
+        let Some(syn_ack) = w.peer.take_tcp().pop() else {
+            continue;
+        };
+        if !syn_ack.flags.contains(Flags::SYN) {
+            continue;
+        }
+        client.on_syn_ack(&syn_ack);
+        w.send(&client.ack());
+        if let Some(socket) = w.app.accept(listener) {
+            w.close(socket);
+            for segment in w.peer.take_tcp() {
+                client.take(&segment);
+            }
+            w.send(&client.fin());
+        }
+        w.peer.forget();
+    }
+    assert_eq!(w.stack.counters().flow_table_full, 0);
+    assert_eq!(w.stack.usage().time_wait, 4);
+}
+
+#[test]
+fn transmit_slots_few_all_leaves_in_order_nonetheless() {
+    for slots in [1, 2, 3] {
+        let mut w = World::with(|s| {
+            s.wire.slots = slots;
+            s.acquainted = false;
+        });
+        let (mut client, socket) = w.established();
+        w.peer.deaf = true;
+        let bytes: Vec<u8> = (0..20_000u32).map(|n| (n / 3) as u8).collect();
+        assert_eq!(w.app.write(socket, &bytes), bytes.len());
+        for _ in 0..5 {
+            w.turn();
+        }
+        assert!(w.stack.counters().tx_backpressure > 0);
+        assert!(w.stack.has_output());
+        w.peer.deaf = false;
+        let mut got = Vec::new();
+        for _ in 0..200 {
+            w.turn();
+            for segment in w.peer.take_tcp() {
+                got.extend(client.take(&segment));
+                w.peer.transmit(&w.peer.frame(&client.ack()));
+                w.turn();
+            }
+            w.now_ns += MILLIS;
+        }
+        assert_eq!(got.len(), bytes.len());
+        assert!(got == bytes);
+        assert_eq!(w.stack.tcp_counters().retransmit_timeouts, 0);
+    }
+}
+
+#[test]
+fn transmit_slot_single_lets_resets_out() {
+    let mut w = World::with(|s| {
+        s.wire.slots = 1;
+        s.acquainted = false;
+    });
+    let mut client = w.client();
+    w.send(&client.syn());
+    w.advance(SECOND);
+    w.tcp_with(Flags::RST | Flags::ACK);
+    assert!(!w.stack.has_output(), "it never leaves");
+}
+
+#[test]
+fn transmit_slot_single_is_shared_by_turns() {
+    let mut w = World::with(|s| {
+        s.wire.slots = 1;
+        s.acquainted = false;
+    });
+    let listener = w.listen();
+    let mut reading = w.client();
+    w.handshake(&mut reading);
+    let reader = w.app.accept(listener).unwrap();
+    let mut bulk = w.client();
+    w.handshake(&mut bulk);
+    let writer = w.app.accept(listener).unwrap();
+    let (mut data, mut acks, mut resets) = (0, 0, 0);
+    for _ in 0..400 {
+        // There is always an ACK due, always data, always a stranger to be refused; and a single slot once in three turns.
+        w.app.write(writer, &[1; 60_000]);
+        let segment = reading.data(&[2; 1_000]);
+        let to = SocketAddr::new(STACK_V4, PORT + 1);
+        let stranger = w.client_from(PEER_V4, to).syn();
+        w.peer.deaf = true;
+        for segment in [segment, stranger, bulk.ack()] {
+            w.peer.transmit(&w.peer.frame(&segment));
+            w.turn();
+            w.app.read(reader);
+        }
+        w.peer.deaf = false;
+        w.peer.collect();
+        for segment in w.peer.take_tcp() {
+            if segment.flags.contains(Flags::RST) {
+                resets += 1;
+            } else if segment.dst_port == reading.peer.port() {
+                acks += 1;
+            } else if segment.seq == bulk.rcv {
+                data += usize::from(!bulk.take(&segment).is_empty());
+            }
+        }
+        w.now_ns += MILLIS;
+    }
+    assert!(
+        data >= 50 && acks >= 50 && resets >= 50,
+        "{data} data, {acks} ACK, {resets} RST"
+    );
+}
+
+#[test]
+fn transmit_lists_share_among_connections_and_kinds() {
+    let mut w = World::with(|s| s.wire.slots = 16);
+    let listener = w.listen();
+    let mut bulk = Vec::new();
+    for _ in 0..4 {
+        let mut client = w.client();
+        w.handshake(&mut client);
+        let socket = w.app.accept(listener).unwrap();
+        bulk.push((client, socket));
+    }
+    let mut quiet = w.client();
+    w.handshake(&mut quiet);
+    let reader = w.app.accept(listener).unwrap();
+    for (_, socket) in &bulk {
+        w.app.write(*socket, &[1; 60_000]);
+    }
+    let mut sent = [0usize; 4];
+    let mut acks = 0;
+    for round in 0..60 {
+        // The fifth connection only receives: its ACKs must not starve behind data, nor resets.
+        w.peer.transmit(&w.peer.frame(&quiet.data(&[2; 100])));
+        if round % 4 == 0 {
+            let mut stranger = w.client_from(PEER_V4, SocketAddr::new(STACK_V4, PORT + 1));
+            w.peer.transmit(&w.peer.frame(&stranger.syn()));
+        }
+        w.turn();
+        w.turn();
+        w.app.read(reader);
+        let segments = w.peer.take_tcp();
+        for segment in &segments {
+            acks += usize::from(segment.dst_port == quiet.peer.port());
+            for (at, (client, _)) in bulk.iter_mut().enumerate() {
+                if segment.dst_port == client.peer.port() && segment.seq == client.rcv {
+                    sent[at] += client.take(segment).len();
+                }
+            }
+        }
+        for (client, _) in &bulk {
+            w.peer.transmit(&w.peer.frame(&client.ack()));
+        }
+        w.now_ns += 10 * MILLIS;
+    }
+    assert_eq!(w.stack.counters().resets_sent, 15);
+    assert!(acks >= 20, "{acks} acknowledgments");
+    let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+    assert!(*least > 20_000 && most - least < 40_000, "{sent:?}");
+}

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use stack::context::{AppSide, Control, Report};
 
 use crate::app_socket::AppSockets;
-use crate::config::{Config, Crank};
+use crate::config::Config;
 use crate::crank::{CrankHandle, Step};
 use crate::poll_set::PollSets;
 
@@ -36,7 +36,6 @@ pub(crate) struct State {
     pub side: AppSide,
     pub sockets: AppSockets,
     pub polls: PollSets,
-    rings_bell: bool,
 }
 
 impl Context {
@@ -45,7 +44,6 @@ impl Context {
             side,
             sockets: AppSockets::default(),
             polls: PollSets::default(),
-            rings_bell: config.crank == Crank::Dedicated,
         };
         Self {
             inner: Rc::new(Inner {
@@ -63,7 +61,7 @@ impl Context {
     pub fn report(&self) -> io::Result<Report> {
         let (answer, mut answers) = ring::spsc::queue(1);
         self.inner.control(Control::Report(answer))?;
-        self.inner.block_until(None, |_| answers.pop().map(Ok))
+        self.inner.block_unannounced(|_| answers.pop().map(Ok))
     }
 
     /// Lets the stack move on without waiting for anything: for a thread that has been busy with other things and does not want to
@@ -93,12 +91,13 @@ impl Inner {
     /// Sends a request with arguments. A full queue is waited for: nothing is lost.
     pub fn control(&self, control: Control) -> io::Result<()> {
         let mut waiting = Some(control);
-        self.block_until(None, |state| {
+        self.block_unannounced(|state| {
             let control = waiting.take()?;
             match state.side.controls.push(control) {
                 Ok(()) => Some(Ok(())),
                 Err(back) => {
                     waiting = Some(back);
+                    state.ring();
                     None
                 }
             }
@@ -137,18 +136,16 @@ impl Inner {
             if let Some(answer) = attempt(&mut self.state()) {
                 break answer;
             }
-            if crank.step() == Step::Moved {
-                self.drain_events();
-                continue;
-            }
-            if self.drain_events() {
+            let moved = crank.step() == Step::Moved;
+            let is_over = until_ns.is_some_and(|until_ns| monotonic_ns() >= until_ns);
+            if (self.drain_events() || moved) && !is_over {
                 continue;
             }
             // One more attempt after the turn that moved nothing: what it looks at may not be an event.
             if let Some(answer) = attempt(&mut self.state()) {
                 break answer;
             }
-            if until_ns.is_some_and(|until_ns| monotonic_ns() >= until_ns) {
+            if is_over {
                 break Err(io::ErrorKind::TimedOut.into());
             }
             if let Err(error) = self.sleep(&mut crank, until_ns, &[]) {
@@ -157,6 +154,22 @@ impl Inner {
         };
         crank.leave();
         outcome
+    }
+
+    /// As [`block_until`](Self::block_until), for what no event announces: looks again and again.
+    fn block_unannounced<T>(
+        &self,
+        mut attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
+    ) -> io::Result<T> {
+        loop {
+            let until_ns = monotonic_ns() + UNANNOUNCED_WAIT_NS;
+            match self.block_until(Some(until_ns), &mut attempt) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::TimedOut
+                        && error.raw_os_error().is_none() => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     /// One step of the crank, with what it brought.
@@ -195,6 +208,8 @@ impl Inner {
 /// How often, and how long each time, an empty stock of socket ids is waited for: nobody wakes us when it has been filled.
 const STOCK_TURNS_MAX: usize = 100;
 const STOCK_WAIT_NS: u64 = 100_000;
+/// Likewise for room in the queue of requests, and for answers.
+const UNANNOUNCED_WAIT_NS: u64 = 1_000_000;
 
 impl State {
     fn drain_events(&mut self) -> bool {
@@ -243,12 +258,10 @@ impl State {
         }
     }
 
-    /// Wakes a stack that has a thread of its own, if it sleeps.
+    /// Wakes whoever sleeps on behalf of the stack: its own thread, or the watchdog.
     #[inline]
     pub fn ring(&self) {
-        if self.rings_bell {
-            self.side.stack_bell.ring();
-        }
+        self.side.stack_bell.ring();
     }
 
     /// The application lets go of a socket.

@@ -54,7 +54,7 @@ impl CrankHandle {
         has_events: impl FnOnce() -> bool,
     ) -> std::io::Result<()> {
         match self {
-            Self::Inline(crank) => crank.wait(until_ns, extra),
+            Self::Inline(crank) => crank.wait(until_ns, extra, has_events),
             Self::Dedicated { .. } => wait_for_bell(bell, until_ns, extra, has_events),
         }
     }
@@ -119,11 +119,20 @@ impl InlineCrank {
         Step::Idle
     }
 
-    fn wait(&mut self, until_ns: Option<u64>, extra: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+    fn wait(
+        &mut self,
+        until_ns: Option<u64>,
+        extra: &[BorrowedFd<'_>],
+        has_events: impl FnOnce() -> bool,
+    ) -> std::io::Result<()> {
         let Some(mut stack) = self.shared.stack.try_lock() else {
             std::thread::yield_now();
             return Ok(());
         };
+        // The watchdog may have taken one more turn after ours, having seen us away before we came.
+        if has_events() {
+            return Ok(());
+        }
         stack.wait(monotonic_ns(), until_ns, extra)
     }
 

@@ -51,7 +51,7 @@ impl StackThread {
 impl Drop for StackThread {
     fn drop(&mut self) {
         self.stop.raise();
-        self.bell.ring();
+        self.bell.insist();
         if let Some(thread) = self.thread.take() {
             // A panic there was reported by the thread itself.
             let _ = thread.join();

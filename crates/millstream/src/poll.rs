@@ -189,6 +189,8 @@ pub struct Poll {
     index: u32,
     /// Made when the first kernel descriptor is registered.
     kernel: Option<OwnedFd>,
+    /// Sockets and descriptors come first in turns, so that neither fills the room for events every time.
+    kernel_first: bool,
 }
 
 impl Poll {
@@ -200,6 +202,7 @@ impl Poll {
             inner: context.inner.clone(),
             index,
             kernel: None,
+            kernel_first: false,
         }
     }
 
@@ -352,16 +355,24 @@ impl Poll {
         let until_ns = timeout.map(|timeout| {
             monotonic_ns().saturating_add(timeout.as_nanos().min(u64::MAX.into()) as u64)
         });
+        self.kernel_first = !self.kernel_first;
         let inner = self.inner.clone();
         let mut crank = inner.crank();
         crank.enter();
         let outcome = loop {
             let step = crank.step();
             inner.drain_events();
+            if self.kernel_first
+                && let Err(error) = self.collect_kernel(events)
+            {
+                break Err(error);
+            }
             inner
                 .state()
                 .collect(self.index, &mut events.events, events.capacity);
-            if let Err(error) = self.collect_kernel(events) {
+            if !self.kernel_first
+                && let Err(error) = self.collect_kernel(events)
+            {
                 break Err(error);
             }
             if !events.is_empty() || until_ns.is_some_and(|until_ns| monotonic_ns() >= until_ns) {

@@ -366,6 +366,10 @@ impl State {
         if let Some(outcome) = self.cannot_write(id) {
             return Some(outcome);
         }
+        if !self.block(id).state().contains(SocketState::CONNECTED) {
+            return None;
+        }
+        let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
         for attempt in 0..2 {
             let memory = &self.side.memory;
             let block = memory.block(id.index)?;
@@ -377,6 +381,10 @@ impl State {
                     .write_vectored(memory, block, &mut self.side.magazine, many),
             };
             if n > 0 {
+                if n < wanted {
+                    // Whoever was not allowed to write it all is told of room, as if refused. The job below has the stack look after it knows the wish.
+                    block.set_want_writable();
+                }
                 self.request(id, Requests::WROTE);
                 return Some(Ok(n));
             }
@@ -385,8 +393,12 @@ impl State {
                 block.set_want_writable();
             }
         }
-        // The stock of chunks may be what is missing: a job has the stack look.
-        self.request(id, Requests::WROTE);
+        // Room without a chunk to fill it with: a job has the stack look. Without room there is nothing to look at, and a job for each attempt would keep a
+        // waiting thread busy.
+        let (socket, block) = self.parts(id);
+        if socket.tx.space(block) > 0 {
+            self.request(id, Requests::WROTE);
+        }
         None
     }
 

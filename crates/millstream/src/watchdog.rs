@@ -78,7 +78,7 @@ struct Sheep {
     stack: Weak<SharedStack>,
     turns_seen: u64,
     /// Armed: the descriptors to sleep on, and when the stack's next timer is due.
-    armed: Option<(Vec<OwnedFd>, Option<u64>)>,
+    armed: Option<(Vec<(OwnedFd, PollFlags)>, Option<u64>)>,
 }
 
 /// Puts a stack under the process's watchdog, which is started for the first one.
@@ -137,7 +137,7 @@ fn watch(dog: &Dog) {
             let due_ns = sheep.look(now_ns);
             until_ns = [until_ns, due_ns].into_iter().flatten().min();
         }
-        let fds: Vec<OwnedFd> = flock.iter().flat_map(Sheep::descriptors).collect();
+        let fds: Vec<(OwnedFd, PollFlags)> = flock.iter().flat_map(Sheep::descriptors).collect();
         drop(flock);
         sleep(
             dog,
@@ -148,10 +148,10 @@ fn watch(dog: &Dog) {
     }
 }
 
-fn sleep(dog: &Dog, fds: &[OwnedFd], timeout_ns: Option<u64>) {
+fn sleep(dog: &Dog, fds: &[(OwnedFd, PollFlags)], timeout_ns: Option<u64>) {
     let mut polled: Vec<_> = fds
         .iter()
-        .map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN))
+        .map(|(fd, flags)| PollFd::from_borrowed_fd(fd.as_fd(), *flags))
         .collect();
     // Within a tick everybody is looked at anyway, and a busy owner's ringing would only wake us for nothing.
     if timeout_ns.is_none_or(|ns| ns > WATCHDOG_TICK_NS) {
@@ -207,9 +207,10 @@ impl Sheep {
         }
     }
 
-    fn descriptors(&self) -> impl Iterator<Item = OwnedFd> + '_ {
+    fn descriptors(&self) -> impl Iterator<Item = (OwnedFd, PollFlags)> + '_ {
+        let copy = |(fd, flags): &(OwnedFd, PollFlags)| Some((fd.try_clone().ok()?, *flags));
         self.armed
             .iter()
-            .flat_map(|(fds, _)| fds.iter().filter_map(|fd| fd.try_clone().ok()))
+            .flat_map(move |(fds, _)| fds.iter().filter_map(copy))
     }
 }

@@ -13,6 +13,7 @@ use packetio::{Port, PortError};
 use ring::doorbell::{AppBell, StackBell};
 use ring::memory::{self, ContextLimits};
 use ring::{chunk, spsc};
+use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
 
 use crate::config::{ConfigError, StackConfig};
@@ -21,7 +22,7 @@ use crate::core::{Core, CoreParts, Secrets, StackSide};
 use crate::counters::Counters;
 use crate::event_queue::EventQueue;
 use crate::limits::{
-    CONTROLS_PER_TURN, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX, TX_FRAMES_PER_TURN,
+    CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX, TX_FRAMES_PER_TURN,
 };
 use crate::network::Network;
 use crate::sockets::Sockets;
@@ -59,71 +60,31 @@ impl Stack {
     ) -> Result<(Self, AppSide), ConfigError> {
         config.check()?;
         let config = Arc::new(config);
-        let limits = &config.limits;
         let secrets = secrets(config.seed)?;
-        let context_limits = ContextLimits {
-            sockets_max: limits.sockets_max as u32,
-            small_chunks: limits.small_chunks as u32,
-            large_chunks: limits.large_chunks as u32,
-            hugetlb: false,
-        };
-        let (memory, mut pool) = memory::create(&context_limits).map_err(ConfigError::Memory)?;
-        let (jobs_in, jobs) = spsc::queue(limits.sockets_max);
-        let (controls_in, controls) = spsc::queue(CONTROLS_PER_TURN * 2);
-        let (events, events_out) = spsc::queue(limits.sockets_max);
-        let (mut socket_stock, stock_out) =
-            spsc::queue(SOCKET_STOCK_MAX.min(limits.sockets_max / 2).max(1));
-        let (mut chunk_stock, magazine) = chunk::magazine(
-            MAGAZINE_SMALL.min(limits.small_chunks / 4),
-            MAGAZINE_LARGE.min(limits.large_chunks / 4),
-        );
-        chunk_stock.refill(&mut pool);
-        let mut sockets = Sockets::new(
-            memory.clone(),
-            pool,
-            limits.sockets_max,
-            limits.send_buffer_bytes_max,
-        );
-        sockets.refill(&mut socket_stock);
         let network = Network::new(&config, port.capabilities(), &secrets)?;
-        let bell = StackBell::new().map_err(|errno| ConfigError::System {
-            what: "eventfd",
-            errno,
-        })?;
-        let app_bell = AppBell::new();
+        let Shared {
+            sockets,
+            events,
+            side,
+            app,
+        } = Shared::new(&config.limits)?;
+        let (bell, app_bell) = (app.stack_bell.clone(), app.app_bell.clone());
         let parts = CoreParts {
             secrets,
             network,
             sockets,
-            events: EventQueue::new(events, limits.sockets_max),
-            app: StackSide {
-                jobs,
-                controls,
-                socket_stock,
-                chunk_stock,
-            },
-        };
-        let app = AppSide {
-            memory,
-            jobs: jobs_in,
-            controls: controls_in,
-            events: events_out,
-            sockets: stock_out,
-            magazine,
-            stack_bell: bell.clone(),
-            app_bell: app_bell.clone(),
+            events,
+            app: side,
         };
         let core = Core::new(config.clone(), port.capabilities(), parts, now_ns);
-        Ok((
-            Self {
-                port,
-                core,
-                bell,
-                app_bell,
-                port_error: None,
-            },
-            app,
-        ))
+        let stack = Self {
+            port,
+            core,
+            bell,
+            app_bell,
+            port_error: None,
+        };
+        Ok((stack, app))
     }
 
     /// One turn: every stage once, each within its budget. `now_ns` is the time of all that happens in it.
@@ -223,10 +184,7 @@ impl Stack {
         self.bell.prepare_sleep();
         let has_jobs = !self.core.app.jobs.is_empty() || !self.core.app.controls.is_empty();
         let wants_tx = self.core.has_output();
-        let due_ns = [self.core.next_timer_ns(), until_ns, self.port.deadline_ns()]
-            .into_iter()
-            .flatten()
-            .min();
+        let due_ns = [self.next_timer_ns(), until_ns].into_iter().flatten().min();
         let timeout_ns = due_ns.map(|due_ns| due_ns.saturating_sub(now_ns));
         let outcome = if has_jobs || timeout_ns == Some(0) {
             Ok(())
@@ -242,7 +200,7 @@ impl Stack {
 
     /// Enables the port's wake-ups on behalf of a watcher who will sleep on copies of its descriptors, without holding the stack. `None`: there is work
     /// already. [`disarm`](Self::disarm) ends it.
-    pub fn arm(&mut self) -> Option<Vec<OwnedFd>> {
+    pub fn arm(&mut self) -> Option<Vec<(OwnedFd, PollFlags)>> {
         self.bell.prepare_sleep();
         let has_jobs = !self.core.app.jobs.is_empty() || !self.core.app.controls.is_empty();
         let wants_tx = self.core.has_output();
@@ -251,9 +209,11 @@ impl Stack {
             return None;
         }
         let mut fds = Vec::new();
-        fds.extend(self.bell.fd().try_clone_to_owned());
-        self.port
-            .poll_fds(wants_tx, &mut |fd, _| fds.extend(fd.try_clone_to_owned()));
+        let mut add = |fd: BorrowedFd<'_>, flags| {
+            fds.extend(fd.try_clone_to_owned().map(|fd| (fd, flags)));
+        };
+        add(self.bell.fd(), PollFlags::IN);
+        self.port.poll_fds(wants_tx, &mut add);
         Some(fds)
     }
 
@@ -302,7 +262,10 @@ impl Stack {
 
     /// When [`turn`](Self::turn) has something to do although nothing arrives; `None`: never.
     pub fn next_timer_ns(&self) -> Option<u64> {
-        self.core.next_timer_ns()
+        [self.core.next_timer_ns(), self.port.deadline_ns()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Something is ready to leave and waits for room in the port.
@@ -331,6 +294,68 @@ pub struct Usage {
     pub small_chunks: u32,
     /// Large chunks in streams.
     pub large_chunks: u32,
+}
+
+/// What a stack and its application share, each with its ends.
+struct Shared {
+    sockets: Sockets,
+    events: EventQueue,
+    side: StackSide,
+    app: AppSide,
+}
+
+impl Shared {
+    fn new(limits: &Limits) -> Result<Self, ConfigError> {
+        let context_limits = ContextLimits {
+            sockets_max: limits.sockets_max as u32,
+            small_chunks: limits.small_chunks as u32,
+            large_chunks: limits.large_chunks as u32,
+            hugetlb: false,
+        };
+        let (memory, mut pool) = memory::create(&context_limits).map_err(ConfigError::Memory)?;
+        let (jobs_in, jobs) = spsc::queue(limits.sockets_max);
+        let (controls_in, controls) = spsc::queue(CONTROLS_PER_TURN * 2);
+        let (events, events_out) = spsc::queue(limits.sockets_max * 2);
+        let stock = SOCKET_STOCK_MAX.min(limits.sockets_max / 2).max(1);
+        let (mut socket_stock, stock_out) = spsc::queue(stock);
+        let small = MAGAZINE_SMALL.min(limits.small_chunks / 4);
+        let large = MAGAZINE_LARGE.min(limits.large_chunks / 4);
+        let (mut chunk_stock, magazine) = chunk::magazine(small, large);
+        chunk_stock.refill(&mut pool);
+        let mut sockets = Sockets::new(
+            memory.clone(),
+            pool,
+            limits.sockets_max,
+            limits.send_buffer_bytes_max,
+        );
+        sockets.refill(&mut socket_stock);
+        let stack_bell = StackBell::new().map_err(|errno| ConfigError::System {
+            what: "eventfd",
+            errno,
+        })?;
+        let app = AppSide {
+            memory,
+            jobs: jobs_in,
+            controls: controls_in,
+            events: events_out,
+            sockets: stock_out,
+            magazine,
+            stack_bell,
+            app_bell: AppBell::new(),
+        };
+        let side = StackSide {
+            jobs,
+            controls,
+            socket_stock,
+            chunk_stock,
+        };
+        Ok(Self {
+            sockets,
+            events: EventQueue::new(events, limits.sockets_max),
+            side,
+            app,
+        })
+    }
 }
 
 fn secrets(seed: Option<[u64; 4]>) -> Result<Secrets, ConfigError> {

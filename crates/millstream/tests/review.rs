@@ -1,0 +1,241 @@
+//! Waits that must end, and threads that must sleep: what a review for lost wake-ups found.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{SERVER, config, converse_over, server_addr, unique};
+use millstream::{
+    Config, Context, Crank, Events, Interest, Mode, Poll, Runtime, TcpListener, TcpStream, Token,
+};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::time::{ClockId, clock_gettime};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn converse(
+    crank: Crank,
+    change: impl Fn(&mut Config),
+    server: impl FnOnce(&Context) + Send,
+    client: impl FnOnce(&Context) + Send,
+) {
+    let wire = format!("loopback:{}", unique("review"));
+    converse_over(&wire, crank, change, server, client);
+}
+
+fn accept_one(context: &Context) -> TcpStream {
+    let listener = TcpListener::bind(context, server_addr()).unwrap();
+    listener.accept().unwrap().0
+}
+
+/// Waits for the peer's end, whatever comes before it.
+fn await_end(mut stream: TcpStream) {
+    let mut bytes = vec![0; 65_536];
+    while stream.read(&mut bytes).is_ok_and(|n| n > 0) {}
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Runs `act` on a thread of its own, which must be done in time.
+fn in_time(act: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || {
+        act();
+        let _ = done.send(());
+    });
+    is_done.recv_timeout(PATIENCE).expect("it hangs");
+}
+
+#[test]
+fn writer_without_room_sleeps() {
+    for crank in [Crank::Inline, Crank::Dedicated] {
+        converse(
+            crank,
+            |_| (),
+            |context| {
+                let _unread = accept_one(context);
+                thread::sleep(Duration::from_millis(1_500));
+            },
+            |context| {
+                let mut stream = TcpStream::connect(context, server_addr()).unwrap();
+                let bytes = vec![7; 8 << 20];
+                stream.set_write_timeout(Some(Duration::from_millis(300)));
+                let before = cpu_time();
+                while stream.write(&bytes).is_ok() {}
+                let used = cpu_time() - before;
+                assert!(used < Duration::from_millis(150), "{crank:?}: {used:?}");
+            },
+        );
+    }
+}
+
+#[test]
+fn read_timeout_ends_a_spinning_wait() {
+    converse(
+        Crank::Inline,
+        |config| config.spin_ns = 3_000_000_000,
+        |context| {
+            let stream = accept_one(context);
+            await_end(stream);
+        },
+        |context| {
+            let mut stream = TcpStream::connect(context, server_addr()).unwrap();
+            stream.set_read_timeout(Some(Duration::from_millis(50)));
+            let start = Instant::now();
+            let outcome = stream.read(&mut [0]);
+            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::WouldBlock);
+            assert!(start.elapsed() < Duration::from_secs(1));
+        },
+    );
+}
+
+#[test]
+fn write_of_an_owner_long_away_leaves_at_once() {
+    let (written, when) = mpsc::channel();
+    converse(
+        Crank::Inline,
+        |_| (),
+        move |context| {
+            let mut stream = accept_one(context);
+            stream.read_exact(&mut [0]).unwrap();
+            let written: Instant = when.recv().unwrap();
+            let late = written.elapsed();
+            assert!(late < Duration::from_millis(200), "{late:?}");
+        },
+        move |context| {
+            let mut stream = TcpStream::connect(context, server_addr()).unwrap();
+            thread::sleep(Duration::from_millis(100));
+            written.send(Instant::now()).unwrap();
+            stream.write_all(b"x").unwrap();
+            thread::sleep(Duration::from_millis(500));
+        },
+    );
+}
+
+#[test]
+fn short_write_is_followed_by_a_writable_edge() {
+    for crank in [Crank::Inline, Crank::Dedicated] {
+        converse(
+            crank,
+            |_| (),
+            |context| {
+                let stream = accept_one(context);
+                thread::sleep(Duration::from_millis(50));
+                await_end(stream);
+            },
+            |context| {
+                let mut stream = TcpStream::connect(context, server_addr()).unwrap();
+                stream.set_nonblocking(true);
+                let mut poll = Poll::new(context);
+                let mut events = Events::with_capacity(8);
+                let timeout = Some(Duration::from_secs(3));
+                poll.register(&stream, Token(1), Interest::WRITABLE, Mode::Edge)
+                    .unwrap();
+                assert_eq!(poll.wait(&mut events, timeout).unwrap(), 1);
+                let bytes = vec![7; 16 << 20];
+                assert!(stream.write(&bytes).unwrap() < bytes.len());
+                assert_eq!(poll.wait(&mut events, timeout).unwrap(), 1, "{crank:?}");
+                assert!(events.iter().all(|event| event.is_writable()));
+            },
+        );
+    }
+}
+
+#[test]
+fn write_before_the_connection_is_open_would_block() {
+    converse(
+        Crank::Inline,
+        |_| (),
+        |context| await_end(accept_one(context)),
+        |context| {
+            let mut stream = TcpStream::start_connect(context, server_addr()).unwrap();
+            assert_eq!(
+                stream.write(b"early").unwrap_err().kind(),
+                ErrorKind::WouldBlock
+            );
+            stream.set_nonblocking(false);
+            stream.write_all(b"in time").unwrap();
+        },
+    );
+}
+
+#[test]
+fn kernel_descriptor_is_told_of_beside_a_socket_that_is_always_ready() {
+    converse(
+        Crank::Inline,
+        |_| (),
+        |context| await_end(accept_one(context)),
+        |context| {
+            let stream = TcpStream::connect(context, server_addr()).unwrap();
+            let bell = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+            let mut poll = Poll::new(context);
+            poll.register(&stream, Token(1), Interest::WRITABLE, Mode::Level)
+                .unwrap();
+            poll.register_fd(&bell, Token(2), Interest::READABLE)
+                .unwrap();
+            let mut events = Events::with_capacity(1);
+            let mut seen = [false; 3];
+            for _ in 0..10 {
+                poll.wait(&mut events, Some(Duration::from_secs(1)))
+                    .unwrap();
+                for event in &events {
+                    seen[event.token().0] = true;
+                }
+            }
+            assert_eq!(seen, [false, true, true]);
+        },
+    );
+}
+
+#[test]
+fn flood_of_options_and_reports_to_a_stack_thread_ends() {
+    in_time(|| {
+        converse(
+            Crank::Dedicated,
+            |_| (),
+            |context| await_end(accept_one(context)),
+            |context| {
+                let stream = TcpStream::connect(context, server_addr()).unwrap();
+                for n in 0..200_000 {
+                    stream.set_nodelay(n & 1 == 0).unwrap();
+                }
+                for _ in 0..2_000 {
+                    context.report().unwrap();
+                }
+            },
+        );
+    });
+}
+
+#[test]
+fn stack_thread_hears_that_it_is_to_stop() {
+    let mut config = config(
+        &format!("loopback:{}", unique("stop")),
+        "10.9.0.1/24",
+        Crank::Dedicated,
+    );
+    config.limits.sockets_max = 16;
+    config.limits.small_chunks = 64;
+    config.limits.large_chunks = 64;
+    config.limits.time_wait_max = 16;
+    config.limits.half_open_max = 16;
+    config.linger_ns = 0;
+    for round in 0..400 {
+        let config = config.clone();
+        in_time(move || {
+            let runtime = Runtime::new(config).unwrap();
+            let context = runtime.context(0).unwrap();
+            if round % 2 == 0 {
+                drop(TcpListener::bind(&context, SERVER.parse().unwrap()).unwrap());
+            }
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_nanos(round * 250) {}
+        });
+    }
+}

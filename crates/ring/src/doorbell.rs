@@ -66,6 +66,8 @@ struct Eventful {
     flag: SleepFlag,
     fd: OwnedFd,
     owed: Owed,
+    /// The sleeper's own: it has announced a sleep and not cancelled it yet.
+    announced: AtomicU32,
 }
 
 fn new_eventfd() -> Result<OwnedFd, Errno> {
@@ -112,6 +114,7 @@ impl StackBell {
             flag: SleepFlag::new(),
             fd: new_eventfd()?,
             owed: Owed::default(),
+            announced: AtomicU32::new(0),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -143,12 +146,20 @@ impl StackBell {
     /// after, whether it slept or not.
     #[inline]
     pub fn prepare_sleep(&self) {
+        // A sleep may be announced for someone else to sleep, and the next before that one is cancelled:
+        // a ring in between must not be forgotten, or its signal stays.
+        self.cancel_sleep();
+        self.inner.announced.store(1, Ordering::Relaxed);
         self.inner.flag.announce();
     }
 
-    /// The stack is awake.
+    /// The stack is awake. Nothing happens if no sleep was announced.
     #[inline]
     pub fn cancel_sleep(&self) {
+        if self.inner.announced.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        self.inner.announced.store(0, Ordering::Relaxed);
         let rung = self.inner.flag.retract();
         self.inner.owed.collect(rung, &self.inner.fd);
     }

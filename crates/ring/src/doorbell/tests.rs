@@ -47,3 +47,15 @@ fn insisting_is_heard_by_a_sleeper_who_was_not_yet_asleep() {
     bell.cancel_sleep();
     assert!(!is_readable(bell.fd()));
 }
+
+#[test]
+fn ring_between_two_announcements_is_taken() {
+    let bell = StackBell::new().expect("eventfd");
+    bell.prepare_sleep();
+    assert!(bell.ring());
+    bell.prepare_sleep();
+    bell.cancel_sleep();
+    assert!(!is_readable(bell.fd()));
+    bell.cancel_sleep();
+    assert_eq!(bell.inner.owed.0.load(Ordering::Relaxed), 0);
+}

@@ -8,6 +8,7 @@ mod connects;
 mod data;
 mod events;
 mod handshakes;
+mod hostile;
 mod icmp;
 mod limits;
 mod neighbours;

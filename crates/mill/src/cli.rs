@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::bench::BenchOptions;
+use crate::demo::DemoOptions;
 use crate::get::GetOptions;
 use crate::serve::ServeOptions;
 use crate::wire::WireOptions;
@@ -33,6 +34,8 @@ pub enum Command {
     Wire(WireOptions),
     /// Measure, against the kernel in the same run
     Bench(BenchOptions),
+    /// Serve real HTTP clients across a veth pair, and compare with the kernel; as root
+    Demo(DemoOptions),
 }
 
 /// Reads the command line. Help and version are printed; what is wrong is one line, and status 2.

@@ -4,6 +4,7 @@
 
 mod bench;
 mod cli;
+mod demo;
 mod failure;
 mod get;
 mod http;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         cli::Command::Get(options) => get::get(options),
         cli::Command::Wire(options) => wire::wire(options),
         cli::Command::Bench(options) => bench::bench(options),
+        cli::Command::Demo(options) => demo::demo(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,93 @@
+//! What the demo saw: printed as it happens and as a table at the end, and written as JSON on request.
+
+use std::path::Path;
+use std::time::Instant;
+
+use serde::Serialize;
+
+/// What one step saw, in a line, or why it did not hold.
+pub type Outcome = Result<String, String>;
+
+#[derive(Serialize)]
+struct Step {
+    name: &'static str,
+    held: bool,
+    saw: String,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+pub struct Report {
+    quick: bool,
+    version: &'static str,
+    kernel: String,
+    steps: Vec<Step>,
+}
+
+impl Report {
+    pub fn new(quick: bool) -> Self {
+        let kernel = rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned();
+        Self {
+            quick,
+            version: env!("CARGO_PKG_VERSION"),
+            kernel,
+            steps: Vec::new(),
+        }
+    }
+
+    /// Runs a step and keeps what came of it.
+    pub fn step(&mut self, name: &'static str, run: impl FnOnce() -> Outcome) {
+        eprintln!("… {name}");
+        let begin = Instant::now();
+        let (held, saw) = match run() {
+            Ok(saw) => (true, saw),
+            Err(cause) => (false, cause),
+        };
+        let seconds = begin.elapsed().as_secs_f64();
+        eprintln!("{} {name}: {saw}", mark(held));
+        self.steps.push(Step {
+            name,
+            held,
+            saw,
+            seconds,
+        });
+    }
+
+    pub fn write_json(&self, path: &Path) -> std::io::Result<()> {
+        let json = serde_json::to_string_pretty(self).map_err(std::io::Error::other)?;
+        std::fs::write(path, json + "\n")
+    }
+
+    /// Prints the table. True: every step held.
+    pub fn finish(&self) -> bool {
+        let width = self
+            .steps
+            .iter()
+            .map(|step| step.name.len())
+            .max()
+            .unwrap_or(0);
+        println!();
+        for Step {
+            name,
+            held,
+            saw,
+            seconds,
+        } in &self.steps
+        {
+            println!("{} {name:width$}  {seconds:6.1} s  {saw}", mark(*held));
+        }
+        let broken = self.steps.iter().filter(|step| !step.held).count();
+        match broken {
+            0 => println!("\nevery step held"),
+            _ => println!("\n{broken} of {} steps did not hold", self.steps.len()),
+        }
+        broken == 0
+    }
+}
+
+fn mark(held: bool) -> &'static str {
+    if held { "ok  " } else { "FAIL" }
+}

@@ -53,7 +53,7 @@ impl Limits {
     pub fn for_connections(connections: usize) -> Self {
         let connections = connections.clamp(64, SOCKETS_CEILING / 2);
         Self {
-            sockets_max: connections + connections / 8 + 64,
+            sockets_max: connections + connections / 8 + SOCKET_STOCK_MAX,
             half_open_max: (connections / 2).max(1_024),
             time_wait_max: connections.max(4_096),
             small_chunks: (connections * 2).max(8_192),

@@ -316,7 +316,9 @@ impl Shared {
         let (jobs_in, jobs) = spsc::queue(limits.sockets_max);
         let (controls_in, controls) = spsc::queue(CONTROLS_PER_TURN * 2);
         let (events, events_out) = spsc::queue(limits.sockets_max * 2);
-        let stock = SOCKET_STOCK_MAX.min(limits.sockets_max / 2).max(1);
+        // A quarter of the table at most, also after the queue has rounded its length: what lies in the stock cannot be accepted into.
+        let stock = SOCKET_STOCK_MAX.min(limits.sockets_max / 4).max(1);
+        let stock = 1 << stock.ilog2();
         let (mut socket_stock, stock_out) = spsc::queue(stock);
         let small = MAGAZINE_SMALL.min(limits.small_chunks / 4);
         let large = MAGAZINE_LARGE.min(limits.large_chunks / 4);

@@ -1,0 +1,28 @@
+//! Limits that must be met: what a review found.
+
+mod common;
+
+use common::World;
+use stack::Limits;
+
+#[test]
+fn limits_for_so_many_connections_let_so_many_be_accepted() {
+    for connections in [64, 200, 1_000] {
+        let mut world = World::with(|setup| {
+            setup.config.limits = Limits {
+                recv_buffer_bytes_max: 65_535,
+                ..Limits::for_connections(connections)
+            };
+        });
+        let listener = world.listen();
+        // The application's stock of sockets takes what it wants.
+        (0..100).for_each(|_| drop(world.turn()));
+        for n in 0..connections {
+            let mut client = world.client();
+            world.handshake(&mut client);
+            let accepted = world.app.accept(listener);
+            assert!(accepted.is_some(), "{n} of {connections}");
+            world.app.take_events();
+        }
+    }
+}

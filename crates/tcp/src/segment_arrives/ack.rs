@@ -143,7 +143,9 @@ impl Connection {
     /// Acknowledged before. Within the largest window it may be late (RFC 5961 5.2): its text counts, its
     /// ACK does not.
     fn old_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
-        if self.snd.una.since(seg.ack) > self.tx.max_wnd {
+        // What was never sent cannot be acknowledged late either, however large the window; 1 is for the FIN.
+        let age = u64::from(self.snd.una.since(seg.ack));
+        if age > u64::from(self.tx.max_wnd).min(self.tx.bytes_acked + 1) {
             cx.counters.drop_ack_too_old += 1;
             self.challenge(cx);
             return Step::Done(Effects::NONE);

@@ -3,7 +3,7 @@
 use tcp::{Effects, IcmpError, Keepalive, State};
 
 use crate::peer::{MS, Peer, Setup, Variant, conversation};
-use crate::states::{established, syn_received, syn_sent};
+use crate::states::{established, fin_wait_2, syn_received, syn_sent};
 
 fn keep_alive(p: &mut Peer) {
     let keepalive = Keepalive {
@@ -140,5 +140,43 @@ fn accepted_without_a_round_trip_waits_three_seconds() {
         p.write(100);
         p.expect("P. 1:101(100) ack 1");
         p.expect_after_ms(3000, "P. 1:101(100) ack 1");
+    });
+}
+
+/// An ACK of numbers from before the connection is a guess, however large the peer's window: blind
+/// injection of data must hit what was sent (RFC 5961 5, as Linux since 6.7).
+#[test]
+fn established_ack_of_what_was_never_sent() {
+    conversation(established, |p| {
+        // 1 - 20000, relative to our initial number.
+        p.inject("P. 1:101(100) ack 4294947297");
+        p.expect_effects(Effects::NONE);
+        p.expect_received(0);
+        p.expect(". 1:1(0) ack 1");
+        p.expect_nothing();
+    });
+}
+
+/// What was sent once and has been acknowledged since may come late, the SYN and the FIN included.
+#[test]
+fn fin_wait_2_text_with_the_oldest_ack() {
+    conversation(fin_wait_2, |p| {
+        p.inject("P. 1:101(100) ack 1");
+        p.expect_effects(Effects::READABLE);
+        p.expect_received(100);
+    });
+}
+
+/// After data and a FIN, all acknowledged, too.
+#[test]
+fn fin_wait_2_text_with_the_oldest_ack_after_data() {
+    conversation(established, |p| {
+        p.write(1500);
+        p.shutdown();
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 1502");
+        p.expect_state(State::FinWait2);
+        p.inject("P. 1:101(100) ack 1");
+        p.expect_received(100);
     });
 }

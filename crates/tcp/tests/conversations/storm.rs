@@ -131,12 +131,14 @@ fn application(random: &mut Random, p: &mut Peer) {
     }
 }
 
-fn storm(seed: u64) -> u64 {
+/// Plays one storm; returns its length and what was seen of it.
+fn storm(seed: u64, prediction: bool) -> (u64, Vec<String>) {
+    let mut seen = Vec::new();
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let variant = Variant {
         iss: random.below(1 << 32) as u32,
         irs: random.below(1 << 32) as u32 | 0xffff_0000,
-        prediction: true,
+        prediction,
     };
     let setup = Setup {
         timestamps: random.below(2) == 0,
@@ -153,7 +155,7 @@ fn storm(seed: u64) -> u64 {
     p.rx.compare = false;
     for step in 0..400 {
         if p.is_removed() {
-            return step;
+            return (step, seen);
         }
         p.polls = random.below(4) != 0;
         if random.below(20) == 0 {
@@ -167,11 +169,12 @@ fn storm(seed: u64) -> u64 {
             6..=7 => application(&mut random, &mut p),
             _ => p.wait_ms(random.pick(&[0, 1, 40, 100, 300, 1000, 10_000, 100_000])),
         }
-        p.skip_sent();
+        let sent = p.take_sent();
+        seen.push(format!("{sent:?} {:?} {:?}", p.effects, p.conn.info()));
         assert!(p.conn.una().le(p.conn.nxt()), "seed {seed}");
         assert!(p.conn.info().rcv_wnd <= 1 << 30, "seed {seed}");
     }
-    400
+    (400, seen)
 }
 
 #[test]
@@ -182,7 +185,11 @@ fn storm_of_calls() {
         .and_then(|n| n.parse().ok());
     let mut steps = 0;
     for seed in 1..seeds.unwrap_or(4000u64) {
-        steps += storm(seed);
+        let (length, seen) = storm(seed, true);
+        if seed.is_multiple_of(4) {
+            assert_eq!(seen, storm(seed, false).1, "seed {seed}: prediction");
+        }
+        steps += length;
     }
     // Most live long enough to mean something.
     assert!(seeds.is_some() || steps > 100_000, "{steps}");

@@ -76,14 +76,20 @@ fn run(mut stack: Stack, stop: &Flag, config: &Config) {
     linger(&mut stack, config.linger_ns);
 }
 
-/// Turns the stack until no connection is left or the time is over.
+/// Turns the stack until no connection is left or the time is over; those left then are reset.
 pub(crate) fn linger(stack: &mut Stack, linger_ns: u64) {
     let until_ns = monotonic_ns() + linger_ns;
     loop {
         let now_ns = monotonic_ns();
         let turned = stack.turn(now_ns);
         let is_done = stack.usage().sockets == 0 && !stack.has_output();
-        if is_done || now_ns >= until_ns {
+        if is_done {
+            return;
+        }
+        if now_ns >= until_ns {
+            // Whoever has not closed by now hears that we are gone.
+            stack.abort_all();
+            stack.turn(now_ns);
             return;
         }
         if !turned.busy && stack.wait(now_ns, Some(until_ns), &[]).is_err() {

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{SERVER, config, converse_over, server_addr, unique};
+use common::{SERVER, config, connect, converse_over, server_addr, unique};
 use millstream::{
     Config, Context, Crank, Events, Interest, Mode, Poll, Runtime, TcpListener, TcpStream, Token,
 };
@@ -63,7 +63,7 @@ fn writer_without_room_sleeps() {
                 thread::sleep(Duration::from_millis(1_500));
             },
             |context| {
-                let mut stream = TcpStream::connect(context, server_addr()).unwrap();
+                let mut stream = connect(context);
                 let bytes = vec![7; 8 << 20];
                 stream.set_write_timeout(Some(Duration::from_millis(300)));
                 let before = cpu_time();
@@ -85,7 +85,7 @@ fn read_timeout_ends_a_spinning_wait() {
             await_end(stream);
         },
         |context| {
-            let mut stream = TcpStream::connect(context, server_addr()).unwrap();
+            let mut stream = connect(context);
             stream.set_read_timeout(Some(Duration::from_millis(50)));
             let start = Instant::now();
             let outcome = stream.read(&mut [0]);
@@ -109,7 +109,7 @@ fn write_of_an_owner_long_away_leaves_at_once() {
             assert!(late < Duration::from_millis(200), "{late:?}");
         },
         move |context| {
-            let mut stream = TcpStream::connect(context, server_addr()).unwrap();
+            let mut stream = connect(context);
             thread::sleep(Duration::from_millis(100));
             written.send(Instant::now()).unwrap();
             stream.write_all(b"x").unwrap();
@@ -130,7 +130,7 @@ fn short_write_is_followed_by_a_writable_edge() {
                 await_end(stream);
             },
             |context| {
-                let mut stream = TcpStream::connect(context, server_addr()).unwrap();
+                let mut stream = connect(context);
                 stream.set_nonblocking(true);
                 let mut poll = Poll::new(context);
                 let mut events = Events::with_capacity(8);
@@ -149,18 +149,18 @@ fn short_write_is_followed_by_a_writable_edge() {
 
 #[test]
 fn write_before_the_connection_is_open_would_block() {
+    let nobody = |_: &Context| ();
     converse(
         Crank::Inline,
         |_| (),
-        |context| await_end(accept_one(context)),
+        nobody,
         |context| {
-            let mut stream = TcpStream::start_connect(context, server_addr()).unwrap();
+            let nowhere = "10.9.0.77:9".parse().unwrap();
+            let mut stream = TcpStream::start_connect(context, nowhere).unwrap();
             assert_eq!(
                 stream.write(b"early").unwrap_err().kind(),
                 ErrorKind::WouldBlock
             );
-            stream.set_nonblocking(false);
-            stream.write_all(b"in time").unwrap();
         },
     );
 }
@@ -172,7 +172,7 @@ fn kernel_descriptor_is_told_of_beside_a_socket_that_is_always_ready() {
         |_| (),
         |context| await_end(accept_one(context)),
         |context| {
-            let stream = TcpStream::connect(context, server_addr()).unwrap();
+            let stream = connect(context);
             let bell = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
             let mut poll = Poll::new(context);
             poll.register(&stream, Token(1), Interest::WRITABLE, Mode::Level)
@@ -201,7 +201,7 @@ fn flood_of_options_and_reports_to_a_stack_thread_ends() {
             |_| (),
             |context| await_end(accept_one(context)),
             |context| {
-                let stream = TcpStream::connect(context, server_addr()).unwrap();
+                let stream = connect(context);
                 for n in 0..200_000 {
                     stream.set_nodelay(n & 1 == 0).unwrap();
                 }
@@ -236,6 +236,28 @@ fn stack_thread_hears_that_it_is_to_stop() {
             }
             let start = Instant::now();
             while start.elapsed() < Duration::from_nanos(round * 250) {}
+        });
+    }
+}
+
+#[test]
+fn peer_of_a_runtime_that_could_not_close_in_order_is_reset() {
+    for crank in [Crank::Inline, Crank::Dedicated] {
+        in_time(move || {
+            converse(
+                crank,
+                |config| config.linger_ns = 50_000_000,
+                |context| {
+                    let stream = accept_one(context);
+                    thread::sleep(Duration::from_millis(800));
+                    await_end(stream);
+                },
+                |context| {
+                    let mut stream = TcpStream::connect(context, server_addr()).unwrap();
+                    stream.set_write_timeout(Some(Duration::from_millis(100)));
+                    while stream.write(&[7; 65_536]).is_ok() {}
+                },
+            );
         });
     }
 }

@@ -189,6 +189,16 @@ impl Core {
         self.settle(socket, effects);
     }
 
+    /// Resets every connection: there is no time left to close them in order.
+    #[cold]
+    pub(crate) fn abort_all(&mut self) {
+        for socket in 0..self.sockets.span() {
+            if self.sockets.slot(socket).role == Role::Connection {
+                self.disown(socket);
+            }
+        }
+    }
+
     /// The socket that a control request names, if it still waits for one.
     pub(crate) fn reserved(&mut self, id: SocketId) -> Option<u32> {
         let socket = self.sockets.resolve(id)?;

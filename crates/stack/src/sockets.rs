@@ -204,6 +204,11 @@ impl Sockets {
             .count()
     }
 
+    /// One past the largest index ever in use.
+    pub fn span(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     /// Every slot in use, with its index.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Slot)> {
         self.slots

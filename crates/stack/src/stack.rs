@@ -223,6 +223,11 @@ impl Stack {
         self.bell.cancel_sleep();
     }
 
+    /// Resets every connection; the next turn tells their peers. For a stack that is about to end, its application being gone.
+    pub fn abort_all(&mut self) {
+        self.core.abort_all();
+    }
+
     /// What was counted so far.
     pub fn counters(&self) -> &Counters {
         &self.core.counters

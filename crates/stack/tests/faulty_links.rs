@@ -107,7 +107,13 @@ struct Side {
 impl Side {
     fn new(number: u64, port: Box<dyn Port + Send>, seed: u64, now_ns: u64) -> Self {
         let last = number + 1;
+        let tcp = tcp::Config {
+            // A peer whose FIN is given up waits for ever, by TCP's rules; so none is given up here.
+            orphan_retries_max: 15,
+            ..tcp::Config::default()
+        };
         let config = StackConfig {
+            tcp,
             addresses: vec![
                 format!("10.0.0.{last}/24").parse().unwrap(),
                 format!("fd00::{last}/64").parse().unwrap(),

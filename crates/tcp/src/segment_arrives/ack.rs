@@ -112,7 +112,7 @@ impl Connection {
 
     /// SEG.ACK = SND.UNA: a duplicate by RFC 5681's definition, or an empty or window-updating segment.
     fn repeated_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) {
-        if self.snd.wnd == 0 && self.snd.flight() > 0 {
+        if self.snd.wnd < self.snd.flight() && !self.is_orphan() {
             // A shrunken window holds what was sent: the peer is alive, so do not count towards giving
             // up (RFC 9293 SHLD-17).
             self.tx.retransmits = self.tx.retransmits.min(1);

@@ -180,3 +180,50 @@ fn fin_wait_2_text_with_the_oldest_ack_after_data() {
         p.expect_received(100);
     });
 }
+
+/// SHLD-17: data past a right edge that was drawn back is no reason to give up, shut or not.
+#[test]
+fn established_window_shrinks_below_the_segment_and_does_not_time_out() {
+    conversation(established, |p| {
+        p.config.retries_max = 3;
+        p.write(5000);
+        p.expect_data(1, 5001, 1000, 1, true);
+        for _ in 0..10 {
+            let next_ns = p.conn.deadline_ns();
+            p.wait_until(next_ns);
+            p.expect_state(State::Established);
+            p.skip_sent();
+            p.inject(". 1:1(0) ack 1 win 500");
+        }
+        p.expect_state(State::Established);
+    });
+}
+
+/// An MSS of 0 says nothing (as in LISTEN, and Linux).
+#[test]
+fn syn_sent_mss_of_zero_means_the_default() {
+    conversation(syn_sent, |p| {
+        p.inject("S. 0:0(0) ack 1 <mss 0>");
+        assert_eq!(p.conn.send_mss(), 536);
+    });
+}
+
+/// But nobody waits for the data of an orphan: its peer does not hold it for ever so (as Linux).
+#[test]
+fn orphan_window_shut_below_flight_times_out() {
+    conversation(established, |p| {
+        p.write(5000);
+        p.close();
+        for _ in 0..40 {
+            if p.is_removed() {
+                return;
+            }
+            let next_ns = p.conn.deadline_ns();
+            p.wait_until(next_ns);
+            if p.skip_sent() > 0 && !p.is_removed() {
+                p.inject(". 1:1(0) ack 1 win 0");
+            }
+        }
+        panic!("it is still there");
+    });
+}

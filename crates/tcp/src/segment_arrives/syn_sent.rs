@@ -81,7 +81,7 @@ impl Connection {
         self.rcv.nxt = seg.seq + 1;
         self.rcv.acked = self.rcv.nxt;
         self.rcv.adv = self.rcv.nxt + u32::from(self.syn_window());
-        if let Some(mss) = options.mss {
+        if let Some(mss) = options.mss.filter(|&mss| mss > 0) {
             self.tx.peer_mss = mss;
         }
         match options.window_scale {

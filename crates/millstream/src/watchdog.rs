@@ -73,12 +73,15 @@ struct Dog {
     bell: StackBell,
 }
 
+/// A copy of a descriptor of a port, and what it is to be polled for.
+type Watched = (OwnedFd, PollFlags);
+
 struct Sheep {
     key: u64,
     stack: Weak<SharedStack>,
     turns_seen: u64,
     /// Armed: the descriptors to sleep on, and when the stack's next timer is due.
-    armed: Option<(Vec<(OwnedFd, PollFlags)>, Option<u64>)>,
+    armed: Option<(Vec<Watched>, Option<u64>)>,
 }
 
 /// Puts a stack under the process's watchdog, which is started for the first one.
@@ -137,7 +140,7 @@ fn watch(dog: &Dog) {
             let due_ns = sheep.look(now_ns);
             until_ns = [until_ns, due_ns].into_iter().flatten().min();
         }
-        let fds: Vec<(OwnedFd, PollFlags)> = flock.iter().flat_map(Sheep::descriptors).collect();
+        let fds: Vec<Watched> = flock.iter().flat_map(Sheep::descriptors).collect();
         drop(flock);
         sleep(
             dog,
@@ -148,7 +151,7 @@ fn watch(dog: &Dog) {
     }
 }
 
-fn sleep(dog: &Dog, fds: &[(OwnedFd, PollFlags)], timeout_ns: Option<u64>) {
+fn sleep(dog: &Dog, fds: &[Watched], timeout_ns: Option<u64>) {
     let mut polled: Vec<_> = fds
         .iter()
         .map(|(fd, flags)| PollFd::from_borrowed_fd(fd.as_fd(), *flags))
@@ -207,8 +210,8 @@ impl Sheep {
         }
     }
 
-    fn descriptors(&self) -> impl Iterator<Item = (OwnedFd, PollFlags)> + '_ {
-        let copy = |(fd, flags): &(OwnedFd, PollFlags)| Some((fd.try_clone().ok()?, *flags));
+    fn descriptors(&self) -> impl Iterator<Item = Watched> + '_ {
+        let copy = |(fd, flags): &Watched| Some((fd.try_clone().ok()?, *flags));
         self.armed
             .iter()
             .flat_map(move |(fds, _)| fds.iter().filter_map(copy))

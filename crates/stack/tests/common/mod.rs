@@ -152,7 +152,9 @@ impl World {
     pub fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
             let turned = self.turn();
-            if !turned.busy && !self.peer.has_answers() {
+            let due_ns = self.stack.next_timer_ns();
+            let is_due = due_ns.is_some_and(|due_ns| due_ns <= self.now_ns);
+            if !turned.busy && !is_due && !self.peer.has_answers() {
                 return;
             }
         }

@@ -5,6 +5,7 @@ mod common;
 
 mod closing;
 mod connects;
+mod crowds;
 mod data;
 mod events;
 mod handshakes;

@@ -1,0 +1,173 @@
+//! Many at once: more requests than a turn takes, more strangers than the tables hold, and a wire that goes away.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use ring::socket_block::SocketState;
+use rustix::io::Errno;
+use wire::tcp::Flags;
+
+use crate::common::{MILLIS, PEER_V4, PORT, SECOND, STACK_V4, World};
+use packetio::PortError;
+use stack::limits::{CONTROLS_PER_TURN, JOBS_PER_TURN};
+
+fn large() -> World {
+    World::with(|s| {
+        s.config.addresses[0] = "10.0.0.1/16".parse().unwrap();
+        let limits = &mut s.config.limits;
+        (limits.sockets_max, limits.half_open_max) = (4_096, 512);
+        (limits.small_chunks, limits.large_chunks) = (8_192, 1_024);
+        limits.backlog_max = 1_024;
+        limits.control_queue_max = 1_024;
+    })
+}
+
+/// As many sockets as `count`, each connecting to the peer, however many turns that takes.
+fn connects(w: &mut World, count: usize) -> Vec<ring::socket_block::SocketId> {
+    let mut sockets = Vec::new();
+    while sockets.len() < count {
+        if !w.app.has_socket() {
+            w.settle();
+        }
+        sockets.push(w.app.connect(SocketAddr::new(PEER_V4, 443)));
+    }
+    sockets
+}
+
+#[test]
+fn connect_requests_beyond_a_turn_and_closes_that_overtake_them() {
+    let mut w = large();
+    w.settle();
+    let mut sockets = Vec::new();
+    // All in one go, more than a turn applies, as far as stock and queue reach.
+    while w.app.has_socket() && sockets.len() < CONTROLS_PER_TURN * 2 {
+        sockets.push(w.app.connect(SocketAddr::new(PEER_V4, 443)));
+    }
+    assert!(sockets.len() >= 256);
+    for socket in &sockets {
+        w.app.close(*socket);
+    }
+    w.settle();
+    w.peer.forget();
+    assert_eq!(w.stack.usage().sockets, 0);
+    assert_eq!(w.stack.usage().flows, 0);
+}
+
+#[test]
+fn established_crowd_closes_at_once() {
+    let mut w = large();
+    let count = JOBS_PER_TURN + 100;
+    let sockets = connects(&mut w, count);
+    w.settle();
+    let syns = w.peer.take_tcp();
+    assert_eq!(syns.len(), count);
+    let mut clients: Vec<_> = syns.iter().map(crate::common::Client::answering).collect();
+    for client in &mut clients {
+        w.send(&client.syn_ack());
+    }
+    assert_eq!(w.stack.counters().connected, count as u64);
+    w.peer.forget();
+    for socket in &sockets {
+        assert!(w.app.has(*socket, SocketState::CONNECTED));
+        w.app.write(*socket, b"bye");
+        w.app.close(*socket);
+    }
+    w.settle();
+    let mut fins = w.peer.take_tcp();
+    fins.retain(|segment| segment.flags.contains(Flags::FIN));
+    assert_eq!(fins.len(), count);
+    for client in &mut clients {
+        client.rcv += 4;
+        w.send(&client.fin());
+    }
+    // Sixteen of them wait, the rest gave way.
+    assert_eq!(w.stack.usage().time_wait, 16);
+    assert_eq!(w.stack.usage().flows, 16);
+}
+
+#[test]
+fn listen_flood_of_syns_from_invented_neighbours_leaves_the_known_alone() {
+    let mut w = large();
+    let listener = w.listen();
+    let mut known = w.client();
+    w.handshake(&mut known);
+    let socket = w.app.accept(listener).unwrap();
+    for host in 0..3_000u32 {
+        let from = IpAddr::V4(Ipv4Addr::from(0x0a00_1000 + host));
+        let mut client = w.client_from(from, SocketAddr::new(STACK_V4, PORT));
+        w.peer.transmit(&w.peer.frame(&client.syn()));
+        if host % 64 == 0 {
+            w.now_ns += MILLIS;
+            w.settle();
+        }
+    }
+    w.settle();
+    w.peer.forget();
+    assert!(w.stack.counters().syn_cookies_sent > 0);
+    w.send(&known.data(b"through the flood"));
+    assert_eq!(w.read(socket), b"through the flood");
+    let acks = w.peer.take_tcp();
+    assert!(acks.iter().any(|ack| ack.ack == known.nxt));
+    let mut another = w.client();
+    w.handshake(&mut another);
+    assert!(w.app.accept(listener).is_some());
+    w.advance(200 * SECOND);
+    assert_eq!(w.stack.usage().half_open, 0);
+    w.peer.forget();
+}
+
+#[test]
+fn wire_gone_is_reported_and_timers_run_on() {
+    let setup = crate::common::Setup::default();
+    let (near, far) = packetio::loopback::pair(&setup.wire).unwrap();
+    let mut now_ns = 1_000 * SECOND;
+    let (mut stack, side) = stack::Stack::new(setup.config, Box::new(near), now_ns).unwrap();
+    let mut app = crate::common::App::new(side);
+    stack.turn(now_ns);
+    drop(far);
+    let socket = app.connect("10.0.0.2:80".parse().unwrap());
+    for _ in 0..100 {
+        stack.turn(now_ns);
+        now_ns = stack.next_timer_ns().unwrap_or(now_ns + SECOND);
+    }
+    assert_eq!(stack.take_port_error(), Some(PortError::Disconnected));
+    assert_eq!(app.errno(socket), Some(Errno::HOSTUNREACH));
+    app.close(socket);
+    stack.turn(now_ns);
+    assert_eq!(stack.usage(), stack::Usage::default());
+}
+
+#[test]
+fn clock_that_leaps_a_day_ends_what_has_no_peer() {
+    let mut w = World::new();
+    let (_client, socket) = w.established();
+    w.write(socket, b"and then a long sleep");
+    w.peer.forget();
+    // No timer on the way: the machine was asleep.
+    w.now_ns += 86_400 * SECOND;
+    w.settle();
+    assert!(!w.peer.take_tcp().is_empty(), "tried again on waking");
+    assert_eq!(w.app.errno(socket), None);
+    w.now_ns += 86_400 * SECOND;
+    w.settle();
+    w.close(socket);
+    w.advance(7_200 * SECOND);
+    assert_eq!(w.stack.usage().flows, 0);
+}
+
+#[test]
+fn clock_that_stands_still_moves_data_all_the_same() {
+    let mut w = World::new();
+    let (mut client, socket) = w.established();
+    let bytes = vec![7; 60_000];
+    assert_eq!(w.app.write(socket, &bytes), bytes.len());
+    let mut got = 0;
+    while got < bytes.len() {
+        w.settle();
+        let segments = w.peer.take_tcp();
+        assert!(!segments.is_empty());
+        for segment in segments {
+            got += client.take(&segment).len();
+        }
+        w.send(&client.ack());
+    }
+}

@@ -41,38 +41,115 @@ pub struct WorldPick {
 #[derive(Arbitrary, Debug)]
 pub enum Step {
     // What a peer does that keeps the rules.
-    Handshake { client: u8, options: bool },
-    Send { client: u8, len: u16 },
-    Acknowledge { client: u8, window: u16 },
-    Finish { client: u8 },
-    Reset { client: u8 },
-    Answer { client: u8, options: bool },
+    Handshake {
+        client: u8,
+        options: bool,
+    },
+    Send {
+        client: u8,
+        len: u16,
+    },
+    Acknowledge {
+        client: u8,
+        window: u16,
+    },
+    Finish {
+        client: u8,
+    },
+    Reset {
+        client: u8,
+    },
+    Answer {
+        client: u8,
+        options: bool,
+    },
     // What one does that does not.
-    Segment { client: u8, segment: SegmentPick },
-    IcmpError { client: u8, kind: u8, code: u8, mtu: u16, seq: Offset },
-    Ping { v6: bool, len: u8 },
-    Ask { v6: bool, target: u8 },
-    Upper { v6: bool, upper: u8, bytes: Vec<u8> },
-    Frame { ethertype: u8, bytes: Vec<u8> },
-    Again { at: u8, flip: Option<(u16, u8)> },
+    Segment {
+        client: u8,
+        segment: SegmentPick,
+    },
+    IcmpError {
+        client: u8,
+        kind: u8,
+        code: u8,
+        mtu: u16,
+        seq: Offset,
+    },
+    Ping {
+        v6: bool,
+        len: u8,
+    },
+    Ask {
+        v6: bool,
+        target: u8,
+    },
+    Upper {
+        v6: bool,
+        upper: u8,
+        bytes: Vec<u8>,
+    },
+    Frame {
+        ethertype: u8,
+        bytes: Vec<u8>,
+    },
+    Again {
+        at: u8,
+        flip: Option<(u16, u8)>,
+    },
     // The application.
-    Listen { port: u8 },
-    Connect { v6: bool, host: u8, from: u8 },
-    Accept { listener: u8 },
-    Write { socket: u8, len: u16 },
-    Read { socket: u8, len: u16 },
-    Shutdown { socket: u8 },
-    Close { socket: u8 },
-    Abort { socket: u8 },
-    Option { socket: u8, option: u8 },
-    StaleJob { index: u8, generation: u8 },
+    Listen {
+        port: u8,
+    },
+    Connect {
+        v6: bool,
+        host: u8,
+        from: u8,
+    },
+    Accept {
+        listener: u8,
+    },
+    Write {
+        socket: u8,
+        len: u16,
+    },
+    Read {
+        socket: u8,
+        len: u16,
+    },
+    Shutdown {
+        socket: u8,
+    },
+    Close {
+        socket: u8,
+    },
+    Abort {
+        socket: u8,
+    },
+    Option {
+        socket: u8,
+        option: u8,
+    },
+    StaleJob {
+        index: u8,
+        generation: u8,
+    },
     TakeEvents,
     // The world.
-    Wait { ms: u16 },
-    WaitLong { seconds: u8 },
-    Mute { on: bool },
-    Deaf { on: bool },
-    Hold { on: bool },
+    Wait {
+        ms: u16,
+    },
+    WaitLong {
+        seconds: u8,
+    },
+    Mute {
+        on: bool,
+    },
+    Deaf {
+        on: bool,
+    },
+    Hold {
+        on: bool,
+    },
 }
 
 /// A number near the right one, or anywhere.
@@ -129,6 +206,7 @@ pub struct Play {
     /// Bytes that the application wrote and the last byte that it read, by socket.
     written: BTreeMap<SocketId2, u64>,
     last_read: BTreeMap<SocketId2, u8>,
+    edges: BTreeMap<SocketId2, (u32, u32)>,
     sent: Vec<Vec<u8>>,
     held: bool,
     under_way: usize,
@@ -170,13 +248,18 @@ impl Play {
             ends: Vec::new(),
             written: BTreeMap::new(),
             last_read: BTreeMap::new(),
+            edges: BTreeMap::new(),
             sent: Vec::new(),
             held: false,
             under_way: 0,
         };
         for at in 0..CLIENTS {
             let v6 = at == CLIENTS - 1;
-            let (from, to) = if v6 { (PEER_V6, STACK_V6) } else { (PEER_V4, STACK_V4) };
+            let (from, to) = if v6 {
+                (PEER_V6, STACK_V6)
+            } else {
+                (PEER_V4, STACK_V4)
+            };
             let mut client = play.world.client_from(from, SocketAddr::new(to, PORT));
             if at % 2 == 1 {
                 // Numbers that wrap soon.
@@ -251,7 +334,11 @@ impl Play {
         }
         if let Some(iss) = end.iss {
             for (at, byte) in (0u32..).zip(&segment.payload) {
-                let position = segment.seq.wrapping_add(at).wrapping_sub(iss).wrapping_sub(1);
+                let position = segment
+                    .seq
+                    .wrapping_add(at)
+                    .wrapping_sub(iss)
+                    .wrapping_sub(1);
                 assert_eq!(*byte, position as u8, "not what was written at {position}");
             }
         }
@@ -365,12 +452,19 @@ impl Play {
             }
             Step::Frame { ethertype, bytes } => {
                 let mac = self.world.peer.mac;
-                let ethertype = [0x0800, 0x86dd, 0x0806, 0x8100, 0x1234][usize::from(*ethertype % 5)];
+                let ethertype =
+                    [0x0800, 0x86dd, 0x0806, 0x8100, 0x1234][usize::from(*ethertype % 5)];
                 let bytes = &bytes[..bytes.len().min(1_500)];
                 self.transmit(frames::ethernet_frame(mac, STACK_MAC, ethertype, bytes));
             }
             Step::Again { at, flip } => self.again(*at, *flip),
-            Step::IcmpError { client, kind, code, mtu, seq } => {
+            Step::IcmpError {
+                client,
+                kind,
+                code,
+                mtu,
+                seq,
+            } => {
                 self.icmp_error(*client, *kind, *code, *mtu, *seq);
             }
             _ => {}
@@ -443,10 +537,18 @@ impl Play {
         let (from, to) = pair(v6);
         let data = vec![1; len];
         let frame = if v6 {
-            let message = icmpv6::Message::EchoRequest { ident: 1, seq: 1, data: &data };
+            let message = icmpv6::Message::EchoRequest {
+                ident: 1,
+                seq: 1,
+                data: &data,
+            };
             frames::icmp6_frame(mac, STACK_MAC, from, to, &message)
         } else {
-            let message = icmpv4::Message::EchoRequest { ident: 1, seq: 1, data: &data };
+            let message = icmpv4::Message::EchoRequest {
+                ident: 1,
+                seq: 1,
+                data: &data,
+            };
             frames::icmp4_frame(mac, STACK_MAC, from, to, &message)
         };
         self.transmit(frame);
@@ -492,15 +594,29 @@ impl Play {
         let quote = &body[..];
         let frame = if src.is_ipv4() {
             let message = match kind % 3 {
-                0 => icmpv4::Message::DestinationUnreachable { code: code % 17, next_hop_mtu: mtu, quote },
+                0 => icmpv4::Message::DestinationUnreachable {
+                    code: code % 17,
+                    next_hop_mtu: mtu,
+                    quote,
+                },
                 1 => icmpv4::Message::TimeExceeded { code, quote },
-                _ => icmpv4::Message::ParameterProblem { code, pointer: 1, quote },
+                _ => icmpv4::Message::ParameterProblem {
+                    code,
+                    pointer: 1,
+                    quote,
+                },
             };
             frames::icmp4_frame(mac, STACK_MAC, dst, src, &message)
         } else {
             let message = match kind % 3 {
-                0 => icmpv6::Message::DestinationUnreachable { code: code % 9, quote },
-                1 => icmpv6::Message::PacketTooBig { mtu: u32::from(mtu) << (code % 17), quote },
+                0 => icmpv6::Message::DestinationUnreachable {
+                    code: code % 9,
+                    quote,
+                },
+                1 => icmpv6::Message::PacketTooBig {
+                    mtu: u32::from(mtu) << (code % 17),
+                    quote,
+                },
                 _ => icmpv6::Message::TimeExceeded { code, quote },
             };
             frames::icmp6_frame(mac, STACK_MAC, dst, src, &message)
@@ -528,9 +644,7 @@ impl Play {
                     self.world.app.accept(listener);
                 }
             }
-            Step::TakeEvents => {
-                self.world.app.take_events();
-            }
+            Step::TakeEvents => self.take_events(),
             Step::StaleJob { index, generation } => {
                 let id = SocketId {
                     index: u32::from(index % 70),
@@ -558,13 +672,34 @@ impl Play {
         }
     }
 
+    /// What has changed since the last look must have been told of.
+    fn take_events(&mut self) {
+        let mut told = Vec::new();
+        loop {
+            self.rest();
+            let events = self.world.app.take_events();
+            if events.is_empty() {
+                break;
+            }
+            told.extend(events);
+        }
+        for id in self.world.app.sockets_open() {
+            let edges = self.world.app.edges(id);
+            let before = self.edges.insert(key(id), edges);
+            let moved = before.is_some_and(|before| before != edges);
+            assert!(!moved || told.contains(&id), "{id:?} changed in secret");
+        }
+    }
+
     fn on_socket(&mut self, step: &Step, id: SocketId) {
         let app = &mut self.world.app;
         let is_listener = app.is_listener(id);
         match *step {
             Step::Write { len, .. } if !is_listener => {
                 let start = *self.written.get(&key(id)).unwrap_or(&0);
-                let bytes: Vec<u8> = (start..start + u64::from(len % 9_000)).map(|n| n as u8).collect();
+                let bytes: Vec<u8> = (start..start + u64::from(len % 9_000))
+                    .map(|n| n as u8)
+                    .collect();
                 let n = app.write_if_open(id, &bytes);
                 self.written.insert(key(id), start + n as u64);
             }
@@ -633,16 +768,25 @@ impl End {
     fn stamp_on(&mut self, segment: &mut Tcp) {
         if let Some(echo) = self.stamp {
             self.value += 1;
-            segment.options.timestamp = Some(Timestamp { value: self.value, echo });
+            segment.options.timestamp = Some(Timestamp {
+                value: self.value,
+                echo,
+            });
         }
     }
 }
 
 fn pair(v6: bool) -> (std::net::IpAddr, std::net::IpAddr) {
-    if v6 { (PEER_V6, STACK_V6) } else { (PEER_V4, STACK_V4) }
+    if v6 {
+        (PEER_V6, STACK_V6)
+    } else {
+        (PEER_V4, STACK_V4)
+    }
 }
 
 /// What a peer sends at sequence number `seq`: the same bytes however the stream is cut.
 fn bytes_at(seq: u32, len: u16) -> Vec<u8> {
-    (0..u32::from(len)).map(|at| seq.wrapping_add(at) as u8).collect()
+    (0..u32::from(len))
+        .map(|at| seq.wrapping_add(at) as u8)
+        .collect()
 }

@@ -76,6 +76,9 @@ struct Dog {
 /// A copy of a descriptor of a port, and what it is to be polled for.
 type Watched = (OwnedFd, PollFlags);
 
+/// What the watchdog sleeps on for one stack: copies of descriptors with what to wait for, and the time of its next timer.
+type Armed = (Vec<(OwnedFd, PollFlags)>, Option<u64>);
+
 struct Sheep {
     key: u64,
     stack: Weak<SharedStack>,

@@ -35,7 +35,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         server.turn()?;
     }
     let seconds = begin.elapsed().as_secs_f64();
-    println!("{:.0}/s, {:.0} ns each, {} failed", client.done as f64 / seconds, seconds * 1e9 / client.done as f64, client.failed);
+    println!(
+        "{:.0}/s, {:.0} ns each, {} failed",
+        client.done as f64 / seconds,
+        seconds * 1e9 / client.done as f64,
+        client.failed
+    );
     Ok(())
 }
 
@@ -52,8 +57,19 @@ impl Server {
         let listener = TcpListener::bind(context, address)?;
         listener.set_nonblocking(true);
         let mut poll = Poll::new(context);
-        poll.register(&listener, Token(usize::MAX), Interest::READABLE, Mode::Level)?;
-        Ok(Self { listener, poll, events: Events::with_capacity(1024), streams: Vec::new(), free: Vec::new() })
+        poll.register(
+            &listener,
+            Token(usize::MAX),
+            Interest::READABLE,
+            Mode::Level,
+        )?;
+        Ok(Self {
+            listener,
+            poll,
+            events: Events::with_capacity(1024),
+            streams: Vec::new(),
+            free: Vec::new(),
+        })
     }
 
     fn turn(&mut self) -> std::io::Result<()> {
@@ -66,13 +82,16 @@ impl Server {
                         self.streams.push(None);
                         self.streams.len() - 1
                     });
-                    self.poll.register(&stream, Token(at), Interest::READABLE, Mode::Edge)?;
+                    self.poll
+                        .register(&stream, Token(at), Interest::READABLE, Mode::Edge)?;
                     self.streams[at] = Some(stream);
                 }
                 continue;
             }
             let at = event.token().0;
-            let Some(stream) = self.streams[at].as_mut() else { continue };
+            let Some(stream) = self.streams[at].as_mut() else {
+                continue;
+            };
             let mut bytes = [0; 128];
             match stream.read(&mut bytes) {
                 Ok(n) if n > 0 => stream.write_all(&MESSAGE)?,
@@ -116,7 +135,8 @@ impl Client {
 
     fn open(&mut self, at: usize) -> std::io::Result<TcpStream> {
         let stream = TcpStream::start_connect(&self.context, self.address)?;
-        self.poll.register(&stream, Token(at), Interest::WRITABLE, Mode::Edge)?;
+        self.poll
+            .register(&stream, Token(at), Interest::WRITABLE, Mode::Edge)?;
         Ok(stream)
     }
 
@@ -129,7 +149,8 @@ impl Client {
             if !*sent && event.is_writable() && !event.is_error() {
                 stream.write_all(&MESSAGE)?;
                 *sent = true;
-                self.poll.reregister(stream, Token(at), Interest::READABLE, Mode::Edge)?;
+                self.poll
+                    .reregister(stream, Token(at), Interest::READABLE, Mode::Edge)?;
             }
             let mut bytes = [0; 128];
             let over = loop {

@@ -17,6 +17,7 @@ use rustix::event::PollFlags;
 use crate::buffer_unsafe::{RxBatch, TxBatch};
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::limits::{FAULT_SLOTS_DEFAULT, FAULT_SLOTS_MAX, FRAME_HEADER_MAX};
+use crate::offload::complete_partial;
 use crate::port::{Capabilities, ChecksumPolicy, Port, PortCounters, PortError};
 use crate::wait::monotonic_ns;
 
@@ -92,6 +93,8 @@ pub struct Fault<P> {
     granted: TxBatch,
     /// Frames are due, and the inner port had no room for them.
     tx_blocked: bool,
+    /// Partial checksums are finished before frames are damaged.
+    completes: bool,
     totals: PortCounters,
 }
 
@@ -106,7 +109,10 @@ impl<P: Port> Fault<P> {
         let mut capabilities = inner.capabilities().clone();
         capabilities.tx_checksum_offload = false;
         capabilities.tso = false;
-        if options.rx.corrupt != Ratio::ZERO && capabilities.rx_checksum == ChecksumPolicy::Trust {
+        // A checksum that nobody finished, or that nobody looks at, would not show what was damaged.
+        let damages = options.rx.corrupt != Ratio::ZERO;
+        let completes = damages && capabilities.rx_checksum == ChecksumPolicy::AcceptPartial;
+        if damages {
             capabilities.rx_checksum = ChecksumPolicy::Verify;
         }
         let bytes = capabilities.mtu + FRAME_HEADER_MAX;
@@ -118,6 +124,7 @@ impl<P: Port> Fault<P> {
             lent: RxBatch::new(batch),
             granted: TxBatch::new(batch),
             tx_blocked: false,
+            completes,
             totals: PortCounters::default(),
             inner,
             capabilities,
@@ -176,12 +183,15 @@ impl<P: Port> Fault<P> {
                 self.rx.count_no_slot();
                 continue;
             };
-            if buf.copy_frame(frame) {
-                self.rx.offer(now_ns, buf);
-            } else {
+            if !buf.copy_frame(frame) {
                 self.rx.count_too_long();
                 self.rx.give_slot(buf);
+                continue;
             }
+            if self.completes {
+                complete_partial(buf.bytes_mut());
+            }
+            self.rx.offer(now_ns, buf);
         }
         self.inner.release();
         Ok(())

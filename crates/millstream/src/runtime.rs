@@ -87,6 +87,8 @@ fn seat(config: &Arc<Config>, index: usize) -> Result<Seat, Error> {
                 watch: Watch::new(),
             });
             let guarded = watchdog::guard(&shared)?;
+            // Neighbours ask and echo as soon as the wire is open, whether or not an owner has come yet.
+            shared.watch.leave();
             CrankHandle::Inline(InlineCrank::new(shared, guarded, config.spin_ns))
         }
         Crank::Dedicated => CrankHandle::Dedicated {

@@ -5,7 +5,7 @@ mod common;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 
-use common::{converse, server_addr};
+use common::{connect, converse, server_addr};
 use millstream::{Context, Crank, TcpListener, TcpStream};
 
 fn echo_once(context: &Context) {
@@ -31,7 +31,7 @@ fn both_cranks(
 #[test]
 fn established_bytes_come_back_as_they_were_sent() {
     both_cranks(echo_once, |context| {
-        let mut stream = TcpStream::connect(context, server_addr()).unwrap();
+        let mut stream = connect(context);
         stream.write_all(b"hello, wire").unwrap();
         let mut back = [0; 11];
         stream.read_exact(&mut back).unwrap();
@@ -54,7 +54,7 @@ fn half_closed_peer_still_sends_all_it_has() {
             stream.write_all(&pattern(LEN, 2)).unwrap();
         },
         |context| {
-            let mut stream = TcpStream::connect(context, server_addr()).unwrap();
+            let mut stream = connect(context);
             stream.write_all(&pattern(LEN, 1)).unwrap();
             stream.shutdown(Shutdown::Write).unwrap();
             assert_eq!(
@@ -80,7 +80,7 @@ fn closed_port_refuses() {
             elsewhere.set_port(9);
             let refused = TcpStream::connect(context, elsewhere).err().unwrap();
             assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-            TcpStream::connect(context, server_addr()).unwrap();
+            connect(context);
         },
     );
 }
@@ -96,7 +96,7 @@ fn aborted_connection_is_reset_at_the_peer() {
             stream.abort();
         },
         |context| {
-            let mut stream = TcpStream::connect(context, server_addr()).unwrap();
+            let mut stream = connect(context);
             stream.write_all(b"x").unwrap();
             let mut byte = [0];
             assert_eq!(

@@ -151,3 +151,17 @@ pub fn counter(report: &Report, name: &str) -> u64 {
         .or_else(|| report.port.value(name))
         .unwrap_or_else(|| panic!("no counter {name}"))
 }
+
+/// A good wire lost nothing, and nothing on it was wrong.
+pub fn expect_nothing_dropped(report: &Report) {
+    // What a kernel says to all, and what is counted of the network's chatter, is none of TCP's.
+    let harmless = |name: &str| name.starts_with("rx_drop_icmp") || name == "rx_drop_other_mac";
+    let rows = report
+        .stack
+        .rows()
+        .chain(report.port.named().iter().copied());
+    let dropped: Vec<_> = rows
+        .filter(|(name, n)| name.contains("drop") && *n > 0 && !harmless(name))
+        .collect();
+    assert!(dropped.is_empty(), "{dropped:?}");
+}

@@ -8,11 +8,13 @@ pub mod meet;
 pub mod net;
 pub mod scenarios;
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::thread;
+use std::time::Duration;
 
-use millstream::{Config, Context, Crank, Runtime};
+use millstream::{Config, Context, Crank, Runtime, TcpStream};
 
 /// The two ends of the wire.
 pub const SERVER: &str = "10.9.0.1:7000";
@@ -72,4 +74,17 @@ pub fn converse_over(
         scope.spawn(move || server(&here.context(0).unwrap()));
         scope.spawn(move || client(&there.context(0).unwrap()));
     });
+}
+
+/// Connects to the server of a `converse`, which may not listen yet.
+pub fn connect(context: &Context) -> TcpStream {
+    for _ in 0..2_000 {
+        match TcpStream::connect(context, server_addr()) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            outcome => return outcome.unwrap(),
+        }
+    }
+    panic!("nobody listens");
 }

@@ -227,12 +227,12 @@ const SLOW_LEN: usize = 3 * MEGABYTE;
 
 /// Reads nothing until the sender must have stopped, then in fits and starts: the window closes and opens.
 fn read_slowly(conn: &mut dyn super::net::Conn) {
-    sleep(Duration::from_millis(700));
+    sleep(Duration::from_millis(400));
     let mut next = 0;
     receive_slowly(conn, SLOW_LEN, 7, |at| {
         if at >= next {
             next += 200_000;
-            sleep(Duration::from_millis(20));
+            sleep(Duration::from_millis(15));
         }
     });
     expect_end(conn);

@@ -4,7 +4,8 @@ use millstream::Crank;
 
 use crate::common::lab::{Lab, Link, turn_as_root};
 use crate::common::meet::{
-    BOTH_FAMILIES, BOTH_ROLES, Family, Role, expect_all_returned, plain, play, with_ours,
+    BOTH_FAMILIES, BOTH_ROLES, Family, Role, expect_all_returned, expect_nothing_dropped, plain,
+    play, with_ours,
 };
 use crate::common::scenarios::{ALL, BULK_3, ECHO, REFUSED, SHORT_200, SHORT_2000, Scenario};
 
@@ -28,7 +29,7 @@ fn meet(
                 }
             }
         }
-        expect_all_returned(context);
+        expect_nothing_dropped(&expect_all_returned(context));
     });
 }
 

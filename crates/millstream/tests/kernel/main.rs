@@ -5,4 +5,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod bad_wire;
 mod good_wire;
+mod variants;

@@ -66,8 +66,11 @@ impl Context {
 
     /// Lets the stack move on without waiting for anything: for a thread that has been busy with other things and does not want to
     /// leave its connections to the watchdog.
-    pub fn turn(&self) {
-        self.inner.step();
+    ///
+    /// # Errors
+    /// `NetworkDown` if the wire is gone for good.
+    pub fn turn(&self) -> io::Result<()> {
+        self.inner.step().map(|_| ())
     }
 }
 
@@ -124,7 +127,7 @@ impl Inner {
         Err(Errno::NOBUFS.into())
     }
 
-    /// Calls `attempt` until it has an answer, turning the crank or sleeping in between. `TimedOut` at `until_ns`.
+    /// Calls `attempt` until it has an answer, turning the crank or sleeping in between. `TimedOut` at `until_ns`; `NetworkDown` when the wire is gone.
     pub(crate) fn block_until<T>(
         &self,
         until_ns: Option<u64>,
@@ -136,7 +139,10 @@ impl Inner {
             if let Some(answer) = attempt(&mut self.state()) {
                 break answer;
             }
-            let moved = crank.step() == Step::Moved;
+            let moved = match crank.step() {
+                Ok(step) => step == Step::Moved,
+                Err(error) => break Err(error),
+            };
             let is_over = until_ns.is_some_and(|until_ns| monotonic_ns() >= until_ns);
             if (self.drain_events() || moved) && !is_over {
                 continue;
@@ -173,7 +179,7 @@ impl Inner {
     }
 
     /// One step of the crank, with what it brought.
-    pub(crate) fn step(&self) -> Step {
+    pub(crate) fn step(&self) -> io::Result<Step> {
         let step = self.crank().step();
         self.drain_events();
         step

@@ -7,6 +7,7 @@ use ring::doorbell::AppBell;
 use ring::trylock::TryLock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
 use stack::Stack;
 
 use crate::dedicated::{StackThread, linger};
@@ -21,10 +22,7 @@ pub(crate) struct SharedStack {
 /// See the module's documentation.
 pub(crate) enum CrankHandle {
     Inline(InlineCrank),
-    /// Held for its end: dropping it ends the thread.
-    Dedicated {
-        _thread: StackThread,
-    },
+    Dedicated(StackThread),
 }
 
 /// What one step towards an event found.
@@ -37,11 +35,12 @@ pub(crate) enum Step {
 }
 
 impl CrankHandle {
-    /// Moves the stack on, if that is this thread's to do.
-    pub fn step(&mut self) -> Step {
+    /// Moves the stack on, if that is this thread's to do. `NetworkDown` when there is no wire, or no stack thread, any more.
+    pub fn step(&mut self) -> std::io::Result<Step> {
         match self {
             Self::Inline(crank) => crank.step(),
-            Self::Dedicated { .. } => Step::Idle,
+            Self::Dedicated(thread) if thread.has_ended() => Err(Errno::NETDOWN.into()),
+            Self::Dedicated(_) => Ok(Step::Idle),
         }
     }
 
@@ -55,7 +54,10 @@ impl CrankHandle {
     ) -> std::io::Result<()> {
         match self {
             Self::Inline(crank) => crank.wait(until_ns, extra, has_events),
-            Self::Dedicated { .. } => wait_for_bell(bell, until_ns, extra, has_events),
+            Self::Dedicated(thread) => {
+                let has_news = || has_events() || thread.has_ended();
+                wait_for_bell(bell, until_ns, extra, has_news)
+            }
         }
     }
 
@@ -99,24 +101,27 @@ impl InlineCrank {
         }
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> std::io::Result<Step> {
         let Some(mut stack) = self.shared.stack.try_lock() else {
             // The watchdog is at it; it takes one turn and lets go.
             std::thread::yield_now();
-            return Step::Moved;
+            return Ok(Step::Moved);
         };
         let now_ns = monotonic_ns();
         let turned = stack.turn(now_ns);
         self.shared.watch.turned();
+        if stack.is_gone() {
+            return Err(Errno::NETDOWN.into());
+        }
         if turned.busy {
             self.busy_ns = now_ns;
-            return Step::Moved;
+            return Ok(Step::Moved);
         }
         if now_ns.saturating_sub(self.busy_ns) < self.spin_ns {
             std::hint::spin_loop();
-            return Step::Moved;
+            return Ok(Step::Moved);
         }
-        Step::Idle
+        Ok(Step::Idle)
     }
 
     fn wait(
@@ -178,7 +183,7 @@ fn wait_for_bell(
             tv_nsec: (ns % 1_000_000_000) as _,
         });
         outcome = match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
         };
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use packetio::wait::monotonic_ns;
-use ring::doorbell::StackBell;
+use ring::doorbell::{AppBell, StackBell};
 use ring::published::Flag;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use stack::Stack;
@@ -15,6 +15,7 @@ use crate::error::Error;
 /// A running stack thread. Dropped, it lets connections close for as long as configured, and ends.
 pub(crate) struct StackThread {
     stop: Arc<Flag>,
+    ended: Arc<Flag>,
     bell: StackBell,
     thread: Option<JoinHandle<()>>,
 }
@@ -23,14 +24,20 @@ impl StackThread {
     pub fn start(
         stack: Stack,
         bell: StackBell,
+        app_bell: AppBell,
         config: &Arc<Config>,
         index: usize,
     ) -> Result<Self, Error> {
-        let stop = Arc::new(Flag::new());
+        let (stop, ended) = (Arc::new(Flag::new()), Arc::new(Flag::new()));
         let (stopped, config) = (stop.clone(), config.clone());
+        let end = End {
+            ended: ended.clone(),
+            app_bell,
+        };
         let thread = std::thread::Builder::new()
             .name(format!("millstream-{index}"))
             .spawn(move || {
+                let _end = end;
                 if config.pin {
                     pin(index);
                 }
@@ -42,9 +49,28 @@ impl StackThread {
             })?;
         Ok(Self {
             stop,
+            ended,
             bell,
             thread: Some(thread),
         })
+    }
+
+    /// The thread turns its stack no more: the wire is gone, or it panicked.
+    pub fn has_ended(&self) -> bool {
+        self.ended.is_raised()
+    }
+}
+
+/// Tells the application that the thread has ended, however it did: nobody waits for a stack that nobody turns.
+struct End {
+    ended: Arc<Flag>,
+    app_bell: AppBell,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.ended.raise();
+        self.app_bell.wake();
     }
 }
 
@@ -64,6 +90,9 @@ fn run(mut stack: Stack, stop: &Flag, config: &Config) {
     while !stop.is_raised() {
         let now_ns = monotonic_ns();
         let turned = stack.turn(now_ns);
+        if stack.is_gone() {
+            return;
+        }
         if turned.busy {
             busy_ns = now_ns;
         } else if now_ns.saturating_sub(busy_ns) >= config.spin_ns
@@ -83,7 +112,7 @@ pub(crate) fn linger(stack: &mut Stack, linger_ns: u64) {
         let now_ns = monotonic_ns();
         let turned = stack.turn(now_ns);
         let is_done = stack.usage().sockets == 0 && !stack.has_output();
-        if is_done {
+        if is_done || stack.is_gone() {
             return;
         }
         if now_ns >= until_ns {

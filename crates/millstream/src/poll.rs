@@ -349,7 +349,7 @@ impl Poll {
     /// it last waited leaves first; with an inline crank this is where TCP happens.
     ///
     /// # Errors
-    /// The kernel's, from the sleep.
+    /// The kernel's, from the sleep; `NetworkDown` when the wire is gone for good.
     pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
         events.events.clear();
         let until_ns = timeout.map(|timeout| {
@@ -360,7 +360,10 @@ impl Poll {
         let mut crank = inner.crank();
         crank.enter();
         let outcome = loop {
-            let step = crank.step();
+            let step = match crank.step() {
+                Ok(step) => step,
+                Err(error) => break Err(error),
+            };
             inner.drain_events();
             if self.kernel_first
                 && let Err(error) = self.collect_kernel(events)

@@ -91,9 +91,10 @@ fn seat(config: &Arc<Config>, index: usize) -> Result<Seat, Error> {
             shared.watch.leave();
             CrankHandle::Inline(InlineCrank::new(shared, guarded, config.spin_ns))
         }
-        Crank::Dedicated => CrankHandle::Dedicated {
-            _thread: StackThread::start(stack, app.stack_bell.clone(), config, index)?,
-        },
+        Crank::Dedicated => {
+            let (bell, app_bell) = (app.stack_bell.clone(), app.app_bell.clone());
+            CrankHandle::Dedicated(StackThread::start(stack, bell, app_bell, config, index)?)
+        }
     };
     Ok(Seat { app, crank })
 }

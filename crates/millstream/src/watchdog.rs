@@ -76,9 +76,6 @@ struct Dog {
 /// A copy of a descriptor of a port, and what it is to be polled for.
 type Watched = (OwnedFd, PollFlags);
 
-/// What the watchdog sleeps on for one stack: copies of descriptors with what to wait for, and the time of its next timer.
-type Armed = (Vec<(OwnedFd, PollFlags)>, Option<u64>);
-
 struct Sheep {
     key: u64,
     stack: Weak<SharedStack>,
@@ -193,6 +190,9 @@ impl Sheep {
         }
         if stack.turn(now_ns).busy {
             return Some(now_ns);
+        }
+        if stack.is_gone() {
+            return None;
         }
         match stack.arm() {
             None => Some(now_ns),

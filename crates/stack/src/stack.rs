@@ -44,8 +44,8 @@ pub struct Stack {
     core: Core,
     bell: StackBell,
     app_bell: AppBell,
-    /// The last failure of the port, until it works again.
-    port_error: Option<PortError>,
+    /// The port said that it is gone for good.
+    is_gone: bool,
 }
 
 impl Stack {
@@ -82,7 +82,7 @@ impl Stack {
             core,
             bell,
             app_bell,
-            port_error: None,
+            is_gone: false,
         };
         Ok((stack, app))
     }
@@ -95,7 +95,7 @@ impl Stack {
         let received = match core.packet_in(&mut *self.port) {
             Ok(received) => received,
             Err(error) => {
-                self.port_error = Some(error);
+                self.is_gone |= error == PortError::Gone;
                 0
             }
         };
@@ -129,9 +129,8 @@ impl Stack {
             core.counters.tx_bytes += bytes as u64;
             core.counters.tx_frames += used as u64;
             let room = frames.len();
-            if let Err(error) = port.send(used) {
-                self.port_error = Some(error);
-            }
+            // What was lost is sent again; a failure that lasts is found by the next receive.
+            let _ = port.send(used);
             sent += used;
             if used < room {
                 break;
@@ -243,9 +242,9 @@ impl Stack {
         self.port.counters()
     }
 
-    /// The port's failure since this was last asked.
-    pub fn take_port_error(&mut self) -> Option<PortError> {
-        self.port_error.take()
+    /// The port is gone for good, as when its interface was deleted: nothing will arrive or leave any more.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone
     }
 
     /// How much is in use: what must be back at zero when all connections are gone.

@@ -110,7 +110,7 @@ pub fn play_with(
         mine(&net as &dyn Net, &gate);
         // Inline: connections close while we wait for the other end.
         while !kernel.is_finished() {
-            context.turn();
+            context.turn().unwrap();
             thread::sleep(Duration::from_millis(1));
         }
         kernel

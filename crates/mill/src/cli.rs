@@ -27,9 +27,9 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Serve a directory over HTTP/1.1
-    Serve(ServeOptions),
+    Serve(Box<ServeOptions>),
     /// Download a URL, or put a load on a server
-    Get(GetOptions),
+    Get(Box<GetOptions>),
     /// Join two wires through a bad one: loss, delay, rate, by seed
     Wire(WireOptions),
     /// Measure, against the kernel in the same run

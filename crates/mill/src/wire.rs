@@ -59,7 +59,7 @@ pub fn wire(options: &WireOptions) -> Result<(), Failure> {
     let back = if options.one_way {
         LineOptions::default()
     } else {
-        line.clone()
+        line
     };
     let faults = FaultOptions {
         seed: options.seed,

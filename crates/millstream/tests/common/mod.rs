@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 pub mod bytes;
+pub mod cpu;
 pub mod lab;
 pub mod meet;
 pub mod net;

@@ -76,6 +76,7 @@ fn bulk_client<const LEN: usize>(net: &dyn Net, gate: &Gate) {
 pub const BULK: Scenario = bulk::<10_000_000>("bulk of 10 MB each way");
 pub const BULK_3: Scenario = bulk::<3_000_000>("bulk of 3 MB each way");
 pub const BULK_1: Scenario = bulk::<1_000_000>("bulk of 1 MB each way");
+pub const BULK_100K: Scenario = bulk::<100_000>("bulk of 100 kB each way");
 pub const BULK_300K: Scenario = bulk::<300_000>("bulk of 300 kB each way");
 
 const fn bulk<const LEN: usize>(name: &'static str) -> Scenario {

@@ -6,7 +6,7 @@ use crate::common::lab::{Lab, Link, turn_as_root};
 use crate::common::meet::{
     BOTH_ROLES, Family, Role, counter, expect_all_returned, plain, play, with_ours,
 };
-use crate::common::scenarios::{BULK_1, BULK_300K, ECHO, SHORT_30, Scenario};
+use crate::common::scenarios::{BULK_1, BULK_100K, BULK_300K, ECHO, SHORT_30, Scenario};
 
 fn meet(name: &str, link: Link, keys: &str, scenarios: &[Scenario], family: Family) {
     let Some(_turn) = turn_as_root(name) else {
@@ -93,13 +93,13 @@ fn all_at_once() {
         (Link::Tap, Family::V4),
     ] {
         let name = format!("all_at_once over {link:?}");
-        meet(&name, link, &all("1%"), &[BULK_1, SHORT_30], family);
+        meet(&name, link, &all("1%"), &[BULK_1, ECHO], family);
     }
     meet(
         "all_at_once",
         Link::Native,
         &all("5%"),
-        &[BULK_300K, ECHO],
+        &[BULK_100K, ECHO],
         Family::V4,
     );
 }
@@ -107,12 +107,12 @@ fn all_at_once() {
 /// Delay and a rate: a long pipe that is full, and a queue that overflows.
 #[test]
 fn long_thin_pipe() {
-    let keys = "delay=10ms,jitter=1ms,rate=100mbit,limit=64kb,seed=10";
+    let keys = "delay=5ms,jitter=1ms,rate=100mbit,limit=64kb,seed=10";
     meet(
         "long_thin_pipe",
         Link::Native,
         keys,
-        &[BULK_1, ECHO],
+        &[BULK_300K, ECHO],
         Family::V4,
     );
 }

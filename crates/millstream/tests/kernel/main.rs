@@ -6,5 +6,9 @@
 mod common;
 
 mod bad_wire;
+mod crowd;
+mod flood;
 mod good_wire;
+mod idle;
 mod variants;
+mod watchdog;

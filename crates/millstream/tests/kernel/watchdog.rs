@@ -1,0 +1,194 @@
+//! An inline owner that stays away, in its own code: TCP goes on without it.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use millstream::{Context, Crank};
+use rustix::net::getsockname;
+
+use crate::common::bytes::{expect_end, receive, send};
+use crate::common::lab::{Lab, Link, turn_as_root};
+use crate::common::meet::{Family, Role, places, plain, play_with, with_ours};
+use crate::common::net::{Gate, Net};
+use crate::common::scenarios::Scenario;
+
+/// Long on a loaded machine, short of the owner's absence.
+const SOON: Duration = Duration::from_millis(250);
+const AWAY: Duration = Duration::from_millis(400);
+
+fn meet(name: &str, links: &[Link], keys: &str, scenario: &Scenario) {
+    let Some(_turn) = turn_as_root(name) else {
+        return;
+    };
+    for &link in links {
+        let lab = Lab::new(link);
+        with_ours(&lab, plain(&lab.wire(keys), Crank::Inline), |context| {
+            play_with(&lab, context, scenario, Role::Server, places(Family::V4));
+        });
+    }
+}
+
+const ALL_LINKS: [Link; 3] = [Link::Native, Link::Generic, Link::Tap];
+
+/// Bytes that the kernel's socket at `local` has not seen acknowledged.
+fn unacknowledged(local: SocketAddr) -> u64 {
+    let table = std::fs::read_to_string("/proc/thread-self/net/tcp").expect("/proc/net/tcp");
+    let port = format!(":{:04X}", local.port());
+    let line = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .find(|words| words.len() > 4 && words[1].ends_with(&port) && words[3] == "01")
+        .expect("the connection in /proc/net/tcp");
+    let (queue, _) = line[4].split_once(':').expect("tx_queue");
+    u64::from_str_radix(queue, 16).expect("a hexadecimal number")
+}
+
+#[test]
+fn peer_is_acknowledged() {
+    let scenario = Scenario {
+        name: "the peer's bytes are acknowledged",
+        server: |net, gate| {
+            let listener = net.listen();
+            gate.reach(1);
+            let mut conn = listener.accept().expect("accept");
+            receive(&mut *conn, 1, 1);
+            gate.reach(2);
+            thread::sleep(AWAY);
+            receive(&mut *conn, 100_000, 2);
+        },
+        client: |net, gate| {
+            gate.wait(1);
+            let mut stream = std::net::TcpStream::connect(net.place().peer()).expect("connect");
+            send(&mut stream, 1, 1);
+            gate.wait(2);
+            let begin = Instant::now();
+            send(&mut stream, 100_000, 2);
+            let local = getsockname(&stream).expect("name").try_into().expect("ip");
+            while unacknowledged(local) > 0 {
+                assert!(begin.elapsed() < SOON, "{} are not", unacknowledged(local));
+                thread::sleep(Duration::from_millis(1));
+            }
+        },
+    };
+    meet("peer_is_acknowledged", &ALL_LINKS, "", &scenario);
+}
+
+#[test]
+fn closed_stream_ends() {
+    let scenario = Scenario {
+        name: "the FIN of a closed stream leaves",
+        server: |net, gate| {
+            let listener = net.listen();
+            gate.reach(1);
+            let mut conn = listener.accept().expect("accept");
+            receive(&mut *conn, 1, 1);
+            // Away long enough for the watchdog to have settled down to sleep.
+            thread::sleep(Duration::from_millis(50));
+            gate.reach(2);
+            send(&mut *conn, 10_000, 2);
+            drop(conn);
+            thread::sleep(AWAY);
+        },
+        client: |net, gate| {
+            gate.wait(1);
+            let mut conn = net.connect().expect("connect");
+            send(&mut *conn, 1, 1);
+            gate.wait(2);
+            let begin = Instant::now();
+            receive(&mut *conn, 10_000, 2);
+            expect_end(&mut *conn);
+            assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+        },
+    };
+    meet("closed_stream_ends", &ALL_LINKS, "", &scenario);
+}
+
+/// Writes what fits the send buffer, and goes.
+fn write_and_go(net: &dyn Net, gate: &Gate) {
+    let listener = net.listen();
+    gate.reach(1);
+    let mut conn = listener.accept().expect("accept");
+    receive(&mut *conn, 1, 1);
+    send(&mut *conn, 60_000, 2);
+    conn.flush().expect("flush");
+    gate.wait(2);
+}
+
+fn read_it_all(net: &dyn Net, gate: &Gate) {
+    gate.wait(1);
+    let mut conn = net.connect().expect("connect");
+    send(&mut *conn, 1, 1);
+    receive(&mut *conn, 60_000, 2);
+    gate.reach(2);
+}
+
+#[test]
+fn lost_segments_are_sent_again() {
+    let scenario = Scenario {
+        name: "what was lost is sent again",
+        server: write_and_go,
+        client: read_it_all,
+    };
+    let name = "lost_segments_are_sent_again";
+    meet(name, &[Link::Native], "tx.loss=20%,seed=5", &scenario);
+}
+
+/// Frames that the wire holds back are the port's own work: nothing that the stack knows of is due when they are.
+#[test]
+fn delayed_frames_leave_when_due() {
+    let scenario = Scenario {
+        name: "delayed frames leave when they are due",
+        server: |net, gate| {
+            let listener = net.listen();
+            gate.reach(1);
+            let mut conn = listener.accept().expect("accept");
+            receive(&mut *conn, 1, 1);
+            thread::sleep(Duration::from_millis(50));
+            gate.reach(2);
+            send(&mut *conn, 100, 2);
+            gate.wait(3);
+        },
+        client: |net, gate| {
+            gate.wait(1);
+            let mut conn = net.connect().expect("connect");
+            send(&mut *conn, 1, 1);
+            gate.wait(2);
+            let begin = Instant::now();
+            receive(&mut *conn, 100, 2);
+            // A retransmission would come at 350 ms.
+            assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+            gate.reach(3);
+        },
+    };
+    let name = "delayed_frames_leave_when_due";
+    meet(
+        name,
+        &[Link::Tap, Link::Native],
+        "tx.delay=150ms",
+        &scenario,
+    );
+}
+
+/// The same process serves two stacks whose owners are both away.
+#[test]
+fn two_stacks_are_both_guarded() {
+    let Some(_turn) = turn_as_root("two_stacks_are_both_guarded") else {
+        return;
+    };
+    let labs = [Lab::new(Link::Native), Lab::new(Link::Tap)];
+    let ping = |lab: &Lab, _: &Context| {
+        for _ in 0..3 {
+            lab.far().exec("ping -q -c 3 -i 0.1 -W 1 10.77.0.1");
+        }
+    };
+    thread::scope(|scope| {
+        for lab in &labs {
+            scope.spawn(move || {
+                let config = plain(&lab.wire(""), Crank::Inline);
+                with_ours(lab, config, |context| ping(lab, context));
+            });
+        }
+    });
+}

@@ -31,9 +31,9 @@ pub enum Command {
     /// Download a URL, or put a load on a server
     Get(Box<GetOptions>),
     /// Join two wires through a bad one: loss, delay, rate, by seed
-    Wire(WireOptions),
+    Wire(Box<WireOptions>),
     /// Measure, against the kernel in the same run
-    Bench(BenchOptions),
+    Bench(Box<BenchOptions>),
     /// Serve real HTTP clients across a veth pair, and compare with the kernel; as root
     Demo(DemoOptions),
 }

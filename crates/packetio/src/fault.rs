@@ -253,7 +253,9 @@ impl<P: Port> Port for Fault<P> {
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
         let now_ns = self.clock.now_ns();
         // A failure of the inner port shows again at the caller's next `receive`.
-        let failed = self.pump_tx(now_ns).is_err();
+        // One that only waits for its peer is woken by that, so the caller may sleep.
+        let pumped = self.pump_tx(now_ns);
+        let failed = pumped.is_err_and(|error| error != PortError::Disconnected);
         let ready = self
             .inner
             .prepare_wait(self.tx_blocked || (want_tx && self.tx.is_exhausted()));

@@ -110,6 +110,7 @@ fn bridge_to_a_full_port_keeps_frames_until_there_is_room() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn bridge_running_sleeps_wakes_and_stops() {
     let faults = FaultOptions {
         tx: LineOptions {

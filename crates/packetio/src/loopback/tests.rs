@@ -79,6 +79,7 @@ fn loopback_reserved_and_not_sent_returns() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn loopback_sleeper_is_woken_by_a_frame() {
     let (mut a, mut b) = ends(4);
     let sleeper = thread::spawn(move || {
@@ -91,6 +92,7 @@ fn loopback_sleeper_is_woken_by_a_frame() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn loopback_sleeper_without_room_is_woken_by_a_release() {
     let (mut a, mut b) = ends(4);
     say(&mut a, 0..4);
@@ -153,6 +155,7 @@ fn loopback_opened_twice_by_name_is_one_wire() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn loopback_over_two_threads_delivers_all_in_order() {
     const COUNT: u32 = 20_000;
     let (mut a, mut b) = ends(16);
@@ -184,7 +187,7 @@ fn loopback_over_two_threads_delivers_all_in_order() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 128 }) })]
 
     /// Any interleaving of batches delivers in order and loses nothing.
     #[test]

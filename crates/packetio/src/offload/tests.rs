@@ -136,7 +136,7 @@ fn super_frame_without_room_is_given_up() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 128 }) })]
 
     #[test]
     fn super_frame_is_cut_into_whole_segments(

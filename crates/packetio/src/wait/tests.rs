@@ -11,6 +11,7 @@ use crate::loopback::{self, LoopbackOptions};
 const MS: u64 = 1_000_000;
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn wait_without_anything_times_out_in_ns() {
     let started = monotonic_ns();
     let woken = wait(&mut [], &[], false, Some(2 * MS)).expect("slept");
@@ -20,6 +21,7 @@ fn wait_without_anything_times_out_in_ns() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn wait_names_the_extra_that_fired() {
     let quiet = eventfd(0, EventfdFlags::CLOEXEC).expect("eventfd");
     let ready = eventfd(1, EventfdFlags::CLOEXEC).expect("eventfd");
@@ -30,6 +32,7 @@ fn wait_names_the_extra_that_fired() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn wait_ends_when_a_delayed_frame_is_due() {
     let (a, mut b) = loopback::pair(&LoopbackOptions::default()).expect("eventfds");
     let mut options = FaultOptions::default();
@@ -46,6 +49,7 @@ fn wait_ends_when_a_delayed_frame_is_due() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn wait_on_too_much_is_refused() {
     let fd = eventfd(0, EventfdFlags::CLOEXEC).expect("eventfd");
     let error = wait(&mut [], &[fd.as_fd(); 65], false, Some(0)).err();

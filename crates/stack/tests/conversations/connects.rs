@@ -251,7 +251,7 @@ fn connect_when_the_stock_of_sockets_is_empty_waits_for_a_turn() {
     let mut w = World::with(|s| s.config.limits.sockets_max = 4);
     let mut sockets = Vec::new();
     for _ in 0..10 {
-        while w.app.side.sockets.len() > 0 {
+        while w.app.has_socket() {
             sockets.push(w.app.connect(remote()));
         }
         w.settle();

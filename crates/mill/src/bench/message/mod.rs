@@ -4,6 +4,7 @@
 //! it closes; one request per connection. Server and client are processes of their own, pinned to a core each. [`pair`] starts
 //! them, [`kernel`] and [`millstream`] are what runs in them, [`tally`] counts.
 
+mod cpu;
 mod kernel;
 mod millstream;
 mod pair;
@@ -132,6 +133,13 @@ pub struct Seen {
     pub latency_us_p50: f64,
     pub latency_us_p99: f64,
     pub latency_us_max: f64,
+    /// CPU time of the client's process per transaction.
+    pub client_cpu_us: f64,
+    /// CPU time of the server's process per transaction.
+    #[serde(default)]
+    pub server_cpu_us: f64,
+    /// Transactions with those of the warm-up.
+    pub transactions_all: u64,
 }
 
 /// All runs of one system.
@@ -141,6 +149,8 @@ pub struct Measured {
     pub runs: Vec<Seen>,
     /// Median of the runs.
     pub per_second: f64,
+    /// CPU time of both processes per transaction, median of the runs.
+    pub cpu_us: f64,
     /// Of all runs.
     pub failures: u64,
 }
@@ -154,6 +164,8 @@ pub struct Found {
     pub systems: Vec<Measured>,
     /// The better crank's rate over the kernel's; none if one of them was not measured.
     pub ratio: Option<f64>,
+    /// The kernel's CPU time per transaction over that of the crank that `ratio` is about: what is left of it when others use the cores.
+    pub cpu_ratio: Option<f64>,
 }
 
 /// Measures and prints.
@@ -198,81 +210,96 @@ pub fn measure(options: &MessageOptions) -> Result<Found, Failure> {
         .zip(runs)
         .map(|(system, runs)| summarize(*system, runs))
         .collect();
+    let pair = compared(&measured);
     Ok(Found {
         connections: options.connections,
         server_core: options.server_core,
         client_core: options.client_core,
-        ratio: ratio(&measured),
+        ratio: pair.and_then(|(kernel, best)| quotient(best.per_second, kernel.per_second)),
+        cpu_ratio: pair.and_then(|(kernel, best)| quotient(kernel.cpu_us, best.cpu_us)),
         systems: measured,
     })
 }
 
 fn summarize(system: System, runs: Vec<Seen>) -> Measured {
-    let mut rates: Vec<f64> = runs.iter().map(|seen| seen.per_second).collect();
-    rates.sort_by(f64::total_cmp);
     Measured {
         system,
-        per_second: rates.get(rates.len() / 2).copied().unwrap_or(0.0),
+        per_second: median(runs.iter().map(|seen| seen.per_second)),
+        cpu_us: median(
+            runs.iter()
+                .map(|seen| seen.client_cpu_us + seen.server_cpu_us),
+        ),
         failures: runs.iter().map(|seen| seen.failures).sum(),
         runs,
     }
 }
 
-fn ratio(measured: &[Measured]) -> Option<f64> {
-    let rate = |wanted: fn(System) -> bool| {
-        let rates = measured
-            .iter()
-            .filter(|measured| wanted(measured.system))
-            .map(|measured| measured.per_second);
-        rates.max_by(f64::total_cmp)
-    };
-    let kernel = rate(|system| system == System::Kernel)?;
-    let millstream = rate(|system| system != System::Kernel)?;
-    (kernel > 0.0).then(|| millstream / kernel)
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// The kernel, and the quicker of the cranks.
+fn compared(measured: &[Measured]) -> Option<(&Measured, &Measured)> {
+    let is_kernel = |measured: &&Measured| measured.system == System::Kernel;
+    let kernel = measured.iter().find(is_kernel)?;
+    let cranks = measured.iter().filter(|measured| !is_kernel(measured));
+    let best = cranks.max_by(|a, b| a.per_second.total_cmp(&b.per_second))?;
+    Some((kernel, best))
+}
+
+fn quotient(a: f64, b: f64) -> Option<f64> {
+    (a > 0.0 && b > 0.0).then(|| a / b)
 }
 
 impl fmt::Display for Found {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            connections,
-            server_core,
-            client_core,
-            systems,
-            ratio,
-        } = self;
         writeln!(
             formatter,
             "connect, {MESSAGE_BYTES}-byte request, {MESSAGE_BYTES}-byte response, server closes first; \
-             {connections} at once; server on core {server_core}, client on core {client_core}"
+             {} at once; server on core {}, client on core {}",
+            self.connections, self.server_core, self.client_core
         )?;
-        for Measured {
+        for measured in &self.systems {
+            writeln!(formatter, "{measured}")?;
+        }
+        if let Some(ratio) = self.ratio {
+            writeln!(formatter, "ratio of the rates {ratio:.2}")?;
+        }
+        if let Some(ratio) = self.cpu_ratio {
+            writeln!(formatter, "ratio of the CPU times {ratio:.2}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
             system,
             runs,
             per_second,
+            cpu_us,
             failures,
-        } in systems
-        {
-            let rates: Vec<String> = runs
-                .iter()
-                .map(|seen| format!("{:.0}", seen.per_second))
-                .collect();
-            let p99 = runs
-                .iter()
+        } = self;
+        let rates: Vec<String> = runs
+            .iter()
+            .map(|seen| format!("{:.0}", seen.per_second))
+            .collect();
+        let (rates, p99) = (
+            rates.join(", "),
+            runs.iter()
                 .map(|seen| seen.latency_us_p99)
-                .fold(0.0, f64::max);
-            write!(
-                formatter,
-                "{system:30} {per_second:>9.0}/s  p99 {p99:>6.0} µs  (runs: {})",
-                rates.join(", ")
-            )?;
-            match failures {
-                0 => writeln!(formatter)?,
-                failures => writeln!(formatter, "  {failures} FAILED")?,
-            }
-        }
-        match ratio {
-            Some(ratio) => writeln!(formatter, "ratio {ratio:.2}"),
-            None => Ok(()),
+                .fold(0.0, f64::max),
+        );
+        write!(
+            formatter,
+            "{system:30} {per_second:>9.0}/s  CPU {cpu_us:>5.1} µs  p99 {p99:>6.0} µs  (runs: {rates})"
+        )?;
+        match failures {
+            0 => Ok(()),
+            failures => write!(formatter, "  {failures} FAILED"),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde::Deserialize;
 
-use super::{MessageOptions, Seen, System};
+use super::{MessageOptions, Seen, System, cpu};
 
 /// Our addresses when the wire is a memif.
 const SERVER_ADDRESS: &str = "10.93.0.2";
@@ -41,8 +41,11 @@ pub fn run(system: System, options: &MessageOptions) -> Result<Seen, String> {
 fn run_over(system: System, options: &MessageOptions, socket: &str) -> Result<Seen, String> {
     let mut server = start(&server_arguments(system, options, socket))?;
     let ready: Ready = first_line(&mut server, "server")?;
+    let cpu_from_ns = cpu::time_ns(server.0.id());
     let mut client = start(&client_arguments(system, options, socket, &ready))?;
-    let seen = first_line(&mut client, "client")?;
+    let mut seen: Seen = first_line(&mut client, "client")?;
+    let cpu_ns = cpu::time_ns(server.0.id()) - cpu_from_ns;
+    seen.server_cpu_us = cpu_ns as f64 / 1e3 / seen.transactions_all.max(1) as f64;
     let status = client.0.wait().map_err(|error| error.to_string())?;
     if !status.success() {
         return Err(format!("client: {status}"));

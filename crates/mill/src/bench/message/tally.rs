@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Seen, SideOptions};
+use super::{Seen, SideOptions, cpu};
 
 /// Failures beyond this end the run: something is broken, and a rate would mean nothing.
 const FAILURES_MAX: u64 = 10_000;
@@ -19,6 +19,8 @@ pub struct Tally {
     counted_from_ns: u64,
     end_ns: u64,
     transactions: u64,
+    transactions_all: u64,
+    cpu_from_ns: u64,
     /// How many took so many steps.
     latencies: Vec<u32>,
     latency_ns_max: u64,
@@ -34,6 +36,8 @@ impl Tally {
             counted_from_ns: ns(options.warm_up),
             end_ns: ns(options.warm_up) + ns(options.seconds),
             transactions: 0,
+            transactions_all: 0,
+            cpu_from_ns: cpu::time_ns(std::process::id()),
             latencies: vec![0; STEPS],
             latency_ns_max: 0,
             failures: 0,
@@ -51,6 +55,7 @@ impl Tally {
     }
 
     pub fn succeed(&mut self, started_ns: u64) {
+        self.transactions_all += 1;
         if self.now_ns < self.counted_from_ns {
             return;
         }
@@ -72,7 +77,11 @@ impl Tally {
     /// What was seen, at the end.
     pub fn seen(&self) -> Seen {
         let seconds = self.now_ns.saturating_sub(self.counted_from_ns) as f64 / 1e9;
+        let cpu_ns = cpu::time_ns(std::process::id()) - self.cpu_from_ns;
         Seen {
+            client_cpu_us: cpu_ns as f64 / 1e3 / self.transactions_all.max(1) as f64,
+            server_cpu_us: 0.0,
+            transactions_all: self.transactions_all,
             transactions: self.transactions,
             failures: self.failures,
             seconds,

@@ -4,15 +4,33 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::Serialize;
+use serde_json::Value;
 
-/// What one step saw, in a line, or why it did not hold.
-pub type Outcome = Result<String, String>;
+/// What one step saw, or why it did not hold.
+pub type Outcome = Result<Saw, String>;
+
+/// What a step saw: a line for people, and the same in numbers for programs.
+pub struct Saw {
+    pub line: String,
+    pub values: Value,
+}
+
+impl From<String> for Saw {
+    fn from(line: String) -> Self {
+        Self {
+            line,
+            values: Value::Null,
+        }
+    }
+}
 
 #[derive(Serialize)]
 struct Step {
     name: &'static str,
     held: bool,
     saw: String,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    values: Value,
     seconds: f64,
 }
 
@@ -42,9 +60,9 @@ impl Report {
     pub fn step(&mut self, name: &'static str, run: impl FnOnce() -> Outcome) {
         eprintln!("… {name}");
         let begin = Instant::now();
-        let (held, saw) = match run() {
-            Ok(saw) => (true, saw),
-            Err(cause) => (false, cause),
+        let (held, saw, values) = match run() {
+            Ok(Saw { line, values }) => (true, line, values),
+            Err(cause) => (false, cause, Value::Null),
         };
         let seconds = begin.elapsed().as_secs_f64();
         eprintln!("{} {name}: {saw}", mark(held));
@@ -52,12 +70,16 @@ impl Report {
             name,
             held,
             saw,
+            values,
             seconds,
         });
     }
 
     pub fn write_json(&self, path: &Path) -> std::io::Result<()> {
-        let json = serde_json::to_string_pretty(self).map_err(std::io::Error::other)?;
+        let held = self.steps.iter().all(|step| step.held);
+        let mut json = serde_json::to_value(self).map_err(std::io::Error::other)?;
+        json["held"] = held.into();
+        let json = serde_json::to_string_pretty(&json).map_err(std::io::Error::other)?;
         std::fs::write(path, json + "\n")
     }
 
@@ -75,6 +97,7 @@ impl Report {
             held,
             saw,
             seconds,
+            ..
         } in &self.steps
         {
             println!("{} {name:width$}  {seconds:6.1} s  {saw}", mark(*held));

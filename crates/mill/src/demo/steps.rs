@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::report::Outcome;
+use serde_json::json;
+
+use super::report::{Outcome, Saw};
 use super::world::{LARGE_BYTES, PAGE, SERVER, World, run};
 use crate::bench::message::{self, MessageOptions};
 
@@ -39,17 +41,14 @@ fn ping(world: &World, _quick: bool) -> Outcome {
     if !summary.contains(" 0% packet loss") {
         return Err(summary);
     }
-    Ok(said
-        .lines()
-        .rev()
-        .find(|line| line.starts_with("rtt"))
-        .map_or(summary, str::to_owned))
+    let times = said.lines().rev().find(|line| line.starts_with("rtt"));
+    Ok(times.map_or(summary, str::to_owned).into())
 }
 
 fn curl_page(world: &World, _quick: bool) -> Outcome {
     let page = world.client(&["curl", "-sS", "--fail", "--max-time", "10", &url("/")])?;
     if page == PAGE {
-        Ok(format!("{} bytes, as they are on disk", page.len()))
+        Ok(format!("{} bytes, as they are on disk", page.len()).into())
     } else {
         Err(format!("{} bytes that are not the page", page.len()))
     }
@@ -76,10 +75,9 @@ fn curl_large(world: &World, _quick: bool) -> Outcome {
         return Err(format!("sha256 {theirs} is not the file's {ours}"));
     }
     let rate = LARGE_BYTES as f64 / 1e6 / seconds;
-    Ok(format!(
-        "{rate:.0} MB/s, sha256 {}… on both sides",
-        &ours[..16]
-    ))
+    let line = format!("{rate:.0} MB/s, sha256 {}… on both sides", &ours[..16]);
+    let values = json!({"bytes": LARGE_BYTES, "seconds": seconds, "sha256": ours});
+    Ok(Saw { line, values })
 }
 
 fn hash(path: &str) -> Result<String, String> {
@@ -107,7 +105,7 @@ fn thousand(world: &World, _quick: bool) -> Outcome {
         .map_err(|_| "the client's thread ended badly".to_owned())?
 }
 
-fn thousand_from_here() -> std::io::Result<String> {
+fn thousand_from_here() -> std::io::Result<Saw> {
     let mut streams = Vec::with_capacity(CONNECTIONS);
     for _ in 0..CONNECTIONS {
         let stream = TcpStream::connect((SERVER, 80))?;
@@ -128,7 +126,9 @@ fn thousand_from_here() -> std::io::Result<String> {
             return Err(std::io::Error::other("an answer that is not the page"));
         }
     }
-    Ok(format!("{CONNECTIONS} open together, {CONNECTIONS} pages"))
+    let line = format!("{CONNECTIONS} open together, {CONNECTIONS} pages");
+    let values = json!({"connections": CONNECTIONS});
+    Ok(Saw { line, values })
 }
 
 fn wrk(world: &World, quick: bool) -> Outcome {
@@ -146,10 +146,10 @@ fn wrk(world: &World, quick: bool) -> Outcome {
     if rate <= 0.0 {
         return Err("no request was answered".to_owned());
     }
-    Ok(format!(
-        "{rate:.0} requests/s over 64 connections, p99 {}",
-        p99.trim_start_matches("99%").trim()
-    ))
+    let p99 = p99.trim_start_matches("99%").trim();
+    let line = format!("{rate:.0} requests/s over 64 connections, p99 {p99}");
+    let values = json!({"connections": 64, "requests_per_second": rate, "p99": p99});
+    Ok(Saw { line, values })
 }
 
 fn ab(world: &World, quick: bool) -> Outcome {
@@ -172,9 +172,9 @@ fn ab(world: &World, quick: bool) -> Outcome {
         return Err(format!("{complete} complete, {failed} failed of {count}"));
     }
     let rate = number_after(&said, "Requests per second:")?;
-    Ok(format!(
-        "{count} requests, one connection each, none failed, {rate:.0}/s"
-    ))
+    let line = format!("{count} requests, one connection each, none failed, {rate:.0}/s");
+    let values = json!({"requests": complete, "failed": failed, "requests_per_second": rate});
+    Ok(Saw { line, values })
 }
 
 fn stop(world: &World, _quick: bool) -> Outcome {
@@ -190,9 +190,9 @@ fn stop(world: &World, _quick: bool) -> Outcome {
     if connections < CONNECTIONS as u64 {
         return Err(format!("it counted {connections} connections"));
     }
-    Ok(format!(
-        "it had served {requests} requests on {connections} connections"
-    ))
+    let line = format!("it had served {requests} requests on {connections} connections");
+    let values = said["stats"].clone();
+    Ok(Saw { line, values })
 }
 
 fn short_connections(_world: &World, quick: bool) -> Outcome {
@@ -210,11 +210,18 @@ fn short_connections(_world: &World, quick: bool) -> Outcome {
         .iter()
         .map(|measured| format!("{}: {:.0}/s", measured.system, measured.per_second))
         .collect();
-    let line = format!("{}; ratio {ratio:.1}", rates.join(", "));
+    let mut line = format!("{}; ratio {ratio:.1}", rates.join(", "));
+    if let Some(ratio) = found.cpu_ratio {
+        line += &format!(", by CPU time {ratio:.1}");
+    }
     if failures > 0 {
         return Err(format!("{line}; {failures} failed"));
     }
-    if ratio > 1.0 { Ok(line) } else { Err(line) }
+    if ratio <= 1.0 {
+        return Err(line);
+    }
+    let values = json!(found);
+    Ok(Saw { line, values })
 }
 
 fn line_with(text: &str, part: &str) -> Result<String, String> {

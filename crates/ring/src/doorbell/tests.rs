@@ -14,6 +14,7 @@ fn is_readable(fd: BorrowedFd<'_>) -> bool {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn signal_that_comes_after_the_sleeper_woke_is_taken_the_next_time() {
     let bell = StackBell::new().expect("eventfd");
     bell.prepare_sleep();
@@ -26,6 +27,7 @@ fn signal_that_comes_after_the_sleeper_woke_is_taken_the_next_time() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn late_signal_to_the_application_is_taken_the_next_time() {
     let bell = AppBell::new();
     bell.fd().expect("eventfd");
@@ -39,6 +41,7 @@ fn late_signal_to_the_application_is_taken_the_next_time() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn insisting_is_heard_by_a_sleeper_who_was_not_yet_asleep() {
     let bell = StackBell::new().expect("eventfd");
     bell.insist();
@@ -49,6 +52,7 @@ fn insisting_is_heard_by_a_sleeper_who_was_not_yet_asleep() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn ring_between_two_announcements_is_taken() {
     let bell = StackBell::new().expect("eventfd");
     bell.prepare_sleep();

@@ -86,8 +86,13 @@ impl Core {
             self.counters.tx_frame_too_small += u64::from(!built);
             used += usize::from(built);
         }
-        let deadline_ns = conn.deadline_ns();
         let class = conn.transmit_class(&cx);
+        if class == TransmitClass::None && used == frames.len() {
+            // The frames ended with the segments. The engine is told that it was asked in vain: it may have to arm its persist timer.
+            let more = conn.poll_transmit(&mut cx, &mut segment);
+            debug_assert!(!more, "nothing was to be sent");
+        }
+        let deadline_ns = conn.deadline_ns();
         if deadline_ns != u64::MAX {
             self.wheel.set_at_latest(socket, deadline_ns);
         }

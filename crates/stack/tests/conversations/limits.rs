@@ -227,6 +227,27 @@ fn transmit_slot_single_lets_resets_out() {
 }
 
 #[test]
+fn transmit_slot_taken_by_the_last_segment_still_starts_probing() {
+    let mut w = World::with(|s| {
+        s.wire.slots = 1;
+        s.acquainted = false;
+    });
+    let (mut client, socket) = w.established();
+    client.window = 0;
+    w.send(&client.ack());
+    // In one turn a FIN that the window holds back, and an ACK that fills the only slot.
+    w.peer.transmit(&w.peer.frame(&client.segment(Flags::SYN)));
+    w.app.close(socket);
+    w.settle();
+    w.tcp_with(Flags::ACK);
+    w.advance(10 * SECOND);
+    assert!(!w.peer.take_tcp().is_empty(), "no probe");
+    client.window = 1_000;
+    w.send(&client.ack());
+    w.tcp_with(Flags::FIN | Flags::ACK);
+}
+
+#[test]
 fn transmit_slot_single_is_shared_by_turns() {
     let mut w = World::with(|s| {
         s.wire.slots = 1;

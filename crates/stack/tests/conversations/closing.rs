@@ -102,6 +102,21 @@ fn time_wait_repeated_fin_is_acknowledged_and_waits_anew() {
 }
 
 #[test]
+fn time_wait_that_waits_anew_keeps_no_other_waiting() {
+    let mut w = World::new();
+    let listener = w.listen();
+    let first = time_wait(&mut w, Some(listener));
+    w.advance(10 * SECOND);
+    time_wait(&mut w, Some(listener));
+    w.advance(40 * SECOND);
+    let again = first.segment(FIN_ACK).at(first.nxt - 1);
+    w.send(&again);
+    w.tcp_with(Flags::ACK);
+    w.advance(21 * SECOND);
+    assert_eq!(w.stack.usage().time_wait, 1, "the second is through");
+}
+
+#[test]
 fn time_wait_new_syn_takes_the_flow_over() {
     let mut w = World::new();
     let listener = w.listen();

@@ -13,3 +13,4 @@ mod hostile;
 mod icmp;
 mod limits;
 mod neighbours;
+mod offloads;

@@ -221,7 +221,8 @@ impl Play {
     pub fn new(pick: &WorldPick) -> Self {
         let world = World::with(|s| {
             let limits = &mut s.config.limits;
-            s.wire.slots = if pick.few_slots { 2 } else { 64 };
+            let few = 1 + usize::from(pick.seed % 3);
+            s.wire.slots = if pick.few_slots { few } else { 64 };
             if pick.few_sockets {
                 (limits.sockets_max, limits.time_wait_max) = (6, 1);
             }

@@ -16,11 +16,14 @@ use wire::{Addr, checksum, protocol};
 use crate::common::{self, App, Client, PEER_V4, PORT, SECOND, STACK_MAC, STACK_V4, Tcp, frames};
 use std::net::SocketAddr;
 
-/// Frames as (bytes, what the driver says of them) in; (bytes, offload asked for) out.
+/// A frame that left: its bytes, and the (start, offset) of the checksum that the stack left to the card.
+type Sent = (Vec<u8>, Option<(u16, u16)>);
+
+/// Frames in, with what the driver says of them; frames out.
 #[derive(Default)]
 struct Card {
     arriving: VecDeque<(Vec<u8>, RxChecksum)>,
-    sent: Vec<(Vec<u8>, Option<(u16, u16)>)>,
+    sent: Vec<Sent>,
 }
 
 /// A driver that knows of checksums, with its card in the test's hands.

@@ -1,6 +1,6 @@
 //! What a run leaves behind, and how it goes: network namespaces and temporary files.
 //!
-//! The project's namespaces are called `mst-<pid of their maker>-<name>`. One whose maker is gone
+//! The project's namespaces are called `mst-<pid of their maker>-<name>` (those of packetio's tests, `millpio-<pid>-<name>`). One whose maker is gone
 //! is nobody's and is removed, with the veth pairs and TAPs in it; one whose maker lives belongs to another
 //! run on this machine and stays. Temporary directories follow the same rule. Called by [`crate::run`] on
 //! a signal and by the chores when they end.
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use crate::run;
 
-const PREFIX: &str = "mst-";
+const PREFIXES: [&str; 2] = ["mst-", "millpio-"];
 const NAMESPACES: &str = "/run/netns";
 
 static TEMPORARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
@@ -20,7 +20,7 @@ static TEMPORARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
 pub fn temporary_directory() -> Result<PathBuf, String> {
     TEMPORARY
         .get_or_init(|| {
-            let path = std::env::temp_dir().join(format!("{PREFIX}{}-xtask", std::process::id()));
+            let path = std::env::temp_dir().join(format!("mst-{}-xtask", std::process::id()));
             fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
             Ok(path)
         })
@@ -82,7 +82,7 @@ fn names_in(directory: &Path) -> Vec<String> {
     names.filter_map(|name| name.into_string().ok()).collect()
 }
 
-/// `mst-<pid>` or `mst-<pid>-<anything>` with no such process.
+/// A prefix of ours, then a number that is no process's.
 fn is_ownerless(name: &str) -> bool {
     let Some(maker) = maker_of(name) else {
         return false;
@@ -91,7 +91,9 @@ fn is_ownerless(name: &str) -> bool {
 }
 
 fn maker_of(name: &str) -> Option<u32> {
-    let rest = name.strip_prefix(PREFIX)?;
+    let rest = PREFIXES
+        .iter()
+        .find_map(|prefix| name.strip_prefix(prefix))?;
     let (pid, _) = rest.split_once('-').unwrap_or((rest, ""));
     pid.parse().ok()
 }
@@ -104,6 +106,7 @@ mod tests {
     fn maker_is_the_number_after_the_prefix() {
         assert_eq!(maker_of("mst-123-client"), Some(123));
         assert_eq!(maker_of("mst-123"), Some(123));
+        assert_eq!(maker_of("millpio-123-2-a"), Some(123));
         assert_eq!(maker_of("mst-client"), None);
         assert_eq!(maker_of("other-123-x"), None);
     }

@@ -96,14 +96,20 @@ impl fmt::Display for Cidr {
 }
 
 impl NetOptions {
-    /// Where a server listens: our first address, or everywhere on the kernel.
+    /// Where a server listens: at each of our addresses, or everywhere on the kernel.
+    pub fn listen_addresses(&self, port: u16) -> Vec<SocketAddr> {
+        if self.addresses.is_empty() {
+            return vec![SocketAddr::from(([0, 0, 0, 0], port))];
+        }
+        let addresses = self.addresses.iter().map(|cidr| cidr.address);
+        addresses
+            .map(|address| SocketAddr::new(address, port))
+            .collect()
+    }
+
+    /// The first of them.
     pub fn listen_address(&self, port: u16) -> SocketAddr {
-        let everywhere = IpAddr::from([0, 0, 0, 0]);
-        let address = self
-            .addresses
-            .first()
-            .map_or(everywhere, |cidr| cidr.address);
-        SocketAddr::new(address, port)
+        self.listen_addresses(port)[0]
     }
 
     /// What the options must satisfy together. The error is one line.

@@ -21,7 +21,7 @@ mod tests;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 
@@ -46,7 +46,7 @@ pub struct ServeOptions {
     pub directory: PathBuf,
     #[command(flatten)]
     pub net: NetOptions,
-    /// The port to listen on
+    /// The port to listen on, at each of our addresses
     #[arg(long, value_name = "PORT", default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
     /// Connections that wait to be accepted, per context
@@ -113,12 +113,14 @@ fn work<N: Net>(
     tell: &mpsc::Sender<News>,
 ) -> io::Result<Stats> {
     let net = net_of(index)?;
-    let address = options.net.listen_address(options.port);
-    let listener = net
-        .listen(address, options.backlog)
-        .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
+    let listen = |address: SocketAddr| {
+        let listener = net.listen(address, options.backlog);
+        listener.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
+    };
+    let addresses = options.net.listen_addresses(options.port);
+    let listeners: io::Result<Vec<_>> = addresses.into_iter().map(listen).collect();
     let documents = Documents::open(&options.directory)?;
-    let worker = Worker::new(net, listener, documents, options.connections_max)?;
+    let worker = Worker::new(net, listeners?, documents, options.connections_max)?;
     let _ = tell.send(News::Ready);
     worker.run(stop.fd())
 }
@@ -138,11 +140,7 @@ fn follow(
             Ok(News::Ready) => {
                 ready += 1;
                 if ready == contexts {
-                    say_ready(
-                        options,
-                        options.net.listen_address(options.port),
-                        &options.directory,
-                    );
+                    say_ready(options);
                 }
             }
             Ok(News::Ended(result)) => {
@@ -169,13 +167,18 @@ fn follow(
     }
 }
 
-fn say_ready(options: &ServeOptions, address: SocketAddr, directory: &Path) {
+fn say_ready(options: &ServeOptions) {
+    let addresses = options.net.listen_addresses(options.port);
+    let directory = options.directory.display().to_string();
     let line = if options.json {
-        let directory = directory.display().to_string();
-        serde_json::json!({"event": "ready", "address": address, "directory": directory})
+        serde_json::json!({"event": "ready", "addresses": addresses, "directory": directory})
             .to_string()
     } else {
-        format!("serving {} on http://{address}/", directory.display())
+        let urls: Vec<String> = addresses
+            .iter()
+            .map(|address| format!("http://{address}/"))
+            .collect();
+        format!("serving {directory} on {}", urls.join(" and "))
     };
     say(&line);
 }

@@ -60,7 +60,7 @@ impl Server {
         let directory = directory.to_path_buf();
         let thread = std::thread::spawn(move || {
             let documents = Documents::open(&directory).unwrap();
-            let worker = Worker::new(Kernel, listener, documents, connections_max).unwrap();
+            let worker = Worker::new(Kernel, vec![listener], documents, connections_max).unwrap();
             worker.run(stopped.fd()).unwrap()
         });
         Self {

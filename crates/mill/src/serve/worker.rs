@@ -1,4 +1,4 @@
-//! One thread of the server: a listener, a poll, the connections, and the loop over them.
+//! One thread of the server: its listeners, a poll, the connections, and the loop over them.
 //!
 //! ```text
 //! wait ─► stop? ─► accept a batch ─► visit what is ready ─► time out what is due ─► wait
@@ -17,10 +17,9 @@ use super::timeouts::{Reason, Timeouts};
 use crate::limits::ACCEPT_BATCH_MAX;
 use crate::net::{Interest, Net, Ready};
 
-const LISTENER: usize = 0;
-const STOP: usize = 1;
-/// Tokens from here on are keys of the slab.
-const FIRST_CONNECTION: usize = 2;
+const STOP: usize = 0;
+/// Listeners have the tokens from here on, and behind them come the keys of the slab.
+const FIRST_LISTENER: usize = 1;
 
 struct Entry<N: Net> {
     connection: Connection<N>,
@@ -31,8 +30,8 @@ struct Entry<N: Net> {
 pub struct Worker<N: Net> {
     net: N,
     poll: N::Poll,
-    listener: N::Listener,
-    /// The listener is not registered, because there are too many connections.
+    listeners: Vec<N::Listener>,
+    /// The listeners are not registered, because there are too many connections.
     is_full: bool,
     connections: Slab<Entry<N>>,
     connections_max: usize,
@@ -44,23 +43,24 @@ pub struct Worker<N: Net> {
 impl<N: Net> Worker<N> {
     pub fn new(
         net: N,
-        listener: N::Listener,
+        listeners: Vec<N::Listener>,
         documents: Documents,
         connections_max: usize,
     ) -> io::Result<Self> {
-        let mut poll = net.poll()?;
-        net.register_listener(&mut poll, &listener, LISTENER)?;
-        Ok(Self {
+        let poll = net.poll()?;
+        let mut worker = Self {
             net,
             poll,
-            listener,
+            listeners,
             is_full: false,
             connections: Slab::new(),
             connections_max,
             timeouts: Timeouts::new(),
             desk: Desk::new(documents),
             start: Instant::now(),
-        })
+        };
+        worker.start_accepting()?;
+        Ok(worker)
     }
 
     /// Serves until `stop` is readable or hangs up.
@@ -74,8 +74,10 @@ impl<N: Net> Worker<N> {
             for &Ready { token } in &ready {
                 match token {
                     STOP => return Ok(self.desk.stats),
-                    LISTENER => self.accept()?,
-                    token => self.visit(token - FIRST_CONNECTION)?,
+                    token if token < self.first_connection() => {
+                        self.accept(token - FIRST_LISTENER)?
+                    }
+                    token => self.visit(token - self.first_connection())?,
                 }
             }
             self.time_out()?;
@@ -96,12 +98,17 @@ impl<N: Net> Worker<N> {
         self.desk.date.update(self.desk.now);
     }
 
-    fn accept(&mut self) -> io::Result<()> {
+    /// The token of the slab's first key.
+    fn first_connection(&self) -> usize {
+        FIRST_LISTENER + self.listeners.len()
+    }
+
+    fn accept(&mut self, index: usize) -> io::Result<()> {
         for _ in 0..ACCEPT_BATCH_MAX {
             if self.connections.len() >= self.connections_max {
                 return self.stop_accepting();
             }
-            match self.net.accept(&self.listener) {
+            match self.net.accept(&self.listeners[index]) {
                 Ok((stream, _)) => self.welcome(stream)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if is_of_one_connection(&error) => {}
@@ -117,12 +124,13 @@ impl<N: Net> Worker<N> {
     }
 
     fn welcome(&mut self, stream: N::Stream) -> io::Result<()> {
+        let first_connection = self.first_connection();
         let slot = self.connections.vacant_entry();
         let key = slot.key();
         self.net.register(
             &mut self.poll,
             &stream,
-            key + FIRST_CONNECTION,
+            key + first_connection,
             Interest::Read,
         )?;
         slot.insert(Entry {
@@ -134,10 +142,26 @@ impl<N: Net> Worker<N> {
         Ok(())
     }
 
+    fn start_accepting(&mut self) -> io::Result<()> {
+        self.is_full = false;
+        for (index, listener) in self.listeners.iter().enumerate() {
+            self.net
+                .register_listener(&mut self.poll, listener, FIRST_LISTENER + index)?;
+        }
+        Ok(())
+    }
+
     fn stop_accepting(&mut self) -> io::Result<()> {
+        // Another listener of this batch of events may have been there before.
+        if self.is_full {
+            return Ok(());
+        }
         self.desk.stats.full += 1;
         self.is_full = true;
-        self.net.deregister_listener(&mut self.poll, &self.listener)
+        for listener in &self.listeners {
+            self.net.deregister_listener(&mut self.poll, listener)?;
+        }
+        Ok(())
     }
 
     fn visit(&mut self, key: usize) -> io::Result<()> {
@@ -156,16 +180,13 @@ impl<N: Net> Worker<N> {
                 reason,
                 progress,
             } => {
+                let token = key + self.first_connection();
                 let entry = &mut self.connections[key];
                 if entry.interest != interest {
                     entry.interest = interest;
                     let stream = &entry.connection.stream;
-                    self.net.reregister(
-                        &mut self.poll,
-                        stream,
-                        key + FIRST_CONNECTION,
-                        interest,
-                    )?;
+                    self.net
+                        .reregister(&mut self.poll, stream, token, interest)?;
                 }
                 if progress || self.timeouts.reason(key) != Some(reason) {
                     self.timeouts.set(key, reason, self.desk.now_ns);
@@ -187,9 +208,7 @@ impl<N: Net> Worker<N> {
         self.timeouts.remove(key);
         let entry = self.connections.remove(key);
         if self.is_full {
-            self.is_full = false;
-            self.net
-                .register_listener(&mut self.poll, &self.listener, LISTENER)?;
+            self.start_accepting()?;
         }
         Ok(entry.connection.stream)
     }

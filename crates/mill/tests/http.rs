@@ -1,0 +1,225 @@
+//! `mill serve` under curl, and `mill get` against a server on the kernel's stack, over AF_XDP on a veth pair.
+
+mod world;
+
+use std::fs;
+use std::process::Output;
+
+use world::{OURS, World};
+
+fn text(output: &Output) -> String {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Bytes that do not repeat soon.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// Options that follow `mill serve DIR`.
+fn ours<'a>(wire: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&["--wire", wire], &OURS[..], more].concat()
+}
+
+const CURL: [&str; 4] = ["curl", "-sS", "--max-time", "30"];
+
+#[test]
+fn curl_gets_what_a_server_owes_it() {
+    let Some(world) = World::new("curl") else {
+        return;
+    };
+    world.write("www/index.html", b"<p>hello</p>");
+    let large = noise(20_000_000);
+    world.write("www/large", &large);
+    world.write("secret", b"secret");
+    let _server = world.serve(
+        "ours",
+        &world.directory.join("www"),
+        &ours("xdp:right", &[]),
+    );
+    let curl = |words: &[&str]| text(&world.kernel(&[&CURL[..], words].concat()));
+    let url = |path: &str| format!("http://10.78.0.2{path}");
+
+    assert_eq!(curl(&[&url("/")]), "<p>hello</p>");
+    // Two URLs on one connection: the second is a reuse of the first's.
+    let reuse = curl(&["-w", "%{num_connects}", &url("/"), &url("/index.html")]);
+    assert_eq!(reuse, "<p>hello</p>1<p>hello</p>0");
+    assert!(curl(&["-I", &url("/")]).starts_with("HTTP/1.1 200 OK\r\n"));
+    assert_eq!(curl(&["-r", "3-7", &url("/")]), "hello");
+    let status =
+        |words: &[&str]| curl(&[&["-o", "/dev/null", "-w", "%{http_code}"], words].concat());
+    assert_eq!(status(&["-r", "3-7", &url("/")]), "206");
+    assert_eq!(status(&["-r", "500-", &url("/")]), "416");
+    assert_eq!(status(&[&url("/none")]), "404");
+    assert_eq!(status(&["--path-as-is", &url("/../secret")]), "400");
+    assert_eq!(status(&["--path-as-is", &url("/%2e%2e/secret")]), "400");
+    assert_eq!(status(&["-d", "x=y", &url("/")]), "405");
+    assert_eq!(status(&["-X", "BREW", &url("/")]), "501");
+    let future = "If-Modified-Since: Fri, 31 Dec 9999 23:59:59 GMT";
+    assert_eq!(status(&["-H", future, &url("/")]), "304");
+    assert_eq!(curl(&["http://[fd78::2]/"]), "<p>hello</p>");
+
+    for url in [url("/large"), "http://[fd78::2]/large".to_owned()] {
+        let copy = world.directory.join("copy");
+        curl(&["-o", copy.to_str().unwrap(), &url]);
+        assert!(fs::read(&copy).unwrap() == large, "{url}");
+    }
+}
+
+#[test]
+fn curl_over_a_bad_wire_gets_the_same_bytes() {
+    let Some(world) = World::new("bad") else {
+        return;
+    };
+    let large = noise(2_000_000);
+    world.write("www/large", &large);
+    let wire = "xdp:right,loss=1%,reorder=1%,dup=1%,seed=7";
+    for crank in ["inline", "dedicated"] {
+        let _server = world.serve(
+            "ours",
+            &world.directory.join("www"),
+            &ours(wire, &["--crank", crank]),
+        );
+        let copy = world.directory.join("copy");
+        let words = ["-o", copy.to_str().unwrap(), "http://10.78.0.2/large"];
+        text(&world.kernel(&[&CURL[..], &words].concat()));
+        assert!(fs::read(&copy).unwrap() == large, "{crank}");
+    }
+}
+
+#[test]
+fn get_downloads_from_a_server_on_the_kernel() {
+    let Some(world) = World::new("get") else {
+        return;
+    };
+    let large = noise(10_000_000);
+    world.write("www/large", &large);
+    let address = ["--wire", "kernel", "--addr"];
+    for (listen, url) in [
+        ("10.78.0.1/24", "http://10.78.0.1/large"),
+        ("fd78::1/64", "http://[fd78::1]/large"),
+    ] {
+        let _server = world.serve(
+            "kernel",
+            &world.directory.join("www"),
+            &[&address[..], &[listen]].concat(),
+        );
+        let copy = world.directory.join("copy");
+        let words = [
+            "get",
+            url,
+            "-o",
+            copy.to_str().unwrap(),
+            "--wire",
+            "xdp:right",
+        ];
+        text(&world.ours(&[&words[..], &OURS[..]].concat()));
+        assert!(fs::read(&copy).unwrap() == large, "{url}");
+    }
+}
+
+#[test]
+fn wrong_words_are_one_line_and_status_2() {
+    let Some(world) = World::new("wrong") else {
+        return;
+    };
+    let directory = world.directory.to_str().unwrap();
+    for (words, part) in [
+        (
+            vec![
+                "serve",
+                directory,
+                "--wire",
+                "xdp:nosuch",
+                "--addr",
+                "10.0.0.2/24",
+            ],
+            "nosuch",
+        ),
+        (
+            vec!["serve", directory, "--wire", "xdp:right"],
+            "--addr is missing",
+        ),
+        (
+            vec![
+                "serve",
+                directory,
+                "--wire",
+                "xdp:right,colour=red",
+                "--addr",
+                "10.0.0.2/24",
+            ],
+            "colour",
+        ),
+        (
+            vec![
+                "serve",
+                "/no/such/directory",
+                "--wire",
+                "xdp:right",
+                "--addr",
+                "10.0.0.2/24",
+            ],
+            "/no/such/directory",
+        ),
+        (
+            vec![
+                "serve",
+                directory,
+                "--wire",
+                "xdp:right",
+                "--addr",
+                "10.0.0.2/24",
+                "--gateway",
+                "10.9.9.9",
+            ],
+            "10.9.9.9",
+        ),
+        (
+            vec![
+                "get",
+                "http://10.0.0.1/",
+                "--wire",
+                "xdp:right",
+                "--addr",
+                "224.0.0.1/24",
+            ],
+            "224.0.0.1",
+        ),
+        (
+            vec!["get", "https://10.0.0.1/", "--wire", "xdp:right"],
+            "https is not spoken here",
+        ),
+        (vec!["wire", "tap:a", "carrier:pigeon"], "carrier"),
+        (vec!["wire", "packet:lo", "packet:nosuch"], "nosuch"),
+        (
+            vec!["wire", "packet:lo", "packet:lo", "--loss", "2x"],
+            "--loss 2x",
+        ),
+    ] {
+        let output = world.ours(&words);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {complaint}");
+        assert_eq!(
+            complaint.trim_end().lines().count(),
+            1,
+            "{words:?}: {complaint}"
+        );
+        assert!(
+            complaint.starts_with("mill: ") && complaint.contains(part),
+            "{words:?}: {complaint}"
+        );
+    }
+}

@@ -253,7 +253,7 @@ fn peer_of_a_runtime_that_could_not_close_in_order_is_reset() {
                     await_end(stream);
                 },
                 |context| {
-                    let mut stream = TcpStream::connect(context, server_addr()).unwrap();
+                    let mut stream = connect(context);
                     stream.set_write_timeout(Some(Duration::from_millis(100)));
                     while stream.write(&[7; 65_536]).is_ok() {}
                 },

@@ -15,7 +15,7 @@ const LOOM_PREEMPTIONS_MAX: &str = "3";
 /// Property tests are slow under Miri.
 const MIRI_PROPTEST_CASES: &str = "8";
 /// Inputs that the fuzzers try; longer than any frame they parse.
-const FUZZ_INPUT_BYTES_MAX: &str = "4096";
+const FUZZ_INPUT_BYTES_MAX: &str = "2048";
 
 /// A chore that is one check.
 pub fn alone(root: &Path, chore: fn(&Path) -> Result<(), String>) -> Result<bool, String> {
@@ -77,25 +77,25 @@ pub fn integration(_root: &Path) -> Result<(), String> {
     ]))
 }
 
-pub fn loom(_root: &Path) -> Result<(), String> {
+pub fn loom(root: &Path) -> Result<(), String> {
     let mut command = run::cargo();
     command
         .args(["test", "-p", "ring", "--release"])
         .args(["--test", "loom", "--test", "loom_byte_ring"])
         .env("RUSTFLAGS", "--cfg loom")
         .env("LOOM_MAX_PREEMPTIONS", LOOM_PREEMPTIONS_MAX)
-        .env("CARGO_TARGET_DIR", target_of("loom"));
+        .env("CARGO_TARGET_DIR", target_of(root, "loom"));
     run::run(&mut command)
 }
 
-pub fn miri(_root: &Path) -> Result<(), String> {
+pub fn miri(root: &Path) -> Result<(), String> {
     let mut command = run::cargo();
     command
         .arg(format!("+{NIGHTLY}"))
         .args(["miri", "test", "-p", "ring"])
         .env("MIRIFLAGS", "-Zmiri-disable-isolation")
         .env("PROPTEST_CASES", MIRI_PROPTEST_CASES)
-        .env("CARGO_TARGET_DIR", target_of("miri"));
+        .env("CARGO_TARGET_DIR", target_of(root, "miri"));
     run::run(&mut command)
 }
 
@@ -118,13 +118,13 @@ pub fn fuzz(root: &Path, options: &FuzzOptions) -> Result<bool, String> {
     } else {
         options.targets.clone()
     };
-    fuzz_each(&targets, options.seconds)?;
+    fuzz_each(root, &targets, options.seconds)?;
     Ok(true)
 }
 
 /// Every target for some seconds: finds what is shallow, and proves that each still builds and runs.
 pub fn fuzz_smoke(root: &Path, seconds: u64) -> Result<(), String> {
-    fuzz_each(&fuzz_targets(root)?, seconds)
+    fuzz_each(root, &fuzz_targets(root)?, seconds)
 }
 
 /// The committed BPF objects come from the sources beside them.
@@ -133,16 +133,23 @@ pub fn bpf(root: &Path) -> Result<(), String> {
     run::run(run::command(&script.to_string_lossy()).arg("--check"))
 }
 
-fn fuzz_each(targets: &[String], seconds: u64) -> Result<(), String> {
+fn fuzz_each(root: &Path, targets: &[String], seconds: u64) -> Result<(), String> {
     for target in targets {
+        // What this machine found so far, which may be nothing, and what the repository brings.
+        let corpus = root.join("fuzz/corpus").join(target);
+        fs::create_dir_all(&corpus).map_err(|error| format!("{}: {error}", corpus.display()))?;
+        let seeds = root.join("fuzz/seeds").join(target);
         let mut command = run::cargo();
         command
             .arg(format!("+{NIGHTLY}"))
-            .args(["fuzz", "run", target, "--"])
+            .args(["fuzz", "run", target])
+            .arg(corpus)
+            .args(seeds.is_dir().then_some(seeds))
+            .arg("--")
             .arg(format!("-max_total_time={seconds}"))
             .arg(format!("-max_len={FUZZ_INPUT_BYTES_MAX}"))
             .args(["-verbosity=0", "-print_final_stats=1"])
-            .env("CARGO_TARGET_DIR", target_of("fuzz"));
+            .env("CARGO_TARGET_DIR", target_of(root, "fuzz"));
         run::run(&mut command)?;
     }
     Ok(())
@@ -165,7 +172,7 @@ fn fuzz_targets(root: &Path) -> Result<Vec<String>, String> {
 }
 
 /// Other flags and toolchains build elsewhere, so that they do not throw away each other's work.
-fn target_of(chore: &str) -> std::path::PathBuf {
+fn target_of(root: &Path, chore: &str) -> std::path::PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    Path::new(&target).join(chore)
+    root.join(target).join(chore)
 }

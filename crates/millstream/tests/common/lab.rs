@@ -182,7 +182,8 @@ fn sweep(own: bool) {
         let is_ours = parts.next() == Some(PREFIX);
         let pid = parts.next().unwrap_or_default();
         let is_own = pid == std::process::id().to_string();
-        if is_ours && ((own && is_own) || !Path::new("/proc").join(pid).exists()) {
+        let is_dead = pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists();
+        if is_ours && ((own && is_own) || is_dead) {
             let _ = Command::new("ip").args(["netns", "del", &name]).output();
         }
     }

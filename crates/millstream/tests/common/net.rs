@@ -12,7 +12,7 @@ use millstream::Context;
 use rustix::net::{AddressFamily, SocketType, bind, connect, listen, socket, sockopt};
 
 /// Longer than anything on a loaded machine takes.
-pub const PATIENCE: Duration = Duration::from_secs(25);
+pub const PATIENCE: Duration = Duration::from_secs(40);
 
 /// One end of a connection.
 pub trait Conn: Read + Write {

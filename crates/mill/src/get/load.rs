@@ -73,6 +73,7 @@ pub fn load<N: Net>(net: &N, options: &GetOptions, address: SocketAddr) -> Resul
     load.run(&bar)
         .map_err(|error| Failure::Run(error.to_string()))?;
     bar.finish_and_clear();
+    load.summary.stack.extend(net.counters());
     let summary = load.summary;
     if options.json {
         println!("{}", summary.to_json(load.clock.elapsed()));

@@ -18,6 +18,8 @@ pub struct Summary {
     latencies_ns: Histogram<u64>,
     bytes: u64,
     failures: BTreeMap<String, u64>,
+    /// What the stack below counted, without the zeros; set at the end.
+    pub stack: BTreeMap<&'static str, u64>,
 }
 
 /// What `--json` prints.
@@ -32,6 +34,7 @@ struct Report<'a> {
     requests_per_second: f64,
     content_bytes: u64,
     latency_us: Latency,
+    stack: &'a BTreeMap<&'static str, u64>,
 }
 
 #[derive(Serialize)]
@@ -53,6 +56,7 @@ impl Summary {
             latencies_ns: Histogram::new_with_max(LATENCY_NS_MAX, DIGITS)?,
             bytes: 0,
             failures: BTreeMap::new(),
+            stack: BTreeMap::new(),
         })
     }
 
@@ -148,6 +152,7 @@ impl Summary {
                 p999: quantile(0.999),
                 max: us(self.latencies_ns.max()),
             },
+            stack: &self.stack,
         }
     }
 }

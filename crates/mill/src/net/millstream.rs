@@ -175,6 +175,31 @@ impl Net for Millstream {
         }));
         Ok(())
     }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        counters(&self.context)
+    }
+}
+
+/// Those of the stack, TCP, the port and the neighbours; a report that cannot be had is an empty one.
+fn counters(context: &Context) -> Vec<(&'static str, u64)> {
+    let Ok(report) = context.report() else {
+        return Vec::new();
+    };
+    let mut rows: Vec<(&'static str, u64)> = report.stack.rows().collect();
+    report.tcp.for_each(|name, value| rows.push((name, value)));
+    rows.extend_from_slice(report.port.named());
+    let neighbours = &report.neighbours;
+    rows.extend([
+        ("neighbour_requests", neighbours.requests),
+        ("neighbour_failed", neighbours.failed),
+        ("neighbour_evicted", neighbours.evicted),
+        ("neighbour_table_full", neighbours.table_full),
+        ("neighbour_waiting_full", neighbours.waiting_full),
+        ("neighbour_frames_dropped", neighbours.frames_dropped),
+    ]);
+    rows.retain(|(_, value)| *value > 0);
+    rows
 }
 
 const READ: millstream::Interest = millstream::Interest::READABLE;

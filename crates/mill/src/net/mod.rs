@@ -92,4 +92,9 @@ pub trait Net {
         ready: &mut Vec<Ready>,
         timeout: Option<Duration>,
     ) -> io::Result<()>;
+
+    /// What the stack counted, without the zeros: for a report, not for a program to act on.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }

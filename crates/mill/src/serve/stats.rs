@@ -1,9 +1,11 @@
 //! What a worker counted. Added up when all have stopped.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 /// Counts of one worker, or of all.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
     /// Connections accepted.
     pub connections: u64,
@@ -21,6 +23,8 @@ pub struct Stats {
     pub cut_short: u64,
     /// Times that the worker had as many connections as it may and stopped accepting.
     pub full: u64,
+    /// What the stack below counted, without the zeros.
+    pub stack: BTreeMap<&'static str, u64>,
 }
 
 impl Stats {
@@ -35,6 +39,7 @@ impl Stats {
             aborted,
             cut_short,
             full,
+            stack,
         } = other;
         self.connections += connections;
         self.requests += requests;
@@ -44,5 +49,8 @@ impl Stats {
         self.aborted += aborted;
         self.cut_short += cut_short;
         self.full += full;
+        for (name, value) in stack {
+            *self.stack.entry(name).or_default() += value;
+        }
     }
 }

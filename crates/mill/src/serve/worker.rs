@@ -73,7 +73,7 @@ impl<N: Net> Worker<N> {
             self.look_at_clock();
             for &Ready { token } in &ready {
                 match token {
-                    STOP => return Ok(self.desk.stats),
+                    STOP => return Ok(self.stop()),
                     token if token < self.first_connection() => {
                         self.accept(token - FIRST_LISTENER)?
                     }
@@ -82,6 +82,12 @@ impl<N: Net> Worker<N> {
             }
             self.time_out()?;
         }
+    }
+
+    fn stop(mut self) -> Stats {
+        let mut stats = std::mem::take(&mut self.desk.stats);
+        stats.stack.extend(self.net.counters());
+        stats
     }
 
     fn timeout(&self) -> Option<Duration> {

@@ -225,7 +225,7 @@ impl Pair {
         let clock = Arc::new(Published64::new(now_ns));
         let wire = LoopbackOptions {
             // Now and then so few that the stack often finds no room.
-            slots: if seed % 5 == 0 { 3 } else { 256 },
+            slots: if seed.is_multiple_of(5) { 3 } else { 256 },
             ..LoopbackOptions::default()
         };
         let (a, b) = loopback::pair(&wire).unwrap();

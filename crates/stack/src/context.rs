@@ -10,8 +10,9 @@
 //!   magazine  ◀──────── free send chunks, refilled ──────   ring::chunk
 //! ```
 //!
-//! A socket stands in `jobs` and in `events` at most once, so a queue as long as there are sockets can never be full, and neither close nor readiness can
-//! fail. Both are hints: who takes one out looks at the socket's block for the truth.
+//! A socket stands in `jobs` and in `events` at most once. So the job queue, as long as there are sockets, can never be full, and close cannot
+//! fail. In `events` there may also stand ids of sockets that the application closed before it looked: that queue is twice as long, and what
+//! finds no room comes with a later turn. Both are hints: who takes one out looks at the socket's block for the truth.
 //!
 //! The same queues serve both ways of turning the crank; inline, both ends are on one thread.
 

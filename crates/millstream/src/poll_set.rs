@@ -204,6 +204,18 @@ impl PollSets {
         }
     }
 
+    /// The application itself changed the socket's state: that is news, edge-triggered too, as `shutdown` is in Linux.
+    pub fn state_changed(&mut self, first: u32) {
+        let mut at = first;
+        while at != NO_REGISTRATION {
+            let registration = &mut self.registrations[at as usize];
+            registration.fresh = true;
+            let next = registration.next;
+            self.list(at);
+            at = next;
+        }
+    }
+
     /// The next registration to look at, taken off the list; `None` when all `budget` have been looked at.
     pub fn next_ready(&mut self, poll: u32, budget: &mut usize) -> Option<(u32, SocketId)> {
         while *budget > 0 {
@@ -236,9 +248,10 @@ impl PollSets {
         } = registration.wanted;
         let got = ready.intersection(reportable(interest));
         let waits_for_room = interest.is_writable() && !ready.contains(Readiness::WRITABLE);
+        // A change of state is an edge both ways; bytes are news only to who reads, room only to who writes.
         let is_news = registration.fresh
-            || registration.in_edges_seen != in_edges
-            || registration.out_edges_seen != out_edges;
+            || (interest.is_readable() && registration.in_edges_seen != in_edges)
+            || (interest.is_writable() && registration.out_edges_seen != out_edges);
         if got.is_none() || (mode == Mode::Edge && !is_news) {
             return Verdict {
                 event: None,

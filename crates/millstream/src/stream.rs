@@ -188,7 +188,7 @@ impl TcpStream {
             state.request(self.id, Requests::SHUTDOWN_WRITE);
         }
         let first = state.sockets.at(self.id).registrations;
-        state.polls.socket_changed(first);
+        state.polls.state_changed(first);
         Ok(())
     }
 
@@ -353,10 +353,14 @@ impl State {
     }
 
     fn nothing_to_read(&mut self, id: SocketId, said: SocketState) -> Option<io::Result<usize>> {
+        // The peer's end was reached in order: what went wrong after it is no business of readers, as in Linux.
+        if said.contains(SocketState::EOF) {
+            return Some(Ok(0));
+        }
         if let Some(failure) = self.take_failure(id) {
             return Some(Err(failure));
         }
-        let is_over = said.intersects(SocketState::EOF | SocketState::FAILED | SocketState::CLOSED);
+        let is_over = said.intersects(SocketState::FAILED | SocketState::CLOSED);
         (is_over || self.sockets.at(id).read_shut).then_some(Ok(0))
     }
 

@@ -56,6 +56,8 @@ impl Core {
         }
         if effects.intersects(Effects::EOF) {
             block.add_state(SocketState::EOF);
+            // A change of state, which Linux tells writers too.
+            block.add_out_edge();
         }
         if effects.intersects(Effects::CONNECTED) {
             self.counters.connected += 1;
@@ -64,7 +66,7 @@ impl Core {
         }
         if effects.intersects(Effects::FAILED) {
             self.counters.failed += 1;
-            block.fail(errno_of(conn.error()));
+            block.fail(errno_of(conn.error(), block.state()));
             block.add_out_edge();
         }
         if effects
@@ -173,11 +175,14 @@ impl Core {
     }
 }
 
-/// Linux's errno for what happened to a connection.
-fn errno_of(error: Option<ConnectionError>) -> u16 {
+/// Linux's errno for what happened to a connection in this state.
+fn errno_of(error: Option<ConnectionError>, said: SocketState) -> u16 {
     use rustix::io::Errno;
+    let in_close_wait = said.contains(SocketState::EOF) && !said.contains(SocketState::TX_SHUT);
     let errno = match error {
         None => return 0,
+        // The peer had closed: that we went on writing is what went wrong.
+        Some(ConnectionError::Reset) if in_close_wait => Errno::PIPE,
         Some(ConnectionError::Refused) => Errno::CONNREFUSED,
         Some(ConnectionError::Reset) => Errno::CONNRESET,
         Some(ConnectionError::TimedOut) => Errno::TIMEDOUT,

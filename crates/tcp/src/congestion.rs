@@ -1,174 +1,193 @@
-//! Congestion control: how much may be in flight.
+//! Congestion control: how much may be in flight, counted in segments as Linux counts.
 //!
-//! [`CongestionControl`] is the interface that an algorithm implements (a file each under `congestion/`);
-//! [`Congestion`] is what the connection owns: the threshold, the test whether the window was really
-//! used, and the algorithm chosen. The window itself, `snd.cwnd`, stands in the hot line.
+//! ```text
+//!   loss recovery (Open, Disorder, CWR, Recovery, Loss) ──► ssthresh, on_state, on_event, undo_cwnd
+//!   an ACK with news ──► on_acked, then grow if the window was the limit ──► Window
+//! ```
+//!
+//! [`CongestionControl`] is what an algorithm implements, in the shape of Linux's `tcp_congestion_ops`;
+//! each has a file under `congestion/`. [`Algorithm`] is the one that a connection has chosen. [`Window`]
+//! is what they move. Who is in which state, and whether the window was really used, is decided by the
+//! callers: an algorithm only says how large.
 
 use wire::SeqNumber;
 
 use crate::config::Config;
-use crate::limits::CWND_MAX;
 
+mod bytes;
 mod newreno;
+mod window;
 
-/// What an algorithm sees and moves.
-pub(crate) struct Window<'a> {
-    /// Congestion window in bytes.
-    pub cwnd: &'a mut u32,
-    /// Slow-start threshold in bytes.
-    pub ssthresh: u32,
+pub(crate) use bytes::Congestion;
+#[allow(unused_imports)]
+pub(crate) use window::{SSTHRESH_INFINITE, Window};
+
+/// The state of loss recovery (Linux's `tcp_ca_state`, with its numbers).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(dead_code)]
+pub(crate) enum CaState {
+    /// Nothing unusual.
+    Open = 0,
+    /// Duplicate ACKs or SACKs arrive; nothing is presumed lost yet.
+    Disorder = 1,
+    /// The window is being reduced because the network said so (ECE), without loss.
+    Cwr = 2,
+    /// Fast recovery.
+    Recovery = 3,
+    /// A timeout: slow start from one segment.
+    Loss = 4,
+}
+
+/// What befalls a sender outside of ACKs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code)]
+pub(crate) enum Event {
+    /// First transmission when nothing was in flight, `idle_ns` after the last one.
+    TxStart { idle_ns: u64 },
+    /// The window restarts after an idle period (RFC 5681 4.1).
+    CwndRestart,
+    /// Fast recovery or CWR is complete; the window stands at its threshold.
+    CompleteCwr,
+    /// A timeout.
+    Loss,
+    /// A packet marked Congestion Experienced arrived.
+    EcnIsCe,
+    /// A packet without the mark arrived.
+    EcnNoCe,
+}
+
+/// The sender at the time of a call.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code)]
+pub(crate) struct Moment<'a> {
+    /// Settings of the stack.
+    pub config: &'a Config,
+    /// The time of this turn.
+    pub now_ns: u64,
+    /// SND.UNA, after this ACK.
+    pub una: SeqNumber,
+    /// SND.NXT
+    pub nxt: SeqNumber,
     /// Segment size in bytes.
     pub mss: u32,
+    /// Segments in flight now, by loss recovery's count (RFC 6675's pipe).
+    pub in_flight: u32,
+    /// Smoothed round trip; 0 = none measured.
+    pub srtt_ns: u64,
+    /// Least round trip; `u64::MAX` = none measured.
+    pub min_rtt_ns: u64,
+}
+
+/// What one ACK told.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(dead_code)]
+pub(crate) struct AckSample {
+    /// Segments newly delivered, cumulatively or selectively.
+    pub acked_sacked: u32,
+    /// Segments newly acknowledged by SEG.ACK.
+    pub acked: u32,
+    /// Round trip of the latest segment that this ACK acknowledged, if it was sent once only.
+    pub rtt_ns: Option<u64>,
+    /// Segments in flight before this ACK.
+    pub prior_in_flight: u32,
+    /// Segments delivered on this connection, this ACK included.
+    pub delivered: u32,
+    /// Those of `delivered` whose ACK carried ECE.
+    pub delivered_ce: u32,
+    /// The flight that this ACK samples was limited by the application.
+    pub app_limited: bool,
+    /// This ACK carries ECE.
+    pub ece: bool,
 }
 
 /// A congestion control algorithm.
+#[allow(dead_code)]
 pub(crate) trait CongestionControl {
-    /// `acked` new bytes were acknowledged outside recovery, and the window was in use: grow it.
-    fn on_ack(&mut self, window: Window<'_>, acked: u32);
-    /// A loss was detected with `flight` bytes outstanding: the new slow-start threshold.
-    fn ssthresh_after_loss(&mut self, flight: u32, mss: u32) -> u32;
-    /// The window was set from outside (loss, idleness): forget partial growth.
-    fn on_reset(&mut self);
+    /// The name that `TCP_CONGESTION` uses.
+    fn name(&self) -> &'static str;
+
+    /// Congestion was detected: the new slow-start threshold, in segments.
+    fn ssthresh(&mut self, at: &Moment<'_>, window: &Window) -> u32;
+
+    /// `ack.acked` segments were acknowledged and the window was in use: grow it. Not called while it is being reduced.
+    fn grow(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample);
+
+    /// The window to go back to when a reduction proves unnecessary.
+    fn undo_cwnd(&self, window: &Window) -> u32 {
+        window.cwnd.max(window.prior_cwnd)
+    }
+
+    /// Every ACK with news, before loss recovery acts on it.
+    fn on_acked(&mut self, _at: &Moment<'_>, _window: &mut Window, _ack: &AckSample) {}
+
+    /// Loss recovery enters `state`.
+    fn on_state(&mut self, _at: &Moment<'_>, _window: &mut Window, _state: CaState) {}
+
+    /// Something else happened.
+    fn on_event(&mut self, _at: &Moment<'_>, _window: &mut Window, _event: Event) {}
+
+    /// ECN is part of the algorithm: it is negotiated whatever the settings say, and reacts by itself.
+    fn wants_ecn(&self) -> bool {
+        false
+    }
 }
 
-/// The algorithms that can be chosen.
+/// The algorithm that a connection has chosen, and its state.
 #[derive(Clone, Debug)]
-enum Algorithm {
+#[allow(dead_code)]
+pub(crate) enum Algorithm {
+    /// RFC 5681 and 6582.
     NewReno(newreno::NewReno),
 }
 
+#[allow(dead_code)]
+impl Algorithm {
+    /// A new connection's.
+    pub fn new(_config: &Config) -> Self {
+        Algorithm::NewReno(newreno::NewReno)
+    }
+}
+
+/// Calls the same method of whichever algorithm it is.
+macro_rules! each {
+    ($algorithm:expr, $state:ident => $call:expr) => {
+        match $algorithm {
+            Algorithm::NewReno($state) => $call,
+        }
+    };
+}
+
 impl CongestionControl for Algorithm {
-    fn on_ack(&mut self, window: Window<'_>, acked: u32) {
-        match self {
-            Algorithm::NewReno(state) => state.on_ack(window, acked),
-        }
+    fn name(&self) -> &'static str {
+        each!(self, state => state.name())
     }
 
-    fn ssthresh_after_loss(&mut self, flight: u32, mss: u32) -> u32 {
-        match self {
-            Algorithm::NewReno(state) => state.ssthresh_after_loss(flight, mss),
-        }
+    fn ssthresh(&mut self, at: &Moment<'_>, window: &Window) -> u32 {
+        each!(self, state => state.ssthresh(at, window))
     }
 
-    fn on_reset(&mut self) {
-        match self {
-            Algorithm::NewReno(state) => state.on_reset(),
-        }
-    }
-}
-
-/// A connection's congestion state, beside `snd.cwnd`.
-#[derive(Clone, Debug)]
-pub(crate) struct Congestion {
-    /// Slow-start threshold in bytes; `u32::MAX` = unlimited.
-    pub ssthresh: u32,
-    /// Most bytes in flight since `usage_end` was set.
-    flight_max: u32,
-    /// The measurement of `flight_max` ends when this is acknowledged.
-    usage_end: SeqNumber,
-    /// The window, not the application or the peer, was the limit.
-    limited: bool,
-    algorithm: Algorithm,
-}
-
-impl Congestion {
-    /// Before the first loss.
-    pub fn new(iss: SeqNumber) -> Self {
-        Congestion {
-            ssthresh: u32::MAX,
-            flight_max: 0,
-            usage_end: iss,
-            limited: false,
-            algorithm: Algorithm::NewReno(newreno::NewReno::default()),
-        }
+    fn grow(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample) {
+        each!(self, state => state.grow(at, window, ack))
     }
 
-    /// Initial window (RFC 6928), or one segment when the handshake lost more than one SYN (its section 2).
-    pub fn initial_window(config: &Config, mss: u16, handshake_lost: bool) -> u32 {
-        let segments = if handshake_lost {
-            1
-        } else {
-            u32::from(config.initial_window_segments.max(1))
-        };
-        (segments * u32::from(mss)).min(CWND_MAX)
+    fn undo_cwnd(&self, window: &Window) -> u32 {
+        each!(self, state => state.undo_cwnd(window))
     }
 
-    /// New bytes were acknowledged outside recovery.
-    pub fn on_ack(&mut self, cwnd: &mut u32, mss: u32, acked: u32) {
-        // RFC 5681 3.1 and RFC 7661: a window that is not used does not grow.
-        let slow_start = *cwnd < self.ssthresh;
-        let in_use = self.limited || (slow_start && *cwnd < self.flight_max.saturating_mul(2));
-        if !in_use {
-            return;
-        }
-        let window = Window {
-            cwnd,
-            ssthresh: self.ssthresh,
-            mss,
-        };
-        self.algorithm.on_ack(window, acked);
+    fn on_acked(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample) {
+        each!(self, state => state.on_acked(at, window, ack))
     }
 
-    /// Loss was detected by duplicates: threshold and window of fast recovery (RFC 5681 3.2).
-    pub fn on_loss(&mut self, cwnd: &mut u32, mss: u32, flight: u32) {
-        self.ssthresh = self.algorithm.ssthresh_after_loss(flight, mss);
-        *cwnd = self.ssthresh;
-        self.algorithm.on_reset();
+    fn on_state(&mut self, at: &Moment<'_>, window: &mut Window, state: CaState) {
+        each!(self, algorithm => algorithm.on_state(at, window, state))
     }
 
-    /// Fast recovery is complete (RFC 6582 3.2 step 3, the second option).
-    pub fn on_recovered(&mut self, cwnd: &mut u32) {
-        *cwnd = self.ssthresh;
+    fn on_event(&mut self, at: &Moment<'_>, window: &mut Window, event: Event) {
+        each!(self, state => state.on_event(at, window, event))
     }
 
-    /// Timeout: one segment (RFC 5681 3.1). The threshold falls only with the first one in a row.
-    pub fn on_timeout(&mut self, cwnd: &mut u32, mss: u32, flight: u32, first: bool) {
-        if first {
-            self.ssthresh = self.algorithm.ssthresh_after_loss(flight, mss);
-        }
-        *cwnd = mss;
-        self.algorithm.on_reset();
-    }
-
-    /// The connection was idle for `idle_ns`: the window halves for each timeout passed, down to
-    /// the initial one (RFC 5681 4.1, in Linux's softer form).
-    pub fn on_idle(&mut self, cwnd: &mut u32, initial: u32, idle_ns: u64, rto_ns: u64) {
-        let floor = initial.min(*cwnd);
-        self.ssthresh = self.current_ssthresh(*cwnd);
-        let mut left = idle_ns;
-        while left > rto_ns && *cwnd > floor {
-            *cwnd /= 2;
-            left -= rto_ns.max(1);
-        }
-        *cwnd = (*cwnd).max(floor);
-        self.limited = false;
-        self.algorithm.on_reset();
-    }
-
-    /// Sending stopped with `flight` bytes out; `limited` = the congestion window stopped it.
-    pub fn on_flight(&mut self, una: SeqNumber, nxt: SeqNumber, flight: u32, limited: bool) {
-        let over = una.ge(self.usage_end);
-        if over || limited || (!self.limited && flight > self.flight_max) {
-            self.limited = limited;
-            self.flight_max = flight;
-            self.usage_end = nxt;
-        }
-    }
-
-    /// The segment size changed: the window keeps its number of segments.
-    pub fn on_mss(cwnd: &mut u32, old: u16, new: u16) {
-        let segments = (*cwnd / u32::from(old.max(1))).max(1);
-        *cwnd = segments.saturating_mul(u32::from(new)).min(CWND_MAX);
-    }
-
-    /// The threshold that remembers a window which is given up without loss.
-    fn current_ssthresh(&self, cwnd: u32) -> u32 {
-        if self.ssthresh == u32::MAX {
-            return u32::MAX;
-        }
-        self.ssthresh.max(cwnd / 4 * 3)
+    fn wants_ecn(&self) -> bool {
+        each!(self, state => state.wants_ecn())
     }
 }
-
-#[cfg(test)]
-mod tests;

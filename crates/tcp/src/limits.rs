@@ -8,6 +8,8 @@ pub const SEND_MSS_MIN: u16 = 48;
 pub const RANGES_MAX: usize = 4;
 /// Largest congestion window in bytes: keeps sums of windows within 32 bits.
 pub const CWND_MAX: u32 = 1 << 30;
+/// Largest congestion window in segments: a gigabyte of the smallest ones that paths really have.
+pub const CWND_SEGMENTS_MAX: u32 = 1 << 22;
 /// Largest receive window that can be advertised.
 pub const RECV_WINDOW_MAX: u32 = (u16::MAX as u32) << WINDOW_SHIFT_MAX;
 /// Bytes of a timestamp option with its two NOPs, as data segments carry it.

@@ -1,42 +1,29 @@
-//! Reno's window (RFC 5681): slow start by bytes, then one segment per window, half on loss.
+//! NewReno's window (RFC 5681 and 6582, called "reno" as in Linux): slow start, then one segment per
+//! window, half on loss.
 
-use super::{CongestionControl, Window};
-use crate::limits::CWND_MAX;
+use super::{AckSample, CongestionControl, Moment, Window};
 
-/// Bytes acknowledged towards the next segment of growth.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct NewReno {
-    acked: u32,
-}
+/// NewReno keeps nothing beside the window.
+#[derive(Clone, Debug)]
+pub(crate) struct NewReno;
 
 impl CongestionControl for NewReno {
-    fn on_ack(&mut self, window: Window<'_>, acked: u32) {
-        let Window {
-            cwnd,
-            ssthresh,
-            mss,
-        } = window;
-        let mut left = acked;
-        if *cwnd < ssthresh {
-            let step = left.min(ssthresh - *cwnd);
-            *cwnd = cwnd.saturating_add(step).min(CWND_MAX);
-            left -= step;
-        }
-        if left == 0 {
-            return;
-        }
-        self.acked = self.acked.saturating_add(left);
-        if self.acked >= *cwnd {
-            self.acked -= *cwnd;
-            *cwnd = cwnd.saturating_add(mss).min(CWND_MAX);
-        }
+    fn name(&self) -> &'static str {
+        "reno"
     }
 
-    fn ssthresh_after_loss(&mut self, flight: u32, mss: u32) -> u32 {
-        (flight / 2).max(2 * mss)
+    /// Linux halves the window, where RFC 5681 (4) halves the flight; validation has kept the window near it.
+    fn ssthresh(&mut self, _at: &Moment<'_>, window: &Window) -> u32 {
+        (window.cwnd / 2).max(2)
     }
 
-    fn on_reset(&mut self) {
-        self.acked = 0;
+    fn grow(&mut self, _at: &Moment<'_>, window: &mut Window, ack: &AckSample) {
+        let mut acked = ack.acked;
+        if window.in_slow_start() {
+            acked = window.slow_start(acked);
+        }
+        if acked > 0 {
+            window.grow_linearly(window.cwnd, acked);
+        }
     }
 }

@@ -1,0 +1,78 @@
+//! The congestion window in segments, and the two ways in which nearly every algorithm moves it.
+//!
+//! Owned by the connection; moved by the algorithm while it grows and by loss recovery while it shrinks.
+
+use crate::limits::CWND_SEGMENTS_MAX;
+
+/// No loss yet: slow start has no end (Linux shows it as 0x7fffffff in `tcp_info`).
+pub(crate) const SSTHRESH_INFINITE: u32 = u32::MAX;
+
+/// The congestion window and what belongs to it, in segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code)]
+pub(crate) struct Window {
+    /// Segments that may be in flight.
+    pub cwnd: u32,
+    /// Segments acknowledged towards the next step of linear growth.
+    pub cwnd_cnt: u32,
+    /// Slow start below, congestion avoidance from here on.
+    pub ssthresh: u32,
+    /// `cwnd` before the reduction under way, to undo it; 0 = none.
+    pub prior_cwnd: u32,
+    /// `ssthresh` before the reduction under way; 0 = nothing to undo.
+    pub prior_ssthresh: u32,
+    /// `cwnd` grows no further.
+    pub cwnd_clamp: u32,
+}
+
+#[allow(dead_code)]
+impl Window {
+    /// Before the first loss.
+    pub fn new(cwnd: u32) -> Self {
+        Window {
+            cwnd: cwnd.clamp(1, CWND_SEGMENTS_MAX),
+            cwnd_cnt: 0,
+            ssthresh: SSTHRESH_INFINITE,
+            prior_cwnd: 0,
+            prior_ssthresh: 0,
+            cwnd_clamp: CWND_SEGMENTS_MAX,
+        }
+    }
+
+    /// Below the threshold.
+    #[inline]
+    pub fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// Slow start (RFC 5681 3.1 with byte counting, in segments): a segment for each one acknowledged, up
+    /// to the threshold. Returns the acknowledged segments that are left for linear growth.
+    #[inline]
+    pub fn slow_start(&mut self, acked: u32) -> u32 {
+        let cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh);
+        let left = acked - (cwnd - self.cwnd).min(acked);
+        self.cwnd = cwnd.min(self.cwnd_clamp);
+        left
+    }
+
+    /// Linear growth: one segment for every `every` acknowledged.
+    #[inline]
+    pub fn grow_linearly(&mut self, every: u32, acked: u32) {
+        let every = every.max(1);
+        // What was gathered under a larger `every` counts as one step.
+        if self.cwnd_cnt >= every {
+            self.cwnd_cnt = 0;
+            self.cwnd += 1;
+        }
+        self.cwnd_cnt = self.cwnd_cnt.saturating_add(acked);
+        if self.cwnd_cnt >= every {
+            let steps = self.cwnd_cnt / every;
+            self.cwnd_cnt -= steps * every;
+            self.cwnd = self.cwnd.saturating_add(steps);
+        }
+        self.cwnd = self.cwnd.min(self.cwnd_clamp);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,8 @@ pub enum Chore {
     Ci,
     /// The executed part of STYLE.md
     Tidy,
+    /// docs/conformance.md names places and tests that exist
+    Conformance,
     /// The tests of `ring` under loom: every interleaving of the tiny sizes
     Loom,
     /// The tests of `ring` under Miri

@@ -9,6 +9,7 @@ mod bench;
 mod chores;
 mod cleanup;
 mod cli;
+mod conformance;
 mod demo;
 mod report;
 mod run;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Chore::Test(options) => suite::test(&root, &options),
         Chore::Ci => suite::test(&root, &cli::TestOptions::default()),
         Chore::Tidy => tidy::tidy(&root),
+        Chore::Conformance => conformance::conformance(&root),
         Chore::Loom => chores::alone(&root, chores::loom),
         Chore::Miri => chores::alone(&root, chores::miri),
         Chore::Fuzz(options) => chores::fuzz(&root, &options),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::chores;
 use crate::cli::{DemoOptions, TestOptions};
+use crate::conformance;
 use crate::demo;
 use crate::report::Report;
 use crate::setup::{self, Need};
@@ -15,6 +16,9 @@ type Check = fn(&Path, &TestOptions) -> Result<(), String>;
 const STEPS: &[(&str, Check)] = &[
     ("format", |root, _| chores::format(root)),
     ("tidy", |root, _| tidy::check(root)),
+    ("conformance", |root, _| {
+        conformance::conformance(root).map(|_| ())
+    }),
     ("clippy", |root, _| chores::clippy(root)),
     ("no-os", |root, _| chores::no_os(root)),
     ("bpf", |root, _| chores::bpf(root)),

@@ -1,0 +1,203 @@
+//! `mill bench goodput`: bulk transfers between Millstream and the kernel over a bad wire, against kernel to kernel.
+//!
+//! A cell is a loss rate, a delay and a share of reordering. In each cell, for each seed, three pairs send for the same
+//! time over a wire that does the same to each: kernel to kernel, Millstream to the kernel, the kernel to Millstream. The
+//! goodput is what the receiver's application read. [`world`] makes the namespaces and the wire, [`side`] sends and receives,
+//! [`table`] and [`plot`] show what came out. Needs root, since it makes namespaces.
+
+mod plot;
+mod side;
+mod table;
+mod world;
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::thread;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::failure::Failure;
+pub use side::{SideOptions, side};
+
+/// Options of `mill bench goodput`.
+#[derive(Args, Clone, Debug)]
+pub struct GoodputOptions {
+    /// Shares of frames lost, each way
+    #[arg(
+        long,
+        value_name = "SHARES",
+        value_delimiter = ',',
+        default_value = "0,0.1%,1%,5%,20%"
+    )]
+    pub loss: Vec<String>,
+    /// Delays of a frame, each way
+    #[arg(
+        long,
+        value_name = "TIMES",
+        value_delimiter = ',',
+        default_value = "1ms,10ms,50ms"
+    )]
+    pub delay: Vec<String>,
+    /// Shares of frames that others overtake
+    #[arg(
+        long,
+        value_name = "SHARES",
+        value_delimiter = ',',
+        default_value = "0,1%"
+    )]
+    pub reorder: Vec<String>,
+    /// Bits per second of the wire
+    #[arg(long, value_name = "RATE", default_value = "100mbit")]
+    pub rate: String,
+    /// Bytes that may queue for it
+    #[arg(long, value_name = "BYTES", default_value = "512kb")]
+    pub limit: String,
+    /// Seeds per cell; the median over them is compared
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub seeds: u32,
+    /// Seconds that each transfer is counted, from its first byte
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    pub seconds: f64,
+    /// Wires at once
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: u32,
+    /// Write everything that was measured to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the table to this file, as Markdown
+    #[arg(long, value_name = "FILE")]
+    pub table: Option<PathBuf>,
+    /// Write a plot of the ratios to this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
+
+/// What the wire does to frames, both ways.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cell {
+    pub loss: String,
+    pub delay: String,
+    pub reorder: String,
+}
+
+/// Who sends to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pair {
+    KernelToKernel,
+    OursToKernel,
+    KernelToOurs,
+}
+
+const PAIRS: [Pair; 3] = [Pair::KernelToKernel, Pair::OursToKernel, Pair::KernelToOurs];
+
+/// Goodput of one cell: megabits per second, one value per seed, in the order of [`PAIRS`].
+#[derive(Clone, Debug, Serialize)]
+pub struct Measured {
+    pub cell: Cell,
+    pub mbit_per_second: [Vec<f64>; 3],
+}
+
+impl Measured {
+    /// Median over the seeds.
+    pub fn median(&self, pair: Pair) -> f64 {
+        let mut values = self.mbit_per_second[pair as usize].clone();
+        values.sort_by(f64::total_cmp);
+        let middle = values.len() / 2;
+        match values.len() {
+            0 => 0.0,
+            len if len % 2 == 1 => values[middle],
+            _ => (values[middle - 1] + values[middle]) / 2.0,
+        }
+    }
+
+    /// Of the medians, against kernel to kernel; `None` if that carried nothing.
+    pub fn ratio(&self, pair: Pair) -> Option<f64> {
+        let kernel = self.median(Pair::KernelToKernel);
+        (kernel > 0.0).then(|| self.median(pair) / kernel)
+    }
+}
+
+/// Measures every cell and shows the table.
+pub fn goodput(options: &GoodputOptions) -> Result<(), Failure> {
+    let cells = cells(options);
+    let mut found = Vec::with_capacity(cells.len());
+    for cell in cells {
+        let measured = measure(options, cell).map_err(Failure::Run)?;
+        eprintln!("{}", table::row(&measured));
+        found.push(measured);
+    }
+    let table = table::table(&found);
+    print!("{table}");
+    let json = serde_json::json!({ "rate": options.rate, "limit": options.limit, "seconds": options.seconds, "cells": found });
+    for (path, text) in [
+        (&options.json, format!("{json:#}\n")),
+        (&options.table, table),
+    ] {
+        if let Some(path) = path {
+            std::fs::write(path, text)
+                .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+        }
+    }
+    match &options.plot {
+        Some(path) => plot::plot(path, &found).map_err(Failure::Run),
+        None => Ok(()),
+    }
+}
+
+fn cells(options: &GoodputOptions) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for reorder in &options.reorder {
+        for delay in &options.delay {
+            for loss in &options.loss {
+                cells.push(Cell {
+                    loss: loss.clone(),
+                    delay: delay.clone(),
+                    reorder: reorder.clone(),
+                });
+            }
+        }
+    }
+    cells
+}
+
+/// All seeds of a cell, some at once. The pairs of a seed take turns, so that they meet the same machine.
+fn measure(options: &GoodputOptions, cell: Cell) -> Result<Measured, String> {
+    let seeds = Mutex::new(1..=options.seeds);
+    let next = || seeds.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let worker = |job: u32| {
+        let mut rows = Vec::new();
+        while let Some(seed) = next() {
+            let mut row = [0.0; 3];
+            for pair in PAIRS {
+                row[pair as usize] = world::run(options, &cell, pair, seed, job)?;
+            }
+            rows.push(row);
+        }
+        Ok::<_, String>(rows)
+    };
+    let rows = thread::scope(|scope| {
+        let workers: Vec<_> = (0..options.jobs)
+            .map(|job| scope.spawn(move || worker(job)))
+            .collect();
+        let mut rows = Vec::new();
+        for worker in workers {
+            rows.extend(
+                worker
+                    .join()
+                    .map_err(|_| "a worker panicked".to_owned())??,
+            );
+        }
+        Ok::<_, String>(rows)
+    })?;
+    let column = |pair: Pair| rows.iter().map(|row| row[pair as usize]).collect();
+    Ok(Measured {
+        cell,
+        mbit_per_second: PAIRS.map(column),
+    })
+}
+
+#[cfg(test)]
+mod tests;

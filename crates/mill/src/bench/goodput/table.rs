@@ -1,0 +1,38 @@
+//! What was measured, as a Markdown table.
+
+use super::{Measured, Pair};
+
+/// The table, medians in Mbit/s.
+pub fn table(found: &[Measured]) -> String {
+    let mut text = String::from(
+        "| loss | delay | reordered | kernel to kernel | Millstream to kernel | ratio | kernel to Millstream | ratio |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    for measured in found {
+        text.push_str(&row(measured));
+        text.push('\n');
+    }
+    text
+}
+
+/// One row of it.
+pub fn row(measured: &Measured) -> String {
+    let cell = &measured.cell;
+    let rate = |pair| format!("{:.2}", measured.median(pair));
+    let ratio = |pair| {
+        measured
+            .ratio(pair)
+            .map_or("–".to_owned(), |ratio| format!("{ratio:.2}"))
+    };
+    format!(
+        "| {} | {} | {} | {} | {} | {} | {} | {} |",
+        cell.loss,
+        cell.delay,
+        cell.reorder,
+        rate(Pair::KernelToKernel),
+        rate(Pair::OursToKernel),
+        ratio(Pair::OursToKernel),
+        rate(Pair::KernelToOurs),
+        ratio(Pair::KernelToOurs),
+    )
+}

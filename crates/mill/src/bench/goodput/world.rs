@@ -1,0 +1,187 @@
+//! One transfer's place on the machine: a namespace for each end, and one between them with the wire. Gone when dropped.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use super::side::Received;
+use super::{Cell, GoodputOptions, Pair};
+
+const SENDER: &str = "10.78.0.1";
+const RECEIVER: &str = "10.78.0.2";
+
+/// Runs one transfer and says its goodput in megabits per second.
+pub fn run(
+    options: &GoodputOptions,
+    cell: &Cell,
+    pair: Pair,
+    seed: u32,
+    job: u32,
+) -> Result<f64, String> {
+    let named = |cause: String| format!("{pair:?} at {cell:?}, seed {seed}: {cause}");
+    let world = World::new(pair, job).map_err(named)?;
+    transfer(&world, options, cell, pair, seed).map_err(named)
+}
+
+fn transfer(
+    world: &World,
+    options: &GoodputOptions,
+    cell: &Cell,
+    pair: Pair,
+    seed: u32,
+) -> Result<f64, String> {
+    let mut wire = world.wire(options, cell, seed)?;
+    wire.line()?;
+    let seconds = options.seconds.to_string();
+    let receiver_is_ours = pair == Pair::KernelToOurs;
+    let mut words = world.end("right", RECEIVER, receiver_is_ours);
+    words.extend(["--role", "receive", "--seconds", &seconds].map(str::to_owned));
+    let mut receiver = Process::start(&words)?;
+    receiver.line()?;
+    let sender_is_ours = pair == Pair::OursToKernel;
+    let mut words = world.end("left", SENDER, sender_is_ours);
+    words.extend(["--role", "send", "--receiver", RECEIVER].map(str::to_owned));
+    let _sender = Process::start(&words)?;
+    let line = receiver.line()?;
+    let received: Received =
+        serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
+    Ok(received.bytes as f64 * 8.0 / received.seconds / 1e6)
+}
+
+/// Three namespaces; `left` and `right` each have a veth pair into `between`.
+struct World {
+    prefix: String,
+}
+
+impl World {
+    fn new(pair: Pair, job: u32) -> Result<Self, String> {
+        let world = Self {
+            prefix: format!("mst-{}-{job}", std::process::id()),
+        };
+        for side in ["left", "right", "between"] {
+            ip(&["netns", "add", &world.namespace(side)])?;
+        }
+        for (side, address, ours) in [
+            ("left", SENDER, pair == Pair::OursToKernel),
+            ("right", RECEIVER, pair == Pair::KernelToOurs),
+        ] {
+            world.join(side, address, ours)?;
+        }
+        Ok(world)
+    }
+
+    /// A veth pair from the side to the middle, without offloads: the wire is to see the frames that a wire sees.
+    fn join(&self, side: &str, address: &str, ours: bool) -> Result<(), String> {
+        let (own, between) = (self.namespace(side), self.namespace("between"));
+        let far = format!("to-{side}");
+        ip(&[
+            "-n", &own, "link", "add", "own", "type", "veth", "peer", "name", &far, "netns",
+            &between,
+        ])?;
+        for (namespace, device) in [(&own, "own"), (&between, far.as_str())] {
+            let offloads = [
+                "tso", "off", "gso", "off", "gro", "off", "tx", "off", "rx", "off",
+            ];
+            let mut words = vec!["netns", "exec", namespace, "ethtool", "-K", device];
+            words.extend(offloads);
+            ip(&words)?;
+            ip(&["-n", namespace, "link", "set", "dev", device, "up"])?;
+        }
+        if !ours {
+            let cidr = format!("{address}/24");
+            ip(&["-n", &own, "address", "add", &cidr, "dev", "own"])?;
+        }
+        Ok(())
+    }
+
+    fn namespace(&self, side: &str) -> String {
+        format!("{}-{side}", self.prefix)
+    }
+
+    fn wire(&self, options: &GoodputOptions, cell: &Cell, seed: u32) -> Result<Process, String> {
+        let mut words = vec![self.namespace("between")];
+        words.extend(["wire", "packet:to-left", "packet:to-right"].map(str::to_owned));
+        let seed = seed.to_string();
+        for (name, value) in [
+            ("--loss", &cell.loss),
+            ("--delay", &cell.delay),
+            ("--reorder", &cell.reorder),
+            ("--rate", &options.rate),
+            ("--limit", &options.limit),
+            ("--seed", &seed),
+        ] {
+            words.extend([name.to_owned(), value.clone()]);
+        }
+        Process::start(&words)
+    }
+
+    /// The words that start one end, but for its role.
+    fn end(&self, side: &str, address: &str, ours: bool) -> Vec<String> {
+        let cidr = format!("{address}/24");
+        let wire = if ours { "packet:own" } else { "kernel" };
+        let mut words = vec![self.namespace(side)];
+        words.extend(["bench", "goodput-side", "--wire", wire, "--addr", &cidr].map(str::to_owned));
+        words
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for side in ["left", "right", "between"] {
+            // What was never made cannot be removed, and that is no news.
+            let _ = ip(&["netns", "delete", &self.namespace(side)]);
+        }
+    }
+}
+
+/// A `mill` in a namespace; killed when dropped.
+struct Process {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    /// The first word is the namespace.
+    fn start(words: &[String]) -> Result<Self, String> {
+        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let (namespace, arguments) = words.split_first().ok_or("no namespace")?;
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace]).arg(program);
+        command.args(arguments).stdin(Stdio::null());
+        let mut child = command
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("ip: {error}"))?;
+        let stdout = child.stdout.take().ok_or("no stdout")?;
+        Ok(Self {
+            child,
+            lines: BufReader::new(stdout).lines(),
+        })
+    }
+
+    /// The next line that it prints.
+    fn line(&mut self) -> Result<String, String> {
+        match self.lines.next() {
+            Some(line) => line.map_err(|error| error.to_string()),
+            None => Err("it ended without a word".to_owned()),
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn ip(words: &[&str]) -> Result<(), String> {
+    let output = Command::new("ip")
+        .args(words)
+        .output()
+        .map_err(|error| format!("ip: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let cause = String::from_utf8_lossy(&output.stderr);
+    Err(format!("ip {}: {}", words.join(" "), cause.trim()))
+}

@@ -2,7 +2,7 @@
 //!
 //! One trait, [`Port`], and its backends: [`xdp`] (any netdev), [`memif`] (shared memory between two
 //! processes), [`tap`] (debugging, and where XDP is missing), [`packet`] (a raw AF_PACKET socket, for the bridge),
-//! [`loopback`] (within one process). Wrappers stand in front of any of them: [`fault`] (loss, delay, rate, by
+//! [`loopback`] (within one process), [`ip_wire`] (its far end is raw IP packets in the caller's hands). Wrappers stand in front of any of them: [`fault`] (loss, delay, rate, by
 //! seed) and [`pcap`] (writes a pcapng file). [`WireSpec`] is how a user names a wire in one line, [`open`] makes the port,
 //! [`wait`] sleeps on several of them, [`bridge`] joins two.
 //!
@@ -15,10 +15,12 @@
 pub mod bridge;
 #[allow(unsafe_code)]
 pub mod buffer_unsafe;
+pub mod clock;
 pub mod fault;
 mod fd_port;
 #[allow(unsafe_code)]
 pub mod frame_unsafe;
+pub mod ip_wire;
 pub mod limits;
 pub mod loopback;
 mod mac;
@@ -37,6 +39,7 @@ pub mod tap;
 pub mod wait;
 pub mod xdp;
 
+pub use clock::{Clock, VirtualClock};
 pub use frame_unsafe::{RxChecksum, RxFrame, TxFrame};
 pub use open::{OpenError, open};
 pub use port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};

@@ -110,3 +110,13 @@ pub const PCAP_BUFFER_BYTES: usize = 256 * 1024;
 
 /// Turns of a busy bridge between two looks at its stop descriptor.
 pub const BRIDGE_TURNS_MAX: usize = 64;
+
+/// Frames in one batch of an IP wire.
+pub const IP_WIRE_BATCH_MAX: usize = 64;
+
+/// Packets that an IP wire holds in each direction. Beyond it `inject` refuses, and what the stack sends is dropped
+/// (`ip_wire_tx_dropped_unread`).
+pub const IP_WIRE_PACKETS_MAX: usize = 65_536;
+
+/// Longest packet that can be injected into an IP wire: the longest that IPv4 has a length for, and IPv6's longest behind its header.
+pub const IP_WIRE_PACKET_BYTES_MAX: usize = 65_575;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use packetio::WireSpec;
+use packetio::{Clock, WireSpec};
 use stack::{IpCidr, Limits, StackConfig};
 
 use crate::limits::LINGER_NS;
@@ -51,6 +51,9 @@ pub struct Config {
     pub spin_ns: u64,
     /// How long a dropped runtime lets its connections close in order, in ns.
     pub linger_ns: u64,
+    /// Where the time comes from. On a virtual clock nothing sleeps and no watchdog runs: a call that would have to wait returns `WouldBlock`, and time passes
+    /// when the clock's holder advances it, say to [`Context::next_deadline_ns`](crate::Context::next_deadline_ns). Inline crank only.
+    pub clock: Clock,
     /// Pin the stack thread of context *n* to CPU *n* modulo those online; dedicated crank only.
     pub pin: bool,
 }
@@ -73,6 +76,7 @@ impl Config {
             seed: None,
             spin_ns: 0,
             linger_ns: LINGER_NS,
+            clock: Clock::System,
             pin: false,
         }
     }

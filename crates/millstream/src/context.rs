@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use packetio::wait::monotonic_ns;
 use ring::published::fence_full;
 use ring::socket_block::{Requests, SocketBlock, SocketId};
 use rustix::io::Errno;
@@ -72,6 +72,33 @@ impl Context {
     pub fn turn(&self) -> io::Result<()> {
         self.inner.step().map(|_| ())
     }
+
+    /// Turns until the stack has nothing more to do now: all that can leave has left, all that has arrived is seen to. With a
+    /// dedicated crank the stack's own thread does so, and this returns at once.
+    ///
+    /// # Errors
+    /// `NetworkDown` if the wire is gone for good.
+    pub fn settle(&self) -> io::Result<()> {
+        for _ in 0..SETTLE_TURNS_MAX {
+            if self.inner.step()? == Step::Idle {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The time by the runtime's clock, in ns.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.inner.now_ns()
+    }
+
+    /// When the stack wants to be turned though nothing arrives and nobody asks it for anything; `None`: never. It may be a little early, and it never is too
+    /// late. For the holder of a virtual clock; with a dedicated crank it is always `None`.
+    #[must_use]
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        self.inner.crank().next_deadline_ns()
+    }
 }
 
 impl Drop for Inner {
@@ -89,6 +116,20 @@ impl Inner {
 
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The time by the runtime's clock.
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
+        self.config.clock.now_ns()
+    }
+
+    /// When a wait that begins now and takes `timeout` is over.
+    pub fn until(&self, timeout: Option<Duration>) -> Option<u64> {
+        timeout.map(|timeout| {
+            let ns = timeout.as_nanos().min(u64::MAX.into()) as u64;
+            self.now_ns().saturating_add(ns)
+        })
     }
 
     /// Sends a request with arguments. A full queue is waited for: nothing is lost.
@@ -117,7 +158,7 @@ impl Inner {
         // A turn fills the stock; a few that found nothing to fill it with mean that the table is full.
         for _ in 0..STOCK_TURNS_MAX {
             self.state().ring();
-            let until_ns = monotonic_ns() + STOCK_WAIT_NS;
+            let until_ns = self.now_ns() + STOCK_WAIT_NS;
             if let Ok(id) =
                 self.block_until(Some(until_ns), |state| state.side.sockets.pop().map(Ok))
             {
@@ -143,7 +184,7 @@ impl Inner {
                 Ok(step) => step == Step::Moved,
                 Err(error) => break Err(error),
             };
-            let is_over = until_ns.is_some_and(|until_ns| monotonic_ns() >= until_ns);
+            let is_over = until_ns.is_some_and(|until_ns| self.now_ns() >= until_ns);
             if (self.drain_events() || moved) && !is_over {
                 continue;
             }
@@ -168,7 +209,7 @@ impl Inner {
         mut attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
     ) -> io::Result<T> {
         loop {
-            let until_ns = monotonic_ns() + UNANNOUNCED_WAIT_NS;
+            let until_ns = self.now_ns() + UNANNOUNCED_WAIT_NS;
             match self.block_until(Some(until_ns), &mut attempt) {
                 Err(error)
                     if error.kind() == io::ErrorKind::TimedOut
@@ -211,6 +252,8 @@ impl Inner {
     }
 }
 
+/// Turns after which a stack that always finds something to do is left to its other callers.
+const SETTLE_TURNS_MAX: usize = 100_000;
 /// How often, and how long each time, an empty stock of socket ids is waited for: nobody wakes us when it has been filled.
 const STOCK_TURNS_MAX: usize = 100;
 const STOCK_WAIT_NS: u64 = 100_000;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use packetio::Clock;
 use packetio::wait::monotonic_ns;
 use ring::doorbell::AppBell;
 use ring::trylock::TryLock;
@@ -10,6 +11,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use stack::Stack;
 
+use crate::config::Config;
 use crate::dedicated::{StackThread, linger};
 use crate::watchdog::{Guarded, Watch};
 
@@ -61,6 +63,14 @@ impl CrankHandle {
         }
     }
 
+    /// When the stack has something to do though nothing arrives, as far as this thread is the one to see to it.
+    pub fn next_deadline_ns(&self) -> Option<u64> {
+        match self {
+            Self::Inline(crank) => crank.next_deadline_ns(),
+            Self::Dedicated(_) => None,
+        }
+    }
+
     /// The application's thread is inside a call of ours from here...
     pub fn enter(&self) {
         if let Self::Inline(crank) = self {
@@ -86,17 +96,20 @@ impl CrankHandle {
 /// The inline crank.
 pub(crate) struct InlineCrank {
     shared: Arc<SharedStack>,
-    guarded: Guarded,
+    /// Not with a virtual clock: whoever advances it also sees to the stack.
+    guarded: Option<Guarded>,
+    clock: Clock,
     spin_ns: u64,
     busy_ns: u64,
 }
 
 impl InlineCrank {
-    pub fn new(shared: Arc<SharedStack>, guarded: Guarded, spin_ns: u64) -> Self {
+    pub fn new(shared: Arc<SharedStack>, guarded: Option<Guarded>, config: &Config) -> Self {
         Self {
             shared,
             guarded,
-            spin_ns,
+            clock: config.clock.clone(),
+            spin_ns: config.spin_ns,
             busy_ns: 0,
         }
     }
@@ -107,7 +120,7 @@ impl InlineCrank {
             std::thread::yield_now();
             return Ok(Step::Moved);
         };
-        let now_ns = monotonic_ns();
+        let now_ns = self.clock.now_ns();
         let turned = stack.turn(now_ns);
         self.shared.watch.turned();
         if stack.is_gone() {
@@ -117,7 +130,7 @@ impl InlineCrank {
             self.busy_ns = now_ns;
             return Ok(Step::Moved);
         }
-        if now_ns.saturating_sub(self.busy_ns) < self.spin_ns {
+        if now_ns.saturating_sub(self.busy_ns) < self.spin_ns && !self.clock.is_virtual() {
             std::hint::spin_loop();
             return Ok(Step::Moved);
         }
@@ -130,6 +143,9 @@ impl InlineCrank {
         extra: &[BorrowedFd<'_>],
         has_events: impl FnOnce() -> bool,
     ) -> std::io::Result<()> {
+        if self.clock.is_virtual() {
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
         let Some(mut stack) = self.shared.stack.try_lock() else {
             std::thread::yield_now();
             return Ok(());
@@ -141,12 +157,23 @@ impl InlineCrank {
         stack.wait(monotonic_ns(), until_ns, extra)
     }
 
+    fn next_deadline_ns(&self) -> Option<u64> {
+        loop {
+            if let Some(stack) = self.shared.stack.try_lock() {
+                return stack.next_timer_ns();
+            }
+            std::thread::yield_now();
+        }
+    }
+
     fn finish(self, linger_ns: u64) {
         drop(self.guarded);
-        let shared = self.shared;
+        let (shared, clock) = (self.shared, self.clock);
+        // Time that stands still lets nothing close.
+        let linger_ns = if clock.is_virtual() { 0 } else { linger_ns };
         loop {
             if let Some(mut stack) = shared.stack.try_lock() {
-                return linger(&mut stack, linger_ns);
+                return linger(&mut stack, linger_ns, &clock);
             }
             std::thread::yield_now();
         }

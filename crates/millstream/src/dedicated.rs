@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use packetio::wait::monotonic_ns;
+use packetio::Clock;
 use ring::doorbell::{AppBell, StackBell};
 use ring::published::Flag;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -88,7 +88,7 @@ impl Drop for StackThread {
 fn run(mut stack: Stack, stop: &Flag, config: &Config) {
     let mut busy_ns = 0;
     while !stop.is_raised() {
-        let now_ns = monotonic_ns();
+        let now_ns = config.clock.now_ns();
         let turned = stack.turn(now_ns);
         if stack.is_gone() {
             return;
@@ -102,14 +102,14 @@ fn run(mut stack: Stack, stop: &Flag, config: &Config) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
-    linger(&mut stack, config.linger_ns);
+    linger(&mut stack, config.linger_ns, &config.clock);
 }
 
 /// Turns the stack until no connection is left or the time is over; those left then are reset.
-pub(crate) fn linger(stack: &mut Stack, linger_ns: u64) {
-    let until_ns = monotonic_ns() + linger_ns;
+pub(crate) fn linger(stack: &mut Stack, linger_ns: u64, clock: &Clock) {
+    let until_ns = clock.now_ns() + linger_ns;
     loop {
-        let now_ns = monotonic_ns();
+        let now_ns = clock.now_ns();
         let turned = stack.turn(now_ns);
         let is_done = stack.usage().sockets == 0 && !stack.has_output();
         if is_done || stack.is_gone() {

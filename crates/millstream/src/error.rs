@@ -15,6 +15,9 @@ pub enum Error {
     /// A context that was taken already, or that the runtime has not.
     #[error("context {0}: {1}")]
     Context(usize, &'static str),
+    /// A stack thread cannot wait for a clock that stands.
+    #[error("clock: a virtual one needs the inline crank")]
+    VirtualClock,
     /// A thread or a descriptor was refused by the kernel.
     #[error("{what}: {source}")]
     System {

@@ -31,6 +31,7 @@
 //!   sockets stay on the thread that took it.
 //! * [`Crank`] says who turns a stack: the application's own thread, inside calls that wait ([`Crank::Inline`]), with a watchdog for the time
 //!   that it spends elsewhere; or a thread per stack ([`Crank::Dedicated`]).
+//! * A [`Clock`] that is not the system's makes all of it a simulation: [`Runtime::with_ports`] on a wire in the caller's hands, time in the caller's hands.
 //! * [`Poll`] waits for many sockets, level- or edge-triggered, once or again and again, as Linux's epoll does; also for descriptors of the kernel.
 
 #![forbid(unsafe_code)]
@@ -54,7 +55,7 @@ pub use config::{Config, Crank};
 pub use context::Context;
 pub use error::Error;
 pub use listener::{ListenerBuilder, TcpListener};
-pub use packetio::WireSpec;
+pub use packetio::{Clock, VirtualClock, WireSpec};
 pub use poll::{Event, Events, Interest, Mode, Poll, Source, Token};
 pub use runtime::Runtime;
 pub use stack::context::Report;

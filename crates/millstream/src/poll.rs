@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use packetio::wait::monotonic_ns;
 use ring::socket_block::SocketId;
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -349,11 +348,12 @@ impl Poll {
     /// it last waited leaves first; with an inline crank this is where TCP happens.
     ///
     /// # Errors
-    /// The kernel's, from the sleep; `NetworkDown` when the wire is gone for good.
+    /// The kernel's, from the sleep; `NetworkDown` when the wire is gone for good; `WouldBlock` on a virtual clock, which does not move while somebody waits.
     pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
         events.events.clear();
         let until_ns = timeout.map(|timeout| {
-            monotonic_ns().saturating_add(timeout.as_nanos().min(u64::MAX.into()) as u64)
+            let now_ns = self.inner.now_ns();
+            now_ns.saturating_add(timeout.as_nanos().min(u64::MAX.into()) as u64)
         });
         self.kernel_first = !self.kernel_first;
         let inner = self.inner.clone();
@@ -378,7 +378,7 @@ impl Poll {
             {
                 break Err(error);
             }
-            if !events.is_empty() || until_ns.is_some_and(|until_ns| monotonic_ns() >= until_ns) {
+            if !events.is_empty() || until_ns.is_some_and(|until_ns| inner.now_ns() >= until_ns) {
                 break Ok(events.events.len());
             }
             if step == Step::Idle {

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use packetio::Port;
 use packetio::spec::Backend;
 use ring::trylock::TryLock;
 use stack::Stack;
@@ -34,12 +35,29 @@ impl Runtime {
     /// # Errors
     /// [`Error`], in one line: what was wrong and where.
     pub fn new(config: Config) -> Result<Self, Error> {
-        if config.contexts == 0 || config.contexts > CONTEXTS_MAX {
-            return Err(Error::Contexts(config.contexts));
-        }
+        check(&config)?;
         let config = Arc::new(config);
         let seats: Result<Vec<_>, Error> = (0..config.contexts)
-            .map(|index| seat(&config, index).map(Some))
+            .map(|index| seat(&config, open(&config, index)?, index).map(Some))
+            .collect();
+        Ok(Self {
+            contexts: Mutex::new(seats?),
+            config,
+        })
+    }
+
+    /// As [`new`](Self::new), on ports that are open already, one for each context: [`Config::wire`] and [`Config::contexts`] have no say.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_ports(mut config: Config, ports: Vec<Box<dyn Port + Send>>) -> Result<Self, Error> {
+        config.contexts = ports.len();
+        check(&config)?;
+        let config = Arc::new(config);
+        let seats: Result<Vec<_>, Error> = ports
+            .into_iter()
+            .enumerate()
+            .map(|(index, port)| seat(&config, port, index).map(Some))
             .collect();
         Ok(Self {
             contexts: Mutex::new(seats?),
@@ -69,7 +87,17 @@ impl Runtime {
     }
 }
 
-fn seat(config: &Arc<Config>, index: usize) -> Result<Seat, Error> {
+fn check(config: &Config) -> Result<(), Error> {
+    if config.contexts == 0 || config.contexts > CONTEXTS_MAX {
+        return Err(Error::Contexts(config.contexts));
+    }
+    if config.clock.is_virtual() && config.crank != Crank::Inline {
+        return Err(Error::VirtualClock);
+    }
+    Ok(())
+}
+
+fn open(config: &Config, index: usize) -> Result<Box<dyn Port + Send>, Error> {
     let port = packetio::open(&config.wire, index)?;
     if let Backend::Xdp(options) = &config.wire.backend {
         let owned: Vec<_> = config
@@ -79,17 +107,24 @@ fn seat(config: &Arc<Config>, index: usize) -> Result<Seat, Error> {
             .collect();
         packetio::xdp::set_owned(&options.interface, &owned)?;
     }
-    let (stack, app) = Stack::new(config.stack(index), port, packetio::wait::monotonic_ns())?;
+    Ok(port)
+}
+
+fn seat(config: &Arc<Config>, port: Box<dyn Port + Send>, index: usize) -> Result<Seat, Error> {
+    let (stack, app) = Stack::new(config.stack(index), port, config.clock.now_ns())?;
     let crank = match config.crank {
         Crank::Inline => {
             let shared = Arc::new(SharedStack {
                 stack: TryLock::new(stack),
                 watch: Watch::new(),
             });
-            let guarded = watchdog::guard(&shared)?;
+            let guarded = match config.clock.is_virtual() {
+                true => None,
+                false => Some(watchdog::guard(&shared)?),
+            };
             // Neighbours ask and echo as soon as the wire is open, whether or not an owner has come yet.
             shared.watch.leave();
-            CrankHandle::Inline(InlineCrank::new(shared, guarded, config.spin_ns))
+            CrankHandle::Inline(InlineCrank::new(shared, guarded, config))
         }
         Crank::Dedicated => {
             let (bell, app_bell) = (app.stack_bell.clone(), app.app_bell.clone());

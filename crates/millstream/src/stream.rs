@@ -6,7 +6,6 @@ use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use packetio::wait::monotonic_ns;
 use ring::socket_block::{Name, Requests, SocketId, SocketState};
 use rustix::io::Errno;
 use stack::context::{Connect, Control, SocketOption};
@@ -58,9 +57,11 @@ impl TcpStream {
         let id = stream.id;
         stream
             .inner
-            .block_until(until(timeout), |state| match state.connect_outcome(id)? {
-                Ok(()) => Some(Ok(())),
-                Err(errno) => Some(Err(errno)),
+            .block_until(stream.inner.until(timeout), |state| {
+                match state.connect_outcome(id)? {
+                    Ok(()) => Some(Ok(())),
+                    Err(errno) => Some(Err(errno)),
+                }
             })?;
         Ok(stream)
     }
@@ -235,7 +236,7 @@ impl TcpStream {
         }
         let outcome = self
             .inner
-            .block_until(until(self.read_timeout.get()), |state| {
+            .block_until(self.inner.until(self.read_timeout.get()), |state| {
                 attempt(state, self.id, bytes)
             });
         outcome.map_err(would_block)
@@ -253,17 +254,11 @@ impl TcpStream {
         }
         let outcome = self
             .inner
-            .block_until(until(self.write_timeout.get()), |state| {
+            .block_until(self.inner.until(self.write_timeout.get()), |state| {
                 attempt(state, self.id)
             });
         outcome.map_err(would_block)
     }
-}
-
-fn until(timeout: Option<Duration>) -> Option<u64> {
-    timeout.map(|timeout| {
-        monotonic_ns().saturating_add(timeout.as_nanos().min(u64::MAX.into()) as u64)
-    })
 }
 
 /// A socket's own time-out is `EAGAIN`, as `SO_RCVTIMEO` has it.

@@ -1,0 +1,105 @@
+//! A call in progress.
+
+use std::net::SocketAddr;
+
+use rustix::io::Errno;
+
+use crate::request::{ControlMessage, EpollEvent, PollFd, Request};
+use crate::sockets::Sockets;
+
+/// How far a call has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is over: its return value, or what `errno` is. What else it gives is its [`Reply`].
+    Done(Result<i64, Errno>),
+    /// It blocks. Poll it again after the stack was turned, and at [`Call::deadline_ns`] at the latest.
+    Pending,
+}
+
+/// What a call gives apart from its return value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Reply {
+    /// Nothing.
+    #[default]
+    None,
+    /// `accept`, `getsockname`, `getpeername`.
+    Address(SocketAddr),
+    /// What was read; the value of an option.
+    Bytes(Vec<u8>),
+    /// `recvmsg`.
+    Message {
+        /// What was read.
+        bytes: Vec<u8>,
+        /// Control messages that found room.
+        control: Vec<ControlMessage>,
+        /// `msg_flags`
+        flags: i32,
+    },
+    /// `ioctl`.
+    Int(i32),
+    /// `poll`: the entries with their `revents`.
+    Poll(Vec<PollFd>),
+    /// `epoll_wait`.
+    Epoll(Vec<EpollEvent>),
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Call {
+    request: Request,
+    pub(crate) reply: Reply,
+    pub(crate) progress: Progress,
+}
+
+/// What a blocked call remembers between polls.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// When it gives up, once it has been found to block; `None`: never.
+    pub deadline_ns: Option<u64>,
+    /// It has blocked before.
+    pub began: bool,
+    /// Bytes that were written, or read, so far.
+    pub done: usize,
+}
+
+impl Call {
+    /// A call that is about to begin.
+    #[must_use]
+    pub fn start(request: Request) -> Self {
+        Self {
+            request,
+            reply: Reply::None,
+            progress: Progress::default(),
+        }
+    }
+
+    /// Carries the call on.
+    pub fn poll(&mut self, sockets: &mut Sockets) -> Outcome {
+        sockets.carry_on(&self.request, &mut self.progress, &mut self.reply)
+    }
+
+    /// When a blocked call gives up by itself (`SO_RCVTIMEO`, `SO_SNDTIMEO`, the time of `poll` and `epoll_wait`), on the context's clock;
+    /// `None`: never.
+    #[must_use]
+    pub fn deadline_ns(&self) -> Option<u64> {
+        self.progress.deadline_ns
+    }
+
+    /// What is being called.
+    #[must_use]
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// What it gave, once it is done.
+    #[must_use]
+    pub fn reply(&self) -> &Reply {
+        &self.reply
+    }
+
+    /// What it gave, once it is done.
+    #[must_use]
+    pub fn into_reply(self) -> Reply {
+        self.reply
+    }
+}

@@ -1,0 +1,39 @@
+//! The BSD socket calls by number, over Millstream's public API: descriptors, flags, options and errno as Linux has them.
+//!
+//! A [`Call`] is a call in progress: [`Call::poll`] carries it as far as it gets. On a non-blocking descriptor it is done at once; on a blocking one it is
+//! `Pending` until something has happened, and is polled again after the stack was turned. So one thread can hold any number of blocked calls, which is
+//! what a packet script, a plug-in with threads of its own and a virtual clock need.
+//!
+//! ```
+//! use posix::{Address, Call, Outcome, Request, Sockets, number};
+//! # fn run(context: millstream::Context) -> Option<()> {
+//! let mut sockets = Sockets::new(context);
+//! let socket = Request::Socket { domain: number::AF_INET, kind: number::SOCK_STREAM, protocol: 0 };
+//! let (outcome, _) = sockets.call(socket);
+//! let Outcome::Done(Ok(fd)) = outcome else { return None };
+//! let address = Address::Inet("10.0.0.2:80".parse().ok()?);
+//! let mut connect = Call::start(Request::Connect { fd: fd as i32, address });
+//! while connect.poll(&mut sockets) == Outcome::Pending {
+//!     sockets.turn(); // and let time pass
+//! }
+//! # Some(()) }
+//! ```
+//!
+//! Values are typed ([`Request`] in, [`Reply`] out); C's layouts are the caller's business, but for socket options, whose values are bytes in Linux's layout
+//! ([`layout`]), `tcp_info` among them. `sim`'s packet scripts and the packetdrill plug-in call it.
+
+#![forbid(unsafe_code)]
+
+mod call;
+mod descriptors;
+pub mod layout;
+pub mod number;
+mod sockets;
+
+pub use call::{Call, Outcome, Reply};
+pub use descriptors::{Descriptors, LowestFree};
+pub use request::{Address, ControlMessage, EpollEvent, PollFd, Request};
+pub use rustix::io::Errno;
+pub use sockets::Sockets;
+
+mod request;

@@ -1,0 +1,162 @@
+//! What can be asked for: one variant per call, with its arguments as plain values.
+
+use std::net::SocketAddr;
+
+/// A socket's address as the caller gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// `AF_INET` or `AF_INET6`.
+    Inet(SocketAddr),
+    /// `AF_UNSPEC`: `connect` to it dissolves the association.
+    Unspec,
+    /// Another family, which is refused.
+    Family(u16),
+    /// Shorter than its family's structure.
+    Short,
+}
+
+/// A control message of `sendmsg` or `recvmsg`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControlMessage {
+    /// `cmsg_level`
+    pub level: i32,
+    /// `cmsg_type`
+    pub kind: i32,
+    /// Its data, in Linux's layout.
+    pub data: Vec<u8>,
+}
+
+/// An entry of `poll`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PollFd {
+    /// The descriptor; negative ones are passed over.
+    pub fd: i32,
+    /// `POLLIN` and so on.
+    pub events: i16,
+    /// What was found.
+    pub revents: i16,
+}
+
+/// An event of epoll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpollEvent {
+    /// `EPOLLIN` and so on.
+    pub events: u32,
+    /// The caller's own.
+    pub data: u64,
+}
+
+/// A call with its arguments. Numbers are those of [`number`](crate::number).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The fields are the parameters of the man pages.
+pub enum Request {
+    Socket {
+        domain: i32,
+        kind: i32,
+        protocol: i32,
+    },
+    Bind {
+        fd: i32,
+        address: Address,
+    },
+    Listen {
+        fd: i32,
+        backlog: i32,
+    },
+    /// `accept`, and `accept4` with flags. The peer comes in [`Reply::Address`](crate::Reply).
+    Accept {
+        fd: i32,
+        flags: i32,
+    },
+    Connect {
+        fd: i32,
+        address: Address,
+    },
+    /// `read` and `readv`: `len` is the room in all.
+    Read {
+        fd: i32,
+        len: usize,
+    },
+    /// `recv` and `recvfrom`.
+    Recv {
+        fd: i32,
+        len: usize,
+        flags: i32,
+    },
+    /// `len`: room for bytes; `control_len`: for control messages, in bytes of C's layout.
+    Recvmsg {
+        fd: i32,
+        len: usize,
+        control_len: usize,
+        flags: i32,
+    },
+    /// `write` and `writev`.
+    Write {
+        fd: i32,
+        bytes: Vec<u8>,
+    },
+    /// `send`, `sendto`, `sendmsg`.
+    Send {
+        fd: i32,
+        bytes: Vec<u8>,
+        flags: i32,
+        to: Option<Address>,
+        control: Vec<ControlMessage>,
+    },
+    Fcntl {
+        fd: i32,
+        command: i32,
+        argument: i32,
+    },
+    /// `argument` is the integer that the third parameter points to, for the requests that read one. The answer is in [`Reply::Int`](crate::Reply).
+    Ioctl {
+        fd: i32,
+        request: u64,
+        argument: i32,
+    },
+    Close {
+        fd: i32,
+    },
+    Shutdown {
+        fd: i32,
+        how: i32,
+    },
+    /// `len` is the room offered. The value comes in [`Reply::Bytes`](crate::Reply).
+    Getsockopt {
+        fd: i32,
+        level: i32,
+        name: i32,
+        len: usize,
+    },
+    /// `value` in Linux's layout, see [`layout`](crate::layout).
+    Setsockopt {
+        fd: i32,
+        level: i32,
+        name: i32,
+        value: Vec<u8>,
+    },
+    Getsockname {
+        fd: i32,
+    },
+    Getpeername {
+        fd: i32,
+    },
+    Poll {
+        fds: Vec<PollFd>,
+        timeout_ms: i32,
+    },
+    EpollCreate {
+        flags: i32,
+    },
+    EpollCtl {
+        epfd: i32,
+        op: i32,
+        fd: i32,
+        event: EpollEvent,
+    },
+    EpollWait {
+        epfd: i32,
+        max_events: i32,
+        timeout_ms: i32,
+    },
+}

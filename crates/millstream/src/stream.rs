@@ -99,6 +99,7 @@ impl TcpStream {
             local,
             remote,
             options: Vec::new(),
+            fast_open: false,
         }))?;
         Ok(stream)
     }

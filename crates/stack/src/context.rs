@@ -59,6 +59,35 @@ pub enum Control {
     Option(SocketId, SocketOption),
     /// Say what was counted and what is held.
     Report(Producer<Report>),
+    /// Say what a Fast Open to a destination could carry (RFC 7413).
+    FastOpenQuery(FastOpenQuery),
+    /// Take these settings of TCP from now on: what an operator would set by `sysctl`. Connections keep what they copied when they began.
+    Settings(Box<tcp::Config>),
+}
+
+/// Arguments of [`Control::FastOpenQuery`]: what `sendto` with `MSG_FASTOPEN`, or `connect` under `TCP_FASTOPEN_CONNECT`, has to know before it
+/// answers its caller.
+pub struct FastOpenQuery {
+    /// The socket, not connected yet: its events tell that the answer is there.
+    pub socket: SocketId,
+    /// Whom it would connect to.
+    pub remote: SocketAddr,
+    /// `TCP_MAXSEG` of the socket; 0: not set.
+    pub mss_max: u16,
+    /// `TCP_FASTOPEN_NO_COOKIE` of the socket.
+    pub no_cookie: bool,
+    /// Where the answer goes: room for one is enough.
+    pub answer: Producer<FastOpenAnswer>,
+}
+
+/// The answer to [`Control::FastOpenQuery`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastOpenAnswer {
+    /// A cookie is at hand, or none is needed: the SYN may carry data, so `connect` may be put off until there is some. Otherwise the SYN asks
+    /// for a cookie, and data follows the handshake.
+    pub has_cookie: bool,
+    /// Bytes that the SYN takes at most; 0 without a cookie.
+    pub syn_bytes_max: u32,
 }
 
 /// The answer to [`Control::Report`].
@@ -99,6 +128,9 @@ pub struct Connect {
     pub remote: SocketAddr,
     /// Options set before the connection opens.
     pub options: Vec<SocketOption>,
+    /// Open it fast (RFC 7413): the SYN asks for a cookie or, if one is at hand, carries as many of the bytes written so far as
+    /// [`FastOpenAnswer::syn_bytes_max`] says.
+    pub fast_open: bool,
 }
 
 /// A connection that a listener accepted.
@@ -123,4 +155,18 @@ pub enum SocketOption {
     KeepAlive(Option<Keepalive>),
     /// `TCP_USER_TIMEOUT` in ns; 0: the default rule of retries.
     UserTimeout(u64),
+    /// `TCP_FASTOPEN` of a listener: how many connections may at once have been made of a SYN alone; 0: off.
+    FastOpen(u32),
+    /// `TCP_FASTOPEN_KEY` of a listener: makes its cookies in place of the stack's.
+    FastOpenKey(tcp::FastOpenKeys),
+    /// `TCP_FASTOPEN_NO_COOKIE`: data in SYNs needs no cookie, here as client and as listener.
+    FastOpenNoCookie(bool),
+    /// `TCP_MAXSEG`: segments no larger than this, announced too if set before the SYN.
+    MaxSegment(u16),
+    /// `TCP_SYNCNT`: retransmissions of the SYN.
+    SynRetries(u8),
+    /// `TCP_DEFER_ACCEPT` of a listener, in seconds: accept with the first data; 0: off.
+    DeferAccept(u32),
+    /// `TCP_LINGER2`: FIN_WAIT_2 of a closed connection in ns; `None`: do not wait for the peer's FIN at all.
+    FinWait2(Option<u64>),
 }

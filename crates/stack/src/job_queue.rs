@@ -7,7 +7,7 @@ use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
 use tcp::Effects;
 
-use crate::context::{Control, Listen, SocketOption};
+use crate::context::{Control, FastOpenAnswer, FastOpenQuery, Listen, SocketOption};
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::limits::{CONTROLS_PER_TURN, JOBS_PER_TURN};
@@ -115,6 +115,10 @@ impl Core {
             Control::Listen(listen) => self.listen(listen),
             Control::Connect(connect) => self.connect(connect),
             Control::Report(answer) => self.reports.push(answer),
+            Control::FastOpenQuery(query) => self.answer_fast_open(query),
+            Control::Settings(settings) => {
+                std::sync::Arc::make_mut(&mut self.config).tcp = *settings
+            }
             Control::Option(id, option) => {
                 if let Some(socket) = self.sockets.resolve(id) {
                     let effects = self.set_option(socket, option);
@@ -199,6 +203,19 @@ impl Core {
         }
     }
 
+    fn answer_fast_open(&mut self, mut query: FastOpenQuery) {
+        let answer = FastOpenAnswer {
+            has_cookie: false,
+            syn_bytes_max: 0,
+        };
+        // Who asked may have gone.
+        let _ = query.answer.push(answer);
+        if let Some(socket) = self.reserved(query.socket) {
+            let (slot, _, _) = self.sockets.parts(socket);
+            self.events.mark(socket, slot, MARK_TELL);
+        }
+    }
+
     /// The socket that a control request names, if it still waits for one.
     pub(crate) fn reserved(&mut self, id: SocketId) -> Option<u32> {
         let socket = self.sockets.resolve(id)?;
@@ -229,6 +246,13 @@ impl Core {
                 conn.set_user_timeout(ns);
                 Effects::NONE
             }
+            SocketOption::MaxSegment(mss) => conn.set_max_segment(&mut cx, mss),
+            SocketOption::FastOpen(_)
+            | SocketOption::FastOpenKey(_)
+            | SocketOption::FastOpenNoCookie(_)
+            | SocketOption::SynRetries(_)
+            | SocketOption::DeferAccept(_)
+            | SocketOption::FinWait2(_) => Effects::NONE,
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Owned by the stack, lent to every call through `Cx`. The defaults are Linux's; where they differ from
 //! an RFC's SHOULD the field says so. Times are nanoseconds.
 
+use crate::fast_open::FastOpenSettings;
+use crate::path_mtu::PathMtuSettings;
 use crate::{MILLISECOND_NS, SECOND_NS};
 
 /// Settings of TCP, per stack.
@@ -66,6 +68,26 @@ pub struct Config {
     pub mss_default_v6: u16,
     /// Challenge ACKs per second and stack (RFC 5961 10).
     pub challenge_acks_per_second_max: u32,
+    /// Fast Open (RFC 7413).
+    pub fast_open: FastOpenSettings,
+    /// Path MTU discovery (RFC 1191, RFC 8201, RFC 4821).
+    pub path_mtu: PathMtuSettings,
+    /// When a SYN is answered with a cookie (RFC 4987).
+    pub syn_cookies: SynCookieUse,
+    /// A handshake that completes while the accept queue is full is answered with a RST, and not left to be tried again.
+    pub abort_on_overflow: bool,
+}
+
+/// When a SYN is answered with a cookie: Linux's `tcp_syncookies`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SynCookieUse {
+    /// Never: SYNs that find the queue full are dropped.
+    Never,
+    /// When the queue of half-open connections is full.
+    #[default]
+    WhenFull,
+    /// Always.
+    Always,
 }
 
 impl Default for Config {
@@ -100,6 +122,10 @@ impl Default for Config {
             mss_default_v4: 536,
             mss_default_v6: 1220,
             challenge_acks_per_second_max: 1000,
+            fast_open: FastOpenSettings::default(),
+            path_mtu: PathMtuSettings::default(),
+            syn_cookies: SynCookieUse::default(),
+            abort_on_overflow: false,
         }
     }
 }

@@ -93,6 +93,7 @@ impl App {
             local,
             remote,
             options: Vec::new(),
+            fast_open: false,
         }));
         socket
     }

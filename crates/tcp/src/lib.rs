@@ -14,6 +14,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+/// For the pools that a stack builds at its start; nothing is allocated afterwards.
+extern crate alloc;
+
 #[cfg(test)]
 extern crate std;
 

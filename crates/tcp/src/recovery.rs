@@ -7,6 +7,7 @@
 use wire::SeqNumber;
 
 mod newreno;
+pub(crate) mod records;
 
 /// The method in use. Another one, chosen by what the handshake agreed on, makes this an enum.
 pub(crate) type Recovery = newreno::NewReno;

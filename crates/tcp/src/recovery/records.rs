@@ -1,0 +1,370 @@
+//! What is in flight, as records: when each segment was last sent, and what is known of it.
+//!
+//! A record is a run of adjacent segments that were sent at the same time and share one fate; it is cut
+//! at a segment boundary when a SACK, a loss mark, a retransmission or an ACK tells its segments apart.
+//! Records of all connections of a stack stand in one [`RecordPool`]; each connection holds the ends of
+//! its own chain ([`Chain`]), in the order of the sequence space.
+//!
+//! ```text
+//!   snd.una                                                        snd.nxt
+//!      │ 10 × 1460  │ 1 × 1460, lost, sent again │ 3 × 1460, SACKed │ 700 │
+//!      └─ head                                                      tail ─┘
+//! ```
+//!
+//! Owned by the stack, lent through `Cx`. A pool never fails: a connection always gets its first record,
+//! and when there is no room for another, runs stay whole. Then what is known of them is less precise.
+
+use alloc::vec::Vec;
+
+use wire::SeqNumber;
+
+/// Where a record stands in its pool.
+pub(crate) type Index = u32;
+
+/// No record.
+pub(crate) const NONE: Index = u32::MAX;
+
+/// What is known of the segments of a record (Linux's tags S, L, R and "ever retransmitted").
+pub(crate) mod tag {
+    /// The receiver holds it (SACKed).
+    pub const SACKED: u8 = 1;
+    /// Presumed lost.
+    pub const LOST: u8 = 1 << 1;
+    /// Sent again, and that transmission may still be in the network.
+    pub const RETRANS: u8 = 1 << 2;
+    /// Sent more than once, whatever became of it (Karn).
+    pub const EVER_RETRANS: u8 = 1 << 3;
+    /// A FIN stands at the end; such a record is one segment.
+    pub const FIN: u8 = 1 << 4;
+    /// RACK does not look at it: marked lost, or SACKed, since it was last sent.
+    pub const SETTLED: u8 = 1 << 5;
+    /// Sent when the application, not the window, was the limit.
+    pub const APP_LIMITED: u8 = 1 << 6;
+    /// Its delivery was sampled already.
+    pub const SAMPLED: u8 = 1 << 7;
+}
+
+/// A run of segments in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// When it was last sent.
+    pub sent_ns: u64,
+    /// First sequence number.
+    pub seq: SeqNumber,
+    /// The sequence number after the last.
+    pub end: SeqNumber,
+    /// Segments delivered on the connection when it was sent.
+    pub delivered: u32,
+    /// How long before `sent_ns` the last delivery was, in microseconds.
+    pub delivered_age_us: u32,
+    /// How long before `sent_ns` the flight's first segment was sent, in microseconds.
+    pub first_sent_age_us: u32,
+    /// Payload of each segment but the last.
+    pub mss: u16,
+    /// What is known of it: bits of [`tag`].
+    pub tags: u8,
+    prev: Index,
+    next: Index,
+}
+
+impl Record {
+    /// One segment or a run, not in any chain yet.
+    pub fn new(seq: SeqNumber, end: SeqNumber, mss: u16, sent_ns: u64, tags: u8) -> Self {
+        Record {
+            sent_ns,
+            seq,
+            end,
+            delivered: 0,
+            delivered_age_us: 0,
+            first_sent_age_us: 0,
+            mss: mss.max(1),
+            tags,
+            prev: NONE,
+            next: NONE,
+        }
+    }
+
+    /// All of `tags` are set.
+    #[inline]
+    pub fn has(&self, tags: u8) -> bool {
+        self.tags & tags == tags
+    }
+
+    /// At least one of `tags` is set.
+    #[inline]
+    pub fn any(&self, tags: u8) -> bool {
+        self.tags & tags != 0
+    }
+
+    /// Sequence numbers that it covers, the FIN's included.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.end.since(self.seq)
+    }
+
+    /// Payload bytes.
+    #[inline]
+    pub fn payload(&self) -> u32 {
+        self.len() - u32::from(self.has(tag::FIN))
+    }
+
+    /// Segments: a FIN rides on the last, or is one alone.
+    #[inline]
+    pub fn count(&self) -> u32 {
+        segments(self.payload(), self.mss).max(1)
+    }
+
+    /// Only full segments, so that another may follow in the same run.
+    fn is_full(&self) -> bool {
+        !self.has(tag::FIN) && self.len().is_multiple_of(u32::from(self.mss))
+    }
+
+    /// `next` was sent right behind, at the same moment, and shares this run's fate.
+    fn takes(&self, next: &Record) -> bool {
+        self.end == next.seq
+            && self.sent_ns == next.sent_ns
+            && self.tags == next.tags
+            && self.is_full()
+            && next.mss == self.mss
+            && self.delivered == next.delivered
+            && self.delivered_age_us == next.delivered_age_us
+            && self.first_sent_age_us == next.first_sent_age_us
+    }
+}
+
+/// Segments of at most `mss` bytes that carry `bytes`.
+#[inline]
+fn segments(bytes: u32, mss: u16) -> u32 {
+    let mss = u32::from(mss.max(1));
+    if bytes <= mss {
+        u32::from(bytes > 0)
+    } else {
+        bytes.div_ceil(mss)
+    }
+}
+
+/// All records of a stack.
+#[derive(Clone, Debug)]
+pub struct RecordPool {
+    nodes: Vec<Record>,
+    /// First of the records that were given back, linked by `next`.
+    free: Index,
+    /// Records not in use.
+    available: u32,
+    /// Connections that hold no record: each of them has a claim on one.
+    claims: u32,
+}
+
+impl RecordPool {
+    /// A pool for `connections_max` connections, with at least one record for each.
+    #[must_use]
+    pub fn new(records_max: usize, connections_max: usize) -> Self {
+        let claims = connections_max.clamp(1, NONE as usize - 1);
+        let records = records_max.clamp(claims, NONE as usize - 1);
+        RecordPool {
+            nodes: Vec::with_capacity(records),
+            free: NONE,
+            available: records as u32,
+            claims: claims as u32,
+        }
+    }
+
+    /// Records not in use.
+    #[must_use]
+    pub fn available(&self) -> usize {
+        self.available as usize
+    }
+
+    /// A record, unless the rest is spoken for. `first` = for a connection that holds none.
+    fn take(&mut self, record: Record, first: bool) -> Option<Index> {
+        if first {
+            self.claims = self.claims.saturating_sub(1);
+        }
+        let reserve = if first { 0 } else { self.claims };
+        if self.available <= reserve {
+            if first {
+                self.claims += 1;
+            }
+            return None;
+        }
+        self.available -= 1;
+        let index = self.free;
+        if let Some(node) = self.nodes.get_mut(index as usize) {
+            self.free = node.next;
+            *node = record;
+            return Some(index);
+        }
+        self.nodes.push(record);
+        Some(self.nodes.len() as Index - 1)
+    }
+
+    fn give_back(&mut self, index: Index) {
+        let free = self.free;
+        if let Some(node) = self.nodes.get_mut(index as usize) {
+            node.next = free;
+            self.free = index;
+            self.available += 1;
+        }
+    }
+
+    /// The record at `index`, if there is one.
+    #[inline]
+    pub(crate) fn get(&self, index: Index) -> Option<&Record> {
+        self.nodes.get(index as usize)
+    }
+
+    /// The record at `index`, if there is one.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: Index) -> Option<&mut Record> {
+        self.nodes.get_mut(index as usize)
+    }
+
+    /// The record behind `index` in its chain.
+    #[inline]
+    pub(crate) fn next(&self, index: Index) -> Index {
+        self.get(index).map_or(NONE, |record| record.next)
+    }
+
+    /// The record before `index` in its chain.
+    #[inline]
+    pub(crate) fn prev(&self, index: Index) -> Index {
+        self.get(index).map_or(NONE, |record| record.prev)
+    }
+
+    fn link(&mut self, before: Index, after: Index) {
+        if let Some(node) = self.get_mut(before) {
+            node.next = after;
+        }
+        if let Some(node) = self.get_mut(after) {
+            node.prev = before;
+        }
+    }
+}
+
+/// The ends of a connection's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chain {
+    /// The record that holds SND.UNA.
+    pub head: Index,
+    /// The record that ends at SND.NXT.
+    pub tail: Index,
+}
+
+impl Chain {
+    /// Nothing in flight.
+    pub const EMPTY: Chain = Chain {
+        head: NONE,
+        tail: NONE,
+    };
+
+    /// Nothing is in flight.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+
+    /// Adds a segment behind all others. Returns by how many segments the chain grew: not always one when
+    /// the pool has no room and the last run swallows it.
+    pub fn push(&mut self, pool: &mut RecordPool, record: Record) -> u32 {
+        if let Some(tail) = pool.get_mut(self.tail)
+            && tail.takes(&record)
+        {
+            tail.end = record.end;
+            tail.tags |= record.tags & tag::FIN;
+            return record.count();
+        }
+        match pool.take(record, self.is_empty()) {
+            Some(index) => {
+                let tail = self.tail;
+                pool.link(tail, index);
+                if let Some(node) = pool.get_mut(index) {
+                    node.prev = tail;
+                    node.next = NONE;
+                }
+                if self.is_empty() {
+                    self.head = index;
+                }
+                self.tail = index;
+                record.count()
+            }
+            None => self.swallow(pool, record),
+        }
+    }
+
+    /// No room for a record: the last one grows.
+    #[cold]
+    fn swallow(&mut self, pool: &mut RecordPool, record: Record) -> u32 {
+        let Some(tail) = pool.get_mut(self.tail) else {
+            return 0;
+        };
+        let before = tail.count();
+        tail.end = record.end;
+        tail.sent_ns = record.sent_ns;
+        tail.tags |= record.tags & tag::FIN;
+        tail.count() - before
+    }
+
+    /// Cuts the record at `index` before `at`, which must lie on a segment boundary inside it. Returns the
+    /// index of the part from `at` on; none when the pool has no room.
+    pub fn split(
+        &mut self,
+        pool: &mut RecordPool,
+        index: Index,
+        at: SeqNumber,
+    ) -> Option<Index> {
+        let whole = *pool.get(index)?;
+        let mut rest = whole;
+        rest.seq = at;
+        rest.prev = index;
+        let new = pool.take(rest, false)?;
+        pool.link(new, whole.next);
+        if let Some(node) = pool.get_mut(index) {
+            node.end = at;
+            node.tags &= !tag::FIN;
+            node.next = new;
+        }
+        if self.tail == index {
+            self.tail = new;
+        }
+        Some(new)
+    }
+
+    /// Merges the record behind `index` into it, if both share one fate. Returns whether it did.
+    pub fn merge_next(&mut self, pool: &mut RecordPool, index: Index) -> bool {
+        let next = pool.next(index);
+        let (Some(&a), Some(&b)) = (pool.get(index), pool.get(next)) else {
+            return false;
+        };
+        if !a.takes(&b) {
+            return false;
+        }
+        if let Some(node) = pool.get_mut(index) {
+            node.end = b.end;
+        }
+        self.unlink(pool, next);
+        true
+    }
+
+    /// Takes the record at `index` out and gives it back.
+    pub fn unlink(&mut self, pool: &mut RecordPool, index: Index) {
+        let (prev, next) = (pool.prev(index), pool.next(index));
+        if self.head == index {
+            self.head = next;
+        }
+        if self.tail == index {
+            self.tail = prev;
+        }
+        pool.link(prev, next);
+        pool.give_back(index);
+        if self.head == NONE {
+            pool.claims += 1;
+        }
+    }
+
+    /// Gives all records back.
+    pub fn clear(&mut self, pool: &mut RecordPool) {
+        while self.head != NONE {
+            self.unlink(pool, self.head);
+        }
+    }
+}

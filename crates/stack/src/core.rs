@@ -9,9 +9,9 @@ use ring::chunk::MagazineFeed;
 use ring::socket_block::SocketId;
 use ring::spsc::Consumer;
 use ring::spsc::Producer;
-use tcp::ChallengeLimiter;
 use tcp::isn::IsnGenerator;
 use tcp::syn_cookie::SynCookies;
+use tcp::{ChallengeLimiter, RecordPool};
 use wire::{FlowHasher, FlowKey};
 
 use crate::config::StackConfig;
@@ -36,6 +36,7 @@ macro_rules! tcp_cx {
             config: &$core.config.tcp,
             challenge: &mut $core.challenge,
             counters: &mut $core.tcp_counters,
+            records: &mut $core.records,
         }
     };
 }
@@ -56,6 +57,8 @@ pub(crate) struct Core {
     pub counters: Counters,
     pub tcp_counters: tcp::Counters,
     pub challenge: ChallengeLimiter,
+    /// What all connections have in flight.
+    pub records: RecordPool,
     pub hasher: FlowHasher,
     pub isn: IsnGenerator,
     pub cookies: SynCookies,
@@ -131,6 +134,7 @@ impl Core {
             counters: Counters::default(),
             tcp_counters: tcp::Counters::default(),
             challenge: ChallengeLimiter::new(secrets.key(1)[0]),
+            records: RecordPool::new(limits.segment_records, limits.sockets_max),
             hasher: FlowHasher::new(secrets.key(2)),
             isn: IsnGenerator::new(secrets.key(3)),
             cookies: SynCookies::new(secrets.key(4)),

@@ -24,6 +24,9 @@ pub struct Limits {
     /// Segments that belong to no connection (RST, SYN-ACK, challenge ACKs) waiting to leave. At the limit they are dropped
     /// (`control_queue_full`): the peer asks again.
     pub control_queue_max: usize,
+    /// Records of runs of segments in flight, all connections together, 40 bytes each; never fewer than `sockets_max`. At the limit runs
+    /// are not told apart: recovery gets less precise.
+    pub segment_records: usize,
     /// Receive buffer of a socket, in bytes; the window never offers more.
     pub recv_buffer_bytes_max: u32,
     /// Send buffer of a socket, in bytes; a write beyond it waits.
@@ -41,6 +44,7 @@ impl Default for Limits {
             small_chunks: 65_536,
             large_chunks: 16_384,
             control_queue_max: 1_024,
+            segment_records: 65_536,
             recv_buffer_bytes_max: 1 << 20,
             send_buffer_bytes_max: 1 << 20,
         }
@@ -56,6 +60,7 @@ impl Limits {
             sockets_max: connections + connections / 8 + SOCKET_STOCK_MAX,
             half_open_max: (connections / 2).max(1_024),
             time_wait_max: connections.max(4_096),
+            segment_records: (connections * 2).max(16_384),
             small_chunks: (connections * 2).max(8_192),
             backlog_max: connections.clamp(128, BACKLOG_CEILING),
             ..Self::default()
@@ -72,6 +77,7 @@ impl Limits {
             ("backlog_max", self.backlog_max, 1, BACKLOG_CEILING),
             ("small_chunks", self.small_chunks, 16, TABLE_CEILING),
             ("large_chunks", self.large_chunks, 16, TABLE_CEILING),
+            ("segment_records", self.segment_records, 1, TABLE_CEILING),
             (
                 "control_queue_max",
                 self.control_queue_max,

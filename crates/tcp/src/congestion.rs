@@ -14,12 +14,12 @@ use wire::SeqNumber;
 
 use crate::config::Config;
 
-mod bytes;
+mod control;
 mod newreno;
+mod usage;
 mod window;
 
-pub(crate) use bytes::Congestion;
-#[allow(unused_imports)]
+pub(crate) use control::Congestion;
 pub(crate) use window::{SSTHRESH_INFINITE, Window};
 
 /// The state of loss recovery (Linux's `tcp_ca_state`, with its numbers).

@@ -18,13 +18,14 @@ use wire::SeqNumber;
 
 use crate::challenge::ChallengeLimiter;
 use crate::config::Config;
-use crate::congestion::Congestion;
+use crate::congestion::{Congestion, Moment};
 use crate::counters::Counters;
 use crate::effects::Effects;
 use crate::handshake::{Handshake, TimeWaitEntry};
 use crate::limits::coarse;
 use crate::marks::Marks;
 use crate::reassembly::Ranges;
+use crate::recovery::records::RecordPool;
 use crate::recovery::{InFlight, LossRecovery, Recovery};
 use crate::recv_buffer::RecvBuffer;
 use crate::rtt::RoundTrip;
@@ -46,6 +47,8 @@ pub struct Cx<'a> {
     pub challenge: &'a mut ChallengeLimiter,
     /// The stack's counters.
     pub counters: &'a mut Counters,
+    /// The stack's records of what is in flight.
+    pub records: &'a mut RecordPool,
 }
 
 /// Parameters of an active open.
@@ -90,15 +93,17 @@ pub struct Connection {
     pub(crate) rcv_shift: u8,
     pub(crate) tx: Sender,
     pub(crate) rx: Receiver,
+    pub(crate) congestion: Congestion,
 }
 
 /// Bytes of the hot line: what stands before the colder halves.
 const HOT_BYTES: usize = core::mem::offset_of!(Connection, tx);
 const _: () = assert!(HOT_BYTES == 64);
-const _: () = assert!(size_of::<Snd>() == 32 && size_of::<Rcv>() == 16);
+const _: () = assert!(size_of::<Snd>() <= 32 && size_of::<Rcv>() == 16);
 const _: () = assert!(size_of::<Sender>() <= 192);
 const _: () = assert!(size_of::<Receiver>() <= 128);
-const _: () = assert!(size_of::<Connection>() <= 384 && align_of::<Connection>() == 64);
+const _: () = assert!(size_of::<Congestion>() <= 128);
+const _: () = assert!(size_of::<Connection>() <= 640 && align_of::<Connection>() == 64);
 
 impl Connection {
     /// Active open (RFC 9293 3.10.1): SYN_SENT, a SYN is due.
@@ -165,7 +170,6 @@ impl Connection {
             nxt: iss,
             wnd: 0,
             buffered: 0,
-            cwnd: u32::from(mss),
             wl1: zero,
             wl2: iss,
             mss,
@@ -187,6 +191,7 @@ impl Connection {
             rcv_shift: 0,
             tx: blank_sender(cx, iss, ts_offset, mss),
             rx: blank_receiver(cx, mss, recv_space),
+            congestion: Congestion::new(cx.config, 1, iss, cx.now_ns),
         }
     }
 
@@ -194,13 +199,13 @@ impl Connection {
     pub(crate) fn begin_established(&mut self, cx: &Cx<'_>) {
         self.refresh_mss();
         let handshake_lost = self.tx.retransmits > 1;
-        self.snd.cwnd = Congestion::initial_window(cx.config, self.snd.mss, handshake_lost);
+        let cwnd = Congestion::initial_window(cx.config, handshake_lost);
         self.tx.retransmits = 0;
         self.tx.backoff = 0;
         self.tx.small_end = self.snd.una;
         self.tx.progress_ns = cx.now_ns;
         self.tx.recovery = Recovery::new(self.snd.una);
-        self.tx.congestion = Congestion::new(self.snd.una);
+        self.congestion = Congestion::new(cx.config, cwnd, self.snd.una, cx.now_ns);
         self.marks.clear(Marks::SYN_DUE | Marks::TIMING);
         self.arm_retransmit(NEVER_NS);
         self.arm_keepalive(cx);
@@ -285,6 +290,24 @@ impl Connection {
             una: self.snd.una,
             nxt: self.snd.nxt,
             mss: u32::from(self.snd.mss),
+        }
+    }
+
+    /// The sender now, for congestion control.
+    #[inline]
+    pub(crate) fn moment<'a>(&self, cx: &Cx<'a>) -> Moment<'a> {
+        Moment {
+            config: cx.config,
+            now_ns: cx.now_ns,
+            una: self.snd.una,
+            nxt: self.snd.nxt,
+            mss: u32::from(self.snd.mss),
+            in_flight: self.segments_in_flight(),
+            srtt_ns: self.tx.rtt.srtt_ns(),
+            min_rtt_ns: match self.tx.rtt.min_us {
+                u32::MAX => u64::MAX,
+                min_us => u64::from(min_us) * 1000,
+            },
         }
     }
 
@@ -436,7 +459,6 @@ fn blank_sender(cx: &Cx<'_>, iss: SeqNumber, ts_offset: u32, mss: u16) -> Sender
         max_wnd: 0,
         progress_ns: cx.now_ns,
         recovery: Recovery::new(iss),
-        congestion: Congestion::new(iss),
         last_sent_ns: 0,
         bytes_acked: 0,
         small_end: iss,

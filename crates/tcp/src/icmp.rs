@@ -3,7 +3,6 @@
 
 use wire::SeqNumber;
 
-use crate::congestion::Congestion;
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::limits::SEND_MSS_MIN;
@@ -50,7 +49,6 @@ impl Connection {
         self.refresh_mss();
         let new = self.snd.mss;
         if new != old && self.state.is_synchronized() {
-            Congestion::on_mss(&mut self.snd.cwnd, old, new);
             if new < old && self.snd.flight() > u32::from(new) {
                 self.tx.recovery.on_all_lost(self.in_flight());
                 self.after_recovery_event();

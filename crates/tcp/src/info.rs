@@ -123,11 +123,8 @@ impl Connection {
             } else {
                 u64::from(rtt.min_us) * 1000
             },
-            snd_ssthresh: match self.tx.congestion.ssthresh {
-                u32::MAX => u32::MAX,
-                bytes => bytes / mss,
-            },
-            snd_cwnd: self.snd.cwnd / mss,
+            snd_ssthresh: self.congestion.window.ssthresh,
+            snd_cwnd: self.congestion.window.cwnd,
             reordering: 3,
             snd_wnd: self.snd.wnd,
             rcv_wnd: self.rcv.wnd(),

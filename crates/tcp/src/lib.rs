@@ -63,6 +63,7 @@ pub use fast_open::{FastOpenKeys, FastOpenSettings};
 pub use handshake::{Handshake, TimeWaitEntry, WindowScales};
 pub use info::Info;
 pub use path_mtu::PathMtuSettings;
+pub use recovery::records::RecordPool;
 pub use recv_buffer::RecvBuffer;
 pub use segment::{Segment, SegmentOut, TransmitClass};
 pub use state::{ConnectionError, IcmpError, State};

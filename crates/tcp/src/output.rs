@@ -89,10 +89,8 @@ impl Connection {
         if self.tx.last_sent_ns == 0 || idle_ns <= rto_ns {
             return;
         }
-        let initial = crate::congestion::Congestion::initial_window(cx.config, self.snd.mss, false);
-        self.tx
-            .congestion
-            .on_idle(&mut self.snd.cwnd, initial, idle_ns, rto_ns);
+        let moment = self.moment(cx);
+        self.congestion.on_idle(&moment, idle_ns, rto_ns);
         // Once per pause, even if what is sent next waits for a moment.
         self.tx.last_sent_ns = cx.now_ns;
     }
@@ -117,6 +115,12 @@ impl Connection {
     /// Something of ours is not acknowledged or not even sent.
     pub(crate) fn has_unfinished_sending(&self) -> bool {
         self.snd.flight() > 0 || self.unsent() > 0 || self.fin_unsent()
+    }
+
+    /// Segments presumed to be in the network.
+    #[inline]
+    pub(crate) fn segments_in_flight(&self) -> u32 {
+        self.pipe().div_ceil(u32::from(self.snd.mss.max(1)))
     }
 
     /// Bytes presumed to be in the network.

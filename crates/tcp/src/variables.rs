@@ -11,7 +11,6 @@
 
 use wire::SeqNumber;
 
-use crate::congestion::Congestion;
 use crate::limits::SEND_MSS_MIN;
 use crate::reassembly::Ranges;
 use crate::recovery::Recovery;
@@ -30,8 +29,6 @@ pub(crate) struct Snd {
     pub wnd: u32,
     /// Payload bytes in the send buffer from `una` on, sent and unsent.
     pub buffered: u32,
-    /// Congestion window in bytes.
-    pub cwnd: u32,
     /// SND.WL1: sequence number of the last window update.
     pub wl1: SeqNumber,
     /// SND.WL2: acknowledgment number of the last window update.
@@ -100,8 +97,6 @@ pub(crate) struct Sender {
     pub progress_ns: u64,
     /// Loss recovery.
     pub recovery: Recovery,
-    /// Congestion control.
-    pub congestion: Congestion,
     /// When payload was last sent; 0 = never.
     pub last_sent_ns: u64,
     /// Payload bytes acknowledged in all.

@@ -8,7 +8,7 @@ use tcp::syn_cookie::SynCookies;
 use tcp::time_wait::{TimeWait, TimeWaitOutcome};
 use tcp::{
     ChallengeLimiter, Config, Connection, Counters, Cx, Effects, Handshake, MILLISECOND_NS,
-    RecvBuffer, SECOND_NS, Segment, SegmentOut, State,
+    RecordPool, RecvBuffer, SECOND_NS, Segment, SegmentOut, State,
 };
 use wire::tcp::{Flags, Options, Timestamp};
 use wire::{Addr, FlowKey, SeqNumber};
@@ -37,6 +37,7 @@ struct World {
     config: Config,
     challenge: ChallengeLimiter,
     counters: Counters,
+    records: RecordPool,
     isns: IsnGenerator,
     sink: Sink,
 }
@@ -48,6 +49,7 @@ impl World {
             config: Config::default(),
             challenge: ChallengeLimiter::new(1),
             counters: Counters::default(),
+            records: RecordPool::new(256, 1),
             isns: IsnGenerator::new([1, 2]),
             sink: Sink::default(),
         }
@@ -59,6 +61,7 @@ impl World {
             config: &self.config,
             challenge: &mut self.challenge,
             counters: &mut self.counters,
+            records: &mut self.records,
         }
     }
 
@@ -79,6 +82,7 @@ impl World {
             config: &self.config,
             challenge: &mut self.challenge,
             counters: &mut self.counters,
+            records: &mut self.records,
         };
         connection.on_segment(&mut cx, seg, &mut self.sink)
     }

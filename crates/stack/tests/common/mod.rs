@@ -79,6 +79,7 @@ pub fn config() -> StackConfig {
             small_chunks: 256,
             large_chunks: 256,
             control_queue_max: 64,
+            segment_records: 256,
             recv_buffer_bytes_max: 65_535,
             send_buffer_bytes_max: 65_536,
         },

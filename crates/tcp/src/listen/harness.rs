@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::connection::Cx;
 use crate::counters::Counters;
 use crate::listen::PassiveOpen;
+use crate::recovery::records::RecordPool;
 use crate::segment::{Segment, SegmentOut};
 use crate::{MILLISECOND_NS, SECOND_NS};
 
@@ -24,6 +25,7 @@ pub(crate) struct World {
     pub(crate) now_ns: u64,
     pub(crate) config: Config,
     pub(crate) counters: Counters,
+    records: RecordPool,
     challenge: ChallengeLimiter,
 }
 
@@ -37,6 +39,7 @@ impl World {
             now_ns: 100 * SECOND_NS,
             config,
             counters: Counters::default(),
+            records: RecordPool::new(256, 1),
             challenge: ChallengeLimiter::new(1),
         }
     }
@@ -47,6 +50,7 @@ impl World {
             config: &self.config,
             challenge: &mut self.challenge,
             counters: &mut self.counters,
+            records: &mut self.records,
         }
     }
 

@@ -69,8 +69,7 @@ impl Connection {
         if len == 0 && !fin {
             return None;
         }
-        let pipe = self.pipe();
-        let fits_path = forced || pipe == 0 || pipe + len <= self.snd.cwnd;
+        let fits_path = forced || self.fits_path(len);
         // SHLD-16: within the window; MAY-7: the first one beyond it too, as the probe of a shrunken one.
         let fits_window = seq == self.snd.una || (seq + len).le(self.snd.wnd_end());
         (fits_path && fits_window).then_some(Plan::Repeat { seq, len, fin })
@@ -87,9 +86,15 @@ impl Connection {
         }
         let len = self.segment_size(unsent, usable, fin_waits)?;
         let fin = fin_waits && len == unsent && len < usable;
-        let pipe = self.pipe();
-        let fits_path =
-            pipe == 0 || pipe + len <= self.snd.cwnd || (fin && len < u32::from(self.snd.mss));
+        let fits_path = self.fits_path(len) || (fin && len < u32::from(self.snd.mss));
         fits_path.then_some(Plan::Fresh { len, fin })
+    }
+
+    /// The congestion window lets a segment of `len` bytes go.
+    #[inline]
+    fn fits_path(&self, len: u32) -> bool {
+        let pipe = self.pipe();
+        let mss = u64::from(self.snd.mss);
+        pipe == 0 || u64::from(pipe + len) <= u64::from(self.congestion.window.cwnd) * mss
     }
 }

@@ -63,11 +63,11 @@ impl Connection {
         }
         self.marks.clear(Marks::PUSH_DUE);
         self.start_retransmit_timer(cx);
-        let pipe = self.pipe();
-        let limited = pipe + u32::from(self.snd.mss) > self.snd.cwnd;
-        self.tx
-            .congestion
-            .on_flight(self.snd.una, self.snd.nxt, pipe, limited);
+        let flight = self.segments_in_flight();
+        let limited = flight >= self.congestion.window.cwnd;
+        self.congestion
+            .usage
+            .on_flight(self.snd.una, self.snd.nxt, flight, limited);
     }
 
     #[cold]

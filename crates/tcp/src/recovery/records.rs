@@ -306,12 +306,7 @@ impl Chain {
 
     /// Cuts the record at `index` before `at`, which must lie on a segment boundary inside it. Returns the
     /// index of the part from `at` on; none when the pool has no room.
-    pub fn split(
-        &mut self,
-        pool: &mut RecordPool,
-        index: Index,
-        at: SeqNumber,
-    ) -> Option<Index> {
+    pub fn split(&mut self, pool: &mut RecordPool, index: Index, at: SeqNumber) -> Option<Index> {
         let whole = *pool.get(index)?;
         let mut rest = whole;
         rest.seq = at;

@@ -3,6 +3,7 @@
 use wire::tcp::Flags;
 
 use super::Step;
+use crate::congestion::{AckSample, Congestion, CongestionControl};
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::marks::Marks;
@@ -63,7 +64,7 @@ impl Connection {
         self.tx.backoff = 0;
         // The path works: what an ICMP error said of it is past.
         self.tx.soft_error = None;
-        self.run_recovery(acked, bytes);
+        self.run_recovery(cx, acked, bytes);
         if self.snd.flight() == 0 {
             self.arm_retransmit(NEVER_NS);
         } else {
@@ -76,24 +77,39 @@ impl Connection {
         }
     }
 
-    fn run_recovery(&mut self, acked: u32, bytes: u32) {
+    fn run_recovery(&mut self, cx: &Cx<'_>, acked: u32, bytes: u32) {
         let flight = self.in_flight();
         if !self.marks.has(Marks::RECOVERING) {
-            self.tx
-                .congestion
-                .on_ack(&mut self.snd.cwnd, flight.mss, bytes);
+            self.grow(cx, bytes);
             return;
         }
         match self.tx.recovery.on_ack(flight, acked) {
-            Verdict::Steady | Verdict::SlowStart => {
-                self.tx
-                    .congestion
-                    .on_ack(&mut self.snd.cwnd, flight.mss, bytes);
-            }
+            Verdict::Steady | Verdict::SlowStart => self.grow(cx, bytes),
             Verdict::Recovering | Verdict::Enter => {}
-            Verdict::Leave => self.tx.congestion.on_recovered(&mut self.snd.cwnd),
+            Verdict::Leave => self.congestion.window.cwnd = self.congestion.window.ssthresh,
         }
         self.after_recovery_event();
+    }
+
+    fn grow(&mut self, cx: &Cx<'_>, bytes: u32) {
+        let moment = self.moment(cx);
+        let acked = bytes.div_ceil(moment.mss.max(1));
+        let sample = AckSample {
+            acked,
+            acked_sacked: acked,
+            ..AckSample::default()
+        };
+        self.congestion.grow(&moment, &sample);
+    }
+
+    /// Loss was detected: the new threshold.
+    pub(crate) fn reduce(&mut self, cx: &Cx<'_>) {
+        let moment = self.moment(cx);
+        let Congestion {
+            window, algorithm, ..
+        } = &mut self.congestion;
+        window.ssthresh = algorithm.ssthresh(&moment, window);
+        window.cwnd_cnt = 0;
     }
 
     fn measure_rtt(&mut self, cx: &Cx<'_>, seg: &Segment) {
@@ -129,11 +145,8 @@ impl Connection {
         let threshold = u32::from(cx.config.dup_acks_max.max(1));
         if self.tx.recovery.on_duplicate(flight, threshold) == Verdict::Enter {
             cx.counters.fast_retransmits += 1;
-            // Bytes sent by limited transmit do not count (RFC 5681 3.2 step 2).
-            let outstanding = flight.len().min(self.snd.cwnd);
-            self.tx
-                .congestion
-                .on_loss(&mut self.snd.cwnd, flight.mss, outstanding);
+            self.reduce(cx);
+            self.congestion.window.cwnd = self.congestion.window.ssthresh;
             self.marks.clear(Marks::TIMING);
             self.restart_retransmit_timer(cx);
         }

@@ -65,10 +65,11 @@ impl Connection {
         cx.counters.retransmit_timeouts += 1;
         let first = self.tx.retransmits == 0;
         let flight = self.in_flight();
-        let outstanding = flight.len().min(self.snd.cwnd);
-        self.tx
-            .congestion
-            .on_timeout(&mut self.snd.cwnd, flight.mss, outstanding, first);
+        if first {
+            self.reduce(cx);
+        }
+        self.congestion.window.cwnd = 1;
+        self.congestion.window.cwnd_cnt = 0;
         self.tx.recovery.on_all_lost(flight);
         self.after_recovery_event();
         self.back_off(cx);

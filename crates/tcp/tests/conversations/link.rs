@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 
 use tcp::{
-    ActiveOpen, ChallengeLimiter, Config, Connection, Counters, Cx, Effects, RecvBuffer, Segment,
-    SegmentOut, State,
+    ActiveOpen, ChallengeLimiter, Config, Connection, Counters, Cx, Effects, RecordPool,
+    RecvBuffer, Segment, SegmentOut, State,
 };
 use wire::SeqNumber;
 use wire::tcp::Options;
@@ -75,6 +75,7 @@ struct End {
     conn: Connection,
     challenge: ChallengeLimiter,
     counters: Counters,
+    records: RecordPool,
     inbox: Inbox,
     /// From SND.UNA on.
     outbox: Vec<u8>,
@@ -104,11 +105,13 @@ impl End {
     fn new(config: &Config, iss: u32, bytes: usize, seed: u64, prediction: bool) -> End {
         let mut challenge = ChallengeLimiter::new(seed);
         let mut counters = Counters::default();
+        let mut records = RecordPool::new(256, 1);
         let mut cx = Cx {
             now_ns: MS,
             config,
             challenge: &mut challenge,
             counters: &mut counters,
+            records: &mut records,
         };
         let open = ActiveOpen {
             iss: SeqNumber(iss),
@@ -132,6 +135,7 @@ impl End {
             conn,
             challenge,
             counters,
+            records,
             inbox,
             outbox: Vec::new(),
             to_write: bytes,
@@ -158,6 +162,7 @@ impl End {
             config,
             challenge: &mut self.challenge,
             counters: &mut self.counters,
+            records: &mut self.records,
         };
         let effects = call(&mut self.conn, &mut cx, &mut self.inbox);
         let acked = self.conn.take_acked() as usize;
@@ -220,6 +225,7 @@ impl World {
                 config: &self.config,
                 challenge: &mut end.challenge,
                 counters: &mut end.counters,
+                records: &mut end.records,
             };
             if !end.conn.poll_transmit(&mut cx, &mut out) {
                 return;
@@ -296,7 +302,12 @@ impl World {
 }
 
 fn run(seed: u64, faults: Faults, bytes: [usize; 2], prediction: bool) -> World {
-    let config = Config::default();
+    // With a third of all segments lost, patience is a matter of luck.
+    let config = Config {
+        retries_max: 60,
+        orphan_retries_max: 60,
+        ..Config::default()
+    };
     let mut seeds = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let iss = [seeds.next() as u32, seeds.next() as u32 | 0xffff_0000];
     let ends = [0, 1].map(|i| End::new(&config, iss[i], bytes[i], seeds.next(), prediction));

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use tcp::{
-    ActiveOpen, ChallengeLimiter, Config, Connection, Counters, Cx, Effects, Handshake, RecvBuffer,
-    Segment, SegmentOut, State, TransmitClass, WindowScales,
+    ActiveOpen, ChallengeLimiter, Config, Connection, Counters, Cx, Effects, Handshake, RecordPool,
+    RecvBuffer, Segment, SegmentOut, State, TransmitClass, WindowScales,
 };
 use wire::SeqNumber;
 use wire::tcp::Flags;
@@ -113,6 +113,7 @@ pub struct Peer {
     pub conn: Connection,
     pub config: Config,
     pub counters: Counters,
+    records: RecordPool,
     pub challenge: ChallengeLimiter,
     pub now_ns: u64,
     pub rx: Received,
@@ -171,12 +172,14 @@ impl Peer {
         config.window_scaling = setup.scales.is_some();
         let mut challenge = ChallengeLimiter::new(7);
         let mut counters = Counters::default();
+        let mut records = RecordPool::new(256, 1);
         let now_ns = 1000 * MS;
         let mut cx = Cx {
             now_ns,
             config: &config,
             challenge: &mut challenge,
             counters: &mut counters,
+            records: &mut records,
         };
         let open = ActiveOpen {
             iss: SeqNumber(variant.iss),
@@ -202,12 +205,14 @@ impl Peer {
         let config = setup.config.clone();
         let mut challenge = ChallengeLimiter::new(7);
         let mut counters = Counters::default();
+        let mut records = RecordPool::new(256, 1);
         let now_ns = 1000 * MS;
         let mut cx = Cx {
             now_ns,
             config: &config,
             challenge: &mut challenge,
             counters: &mut counters,
+            records: &mut records,
         };
         let handshake = Handshake {
             iss: SeqNumber(variant.iss),
@@ -243,6 +248,7 @@ impl Peer {
             conn,
             config,
             counters,
+            records: RecordPool::new(256, 1),
             challenge: ChallengeLimiter::new(7),
             now_ns: 1000 * MS,
             rx: Received {
@@ -277,6 +283,7 @@ impl Peer {
             config: &self.config,
             challenge: &mut self.challenge,
             counters: &mut self.counters,
+            records: &mut self.records,
         };
         let effects = call(&mut self.conn, &mut cx, &mut self.rx);
         self.effects = effects;
@@ -333,6 +340,7 @@ impl Peer {
             config: &self.config,
             challenge: &mut self.challenge,
             counters: &mut self.counters,
+            records: &mut self.records,
         };
         self.conn.transmit_class(&cx)
     }
@@ -346,6 +354,7 @@ impl Peer {
                 config: &self.config,
                 challenge: &mut self.challenge,
                 counters: &mut self.counters,
+                records: &mut self.records,
             };
             let class = self.conn.transmit_class(&cx);
             if !self.conn.poll_transmit(&mut cx, &mut out) {

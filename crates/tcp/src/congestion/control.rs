@@ -1,0 +1,72 @@
+//! A connection's congestion control: the window, the algorithm that moves it, and how far it was used.
+
+use wire::SeqNumber;
+
+use super::usage::Usage;
+use super::{AckSample, Algorithm, CongestionControl, Event, Moment, Window};
+use crate::config::Config;
+
+/// What a connection owns.
+#[derive(Clone, Debug)]
+pub(crate) struct Congestion {
+    /// The window, in segments.
+    pub window: Window,
+    /// Who moves it.
+    pub algorithm: Algorithm,
+    /// How far it was used.
+    pub usage: Usage,
+}
+
+impl Congestion {
+    /// Before the first segment.
+    pub fn new(config: &Config, cwnd: u32, nxt: SeqNumber, now_ns: u64) -> Self {
+        Congestion {
+            window: Window::new(cwnd),
+            algorithm: Algorithm::new(config),
+            usage: Usage::new(nxt, now_ns),
+        }
+    }
+
+    /// Initial window in segments (RFC 6928), or one when the handshake lost more than one SYN (its section 2).
+    pub fn initial_window(config: &Config, handshake_lost: bool) -> u32 {
+        if handshake_lost {
+            1
+        } else {
+            u32::from(config.initial_window_segments.max(1))
+        }
+    }
+
+    /// Segments were acknowledged while the window was not being reduced: it grows if it was in use (RFC 5681 3.1, RFC 7661).
+    pub fn grow(&mut self, at: &Moment<'_>, ack: &AckSample) {
+        if self.usage.is_limiting(&self.window) {
+            self.algorithm.grow(at, &mut self.window, ack);
+        }
+        self.usage.stamp_ns = at.now_ns;
+    }
+
+    /// The connection was idle for `idle_ns`: the window halves for each timeout passed, down to
+    /// the initial one (RFC 5681 4.1, in Linux's softer form).
+    pub fn on_idle(&mut self, at: &Moment<'_>, idle_ns: u64, rto_ns: u64) {
+        self.algorithm
+            .on_event(at, &mut self.window, Event::CwndRestart);
+        let initial = Self::initial_window(at.config, false);
+        let floor = initial.min(self.window.cwnd);
+        self.window.ssthresh = self.current_ssthresh();
+        let mut left = idle_ns;
+        while left > rto_ns && self.window.cwnd > floor {
+            self.window.cwnd /= 2;
+            left -= rto_ns.max(1);
+        }
+        self.window.cwnd = self.window.cwnd.max(floor);
+        self.usage.restart(at.now_ns);
+    }
+
+    /// The threshold that remembers a window which is given up without loss; not while it is being reduced.
+    pub fn current_ssthresh(&self) -> u32 {
+        let cwnd = self.window.cwnd;
+        self.window.ssthresh.max(cwnd / 2 + cwnd / 4)
+    }
+}
+
+#[cfg(test)]
+mod tests;

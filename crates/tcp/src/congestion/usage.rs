@@ -1,0 +1,89 @@
+//! How far the congestion window is used: a window that is not the limit says nothing of the path, so it
+//! does not grow, and decays when it stays unused (RFC 5681 3.1, RFC 2861, RFC 7661; as Linux does).
+
+use wire::SeqNumber;
+
+use super::Window;
+
+/// How far the window was used lately.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    /// When the window was last in full use, or moved.
+    pub stamp_ns: u64,
+    /// Most segments in flight in the round that `round_end` closes.
+    flight_max: u32,
+    /// Most segments in flight since `stamp_ns`, while the window was not the limit.
+    used: u32,
+    /// The measurement of `flight_max` ends when this is acknowledged.
+    round_end: SeqNumber,
+    /// The window, not the application or the peer, was the limit in this round.
+    limited: bool,
+}
+
+impl Usage {
+    /// Nothing sent yet.
+    pub fn new(nxt: SeqNumber, now_ns: u64) -> Self {
+        Usage {
+            stamp_ns: now_ns,
+            flight_max: 0,
+            used: 0,
+            round_end: nxt,
+            limited: false,
+        }
+    }
+
+    /// Sending stopped with `flight` segments out; `limited` = the congestion window stopped it.
+    #[inline]
+    pub fn on_flight(&mut self, una: SeqNumber, nxt: SeqNumber, flight: u32, limited: bool) {
+        let over = una.ge(self.round_end);
+        if over || limited || (!self.limited && flight > self.flight_max) {
+            self.limited = limited;
+            self.flight_max = flight;
+            self.round_end = nxt;
+        }
+    }
+
+    /// The window is the limit. In slow start, half of it in use is enough: it may double.
+    #[inline]
+    pub fn is_limiting(&self, window: &Window) -> bool {
+        self.limited || (window.in_slow_start() && window.cwnd < self.flight_max.saturating_mul(2))
+    }
+
+    /// Notes whether the window is in full use now. True when it was not for `rto_ns`: it should decay.
+    #[inline]
+    pub fn is_unused_for(
+        &mut self,
+        window: &Window,
+        flight: u32,
+        now_ns: u64,
+        rto_ns: u64,
+    ) -> bool {
+        if self.is_limiting(window) {
+            self.used = 0;
+            self.stamp_ns = now_ns;
+            return false;
+        }
+        self.used = self.used.max(flight);
+        now_ns.saturating_sub(self.stamp_ns) >= rto_ns
+    }
+
+    /// The window was not the limit for a timeout: half of what was not used is given up (RFC 2861 3).
+    /// `initial` is the initial window, `remembered` the threshold that remembers the old one.
+    pub fn decay(&mut self, window: &mut Window, initial: u32, remembered: u32, now_ns: u64) {
+        let used = self.used.max(initial);
+        if used < window.cwnd {
+            window.ssthresh = remembered;
+            window.cwnd = (window.cwnd + used) / 2;
+        }
+        self.restart(now_ns);
+    }
+
+    /// The window was set anew.
+    pub fn restart(&mut self, now_ns: u64) {
+        self.used = 0;
+        self.stamp_ns = now_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests;

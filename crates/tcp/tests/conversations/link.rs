@@ -169,7 +169,12 @@ impl End {
         self.outbox.drain(..acked);
         self.eof |= effects.contains(Effects::EOF);
         self.over |= effects.contains(Effects::CLOSED);
-        assert_eq!(self.conn.error(), None, "no loss is a reason to fail");
+        assert_eq!(
+            self.conn.error(),
+            None,
+            "no loss is a reason to fail: {:?}",
+            self.conn.info()
+        );
     }
 
     /// The application: reads what there is, writes in pieces of its own liking, then shuts down.
@@ -306,6 +311,8 @@ fn run(seed: u64, faults: Faults, bytes: [usize; 2], prediction: bool) -> World 
     let config = Config {
         retries_max: 60,
         orphan_retries_max: 60,
+        // Nor may an end be patient for longer than the other one stays in TIME_WAIT.
+        rto_ns_max: 5000 * MS,
         ..Config::default()
     };
     let mut seeds = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);

@@ -2,6 +2,7 @@
 //! (RFC 9293 3.9.1 and 3.10.2 to 3.10.5).
 
 use crate::MILLISECOND_NS;
+use crate::congestion::CongestionAlgorithm;
 use crate::connection::{Connection, Cx, Keepalive, millis};
 use crate::effects::Effects;
 use crate::marks::Marks;
@@ -52,6 +53,18 @@ impl Connection {
             _ => self.queue_fin(),
         }
         self.finish(cx, effects, deadline_ns)
+    }
+
+    /// `TCP_CONGESTION`: another algorithm takes over, at any time.
+    pub fn set_congestion(&mut self, cx: &Cx<'_>, choice: CongestionAlgorithm) {
+        let moment = self.moment(cx);
+        self.congestion.choose(&moment, choice);
+    }
+
+    /// The congestion control algorithm in use.
+    #[must_use]
+    pub fn congestion(&self) -> CongestionAlgorithm {
+        self.congestion.algorithm.choice()
     }
 
     /// Ends the connection with a RST where the state asks for one (RFC 9293 3.10.5).

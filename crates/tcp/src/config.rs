@@ -3,9 +3,64 @@
 //! Owned by the stack, lent to every call through `Cx`. The defaults are Linux's; where they differ from
 //! an RFC's SHOULD the field says so. Times are nanoseconds.
 
+use crate::congestion::CongestionAlgorithm;
 use crate::fast_open::FastOpenSettings;
 use crate::path_mtu::PathMtuSettings;
 use crate::{MILLISECOND_NS, SECOND_NS};
+
+/// What ends slow start before the first loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SlowStart {
+    /// Nothing: it lasts until a loss or the threshold.
+    Standard,
+    /// HyStart as Linux has it: a long train of ACKs, or a longer round trip.
+    #[default]
+    HyStart,
+    /// HyStart++ (RFC 9406).
+    HyStartPlusPlus,
+}
+
+/// Settings of CUBIC, by the names and in the units of Linux's `/sys/module/tcp_cubic/parameters`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CubicSettings {
+    /// A window that shrank twice in a row makes more room (RFC 9438 4.7).
+    pub fast_convergence: bool,
+    /// The window after a loss, in 1/1024 of the one before (RFC 9438 4.6: 0.7), below 1024.
+    pub beta: u32,
+    /// First slow-start threshold in segments, if slow start is `Standard`; 0 = unlimited.
+    pub initial_ssthresh: u32,
+    /// A tenth of the constant C, in 1/1024 segments/s^3 (`bic_scale`; RFC 9438 5: C = 0.4).
+    pub scale: u32,
+    /// Grow at least as Reno would (RFC 9438 4.3).
+    pub tcp_friendliness: bool,
+    /// What ends slow start (`hystart`).
+    pub slow_start: SlowStart,
+    /// HyStart looks at trains of ACKs (`hystart_detect` & 1).
+    pub hystart_ack_train: bool,
+    /// HyStart looks at round trips (`hystart_detect` & 2).
+    pub hystart_delay: bool,
+    /// HyStart does nothing below this window in segments.
+    pub hystart_low_window: u32,
+    /// ACKs at most so far apart belong to one train.
+    pub hystart_ack_delta_us: u32,
+}
+
+impl Default for CubicSettings {
+    fn default() -> Self {
+        Self {
+            fast_convergence: true,
+            beta: 717,
+            initial_ssthresh: 0,
+            scale: 41,
+            tcp_friendliness: true,
+            slow_start: SlowStart::HyStart,
+            hystart_ack_train: true,
+            hystart_delay: true,
+            hystart_low_window: 16,
+            hystart_ack_delta_us: 2000,
+        }
+    }
+}
 
 /// Settings of TCP, per stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +105,10 @@ pub struct Config {
     pub invalid_ack_interval_ns: u64,
     /// Initial congestion window in segments (RFC 6928).
     pub initial_window_segments: u16,
+    /// Congestion control of new connections.
+    pub congestion: CongestionAlgorithm,
+    /// Settings of CUBIC.
+    pub cubic: CubicSettings,
     /// Shrink the congestion window of a connection that was idle (RFC 5681 4.1).
     pub slow_start_after_idle: bool,
     /// Duplicate ACKs that start a fast retransmit (RFC 5681 3.2).
@@ -113,6 +172,8 @@ impl Default for Config {
             cork_ns_max: 200 * MILLISECOND_NS,
             invalid_ack_interval_ns: 500 * MILLISECOND_NS,
             initial_window_segments: 10,
+            congestion: CongestionAlgorithm::Cubic,
+            cubic: CubicSettings::default(),
             slow_start_after_idle: true,
             dup_acks_max: 3,
             timestamps: true,

@@ -14,11 +14,20 @@ use wire::SeqNumber;
 
 use crate::config::Config;
 
+mod choice;
 mod control;
+mod cubic;
+mod dctcp;
+mod hystart;
+mod hystart_plus;
 mod newreno;
 mod usage;
 mod window;
 
+#[cfg(test)]
+mod model;
+
+pub use choice::CongestionAlgorithm;
 pub(crate) use control::Congestion;
 pub(crate) use window::{SSTHRESH_INFINITE, Window};
 
@@ -77,6 +86,34 @@ pub(crate) struct Moment<'a> {
     pub srtt_ns: u64,
     /// Least round trip; `u64::MAX` = none measured.
     pub min_rtt_ns: u64,
+    /// Segments delivered on this connection, this ACK's included.
+    pub delivered: u32,
+    /// Those of `delivered` whose ACK carried ECE.
+    pub delivered_ce: u32,
+    /// Bytes per second at which a paced sender would send now; 0 = not known yet.
+    pub pacing_rate: u64,
+    /// Segments leave at that rate, not in bursts.
+    pub paced: bool,
+}
+
+impl<'a> Moment<'a> {
+    /// Nothing was sent yet.
+    pub fn at_start(config: &'a Config, now_ns: u64, iss: SeqNumber) -> Self {
+        Moment {
+            config,
+            now_ns,
+            una: iss,
+            nxt: iss,
+            mss: 0,
+            in_flight: 0,
+            srtt_ns: 0,
+            min_rtt_ns: u64::MAX,
+            delivered: 0,
+            delivered_ce: 0,
+            pacing_rate: 0,
+            paced: false,
+        }
+    }
 }
 
 /// What one ACK told.
@@ -91,10 +128,6 @@ pub(crate) struct AckSample {
     pub rtt_ns: Option<u64>,
     /// Segments in flight before this ACK.
     pub prior_in_flight: u32,
-    /// Segments delivered on this connection, this ACK included.
-    pub delivered: u32,
-    /// Those of `delivered` whose ACK carried ECE.
-    pub delivered_ce: u32,
     /// The flight that this ACK samples was limited by the application.
     pub app_limited: bool,
     /// This ACK carries ECE.
@@ -104,9 +137,6 @@ pub(crate) struct AckSample {
 /// A congestion control algorithm.
 #[allow(dead_code)]
 pub(crate) trait CongestionControl {
-    /// The name that `TCP_CONGESTION` uses.
-    fn name(&self) -> &'static str;
-
     /// Congestion was detected: the new slow-start threshold, in segments.
     fn ssthresh(&mut self, at: &Moment<'_>, window: &Window) -> u32;
 
@@ -126,11 +156,6 @@ pub(crate) trait CongestionControl {
 
     /// Something else happened.
     fn on_event(&mut self, _at: &Moment<'_>, _window: &mut Window, _event: Event) {}
-
-    /// ECN is part of the algorithm: it is negotiated whatever the settings say, and reacts by itself.
-    fn wants_ecn(&self) -> bool {
-        false
-    }
 }
 
 /// The algorithm that a connection has chosen, and its state.
@@ -139,13 +164,32 @@ pub(crate) trait CongestionControl {
 pub(crate) enum Algorithm {
     /// RFC 5681 and 6582.
     NewReno(newreno::NewReno),
+    /// RFC 9438.
+    Cubic(cubic::Cubic),
+    /// RFC 8257.
+    Dctcp(dctcp::Dctcp),
 }
 
 #[allow(dead_code)]
 impl Algorithm {
-    /// A new connection's.
-    pub fn new(_config: &Config) -> Self {
-        Algorithm::NewReno(newreno::NewReno)
+    /// The algorithm of that name, from this moment on. It may set the first threshold of `window`.
+    pub fn new(choice: CongestionAlgorithm, at: &Moment<'_>, window: &mut Window) -> Self {
+        match choice {
+            CongestionAlgorithm::NewReno => Algorithm::NewReno(newreno::NewReno),
+            CongestionAlgorithm::Cubic => Algorithm::Cubic(cubic::Cubic::new(at, window)),
+            CongestionAlgorithm::Dctcp => Algorithm::Dctcp(dctcp::Dctcp::new(at)),
+        }
+    }
+}
+
+impl Algorithm {
+    /// Which one it is.
+    pub fn choice(&self) -> CongestionAlgorithm {
+        match self {
+            Algorithm::NewReno(_) => CongestionAlgorithm::NewReno,
+            Algorithm::Cubic(_) => CongestionAlgorithm::Cubic,
+            Algorithm::Dctcp(_) => CongestionAlgorithm::Dctcp,
+        }
     }
 }
 
@@ -154,15 +198,13 @@ macro_rules! each {
     ($algorithm:expr, $state:ident => $call:expr) => {
         match $algorithm {
             Algorithm::NewReno($state) => $call,
+            Algorithm::Cubic($state) => $call,
+            Algorithm::Dctcp($state) => $call,
         }
     };
 }
 
 impl CongestionControl for Algorithm {
-    fn name(&self) -> &'static str {
-        each!(self, state => state.name())
-    }
-
     fn ssthresh(&mut self, at: &Moment<'_>, window: &Window) -> u32 {
         each!(self, state => state.ssthresh(at, window))
     }
@@ -185,9 +227,5 @@ impl CongestionControl for Algorithm {
 
     fn on_event(&mut self, at: &Moment<'_>, window: &mut Window, event: Event) {
         each!(self, state => state.on_event(at, window, event))
-    }
-
-    fn wants_ecn(&self) -> bool {
-        each!(self, state => state.wants_ecn())
     }
 }

@@ -191,7 +191,11 @@ impl Connection {
             rcv_shift: 0,
             tx: blank_sender(cx, iss, ts_offset, mss),
             rx: blank_receiver(cx, mss, recv_space),
-            congestion: Congestion::new(cx.config, 1, iss, cx.now_ns),
+            congestion: Congestion::new(
+                &Moment::at_start(cx.config, cx.now_ns, iss),
+                cx.config.congestion,
+                1,
+            ),
         }
     }
 
@@ -205,7 +209,8 @@ impl Connection {
         self.tx.small_end = self.snd.una;
         self.tx.progress_ns = cx.now_ns;
         self.tx.recovery = Recovery::new(self.snd.una);
-        self.congestion = Congestion::new(cx.config, cwnd, self.snd.una, cx.now_ns);
+        let choice = self.congestion.algorithm.choice();
+        self.congestion = Congestion::new(&self.moment(cx), choice, cwnd);
         self.marks.clear(Marks::SYN_DUE | Marks::TIMING);
         self.arm_retransmit(NEVER_NS);
         self.arm_keepalive(cx);
@@ -308,6 +313,10 @@ impl Connection {
                 u32::MAX => u64::MAX,
                 min_us => u64::from(min_us) * 1000,
             },
+            delivered: 0,
+            delivered_ce: 0,
+            pacing_rate: 0,
+            paced: false,
         }
     }
 

@@ -55,7 +55,8 @@ mod variables;
 pub mod window;
 
 pub use challenge::ChallengeLimiter;
-pub use config::{Config, SynCookieUse};
+pub use config::{Config, CubicSettings, SlowStart, SynCookieUse};
+pub use congestion::CongestionAlgorithm;
 pub use connection::{ActiveOpen, Connection, Cx, Keepalive};
 pub use counters::Counters;
 pub use effects::Effects;

@@ -1,9 +1,7 @@
 //! A connection's congestion control: the window, the algorithm that moves it, and how far it was used.
 
-use wire::SeqNumber;
-
 use super::usage::Usage;
-use super::{AckSample, Algorithm, CongestionControl, Event, Moment, Window};
+use super::{AckSample, Algorithm, CongestionAlgorithm, CongestionControl, Event, Moment, Window};
 use crate::config::Config;
 
 /// What a connection owns.
@@ -19,12 +17,19 @@ pub(crate) struct Congestion {
 
 impl Congestion {
     /// Before the first segment.
-    pub fn new(config: &Config, cwnd: u32, nxt: SeqNumber, now_ns: u64) -> Self {
+    pub fn new(at: &Moment<'_>, choice: CongestionAlgorithm, cwnd: u32) -> Self {
+        let mut window = Window::new(cwnd);
         Congestion {
-            window: Window::new(cwnd),
-            algorithm: Algorithm::new(config),
-            usage: Usage::new(nxt, now_ns),
+            algorithm: Algorithm::new(choice, at, &mut window),
+            window,
+            usage: Usage::new(at.nxt, at.now_ns),
         }
+    }
+
+    /// Another algorithm takes over; the window stays.
+    pub fn choose(&mut self, at: &Moment<'_>, choice: CongestionAlgorithm) {
+        self.window.prior_ssthresh = 0;
+        self.algorithm = Algorithm::new(choice, at, &mut self.window);
     }
 
     /// Initial window in segments (RFC 6928), or one when the handshake lost more than one SYN (its section 2).

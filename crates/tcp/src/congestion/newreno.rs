@@ -8,10 +8,6 @@ use super::{AckSample, CongestionControl, Moment, Window};
 pub(crate) struct NewReno;
 
 impl CongestionControl for NewReno {
-    fn name(&self) -> &'static str {
-        "reno"
-    }
-
     /// Linux halves the window, where RFC 5681 (4) halves the flight; validation has kept the window near it.
     fn ssthresh(&mut self, _at: &Moment<'_>, window: &Window) -> u32 {
         (window.cwnd / 2).max(2)

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use tcp::{
-    ActiveOpen, ChallengeLimiter, Config, Connection, Counters, Cx, Effects, Handshake, RecordPool,
-    RecvBuffer, Segment, SegmentOut, State, TransmitClass, WindowScales,
+    ActiveOpen, ChallengeLimiter, Config, CongestionAlgorithm, Connection, Counters, Cx, Effects,
+    Handshake, RecordPool, RecvBuffer, Segment, SegmentOut, State, TransmitClass, WindowScales,
 };
 use wire::SeqNumber;
 use wire::tcp::Flags;
@@ -145,11 +145,12 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// No options but an MSS of 1000, as most scripts have it.
+    /// No options but an MSS of 1000, as most scripts have it; Reno, whose halves are easy to follow.
     fn default() -> Self {
         let config = Config {
             timestamps: false,
             window_scaling: false,
+            congestion: CongestionAlgorithm::NewReno,
             ..Config::default()
         };
         Setup {

@@ -1,0 +1,274 @@
+//! CUBIC (RFC 9438), in Linux's arithmetic: the window is a cubic function of the time since the last
+//! reduction, and never below what Reno would have.
+//!
+//! ```text
+//!   W(t) = C (t - K)^3 + W_max        C = 0.4 segments/s^3,  t in 1/1024 s
+//!   K    = cbrt((W_max - cwnd) / C)   the time at which W_max is reached again
+//! ```
+//!
+//! The function gives a target one round trip ahead; `cnt` is how many acknowledged segments earn one
+//! segment of growth on the way there. How slow start ends is `hystart`'s (or `hystart_plus`'s) business.
+
+use super::hystart::HyStart;
+use super::hystart_plus::HyStartPlus;
+use super::{AckSample, CaState, CongestionControl, Event, Moment, Window};
+use crate::MILLISECOND_NS;
+use crate::config::{CubicSettings, SlowStart};
+
+/// Time within the cubic function: 1/2^10 s.
+const TIME_SHIFT: u32 = 10;
+/// `CubicSettings::scale` (C), `beta` and `K` are fixed-point numbers with ten fractional bits.
+const SCALE_SHIFT: u32 = 10;
+const SCALE: u32 = 1 << SCALE_SHIFT;
+/// The window's target is computed anew at least this often while the window stands still.
+const UPDATE_MS: u32 = 1000 / 32;
+/// Round trips are not believed for so long after a reduction: queues are still draining.
+const SETTLE_MS: u32 = 1000;
+
+/// What ends slow start.
+#[derive(Clone, Debug)]
+enum Exit {
+    /// Loss, or the threshold.
+    Standard,
+    HyStart(HyStart),
+    HyStartPlus(HyStartPlus),
+}
+
+/// CUBIC's state; windows in segments.
+#[derive(Clone, Debug)]
+pub(crate) struct Cubic {
+    /// Acknowledged segments that earn one segment of growth.
+    cnt: u32,
+    /// W_max: the window at the last reduction, or less by fast convergence; 0 = none yet.
+    w_max: u32,
+    /// The window, and the time, when `cnt` was last computed.
+    last_cwnd: u32,
+    last_ms: u32,
+    /// The plateau of the current epoch, and the time to it in 1/1024 s.
+    origin: u32,
+    k: u32,
+    /// When the epoch began: first growth after a reduction.
+    epoch_ms: Option<u32>,
+    /// Acknowledged segments not yet counted in `w_est`.
+    ack_cnt: u32,
+    /// W_est: the window that Reno would have (RFC 9438 4.3).
+    w_est: u32,
+    /// Least round trip in microseconds; 0 = none.
+    delay_min_us: u32,
+    exit: Exit,
+}
+
+impl Cubic {
+    /// A new connection's. Without HyStart the first threshold may come from the settings.
+    pub fn new(at: &Moment<'_>, window: &mut Window) -> Self {
+        let settings = &at.config.cubic;
+        let exit = match settings.slow_start {
+            SlowStart::Standard => Exit::Standard,
+            SlowStart::HyStart => Exit::HyStart(HyStart::new(at)),
+            SlowStart::HyStartPlusPlus => Exit::HyStartPlus(HyStartPlus::new(at)),
+        };
+        if matches!(exit, Exit::Standard) && settings.initial_ssthresh > 0 {
+            window.ssthresh = settings.initial_ssthresh;
+        }
+        Cubic {
+            cnt: 0,
+            w_max: 0,
+            last_cwnd: 0,
+            last_ms: 0,
+            origin: 0,
+            k: 0,
+            epoch_ms: None,
+            ack_cnt: 0,
+            w_est: 0,
+            delay_min_us: 0,
+            exit,
+        }
+    }
+
+    /// Computes `cnt` for a window of `cwnd`, `acked` segments having been acknowledged.
+    fn update(&mut self, at: &Moment<'_>, cwnd: u32, acked: u32) {
+        let settings = &at.config.cubic;
+        let now_ms = millis(at.now_ns);
+        self.ack_cnt = self.ack_cnt.saturating_add(acked);
+        let since_ms = now_ms.wrapping_sub(self.last_ms);
+        if self.last_cwnd == cwnd && since_ms <= UPDATE_MS {
+            return;
+        }
+        // The function moves once a millisecond at most; the comparison with Reno runs on every time.
+        if self.epoch_ms.is_none() || since_ms != 0 {
+            self.last_cwnd = cwnd;
+            self.last_ms = now_ms;
+            let epoch_ms = match self.epoch_ms {
+                Some(epoch_ms) => epoch_ms,
+                None => self.begin_epoch(settings, now_ms, cwnd, acked),
+            };
+            self.cnt = self.cubic_cnt(settings, now_ms.wrapping_sub(epoch_ms), cwnd);
+        }
+        if settings.tcp_friendliness {
+            self.keep_up_with_reno(settings, cwnd);
+        }
+        // At most one segment for two acknowledged: half as fast as slow start.
+        self.cnt = self.cnt.max(2);
+    }
+
+    /// Growth begins again after a reduction (RFC 9438 4.2).
+    fn begin_epoch(&mut self, settings: &CubicSettings, now_ms: u32, cwnd: u32, acked: u32) -> u32 {
+        self.epoch_ms = Some(now_ms);
+        self.ack_cnt = acked;
+        self.w_est = cwnd;
+        self.origin = self.w_max.max(cwnd);
+        self.k = match self.w_max.checked_sub(cwnd) {
+            None | Some(0) => 0,
+            Some(below) => {
+                let per_segment = (1u64 << (SCALE_SHIFT + 3 * TIME_SHIFT)) / c_scaled(settings);
+                cube_root(per_segment.saturating_mul(u64::from(below)))
+            }
+        };
+        now_ms
+    }
+
+    /// Acknowledged segments per step that lead to the cubic function's value one round trip from now.
+    fn cubic_cnt(&self, settings: &CubicSettings, epoch_age_ms: u32, cwnd: u32) -> u32 {
+        let t_ms = u64::from(epoch_age_ms) + u64::from(self.delay_min_us.div_ceil(1000));
+        let t = (t_ms << TIME_SHIFT) / 1000;
+        let k = u64::from(self.k);
+        let offset = u128::from(t.abs_diff(k));
+        let rise = (u128::from(c_scaled(settings)) * offset * offset * offset)
+            >> (SCALE_SHIFT + 3 * TIME_SHIFT);
+        let rise = u32::try_from(rise).unwrap_or(u32::MAX);
+        let target = if t < k {
+            self.origin.saturating_sub(rise)
+        } else {
+            self.origin.saturating_add(rise)
+        };
+        let cnt = match target.checked_sub(cwnd) {
+            None | Some(0) => cwnd.saturating_mul(100),
+            Some(growth) => cwnd / growth,
+        };
+        // Before the first loss the path's capacity is unknown: 5 % a round trip at least.
+        if self.w_max == 0 { cnt.min(20) } else { cnt }
+    }
+
+    /// The Reno-friendly region (RFC 9438 4.3).
+    fn keep_up_with_reno(&mut self, settings: &CubicSettings, cwnd: u32) {
+        let beta = settings.beta.min(SCALE - 1);
+        let segments_per_step = 8 * (SCALE + beta) / 3 / (SCALE - beta);
+        let per_step = (u64::from(cwnd) * u64::from(segments_per_step) / 8).max(1);
+        let per_step = u32::try_from(per_step).unwrap_or(u32::MAX);
+        if self.ack_cnt > per_step {
+            let steps = (self.ack_cnt - 1) / per_step;
+            self.ack_cnt -= steps * per_step;
+            self.w_est = self.w_est.saturating_add(steps);
+        }
+        if self.w_est > cwnd {
+            self.cnt = self.cnt.min(cwnd / (self.w_est - cwnd));
+        }
+    }
+}
+
+impl CongestionControl for Cubic {
+    /// Multiplicative decrease (RFC 9438 4.6) with fast convergence (4.7).
+    fn ssthresh(&mut self, at: &Moment<'_>, window: &Window) -> u32 {
+        let settings = &at.config.cubic;
+        let beta = settings.beta.min(SCALE - 1);
+        self.epoch_ms = None;
+        self.w_max = if window.cwnd < self.w_max && settings.fast_convergence {
+            scaled(window.cwnd, SCALE + beta) / 2
+        } else {
+            window.cwnd
+        };
+        scaled(window.cwnd, beta).max(2)
+    }
+
+    fn grow(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample) {
+        let mut acked = ack.acked;
+        if window.in_slow_start() {
+            if let Exit::HyStartPlus(exit) = &mut self.exit {
+                acked = exit.limit(acked);
+            }
+            acked = window.slow_start(acked);
+            if acked == 0 {
+                return;
+            }
+        }
+        self.update(at, window.cwnd, acked);
+        window.grow_linearly(self.cnt, acked);
+    }
+
+    fn on_acked(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample) {
+        let Some(rtt_ns) = ack.rtt_ns else {
+            return;
+        };
+        let settling = self
+            .epoch_ms
+            .is_some_and(|epoch_ms| millis(at.now_ns).wrapping_sub(epoch_ms) < SETTLE_MS);
+        if settling {
+            return;
+        }
+        let rtt_us = u32::try_from(rtt_ns / 1000).unwrap_or(u32::MAX).max(1);
+        if self.delay_min_us == 0 || rtt_us < self.delay_min_us {
+            self.delay_min_us = rtt_us;
+        }
+        if !window.in_slow_start() {
+            return;
+        }
+        let found = match &mut self.exit {
+            Exit::Standard => false,
+            Exit::HyStart(exit) => exit.is_over(at, window.cwnd, rtt_us, self.delay_min_us),
+            Exit::HyStartPlus(exit) => exit.is_over(at, rtt_us),
+        };
+        if found {
+            window.ssthresh = window.cwnd;
+        }
+    }
+
+    fn on_state(&mut self, at: &Moment<'_>, window: &mut Window, state: CaState) {
+        if state == CaState::Loss {
+            let ssthresh = window.ssthresh;
+            *self = Cubic::new(at, window);
+            window.ssthresh = ssthresh;
+        }
+    }
+
+    fn on_event(&mut self, at: &Moment<'_>, _window: &mut Window, event: Event) {
+        // Idle time is no time for growth (RFC 9438 5.8): the curve stays where it was.
+        if let (Event::TxStart { idle_ns }, Some(epoch_ms)) = (event, self.epoch_ms) {
+            let now_ms = millis(at.now_ns);
+            let age_ms = now_ms.wrapping_sub(epoch_ms);
+            let idle_ms = millis(idle_ns).min(age_ms);
+            self.epoch_ms = Some(epoch_ms.wrapping_add(idle_ms));
+        }
+    }
+}
+
+/// `segments * factor`, the factor with ten fractional bits.
+fn scaled(segments: u32, factor: u32) -> u32 {
+    let product = (u64::from(segments) * u64::from(factor)) >> SCALE_SHIFT;
+    u32::try_from(product).unwrap_or(u32::MAX)
+}
+
+/// C with ten fractional bits: ten times the setting, whose unit is a round trip of 100 ms.
+fn c_scaled(settings: &CubicSettings) -> u64 {
+    u64::from(settings.scale.clamp(1, SCALE)) * 10
+}
+
+/// Milliseconds, wrapping: Linux's jiffies at HZ=1000.
+fn millis(ns: u64) -> u32 {
+    (ns / MILLISECOND_NS) as u32
+}
+
+/// The integer cube root: the largest `root` with `root^3 <= value`.
+fn cube_root(value: u64) -> u32 {
+    let mut root = 0u64;
+    // 2^22 > cbrt(2^64): decide the root's 22 bits from the top.
+    for bit in (0..22).rev() {
+        let larger = root | (1 << bit);
+        if u128::from(larger).pow(3) <= u128::from(value) {
+            root = larger;
+        }
+    }
+    root as u32
+}
+
+#[cfg(test)]
+mod tests;

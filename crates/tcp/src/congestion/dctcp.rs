@@ -1,0 +1,100 @@
+//! DCTCP (RFC 8257): the window falls in proportion to the share of segments that were marked.
+//!
+//! `alpha` estimates that share, once a round trip, with a gain of 1/16. A mark costs `cwnd * alpha / 2`, a
+//! loss half the window as in Reno. Growth is Reno's. The receiver's half (one ACK for each change of the
+//! mark) is in `ecn`.
+
+use wire::SeqNumber;
+
+use super::newreno::NewReno;
+use super::{AckSample, CaState, CongestionControl, Event, Moment, Window};
+
+/// `alpha` = 1.
+const ALPHA_MAX: u32 = 1 << ALPHA_SHIFT;
+const ALPHA_SHIFT: u32 = 10;
+/// g = 1/16.
+const GAIN_SHIFT: u32 = 4;
+
+/// The estimate and the round that it samples.
+#[derive(Clone, Debug)]
+pub(crate) struct Dctcp {
+    /// Share of marked segments, with ten fractional bits.
+    alpha: u32,
+    /// The round ends when this is acknowledged.
+    round_end: SeqNumber,
+    /// The connection's counts when the round began.
+    delivered: u32,
+    delivered_ce: u32,
+    /// The window at the last reduction, for undo.
+    loss_cwnd: u32,
+}
+
+impl Dctcp {
+    /// RFC 8257 4.2: alpha starts at 1, so that a first mark halves the window.
+    pub fn new(at: &Moment<'_>) -> Self {
+        Dctcp {
+            alpha: ALPHA_MAX,
+            round_end: at.nxt,
+            delivered: at.delivered,
+            delivered_ce: at.delivered_ce,
+            loss_cwnd: 0,
+        }
+    }
+
+    /// Loss is answered as Reno does (RFC 8257 4.4).
+    fn on_loss(&mut self, window: &mut Window) {
+        self.loss_cwnd = window.cwnd;
+        window.ssthresh = (window.cwnd / 2).max(2);
+    }
+}
+
+impl CongestionControl for Dctcp {
+    fn ssthresh(&mut self, _at: &Moment<'_>, window: &Window) -> u32 {
+        self.loss_cwnd = window.cwnd;
+        let cut = (u64::from(window.cwnd) * u64::from(self.alpha)) >> (ALPHA_SHIFT + 1);
+        (window.cwnd - cut as u32).max(2)
+    }
+
+    fn grow(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample) {
+        NewReno.grow(at, window, ack);
+    }
+
+    fn undo_cwnd(&self, window: &Window) -> u32 {
+        window.cwnd.max(self.loss_cwnd)
+    }
+
+    /// alpha = (1 - g) alpha + g F, once a round trip.
+    fn on_acked(&mut self, at: &Moment<'_>, _window: &mut Window, _ack: &AckSample) {
+        if at.una.lt(self.round_end) {
+            return;
+        }
+        let delivered = at.delivered.wrapping_sub(self.delivered);
+        let marked = at.delivered_ce.wrapping_sub(self.delivered_ce);
+        // Below 16 the sixteenth is nothing: then all of it goes.
+        let decay = match self.alpha >> GAIN_SHIFT {
+            0 => self.alpha,
+            decay => decay,
+        };
+        let share = (u64::from(marked) << (ALPHA_SHIFT - GAIN_SHIFT)) / u64::from(delivered.max(1));
+        let share = u32::try_from(share).unwrap_or(ALPHA_MAX);
+        self.alpha = (self.alpha - decay).saturating_add(share).min(ALPHA_MAX);
+        self.round_end = at.nxt;
+        self.delivered = at.delivered;
+        self.delivered_ce = at.delivered_ce;
+    }
+
+    fn on_state(&mut self, _at: &Moment<'_>, window: &mut Window, state: CaState) {
+        if state == CaState::Recovery {
+            self.on_loss(window);
+        }
+    }
+
+    fn on_event(&mut self, _at: &Moment<'_>, window: &mut Window, event: Event) {
+        if event == Event::Loss {
+            self.on_loss(window);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

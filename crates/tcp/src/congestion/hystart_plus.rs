@@ -1,0 +1,121 @@
+//! HyStart++ (RFC 9406): a rise of the round trip ends slow start on trial. Conservative slow start (CSS)
+//! follows; if the round trip falls back the rise was jitter and slow start resumes, else it ends after
+//! five rounds.
+//!
+//! Owned by CUBIC, by setting, in the place of HyStart.
+
+use wire::SeqNumber;
+
+use super::Moment;
+
+/// MIN_RTT_THRESH, MAX_RTT_THRESH, MIN_RTT_DIVISOR
+const RISE_US_MIN: u32 = 4_000;
+const RISE_US_MAX: u32 = 16_000;
+const RISE_DIVISOR: u32 = 8;
+/// N_RTT_SAMPLE
+const SAMPLES_MIN: u8 = 8;
+/// CSS_GROWTH_DIVISOR
+const CSS_GROWTH_DIVISOR: u32 = 4;
+/// CSS_ROUNDS
+const CSS_ROUNDS: u8 = 5;
+/// L: segments by which one ACK may raise the window of a sender that does not pace.
+const GROWTH_MAX: u32 = 8;
+/// No round trip seen.
+const NO_RTT: u32 = u32::MAX;
+
+/// Observations of this round and the last.
+#[derive(Clone, Debug)]
+pub(crate) struct HyStartPlus {
+    /// The round ends when this is acknowledged.
+    round_end: SeqNumber,
+    last_rtt_us: u32,
+    round_rtt_us: u32,
+    samples: u8,
+    /// Rounds of CSS, the current one included; 0 = standard slow start.
+    css_rounds: u8,
+    /// The round trip that began CSS; below it the rise was spurious.
+    css_baseline_us: u32,
+    /// Acknowledged segments that CSS has not turned into growth yet.
+    css_acked: u32,
+    /// Slow start is over until the next timeout.
+    over: bool,
+    paced: bool,
+}
+
+impl HyStartPlus {
+    /// The first round.
+    pub fn new(at: &Moment<'_>) -> Self {
+        HyStartPlus {
+            round_end: at.nxt,
+            last_rtt_us: NO_RTT,
+            round_rtt_us: NO_RTT,
+            samples: 0,
+            css_rounds: 0,
+            css_baseline_us: NO_RTT,
+            css_acked: 0,
+            over: false,
+            paced: at.paced,
+        }
+    }
+
+    /// In slow start `acked` segments were acknowledged: by how many the window may grow.
+    pub fn limit(&mut self, acked: u32) -> u32 {
+        let mut growth = acked;
+        if !self.paced {
+            growth = growth.min(GROWTH_MAX);
+        }
+        if self.css_rounds == 0 {
+            return growth;
+        }
+        self.css_acked = self.css_acked.saturating_add(growth);
+        let steps = self.css_acked / CSS_GROWTH_DIVISOR;
+        self.css_acked %= CSS_GROWTH_DIVISOR;
+        steps
+    }
+
+    /// In slow start an ACK brought a round trip: is slow start over?
+    pub fn is_over(&mut self, at: &Moment<'_>, rtt_us: u32) -> bool {
+        if self.over {
+            return false;
+        }
+        self.paced = at.paced;
+        if at.una.gt(self.round_end) {
+            self.over = self.css_rounds >= CSS_ROUNDS;
+            self.begin_round(at);
+        }
+        self.round_rtt_us = self.round_rtt_us.min(rtt_us);
+        self.samples = self.samples.saturating_add(1);
+        if self.css_rounds == 0 {
+            self.consider_css();
+        } else if self.samples >= SAMPLES_MIN && self.round_rtt_us < self.css_baseline_us {
+            self.css_baseline_us = NO_RTT;
+            self.css_rounds = 0;
+        }
+        self.over
+    }
+
+    fn consider_css(&mut self) {
+        if self.samples < SAMPLES_MIN || self.last_rtt_us == NO_RTT {
+            return;
+        }
+        let rise_us = (self.last_rtt_us / RISE_DIVISOR).clamp(RISE_US_MIN, RISE_US_MAX);
+        if self.round_rtt_us >= self.last_rtt_us.saturating_add(rise_us) {
+            self.css_baseline_us = self.round_rtt_us;
+            self.css_rounds = 1;
+            self.css_acked = 0;
+        }
+    }
+
+    fn begin_round(&mut self, at: &Moment<'_>) {
+        self.round_end = at.nxt;
+        self.last_rtt_us = self.round_rtt_us;
+        self.round_rtt_us = NO_RTT;
+        self.samples = 0;
+        if self.css_rounds > 0 {
+            self.css_rounds += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

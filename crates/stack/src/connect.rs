@@ -52,6 +52,7 @@ impl Core {
             },
             recv_space: self.config.limits.recv_buffer_bytes_max,
             recv_buffer_max: self.config.limits.recv_buffer_bytes_max,
+            fast_open: None,
         };
         let conn = Connection::connect(&mut tcp_cx!(self), &open);
         self.flows

@@ -130,6 +130,11 @@ impl Connection {
         };
     }
 
+    /// TCP_SYNCNT: retransmissions of a SYN before the open fails; 0 = the stack's setting.
+    pub fn set_syn_retries(&mut self, retries: u8) {
+        self.cold.syn_retries_max = retries;
+    }
+
     /// TCP_MAXSEG: segments no larger than `mss` payload bytes, options included.
     pub fn set_max_segment(&mut self, cx: &mut Cx<'_>, mss: u16) -> Effects {
         self.on_mtu(cx, mss)
@@ -144,6 +149,7 @@ impl Connection {
     fn queue_fin(&mut self) {
         self.state = match self.state {
             State::Established => State::FinWait1,
+            State::SynReceived if self.is_fast_opened() => State::FinWait1,
             State::CloseWait => State::LastAck,
             // The FIN waits for the handshake.
             State::SynSent | State::SynReceived => self.state,

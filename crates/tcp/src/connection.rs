@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::congestion::{Congestion, Moment};
 use crate::counters::Counters;
 use crate::effects::Effects;
+use crate::fast_open::FastOpenSyn;
 use crate::handshake::{Handshake, TimeWaitEntry};
 use crate::limits::coarse;
 use crate::marks::Marks;
@@ -32,7 +33,7 @@ use crate::rtt::RoundTrip;
 use crate::segment::Segment;
 use crate::state::{ConnectionError, State};
 use crate::timers::{NEVER_NS, Timers};
-use crate::variables::{Rcv, Receiver, Sender, Snd};
+use crate::variables::{Cold, Rcv, Receiver, Sender, Snd};
 use crate::window::shift_for;
 use crate::{MILLISECOND_NS, limits};
 
@@ -66,6 +67,8 @@ pub struct ActiveOpen {
     pub recv_space: u32,
     /// What the receive buffer may grow to; chooses the window shift.
     pub recv_buffer_max: u32,
+    /// Open fast; `None`: a plain SYN.
+    pub fast_open: Option<FastOpenSyn>,
 }
 
 /// Keep-alive settings of one connection.
@@ -94,6 +97,7 @@ pub struct Connection {
     pub(crate) tx: Sender,
     pub(crate) rx: Receiver,
     pub(crate) congestion: Congestion,
+    pub(crate) cold: Cold,
 }
 
 /// Bytes of the hot line: what stands before the colder halves.
@@ -103,7 +107,8 @@ const _: () = assert!(size_of::<Snd>() <= 32 && size_of::<Rcv>() == 16);
 const _: () = assert!(size_of::<Sender>() <= 192);
 const _: () = assert!(size_of::<Receiver>() <= 128);
 const _: () = assert!(size_of::<Congestion>() <= 128);
-const _: () = assert!(size_of::<Connection>() <= 640 && align_of::<Connection>() == 64);
+const _: () = assert!(size_of::<Cold>() <= 64);
+const _: () = assert!(size_of::<Connection>() <= 704 && align_of::<Connection>() == 64);
 
 impl Connection {
     /// Active open (RFC 9293 3.10.1): SYN_SENT, a SYN is due.
@@ -121,6 +126,9 @@ impl Connection {
             connection.rcv_shift = shift_for(open.recv_buffer_max.max(open.recv_space));
         }
         connection.marks.set(Marks::SYN_DUE);
+        if let Some(syn) = &open.fast_open {
+            connection.open_fast(syn);
+        }
         connection
     }
 
@@ -163,7 +171,13 @@ impl Connection {
     }
 
     /// The variables that both opens begin with.
-    fn blank(cx: &Cx<'_>, iss: SeqNumber, ts_offset: u32, mss: u16, recv_space: u32) -> Self {
+    pub(crate) fn blank(
+        cx: &Cx<'_>,
+        iss: SeqNumber,
+        ts_offset: u32,
+        mss: u16,
+        recv_space: u32,
+    ) -> Self {
         let zero = SeqNumber(0);
         let snd = Snd {
             una: iss,
@@ -196,6 +210,7 @@ impl Connection {
                 cx.config.congestion,
                 1,
             ),
+            cold: Cold::NEW,
         }
     }
 
@@ -213,6 +228,9 @@ impl Connection {
         self.congestion = Congestion::new(&self.moment(cx), choice, cwnd);
         self.marks.clear(Marks::SYN_DUE | Marks::TIMING);
         self.arm_retransmit(NEVER_NS);
+        if self.snd.flight() > 0 {
+            self.restart_retransmit_timer(cx);
+        }
         self.arm_keepalive(cx);
     }
 

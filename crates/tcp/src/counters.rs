@@ -97,6 +97,12 @@ counters! {
     fin_wait_2_expired,
     /// Urgent pointers seen; the data is delivered in line.
     urgent_in,
+    /// Connections made of a SYN with a good cookie (RFC 7413).
+    fast_opens_passive,
+    /// SYNs of ours whose data was acknowledged by the SYN-ACK.
+    fast_opens_active,
+    /// SYNs of ours whose data had to be sent again.
+    fast_opens_active_failed,
     /// SYN-ACKs sent again, by timer or for a repeated SYN.
     syn_acks_retransmitted,
     /// SYNs of half-open connections received again.

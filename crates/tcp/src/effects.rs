@@ -32,7 +32,10 @@ impl Effects {
     /// The peer announced urgent data: `urgent()` says where it ends.
     pub const URGENT: Effects = Effects(1 << 9);
 
-    const NAMES: [&'static str; 10] = [
+    /// A SYN, or what followed it, was lost so often that Fast Open is suspected: the stack pauses it (RFC 7413 7.3 and Linux).
+    pub const FAST_OPEN_LOST: Effects = Effects(1 << 10);
+
+    const NAMES: [&'static str; 11] = [
         "READABLE",
         "WRITABLE",
         "CONNECTED",
@@ -43,6 +46,7 @@ impl Effects {
         "TIME_WAIT",
         "CLOSED",
         "URGENT",
+        "FAST_OPEN_LOST",
     ];
 
     /// All of `other` is set.

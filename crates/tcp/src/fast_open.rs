@@ -2,8 +2,8 @@
 //!
 //! A cookie is SipHash-2-4 over the client's address and ours under the server's key, as in Linux, so that servers that share a
 //! key and an address take each other's. Two keys may be in force: the first makes cookies, both are asked about one that comes
-//! back, and a good one of the second is answered with a new one. The client's cache of cookies is the stack's; how a SYN with
-//! data is answered stands in [`syn_sent`](crate::segment_arrives), the server's connection in [`connection`](crate::connection).
+//! back, and a good one of the second is answered with a new one. `client` and `server` say
+//! what a connection does with them; the client's cache of cookies is the stack's.
 
 use wire::FlowKey;
 use wire::siphash::siphash24;
@@ -11,8 +11,12 @@ use wire::tcp::FastOpenCookie;
 
 use crate::SECOND_NS;
 
+mod client;
+mod server;
 #[cfg(test)]
 mod tests;
+
+pub use client::{FastOpenReply, FastOpenSyn};
 
 /// Bytes of the cookies that we make.
 const COOKIE_BYTES: usize = 8;
@@ -85,6 +89,21 @@ pub struct FastOpenKeys {
     pub primary: [u8; 16],
     /// Checks them too.
     pub backup: Option<[u8; 16]>,
+}
+
+/// Why a client's Fast Open came to nothing: the values of Linux's `tcpi_fastopen_client_fail`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FastOpenFailure {
+    /// It did not, or was not asked for.
+    #[default]
+    None = 0,
+    /// No cookie was at hand: the SYN asked for one.
+    NoCookie = 1,
+    /// The SYN-ACK did not acknowledge the SYN's data.
+    DataNotAcked = 2,
+    /// The SYN was sent again, without data.
+    SynRetransmitted = 3,
 }
 
 /// What the keys say of a cookie that a SYN presents.

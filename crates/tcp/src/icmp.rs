@@ -50,11 +50,16 @@ impl Connection {
         let new = self.snd.mss;
         if new != old && self.state.is_synchronized() {
             if new < old && self.snd.flight() > u32::from(new) {
-                self.tx.recovery.on_all_lost(self.in_flight());
-                self.after_recovery_event();
+                self.resend_in_flight();
             }
         }
         self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// What is in flight was lost, and the congestion window is not to blame: it is sent again at once.
+    pub(crate) fn resend_in_flight(&mut self) {
+        self.tx.recovery.on_all_lost(self.in_flight());
+        self.after_recovery_event();
     }
 
     /// A quoted sequence number lies in flight: the message is not a blind forgery (RFC 5927 4.1).

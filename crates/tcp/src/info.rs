@@ -1,6 +1,7 @@
 //! A snapshot of a connection for `TCP_INFO`, `mill ss` and tests.
 
 use crate::connection::Connection;
+use crate::fast_open::FastOpenFailure;
 use crate::marks::Marks;
 use crate::recovery::{LossRecovery, Phase};
 use crate::state::State;
@@ -24,6 +25,10 @@ pub struct Info {
     pub sack: bool,
     /// Window scaling is in use.
     pub window_scaling: bool,
+    /// Payload of a SYN was acknowledged by the SYN-ACK (`TCPI_OPT_SYN_DATA`).
+    pub syn_data_acked: bool,
+    /// Why the client's Fast Open came to nothing (`tcpi_fastopen_client_fail`).
+    pub fast_open_failure: FastOpenFailure,
     /// The peer's window shift.
     pub snd_wscale: u8,
     /// Our window shift.
@@ -104,6 +109,8 @@ impl Connection {
             timestamps: self.marks.has(Marks::TIMESTAMPS),
             sack: self.marks.has(Marks::SACK),
             window_scaling: self.marks.has(Marks::WINDOW_SCALING),
+            syn_data_acked: self.syn_data_acked(),
+            fast_open_failure: self.cold.fast_open_failure,
             snd_wscale: self.snd.shift,
             rcv_wscale: self.rcv_shift,
             rto_ns: rtt.rto_ns(),

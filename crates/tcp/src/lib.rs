@@ -60,7 +60,7 @@ pub use congestion::CongestionAlgorithm;
 pub use connection::{ActiveOpen, Connection, Cx, Keepalive};
 pub use counters::Counters;
 pub use effects::Effects;
-pub use fast_open::{FastOpenKeys, FastOpenSettings};
+pub use fast_open::{FastOpenFailure, FastOpenKeys, FastOpenReply, FastOpenSettings, FastOpenSyn};
 pub use handshake::{Handshake, TimeWaitEntry, WindowScales};
 pub use info::Info;
 pub use path_mtu::PathMtuSettings;

@@ -57,9 +57,19 @@ impl Marks {
     /// Urgent data was announced; `rx.urgent_end` says where it ends.
     pub const URGENT: Marks = Marks(1 << 24);
 
+    /// The connection was made of a SYN with a good cookie (RFC 7413), and our SYN-ACK is not acknowledged yet.
+    pub const FAST_OPENED: Marks = Marks(1 << 25);
+    /// Payload of a SYN was acknowledged in the SYN-ACK: ours by the peer, or the peer's by us.
+    pub const SYN_DATA_ACKED: Marks = Marks(1 << 26);
+
     /// Any of these sends a segment down the numbered steps.
-    pub const OFF_FAST_PATH: Marks =
-        Marks(Self::OUT_OF_ORDER.0 | Self::RECOVERING.0 | Self::URGENT.0 | Self::NO_PREDICTION.0);
+    pub const OFF_FAST_PATH: Marks = Marks(
+        Self::OUT_OF_ORDER.0
+            | Self::RECOVERING.0
+            | Self::URGENT.0
+            | Self::NO_PREDICTION.0
+            | Self::FAST_OPENED.0,
+    );
 
     /// Any of these needs the full plan for what to send.
     pub const SEND_NOW: Marks = Marks(

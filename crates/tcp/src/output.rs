@@ -98,7 +98,7 @@ impl Connection {
     /// Payload in the send buffer that was never sent.
     #[inline]
     pub(crate) fn unsent(&self) -> u32 {
-        if !self.state.sends_data() {
+        if !self.may_send_data() {
             return 0;
         }
         let fin = u32::from(self.marks.has(Marks::FIN_SENT));

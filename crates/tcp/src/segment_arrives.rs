@@ -65,6 +65,10 @@ impl Connection {
         seg: &Segment,
         rx: &mut impl RecvBuffer,
     ) -> Effects {
+        if self.is_repeated_fast_syn(seg) {
+            self.on_repeated_fast_syn(cx);
+            return Effects::NONE;
+        }
         let crossed;
         let seg = if self.completes_crossed_open(seg) {
             // Past its SYN, the peer's SYN-ACK is a plain ACK (RFC 9293 3.5, figure 8).

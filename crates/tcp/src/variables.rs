@@ -10,7 +10,9 @@
 //! nothing touches no other. [`Sender`] and [`Receiver`] hold the rest, the common before the rare.
 
 use wire::SeqNumber;
+use wire::tcp::FastOpenCookie;
 
+use crate::fast_open::FastOpenFailure;
 use crate::limits::SEND_MSS_MIN;
 use crate::reassembly::Ranges;
 use crate::recovery::Recovery;
@@ -187,4 +189,32 @@ pub(crate) struct Receiver {
     pub irs: SeqNumber,
     /// RCV.UP: the sequence number after the last urgent byte (`Marks::URGENT`).
     pub urgent_end: SeqNumber,
+}
+
+/// What matters when a connection begins and ends, and seldom between.
+#[derive(Clone, Debug)]
+pub(crate) struct Cold {
+    /// The Fast Open option of the first SYN, or of the first SYN-ACK.
+    pub fast_open: Option<FastOpenCookie>,
+    /// Payload bytes that the first SYN may take along.
+    pub syn_bytes_max: u16,
+    /// Payload bytes that it took.
+    pub syn_bytes: u16,
+    /// Why the client's Fast Open came to nothing (Linux's `tcpi_fastopen_client_fail`).
+    pub fast_open_failure: FastOpenFailure,
+    /// The SYN or SYN-ACK left once.
+    pub is_syn_sent: bool,
+    /// TCP_SYNCNT; 0 = the stack's setting.
+    pub syn_retries_max: u8,
+}
+
+impl Cold {
+    pub const NEW: Cold = Cold {
+        fast_open: None,
+        syn_bytes_max: 0,
+        syn_bytes: 0,
+        fast_open_failure: FastOpenFailure::None,
+        is_syn_sent: false,
+        syn_retries_max: 0,
+    };
 }

@@ -58,6 +58,10 @@ impl Connection {
             out.ack = self.rcv.nxt;
             echo = self.rcv.ts_recent;
         }
+        if self.is_first_syn() {
+            out.options.fast_open = self.cold.fast_open;
+            out.payload_len = if crossed { 0 } else { self.syn_payload() };
+        }
         out.options.mss = Some(self.rx.mss);
         out.options.sack_permitted = self.marks.has(Marks::SACK);
         if self.marks.has(Marks::WINDOW_SCALING) {

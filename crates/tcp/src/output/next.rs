@@ -29,7 +29,7 @@ impl Connection {
         if self.rx.dup_acks_due > 0 && self.marks.has(Marks::ACK_NOW) {
             return Plan::Ack;
         }
-        if self.state.sends_data()
+        if self.may_send_data()
             && let Some(plan) = self.plan_repeat().or_else(|| self.plan_fresh())
         {
             return plan;

@@ -18,7 +18,7 @@ impl Connection {
             Plan::Nothing => {}
             Plan::Fresh { len, fin } => self.note_fresh(cx, len, fin),
             Plan::Repeat { seq, len, fin } => self.note_repeat(cx, seq + len + u32::from(fin), len),
-            Plan::Syn => self.note_syn(cx),
+            Plan::Syn => self.note_syn(cx, out.payload_len),
             Plan::Probe => self.marks.clear(Marks::PROBE_DUE),
             Plan::Ack => self.rx.dup_acks_due = self.rx.dup_acks_due.saturating_sub(1),
             Plan::Reset => {
@@ -85,10 +85,18 @@ impl Connection {
     }
 
     #[cold]
-    fn note_syn(&mut self, cx: &mut Cx<'_>) {
+    fn note_syn(&mut self, cx: &mut Cx<'_>, len: u32) {
         self.marks.clear(Marks::SYN_DUE);
-        if self.snd.nxt == self.snd.una {
-            self.snd.nxt += 1;
+        if self.is_first_syn() {
+            self.cold.is_syn_sent = true;
+            if self.state == State::SynSent {
+                self.snd.nxt += 1 + len;
+                self.cold.syn_bytes = len as u16;
+            }
+            if len > 0 {
+                self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(1);
+                self.tx.last_sent_ns = cx.now_ns;
+            }
             self.tx.progress_ns = cx.now_ns;
             self.marks.set(Marks::TIMING);
             self.tx.rtt.timed_at_ns = cx.now_ns;

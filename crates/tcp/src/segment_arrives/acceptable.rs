@@ -75,6 +75,14 @@ impl Connection {
         }
     }
 
+    /// The SYN of a connection that was opened fast came again: so does our SYN-ACK.
+    pub(super) fn on_repeated_fast_syn(&mut self, cx: &mut Cx<'_>) {
+        cx.counters.syns_repeated += 1;
+        if self.may_answer_invalid(cx) {
+            self.marks.set(Marks::SYN_DUE);
+        }
+    }
+
     fn may_answer_invalid(&mut self, cx: &Cx<'_>) -> bool {
         // Milliseconds that wrap are enough; 0 stands for never.
         let now_ms = ((cx.now_ns / MILLISECOND_NS) as u32).max(1);

@@ -18,6 +18,15 @@ impl Connection {
             cx.counters.drop_no_ack += 1;
             return Step::Done(Effects::NONE);
         }
+        if self.marks.has(Marks::FAST_OPENED) {
+            if !self.complete_fast_open(cx, seg) {
+                return Step::Done(Effects::NONE);
+            }
+            return match self.step_ack(cx, seg) {
+                Step::Continue(effects) => Step::Continue(effects | Effects::CONNECTED),
+                Step::Done(effects) => Step::Done(effects | Effects::CONNECTED),
+            };
+        }
         if self.state == State::SynReceived {
             return self.ack_in_syn_received(cx, seg);
         }

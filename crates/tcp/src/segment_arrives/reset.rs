@@ -30,7 +30,7 @@ impl Connection {
     fn reset_by_peer(&mut self) -> Effects {
         match self.state {
             // Both simultaneous opens failed: as in SYN_SENT.
-            State::SynReceived => self.fail(ConnectionError::Refused),
+            State::SynReceived if !self.is_fast_opened() => self.fail(ConnectionError::Refused),
             // All that was to be said has been said.
             State::Closing | State::LastAck | State::TimeWait => self.finish_closed(),
             _ => self.fail(ConnectionError::Reset),

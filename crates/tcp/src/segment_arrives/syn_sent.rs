@@ -55,6 +55,10 @@ impl Connection {
     pub(super) fn syn_acknowledged(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         cx.counters.established += 1;
         self.note_handshake_rtt(cx, seg);
+        let bytes = seg.ack.since(self.tx.iss + 1).min(self.snd.buffered);
+        self.snd.buffered -= bytes;
+        self.tx.acked += bytes;
+        self.tx.bytes_acked += u64::from(bytes);
         self.snd.una = seg.ack;
         self.snd.wl1 = seg.seq;
         self.snd.wl2 = seg.ack;
@@ -71,7 +75,12 @@ impl Connection {
             State::Established
         };
         self.begin_established(cx);
-        Effects::CONNECTED
+        self.note_syn_data(cx);
+        if bytes > 0 {
+            Effects::CONNECTED | Effects::WRITABLE
+        } else {
+            Effects::CONNECTED
+        }
     }
 
     /// What only a SYN carries.
@@ -112,6 +121,9 @@ impl Connection {
     /// Simultaneous open: the SYNs crossed (RFC 9293 3.5, figure 8). Our SYN goes out again, with an ACK.
     fn enter_syn_received(&mut self, cx: &Cx<'_>) -> Effects {
         self.state = State::SynReceived;
+        // What a Fast Open would teach is lost in the crossing; the SYN-ACK is plain.
+        self.cold.fast_open = None;
+        self.cold.syn_bytes_max = 0;
         self.tx.retransmits = 0;
         self.marks.set(Marks::SYN_DUE);
         self.restart_retransmit_timer(cx);
@@ -128,7 +140,7 @@ impl Connection {
         Effects::NONE
     }
 
-    fn note_handshake_rtt(&mut self, cx: &Cx<'_>, seg: &Segment) {
+    pub(crate) fn note_handshake_rtt(&mut self, cx: &Cx<'_>, seg: &Segment) {
         if self.marks.has(Marks::TIMING) {
             self.marks.clear(Marks::TIMING);
             let rtt_ns = cx.now_ns.saturating_sub(self.tx.rtt.timed_at_ns);

@@ -126,7 +126,7 @@ impl Connection {
 
     /// RCV.NXT moves to `end`; the bytes up to it are stored.
     #[inline]
-    pub(super) fn advance_receive(&mut self, end: wire::SeqNumber, rx: &mut impl RecvBuffer) {
+    pub(crate) fn advance_receive(&mut self, end: wire::SeqNumber, rx: &mut impl RecvBuffer) {
         let n = end.since(self.rcv.nxt);
         self.rcv.nxt = end;
         self.keep_edge();

@@ -28,6 +28,8 @@ impl Connection {
         self.arm_retransmit(super::NEVER_NS);
         match self.state {
             State::SynSent | State::SynReceived => self.on_syn_timeout(cx),
+            // Closed before the handshake was complete: the SYN-ACK still comes first.
+            _ if self.marks.has(Marks::FAST_OPENED) => self.on_syn_timeout(cx),
             _ if self.marks.has(Marks::PERSIST) => self.on_persist_timer(cx),
             _ if self.snd.flight() == 0 => Effects::NONE,
             _ => self.on_data_timeout(cx),
@@ -77,18 +79,17 @@ impl Connection {
     }
 
     fn on_syn_timeout(&mut self, cx: &mut Cx<'_>) -> Effects {
-        let linear = if self.state == State::SynSent {
-            cx.config.syn_linear_timeouts_max
+        let (retries, linear) = self.syn_retries(cx);
+        let expired = self.tx.retransmits >= retries || self.user_timeout_passed(cx.now_ns);
+        let effects = if self.suspects_fast_open(expired) {
+            Effects::FAST_OPEN_LOST
         } else {
-            0
+            Effects::NONE
         };
-        let retries = match self.state {
-            State::SynSent => cx.config.syn_retries_max.saturating_add(linear),
-            _ => cx.config.syn_ack_retries_max,
-        };
-        if self.tx.retransmits >= retries || self.user_timeout_passed(cx.now_ns) {
+        if expired {
             cx.counters.timed_out += 1;
-            return self.fail(self.tx.soft_error.unwrap_or(ConnectionError::TimedOut));
+            let error = self.tx.soft_error.unwrap_or(ConnectionError::TimedOut);
+            return effects | self.fail(error);
         }
         self.marks.set(Marks::SYN_DUE);
         self.marks.clear(Marks::TIMING);
@@ -98,7 +99,24 @@ impl Connection {
         } else {
             self.back_off(cx);
         }
-        Effects::NONE
+        effects
+    }
+
+    /// How often a SYN or SYN-ACK is sent again, and how many of these times without doubling. Who asked for a number (TCP_SYNCNT)
+    /// gets that number and exponential waits; a Fast Open's SYN-ACK, whose connection is in use already, gets one more.
+    fn syn_retries(&self, cx: &Cx<'_>) -> (u8, u8) {
+        let config = cx.config;
+        match (self.state, self.cold.syn_retries_max) {
+            (State::SynSent, 0) => {
+                let linear = config.syn_linear_timeouts_max;
+                (config.syn_retries_max.saturating_add(linear), linear)
+            }
+            (_, 0) => {
+                let more = u8::from(self.is_fast_opened());
+                (config.syn_ack_retries_max.saturating_add(more), 0)
+            }
+            (_, asked) => (asked, 0),
+        }
     }
 
     /// RFC 6298 5.5 and 5.6: twice the timeout, and the timer again. Karn: nothing in flight is timed.

@@ -120,6 +120,7 @@ impl End {
             mss_default: 536,
             recv_space: BUFFER as u32,
             recv_buffer_max: BUFFER as u32 * 4,
+            fast_open: None,
         };
         let mut conn = Connection::connect(&mut cx, &open);
         conn.set_prediction(prediction);

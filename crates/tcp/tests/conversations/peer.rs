@@ -191,6 +191,7 @@ impl Peer {
             recv_buffer_max: setup
                 .scales
                 .map_or(setup.recv_space, |(ours, _)| 0xffff << ours),
+            fast_open: None,
         };
         let conn = Connection::connect(&mut cx, &open);
         Peer::around(conn, setup, config, counters, variant)

@@ -1,0 +1,121 @@
+//! The client's side (RFC 7413 section 4.2): what the SYN brings along, and what the SYN-ACK made of it.
+//!
+//! Only the first SYN carries the option and data; one that is sent again is plain, lest a middlebox that drops such SYNs holds up
+//! more than a round trip. Data that the SYN-ACK does not acknowledge is sent again at once, and the congestion window stays.
+
+use wire::tcp::FastOpenCookie;
+
+use super::FastOpenFailure;
+use crate::connection::{Connection, Cx};
+use crate::marks::Marks;
+use crate::segment::Segment;
+
+/// What an active open puts into its first SYN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastOpenSyn {
+    /// The option: a cookie, the request for one, or nothing when none is needed.
+    pub option: Option<FastOpenCookie>,
+    /// Payload bytes that the SYN may carry: [`FastOpenSyn::bytes_max`] with a cookie or without need of one, 0 with a request.
+    pub bytes: u16,
+}
+
+impl FastOpenSyn {
+    /// How much a SYN carries when segments of `mss` bytes are believed to fit: all options' room is kept free for whoever adds
+    /// some on the way, as in Linux.
+    #[must_use]
+    pub fn bytes_max(mss: u16) -> u16 {
+        mss.saturating_sub(wire::limits::TCP_OPTION_BYTES_MAX as u16)
+    }
+}
+
+/// What a Fast Open taught about its destination, for the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastOpenReply {
+    /// The peer's MSS.
+    pub mss: u16,
+    /// The cookie to use from now on; `None`: the known one, if any, stays.
+    pub cookie: Option<FastOpenCookie>,
+    /// The SYN with data was presumably dropped on the way.
+    pub syn_lost: bool,
+    /// A request was ignored: the next one is to use the experimental option (1), or not any more (2); 0: nothing of that kind.
+    pub experimental: u8,
+}
+
+impl Connection {
+    /// The SYN that is due opens fast.
+    pub(crate) fn open_fast(&mut self, syn: &FastOpenSyn) {
+        self.cold.fast_open = syn.option;
+        self.cold.syn_bytes_max = syn.bytes;
+        if syn.option.is_some_and(|option| option.is_request()) {
+            self.cold.fast_open_failure = FastOpenFailure::NoCookie;
+        }
+    }
+
+    /// No SYN, or SYN-ACK of a Fast Open, has left yet.
+    pub(crate) fn is_first_syn(&self) -> bool {
+        !self.cold.is_syn_sent
+    }
+
+    /// Payload bytes that the first SYN takes along if it leaves now.
+    pub(crate) fn syn_payload(&self) -> u32 {
+        u32::from(self.cold.syn_bytes_max).min(self.snd.buffered)
+    }
+
+    /// The SYN is acknowledged; SND.UNA and SND.NXT say what became of its data: counts it, or has it sent again.
+    pub(crate) fn note_syn_data(&mut self, cx: &mut Cx<'_>) {
+        if self.cold.syn_bytes == 0 {
+            return;
+        }
+        if self.snd.flight() == 0 {
+            cx.counters.fast_opens_active += 1;
+            self.marks.set(Marks::SYN_DATA_ACKED);
+            return;
+        }
+        cx.counters.fast_opens_active_failed += 1;
+        self.cold.fast_open_failure = if self.tx.total_retrans > 0 {
+            FastOpenFailure::SynRetransmitted
+        } else {
+            FastOpenFailure::DataNotAcked
+        };
+        self.resend_in_flight();
+    }
+
+    /// After the SYN-ACK `seg` of an active open: what the cache is to learn of it. `None`: this was no Fast Open.
+    #[must_use]
+    pub fn fast_open_reply(&self, seg: &Segment) -> Option<FastOpenReply> {
+        let cold = &self.cold;
+        if cold.fast_open.is_none() && cold.syn_bytes_max == 0 {
+            return None;
+        }
+        // A cookie that we did not ask for is not believed.
+        let asked = cold.fast_open.is_some();
+        let cookie = seg
+            .options
+            .fast_open
+            .filter(|cookie| asked && !cookie.is_request());
+        let retried = self.tx.total_retrans > 0;
+        let unacked = cold.syn_bytes > 0 && !self.syn_data_acked();
+        let ignored = asked && !retried && cookie.is_none() && cold.syn_bytes == 0;
+        let was_experimental = cold.fast_open.is_some_and(|option| option.experimental);
+        Some(FastOpenReply {
+            mss: seg.options.mss.unwrap_or(self.tx.peer_mss),
+            cookie,
+            syn_lost: asked && retried && cookie.is_none() && unacked,
+            experimental: u8::from(ignored) << u8::from(was_experimental),
+        })
+    }
+
+    /// Payload of a SYN was acknowledged by the SYN-ACK (Linux's `TCPI_OPT_SYN_DATA`).
+    #[must_use]
+    pub fn syn_data_acked(&self) -> bool {
+        self.marks.has(Marks::SYN_DATA_ACKED)
+    }
+
+    /// Timeouts that look as if Fast Open had fallen into a black hole: the SYN itself, or what came after it, is lost again and
+    /// again. `expired`: the connection gives up.
+    pub(crate) fn suspects_fast_open(&self, expired: bool) -> bool {
+        let opened_fast = self.cold.fast_open.is_some() || self.cold.syn_bytes > 0;
+        let timeouts = self.tx.retransmits;
+        opened_fast && (timeouts == 2 || (timeouts < 2 && expired))
+    }
+}

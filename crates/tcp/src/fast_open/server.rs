@@ -1,0 +1,130 @@
+//! The server's side (RFC 7413 section 4.1): a connection made of a SYN alone.
+//!
+//! It is in SYN_RECEIVED and may be accepted, read and written; SND.UNA stands behind our SYN already, so that what is written
+//! leaves at once. Until the first acceptable ACK the retransmission timer is the SYN-ACK's, and nothing else is sent again
+//! (`Marks::FAST_OPENED`). Closed early it waits for that ACK in FIN_WAIT_1.
+
+use wire::tcp::{FastOpenCookie, Flags};
+
+use crate::connection::{Connection, Cx};
+use crate::effects::Effects;
+use crate::half_open::Granted;
+use crate::limits::coarse;
+use crate::listen::{PassiveOpen, SynRequest};
+use crate::marks::Marks;
+use crate::recv_buffer::RecvBuffer;
+use crate::segment::Segment;
+use crate::state::State;
+use crate::timers::NEVER_NS;
+
+impl Connection {
+    /// A SYN with a good cookie: SYN_RECEIVED, the SYN-ACK is due, with `cookie` if the client is to have a new one. Give the SYN
+    /// to [`Connection::take_syn_text`] next.
+    #[must_use]
+    pub fn accept_fast(
+        cx: &mut Cx<'_>,
+        syn: &SynRequest,
+        open: &PassiveOpen,
+        cookie: Option<FastOpenCookie>,
+    ) -> Self {
+        cx.counters.accepts += 1;
+        cx.counters.fast_opens_passive += 1;
+        let granted = Granted::of(cx.config, syn);
+        let mut new = Self::blank(cx, open.iss, open.ts_offset, open.mss, open.recv_window);
+        new.state = State::SynReceived;
+        new.snd.una = open.iss + 1;
+        new.snd.nxt = new.snd.una;
+        // The window of a SYN is never scaled (RFC 7323 2.2).
+        new.snd.wnd = u32::from(syn.window);
+        new.snd.wl1 = syn.irs;
+        new.snd.wl2 = new.snd.una;
+        new.rx.irs = syn.irs;
+        new.rcv.nxt = syn.irs + 1;
+        new.rcv.acked = new.rcv.nxt;
+        new.rcv.adv = new.rcv.nxt + u32::from(new.syn_window());
+        new.rcv.ts_recent = syn.timestamp.unwrap_or(0);
+        new.rx.ts_recent_at = coarse(cx.now_ns);
+        new.tx.peer_mss = syn.send_mss(cx.config, open.is_v4);
+        new.tx.max_wnd = new.snd.wnd;
+        new.marks.put(Marks::TIMESTAMPS, granted.timestamps);
+        new.marks.put(Marks::SACK, granted.sack);
+        if granted.window_scaling {
+            new.marks.set(Marks::WINDOW_SCALING);
+            new.rcv_shift = open.window_shift();
+            new.snd.shift = syn.window_scale.unwrap_or(0);
+        }
+        new.cold.fast_open = cookie;
+        new.begin_established(cx);
+        new.marks.set(Marks::FAST_OPENED | Marks::SYN_DUE);
+        new
+    }
+
+    /// The text of the SYN that made this connection; the SYN-ACK acknowledges what of it could be stored.
+    pub fn take_syn_text(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        rx: &mut impl RecvBuffer,
+    ) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        let mut effects = Effects::NONE;
+        let stored = rx.write_at(0, 0, seg.len).min(seg.len);
+        cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);
+        if stored > 0 {
+            self.advance_receive(self.rcv.nxt + stored, rx);
+            self.rcv.acked = self.rcv.nxt;
+            self.rcv.adv = self.rcv.nxt + u32::from(self.syn_window());
+            self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(1);
+            self.marks.set(Marks::SYN_DATA_ACKED);
+            effects |= Effects::READABLE;
+        }
+        self.finish(cx, effects, deadline_ns)
+    }
+
+    /// The first acceptable ACK of a connection that was opened fast: the handshake is complete. False: it acknowledges what was
+    /// never sent, and earns a RST as in any SYN_RECEIVED.
+    pub(crate) fn complete_fast_open(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> bool {
+        if seg.ack.lt(self.snd.una) || seg.ack.gt(self.snd.nxt) {
+            cx.counters.drop_ack_beyond_sent += 1;
+            self.reply_reset(seg);
+            return false;
+        }
+        cx.counters.established += 1;
+        self.note_handshake_rtt(cx, seg);
+        self.marks
+            .clear(Marks::FAST_OPENED | Marks::SYN_DUE | Marks::TIMING);
+        self.tx.retransmits = 0;
+        self.tx.backoff = 0;
+        self.tx.progress_ns = cx.now_ns;
+        if self.state == State::SynReceived {
+            self.state = State::Established;
+        }
+        self.arm_retransmit(NEVER_NS);
+        if self.snd.flight() > 0 {
+            self.restart_retransmit_timer(cx);
+        }
+        self.arm_keepalive(cx);
+        true
+    }
+
+    /// The SYN that made this connection, again: our SYN-ACK was lost.
+    pub(crate) fn is_repeated_fast_syn(&self, seg: &Segment) -> bool {
+        self.marks.has(Marks::FAST_OPENED)
+            && seg.has(Flags::SYN)
+            && !seg.flags.intersects(Flags::RST | Flags::ACK | Flags::FIN)
+            && seg.seq == self.rx.irs
+    }
+
+    /// The handshake of a connection that was opened fast is not complete.
+    #[must_use]
+    pub fn is_fast_opened(&self) -> bool {
+        self.marks.has(Marks::FAST_OPENED)
+    }
+
+    /// Data may leave: the state says so, or a good cookie.
+    #[inline]
+    pub(crate) fn may_send_data(&self) -> bool {
+        self.state.sends_data()
+            || (self.state == State::SynReceived && self.marks.has(Marks::FAST_OPENED))
+    }
+}

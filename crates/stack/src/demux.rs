@@ -7,7 +7,7 @@ use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
 use tcp::Segment;
 use wire::checksum::{self, Sum};
 use wire::ethernet::{self, EtherType, MacAddr};
-use wire::{Addr, FlowHasher, FlowKey, WireError, ipv4, ipv6, protocol};
+use wire::{Addr, Ecn, FlowHasher, FlowKey, WireError, ipv4, ipv6, protocol};
 
 use crate::addresses::LocalAddresses;
 use crate::counters::Counters;
@@ -77,6 +77,7 @@ struct Transport {
     at: usize,
     /// Length of header and payload.
     len: usize,
+    ecn: Ecn,
 }
 
 impl Demux<'_> {
@@ -134,6 +135,7 @@ impl Demux<'_> {
             remote: Addr::v4(header.src),
             at: usize::from(header.header_len),
             len: header.payload_len(),
+            ecn: Ecn::of(header.dscp_ecn),
         }))
     }
 
@@ -160,6 +162,7 @@ impl Demux<'_> {
             remote: Addr::v6(header.src),
             at,
             len,
+            ecn: Ecn::of(header.traffic_class),
         }))
     }
 
@@ -203,7 +206,10 @@ impl Demux<'_> {
         Ok(Found::Tcp(Arrival {
             key,
             hash: self.hasher.hash(&key),
-            segment: Segment::from((&header, payload_len)),
+            segment: Segment {
+                ecn: transport.ecn,
+                ..Segment::from((&header, payload_len))
+            },
             payload_at: (tcp_at + header_len) as u32,
             unverified,
         }))

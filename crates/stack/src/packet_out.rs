@@ -6,7 +6,7 @@ use tcp::SegmentOut;
 use wire::checksum::{self, Sum};
 use wire::ethernet::{self, EtherType, MacAddr};
 use wire::tcp::Header as TcpHeader;
-use wire::{FlowKey, ipv4, ipv6, protocol};
+use wire::{Ecn, FlowKey, ipv4, ipv6, protocol};
 
 use crate::limits::HEADER_BYTES_MAX;
 
@@ -93,6 +93,7 @@ struct Shape {
     payload_at: usize,
     /// TCP header and payload.
     transport_len: u32,
+    ecn: Ecn,
 }
 
 impl Shape {
@@ -109,6 +110,7 @@ impl Shape {
             transport_at,
             payload_at: transport_at + header_len,
             transport_len: header_len as u32 + segment.payload_len,
+            ecn: segment.ecn,
         }
     }
 }
@@ -131,7 +133,7 @@ fn write_network(out: &mut [u8; HEADER_BYTES_MAX], ends: LinkEnds, key: &FlowKey
     match (key.local.to_v4(), key.remote.to_v4()) {
         (Some(src), Some(dst)) => {
             let header = ipv4::Header {
-                dscp_ecn: 0,
+                dscp_ecn: shape.ecn.within(0),
                 total_len: (ipv4::HEADER_LEN as u32 + shape.transport_len) as u16,
                 // RFC 6864: with DF set the field means nothing.
                 ident: 0,
@@ -148,7 +150,7 @@ fn write_network(out: &mut [u8; HEADER_BYTES_MAX], ends: LinkEnds, key: &FlowKey
         }
         _ => {
             let header = ipv6::Header {
-                traffic_class: 0,
+                traffic_class: shape.ecn.within(0),
                 flow_label: 0,
                 payload_len: shape.transport_len as u16,
                 next_header: protocol::TCP,

@@ -1,7 +1,7 @@
 //! Segments as values: what the network layer hands in, and what the connection asks to be sent.
 
-use wire::SeqNumber;
 use wire::tcp::{Flags, Header, Options};
+use wire::{Ecn, SeqNumber};
 
 /// A segment that arrived: checksum verified, addressed to this connection. Payload stays outside.
 #[derive(Clone, Debug)]
@@ -20,6 +20,8 @@ pub struct Segment {
     pub len: u32,
     /// Options that were understood.
     pub options: Options,
+    /// The ECN codepoint of the IP header that it came in.
+    pub ecn: Ecn,
 }
 
 impl Segment {
@@ -44,6 +46,7 @@ impl Segment {
     }
 }
 
+/// The IP header's codepoint is the caller's to add.
 impl From<(&Header, u32)> for Segment {
     fn from((header, len): (&Header, u32)) -> Self {
         Segment {
@@ -54,6 +57,7 @@ impl From<(&Header, u32)> for Segment {
             urgent: header.urgent,
             len,
             options: header.options,
+            ecn: Ecn::NotEct,
         }
     }
 }
@@ -75,6 +79,8 @@ pub struct SegmentOut {
     pub payload_offset: u32,
     /// Payload bytes, at most the MSS.
     pub payload_len: u32,
+    /// The ECN codepoint for the IP header.
+    pub ecn: Ecn,
 }
 
 impl SegmentOut {
@@ -89,6 +95,7 @@ impl SegmentOut {
             options: Options::default(),
             payload_offset: 0,
             payload_len: 0,
+            ecn: Ecn::NotEct,
         }
     }
 }

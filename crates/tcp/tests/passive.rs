@@ -112,6 +112,7 @@ fn segment(flags: Flags, seq: SeqNumber, ack: SeqNumber, len: u32, stamp: (u32, 
         window: 500,
         urgent: 0,
         len,
+        ecn: wire::Ecn::NotEct,
         options: Options {
             timestamp: Some(Timestamp {
                 value: stamp.0,

@@ -44,6 +44,7 @@ extern crate std;
 pub mod addr;
 pub mod arp;
 pub mod checksum;
+pub mod ecn;
 pub mod error;
 pub mod ethernet;
 mod field;
@@ -62,6 +63,7 @@ pub mod toeplitz;
 
 pub use addr::Addr;
 pub use checksum::Sum;
+pub use ecn::Ecn;
 pub use error::WireError;
 pub use ethernet::MacAddr;
 pub use flow::{FlowHasher, FlowKey};

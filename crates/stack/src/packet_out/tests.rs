@@ -37,6 +37,7 @@ fn segment(payload_len: u32) -> SegmentOut {
         },
         payload_offset: 0,
         payload_len,
+        ecn: Ecn::Ect0,
     }
 }
 
@@ -92,13 +93,12 @@ fn segment_over_ipv4_parses_back_and_its_checksum_holds() {
     );
     check(&key, ipv4::HEADER_LEN);
     let bytes = sent(&key, &segment(0));
-    assert!(
-        ipv4::Header::parse(
-            &bytes[ethernet::HEADER_LEN..],
-            bytes.len() - ethernet::HEADER_LEN
-        )
-        .is_ok()
-    );
+    let header = ipv4::Header::parse(
+        &bytes[ethernet::HEADER_LEN..],
+        bytes.len() - ethernet::HEADER_LEN,
+    )
+    .expect("a header");
+    assert_eq!(header.dscp_ecn, 2);
 }
 
 #[test]
@@ -108,6 +108,13 @@ fn segment_over_ipv6_parses_back_and_its_checksum_holds() {
         Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2).into(),
     );
     check(&key, ipv6::HEADER_LEN);
+    let bytes = sent(&key, &segment(0));
+    let header = ipv6::Header::parse(
+        &bytes[ethernet::HEADER_LEN..],
+        bytes.len() - ethernet::HEADER_LEN,
+    )
+    .expect("a header");
+    assert_eq!(header.traffic_class, 2);
 }
 
 #[test]

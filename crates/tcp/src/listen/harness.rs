@@ -111,6 +111,7 @@ pub(crate) fn seg(flags: &str, seq: u32, ack: u32, len: u32) -> Segment {
         urgent: 0,
         len,
         options: Options::default(),
+        ecn: wire::Ecn::NotEct,
     }
 }
 
@@ -165,6 +166,7 @@ pub(crate) fn random_segment(state: &mut u64) -> Segment {
         urgent: 0,
         len: [0, 1, 1400, 65_495][next() as usize % 4],
         options: Options::default(),
+        ecn: wire::Ecn::NotEct,
     };
     if next() % 2 == 0 {
         seg.options.timestamp = Some(Timestamp {

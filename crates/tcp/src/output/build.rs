@@ -1,7 +1,7 @@
 //! Segments as they look on the wire: sequence and acknowledgment numbers, flags, window, options.
 
-use wire::SeqNumber;
 use wire::tcp::{Flags, Options, Timestamp};
+use wire::{Ecn, SeqNumber};
 
 use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
@@ -39,6 +39,7 @@ impl Connection {
         out.seq = seq;
         out.ack = self.rcv.nxt;
         out.flags = Flags::ACK;
+        out.ecn = Ecn::NotEct;
         out.window = self.advertise_window();
         out.options = self.data_options(cx.now_ns);
         out.payload_offset = 0;

@@ -246,6 +246,7 @@ impl World {
                 urgent: 0,
                 len: out.payload_len,
                 options: Options { ..out.options },
+                ecn: out.ecn,
             };
             self.carry(1 - i, Packet { segment, payload });
         }

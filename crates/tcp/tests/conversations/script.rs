@@ -57,6 +57,7 @@ impl Line {
             urgent: self.urgent,
             len: self.len,
             options: self.options.unwrap_or_default(),
+            ecn: wire::Ecn::NotEct,
         }
     }
 

@@ -78,6 +78,7 @@ fn segment(random: &mut Random, p: &Peer) -> (i64, Segment) {
         window: random.pick(&[60_000, 60_000, 60_000, 0, 1, 500, 1500, 3000]),
         urgent: random.below(2000) as u16,
         len: random.pick(&[0, 0, 0, 1, 10, 536, 1000, 1000, 1460, 9000]),
+        ecn: wire::Ecn::of(random.pick(&[0, 0, 2, 3])),
         options: Options {
             timestamp: (random.below(8) != 0).then_some(stamp),
             mss: flags

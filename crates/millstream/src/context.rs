@@ -10,6 +10,7 @@ use std::time::Duration;
 use ring::published::fence_full;
 use ring::socket_block::{Requests, SocketBlock, SocketId};
 use rustix::io::Errno;
+use stack::IpCidr;
 use stack::context::{AppSide, Control, Report};
 
 use crate::app_socket::AppSockets;
@@ -85,6 +86,15 @@ impl Context {
             }
         }
         Ok(())
+    }
+
+    /// Makes an address ours from now on, with the prefix of its subnet, beside [`Config::addresses`]. One that is ours already, or that no host can have,
+    /// changes nothing.
+    ///
+    /// # Errors
+    /// Those of waiting for room in the queue of requests.
+    pub fn add_address(&self, address: IpCidr) -> io::Result<()> {
+        self.inner.control(Control::Address(address))
     }
 
     /// The time by the runtime's clock, in ns.

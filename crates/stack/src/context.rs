@@ -63,6 +63,9 @@ pub enum Control {
     FastOpenQuery(FastOpenQuery),
     /// Take these settings of TCP from now on: what an operator would set by `sysctl`. Connections keep what they copied when they began.
     Settings(Box<tcp::Config>),
+    /// An address more, with the prefix of its subnet: what an operator would add to a running interface. One that is held already, or that no
+    /// host can have, changes nothing.
+    Address(crate::addresses::IpCidr),
 }
 
 /// Arguments of [`Control::FastOpenQuery`]: what `sendto` with `MSG_FASTOPEN`, or `connect` under `TCP_FASTOPEN_CONNECT`, has to know before it

@@ -119,6 +119,7 @@ impl Core {
             Control::Settings(settings) => {
                 std::sync::Arc::make_mut(&mut self.config).tcp = *settings
             }
+            Control::Address(cidr) => self.network.add_address(cidr),
             Control::Option(id, option) => {
                 if let Some(socket) = self.sockets.resolve(id) {
                     let effects = self.set_option(socket, option);

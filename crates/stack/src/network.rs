@@ -93,6 +93,21 @@ impl Network {
         Ok(network)
     }
 
+    /// An address that comes later. Nothing changes if it is held already or cannot be held.
+    pub fn add_address(&mut self, cidr: IpCidr) {
+        if self.addresses.add(cidr, PORT).is_err() {
+            return;
+        }
+        // The route may be there already, for another address of the subnet.
+        let _ = self.routes.add(Route {
+            prefix: cidr.network(),
+            gateway: None,
+            port: PORT,
+        });
+        let frame = arp_nd::announcement_frame(cidr.address(), self.identity());
+        self.out.push(frame.as_slice());
+    }
+
     /// Tells the link of our addresses, so that neighbours drop what they knew of whoever had them before.
     fn announce(&mut self) {
         let identity = self.identity();

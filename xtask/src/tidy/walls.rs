@@ -54,6 +54,7 @@ const WALLS: &[Wall] = &[
     },
     wall("capi", &["millstream"]),
     wall("preload", &["millstream", "posix"]),
+    wall("packetdrill", &["millstream", "packetio", "posix"]),
     wall("mux", &["wire", "ring", "packetio"]),
     wall("mill", &["millstream", "packetio", "mux"]),
     wall(

@@ -1,0 +1,153 @@
+//! What packetdrill was told and does not tell a plug-in: it is read from the command line of the process, and from the options that a script begins with.
+//!
+//! All of it is optional. Local addresses are also learned from `bind` and from the packets that arrive.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+/// What a run is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invocation {
+    /// Our addresses; the first of a family is where connections come from.
+    pub locals: Vec<IpAddr>,
+    /// Bytes of an IP packet.
+    pub mtu: usize,
+    /// Time passes by itself.
+    pub is_real_time: bool,
+    /// Where another has put settings, see [`settings`](crate::settings).
+    pub settings: Option<PathBuf>,
+    /// Sequence numbers, ports and cookies are the same in every run, unless it is told otherwise.
+    pub seed: Option<[u64; 4]>,
+    /// Commands of our own stand before those of the host while the script runs.
+    pub shims: bool,
+}
+
+impl Invocation {
+    /// `arguments` of the process; `script`: what stands in the script that is run; `flags`: what `--so_flags` says.
+    ///
+    /// # Errors
+    /// One line: which flag makes no sense.
+    pub fn new(arguments: &[String], script: &str, flags: &str) -> Result<Self, String> {
+        let mut told = Self {
+            locals: Vec::new(),
+            mtu: MTU_DEFAULT,
+            is_real_time: false,
+            settings: std::env::var_os(SETTINGS_VARIABLE).map(PathBuf::from),
+            seed: Some(SEED),
+            shims: true,
+        };
+        let in_script = script.split_whitespace().map(str::to_owned);
+        let in_script: Vec<String> = in_script
+            .take_while(|word| word.starts_with("--"))
+            .collect();
+        for words in [arguments, &in_script[..]] {
+            told.take_options(words);
+        }
+        for flag in flags.split(',').map(str::trim).filter(|f| !f.is_empty()) {
+            told.take_flag(flag)?;
+        }
+        for local in LOCALS_DEFAULT {
+            if !told.locals.contains(&local) {
+                told.locals.push(local);
+            }
+        }
+        Ok(told)
+    }
+
+    fn take_options(&mut self, words: &[String]) {
+        for (at, word) in words.iter().enumerate() {
+            let (name, value) = match word.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (word.as_str(), words.get(at + 1).map(String::as_str)),
+            };
+            match (name, value) {
+                ("--local_ip", Some(value)) => {
+                    let address = value.split('/').next().unwrap_or_default();
+                    // What packetdrill cannot read either it says itself.
+                    if let Ok(address) = address.parse() {
+                        self.locals.retain(|local| *local != address);
+                        self.locals.insert(0, address);
+                    }
+                }
+                ("--mtu", Some(value)) => {
+                    self.mtu = value
+                        .parse()
+                        .ok()
+                        .filter(|mtu| MTU_RANGE.contains(mtu))
+                        .unwrap_or(self.mtu);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn take_flag(&mut self, flag: &str) -> Result<(), String> {
+        let bad = || {
+            format!(
+                "so_flags: {flag}: should be clock=real, clock=virtual, local=ADDRESS, mtu=BYTES, settings=DIRECTORY, shims=no or seed=random"
+            )
+        };
+        match flag.split_once('=').ok_or_else(bad)? {
+            ("clock", "real") => self.is_real_time = true,
+            ("clock", "virtual") => self.is_real_time = false,
+            ("local", value) => self.locals.insert(0, value.parse().map_err(|_| bad())?),
+            ("mtu", value) => {
+                let mtu = value.parse().map_err(|_| bad())?;
+                self.mtu = Some(mtu)
+                    .filter(|m| MTU_RANGE.contains(m))
+                    .ok_or_else(bad)?;
+            }
+            ("settings", value) => self.settings = Some(value.into()),
+            ("shims", "no") => self.shims = false,
+            ("seed", "random") => self.seed = None,
+            _ => return Err(bad()),
+        }
+        Ok(())
+    }
+}
+
+/// The scripts among the arguments, in order: packetdrill runs one after another and makes an instance of us for each.
+pub fn scripts(arguments: &[String]) -> impl Iterator<Item = &String> {
+    arguments.iter().filter(|word| word.ends_with(".pkt"))
+}
+
+/// Names a directory in which files called after settings (`net.ipv4.tcp_rmem`) hold their values.
+pub const SETTINGS_VARIABLE: &str = "MILLSTREAM_SETTINGS";
+/// packetdrill's own default.
+const MTU_DEFAULT: usize = 1_500;
+const MTU_RANGE: std::ops::RangeInclusive<usize> = 68..=65_535;
+const SEED: [u64; 4] = [0x6d69_6c6c, 0x7374_7265, 0x616d_2070, 0x6472_696c];
+/// Where connections come from if nobody says: packetdrill takes any address.
+const LOCALS_DEFAULT: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1)),
+    IpAddr::V6(Ipv6Addr::new(0xfd3d, 0x0a0b, 0x17d6, 0, 0, 0, 0, 1)),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn invocation(arguments: &str, script: &str, flags: &str) -> Result<Invocation, String> {
+        let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+        Invocation::new(&arguments, script, flags)
+    }
+
+    #[test]
+    fn options_stand_on_the_command_line_and_in_the_script() {
+        let told = invocation("packetdrill --mtu=1520 --local_ip 10.0.0.1", "", "").unwrap();
+        assert_eq!(told.mtu, 1_520);
+        assert_eq!(told.locals[0], IpAddr::from([10, 0, 0, 1]));
+        let told = invocation("packetdrill", "--local_ip=10.0.0.2\n\n`x --mtu=9`", "").unwrap();
+        assert_eq!(told.mtu, 1_500);
+        assert_eq!(told.locals[0], IpAddr::from([10, 0, 0, 2]));
+    }
+
+    #[test]
+    fn flags_that_make_no_sense_are_refused() {
+        let told = invocation("p --mtu=1520", "", "clock=real, mtu=9000").unwrap();
+        assert!(told.is_real_time && told.mtu == 9_000);
+        for flags in ["clock", "clock=never", "mtu=9", "colour=blue", "local=x"] {
+            assert!(invocation("p", "", flags).is_err(), "{flags}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! C's structures (x86-64 and AArch64 Linux) as bytes, to and from what `posix` takes.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use posix::{Address, ControlMessage, EpollEvent, Errno, PollFd, number};
+
+/// A piece of the caller's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub address: usize,
+    pub len: usize,
+}
+
+/// A `struct msghdr`, of which the pointers are still to be followed.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageHeader {
+    pub name: Piece,
+    pub pieces: Piece,
+    pub control: Piece,
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+fn word(bytes: &[u8], at: usize) -> usize {
+    array(bytes, at).map_or(0, usize::from_ne_bytes)
+}
+
+fn int(bytes: &[u8], at: usize) -> i32 {
+    array(bytes, at).map_or(0, i32::from_ne_bytes)
+}
+
+/// A `struct sockaddr` of one of the families.
+pub fn to_address(bytes: &[u8]) -> Address {
+    let Some(family) = array(bytes, 0).map(u16::from_ne_bytes) else {
+        return Address::Short;
+    };
+    let port = array(bytes, 2).map_or(0, u16::from_be_bytes);
+    match i32::from(family) {
+        number::AF_UNSPEC => Address::Unspec,
+        number::AF_INET if bytes.len() >= SOCKADDR_IN_LEN => {
+            let address: [u8; 4] = array(bytes, 4).unwrap_or_default();
+            Address::Inet((IpAddr::from(address), port).into())
+        }
+        number::AF_INET6 if bytes.len() >= SOCKADDR_IN6_LEN_MIN => {
+            let address: [u8; 16] = array(bytes, 8).unwrap_or_default();
+            let flow = array(bytes, 4).map_or(0, u32::from_be_bytes);
+            let scope = array(bytes, 24).map_or(0, u32::from_ne_bytes);
+            let address = SocketAddrV6::new(Ipv6Addr::from(address), port, flow, scope);
+            Address::Inet(SocketAddr::V6(address))
+        }
+        number::AF_INET | number::AF_INET6 => Address::Short,
+        _ => Address::Family(family),
+    }
+}
+
+/// A `struct sockaddr_in` or `sockaddr_in6`.
+pub fn from_address(address: SocketAddr) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(SOCKADDR_IN6_LEN);
+    match address {
+        SocketAddr::V4(v4) => {
+            bytes.extend((number::AF_INET as u16).to_ne_bytes());
+            bytes.extend(v4.port().to_be_bytes());
+            bytes.extend(v4.ip().octets());
+            bytes.resize(SOCKADDR_IN_LEN, 0);
+        }
+        SocketAddr::V6(v6) => {
+            bytes.extend((number::AF_INET6 as u16).to_ne_bytes());
+            bytes.extend(v6.port().to_be_bytes());
+            bytes.extend(v6.flowinfo().to_be_bytes());
+            bytes.extend(v6.ip().octets());
+            bytes.extend(v6.scope_id().to_ne_bytes());
+        }
+    }
+    bytes
+}
+
+/// An array of `struct iovec`.
+pub fn to_pieces(bytes: &[u8]) -> Vec<Piece> {
+    let piece = |entry: &[u8]| Piece {
+        address: word(entry, 0),
+        len: word(entry, 8),
+    };
+    bytes.chunks_exact(IOVEC_LEN).map(piece).collect()
+}
+
+/// What pieces hold in all.
+///
+/// # Errors
+/// `EINVAL` beyond what a call can return.
+pub fn total(pieces: &[Piece]) -> Result<usize, Errno> {
+    let sum = pieces
+        .iter()
+        .try_fold(0_usize, |sum, piece| sum.checked_add(piece.len));
+    sum.filter(|&sum| sum <= isize::MAX as usize)
+        .ok_or(Errno::INVAL)
+}
+
+/// A `struct msghdr`.
+pub fn to_message_header(bytes: &[u8]) -> MessageHeader {
+    MessageHeader {
+        name: Piece {
+            address: word(bytes, 0),
+            len: int(bytes, 8) as u32 as usize,
+        },
+        pieces: Piece {
+            address: word(bytes, 16),
+            len: word(bytes, 24),
+        },
+        control: Piece {
+            address: word(bytes, 32),
+            len: word(bytes, 40),
+        },
+    }
+}
+
+/// Where in a `struct msghdr` a call writes: the lengths of the name and of the control messages, and the flags.
+pub const MSG_NAMELEN_AT: usize = 8;
+/// See [`MSG_NAMELEN_AT`].
+pub const MSG_CONTROLLEN_AT: usize = 40;
+/// See [`MSG_NAMELEN_AT`].
+pub const MSG_FLAGS_AT: usize = 48;
+
+/// A buffer of `struct cmsghdr` with data.
+///
+/// # Errors
+/// `EINVAL` for one that does not fit into it.
+pub fn to_control(mut bytes: &[u8]) -> Result<Vec<ControlMessage>, Errno> {
+    let mut messages = Vec::new();
+    while bytes.len() >= CMSGHDR_LEN {
+        let len = word(bytes, 0);
+        let data = bytes.get(CMSGHDR_LEN..len).ok_or(Errno::INVAL)?;
+        messages.push(ControlMessage {
+            level: int(bytes, 8),
+            kind: int(bytes, 12),
+            data: data.to_vec(),
+        });
+        bytes = bytes.get(len.next_multiple_of(8)..).unwrap_or_default();
+    }
+    Ok(messages)
+}
+
+/// The same the other way round; what does not fit into `room` is left out.
+pub fn from_control(messages: &[ControlMessage], room: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = Vec::new();
+    for message in messages {
+        let len = CMSGHDR_LEN + message.data.len();
+        let at = bytes.len().next_multiple_of(8);
+        if at + len > room {
+            break;
+        }
+        bytes.resize(at, 0);
+        bytes.extend(len.to_ne_bytes());
+        bytes.extend(message.level.to_ne_bytes());
+        bytes.extend(message.kind.to_ne_bytes());
+        bytes.extend(&message.data);
+        let padded = bytes.len().next_multiple_of(8).min(room);
+        bytes.resize(padded, 0);
+    }
+    bytes
+}
+
+/// An array of `struct pollfd`.
+pub fn to_poll_fds(bytes: &[u8]) -> Vec<PollFd> {
+    let entry = |entry: &[u8]| PollFd {
+        fd: int(entry, 0),
+        events: array(entry, 4).map_or(0, i16::from_ne_bytes),
+        revents: 0,
+    };
+    bytes.chunks_exact(POLLFD_LEN).map(entry).collect()
+}
+
+/// The same the other way round.
+pub fn from_poll_fds(fds: &[PollFd]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(fds.len() * POLLFD_LEN);
+    for fd in fds {
+        bytes.extend(fd.fd.to_ne_bytes());
+        bytes.extend(fd.events.to_ne_bytes());
+        bytes.extend(fd.revents.to_ne_bytes());
+    }
+    bytes
+}
+
+/// A `struct epoll_event`.
+pub fn to_epoll_event(bytes: &[u8]) -> EpollEvent {
+    EpollEvent {
+        events: int(bytes, 0) as u32,
+        data: array(bytes, EPOLL_DATA_AT).map_or(0, u64::from_ne_bytes),
+    }
+}
+
+/// An array of them.
+pub fn from_epoll_events(events: &[EpollEvent]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(events.len() * EPOLL_EVENT_LEN);
+    for event in events {
+        bytes.extend(event.events.to_ne_bytes());
+        bytes.resize(bytes.len() + EPOLL_DATA_AT - 4, 0);
+        bytes.extend(event.data.to_ne_bytes());
+    }
+    bytes
+}
+
+/// `sizeof(struct iovec)`
+pub const IOVEC_LEN: usize = size_of::<libc::iovec>();
+/// `sizeof(struct msghdr)`
+pub const MSGHDR_LEN: usize = size_of::<libc::msghdr>();
+/// `sizeof(struct pollfd)`
+pub const POLLFD_LEN: usize = size_of::<libc::pollfd>();
+/// `sizeof(struct epoll_event)`: packed on x86-64 alone.
+pub const EPOLL_EVENT_LEN: usize = size_of::<libc::epoll_event>();
+const EPOLL_DATA_AT: usize = EPOLL_EVENT_LEN - 8;
+const CMSGHDR_LEN: usize = size_of::<libc::cmsghdr>();
+const SOCKADDR_IN_LEN: usize = size_of::<libc::sockaddr_in>();
+const SOCKADDR_IN6_LEN: usize = size_of::<libc::sockaddr_in6>();
+/// Linux takes one without `sin6_scope_id`.
+const SOCKADDR_IN6_LEN_MIN: usize = 24;
+/// The longest address that is looked at: `sizeof(struct sockaddr_storage)`.
+pub const SOCKADDR_LEN_MAX: usize = 128;
+
+const _: () = assert!(IOVEC_LEN == 16 && MSGHDR_LEN == 56 && POLLFD_LEN == 8 && CMSGHDR_LEN == 16);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! A plug-in for packetdrill: its scripts drive Millstream instead of the kernel's TCP.
+//!
+//! ```text
+//! cargo build -p packetdrill
+//! packetdrill --so_filename=target/debug/libmillstream_packetdrill.so [--so_flags=FLAGS] SCRIPT.pkt
+//! ```
+//!
+//! packetdrill loads the library, calls [`packetdrill_interface_init`](interface_unsafe::packetdrill_interface_init) and makes its script's socket calls through
+//! the functions that it got. They go through the same public API that applications use; packets go straight to the stack's wire.
+//!
+//! ```text
+//!   packetdrill's threads              the stack's thread
+//!   interface ─▶ Plugin ── Ask ──▶ Actor ─▶ posix::Sockets ─▶ millstream ─▶ stack
+//!       (copies)        ◀─ Answer ──  │                                       │
+//!   getsockopt, close of libc ──┘     └────────── ip_wire, virtual clock ◀────┘
+//! ```
+//!
+//! * **Time is virtual**: it moves when the script waits, from one deadline of the stack to the next, so every time is exact and a script of minutes is over in
+//!   milliseconds ([`actor`]).
+//! * **Descriptors are real** ([`descriptors`]), and what packetdrill asks libc about them reaches us ([`interpose_unsafe`]).
+//! * **Settings** are those that the script's shell lines make, with or without privilege ([`settings`], [`shims`]).
+//! * What packetdrill does not tell a plug-in is taken from its command line ([`invocation`]).
+//!
+//! Flags, separated by commas: `clock=real` (time passes by itself), `local=ADDRESS`, `mtu=BYTES`, `settings=DIRECTORY` (see [`settings`]), `shims=no`
+//! (the host's `sysctl`, `tc`, `ip`, `nstat` run as they are), `seed=random`.
+//!
+//! `unsafe` stands only in files named `*_unsafe.rs`; such a module is declared with `#[allow(unsafe_code)]`.
+
+#![deny(unsafe_code)]
+
+mod actor;
+mod ask;
+mod counters;
+mod descriptors;
+#[allow(unsafe_code)]
+mod descriptors_unsafe;
+#[allow(unsafe_code)]
+pub mod interface_unsafe;
+#[allow(unsafe_code)]
+mod interpose_unsafe;
+mod invocation;
+mod layout;
+mod limits;
+#[allow(unsafe_code)]
+mod memory_unsafe;
+mod plugin;
+#[allow(unsafe_code)]
+mod process_unsafe;
+mod reservation;
+mod settings;
+mod shims;
+mod splice;
+mod threads;
+mod world;

@@ -1,15 +1,21 @@
 //! The application's own part of a socket, which the stack never sees: its ends of the byte rings and who polls it.
 
+use std::rc::Rc;
+
 use ring::byte_ring::{RxReader, TxWriter};
 use ring::socket_block::SocketId;
 use ring::spsc::Consumer;
 use stack::context::Accepted;
+
+use crate::settings::Settings;
 
 pub(crate) const NO_REGISTRATION: u32 = u32::MAX;
 
 /// What an index of the socket table is to the application.
 pub(crate) enum Kind {
     Unused,
+    /// Neither connected nor listening.
+    Idle,
     Stream,
     Listener(Consumer<Accepted>),
 }
@@ -25,6 +31,8 @@ pub(crate) struct AppSocket {
     pub write_shut: bool,
     /// `shutdown(Read)` was called: reads find the end.
     pub read_shut: bool,
+    /// What was set on it; `None`: nothing.
+    pub settings: Option<Rc<Settings>>,
     /// First of the list of registrations with polls.
     pub registrations: u32,
 }
@@ -39,6 +47,7 @@ impl AppSocket {
             error_taken: false,
             write_shut: false,
             read_shut: false,
+            settings: None,
             registrations: NO_REGISTRATION,
         }
     }

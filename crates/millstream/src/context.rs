@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use stack::IpCidr;
 use stack::context::{AppSide, Control, Report};
 
-use crate::app_socket::AppSockets;
+use crate::app_socket::{AppSockets, Kind};
 use crate::config::Config;
 use crate::crank::{CrankHandle, Step};
 use crate::poll_set::PollSets;
@@ -214,7 +214,7 @@ impl Inner {
     }
 
     /// As [`block_until`](Self::block_until), for what no event announces: looks again and again.
-    fn block_unannounced<T>(
+    pub(crate) fn block_unannounced<T>(
         &self,
         mut attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
     ) -> io::Result<T> {
@@ -321,6 +321,14 @@ impl State {
     #[inline]
     pub fn ring(&self) {
         self.side.stack_bell.ring();
+    }
+
+    /// A socket that was neither connected nor listening has become so.
+    pub fn become_kind(&mut self, id: SocketId, kind: Kind) {
+        let socket = self.sockets.at(id);
+        socket.kind = kind;
+        let first = socket.registrations;
+        self.polls.state_changed(first);
     }
 
     /// The application lets go of a socket.

@@ -10,7 +10,10 @@ use stack::context::{Accepted, Control, Listen, SocketOption};
 
 use crate::app_socket::Kind;
 use crate::context::{Context, Inner, State};
+use crate::options::SocketOptions;
 use crate::poll::{Source, sealed};
+use crate::readiness::Readiness;
+use crate::settings::Settings;
 use crate::stream::TcpStream;
 
 /// Accepts connections at an address and port of its context.
@@ -28,9 +31,25 @@ pub struct ListenerBuilder {
     inner: Rc<Inner>,
     backlog: usize,
     options: Vec<SocketOption>,
+    settings: Settings,
 }
 
 impl TcpListener {
+    pub(crate) fn of(inner: Rc<Inner>, id: SocketId, local: SocketAddr) -> Self {
+        Self {
+            inner,
+            id,
+            local,
+            nonblocking: false.into(),
+        }
+    }
+
+    /// Its options, with which accepted connections begin.
+    #[must_use]
+    pub fn options(&self) -> SocketOptions<'_> {
+        SocketOptions::new(&self.inner, self.id)
+    }
+
     /// Listens at `local`: one of our addresses, or an unspecified one for all of that family.
     ///
     /// # Errors
@@ -47,6 +66,7 @@ impl TcpListener {
             inner: context.inner.clone(),
             backlog,
             options: Vec::new(),
+            settings: Settings::default(),
         }
     }
 
@@ -66,7 +86,9 @@ impl TcpListener {
             remote,
             local,
         } = accepted;
-        self.inner.state().sockets.open(socket, Kind::Stream);
+        let state = &mut *self.inner.state();
+        state.sockets.open(socket, Kind::Stream);
+        state.sockets.at(socket).settings = state.sockets.at(self.id).settings.clone();
         Ok((
             TcpStream::accepted(self.inner.clone(), socket, local, remote),
             remote,
@@ -76,6 +98,12 @@ impl TcpListener {
     /// Whether `accept` returns at once when nobody waits.
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.set(nonblocking);
+    }
+
+    /// What can be done with it now.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        self.inner.state().readiness(self.id)
     }
 
     /// Where it listens.
@@ -98,6 +126,7 @@ impl ListenerBuilder {
     #[must_use]
     pub fn nodelay(mut self, on: bool) -> Self {
         self.options.push(SocketOption::NoDelay(on));
+        self.settings.no_delay = on;
         self
     }
 
@@ -110,6 +139,7 @@ impl ListenerBuilder {
             inner,
             backlog,
             options,
+            settings,
         } = self;
         if local.port() == 0 {
             return Err(Errno::ADDRNOTAVAIL.into());
@@ -118,6 +148,7 @@ impl ListenerBuilder {
         let capacity = backlog.clamp(1, inner.config().limits.backlog_max);
         let (accepted, queue) = ring::spsc::queue(capacity);
         inner.state().sockets.open(id, Kind::Listener(queue));
+        inner.state().sockets.at(id).settings = Some(Rc::new(settings));
         let listener = TcpListener {
             inner,
             id,
@@ -129,6 +160,7 @@ impl ListenerBuilder {
             local,
             accepted,
             options,
+            answer: None,
         }))?;
         listener.inner.block_until(None, |state| {
             let said = state.block(id).state();

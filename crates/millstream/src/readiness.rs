@@ -1,14 +1,16 @@
 //! What can be done with a socket now, from its block's truth. The same rules as Linux's `tcp_poll`.
 
-use ring::socket_block::{SocketBlock, SocketState};
+use ring::socket_block::{SocketBlock, SocketId, SocketState};
 
 use crate::app_socket::{AppSocket, Kind};
+use crate::context::State;
 
-/// Flags of readiness.
+/// What can be done with a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Readiness(pub u8);
+pub struct Readiness(pub(crate) u8);
 
 impl Readiness {
+    /// Nothing.
     pub const NONE: Self = Self(0);
     /// Bytes, an end, a connection to accept, or a failure to be read.
     pub const READABLE: Self = Self(1);
@@ -21,24 +23,43 @@ impl Readiness {
     /// The connection failed.
     pub const ERROR: Self = Self(1 << 4);
 
+    /// Whether all of `other` is among it.
+    #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    pub const fn intersection(self, other: Self) -> Self {
+    pub(crate) const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    pub const fn union(self, other: Self) -> Self {
+    pub(crate) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
+    /// Nothing can be done.
+    #[must_use]
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
     fn with(self, other: Self, when: bool) -> Self {
         if when { self.union(other) } else { self }
+    }
+}
+
+impl State {
+    /// What can be done with a socket now. Whoever finds no room to write is told when there is some.
+    pub(crate) fn readiness(&mut self, id: SocketId) -> Readiness {
+        let Some(block) = self.side.memory.block(id.index) else {
+            return Readiness::NONE;
+        };
+        let socket = self.sockets.at(id);
+        let ready = of(socket, block);
+        if !ready.contains(Readiness::WRITABLE) {
+            block.set_want_writable();
+        }
+        ready
     }
 }
 
@@ -50,18 +71,26 @@ pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
             .with(Readiness::READABLE, !accepted.is_empty())
             .with(Readiness::ERROR, state.contains(SocketState::FAILED));
     }
+    if matches!(socket.kind, Kind::Idle) {
+        // As Linux has it: nobody can hang up whom nobody has called.
+        return Readiness::WRITABLE.union(Readiness::HANGUP);
+    }
     let failed = state.contains(SocketState::FAILED);
     let closed = state.contains(SocketState::CLOSED);
     let is_over = failed || closed;
     if !is_over && !state.contains(SocketState::CONNECTED) {
         return Readiness::NONE;
     }
+    let wanted = socket
+        .settings
+        .as_ref()
+        .map_or(1, |settings| settings.recv_lowat.max(1));
     let read_closed = is_over || socket.read_shut || state.contains(SocketState::EOF);
     let write_closed = is_over || socket.write_shut;
     Readiness::NONE
         .with(
             Readiness::READABLE,
-            read_closed || socket.rx.readable(block) > 0,
+            read_closed || socket.rx.readable(block) >= wanted,
         )
         .with(Readiness::WRITABLE, write_closed || has_room(socket, block))
         .with(Readiness::READ_CLOSED, read_closed)

@@ -8,11 +8,15 @@ use std::time::Duration;
 
 use ring::socket_block::{Name, Requests, SocketId, SocketState};
 use rustix::io::Errno;
-use stack::context::{Connect, Control, SocketOption};
+use stack::context::{Connect, Control};
 
 use crate::app_socket::Kind;
 use crate::context::{Context, Inner, State};
+use crate::options::SocketOptions;
 use crate::poll::{Source, sealed};
+use crate::readiness::Readiness;
+use crate::settings::Linger;
+use crate::socket::TcpSocket;
 
 /// A TCP connection. Dropped, it is closed: what was written still leaves, unless bytes were left unread, which resets it.
 pub struct TcpStream {
@@ -21,10 +25,8 @@ pub struct TcpStream {
     local: Cell<Option<SocketAddr>>,
     remote: SocketAddr,
     nonblocking: Cell<bool>,
-    read_timeout: Cell<Option<Duration>>,
-    write_timeout: Cell<Option<Duration>>,
-    /// `SO_LINGER` with time zero: close resets.
-    abort_on_close: Cell<bool>,
+    /// Where it was bound before it was connected.
+    bound: Option<SocketAddr>,
 }
 
 impl TcpStream {
@@ -100,6 +102,7 @@ impl TcpStream {
             remote,
             options: Vec::new(),
             fast_open: false,
+            answer: None,
         }))?;
         Ok(stream)
     }
@@ -111,10 +114,21 @@ impl TcpStream {
             local: Cell::new(local),
             remote,
             nonblocking: Cell::new(false),
-            read_timeout: Cell::new(None),
-            write_timeout: Cell::new(None),
-            abort_on_close: Cell::new(false),
+            bound: None,
         }
+    }
+
+    /// A stream that has begun to connect.
+    pub(crate) fn begun(
+        inner: Rc<Inner>,
+        id: SocketId,
+        bound: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> Self {
+        let mut stream = Self::new(inner, id, None, remote);
+        stream.bound = bound;
+        stream.nonblocking.set(true);
+        stream
     }
 
     pub(crate) fn accepted(
@@ -124,6 +138,12 @@ impl TcpStream {
         remote: SocketAddr,
     ) -> Self {
         Self::new(inner, id, Some(local), remote)
+    }
+
+    /// Its options.
+    #[must_use]
+    pub fn options(&self) -> SocketOptions<'_> {
+        SocketOptions::new(&self.inner, self.id)
     }
 
     /// The peer's address.
@@ -152,12 +172,12 @@ impl TcpStream {
 
     /// How long a read waits; `None`: for ever.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) {
-        self.read_timeout.set(timeout);
+        self.options().set_recv_timeout(timeout);
     }
 
     /// How long a write waits; `None`: for ever.
     pub fn set_write_timeout(&self, timeout: Option<Duration>) {
-        self.write_timeout.set(timeout);
+        self.options().set_send_timeout(timeout);
     }
 
     /// `TCP_NODELAY`: small segments leave at once.
@@ -165,13 +185,15 @@ impl TcpStream {
     /// # Errors
     /// The kernel's, should this have to wait.
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
-        self.inner
-            .control(Control::Option(self.id, SocketOption::NoDelay(on)))
+        self.options().set_nodelay(on)
     }
 
     /// `SO_LINGER` with a time of zero: closing resets the connection and forgets what was not sent.
     pub fn set_abort_on_close(&self, on: bool) {
-        self.abort_on_close.set(on);
+        self.options().set_linger(match on {
+            true => Linger::Seconds(0),
+            false => Linger::Background,
+        });
     }
 
     /// Ends one or both directions: the peer finds the end after what was written; reads find it at once.
@@ -194,9 +216,26 @@ impl TcpStream {
         Ok(())
     }
 
+    /// Dissolves the connection (`connect` to `AF_UNSPEC`): reset if it is open, and a socket with the same options, bound where this one was.
+    ///
+    /// # Errors
+    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
+    pub fn into_socket(self) -> io::Result<TcpSocket> {
+        let (inner, bound, is_v6) = (self.inner.clone(), self.bound, self.remote.is_ipv6());
+        let settings = self.inner.state().sockets.at(self.id).settings.clone();
+        self.abort();
+        TcpSocket::like(inner, is_v6, bound, settings)
+    }
+
     /// Resets the connection: nothing that was not sent will be, and the peer is told.
     pub fn abort(self) {
-        self.abort_on_close.set(true);
+        self.set_abort_on_close(true);
+    }
+
+    /// What can be done with it now.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        self.inner.state().readiness(self.id)
     }
 
     /// Why the connection failed, once (`SO_ERROR`).
@@ -237,7 +276,7 @@ impl TcpStream {
         }
         let outcome = self
             .inner
-            .block_until(self.inner.until(self.read_timeout.get()), |state| {
+            .block_until(self.inner.until(self.options().recv_timeout()), |state| {
                 attempt(state, self.id, bytes)
             });
         outcome.map_err(would_block)
@@ -255,7 +294,7 @@ impl TcpStream {
         }
         let outcome = self
             .inner
-            .block_until(self.inner.until(self.write_timeout.get()), |state| {
+            .block_until(self.inner.until(self.options().send_timeout()), |state| {
                 attempt(state, self.id)
             });
         outcome.map_err(would_block)
@@ -467,10 +506,9 @@ impl Write for TcpStream {
 
 impl Drop for TcpStream {
     fn drop(&mut self) {
-        let how = if self.abort_on_close.get() {
-            Requests::ABORT
-        } else {
-            Requests::CLOSE
+        let how = match self.options().linger() {
+            Linger::Seconds(0) => Requests::ABORT,
+            _ => Requests::CLOSE,
         };
         self.inner.state().close(self.id, how);
     }

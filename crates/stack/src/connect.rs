@@ -21,9 +21,8 @@ impl Core {
         let Some(socket) = self.reserved(connect.socket) else {
             return;
         };
-        if let Err(errno) = self.open(socket, &connect) {
-            self.fail_socket(socket, errno);
-        }
+        let outcome = self.open(socket, &connect);
+        self.answer(socket, outcome, connect.answer);
     }
 
     fn open(&mut self, socket: u32, connect: &Connect) -> Result<(), Errno> {
@@ -38,7 +37,7 @@ impl Core {
             return Err(Errno::NETUNREACH);
         }
         let neighbour = self.network.hop(Addr::from(remote.ip()), self.now_ns)?;
-        let local = self.source_of(connect)?;
+        let local = self.source_of(connect, self.sockets.slot(socket).bound)?;
         let (key, hash) =
             self.unique_key(local, connect.local.map_or(0, |local| local.port()), remote)?;
         let open = ActiveOpen {
@@ -72,11 +71,11 @@ impl Core {
         Ok(())
     }
 
-    fn source_of(&self, connect: &Connect) -> Result<IpAddr, Errno> {
+    fn source_of(&self, connect: &Connect, is_bound: bool) -> Result<IpAddr, Errno> {
         match connect.local.map(|local| local.ip()) {
             Some(ip) if !ip.is_unspecified() => {
-                let usable =
-                    self.network.addresses.is_local(ip) && ip.is_ipv4() == connect.remote.is_ipv4();
+                let usable = (is_bound || self.network.addresses.is_local(ip))
+                    && ip.is_ipv4() == connect.remote.is_ipv4();
                 usable.then_some(ip).ok_or(Errno::ADDRNOTAVAIL)
             }
             _ => self
@@ -115,6 +114,9 @@ impl Core {
             let offset = start.wrapping_add(self.port_counter) % count;
             self.port_counter = self.port_counter.wrapping_add(1);
             key.local_port = first + offset as u16;
+            if self.binds.has_port(key.local_port) {
+                continue;
+            }
             let hash = self.hasher.hash(&key);
             if self.is_free(&key, hash) {
                 return Ok((key, hash));

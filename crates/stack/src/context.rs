@@ -23,6 +23,7 @@ use ring::doorbell::{AppBell, StackBell};
 use ring::memory::Memory;
 use ring::socket_block::SocketId;
 use ring::spsc::{Consumer, Producer};
+use rustix::io::Errno;
 use tcp::connection::Keepalive;
 
 use crate::counters::Counters;
@@ -55,8 +56,12 @@ pub enum Control {
     Listen(Listen),
     /// Open a connection. Answered likewise: connected, or failed with an errno.
     Connect(Connect),
-    /// Change an option of a connection.
+    /// Take a local address and port.
+    Bind(Bind),
+    /// Change an option of a connection, or of a listener for those to come.
     Option(SocketId, SocketOption),
+    /// Say what is known of a connection.
+    Info(InfoQuery),
     /// Say what was counted and what is held.
     Report(Producer<Report>),
     /// Say what a Fast Open to a destination could carry (RFC 7413).
@@ -108,6 +113,53 @@ pub struct Report {
     pub usage: Usage,
 }
 
+/// Arguments of [`Control::Bind`].
+pub struct Bind {
+    /// The socket, neither connected nor listening.
+    pub socket: SocketId,
+    /// Where: one of our addresses or unspecified; port 0: the stack chooses.
+    pub local: SocketAddr,
+    /// `IPV6_V6ONLY` is off: unspecified IPv6 stands for IPv4 too.
+    pub dual: bool,
+    /// `SO_REUSEADDR`
+    pub reuse_addr: bool,
+    /// `SO_REUSEPORT`
+    pub reuse_port: bool,
+    /// `IP_FREEBIND`: an address that is not ours will do.
+    pub free: bool,
+    /// Where the answer goes: the address with its port, or why not.
+    pub answer: Producer<Result<SocketAddr, Errno>>,
+}
+
+/// Arguments of [`Control::Info`].
+pub struct InfoQuery {
+    /// The socket.
+    pub socket: SocketId,
+    /// Where the answer goes; `None` is said of a socket without a connection.
+    pub answer: Producer<Option<Box<SocketInfo>>>,
+}
+
+/// What is known of a connection.
+#[derive(Clone, Debug)]
+pub struct SocketInfo {
+    /// What TCP says.
+    pub tcp: tcp::Info,
+    /// Our end.
+    pub local: SocketAddr,
+    /// The peer.
+    pub remote: SocketAddr,
+    /// Bytes in the send buffer, sent and unsent.
+    pub send_buffered: u32,
+    /// What the send buffer may hold.
+    pub send_buffer_max: u32,
+    /// Bytes in the receive buffer that nobody has read.
+    pub unread: u32,
+    /// What the receive buffer may hold.
+    pub recv_buffer_max: u32,
+    /// Path MTU to the peer, as far as known.
+    pub path_mtu: u32,
+}
+
 /// Arguments of [`Control::Listen`].
 pub struct Listen {
     /// The listener's own socket.
@@ -118,10 +170,11 @@ pub struct Listen {
     pub accepted: Producer<Accepted>,
     /// Options that accepted connections begin with.
     pub options: Vec<SocketOption>,
+    /// Where to say how it went; `None`: in the socket's state word.
+    pub answer: Option<Answer>,
 }
 
 /// Arguments of [`Control::Connect`].
-#[derive(Debug)]
 pub struct Connect {
     /// The socket to be connected.
     pub socket: SocketId,
@@ -134,7 +187,12 @@ pub struct Connect {
     /// Open it fast (RFC 7413): the SYN asks for a cookie or, if one is at hand, carries as many of the bytes written so far as
     /// [`FastOpenAnswer::syn_bytes_max`] says.
     pub fast_open: bool,
+    /// Where to say whether it could be begun, which then leaves the socket as it was; `None`: a failure is told like a later one, in the state word.
+    pub answer: Option<Answer>,
 }
+
+/// A place for one answer to one question.
+pub type Answer = Producer<Result<(), Errno>>;
 
 /// A connection that a listener accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,8 +212,14 @@ pub enum SocketOption {
     NoDelay(bool),
     /// `TCP_CORK`.
     Cork(bool),
+    /// `SO_SNDBUF` in bytes of payload: the send buffer grows and shrinks by itself no more.
+    SendBuffer(u32),
+    /// `SO_RCVBUF` in bytes of payload: likewise the receive buffer.
+    RecvBuffer(u32),
     /// `SO_KEEPALIVE` with its three times: idle and interval in ns, number of probes. `None`: off.
     KeepAlive(Option<Keepalive>),
+    /// `IPV6_V6ONLY` of a listener: off, an unspecified IPv6 address accepts from IPv4 too. On unless said otherwise.
+    V6Only(bool),
     /// `TCP_USER_TIMEOUT` in ns; 0: the default rule of retries.
     UserTimeout(u64),
     /// `TCP_FASTOPEN` of a listener: how many connections may at once have been made of a SYN alone; 0: off.

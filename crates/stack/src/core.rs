@@ -14,6 +14,7 @@ use tcp::syn_cookie::SynCookies;
 use tcp::{ChallengeLimiter, RecordPool};
 use wire::{FlowHasher, FlowKey};
 
+use crate::binds::Binds;
 use crate::config::StackConfig;
 use crate::context::{Control, Report};
 use crate::control_queue::ControlQueue;
@@ -69,6 +70,7 @@ pub(crate) struct Core {
     pub flows: FlowTable,
     pub sockets: Sockets,
     pub listeners: Listeners,
+    pub binds: Binds,
     pub half_opens: HalfOpens,
     pub time_waits: TimeWaits,
     pub wheel: Wheel,
@@ -144,6 +146,7 @@ impl Core {
             flows: FlowTable::new(flows_max),
             sockets,
             listeners: Listeners::new(limits.listeners_max),
+            binds: Binds::default(),
             half_opens: HalfOpens::new(limits.half_open_max),
             time_waits: TimeWaits::new(limits.time_wait_max),
             wheel: Wheel::new(limits.sockets_max + limits.half_open_max, now_ns),

@@ -7,7 +7,7 @@ use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
 use tcp::Effects;
 
-use crate::context::{Control, FastOpenAnswer, FastOpenQuery, Listen, SocketOption};
+use crate::context::{Answer, Control, FastOpenAnswer, FastOpenQuery, Listen};
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::limits::{CONTROLS_PER_TURN, JOBS_PER_TURN};
@@ -114,6 +114,8 @@ impl Core {
         match control {
             Control::Listen(listen) => self.listen(listen),
             Control::Connect(connect) => self.connect(connect),
+            Control::Bind(bind) => self.bind(bind),
+            Control::Info(query) => self.answer_info(query),
             Control::Report(answer) => self.reports.push(answer),
             Control::FastOpenQuery(query) => self.answer_fast_open(query),
             Control::Settings(settings) => {
@@ -122,8 +124,7 @@ impl Core {
             Control::Address(cidr) => self.network.add_address(cidr),
             Control::Option(id, option) => {
                 if let Some(socket) = self.sockets.resolve(id) {
-                    let effects = self.set_option(socket, option);
-                    self.settle(socket, effects);
+                    self.set_option_later(socket, option);
                 }
             }
         }
@@ -134,7 +135,11 @@ impl Core {
             return;
         };
         let ip = listen.local.ip();
-        let outcome = if !ip.is_unspecified() && !self.network.addresses.is_local(ip) {
+        // A bound socket was looked at when it was bound (`IP_FREEBIND`).
+        let may_listen = ip.is_unspecified()
+            || self.sockets.slot(socket).bound
+            || self.network.addresses.is_local(ip);
+        let outcome = if !may_listen {
             Err(Errno::ADDRNOTAVAIL)
         } else {
             self.listeners
@@ -150,15 +155,13 @@ impl Core {
                     ListenError::Full => Errno::NOBUFS,
                 })
         };
-        match outcome {
-            Ok(index) => {
-                let (slot, _, block) = self.sockets.parts(socket);
-                slot.role = Role::Listener(index);
-                block.add_state(SocketState::LISTENING);
-                self.events.mark(socket, slot, MARK_TELL);
-            }
-            Err(errno) => self.fail_socket(socket, errno),
+        if let Ok(index) = outcome {
+            let (slot, _, block) = self.sockets.parts(socket);
+            slot.role = Role::Listener(index);
+            block.add_state(SocketState::LISTENING);
+            self.events.mark(socket, slot, MARK_TELL);
         }
+        self.answer(socket, outcome.map(|_| ()), listen.answer);
     }
 
     /// Nobody listens any more: its handshakes are forgotten, and connections that nobody accepted are reset, as from Linux.
@@ -223,6 +226,23 @@ impl Core {
         (self.sockets.slot(socket).role == Role::Reserved).then_some(socket)
     }
 
+    /// Tells the application how a request on a socket that was no connection yet went.
+    pub(crate) fn answer(
+        &mut self,
+        socket: u32,
+        outcome: Result<(), Errno>,
+        answer: Option<Answer>,
+    ) {
+        match (answer, outcome) {
+            (Some(mut answer), outcome) => {
+                // Who asked may have gone.
+                let _ = answer.push(outcome);
+            }
+            (None, Ok(())) => {}
+            (None, Err(errno)) => self.fail_socket(socket, errno),
+        }
+    }
+
     /// A request on a socket that is no connection yet failed.
     pub(crate) fn fail_socket(&mut self, socket: u32, errno: Errno) {
         let (slot, _, block) = self.sockets.parts(socket);
@@ -230,31 +250,6 @@ impl Core {
         block.add_in_edge();
         block.add_out_edge();
         self.events.mark(socket, slot, MARK_TELL);
-    }
-
-    /// Sets an option of a connection.
-    pub(crate) fn set_option(&mut self, socket: u32, option: SocketOption) -> Effects {
-        let slot = self.sockets.slot_mut(socket);
-        let Some(conn) = slot.conn.as_mut() else {
-            return Effects::NONE;
-        };
-        let mut cx = tcp_cx!(self);
-        match option {
-            SocketOption::NoDelay(on) => conn.set_nodelay(&mut cx, on),
-            SocketOption::Cork(on) => conn.set_cork(&mut cx, on),
-            SocketOption::KeepAlive(times) => conn.set_keepalive(&mut cx, times),
-            SocketOption::UserTimeout(ns) => {
-                conn.set_user_timeout(ns);
-                Effects::NONE
-            }
-            SocketOption::MaxSegment(mss) => conn.set_max_segment(&mut cx, mss),
-            SocketOption::FastOpen(_)
-            | SocketOption::FastOpenKey(_)
-            | SocketOption::FastOpenNoCookie(_)
-            | SocketOption::SynRetries(_)
-            | SocketOption::DeferAccept(_)
-            | SocketOption::FinWait2(_) => Effects::NONE,
-        }
     }
 }
 

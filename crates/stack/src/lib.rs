@@ -20,6 +20,7 @@
 
 pub mod addresses;
 pub mod arp_nd;
+mod binds;
 pub mod config;
 mod connect;
 pub mod context;
@@ -37,6 +38,7 @@ pub mod limits;
 mod listeners;
 pub mod neighbours;
 mod network;
+mod options;
 mod other_in;
 mod packet_in;
 mod packet_out;

@@ -192,6 +192,9 @@ pub const ECHO_REPLIES_PER_SECOND_MAX: u32 = 10_000;
 /// Echo requests answered in one burst.
 pub const ECHO_REPLIES_BURST_MAX: u32 = 1_000;
 
+/// Sockets that are bound to an address at once, listening ones included. At the limit `bind` fails with `ENOBUFS`.
+pub const BINDS_MAX: usize = 16_384;
+
 const _: () = assert!(NEIGHBOUR_FRAMES_EACH_MAX <= NEIGHBOUR_FRAMES_MAX);
 const _: () = assert!(NEIGHBOURS_MAX <= NEIGHBOUR_WAITING_MAX);
 

@@ -18,6 +18,8 @@ pub(crate) struct Listener {
     /// `None`: every address of `is_v4`'s family.
     address: Option<Addr>,
     is_v4: bool,
+    /// Unspecified IPv6, and IPv4 too.
+    is_dual: bool,
     port: u16,
     accepted: Producer<Accepted>,
     /// What lies in `accepted`, by position: the queue itself cannot be looked into from this end.
@@ -78,6 +80,8 @@ impl Listeners {
         options: Vec<SocketOption>,
     ) -> Result<u32, ListenError> {
         let is_v4 = address.is_ipv4();
+        let is_dual =
+            !is_v4 && address.is_unspecified() && options.contains(&SocketOption::V6Only(false));
         let address = (!address.is_unspecified()).then(|| Addr::from(address));
         if self
             .slots
@@ -91,6 +95,7 @@ impl Listeners {
             socket,
             address,
             is_v4,
+            is_dual,
             port,
             recent: vec![SocketId::default(); accepted.capacity()],
             accepted,
@@ -114,10 +119,27 @@ impl Listeners {
             match listener.address {
                 Some(address) if address == local => return Some(id),
                 None if listener.is_v4 == local.is_v4() => any = Some(id),
+                None if listener.is_dual => any = any.or(Some(id)),
                 _ => {}
             }
         }
         any
+    }
+
+    /// Where somebody listens.
+    pub fn places(&self) -> impl Iterator<Item = (IpAddr, u16)> + '_ {
+        self.slots.iter().map(|(_, listener)| {
+            let any = match listener.is_v4 {
+                true => Addr::UNSPECIFIED_V4,
+                false => Addr::UNSPECIFIED_V6,
+            };
+            (listener.address.unwrap_or(any).to_ip(), listener.port)
+        })
+    }
+
+    /// The listener under an index.
+    pub fn by_index_mut(&mut self, index: u32) -> Option<&mut Listener> {
+        self.slots.at_mut(index)
     }
 
     /// The listener, if it is still the same.

@@ -156,6 +156,9 @@ impl Core {
 
     /// The socket's index is free for another.
     pub(crate) fn release_socket(&mut self, socket: u32) {
+        if self.sockets.slot(socket).bound {
+            self.binds.remove(socket);
+        }
         self.lists.take_out(socket);
         self.wheel.stop(socket);
         self.sockets.release(socket);

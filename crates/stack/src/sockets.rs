@@ -44,6 +44,8 @@ pub(crate) struct Slot {
     pub role: Role,
     /// The application closed the socket: nobody is to be told anything, and received bytes have no reader.
     pub app_gone: bool,
+    /// Stands among the bound ones.
+    pub bound: bool,
     /// In the list of waiters of its neighbour.
     pub awaits_neighbour: bool,
     /// What `event_queue` has to look at when the turn ends.
@@ -72,6 +74,7 @@ impl Slot {
             neighbour: None,
             role: Role::Free,
             app_gone: false,
+            bound: false,
             awaits_neighbour: false,
             marks: 0,
             event_position: 0,
@@ -151,6 +154,7 @@ impl Sockets {
         let slot = &mut self.slots[index as usize];
         slot.role = Role::Reserved;
         slot.app_gone = false;
+        slot.bound = false;
         slot.rx = RxWriter::new();
         slot.tx = TxReader::new();
         Some(SocketId { index, generation })

@@ -55,6 +55,11 @@ impl TimeWaits {
         Some(index)
     }
 
+    /// The flows of all entries.
+    pub fn keys(&self) -> impl Iterator<Item = &FlowKey> {
+        self.slots.iter().map(|(_, slot)| &slot.key)
+    }
+
     pub fn at(&self, index: u32) -> Option<&TimeWaitSlot> {
         self.slots.at(index)
     }

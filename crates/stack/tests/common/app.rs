@@ -78,6 +78,7 @@ impl App {
             local,
             accepted,
             options,
+            answer: None,
         }));
         socket
     }
@@ -94,6 +95,7 @@ impl App {
             remote,
             options: Vec::new(),
             fast_open: false,
+            answer: None,
         }));
         socket
     }

@@ -1,0 +1,189 @@
+//! The options of a socket, typed: one view for sockets, streams and listeners.
+//!
+//! An option is honoured or refused; none is taken in silence. What `posix` and the preload library know by number ends here.
+
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ring::socket_block::SocketId;
+use rustix::io::Errno;
+use stack::context::{Control, InfoQuery, SocketInfo, SocketOption};
+
+use crate::app_socket::Kind;
+use crate::context::Inner;
+use crate::settings::{Linger, Settings, defer_accept_retransmissions, defer_accept_s, millis};
+
+mod tcp_level;
+
+/// The options of one socket. Values set before it connects or listens hold from then on; those of a listener are where accepted connections begin.
+#[derive(Clone, Copy)]
+pub struct SocketOptions<'a> {
+    inner: &'a Rc<Inner>,
+    id: SocketId,
+}
+
+/// What a socket is, as far as options care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Idle,
+    Listening,
+    Connection,
+}
+
+impl<'a> SocketOptions<'a> {
+    pub(crate) fn new(inner: &'a Rc<Inner>, id: SocketId) -> Self {
+        Self { inner, id }
+    }
+
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Settings) -> T) -> T {
+        let state = &mut *self.inner.state();
+        match &state.sockets.at(self.id).settings {
+            Some(settings) => look(settings),
+            None => look(&Settings::default()),
+        }
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Settings)) {
+        let state = &mut *self.inner.state();
+        let settings = state.sockets.at(self.id).settings.get_or_insert_default();
+        change(Rc::make_mut(settings));
+    }
+
+    fn stage(&self) -> Stage {
+        match self.inner.state().sockets.at(self.id).kind {
+            Kind::Idle | Kind::Unused => Stage::Idle,
+            Kind::Listener(_) => Stage::Listening,
+            Kind::Stream => Stage::Connection,
+        }
+    }
+
+    /// Tells the stack, unless it learns of it when the socket connects or listens.
+    fn tell(&self, option: SocketOption) -> io::Result<()> {
+        match self.stage() {
+            Stage::Idle => Ok(()),
+            Stage::Listening | Stage::Connection => {
+                self.inner.control(Control::Option(self.id, option))
+            }
+        }
+    }
+
+    /// What the stack knows of the connection; `None` if there is none (any more).
+    ///
+    /// # Errors
+    /// Those of waiting for its answer.
+    pub fn info(&self) -> io::Result<Option<Box<SocketInfo>>> {
+        if self.stage() != Stage::Connection {
+            return Ok(None);
+        }
+        let (answer, mut answers) = ring::spsc::queue(1);
+        let query = InfoQuery {
+            socket: self.id,
+            answer,
+        };
+        self.inner.control(Control::Info(query))?;
+        self.inner.block_unannounced(|_| answers.pop().map(Ok))
+    }
+}
+
+/// `SOL_SOCKET`.
+impl SocketOptions<'_> {
+    /// `SO_REUSEADDR`: binding shares a port with sockets that set it too and do not listen, and with connections that are ending.
+    pub fn set_reuse_addr(&self, on: bool) {
+        self.change(|settings| settings.reuse_addr = on);
+    }
+
+    /// `SO_REUSEADDR`
+    #[must_use]
+    pub fn reuse_addr(&self) -> bool {
+        self.look(|settings| settings.reuse_addr)
+    }
+
+    /// `SO_LINGER`
+    pub fn set_linger(&self, linger: Linger) {
+        self.change(|settings| settings.linger = linger);
+    }
+
+    /// `SO_LINGER`
+    #[must_use]
+    pub fn linger(&self) -> Linger {
+        self.look(|settings| settings.linger)
+    }
+
+    /// `SO_RCVTIMEO`: how long a read or accept waits; `None`: for ever.
+    pub fn set_recv_timeout(&self, timeout: Option<Duration>) {
+        self.change(|settings| settings.recv_timeout = timeout);
+    }
+
+    /// `SO_RCVTIMEO`
+    #[must_use]
+    pub fn recv_timeout(&self) -> Option<Duration> {
+        self.look(|settings| settings.recv_timeout)
+    }
+
+    /// `SO_SNDTIMEO`: how long a write or connect waits; `None`: for ever.
+    pub fn set_send_timeout(&self, timeout: Option<Duration>) {
+        self.change(|settings| settings.send_timeout = timeout);
+    }
+
+    /// `SO_SNDTIMEO`
+    #[must_use]
+    pub fn send_timeout(&self) -> Option<Duration> {
+        self.look(|settings| settings.send_timeout)
+    }
+
+    /// `SO_RCVLOWAT`: bytes that make the socket readable; 0 and 1: any.
+    pub fn set_recv_lowat(&self, bytes: u32) {
+        self.change(|settings| settings.recv_lowat = bytes);
+    }
+
+    /// `SO_RCVLOWAT`, at least 1.
+    #[must_use]
+    pub fn recv_lowat(&self) -> u32 {
+        self.look(|settings| settings.recv_lowat.max(1))
+    }
+
+    /// `SO_KEEPALIVE`: idle connections are probed.
+    ///
+    /// # Errors
+    /// The kernel's, should this have to wait; so for all that follow.
+    pub fn set_keepalive(&self, on: bool) -> io::Result<()> {
+        self.change(|settings| settings.keep_alive = on);
+        self.tell_keepalive()
+    }
+
+    /// `SO_KEEPALIVE`
+    #[must_use]
+    pub fn keepalive(&self) -> bool {
+        self.look(|settings| settings.keep_alive)
+    }
+
+    fn tell_keepalive(&self) -> io::Result<()> {
+        let config = &self.inner.config().tcp;
+        self.tell(SocketOption::KeepAlive(
+            self.look(|settings| settings.keepalive(config)),
+        ))
+    }
+
+    /// `SO_SNDBUF`: bytes of payload that the send buffer holds; it does not grow by itself any more.
+    ///
+    /// # Errors
+    /// As [`set_keepalive`](Self::set_keepalive).
+    pub fn set_send_buffer(&self, bytes: u32) -> io::Result<()> {
+        self.change(|settings| settings.send_buffer = Some(bytes));
+        self.tell(SocketOption::SendBuffer(bytes))
+    }
+
+    /// `SO_RCVBUF`: bytes of payload that the receive buffer holds; it does not grow by itself any more.
+    ///
+    /// # Errors
+    /// As [`set_keepalive`](Self::set_keepalive).
+    pub fn set_recv_buffer(&self, bytes: u32) -> io::Result<()> {
+        self.change(|settings| settings.recv_buffer = Some(bytes));
+        self.tell(SocketOption::RecvBuffer(bytes))
+    }
+}
+
+fn invalid() -> io::Error {
+    Errno::INVAL.into()
+}

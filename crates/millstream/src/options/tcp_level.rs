@@ -1,0 +1,193 @@
+//! `SOL_TCP`.
+
+use super::*;
+
+impl SocketOptions<'_> {
+    /// `TCP_NODELAY`: small segments leave at once (RFC 9293 MUST-17).
+    ///
+    /// # Errors
+    /// The kernel's, should this have to wait; so for all that follow.
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        self.change(|settings| settings.no_delay = on);
+        self.tell(SocketOption::NoDelay(on))
+    }
+
+    /// `TCP_NODELAY`
+    #[must_use]
+    pub fn nodelay(&self) -> bool {
+        self.look(|settings| settings.no_delay)
+    }
+
+    /// `TCP_CORK`: partial segments are held, for at most 200 ms.
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_cork(&self, on: bool) -> io::Result<()> {
+        self.change(|settings| settings.cork = on);
+        self.tell(SocketOption::Cork(on))
+    }
+
+    /// `TCP_CORK`
+    #[must_use]
+    pub fn cork(&self) -> bool {
+        self.look(|settings| settings.cork)
+    }
+
+    /// `TCP_MAXSEG`: segments no larger than so many bytes, announced too if set before the SYN. 0: no limit of ours.
+    ///
+    /// # Errors
+    /// `InvalidInput` outside 88 to 32767.
+    pub fn set_max_segment(&self, bytes: u16) -> io::Result<()> {
+        if bytes != 0 && !(MAX_SEGMENT_MIN..=MAX_SEGMENT_MAX).contains(&bytes) {
+            return Err(invalid());
+        }
+        self.change(|settings| settings.max_segment = bytes);
+        self.tell(SocketOption::MaxSegment(bytes))
+    }
+
+    /// What `TCP_MAXSEG` was set to; 0: nothing.
+    #[must_use]
+    pub fn max_segment(&self) -> u16 {
+        self.look(|settings| settings.max_segment)
+    }
+
+    /// `TCP_USER_TIMEOUT` in ms (RFC 5482): how long sent data may stay unacknowledged; 0: the default rule of retries.
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_user_timeout_ms(&self, ms: u32) -> io::Result<()> {
+        self.change(|settings| settings.user_timeout_ms = ms);
+        self.tell(SocketOption::UserTimeout(millis(ms)))
+    }
+
+    /// `TCP_USER_TIMEOUT`
+    #[must_use]
+    pub fn user_timeout_ms(&self) -> u32 {
+        self.look(|settings| settings.user_timeout_ms)
+    }
+
+    /// `TCP_KEEPIDLE`: idle seconds before the first probe.
+    ///
+    /// # Errors
+    /// `InvalidInput` outside 1 to 32767.
+    pub fn set_keepalive_idle_s(&self, seconds: u32) -> io::Result<()> {
+        within(seconds, KEEPALIVE_S_MAX)?;
+        self.change(|settings| settings.keep_idle_s = seconds);
+        self.tell_keepalive()
+    }
+
+    /// `TCP_KEEPIDLE`
+    #[must_use]
+    pub fn keepalive_idle_s(&self) -> u32 {
+        let default_ns = self.inner.config().tcp.keepalive_idle_ns;
+        or_default(self.look(|settings| settings.keep_idle_s), default_ns)
+    }
+
+    /// `TCP_KEEPINTVL`: seconds between probes.
+    ///
+    /// # Errors
+    /// `InvalidInput` outside 1 to 32767.
+    pub fn set_keepalive_interval_s(&self, seconds: u32) -> io::Result<()> {
+        within(seconds, KEEPALIVE_S_MAX)?;
+        self.change(|settings| settings.keep_interval_s = seconds);
+        self.tell_keepalive()
+    }
+
+    /// `TCP_KEEPINTVL`
+    #[must_use]
+    pub fn keepalive_interval_s(&self) -> u32 {
+        let default_ns = self.inner.config().tcp.keepalive_interval_ns;
+        or_default(self.look(|settings| settings.keep_interval_s), default_ns)
+    }
+
+    /// `TCP_KEEPCNT`: unanswered probes that end the connection.
+    ///
+    /// # Errors
+    /// `InvalidInput` outside 1 to 127.
+    pub fn set_keepalive_probes(&self, probes: u32) -> io::Result<()> {
+        within(probes, PROBES_MAX)?;
+        self.change(|settings| settings.keep_probes = probes as u8);
+        self.tell_keepalive()
+    }
+
+    /// `TCP_KEEPCNT`
+    #[must_use]
+    pub fn keepalive_probes(&self) -> u8 {
+        match self.look(|settings| settings.keep_probes) {
+            0 => self.inner.config().tcp.keepalive_probes_max,
+            probes => probes,
+        }
+    }
+
+    /// `TCP_SYNCNT`: retransmissions of the SYN.
+    ///
+    /// # Errors
+    /// `InvalidInput` outside 1 to 127.
+    pub fn set_syn_retries(&self, retries: u32) -> io::Result<()> {
+        within(retries, PROBES_MAX)?;
+        self.change(|settings| settings.syn_retries = retries as u8);
+        self.tell(SocketOption::SynRetries(retries as u8))
+    }
+
+    /// `TCP_SYNCNT`
+    #[must_use]
+    pub fn syn_retries(&self) -> u8 {
+        match self.look(|settings| settings.syn_retries) {
+            0 => self.inner.config().tcp.syn_retries_max,
+            retries => retries,
+        }
+    }
+
+    /// `TCP_LINGER2`: seconds of FIN_WAIT_2 after a close; 0: as configured; negative: none.
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_fin_wait_2_s(&self, seconds: i32) -> io::Result<()> {
+        let seconds = seconds.clamp(-1, FIN_WAIT_2_S_MAX);
+        self.change(|settings| settings.linger2_s = seconds);
+        let config = &self.inner.config().tcp;
+        self.tell(self.look(|settings| settings.fin_wait_2(config)))
+    }
+
+    /// `TCP_LINGER2`
+    #[must_use]
+    pub fn fin_wait_2_s(&self) -> i32 {
+        match self.look(|settings| settings.linger2_s) {
+            0 => (self.inner.config().tcp.fin_wait_2_ns / tcp::SECOND_NS) as i32,
+            seconds => seconds,
+        }
+    }
+
+    /// `TCP_DEFER_ACCEPT`: a listener accepts with the first data, for so many seconds at least; 0: at once.
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_defer_accept_s(&self, seconds: i32) -> io::Result<()> {
+        let count = defer_accept_retransmissions(seconds);
+        self.change(|settings| settings.defer_accept = count);
+        self.tell(SocketOption::DeferAccept(defer_accept_s(count)))
+    }
+
+    /// `TCP_DEFER_ACCEPT`, rounded up to whole retransmissions of a SYN-ACK as Linux does.
+    #[must_use]
+    pub fn defer_accept_s(&self) -> u32 {
+        defer_accept_s(self.look(|settings| settings.defer_accept))
+    }
+}
+
+const MAX_SEGMENT_MIN: u16 = 88;
+const MAX_SEGMENT_MAX: u16 = 32_767;
+const KEEPALIVE_S_MAX: u32 = 32_767;
+const PROBES_MAX: u32 = 127;
+const FIN_WAIT_2_S_MAX: i32 = 120;
+
+fn within(value: u32, max: u32) -> io::Result<()> {
+    (1..=max).contains(&value).then_some(()).ok_or_else(invalid)
+}
+
+fn or_default(own_s: u32, default_ns: u64) -> u32 {
+    match own_s {
+        0 => (default_ns / tcp::SECOND_NS) as u32,
+        seconds => seconds,
+    }
+}

@@ -1,0 +1,272 @@
+//! Sockets that are neither connected nor listening yet: where options are set and a local address is taken before either.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+
+use ring::socket_block::{Requests, SocketId};
+use rustix::io::Errno;
+use stack::context::{Bind, Connect, Control, Listen};
+
+use crate::app_socket::Kind;
+use crate::context::{Context, Inner};
+use crate::listener::TcpListener;
+use crate::options::SocketOptions;
+use crate::poll::{Source, sealed};
+use crate::settings::Settings;
+use crate::stream::TcpStream;
+
+/// A TCP socket that becomes a [`TcpStream`] or a [`TcpListener`].
+///
+/// ```no_run
+/// use millstream::TcpSocket;
+/// # fn run(context: &millstream::Context) -> std::io::Result<()> {
+/// let socket = TcpSocket::new_v4(context)?;
+/// socket.options().set_reuse_addr(true)?;
+/// socket.options().set_nodelay(true)?;
+/// socket.bind("10.0.0.2:80".parse().unwrap())?;
+/// let listener = socket.listen(1024)?;
+/// # Ok(()) }
+/// ```
+pub struct TcpSocket {
+    inner: Rc<Inner>,
+    id: SocketId,
+    is_v6: bool,
+    bound: std::cell::Cell<Option<SocketAddr>>,
+    /// Another socket has taken over the id.
+    is_spent: bool,
+}
+
+/// A socket that could not become what it was to be, and why. It is as it was before.
+pub struct Refused {
+    /// The socket, to try again with.
+    pub socket: TcpSocket,
+    /// Why.
+    pub error: io::Error,
+}
+
+impl From<Refused> for io::Error {
+    fn from(refused: Refused) -> Self {
+        refused.error
+    }
+}
+
+impl std::fmt::Debug for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl TcpSocket {
+    /// A socket for IPv4.
+    ///
+    /// # Errors
+    /// `ENOBUFS` at the limit of sockets.
+    pub fn new_v4(context: &Context) -> io::Result<Self> {
+        Self::new(context.inner.clone(), false)
+    }
+
+    /// A socket for IPv6; bound to the unspecified address it listens for IPv4 too, unless `IPV6_V6ONLY` is set.
+    ///
+    /// # Errors
+    /// `ENOBUFS` at the limit of sockets.
+    pub fn new_v6(context: &Context) -> io::Result<Self> {
+        let socket = Self::new(context.inner.clone(), true)?;
+        socket.options().change(|settings| settings.dual = true);
+        Ok(socket)
+    }
+
+    fn new(inner: Rc<Inner>, is_v6: bool) -> io::Result<Self> {
+        let id = inner.socket()?;
+        inner.state().sockets.open(id, Kind::Idle);
+        Ok(Self {
+            inner,
+            id,
+            is_v6,
+            bound: None.into(),
+            is_spent: false,
+        })
+    }
+
+    /// A socket with these settings, bound where another was.
+    pub(crate) fn like(
+        inner: Rc<Inner>,
+        is_v6: bool,
+        bound: Option<SocketAddr>,
+        settings: Option<Rc<Settings>>,
+    ) -> io::Result<Self> {
+        // What is still on its way to the stack may be what the address is to be taken from.
+        inner.step()?;
+        let socket = Self::new(inner, is_v6)?;
+        socket.inner.state().sockets.at(socket.id).settings = settings;
+        if let Some(local) = bound {
+            socket.bind(local)?;
+        }
+        Ok(socket)
+    }
+
+    /// Its options.
+    #[must_use]
+    pub fn options(&self) -> SocketOptions<'_> {
+        SocketOptions::new(&self.inner, self.id)
+    }
+
+    /// Where it is bound.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.bound.get()
+    }
+
+    /// It is an IPv6 socket.
+    #[must_use]
+    pub fn is_v6(&self) -> bool {
+        self.is_v6
+    }
+
+    /// Takes a local address: one of ours or an unspecified one; port 0 lets the stack choose.
+    ///
+    /// # Errors
+    /// `AddrInUse`, `AddrNotAvailable`; `InvalidInput` if it is bound already.
+    pub fn bind(&self, local: SocketAddr) -> io::Result<SocketAddr> {
+        if self.bound.get().is_some() {
+            return Err(Errno::INVAL.into());
+        }
+        let (answer, mut answers) = ring::spsc::queue(1);
+        let bind = self.options().look(|settings| Bind {
+            socket: self.id,
+            local,
+            dual: settings.dual && self.is_v6,
+            reuse_addr: settings.reuse_addr,
+            reuse_port: settings.reuse_port,
+            free: settings.free_bind,
+            answer,
+        });
+        self.inner.control(Control::Bind(bind))?;
+        let said = self
+            .inner
+            .block_unannounced(|_| answers.pop().map(|said| said.map_err(io::Error::from)))?;
+        self.bound.set(Some(said));
+        Ok(said)
+    }
+
+    fn any(&self) -> SocketAddr {
+        let ip: IpAddr = match self.is_v6 {
+            true => Ipv6Addr::UNSPECIFIED.into(),
+            false => Ipv4Addr::UNSPECIFIED.into(),
+        };
+        SocketAddr::new(ip, 0)
+    }
+
+    /// Listens where it is bound, or at a port of the stack's choice. `backlog` is the length of the accept queue: handshakes that complete while it is full
+    /// wait in the peers. It is cut to [`Limits::backlog_max`](crate::Limits).
+    ///
+    /// # Errors
+    /// `AddrInUse`; `ENOBUFS` at the limit of listeners.
+    pub fn listen(mut self, backlog: usize) -> Result<TcpListener, Refused> {
+        if self.bound.get().is_none()
+            && let Err(error) = self.bind(self.any())
+        {
+            return Err(Refused {
+                socket: self,
+                error,
+            });
+        }
+        match self.try_listen(backlog) {
+            Ok(listener) => Ok(listener),
+            Err(error) => Err(Refused {
+                socket: self,
+                error,
+            }),
+        }
+    }
+
+    fn try_listen(&mut self, backlog: usize) -> io::Result<TcpListener> {
+        let Some(local) = self.bound.get() else {
+            return Err(Errno::INVAL.into());
+        };
+        let config = self.inner.config();
+        let capacity = backlog.clamp(1, config.limits.backlog_max);
+        let (accepted, queue) = ring::spsc::queue(capacity);
+        let options = self
+            .options()
+            .look(|settings| settings.for_stack(&config.tcp));
+        let (answer, mut answers) = ring::spsc::queue(1);
+        self.inner.control(Control::Listen(Listen {
+            socket: self.id,
+            local,
+            accepted,
+            options,
+            answer: Some(answer),
+        }))?;
+        self.inner
+            .block_unannounced(|_| answers.pop().map(|said| said.map_err(io::Error::from)))?;
+        let id = self.id;
+        self.inner.state().become_kind(id, Kind::Listener(queue));
+        self.is_spent = true;
+        Ok(TcpListener::of(self.inner.clone(), id, local))
+    }
+
+    /// Begins to connect, and returns at once a stream that is non-blocking; it is writable in a [`Poll`](crate::Poll) when the outcome is known, and
+    /// [`TcpStream::take_error`] then says which.
+    ///
+    /// # Errors
+    /// What is known at once: `NetworkUnreachable`, `AddrInUse`, `AddrNotAvailable`, `ENOBUFS`.
+    pub fn start_connect(self, remote: SocketAddr) -> Result<TcpStream, Refused> {
+        self.connect_with(remote, false)
+    }
+
+    pub(crate) fn connect_with(
+        mut self,
+        remote: SocketAddr,
+        fast_open: bool,
+    ) -> Result<TcpStream, Refused> {
+        if let Err(error) = self.try_connect(remote, fast_open) {
+            return Err(Refused {
+                socket: self,
+                error,
+            });
+        }
+        self.is_spent = true;
+        self.inner.state().become_kind(self.id, Kind::Stream);
+        let stream = TcpStream::begun(self.inner.clone(), self.id, self.bound.get(), remote);
+        Ok(stream)
+    }
+
+    fn try_connect(&self, remote: SocketAddr, fast_open: bool) -> io::Result<()> {
+        let config = self.inner.config();
+        let options = self
+            .options()
+            .look(|settings| settings.for_stack(&config.tcp));
+        let (answer, mut answers) = ring::spsc::queue(1);
+        self.inner.control(Control::Connect(Connect {
+            socket: self.id,
+            local: self.bound.get(),
+            remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
+            options,
+            fast_open,
+            answer: Some(answer),
+        }))?;
+        self.inner
+            .block_unannounced(|_| answers.pop().map(|said| said.map_err(io::Error::from)))
+    }
+}
+
+impl Drop for TcpSocket {
+    fn drop(&mut self) {
+        if !self.is_spent {
+            self.inner.state().close(self.id, Requests::CLOSE);
+        }
+    }
+}
+
+impl sealed::Sealed for TcpSocket {
+    fn id(&self) -> SocketId {
+        self.id
+    }
+
+    fn inner(&self) -> &Rc<Inner> {
+        &self.inner
+    }
+}
+
+impl Source for TcpSocket {}

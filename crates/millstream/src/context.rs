@@ -75,17 +75,22 @@ impl Context {
     }
 
     /// Turns until the stack has nothing more to do now: all that can leave has left, all that has arrived is seen to. With a
-    /// dedicated crank the stack's own thread does so, and this returns at once.
+    /// dedicated crank the stack's own thread does so, and this returns at once. True if anything moved.
     ///
     /// # Errors
     /// `NetworkDown` if the wire is gone for good.
-    pub fn settle(&self) -> io::Result<()> {
-        for _ in 0..SETTLE_TURNS_MAX {
-            if self.inner.step()? == Step::Idle {
-                break;
-            }
+    pub fn settle(&self) -> io::Result<bool> {
+        let mut turns = 0;
+        while turns < SETTLE_TURNS_MAX && self.inner.step()? == Step::Moved {
+            turns += 1;
         }
-        Ok(())
+        Ok(turns > 0)
+    }
+
+    /// Time passes only when its holder says so: nobody but the caller turns the stack.
+    #[must_use]
+    pub fn is_virtual(&self) -> bool {
+        self.inner.config().clock.is_virtual()
     }
 
     /// Makes an address ours from now on, with the prefix of its subnet, beside [`Config::addresses`]. One that is ours already, or that no host can have,

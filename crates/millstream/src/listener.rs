@@ -14,6 +14,7 @@ use crate::options::SocketOptions;
 use crate::poll::{Source, sealed};
 use crate::readiness::Readiness;
 use crate::settings::Settings;
+use crate::socket::TcpSocket;
 use crate::stream::TcpStream;
 
 /// Accepts connections at an address and port of its context.
@@ -98,6 +99,17 @@ impl TcpListener {
     /// Whether `accept` returns at once when nobody waits.
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.set(nonblocking);
+    }
+
+    /// Listens no more: a socket with the same options, bound where this one was. Connections that nobody accepted are reset.
+    ///
+    /// # Errors
+    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
+    pub fn into_socket(self) -> io::Result<TcpSocket> {
+        let (inner, local) = (self.inner.clone(), self.local);
+        let settings = self.inner.state().sockets.at(self.id).settings.clone();
+        drop(self);
+        TcpSocket::like(inner, local.is_ipv6(), Some(local), settings)
     }
 
     /// What can be done with it now.

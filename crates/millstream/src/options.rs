@@ -99,6 +99,72 @@ impl SocketOptions<'_> {
         self.look(|settings| settings.reuse_addr)
     }
 
+    /// `SO_REUSEPORT`: binding shares a port with sockets that set it too.
+    pub fn set_reuse_port(&self, on: bool) {
+        self.change(|settings| settings.reuse_port = on);
+    }
+
+    /// `SO_REUSEPORT`
+    #[must_use]
+    pub fn reuse_port(&self) -> bool {
+        self.look(|settings| settings.reuse_port)
+    }
+
+    /// `IPV6_V6ONLY`: an unspecified IPv6 address stands for IPv6 alone.
+    pub fn set_v6_only(&self, on: bool) {
+        self.change(|settings| settings.dual = !on);
+    }
+
+    /// `IPV6_V6ONLY`
+    #[must_use]
+    pub fn v6_only(&self) -> bool {
+        self.look(|settings| !settings.dual)
+    }
+
+    /// `IP_FREEBIND`: addresses that are not ours (yet) may be bound.
+    pub fn set_free_bind(&self, on: bool) {
+        self.change(|settings| settings.free_bind = on);
+    }
+
+    /// `IP_FREEBIND`
+    #[must_use]
+    pub fn free_bind(&self) -> bool {
+        self.look(|settings| settings.free_bind)
+    }
+
+    /// `SO_PRIORITY`: kept; a wire of ours has one queue.
+    pub fn set_priority(&self, priority: i32) {
+        self.change(|settings| settings.priority = priority);
+    }
+
+    /// `SO_PRIORITY`
+    #[must_use]
+    pub fn priority(&self) -> i32 {
+        self.look(|settings| settings.priority)
+    }
+
+    /// `SO_MARK`: kept; no route or filter of ours looks at it.
+    pub fn set_mark(&self, mark: u32) {
+        self.change(|settings| settings.mark = mark);
+    }
+
+    /// `SO_MARK`
+    #[must_use]
+    pub fn mark(&self) -> u32 {
+        self.look(|settings| settings.mark)
+    }
+
+    /// `TCP_INQ`: whoever reads wants to know how much is left. Kept for layers above.
+    pub fn set_inq(&self, on: bool) {
+        self.change(|settings| settings.inq = on);
+    }
+
+    /// `TCP_INQ`
+    #[must_use]
+    pub fn inq(&self) -> bool {
+        self.look(|settings| settings.inq)
+    }
+
     /// `SO_LINGER`
     pub fn set_linger(&self, linger: Linger) {
         self.change(|settings| settings.linger = linger);

@@ -78,6 +78,12 @@ impl Event {
         self.token
     }
 
+    /// All of what follows, as one value.
+    #[must_use]
+    pub const fn readiness(&self) -> Readiness {
+        self.ready
+    }
+
     /// Reading gets somewhere: bytes, the end, an error, a connection (`EPOLLIN`).
     #[must_use]
     pub const fn is_readable(&self) -> bool {

@@ -33,7 +33,9 @@ impl Readiness {
         Self(self.0 & other.0)
     }
 
-    pub(crate) const fn union(self, other: Self) -> Self {
+    /// Both.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 

@@ -13,6 +13,7 @@ use crate::context::{Context, Inner};
 use crate::listener::TcpListener;
 use crate::options::SocketOptions;
 use crate::poll::{Source, sealed};
+use crate::readiness::Readiness;
 use crate::settings::Settings;
 use crate::stream::TcpStream;
 
@@ -109,6 +110,12 @@ impl TcpSocket {
     #[must_use]
     pub fn options(&self) -> SocketOptions<'_> {
         SocketOptions::new(&self.inner, self.id)
+    }
+
+    /// What can be done with it now: as in Linux, it is writable and hung up.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        self.inner.state().readiness(self.id)
     }
 
     /// Where it is bound.

@@ -140,6 +140,27 @@ impl TcpStream {
         Self::new(inner, id, Some(local), remote)
     }
 
+    /// How an attempt to connect went; `None` while nobody knows.
+    #[must_use]
+    pub fn connect_outcome(&self) -> Option<io::Result<()>> {
+        self.inner.state().connect_outcome(self.id)
+    }
+
+    /// The connection is open, at least in one direction.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let said = self.inner.state().block(self.id).state();
+        said.contains(SocketState::CONNECTED)
+            && !said.intersects(SocketState::FAILED | SocketState::CLOSED)
+    }
+
+    /// The peer has closed its direction.
+    #[must_use]
+    pub fn is_read_closed(&self) -> bool {
+        let said = self.inner.state().block(self.id).state();
+        said.contains(SocketState::EOF)
+    }
+
     /// Its options.
     #[must_use]
     pub fn options(&self) -> SocketOptions<'_> {

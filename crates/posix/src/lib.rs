@@ -26,14 +26,18 @@
 
 mod call;
 mod descriptors;
+mod epoll;
 pub mod layout;
 pub mod number;
+mod open;
+mod options;
+mod request;
 mod sockets;
+mod tcp_info;
+mod transfer;
 
 pub use call::{Call, Outcome, Reply};
 pub use descriptors::{Descriptors, LowestFree};
 pub use request::{Address, ControlMessage, EpollEvent, PollFd, Request};
 pub use rustix::io::Errno;
 pub use sockets::Sockets;
-
-mod request;

@@ -1,18 +1,52 @@
 //! The descriptors of a process, so to speak, and what each stands for.
 
-use millstream::Context;
+use std::collections::BTreeMap;
+use std::io;
+
+use millstream::{Context, TcpListener, TcpSocket, TcpStream};
 use rustix::io::Errno;
 
 use crate::call::{Call, Outcome, Progress, Reply};
 use crate::descriptors::{Descriptors, LowestFree};
+use crate::epoll::Epoll;
 use crate::request::Request;
 
 /// See the module's documentation.
 pub struct Sockets {
-    context: Context,
-    #[allow(dead_code)]
+    pub(crate) context: Context,
     numbers: Box<dyn Descriptors>,
+    entries: BTreeMap<i32, Entry>,
 }
+
+/// What a descriptor stands for.
+pub(crate) struct Entry {
+    pub file: File,
+    pub is_v6: bool,
+    /// `O_NONBLOCK`
+    pub nonblocking: bool,
+    /// `FD_CLOEXEC`
+    pub close_on_exec: bool,
+}
+
+pub(crate) enum File {
+    /// Neither connected nor listening.
+    Idle(TcpSocket),
+    Listener(TcpListener),
+    Stream(Stream),
+    Epoll(Epoll),
+    /// A socket that could not be made anew after its connection had failed: there was no memory for it.
+    Lost,
+}
+
+/// A connection, or an attempt at one.
+pub(crate) struct Stream {
+    pub tcp: TcpStream,
+    /// No `connect` has told of the outcome yet.
+    pub connecting: bool,
+}
+
+/// How a step of a call ended: `Ok(None)` means that it blocks.
+pub(crate) type Step = Result<Option<i64>, Errno>;
 
 impl Sockets {
     /// No descriptors yet; they will be numbered from 3 on.
@@ -24,7 +58,11 @@ impl Sockets {
     /// No descriptors yet; `numbers` numbers them.
     #[must_use]
     pub fn with_descriptors(context: Context, numbers: Box<dyn Descriptors>) -> Self {
-        Self { context, numbers }
+        Self {
+            context,
+            numbers,
+            entries: BTreeMap::new(),
+        }
     }
 
     /// The context whose sockets these are.
@@ -33,10 +71,10 @@ impl Sockets {
         &self.context
     }
 
-    /// Turns the stack until it has nothing more to do now. Blocked calls may get further after it.
-    pub fn turn(&mut self) {
+    /// Turns the stack until it has nothing more to do now; true if it had something to do. Blocked calls may get further after it.
+    pub fn turn(&mut self) -> bool {
         // A wire that is gone is found by the calls.
-        let _ = self.context.settle();
+        self.context.settle().unwrap_or(false)
     }
 
     /// Begins a call and carries it as far as it gets; it is lost if it blocks, so it is for calls that do not.
@@ -46,12 +84,176 @@ impl Sockets {
         (outcome, call.into_reply())
     }
 
+    /// Whether `fd` is one of ours.
+    #[must_use]
+    pub fn has(&self, fd: i32) -> bool {
+        self.entries.contains_key(&fd)
+    }
+
+    /// Carries a call on. What it does is done when this returns, as it is when a system call does: on a virtual clock, where no other thread sees to it, the
+    /// stack is turned after it.
     pub(crate) fn carry_on(
         &mut self,
-        _request: &Request,
-        _progress: &mut Progress,
-        _reply: &mut Reply,
+        request: &Request,
+        progress: &mut Progress,
+        reply: &mut Reply,
     ) -> Outcome {
-        Outcome::Done(Err(Errno::NOSYS))
+        let step = self.step(request, progress, reply);
+        if self.context.is_virtual() {
+            self.turn();
+        }
+        match step {
+            Ok(Some(value)) => Outcome::Done(Ok(value)),
+            Ok(None) => Outcome::Pending,
+            Err(errno) => Outcome::Done(Err(errno)),
+        }
     }
+
+    fn step(&mut self, request: &Request, progress: &mut Progress, reply: &mut Reply) -> Step {
+        match *request {
+            Request::Socket {
+                domain,
+                kind,
+                protocol,
+            } => self.socket(domain, kind, protocol),
+            Request::Bind { fd, address } => self.bind(fd, address),
+            Request::Listen { fd, backlog } => self.listen(fd, backlog),
+            Request::Accept { fd, flags } => self.accept(fd, flags, progress, reply),
+            Request::Connect { fd, address } => self.connect(fd, address, progress),
+            Request::Read { fd, len: 0 } => self.socket_entry(fd).map(|_| Some(0)),
+            Request::Read { fd, len } => self.recv(fd, len, 0, progress, reply),
+            Request::Recv { fd, len, flags } => self.recv(fd, len, flags, progress, reply),
+            Request::Recvmsg {
+                fd,
+                len,
+                control_len,
+                flags,
+            } => self.recvmsg(fd, len, control_len, flags, progress, reply),
+            Request::Write { fd, ref bytes } => self.send(fd, bytes, 0, None, progress),
+            Request::Send {
+                fd,
+                ref bytes,
+                flags,
+                to,
+                ref control,
+            } => self.sendmsg(fd, bytes, flags, to, control, progress),
+            Request::Fcntl {
+                fd,
+                command,
+                argument,
+            } => self.fcntl(fd, command, argument),
+            Request::Ioctl {
+                fd,
+                request,
+                argument,
+            } => self.ioctl(fd, request, argument, reply),
+            Request::Close { fd } => self.close(fd, progress),
+            Request::Shutdown { fd, how } => self.shutdown(fd, how),
+            Request::Getsockopt {
+                fd,
+                level,
+                name,
+                len,
+            } => self.getsockopt(fd, level, name, len, reply),
+            Request::Setsockopt {
+                fd,
+                level,
+                name,
+                ref value,
+            } => self.setsockopt(fd, level, name, value),
+            Request::Getsockname { fd } => self.getsockname(fd, reply),
+            Request::Getpeername { fd } => self.getpeername(fd, reply),
+            Request::Poll {
+                ref fds,
+                timeout_ms,
+            } => self.poll(fds, timeout_ms, progress, reply),
+            Request::EpollCreate { flags } => self.epoll_create(flags),
+            Request::EpollCtl {
+                epfd,
+                op,
+                fd,
+                event,
+            } => self.epoll_ctl(epfd, op, fd, event),
+            Request::EpollWait {
+                epfd,
+                max_events,
+                timeout_ms,
+            } => self.epoll_wait(epfd, max_events, timeout_ms, progress, reply),
+        }
+    }
+
+    /// What `fd` stands for.
+    pub(crate) fn entry(&mut self, fd: i32) -> Result<&mut Entry, Errno> {
+        self.entries.get_mut(&fd).ok_or(Errno::BADF)
+    }
+
+    /// The socket that `fd` stands for.
+    pub(crate) fn socket_entry(&mut self, fd: i32) -> Result<&mut Entry, Errno> {
+        let entry = self.entry(fd)?;
+        match entry.file {
+            File::Epoll(_) => Err(Errno::NOTSOCK),
+            _ => Ok(entry),
+        }
+    }
+
+    /// A new descriptor.
+    pub(crate) fn install(&mut self, entry: Entry) -> Result<i32, Errno> {
+        let fd = self.numbers.open()?;
+        self.entries.insert(fd, entry);
+        Ok(fd)
+    }
+
+    /// A descriptor is no more.
+    pub(crate) fn uninstall(&mut self, fd: i32) -> Option<Entry> {
+        let entry = self.entries.remove(&fd)?;
+        self.numbers.close(fd);
+        Some(entry)
+    }
+
+    /// Two descriptors at once.
+    pub(crate) fn pair(&mut self, a: i32, b: i32) -> Option<(&mut Entry, &mut Entry)> {
+        if a == b {
+            return None;
+        }
+        let mut found = (None, None);
+        for (&fd, entry) in &mut self.entries {
+            if fd == a {
+                found.0 = Some(entry);
+            } else if fd == b {
+                found.1 = Some(entry);
+            }
+        }
+        found.0.zip(found.1)
+    }
+
+    pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = (&i32, &mut Entry)> {
+        self.entries.iter_mut()
+    }
+}
+
+/// The number in an error.
+pub(crate) fn errno(error: &io::Error) -> Errno {
+    if let Some(number) = error.raw_os_error() {
+        return Errno::from_raw_os_error(number);
+    }
+    match error.kind() {
+        io::ErrorKind::WouldBlock => Errno::AGAIN,
+        io::ErrorKind::TimedOut => Errno::TIMEDOUT,
+        _ => Errno::IO,
+    }
+}
+
+/// Whether a wait that began earlier is over; notes the first time when it will be.
+pub(crate) fn is_over(
+    progress: &mut Progress,
+    now_ns: u64,
+    timeout: Option<std::time::Duration>,
+) -> bool {
+    if !std::mem::replace(&mut progress.began, true) {
+        progress.deadline_ns = timeout
+            .map(|timeout| now_ns.saturating_add(timeout.as_nanos().min(u64::MAX.into()) as u64));
+    }
+    progress
+        .deadline_ns
+        .is_some_and(|deadline_ns| now_ns >= deadline_ns)
 }

@@ -1,0 +1,287 @@
+//! `poll` and epoll.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use millstream::{Events, Interest, Mode, Poll, Readiness, Source, Token};
+use rustix::io::Errno;
+
+use crate::call::{Progress, Reply};
+use crate::number::*;
+use crate::request::{EpollEvent, PollFd};
+use crate::sockets::{Entry, File, Sockets, Step, errno, is_over};
+
+/// An epoll descriptor.
+pub(crate) struct Epoll {
+    poll: Poll,
+    watched: BTreeMap<i32, EpollEvent>,
+}
+
+/// What `poll` says of a socket.
+fn mask(ready: Readiness) -> u32 {
+    let pairs = [
+        (Readiness::READABLE, EPOLLIN | EPOLLRDNORM),
+        (Readiness::WRITABLE, EPOLLOUT | EPOLLWRNORM),
+        (Readiness::READ_CLOSED, EPOLLRDHUP),
+        (Readiness::HANGUP, EPOLLHUP),
+        (Readiness::ERROR, EPOLLERR),
+    ];
+    let said = pairs.iter().filter(|(flag, _)| ready.contains(*flag));
+    said.fold(0, |all, (_, bits)| all | bits)
+}
+
+fn ready(file: &File) -> Option<Readiness> {
+    Some(match file {
+        File::Idle(socket) => socket.readiness(),
+        File::Listener(listener) => listener.readiness(),
+        File::Stream(stream) => stream.tcp.readiness(),
+        File::Epoll(_) | File::Lost => return None,
+    })
+}
+
+fn millis(timeout_ms: i32) -> Option<Duration> {
+    u64::try_from(timeout_ms).ok().map(Duration::from_millis)
+}
+
+impl Sockets {
+    pub(crate) fn poll(
+        &mut self,
+        fds: &[PollFd],
+        timeout_ms: i32,
+        progress: &mut Progress,
+        reply: &mut Reply,
+    ) -> Step {
+        let mut found = fds.to_vec();
+        for entry in &mut found {
+            entry.revents = self.poll_one(entry.fd, entry.events);
+        }
+        let count = found.iter().filter(|entry| entry.revents != 0).count();
+        let now_ns = self.context.now_ns();
+        if count == 0 && !is_over(progress, now_ns, millis(timeout_ms)) {
+            return Ok(None);
+        }
+        *reply = Reply::Poll(found);
+        Ok(Some(count as i64))
+    }
+
+    fn poll_one(&mut self, fd: i32, events: i16) -> i16 {
+        if fd < 0 {
+            return 0;
+        }
+        match self.entry(fd) {
+            Err(_) => POLLNVAL,
+            Ok(entry) => {
+                let said = ready(&entry.file).map_or(0, mask) as i16;
+                said & (events | POLLERR | POLLHUP)
+            }
+        }
+    }
+
+    pub(crate) fn epoll_create(&mut self, flags: i32) -> Step {
+        if flags & !EPOLL_CLOEXEC != 0 {
+            return Err(Errno::INVAL);
+        }
+        let poll = Poll::new(&self.context);
+        let fd = self.install(Entry {
+            file: File::Epoll(Epoll {
+                poll,
+                watched: BTreeMap::new(),
+            }),
+            is_v6: false,
+            nonblocking: false,
+            close_on_exec: flags & EPOLL_CLOEXEC != 0,
+        })?;
+        Ok(Some(fd.into()))
+    }
+
+    pub(crate) fn epoll_ctl(&mut self, epfd: i32, op: i32, fd: i32, event: EpollEvent) -> Step {
+        self.entry(epfd)?;
+        self.entry(fd)?;
+        let Some((epoll, entry)) = self.pair(epfd, fd) else {
+            return Err(Errno::INVAL);
+        };
+        let File::Epoll(epoll) = &mut epoll.file else {
+            return Err(Errno::INVAL);
+        };
+        match op {
+            EPOLL_CTL_ADD if epoll.watched.contains_key(&fd) => return Err(Errno::EXIST),
+            EPOLL_CTL_ADD => {
+                add(&mut epoll.poll, &entry.file, fd, event)?;
+                epoll.watched.insert(fd, event);
+            }
+            EPOLL_CTL_MOD => {
+                let watched = epoll.watched.get_mut(&fd).ok_or(Errno::NOENT)?;
+                change(&mut epoll.poll, &entry.file, fd, event)?;
+                *watched = event;
+            }
+            EPOLL_CTL_DEL => {
+                epoll.watched.remove(&fd).ok_or(Errno::NOENT)?;
+                remove(&mut epoll.poll, &entry.file)?;
+            }
+            _ => return Err(Errno::INVAL),
+        }
+        Ok(Some(0))
+    }
+
+    pub(crate) fn epoll_wait(
+        &mut self,
+        epfd: i32,
+        max_events: i32,
+        timeout_ms: i32,
+        progress: &mut Progress,
+        reply: &mut Reply,
+    ) -> Step {
+        let max = usize::try_from(max_events).unwrap_or(0);
+        let File::Epoll(_) = self.entry(epfd)?.file else {
+            return Err(Errno::INVAL);
+        };
+        if max == 0 {
+            return Err(Errno::INVAL);
+        }
+        let (found, again) = self.epoll_found(epfd, max)?;
+        for fd in again {
+            self.arm_again(epfd, fd);
+        }
+        let now_ns = self.context.now_ns();
+        if found.is_empty() && !is_over(progress, now_ns, millis(timeout_ms)) {
+            return Ok(None);
+        }
+        let count = found.len() as i64;
+        *reply = Reply::Epoll(found);
+        Ok(Some(count))
+    }
+
+    /// The events that were asked for, and the descriptors that were told of once in vain: what is ready of them nobody asked for.
+    fn epoll_found(&mut self, epfd: i32, max: usize) -> Result<(Vec<EpollEvent>, Vec<i32>), Errno> {
+        let File::Epoll(epoll) = &mut self.entry(epfd)?.file else {
+            return Err(Errno::INVAL);
+        };
+        let mut events = Events::with_capacity(max);
+        let waited = epoll.poll.wait(&mut events, Some(Duration::ZERO));
+        waited.map_err(|error| errno(&error))?;
+        let (mut found, mut again) = (Vec::new(), Vec::new());
+        for event in &events {
+            let fd = event.token().0 as i32;
+            let Some(watched) = epoll.watched.get(&fd) else {
+                continue;
+            };
+            let said = mask(event.readiness()) & (watched.events | EPOLLERR | EPOLLHUP);
+            if said != 0 {
+                found.push(EpollEvent {
+                    events: said,
+                    data: watched.data,
+                });
+            } else if watched.events & EPOLLONESHOT != 0 {
+                again.push(fd);
+            }
+        }
+        Ok((found, again))
+    }
+
+    fn arm_again(&mut self, epfd: i32, fd: i32) {
+        if let Some((epoll, entry)) = self.pair(epfd, fd)
+            && let File::Epoll(epoll) = &mut epoll.file
+            && let Some(&event) = epoll.watched.get(&fd)
+        {
+            // It is registered, or it would not have been told of.
+            let _ = change(&mut epoll.poll, &entry.file, fd, event);
+        }
+    }
+
+    /// A descriptor stands for another socket now: the polls that watch it watch that.
+    pub(crate) fn watch_again(&mut self, fd: i32) {
+        for epfd in self.watchers(fd) {
+            if let Some((epoll, entry)) = self.pair(epfd, fd)
+                && let File::Epoll(epoll) = &mut epoll.file
+                && let Some(&event) = epoll.watched.get(&fd)
+            {
+                // A new socket is watched by nobody yet.
+                let _ = add(&mut epoll.poll, &entry.file, fd, event);
+            }
+        }
+    }
+
+    /// A descriptor is about to be closed.
+    pub(crate) fn forget_watched(&mut self, fd: i32) {
+        for epfd in self.watchers(fd) {
+            if let Ok(Entry {
+                file: File::Epoll(epoll),
+                ..
+            }) = self.entry(epfd)
+            {
+                epoll.watched.remove(&fd);
+            }
+        }
+    }
+
+    fn watchers(&mut self, fd: i32) -> Vec<i32> {
+        let watches = |(&epfd, entry): (&i32, &mut Entry)| match &entry.file {
+            File::Epoll(epoll) if epoll.watched.contains_key(&fd) => Some(epfd),
+            _ => None,
+        };
+        self.entries_mut().filter_map(watches).collect()
+    }
+}
+
+/// What Millstream's poll is asked, so that it tells of at least what was asked for.
+fn wanted(event: EpollEvent) -> (Interest, Mode) {
+    let reads = event.events & (EPOLLIN | EPOLLRDNORM | EPOLLRDHUP) != 0;
+    let writes = event.events & (EPOLLOUT | EPOLLWRNORM) != 0;
+    let interest = match (reads, writes) {
+        (true, true) => Interest::READABLE | Interest::WRITABLE,
+        (false, true) => Interest::WRITABLE,
+        (_, false) => Interest::READABLE,
+    };
+    let mode = match event.events & EPOLLET {
+        0 => Mode::Level,
+        _ => Mode::Edge,
+    };
+    (interest, mode)
+}
+
+fn add(poll: &mut Poll, file: &File, fd: i32, event: EpollEvent) -> Result<(), Errno> {
+    fn with(poll: &mut Poll, source: &impl Source, fd: i32, event: EpollEvent) -> io::Result<()> {
+        let (interest, mode) = wanted(event);
+        let token = Token(fd as usize);
+        match event.events & EPOLLONESHOT {
+            0 => poll.register(source, token, interest, mode),
+            _ => poll.register_once(source, token, interest, mode),
+        }
+    }
+    let added = match file {
+        File::Idle(socket) => with(poll, socket, fd, event),
+        File::Listener(listener) => with(poll, listener, fd, event),
+        File::Stream(stream) => with(poll, &stream.tcp, fd, event),
+        File::Epoll(_) | File::Lost => return Err(Errno::PERM),
+    };
+    added.map_err(|error| errno(&error))
+}
+
+fn change(poll: &mut Poll, file: &File, fd: i32, event: EpollEvent) -> Result<(), Errno> {
+    fn with(poll: &mut Poll, source: &impl Source, fd: i32, event: EpollEvent) -> io::Result<()> {
+        let (interest, mode) = wanted(event);
+        let token = Token(fd as usize);
+        match event.events & EPOLLONESHOT {
+            0 => poll.reregister(source, token, interest, mode),
+            _ => poll.reregister_once(source, token, interest, mode),
+        }
+    }
+    let changed = match file {
+        File::Idle(socket) => with(poll, socket, fd, event),
+        File::Listener(listener) => with(poll, listener, fd, event),
+        File::Stream(stream) => with(poll, &stream.tcp, fd, event),
+        File::Epoll(_) | File::Lost => return Err(Errno::NOENT),
+    };
+    changed.map_err(|error| errno(&error))
+}
+
+fn remove(poll: &mut Poll, file: &File) -> Result<(), Errno> {
+    let removed = match file {
+        File::Idle(socket) => poll.deregister(socket),
+        File::Listener(listener) => poll.deregister(listener),
+        File::Stream(stream) => poll.deregister(&stream.tcp),
+        File::Epoll(_) | File::Lost => return Err(Errno::NOENT),
+    };
+    removed.map_err(|error| errno(&error))
+}

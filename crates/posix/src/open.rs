@@ -1,0 +1,386 @@
+//! Calls that make, join and end sockets: `socket`, `bind`, `listen`, `accept4`, `connect`, `shutdown`, `close`, and the two names.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
+use std::time::Duration;
+
+use millstream::{Linger, TcpSocket, TcpState};
+use rustix::io::Errno;
+
+use crate::call::{Progress, Reply};
+use crate::number::*;
+use crate::request::Address;
+use crate::sockets::{Entry, File, Sockets, Step, Stream, errno, is_over};
+
+impl Sockets {
+    pub(crate) fn socket(&mut self, domain: i32, kind: i32, protocol: i32) -> Step {
+        let flags = kind & !SOCK_TYPE_MASK;
+        if flags & !(SOCK_NONBLOCK | SOCK_CLOEXEC) != 0 {
+            return Err(Errno::INVAL);
+        }
+        let is_v6 = match domain {
+            AF_INET => false,
+            AF_INET6 => true,
+            _ => return Err(Errno::AFNOSUPPORT),
+        };
+        match (kind & SOCK_TYPE_MASK, protocol) {
+            (SOCK_STREAM, IPPROTO_IP | IPPROTO_TCP) => {}
+            (SOCK_STREAM, _) => return Err(Errno::PROTONOSUPPORT),
+            _ => return Err(Errno::SOCKTNOSUPPORT),
+        }
+        let socket = match is_v6 {
+            true => TcpSocket::new_v6(&self.context),
+            false => TcpSocket::new_v4(&self.context),
+        };
+        let socket = socket.map_err(|error| errno(&error))?;
+        let fd = self.install(Entry {
+            file: File::Idle(socket),
+            is_v6,
+            nonblocking: flags & SOCK_NONBLOCK != 0,
+            close_on_exec: flags & SOCK_CLOEXEC != 0,
+        })?;
+        Ok(Some(fd.into()))
+    }
+
+    pub(crate) fn bind(&mut self, fd: i32, address: Address) -> Step {
+        let entry = self.socket_entry(fd)?;
+        let local = address_for(entry.is_v6, address)?;
+        let File::Idle(socket) = &entry.file else {
+            return Err(Errno::INVAL);
+        };
+        if local.is_ipv4() && entry.is_v6 && socket.options().v6_only() {
+            return Err(Errno::INVAL);
+        }
+        socket.bind(local).map_err(|error| errno(&error))?;
+        Ok(Some(0))
+    }
+
+    pub(crate) fn listen(&mut self, fd: i32, backlog: i32) -> Step {
+        let entry = self.socket_entry(fd)?;
+        // A negative backlog is a large one, as in Linux.
+        let backlog = usize::try_from(backlog).unwrap_or(usize::MAX >> 1);
+        match std::mem::replace(&mut entry.file, File::Lost) {
+            File::Idle(socket) => match socket.listen(backlog) {
+                Ok(listener) => {
+                    listener.set_nonblocking(true);
+                    entry.file = File::Listener(listener);
+                    Ok(Some(0))
+                }
+                Err(refused) => {
+                    entry.file = File::Idle(refused.socket);
+                    Err(errno(&refused.error))
+                }
+            },
+            // Its queue keeps its length.
+            listener @ File::Listener(_) => {
+                entry.file = listener;
+                Ok(Some(0))
+            }
+            other => {
+                entry.file = other;
+                Err(Errno::INVAL)
+            }
+        }
+    }
+
+    pub(crate) fn accept(
+        &mut self,
+        fd: i32,
+        flags: i32,
+        progress: &mut Progress,
+        reply: &mut Reply,
+    ) -> Step {
+        if flags & !(SOCK_NONBLOCK | SOCK_CLOEXEC) != 0 {
+            return Err(Errno::INVAL);
+        }
+        let now_ns = self.context.now_ns();
+        let entry = self.socket_entry(fd)?;
+        let File::Listener(listener) = &entry.file else {
+            return Err(Errno::INVAL);
+        };
+        let (tcp, remote) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                let timeout = listener.options().recv_timeout();
+                return blocked(errno(&error), entry.nonblocking, progress, now_ns, timeout);
+            }
+        };
+        tcp.set_nonblocking(true);
+        let is_v6 = entry.is_v6;
+        let accepted = self.install(Entry {
+            file: File::Stream(Stream {
+                tcp,
+                connecting: false,
+            }),
+            is_v6,
+            nonblocking: flags & SOCK_NONBLOCK != 0,
+            close_on_exec: flags & SOCK_CLOEXEC != 0,
+        })?;
+        *reply = Reply::Address(as_family(is_v6, remote));
+        Ok(Some(accepted.into()))
+    }
+
+    pub(crate) fn connect(&mut self, fd: i32, address: Address, progress: &mut Progress) -> Step {
+        if address == Address::Unspec {
+            return self.disconnect(fd);
+        }
+        let entry = self.socket_entry(fd)?;
+        let already = match &entry.file {
+            File::Idle(_) => {
+                let remote = address_for(entry.is_v6, address)?;
+                self.begin_connect(fd, remote, false)?;
+                progress.done = 1;
+                Errno::INPROGRESS
+            }
+            File::Stream(stream) if stream.connecting => match progress.done {
+                0 => Errno::ALREADY,
+                _ => Errno::INPROGRESS,
+            },
+            File::Lost => return Err(Errno::NOBUFS),
+            _ => return Err(Errno::ISCONN),
+        };
+        self.await_connect(fd, already, progress)
+    }
+
+    /// Sends the SYN.
+    pub(crate) fn begin_connect(
+        &mut self,
+        fd: i32,
+        remote: SocketAddr,
+        _fast_open: bool,
+    ) -> Result<(), Errno> {
+        let entry = self.socket_entry(fd)?;
+        match std::mem::replace(&mut entry.file, File::Lost) {
+            File::Idle(socket) => match socket.start_connect(remote) {
+                Ok(tcp) => {
+                    entry.file = File::Stream(Stream {
+                        tcp,
+                        connecting: true,
+                    });
+                }
+                Err(refused) => {
+                    entry.file = File::Idle(refused.socket);
+                    return Err(errno(&refused.error));
+                }
+            },
+            other => {
+                entry.file = other;
+                return Err(Errno::ISCONN);
+            }
+        }
+        if self.context.is_virtual() {
+            self.turn();
+        }
+        Ok(())
+    }
+
+    /// The outcome of a connect; `already` is what a non-blocking call says while there is none.
+    pub(crate) fn await_connect(
+        &mut self,
+        fd: i32,
+        already: Errno,
+        progress: &mut Progress,
+    ) -> Step {
+        let now_ns = self.context.now_ns();
+        let entry = self.socket_entry(fd)?;
+        let nonblocking = entry.nonblocking;
+        let File::Stream(stream) = &mut entry.file else {
+            return Err(Errno::INVAL);
+        };
+        match stream.tcp.connect_outcome() {
+            None => {
+                let timeout = stream.tcp.options().send_timeout();
+                match nonblocking || is_over(progress, now_ns, timeout) {
+                    true => Err(already),
+                    false => Ok(None),
+                }
+            }
+            Some(Ok(())) => {
+                stream.connecting = false;
+                Ok(Some(0))
+            }
+            Some(Err(error)) => {
+                self.revive(fd);
+                Err(errno(&error))
+            }
+        }
+    }
+
+    /// After a failed connect the same socket may try again.
+    pub(crate) fn revive(&mut self, fd: i32) {
+        let Ok(entry) = self.socket_entry(fd) else {
+            return;
+        };
+        match std::mem::replace(&mut entry.file, File::Lost) {
+            File::Stream(stream) => {
+                if let Ok(socket) = stream.tcp.into_socket() {
+                    entry.file = File::Idle(socket);
+                    self.watch_again(fd);
+                }
+            }
+            other => entry.file = other,
+        }
+    }
+
+    fn disconnect(&mut self, fd: i32) -> Step {
+        let entry = self.socket_entry(fd)?;
+        match &entry.file {
+            File::Stream(_) => self.revive(fd),
+            File::Listener(_) => self.unlisten(fd)?,
+            _ => {}
+        }
+        Ok(Some(0))
+    }
+
+    /// A listener becomes a socket again, with its options, bound where it was.
+    fn unlisten(&mut self, fd: i32) -> Result<(), Errno> {
+        let entry = self.socket_entry(fd)?;
+        match std::mem::replace(&mut entry.file, File::Lost) {
+            File::Listener(listener) => {
+                let socket = listener.into_socket().map_err(|error| errno(&error))?;
+                entry.file = File::Idle(socket);
+                self.watch_again(fd);
+            }
+            other => entry.file = other,
+        }
+        Ok(())
+    }
+
+    pub(crate) fn shutdown(&mut self, fd: i32, how: i32) -> Step {
+        let entry = self.socket_entry(fd)?;
+        let how = match how {
+            SHUT_RD => Shutdown::Read,
+            SHUT_WR => Shutdown::Write,
+            SHUT_RDWR => Shutdown::Both,
+            _ => return Err(Errno::INVAL),
+        };
+        match &entry.file {
+            File::Stream(stream) => match stream.tcp.shutdown(how) {
+                Ok(()) => {}
+                // A handshake that is under way is given up, whichever end is shut.
+                Err(_) if stream.connecting && stream.tcp.connect_outcome().is_none() => {
+                    self.revive(fd);
+                }
+                Err(error) => return Err(errno(&error)),
+            },
+            File::Listener(_) if how == Shutdown::Write => {}
+            File::Listener(_) => self.unlisten(fd)?,
+            _ => return Err(Errno::NOTCONN),
+        }
+        Ok(Some(0))
+    }
+
+    /// A socket that lingers keeps its caller until its last byte is acknowledged, or for as long as was asked.
+    pub(crate) fn close(&mut self, fd: i32, progress: &mut Progress) -> Step {
+        let now_ns = self.context.now_ns();
+        let entry = self.entry(fd)?;
+        if let File::Stream(stream) = &entry.file
+            && let Linger::Seconds(seconds @ 1..) = stream.tcp.options().linger()
+            && stream.tcp.readable() == 0
+            && stream.tcp.shutdown(Shutdown::Write).is_ok()
+        {
+            let timeout = Duration::from_secs(seconds.into());
+            let is_over = is_over(progress, now_ns, Some(timeout));
+            if !is_over && is_closing(stream)? {
+                return Ok(None);
+            }
+        }
+        self.forget_watched(fd);
+        self.uninstall(fd);
+        Ok(Some(0))
+    }
+
+    pub(crate) fn getsockname(&mut self, fd: i32, reply: &mut Reply) -> Step {
+        let entry = self.socket_entry(fd)?;
+        let local = match &entry.file {
+            File::Idle(socket) => socket.local_addr(),
+            File::Listener(listener) => Some(listener.local_addr()),
+            File::Stream(stream) => match stream.tcp.local_addr() {
+                Some(local) => Some(local),
+                None => info(stream)?.map(|info| info.local),
+            },
+            _ => None,
+        };
+        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        let any = match entry.is_v6 {
+            true => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
+            false => any,
+        };
+        *reply = Reply::Address(as_family(entry.is_v6, local.unwrap_or(any)));
+        Ok(Some(0))
+    }
+
+    pub(crate) fn getpeername(&mut self, fd: i32, reply: &mut Reply) -> Step {
+        let entry = self.socket_entry(fd)?;
+        match &entry.file {
+            File::Stream(stream) if stream.tcp.is_open() => {
+                *reply = Reply::Address(as_family(entry.is_v6, stream.tcp.peer_addr()));
+                Ok(Some(0))
+            }
+            _ => Err(Errno::NOTCONN),
+        }
+    }
+}
+
+/// What is known of a connection.
+pub(crate) fn info(stream: &Stream) -> Result<Option<Box<millstream::SocketInfo>>, Errno> {
+    let asked = stream.tcp.options().info();
+    asked.map_err(|error| errno(&error))
+}
+
+/// Our FIN is not acknowledged yet.
+fn is_closing(stream: &Stream) -> Result<bool, Errno> {
+    let state = info(stream)?.map(|info| info.tcp.state);
+    Ok(matches!(
+        state,
+        Some(
+            TcpState::Established
+                | TcpState::CloseWait
+                | TcpState::FinWait1
+                | TcpState::Closing
+                | TcpState::LastAck
+        )
+    ))
+}
+
+/// A call found nothing: it fails on a non-blocking descriptor and after its time, and blocks otherwise.
+pub(crate) fn blocked(
+    found: Errno,
+    nonblocking: bool,
+    progress: &mut Progress,
+    now_ns: u64,
+    timeout: Option<Duration>,
+) -> Step {
+    match found {
+        Errno::AGAIN if nonblocking => Err(found),
+        Errno::AGAIN if is_over(progress, now_ns, timeout) => Err(found),
+        Errno::AGAIN => Ok(None),
+        _ => Err(found),
+    }
+}
+
+/// An address for a socket of a family. An IPv4 address in IPv6's clothes is IPv4.
+fn address_for(is_v6: bool, address: Address) -> Result<SocketAddr, Errno> {
+    match address {
+        Address::Inet(address) if address.is_ipv6() == is_v6 => {
+            Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
+        }
+        // IPv4's structure is too short for one of IPv6.
+        Address::Inet(_) if is_v6 => Err(Errno::INVAL),
+        Address::Inet(_) | Address::Family(_) | Address::Unspec => Err(Errno::AFNOSUPPORT),
+        Address::Short => Err(Errno::INVAL),
+    }
+}
+
+/// An address as a socket of this family tells it.
+fn as_family(is_v6: bool, address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if is_v6 => {
+            let ip = match ip.is_unspecified() {
+                true => Ipv6Addr::UNSPECIFIED,
+                false => ip.to_ipv6_mapped(),
+            };
+            SocketAddr::new(ip.into(), address.port())
+        }
+        _ => address,
+    }
+}

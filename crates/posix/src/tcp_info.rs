@@ -1,0 +1,1 @@
+//! `struct tcp_info`.

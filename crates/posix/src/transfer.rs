@@ -1,0 +1,280 @@
+//! Calls that move bytes.
+
+use std::io::{Read, Write};
+
+use rustix::io::Errno;
+
+use crate::call::{Progress, Reply};
+use crate::number::*;
+use crate::open::{blocked, info};
+use crate::request::{Address, ControlMessage};
+use crate::sockets::{File, Sockets, Step, Stream, errno};
+
+/// Flags of `send` that mean something here, or ask for nothing.
+const SEND_FLAGS: i32 = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_DONTROUTE;
+/// The same of `recv`.
+const RECV_FLAGS: i32 =
+    MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
+/// What one receive takes at most, so that a caller's `len` alone claims no memory.
+const READ_BYTES_MAX: usize = 1 << 20;
+
+impl Sockets {
+    pub(crate) fn sendmsg(
+        &mut self,
+        fd: i32,
+        bytes: &[u8],
+        flags: i32,
+        to: Option<Address>,
+        control: &[ControlMessage],
+        progress: &mut Progress,
+    ) -> Step {
+        // Linux passes over control messages of levels that are not the socket's, and refuses unknown ones of its own level.
+        if control.iter().any(|message| message.level == SOL_SOCKET) {
+            return Err(Errno::INVAL);
+        }
+        self.send(fd, bytes, flags, to, progress)
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        fd: i32,
+        bytes: &[u8],
+        flags: i32,
+        _to: Option<Address>,
+        progress: &mut Progress,
+    ) -> Step {
+        let now_ns = self.context.now_ns();
+        let entry = self.socket_entry(fd)?;
+        if flags & !SEND_FLAGS != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
+        let File::Stream(stream) = &mut entry.file else {
+            return Err(Errno::PIPE);
+        };
+        let timeout = stream.tcp.options().send_timeout();
+        let step = write_on(stream, bytes, progress);
+        match step {
+            Ok(()) => Ok(Some(progress.done as i64)),
+            Err(found) => {
+                let step = blocked(found, nonblocking, progress, now_ns, timeout);
+                match step {
+                    // What has been taken is told first; what went wrong, next time.
+                    Err(_) if progress.done > 0 => Ok(Some(progress.done as i64)),
+                    step => step,
+                }
+            }
+        }
+    }
+
+    pub(crate) fn recv(
+        &mut self,
+        fd: i32,
+        len: usize,
+        flags: i32,
+        progress: &mut Progress,
+        reply: &mut Reply,
+    ) -> Step {
+        let now_ns = self.context.now_ns();
+        let entry = self.socket_entry(fd)?;
+        if flags & MSG_ERRQUEUE != 0 {
+            return Err(Errno::AGAIN);
+        }
+        if flags & MSG_OOB != 0 {
+            // Urgent bytes are delivered in line (RFC 6093): there is never one apart.
+            return Err(Errno::INVAL);
+        }
+        if flags & !RECV_FLAGS != 0 {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
+        let File::Stream(stream) = &mut entry.file else {
+            return Err(Errno::NOTCONN);
+        };
+        let options = stream.tcp.options();
+        let timeout = options.recv_timeout();
+        let target = match flags & MSG_WAITALL {
+            0 => len.min(options.recv_lowat() as usize),
+            _ => len,
+        };
+        let mut got = match std::mem::take(reply) {
+            Reply::Bytes(bytes) => bytes,
+            _ => Vec::new(),
+        };
+        let found = read_on(stream, &mut got, len, flags);
+        progress.done = got.len();
+        let is_enough = got.len() >= target.max(1) || (len == 0 && found.is_ok());
+        let step = match found {
+            Ok(AtEnd::Yes) => Ok(Some(0)),
+            _ if is_enough => Ok(Some(0)),
+            Ok(AtEnd::No) => blocked(Errno::AGAIN, nonblocking, progress, now_ns, timeout),
+            Err(found) => blocked(found, nonblocking, progress, now_ns, timeout),
+        };
+        let done = got.len() as i64;
+        if flags & MSG_TRUNC != 0 {
+            got.fill(0);
+        }
+        match step {
+            Ok(Some(_)) => {
+                *reply = Reply::Bytes(got);
+                Ok(Some(done))
+            }
+            Err(_) if done > 0 => {
+                *reply = Reply::Bytes(got);
+                Ok(Some(done))
+            }
+            Ok(None) if flags & MSG_PEEK != 0 => Ok(None),
+            Ok(None) => {
+                *reply = Reply::Bytes(got);
+                Ok(None)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    pub(crate) fn recvmsg(
+        &mut self,
+        fd: i32,
+        len: usize,
+        control_len: usize,
+        flags: i32,
+        progress: &mut Progress,
+        reply: &mut Reply,
+    ) -> Step {
+        let done = self.recv(fd, len, flags, progress, reply)?;
+        if done.is_none() {
+            return Ok(None);
+        }
+        let bytes = match std::mem::take(reply) {
+            Reply::Bytes(bytes) => bytes,
+            _ => Vec::new(),
+        };
+        let entry = self.socket_entry(fd)?;
+        let mut control = Vec::new();
+        let mut flags = 0;
+        if let File::Stream(stream) = &entry.file
+            && stream.tcp.options().inq()
+        {
+            match control_len >= CMSG_INT_LEN {
+                true => control.push(ControlMessage {
+                    level: SOL_TCP,
+                    kind: TCP_CM_INQ,
+                    data: inq(stream).to_ne_bytes().to_vec(),
+                }),
+                false => flags |= MSG_CTRUNC,
+            }
+        }
+        *reply = Reply::Message {
+            bytes,
+            control,
+            flags,
+        };
+        Ok(done)
+    }
+
+    pub(crate) fn fcntl(&mut self, fd: i32, command: i32, argument: i32) -> Step {
+        let entry = self.entry(fd)?;
+        let flag = |on: bool, flag: i32| if on { flag } else { 0 };
+        let value = match command {
+            F_GETFL => O_RDWR | flag(entry.nonblocking, O_NONBLOCK),
+            F_SETFL => {
+                entry.nonblocking = argument & O_NONBLOCK != 0;
+                0
+            }
+            F_GETFD => flag(entry.close_on_exec, FD_CLOEXEC),
+            F_SETFD => {
+                entry.close_on_exec = argument & FD_CLOEXEC != 0;
+                0
+            }
+            _ => return Err(Errno::INVAL),
+        };
+        Ok(Some(value.into()))
+    }
+
+    pub(crate) fn ioctl(
+        &mut self,
+        fd: i32,
+        request: u64,
+        argument: i32,
+        reply: &mut Reply,
+    ) -> Step {
+        let entry = self.entry(fd)?;
+        if request == FIONBIO {
+            entry.nonblocking = argument != 0;
+            return Ok(Some(0));
+        }
+        if !matches!(request, SIOCINQ | SIOCOUTQ | SIOCOUTQNSD | SIOCATMARK) {
+            return Err(Errno::NOTTY);
+        }
+        let value = match &entry.file {
+            File::Epoll(_) => return Err(Errno::NOTTY),
+            File::Listener(_) => return Err(Errno::INVAL),
+            File::Stream(stream) => match request {
+                SIOCINQ => stream.tcp.readable() as i32,
+                SIOCOUTQ => info(stream)?.map_or(0, |info| info.send_buffered as i32),
+                SIOCOUTQNSD => info(stream)?.map_or(0, |info| info.tcp.notsent_bytes as i32),
+                _ => 0,
+            },
+            _ => 0,
+        };
+        *reply = Reply::Int(value);
+        Ok(Some(0))
+    }
+}
+
+/// `CMSG_LEN(sizeof(int))`
+const CMSG_INT_LEN: usize = 20;
+
+/// What `TCP_INQ` tells: bytes that wait, and one more for an end that was announced, so that nobody forgets to read it.
+fn inq(stream: &Stream) -> i32 {
+    stream.tcp.readable() as i32 + i32::from(stream.tcp.is_read_closed())
+}
+
+/// Writes what is left of `bytes`.
+fn write_on(stream: &Stream, bytes: &[u8], progress: &mut Progress) -> Result<(), Errno> {
+    loop {
+        let rest = &bytes[progress.done..];
+        if rest.is_empty() && !bytes.is_empty() {
+            return Ok(());
+        }
+        match (&stream.tcp).write(rest) {
+            Ok(0) => return Ok(()),
+            Ok(n) => progress.done += n,
+            Err(error) => return Err(errno(&error)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AtEnd {
+    Yes,
+    No,
+}
+
+/// Reads what is there, up to `len` bytes in all.
+fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result<AtEnd, Errno> {
+    let peeks = flags & MSG_PEEK != 0;
+    loop {
+        let room = (len - got.len()).min(READ_BYTES_MAX);
+        let ready = stream.tcp.readable();
+        if room == 0 && ready > 0 {
+            return Ok(AtEnd::No);
+        }
+        if room == 0 && len > 0 {
+            return Ok(AtEnd::No);
+        }
+        let from = got.len();
+        got.resize(from + room.min(ready.max(1)), 0);
+        let read = match peeks {
+            true => stream.tcp.peek(&mut got[from..]),
+            false => (&stream.tcp).read(&mut got[from..]),
+        };
+        got.truncate(from + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => return Ok(AtEnd::Yes),
+            Ok(_) if peeks => return Ok(AtEnd::No),
+            Ok(_) => {}
+            Err(error) => return Err(errno(&error)),
+        }
+    }
+}

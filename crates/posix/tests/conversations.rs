@@ -1,0 +1,185 @@
+//! Conversations between two hosts through the calls, in virtual time.
+
+mod common;
+
+use common::*;
+use posix::number::*;
+use posix::{Address, Call, Errno, Outcome, Reply, Request};
+
+#[test]
+fn established_bytes_pass_both_ways_and_ends_are_told() {
+    let mut world = World::new();
+    let (a, b, _) = world.connected();
+    assert_eq!(world.b.read(b, 10), Err(Errno::AGAIN));
+    assert_eq!(world.a.write(a, b"question"), Ok(8));
+    world.settle();
+    assert_eq!(world.b.recv(b, 4, MSG_PEEK).unwrap(), b"ques");
+    assert_eq!(world.b.read(b, 100).unwrap(), b"question");
+    assert_eq!(world.b.write(b, b"answer"), Ok(6));
+    assert_eq!(world.b.close(b), Ok(0));
+    assert_eq!(world.b.close(b), Err(Errno::BADF));
+    world.settle();
+    assert_eq!(world.a.read(a, 100).unwrap(), b"answer");
+    assert_eq!(world.a.read(a, 100).unwrap(), b"");
+    assert_eq!(
+        world.a.poll(a, POLLIN | POLLOUT | POLLRDHUP),
+        POLLIN | POLLOUT | POLLRDHUP
+    );
+    assert_eq!(world.a.close(a), Ok(0));
+    world.advance(SECOND);
+}
+
+#[test]
+fn closed_port_refuses_and_the_socket_can_try_again() {
+    let mut world = World::new();
+    let a = world.a.socket();
+    assert_eq!(world.a.connect(a, B, 81), Err(Errno::INPROGRESS));
+    assert_eq!(world.a.connect(a, B, 81), Err(Errno::ALREADY));
+    world.settle();
+    assert_eq!(
+        world.a.poll(a, POLLIN | POLLOUT | POLLRDHUP),
+        POLLIN | POLLOUT | POLLRDHUP | POLLHUP | POLLERR
+    );
+    assert_eq!(world.a.connect(a, B, 81), Err(Errno::CONNREFUSED));
+    assert_eq!(world.a.poll(a, POLLIN | POLLOUT), POLLOUT | POLLHUP);
+    world.b.listener(81);
+    assert_eq!(world.a.connect(a, B, 81), Err(Errno::INPROGRESS));
+    world.settle();
+    assert_eq!(world.a.connect(a, B, 81), Ok(0));
+    assert_eq!(world.a.connect(a, B, 81), Err(Errno::ISCONN));
+}
+
+#[test]
+fn blocking_connect_read_and_write_wait() {
+    let mut world = World::new();
+    let listener = world.b.listener(80);
+    let fd = world.a.blocking_socket();
+    let mut connect = Call::start(Request::Connect {
+        fd,
+        address: inet(B, 80),
+    });
+    assert_eq!(connect.poll(&mut world.a.sockets), Outcome::Pending);
+    world.settle();
+    assert_eq!(connect.poll(&mut world.a.sockets), Outcome::Done(Ok(0)));
+    let b = world.b.accept(listener).unwrap();
+    let mut read = Call::start(Request::Recv {
+        fd,
+        len: 10,
+        flags: MSG_WAITALL,
+    });
+    assert_eq!(read.poll(&mut world.a.sockets), Outcome::Pending);
+    world.b.write(b, b"01234").unwrap();
+    world.settle();
+    assert_eq!(read.poll(&mut world.a.sockets), Outcome::Pending);
+    world.b.write(b, b"56789x").unwrap();
+    world.settle();
+    assert_eq!(read.poll(&mut world.a.sockets), Outcome::Done(Ok(10)));
+    assert_eq!(read.into_reply(), Reply::Bytes(b"0123456789".to_vec()));
+    let len = 8 << 20;
+    let mut write = Call::start(Request::Write {
+        fd,
+        bytes: vec![7; len],
+    });
+    assert_eq!(write.poll(&mut world.a.sockets), Outcome::Pending);
+    world.b.nonblocking(b);
+    let mut got = 0;
+    while got < len {
+        world.advance(MILLI);
+        let _ = write.poll(&mut world.a.sockets);
+        got += world.b.read(b, 1 << 20).map_or(0, |bytes| bytes.len());
+    }
+    world.settle();
+    assert_eq!(
+        write.poll(&mut world.a.sockets),
+        Outcome::Done(Ok(len as i64))
+    );
+}
+
+#[test]
+fn idle_socket_says_what_linux_says() {
+    let mut world = World::new();
+    let fd = world.a.socket();
+    assert_eq!(world.a.read(fd, 1), Err(Errno::NOTCONN));
+    assert_eq!(world.a.write(fd, b"x"), Err(Errno::PIPE));
+    assert_eq!(world.a.accept(fd), Err(Errno::INVAL));
+    assert_eq!(
+        world.a.done(Request::Shutdown { fd, how: SHUT_RDWR }),
+        Err(Errno::NOTCONN)
+    );
+    assert_eq!(
+        world.a.done(Request::Shutdown { fd, how: 3 }),
+        Err(Errno::INVAL)
+    );
+    assert_eq!(
+        world.a.done(Request::Getpeername { fd }),
+        Err(Errno::NOTCONN)
+    );
+    assert_eq!(world.a.poll(fd, POLLIN | POLLOUT), POLLOUT | POLLHUP);
+    assert_eq!(world.a.poll(99, POLLIN), POLLNVAL);
+    let address = Address::Unspec;
+    assert_eq!(world.a.done(Request::Connect { fd, address }), Ok(0));
+    let address = inet("fd00::2", 80);
+    assert_eq!(
+        world.a.done(Request::Connect { fd, address }),
+        Err(Errno::AFNOSUPPORT)
+    );
+}
+
+#[test]
+fn address_in_use_is_refused_until_it_is_free() {
+    let mut world = World::new();
+    let first = world.b.listener(80);
+    let fd = world.b.socket();
+    let address = inet(B, 80);
+    let bind = Request::Bind { fd, address };
+    assert_eq!(world.b.done(bind.clone()), Err(Errno::ADDRINUSE));
+    let any = Request::Bind {
+        fd,
+        address: inet("0.0.0.0", 80),
+    };
+    assert_eq!(world.b.done(any), Err(Errno::ADDRINUSE));
+    let foreign = Request::Bind {
+        fd,
+        address: inet("10.9.9.9", 80),
+    };
+    assert_eq!(world.b.done(foreign), Err(Errno::ADDRNOTAVAIL));
+    world.b.close(first).unwrap();
+    assert_eq!(world.b.done(bind.clone()), Ok(0));
+    assert_eq!(world.b.done(bind), Err(Errno::INVAL));
+}
+
+#[test]
+fn epoll_tells_level_and_edge() {
+    let mut world = World::new();
+    let (a, b, _) = world.connected();
+    let epfd = world.b.done(Request::EpollCreate { flags: 0 }).unwrap() as i32;
+    let event = posix::EpollEvent {
+        events: EPOLLIN | EPOLLET,
+        data: 77,
+    };
+    let add = Request::EpollCtl {
+        epfd,
+        op: EPOLL_CTL_ADD,
+        fd: b,
+        event,
+    };
+    assert_eq!(world.b.done(add.clone()), Ok(0));
+    assert_eq!(world.b.done(add), Err(Errno::EXIST));
+    let wait = Request::EpollWait {
+        epfd,
+        max_events: 4,
+        timeout_ms: 0,
+    };
+    assert_eq!(world.b.call(wait.clone()), (Ok(0), Reply::Epoll(vec![])));
+    world.a.write(a, b"x").unwrap();
+    world.settle();
+    let told = posix::EpollEvent {
+        events: EPOLLIN,
+        data: 77,
+    };
+    assert_eq!(
+        world.b.call(wait.clone()),
+        (Ok(1), Reply::Epoll(vec![told]))
+    );
+    assert_eq!(world.b.done(wait), Ok(0));
+}

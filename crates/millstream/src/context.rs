@@ -102,6 +102,14 @@ impl Context {
         self.inner.control(Control::Address(address))
     }
 
+    /// Takes these settings of TCP from now on. Connections keep what they took over when they began; [`Config::tcp`] stays what it was.
+    ///
+    /// # Errors
+    /// Those of waiting for room in the queue of requests.
+    pub fn reconfigure(&self, tcp: tcp::Config) -> io::Result<()> {
+        self.inner.control(Control::Settings(Box::new(tcp)))
+    }
+
     /// The time by the runtime's clock, in ns.
     #[must_use]
     pub fn now_ns(&self) -> u64 {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use millstream::{Clock, Config, IpCidr, Runtime, VirtualClock};
+use millstream::{Clock, Config, IpCidr, Runtime, TcpConfig, VirtualClock};
 use packetio::ip_wire::{self, Departed, IpWireEnd};
-use posix::{Address, Errno, Request, Sockets};
+use posix::{Address, Errno, Request, Sockets, sysctl};
 
 use crate::counters;
 use crate::descriptors::{Held, Placeholders};
@@ -50,6 +50,8 @@ impl World {
         config.clock = clock.clone();
         config.local_ports = LOCAL_PORTS;
         config.seed = invocation.seed;
+        let applied = mirror.read(shims.as_ref());
+        config.tcp = configured(&applied);
         let runtime =
             Runtime::with_ports(config, vec![Box::new(port)]).map_err(|e| e.to_string())?;
         let context = runtime.context(0).map_err(|e| e.to_string())?;
@@ -60,9 +62,8 @@ impl World {
             mirror,
             shims,
             reservations: Reservations::default(),
-            applied: BTreeMap::new(),
+            applied,
         };
-        world.settings_may_have_changed();
         world.turn();
         Ok(world)
     }
@@ -148,7 +149,8 @@ impl World {
     fn settings_may_have_changed(&mut self) {
         let settings = self.mirror.read(self.shims.as_ref());
         if settings != self.applied {
-            apply(&self.sockets, &settings);
+            // Without room for the request nothing would work anyway.
+            let _ = self.sockets.context().reconfigure(configured(&settings));
             self.applied = settings;
         }
     }
@@ -174,7 +176,17 @@ fn destination(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-fn apply(_sockets: &Sockets, _settings: &BTreeMap<String, String>) {}
+/// TCP's settings: what the suites presuppose, and over it what is known. What has no counterpart here is left out.
+fn configured(settings: &BTreeMap<String, String>) -> TcpConfig {
+    let mut tcp = TcpConfig::default();
+    for (name, value) in sysctl::DEFAULTS {
+        let _ = sysctl::set(&mut tcp, name, value);
+    }
+    for (name, value) in settings {
+        let _ = sysctl::set(&mut tcp, name, value);
+    }
+    tcp
+}
 
 /// As Linux chooses them.
 const LOCAL_PORTS: (u16, u16) = (32_768, 60_999);

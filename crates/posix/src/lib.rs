@@ -33,6 +33,7 @@ mod open;
 mod options;
 mod request;
 mod sockets;
+pub mod sysctl;
 mod tcp_info;
 mod transfer;
 

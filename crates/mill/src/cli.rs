@@ -9,6 +9,7 @@ use tracing_subscriber::EnvFilter;
 use crate::bench::BenchOptions;
 use crate::demo::DemoOptions;
 use crate::get::GetOptions;
+use crate::script::ScriptOptions;
 use crate::serve::ServeOptions;
 use crate::wire::WireOptions;
 
@@ -34,6 +35,8 @@ pub enum Command {
     Wire(Box<WireOptions>),
     /// Measure, against the kernel in the same run
     Bench(Box<BenchOptions>),
+    /// Run packet scripts, in packetdrill's language, against the stack in virtual time
+    Script(ScriptOptions),
     /// Serve real HTTP clients across a veth pair, and compare with the kernel; as root
     Demo(DemoOptions),
 }

@@ -10,6 +10,7 @@ mod get;
 mod http;
 mod limits;
 mod net;
+mod script;
 mod serve;
 mod stop;
 mod wire;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         cli::Command::Get(options) => get::get(options),
         cli::Command::Wire(options) => wire::wire(options),
         cli::Command::Bench(options) => bench::bench(options),
+        cli::Command::Script(options) => script::script(options, cli.verbose > 0),
         cli::Command::Demo(options) => demo::demo(options),
     };
     match outcome {

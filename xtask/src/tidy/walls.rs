@@ -56,7 +56,7 @@ const WALLS: &[Wall] = &[
     wall("preload", &["millstream", "posix"]),
     wall("packetdrill", &["millstream", "packetio", "posix"]),
     wall("mux", &["wire", "ring", "packetio"]),
-    wall("mill", &["millstream", "packetio", "mux"]),
+    wall("mill", &["millstream", "packetio", "mux", "sim"]),
     wall(
         "sim",
         &[

@@ -1,0 +1,84 @@
+//! `mill script`: packet scripts in packetdrill's language, run against the stack in virtual time.
+//!
+//! Prints a line for each file, and for one that fails the first mismatch: place, cause, what was expected against what was
+//! seen. Ends with 0 if all passed, with 1 if one did not.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use sim::script::{self, Mismatch, Options, Report};
+
+use crate::failure::Failure;
+
+/// Options of `mill script`.
+#[derive(Args, Debug)]
+pub struct ScriptOptions {
+    /// Scripts; with -v, each packet and call of theirs
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// A word in the scripts and what stands for it
+    #[arg(short = 'D', long = "define", value_name = "WORD=VALUE", value_parser = pair)]
+    defines: Vec<(String, String)>,
+    /// An option as scripts have them, such as ip_version=ipv6; a script's own win
+    #[arg(short, long = "option", value_name = "NAME=VALUE", value_parser = pair)]
+    options: Vec<(String, String)>,
+    /// Packets that have left at the end without being expected fail a script
+    #[arg(long)]
+    nothing_left: bool,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err("no '=' in it".to_owned()),
+    }
+}
+
+/// Runs the command.
+pub fn script(options: &ScriptOptions, is_verbose: bool) -> Result<(), Failure> {
+    let how = Options {
+        trace: is_verbose,
+        options: options.options.clone(),
+        defines: BTreeMap::from_iter(options.defines.clone()),
+        nothing_left: options.nothing_left,
+    };
+    let mut failed = 0;
+    for file in &options.files {
+        let text =
+            fs::read(file).map_err(|e| Failure::Usage(format!("{}: {e}", file.display())))?;
+        let text = String::from_utf8_lossy(&text);
+        match script::run(&text, &how) {
+            Ok(report) => passed(file, &report),
+            Err(mismatch) => {
+                failed += 1;
+                differs(file, &mismatch);
+            }
+        }
+    }
+    if options.files.len() > 1 {
+        println!("{} passed, {failed} failed", options.files.len() - failed);
+    }
+    if failed == 0 {
+        Ok(())
+    } else {
+        Err(Failure::Reported)
+    }
+}
+
+fn passed(file: &Path, report: &Report) {
+    print!("{}", report.trace);
+    let elapsed_s = report.elapsed_ns as f64 / 1e9;
+    println!(
+        "{}: passed ({} events, {elapsed_s:.3} s)",
+        file.display(),
+        report.events
+    );
+}
+
+fn differs(file: &Path, mismatch: &Mismatch) {
+    print!("{}", mismatch.trace);
+    println!("{}: failed", file.display());
+    eprintln!("{}:{mismatch}", file.display());
+}

@@ -1,0 +1,117 @@
+//! Packet scripts: packetdrill's language, run in this process against the whole stack in virtual time.
+//!
+//! A script says at which time which system call is made, which packet arrives, and which packet is expected to leave;
+//! [`run`] plays it through `posix` and a wire of raw IP packets, on a clock that jumps from event to event, so that
+//! minutes take milliseconds and every run is the same. `mill script` and the tests call it.
+//!
+//! ```text
+//!   text ─ lex ─ parse ─▶ ast ─┬─ calls ────▶ posix ─ millstream ─ stack ─ tcp
+//!                              ├─ inbound ──▶ wire ──────────────────▲
+//!                              ├─ outbound ◀─ wire ◀─────────────────┘
+//!                              ├─ shell ────▶ settings
+//!                              └─ python ◀── tcp_info
+//! ```
+//!
+//! Files: `lex`, `parse`, `ast` are the language; `python` and `shell` what is embedded in it; `datagram`, `icmp`, `option`,
+//! `tcp_info`, `symbols` the formats; `world` the stack and its clock; `runner` the play.
+
+mod ast;
+mod config;
+mod datagram;
+mod icmp;
+mod lex;
+mod option;
+mod parse;
+mod python;
+mod runner;
+mod settings;
+mod shell;
+mod symbols;
+mod tcp_info;
+mod world;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How to run a script.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Keeps a record of packets, calls and ignored commands in [`Report::trace`], and with a mismatch too.
+    pub trace: bool,
+    /// Options as in the script, without the dashes, before its own: `("ip_version", "ipv6")`. A script's own win.
+    pub options: Vec<(String, String)>,
+    /// Words and what stands for them: `--define`. They come on top of what the known suites define.
+    pub defines: BTreeMap<String, String>,
+    /// A packet that left and that the script does not expect is a mismatch also at the end of the script. Else it
+    /// is one only when another packet is expected, as with packetdrill.
+    pub nothing_left: bool,
+}
+
+/// How a script went that went well.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Events played.
+    pub events: usize,
+    /// Virtual time from its first event to its last, in ns.
+    pub elapsed_ns: u64,
+    /// A line per packet, call and ignored command, with [`Options::trace`].
+    pub trace: String,
+}
+
+/// The first thing in a script that is not as it should be: what the stack did, or how the script is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The line of the script.
+    pub line: u32,
+    /// What was expected against what was seen; packets on lines of their own.
+    pub cause: String,
+    /// As [`Report::trace`], up to here.
+    pub trace: String,
+}
+
+impl Mismatch {
+    fn new(line: u32, cause: impl Into<String>) -> Mismatch {
+        Mismatch {
+            line,
+            cause: cause.into(),
+            trace: String::new(),
+        }
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.line, self.cause)
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+/// Runs the script `text`.
+///
+/// # Errors
+/// The first [`Mismatch`].
+pub fn run(text: &str, options: &Options) -> Result<Report, Mismatch> {
+    let mut given: Vec<(String, Option<String>)> = Vec::new();
+    for (name, value) in &options.options {
+        given.push((name.clone(), Some(value.clone())));
+    }
+    let is_v6 = options
+        .options
+        .iter()
+        .any(|option| option.0 == "ip_version" && option.1 == "ipv6");
+    let mut defines = config::suite_defines(is_v6);
+    defines.extend(options.defines.clone());
+    let script = parse::script(text, &defines)?;
+    given.extend(script.options.iter().cloned());
+    let config = config::Config::new(&given).map_err(|cause| Mismatch::new(1, cause))?;
+    runner::play(&script, config, options)
+}
+
+/// Reads the script `text` without running it.
+///
+/// # Errors
+/// What is wrong with how it is written.
+pub fn check(text: &str) -> Result<(), Mismatch> {
+    parse::script(text, &config::suite_defines(false)).map(|_| ())
+}

@@ -1,0 +1,145 @@
+//! The options of a script: addresses, ports, tolerance.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::ast::Micros;
+
+/// What `--name=value` lines and the caller may set.
+#[derive(Debug, Clone)]
+pub(super) struct Config {
+    /// Sockets that name no family are of this one.
+    pub is_v6_socket: bool,
+    /// Packets are of this one: different with IPv4-mapped addresses.
+    pub is_v6_wire: bool,
+    pub local: IpAddr,
+    pub remote: IpAddr,
+    pub bind_port: u16,
+    pub connect_port: u16,
+    pub mtu: usize,
+    pub tolerance: Micros,
+    pub tolerance_percent: f64,
+    /// An echoed timestamp that was never sent is worked out from the first one.
+    pub scales_echo: bool,
+    /// Microseconds of a tick of the timestamp clock; 0: timestamps are not compared.
+    pub timestamp_tick: Micros,
+    pub strict_segments: bool,
+    /// A packet that differs is only reported.
+    pub packets_may_differ: bool,
+}
+
+/// The words that suites define from outside, with the values that their scripts were written for.
+pub(super) fn suite_defines(is_v6: bool) -> BTreeMap<String, String> {
+    let (cookie, zero, level, kind) = if is_v6 {
+        (
+            "c1d1e9742a47a9bc",
+            "82af1a8f9a205c34",
+            "SOL_IPV6",
+            "IPV6_RECVERR",
+        )
+    } else {
+        (
+            "3021b9d889017eeb",
+            "b7c12350a90dc8f5",
+            "SOL_IP",
+            "IP_RECVERR",
+        )
+    };
+    [
+        ("TFO_COOKIE", cookie),
+        ("TFO_COOKIE_ZERO", zero),
+        ("CMSG_LEVEL_IP", level),
+        ("CMSG_TYPE_RECVERR", kind),
+        ("CODE", "host_unreachable"),
+    ]
+    .map(|(word, meaning)| (word.to_owned(), meaning.to_owned()))
+    .into()
+}
+
+impl Config {
+    /// `options` in order; of several with one name the last counts.
+    pub(super) fn new(options: &[(String, Option<String>)]) -> Result<Config, String> {
+        let last = |name: &str| {
+            let mut found = options.iter().filter(|option| option.0 == name);
+            found
+                .next_back()
+                .map(|option| option.1.as_deref().unwrap_or(""))
+        };
+        let mut config = Config::of_family(last("ip_version").unwrap_or("ipv4"))?;
+        for (name, value) in options {
+            config.set(name, value.as_deref().unwrap_or(""))?;
+        }
+        if config.local.is_ipv6() != config.is_v6_wire
+            || config.remote.is_ipv6() != config.is_v6_wire
+        {
+            return Err("addresses and --ip_version do not agree".to_owned());
+        }
+        Ok(config)
+    }
+
+    fn of_family(version: &str) -> Result<Config, String> {
+        let (is_v6_socket, is_v6_wire) = match version {
+            "ipv4" => (false, false),
+            "ipv4-mapped-ipv6" => (true, false),
+            "ipv6" => (true, true),
+            other => return Err(format!("--ip_version={other}")),
+        };
+        let (local, remote): (IpAddr, IpAddr) = if is_v6_wire {
+            (
+                Ipv6Addr::new(0xfd3d, 0x0a0b, 0x17d6, 0, 0, 0, 0, 1).into(),
+                Ipv6Addr::new(0xfd3d, 0xfa7b, 0xd17d, 0, 0, 0, 0, 1).into(),
+            )
+        } else {
+            (
+                Ipv4Addr::new(192, 168, 0, 1).into(),
+                Ipv4Addr::new(192, 0, 2, 1).into(),
+            )
+        };
+        Ok(Config {
+            is_v6_socket,
+            is_v6_wire,
+            local,
+            remote,
+            bind_port: 8080,
+            connect_port: 8080,
+            // With IPv6's longer header, so that segments are as long as with IPv4.
+            mtu: if is_v6_wire { 1520 } else { 1500 },
+            tolerance: 4000,
+            tolerance_percent: 12.5,
+            scales_echo: false,
+            timestamp_tick: 0,
+            strict_segments: false,
+            packets_may_differ: false,
+        })
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let bad = || format!("bad --{name}: {value}");
+        let addr = || -> Result<IpAddr, String> {
+            let addr = value.split('/').next().unwrap_or(value);
+            addr.parse().map_err(|_| bad())
+        };
+        match name {
+            "local_ip" => self.local = addr()?,
+            "remote_ip" => self.remote = addr()?,
+            "bind_port" => self.bind_port = value.parse().map_err(|_| bad())?,
+            "connect_port" => self.connect_port = value.parse().map_err(|_| bad())?,
+            "mtu" => self.mtu = value.parse().map_err(|_| bad())?,
+            "tolerance_usecs" => self.tolerance = value.parse().map_err(|_| bad())?,
+            "tolerance_percent" => self.tolerance_percent = value.parse().map_err(|_| bad())?,
+            "tcp_ts_ecr_scaled" => self.scales_echo = true,
+            "tcp_ts_tick_usecs" => self.timestamp_tick = value.parse().map_err(|_| bad())?,
+            "strict_segments" => self.strict_segments = true,
+            "non_fatal" => self.packets_may_differ = value.contains("packet"),
+            // What concerns the machine that packetdrill runs on.
+            "ip_version" | "gateway_ip" | "netmask_ip" | "mss" | "speed" | "init_scripts"
+            | "code_command" | "code_format" | "code_sockopt" | "define" | "D" | "debug"
+            | "verbose" | "dry_run" | "is_anyip" | "send_omit_free" | "wire_client"
+            | "wire_server" | "wire_server_ip" | "wire_server_at" | "wire_server_port"
+            | "wire_client_dev" | "wire_server_dev" | "so_filename" | "so_flags"
+            | "psp_udp_port" => {}
+            _ => return Err(format!("unknown option --{name}")),
+        }
+        Ok(())
+    }
+}

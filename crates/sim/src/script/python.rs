@@ -1,0 +1,72 @@
+//! The code between `%{` and `}%`: as much Python as assertions about a connection need.
+//!
+//! Numbers, strings, comparisons in chains, arithmetic, `and`/`or`/`not`, calls of a few functions; assignment,
+//! `assert`, `if`, `print`, in blocks by indentation. What is beyond is refused with its line. The runner owns one
+//! [`Python`] per script, so that a name assigned in one piece of code is known in the next, and sets the names of
+//! `tcp_info` before each piece.
+
+mod eval;
+mod lex;
+mod parse;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::Mismatch;
+
+/// What a name stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    None,
+    Bool(bool),
+    Int(i128),
+    Float(f64),
+    Text(String),
+    Tuple(Vec<Value>),
+}
+
+impl fmt::Display for Value {
+    /// As Python's `str`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::None => f.write_str("None"),
+            Value::Bool(true) => f.write_str("True"),
+            Value::Bool(false) => f.write_str("False"),
+            Value::Int(value) => value.fmt(f),
+            Value::Float(value) => write!(f, "{value:?}"),
+            Value::Text(text) => f.write_str(text),
+            Value::Tuple(values) => {
+                f.write_str("(")?;
+                for (at, value) in values.iter().enumerate() {
+                    f.write_str(if at > 0 { ", " } else { "" })?;
+                    value.fmt(f)?;
+                }
+                f.write_str(")")
+            }
+        }
+    }
+}
+
+/// The names and what they stand for.
+#[derive(Default)]
+pub(super) struct Python {
+    names: BTreeMap<String, Value>,
+    /// What was printed.
+    pub output: String,
+}
+
+impl Python {
+    pub(super) fn set(&mut self, name: &str, value: Value) {
+        self.names.insert(name.to_owned(), value);
+    }
+
+    /// Runs code that starts in `line` of the script. Fails at an assertion that does not hold, and at code that
+    /// makes no sense.
+    pub(super) fn run(&mut self, line: u32, code: &str) -> Result<(), Mismatch> {
+        let program = parse::program(line, code)?;
+        eval::run(self, &program)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,611 @@
+//! System calls: made, waited for, judged.
+//!
+//! A call that the script gives a time of return is one that blocks: it is carried on whenever the stack has moved, while the
+//! script goes on. One such call at a time, as there is one such thread in packetdrill.
+
+use posix::{Errno, Outcome, Reply, Request, number};
+
+use super::arguments::{Arguments, int, option_value};
+use super::conn::Stage;
+use super::{BLOCKED_WAIT, Due, Runner, seconds};
+use crate::script::ast::{Call, Expr, Message, Micros};
+use crate::script::{Mismatch, symbols, tcp_info};
+
+/// How long a call may block that the script believes to return at once.
+const UNEXPECTED_BLOCK_MAX: Micros = 600 * 1_000_000;
+
+/// A call in progress.
+pub(super) struct Blocked<'s> {
+    call: &'s Call,
+    live: posix::Call,
+    due: Due,
+    /// When it should return.
+    until: Micros,
+}
+
+impl Blocked<'_> {
+    pub(super) fn line(&self) -> u32 {
+        self.due.line
+    }
+
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
+        self.live.deadline_ns()
+    }
+}
+
+/// What is to be done for a call.
+enum Plan {
+    Make(Request),
+    /// The answer is known.
+    Answer(Result<i64, Errno>),
+}
+
+impl<'s> Runner<'s> {
+    pub(super) fn call(&mut self, call: &'s Call) -> Result<(), Mismatch> {
+        self.await_blocked()?;
+        if call.until.is_some() && self.blocked.is_some() {
+            return Err(self.mismatch("this call should block while another one is blocked"));
+        }
+        self.wait("system call")?;
+        let plan = self
+            .plan(call)
+            .map_err(|cause| self.failure(call, &cause))?;
+        let request = match plan {
+            Plan::Make(request) => request,
+            Plan::Answer(answer) => {
+                return self
+                    .judge(call, answer, &Reply::None)
+                    .map_err(|cause| self.failure(call, &cause));
+            }
+        };
+        let due = self.now_playing;
+        let offset = if due.is_relative { due.offset } else { 0 };
+        self.blocked = Some(Blocked {
+            call,
+            live: posix::Call::start(request),
+            due,
+            until: call.until.map_or(due.at, |until| until + offset),
+        });
+        self.carry_on()?;
+        self.world.turn();
+        self.carry_on()?;
+        if call.until.is_none() {
+            self.await_unexpected(call)?;
+        }
+        Ok(())
+    }
+
+    fn failure(&self, call: &Call, cause: &str) -> Mismatch {
+        self.mismatch(format!("{}: {cause}", call.name))
+    }
+
+    /// Waits for a call that blocks though the script thinks it does not; its own timeout may end it.
+    fn await_unexpected(&mut self, call: &Call) -> Result<(), Mismatch> {
+        let limit = self.world.now() + UNEXPECTED_BLOCK_MAX;
+        while self.blocked.is_some() {
+            let of_call = self.blocked.as_ref().and_then(Blocked::deadline_ns);
+            let moved = self.world.step(Some(limit), of_call);
+            self.carry_on()?;
+            if !moved && self.blocked.is_some() {
+                self.blocked = None;
+                return Err(self.failure(call, "the call blocks"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a blocked call a second to return.
+    pub(super) fn await_blocked(&mut self) -> Result<(), Mismatch> {
+        let limit = self.world.now() + BLOCKED_WAIT;
+        while self.blocked.is_some() && self.world.now() < limit {
+            let of_call = self.blocked.as_ref().and_then(Blocked::deadline_ns);
+            self.world.step(Some(limit), of_call);
+            self.carry_on()?;
+        }
+        Ok(())
+    }
+
+    /// Carries the blocked call on, and judges it if it is done.
+    pub(super) fn carry_on(&mut self) -> Result<(), Mismatch> {
+        let Some(blocked) = &mut self.blocked else {
+            return Ok(());
+        };
+        let Outcome::Done(result) = blocked.live.poll(&mut self.world.sockets) else {
+            return Ok(());
+        };
+        let Some(blocked) = self.blocked.take() else {
+            return Ok(());
+        };
+        let Blocked {
+            call,
+            live,
+            due,
+            until,
+        } = blocked;
+        self.world.turn();
+        let at = |cause: String| Mismatch::new(due.line, format!("{}: {cause}", call.name));
+        self.judge(call, result, live.reply()).map_err(at)?;
+        if call.until.is_none() {
+            return Ok(());
+        }
+        let (now, tolerance) = (self.world.now(), self.tolerance(until - due.at));
+        if (now - until).abs() > tolerance {
+            return Err(at(format!(
+                "timing: return expected at {}, happened at {} (tolerance {})",
+                seconds(until),
+                seconds(now),
+                seconds(tolerance)
+            )));
+        }
+        Ok(())
+    }
+
+    /// The call of the script as a request.
+    fn plan(&mut self, call: &Call) -> Result<Plan, String> {
+        let arguments = Arguments(&call.arguments);
+        let request = match call.name.as_str() {
+            "socket" => self.socket(&arguments)?,
+            "bind" => Request::Bind {
+                fd: self.fd(&arguments, 0)?,
+                address: self.bind_address(&arguments, 1)?,
+            },
+            "listen" => Request::Listen {
+                fd: self.fd(&arguments, 0)?,
+                backlog: arguments.i32(1)?,
+            },
+            "accept" | "accept4" => Request::Accept {
+                fd: self.fd(&arguments, 0)?,
+                flags: if arguments.0.len() == 4 {
+                    arguments.i32(3)?
+                } else {
+                    0
+                },
+            },
+            "connect" => Request::Connect {
+                fd: self.fd(&arguments, 0)?,
+                address: self.connect_address(&arguments, 1)?,
+            },
+            "close" => Request::Close {
+                fd: self.fd(&arguments, 0)?,
+            },
+            "shutdown" => Request::Shutdown {
+                fd: self.fd(&arguments, 0)?,
+                how: arguments.i32(1)?,
+            },
+            "fcntl" => Request::Fcntl {
+                fd: self.fd(&arguments, 0)?,
+                command: arguments.i32(1)?,
+                argument: if arguments.0.len() == 3 {
+                    arguments.i32(2)?
+                } else {
+                    0
+                },
+            },
+            "ioctl" => Request::Ioctl {
+                fd: self.fd(&arguments, 0)?,
+                request: arguments.int(1)? as u64,
+                argument: if arguments.0.len() == 3 {
+                    arguments.bracketed(2)? as i32
+                } else {
+                    0
+                },
+            },
+            "cap_set" | "setrlimit" => return Ok(Plan::Answer(Ok(0))),
+            name => {
+                return match self.plan_data(name, &arguments)? {
+                    Some(plan) => Ok(plan),
+                    None => self.plan_other(name, &arguments).map(Plan::Make),
+                };
+            }
+        };
+        Ok(Plan::Make(request))
+    }
+
+    fn socket(&self, arguments: &Arguments<'_>) -> Result<Request, String> {
+        arguments.count(&[3])?;
+        let domain = match arguments.at(0)? {
+            Expr::Ellipsis if self.config.is_v6_socket => number::AF_INET6,
+            Expr::Ellipsis => number::AF_INET,
+            other => int(other)? as i32,
+        };
+        Ok(Request::Socket {
+            domain,
+            kind: arguments.i32(1)?,
+            protocol: arguments.i32(2)?,
+        })
+    }
+
+    /// Calls that move data.
+    fn plan_data(&mut self, name: &str, arguments: &Arguments<'_>) -> Result<Option<Plan>, String> {
+        let request = match name {
+            "read" => {
+                arguments.buffer(1)?;
+                Request::Read {
+                    fd: self.fd(arguments, 0)?,
+                    len: arguments.len(2)?,
+                }
+            }
+            "readv" => Request::Read {
+                fd: self.fd(arguments, 0)?,
+                len: arguments.vector(1)?,
+            },
+            "recv" | "recvfrom" => {
+                arguments.buffer(1)?;
+                Request::Recv {
+                    fd: self.fd(arguments, 0)?,
+                    len: arguments.len(2)?,
+                    flags: arguments.i32(3)?,
+                }
+            }
+            "recvmsg" => {
+                let message = message(arguments.at(1)?)?;
+                Request::Recvmsg {
+                    fd: self.fd(arguments, 0)?,
+                    len: total(message)?,
+                    control_len: if message.control.is_empty() {
+                        0
+                    } else {
+                        CONTROL_BYTES
+                    },
+                    flags: arguments.i32(2)?,
+                }
+            }
+            "write" | "send" | "sendto" if !arguments.buffer(1)? && arguments.len(2)? > 0 => {
+                return Ok(Some(Plan::Answer(Err(Errno::FAULT))));
+            }
+            "write" => Request::Write {
+                fd: self.fd(arguments, 0)?,
+                bytes: vec![0; arguments.len(2)?],
+            },
+            "writev" => Request::Write {
+                fd: self.fd(arguments, 0)?,
+                bytes: vec![0; arguments.vector(1)?],
+            },
+            "send" => self.send(arguments, arguments.len(2)?, arguments.i32(3)?, None)?,
+            "sendto" => {
+                let to = self.connect_address(arguments, 4)?;
+                self.send(arguments, arguments.len(2)?, arguments.i32(3)?, Some(to))?
+            }
+            "sendmsg" => {
+                let len = total(message(arguments.at(1)?)?)?;
+                let to = self.message_address(arguments.i32(0)?);
+                self.send(arguments, len, arguments.i32(2)?, Some(to))?
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Plan::Make(request)))
+    }
+
+    fn send(
+        &self,
+        arguments: &Arguments<'_>,
+        len: usize,
+        flags: i32,
+        to: Option<posix::Address>,
+    ) -> Result<Request, String> {
+        Ok(Request::Send {
+            fd: self.fd(arguments, 0)?,
+            bytes: vec![0; len],
+            flags,
+            to,
+            control: Vec::new(),
+        })
+    }
+
+    /// Options and events.
+    fn plan_other(&mut self, name: &str, arguments: &Arguments<'_>) -> Result<Request, String> {
+        match name {
+            "getsockopt" => {
+                arguments.count(&[5])?;
+                Ok(Request::Getsockopt {
+                    fd: self.fd(arguments, 0)?,
+                    level: arguments.i32(1)?,
+                    name: arguments.i32(2)?,
+                    len: usize::try_from(arguments.bracketed(4)?).unwrap_or(0),
+                })
+            }
+            "setsockopt" => {
+                arguments.count(&[5])?;
+                Ok(Request::Setsockopt {
+                    fd: self.fd(arguments, 0)?,
+                    level: arguments.i32(1)?,
+                    name: arguments.i32(2)?,
+                    value: option_value(arguments.at(3)?, arguments.len(4)?)?,
+                })
+            }
+            "poll" => {
+                let mut fds = self.poll_fds(arguments.at(0)?)?;
+                fds.iter_mut().for_each(|entry| entry.revents = 0);
+                Ok(Request::Poll {
+                    fds,
+                    timeout_ms: arguments.i32(2)?,
+                })
+            }
+            "epoll_create" => Ok(Request::EpollCreate { flags: 0 }),
+            "epoll_create1" => Ok(Request::EpollCreate {
+                flags: arguments.i32(0)?,
+            }),
+            "epoll_ctl" => Ok(Request::EpollCtl {
+                epfd: self.fd(arguments, 0)?,
+                op: arguments.i32(1)?,
+                fd: self.fd(arguments, 2)?,
+                event: self.epoll_event(arguments.at(3)?)?,
+            }),
+            "epoll_wait" => Ok(Request::EpollWait {
+                epfd: self.fd(arguments, 0)?,
+                max_events: arguments.i32(2)?,
+                timeout_ms: arguments.i32(3)?,
+            }),
+            _ => Err("this system call is not supported".to_owned()),
+        }
+    }
+
+    /// What the call gave against what the script expects, and what follows for the script's sockets.
+    fn judge(
+        &mut self,
+        call: &Call,
+        result: Result<i64, Errno>,
+        reply: &Reply,
+    ) -> Result<(), String> {
+        let expected = int(&call.result)?;
+        let returned = result.unwrap_or(-1);
+        let said = match result {
+            Ok(value) => value.to_string(),
+            Err(errno) => format!("-1 {}", symbols::error_name(errno.raw_os_error())),
+        };
+        self.note(format_args!("call     {} = {said}", call.name));
+        let makes_fd = matches!(
+            call.name.as_str(),
+            "socket" | "accept" | "accept4" | "epoll_create" | "epoll_create1"
+        );
+        let is_expected = if makes_fd && expected >= 0 {
+            returned >= 0
+        } else {
+            returned == expected
+        };
+        let errno = call.errno.as_deref();
+        let wanted = format!("{expected} {}", errno.unwrap_or(""));
+        if !is_expected {
+            return Err(format!("expected {}, returned {said}", wanted.trim_end()));
+        }
+        if let (Some(name), Err(seen)) = (errno, result) {
+            let number = symbols::value(name).ok_or_else(|| format!("there is no error {name}"))?;
+            if number != i64::from(seen.raw_os_error()) {
+                return Err(format!("expected {wanted}, returned {said}"));
+            }
+        }
+        match result {
+            Ok(value) => self.follow(call, value as i32, expected as i32, reply),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// The call succeeded.
+    fn follow(
+        &mut self,
+        call: &Call,
+        value: i32,
+        expected: i32,
+        reply: &Reply,
+    ) -> Result<(), String> {
+        let arguments = Arguments(&call.arguments);
+        match call.name.as_str() {
+            "socket" => {
+                self.check_free(expected)?;
+                let at = self.new_conn(Stage::New, expected, value);
+                self.under_test = Some(at);
+            }
+            "epoll_create" | "epoll_create1" => {
+                self.check_free(expected)?;
+                self.new_conn(Stage::Other, expected, value);
+            }
+            "listen" => {
+                if let Some(at) = self.by_script_fd(arguments.i32(0)?) {
+                    self.conns[at].stage = Stage::Listening;
+                }
+            }
+            "accept" | "accept4" => self.accepted(expected, value, reply)?,
+            "close" => {
+                if let Some(at) = self.by_script_fd(arguments.i32(0)?) {
+                    self.conns[at].is_closed = true;
+                }
+            }
+            "ioctl" if arguments.0.len() == 3 => {
+                if let (Reply::Int(seen), wanted) = (reply, arguments.bracketed(2)?)
+                    && i64::from(*seen) != wanted
+                {
+                    return Err(format!("expected the value {wanted}, seen {seen}"));
+                }
+            }
+            "getsockopt" => check_option(&arguments, reply)?,
+            "recvmsg" => super::calls::check_message(message(arguments.at(1)?)?, reply)?,
+            "poll" => {
+                let wanted = self.poll_fds(arguments.at(0)?)?;
+                check_poll(&wanted, reply)?;
+            }
+            "epoll_wait" => self.check_epoll(arguments.at(1)?, reply)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn check_free(&self, script_fd: i32) -> Result<(), String> {
+        match self.by_script_fd(script_fd) {
+            Some(_) => Err(format!("duplicate fd {script_fd} in script")),
+            None => Ok(()),
+        }
+    }
+
+    /// Finds the connection that was accepted, the newest first.
+    fn accepted(&mut self, script_fd: i32, live_fd: i32, reply: &Reply) -> Result<(), String> {
+        let is_accepted = |stage: Stage| matches!(stage, Stage::SynAckSent | Stage::SynAckAcked);
+        let port = match reply {
+            Reply::Address(peer) => Some(peer.port()),
+            _ => None,
+        };
+        let found =
+            self.conns.iter_mut().rev().find(|conn| {
+                is_accepted(conn.stage) && port.is_none_or(|port| port == conn.remote.1)
+            });
+        let Some(conn) = found else {
+            return Err("unable to find socket matching accept() call".to_owned());
+        };
+        conn.script_fd = script_fd;
+        conn.live_fd = live_fd;
+        Ok(())
+    }
+
+    fn check_epoll(&self, expr: &Expr, reply: &Reply) -> Result<(), String> {
+        let wanted = self.epoll_event(expr)?;
+        let seen = match reply {
+            Reply::Epoll(events) => events.first().copied(),
+            _ => None,
+        };
+        let (events, data) = seen.map_or((0, 0), |event| (event.events, event.data));
+        if wanted.events != events {
+            return Err(format!(
+                "expected the event {}, seen {}",
+                symbols::events("EPOLL", wanted.events),
+                symbols::events("EPOLL", events)
+            ));
+        }
+        if wanted.data != data {
+            return Err(format!("expected the data {}, seen {data}", wanted.data));
+        }
+        Ok(())
+    }
+
+    /// The bytes of a live descriptor's `tcp_info`.
+    pub(super) fn tcp_info(&mut self, live_fd: i32) -> Result<Vec<u8>, Mismatch> {
+        let request = Request::Getsockopt {
+            fd: live_fd,
+            level: number::SOL_TCP,
+            name: number::TCP_INFO,
+            len: tcp_info::LEN,
+        };
+        match self.world.sockets.call(request) {
+            (Outcome::Done(Ok(_)), Reply::Bytes(bytes)) => Ok(bytes),
+            (Outcome::Done(Err(errno)), _) => {
+                let name = symbols::error_name(errno.raw_os_error());
+                Err(self.mismatch(format!("no TCP_INFO for code: {name}")))
+            }
+            _ => Err(self.mismatch("no TCP_INFO for code")),
+        }
+    }
+}
+
+/// Room for control messages.
+const CONTROL_BYTES: usize = 1024;
+
+fn message(expr: &Expr) -> Result<&Message, String> {
+    match expr {
+        Expr::Message(message) => Ok(message),
+        _ => Err("expected a struct msghdr".to_owned()),
+    }
+}
+
+fn total(message: &Message) -> Result<usize, String> {
+    let len: u64 = message.buffers.iter().sum();
+    usize::try_from(len).map_err(|_| "too long".to_owned())
+}
+
+fn check_option(arguments: &Arguments<'_>, reply: &Reply) -> Result<(), String> {
+    let Reply::Bytes(seen) = reply else {
+        return Err("no value".to_owned());
+    };
+    let len = arguments.bracketed(4)?;
+    if len != seen.len() as i64 {
+        return Err(format!(
+            "expected an option of {len} bytes, seen {}",
+            seen.len()
+        ));
+    }
+    let wanted = option_value(arguments.at(3)?, seen.len())?;
+    if wanted == *seen {
+        return Ok(());
+    }
+    match (posix::layout::to_int(&wanted), posix::layout::to_int(seen)) {
+        (Some(wanted), Some(found)) if seen.len() == 4 => {
+            Err(format!("expected the value {wanted}, seen {found}"))
+        }
+        _ => Err(format!(
+            "expected the value {:?}, seen {:?}",
+            String::from_utf8_lossy(&wanted),
+            String::from_utf8_lossy(seen)
+        )),
+    }
+}
+
+fn check_poll(wanted: &[posix::PollFd], reply: &Reply) -> Result<(), String> {
+    let Reply::Poll(seen) = reply else {
+        return Err("no events".to_owned());
+    };
+    for (at, (wanted, seen)) in wanted.iter().zip(seen).enumerate() {
+        if wanted.revents != seen.revents {
+            return Err(format!(
+                "pollfd {at}: expected revents {}, seen {}",
+                symbols::events("POLL", u32::from(wanted.revents as u16)),
+                symbols::events("POLL", u32::from(seen.revents as u16))
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_message(wanted: &Message, reply: &Reply) -> Result<(), String> {
+    let Reply::Message { control, flags, .. } = reply else {
+        return Err("no message".to_owned());
+    };
+    let wanted_flags = int(&wanted.flags)?;
+    if wanted_flags != i64::from(*flags) {
+        return Err(format!(
+            "expected msg_flags {wanted_flags:#x}, seen {flags:#x}"
+        ));
+    }
+    if wanted.control.len() != control.len() {
+        return Err(format!(
+            "expected {} control messages, seen {}",
+            wanted.control.len(),
+            control.len()
+        ));
+    }
+    for (wanted, seen) in wanted.control.iter().zip(control) {
+        let Expr::Control { level, kind, data } = wanted else {
+            return Err("expected {cmsg_level=..}".to_owned());
+        };
+        let (level, kind) = (int(level)?, int(kind)?);
+        if (level, kind) != (seen.level.into(), seen.kind.into()) {
+            return Err(format!(
+                "expected a control message of level {level} and type {kind}, seen {} and {}",
+                seen.level, seen.kind
+            ));
+        }
+        check_control(data, &seen.data)?;
+    }
+    Ok(())
+}
+
+fn check_control(wanted: &Expr, seen: &[u8]) -> Result<(), String> {
+    match wanted {
+        Expr::ExtendedError(fields) => {
+            let mut bytes = Vec::new();
+            for (at, len) in [(0, 4), (1, 1), (2, 1), (3, 1), (99, 1), (4, 4), (5, 4)] {
+                let value = fields.get(at).map_or(Ok(0), int)?;
+                bytes.extend(&value.to_le_bytes()[..len]);
+            }
+            match seen.starts_with(&bytes) {
+                true => Ok(()),
+                false => Err(format!("expected the error {bytes:?}, seen {seen:?}")),
+            }
+        }
+        // Clocks of hosts are not compared.
+        Expr::Timestamping { .. } => Ok(()),
+        other => {
+            let wanted = int(other)? as i32;
+            match posix::layout::to_int(seen) == Some(wanted) {
+                true => Ok(()),
+                false => Err(format!("expected the control data {wanted}, seen {seen:?}")),
+            }
+        }
+    }
+}

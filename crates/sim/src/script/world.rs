@@ -1,0 +1,162 @@
+//! What a script is played on: the stack, its clock, and the far end of its wire.
+//!
+//! Owns the virtual clock. Between two events the clock goes from one deadline of the stack to the next, and the stack is
+//! turned at each, so that everything happens at the instant at which it is due.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use millstream::{Clock, Runtime, VirtualClock, WireSpec};
+use packetio::ip_wire::{self, IpWireEnd};
+use posix::Sockets;
+
+use super::ast::Micros;
+use super::config::Config;
+use super::settings;
+
+/// Where the clock stands when a script starts: long after boot, in the middle of a millisecond.
+const START_NS: u64 = 1_000_000_250_000;
+
+/// The step of the clock when the stack names a deadline that has come and does nothing at it.
+const NUDGE_NS: u64 = 50_000;
+
+pub(super) struct World {
+    pub sockets: Sockets,
+    clock: VirtualClock,
+    wire: IpWireEnd,
+    /// Those in force, by name.
+    pub settings: BTreeMap<String, String>,
+    /// The queue before the device takes nothing.
+    pub is_congested: bool,
+    _runtime: Runtime,
+}
+
+/// An IP packet and when it left.
+pub(super) struct Departure {
+    pub at: Micros,
+    pub packet: Vec<u8>,
+}
+
+impl World {
+    /// A stack with these addresses and settings; the other side is everybody else.
+    pub(super) fn new(
+        config: &Config,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<World, String> {
+        let said = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
+        let clock = VirtualClock::new(START_NS);
+        let (port, wire) = ip_wire::pair(config.mtu, Clock::Virtual(clock.clone()))
+            .map_err(|e| said("wire", &e))?;
+        // The name is never opened: the port comes ready made.
+        let spec: WireSpec = "loopback:script".parse().map_err(|e| said("wire", &e))?;
+        let mut made = millstream::Config::new(spec);
+        made.clock = Clock::Virtual(clock.clone());
+        made.seed = Some([1, 2, 3, 4]);
+        let prefix = if config.local.is_ipv6() { 64 } else { 16 };
+        let subnet = format!("{}/{prefix}", config.local);
+        made.addresses
+            .push(subnet.parse().map_err(|e| said("address", &e))?);
+        made.gateways.push(neighbour(config.local));
+        for (name, value) in settings {
+            settings::configure(&mut made, name, value);
+        }
+        let runtime =
+            Runtime::with_ports(made, vec![Box::new(port)]).map_err(|e| said("stack", &e))?;
+        let context = runtime.context(0).map_err(|e| said("stack", &e))?;
+        let mut world = World {
+            sockets: Sockets::new(context),
+            clock,
+            wire,
+            settings: settings.clone(),
+            is_congested: false,
+            _runtime: runtime,
+        };
+        world.turn();
+        Ok(world)
+    }
+
+    /// Time since the start.
+    pub(super) fn now(&self) -> Micros {
+        (self.clock.now_ns().saturating_sub(START_NS) / 1000) as Micros
+    }
+
+    pub(super) fn elapsed_ns(&self) -> u64 {
+        self.clock.now_ns().saturating_sub(START_NS)
+    }
+
+    /// Lets the stack do what can be done now.
+    pub(super) fn turn(&mut self) {
+        self.sockets.turn();
+    }
+
+    /// The stack's next deadline, or that of a blocked call.
+    fn deadline_ns(&self, of_call: Option<u64>) -> Option<u64> {
+        let of_stack = self.sockets.context().next_deadline_ns();
+        match (of_stack, of_call) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Goes to the next deadline, but not beyond `limit`, and turns the stack there. False: nothing happens until `limit`, and
+    /// the clock stands there; without a limit it stands where it stood.
+    pub(super) fn step(&mut self, limit: Option<Micros>, of_call: Option<u64>) -> bool {
+        let now_ns = self.clock.now_ns();
+        let limit_ns = limit.map(|limit| START_NS + limit.max(0) as u64 * 1000);
+        let next_ns = self
+            .deadline_ns(of_call)
+            .map(|deadline_ns| match deadline_ns > now_ns {
+                true => deadline_ns,
+                false => now_ns + NUDGE_NS,
+            });
+        match (next_ns, limit_ns) {
+            (Some(next_ns), limit_ns) if limit_ns.is_none_or(|limit_ns| next_ns <= limit_ns) => {
+                self.clock.advance_to_ns(next_ns);
+                self.turn();
+                true
+            }
+            (_, Some(limit_ns)) => {
+                self.clock.advance_to_ns(limit_ns);
+                self.turn();
+                false
+            }
+            (_, None) => false,
+        }
+    }
+
+    /// A packet arrives.
+    pub(super) fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
+        self.wire
+            .inject(packet)
+            .map_err(|error| error.to_string())?;
+        self.turn();
+        Ok(())
+    }
+
+    /// The oldest packet that left and was not taken yet.
+    pub(super) fn departed(&mut self) -> Option<Departure> {
+        loop {
+            let departed = self.wire.next()?;
+            if !self.is_congested {
+                return Some(Departure {
+                    at: (departed.at_ns.saturating_sub(START_NS) / 1000) as Micros,
+                    packet: departed.packet,
+                });
+            }
+        }
+    }
+
+    /// Changes a setting while the stack runs. False: nothing here has that name.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
+        self.settings.insert(name.to_owned(), value.to_owned());
+        settings::set(&mut self.sockets, name, value)
+    }
+}
+
+/// Another address of the same subnet: the router to everywhere.
+fn neighbour(addr: IpAddr) -> IpAddr {
+    match addr {
+        IpAddr::V4(addr) => IpAddr::V4((u32::from(addr) ^ 0xfe).into()),
+        IpAddr::V6(addr) => IpAddr::V6((u128::from(addr) ^ 0xfffe).into()),
+    }
+}

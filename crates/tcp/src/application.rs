@@ -59,6 +59,11 @@ impl Connection {
     pub fn set_congestion(&mut self, cx: &Cx<'_>, choice: CongestionAlgorithm) {
         let moment = self.moment(cx);
         self.congestion.choose(&moment, choice);
+        if self.state == State::SynSent && self.is_first_syn() {
+            self.ask_for_ecn(cx.config, choice);
+        } else {
+            self.refresh_ecn();
+        }
     }
 
     /// The congestion control algorithm in use.

@@ -20,6 +20,32 @@ pub enum SlowStart {
     HyStartPlusPlus,
 }
 
+/// When ECN (RFC 3168) is negotiated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EcnUse {
+    /// Neither asked for nor granted.
+    Never,
+    /// Asked for, and granted to who asks.
+    Always,
+    /// Granted to who asks; Linux's default.
+    #[default]
+    WhenAsked,
+}
+
+impl EcnUse {
+    /// By the values of Linux's `tcp_ecn`. 3 to 5 add accurate ECN (RFC 9768), which is not implemented: what remains of them is
+    /// plain ECN.
+    #[must_use]
+    pub const fn from_sysctl(value: u8) -> Option<Self> {
+        match value {
+            0 => Some(EcnUse::Never),
+            1 | 3 | 4 => Some(EcnUse::Always),
+            2 | 5 => Some(EcnUse::WhenAsked),
+            _ => None,
+        }
+    }
+}
+
 /// Settings of CUBIC, by the names and in the units of Linux's `/sys/module/tcp_cubic/parameters`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CubicSettings {
@@ -105,6 +131,8 @@ pub struct Config {
     pub invalid_ack_interval_ns: u64,
     /// Initial congestion window in segments (RFC 6928).
     pub initial_window_segments: u16,
+    /// When ECN is negotiated (RFC 3168).
+    pub ecn: EcnUse,
     /// Congestion control of new connections.
     pub congestion: CongestionAlgorithm,
     /// Settings of CUBIC.
@@ -172,6 +200,7 @@ impl Default for Config {
             cork_ns_max: 200 * MILLISECOND_NS,
             invalid_ack_interval_ns: 500 * MILLISECOND_NS,
             initial_window_segments: 10,
+            ecn: EcnUse::WhenAsked,
             congestion: CongestionAlgorithm::Cubic,
             cubic: CubicSettings::default(),
             slow_start_after_idle: true,

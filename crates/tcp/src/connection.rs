@@ -20,6 +20,7 @@ use crate::challenge::ChallengeLimiter;
 use crate::config::Config;
 use crate::congestion::{Congestion, Moment};
 use crate::counters::Counters;
+use crate::ecn::EcnState;
 use crate::effects::Effects;
 use crate::fast_open::FastOpenSyn;
 use crate::handshake::{Handshake, TimeWaitEntry};
@@ -97,6 +98,8 @@ pub struct Connection {
     pub(crate) tx: Sender,
     pub(crate) rx: Receiver,
     pub(crate) congestion: Congestion,
+    /// ECN, both halves.
+    pub(crate) ecn: EcnState,
     pub(crate) cold: Cold,
 }
 
@@ -121,6 +124,7 @@ impl Connection {
             .marks
             .put(Marks::TIMESTAMPS, cx.config.timestamps);
         connection.marks.put(Marks::SACK, cx.config.sack);
+        connection.ask_for_ecn(cx.config, cx.config.congestion);
         if cx.config.window_scaling {
             connection.marks.set(Marks::WINDOW_SCALING);
             connection.rcv_shift = shift_for(open.recv_buffer_max.max(open.recv_space));
@@ -155,6 +159,7 @@ impl Connection {
         connection.tx.max_wnd = h.snd_wnd;
         connection.marks.put(Marks::TIMESTAMPS, h.timestamps);
         connection.marks.put(Marks::SACK, h.sack);
+        connection.put_ecn(h.ecn);
         if let Some(scales) = h.window_scales {
             connection.marks.set(Marks::WINDOW_SCALING);
             connection.rcv_shift = scales.ours.min(limits::WINDOW_SHIFT_MAX);
@@ -210,6 +215,7 @@ impl Connection {
                 cx.config.congestion,
                 1,
             ),
+            ecn: EcnState::default(),
             cold: Cold::NEW,
         }
     }

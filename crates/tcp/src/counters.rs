@@ -35,6 +35,8 @@ counters! {
     fast_retransmits,
     /// Duplicate ACKs received.
     dup_acks_in,
+    /// Segments with text that arrived marked Congestion Experienced (RFC 3168).
+    ce_marks_in,
     /// Zero-window (and held-segment) probes sent.
     window_probes_out,
     /// Keep-alive probes sent.

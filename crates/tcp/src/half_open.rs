@@ -17,6 +17,7 @@ use wire::tcp::{Flags, Options, Timestamp};
 use crate::challenge::AckGate;
 use crate::config::Config;
 use crate::connection::Cx;
+use crate::ecn::is_granted;
 use crate::handshake::{Handshake, WindowScales};
 use crate::isn::timestamp_value;
 use crate::listen::{PassiveOpen, SynRequest};
@@ -87,6 +88,7 @@ const _: () = assert!(size_of::<HalfOpen>() <= 64);
 const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 const WINDOW_SCALING: u8 = 4;
+const ECN: u8 = 8;
 
 impl HalfOpen {
     /// Grants what the SYN asks for as far as the settings allow, and arms the timer. Send [`HalfOpen::syn_ack`] next.
@@ -112,7 +114,8 @@ impl HalfOpen {
             peer_shift: syn.window_scale.unwrap_or(0),
             flags: (u8::from(granted.timestamps) * TIMESTAMPS)
                 | (u8::from(granted.sack) * SACK)
-                | (u8::from(granted.window_scaling) * WINDOW_SCALING),
+                | (u8::from(granted.window_scaling) * WINDOW_SCALING)
+                | (u8::from(granted.ecn) * ECN),
         }
     }
 
@@ -135,6 +138,7 @@ impl HalfOpen {
             mss: self.mss,
             shift: self.has(WINDOW_SCALING).then_some(self.our_shift),
             sack: self.has(SACK),
+            ecn: self.has(ECN),
             timestamp: self.has(TIMESTAMPS).then_some(Timestamp {
                 value: ts_now,
                 echo: self.ts_recent,
@@ -342,6 +346,7 @@ impl HalfOpen {
             peer_mss: self.peer_mss,
             window_scales,
             sack: self.has(SACK),
+            ecn: self.has(ECN),
             timestamps: self.has(TIMESTAMPS),
             ts_recent,
             ts_offset: self.ts_offset,
@@ -376,6 +381,7 @@ pub(crate) struct Granted {
     pub(crate) timestamps: bool,
     pub(crate) sack: bool,
     pub(crate) window_scaling: bool,
+    pub(crate) ecn: bool,
 }
 
 impl Granted {
@@ -384,6 +390,7 @@ impl Granted {
             timestamps: config.timestamps && syn.timestamp.is_some(),
             sack: config.sack && syn.sack_permitted,
             window_scaling: config.window_scaling && syn.window_scale.is_some(),
+            ecn: syn.ecn.is_some_and(|syn_ecn| is_granted(config, syn_ecn)),
         }
     }
 }
@@ -396,6 +403,7 @@ pub(crate) struct SynAck {
     pub(crate) mss: u16,
     pub(crate) shift: Option<u8>,
     pub(crate) sack: bool,
+    pub(crate) ecn: bool,
     pub(crate) timestamp: Option<Timestamp>,
 }
 
@@ -404,7 +412,11 @@ pub(crate) fn syn_ack_segment(say: SynAck) -> SegmentOut {
     SegmentOut {
         seq: say.iss,
         ack: say.irs + 1,
-        flags: Flags::SYN | Flags::ACK,
+        flags: if say.ecn {
+            Flags::SYN | Flags::ACK | Flags::ECE
+        } else {
+            Flags::SYN | Flags::ACK
+        },
         window: say.window,
         options: Options {
             mss: Some(say.mss),

@@ -35,6 +35,8 @@ pub struct Handshake {
     pub window_scales: Option<WindowScales>,
     /// Both sides offered selective acknowledgments.
     pub sack: bool,
+    /// Both sides use ECN.
+    pub ecn: bool,
     /// Both sides offered timestamps.
     pub timestamps: bool,
     /// TS.Recent: the peer's latest timestamp value.

@@ -23,6 +23,10 @@ pub struct Info {
     pub timestamps: bool,
     /// Selective acknowledgments are in use.
     pub sack: bool,
+    /// ECN is in use.
+    pub ecn: bool,
+    /// The peer has sent a segment as ECN-capable.
+    pub ecn_seen: bool,
     /// Window scaling is in use.
     pub window_scaling: bool,
     /// Payload of a SYN was acknowledged by the SYN-ACK (`TCPI_OPT_SYN_DATA`).
@@ -108,6 +112,8 @@ impl Connection {
             backoff: self.tx.backoff,
             timestamps: self.marks.has(Marks::TIMESTAMPS),
             sack: self.marks.has(Marks::SACK),
+            ecn: self.uses_ecn(),
+            ecn_seen: self.has_seen_ect(),
             window_scaling: self.marks.has(Marks::WINDOW_SCALING),
             syn_data_acked: self.syn_data_acked(),
             fast_open_failure: self.cold.fast_open_failure,

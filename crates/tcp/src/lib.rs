@@ -26,6 +26,7 @@ pub mod config;
 mod congestion;
 pub mod connection;
 pub mod counters;
+mod ecn;
 pub mod effects;
 pub mod fast_open;
 pub mod half_open;
@@ -55,7 +56,7 @@ mod variables;
 pub mod window;
 
 pub use challenge::ChallengeLimiter;
-pub use config::{Config, CubicSettings, SlowStart, SynCookieUse};
+pub use config::{Config, CubicSettings, EcnUse, SlowStart, SynCookieUse};
 pub use congestion::CongestionAlgorithm;
 pub use connection::{ActiveOpen, Connection, Cx, Keepalive};
 pub use counters::Counters;

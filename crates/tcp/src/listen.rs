@@ -4,8 +4,8 @@
 //! compact entry; it then makes a [`HalfOpen`](crate::half_open::HalfOpen) of the request, or answers it with a
 //! [cookie](crate::syn_cookie). While cookies are out, ask them first about an ACK, since here every ACK is refused.
 
-use wire::SeqNumber;
 use wire::tcp::{FastOpenCookie, Flags};
+use wire::{Ecn, SeqNumber};
 
 use crate::config::Config;
 use crate::limits::{SEND_MSS_MIN, WINDOW_SHIFT_MAX};
@@ -44,8 +44,8 @@ pub struct SynRequest {
     pub sack_permitted: bool,
     /// The peer's timestamp value, if it offers timestamps.
     pub timestamp: Option<u32>,
-    /// ECN is asked for (RFC 3168 6.1.1). Not granted yet.
-    pub ecn: bool,
+    /// ECN is asked for (RFC 3168 6.1.1), in a SYN that is not ECN-capable itself, or not.
+    pub ecn: Option<Ecn>,
     /// A Fast Open cookie, or the request for one. Not granted yet.
     pub fast_open: Option<FastOpenCookie>,
 }
@@ -63,7 +63,7 @@ impl SynRequest {
             window_scale: options.window_scale.map(|s| s.min(WINDOW_SHIFT_MAX)),
             sack_permitted: options.sack_permitted,
             timestamp: options.timestamp.map(|t| t.value),
-            ecn: seg.has(Flags::ECE | Flags::CWR),
+            ecn: seg.has(Flags::ECE | Flags::CWR).then_some(seg.ecn),
             fast_open: options.fast_open,
         }
     }

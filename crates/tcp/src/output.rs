@@ -35,6 +35,8 @@ pub(crate) enum Plan {
     Fresh { len: u32, fin: bool },
     /// An empty segment at SND.UNA - 1, which the peer must answer.
     Probe,
+    /// A pure ACK of what arrived before a mark changed (DCTCP).
+    OwedAck,
     /// A pure ACK.
     Ack,
 }
@@ -46,7 +48,7 @@ impl Plan {
             Plan::Reset | Plan::ReplyReset | Plan::Syn => TransmitClass::Control,
             Plan::Repeat { len: 0, .. } | Plan::Fresh { len: 0, .. } => TransmitClass::Control,
             Plan::Repeat { .. } | Plan::Fresh { .. } => TransmitClass::Data,
-            Plan::Probe | Plan::Ack => TransmitClass::Ack,
+            Plan::Probe | Plan::OwedAck | Plan::Ack => TransmitClass::Ack,
         }
     }
 }
@@ -72,8 +74,12 @@ impl Connection {
             Plan::Syn => self.build_syn(cx, out),
             Plan::Repeat { seq, len, fin } => self.build_data(cx, out, seq, len, fin),
             Plan::Fresh { len, fin } => self.build_data(cx, out, self.snd.nxt, len, fin),
-            Plan::Probe => self.build_empty(cx, out, self.snd.una - 1),
-            Plan::Ack => self.build_empty(cx, out, self.acceptable_seq()),
+            Plan::Probe => self.build_ack(cx, out, self.snd.una - 1),
+            Plan::OwedAck => {
+                self.build_empty(cx, out, self.acceptable_seq());
+                self.pay_owed_ack(out);
+            }
+            Plan::Ack => self.build_ack(cx, out, self.acceptable_seq()),
         }
         self.note_sent(cx, plan, out);
         true

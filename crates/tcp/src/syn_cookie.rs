@@ -17,10 +17,11 @@
 //! SACK works. The key of the hash depends on the minute; [`SynCookies::rotate`] replaces the secret behind it.
 
 use wire::tcp::{Flags, Timestamp};
-use wire::{FlowKey, SeqNumber};
+use wire::{Ecn, FlowKey, SeqNumber};
 
 use crate::config::Config;
 use crate::connection::Cx;
+use crate::ecn::is_granted;
 use crate::half_open::{Granted, SynAck, syn_ack_segment};
 use crate::handshake::{Handshake, WindowScales};
 use crate::isn::{hash_flow, timestamp_value};
@@ -49,6 +50,7 @@ const TS_OPTION_BITS: u32 = 6;
 const TS_OPTION_MASK: u32 = (1 << TS_OPTION_BITS) - 1;
 const TS_SHIFT_MASK: u32 = 15;
 const TS_SACK: u32 = 1 << 4;
+const TS_ECN: u32 = 1 << 5;
 
 const _: () = assert!(MSS_TABLE.len() == 1 << (32 - MINUTE_BITS - MAC_BITS));
 const _: () = assert!(AGE_MINUTES_MAX < 1 << MINUTE_BITS);
@@ -102,6 +104,7 @@ impl SynCookies {
         // Nothing would remember these.
         granted.sack &= granted.timestamps;
         granted.window_scaling &= granted.timestamps;
+        granted.ecn &= granted.timestamps;
         let timestamp = granted.timestamps.then(|| Timestamp {
             value: timestamp_with_options(cx.now_ns, open.ts_offset, syn, granted),
             echo: syn.timestamp.unwrap_or(0),
@@ -114,6 +117,7 @@ impl SynCookies {
             mss: open.mss,
             shift: granted.window_scaling.then(|| open.window_shift()),
             sack: granted.sack,
+            ecn: granted.ecn,
             timestamp,
         })
     }
@@ -167,6 +171,7 @@ impl SynCookies {
             peer_mss,
             window_scales: options.window_scales,
             sack: options.sack,
+            ecn: options.ecn,
             timestamps: options.timestamps,
             ts_recent: seg.options.timestamp.map_or(0, |t| t.value),
             ts_offset: open.ts_offset,
@@ -180,6 +185,7 @@ impl SynCookies {
 struct Remembered {
     timestamps: bool,
     sack: bool,
+    ecn: bool,
     window_scales: Option<WindowScales>,
 }
 
@@ -190,6 +196,7 @@ impl Remembered {
             return Some(Remembered {
                 timestamps: false,
                 sack: false,
+                ecn: false,
                 window_scales: None,
             });
         };
@@ -213,6 +220,7 @@ impl Remembered {
         Some(Remembered {
             timestamps: true,
             sack: wants_sack,
+            ecn: echo & TS_ECN != 0 && is_granted(cx.config, Ecn::NotEct),
             window_scales: wants_scaling.then(|| WindowScales {
                 ours: open.window_shift(),
                 peers: (shift as u8).min(WINDOW_SHIFT_MAX),
@@ -227,7 +235,8 @@ fn timestamp_with_options(now_ns: u64, ts_offset: u32, syn: &SynRequest, granted
         Some(shift) if granted.window_scaling => u32::from(shift),
         _ => TS_SHIFT_MASK,
     };
-    let options = shift | if granted.sack { TS_SACK } else { 0 };
+    let options =
+        shift | if granted.sack { TS_SACK } else { 0 } | if granted.ecn { TS_ECN } else { 0 };
     let now = timestamp_value(now_ns, ts_offset);
     let value = now & !TS_OPTION_MASK | options;
     if options > now & TS_OPTION_MASK {

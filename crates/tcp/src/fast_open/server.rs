@@ -48,6 +48,7 @@ impl Connection {
         new.tx.max_wnd = new.snd.wnd;
         new.marks.put(Marks::TIMESTAMPS, granted.timestamps);
         new.marks.put(Marks::SACK, granted.sack);
+        new.put_ecn(granted.ecn);
         if granted.window_scaling {
             new.marks.set(Marks::WINDOW_SCALING);
             new.rcv_shift = open.window_shift();

@@ -90,6 +90,7 @@ fn syn_received_final_ack_completes() {
         peer_mss: 1400,
         window_scales: Some(WindowScales { ours: 8, peers: 7 }),
         sack: true,
+        ecn: false,
         timestamps: true,
         ts_recent: 50,
         ts_offset: TS_OFFSET,

@@ -31,9 +31,10 @@ impl Connection {
         out.flags = flags;
         out.payload_offset = offset;
         out.payload_len = len;
+        self.dress(out, len > 0 && seq == self.snd.nxt);
     }
 
-    /// An ACK without payload.
+    /// An ACK without payload, not yet a bearer of ECN.
     #[inline]
     pub(super) fn build_empty(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, seq: SeqNumber) {
         out.seq = seq;
@@ -44,6 +45,13 @@ impl Connection {
         out.options = self.data_options(cx.now_ns);
         out.payload_offset = 0;
         out.payload_len = 0;
+    }
+
+    /// An ACK alone, or a probe.
+    #[inline]
+    pub(super) fn build_ack(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, seq: SeqNumber) {
+        self.build_empty(cx, out, seq);
+        self.dress(out, false);
     }
 
     /// Our SYN, or the SYN-ACK once the peer's SYN has crossed it.
@@ -72,6 +80,7 @@ impl Connection {
             let value = self.ts_value(cx.now_ns);
             out.options.timestamp = Some(Timestamp { value, echo });
         }
+        self.dress_syn(out, self.is_first_syn());
     }
 
     /// The RST that ends the connection: at the next sequence number that the peer accepts.

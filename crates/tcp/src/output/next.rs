@@ -26,6 +26,9 @@ impl Connection {
         if matches!(self.state, State::SynSent | State::Closed) {
             return Plan::Nothing;
         }
+        if self.owes_ack() && self.marks.has(Marks::ACK_NOW) {
+            return Plan::OwedAck;
+        }
         if self.rx.dup_acks_due > 0 && self.marks.has(Marks::ACK_NOW) {
             return Plan::Ack;
         }

@@ -19,6 +19,8 @@ impl Connection {
             Plan::Fresh { len, fin } => self.note_fresh(cx, len, fin),
             Plan::Repeat { seq, len, fin } => self.note_repeat(cx, seq + len + u32::from(fin), len),
             Plan::Syn => self.note_syn(cx, out.payload_len),
+            // The ACK that it goes before is still due.
+            Plan::OwedAck => return,
             Plan::Probe => self.marks.clear(Marks::PROBE_DUE),
             Plan::Ack => self.rx.dup_acks_due = self.rx.dup_acks_due.saturating_sub(1),
             Plan::Reset => {

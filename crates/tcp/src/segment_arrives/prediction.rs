@@ -87,6 +87,7 @@ impl Connection {
         }
         let end = self.rcv.nxt + stored;
         self.advance_receive(end, rx);
+        self.note_codepoint(cx, seg.ecn);
         self.schedule_ack(cx, seg.len);
         Effects::READABLE
     }

@@ -112,6 +112,7 @@ impl Connection {
         if !options.sack_permitted {
             self.marks.clear(Marks::SACK);
         }
+        self.learn_ecn(seg);
         // The window of a SYN is never scaled (RFC 7323 2.2).
         self.snd.wnd = u32::from(seg.window);
         self.tx.max_wnd = self.snd.wnd;

@@ -57,6 +57,9 @@ impl Connection {
         if seg.len == 0 && !fin {
             return Effects::NONE;
         }
+        if seg.len > 0 {
+            self.accept_cwr(seg);
+        }
         if self.is_orphan() && (seg.seq + seg.len).gt(self.rcv.nxt) {
             return self.refuse_text(cx, seg);
         }
@@ -65,8 +68,8 @@ impl Connection {
         cx.counters.bytes_outside_window += u64::from(text.beyond);
         let (stored, effects) = match text {
             Text { len: 0, .. } => (0, Effects::NONE),
-            Text { offset: 0, .. } => self.take_in_order(cx, text, rx),
-            _ => self.hold_out_of_order(cx, text, rx),
+            Text { offset: 0, .. } => self.take_in_order(cx, text, seg, rx),
+            _ => self.hold_out_of_order(cx, text, seg, rx),
         };
         if seg.len > 0 {
             self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(1);
@@ -108,6 +111,7 @@ impl Connection {
         &mut self,
         cx: &mut Cx<'_>,
         text: Text,
+        seg: &Segment,
         rx: &mut impl RecvBuffer,
     ) -> (u32, Effects) {
         let stored = rx.write_at(0, text.skip, text.len).min(text.len);
@@ -120,6 +124,7 @@ impl Connection {
             end = self.close_gap(end);
         }
         self.advance_receive(end, rx);
+        self.note_codepoint(cx, seg.ecn);
         self.schedule_ack(cx, text.skip + text.len);
         (stored, Effects::READABLE)
     }
@@ -150,8 +155,10 @@ impl Connection {
         &mut self,
         cx: &mut Cx<'_>,
         text: Text,
+        seg: &Segment,
         rx: &mut impl RecvBuffer,
     ) -> (u32, Effects) {
+        self.note_codepoint(cx, seg.ecn);
         self.enter_quick_ack(cx);
         self.rx.last_data_ns = cx.now_ns;
         self.owe_duplicate_ack();

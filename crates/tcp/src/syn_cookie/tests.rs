@@ -50,6 +50,7 @@ fn cookie_remembers_everything_with_timestamps() {
         peer_mss: 1400,
         window_scales: Some(WindowScales { ours: 8, peers: 7 }),
         sack: true,
+        ecn: false,
         timestamps: true,
         ts_recent: 90,
         ts_offset: TS_OFFSET,
@@ -285,6 +286,7 @@ fn cookie_timestamp_never_runs_ahead() {
         timestamps: true,
         sack: true,
         window_scaling: true,
+        ecn: false,
     };
     for _ in 0..200 {
         world.pass_ms(1);

@@ -3,6 +3,7 @@
 
 mod closing;
 mod congestion;
+mod ecn;
 mod established;
 mod link;
 mod matrix;

@@ -141,6 +141,7 @@ pub struct Setup {
     pub recv_space: u32,
     pub scales: Option<(u8, u8)>,
     pub timestamps: bool,
+    pub ecn: bool,
     pub window: u16,
 }
 
@@ -160,6 +161,7 @@ impl Default for Setup {
             recv_space: 60_000,
             scales: None,
             timestamps: false,
+            ecn: false,
             window: 60_000,
         }
     }
@@ -228,6 +230,7 @@ impl Peer {
                 .scales
                 .map(|(ours, peers)| WindowScales { ours, peers }),
             sack: false,
+            ecn: setup.ecn,
             timestamps: setup.timestamps,
             ts_recent: 100,
             ts_offset: 0,

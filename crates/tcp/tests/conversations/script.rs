@@ -1,13 +1,15 @@
 //! Segments in one line, in the notation of tcpdump and packetdrill, sequence numbers relative to the
-//! initial ones: `P. 1:101(100) ack 1 win 500 <mss 1000,wscale 7,sackOK,TS val 5 ecr 3>`.
+//! initial ones: `P. 1:101(100) ack 1 win 500 <mss 1000,wscale 7,sackOK,TS val 5 ecr 3>`; before it may
+//! stand the codepoint of the IP header: `[noecn]`, `[ect0]`, `[ect1]`, `[ce]`.
 
 use tcp::{Segment, SegmentOut};
-use wire::SeqNumber;
 use wire::tcp::{Flags, Options, Timestamp};
+use wire::{Ecn, SeqNumber};
 
 /// A segment as written in a test. What is `None` is not compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
+    pub ecn: Option<Ecn>,
     pub flags: Flags,
     pub seq: u32,
     pub len: u32,
@@ -23,10 +25,18 @@ impl Line {
             Some((head, rest)) => (head, Some(parse_options(rest.trim_end_matches('>')))),
             None => (text, None),
         };
+        let (ecn, head) = match head.strip_prefix('[') {
+            Some(rest) => {
+                let (name, rest) = rest.split_once(']').expect("]");
+                (Some(parse_ecn(name)), rest)
+            }
+            None => (None, head),
+        };
         let mut words = head.split_whitespace();
         let flags = parse_flags(words.next().expect("flags"));
         let (seq, len) = parse_range(words.next().expect("seq:end(len)"));
         let mut line = Line {
+            ecn,
             flags,
             seq,
             len,
@@ -57,7 +67,7 @@ impl Line {
             urgent: self.urgent,
             len: self.len,
             options: self.options.unwrap_or_default(),
-            ecn: wire::Ecn::NotEct,
+            ecn: self.ecn.unwrap_or_default(),
         }
     }
 
@@ -65,6 +75,7 @@ impl Line {
     pub fn from_out(out: &SegmentOut, iss: SeqNumber, irs: SeqNumber) -> Line {
         let has_ack = out.flags.contains(Flags::ACK);
         Line {
+            ecn: Some(out.ecn),
             flags: out.flags,
             seq: out.seq.since(iss),
             len: out.payload_len,
@@ -81,21 +92,36 @@ impl Line {
             && self.seq == sent.seq
             && self.len == sent.len
             && self.ack == sent.ack
+            && (self.ecn.is_none() || self.ecn == sent.ecn)
             && (self.win.is_none() || self.win == sent.win)
             && (self.options.is_none() || self.options == sent.options)
     }
 }
 
-/// Without options and window.
+/// Without options and window; the codepoint if it says something.
 impl std::fmt::Display for Line {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let letters = self.flags.to_string().replace('A', ".");
+        let letters = self.flags.to_string().replace('C', "W").replace('A', ".");
         let end = self.seq.wrapping_add(self.len);
+        match self.ecn {
+            None | Some(Ecn::NotEct) => {}
+            Some(ecn) => write!(f, "[{}] ", format!("{ecn:?}").to_lowercase())?,
+        }
         write!(f, "{letters} {}:{end}({})", self.seq, self.len)?;
         if let Some(ack) = self.ack {
             write!(f, " ack {ack}")?;
         }
         Ok(())
+    }
+}
+
+fn parse_ecn(name: &str) -> Ecn {
+    match name {
+        "noecn" => Ecn::NotEct,
+        "ect0" => Ecn::Ect0,
+        "ect1" => Ecn::Ect1,
+        "ce" => Ecn::Ce,
+        _ => panic!("no codepoint {name}"),
     }
 }
 
@@ -109,6 +135,8 @@ fn parse_flags(text: &str) -> Flags {
                 'P' => Flags::PSH,
                 '.' => Flags::ACK,
                 'U' => Flags::URG,
+                'E' => Flags::ECE,
+                'W' => Flags::CWR,
                 '-' => Flags::NONE,
                 _ => panic!("unknown flag {letter}"),
             }

@@ -1,0 +1,221 @@
+//! ECN (RFC 3168): who asks, who grants, what is marked, echoed and answered; DCTCP's receiver (RFC 8257).
+
+use tcp::{Config, CongestionAlgorithm, EcnUse, State};
+
+use crate::peer::{Peer, Setup, Variant, conversation};
+
+fn setup(ecn: EcnUse) -> Setup {
+    let mut setup = Setup {
+        ecn: true,
+        ..Setup::default()
+    };
+    setup.config.ecn = ecn;
+    setup
+}
+
+/// The SYN has asked.
+fn asking(variant: Variant) -> Peer {
+    let mut p = Peer::connecting(&setup(EcnUse::Always), variant);
+    p.expect("[noecn] SEW 0:0(0) <mss 1460>");
+    p
+}
+
+/// Both sides agreed.
+fn agreed(variant: Variant) -> Peer {
+    let mut p = Peer::accepted(&setup(EcnUse::WhenAsked), variant);
+    p.inject(". 1:1(0) ack 1");
+    assert!(p.conn.info().ecn);
+    p
+}
+
+/// The same, and ACKs are delayed from the start.
+fn patient(variant: Variant) -> Peer {
+    let mut setup = setup(EcnUse::WhenAsked);
+    setup.config.quick_acks_max = 0;
+    let mut p = Peer::accepted(&setup, variant);
+    p.inject(". 1:1(0) ack 1");
+    p
+}
+
+fn dctcp(variant: Variant) -> Peer {
+    let mut setup = setup(EcnUse::WhenAsked);
+    setup.config = Config {
+        quick_acks_max: 0,
+        congestion: CongestionAlgorithm::Dctcp,
+        ..setup.config
+    };
+    let mut p = Peer::accepted(&setup, variant);
+    p.inject(". 1:1(0) ack 1");
+    p
+}
+
+#[test]
+fn syn_sent_grant() {
+    conversation(asking, |p| {
+        p.inject("SE. 0:0(0) ack 1 <mss 1000>");
+        p.expect("[noecn] . 1:1(0) ack 1");
+        p.write(1000);
+        p.expect("[ect0] P. 1:1001(1000) ack 1");
+        assert!(p.conn.info().ecn);
+    });
+}
+
+#[test]
+fn syn_sent_no_grant() {
+    for answer in ["S. 0:0(0) ack 1 <mss 1000>", "SEW. 0:0(0) ack 1 <mss 1000>"] {
+        conversation(asking, |p| {
+            p.inject(answer);
+            p.expect("[noecn] . 1:1(0) ack 1");
+            p.write(1000);
+            p.expect("[noecn] P. 1:1001(1000) ack 1");
+            assert!(!p.conn.info().ecn);
+        });
+    }
+}
+
+#[test]
+fn syn_sent_timeout_asks_no_more() {
+    conversation(asking, |p| {
+        p.expect_after_ms(1000, "[noecn] S 0:0(0) <mss 1460>");
+        // A grant of the first SYN may still arrive.
+        p.inject("SE. 0:0(0) ack 1 <mss 1000>");
+        p.expect(". 1:1(0) ack 1");
+        assert!(p.conn.info().ecn);
+    });
+}
+
+#[test]
+fn syn_sent_unasked_grant() {
+    conversation(crate::states::syn_sent, |p| {
+        p.inject("SE. 0:0(0) ack 1 <mss 1000>");
+        p.expect(". 1:1(0) ack 1");
+        assert!(!p.conn.info().ecn);
+    });
+}
+
+#[test]
+fn syn_sent_crossing_syns() {
+    for (syn, answer, on) in [
+        ("SEW 0:0(0) <mss 1000>", "SE. 0:0(0) ack 1 <mss 1460>", true),
+        ("S 0:0(0) <mss 1000>", "S. 0:0(0) ack 1 <mss 1460>", false),
+    ] {
+        conversation(asking, |p| {
+            p.inject(syn);
+            p.expect(answer);
+            p.expect_state(State::SynReceived);
+            assert_eq!(p.conn.info().ecn, on);
+        });
+    }
+}
+
+#[test]
+fn syn_sent_dctcp_asks_with_a_capable_syn() {
+    let mut setup = setup(EcnUse::Never);
+    setup.config.congestion = CongestionAlgorithm::Dctcp;
+    conversation(
+        |variant| Peer::connecting(&setup, variant),
+        |p| {
+            p.expect("[ect0] SEW 0:0(0) <mss 1460>");
+            p.inject("SE. 0:0(0) ack 1 <mss 1000>");
+            p.expect("[ect0] . 1:1(0) ack 1");
+        },
+    );
+}
+
+#[test]
+fn established_acks_and_repetitions_are_not_capable() {
+    conversation(agreed, |p| {
+        p.write(1000);
+        p.expect("[ect0] P. 1:1001(1000) ack 1");
+        p.inject("[ect0] P. 1:101(100) ack 1");
+        p.expect("[noecn] . 1001:1001(0) ack 101");
+        p.wait_ms(3000);
+        let sent = p.take_sent();
+        assert!(!sent.is_empty());
+        assert!(sent.iter().all(|line| line.starts_with("P.")), "{sent:?}");
+    });
+}
+
+#[test]
+fn established_mark_is_echoed_until_cwr() {
+    conversation(patient, |p| {
+        p.inject("[ect0] . 1:1001(1000) ack 1");
+        p.expect_nothing();
+        p.inject("[ce] . 1001:2001(1000) ack 1");
+        p.expect("E. 1:1(0) ack 2001");
+        p.inject("[ect0] . 2001:3001(1000) ack 1");
+        p.inject("[ect0] . 3001:4001(1000) ack 1");
+        p.expect("E. 1:1(0) ack 4001");
+        p.write(500);
+        p.expect("[ect0] PE. 1:501(500) ack 4001");
+        // CWR ends it, and is answered at once.
+        p.inject("[ect0] W. 4001:5001(1000) ack 501");
+        p.expect(". 501:501(0) ack 5001");
+        assert!(p.conn.info().ecn_seen);
+        assert_eq!(p.counters.ce_marks_in, 1);
+    });
+}
+
+#[test]
+fn established_mark_on_the_segment_with_cwr_is_echoed_anew() {
+    conversation(patient, |p| {
+        p.inject("[ce] . 1:1001(1000) ack 1");
+        p.inject("[ce] W. 1001:2001(1000) ack 1");
+        assert_eq!(
+            p.take_sent().last().map(String::as_str),
+            Some(".E 1:1(0) ack 2001")
+        );
+    });
+}
+
+#[test]
+fn established_mark_out_of_order_is_echoed() {
+    conversation(patient, |p| {
+        p.inject("[ce] . 1001:2001(1000) ack 1");
+        p.expect("E. 1:1(0) ack 1");
+    });
+}
+
+#[test]
+fn established_without_ecn_nothing_is_marked_or_echoed() {
+    conversation(crate::states::established, |p| {
+        p.inject("[ce] PEW. 1:1001(1000) ack 1");
+        p.expect(". 1:1(0) ack 1001");
+        p.write(1000);
+        p.expect("[noecn] P. 1:1001(1000) ack 1001");
+        p.inject("E. 1001:1001(0) ack 1001");
+        assert_eq!(p.cwnd(), 10);
+        assert!(!p.conn.info().ecn_seen);
+    });
+}
+
+#[test]
+fn established_dctcp_change_of_mark_acknowledges_what_came_before() {
+    conversation(dctcp, |p| {
+        p.inject("[ect0] . 1:1001(1000) ack 1");
+        p.expect_nothing();
+        p.inject("[ce] . 1001:2001(1000) ack 1");
+        p.expect("[ect0] . 1:1(0) ack 1001");
+        p.expect("[ect0] E. 1:1(0) ack 2001");
+        p.inject("[ce] . 2001:3001(1000) ack 1");
+        p.expect_nothing();
+        p.inject("[ect0] . 3001:4001(1000) ack 1");
+        p.expect("E. 1:1(0) ack 3001");
+        p.expect(". 1:1(0) ack 4001");
+    });
+}
+
+#[test]
+fn established_dctcp_changes_within_one_turn_are_told_apart() {
+    conversation(dctcp, |p| {
+        p.polls = false;
+        p.inject("[ect0] . 1:1001(1000) ack 1");
+        p.inject("[ce] . 1001:2001(1000) ack 1");
+        p.inject("[ce] . 2001:3001(1000) ack 1");
+        p.inject("[ect0] . 3001:4001(1000) ack 1");
+        p.poll();
+        p.expect(". 1:1(0) ack 1001");
+        p.expect("E. 1:1(0) ack 3001");
+        p.expect(". 1:1(0) ack 4001");
+    });
+}

@@ -277,6 +277,14 @@ impl Stack {
         self.core.has_output()
     }
 
+    /// Every connection with its names, in no particular order: for a simulation that looks inside.
+    pub fn connections(&self) -> impl Iterator<Item = (&wire::FlowKey, &tcp::Connection)> {
+        self.core
+            .sockets
+            .iter()
+            .filter_map(|(_, slot)| Some((&slot.key, slot.conn.as_ref()?)))
+    }
+
     /// The port, for tests that look at what it did.
     pub fn port_mut(&mut self) -> &mut (dyn Port + Send) {
         &mut *self.port

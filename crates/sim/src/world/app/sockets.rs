@@ -1,0 +1,194 @@
+//! The application's end of a stack: what the library does with an `AppSide`, for applications that never block.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use ring::byte_ring::{RxReader, TxWriter};
+use ring::published::fence_full;
+use ring::socket_block::{Requests, SocketBlock, SocketId, SocketState};
+use ring::spsc::{self, Consumer};
+use stack::context::{Accepted, AppSide, Connect, Control, Listen, SocketOption};
+
+/// See the module's documentation.
+pub struct Sockets {
+    side: AppSide,
+    open: BTreeMap<u32, Socket>,
+    /// Something was asked of the stack since [`has_asked`](Self::has_asked) was last called.
+    has_asked: bool,
+}
+
+struct Socket {
+    id: SocketId,
+    rx: RxReader,
+    tx: TxWriter,
+    accepted: Option<Consumer<Accepted>>,
+}
+
+impl Socket {
+    fn new(id: SocketId) -> Self {
+        Self {
+            id,
+            rx: RxReader::new(),
+            tx: TxWriter::new(),
+            accepted: None,
+        }
+    }
+}
+
+impl Sockets {
+    /// The sockets of one stack.
+    #[must_use]
+    pub fn new(side: AppSide) -> Self {
+        Self {
+            side,
+            open: BTreeMap::new(),
+            has_asked: false,
+        }
+    }
+
+    fn socket(&mut self) -> Option<SocketId> {
+        let id = self.side.sockets.pop()?;
+        self.open.insert(id.index, Socket::new(id));
+        Some(id)
+    }
+
+    /// Asks for a listener. `None`: no socket is in stock.
+    pub fn listen(
+        &mut self,
+        local: SocketAddr,
+        backlog: usize,
+        options: Vec<SocketOption>,
+    ) -> Option<SocketId> {
+        let socket = self.socket()?;
+        let (accepted, queue) = spsc::queue(backlog);
+        if let Some(open) = self.open.get_mut(&socket.index) {
+            open.accepted = Some(queue);
+        }
+        let listen = Listen {
+            socket,
+            local,
+            accepted,
+            options,
+        };
+        self.control(socket, Control::Listen(listen))
+    }
+
+    /// Asks for a connection. `None`: no socket is in stock.
+    pub fn connect(
+        &mut self,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        options: Vec<SocketOption>,
+    ) -> Option<SocketId> {
+        let socket = self.socket()?;
+        let connect = Connect {
+            socket,
+            local,
+            remote,
+            options,
+        };
+        self.control(socket, Control::Connect(connect))
+    }
+
+    fn control(&mut self, socket: SocketId, control: Control) -> Option<SocketId> {
+        self.has_asked = true;
+        if self.side.controls.push(control).is_ok() {
+            return Some(socket);
+        }
+        self.close(socket, Requests::CLOSE);
+        None
+    }
+
+    /// The next connection of a listener.
+    pub fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
+        let accepted = self.open.get_mut(&listener.index)?.accepted.as_mut()?.pop()?;
+        let id = accepted.socket;
+        self.open.insert(id.index, Socket::new(id));
+        Some(id)
+    }
+
+    /// Reads into `into`; the number of bytes.
+    pub fn read(&mut self, id: SocketId, into: &mut [u8]) -> usize {
+        let Some(open) = self.open.get_mut(&id.index) else {
+            return 0;
+        };
+        let Some(block) = self.side.memory.block(id.index) else {
+            return 0;
+        };
+        let n = open.rx.read(&self.side.memory, block, into);
+        if n > 0 {
+            self.request(id, Requests::READ);
+        }
+        n
+    }
+
+    /// Writes as much as goes in, and asks to be told of room if that was not all.
+    pub fn write(&mut self, id: SocketId, bytes: &[u8]) -> usize {
+        let Some(open) = self.open.get_mut(&id.index) else {
+            return 0;
+        };
+        let Some(block) = self.side.memory.block(id.index) else {
+            return 0;
+        };
+        let (memory, magazine) = (&self.side.memory, &mut self.side.magazine);
+        let mut n = open.tx.write(memory, block, magazine, bytes);
+        if n < bytes.len() {
+            block.set_want_writable();
+            n += open.tx.write(memory, block, magazine, &bytes[n..]);
+        }
+        self.request(id, Requests::WROTE);
+        n
+    }
+
+    /// FIN after what was written.
+    pub fn shutdown(&mut self, id: SocketId) {
+        self.request(id, Requests::SHUTDOWN_WRITE);
+    }
+
+    /// Lets go of a socket, in order (`CLOSE`) or with a reset (`ABORT`).
+    pub fn close(&mut self, id: SocketId, how: Requests) {
+        if self.open.remove(&id.index).is_some() {
+            self.request(id, how);
+        }
+    }
+
+    fn request(&mut self, id: SocketId, wanted: Requests) {
+        let is_new = self.block(id).is_some_and(|block| block.request(wanted));
+        if is_new {
+            self.has_asked = true;
+            let pushed = self.side.jobs.push(id);
+            debug_assert!(pushed.is_ok(), "the job queue is as long as the table");
+        }
+    }
+
+    /// The stack's events; sockets that are closed by now are left out.
+    pub fn take_events(&mut self, into: &mut Vec<SocketId>) {
+        self.side.events.pop_batch(usize::MAX, |id| into.push(id));
+        if !into.is_empty() {
+            fence_full();
+        }
+        let open = &self.open;
+        into.retain(|id| open.get(&id.index).is_some_and(|socket| socket.id == *id));
+    }
+
+    fn block(&self, id: SocketId) -> Option<&SocketBlock> {
+        self.side.memory.block(id.index)
+    }
+
+    /// What the stack says of a socket.
+    #[must_use]
+    pub fn state(&self, id: SocketId) -> SocketState {
+        self.block(id).map_or(SocketState::default(), SocketBlock::state)
+    }
+
+    /// The local port of a connection.
+    #[must_use]
+    pub fn local_port(&self, id: SocketId) -> u16 {
+        self.block(id).map_or(0, |block| block.names().0.port)
+    }
+
+    /// Whether the stack was asked for something since the last call.
+    pub fn has_asked(&mut self) -> bool {
+        std::mem::take(&mut self.has_asked)
+    }
+}

@@ -1,0 +1,34 @@
+//! Whether flows that are alike share a bottleneck: Jain's index over what each carried in a window of time.
+
+/// When the flows have found their shares.
+pub const FROM_NS: u64 = 15_000_000_000;
+/// When they have been looked at for long enough.
+pub const TO_NS: u64 = 60_000_000_000;
+/// Of a perfect 1; two flows of which one has three times the other's share have 0.8.
+pub const INDEX_MIN: f64 = 0.8;
+/// Of the bottleneck's rate, what all flows together must use.
+pub const USE_MIN: f64 = 0.7;
+
+/// Jain's index: 1 if all are equal, one over their number if one has all.
+#[must_use]
+pub fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    if squares == 0.0 {
+        return 0.0;
+    }
+    sum * sum / (squares * shares.len() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_index_of_known_shares() {
+        assert!((jain(&[2.0, 2.0, 2.0]) - 1.0).abs() < 1e-9);
+        assert!((jain(&[1.0, 0.0]) - 0.5).abs() < 1e-9);
+        assert!((jain(&[3.0, 1.0]) - 0.8).abs() < 1e-9);
+        assert!(jain(&[]).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,92 @@
+//! Looks into the stack after every turn: windows and timers within what the RFCs allow, and a timer for everything that waits.
+
+use stack::Stack;
+use wire::FlowKey;
+
+use super::plan::Plan;
+
+/// Connections that are looked at after a turn; the tables give low places first.
+const CONNECTIONS_MAX: usize = 24;
+/// Segments beyond the congestion window: limited transmit (two, RFC 3042) and a probe for the tail's loss (one, RFC 8985 7).
+const ALLOWANCE: u32 = 3;
+/// Open, disorder: no window is being reduced.
+const CALM_STATES_MAX: u8 = 1;
+
+/// See the module's documentation.
+pub struct Inspection {
+    tcp: tcp::Config,
+    /// Congestion windows before the turn.
+    before: Vec<(FlowKey, u32)>,
+}
+
+impl Inspection {
+    /// For a host of a plan.
+    #[must_use]
+    pub fn new(plan: &Plan, number: usize) -> Self {
+        Self {
+            tcp: plan.hosts[number].tcp.clone(),
+            before: Vec::new(),
+        }
+    }
+
+    /// A turn begins.
+    pub fn before(&mut self, stack: &Stack) {
+        self.before.clear();
+        let windows = stack
+            .connections()
+            .take(CONNECTIONS_MAX)
+            .map(|(key, conn)| (*key, conn.info().snd_cwnd));
+        self.before.extend(windows);
+    }
+
+    /// A turn is over, in which the connections `sent` sent something new.
+    ///
+    /// # Errors
+    /// What is outside of its limits.
+    pub fn after(&self, stack: &Stack, now_ns: u64, sent: Vec<FlowKey>) -> Result<(), String> {
+        for (key, conn) in stack.connections().take(CONNECTIONS_MAX) {
+            let info = conn.info();
+            let complain = |what: &str| Err(format!("{key:?}: {what}: {info:?}"));
+            if info.snd_cwnd < 1 {
+                return complain("no congestion window");
+            }
+            if info.snd_ssthresh < 2 {
+                return complain("ssthresh below two segments");
+            }
+            if info.rto_ns > self.tcp.rto_ns_max {
+                return complain("RTO above its maximum");
+            }
+            if info.rto_ns < self.tcp.rto_ns_min.min(self.tcp.rto_initial_ns) {
+                return complain("RTO below its minimum");
+            }
+            if info.unacked > 0 && conn.deadline_ns() == u64::MAX && !stack.has_output() {
+                return complain("segments in flight and no timer");
+            }
+            if sent.contains(key) && info.ca_state <= CALM_STATES_MAX {
+                let left = info.sacked.saturating_add(info.lost);
+                let in_flight = info.unacked.saturating_add(info.retrans).saturating_sub(left);
+                let before = self.before.iter().find(|(other, _)| other == key);
+                let window = before.map_or(0, |(_, window)| *window).max(info.snd_cwnd);
+                if before.is_some() && in_flight > window + ALLOWANCE {
+                    return complain(&format!("{in_flight} in flight with a window of {window}"));
+                }
+            }
+        }
+        let _ = now_ns;
+        Ok(())
+    }
+
+    /// The time is up: whatever a connection still wants to send will never arrive.
+    ///
+    /// # Errors
+    /// A connection that waits for an acknowledgment.
+    pub fn nothing_waits(&self, stack: &Stack) -> Result<(), String> {
+        for (key, conn) in stack.connections() {
+            let info = conn.info();
+            if info.unacked > 0 || info.notsent_bytes > 0 {
+                return Err(format!("{key:?} sticks: {info:?}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! Many seeds on many threads, in order, until one fails or none is left.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::run::{Failure, Options, Summary, check};
+
+/// One seed in so many is run twice.
+const TWICE_EVERY: u64 = 20;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// The first seed.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+    /// Threads.
+    pub jobs: usize,
+    /// Failures after which the rest is left undone.
+    pub failures_max: usize,
+    /// How each is run.
+    pub options: Options,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub struct Report {
+    /// Seeds that were run.
+    pub seeds: u64,
+    /// Their sums.
+    pub total: Summary,
+    /// What failed, in the order of the seeds.
+    pub failures: Vec<Box<Failure>>,
+}
+
+struct Progress {
+    next: u64,
+    report: Report,
+}
+
+/// Runs a campaign; calls `each` with every failure as it is found.
+pub fn run(campaign: &Campaign, each: impl Fn(&Failure) + Sync) -> Report {
+    let progress = Mutex::new(Progress {
+        next: campaign.first,
+        report: Report::default(),
+    });
+    std::thread::scope(|scope| {
+        for _ in 0..campaign.jobs.max(1) {
+            scope.spawn(|| work(campaign, &progress, &each));
+        }
+    });
+    let mut report = progress
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+        .report;
+    report.failures.sort_by_key(|failure| failure.seed);
+    report
+}
+
+fn work(campaign: &Campaign, progress: &Mutex<Progress>, each: &impl Fn(&Failure)) {
+    let end = campaign.first.saturating_add(campaign.count);
+    loop {
+        let seed = {
+            let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+            let enough = progress.report.failures.len() >= campaign.failures_max.max(1);
+            if progress.next >= end || enough {
+                return;
+            }
+            progress.next += 1;
+            progress.next - 1
+        };
+        let options = Options {
+            twice: campaign.options.twice || seed.is_multiple_of(TWICE_EVERY),
+            ..campaign.options
+        };
+        let outcome = check(seed, &options);
+        let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = &mut progress.report;
+        report.seeds += 1;
+        match outcome {
+            Ok(summary) => report.total.add(&summary),
+            Err(failure) => {
+                each(&failure);
+                report.failures.push(failure);
+            }
+        }
+    }
+}
+
+impl Summary {
+    fn add(&mut self, other: &Self) {
+        self.trace ^= other.trace;
+        self.events += other.events;
+        self.ended_ns += other.ended_ns;
+        self.ends += other.ends;
+        self.done += other.done;
+        self.failed += other.failed;
+        self.abandoned += other.abandoned;
+    }
+}

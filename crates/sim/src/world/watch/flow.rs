@@ -1,0 +1,386 @@
+//! One connection, seen from its host's wire.
+
+use wire::SeqNumber;
+use wire::tcp::{Flags, Header, SackBlock};
+
+use super::ranges::Ranges;
+use super::{House, ghosts};
+
+/// SYNs of the peer that are kept until one is answered.
+const SYNS_MAX: usize = 8;
+/// Half the sequence space: what lies further ahead is behind.
+const HALF: u32 = 1 << 31;
+/// How far from the truth a liar's guess must stay.
+const GUESS_BYTES: u32 = 1 << 24;
+
+/// See the module's documentation. Sequence numbers are offsets from the initial ones.
+#[derive(Debug, Default)]
+pub(super) struct Flow {
+    syns: Vec<Header>,
+    ours: Option<Ours>,
+    theirs: Option<Theirs>,
+    agreed: Agreed,
+    /// Several answers to SYNs are under way, of which any may be the one: nothing is known.
+    is_unclear: bool,
+}
+
+/// What the host sent, and what it was told about it.
+#[derive(Debug)]
+struct Ours {
+    iss: SeqNumber,
+    offered: Offer,
+    /// Behind the last byte that was sent.
+    max: u32,
+    /// Behind the FIN.
+    fin: Option<u32>,
+    /// Acknowledged by the peer.
+    una: u32,
+    /// Right edge of the peer's window; nothing is known of it before its first segment.
+    edge: u32,
+    sacked: Ranges,
+    ts_last: Option<u32>,
+}
+
+/// What the peer sent, and what the host said about it.
+#[derive(Debug)]
+struct Theirs {
+    irs: SeqNumber,
+    got: Ranges,
+    ack: u32,
+    /// Right edge of the host's window.
+    edge: u32,
+    ts_max: Option<u32>,
+}
+
+/// Options of a SYN.
+#[derive(Clone, Copy, Debug, Default)]
+struct Offer {
+    shift: Option<u8>,
+    sack: bool,
+    timestamps: bool,
+    mss: Option<u16>,
+}
+
+/// What both SYNs have in common.
+#[derive(Clone, Copy, Debug, Default)]
+struct Agreed {
+    our_shift: u8,
+    their_shift: u8,
+    sack: bool,
+    timestamps: bool,
+    their_mss: u32,
+}
+
+impl Offer {
+    fn of(header: &Header) -> Self {
+        let options = &header.options;
+        Self {
+            shift: options.window_scale.map(|shift| shift.min(14)),
+            sack: options.sack_permitted,
+            timestamps: options.timestamp.is_some(),
+            mss: options.mss,
+        }
+    }
+}
+
+impl Agreed {
+    fn by(ours: Offer, theirs: Offer) -> Self {
+        let (our_shift, their_shift) = match (ours.shift, theirs.shift) {
+            (Some(ours), Some(theirs)) => (ours, theirs),
+            _ => (0, 0),
+        };
+        Self {
+            our_shift,
+            their_shift,
+            sack: ours.sack && theirs.sack,
+            timestamps: ours.timestamps && theirs.timestamps,
+            // Without the option the default holds, which depends on the family: the larger of the two.
+            their_mss: u32::from(theirs.mss.unwrap_or(1_220)),
+        }
+    }
+}
+
+impl Ours {
+    fn new(header: &Header, len: u32) -> Self {
+        Self {
+            iss: header.seq,
+            offered: Offer::of(header),
+            max: 1 + len,
+            fin: None,
+            una: 0,
+            edge: u32::MAX,
+            sacked: Ranges::default(),
+            ts_last: header.options.timestamp.map(|stamp| stamp.value),
+        }
+    }
+}
+
+impl Theirs {
+    fn new(irs: SeqNumber, stamp: Option<u32>) -> Self {
+        let mut got = Ranges::default();
+        got.add(0, 1);
+        Self {
+            irs,
+            got,
+            ack: 0,
+            edge: 0,
+            ts_max: stamp,
+        }
+    }
+}
+
+impl Flow {
+    /// The peer's segment arrives.
+    pub fn inward(&mut self, header: &Header, len: u32) {
+        let flags = header.flags;
+        if flags.contains(Flags::RST) {
+            return;
+        }
+        if flags.contains(Flags::SYN) {
+            return self.syn_inward(header, len);
+        }
+        let (Some(ours), Some(theirs)) = (&mut self.ours, &mut self.theirs) else {
+            return;
+        };
+        let (off, ack) = (header.seq.since(theirs.irs), header.ack.since(ours.iss));
+        // Of an earlier connection, or nonsense.
+        if off >= HALF || ack > ours.max || !flags.contains(Flags::ACK) {
+            return;
+        }
+        theirs.got.add(off, off.saturating_add(len + ghosts(flags)));
+        let is_current = match (header.options.timestamp, theirs.ts_max) {
+            (Some(stamp), Some(max)) => stamp.value.wrapping_sub(max) < HALF,
+            _ => true,
+        };
+        if is_current {
+            theirs.ts_max = header.options.timestamp.map(|stamp| stamp.value).or(theirs.ts_max);
+        }
+        let edge = ack.saturating_add(u32::from(header.window) << self.agreed.their_shift);
+        ours.edge = if ours.edge == u32::MAX {
+            edge
+        } else {
+            ours.edge.max(edge)
+        };
+        if ack >= ours.una && is_current && self.agreed.sack {
+            for block in header.options.sack.as_slice() {
+                let (left, right) = (block.left.since(ours.iss), block.right.since(ours.iss));
+                if left < right && right <= ours.max {
+                    ours.sacked.add(left, right);
+                }
+            }
+        }
+        ours.una = ours.una.max(ack);
+    }
+
+    fn syn_inward(&mut self, header: &Header, len: u32) {
+        if let (Some(ours), None) = (&mut self.ours, &self.theirs) {
+            // The answer to our SYN, or one that crossed it.
+            if header.flags.contains(Flags::ACK) && header.ack.since(ours.iss) > ours.max {
+                return;
+            }
+            self.agreed = Agreed::by(ours.offered, Offer::of(header));
+            let stamp = header.options.timestamp.map(|stamp| stamp.value);
+            let mut theirs = Theirs::new(header.seq, stamp);
+            theirs.got.add(0, 1 + len);
+            self.theirs = Some(theirs);
+            if header.flags.contains(Flags::ACK) {
+                ours.una = header.ack.since(ours.iss);
+                ours.edge = ours.una + u32::from(header.window);
+            }
+            return;
+        }
+        if self.syns.len() == SYNS_MAX {
+            self.syns.remove(0);
+        }
+        self.syns.push(*header);
+        if let Some(theirs) = &mut self.theirs
+            && theirs.irs == header.seq
+        {
+            theirs.got.add(0, 1 + len);
+        }
+    }
+
+    /// The host's segment leaves. True: something in it was never sent before.
+    pub fn outward(
+        &mut self,
+        header: &Header,
+        options_len: u32,
+        len: u32,
+        house: House,
+    ) -> Result<bool, String> {
+        let flags = header.flags;
+        if flags.contains(Flags::RST) {
+            return Ok(false);
+        }
+        if flags.contains(Flags::SYN) {
+            self.syn_outward(header, len);
+            return Ok(false);
+        }
+        if self.is_unclear {
+            return Ok(false);
+        }
+        if !flags.contains(Flags::ACK) {
+            return Err("a segment without ACK".to_owned());
+        }
+        let agreed = self.agreed;
+        let (Some(ours), Some(theirs)) = (&mut self.ours, &mut self.theirs) else {
+            return Err("a segment before any handshake".to_owned());
+        };
+        theirs.check_ack(header, &agreed)?;
+        ours.check_stamp(header, theirs, &agreed)?;
+        if len > 0 && len + options_len > agreed.their_mss {
+            return Err(format!(
+                "{len} bytes and {options_len} of options exceed an MSS of {}",
+                agreed.their_mss
+            ));
+        }
+        ours.check_sequence(header, len, house)
+    }
+
+    fn syn_outward(&mut self, header: &Header, len: u32) {
+        if let Some(ours) = &self.ours {
+            let same_peer = self
+                .theirs
+                .as_ref()
+                .is_none_or(|theirs| header.ack == theirs.irs + 1);
+            if ours.iss == header.seq && (same_peer || !header.flags.contains(Flags::ACK)) {
+                return;
+            }
+            // Another connection of the same name, or another answer to a SYN whose first may still be taken up.
+            self.is_unclear = true;
+        }
+        let ours = Ours::new(header, len);
+        self.theirs = None;
+        if header.flags.contains(Flags::ACK) {
+            let irs = header.ack - 1;
+            let syn = self.syns.iter().rev().find(|syn| syn.seq.lt(header.ack) && irs.since(syn.seq) < HALF);
+            let offer = syn.map(Offer::of).unwrap_or_default();
+            let stamp = syn.and_then(|syn| syn.options.timestamp);
+            let irs = syn.map_or(irs, |syn| syn.seq);
+            let mut theirs = Theirs::new(irs, stamp.map(|stamp| stamp.value));
+            theirs.got.add(0, header.ack.since(irs));
+            theirs.ack = header.ack.since(irs);
+            theirs.edge = theirs.ack + u32::from(header.window);
+            self.agreed = Agreed::by(ours.offered, offer);
+            self.theirs = Some(theirs);
+        }
+        self.ours = Some(ours);
+    }
+
+    /// Whether a number lies near the peer's next or near what the host sent.
+    pub fn is_near(&self, seq: u32) -> bool {
+        let near = |truth: SeqNumber| {
+            let distance = seq.wrapping_sub(truth.0);
+            distance.min(distance.wrapping_neg()) < GUESS_BYTES
+        };
+        let peer = self.theirs.as_ref().is_some_and(|theirs| near(theirs.irs + theirs.ack));
+        let own = self.ours.as_ref().is_some_and(|ours| near(ours.iss + ours.max));
+        peer || own
+    }
+}
+
+impl Theirs {
+    fn check_ack(&mut self, header: &Header, agreed: &Agreed) -> Result<(), String> {
+        let ack = header.ack.since(self.irs);
+        let whole = self.got.end_from(0);
+        if ack > whole {
+            return Err(format!("acknowledges {ack}, but only {whole} arrived"));
+        }
+        if ack < self.ack {
+            return Err(format!("acknowledges {ack} after {}", self.ack));
+        }
+        self.ack = ack;
+        let edge = ack + (u32::from(header.window) << agreed.our_shift);
+        if edge < self.edge {
+            return Err(format!("takes its window back from {} to {edge}", self.edge));
+        }
+        self.edge = edge;
+        let blocks = header.options.sack.as_slice();
+        if !blocks.is_empty() && !agreed.sack {
+            return Err("SACK without leave".to_owned());
+        }
+        for (place, block) in blocks.iter().enumerate() {
+            self.check_block(place, *block, ack, blocks)?;
+        }
+        Ok(())
+    }
+
+    /// RFC 2018 3 and 4: a block reports what arrived and is not yet acknowledged; RFC 2883: the first may report a duplicate.
+    fn check_block(
+        &self,
+        place: usize,
+        block: SackBlock,
+        ack: u32,
+        blocks: &[SackBlock],
+    ) -> Result<(), String> {
+        let (left, right) = (block.left.since(self.irs), block.right.since(self.irs));
+        if left >= right || !self.got.covers(left, right) {
+            return Err(format!("SACK block {left}:{right} reports what never arrived"));
+        }
+        let inside = |other: &SackBlock| {
+            block.left.ge(other.left) && block.right.le(other.right)
+        };
+        let is_duplicate = place == 0 && (right <= ack || blocks.get(1).is_some_and(inside));
+        if left <= ack && !is_duplicate {
+            return Err(format!("SACK block {left}:{right} at or below the ACK {ack}"));
+        }
+        Ok(())
+    }
+}
+
+impl Ours {
+    /// RFC 7323 3.2: the option is in every segment, the clock never goes back, and the echo is of something seen.
+    fn check_stamp(&mut self, header: &Header, theirs: &Theirs, agreed: &Agreed) -> Result<(), String> {
+        let Some(stamp) = header.options.timestamp else {
+            return if agreed.timestamps {
+                Err("a segment without its timestamp".to_owned())
+            } else {
+                Ok(())
+            };
+        };
+        if !agreed.timestamps {
+            return Err("a timestamp without leave".to_owned());
+        }
+        if let Some(last) = self.ts_last
+            && stamp.value.wrapping_sub(last) >= HALF
+        {
+            return Err(format!("timestamp {} after {last}", stamp.value));
+        }
+        self.ts_last = Some(stamp.value);
+        if let Some(max) = theirs.ts_max
+            && max.wrapping_sub(stamp.echo) >= HALF
+        {
+            return Err(format!("echoes {}, but {max} is the newest seen", stamp.echo));
+        }
+        Ok(())
+    }
+
+    fn check_sequence(&mut self, header: &Header, len: u32, house: House) -> Result<bool, String> {
+        let off = header.seq.since(self.iss);
+        let end = off.wrapping_add(len + ghosts(header.flags));
+        if off > self.max {
+            return Err(format!("begins at {off}, but only {} was sent", self.max));
+        }
+        if let Some(fin) = self.fin
+            && (end > fin || (header.flags.contains(Flags::FIN) && end != fin))
+        {
+            return Err(format!("ends at {end}, behind its FIN at {fin}"));
+        }
+        if header.flags.contains(Flags::FIN) {
+            self.fin = Some(end);
+        }
+        // One byte may be sent into a shut window to probe it (RFC 9293 3.8.6.1); a FIN is held to the same.
+        if end > off && end > self.edge.saturating_add(1) {
+            return Err(format!("ends at {end}, behind the peer's window at {}", self.edge));
+        }
+        if len > 0 && end <= self.max && self.sacked.covers(off, end) && off >= self.una {
+            let excused = house.peers_may_renege;
+            if !excused {
+                return Err(format!("sends {off}:{end} again, which the peer has sacked"));
+            }
+        }
+        let news = end > self.max;
+        self.max = self.max.max(end);
+        Ok(news)
+    }
+}

@@ -1,0 +1,174 @@
+//! An observer on a host's wire that knows TCP's rules and nothing of our engine: it sees what arrives and what leaves, and says when what leaves breaks a rule.
+//!
+//! For each connection it keeps what the host was told and what the host has said:
+//!
+//! ```text
+//!   inward:   what arrived (ranges) · the peer's ACK, window's edge, SACK blocks, timestamps, MSS
+//!   outward:  sent no more than the edge · no data after FIN · no byte that was sacked · ACK only of what arrived, never back ·
+//!             window's edge never back · SACK only of what arrived · timestamps never back, echoes only of what was seen · MSS · checksums
+//! ```
+//!
+//! What a liar makes up is not shown to it: it knows the truth, and the host has to keep to it.
+
+mod flow;
+mod ranges;
+
+use std::collections::HashMap;
+
+use wire::tcp::{Flags, Header};
+use wire::{FlowKey, protocol};
+
+use self::flow::Flow;
+use super::net::packet::{self, View};
+use super::plan::Plan;
+
+/// See the module's documentation.
+pub struct Watch {
+    flows: HashMap<FlowKey, Flow>,
+    /// Connections that sent something new since [`take_new_data`](Self::take_new_data).
+    new_data: Vec<FlowKey>,
+    house: House,
+}
+
+/// What holds for all connections of a host.
+#[derive(Clone, Copy, Debug)]
+struct House {
+    /// Peers may discard data out of order that they have acknowledged selectively.
+    peers_may_renege: bool,
+    /// Bytes of TCP header and payload that the host's own link takes.
+    mtu: usize,
+}
+
+/// A TCP segment as it stands in a frame.
+struct Seen<'a> {
+    key: FlowKey,
+    header: Header,
+    /// Bytes of options.
+    options_len: usize,
+    payload: &'a [u8],
+}
+
+impl Watch {
+    /// For a host of a plan.
+    #[must_use]
+    pub fn new(plan: &Plan, number: usize) -> Self {
+        Self {
+            flows: HashMap::new(),
+            new_data: Vec::new(),
+            house: House {
+                peers_may_renege: plan.strain.scarce,
+                mtu: plan.hosts[number].mtu,
+            },
+        }
+    }
+
+    /// A frame arrives at the host.
+    pub fn inward(&mut self, frame: &[u8]) {
+        let Ok(Some(seen)) = parse(frame) else {
+            return;
+        };
+        let key = seen.key.reversed();
+        let flow = self.flows.entry(key).or_default();
+        flow.inward(&seen.header, seen.payload.len() as u32);
+    }
+
+    /// A frame leaves the host.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn outward(&mut self, frame: &[u8]) -> Result<(), String> {
+        let Some(seen) = parse(frame)? else {
+            return Ok(());
+        };
+        if frame.len() > self.house.mtu + wire::ethernet::HEADER_LEN {
+            return Err(format!("a frame of {} bytes", frame.len()));
+        }
+        let flow = self.flows.entry(seen.key).or_default();
+        let news = flow
+            .outward(&seen.header, seen.options_len as u32, seen.payload.len() as u32, self.house)
+            .map_err(|cause| format!("{:?}: {cause}; {flow:?}", seen.key))?;
+        if news {
+            self.new_data.push(seen.key);
+        }
+        Ok(())
+    }
+
+    /// Connections that sent something new since the last call.
+    pub fn take_new_data(&mut self) -> Vec<FlowKey> {
+        std::mem::take(&mut self.new_data)
+    }
+
+    /// Whether a sequence number that a liar thought of lies near what the host expects, or an acknowledgment near what it sent.
+    #[must_use]
+    pub fn would_guess(&self, key: &FlowKey, seq: u32) -> bool {
+        self.flows.get(key).is_some_and(|flow| flow.is_near(seq))
+    }
+}
+
+/// The segment in a frame; `None`: it is no TCP, or not for TCP to see.
+///
+/// # Errors
+/// A wrong checksum.
+fn parse(frame: &[u8]) -> Result<Option<Seen<'_>>, String> {
+    let Some(View::Ip {
+        src,
+        dst,
+        protocol: protocol::TCP,
+        payload_at,
+        len,
+    }) = packet::view(frame)
+    else {
+        return Ok(None);
+    };
+    let end = wire::ethernet::HEADER_LEN + len;
+    let segment = &frame[payload_at..end.min(frame.len())];
+    if !sums_to_ones(src.into(), dst.into(), segment) {
+        return Err("a wrong checksum".to_owned());
+    }
+    let Ok((header, data_at)) = Header::parse(segment) else {
+        return Ok(None);
+    };
+    let key = FlowKey {
+        local: src.into(),
+        remote: dst.into(),
+        local_port: header.src_port,
+        remote_port: header.dst_port,
+    };
+    Ok(Some(Seen {
+        key,
+        header,
+        options_len: data_at - wire::tcp::HEADER_LEN,
+        payload: &segment[data_at..],
+    }))
+}
+
+/// RFC 1071 by the letter, so that it errs differently than what it checks.
+fn sums_to_ones(src: wire::Addr, dst: wire::Addr, segment: &[u8]) -> bool {
+    let mut sum = u64::from(protocol::TCP) + segment.len() as u64;
+    let mut add = |bytes: &[u8]| {
+        for pair in bytes.chunks(2) {
+            let low = pair.get(1).copied().unwrap_or(0);
+            sum += u64::from(u16::from_be_bytes([pair[0], low]));
+        }
+    };
+    match (src.to_v4(), dst.to_v4()) {
+        (Some(src), Some(dst)) => {
+            add(&src.octets());
+            add(&dst.octets());
+        }
+        _ => {
+            add(src.octets());
+            add(dst.octets());
+        }
+    }
+    add(segment);
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum == 0xffff
+}
+
+/// The flags that occupy sequence numbers.
+fn ghosts(flags: Flags) -> u32 {
+    u32::from(flags.contains(Flags::SYN)) + u32::from(flags.contains(Flags::FIN))
+}

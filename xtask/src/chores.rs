@@ -77,6 +77,21 @@ pub fn integration(_root: &Path) -> Result<(), String> {
     ]))
 }
 
+/// `cargo xtask sim`: the simulator's own command line, built fast and with its assertions.
+pub fn sim(arguments: &[String]) -> Result<(), String> {
+    run::run(
+        run::cargo()
+            .args(["run", "--quiet", "--profile", "sim", "-p", "sim"])
+            .args(["--bin", "sim", "--"])
+            .args(arguments),
+    )
+}
+
+/// So many seeds, from the first.
+pub fn sim_seeds(seeds: u64) -> Result<(), String> {
+    sim(&["--seeds".to_owned(), seeds.to_string()])
+}
+
 pub fn loom(root: &Path) -> Result<(), String> {
     let mut command = run::cargo();
     command

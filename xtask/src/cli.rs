@@ -42,8 +42,8 @@ pub enum Chore {
     Fuzz(FuzzOptions),
     /// Run a benchmark, release build
     Bench(BenchOptions),
-    /// The simulator (comes with the next issue)
-    Sim,
+    /// Random worlds from seeds: stacks, networks, faults and applications in virtual time
+    Sim(SimOptions),
     /// Install what the other chores need
     Setup,
     /// Remove what an interrupted run left: namespaces and temporary files
@@ -111,5 +111,13 @@ pub struct FuzzOptions {
 pub struct BenchOptions {
     /// Which benchmark, and its options: they go to `mill bench` as they are
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub arguments: Vec<String>,
+}
+
+/// Options of `sim`.
+#[derive(Args)]
+pub struct SimOptions {
+    /// `--seeds N`, `--seed S`, `--jobs J`, `--trace` and others: they go to the simulator as they are (`--help` names them)
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<String>,
 }

@@ -41,10 +41,7 @@ fn main() -> ExitCode {
         Chore::Miri => chores::alone(&root, chores::miri),
         Chore::Fuzz(options) => chores::fuzz(&root, &options),
         Chore::Bench(options) => bench::bench(&root, &options),
-        Chore::Sim => {
-            eprintln!("xtask: sim: the simulator comes with the next issue");
-            return ExitCode::from(2);
-        }
+        Chore::Sim(options) => chores::sim(&options.arguments).map(|()| true),
         Chore::Setup => setup::setup(&root, &setup::Need::everything()),
         Chore::Clean => cleanup::clean(),
     };

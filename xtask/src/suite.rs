@@ -10,6 +10,9 @@ use crate::report::Report;
 use crate::setup::{self, Need};
 use crate::tidy;
 
+/// Worlds that are simulated as a part of `cargo xtask test`.
+const SIM_SEEDS: u64 = 1_000;
+
 type Check = fn(&Path, &TestOptions) -> Result<(), String>;
 
 /// The steps in their order: the quick ones first.
@@ -23,6 +26,7 @@ const STEPS: &[(&str, Check)] = &[
     ("no-os", |root, _| chores::no_os(root)),
     ("bpf", |root, _| chores::bpf(root)),
     ("unit", |root, _| chores::unit(root)),
+    ("sim", |_, _| chores::sim_seeds(SIM_SEEDS)),
     ("loom", |root, _| chores::loom(root)),
     ("miri", |root, _| chores::miri(root)),
     ("fuzz", |root, options| {

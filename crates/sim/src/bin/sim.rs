@@ -77,7 +77,12 @@ fn main() -> ExitCode {
     let begun = Instant::now();
     let report = seeds::run(&campaign, |failure| {
         if cli.brief {
-            println!("seed {} at {} ms: {}", failure.seed, failure.at_ns / 1_000_000, failure.cause);
+            println!(
+                "seed {} at {} ms: {}",
+                failure.seed,
+                failure.at_ns / 1_000_000,
+                failure.cause
+            );
         } else {
             println!("{failure}\n");
         }

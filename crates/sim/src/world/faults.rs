@@ -114,6 +114,10 @@ mod tests {
         let set = FaultSet::parse("loss,clock").unwrap();
         assert!(set.contains(FaultKind::Loss) && !set.contains(FaultKind::Burst));
         assert_eq!(set.to_string(), "loss,clock");
-        assert!(FaultSet::parse("los").unwrap_err().starts_with("los: not one of loss"));
+        assert!(
+            FaultSet::parse("los")
+                .unwrap_err()
+                .starts_with("los: not one of loss")
+        );
     }
 }

@@ -6,7 +6,7 @@
 //!      └───────────┴──────────────────────┘ a turn when a frame or a timer is due
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use packetio::Port;
@@ -77,6 +77,8 @@ pub struct Host {
     stack: Stack,
     sockets: Sockets,
     far: Loopback,
+    /// Frames for which the driver had no slot yet.
+    waiting: VecDeque<Flying>,
     /// What its clock shows beyond the world's.
     clock_ns: u64,
     coalesce_ns: u64,
@@ -106,13 +108,14 @@ impl Host {
         };
         let (near, far) = loopback::pair(&options).map_err(|error| error.to_string())?;
         let config = stack_config(plan, number)?;
-        let (stack, side) = Stack::new(config, Box::new(near), host.clock_ns)
-            .map_err(|error| error.to_string())?;
+        let (stack, side) =
+            Stack::new(config, Box::new(near), host.clock_ns).map_err(|error| error.to_string())?;
         Ok(Self {
             number,
             stack,
             sockets: Sockets::new(side),
             far,
+            waiting: VecDeque::new(),
             clock_ns: host.clock_ns,
             coalesce_ns: host.coalesce_ns,
             due_ns: u64::MAX,
@@ -186,30 +189,46 @@ impl Host {
     /// The clock jumps.
     pub fn jump(&mut self, shared: &mut Shared, by_ns: u64) {
         self.clock_ns += by_ns;
-        shared.trace.note(shared.now_ns, self.number, "the clock jumps", [by_ns, 0]);
+        shared
+            .trace
+            .note(shared.now_ns, self.number, "the clock jumps", [by_ns, 0]);
         self.enter_turn(shared, shared.now_ns);
     }
 
-    /// A frame arrives in the driver.
-    pub fn arrive(&mut self, shared: &mut Shared, frame: &Flying) {
-        let slots = self.far.reserve(1);
-        let Some(slot) = slots.first().filter(|slot| slot.capacity() >= frame.bytes.len()) else {
-            return;
-        };
-        slot.write(0, &frame.bytes);
-        slot.set_len(frame.bytes.len());
-        // It cannot fail: the other end lives as long as this one.
-        let _ = self.far.send(1);
-        let direction = if frame.forged {
-            Direction::Forged
-        } else {
-            Direction::In
-        };
-        shared.trace.frame(shared.now_ns, self.number, direction, &frame.bytes);
-        if !frame.forged {
-            self.watch.inward(&frame.bytes);
-        }
+    /// A frame arrives in the driver, or waits for it to have room.
+    pub fn arrive(&mut self, shared: &mut Shared, frame: Flying) {
+        self.waiting.push_back(frame);
+        self.fill_driver(shared);
         self.enter_turn(shared, shared.now_ns + self.coalesce_ns);
+    }
+
+    fn fill_driver(&mut self, shared: &mut Shared) {
+        while !self.waiting.is_empty() {
+            let Some(slot) = self.far.reserve(1).first() else {
+                return;
+            };
+            let Some(frame) = self.waiting.pop_front() else {
+                return;
+            };
+            if slot.capacity() < frame.bytes.len() {
+                continue;
+            }
+            slot.write(0, &frame.bytes);
+            slot.set_len(frame.bytes.len());
+            // It cannot fail: the other end lives as long as this one.
+            let _ = self.far.send(1);
+            let direction = if frame.forged {
+                Direction::Forged
+            } else {
+                Direction::In
+            };
+            shared
+                .trace
+                .frame(shared.now_ns, self.number, direction, &frame.bytes);
+            if !frame.forged {
+                self.watch.inward(&frame.bytes);
+            }
+        }
     }
 
     fn enter_turn(&mut self, shared: &mut Shared, at_ns: u64) {
@@ -237,6 +256,7 @@ impl Host {
                 .after(&self.stack, local_ns, self.watch.take_new_data())
                 .map_err(|cause| format!("host {}: {cause}", self.number))?;
             let acted = self.act(shared)?;
+            self.fill_driver(shared);
             if !turned.busy && sent == 0 && !acted {
                 self.plan_next_turn(shared);
                 return Ok(());
@@ -269,7 +289,9 @@ impl Host {
             for frame in frames {
                 let mut bytes = vec![0; frame.len()];
                 frame.copy_to(0, &mut bytes);
-                shared.trace.frame(shared.now_ns, self.number, Direction::Out, &bytes);
+                shared
+                    .trace
+                    .frame(shared.now_ns, self.number, Direction::Out, &bytes);
                 self.watch
                     .outward(&bytes)
                     .map_err(|cause| format!("host {}, on the wire: {cause}", self.number))?;
@@ -278,7 +300,9 @@ impl Host {
                     forged: false,
                 };
                 let now_ns = shared.now_ns;
-                shared.net.send(&mut shared.queue, now_ns, self.number, 0, flying);
+                shared
+                    .net
+                    .send(&mut shared.queue, now_ns, self.number, 0, flying);
                 sent += 1;
             }
         }
@@ -378,7 +402,12 @@ impl Host {
 fn note_over(shared: &mut Shared, host: usize, end: &End) {
     let number = end.name().map_or(u64::MAX, |name| u64::from(name.number));
     let flow = end.name().map_or(u64::MAX, |name| name.flow as u64);
-    shared.trace.note(shared.now_ns, host, "an end is over: flow, number", [flow, number]);
+    shared.trace.note(
+        shared.now_ns,
+        host,
+        "an end is over: flow, number",
+        [flow, number],
+    );
 }
 
 fn stack_config(plan: &Plan, number: usize) -> Result<StackConfig, String> {

@@ -64,7 +64,10 @@ impl Inspection {
             }
             if sent.contains(key) && info.ca_state <= CALM_STATES_MAX {
                 let left = info.sacked.saturating_add(info.lost);
-                let in_flight = info.unacked.saturating_add(info.retrans).saturating_sub(left);
+                let in_flight = info
+                    .unacked
+                    .saturating_add(info.retrans)
+                    .saturating_sub(left);
                 let before = self.before.iter().find(|(other, _)| other == key);
                 let window = before.map_or(0, |(_, window)| *window).max(info.snd_cwnd);
                 if before.is_some() && in_flight > window + ALLOWANCE {

@@ -291,7 +291,14 @@ impl Plan {
                     .min(host.limits.send_buffer_bytes_max),
             )
         };
-        let window = self.hosts.iter().map(buffer).min().unwrap_or(2_048).max(512) / 2;
+        let window = self
+            .hosts
+            .iter()
+            .map(buffer)
+            .min()
+            .unwrap_or(2_048)
+            .max(512)
+            / 2;
         let windows = (flow.bytes_written(0) + flow.bytes_written(1)) / window + 2;
         let repeated_ns = u64::from(flow.count) * flow.gap_ns;
         let patience_ns = if self.strain.may_time_out { 2_500 } else { 700 } * SECOND;

@@ -74,7 +74,11 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "seed {} fails at {} ns: {}", self.seed, self.at_ns, self.cause)?;
+        writeln!(
+            f,
+            "seed {} fails at {} ns: {}",
+            self.seed, self.at_ns, self.cause
+        )?;
         write!(f, "{}", self.world)?;
         writeln!(f, "last events:\n{}", self.tail)?;
         let off = if self.off == FaultSet::NONE {
@@ -82,7 +86,11 @@ impl fmt::Display for Failure {
         } else {
             format!(" --off {}", self.off)
         };
-        write!(f, "again: cargo xtask sim --seed {}{off} --trace", self.seed)
+        write!(
+            f,
+            "again: cargo xtask sim --seed {}{off} --trace",
+            self.seed
+        )
     }
 }
 
@@ -144,8 +152,7 @@ fn run_once(seed: u64, off: FaultSet, trace: bool) -> Result<Summary, Box<Failur
             off,
         })
     };
-    let mut world =
-        World::new(plan, trace).map_err(|cause| failure(cause, 0, String::new()))?;
+    let mut world = World::new(plan, trace).map_err(|cause| failure(cause, 0, String::new()))?;
     // What panics is a debug assertion of the engine, or a bug of ours; the seed must be seen either way.
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
     let cause = match outcome {
@@ -259,7 +266,7 @@ impl World {
         match event {
             Event::Turn(host) => self.hosts[host].turn(shared)?,
             Event::Arrive { node, port, frame } => match shared.net.host_of(node) {
-                Some(host) => self.hosts[host].arrive(shared, &frame),
+                Some(host) => self.hosts[host].arrive(shared, frame),
                 None => {
                     let now_ns = shared.now_ns;
                     let Shared { net, queue, .. } = shared;
@@ -271,7 +278,7 @@ impl World {
             Event::Lie(number) => {
                 let lie = shared.plan.lies[number];
                 if let Some((host, frame)) = lies::forge(shared, &self.hosts, &lie) {
-                    self.hosts[host].arrive(shared, &frame);
+                    self.hosts[host].arrive(shared, frame);
                 }
             }
         }
@@ -288,14 +295,19 @@ impl World {
         self.to_begin -= 1;
         if both && !self.hosts[server].begin(&mut self.shared, flow, 1, number) {
             // Then it is a connection to nobody, which the ledger excuses.
-            self.shared.trace.note(self.shared.now_ns, server, "no socket", [flow as u64, 0]);
+            self.shared
+                .trace
+                .note(self.shared.now_ns, server, "no socket", [flow as u64, 0]);
         }
     }
 
     /// The time is up.
     fn abandon(&mut self) -> Result<(), String> {
         if self.to_begin > 0 && !self.shared.plan.strain.scarce {
-            return Err(format!("{} connections never found a socket", self.to_begin));
+            return Err(format!(
+                "{} connections never found a socket",
+                self.to_begin
+            ));
         }
         self.to_begin = 0;
         for host in &mut self.hosts {
@@ -320,7 +332,9 @@ impl World {
     }
 
     fn is_empty(&self) -> bool {
-        self.hosts.iter().all(|host| host.usage() == Usage::default())
+        self.hosts
+            .iter()
+            .all(|host| host.usage() == Usage::default())
     }
 
     fn run_fair(&mut self) -> Result<(), String> {

@@ -79,7 +79,10 @@ impl Trace {
         for word in &mut words {
             self.mix(word.try_into().map_or(0, u64::from_le_bytes));
         }
-        words.remainder().iter().for_each(|byte| self.mix(u64::from(*byte)));
+        words
+            .remainder()
+            .iter()
+            .for_each(|byte| self.mix(u64::from(*byte)));
         let mut head = [0; HEAD_BYTES];
         let kept = bytes.len().min(HEAD_BYTES);
         head[..kept].copy_from_slice(&bytes[..kept]);
@@ -88,11 +91,7 @@ impl Trace {
             head,
             len: bytes.len(),
         };
-        self.push(Record {
-            at_ns,
-            host,
-            what,
-        });
+        self.push(Record { at_ns, host, what });
     }
 
     /// Something else at a host, with two numbers that belong to it.
@@ -173,7 +172,11 @@ fn describe(f: &mut fmt::Formatter<'_>, head: &[u8], len: usize) -> fmt::Result 
     };
     let network_len = payload_at - ethernet::HEADER_LEN;
     let data = packet_len.saturating_sub(network_len + data_at);
-    write!(f, "{src}.{} > {dst}.{} [{}]", tcp.src_port, tcp.dst_port, tcp.flags)?;
+    write!(
+        f,
+        "{src}.{} > {dst}.{} [{}]",
+        tcp.src_port, tcp.dst_port, tcp.flags
+    )?;
     write!(f, " seq {} len {data} win {}", tcp.seq.0, tcp.window)?;
     if tcp.flags.contains(Flags::ACK) {
         write!(f, " ack {}", tcp.ack.0)?;

@@ -174,7 +174,12 @@ impl End {
     }
 
     /// Reads what the pace allows; all there is once the connection is over.
-    fn read(&mut self, desk: &mut Desk<'_>, said: SocketState, is_over: bool) -> Result<(), String> {
+    fn read(
+        &mut self,
+        desk: &mut Desk<'_>,
+        said: SocketState,
+        is_over: bool,
+    ) -> Result<(), String> {
         let (piece, gap_ns) = {
             let part = self.part(desk.plan);
             (part.read_piece as usize, part.read_gap_ns)
@@ -221,7 +226,11 @@ impl End {
         let (seen, wanted) = (&seen[from..n], &mut wanted[from..n]);
         stream.fill(at, wanted);
         if seen != wanted {
-            let same = seen.iter().zip(&*wanted).take_while(|(a, b)| a == b).count();
+            let same = seen
+                .iter()
+                .zip(&*wanted)
+                .take_while(|(a, b)| a == b)
+                .count();
             return Err(format!(
                 "connection {} of flow {}: end {} read a wrong byte at position {}",
                 name.number,
@@ -233,7 +242,10 @@ impl End {
         let sent = desk.ledger.look(name, 1 - self.side).written;
         let read = at + seen.len() as u64;
         if read > sent {
-            return Err(format!("{name:?}: end {} read {read} bytes of {sent}", self.side));
+            return Err(format!(
+                "{name:?}: end {} read {read} bytes of {sent}",
+                self.side
+            ));
         }
         if let Some(record) = self.record(desk) {
             record.read = read;
@@ -246,7 +258,10 @@ impl End {
             self.name_bytes.as_slice().try_into().unwrap_or_default();
         let name = Name::parse(desk.plan.seed, bytes).filter(|name| name.flow == self.flow);
         let Some(name) = name.filter(|name| desk.ledger.record(*name, 1).is_some()) else {
-            return Err(format!("flow {}: a stream begins with {bytes:02x?}", self.flow));
+            return Err(format!(
+                "flow {}: a stream begins with {bytes:02x?}",
+                self.flow
+            ));
         };
         if desk.ledger.look(name, 1).begun {
             return Err(format!("{name:?}: accepted twice ({just_read} bytes)"));
@@ -364,13 +379,10 @@ impl End {
             Some(Step::Write { .. } | Step::Pause(_)) => self.name.is_some(),
             _ => false,
         };
-        [
-            (reads, self.read_ns),
-            (resumes, self.resume_ns),
-        ]
-        .into_iter()
-        .filter(|(wanted, at_ns)| *wanted && *at_ns > desk.now_ns)
-        .map(|(_, at_ns)| at_ns)
-        .min()
+        [(reads, self.read_ns), (resumes, self.resume_ns)]
+            .into_iter()
+            .filter(|(wanted, at_ns)| *wanted && *at_ns > desk.now_ns)
+            .map(|(_, at_ns)| at_ns)
+            .min()
     }
 }

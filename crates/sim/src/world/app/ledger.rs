@@ -44,7 +44,6 @@ pub struct Record {
 pub struct Ledger {
     flows: Vec<Vec<[Record; 2]>>,
     begun: usize,
-    over: usize,
 }
 
 impl Ledger {
@@ -55,13 +54,15 @@ impl Ledger {
         Self {
             flows: plan.flows.iter().map(records).collect(),
             begun: 0,
-            over: 0,
         }
     }
 
     /// The record of an end; `None` for a name that the plan does not know.
     pub fn record(&mut self, name: Name, side: usize) -> Option<&mut Record> {
-        let both = self.flows.get_mut(name.flow)?.get_mut(name.number as usize)?;
+        let both = self
+            .flows
+            .get_mut(name.flow)?
+            .get_mut(name.number as usize)?;
         both.get_mut(side)
     }
 
@@ -83,14 +84,7 @@ impl Ledger {
     pub fn end(&mut self, name: Name, side: usize, outcome: Outcome) {
         if let Some(record) = self.record(name, side) {
             record.over = Some(outcome);
-            self.over += 1;
         }
-    }
-
-    /// Ends that have begun and are not over.
-    #[must_use]
-    pub fn open(&self) -> usize {
-        self.begun - self.over
     }
 
     /// Ends that have begun.
@@ -118,7 +112,13 @@ impl Ledger {
 ///
 /// # Errors
 /// The failure that nothing excuses.
-pub fn judge(plan: &Plan, ledger: &Ledger, name: Name, side: usize, errno: Errno) -> Result<(), String> {
+pub fn judge(
+    plan: &Plan,
+    ledger: &Ledger,
+    name: Name,
+    side: usize,
+    errno: Errno,
+) -> Result<(), String> {
     let flow = &plan.flows[name.flow];
     let (own, peer) = (ledger.look(name, side), ledger.look(name, 1 - side));
     let strain = plan.strain;
@@ -128,7 +128,11 @@ pub fn judge(plan: &Plan, ledger: &Ledger, name: Name, side: usize, errno: Errno
         // Nobody may be asked for yet: a simultaneous open may come first. And a peer that gave up resets what comes later.
         Errno::CONNREFUSED => flow.simultaneous,
         Errno::CONNRESET | Errno::PIPE => {
-            flow.may_reset() || peer_gone || strain.may_time_out || strain.scarce || flow.simultaneous
+            flow.may_reset()
+                || peer_gone
+                || strain.may_time_out
+                || strain.scarce
+                || flow.simultaneous
         }
         Errno::HOSTUNREACH => strain.lossy && (!own.connected || strain.may_time_out),
         Errno::NOBUFS | Errno::ADDRNOTAVAIL | Errno::AGAIN => strain.scarce,

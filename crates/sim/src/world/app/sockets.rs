@@ -86,6 +86,7 @@ impl Sockets {
             local,
             remote,
             options,
+            fast_open: false,
         };
         self.control(socket, Control::Connect(connect))
     }
@@ -101,7 +102,12 @@ impl Sockets {
 
     /// The next connection of a listener.
     pub fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
-        let accepted = self.open.get_mut(&listener.index)?.accepted.as_mut()?.pop()?;
+        let accepted = self
+            .open
+            .get_mut(&listener.index)?
+            .accepted
+            .as_mut()?
+            .pop()?;
         let id = accepted.socket;
         self.open.insert(id.index, Socket::new(id));
         Some(id)
@@ -178,7 +184,8 @@ impl Sockets {
     /// What the stack says of a socket.
     #[must_use]
     pub fn state(&self, id: SocketId) -> SocketState {
-        self.block(id).map_or(SocketState::default(), SocketBlock::state)
+        self.block(id)
+            .map_or(SocketState::default(), SocketBlock::state)
     }
 
     /// The local port of a connection.

@@ -85,7 +85,10 @@ mod tests {
 
     #[test]
     fn pieces_are_the_whole() {
-        let name = Name { flow: 3, number: 70 };
+        let name = Name {
+            flow: 3,
+            number: 70,
+        };
         let stream = Stream::new(9, name, 0);
         let mut whole = [0; 100];
         stream.fill(0, &mut whole);

@@ -77,7 +77,10 @@ fn write(dice: &mut Random, bytes: u64) -> Step {
 
 /// Reading at leisure, socket options.
 fn pace(dice: &mut Random, end: &mut EndPlan) {
-    let (piece, gap_ns) = (dice.magnitude(512, 32_768), dice.magnitude(100_000, 300 * MILLIS));
+    let (piece, gap_ns) = (
+        dice.magnitude(512, 32_768),
+        dice.magnitude(100_000, 300 * MILLIS),
+    );
     if dice.percent(25) {
         // Not so slow that it takes all day.
         end.read_piece = piece as u32;
@@ -124,7 +127,10 @@ fn request_response(dice: &mut Random, flow: &mut FlowPlan, budget: u64) {
 
 /// The server answers only after the client's end.
 fn half_close(dice: &mut Random, flow: &mut FlowPlan, budget: u64) {
-    let (there, back) = (dice.magnitude(NAME_BYTES, budget), dice.magnitude(1, budget));
+    let (there, back) = (
+        dice.magnitude(NAME_BYTES, budget),
+        dice.magnitude(1, budget),
+    );
     flow.ends[0].steps = vec![write(dice, there), Step::Shutdown];
     let pause = Step::Pause(dice.magnitude(1, 20 * SECOND));
     flow.ends[1].steps = vec![
@@ -139,17 +145,12 @@ fn short(dice: &mut Random, flow: &mut FlowPlan, weather: Weather) {
     let most = if weather == Weather::Foul { 60 } else { 300 };
     flow.count = dice.magnitude(2, most) as u32;
     flow.gap_ns = dice.magnitude(10_000, 100 * MILLIS);
-    let (request, response) = (dice.between(NAME_BYTES, 600), dice.between(NAME_BYTES, 3_000));
-    flow.ends[0].steps = vec![
-        write(dice, request),
-        Step::Await(response),
-        Step::Shutdown,
-    ];
-    flow.ends[1].steps = vec![
-        Step::Await(request),
-        write(dice, response),
-        Step::Shutdown,
-    ];
+    let (request, response) = (
+        dice.between(NAME_BYTES, 600),
+        dice.between(NAME_BYTES, 3_000),
+    );
+    flow.ends[0].steps = vec![write(dice, request), Step::Await(response), Step::Shutdown];
+    flow.ends[1].steps = vec![Step::Await(request), write(dice, response), Step::Shutdown];
     for end in &mut flow.ends {
         for step in &mut end.steps {
             if let Step::Write { gap_ns, .. } = step {

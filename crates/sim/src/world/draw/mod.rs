@@ -95,7 +95,7 @@ fn host(seed: u64, number: u64, weather: Weather, scarce: bool) -> HostPlan {
         limits.send_buffer_bytes_max = dice.magnitude(4 << 10, 512 << 10) as u32;
     }
     if scarce && dice.percent(70) {
-        limits.sockets_max = dice.between(16, 48) as usize;
+        limits.sockets_max = dice.between(32, 64) as usize;
         limits.half_open_max = dice.between(1, 8) as usize;
         limits.time_wait_max = dice.between(1, 16) as usize;
         limits.backlog_max = dice.between(1, 8) as usize;
@@ -174,6 +174,7 @@ fn strain(plan: &Plan, scarce: bool) -> Strain {
         || plan.has_narrow_place()
         || lines().any(|line| {
             harsh(line.loss_ppm + line.corrupt_ppm)
+                || (line.rate_bits > 0 && line.queue_bytes < 32_000)
                 || line.burst.is_some()
                 || line.blackholes.iter().any(|(from, to)| to - from > SECOND)
         });

@@ -65,10 +65,7 @@ fn routed(dice: &mut Random, nodes: &mut Vec<NodePlan>, hosts: usize) -> Vec<[us
             tells_too_big: dice.percent(85),
         });
         if number > 0 {
-            edges.push([
-                hosts + dice.below(number as u64) as usize,
-                hosts + number,
-            ]);
+            edges.push([hosts + dice.below(number as u64) as usize, hosts + number]);
         }
     }
     for host in 0..hosts {
@@ -129,7 +126,14 @@ fn line(dice: &mut Random, weather: Weather, heal_ns: u64, reference: &Reference
     let delay_ns = near(dice, reference.delay_ns);
     // From a few packets to a few times what is under way.
     let most = (rate_bits / 8 * (delay_ns + 10 * MILLIS) / SECOND * 4).max(20_000);
-    let queue_bytes = dice.magnitude(8_000, most);
+    // Connections that begin at the same instant try again at the same instant, and the same ones find the queue full, again and again: where they are
+    // not excused for giving up in the end, all their SYNs must fit.
+    let least = if weather == Weather::Foul {
+        8_000
+    } else {
+        32_000
+    };
+    let queue_bytes = dice.magnitude(least, most.max(least + 1));
     let mark_bytes = dice.between(1, 4) * queue_bytes / 8;
     let burst = Burst {
         begin_ppm: dice.magnitude(500, 20_000) as u32,
@@ -145,7 +149,11 @@ fn line(dice: &mut Random, weather: Weather, heal_ns: u64, reference: &Reference
     let hole_at_ns = dice.below(heal_ns);
     let hole_ns = dice.magnitude(
         20 * MILLIS,
-        if weather == Weather::Foul { 20 * SECOND } else { SECOND },
+        if weather == Weather::Foul {
+            20 * SECOND
+        } else {
+            SECOND
+        },
     );
     let has = |wanted: bool, percent: u64, dice: &mut Random| dice.percent(percent) && wanted;
     LinePlan {
@@ -153,13 +161,29 @@ fn line(dice: &mut Random, weather: Weather, heal_ns: u64, reference: &Reference
         queue_bytes,
         mark_bytes: if reference.marks { mark_bytes } else { 0 },
         delay_ns,
-        jitter_ns: if has(reference.jitters, 70, dice) { jitter_ns } else { 0 },
+        jitter_ns: if has(reference.jitters, 70, dice) {
+            jitter_ns
+        } else {
+            0
+        },
         loss_ppm: if has(true, 70, dice) { loss_ppm } else { 0 },
         burst: has(reference.bursts, 50, dice).then_some(burst),
-        reorder_ppm: if has(reference.reorders, 60, dice) { reorder_ppm } else { 0 },
+        reorder_ppm: if has(reference.reorders, 60, dice) {
+            reorder_ppm
+        } else {
+            0
+        },
         reorder_ns,
-        duplicate_ppm: if has(reference.duplicates, 60, dice) { duplicate_ppm } else { 0 },
-        corrupt_ppm: if has(reference.corrupts, 60, dice) { corrupt_ppm } else { 0 },
+        duplicate_ppm: if has(reference.duplicates, 60, dice) {
+            duplicate_ppm
+        } else {
+            0
+        },
+        corrupt_ppm: if has(reference.corrupts, 60, dice) {
+            corrupt_ppm
+        } else {
+            0
+        },
         blackholes: if has(reference.blackholes, 40, dice) {
             vec![(hole_at_ns, hole_at_ns + hole_ns)]
         } else {
@@ -213,7 +237,13 @@ pub(super) fn fair_world(seed: u64) -> Plan {
     links.push(LinkPlan {
         ends: [near, far],
         mtu: 1_500,
-        lines: [narrow, LinePlan { delay_ns, ..LinePlan::default() }],
+        lines: [
+            narrow,
+            LinePlan {
+                delay_ns,
+                ..LinePlan::default()
+            },
+        ],
     });
     links.push(LinkPlan {
         ends: [flows, far],

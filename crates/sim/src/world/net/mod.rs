@@ -78,8 +78,7 @@ impl Addresses {
     /// Whether a router answers for this address.
     #[must_use]
     pub fn is_gateway(&self, ip: IpAddr) -> bool {
-        self.is_routed
-            && (0..self.hosts).any(|host| self.gateway(host, ip.is_ipv6()) == ip)
+        self.is_routed && (0..self.hosts).any(|host| self.gateway(host, ip.is_ipv6()) == ip)
     }
 }
 
@@ -128,7 +127,14 @@ impl Net {
     }
 
     /// A node puts a frame onto one of its links.
-    pub fn send(&mut self, queue: &mut Queue, now_ns: u64, node: usize, port: usize, frame: Flying) {
+    pub fn send(
+        &mut self,
+        queue: &mut Queue,
+        now_ns: u64,
+        node: usize,
+        port: usize,
+        frame: Flying,
+    ) {
         let (link, side) = self.nodes[node].joints[port];
         let link = &mut self.links[link];
         let (to, to_port) = link.ends[1 - side];

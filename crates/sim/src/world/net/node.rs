@@ -31,7 +31,8 @@ pub(super) fn nodes(plan: &Plan, joints: Vec<Vec<(usize, usize)>>) -> Vec<Node> 
     let node = |(number, kind): (usize, &NodePlan)| {
         let ways = (0..plan.hosts.len())
             .map(|host| {
-                let leads = |joint: &(usize, usize)| reaches(&joints, &far, far(*joint), number, host);
+                let leads =
+                    |joint: &(usize, usize)| reaches(&joints, &far, far(*joint), number, host);
                 joints[number].iter().position(leads).unwrap_or(0)
             })
             .collect();

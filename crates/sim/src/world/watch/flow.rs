@@ -153,14 +153,14 @@ impl Flow {
             _ => true,
         };
         if is_current {
-            theirs.ts_max = header.options.timestamp.map(|stamp| stamp.value).or(theirs.ts_max);
+            theirs.ts_max = header
+                .options
+                .timestamp
+                .map(|stamp| stamp.value)
+                .or(theirs.ts_max);
         }
         let edge = ack.saturating_add(u32::from(header.window) << self.agreed.their_shift);
-        ours.edge = if ours.edge == u32::MAX {
-            edge
-        } else {
-            ours.edge.max(edge)
-        };
+        ours.learn_edge(edge);
         if ack >= ours.una && is_current && self.agreed.sack {
             for block in header.options.sack.as_slice() {
                 let (left, right) = (block.left.since(ours.iss), block.right.since(ours.iss));
@@ -189,15 +189,20 @@ impl Flow {
             }
             return;
         }
+        if let (Some(ours), Some(theirs)) = (&mut self.ours, &mut self.theirs)
+            && theirs.irs == header.seq
+        {
+            theirs.repeat_syn(header, len);
+            let ack = header.ack.since(ours.iss);
+            if header.flags.contains(Flags::ACK) && ack <= ours.max {
+                ours.una = ours.una.max(ack);
+                ours.learn_edge(ack + u32::from(header.window));
+            }
+        }
         if self.syns.len() == SYNS_MAX {
             self.syns.remove(0);
         }
         self.syns.push(*header);
-        if let Some(theirs) = &mut self.theirs
-            && theirs.irs == header.seq
-        {
-            theirs.got.add(0, 1 + len);
-        }
     }
 
     /// The host's segment leaves. True: something in it was never sent before.
@@ -253,7 +258,11 @@ impl Flow {
         self.theirs = None;
         if header.flags.contains(Flags::ACK) {
             let irs = header.ack - 1;
-            let syn = self.syns.iter().rev().find(|syn| syn.seq.lt(header.ack) && irs.since(syn.seq) < HALF);
+            let syn = self
+                .syns
+                .iter()
+                .rev()
+                .find(|syn| syn.seq.lt(header.ack) && irs.since(syn.seq) < HALF);
             let offer = syn.map(Offer::of).unwrap_or_default();
             let stamp = syn.and_then(|syn| syn.options.timestamp);
             let irs = syn.map_or(irs, |syn| syn.seq);
@@ -273,13 +282,29 @@ impl Flow {
             let distance = seq.wrapping_sub(truth.0);
             distance.min(distance.wrapping_neg()) < GUESS_BYTES
         };
-        let peer = self.theirs.as_ref().is_some_and(|theirs| near(theirs.irs + theirs.ack));
-        let own = self.ours.as_ref().is_some_and(|ours| near(ours.iss + ours.max));
+        let peer = self
+            .theirs
+            .as_ref()
+            .is_some_and(|theirs| near(theirs.irs + theirs.ack));
+        let own = self
+            .ours
+            .as_ref()
+            .is_some_and(|ours| near(ours.iss + ours.max));
         peer || own
     }
 }
 
 impl Theirs {
+    /// The SYN that we know comes once more, alone or as the answer to one that crossed it.
+    fn repeat_syn(&mut self, header: &Header, len: u32) {
+        self.got.add(0, 1 + len);
+        if let (Some(stamp), Some(max)) = (header.options.timestamp, &mut self.ts_max)
+            && stamp.value.wrapping_sub(*max) < HALF
+        {
+            *max = stamp.value;
+        }
+    }
+
     fn check_ack(&mut self, header: &Header, agreed: &Agreed) -> Result<(), String> {
         let ack = header.ack.since(self.irs);
         let whole = self.got.end_from(0);
@@ -291,10 +316,14 @@ impl Theirs {
         }
         self.ack = ack;
         let edge = ack + (u32::from(header.window) << agreed.our_shift);
-        if edge < self.edge {
-            return Err(format!("takes its window back from {} to {edge}", self.edge));
+        // Less than a unit may go to rounding, as in Linux where a handshake in progress answers.
+        if edge + (1 << agreed.our_shift) <= self.edge {
+            return Err(format!(
+                "takes its window back from {} to {edge}",
+                self.edge
+            ));
         }
-        self.edge = edge;
+        self.edge = self.edge.max(edge);
         let blocks = header.options.sack.as_slice();
         if !blocks.is_empty() && !agreed.sack {
             return Err("SACK without leave".to_owned());
@@ -315,22 +344,37 @@ impl Theirs {
     ) -> Result<(), String> {
         let (left, right) = (block.left.since(self.irs), block.right.since(self.irs));
         if left >= right || !self.got.covers(left, right) {
-            return Err(format!("SACK block {left}:{right} reports what never arrived"));
+            return Err(format!(
+                "SACK block {left}:{right} reports what never arrived"
+            ));
         }
-        let inside = |other: &SackBlock| {
-            block.left.ge(other.left) && block.right.le(other.right)
-        };
+        let inside = |other: &SackBlock| block.left.ge(other.left) && block.right.le(other.right);
         let is_duplicate = place == 0 && (right <= ack || blocks.get(1).is_some_and(inside));
         if left <= ack && !is_duplicate {
-            return Err(format!("SACK block {left}:{right} at or below the ACK {ack}"));
+            return Err(format!(
+                "SACK block {left}:{right} at or below the ACK {ack}"
+            ));
         }
         Ok(())
     }
 }
 
 impl Ours {
+    fn learn_edge(&mut self, edge: u32) {
+        self.edge = if self.edge == u32::MAX {
+            edge
+        } else {
+            self.edge.max(edge)
+        };
+    }
+
     /// RFC 7323 3.2: the option is in every segment, the clock never goes back, and the echo is of something seen.
-    fn check_stamp(&mut self, header: &Header, theirs: &Theirs, agreed: &Agreed) -> Result<(), String> {
+    fn check_stamp(
+        &mut self,
+        header: &Header,
+        theirs: &Theirs,
+        agreed: &Agreed,
+    ) -> Result<(), String> {
         let Some(stamp) = header.options.timestamp else {
             return if agreed.timestamps {
                 Err("a segment without its timestamp".to_owned())
@@ -350,7 +394,10 @@ impl Ours {
         if let Some(max) = theirs.ts_max
             && max.wrapping_sub(stamp.echo) >= HALF
         {
-            return Err(format!("echoes {}, but {max} is the newest seen", stamp.echo));
+            return Err(format!(
+                "echoes {}, but {max} is the newest seen",
+                stamp.echo
+            ));
         }
         Ok(())
     }
@@ -371,12 +418,17 @@ impl Ours {
         }
         // One byte may be sent into a shut window to probe it (RFC 9293 3.8.6.1); a FIN is held to the same.
         if end > off && end > self.edge.saturating_add(1) {
-            return Err(format!("ends at {end}, behind the peer's window at {}", self.edge));
+            return Err(format!(
+                "ends at {end}, behind the peer's window at {}",
+                self.edge
+            ));
         }
         if len > 0 && end <= self.max && self.sacked.covers(off, end) && off >= self.una {
             let excused = house.peers_may_renege;
             if !excused {
-                return Err(format!("sends {off}:{end} again, which the peer has sacked"));
+                return Err(format!(
+                    "sends {off}:{end} again, which the peer has sacked"
+                ));
             }
         }
         let news = end > self.max;

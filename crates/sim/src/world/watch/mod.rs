@@ -85,7 +85,12 @@ impl Watch {
         }
         let flow = self.flows.entry(seen.key).or_default();
         let news = flow
-            .outward(&seen.header, seen.options_len as u32, seen.payload.len() as u32, self.house)
+            .outward(
+                &seen.header,
+                seen.options_len as u32,
+                seen.payload.len() as u32,
+                self.house,
+            )
             .map_err(|cause| format!("{:?}: {cause}; {flow:?}", seen.key))?;
         if news {
             self.new_data.push(seen.key);

@@ -61,7 +61,7 @@ pub fn forge(shared: &Shared, hosts: &[Host], lie: &Lie) -> Option<(usize, Flyin
 /// A sequence number and an acknowledgment far from any that mean something.
 fn numbers(dice: &mut Random, host: &Host, key: &FlowKey) -> Option<(u32, u32)> {
     for _ in 0..TRIES_MAX {
-        let (seq, ack) = (dice.next() as u32, dice.next() as u32);
+        let (seq, ack) = (dice.word() as u32, dice.word() as u32);
         let watch = host.watch();
         if !watch.would_guess(key, seq) && !watch.would_guess(key, ack) {
             return Some((seq, ack));
@@ -87,8 +87,8 @@ fn segment(
         _ => (Flags::ACK, 0),
     };
     let stamp = Timestamp {
-        value: dice.next() as u32,
-        echo: dice.next() as u32,
+        value: dice.word() as u32,
+        echo: dice.word() as u32,
     };
     let is_syn = flags.contains(Flags::SYN);
     let header = Header {
@@ -97,7 +97,7 @@ fn segment(
         seq: SeqNumber(seq),
         ack: SeqNumber(if flags.contains(Flags::ACK) { ack } else { 0 }),
         flags,
-        window: dice.next() as u16,
+        window: dice.word() as u16,
         options: Options {
             timestamp: dice.percent(50).then_some(stamp),
             mss: is_syn.then_some(1_460),

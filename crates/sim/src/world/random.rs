@@ -21,13 +21,13 @@ impl Random {
     }
 
     /// 64 random bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn word(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// Uniform below `n`; 0 if `n` is.
     pub fn below(&mut self, n: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
+        ((u128::from(self.word()) * u128::from(n)) >> 64) as u64
     }
 
     /// Uniform from `low` to `high`, both included.

@@ -20,7 +20,7 @@ pub(super) fn flows(seed: u64, weather: Weather, has_v6: bool, hosts: usize) -> 
     (0..count)
         .map(|number| {
             // Each flow has dice of its own: taking one away leaves the others as they are.
-            let mut own = Random::new(dice.next(), 0);
+            let mut own = Random::new(dice.word(), 0);
             flow(&mut own, number as u16, weather, has_v6, hosts, budget)
         })
         .collect()

@@ -117,7 +117,7 @@ fn host(seed: u64, number: u64, weather: Weather, scarce: bool) -> HostPlan {
 fn settings(dice: &mut Random, weather: Weather) -> tcp::Config {
     let mut tcp = tcp::Config::default();
     let mut field = |percent: u64| {
-        let mut own = Random::new(dice.next(), 0);
+        let mut own = Random::new(dice.word(), 0);
         own.percent(percent).then_some(own)
     };
     if field(25).is_some() {
@@ -220,7 +220,7 @@ fn lies(plan: &Plan) -> Vec<Lie> {
             flow: dice.below(plan.flows.len() as u64) as usize,
             end: dice.below(2) as usize,
             kind: dice.pick(&kinds),
-            dice: dice.next(),
+            dice: dice.word(),
         })
         .collect()
 }

@@ -146,15 +146,7 @@ fn line(dice: &mut Random, weather: Weather, heal_ns: u64, reference: &Reference
     let duplicate_ppm = dice.magnitude(1_000, 100_000) as u32;
     let corrupt_ppm = dice.magnitude(500, 20_000) as u32;
     let jitter_ns = dice.below(delay_ns + 1);
-    let hole_at_ns = dice.below(heal_ns);
-    let hole_ns = dice.magnitude(
-        20 * MILLIS,
-        if weather == Weather::Foul {
-            20 * SECOND
-        } else {
-            SECOND
-        },
-    );
+    let hole = blackhole(dice, weather, heal_ns);
     let has = |wanted: bool, percent: u64, dice: &mut Random| dice.percent(percent) && wanted;
     LinePlan {
         rate_bits,
@@ -185,11 +177,22 @@ fn line(dice: &mut Random, weather: Weather, heal_ns: u64, reference: &Reference
             0
         },
         blackholes: if has(reference.blackholes, 40, dice) {
-            vec![(hole_at_ns, hole_at_ns + hole_ns)]
+            vec![hole]
         } else {
             Vec::new()
         },
     }
+}
+
+/// From when to when nothing passes.
+fn blackhole(dice: &mut Random, weather: Weather, heal_ns: u64) -> (u64, u64) {
+    let longest_ns = if weather == Weather::Foul {
+        20 * SECOND
+    } else {
+        SECOND
+    };
+    let at_ns = dice.below(heal_ns);
+    (at_ns, at_ns + dice.magnitude(20 * MILLIS, longest_ns))
 }
 
 /// Two or three hosts send to one through the same narrow line, alike in all things.
@@ -227,29 +230,20 @@ pub(super) fn fair_world(seed: u64) -> Plan {
         delay_ns,
         ..LinePlan::default()
     };
+    let back = LinePlan {
+        delay_ns,
+        ..LinePlan::default()
+    };
+    let link = |ends, lines| LinkPlan {
+        ends,
+        mtu: 1_500,
+        lines,
+    };
     let mut links: Vec<LinkPlan> = (0..flows)
-        .map(|host| LinkPlan {
-            ends: [host, near],
-            mtu: 1_500,
-            lines: [access(), access()],
-        })
+        .map(|host| link([host, near], [access(), access()]))
         .collect();
-    links.push(LinkPlan {
-        ends: [near, far],
-        mtu: 1_500,
-        lines: [
-            narrow,
-            LinePlan {
-                delay_ns,
-                ..LinePlan::default()
-            },
-        ],
-    });
-    links.push(LinkPlan {
-        ends: [flows, far],
-        mtu: 1_500,
-        lines: [access(), access()],
-    });
+    links.push(link([near, far], [narrow, back]));
+    links.push(link([flows, far], [access(), access()]));
     Plan {
         seed,
         heal_ns: 0,

@@ -120,7 +120,7 @@ impl Fate {
             burst_loses: dice.below(1_000_000) as u32,
             duplicated: dice.chance_ppm(plan.duplicate_ppm),
             corrupted: dice.chance_ppm(plan.corrupt_ppm),
-            bit: dice.next(),
+            bit: dice.word(),
             reordered: dice.chance_ppm(plan.reorder_ppm),
             jitter_ns: dice.below(plan.jitter_ns + 1),
         }

@@ -98,12 +98,11 @@ impl Net {
         let mut joints: Vec<Vec<(usize, usize)>> = vec![Vec::new(); plan.nodes.len()];
         let mut links = Vec::new();
         for (number, link) in plan.links.iter().enumerate() {
-            let mut ends = [(0, 0); 2];
-            for side in 0..2 {
-                let node = link.ends[side];
-                ends[side] = (node, joints[node].len());
-                joints[node].push((number, side));
-            }
+            let ends = [0, 1].map(|side| {
+                let joint = &mut joints[link.ends[side]];
+                joint.push((number, side));
+                (link.ends[side], joint.len() - 1)
+            });
             let line = |side: usize| {
                 let stream = 1_000 + number as u64 * 2 + side as u64;
                 Line::new(

@@ -126,11 +126,11 @@ pub(super) fn mark_congestion(frame: &mut [u8]) {
                 adjust_v4(frame, old, new);
             }
         }
-        EtherType::IPV6 if frame.len() >= IP + ipv6::HEADER_LEN => {
-            // The two bits lie in the upper half of the second byte.
-            if frame[IP + 1] & ECN_MASK << 4 != 0 {
-                frame[IP + 1] |= ECN_MASK << 4;
-            }
+        // The two bits lie in the upper half of the second byte.
+        EtherType::IPV6
+            if frame.len() >= IP + ipv6::HEADER_LEN && frame[IP + 1] & ECN_MASK << 4 != 0 =>
+        {
+            frame[IP + 1] |= ECN_MASK << 4;
         }
         _ => {}
     }

@@ -69,6 +69,7 @@ impl Sockets {
             local,
             accepted,
             options,
+            answer: None,
         };
         self.control(socket, Control::Listen(listen))
     }
@@ -87,6 +88,7 @@ impl Sockets {
             remote,
             options,
             fast_open: false,
+            answer: None,
         };
         self.control(socket, Control::Connect(connect))
     }

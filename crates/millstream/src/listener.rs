@@ -158,7 +158,7 @@ impl ListenerBuilder {
         }
         let id = inner.socket()?;
         let capacity = backlog.clamp(1, inner.config().limits.backlog_max);
-        let (accepted, queue) = ring::spsc::queue(capacity);
+        let (accepted, queue) = ring::spsc::queue(capacity + 1);
         inner.state().sockets.open(id, Kind::Listener(queue));
         inner.state().sockets.at(id).settings = Some(Rc::new(settings));
         let listener = TcpListener {
@@ -171,6 +171,7 @@ impl ListenerBuilder {
             socket: id,
             local,
             accepted,
+            backlog: capacity as u32,
             options,
             answer: None,
         }))?;

@@ -11,8 +11,9 @@ use tcp::{ActiveOpen, Connection, Effects};
 use wire::{Addr, FlowKey};
 
 use crate::addresses::Destination;
-use crate::context::Connect;
+use crate::context::{Connect, SocketOption};
 use crate::core::{Core, tcp_cx};
+use crate::fast_open_in::asks_no_cookie;
 use crate::flow_table::FlowEntry;
 
 impl Core {
@@ -40,10 +41,20 @@ impl Core {
         let local = self.source_of(connect, self.sockets.slot(socket).bound)?;
         let (key, hash) =
             self.unique_key(local, connect.local.map_or(0, |local| local.port()), remote)?;
+        let mss_max = connect.options.iter().find_map(|option| match option {
+            SocketOption::MaxSegment(mss) => Some(*mss),
+            _ => None,
+        });
+        let mss = self.mss_for(key.remote, mss_max.unwrap_or(0));
+        let fast_open = if connect.fast_open {
+            self.fast_open_syn(key.remote, mss, asks_no_cookie(&connect.options))
+        } else {
+            None
+        };
         let open = ActiveOpen {
             iss: self.isn.isn(&key, self.now_ns),
             ts_offset: self.isn.timestamp_offset(&key),
-            mss: self.network.mss_for(key.remote),
+            mss,
             mss_default: if key.remote.is_v4() {
                 self.config.tcp.mss_default_v4
             } else {
@@ -51,7 +62,7 @@ impl Core {
             },
             recv_space: self.config.limits.recv_buffer_bytes_max,
             recv_buffer_max: self.config.limits.recv_buffer_bytes_max,
-            fast_open: None,
+            fast_open,
         };
         let conn = Connection::connect(&mut tcp_cx!(self), &open);
         self.flows
@@ -67,7 +78,16 @@ impl Core {
             let effects = self.set_option(socket, option);
             self.settle(socket, effects);
         }
-        self.settle(socket, Effects::TRANSMIT | Effects::TIMER);
+        let mut effects = Effects::TRANSMIT | Effects::TIMER;
+        let (slot, _, block) = self.sockets.parts(socket);
+        if connect.fast_open
+            && let Some(conn) = slot.conn.as_mut()
+        {
+            // What was written before the open may ride on the SYN.
+            let buffered = slot.tx.buffered(block);
+            effects |= conn.on_write(&mut tcp_cx!(self), buffered);
+        }
+        self.settle(socket, effects);
         Ok(())
     }
 

@@ -166,8 +166,11 @@ pub struct Listen {
     pub socket: SocketId,
     /// Where: one of our addresses or unspecified (all of that family).
     pub local: SocketAddr,
-    /// Where accepted connections go. Its capacity is the backlog.
+    /// Where accepted connections go. With room for one more than the backlog.
     pub accepted: Producer<Accepted>,
+    /// The backlog, as `listen` takes it: as in Linux, one more connection than that may wait to be accepted, and that many handshakes may be
+    /// in progress before SYNs are answered with cookies.
+    pub backlog: u32,
     /// Options that accepted connections begin with.
     pub options: Vec<SocketOption>,
     /// Where to say how it went; `None`: in the socket's state word.

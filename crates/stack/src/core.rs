@@ -9,6 +9,7 @@ use ring::chunk::MagazineFeed;
 use ring::socket_block::SocketId;
 use ring::spsc::Consumer;
 use ring::spsc::Producer;
+use tcp::FastOpenKeys;
 use tcp::isn::IsnGenerator;
 use tcp::syn_cookie::SynCookies;
 use tcp::{ChallengeLimiter, RecordPool};
@@ -19,6 +20,7 @@ use crate::config::StackConfig;
 use crate::context::{Control, Report};
 use crate::control_queue::ControlQueue;
 use crate::counters::Counters;
+use crate::destinations::Destinations;
 use crate::event_queue::EventQueue;
 use crate::flow_table::FlowTable;
 use crate::half_opens::HalfOpens;
@@ -64,6 +66,9 @@ pub(crate) struct Core {
     pub isn: IsnGenerator,
     pub cookies: SynCookies,
     pub network: Network,
+    pub destinations: Destinations,
+    /// Makes the Fast Open cookies of listeners without keys of their own.
+    pub fast_open_keys: FastOpenKeys,
     /// How received checksums are treated, and whether the port computes sent ones.
     pub policy: ChecksumPolicy,
     pub offload: bool,
@@ -141,6 +146,8 @@ impl Core {
             isn: IsnGenerator::new(secrets.key(3)),
             cookies: SynCookies::new(secrets.key(4)),
             network,
+            destinations: Destinations::new(secrets.key(8)),
+            fast_open_keys: FastOpenKeys::new(fast_open_key(secrets.key(9))),
             policy: port.rx_checksum,
             offload: port.tx_checksum_offload,
             flows: FlowTable::new(flows_max),
@@ -163,6 +170,11 @@ impl Core {
             config,
         }
     }
+}
+
+fn fast_open_key(words: [u64; 2]) -> [u8; 16] {
+    let number = u128::from(words[0]) << 64 | u128::from(words[1]);
+    number.to_le_bytes()
 }
 
 /// What a core is put together from.

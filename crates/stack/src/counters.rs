@@ -72,6 +72,18 @@ counters! {
     syn_cookies_accepted,
     /// ACKs that bore no valid cookie.
     syn_cookies_refused,
+    /// SYNs dropped because the queue of half-open connections was full and cookies are turned off.
+    half_open_full,
+    /// SYNs dropped because the accept queue was full.
+    syn_drop_accept_queue_full,
+    /// SYNs that asked for a Fast Open cookie.
+    fast_open_cookies_asked,
+    /// SYNs with a Fast Open cookie that was not ours.
+    fast_open_cookies_bad,
+    /// SYNs that could have opened fast, but too many of their listener's were pending.
+    fast_open_queue_full,
+    /// Times that Fast Open was paused because a black hole was suspected.
+    fast_open_paused,
     /// Handshakes completed, by peers.
     accepted,
     /// Final ACKs left without answer because the accept queue was full; the peer sends again.
@@ -112,6 +124,8 @@ counters! {
     echo_replies,
     /// ICMP errors about one of our connections.
     icmp_errors,
+    /// Half-open handshakes ended by an ICMP error.
+    half_open_icmp,
     /// Jobs applied for the application.
     jobs,
     /// Jobs that named a socket that is gone.

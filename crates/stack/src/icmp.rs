@@ -375,7 +375,10 @@ fn too_big_v4(next_hop_mtu: u16, quote: &[u8]) -> Result<ErrorKind, Drop> {
 fn unreachable_v4(code: u8) -> Option<IcmpError> {
     Some(match code {
         0 | 6 | 9 | 11 => IcmpError::NetUnreachable,
-        1 | 5 | 7 | 8 | 10 | 12 => IcmpError::HostUnreachable,
+        1 | 10 | 12 => IcmpError::HostUnreachable,
+        5 => IcmpError::SourceRouteFailed,
+        7 => IcmpError::HostUnknown,
+        8 => IcmpError::HostIsolated,
         2 => IcmpError::ProtocolUnreachable,
         3 => IcmpError::PortUnreachable,
         13..=15 => IcmpError::Prohibited,
@@ -389,7 +392,7 @@ fn unreachable_v6(code: u8) -> Option<IcmpError> {
         0 => IcmpError::NetUnreachable,
         2 | 3 => IcmpError::HostUnreachable,
         4 => IcmpError::PortUnreachable,
-        1 | 5 | 6 => IcmpError::Prohibited,
+        1 | 5 | 6 => IcmpError::AccessDenied,
         _ => return None,
     })
 }

@@ -7,7 +7,7 @@ use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
 use tcp::Effects;
 
-use crate::context::{Answer, Control, FastOpenAnswer, FastOpenQuery, Listen};
+use crate::context::{Answer, Control, Listen};
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::limits::{CONTROLS_PER_TURN, JOBS_PER_TURN};
@@ -148,6 +148,7 @@ impl Core {
                     ip,
                     listen.local.port(),
                     listen.accepted,
+                    listen.backlog,
                     listen.options,
                 )
                 .map_err(|error| match error {
@@ -204,19 +205,6 @@ impl Core {
             if self.sockets.slot(socket).role == Role::Connection {
                 self.disown(socket);
             }
-        }
-    }
-
-    fn answer_fast_open(&mut self, mut query: FastOpenQuery) {
-        let answer = FastOpenAnswer {
-            has_cookie: false,
-            syn_bytes_max: 0,
-        };
-        // Who asked may have gone.
-        let _ = query.answer.push(answer);
-        if let Some(socket) = self.reserved(query.socket) {
-            let (slot, _, _) = self.sockets.parts(socket);
-            self.events.mark(socket, slot, MARK_TELL);
         }
     }
 

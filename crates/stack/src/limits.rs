@@ -170,6 +170,16 @@ const _: () = assert!(SOCKETS_CEILING <= TABLE_CEILING);
 
 /// Local IP addresses over all ports. At the limit `LocalAddresses::add` answers `Full`.
 pub const LOCAL_ADDRESSES_MAX: usize = 64;
+/// Hosts of which something is remembered between connections: path MTU, Fast Open cookie. At the limit the entry of its set that was not
+/// asked for the longest is forgotten.
+pub const DESTINATIONS_MAX: usize = 2_048;
+/// Places of one set of that table.
+pub const DESTINATIONS_EACH_SET: usize = 4;
+/// Connections of one listener made of a SYN alone whose handshake is not complete; a larger `TCP_FASTOPEN` means this. At the limit Fast Open
+/// falls back to the plain handshake (`fast_open_queue_full`).
+pub const FAST_OPEN_PENDING_MAX: u32 = 4_096;
+/// How long a Fast Open that the client reset counts against its listener's limit: what a spoofed SYN costs must not be free.
+pub const FAST_OPEN_RESET_NS: u64 = 60_000_000_000;
 /// Routes over both families. At the limit `Routes::add` answers `Full`.
 pub const ROUTES_MAX: usize = 1_024;
 /// Entries of the neighbour cache. At the limit the entry least recently used gives way (`neighbours.evicted`); if none may, the

@@ -3,14 +3,18 @@
 //! There are few, and a look-up happens only for a segment that belongs to no flow, so it is a search over a short array: an exact address
 //! before the unspecified one.
 
+use std::collections::VecDeque;
+use std::mem::discriminant;
 use std::net::IpAddr;
 
 use ring::socket_block::SocketId;
 use ring::spsc::Producer;
+use tcp::FastOpenKeys;
 use wire::Addr;
 
 use crate::context::{Accepted, SocketOption};
 use crate::half_opens::ListenerId;
+use crate::limits::{FAST_OPEN_PENDING_MAX, FAST_OPEN_RESET_NS};
 use crate::slab::Slab;
 
 pub(crate) struct Listener {
@@ -24,14 +28,98 @@ pub(crate) struct Listener {
     accepted: Producer<Accepted>,
     /// What lies in `accepted`, by position: the queue itself cannot be looked into from this end.
     recent: Vec<SocketId>,
+    /// Options that accepted connections begin with.
     pub options: Vec<SocketOption>,
+    backlog: u32,
+    /// Its handshakes in progress.
+    pub half_open: u32,
+    pub fast_open: FastOpenQueue,
+    /// TCP_FASTOPEN_NO_COOKIE
+    pub no_cookie: bool,
+    /// TCP_DEFER_ACCEPT in seconds; 0: off.
+    pub defer_accept_seconds: u32,
+    /// TCP_MAXSEG: bounds the MSS that it announces; 0: not set.
+    pub mss_max: u16,
+    /// TCP_SYNCNT; 0: not set.
+    pub syn_retries: u8,
     generation: u32,
 }
 
+/// A listener's part in Fast Open (RFC 7413 section 5.1): how many connections that a SYN alone has made may be pending, and with which keys.
+#[derive(Default)]
+pub(crate) struct FastOpenQueue {
+    /// TCP_FASTOPEN; 0: off.
+    pub pending_max: u32,
+    pub pending: u32,
+    /// When those that were reset cease to count, in order.
+    resets_until_ns: VecDeque<u64>,
+    /// TCP_FASTOPEN_KEY
+    pub keys: Option<FastOpenKeys>,
+}
+
+impl FastOpenQueue {
+    /// One more may be pending, under a limit of `pending_max`.
+    pub fn has_room(&mut self, pending_max: u32, now_ns: u64) -> bool {
+        while self
+            .resets_until_ns
+            .front()
+            .is_some_and(|&until_ns| until_ns <= now_ns)
+        {
+            self.resets_until_ns.pop_front();
+        }
+        self.pending + (self.resets_until_ns.len() as u32) < pending_max
+    }
+
+    /// One is not pending any more. `reset`: its client reset it, so it counts for a while.
+    pub fn leave(&mut self, reset: bool, now_ns: u64) {
+        self.pending = self.pending.saturating_sub(1);
+        if reset && (self.resets_until_ns.len() as u32) < FAST_OPEN_PENDING_MAX {
+            self.resets_until_ns.push_back(now_ns + FAST_OPEN_RESET_NS);
+        }
+    }
+}
+
 impl Listener {
-    /// The accept queue has room for one more.
+    /// The accept queue has room for one more: as in Linux, one beyond the backlog.
     pub fn has_room(&mut self) -> bool {
-        self.accepted.free() > 0
+        self.accepted.free() > 0 && self.accepted.len() as u32 <= self.backlog
+    }
+
+    /// As many handshakes are in progress as the backlog allows without cookies.
+    pub fn is_flooded(&self) -> bool {
+        self.half_open >= self.backlog.max(1)
+    }
+
+    /// The most pending Fast Opens; `every`: those that did not ask for any get the backlog.
+    pub fn fast_open_max(&self, every: bool) -> u32 {
+        match self.fast_open.pending_max {
+            0 if every => self.backlog,
+            asked => asked,
+        }
+        .min(FAST_OPEN_PENDING_MAX)
+    }
+
+    /// Takes an option: for itself, or for the connections to come.
+    pub fn set_option(&mut self, option: SocketOption) {
+        match option {
+            SocketOption::FastOpen(pending) => self.fast_open.pending_max = pending,
+            SocketOption::FastOpenKey(keys) => self.fast_open.keys = Some(keys),
+            SocketOption::FastOpenNoCookie(on) => self.no_cookie = on,
+            SocketOption::DeferAccept(seconds) => self.defer_accept_seconds = seconds,
+            SocketOption::SynRetries(retries) => self.syn_retries = retries,
+            SocketOption::MaxSegment(mss) => self.mss_max = mss,
+            inherited => {
+                let kind = discriminant(&inherited);
+                let held = self
+                    .options
+                    .iter_mut()
+                    .find(|held| discriminant(*held) == kind);
+                match held {
+                    Some(held) => *held = inherited,
+                    None => self.options.push(inherited),
+                }
+            }
+        }
     }
 
     /// Puts a connection into the accept queue, which has room.
@@ -77,6 +165,7 @@ impl Listeners {
         address: IpAddr,
         port: u16,
         accepted: Producer<Accepted>,
+        backlog: u32,
         options: Vec<SocketOption>,
     ) -> Result<u32, ListenError> {
         let is_v4 = address.is_ipv4();
@@ -91,7 +180,7 @@ impl Listeners {
             return Err(ListenError::InUse);
         }
         self.generation = self.generation.wrapping_add(1);
-        let listener = Listener {
+        let mut listener = Listener {
             socket,
             address,
             is_v4,
@@ -99,9 +188,19 @@ impl Listeners {
             port,
             recent: vec![SocketId::default(); accepted.capacity()],
             accepted,
-            options,
+            options: Vec::new(),
+            backlog,
+            half_open: 0,
+            fast_open: FastOpenQueue::default(),
+            no_cookie: false,
+            defer_accept_seconds: 0,
+            mss_max: 0,
+            syn_retries: 0,
             generation: self.generation,
         };
+        for option in options {
+            listener.set_option(option);
+        }
         self.slots.insert(listener).map_err(|_| ListenError::Full)
     }
 
@@ -167,7 +266,8 @@ mod tests {
             index: 0,
             generation: 0,
         };
-        listeners.add(socket, address.parse().unwrap(), port, accepted, Vec::new())
+        let address = address.parse().unwrap();
+        listeners.add(socket, address, port, accepted, 3, Vec::new())
     }
 
     fn found(listeners: &Listeners, address: &str, port: u16) -> Option<u32> {

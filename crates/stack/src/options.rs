@@ -21,24 +21,12 @@ const fn headers_len(is_v4: bool) -> u32 {
     (ip + wire::tcp::HEADER_LEN) as u32
 }
 
-/// Puts an option in the place of an earlier one of its kind.
-fn replace(options: &mut Vec<SocketOption>, option: SocketOption) {
-    let kind = std::mem::discriminant(&option);
-    match options
-        .iter_mut()
-        .find(|old| std::mem::discriminant(*old) == kind)
-    {
-        Some(old) => *old = option,
-        None => options.push(option),
-    }
-}
-
 impl Core {
     /// An option was set on a socket that exists already.
     pub(crate) fn set_option_later(&mut self, socket: u32, option: SocketOption) {
         if let Role::Listener(index) = self.sockets.slot(socket).role {
             if let Some(listener) = self.listeners.by_index_mut(index) {
-                replace(&mut listener.options, option);
+                listener.set_option(option);
             }
             return;
         }
@@ -69,12 +57,19 @@ impl Core {
                 Effects::NONE
             }
             SocketOption::MaxSegment(mss) => conn.set_max_segment(&mut cx, mss),
+            SocketOption::SynRetries(retries) => {
+                conn.set_syn_retries(retries);
+                Effects::NONE
+            }
+            SocketOption::FinWait2(wait_ns) => {
+                conn.set_fin_wait_2(wait_ns);
+                Effects::NONE
+            }
+            // Those of listeners, and what mattered before the SYN.
             SocketOption::FastOpen(_)
             | SocketOption::FastOpenKey(_)
             | SocketOption::FastOpenNoCookie(_)
-            | SocketOption::SynRetries(_)
             | SocketOption::DeferAccept(_)
-            | SocketOption::FinWait2(_)
             | SocketOption::V6Only(_)
             | SocketOption::RecvBuffer(_) => Effects::NONE,
         }

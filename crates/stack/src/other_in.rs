@@ -12,6 +12,7 @@ use crate::flow_table::FlowEntry;
 use crate::icmp::{ErrorKind, ErrorReport, Icmp, Incoming, Refusal};
 use crate::limits::SMALL_PACKET_BYTES_MAX;
 use crate::neighbours::{NeighbourEvent, NeighbourId, Waiter};
+use crate::tcp_in::headers_of;
 
 impl Core {
     /// Deals with a packet that is not TCP.
@@ -164,28 +165,65 @@ impl Core {
     /// An ICMP error about one of our connections. The connection checks the quoted sequence number (RFC 5927).
     fn error_in(&mut self, report: &ErrorReport) {
         let hash = self.hasher.hash(&report.flow);
-        let Some(FlowEntry::Connection(socket)) = self.find_flow(&report.flow, hash) else {
-            self.counters.rx_drop_icmp += 1;
-            return;
-        };
+        match self.find_flow(&report.flow, hash) {
+            Some(FlowEntry::Connection(socket)) => self.connection_error_in(socket, report),
+            Some(FlowEntry::HalfOpen(index)) => self.half_open_error_in(index, report),
+            _ => self.counters.rx_drop_icmp += 1,
+        }
+    }
+
+    fn connection_error_in(&mut self, socket: u32, report: &ErrorReport) {
         self.counters.icmp_errors += 1;
+        if let Some(listener) = self.sockets.slot(socket).fast_opened_by {
+            let is_accepted = !self.is_unaccepted(listener, socket);
+            if let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut()
+                && is_accepted
+            {
+                conn.note_accepted();
+            }
+        }
         let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else {
             return;
         };
         let effects = match report.kind {
             ErrorKind::Failed(kind) => conn.on_icmp_error(&mut tcp_cx!(self), kind, report.seq),
+            ErrorKind::PacketTooBig { .. } if !conn.is_quoted_in_flight(report.seq) => {
+                self.tcp_counters.drop_icmp_outside_window += 1;
+                Effects::NONE
+            }
             ErrorKind::PacketTooBig { mtu } => {
-                let in_flight = report.seq.in_window(conn.una(), conn.unacked());
-                let headers = if report.flow.local.is_v4() { 40 } else { 60 };
-                let mss = (mtu.min(u32::from(u16::MAX)) as u16).saturating_sub(headers);
-                if in_flight {
-                    conn.on_mtu(&mut tcp_cx!(self), mss)
+                let remote = report.flow.remote;
+                let settings = &self.config.tcp.path_mtu;
+                let mtu = mtu.min(u32::from(u16::MAX)) as u16;
+                let mtu = if remote.is_v4() {
+                    mtu.max(settings.mtu_min_v4)
                 } else {
-                    Effects::NONE
-                }
+                    mtu
+                };
+                let until_ns = self.now_ns.saturating_add(settings.age_ns_max);
+                self.destinations.learn_path_mtu(remote, mtu, until_ns);
+                conn.on_mtu(&mut tcp_cx!(self), mtu.saturating_sub(headers_of(remote)))
             }
         };
         self.settle(socket, effects);
+    }
+
+    /// An ICMP error about a handshake in progress ends it, if it is of the kind that does; there is nobody to tell.
+    fn half_open_error_in(&mut self, index: u32, report: &ErrorReport) {
+        self.counters.icmp_errors += 1;
+        let ErrorKind::Failed(kind) = report.kind else {
+            // Linux: a SYN-ACK is small enough for every path.
+            return;
+        };
+        let is_v4 = report.flow.local.is_v4();
+        let ends = self
+            .half_opens
+            .at(index)
+            .is_some_and(|slot| slot.entry.ends_by_icmp(kind, report.seq, is_v4));
+        if ends {
+            self.counters.half_open_icmp += 1;
+            self.remove_half_open(index);
+        }
     }
 
     /// What waited for a neighbour goes on: connections to their lists, frames to the driver; with `failure`, connections are told of it.

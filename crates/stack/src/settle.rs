@@ -22,6 +22,12 @@ impl Core {
         if effects.intersects(told) {
             self.tell_application(socket, effects);
         }
+        if effects.intersects(Effects::CONNECTED | Effects::CLOSED | Effects::FAST_OPEN_LOST) {
+            self.end_pending_fast_open(socket);
+            if effects.contains(Effects::FAST_OPEN_LOST) {
+                self.pause_fast_open();
+            }
+        }
         if effects.intersects(Effects::CLOSED | Effects::TIME_WAIT) {
             return self.leave(socket, effects);
         }
@@ -166,6 +172,9 @@ impl Core {
 
     pub(crate) fn remove_half_open(&mut self, index: u32) {
         if let Some(slot) = self.half_opens.remove(index) {
+            if let Some(listening) = self.listeners.at_mut(slot.listener) {
+                listening.half_open = listening.half_open.saturating_sub(1);
+            }
             let _ = self.flows.remove(slot.hash, FlowEntry::HalfOpen(index));
             self.wheel.stop(self.half_open_timer(index));
         }
@@ -192,6 +201,12 @@ fn errno_of(error: Option<ConnectionError>, said: SocketState) -> u16 {
         Some(ConnectionError::HostUnreachable) => Errno::HOSTUNREACH,
         Some(ConnectionError::NetUnreachable) => Errno::NETUNREACH,
         Some(ConnectionError::Aborted) => Errno::CONNABORTED,
+        Some(ConnectionError::NoProtocol) => Errno::NOPROTOOPT,
+        Some(ConnectionError::AccessDenied) => Errno::ACCESS,
+        Some(ConnectionError::HostDown) => Errno::HOSTDOWN,
+        Some(ConnectionError::HostIsolated) => Errno::NONET,
+        Some(ConnectionError::SourceRouteFailed) => Errno::OPNOTSUPP,
+        Some(ConnectionError::Protocol) => Errno::PROTO,
     };
     errno.raw_os_error() as u16
 }

@@ -18,6 +18,7 @@ use ring::spsc::Producer;
 use tcp::Connection;
 use wire::{Addr, FlowKey};
 
+use crate::half_opens::ListenerId;
 use crate::neighbours::NeighbourId;
 
 /// What an index is used for.
@@ -48,6 +49,8 @@ pub(crate) struct Slot {
     pub bound: bool,
     /// In the list of waiters of its neighbour.
     pub awaits_neighbour: bool,
+    /// Whose pending Fast Open this connection is.
+    pub fast_opened_by: Option<ListenerId>,
     /// What `event_queue` has to look at when the turn ends.
     pub marks: u8,
     /// Position after which this socket last went into the event queue.
@@ -76,6 +79,7 @@ impl Slot {
             app_gone: false,
             bound: false,
             awaits_neighbour: false,
+            fast_opened_by: None,
             marks: 0,
             event_position: 0,
             event_generation: 0,
@@ -167,6 +171,7 @@ impl Sockets {
         (slot.key, slot.hash, slot.role) = (key, hash, Role::Connection);
         slot.neighbour = None;
         slot.awaits_neighbour = false;
+        slot.fast_opened_by = None;
     }
 
     /// Frees an index and all that it holds.

@@ -8,11 +8,12 @@ use packetio::RxFrame;
 use ring::checksum::sum_raw;
 use ring::socket_block::{SocketId, SocketState};
 use tcp::half_open::{GoneReason, HalfOpen, HalfOpenOutcome};
-use tcp::listen::{ListenOutcome, PassiveOpen, SynRequest};
+use tcp::listen::{ListenOutcome, PassiveOpen, SynRequest, defer_timeouts};
 use tcp::time_wait::TimeWaitOutcome;
-use tcp::{Connection, Effects, Handshake};
+use tcp::{Connection, Effects, Handshake, SynCookieUse};
 use wire::checksum::Sum;
-use wire::{FlowKey, SeqNumber};
+use wire::tcp::FastOpenCookie;
+use wire::{Addr, FlowKey, SeqNumber};
 
 use crate::connect::{name_of, socket_addr};
 use crate::context::Accepted;
@@ -80,6 +81,9 @@ impl Core {
         let effects = conn.on_segment(&mut cx, &arrival.segment, &mut sink);
         sink.clear_tail();
         self.counters.rx_no_buffer += u64::from(sink.starved);
+        if effects.contains(Effects::CONNECTED) {
+            self.learn_fast_open(socket, arrival);
+        }
         self.settle(socket, effects);
     }
 
@@ -104,6 +108,9 @@ impl Core {
         if let HalfOpenOutcome::Complete(handshake) = outcome {
             let listener = slot.listener;
             return self.complete_handshake(Some(index), listener, &handshake, arrival, frame);
+        }
+        if outcome == HalfOpenOutcome::Gone(GoneReason::NewSyn) {
+            self.refuse(arrival);
         }
         self.settle_half_open(index, outcome);
     }
@@ -161,7 +168,7 @@ impl Core {
                     self.remove_time_wait(index);
                     self.counters.time_wait_reused += 1;
                     let iss = self.isn.isn_above(&arrival.key, self.now_ns, iss_floor);
-                    self.syn_in(listener, arrival, &syn, iss);
+                    self.syn_in(listener, arrival, frame, &syn, iss);
                 }
                 return;
             }
@@ -194,7 +201,7 @@ impl Core {
             }
             ListenOutcome::Syn(request) => {
                 let iss = self.isn.isn(&arrival.key, self.now_ns);
-                self.syn_in(listener, arrival, &request, iss);
+                self.syn_in(listener, arrival, frame, &request, iss);
             }
         }
     }
@@ -203,21 +210,56 @@ impl Core {
         &mut self,
         listener: ListenerId,
         arrival: &Arrival,
+        frame: &RxFrame,
         request: &SynRequest,
         iss: SeqNumber,
     ) {
         self.counters.syn_received += 1;
-        let open = self.passive_open(&arrival.key, iss);
-        if self.half_opens.is_full() {
+        let open = self.passive_open(listener, &arrival.key, iss);
+        let is_full = self.half_opens.is_full();
+        let Some(listening) = self.listeners.at_mut(listener) else {
+            return;
+        };
+        let is_flooded = is_full || listening.is_flooded();
+        let has_room = listening.has_room();
+        let use_of_cookies = self.config.tcp.syn_cookies;
+        let with_cookie = is_flooded || use_of_cookies == SynCookieUse::Always;
+        if with_cookie && use_of_cookies == SynCookieUse::Never {
+            self.counters.half_open_full += 1;
+            return;
+        }
+        if !has_room {
+            // Linux: who cannot be accepted need not shake hands.
+            self.counters.syn_drop_accept_queue_full += 1;
+            return;
+        }
+        if with_cookie {
             self.counters.syn_cookies_sent += 1;
             let syn_ack = self
                 .cookies
                 .syn_ack(&mut tcp_cx!(self), &arrival.key, request, &open);
             return self.reply(arrival.key, syn_ack);
         }
+        let choice = self.choose_fast_open(listener, &arrival.key, request, arrival.segment.len);
+        if choice.now && self.open_fast(listener, arrival, frame, (request, &open), choice.cookie) {
+            return;
+        }
+        self.half_open(listener, arrival, request, &open, choice.cookie);
+    }
+
+    /// Makes an entry of a SYN and answers it, with a Fast Open cookie if there is one to give.
+    fn half_open(
+        &mut self,
+        listener: ListenerId,
+        arrival: &Arrival,
+        request: &SynRequest,
+        open: &PassiveOpen,
+        cookie: Option<FastOpenCookie>,
+    ) {
         let mut cx = tcp_cx!(self);
-        let mut entry = HalfOpen::new(&mut cx, request, &open);
-        let syn_ack = entry.syn_ack(&mut cx);
+        let mut entry = HalfOpen::new(&mut cx, request, open);
+        let mut syn_ack = entry.syn_ack(&mut cx);
+        syn_ack.options.fast_open = cookie;
         let deadline_ns = entry.deadline_ns();
         let slot = HalfOpenSlot {
             key: arrival.key,
@@ -237,6 +279,9 @@ impl Core {
             self.counters.flow_table_full += 1;
             return;
         }
+        if let Some(listening) = self.listeners.at_mut(listener) {
+            listening.half_open += 1;
+        }
         self.wheel
             .set_at_latest(self.half_open_timer(index), deadline_ns);
         self.reply(arrival.key, syn_ack);
@@ -247,7 +292,7 @@ impl Core {
         if !self.cookies.are_out(self.now_ns) {
             return false;
         }
-        let open = self.passive_open(&arrival.key, SeqNumber(0));
+        let open = self.passive_open(listener, &arrival.key, SeqNumber(0));
         let Some(handshake) =
             self.cookies
                 .check(&mut tcp_cx!(self), &arrival.key, &arrival.segment, &open)
@@ -261,16 +306,38 @@ impl Core {
     }
 
     /// What we bring to a handshake that a peer began.
-    fn passive_open(&self, key: &FlowKey, iss: SeqNumber) -> PassiveOpen {
+    fn passive_open(&mut self, listener: ListenerId, key: &FlowKey, iss: SeqNumber) -> PassiveOpen {
         let recv_buffer_bytes = self.config.limits.recv_buffer_bytes_max;
+        let (mss_max, defer_accept_seconds, retries_max) = match self.listeners.at_mut(listener) {
+            Some(listening) => (
+                listening.mss_max,
+                listening.defer_accept_seconds,
+                listening.syn_retries,
+            ),
+            None => (0, 0, 0),
+        };
         PassiveOpen {
             iss,
             ts_offset: self.isn.timestamp_offset(key),
-            mss: self.network.mss_for(key.remote),
+            mss: self.mss_for(key.remote, mss_max),
             recv_window: recv_buffer_bytes,
             recv_buffer_max: recv_buffer_bytes,
             is_v4: key.remote.is_v4(),
+            defer_accept: defer_timeouts(&self.config.tcp, defer_accept_seconds),
+            retries_max,
         }
+    }
+
+    /// The largest segment on the way to `remote`: what the link takes, less what a router said of the path and the application asked for
+    /// (`TCP_MAXSEG`; 0: nothing).
+    pub(crate) fn mss_for(&mut self, remote: Addr, mss_max: u16) -> u16 {
+        let link_mss = self.network.mss_for(remote);
+        let path_mss = self
+            .destinations
+            .path_mtu(remote, self.now_ns)
+            .map_or(link_mss, |mtu| mtu.saturating_sub(headers_of(remote)));
+        let asked = if mss_max == 0 { u16::MAX } else { mss_max };
+        link_mss.min(path_mss).min(asked)
     }
 
     /// The final ACK of a handshake: it becomes a connection with a socket, if the accept queue and the socket table have room. Otherwise nothing
@@ -292,6 +359,12 @@ impl Core {
         };
         if !listening.has_room() {
             self.counters.accept_queue_full += 1;
+            if self.config.tcp.abort_on_overflow {
+                if let Some(index) = half_open {
+                    self.remove_half_open(index);
+                }
+                self.refuse(arrival);
+            }
             return;
         }
         let Some(id) = self.sockets.reserve() else {
@@ -303,6 +376,9 @@ impl Core {
             Some(index) => {
                 self.wheel.stop(self.half_open_timer(index));
                 self.half_opens.remove(index);
+                if let Some(listening) = self.listeners.at_mut(listener) {
+                    listening.half_open = listening.half_open.saturating_sub(1);
+                }
                 self.flows
                     .replace(arrival.hash, FlowEntry::HalfOpen(index), entry)
             }
@@ -322,7 +398,7 @@ impl Core {
     }
 
     /// Puts a new connection into its listener's accept queue, which has room. Last, when all that the application may ask of it is in place.
-    fn announce_accepted(&mut self, listener: ListenerId, id: SocketId, key: &FlowKey) {
+    pub(crate) fn announce_accepted(&mut self, listener: ListenerId, id: SocketId, key: &FlowKey) {
         let block = self.sockets.block(id.index);
         block.set_names(
             name_of(key.local, key.local_port),
@@ -365,6 +441,11 @@ impl Core {
             None => self.counters.no_connection += 1,
         }
     }
+}
+
+/// Bytes of IP and TCP header on the way to `remote`, options apart.
+pub(crate) fn headers_of(remote: Addr) -> u16 {
+    if remote.is_v4() { 40 } else { 60 }
 }
 
 fn payload_holds(unverified: Unverified, arrival: &Arrival, frame: &RxFrame) -> bool {

@@ -48,7 +48,7 @@ impl Connection {
         match self.state {
             State::SynSent | State::Closed => effects = self.finish_closed(),
             // An orphan in FIN_WAIT_2 or TIME_WAIT has no other timer than that state's.
-            State::FinWait2 => self.enter_fin_wait_2(cx),
+            State::FinWait2 => effects = self.enter_fin_wait_2(cx),
             State::TimeWait => effects = Effects::TIME_WAIT,
             _ => self.queue_fin(),
         }
@@ -138,6 +138,12 @@ impl Connection {
     /// TCP_SYNCNT: retransmissions of a SYN before the open fails; 0 = the stack's setting.
     pub fn set_syn_retries(&mut self, retries: u8) {
         self.cold.syn_retries_max = retries;
+    }
+
+    /// TCP_LINGER2: how long FIN_WAIT_2 of a closed connection waits for the peer's FIN; 0 = the stack's setting, `None` = not at all:
+    /// a RST ends it at once.
+    pub fn set_fin_wait_2(&mut self, wait_ns: Option<u64>) {
+        self.cold.fin_wait_2_ms = wait_ns.map(|ns| if ns == 0 { 0 } else { millis(ns) });
     }
 
     /// TCP_MAXSEG: segments no larger than `mss` payload bytes, options included.

@@ -111,6 +111,8 @@ counters! {
     syns_repeated,
     /// Half-open connections ended by another SYN inside the window.
     half_open_new_syn,
+    /// Bare final ACKs of handshakes that wait for data (TCP_DEFER_ACCEPT).
+    half_open_deferred,
     /// ACKs of half-open connections for what was never sent, answered by a RST.
     half_open_bad_ack,
     /// ACKs of half-open connections that echo a timestamp never sent, challenged.

@@ -23,6 +23,7 @@ use crate::isn::timestamp_value;
 use crate::listen::{PassiveOpen, SynRequest};
 use crate::reset;
 use crate::segment::{Segment, SegmentOut};
+use crate::state::IcmpError;
 
 #[cfg(test)]
 mod tests;
@@ -50,7 +51,7 @@ pub enum HalfOpenOutcome {
 pub enum GoneReason {
     /// The peer reset it.
     Reset,
-    /// The peer began anew with a SYN inside the window; it will send it again.
+    /// The peer began anew with a SYN inside the window: answer that SYN with [`reset::reply`], and it will begin once more.
     NewSyn,
     /// No answer to any SYN-ACK.
     TimedOut,
@@ -80,6 +81,10 @@ pub struct HalfOpen {
     retries: u8,
     our_shift: u8,
     peer_shift: u8,
+    /// Timeouts for which a bare final ACK does not count (TCP_DEFER_ACCEPT); 0: it does.
+    defer_accept: u8,
+    /// The listener's own number of retransmissions; 0: the stack's.
+    retries_max: u8,
     flags: u8,
 }
 
@@ -89,6 +94,8 @@ const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 const WINDOW_SCALING: u8 = 4;
 const ECN: u8 = 8;
+/// A bare final ACK came and was put off (TCP_DEFER_ACCEPT).
+const ACKED: u8 = 1 << 7;
 
 impl HalfOpen {
     /// Grants what the SYN asks for as far as the settings allow, and arms the timer. Send [`HalfOpen::syn_ack`] next.
@@ -112,6 +119,8 @@ impl HalfOpen {
             retries: 0,
             our_shift: open.window_shift(),
             peer_shift: syn.window_scale.unwrap_or(0),
+            defer_accept: open.defer_accept,
+            retries_max: open.retries_max,
             flags: (u8::from(granted.timestamps) * TIMESTAMPS)
                 | (u8::from(granted.sack) * SACK)
                 | (u8::from(granted.window_scaling) * WINDOW_SCALING)
@@ -163,7 +172,7 @@ impl HalfOpen {
             return self.on_reset(cx, seg);
         }
         if seg.has(Flags::SYN) {
-            // RFC 9293 3.10.7.4, fourth: a passive open returns to LISTEN. The peer's next SYN starts over.
+            // RFC 9293 3.10.7.4, fourth: a passive open returns to LISTEN. As Linux we say so by a RST, upon which the peer starts over.
             cx.counters.half_open_new_syn += 1;
             return HalfOpenOutcome::Gone(GoneReason::NewSyn);
         }
@@ -180,7 +189,28 @@ impl HalfOpen {
             cx.counters.half_open_bad_echo += 1;
             return self.challenge(cx);
         }
+        if self.retries < self.defer_accept && seg.end() == self.irs + 1 {
+            // The application is not to be woken before there is something to read.
+            cx.counters.half_open_deferred += 1;
+            self.flags |= ACKED;
+            return HalfOpenOutcome::Drop;
+        }
         HalfOpenOutcome::Complete(self.handshake(cx, seg))
+    }
+
+    /// An ICMP error quotes our SYN-ACK with `quoted_seq`: whether the entry ends. There is nobody to tell. As in Linux each family
+    /// has errors of its own that count.
+    #[must_use]
+    pub fn ends_by_icmp(&self, kind: IcmpError, quoted_seq: SeqNumber, is_v4: bool) -> bool {
+        let counts = match kind {
+            IcmpError::NetUnreachable | IcmpError::HostUnreachable | IcmpError::TimeExceeded => {
+                is_v4
+            }
+            IcmpError::AccessDenied | IcmpError::PortUnreachable => !is_v4,
+            IcmpError::ParameterProblem => true,
+            _ => false,
+        };
+        counts && quoted_seq == self.iss
     }
 
     /// When [`HalfOpen::on_timer`] is due.
@@ -194,17 +224,32 @@ impl HalfOpen {
         if cx.now_ns < self.deadline_ns {
             return HalfOpenOutcome::Drop;
         }
-        if self.retries >= cx.config.syn_ack_retries_max {
+        let retries_max = match self.retries_max {
+            0 => cx.config.syn_ack_retries_max,
+            asked => asked,
+        };
+        let deferred = self.has(ACKED) && self.retries < self.defer_accept;
+        if self.retries >= retries_max && !deferred {
             return HalfOpenOutcome::Gone(GoneReason::TimedOut);
         }
+        // While a deferred handshake waits for data the peer need not hear of us, but for the last time.
+        let silent = self.has(ACKED) && self.retries + 1 < self.defer_accept;
         self.retries += 1;
+        self.rearm(cx);
+        if silent {
+            HalfOpenOutcome::Drop
+        } else {
+            HalfOpenOutcome::SendSynAck
+        }
+    }
+
+    fn rearm(&mut self, cx: &Cx<'_>) {
         let rto_ns = cx
             .config
             .rto_initial_ns
             .saturating_mul(1 << self.retries.min(32))
             .min(cx.config.rto_ns_max);
         self.deadline_ns = cx.now_ns + rto_ns;
-        HalfOpenOutcome::SendSynAck
     }
 
     /// The peer's initial sequence number.
@@ -232,6 +277,7 @@ impl HalfOpen {
             .gate
             .allow(cx.now_ns, cx.config.invalid_ack_interval_ns)
         {
+            self.rearm(cx);
             return HalfOpenOutcome::SendSynAck;
         }
         cx.counters.challenge_acks_limited += 1;

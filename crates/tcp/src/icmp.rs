@@ -6,6 +6,7 @@ use wire::SeqNumber;
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::limits::SEND_MSS_MIN;
+use crate::marks::Marks;
 use crate::recovery::LossRecovery;
 use crate::state::{ConnectionError, IcmpError, State};
 
@@ -23,19 +24,22 @@ impl Connection {
             return self.finish(cx, Effects::NONE, deadline_ns);
         }
         let (hard, error) = meaning(kind);
-        let opening = matches!(self.state, State::SynSent | State::SynReceived);
-        let effects = match error {
+        // Once accepted, a connection that was opened fast is as good as established.
+        let opening = matches!(self.state, State::SynSent | State::SynReceived)
+            && !(self.is_fast_opened() && self.cold.is_accepted);
+        let effects = if opening && (hard || cx.config.soft_errors_end_connect) {
+            self.fail(error)
+        } else {
             // A live connection outlasts any ICMP error (RFC 5927 6); timeouts tell what is true.
-            Some(error) if opening && (hard || cx.config.soft_errors_end_connect) => {
-                self.fail(error)
-            }
-            Some(error) => {
-                self.tx.soft_error = Some(error);
-                Effects::NONE
-            }
-            None => Effects::NONE,
+            self.tx.soft_error = Some(error);
+            Effects::NONE
         };
         self.finish(cx, effects, deadline_ns)
+    }
+
+    /// The application took this connection, which was opened fast, out of the accept queue.
+    pub fn note_accepted(&mut self) {
+        self.cold.is_accepted = true;
     }
 
     /// The path takes segments of at most `mss` payload bytes without options: path MTU less headers. The
@@ -48,12 +52,21 @@ impl Connection {
         self.tx.path_mss = mss.max(SEND_MSS_MIN).min(self.tx.path_mss);
         self.refresh_mss();
         let new = self.snd.mss;
-        if new != old && self.state.is_synchronized() {
-            if new < old && self.snd.flight() > u32::from(new) {
-                self.resend_in_flight();
-            }
+        if self.state == State::SynSent {
+            self.shrink_syn(cx);
+        } else if new < old && self.may_send_data() && self.snd.flight() > u32::from(new) {
+            self.resend_in_flight();
         }
         self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// The SYN was too big, so it bore data: again without, at once, and announcing no more than the path takes (as Linux).
+    fn shrink_syn(&mut self, cx: &mut Cx<'_>) {
+        self.rx.mss = self.rx.mss.min(self.tx.path_mss);
+        if self.cold.syn_bytes > 0 && !self.marks.has(Marks::SYN_DUE) {
+            self.marks.set(Marks::SYN_DUE);
+            self.restart_retransmit_timer(cx);
+        }
     }
 
     /// What is in flight was lost, and the congestion window is not to blame: it is sent again at once.
@@ -65,20 +78,28 @@ impl Connection {
     /// A quoted sequence number lies in flight: the message is not a blind forgery (RFC 5927 4.1).
     #[must_use]
     pub fn is_quoted_in_flight(&self, quoted_seq: SeqNumber) -> bool {
-        self.state != State::Closed && quoted_seq.in_window(self.snd.una, self.snd.flight())
+        let first = if self.is_fast_opened() {
+            self.tx.iss
+        } else {
+            self.snd.una
+        };
+        self.state != State::Closed && quoted_seq.in_window(first, self.snd.nxt.since(first))
     }
 }
 
-/// Whether the error is hard (RFC 1122 4.2.3.9), and what the application would be told.
-fn meaning(kind: IcmpError) -> (bool, Option<ConnectionError>) {
+/// Whether the error is hard (RFC 1122 4.2.3.9), and what the application would be told: Linux's table.
+fn meaning(kind: IcmpError) -> (bool, ConnectionError) {
     match kind {
-        IcmpError::NetUnreachable => (false, Some(ConnectionError::NetUnreachable)),
+        IcmpError::NetUnreachable => (false, ConnectionError::NetUnreachable),
         IcmpError::HostUnreachable | IcmpError::TimeExceeded | IcmpError::Prohibited => {
-            (false, Some(ConnectionError::HostUnreachable))
+            (false, ConnectionError::HostUnreachable)
         }
-        IcmpError::PortUnreachable | IcmpError::ProtocolUnreachable => {
-            (true, Some(ConnectionError::Refused))
-        }
-        IcmpError::ParameterProblem => (false, None),
+        IcmpError::PortUnreachable => (true, ConnectionError::Refused),
+        IcmpError::ProtocolUnreachable => (true, ConnectionError::NoProtocol),
+        IcmpError::AccessDenied => (true, ConnectionError::AccessDenied),
+        IcmpError::HostUnknown => (false, ConnectionError::HostDown),
+        IcmpError::HostIsolated => (false, ConnectionError::HostIsolated),
+        IcmpError::SourceRouteFailed => (false, ConnectionError::SourceRouteFailed),
+        IcmpError::ParameterProblem => (false, ConnectionError::Protocol),
     }
 }

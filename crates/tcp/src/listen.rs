@@ -29,7 +29,8 @@ pub enum ListenOutcome {
     Syn(SynRequest),
 }
 
-/// What a SYN asks for. Payload of a SYN is not taken (no Fast Open): the peer sends it again.
+/// What a SYN asks for. Its payload is taken only with a good cookie ([`Connection::accept_fast`](crate::Connection::accept_fast));
+/// otherwise the peer sends it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynRequest {
     /// The peer's initial sequence number.
@@ -46,7 +47,7 @@ pub struct SynRequest {
     pub timestamp: Option<u32>,
     /// ECN is asked for (RFC 3168 6.1.1), in a SYN that is not ECN-capable itself, or not.
     pub ecn: Option<Ecn>,
-    /// A Fast Open cookie, or the request for one. Not granted yet.
+    /// A Fast Open cookie, or the request for one.
     pub fast_open: Option<FastOpenCookie>,
 }
 
@@ -98,6 +99,27 @@ pub struct PassiveOpen {
     pub recv_buffer_max: u32,
     /// IPv4, which decides the peer's default MSS.
     pub is_v4: bool,
+    /// TCP_DEFER_ACCEPT: timeouts for which the handshake waits for data, from [`defer_timeouts`]; 0: off.
+    pub defer_accept: u8,
+    /// TCP_SYNCNT of the listener: retransmissions of the SYN-ACK; 0: the stack's setting.
+    pub retries_max: u8,
+}
+
+/// How many SYN-ACK timeouts pass in `seconds` (TCP_DEFER_ACCEPT).
+#[must_use]
+pub fn defer_timeouts(config: &Config, seconds: u32) -> u8 {
+    if seconds == 0 {
+        return 0;
+    }
+    let wanted_ns = u64::from(seconds) * crate::SECOND_NS;
+    let (mut timeouts, mut wait_ns) = (1u8, config.rto_initial_ns);
+    let mut passed_ns = wait_ns;
+    while wanted_ns > passed_ns && timeouts < u8::MAX {
+        timeouts += 1;
+        wait_ns = wait_ns.saturating_mul(2).min(config.rto_ns_max);
+        passed_ns = passed_ns.saturating_add(wait_ns);
+    }
+    timeouts
 }
 
 impl PassiveOpen {

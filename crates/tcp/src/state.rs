@@ -69,6 +69,18 @@ pub enum ConnectionError {
     NetUnreachable,
     /// We aborted it (ECONNABORTED).
     Aborted,
+    /// The host does not speak TCP (ENOPROTOOPT).
+    NoProtocol,
+    /// A router forbids it, IPv6 (EACCES).
+    AccessDenied,
+    /// A router does not know the host (EHOSTDOWN).
+    HostDown,
+    /// A router says that we are cut off (ENONET).
+    HostIsolated,
+    /// The source route failed (EOPNOTSUPP).
+    SourceRouteFailed,
+    /// A header of ours was not understood (EPROTO).
+    Protocol,
 }
 
 /// An ICMP error about a segment of this connection, IPv4 and IPv6 alike.
@@ -88,4 +100,12 @@ pub enum IcmpError {
     TimeExceeded,
     /// A header field was not understood: soft.
     ParameterProblem,
+    /// Prohibited by an administrator or by policy, IPv6.
+    AccessDenied,
+    /// The destination host is not known: soft.
+    HostUnknown,
+    /// The source host is isolated: soft.
+    HostIsolated,
+    /// The source route failed: soft.
+    SourceRouteFailed,
 }

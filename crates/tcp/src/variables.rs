@@ -202,6 +202,10 @@ pub(crate) struct Cold {
     pub syn_bytes: u16,
     /// Why the client's Fast Open came to nothing (Linux's `tcpi_fastopen_client_fail`).
     pub fast_open_failure: FastOpenFailure,
+    /// The application has the connection (asked for only while it is opened fast).
+    pub is_accepted: bool,
+    /// FIN_WAIT_2 of an orphan in milliseconds (TCP_LINGER2); `None`: it is not waited for; 0: the stack's setting.
+    pub fin_wait_2_ms: Option<u32>,
     /// The SYN or SYN-ACK left once.
     pub is_syn_sent: bool,
     /// TCP_SYNCNT; 0 = the stack's setting.
@@ -214,6 +218,8 @@ impl Cold {
         syn_bytes_max: 0,
         syn_bytes: 0,
         fast_open_failure: FastOpenFailure::None,
+        is_accepted: false,
+        fin_wait_2_ms: Some(0),
         is_syn_sent: false,
         syn_retries_max: 0,
     };

@@ -73,6 +73,8 @@ impl World {
             recv_window: 1 << 20,
             recv_buffer_max: 1 << 20,
             is_v4: true,
+            defer_accept: 0,
+            retries_max: 0,
         }
     }
 

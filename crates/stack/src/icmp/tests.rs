@@ -275,8 +275,10 @@ fn unreachable_names_flow_number_and_cause() {
         (1, HostUnreachable),
         (2, ProtocolUnreachable),
         (3, PortUnreachable),
-        (5, HostUnreachable),
+        (5, IcmpError::SourceRouteFailed),
         (6, NetUnreachable),
+        (7, IcmpError::HostUnknown),
+        (8, IcmpError::HostIsolated),
         (13, Prohibited),
     ];
     for (code, error) in codes {
@@ -295,7 +297,7 @@ fn unreachable_names_flow_number_and_cause() {
     let quote = quote_v6("2001:db8::1");
     for (code, error) in [
         (0, NetUnreachable),
-        (1, Prohibited),
+        (1, IcmpError::AccessDenied),
         (3, HostUnreachable),
         (4, PortUnreachable),
     ] {

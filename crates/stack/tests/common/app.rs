@@ -71,12 +71,13 @@ impl App {
         options: Vec<SocketOption>,
     ) -> SocketId {
         let socket = self.socket();
-        let (accepted, queue) = spsc::queue(backlog);
+        let (accepted, queue) = spsc::queue(backlog + 1);
         self.at(socket).accepted = Some(queue);
         self.control(Control::Listen(Listen {
             socket,
             local,
             accepted,
+            backlog: backlog as u32,
             options,
             answer: None,
         }));

@@ -35,8 +35,6 @@ pub struct FastOpenReply {
     pub mss: u16,
     /// The cookie to use from now on; `None`: the known one, if any, stays.
     pub cookie: Option<FastOpenCookie>,
-    /// The SYN with data was presumably dropped on the way.
-    pub syn_lost: bool,
     /// A request was ignored: the next one is to use the experimental option (1), or not any more (2); 0: nothing of that kind.
     pub experimental: u8,
 }
@@ -94,13 +92,11 @@ impl Connection {
             .fast_open
             .filter(|cookie| asked && !cookie.is_request());
         let retried = self.tx.total_retrans > 0;
-        let unacked = cold.syn_bytes > 0 && !self.syn_data_acked();
         let ignored = asked && !retried && cookie.is_none() && cold.syn_bytes == 0;
         let was_experimental = cold.fast_open.is_some_and(|option| option.experimental);
         Some(FastOpenReply {
             mss: seg.options.mss.unwrap_or(self.tx.peer_mss),
             cookie,
-            syn_lost: asked && retried && cookie.is_none() && unacked,
             experimental: u8::from(ignored) << u8::from(was_experimental),
         })
     }

@@ -72,6 +72,8 @@ pub(crate) fn open() -> PassiveOpen {
         recv_window: 65_535,
         recv_buffer_max: 15 << 20,
         is_v4: true,
+        defer_accept: 0,
+        retries_max: 0,
     }
 }
 

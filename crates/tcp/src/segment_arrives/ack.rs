@@ -192,10 +192,7 @@ impl Connection {
             return Effects::NONE;
         }
         match self.state {
-            State::FinWait1 => {
-                self.enter_fin_wait_2(cx);
-                Effects::NONE
-            }
+            State::FinWait1 => self.enter_fin_wait_2(cx),
             State::Closing => self.enter_time_wait(cx),
             State::LastAck => self.finish_closed(),
             _ => Effects::NONE,

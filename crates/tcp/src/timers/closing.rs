@@ -15,11 +15,21 @@ impl Connection {
     }
 
     /// Our FIN is acknowledged. An orphan waits for the peer's only so long: nobody would read its data.
-    pub(crate) fn enter_fin_wait_2(&mut self, cx: &Cx<'_>) {
+    pub(crate) fn enter_fin_wait_2(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.state = State::FinWait2;
-        if self.is_orphan() {
-            self.arm_slow(cx.now_ns.saturating_add(cx.config.fin_wait_2_ns));
+        if !self.is_orphan() {
+            return Effects::NONE;
         }
+        let wait_ns = match self.cold.fin_wait_2_ms {
+            None => {
+                cx.counters.fin_wait_2_expired += 1;
+                return self.send_reset_and_close();
+            }
+            Some(0) => cx.config.fin_wait_2_ns,
+            Some(ms) => u64::from(ms) * crate::MILLISECOND_NS,
+        };
+        self.arm_slow(cx.now_ns.saturating_add(wait_ns));
+        Effects::NONE
     }
 
     pub(super) fn on_time_wait_timer(&mut self) -> Effects {

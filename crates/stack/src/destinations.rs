@@ -1,0 +1,186 @@
+//! What this stack has learnt of the hosts that it talks to and keeps from one connection to the next: the path's MTU as a router gave it
+//! (RFC 1191 6.2, RFC 8201 5.2), the Fast Open cookie and the MSS that goes with it (RFC 7413 4.1.3).
+//!
+//! A table of small sets, found by a keyed hash of the address, so that nobody outside can aim at one set. In a full set the entry that was
+//! not asked for the longest gives way ([`DESTINATIONS_MAX`](crate::limits::DESTINATIONS_MAX)): what it knew is learnt again.
+
+use tcp::{FastOpenReply, FastOpenSettings, FastOpenSyn};
+use wire::siphash::siphash13_words;
+use wire::tcp::FastOpenCookie;
+use wire::{Addr, SeqNumber};
+
+use crate::limits::{DESTINATIONS_EACH_SET, DESTINATIONS_MAX};
+
+#[cfg(test)]
+mod tests;
+
+/// What is known of one host.
+#[derive(Clone, Copy, Debug)]
+struct Destination {
+    address: Addr,
+    /// By the table's own count of uses.
+    used: u32,
+    /// 0: the link's.
+    path_mtu: u16,
+    path_mtu_until_ns: u64,
+    cookie: Option<FastOpenCookie>,
+    /// The peer's MSS, learnt with Fast Open; 0: not known.
+    mss: u16,
+    /// See [`FastOpenReply::experimental`].
+    experimental: u8,
+}
+
+/// See the module's documentation.
+pub(crate) struct Destinations {
+    sets: Vec<[Option<Destination>; DESTINATIONS_EACH_SET]>,
+    key: [u64; 2],
+    uses: u32,
+    pause: Pause,
+}
+
+/// Fast Open, as a client, rests after it fell into a black hole (Linux's `tcp_fastopen_blackhole_timeout_sec`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Pause {
+    until_ns: u64,
+    /// Pauses in a row: each is twice as long as the last.
+    times: u32,
+}
+
+impl Destinations {
+    pub fn new(key: [u64; 2]) -> Self {
+        Self {
+            sets: vec![[None; DESTINATIONS_EACH_SET]; DESTINATIONS_MAX / DESTINATIONS_EACH_SET],
+            key,
+            uses: 0,
+            pause: Pause::default(),
+        }
+    }
+
+    /// The path's MTU to `address`, if a router's word of it still counts.
+    pub fn path_mtu(&mut self, address: Addr, now_ns: u64) -> Option<u16> {
+        let entry = self.find(address)?;
+        (entry.path_mtu != 0 && now_ns < entry.path_mtu_until_ns).then_some(entry.path_mtu)
+    }
+
+    /// A router says that no more than `mtu` bytes fit on the way to `address`; true until `until_ns`.
+    pub fn learn_path_mtu(&mut self, address: Addr, mtu: u16, until_ns: u64) {
+        let entry = self.entry(address);
+        entry.path_mtu = mtu;
+        entry.path_mtu_until_ns = until_ns;
+    }
+
+    /// How a SYN to `address` opens fast, over a link whose segments have at most `mss` bytes; `None`: it is plain.
+    pub fn fast_open_syn(
+        &mut self,
+        address: Addr,
+        mss: u16,
+        no_cookie: bool,
+        settings: &FastOpenSettings,
+        now_ns: u64,
+    ) -> Option<FastOpenSyn> {
+        if !settings.client || now_ns < self.pause.until_ns {
+            return None;
+        }
+        let known = self.find(address).copied();
+        let mss = match known {
+            Some(known) if known.mss != 0 => mss.min(known.mss),
+            _ => mss,
+        };
+        let bytes = FastOpenSyn::bytes_max(mss);
+        if no_cookie || settings.client_without_cookie {
+            let option = None;
+            return Some(FastOpenSyn { option, bytes });
+        }
+        let cookie = known.and_then(|known| known.cookie);
+        if cookie.is_some() {
+            return Some(FastOpenSyn {
+                option: cookie,
+                bytes,
+            });
+        }
+        let experimental = known.is_some_and(|known| known.experimental == 1);
+        Some(FastOpenSyn {
+            option: Some(FastOpenCookie::REQUEST.with_experimental(experimental)),
+            bytes: 0,
+        })
+    }
+
+    /// Remembers what a SYN-ACK taught.
+    pub fn learn_fast_open(&mut self, address: Addr, reply: &FastOpenReply) {
+        let entry = self.entry(address);
+        entry.mss = reply.mss;
+        match reply.cookie {
+            Some(cookie) => entry.cookie = Some(cookie),
+            None if entry.cookie.is_none() => {
+                entry.experimental = entry.experimental.max(reply.experimental);
+            }
+            None => {}
+        }
+    }
+
+    /// A connection that was opened fast fell into a black hole: for a time, none is opened so.
+    pub fn pause_fast_open(&mut self, settings: &FastOpenSettings, now_ns: u64) {
+        if settings.blackhole_timeout_ns == 0 {
+            return;
+        }
+        let pause_ns = settings.blackhole_timeout_ns << self.pause.times.min(6);
+        self.pause = Pause {
+            until_ns: now_ns.saturating_add(pause_ns),
+            times: self.pause.times.saturating_add(1),
+        };
+    }
+
+    fn set_of(&self, address: Addr) -> usize {
+        let bits = address.bits();
+        let hash = siphash13_words(self.key, &[(bits >> 64) as u64, bits as u64]);
+        (hash % self.sets.len() as u64) as usize
+    }
+
+    fn find(&mut self, address: Addr) -> Option<&mut Destination> {
+        self.uses = self.uses.wrapping_add(1);
+        let (uses, set) = (self.uses, self.set_of(address));
+        let found = self.sets[set]
+            .iter_mut()
+            .flatten()
+            .find(|entry| entry.address == address)?;
+        found.used = uses;
+        Some(found)
+    }
+
+    /// The entry of `address`, a new one if there is none.
+    fn entry(&mut self, address: Addr) -> &mut Destination {
+        self.uses = self.uses.wrapping_add(1);
+        let (uses, set) = (self.uses, self.set_of(address));
+        let set = &mut self.sets[set];
+        let is_it = |slot: &Option<Destination>| slot.is_some_and(|held| held.address == address);
+        let place = set
+            .iter()
+            .position(is_it)
+            .unwrap_or_else(|| oldest(set, uses));
+        let entry = set[place].get_or_insert(Destination {
+            address,
+            used: uses,
+            path_mtu: 0,
+            path_mtu_until_ns: 0,
+            cookie: None,
+            mss: 0,
+            experimental: 0,
+        });
+        entry.used = uses;
+        entry
+    }
+}
+
+/// The place of a free or of the least recently used entry, which leaves.
+fn oldest(set: &mut [Option<Destination>; DESTINATIONS_EACH_SET], uses: u32) -> usize {
+    let mut place = 0;
+    let mut age_max = 0;
+    for (at, slot) in set.iter().enumerate() {
+        let age = slot.map_or(u32::MAX, |held| SeqNumber(uses).since(SeqNumber(held.used)));
+        if age >= age_max {
+            (place, age_max) = (at, age);
+        }
+    }
+    set[place] = None;
+    place
+}

@@ -164,8 +164,8 @@ impl TcpSocket {
         SocketAddr::new(ip, 0)
     }
 
-    /// Listens where it is bound, or at a port of the stack's choice. `backlog` is the length of the accept queue: handshakes that complete while it is full
-    /// wait in the peers. It is cut to [`Limits::backlog_max`](crate::Limits).
+    /// Listens where it is bound, or at a port of the stack's choice. `backlog` is as for Linux's `listen`: the accept queue holds one more than that, and
+    /// handshakes that complete while it is full wait in the peers. It is cut to [`Limits::backlog_max`](crate::Limits).
     ///
     /// # Errors
     /// `AddrInUse`; `ENOBUFS` at the limit of listeners.
@@ -192,8 +192,8 @@ impl TcpSocket {
             return Err(Errno::INVAL.into());
         };
         let config = self.inner.config();
-        let capacity = backlog.clamp(1, config.limits.backlog_max);
-        let (accepted, queue) = ring::spsc::queue(capacity);
+        let backlog = backlog.min(config.limits.backlog_max);
+        let (accepted, queue) = ring::spsc::queue(backlog + 1);
         let options = self
             .options()
             .look(|settings| settings.for_stack(&config.tcp));
@@ -202,6 +202,7 @@ impl TcpSocket {
             socket: self.id,
             local,
             accepted,
+            backlog: backlog as u32,
             options,
             answer: Some(answer),
         }))?;

@@ -54,6 +54,7 @@ impl Connection {
             new.rcv_shift = open.window_shift();
             new.snd.shift = syn.window_scale.unwrap_or(0);
         }
+        new.put_ecn(granted.ecn);
         new.cold.fast_open = cookie;
         new.begin_established(cx);
         new.marks.set(Marks::FAST_OPENED | Marks::SYN_DUE);

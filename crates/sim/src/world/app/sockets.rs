@@ -60,7 +60,7 @@ impl Sockets {
         options: Vec<SocketOption>,
     ) -> Option<SocketId> {
         let socket = self.socket()?;
-        let (accepted, queue) = spsc::queue(backlog);
+        let (accepted, queue) = spsc::queue(backlog + 1);
         if let Some(open) = self.open.get_mut(&socket.index) {
             open.accepted = Some(queue);
         }
@@ -68,6 +68,7 @@ impl Sockets {
             socket,
             local,
             accepted,
+            backlog: backlog as u32,
             options,
             answer: None,
         };

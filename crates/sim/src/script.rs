@@ -24,7 +24,6 @@ mod option;
 mod parse;
 mod python;
 mod runner;
-mod settings;
 mod shell;
 mod symbols;
 mod tcp_info;

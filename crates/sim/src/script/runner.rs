@@ -14,6 +14,8 @@ mod outbound;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use posix::sysctl;
+
 use self::calls::Blocked;
 use self::conn::Conn;
 use super::ast::{Action, Direction, Event, Micros, Packet, Script, When};
@@ -79,7 +81,7 @@ pub(super) fn play(
 }
 
 fn apply_defaults(settings: &mut BTreeMap<String, String>) {
-    for (name, value) in shell::DEFAULTS {
+    for (name, value) in sysctl::DEFAULTS {
         settings.insert((*name).to_owned(), (*value).to_owned());
     }
 }
@@ -287,7 +289,7 @@ impl<'s> Runner<'s> {
             match effect {
                 Effect::Set { name, value } => self.set(&name, &value),
                 Effect::Defaults => {
-                    for (name, value) in shell::DEFAULTS {
+                    for (name, value) in sysctl::DEFAULTS {
                         self.set(name, value);
                     }
                 }

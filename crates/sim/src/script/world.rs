@@ -4,15 +4,13 @@
 //! turned at each, so that everything happens at the instant at which it is due.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-use millstream::{Clock, Runtime, VirtualClock, WireSpec};
+use millstream::{Clock, Runtime, TcpConfig, VirtualClock, WireSpec};
 use packetio::ip_wire::{self, IpWireEnd};
-use posix::Sockets;
+use posix::{Sockets, sysctl};
 
 use super::ast::Micros;
 use super::config::Config;
-use super::settings;
 
 /// Where the clock stands when a script starts: long after boot, in the middle of a millisecond.
 const START_NS: u64 = 1_000_000_250_000;
@@ -52,14 +50,11 @@ impl World {
         let mut made = millstream::Config::new(spec);
         made.clock = Clock::Virtual(clock.clone());
         made.seed = Some([1, 2, 3, 4]);
-        let prefix = if config.local.is_ipv6() { 64 } else { 16 };
-        let subnet = format!("{}/{prefix}", config.local);
+        // Everybody is a neighbour: the wire answers for every address.
+        let subnet = format!("{}/0", config.local);
         made.addresses
             .push(subnet.parse().map_err(|e| said("address", &e))?);
-        made.gateways.push(neighbour(config.local));
-        for (name, value) in settings {
-            settings::configure(&mut made, name, value);
-        }
+        made.tcp = configured(settings);
         let runtime =
             Runtime::with_ports(made, vec![Box::new(port)]).map_err(|e| said("stack", &e))?;
         let context = runtime.context(0).map_err(|e| said("stack", &e))?;
@@ -146,17 +141,24 @@ impl World {
         }
     }
 
-    /// Changes a setting while the stack runs. False: nothing here has that name.
+    /// Changes a setting while the stack runs. False: nothing here has that name, or not that value.
     pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
         self.settings.insert(name.to_owned(), value.to_owned());
-        settings::set(&mut self.sockets, name, value)
+        let is_known = sysctl::set(&mut TcpConfig::default(), name, value).is_ok();
+        let taken = self
+            .sockets
+            .context()
+            .reconfigure(configured(&self.settings));
+        is_known && taken.is_ok()
     }
 }
 
-/// Another address of the same subnet: the router to everywhere.
-fn neighbour(addr: IpAddr) -> IpAddr {
-    match addr {
-        IpAddr::V4(addr) => IpAddr::V4((u32::from(addr) ^ 0xfe).into()),
-        IpAddr::V6(addr) => IpAddr::V6((u128::from(addr) ^ 0xfffe).into()),
+/// The settings as TCP knows them; what has no counterpart is left out.
+fn configured(settings: &BTreeMap<String, String>) -> TcpConfig {
+    let mut tcp = TcpConfig::default();
+    for (name, value) in settings {
+        // Unknown names are said when they are set.
+        let _ = sysctl::set(&mut tcp, name, value);
     }
+    tcp
 }

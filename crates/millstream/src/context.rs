@@ -11,6 +11,7 @@ use ring::published::fence_full;
 use ring::socket_block::{Requests, SocketBlock, SocketId};
 use rustix::io::Errno;
 use stack::IpCidr;
+use stack::Limits;
 use stack::context::{AppSide, Control, Report};
 
 use crate::app_socket::{AppSockets, Kind};
@@ -30,6 +31,8 @@ pub struct Inner {
     state: RefCell<State>,
     crank: RefCell<Option<CrankHandle>>,
     config: Arc<Config>,
+    /// Settings of TCP as they stand: they may change at run time.
+    tcp: RefCell<Rc<tcp::Config>>,
 }
 
 /// What belongs to the application's thread alone.
@@ -50,6 +53,7 @@ impl Context {
             inner: Rc::new(Inner {
                 state: RefCell::new(state),
                 crank: RefCell::new(Some(crank)),
+                tcp: RefCell::new(Rc::new(config.tcp.clone())),
                 config,
             }),
         }
@@ -102,11 +106,24 @@ impl Context {
         self.inner.control(Control::Address(address))
     }
 
+    /// Sizes of the stack's tables and buffers.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.inner.config().limits
+    }
+
+    /// The settings of TCP as they stand.
+    #[must_use]
+    pub fn tcp_config(&self) -> tcp::Config {
+        (*self.inner.tcp_config()).clone()
+    }
+
     /// Takes these settings of TCP from now on. Connections keep what they took over when they began; [`Config::tcp`] stays what it was.
     ///
     /// # Errors
     /// Those of waiting for room in the queue of requests.
     pub fn reconfigure(&self, tcp: tcp::Config) -> io::Result<()> {
+        *self.inner.tcp.borrow_mut() = Rc::new(tcp.clone());
         self.inner.control(Control::Settings(Box::new(tcp)))
     }
 
@@ -139,6 +156,11 @@ impl Inner {
 
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The settings of TCP as they stand.
+    pub fn tcp_config(&self) -> Rc<tcp::Config> {
+        self.tcp.borrow().clone()
     }
 
     /// The time by the runtime's clock.

@@ -14,6 +14,8 @@ use crate::app_socket::Kind;
 use crate::context::Inner;
 use crate::settings::{Linger, Settings, defer_accept_retransmissions, defer_accept_s, millis};
 
+mod fast_open;
+mod ip_level;
 mod tcp_level;
 
 /// The options of one socket. Values set before it connects or listens hold from then on; those of a listener are where accepted connections begin.
@@ -25,7 +27,7 @@ pub struct SocketOptions<'a> {
 
 /// What a socket is, as far as options care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+enum Stage {
     Idle,
     Listening,
     Connection,
@@ -225,7 +227,7 @@ impl SocketOptions<'_> {
     }
 
     fn tell_keepalive(&self) -> io::Result<()> {
-        let config = &self.inner.config().tcp;
+        let config = &self.inner.tcp_config();
         self.tell(SocketOption::KeepAlive(
             self.look(|settings| settings.keepalive(config)),
         ))
@@ -238,6 +240,18 @@ impl SocketOptions<'_> {
     pub fn set_send_buffer(&self, bytes: u32) -> io::Result<()> {
         self.change(|settings| settings.send_buffer = Some(bytes));
         self.tell(SocketOption::SendBuffer(bytes))
+    }
+
+    /// `SO_SNDBUF` as it was set; `None`: the stack sizes the buffer.
+    #[must_use]
+    pub fn send_buffer(&self) -> Option<u32> {
+        self.look(|settings| settings.send_buffer)
+    }
+
+    /// `SO_RCVBUF` as it was set; `None`: the stack sizes the buffer.
+    #[must_use]
+    pub fn recv_buffer(&self) -> Option<u32> {
+        self.look(|settings| settings.recv_buffer)
     }
 
     /// `SO_RCVBUF`: bytes of payload that the receive buffer holds; it does not grow by itself any more.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stack::context::SocketOption;
 use tcp::connection::Keepalive;
-use tcp::{FastOpenKeys, SECOND_NS};
+use tcp::{CongestionAlgorithm, FastOpenKeys, SECOND_NS};
 
 /// What a socket does when it is closed (`SO_LINGER`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,6 @@ pub(crate) struct Settings {
     pub send_timeout: Option<Duration>,
     /// 0: one byte.
     pub recv_lowat: u32,
-    pub oob_inline: bool,
     pub priority: i32,
     pub mark: u32,
     pub inq: bool,
@@ -71,6 +70,10 @@ pub(crate) struct Settings {
     pub fast_open_connect: bool,
     pub fast_open_no_cookie: bool,
     pub fast_open_keys: Option<FastOpenKeys>,
+    pub congestion: Option<CongestionAlgorithm>,
+    pub traffic_class: u8,
+    pub hop_limit: Option<u8>,
+    pub mtu_discover: MtuDiscover,
 }
 
 impl Settings {
@@ -112,6 +115,16 @@ impl Settings {
         if let Some(bytes) = self.recv_buffer {
             put(true, SocketOption::RecvBuffer(bytes));
         }
+        if let Some(choice) = self.congestion {
+            put(true, SocketOption::Congestion(choice));
+        }
+        if let Some(limit) = self.hop_limit {
+            put(true, SocketOption::HopLimit(limit));
+        }
+        put(
+            self.traffic_class != 0,
+            SocketOption::TrafficClass(self.traffic_class),
+        );
         if let Some(backlog) = self.fast_open {
             put(true, SocketOption::FastOpen(backlog));
         }

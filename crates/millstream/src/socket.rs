@@ -191,12 +191,10 @@ impl TcpSocket {
         let Some(local) = self.bound.get() else {
             return Err(Errno::INVAL.into());
         };
-        let config = self.inner.config();
+        let (config, tcp) = (self.inner.config(), self.inner.tcp_config());
         let backlog = backlog.min(config.limits.backlog_max);
         let (accepted, queue) = ring::spsc::queue(backlog + 1);
-        let options = self
-            .options()
-            .look(|settings| settings.for_stack(&config.tcp));
+        let options = self.options().look(|settings| settings.for_stack(&tcp));
         let (answer, mut answers) = ring::spsc::queue(1);
         self.inner.control(Control::Listen(Listen {
             socket: self.id,
@@ -241,10 +239,8 @@ impl TcpSocket {
     }
 
     fn try_connect(&self, remote: SocketAddr, fast_open: bool) -> io::Result<()> {
-        let config = self.inner.config();
-        let options = self
-            .options()
-            .look(|settings| settings.for_stack(&config.tcp));
+        let tcp = self.inner.tcp_config();
+        let options = self.options().look(|settings| settings.for_stack(&tcp));
         let (answer, mut answers) = ring::spsc::queue(1);
         self.inner.control(Control::Connect(Connect {
             socket: self.id,

@@ -34,7 +34,7 @@ mod options;
 mod request;
 mod sockets;
 pub mod sysctl;
-mod tcp_info;
+pub mod tcp_info;
 mod transfer;
 
 pub use call::{Call, Outcome, Reply};

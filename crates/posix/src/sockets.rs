@@ -196,6 +196,11 @@ impl Sockets {
         }
     }
 
+    /// What `fd` stands for, and the context.
+    pub(crate) fn with_context(&self, fd: i32) -> Option<(&Context, &Entry)> {
+        Some((&self.context, self.entries.get(&fd)?))
+    }
+
     /// A new descriptor.
     pub(crate) fn install(&mut self, entry: Entry) -> Result<i32, Errno> {
         let fd = self.numbers.open()?;

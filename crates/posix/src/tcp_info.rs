@@ -1,1 +1,156 @@
-//! `struct tcp_info`.
+//! `struct tcp_info` and its relatives as Linux 6.18 lays them out.
+//!
+//! All times are microseconds but for the four "last" ones, which are milliseconds ago. What Millstream does not count reads as zero; which those are stands
+//! at the end of [`tcp_info`].
+
+use millstream::{SocketInfo, TcpState};
+
+/// Bytes of the structure.
+pub const TCP_INFO_BYTES: usize = 280;
+/// An unlimited slow-start threshold.
+const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
+
+/// Bits of `tcpi_options`.
+mod option {
+    pub const TIMESTAMPS: u8 = 1;
+    pub const SACK: u8 = 2;
+    pub const WSCALE: u8 = 4;
+    pub const SYN_DATA: u8 = 32;
+}
+
+/// Linux's number of a state.
+#[must_use]
+pub fn state_number(state: TcpState) -> u8 {
+    match state {
+        TcpState::Established => 1,
+        TcpState::SynSent => 2,
+        TcpState::SynReceived => 3,
+        TcpState::FinWait1 => 4,
+        TcpState::FinWait2 => 5,
+        TcpState::TimeWait => 6,
+        TcpState::Closed => CLOSED,
+        TcpState::CloseWait => 8,
+        TcpState::LastAck => 9,
+        TcpState::Closing => 11,
+    }
+}
+
+/// `TCP_CLOSE`
+pub const CLOSED: u8 = 7;
+/// `TCP_LISTEN`
+pub const LISTEN: u8 = 10;
+
+/// The structure being filled: each field at its place.
+struct Fields([u8; TCP_INFO_BYTES]);
+
+impl Fields {
+    fn byte(&mut self, at: usize, value: u8) {
+        self.0[at] = value;
+    }
+
+    fn word(&mut self, at: usize, value: u32) {
+        self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+
+    fn long(&mut self, at: usize, value: u64) {
+        self.0[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+    }
+}
+
+fn micros(ns: u64) -> u32 {
+    u32::try_from(ns / 1_000).unwrap_or(u32::MAX)
+}
+
+/// What is said of a socket that has no connection.
+#[must_use]
+pub fn without_connection(state: u8) -> [u8; TCP_INFO_BYTES] {
+    let mut fields = Fields([0; TCP_INFO_BYTES]);
+    fields.byte(0, state);
+    fields.0
+}
+
+/// What is said of a connection at `now_ns`.
+#[must_use]
+pub fn tcp_info(info: &SocketInfo, now_ns: u64) -> [u8; TCP_INFO_BYTES] {
+    let mut fields = Fields([0; TCP_INFO_BYTES]);
+    state_part(&mut fields, info);
+    congestion_part(&mut fields, info);
+    let tcp = &info.tcp;
+    let ago_ms = |then_ns: u64| {
+        let ago_ns = now_ns.saturating_sub(then_ns);
+        u32::try_from(ago_ns / 1_000_000).unwrap_or(u32::MAX)
+    };
+    fields.word(44, ago_ms(tcp.last_data_sent_ns));
+    fields.word(52, ago_ms(tcp.last_data_recv_ns));
+    fields.word(56, ago_ms(tcp.last_recv_ns));
+    fields.word(60, info.path_mtu);
+    fields.word(64, tcp.rcv_wnd);
+    fields.word(84, tcp.advmss);
+    fields.word(96, tcp.rcv_space);
+    fields.long(120, tcp.bytes_acked);
+    fields.long(128, tcp.bytes_received);
+    fields.word(136, tcp.segs_out);
+    fields.word(140, tcp.segs_in);
+    fields.word(144, tcp.notsent_bytes);
+    fields.word(152, tcp.data_segs_in);
+    fields.word(156, tcp.data_segs_out);
+    fields.word(228, tcp.snd_wnd);
+    fields.word(232, tcp.rcv_wnd);
+    fields.0
+}
+
+fn state_part(fields: &mut Fields, info: &SocketInfo) {
+    let tcp = &info.tcp;
+    fields.byte(0, state_number(tcp.state));
+    fields.byte(1, tcp.ca_state);
+    fields.byte(2, tcp.retransmits);
+    fields.byte(3, tcp.probes);
+    fields.byte(4, tcp.backoff);
+    let flags = [
+        (tcp.timestamps, option::TIMESTAMPS),
+        (tcp.sack, option::SACK),
+        (tcp.window_scaling, option::WSCALE),
+        (tcp.syn_data_acked, option::SYN_DATA),
+    ];
+    let set = flags.iter().filter(|(on, _)| *on);
+    fields.byte(5, set.fold(0, |all, (_, bit)| all | bit));
+    // Bit-fields from the lowest bit on.
+    fields.byte(6, tcp.snd_wscale | tcp.rcv_wscale << 4);
+    fields.byte(7, (tcp.fast_open_failure as u8) << 1);
+}
+
+fn congestion_part(fields: &mut Fields, info: &SocketInfo) {
+    let tcp = &info.tcp;
+    fields.word(8, micros(tcp.rto_ns));
+    fields.word(12, micros(tcp.ato_ns));
+    fields.word(16, tcp.snd_mss);
+    fields.word(20, tcp.rcv_mss);
+    fields.word(24, tcp.unacked);
+    fields.word(28, tcp.sacked);
+    fields.word(32, tcp.lost);
+    fields.word(36, tcp.retrans);
+    fields.word(68, micros(tcp.rtt_ns));
+    fields.word(72, micros(tcp.rttvar_ns));
+    fields.word(76, tcp.snd_ssthresh.min(SSTHRESH_INFINITE));
+    fields.word(80, tcp.snd_cwnd);
+    fields.word(88, tcp.reordering);
+    fields.word(100, tcp.total_retrans);
+    fields.word(148, micros(tcp.min_rtt_ns));
+}
+
+/// `SO_MEMINFO`: what a socket's buffers hold and may hold, in Linux's order.
+#[must_use]
+pub fn meminfo(info: Option<&SocketInfo>, recv_buffer: u32, send_buffer: u32) -> [u32; 9] {
+    let (unread, buffered) = info.map_or((0, 0), |info| (info.unread, info.send_buffered));
+    [
+        unread,
+        recv_buffer,
+        buffered,
+        send_buffer,
+        0,
+        buffered,
+        0,
+        0,
+        0,
+    ]
+}

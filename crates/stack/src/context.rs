@@ -223,6 +223,12 @@ pub enum SocketOption {
     KeepAlive(Option<Keepalive>),
     /// `IPV6_V6ONLY` of a listener: off, an unspecified IPv6 address accepts from IPv4 too. On unless said otherwise.
     V6Only(bool),
+    /// `TCP_CONGESTION`.
+    Congestion(tcp::CongestionAlgorithm),
+    /// `IP_TOS`, `IPV6_TCLASS`: the DSCP of what is sent, in the upper six bits; ECN's two are TCP's.
+    TrafficClass(u8),
+    /// `IP_TTL`, `IPV6_UNICAST_HOPS` of what is sent.
+    HopLimit(u8),
     /// `TCP_USER_TIMEOUT` in ns; 0: the default rule of retries.
     UserTimeout(u64),
     /// `TCP_FASTOPEN` of a listener: how many connections may at once have been made of a SYN alone; 0: off.

@@ -11,6 +11,9 @@ use crate::context::{InfoQuery, SocketInfo, SocketOption};
 use crate::core::{Core, tcp_cx};
 use crate::sockets::Role;
 
+/// What of a traffic class is ECN's (RFC 3168).
+const ECN_BITS: u8 = 3;
+
 /// IP and TCP headers without options: what lies between MTU and MSS.
 const fn headers_len(is_v4: bool) -> u32 {
     let ip = if is_v4 {
@@ -57,8 +60,20 @@ impl Core {
                 Effects::NONE
             }
             SocketOption::MaxSegment(mss) => conn.set_max_segment(&mut cx, mss),
+            SocketOption::Congestion(choice) => {
+                conn.set_congestion(&cx, choice);
+                Effects::NONE
+            }
             SocketOption::SynRetries(retries) => {
                 conn.set_syn_retries(retries);
+                Effects::NONE
+            }
+            SocketOption::TrafficClass(class) => {
+                slot.header.dscp = class & !ECN_BITS;
+                Effects::NONE
+            }
+            SocketOption::HopLimit(limit) => {
+                slot.header.hop_limit = limit;
                 Effects::NONE
             }
             SocketOption::FinWait2(wait_ns) => {

@@ -18,6 +18,25 @@ const HOP_LIMIT: u8 = 64;
 pub(crate) struct LinkEnds {
     pub source: MacAddr,
     pub destination: MacAddr,
+    /// Of the network header inside.
+    pub header: HeaderFields,
+}
+
+/// What an application may choose of the network header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeaderFields {
+    /// In the upper six bits; the lower two are zero.
+    pub dscp: u8,
+    pub hop_limit: u8,
+}
+
+impl Default for HeaderFields {
+    fn default() -> Self {
+        Self {
+            dscp: 0,
+            hop_limit: HOP_LIMIT,
+        }
+    }
 }
 
 /// Writes one TCP segment into `frame` and sets its length. `payload` copies the segment's bytes to where they belong and returns their sum; it is called
@@ -133,14 +152,14 @@ fn write_network(out: &mut [u8; HEADER_BYTES_MAX], ends: LinkEnds, key: &FlowKey
     match (key.local.to_v4(), key.remote.to_v4()) {
         (Some(src), Some(dst)) => {
             let header = ipv4::Header {
-                dscp_ecn: shape.ecn.within(0),
+                dscp_ecn: shape.ecn.within(ends.header.dscp),
                 total_len: (ipv4::HEADER_LEN as u32 + shape.transport_len) as u16,
                 // RFC 6864: with DF set the field means nothing.
                 ident: 0,
                 dont_fragment: true,
                 more_fragments: false,
                 fragment_offset: 0,
-                ttl: HOP_LIMIT,
+                ttl: ends.header.hop_limit,
                 protocol: protocol::TCP,
                 src,
                 dst,
@@ -150,11 +169,11 @@ fn write_network(out: &mut [u8; HEADER_BYTES_MAX], ends: LinkEnds, key: &FlowKey
         }
         _ => {
             let header = ipv6::Header {
-                traffic_class: shape.ecn.within(0),
+                traffic_class: shape.ecn.within(ends.header.dscp),
                 flow_label: 0,
                 payload_len: shape.transport_len as u16,
                 next_header: protocol::TCP,
-                hop_limit: HOP_LIMIT,
+                hop_limit: ends.header.hop_limit,
                 src: key.local.to_v6(),
                 dst: key.remote.to_v6(),
             };

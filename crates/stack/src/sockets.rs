@@ -20,6 +20,7 @@ use wire::{Addr, FlowKey};
 
 use crate::half_opens::ListenerId;
 use crate::neighbours::NeighbourId;
+use crate::packet_out::HeaderFields;
 
 /// What an index is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(crate) struct Slot {
     pub tx: TxReader,
     /// Where frames to the peer go; looked up again when it is gone.
     pub neighbour: Option<NeighbourId>,
+    /// What the application chose of the headers of what it sends.
+    pub header: HeaderFields,
     pub role: Role,
     /// The application closed the socket: nobody is to be told anything, and received bytes have no reader.
     pub app_gone: bool,
@@ -75,6 +78,7 @@ impl Slot {
             rx: RxWriter::new(),
             tx: TxReader::new(),
             neighbour: None,
+            header: HeaderFields::default(),
             role: Role::Free,
             app_gone: false,
             bound: false,
@@ -159,6 +163,7 @@ impl Sockets {
         slot.role = Role::Reserved;
         slot.app_gone = false;
         slot.bound = false;
+        slot.header = HeaderFields::default();
         slot.rx = RxWriter::new();
         slot.tx = TxReader::new();
         Some(SocketId { index, generation })

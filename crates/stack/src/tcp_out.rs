@@ -8,7 +8,7 @@ use wire::FlowKey;
 use crate::core::{Core, tcp_cx};
 use crate::limits::{HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
 use crate::neighbours::Link;
-use crate::packet_out::{LinkEnds, build_bare, build_segment};
+use crate::packet_out::{HeaderFields, LinkEnds, build_bare, build_segment};
 
 impl Core {
     /// Something is ready to leave.
@@ -112,6 +112,7 @@ impl Core {
             return Some(LinkEnds {
                 source: self.network.mac,
                 destination,
+                header: slot.header,
             });
         }
         self.link_slowly(socket)
@@ -133,6 +134,7 @@ impl Core {
                 return Some(LinkEnds {
                     source: self.network.mac,
                     destination,
+                    header: slot.header,
                 });
             }
             Link::Waiting => {
@@ -195,12 +197,14 @@ impl Core {
             Link::Ready(destination) => Some(LinkEnds {
                 source,
                 destination,
+                header: HeaderFields::default(),
             }),
             Link::Waiting => {
                 let mut frame = [0; HEADER_BYTES_MAX];
                 let ends = LinkEnds {
                     source,
                     destination: wire::MacAddr::UNSPECIFIED,
+                    header: HeaderFields::default(),
                 };
                 let len = build_bare(&mut frame, ends, key, segment);
                 let held = self.network.neighbours.hold_frame(id, &frame[..len]);

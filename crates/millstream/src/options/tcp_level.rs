@@ -1,6 +1,7 @@
 //! `SOL_TCP`.
 
 use super::*;
+use tcp::CongestionAlgorithm;
 
 impl SocketOptions<'_> {
     /// `TCP_NODELAY`: small segments leave at once (RFC 9293 MUST-17).
@@ -51,6 +52,22 @@ impl SocketOptions<'_> {
         self.look(|settings| settings.max_segment)
     }
 
+    /// `TCP_CONGESTION`: who sizes the congestion window.
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_congestion(&self, choice: CongestionAlgorithm) -> io::Result<()> {
+        self.change(|settings| settings.congestion = Some(choice));
+        self.tell(SocketOption::Congestion(choice))
+    }
+
+    /// `TCP_CONGESTION`
+    #[must_use]
+    pub fn congestion(&self) -> CongestionAlgorithm {
+        let own = self.look(|settings| settings.congestion);
+        own.unwrap_or(self.inner.tcp_config().congestion)
+    }
+
     /// `TCP_USER_TIMEOUT` in ms (RFC 5482): how long sent data may stay unacknowledged; 0: the default rule of retries.
     ///
     /// # Errors
@@ -79,7 +96,7 @@ impl SocketOptions<'_> {
     /// `TCP_KEEPIDLE`
     #[must_use]
     pub fn keepalive_idle_s(&self) -> u32 {
-        let default_ns = self.inner.config().tcp.keepalive_idle_ns;
+        let default_ns = self.inner.tcp_config().keepalive_idle_ns;
         or_default(self.look(|settings| settings.keep_idle_s), default_ns)
     }
 
@@ -96,7 +113,7 @@ impl SocketOptions<'_> {
     /// `TCP_KEEPINTVL`
     #[must_use]
     pub fn keepalive_interval_s(&self) -> u32 {
-        let default_ns = self.inner.config().tcp.keepalive_interval_ns;
+        let default_ns = self.inner.tcp_config().keepalive_interval_ns;
         or_default(self.look(|settings| settings.keep_interval_s), default_ns)
     }
 
@@ -114,7 +131,7 @@ impl SocketOptions<'_> {
     #[must_use]
     pub fn keepalive_probes(&self) -> u8 {
         match self.look(|settings| settings.keep_probes) {
-            0 => self.inner.config().tcp.keepalive_probes_max,
+            0 => self.inner.tcp_config().keepalive_probes_max,
             probes => probes,
         }
     }
@@ -133,7 +150,7 @@ impl SocketOptions<'_> {
     #[must_use]
     pub fn syn_retries(&self) -> u8 {
         match self.look(|settings| settings.syn_retries) {
-            0 => self.inner.config().tcp.syn_retries_max,
+            0 => self.inner.tcp_config().syn_retries_max,
             retries => retries,
         }
     }
@@ -145,7 +162,7 @@ impl SocketOptions<'_> {
     pub fn set_fin_wait_2_s(&self, seconds: i32) -> io::Result<()> {
         let seconds = seconds.clamp(-1, FIN_WAIT_2_S_MAX);
         self.change(|settings| settings.linger2_s = seconds);
-        let config = &self.inner.config().tcp;
+        let config = &self.inner.tcp_config();
         self.tell(self.look(|settings| settings.fin_wait_2(config)))
     }
 
@@ -153,7 +170,7 @@ impl SocketOptions<'_> {
     #[must_use]
     pub fn fin_wait_2_s(&self) -> i32 {
         match self.look(|settings| settings.linger2_s) {
-            0 => (self.inner.config().tcp.fin_wait_2_ns / tcp::SECOND_NS) as i32,
+            0 => (self.inner.tcp_config().fin_wait_2_ns / tcp::SECOND_NS) as i32,
             seconds => seconds,
         }
     }

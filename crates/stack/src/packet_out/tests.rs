@@ -13,6 +13,10 @@ use super::*;
 const ENDS: LinkEnds = LinkEnds {
     source: MacAddr([2, 0, 0, 0, 0, 1]),
     destination: MacAddr([2, 0, 0, 0, 0, 2]),
+    header: HeaderFields {
+        dscp: 0,
+        hop_limit: 64,
+    },
 };
 const PAYLOAD: &[u8] = b"GET / HTTP/1.1\r\n\r";
 

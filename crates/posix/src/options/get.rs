@@ -1,0 +1,196 @@
+//! The values of options.
+
+use millstream::Linger;
+use rustix::io::Errno;
+
+use super::{Asked, BUFFER_OVERHEAD, RECV_BUFFER_MIN, SEND_BUFFER_MIN, from_timeout};
+use crate::layout::{int, linger};
+use crate::number::*;
+use crate::open::info;
+use crate::sockets::{File, errno};
+use crate::tcp_info::{CLOSED, LISTEN, meminfo, tcp_info, without_connection};
+
+type Value = Result<Vec<u8>, Errno>;
+
+/// Longest name of a congestion control algorithm (`TCP_CA_NAME_MAX`).
+const CONGESTION_NAME_BYTES: usize = 16;
+/// `SO_MAX_PACING_RATE` when there is none.
+const NO_PACING_LIMIT: u32 = u32::MAX;
+
+impl Asked<'_> {
+    fn info(&self) -> Result<Option<Box<millstream::SocketInfo>>, Errno> {
+        match &self.entry.file {
+            File::Stream(stream) => info(stream),
+            _ => Ok(None),
+        }
+    }
+
+    /// `SO_SNDBUF` and `SO_RCVBUF` as Linux reckons: twice the payload.
+    fn buffers(&self) -> Result<(u32, u32), Errno> {
+        let limits = self.context.limits();
+        let info = self.info()?;
+        let send = info.as_ref().map(|info| info.send_buffer_max);
+        let recv = info.as_ref().map(|info| info.recv_buffer_max);
+        let send = send.or(self.options.send_buffer());
+        let recv = recv.or(self.options.recv_buffer());
+        let told = |own: Option<u32>, default: u32, min: u32| {
+            let bytes = own.unwrap_or(default);
+            bytes.saturating_mul(BUFFER_OVERHEAD).max(min)
+        };
+        Ok((
+            told(send, limits.send_buffer_bytes_max, SEND_BUFFER_MIN),
+            told(recv, limits.recv_buffer_bytes_max, RECV_BUFFER_MIN),
+        ))
+    }
+
+    fn take_error(&self) -> i32 {
+        match &self.entry.file {
+            File::Stream(stream) => stream
+                .tcp
+                .take_error()
+                .map_or(0, |error| errno(&error).raw_os_error()),
+            _ => 0,
+        }
+    }
+}
+
+pub(super) fn socket_level(asked: &Asked<'_>, name: i32) -> Value {
+    let options = &asked.options;
+    Ok(match name {
+        SO_REUSEADDR => int(options.reuse_addr().into()),
+        SO_REUSEPORT => int(options.reuse_port().into()),
+        SO_TYPE => int(SOCK_STREAM),
+        SO_DOMAIN => int(if asked.entry.is_v6 { AF_INET6 } else { AF_INET }),
+        SO_PROTOCOL => int(IPPROTO_TCP),
+        SO_ACCEPTCONN => int(matches!(asked.entry.file, File::Listener(_)).into()),
+        SO_ERROR => int(asked.take_error()),
+        SO_SNDBUF => int(asked.buffers()?.0 as i32),
+        SO_RCVBUF => int(asked.buffers()?.1 as i32),
+        SO_KEEPALIVE => int(options.keepalive().into()),
+        // Urgent bytes always come in line.
+        SO_OOBINLINE => int(1),
+        SO_PRIORITY => int(options.priority()),
+        SO_MARK => int(options.mark() as i32),
+        SO_LINGER => match options.linger() {
+            Linger::Background => linger(false, 0),
+            Linger::Seconds(seconds) => linger(true, seconds as i32),
+        },
+        SO_RCVLOWAT => int(options.recv_lowat() as i32),
+        SO_SNDLOWAT => int(1),
+        SO_RCVTIMEO | SO_RCVTIMEO_NEW => from_timeout(options.recv_timeout()),
+        SO_SNDTIMEO | SO_SNDTIMEO_NEW => from_timeout(options.send_timeout()),
+        // What is off and cannot be set, is off.
+        SO_DEBUG | SO_DONTROUTE | SO_BROADCAST | SO_NO_CHECK | SO_TIMESTAMP | SO_TIMESTAMPNS
+        | SO_TIMESTAMPING | SO_ZEROCOPY | SO_BUSY_POLL | SO_RXQ_OVFL => int(0),
+        SO_MAX_PACING_RATE => int(NO_PACING_LIMIT as i32),
+        SO_MEMINFO => {
+            let (send, recv) = asked.buffers()?;
+            let info = asked.info()?;
+            let words = meminfo(info.as_deref(), recv, send);
+            words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+        }
+        _ => return Err(Errno::NOPROTOOPT),
+    })
+}
+
+pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {
+    let options = &asked.options;
+    Ok(match name {
+        TCP_INFO => info_bytes(asked)?,
+        // CUBIC, Reno and DCTCP as built here tell nothing more than `tcp_info`.
+        TCP_CC_INFO => Vec::new(),
+        TCP_CONGESTION => {
+            let mut bytes = options.congestion().name().as_bytes().to_vec();
+            bytes.resize(CONGESTION_NAME_BYTES, 0);
+            bytes
+        }
+        TCP_FASTOPEN_KEY => key_bytes(asked, len),
+        _ => int(tcp_int(asked, name)?),
+    })
+}
+
+fn tcp_int(asked: &Asked<'_>, name: i32) -> Result<i32, Errno> {
+    let options = &asked.options;
+    Ok(match name {
+        TCP_NODELAY => options.nodelay().into(),
+        TCP_CORK => options.cork().into(),
+        TCP_MAXSEG => max_segment(asked)?,
+        TCP_KEEPIDLE => options.keepalive_idle_s() as i32,
+        TCP_KEEPINTVL => options.keepalive_interval_s() as i32,
+        TCP_KEEPCNT => options.keepalive_probes().into(),
+        TCP_SYNCNT => options.syn_retries().into(),
+        TCP_LINGER2 => options.fin_wait_2_s(),
+        TCP_DEFER_ACCEPT => options.defer_accept_s() as i32,
+        TCP_USER_TIMEOUT => options.user_timeout_ms() as i32,
+        TCP_FASTOPEN => options.fast_open() as i32,
+        TCP_FASTOPEN_CONNECT => options.fast_open_connect().into(),
+        TCP_FASTOPEN_NO_COOKIE => options.fast_open_no_cookie().into(),
+        TCP_INQ => options.inq().into(),
+        // What is off and cannot be set, is off.
+        TCP_THIN_LINEAR_TIMEOUTS | TCP_THIN_DUPACK | TCP_SAVE_SYN | TCP_REPAIR | TCP_TX_DELAY => 0,
+        _ => return Err(Errno::NOPROTOOPT),
+    })
+}
+
+/// The segment size in use; of a socket without a connection what was asked for, or RFC 9293's default.
+fn max_segment(asked: &Asked<'_>) -> Result<i32, Errno> {
+    if let Some(info) = asked.info()? {
+        return Ok(info.tcp.snd_mss as i32);
+    }
+    Ok(match asked.options.max_segment() {
+        0 => asked.context.tcp_config().mss_default_v4.into(),
+        bytes => bytes.into(),
+    })
+}
+
+fn info_bytes(asked: &Asked<'_>) -> Value {
+    if matches!(asked.entry.file, File::Listener(_)) {
+        return Ok(without_connection(LISTEN).to_vec());
+    }
+    Ok(match asked.info()? {
+        Some(info) => tcp_info(&info, asked.context.now_ns()).to_vec(),
+        None => without_connection(CLOSED).to_vec(),
+    })
+}
+
+/// One key or two, as many as there is room for.
+fn key_bytes(asked: &Asked<'_>, len: usize) -> Vec<u8> {
+    let Some(keys) = asked.options.fast_open_keys() else {
+        return Vec::new();
+    };
+    let mut bytes = keys.primary.to_vec();
+    if let Some(backup) = keys.backup.filter(|_| len >= 32) {
+        bytes.extend_from_slice(&backup);
+    }
+    bytes
+}
+
+pub(super) fn ip_level(asked: &Asked<'_>, name: i32) -> Value {
+    Ok(int(match name {
+        IP_TOS => asked.options.traffic_class().into(),
+        IP_TTL => asked.options.hop_limit().into(),
+        IP_MTU_DISCOVER => asked.options.mtu_discover() as i32,
+        IP_MTU => path_mtu(asked)?,
+        IP_FREEBIND => asked.options.free_bind().into(),
+        IP_RECVERR | IP_RECVTOS | IP_RECVTTL | IP_TRANSPARENT | IP_BIND_ADDRESS_NO_PORT => 0,
+        _ => return Err(Errno::NOPROTOOPT),
+    }))
+}
+
+pub(super) fn ipv6_level(asked: &Asked<'_>, name: i32) -> Value {
+    Ok(int(match name {
+        IPV6_TCLASS => asked.options.traffic_class().into(),
+        IPV6_UNICAST_HOPS => asked.options.hop_limit().into(),
+        IPV6_MTU_DISCOVER => asked.options.mtu_discover() as i32,
+        IPV6_MTU => path_mtu(asked)?,
+        IPV6_FREEBIND => asked.options.free_bind().into(),
+        IPV6_V6ONLY => asked.options.v6_only().into(),
+        IPV6_RECVERR => 0,
+        _ => return Err(Errno::NOPROTOOPT),
+    }))
+}
+
+fn path_mtu(asked: &Asked<'_>) -> Result<i32, Errno> {
+    let info = asked.info()?.ok_or(Errno::NOTCONN)?;
+    Ok(info.path_mtu as i32)
+}

@@ -1,0 +1,216 @@
+//! Setting options.
+
+use millstream::{CongestionAlgorithm, FastOpenKeys, Linger, MtuDiscover};
+use rustix::io::Errno;
+
+use super::{Asked, to_timeout};
+use crate::layout::to_int;
+use crate::number::*;
+use crate::sockets::{File, errno};
+
+type Done = Result<(), Errno>;
+
+/// Answers of the typed API in errno's.
+fn done(outcome: std::io::Result<()>) -> Done {
+    outcome.map_err(|error| errno(&error))
+}
+
+fn int(value: &[u8]) -> Result<i32, Errno> {
+    to_int(value).ok_or(Errno::INVAL)
+}
+
+/// A number that may not be negative.
+fn unsigned(value: &[u8]) -> Result<u32, Errno> {
+    u32::try_from(int(value)?).map_err(|_| Errno::INVAL)
+}
+
+/// Zero or one, as options of later years ask for.
+fn strict_bool(value: &[u8]) -> Result<bool, Errno> {
+    match int(value)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// An option that cannot be turned on: off is what it is.
+fn only_off(value: &[u8]) -> Done {
+    match int(value)? {
+        0 => Ok(()),
+        _ => Err(Errno::NOPROTOOPT),
+    }
+}
+
+pub(super) fn socket_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
+    let options = &asked.options;
+    let number = int(value)?;
+    match name {
+        SO_REUSEADDR => options.set_reuse_addr(number != 0),
+        SO_REUSEPORT => options.set_reuse_port(number != 0),
+        SO_KEEPALIVE => return done(options.set_keepalive(number != 0)),
+        SO_LINGER => options.set_linger(to_linger(value)?),
+        SO_RCVTIMEO | SO_RCVTIMEO_NEW => options.set_recv_timeout(to_timeout(value)?),
+        SO_SNDTIMEO | SO_SNDTIMEO_NEW => options.set_send_timeout(to_timeout(value)?),
+        SO_RCVLOWAT => options.set_recv_lowat(u32::try_from(number).unwrap_or(i32::MAX as u32)),
+        SO_SNDBUF | SO_SNDBUFFORCE => {
+            let bytes_max = asked.context.limits().send_buffer_bytes_max;
+            return done(options.set_send_buffer((number as u32).min(bytes_max)));
+        }
+        SO_RCVBUF | SO_RCVBUFFORCE => {
+            let bytes_max = asked.context.limits().recv_buffer_bytes_max;
+            return done(options.set_recv_buffer((number as u32).min(bytes_max)));
+        }
+        SO_PRIORITY => options.set_priority(number),
+        SO_MARK => options.set_mark(number as u32),
+        // In line is how urgent bytes come.
+        SO_OOBINLINE if number != 0 => {}
+        SO_DEBUG | SO_DONTROUTE | SO_BROADCAST | SO_NO_CHECK | SO_TIMESTAMP | SO_TIMESTAMPNS
+        | SO_TIMESTAMPING | SO_BUSY_POLL | SO_RXQ_OVFL => return only_off(value),
+        SO_ZEROCOPY if strict_bool(value)? => return Err(Errno::OPNOTSUPP),
+        SO_ZEROCOPY => {}
+        _ => return Err(Errno::NOPROTOOPT),
+    }
+    Ok(())
+}
+
+fn to_linger(value: &[u8]) -> Result<Linger, Errno> {
+    let on = int(value)?;
+    let seconds = int(value.get(4..).ok_or(Errno::INVAL)?)?;
+    Ok(match on {
+        0 => Linger::Background,
+        // A negative time is as long as time goes.
+        _ => Linger::Seconds(u32::try_from(seconds).unwrap_or(i32::MAX as u32)),
+    })
+}
+
+pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
+    let options = &asked.options;
+    match name {
+        TCP_CONGESTION => return done(options.set_congestion(to_congestion(value)?)),
+        TCP_FASTOPEN_KEY => return done(options.set_fast_open_keys(to_keys(value)?)),
+        TCP_ULP => return Err(Errno::NOENT),
+        _ => {}
+    }
+    let number = int(value)?;
+    done(match name {
+        TCP_NODELAY => options.set_nodelay(number != 0),
+        TCP_CORK => options.set_cork(number != 0),
+        TCP_MAXSEG => {
+            let bytes = u16::try_from(number).map_err(|_| Errno::INVAL)?;
+            options.set_max_segment(bytes)
+        }
+        TCP_KEEPIDLE => options.set_keepalive_idle_s(unsigned(value)?),
+        TCP_KEEPINTVL => options.set_keepalive_interval_s(unsigned(value)?),
+        TCP_KEEPCNT => options.set_keepalive_probes(unsigned(value)?),
+        TCP_SYNCNT => options.set_syn_retries(unsigned(value)?),
+        TCP_USER_TIMEOUT => options.set_user_timeout_ms(unsigned(value)?),
+        TCP_LINGER2 => options.set_fin_wait_2_s(number),
+        TCP_DEFER_ACCEPT => options.set_defer_accept_s(number),
+        TCP_FASTOPEN => options.set_fast_open(unsigned(value)?),
+        TCP_FASTOPEN_CONNECT => options.set_fast_open_connect(strict_bool(value)?),
+        TCP_FASTOPEN_NO_COOKIE => options.set_fast_open_no_cookie(strict_bool(value)?),
+        TCP_INQ => {
+            options.set_inq(strict_bool(value)?);
+            Ok(())
+        }
+        TCP_THIN_LINEAR_TIMEOUTS | TCP_THIN_DUPACK | TCP_SAVE_SYN | TCP_TX_DELAY => {
+            return only_off(value);
+        }
+        TCP_TIMESTAMP | TCP_REPAIR => return Err(Errno::PERM),
+        _ => return Err(Errno::NOPROTOOPT),
+    })
+}
+
+fn to_congestion(value: &[u8]) -> Result<CongestionAlgorithm, Errno> {
+    if value.is_empty() {
+        return Err(Errno::INVAL);
+    }
+    let name = value.split(|byte| *byte == 0).next().unwrap_or_default();
+    let name = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
+    CongestionAlgorithm::from_name(name).ok_or(Errno::NOENT)
+}
+
+fn to_keys(value: &[u8]) -> Result<FastOpenKeys, Errno> {
+    let (primary, rest) = value.split_first_chunk().ok_or(Errno::INVAL)?;
+    let backup = match rest {
+        [] => None,
+        rest => Some(*<&[u8; 16]>::try_from(rest).map_err(|_| Errno::INVAL)?),
+    };
+    Ok(FastOpenKeys {
+        primary: *primary,
+        backup,
+    })
+}
+
+/// A value of one byte will do for IPv4's options.
+fn byte_or_int(value: &[u8]) -> Result<i32, Errno> {
+    match (to_int(value), value.first()) {
+        (Some(number), _) => Ok(number),
+        (None, Some(byte)) => Ok((*byte).into()),
+        (None, None) => Err(Errno::INVAL),
+    }
+}
+
+pub(super) fn ip_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
+    let options = &asked.options;
+    let number = byte_or_int(value)?;
+    match name {
+        IP_TOS => done(options.set_traffic_class(number as u8)),
+        IP_TTL => done(options.set_hop_limit(to_hop_limit(number)?)),
+        IP_MTU_DISCOVER => done(options.set_mtu_discover(to_mtu_discover(number)?)),
+        IP_FREEBIND => {
+            options.set_free_bind(number != 0);
+            Ok(())
+        }
+        IP_RECVERR | IP_RECVTOS | IP_RECVTTL | IP_TRANSPARENT | IP_BIND_ADDRESS_NO_PORT => {
+            only_off(&number.to_ne_bytes())
+        }
+        _ => Err(Errno::NOPROTOOPT),
+    }
+}
+
+/// -1: the default.
+fn to_hop_limit(number: i32) -> Result<Option<u8>, Errno> {
+    match number {
+        -1 => Ok(None),
+        _ => u8::try_from(number).map(Some).map_err(|_| Errno::INVAL),
+    }
+}
+
+fn to_mtu_discover(number: i32) -> Result<MtuDiscover, Errno> {
+    Ok(match number {
+        IP_PMTUDISC_DONT => MtuDiscover::Dont,
+        IP_PMTUDISC_WANT => MtuDiscover::Want,
+        IP_PMTUDISC_DO => MtuDiscover::Do,
+        IP_PMTUDISC_PROBE => MtuDiscover::Probe,
+        IP_PMTUDISC_INTERFACE | IP_PMTUDISC_OMIT => return Err(Errno::OPNOTSUPP),
+        _ => return Err(Errno::INVAL),
+    })
+}
+
+pub(super) fn ipv6_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
+    let options = &asked.options;
+    let number = int(value)?;
+    match name {
+        IPV6_TCLASS if (-1..256).contains(&number) => {
+            done(options.set_traffic_class(number.max(0) as u8))
+        }
+        IPV6_TCLASS => Err(Errno::INVAL),
+        IPV6_UNICAST_HOPS => done(options.set_hop_limit(to_hop_limit(number)?)),
+        IPV6_MTU_DISCOVER => done(options.set_mtu_discover(to_mtu_discover(number)?)),
+        IPV6_FREEBIND => {
+            options.set_free_bind(number != 0);
+            Ok(())
+        }
+        // Not any more once there is an address.
+        IPV6_V6ONLY => match &asked.entry.file {
+            File::Idle(socket) if socket.local_addr().is_none() => {
+                options.set_v6_only(number != 0);
+                Ok(())
+            }
+            _ => Err(Errno::INVAL),
+        },
+        IPV6_RECVERR => only_off(value),
+        _ => Err(Errno::NOPROTOOPT),
+    }
+}

@@ -51,7 +51,11 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         SO_LINGER => options.set_linger(to_linger(value)?),
         SO_RCVTIMEO | SO_RCVTIMEO_NEW => options.set_recv_timeout(to_timeout(value)?),
         SO_SNDTIMEO | SO_SNDTIMEO_NEW => options.set_send_timeout(to_timeout(value)?),
-        SO_RCVLOWAT => options.set_recv_lowat(u32::try_from(number).unwrap_or(i32::MAX as u32)),
+        SO_RCVLOWAT => {
+            // More than the buffer holds would never come.
+            let bytes_max = asked.context.limits().recv_buffer_bytes_max;
+            options.set_recv_lowat(u32::try_from(number).unwrap_or(bytes_max).min(bytes_max));
+        }
         SO_SNDBUF | SO_SNDBUFFORCE => {
             let bytes_max = asked.context.limits().send_buffer_bytes_max;
             return done(options.set_send_buffer((number as u32).min(bytes_max)));
@@ -142,18 +146,14 @@ fn to_keys(value: &[u8]) -> Result<FastOpenKeys, Errno> {
     })
 }
 
-/// A value of one byte will do for IPv4's options.
-fn byte_or_int(value: &[u8]) -> Result<i32, Errno> {
-    match (to_int(value), value.first()) {
-        (Some(number), _) => Ok(number),
-        (None, Some(byte)) => Ok((*byte).into()),
-        (None, None) => Err(Errno::INVAL),
-    }
+/// A value of one byte will do for IPv4's options, and none at all is zero.
+fn byte_or_int(value: &[u8]) -> i32 {
+    to_int(value).unwrap_or_else(|| value.first().copied().unwrap_or(0).into())
 }
 
 pub(super) fn ip_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
     let options = &asked.options;
-    let number = byte_or_int(value)?;
+    let number = byte_or_int(value);
     match name {
         IP_TOS => done(options.set_traffic_class(number as u8)),
         IP_TTL => done(options.set_hop_limit(to_hop_limit(number)?)),

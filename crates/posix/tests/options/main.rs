@@ -1,0 +1,295 @@
+//! Every option by its number: what is honoured, what is refused and with which errno, next to the answers of the kernel that runs the test.
+//!
+//! A row of [`ROWS`] is set and read back on a socket of ours and on one of the kernel's, in each of three stages. Where we mean to differ the row says why.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod kernel_unsafe;
+
+use std::net::{TcpListener, TcpStream};
+
+use common::World;
+use kernel_unsafe::KernelSocket;
+use posix::layout::{int, linger, timeval};
+use posix::number::*;
+
+/// What a socket is when an option is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    Listening,
+    Connected,
+}
+
+const STAGES: [Stage; 3] = [Stage::Idle, Stage::Listening, Stage::Connected];
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compare {
+    /// The outcome of setting and the value then read.
+    Both,
+    /// The outcome of setting, for values depend on the machine.
+    Outcome,
+    /// Nothing: we differ, and do this instead (the errno of setting, 0 for none).
+    Differs(i32, &'static str),
+}
+
+use Compare::{Both, Differs, Outcome};
+
+const ENOPROTOOPT: i32 = 92;
+const EOPNOTSUPP: i32 = 95;
+
+#[derive(Clone)]
+struct Row {
+    name: &'static str,
+    level: i32,
+    option: i32,
+    value: Vec<u8>,
+    compare: Compare,
+}
+
+fn row(name: &'static str, level: i32, option: i32, value: Vec<u8>, compare: Compare) -> Row {
+    Row {
+        name,
+        level,
+        option,
+        value,
+        compare,
+    }
+}
+
+fn ints(name: &'static str, level: i32, option: i32, values: &[i32], compare: Compare) -> Vec<Row> {
+    let one = |value: &i32| row(name, level, option, int(*value), compare);
+    values.iter().map(one).collect()
+}
+
+fn socket_rows() -> Vec<Row> {
+    const S: i32 = SOL_SOCKET;
+    let refused = Differs(ENOPROTOOPT, "nothing of ours would obey it");
+    let mut rows = vec![
+        row("SO_LINGER", S, SO_LINGER, linger(true, 5), Both),
+        row("SO_LINGER", S, SO_LINGER, linger(false, 0), Both),
+        row("SO_LINGER", S, SO_LINGER, int(1), Both),
+        row("SO_RCVTIMEO", S, SO_RCVTIMEO, timeval(2, 500_000), Both),
+        row("SO_RCVTIMEO", S, SO_RCVTIMEO, timeval(0, 0), Both),
+        row("SO_RCVTIMEO", S, SO_RCVTIMEO, timeval(0, 1_000_000), Both),
+        row("SO_RCVTIMEO", S, SO_RCVTIMEO, int(1), Both),
+        row("SO_SNDTIMEO", S, SO_SNDTIMEO, timeval(3, 0), Both),
+        row("SO_REUSEADDR", S, SO_REUSEADDR, vec![1, 0], Both),
+    ];
+    for (name, option) in [
+        ("SO_REUSEADDR", SO_REUSEADDR),
+        ("SO_REUSEPORT", SO_REUSEPORT),
+        ("SO_KEEPALIVE", SO_KEEPALIVE),
+    ] {
+        rows.extend(ints(name, S, option, &[1, 0, 7], Both));
+    }
+    rows.extend(ints("SO_PRIORITY", S, SO_PRIORITY, &[3, 0], Both));
+    rows.extend(ints("SO_MARK", S, SO_MARK, &[7], Outcome));
+    rows.extend(ints("SO_RCVLOWAT", S, SO_RCVLOWAT, &[100, 0], Both));
+    rows.extend(ints("SO_RCVLOWAT", S, SO_RCVLOWAT, &[-1], Outcome));
+    rows.extend(ints("SO_SNDLOWAT", S, SO_SNDLOWAT, &[100], Both));
+    rows.extend(ints("SO_SNDBUF", S, SO_SNDBUF, &[10_000, 0, 50_000], Both));
+    rows.extend(ints("SO_RCVBUF", S, SO_RCVBUF, &[10_000, 0, 50_000], Both));
+    for (name, option) in [
+        ("SO_TYPE", SO_TYPE),
+        ("SO_DOMAIN", SO_DOMAIN),
+        ("SO_PROTOCOL", SO_PROTOCOL),
+        ("SO_ERROR", SO_ERROR),
+        ("SO_ACCEPTCONN", SO_ACCEPTCONN),
+        ("an unknown one", 1_000),
+    ] {
+        rows.extend(ints(name, S, option, &[1], Both));
+    }
+    for (name, option) in [
+        ("SO_DEBUG", SO_DEBUG),
+        ("SO_DONTROUTE", SO_DONTROUTE),
+        ("SO_BROADCAST", SO_BROADCAST),
+        ("SO_TIMESTAMP", SO_TIMESTAMP),
+        ("SO_BUSY_POLL", SO_BUSY_POLL),
+    ] {
+        rows.extend(ints(name, S, option, &[1], refused));
+        rows.extend(ints(name, S, option, &[0], Outcome));
+    }
+    let in_line = "urgent bytes always come in line (RFC 6093)";
+    rows.extend(ints("SO_OOBINLINE", S, SO_OOBINLINE, &[1], Both));
+    rows.extend(ints(
+        "SO_OOBINLINE",
+        S,
+        SO_OOBINLINE,
+        &[0],
+        Differs(ENOPROTOOPT, in_line),
+    ));
+    rows
+}
+
+fn tcp_rows() -> Vec<Row> {
+    const T: i32 = SOL_TCP;
+    let mut rows = Vec::new();
+    for (name, option) in [("TCP_NODELAY", TCP_NODELAY), ("TCP_CORK", TCP_CORK)] {
+        rows.extend(ints(name, T, option, &[1, 0, 2], Both));
+    }
+    for (name, option, values) in [
+        ("TCP_KEEPIDLE", TCP_KEEPIDLE, [1, 0, 32_767, 32_768, -1]),
+        ("TCP_KEEPINTVL", TCP_KEEPINTVL, [1, 0, 32_767, 32_768, -1]),
+        ("TCP_KEEPCNT", TCP_KEEPCNT, [1, 0, 127, 128, -1]),
+        ("TCP_SYNCNT", TCP_SYNCNT, [1, 0, 127, 128, -1]),
+        ("TCP_USER_TIMEOUT", TCP_USER_TIMEOUT, [1, 0, 100_000, -1, 7]),
+        ("TCP_LINGER2", TCP_LINGER2, [1, 0, 60, 1_000, -5]),
+        ("TCP_DEFER_ACCEPT", TCP_DEFER_ACCEPT, [1, 0, 5, 100, -1]),
+        ("TCP_FASTOPEN", TCP_FASTOPEN, [1, 0, -1, 5, 16]),
+        (
+            "TCP_FASTOPEN_CONNECT",
+            TCP_FASTOPEN_CONNECT,
+            [1, 0, 2, -1, 0],
+        ),
+        (
+            "TCP_FASTOPEN_NO_COOKIE",
+            TCP_FASTOPEN_NO_COOKIE,
+            [1, 0, 2, -1, 0],
+        ),
+        ("TCP_INQ", TCP_INQ, [1, 0, 2, -1, 0]),
+        ("an unknown one", 999, [1, 0, 2, -1, 0]),
+    ] {
+        rows.extend(ints(name, T, option, &values, Both));
+    }
+    rows.extend(ints(
+        "TCP_MAXSEG",
+        T,
+        TCP_MAXSEG,
+        &[87, 32_768, -1],
+        Outcome,
+    ));
+    rows.extend(ints("TCP_MAXSEG", T, TCP_MAXSEG, &[88, 1_000], Outcome));
+    for (value, compare) in [
+        (&b"reno"[..], Both),
+        (b"cubic\0", Both),
+        (b"no such thing", Outcome),
+        (b"", Outcome),
+    ] {
+        rows.push(row(
+            "TCP_CONGESTION",
+            T,
+            TCP_CONGESTION,
+            value.to_vec(),
+            compare,
+        ));
+    }
+    rows.push(row("TCP_NODELAY", T, TCP_NODELAY, vec![1], Both));
+    let keys = |n: usize| (0..n).map(|byte| byte as u8).collect::<Vec<u8>>();
+    for len in [0, 15, 16, 31, 32, 33] {
+        rows.push(row(
+            "TCP_FASTOPEN_KEY",
+            T,
+            TCP_FASTOPEN_KEY,
+            keys(len),
+            Both,
+        ));
+    }
+    let repair = Differs(1, "no connection is taken apart and put together here");
+    rows.extend(ints("TCP_REPAIR", T, TCP_REPAIR, &[1], repair));
+    for (name, option) in [
+        ("TCP_THIN_DUPACK", TCP_THIN_DUPACK),
+        ("TCP_SAVE_SYN", TCP_SAVE_SYN),
+        ("TCP_TX_DELAY", TCP_TX_DELAY),
+        ("TCP_MD5SIG", TCP_MD5SIG),
+    ] {
+        let refused = Differs(ENOPROTOOPT, "not built");
+        rows.extend(ints(name, T, option, &[1], refused));
+    }
+    rows
+}
+
+fn ip_rows() -> Vec<Row> {
+    const I: i32 = SOL_IP;
+    let mut rows = Vec::new();
+    rows.extend(ints("IP_TOS", I, IP_TOS, &[0x10, 0xb8, 0], Both));
+    rows.push(row("IP_TOS", I, IP_TOS, vec![0x20], Both));
+    rows.push(row("IP_TOS", I, IP_TOS, vec![], Both));
+    rows.extend(ints("IP_TTL", I, IP_TTL, &[1, 255, 0, 256, -1], Both));
+    rows.extend(ints(
+        "IP_MTU_DISCOVER",
+        I,
+        IP_MTU_DISCOVER,
+        &[1, 2, 77],
+        Both,
+    ));
+    let always = Differs(EOPNOTSUPP, "the path's MTU is always discovered");
+    rows.extend(ints("IP_MTU_DISCOVER", I, IP_MTU_DISCOVER, &[0, 3], always));
+    rows.extend(ints("IP_FREEBIND", I, IP_FREEBIND, &[1, 0], Both));
+    rows.extend(ints("an unknown one", I, 999, &[1], Both));
+    rows.extend(ints("a level that is none", 12_345, 1, &[1], Outcome));
+    rows
+}
+
+/// What an option is read with: room for more than any value compared here.
+const ROOM: usize = 64;
+
+fn kernel(stage: Stage) -> (KernelSocket, Option<TcpStream>) {
+    match stage {
+        Stage::Idle => (KernelSocket::new(AF_INET), None),
+        Stage::Listening => {
+            let socket = KernelSocket::new(AF_INET);
+            socket.listen();
+            (socket, None)
+        }
+        Stage::Connected => {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let far = listener.accept().unwrap().0;
+            (KernelSocket::from(near), Some(far))
+        }
+    }
+}
+
+fn ours(world: &mut World, stage: Stage) -> i32 {
+    match stage {
+        Stage::Idle => world.a.socket(),
+        Stage::Listening => world.a.listener(80),
+        Stage::Connected => world.connected().0,
+    }
+}
+
+fn compare(row: &Row, stage: Stage) -> Result<(), String> {
+    let mut world = World::new();
+    let fd = ours(&mut world, stage);
+    let (theirs, _far) = kernel(stage);
+    let set = world
+        .a
+        .setsockopt(fd, row.level, row.option, row.value.clone());
+    let set = set.map(|_| ()).map_err(|errno| errno.raw_os_error());
+    let expected = theirs.set(row.level, row.option, &row.value);
+    if let Differs(errno, _) = row.compare {
+        let seen = set.err().unwrap_or(0);
+        return match seen == errno {
+            true => Ok(()),
+            false => Err(format!("set: {seen}, which should be {errno}")),
+        };
+    }
+    if set != expected {
+        return Err(format!("set: {set:?}, the kernel {expected:?}"));
+    }
+    if row.compare == Both {
+        let read = world.a.getsockopt(fd, row.level, row.option, ROOM);
+        let read = read.map_err(|errno| errno.raw_os_error());
+        let expected = theirs.get(row.level, row.option, ROOM);
+        if read != expected {
+            return Err(format!("get: {read:?}, the kernel {expected:?}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn options_are_what_the_kernel_makes_of_them() {
+    let rows = [socket_rows(), tcp_rows(), ip_rows()].concat();
+    let mut wrong = Vec::new();
+    for row in &rows {
+        for stage in STAGES {
+            if let Err(cause) = compare(row, stage) {
+                wrong.push(format!("{stage:?} {} {:?}: {cause}", row.name, row.value));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -90,7 +90,13 @@ fn socket_rows() -> Vec<Row> {
     rows.extend(ints("SO_RCVLOWAT", S, SO_RCVLOWAT, &[-1], Outcome));
     rows.extend(ints("SO_SNDLOWAT", S, SO_SNDLOWAT, &[100], Both));
     rows.extend(ints("SO_SNDBUF", S, SO_SNDBUF, &[10_000, 0, 50_000], Both));
-    rows.extend(ints("SO_RCVBUF", S, SO_RCVBUF, &[10_000, 0, 50_000], Both));
+    rows.extend(ints(
+        "SO_RCVBUF",
+        S,
+        SO_RCVBUF,
+        &[10_000, 0, 50_000],
+        Outcome,
+    ));
     for (name, option) in [
         ("SO_TYPE", SO_TYPE),
         ("SO_DOMAIN", SO_DOMAIN),

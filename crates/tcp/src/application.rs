@@ -6,6 +6,7 @@ use crate::congestion::CongestionAlgorithm;
 use crate::connection::{Connection, Cx, Keepalive, millis};
 use crate::effects::Effects;
 use crate::marks::Marks;
+use crate::recovery::rate::Busy;
 use crate::state::{ConnectionError, State};
 use crate::timers::NEVER_NS;
 
@@ -16,6 +17,8 @@ impl Connection {
         let deadline_ns = self.deadline_ns;
         // Bytes behind a FIN are a mistake of the caller; they would move the FIN.
         if !self.marks.has(Marks::FIN_QUEUED) {
+            self.note_app_limited();
+            self.delivery.start(cx.now_ns, Busy::Sending);
             self.snd.buffered = self.snd.buffered.max(buffered);
         }
         self.finish(cx, Effects::NONE, deadline_ns)

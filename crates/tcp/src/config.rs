@@ -141,6 +141,14 @@ pub struct Config {
     pub slow_start_after_idle: bool,
     /// Duplicate ACKs that start a fast retransmit (RFC 5681 3.2).
     pub dup_acks_max: u8,
+    /// Reordering that duplicate ACKs may show before it is no longer believed, in segments.
+    pub reordering_max: u16,
+    /// Detect spurious timeouts (RFC 5682).
+    pub frto: bool,
+    /// Send tail loss probes (RFC 8985 7).
+    pub tail_loss_probe: bool,
+    /// How long the least round trip is remembered.
+    pub min_rtt_window_ns: u64,
     /// Offer and accept timestamps (RFC 7323 3).
     pub timestamps: bool,
     /// Offer and accept window scaling (RFC 7323 2).
@@ -205,6 +213,10 @@ impl Default for Config {
             cubic: CubicSettings::default(),
             slow_start_after_idle: true,
             dup_acks_max: 3,
+            reordering_max: 300,
+            frto: true,
+            tail_loss_probe: true,
+            min_rtt_window_ns: 300 * SECOND_NS,
             timestamps: true,
             window_scaling: true,
             sack: false,

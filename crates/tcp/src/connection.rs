@@ -27,8 +27,9 @@ use crate::handshake::{Handshake, TimeWaitEntry};
 use crate::limits::coarse;
 use crate::marks::Marks;
 use crate::reassembly::Ranges;
+use crate::recovery::Recovery;
+use crate::recovery::rate::Delivery;
 use crate::recovery::records::RecordPool;
-use crate::recovery::{InFlight, LossRecovery, Recovery};
 use crate::recv_buffer::RecvBuffer;
 use crate::rtt::RoundTrip;
 use crate::segment::Segment;
@@ -97,10 +98,12 @@ pub struct Connection {
     pub(crate) rcv_shift: u8,
     pub(crate) tx: Sender,
     pub(crate) rx: Receiver,
+    pub(crate) recovery: Recovery,
     pub(crate) congestion: Congestion,
     /// ECN, both halves.
     pub(crate) ecn: EcnState,
     pub(crate) cold: Cold,
+    pub(crate) delivery: Delivery,
 }
 
 /// Bytes of the hot line: what stands before the colder halves.
@@ -111,7 +114,7 @@ const _: () = assert!(size_of::<Sender>() <= 192);
 const _: () = assert!(size_of::<Receiver>() <= 128);
 const _: () = assert!(size_of::<Congestion>() <= 128);
 const _: () = assert!(size_of::<Cold>() <= 64);
-const _: () = assert!(size_of::<Connection>() <= 704 && align_of::<Connection>() == 64);
+const _: () = assert!(size_of::<Connection>() <= 896 && align_of::<Connection>() == 64);
 
 impl Connection {
     /// Active open (RFC 9293 3.10.1): SYN_SENT, a SYN is due.
@@ -166,7 +169,7 @@ impl Connection {
             connection.snd.shift = scales.peers.min(limits::WINDOW_SHIFT_MAX);
         }
         match h.rtt_ns {
-            Some(rtt_ns) => connection.tx.rtt.sample(rtt_ns, cx.config),
+            Some(rtt_ns) => connection.note_round_trip(cx, rtt_ns),
             // RFC 6298 5.7: the SYN-ACK was lost, or a cookie knows nothing of the time.
             None => connection.tx.rtt = RoundTrip::new(cx.config.rto_after_syn_loss_ns),
         }
@@ -210,6 +213,7 @@ impl Connection {
             rcv_shift: 0,
             tx: blank_sender(cx, iss, ts_offset, mss),
             rx: blank_receiver(cx, mss, recv_space),
+            recovery: Recovery::new(iss, cx.config.dup_acks_max),
             congestion: Congestion::new(
                 &Moment::at_start(cx.config, cx.now_ns, iss),
                 cx.config.congestion,
@@ -217,6 +221,7 @@ impl Connection {
             ),
             ecn: EcnState::default(),
             cold: Cold::NEW,
+            delivery: Delivery::new(),
         }
     }
 
@@ -229,7 +234,7 @@ impl Connection {
         self.tx.backoff = 0;
         self.tx.small_end = self.snd.una;
         self.tx.progress_ns = cx.now_ns;
-        self.tx.recovery = Recovery::new(self.snd.una);
+        self.recovery = Recovery::new(self.snd.una, cx.config.dup_acks_max);
         let choice = self.congestion.algorithm.choice();
         self.congestion = Congestion::new(&self.moment(cx), choice, cwnd);
         self.marks.clear(Marks::SYN_DUE | Marks::TIMING);
@@ -296,30 +301,24 @@ impl Connection {
     #[inline]
     pub(crate) fn finish(
         &mut self,
-        cx: &Cx<'_>,
+        cx: &mut Cx<'_>,
         effects: Effects,
         deadline_before_ns: u64,
     ) -> Effects {
         let mut effects = effects;
-        if self.plan() != crate::output::Plan::Nothing {
+        if self.state == State::Closed {
+            self.forget_in_flight(cx);
+        }
+        if self.plan(cx) != crate::output::Plan::Nothing {
             effects |= Effects::TRANSMIT;
         } else {
+            self.note_busy(cx);
             self.arm_persist_if_stuck(cx);
         }
         if self.deadline_ns < deadline_before_ns {
             effects |= Effects::TIMER;
         }
         effects
-    }
-
-    /// The send sequence space, for loss recovery.
-    #[inline]
-    pub(crate) fn in_flight(&self) -> InFlight {
-        InFlight {
-            una: self.snd.una,
-            nxt: self.snd.nxt,
-            mss: u32::from(self.snd.mss),
-        }
     }
 
     /// The sender now, for congestion control.
@@ -333,22 +332,23 @@ impl Connection {
             mss: u32::from(self.snd.mss),
             in_flight: self.segments_in_flight(),
             srtt_ns: self.tx.rtt.srtt_ns(),
-            min_rtt_ns: match self.tx.rtt.min_us {
+            min_rtt_ns: match self.tx.rtt.min_us() {
                 u32::MAX => u64::MAX,
                 min_us => u64::from(min_us) * 1000,
             },
-            delivered: 0,
-            delivered_ce: 0,
+            delivered: self.recovery.delivered,
+            delivered_ce: self.recovery.delivered_ce,
             pacing_rate: 0,
             paced: false,
         }
     }
 
-    /// Recovery may have begun or ended.
-    #[inline]
-    pub(crate) fn after_recovery_event(&mut self) {
-        let active = self.tx.recovery.is_active();
-        self.marks.put(Marks::RECOVERING, active);
+    /// A round trip that the handshake measured.
+    pub(crate) fn note_round_trip(&mut self, cx: &Cx<'_>, rtt_ns: u64) {
+        self.tx.rtt.note_least(rtt_ns, false, cx.now_ns, cx.config);
+        self.tx
+            .rtt
+            .sample(rtt_ns, self.snd.una, self.snd.nxt, cx.config);
     }
 
     /// The connection failed: closed, with an error for the application.
@@ -491,7 +491,6 @@ fn blank_sender(cx: &Cx<'_>, iss: SeqNumber, ts_offset: u32, mss: u16) -> Sender
         acked: 0,
         max_wnd: 0,
         progress_ns: cx.now_ns,
-        recovery: Recovery::new(iss),
         last_sent_ns: 0,
         bytes_acked: 0,
         small_end: iss,

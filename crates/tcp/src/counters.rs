@@ -37,6 +37,30 @@ counters! {
     dup_acks_in,
     /// Segments with text that arrived marked Congestion Experienced (RFC 3168).
     ce_marks_in,
+    /// SACK blocks that made no sense, dropped.
+    sack_blocks_discarded,
+    /// Receivers that dropped what they had SACKed.
+    sack_reneged,
+    /// D-SACKs received.
+    dsacks_in,
+    /// Times that reordering was seen.
+    reordering_seen,
+    /// Retransmissions that were lost in turn.
+    retransmissions_lost,
+    /// Tail loss probes sent.
+    loss_probes_out,
+    /// Losses that only a tail loss probe repaired.
+    loss_probes_repaired,
+    /// Reductions undone at the end of recovery.
+    undone_full,
+    /// Reductions undone by a partial ACK.
+    undone_partial,
+    /// Reductions undone by D-SACKs.
+    undone_dsack,
+    /// Reductions undone after a timeout.
+    undone_loss,
+    /// Timeouts that F-RTO found spurious.
+    timeouts_spurious,
     /// Zero-window (and held-segment) probes sent.
     window_probes_out,
     /// Keep-alive probes sent.

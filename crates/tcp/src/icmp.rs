@@ -7,7 +7,6 @@ use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::limits::SEND_MSS_MIN;
 use crate::marks::Marks;
-use crate::recovery::LossRecovery;
 use crate::state::{ConnectionError, IcmpError, State};
 
 impl Connection {
@@ -54,8 +53,8 @@ impl Connection {
         let new = self.snd.mss;
         if self.state == State::SynSent {
             self.shrink_syn(cx);
-        } else if new < old && self.may_send_data() && self.snd.flight() > u32::from(new) {
-            self.resend_in_flight();
+        } else if new < old && self.may_send_data() {
+            self.resend_too_long(cx);
         }
         self.finish(cx, Effects::NONE, deadline_ns)
     }
@@ -67,12 +66,6 @@ impl Connection {
             self.marks.set(Marks::SYN_DUE);
             self.restart_retransmit_timer(cx);
         }
-    }
-
-    /// What is in flight was lost, and the congestion window is not to blame: it is sent again at once.
-    pub(crate) fn resend_in_flight(&mut self) {
-        self.tx.recovery.on_all_lost(self.in_flight());
-        self.after_recovery_event();
     }
 
     /// A quoted sequence number lies in flight: the message is not a blind forgery (RFC 5927 4.1).

@@ -3,7 +3,6 @@
 use crate::connection::Connection;
 use crate::fast_open::FastOpenFailure;
 use crate::marks::Marks;
-use crate::recovery::{LossRecovery, Phase};
 use crate::state::State;
 
 /// Values in the manner of Linux's `tcp_info`. Times are nanoseconds, windows bytes, unless named else.
@@ -47,11 +46,11 @@ pub struct Info {
     pub rcv_mss: u32,
     /// MSS that we advertised.
     pub advmss: u32,
-    /// Segments in flight.
+    /// Segments from SND.UNA to SND.NXT.
     pub unacked: u32,
-    /// Segments presumed lost and not yet sent again.
+    /// Segments of these presumed lost, sent again or not.
     pub lost: u32,
-    /// Segments that duplicate ACKs say have left the network.
+    /// Segments of these that were SACKed, or without SACK counted by duplicate ACKs.
     pub sacked: u32,
     /// Segments sent again and still in flight.
     pub retrans: u32,
@@ -69,6 +68,28 @@ pub struct Info {
     pub snd_cwnd: u32,
     /// Reordering that is tolerated, in segments.
     pub reordering: u32,
+    /// Segments that D-SACKs reported.
+    pub dsack_dups: u32,
+    /// Times that reordering was seen.
+    pub reord_seen: u32,
+    /// Segments delivered, the SYN included.
+    pub delivered: u32,
+    /// Of these, acknowledged with ECE.
+    pub delivered_ce: u32,
+    /// Payload bytes sent, repetitions included.
+    pub bytes_sent: u64,
+    /// Payload bytes sent again.
+    pub bytes_retrans: u64,
+    /// Latest delivery rate in bytes per second; 0 = none measured.
+    pub delivery_rate: u64,
+    /// That rate was limited by the application.
+    pub delivery_rate_app_limited: bool,
+    /// Time with something to send or in flight.
+    pub busy_time_ns: u64,
+    /// Of this, limited by the peer's window.
+    pub rwnd_limited_ns: u64,
+    /// Of this, limited by the send buffer.
+    pub sndbuf_limited_ns: u64,
     /// The peer's window in bytes.
     pub snd_wnd: u32,
     /// Our window in bytes.
@@ -98,15 +119,23 @@ pub struct Info {
 }
 
 impl Connection {
-    /// Values in the manner of `tcp_info`.
+    /// Values in the manner of `tcp_info`; the times spent busy or limited are those up to the last change of reason.
     #[must_use]
     pub fn info(&self) -> Info {
+        self.info_at(0)
+    }
+
+    /// Values in the manner of `tcp_info` at this time.
+    #[must_use]
+    pub fn info_at(&self, now_ns: u64) -> Info {
         let mss = u32::from(self.snd.mss.max(1));
-        let recovery = &self.tx.recovery;
+        let recovery = &self.recovery;
+        let rate = &self.delivery;
+        let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = rate.busy_times_ns(now_ns);
         let rtt = &self.tx.rtt;
         Info {
             state: self.state,
-            ca_state: ca_state(recovery.phase()),
+            ca_state: recovery.ca_state as u8,
             retransmits: self.tx.retransmits,
             probes: self.tx.probes,
             backoff: self.tx.backoff,
@@ -124,21 +153,34 @@ impl Connection {
             snd_mss: mss,
             rcv_mss: u32::from(self.rx.peer_segment),
             advmss: u32::from(self.rx.mss),
-            unacked: self.snd.flight().div_ceil(mss),
-            lost: recovery.lost().div_ceil(mss),
-            sacked: recovery.dup_acks,
-            retrans: recovery.repeated(self.snd.una).div_ceil(mss),
+            unacked: recovery.packets_out,
+            lost: recovery.lost_out,
+            sacked: recovery.sacked_out,
+            retrans: recovery.retrans_out,
             total_retrans: self.tx.total_retrans,
             rtt_ns: rtt.srtt_ns(),
-            rttvar_ns: u64::from(rtt.rttvar_us) * 1000,
-            min_rtt_ns: if rtt.min_us == u32::MAX {
-                u64::MAX
-            } else {
-                u64::from(rtt.min_us) * 1000
+            rttvar_ns: rtt.rttvar_ns(),
+            min_rtt_ns: match rtt.min_us() {
+                u32::MAX => u64::MAX,
+                min_us => u64::from(min_us) * 1000,
             },
             snd_ssthresh: self.congestion.window.ssthresh,
             snd_cwnd: self.congestion.window.cwnd,
-            reordering: 3,
+            reordering: u32::from(recovery.reordering),
+            dsack_dups: recovery.dsack_dups,
+            reord_seen: recovery.reord_seen,
+            delivered: recovery.delivered,
+            delivered_ce: recovery.delivered_ce,
+            bytes_sent: rate.bytes_sent,
+            bytes_retrans: rate.bytes_retrans,
+            delivery_rate: match rate.rate_interval_us {
+                0 => 0,
+                us => u64::from(rate.rate_delivered) * u64::from(mss) * 1_000_000 / u64::from(us),
+            },
+            delivery_rate_app_limited: rate.rate_app_limited,
+            busy_time_ns,
+            rwnd_limited_ns,
+            sndbuf_limited_ns,
             snd_wnd: self.snd.wnd,
             rcv_wnd: self.rcv.wnd(),
             rcv_space: self.rx.space,
@@ -153,14 +195,5 @@ impl Connection {
             last_data_recv_ns: self.rx.last_data_ns,
             last_recv_ns: self.rx.last_recv_ns,
         }
-    }
-}
-
-fn ca_state(phase: Phase) -> u8 {
-    match phase {
-        Phase::Open => 0,
-        Phase::Disorder => 1,
-        Phase::Recovery => 3,
-        Phase::Loss => 4,
     }
 }

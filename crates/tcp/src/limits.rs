@@ -10,6 +10,10 @@ pub const RANGES_MAX: usize = 4;
 pub const CWND_MAX: u32 = 1 << 30;
 /// Largest congestion window in segments: a gigabyte of the smallest ones that paths really have.
 pub const CWND_SEGMENTS_MAX: u32 = 1 << 22;
+/// Recoveries for which a reordering window that D-SACKs have widened holds (RFC 8985 6.2, RACK.reo_wnd_persist).
+pub const RACK_RECOVERIES_MAX: u8 = 16;
+/// Added to the timers of RACK and of loss probes: two of Linux's milliseconds.
+pub const TIMER_SLACK_NS: u64 = 2 * crate::MILLISECOND_NS;
 /// Largest receive window that can be advertised.
 pub const RECV_WINDOW_MAX: u32 = (u16::MAX as u32) << WINDOW_SHIFT_MAX;
 /// Bytes of a timestamp option with its two NOPs, as data segments carry it.

@@ -6,7 +6,6 @@
 
 use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
-use crate::recovery::LossRecovery;
 use crate::segment::{SegmentOut, TransmitClass};
 
 mod build;
@@ -56,16 +55,17 @@ impl Plan {
 impl Connection {
     /// What `poll_transmit` would send first. (The time will matter to pacing.)
     #[must_use]
-    pub fn transmit_class(&self, _cx: &Cx<'_>) -> TransmitClass {
-        self.plan().class()
+    pub fn transmit_class(&self, cx: &Cx<'_>) -> TransmitClass {
+        self.plan(cx).class()
     }
 
     /// The next segment to send, at most one MSS of payload; false when there is none. Call until false.
     pub fn poll_transmit(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
         self.restart_if_idle(cx);
-        let plan = self.plan();
+        let plan = self.plan(cx);
         match plan {
             Plan::Nothing => {
+                self.note_stop(cx);
                 self.arm_persist_if_stuck(cx);
                 return false;
             }
@@ -121,21 +121,5 @@ impl Connection {
     /// Something of ours is not acknowledged or not even sent.
     pub(crate) fn has_unfinished_sending(&self) -> bool {
         self.snd.flight() > 0 || self.unsent() > 0 || self.fin_unsent()
-    }
-
-    /// Segments presumed to be in the network.
-    #[inline]
-    pub(crate) fn segments_in_flight(&self) -> u32 {
-        self.pipe().div_ceil(u32::from(self.snd.mss.max(1)))
-    }
-
-    /// Bytes presumed to be in the network.
-    #[inline]
-    pub(crate) fn pipe(&self) -> u32 {
-        if self.marks.has(Marks::RECOVERING) {
-            self.tx.recovery.pipe(self.in_flight())
-        } else {
-            self.snd.flight()
-        }
     }
 }

@@ -1,90 +1,301 @@
-//! Loss recovery: what is presumed lost, what to send again, how much is still in the network.
+//! Loss recovery: what is in flight, what of it arrived, what is presumed lost, what to send again.
 //!
-//! [`LossRecovery`] is the interface that a method implements (a file each under `recovery/`). The
-//! connection feeds it acknowledgments and timeouts and asks for the next range to repeat; it decides
-//! nothing about windows: that is `congestion`'s part, told by [`Verdict`].
+//! [`Recovery`] is the state; each mechanism is a file of methods of `Connection`:
+//!
+//! ```text
+//!   an ACK ──► scoreboard   SACK and D-SACK blocks into tags (RFC 2018, 2883)
+//!          ──► acked        what SEG.ACK covers leaves; round trips (RFC 6298, 7323)
+//!          ──► tlp          was the loss probe needed? (RFC 8985 7)
+//!          ──► machine      Open, Disorder, CWR, Recovery, Loss
+//!                ├─ rack    lost by time (RFC 8985)        ├─ undo   it was not lost after all (RFC 3522, 3708)
+//!                ├─ reno    lost by duplicates (RFC 6582)  └─ frto   the timeout was spurious (RFC 5682)
+//!          ──► prr          how fast the window shrinks (RFC 6937), or growth
+//!          ──► rate         delivery rate
+//!   a timer ─► timeout      everything old is lost (RFC 6298 5); or rack's, or tlp's
+//!   output ──► resend       the next segment to send again
+//! ```
+//!
+//! Segments are counted as Linux counts them: in flight = out - (SACKed + lost) + sent again. Records of
+//! single runs are in [`records`].
 
 use wire::SeqNumber;
 
-mod newreno;
+use crate::congestion::CaState;
+use crate::connection::{Connection, Cx};
+use crate::marks::Marks;
+
+pub(crate) mod ack;
+mod acked;
+mod frto;
+mod machine;
+mod prr;
+mod rack;
+pub(crate) mod rate;
 pub(crate) mod records;
+mod reno;
+mod resend;
+mod scoreboard;
+mod timeout;
+mod tlp;
+mod undo;
 
-/// The method in use. Another one, chosen by what the handshake agreed on, makes this an enum.
-pub(crate) type Recovery = newreno::NewReno;
+use rack::Rack;
+use records::{Chain, Index, NONE, tag};
 
-/// Where recovery stands.
+/// Flags of [`Recovery`].
+pub(crate) mod flag {
+    /// `undo_marker` is set: the reduction under way may still be undone.
+    pub const UNDO: u16 = 1;
+    /// `tlp_high_seq` is set: a loss probe is out.
+    pub const TLP: u16 = 1 << 1;
+    /// The loss probe was a retransmission.
+    pub const TLP_RETRANS: u16 = 1 << 2;
+    /// F-RTO watches whether the timeout was spurious.
+    pub const FRTO: u16 = 1 << 3;
+    /// The receiver dropped what it had SACKed.
+    pub const RENEGING: u16 = 1 << 4;
+    /// What is lost may be sent again, as far as the window lets it.
+    pub const SEND_LOST: u16 = 1 << 5;
+    /// New data first (F-RTO's test), lost segments only if there is none.
+    pub const SEND_NEW: u16 = 1 << 6;
+    /// The first segment goes out again whatever the window says: a timeout.
+    pub const SEND_HEAD: u16 = 1 << 7;
+    /// One new segment goes out whatever the window says: a loss probe.
+    pub const PROBE_NEW: u16 = 1 << 8;
+    /// The last segment goes out again whatever the window says: a loss probe.
+    pub const PROBE_LAST: u16 = 1 << 9;
+    /// Any of these asks for a look at what to send.
+    pub const SEND: u16 = SEND_LOST | SEND_NEW | SEND_HEAD | PROBE_NEW | PROBE_LAST;
+}
+
+/// What the retransmission deadline stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// No sign of loss.
-    Open,
-    /// Duplicate ACKs, fewer than it takes.
-    Disorder,
-    /// Fast recovery.
-    Recovery,
-    /// After a timeout.
-    Loss,
+#[repr(u8)]
+pub(crate) enum Pending {
+    /// The retransmission timeout (or the persist timer, see `Marks::PERSIST`).
+    Timeout,
+    /// RACK's reordering timer.
+    Reorder,
+    /// The tail loss probe.
+    Probe,
 }
 
-/// What an event means for congestion control.
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Nothing changes; new data may grow the window.
-    Steady,
-    /// Recovery goes on; the window stays.
-    Recovering,
-    /// After a timeout, new data was acknowledged: slow start goes on.
-    SlowStart,
-    /// Loss was detected by duplicates: reduce.
-    Enter,
-    /// Fast recovery is complete.
-    Leave,
+/// A connection's loss recovery.
+#[derive(Clone, Debug)]
+pub(crate) struct Recovery {
+    /// RACK's state.
+    pub rack: Rack,
+    /// The records in flight.
+    pub chain: Chain,
+    /// No record before this one is lost and not sent again; [`NONE`] = look from the head.
+    pub hint: Index,
+    /// The record that the highest SACK reached, as long as it stands.
+    pub highest: Index,
+    /// Segments from SND.UNA to SND.NXT.
+    pub packets_out: u32,
+    /// Of these, SACKed (or, without SACK, counted by duplicate ACKs).
+    pub sacked_out: u32,
+    /// Of these, presumed lost.
+    pub lost_out: u32,
+    /// Of these, sent again and not known to have arrived or to be lost.
+    pub retrans_out: u32,
+    /// Segments delivered on this connection, the SYN counts.
+    pub delivered: u32,
+    /// Of these, acknowledged with ECE.
+    pub delivered_ce: u32,
+    /// Segments ever marked lost.
+    pub lost: u32,
+    /// SND.NXT when the state was entered: it ends when this is acknowledged.
+    pub high_seq: SeqNumber,
+    /// SND.UNA when the window was reduced.
+    pub undo_marker: SeqNumber,
+    /// SND.NXT when the loss probe was sent.
+    pub tlp_high_seq: SeqNumber,
+    /// The end of the highest SACKed segment, while `sacked_out` > 0.
+    pub highest_sacked: SeqNumber,
+    /// Retransmissions that no D-SACK has called needless yet; -1 = none was sent yet.
+    pub undo_retrans: i32,
+    /// PRR: segments delivered since the reduction began.
+    pub prr_delivered: u32,
+    /// PRR: segments sent since.
+    pub prr_out: u32,
+    /// Our timestamp clock at the first retransmission of the episode; 0 = none.
+    pub retrans_stamp_ms: u32,
+    /// Times that reordering was seen.
+    pub reord_seen: u32,
+    /// Segments that D-SACKs reported.
+    pub dsack_dups: u32,
+    /// Reordering tolerated, in segments.
+    pub reordering: u16,
+    /// Bits of [`flag`].
+    pub flags: u16,
+    /// The state of the machine.
+    pub ca_state: CaState,
+    /// What the deadline stands for.
+    pub pending: Pending,
 }
 
-/// What the next repetition covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repeat {
-    pub seq: SeqNumber,
-    /// The range presumed lost ends here; the segment may be shorter.
-    pub end: SeqNumber,
-    /// To be sent whatever the congestion window says.
-    pub forced: bool,
-}
+const _: () = assert!(size_of::<Recovery>() <= 128);
 
-/// The send sequence space as a method sees it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InFlight {
-    pub una: SeqNumber,
-    pub nxt: SeqNumber,
-    pub mss: u32,
-}
+impl Recovery {
+    /// Established, nothing in flight.
+    pub fn new(una: SeqNumber, reordering: u8) -> Self {
+        Recovery {
+            rack: Rack::new(una),
+            chain: Chain::EMPTY,
+            hint: NONE,
+            highest: NONE,
+            packets_out: 0,
+            sacked_out: 0,
+            lost_out: 0,
+            retrans_out: 0,
+            // The handshake's segment.
+            delivered: 1,
+            delivered_ce: 0,
+            lost: 0,
+            high_seq: una,
+            undo_marker: una,
+            tlp_high_seq: una,
+            highest_sacked: una,
+            undo_retrans: -1,
+            prr_delivered: 0,
+            prr_out: 0,
+            retrans_stamp_ms: 0,
+            reord_seen: 0,
+            dsack_dups: 0,
+            reordering: u16::from(reordering.max(1)),
+            flags: 0,
+            ca_state: CaState::Open,
+            pending: Pending::Timeout,
+        }
+    }
 
-impl InFlight {
-    /// Sequence numbers not acknowledged.
-    pub fn len(&self) -> u32 {
-        self.nxt.since(self.una)
+    /// Segments that have left the network without being acknowledged.
+    #[inline]
+    pub fn left_out(&self) -> u32 {
+        self.sacked_out + self.lost_out
+    }
+
+    /// Segments presumed to be in the network.
+    #[inline]
+    pub fn in_flight(&self) -> u32 {
+        (self.packets_out + self.retrans_out).saturating_sub(self.left_out())
+    }
+
+    /// Any of `flags` is set.
+    #[inline]
+    pub fn any(&self, flags: u16) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// Sets or clears `flags`.
+    #[inline]
+    pub fn put(&mut self, flags: u16, on: bool) {
+        if on {
+            self.flags |= flags;
+        } else {
+            self.flags &= !flags;
+        }
+    }
+
+    /// The window is being reduced.
+    #[inline]
+    pub fn is_reducing(&self) -> bool {
+        matches!(self.ca_state, CaState::Cwr | CaState::Recovery)
+    }
+
+    /// The state is one of those before Recovery and Loss.
+    #[inline]
+    pub fn is_before_recovery(&self) -> bool {
+        !matches!(self.ca_state, CaState::Recovery | CaState::Loss)
+    }
+
+    /// Lost segments wait for their retransmission.
+    #[inline]
+    pub fn has_lost(&self) -> bool {
+        self.lost_out > self.retrans_out
+    }
+
+    /// Every ACK must be looked at.
+    fn is_disturbed(&self) -> bool {
+        self.ca_state != CaState::Open || self.any(flag::TLP | flag::SEND)
     }
 }
 
-/// A method of loss recovery.
-pub(crate) trait LossRecovery {
-    /// `acked` new sequence numbers were acknowledged; `flight` is what remains.
-    fn on_ack(&mut self, flight: InFlight, acked: u32) -> Verdict;
-    /// A duplicate ACK (RFC 5681 2); `threshold` of them show a loss.
-    fn on_duplicate(&mut self, flight: InFlight, threshold: u32) -> Verdict;
-    /// The timeout fired, or all in flight must be cut anew: everything is presumed lost.
-    fn on_all_lost(&mut self, flight: InFlight);
-    /// What to send again next.
-    fn next_repeat(&self) -> Option<Repeat>;
-    /// The range up to `end` was sent again.
-    fn on_repeated(&mut self, end: SeqNumber);
-    /// Bytes presumed to be in the network.
-    fn pipe(&self, flight: InFlight) -> u32;
-    /// Where recovery stands.
-    fn phase(&self) -> Phase;
-    /// It wants to see every ACK; otherwise it is asked about duplicates and timeouts only.
-    fn is_active(&self) -> bool;
-}
+impl Connection {
+    /// Segments presumed to be in the network.
+    #[inline]
+    pub(crate) fn segments_in_flight(&self) -> u32 {
+        self.recovery.in_flight()
+    }
 
-#[cfg(test)]
-mod tests;
+    /// Recovery may have begun or ended: header prediction and the plan for output depend on it.
+    #[inline]
+    pub(crate) fn after_recovery_event(&mut self) {
+        let disturbed = self.recovery.is_disturbed();
+        self.marks.put(Marks::RECOVERING, disturbed);
+    }
+
+    /// The end of the highest SACKed segment, SND.UNA if there is none (FACK).
+    #[inline]
+    pub(crate) fn highest_sacked(&self) -> SeqNumber {
+        if self.recovery.sacked_out == 0 || self.is_reno() {
+            self.snd.una
+        } else {
+            self.recovery.highest_sacked
+        }
+    }
+
+    /// The peer does not SACK: duplicate ACKs are counted instead.
+    #[inline]
+    pub(crate) fn is_reno(&self) -> bool {
+        !self.marks.has(Marks::SACK)
+    }
+
+    /// Panics unless records, counts and sequence numbers agree; for tests.
+    #[doc(hidden)]
+    pub fn check_in_flight(&self, cx: &Cx<'_>) {
+        let recovery = &self.recovery;
+        let mut counts = [0u32; 4];
+        let mut at = recovery.chain.head;
+        let mut next = None;
+        while let Some(record) = cx.records.get(at) {
+            assert!(next.is_none_or(|next| record.seq == next), "{record:?}");
+            assert!(record.end.gt(record.seq), "{record:?}");
+            let count = record.count();
+            counts[0] += count;
+            for (i, tag) in [tag::SACKED, tag::LOST, tag::RETRANS].iter().enumerate() {
+                counts[i + 1] += if record.has(*tag) { count } else { 0 };
+            }
+            next = Some(record.end);
+            assert!(cx.records.next(at) != NONE || recovery.chain.tail == at);
+            at = cx.records.next(at);
+        }
+        if self.is_reno() {
+            counts[1] = recovery.sacked_out;
+        }
+        let [out, sacked, lost, retrans] = counts;
+        assert_eq!(out, recovery.packets_out, "out: {recovery:?}");
+        assert_eq!(sacked, recovery.sacked_out, "SACKed: {recovery:?}");
+        assert_eq!(lost, recovery.lost_out, "lost: {recovery:?}");
+        assert_eq!(retrans, recovery.retrans_out, "sent again: {recovery:?}");
+        assert!(sacked + lost <= out, "{recovery:?}");
+        if self.state.is_synchronized() && !self.is_fast_opened() {
+            assert!(next.is_none_or(|next| next == self.snd.nxt), "{recovery:?}");
+            assert_eq!(out == 0, self.snd.una == self.snd.nxt, "{recovery:?}");
+        }
+    }
+
+    /// Nothing is in flight any more: all records go back.
+    pub(crate) fn forget_in_flight(&mut self, cx: &mut Cx<'_>) {
+        let recovery = &mut self.recovery;
+        recovery.chain.clear(cx.records);
+        recovery.hint = NONE;
+        recovery.highest = NONE;
+        recovery.packets_out = 0;
+        recovery.sacked_out = 0;
+        recovery.lost_out = 0;
+        recovery.retrans_out = 0;
+        recovery.flags = 0;
+    }
+}

@@ -1,27 +1,42 @@
-//! Round-trip estimate and retransmission timeout (RFC 6298).
+//! Round-trip estimate and retransmission timeout (RFC 6298, in Linux's form), and the least round trip
+//! of the last minutes.
 //!
-//! Owned by the send side. One segment per flight is timed by the clock; timestamps give the sample when
-//! retransmission has made timing ambiguous. Values are kept in microseconds to stay small.
+//! Linux's form: a sample below the estimate moves the deviation with an eighth of the weight, and the
+//! variance term is the largest deviation of a round trip, which then decays by a quarter each round; its
+//! floor is the minimum timeout. Owned by the send side. Values are microseconds, to stay small.
 
 use wire::SeqNumber;
 
+use crate::MILLISECOND_NS;
 use crate::config::Config;
 
-/// SRTT, RTTVAR and RTO, and the segment that is being timed.
+/// SRTT, RTTVAR and RTO, and the least round trip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
     /// Smoothed round trip; 0 = none measured.
     pub srtt_us: u32,
-    /// Mean deviation.
-    pub rttvar_us: u32,
     /// Retransmission timeout, doublings included.
     pub rto_us: u32,
-    /// Least sample; `u32::MAX` = none.
-    pub min_us: u32,
-    /// When the timed segment was sent.
+    /// Eight times the smoothed round trip.
+    srtt_8us: u32,
+    /// Four times the mean deviation.
+    mdev_4us: u32,
+    /// Its maximum in this round.
+    mdev_max_us: u32,
+    /// The variance term of the timeout.
+    var_us: u32,
+    /// The round ends when this is acknowledged.
+    round_end: SeqNumber,
+    least: Least,
+    /// When the SYN was sent.
     pub timed_at_ns: u64,
-    /// The acknowledgment number that ends the timing.
-    pub timed_end: SeqNumber,
+}
+
+/// The least value over a window of time, by the three best candidates (the filter that Linux calls minmax).
+#[derive(Clone, Copy, Debug)]
+struct Least {
+    at_ms: [u32; 3],
+    value_us: [u32; 3],
 }
 
 impl RoundTrip {
@@ -29,37 +44,68 @@ impl RoundTrip {
     pub fn new(rto_ns: u64) -> Self {
         RoundTrip {
             srtt_us: 0,
-            rttvar_us: 0,
             rto_us: micros(rto_ns),
-            min_us: u32::MAX,
+            srtt_8us: 0,
+            mdev_4us: 0,
+            mdev_max_us: 0,
+            var_us: 0,
+            round_end: SeqNumber(0),
+            least: Least {
+                at_ms: [0; 3],
+                value_us: [u32::MAX; 3],
+            },
             timed_at_ns: 0,
-            timed_end: SeqNumber(0),
         }
     }
 
     /// RFC 6298 2.2 and 2.3; the timeout is computed anew, which ends any backoff (Karn).
-    pub fn sample(&mut self, rtt_ns: u64, config: &Config) {
-        let rtt_us = micros(rtt_ns).max(1);
-        self.min_us = self.min_us.min(rtt_us);
-        if self.srtt_us == 0 {
-            self.srtt_us = rtt_us;
-            self.rttvar_us = rtt_us / 2;
+    pub fn sample(&mut self, rtt_ns: u64, una: SeqNumber, nxt: SeqNumber, config: &Config) {
+        let rtt_us = micros(rtt_ns).min(i32::MAX as u32 / 16);
+        if self.srtt_8us == 0 {
+            self.first_sample(rtt_us, nxt, config);
         } else {
-            let deviation = self.srtt_us.abs_diff(rtt_us);
-            self.rttvar_us = blend(self.rttvar_us, deviation, 4);
-            self.srtt_us = blend(self.srtt_us, rtt_us, 8).max(1);
+            self.next_sample(rtt_us);
+            if una.gt(self.round_end) {
+                if self.mdev_max_us < self.var_us {
+                    self.var_us -= (self.var_us - self.mdev_max_us) / 4;
+                }
+                self.round_end = nxt;
+                self.mdev_max_us = micros(config.rto_ns_min);
+            }
         }
+        self.srtt_8us = self.srtt_8us.max(1);
+        self.srtt_us = (self.srtt_8us / 8).max(1);
         self.recompute(config);
+    }
+
+    fn first_sample(&mut self, rtt_us: u32, nxt: SeqNumber, config: &Config) {
+        self.srtt_8us = rtt_us * 8;
+        self.mdev_4us = rtt_us * 2;
+        self.var_us = self.mdev_4us.max(micros(config.rto_ns_min));
+        self.mdev_max_us = self.var_us;
+        self.round_end = nxt;
+    }
+
+    fn next_sample(&mut self, rtt_us: u32) {
+        let error = i64::from(rtt_us) - i64::from(self.srtt_8us / 8);
+        self.srtt_8us = (i64::from(self.srtt_8us) + error).clamp(1, i64::from(u32::MAX)) as u32;
+        let mut change = error.abs() - i64::from(self.mdev_4us / 4);
+        if error < 0 && change > 0 {
+            change /= 8;
+        }
+        let mdev = i64::from(self.mdev_4us) + change;
+        self.mdev_4us = mdev.clamp(0, i64::from(u32::MAX)) as u32;
+        self.mdev_max_us = self.mdev_max_us.max(self.mdev_4us);
+        self.var_us = self.var_us.max(self.mdev_max_us);
     }
 
     /// The timeout from the estimate. Linux's floor: the variance term, not the sum, is at least
     /// `rto_ns_min`.
     pub fn recompute(&mut self, config: &Config) {
-        if self.srtt_us == 0 {
+        if self.srtt_8us == 0 {
             return;
         }
-        let variance = u64::from(self.rttvar_us) * 4;
-        let rto = u64::from(self.srtt_us) + variance.max(config.rto_ns_min / 1000);
+        let rto = u64::from(self.srtt_8us / 8) + u64::from(self.var_us);
         self.rto_us = rto.min(config.rto_ns_max / 1000) as u32;
     }
 
@@ -67,6 +113,25 @@ impl RoundTrip {
     pub fn back_off(&mut self, config: &Config) {
         let rto = u64::from(self.rto_us) * 2;
         self.rto_us = rto.min(config.rto_ns_max / 1000) as u32;
+    }
+
+    /// A round trip for the least one; `delayed` = it is probably longer than the path by a delayed ACK.
+    pub fn note_least(&mut self, rtt_ns: u64, delayed: bool, now_ns: u64, config: &Config) {
+        let rtt_us = micros(rtt_ns);
+        if delayed && rtt_us > self.min_us() {
+            return;
+        }
+        let now_ms = (now_ns / MILLISECOND_NS) as u32;
+        let window_ms = (config.min_rtt_window_ns / MILLISECOND_NS) as u32;
+        // Linux's clock has no finer grain for none at all.
+        let value_us = if rtt_us == 0 { 1000 } else { rtt_us };
+        self.least.note(now_ms, value_us, window_ms);
+    }
+
+    /// The least round trip of the window; `u32::MAX` = none measured.
+    #[inline]
+    pub fn min_us(&self) -> u32 {
+        self.least.value_us[0]
     }
 
     /// The timeout.
@@ -78,16 +143,61 @@ impl RoundTrip {
     pub fn srtt_ns(&self) -> u64 {
         u64::from(self.srtt_us) * 1000
     }
+
+    /// The mean deviation, as `tcp_info` shows it.
+    pub fn rttvar_ns(&self) -> u64 {
+        u64::from(self.mdev_4us / 4) * 1000
+    }
 }
 
-/// `old + (new - old) / weight`, rounded.
-fn blend(old: u32, new: u32, weight: u32) -> u32 {
-    let sum = u64::from(old) * u64::from(weight - 1) + u64::from(new) + u64::from(weight / 2);
-    (sum / u64::from(weight)) as u32
+impl Least {
+    fn note(&mut self, now_ms: u32, value_us: u32, window_ms: u32) {
+        let age = |at_ms: u32| now_ms.wrapping_sub(at_ms);
+        if value_us <= self.value_us[0] || age(self.at_ms[2]) > window_ms {
+            *self = Least {
+                at_ms: [now_ms; 3],
+                value_us: [value_us; 3],
+            };
+            return;
+        }
+        if value_us <= self.value_us[1] {
+            self.set_from(1, now_ms, value_us);
+        } else if value_us <= self.value_us[2] {
+            self.set_from(2, now_ms, value_us);
+        }
+        self.age(now_ms, value_us, window_ms);
+    }
+
+    fn set_from(&mut self, first: usize, now_ms: u32, value_us: u32) {
+        for i in first..3 {
+            self.at_ms[i] = now_ms;
+            self.value_us[i] = value_us;
+        }
+    }
+
+    /// Candidates move up when the best one leaves the window; later quarters and halves get their own.
+    fn age(&mut self, now_ms: u32, value_us: u32, window_ms: u32) {
+        let age_ms = now_ms.wrapping_sub(self.at_ms[0]);
+        if age_ms > window_ms {
+            self.shift(now_ms, value_us);
+            if now_ms.wrapping_sub(self.at_ms[0]) > window_ms {
+                self.shift(now_ms, value_us);
+            }
+        } else if self.at_ms[1] == self.at_ms[0] && age_ms > window_ms / 4 {
+            self.set_from(1, now_ms, value_us);
+        } else if self.at_ms[2] == self.at_ms[1] && age_ms > window_ms / 2 {
+            self.set_from(2, now_ms, value_us);
+        }
+    }
+
+    fn shift(&mut self, now_ms: u32, value_us: u32) {
+        self.at_ms = [self.at_ms[1], self.at_ms[2], now_ms];
+        self.value_us = [self.value_us[1], self.value_us[2], value_us];
+    }
 }
 
 /// Nanoseconds in microseconds, at most `u32::MAX` (71 min).
-fn micros(ns: u64) -> u32 {
+pub(crate) fn micros(ns: u64) -> u32 {
     (ns / 1000).min(u64::from(u32::MAX)) as u32
 }
 

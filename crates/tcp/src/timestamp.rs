@@ -9,7 +9,21 @@ use crate::segment::Segment;
 impl Connection {
     /// TSval of a segment that leaves now: milliseconds plus the address pair's offset.
     pub(crate) fn ts_value(&self, now_ns: u64) -> u32 {
-        ((now_ns / MILLISECOND_NS) as u32).wrapping_add(self.tx.ts_offset)
+        self.clock_ms(now_ns).wrapping_add(self.tx.ts_offset)
+    }
+
+    /// Our timestamp clock without the offset.
+    pub(crate) fn clock_ms(&self, now_ns: u64) -> u32 {
+        (now_ns / MILLISECOND_NS) as u32
+    }
+
+    /// The echoed timestamp as a time of our clock.
+    pub(crate) fn echo_ms(&self, seg: &Segment) -> Option<u32> {
+        if !self.marks.has(Marks::TIMESTAMPS) {
+            return None;
+        }
+        let echo = seg.options.timestamp?.echo;
+        (echo != 0).then(|| echo.wrapping_sub(self.tx.ts_offset))
     }
 
     /// RFC 7323 5.3 R1: the timestamp is older than TS.Recent, which is not itself outdated (5.5).

@@ -15,7 +15,6 @@ use wire::tcp::FastOpenCookie;
 use crate::fast_open::FastOpenFailure;
 use crate::limits::SEND_MSS_MIN;
 use crate::reassembly::Ranges;
-use crate::recovery::Recovery;
 use crate::rtt::RoundTrip;
 use crate::timers::Timers;
 
@@ -97,8 +96,6 @@ pub(crate) struct Sender {
     pub max_wnd: u32,
     /// When `una` last moved, or flight or probing began: the user timeout counts from here.
     pub progress_ns: u64,
-    /// Loss recovery.
-    pub recovery: Recovery,
     /// When payload was last sent; 0 = never.
     pub last_sent_ns: u64,
     /// Payload bytes acknowledged in all.

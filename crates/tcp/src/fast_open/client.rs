@@ -75,7 +75,7 @@ impl Connection {
         } else {
             FastOpenFailure::DataNotAcked
         };
-        self.resend_in_flight();
+        self.resend_syn_data(cx);
     }
 
     /// After the SYN-ACK `seg` of an active open: what the cache is to learn of it. `None`: this was no Fast Open.

@@ -2,24 +2,24 @@
 //! data, probes, and an ACK alone if nothing gave it a ride.
 
 use super::Plan;
-use crate::connection::Connection;
+use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
-use crate::recovery::{LossRecovery, Repeat};
+use crate::recovery::flag;
 use crate::state::State;
 
 impl Connection {
     /// The next segment. Changes nothing.
     #[inline]
-    pub(crate) fn plan(&self) -> Plan {
+    pub(crate) fn plan(&self, cx: &Cx<'_>) -> Plan {
         let idle = !self.marks.any(Marks::SEND_NOW) && self.unsent() == 0 && !self.fin_unsent();
         if idle {
             Plan::Nothing
         } else {
-            self.plan_in_full()
+            self.plan_in_full(cx)
         }
     }
 
-    fn plan_in_full(&self) -> Plan {
+    fn plan_in_full(&self, cx: &Cx<'_>) -> Plan {
         if let Some(plan) = self.plan_control() {
             return plan;
         }
@@ -33,7 +33,7 @@ impl Connection {
             return Plan::Ack;
         }
         if self.may_send_data()
-            && let Some(plan) = self.plan_repeat().or_else(|| self.plan_fresh())
+            && let Some(plan) = self.plan_payload(cx)
         {
             return plan;
         }
@@ -58,24 +58,16 @@ impl Connection {
         }
     }
 
-    /// What recovery wants to repeat, as one segment, if the congestion window lets it.
-    fn plan_repeat(&self) -> Option<Plan> {
+    /// What is lost, then new data; the other way round while F-RTO tests.
+    fn plan_payload(&self, cx: &Cx<'_>) -> Option<Plan> {
         if !self.marks.has(Marks::RECOVERING) {
-            return None;
+            return self.plan_fresh();
         }
-        let Repeat { seq, end, forced } = self.tx.recovery.next_repeat()?;
-        let fin_sent = self.marks.has(Marks::FIN_SENT);
-        let data_end = self.snd.nxt - u32::from(fin_sent);
-        let payload_end = end.min(data_end).max(seq);
-        let len = payload_end.since(seq).min(u32::from(self.snd.mss));
-        let fin = fin_sent && seq + len == data_end && end.gt(data_end);
-        if len == 0 && !fin {
-            return None;
+        if self.recovery.any(flag::SEND_NEW) && !self.recovery.any(flag::SEND_HEAD) {
+            self.plan_fresh().or_else(|| self.plan_repeat(cx))
+        } else {
+            self.plan_repeat(cx).or_else(|| self.plan_fresh())
         }
-        let fits_path = forced || self.fits_path(len);
-        // SHLD-16: within the window; MAY-7: the first one beyond it too, as the probe of a shrunken one.
-        let fits_window = seq == self.snd.una || (seq + len).le(self.snd.wnd_end());
-        (fits_path && fits_window).then_some(Plan::Repeat { seq, len, fin })
     }
 
     /// New data and the FIN behind it.
@@ -89,15 +81,9 @@ impl Connection {
         }
         let len = self.segment_size(unsent, usable, fin_waits)?;
         let fin = fin_waits && len == unsent && len < usable;
-        let fits_path = self.fits_path(len) || (fin && len < u32::from(self.snd.mss));
+        let fits_path = self.segments_in_flight() < self.congestion.window.cwnd
+            || (fin && len < u32::from(self.snd.mss))
+            || self.recovery.any(flag::PROBE_NEW);
         fits_path.then_some(Plan::Fresh { len, fin })
-    }
-
-    /// The congestion window lets a segment of `len` bytes go.
-    #[inline]
-    fn fits_path(&self, len: u32) -> bool {
-        let pipe = self.pipe();
-        let mss = u64::from(self.snd.mss);
-        pipe == 0 || u64::from(pipe + len) <= u64::from(self.congestion.window.cwnd) * mss
     }
 }

@@ -1,11 +1,13 @@
 //! What changes when a segment has left: sequence numbers, timers, measurements, counters.
 
+use wire::SeqNumber;
 use wire::tcp::Flags;
 
 use super::Plan;
+use crate::congestion::{CaState, Congestion, Event};
 use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
-use crate::recovery::LossRecovery;
+use crate::recovery::{Pending, flag};
 use crate::segment::SegmentOut;
 use crate::state::State;
 
@@ -17,7 +19,7 @@ impl Connection {
         match plan {
             Plan::Nothing => {}
             Plan::Fresh { len, fin } => self.note_fresh(cx, len, fin),
-            Plan::Repeat { seq, len, fin } => self.note_repeat(cx, seq + len + u32::from(fin), len),
+            Plan::Repeat { seq, len, fin } => self.note_repeat(cx, seq, len, fin),
             Plan::Syn => self.note_syn(cx, out.payload_len),
             // The ACK that it goes before is still due.
             Plan::OwedAck => return,
@@ -43,47 +45,96 @@ impl Connection {
 
     #[inline]
     fn note_fresh(&mut self, cx: &mut Cx<'_>, len: u32, fin: bool) {
+        let idle = self.recovery.packets_out == 0;
         if self.snd.flight() == 0 {
             self.tx.progress_ns = cx.now_ns;
         }
-        self.snd.nxt += len + u32::from(fin);
+        if self.segments_in_flight() == 0 {
+            let idle_ns = cx.now_ns.saturating_sub(self.tx.last_sent_ns);
+            self.tell_algorithm(cx, Event::TxStart { idle_ns });
+        }
+        let end = self.snd.nxt + len + u32::from(fin);
+        self.note_sent_new(cx, end, fin);
         if fin {
             self.marks.set(Marks::FIN_SENT);
         }
         if len > 0 {
             self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(1);
             self.tx.last_sent_ns = cx.now_ns;
+            self.delivery.bytes_sent += u64::from(len);
             self.note_answer(cx);
             if len < u32::from(self.snd.mss) {
                 self.tx.small_end = self.snd.nxt;
             }
         }
-        if !self.marks.has(Marks::TIMING) {
-            self.marks.set(Marks::TIMING);
-            self.tx.rtt.timed_at_ns = cx.now_ns;
-            self.tx.rtt.timed_end = self.snd.nxt;
-        }
         self.marks.clear(Marks::PUSH_DUE);
-        self.start_retransmit_timer(cx);
-        let flight = self.segments_in_flight();
-        let limited = flight >= self.congestion.window.cwnd;
-        self.congestion
-            .usage
-            .on_flight(self.snd.una, self.snd.nxt, flight, limited);
+        self.after_new_sent(cx, idle);
+    }
+
+    /// Timers and the use of the window, after a new segment; `idle` = nothing was in flight before.
+    #[inline]
+    fn after_new_sent(&mut self, cx: &mut Cx<'_>, idle: bool) {
+        if self.marks.has(Marks::PERSIST) {
+            self.end_persist();
+        }
+        if idle || self.recovery.pending == Pending::Probe {
+            self.rearm_retransmit(cx);
+        }
+        self.validate_window(cx);
+        if self.recovery.any(flag::PROBE_NEW) {
+            self.note_probe_sent(cx, false);
+        } else {
+            self.schedule_probe(cx, false);
+        }
+    }
+
+    /// How far the window is used (RFC 2861); one that stays unused decays.
+    #[inline]
+    pub(super) fn validate_window(&mut self, cx: &Cx<'_>) {
+        let limited = self.segments_in_flight() >= self.congestion.window.cwnd;
+        let flight = self.recovery.packets_out;
+        let Congestion { window, usage, .. } = &mut self.congestion;
+        usage.on_flight(self.snd.una, self.snd.nxt, flight, limited);
+        let rto_ns = self.tx.rtt.rto_ns();
+        let unused = usage.is_unused_for(window, flight, cx.now_ns, rto_ns);
+        if unused && cx.config.slow_start_after_idle {
+            self.decay_window(cx);
+        }
     }
 
     #[cold]
-    fn note_repeat(&mut self, cx: &mut Cx<'_>, end: wire::SeqNumber, len: u32) {
+    fn decay_window(&mut self, cx: &Cx<'_>) {
+        let remembered = self.current_ssthresh();
+        let initial = Congestion::initial_window(cx.config, false);
+        let Congestion { window, usage, .. } = &mut self.congestion;
+        if self.recovery.ca_state == CaState::Open {
+            usage.decay(window, initial, remembered, cx.now_ns);
+        } else {
+            usage.stamp_ns = cx.now_ns;
+        }
+    }
+
+    /// Nothing more to send now: who was the limit?
+    pub(super) fn note_stop(&mut self, cx: &Cx<'_>) {
+        self.note_busy(cx);
+        let waits = self.unsent() > 0;
+        if waits && self.segments_in_flight() >= self.congestion.window.cwnd {
+            self.validate_window(cx);
+        }
+    }
+
+    #[cold]
+    fn note_repeat(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, len: u32, fin: bool) {
         cx.counters.segments_retransmitted += 1;
         self.tx.total_retrans = self.tx.total_retrans.wrapping_add(1);
         if len > 0 {
             self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(1);
             self.tx.last_sent_ns = cx.now_ns;
+            self.delivery.bytes_sent += u64::from(len);
+            self.delivery.bytes_retrans += u64::from(len);
         }
-        // Karn: an ACK from now on may be of either transmission.
-        self.marks.clear(Marks::TIMING);
-        self.tx.recovery.on_repeated(end);
-        self.start_retransmit_timer(cx);
+        self.note_resent(cx, seq, len, fin);
+        self.after_recovery_event();
     }
 
     #[cold]
@@ -102,7 +153,6 @@ impl Connection {
             self.tx.progress_ns = cx.now_ns;
             self.marks.set(Marks::TIMING);
             self.tx.rtt.timed_at_ns = cx.now_ns;
-            self.tx.rtt.timed_end = self.snd.nxt;
         } else {
             cx.counters.segments_retransmitted += 1;
             self.tx.total_retrans = self.tx.total_retrans.wrapping_add(1);

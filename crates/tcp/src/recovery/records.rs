@@ -270,7 +270,6 @@ impl Chain {
             && tail.takes(&record)
         {
             tail.end = record.end;
-            tail.tags |= record.tags & tag::FIN;
             return record.count();
         }
         match pool.take(record, self.is_empty()) {
@@ -322,6 +321,31 @@ impl Chain {
             self.tail = new;
         }
         Some(new)
+    }
+
+    /// Merges the record behind `index` into it, if the receiver holds both and neither is under way
+    /// again: when they were sent matters no more. Returns whether it did.
+    pub fn merge_sacked(&mut self, pool: &mut RecordPool, index: Index) -> bool {
+        let next = pool.next(index);
+        let (Some(&a), Some(&b)) = (pool.get(index), pool.get(next)) else {
+            return false;
+        };
+        let apart = tag::SACKED | tag::LOST | tag::RETRANS | tag::FIN;
+        if a.tags & apart != tag::SACKED
+            || b.tags & apart != tag::SACKED
+            || a.end != b.seq
+            || a.mss != b.mss
+            || !a.is_full()
+        {
+            return false;
+        }
+        if let Some(node) = pool.get_mut(index) {
+            node.end = b.end;
+            node.sent_ns = a.sent_ns.max(b.sent_ns);
+            node.tags |= b.tags & tag::EVER_RETRANS;
+        }
+        self.unlink(pool, next);
+        true
     }
 
     /// Merges the record behind `index` into it, if both share one fate. Returns whether it did.

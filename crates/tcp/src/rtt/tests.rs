@@ -1,62 +1,112 @@
-//! The estimator against RFC 6298's formulas.
+//! The estimator against Linux's form of RFC 6298's formulas, and the least round trip.
+
+use wire::SeqNumber;
 
 use super::RoundTrip;
-use crate::MILLISECOND_NS as MS;
 use crate::config::Config;
+use crate::{MILLISECOND_NS as MS, SECOND_NS};
+
+/// One sample a round.
+fn sample(rtt: &mut RoundTrip, round: u32, rtt_ns: u64) {
+    let una = SeqNumber(1000 * round);
+    rtt.sample(rtt_ns, una, una + 1000, &Config::default());
+}
+
+fn fresh() -> RoundTrip {
+    RoundTrip::new(Config::default().rto_initial_ns)
+}
 
 #[test]
 fn first_sample() {
-    let config = Config::default();
-    let mut rtt = RoundTrip::new(config.rto_initial_ns);
+    let mut rtt = fresh();
     assert_eq!(rtt.rto_ns(), 1000 * MS);
-    rtt.sample(100 * MS, &config);
-    assert_eq!((rtt.srtt_us, rtt.rttvar_us), (100_000, 50_000));
+    sample(&mut rtt, 0, 100 * MS);
+    assert_eq!((rtt.srtt_us, rtt.rttvar_ns()), (100_000, 50 * MS));
     // 100 + max(4 * 50, 200)
     assert_eq!(rtt.rto_ns(), 300 * MS);
-    assert_eq!(rtt.min_us, 100_000);
 }
 
 #[test]
 fn steady_samples_end_at_the_floor() {
-    let config = Config::default();
-    let mut rtt = RoundTrip::new(config.rto_initial_ns);
-    for _ in 0..100 {
-        rtt.sample(10 * MS, &config);
+    let mut rtt = fresh();
+    for round in 0..100 {
+        sample(&mut rtt, 2 * round, 10 * MS);
     }
     assert_eq!(rtt.srtt_us, 10_000);
     assert_eq!(rtt.rto_ns(), 210 * MS);
 }
 
 #[test]
-fn second_sample() {
-    let config = Config::default();
-    let mut rtt = RoundTrip::new(config.rto_initial_ns);
-    rtt.sample(100 * MS, &config);
-    rtt.sample(180 * MS, &config);
-    // RTTVAR = 3/4 * 50 + 1/4 * 80; SRTT = 7/8 * 100 + 1/8 * 180
-    assert_eq!((rtt.srtt_us, rtt.rttvar_us), (110_000, 57_500));
+fn later_samples() {
+    let mut rtt = fresh();
+    sample(&mut rtt, 0, 100 * MS);
+    sample(&mut rtt, 1, 180 * MS);
+    // SRTT = 7/8 * 100 + 1/8 * 180; deviation 3/4 * 50 + 1/4 * 80, taken at once since it grew.
+    assert_eq!((rtt.srtt_us, rtt.rttvar_ns()), (110_000, 57_500_000));
     assert_eq!(rtt.rto_ns(), 340 * MS);
+    // A shorter round trip says little: an eighth of what the deviation would have moved.
+    sample(&mut rtt, 2, 10 * MS);
+    assert_eq!(rtt.srtt_us, 97_500);
+    assert!(rtt.rttvar_ns() < 63 * MS, "{}", rtt.rttvar_ns());
+}
+
+#[test]
+fn variance_decays_by_a_quarter_each_round() {
+    let mut rtt = fresh();
+    sample(&mut rtt, 0, 500 * MS);
+    assert_eq!(rtt.rto_ns(), 1500 * MS);
+    let mut last_ns = rtt.rto_ns();
+    for round in 1..30 {
+        sample(&mut rtt, 2 * round, 500 * MS);
+        assert!(rtt.rto_ns() <= last_ns);
+        last_ns = rtt.rto_ns();
+    }
+    assert!(last_ns < 701 * MS, "{last_ns}");
 }
 
 #[test]
 fn backoff_doubles_to_the_ceiling_and_a_sample_ends_it() {
     let config = Config::default();
-    let mut rtt = RoundTrip::new(config.rto_initial_ns);
-    rtt.sample(100 * MS, &config);
+    let mut rtt = fresh();
+    sample(&mut rtt, 0, 100 * MS);
     for _ in 0..20 {
         rtt.back_off(&config);
     }
     assert_eq!(rtt.rto_ns(), config.rto_ns_max);
-    rtt.sample(100 * MS, &config);
+    sample(&mut rtt, 0, 100 * MS);
     assert_eq!(rtt.rto_ns(), 300 * MS);
 }
 
 #[test]
 fn huge_and_tiny_samples() {
-    let config = Config::default();
-    let mut rtt = RoundTrip::new(config.rto_initial_ns);
-    rtt.sample(0, &config);
+    let mut rtt = fresh();
+    sample(&mut rtt, 0, 0);
     assert_eq!(rtt.srtt_us, 1);
-    rtt.sample(u64::MAX, &config);
-    assert_eq!(rtt.rto_ns(), config.rto_ns_max);
+    sample(&mut rtt, 1, u64::MAX);
+    assert_eq!(rtt.rto_ns(), Config::default().rto_ns_max);
+}
+
+#[test]
+fn least_round_trip_is_forgotten_after_its_window() {
+    let config = Config::default();
+    let mut rtt = fresh();
+    assert_eq!(rtt.min_us(), u32::MAX);
+    rtt.note_least(10 * MS, false, 0, &config);
+    for second in 1..300u64 {
+        rtt.note_least(20 * MS, false, second * SECOND_NS, &config);
+        assert_eq!(rtt.min_us(), 10_000);
+    }
+    rtt.note_least(20 * MS, false, 302 * SECOND_NS, &config);
+    assert_eq!(rtt.min_us(), 20_000);
+    rtt.note_least(5 * MS, false, 303 * SECOND_NS, &config);
+    assert_eq!(rtt.min_us(), 5000);
+}
+
+#[test]
+fn least_round_trip_leaves_out_delayed_acks() {
+    let config = Config::default();
+    let mut rtt = fresh();
+    rtt.note_least(10 * MS, false, 0, &config);
+    rtt.note_least(50 * MS, true, 400 * SECOND_NS, &config);
+    assert_eq!(rtt.min_us(), 10_000);
 }

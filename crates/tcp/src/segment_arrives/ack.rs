@@ -3,14 +3,15 @@
 use wire::tcp::Flags;
 
 use super::Step;
-use crate::congestion::{AckSample, Congestion, CongestionControl};
+use crate::congestion::CongestionControl;
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::marks::Marks;
-use crate::recovery::{LossRecovery, Verdict};
+use crate::recovery::ack::Ack;
+use crate::recovery::flag;
+use crate::recovery::rate::RateSample;
 use crate::segment::Segment;
 use crate::state::State;
-use crate::timers::NEVER_NS;
 
 impl Connection {
     pub(super) fn step_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
@@ -40,14 +41,7 @@ impl Connection {
         }
         self.tx.probes = 0;
         self.learn_timestamp(cx, seg);
-        let mut effects = Effects::NONE;
-        if seg.ack.gt(self.snd.una) {
-            effects |= self.new_ack(cx, seg);
-        } else {
-            self.repeated_ack(cx, seg);
-        }
-        self.learn_window(seg);
-        effects |= self.after_fin_acked(cx);
+        let effects = self.take_ack(cx, seg) | self.after_fin_acked(cx);
         if self.state == State::Closed {
             Step::Done(effects)
         } else {
@@ -55,10 +49,71 @@ impl Connection {
         }
     }
 
-    /// New bytes are acknowledged (SND.UNA < SEG.ACK =< SND.NXT).
+    /// An acceptable ACK that is not old: SND.UNA =< SEG.ACK =< SND.NXT.
     #[inline]
-    pub(super) fn new_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
+    pub(super) fn take_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
+        let mut ack = self.read_ack(seg);
+        let effects = self.advance_una(cx, seg);
+        self.learn_window(seg);
+        if !seg.options.sack.is_empty() && !self.is_reno() {
+            self.take_sack(cx, &seg.options.sack, &mut ack);
+        }
+        let undisturbed = !self.marks.has(Marks::RECOVERING);
+        let news = ack.advanced || ack.sacked || ack.dsack || ack.ece;
+        if !(undisturbed && ack.data && !news) {
+            self.recover(cx, ack);
+        }
+        effects
+    }
+
+    /// The ACK before it changes anything.
+    #[inline]
+    fn read_ack(&self, seg: &Segment) -> Ack {
+        let window = self.scaled_window(seg);
+        let advanced = seg.ack.gt(self.snd.una);
+        let recovery = &self.recovery;
+        Ack {
+            seq: seg.ack,
+            prior_una: self.snd.una,
+            prior_highest: self.highest_sacked(),
+            prior_packets: recovery.packets_out,
+            prior_in_flight: recovery.in_flight(),
+            prior_delivered: recovery.delivered,
+            prior_lost: recovery.lost,
+            acked: 0,
+            sack_delivered: 0,
+            reordered: self.snd.nxt,
+            first_sacked_ns: 0,
+            last_sacked_ns: 0,
+            echo_ms: self.echo_ms(seg),
+            latest_rtt_ns: None,
+            duplicates: 0,
+            rate: RateSample::default(),
+            data: seg.seq_len() > 0,
+            window_update: advanced
+                || seg.seq.gt(self.snd.wl1)
+                || (seg.seq == self.snd.wl1 && (window > self.snd.wnd || window == 0)),
+            advanced,
+            retrans_acked: false,
+            sacked: false,
+            original_acked: false,
+            dsack: false,
+            dsack_of_probe: false,
+            ece: self.sees_ece(seg),
+            lost_retrans: false,
+            reneging: false,
+            set_timer: false,
+            maybe_delayed: false,
+        }
+    }
+
+    /// SND.UNA moves to SEG.ACK; bytes leave the send buffer.
+    #[inline]
+    fn advance_una(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         let acked = seg.ack.since(self.snd.una);
+        if acked == 0 {
+            return Effects::NONE;
+        }
         let fin_acked = self.marks.has(Marks::FIN_SENT) && seg.ack == self.snd.nxt;
         let bytes = (acked - u32::from(fin_acked)).min(self.snd.buffered);
         self.snd.una = seg.ack;
@@ -68,17 +123,9 @@ impl Connection {
         self.tx.acked += bytes;
         self.tx.bytes_acked += u64::from(bytes);
         self.tx.progress_ns = cx.now_ns;
-        self.measure_rtt(cx, seg);
         self.tx.retransmits = 0;
-        self.tx.backoff = 0;
         // The path works: what an ICMP error said of it is past.
         self.tx.soft_error = None;
-        self.run_recovery(cx, acked, bytes);
-        if self.snd.flight() == 0 {
-            self.arm_retransmit(NEVER_NS);
-        } else {
-            self.restart_retransmit_timer(cx);
-        }
         if bytes > 0 {
             Effects::WRITABLE
         } else {
@@ -86,84 +133,61 @@ impl Connection {
         }
     }
 
-    fn run_recovery(&mut self, cx: &Cx<'_>, acked: u32, bytes: u32) {
-        let flight = self.in_flight();
-        if !self.marks.has(Marks::RECOVERING) {
-            self.grow(cx, bytes);
+    /// Loss recovery and congestion control, in their order.
+    fn recover(&mut self, cx: &mut Cx<'_>, mut ack: Ack) {
+        self.count_delivered(ack.sack_delivered, ack.ece);
+        if ack.prior_packets == 0 {
+            if ack.dsack {
+                self.alert(cx, &mut ack);
+            }
+            self.take_probe_ack(cx, &ack);
+            self.after_recovery_event();
             return;
         }
-        match self.tx.recovery.on_ack(flight, acked) {
-            Verdict::Steady | Verdict::SlowStart => self.grow(cx, bytes),
-            Verdict::Recovering | Verdict::Enter => {}
-            Verdict::Leave => self.congestion.window.cwnd = self.congestion.window.ssthresh,
+        let was_reneging = self.recovery.any(flag::RENEGING);
+        self.take_acked_records(cx, &mut ack);
+        self.rack_update_window(&ack);
+        self.tell_acked(cx, &ack);
+        self.take_probe_ack(cx, &ack);
+        if self.is_dubious(&ack) {
+            self.count_duplicate(cx, &mut ack);
+            self.alert(cx, &mut ack);
         }
+        if ack.set_timer {
+            self.set_transmit_timer(cx);
+        }
+        self.finish_rate_sample(cx, &mut ack, was_reneging);
+        self.control_window(cx, &ack);
         self.after_recovery_event();
     }
 
-    fn grow(&mut self, cx: &Cx<'_>, bytes: u32) {
+    /// Every ACK with news, for the algorithm.
+    #[inline]
+    fn tell_acked(&mut self, cx: &Cx<'_>, ack: &Ack) {
+        let delivered = self.recovery.delivered.wrapping_sub(ack.prior_delivered);
+        let sample = self.ack_sample(ack, delivered);
         let moment = self.moment(cx);
-        let acked = bytes.div_ceil(moment.mss.max(1));
-        let sample = AckSample {
-            acked,
-            acked_sacked: acked,
-            ..AckSample::default()
-        };
-        self.congestion.grow(&moment, &sample);
+        let congestion = &mut self.congestion;
+        congestion
+            .algorithm
+            .on_acked(&moment, &mut congestion.window, &sample);
     }
 
-    /// Loss was detected: the new threshold.
-    pub(crate) fn reduce(&mut self, cx: &Cx<'_>) {
-        let moment = self.moment(cx);
-        let Congestion {
-            window, algorithm, ..
-        } = &mut self.congestion;
-        window.ssthresh = algorithm.ssthresh(&moment, window);
-        window.cwnd_cnt = 0;
-    }
-
-    fn measure_rtt(&mut self, cx: &Cx<'_>, seg: &Segment) {
-        if self.marks.has(Marks::TIMING) {
-            if seg.ack.ge(self.tx.rtt.timed_end) {
-                self.marks.clear(Marks::TIMING);
-                let rtt_ns = cx.now_ns.saturating_sub(self.tx.rtt.timed_at_ns);
-                self.tx.rtt.sample(rtt_ns, cx.config);
-            }
-        } else if self.marks.has(Marks::RECOVERING)
-            && let Some(rtt_ns) = self.rtt_by_timestamp(cx.now_ns, seg)
-        {
-            self.tx.rtt.sample(rtt_ns, cx.config);
-        }
-    }
-
-    /// SEG.ACK = SND.UNA: a duplicate by RFC 5681's definition, or an empty or window-updating segment.
-    fn repeated_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) {
-        if self.snd.wnd < self.snd.flight() && !self.is_orphan() {
+    /// A duplicate as Linux has it: nothing new acknowledged, no text, no larger window, no D-SACK.
+    fn count_duplicate(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) {
+        if self.snd.wnd < self.snd.flight() && !self.is_orphan() && !ack.advanced {
             // A shrunken window holds what was sent: the peer is alive, so do not count towards giving
             // up (RFC 9293 SHLD-17).
             self.tx.retransmits = self.tx.retransmits.min(1);
         }
-        let duplicate = self.snd.flight() > 0
-            && seg.seq_len() == 0
-            && self.scaled_window(seg) == self.snd.wnd
-            && self.state.sends_data();
-        if !duplicate {
-            return;
+        if !ack.advanced && !ack.is_no_duplicate() && !ack.dsack {
+            ack.duplicates = 1;
+            cx.counters.dup_acks_in += 1;
         }
-        cx.counters.dup_acks_in += 1;
-        let flight = self.in_flight();
-        let threshold = u32::from(cx.config.dup_acks_max.max(1));
-        if self.tx.recovery.on_duplicate(flight, threshold) == Verdict::Enter {
-            cx.counters.fast_retransmits += 1;
-            self.reduce(cx);
-            self.congestion.window.cwnd = self.congestion.window.ssthresh;
-            self.marks.clear(Marks::TIMING);
-            self.restart_retransmit_timer(cx);
-        }
-        self.after_recovery_event();
     }
 
     /// Acknowledged before. Within the largest window it may be late (RFC 5961 5.2): its text counts, its
-    /// ACK does not.
+    /// ACK does not, its SACK blocks do.
     fn old_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         // What was never sent cannot be acknowledged late either, however large the window; 1 is for the FIN.
         let age = u64::from(self.snd.una.since(seg.ack));
@@ -173,6 +197,12 @@ impl Connection {
             return Step::Done(Effects::NONE);
         }
         self.learn_timestamp(cx, seg);
+        if !seg.options.sack.is_empty() && !self.is_reno() {
+            let mut ack = self.read_ack(seg);
+            self.take_sack(cx, &seg.options.sack, &mut ack);
+            self.alert(cx, &mut ack);
+            self.after_recovery_event();
+        }
         Step::Continue(Effects::NONE)
     }
 

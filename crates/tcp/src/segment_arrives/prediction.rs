@@ -21,6 +21,7 @@ impl Connection {
             && !self.marks.any(Marks::OFF_FAST_PATH)
             && self.state.is_synchronized()
             && seg.ack.since(self.snd.una) <= self.snd.flight()
+            && seg.options.sack.is_empty()
             && seg.len <= self.rcv.wnd()
             && if seg.len > 0 {
                 self.state.receives_data() && !self.is_orphan()
@@ -60,10 +61,11 @@ impl Connection {
             self.rcv.ts_recent = stamp.value;
             self.rx.ts_recent_at = coarse(cx.now_ns);
         }
-        if seg.ack != self.snd.una {
-            effects |= self.new_ack(cx, seg);
+        if seg.ack == self.snd.una {
+            self.learn_window(seg);
+        } else {
+            effects |= self.take_ack(cx, seg);
         }
-        self.learn_window(seg);
         if seg.len > 0 {
             effects |= self.text_predicted(cx, seg, rx);
         }

@@ -145,9 +145,9 @@ impl Connection {
         if self.marks.has(Marks::TIMING) {
             self.marks.clear(Marks::TIMING);
             let rtt_ns = cx.now_ns.saturating_sub(self.tx.rtt.timed_at_ns);
-            self.tx.rtt.sample(rtt_ns, cx.config);
+            self.note_round_trip(cx, rtt_ns);
         } else if let Some(rtt_ns) = self.rtt_by_timestamp(cx.now_ns, seg) {
-            self.tx.rtt.sample(rtt_ns, cx.config);
+            self.note_round_trip(cx, rtt_ns);
         } else if self.tx.retransmits > 0 {
             // RFC 6298 5.7: the SYN was lost and nothing was measured.
             self.tx.rtt = crate::rtt::RoundTrip::new(cx.config.rto_after_syn_loss_ns);

@@ -4,7 +4,7 @@ use crate::MILLISECOND_NS;
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::marks::Marks;
-use crate::recovery::LossRecovery;
+use crate::recovery::{Pending, flag};
 use crate::state::{ConnectionError, State};
 
 impl Connection {
@@ -21,19 +21,65 @@ impl Connection {
     /// RFC 6298 5.3: runs afresh.
     pub(crate) fn restart_retransmit_timer(&mut self, cx: &Cx<'_>) {
         let wait_ns = self.within_user_timeout(cx.now_ns, self.tx.rtt.rto_ns());
-        self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
+        self.arm_pending(Pending::Timeout, cx.now_ns.saturating_add(wait_ns));
+    }
+
+    /// The timeout takes the deadline back, or the deadline goes when nothing is in flight. While it stood for a probe or for
+    /// reordering, time passed that counts.
+    pub(crate) fn rearm_retransmit(&mut self, cx: &Cx<'_>) {
+        if self.marks.has(Marks::FAST_OPENED) {
+            // The deadline is the SYN-ACK's.
+            return;
+        }
+        if self.recovery.packets_out == 0 {
+            self.arm_pending(Pending::Timeout, super::NEVER_NS);
+            return;
+        }
+        if self.recovery.pending == Pending::Timeout {
+            self.restart_retransmit_timer(cx);
+            return;
+        }
+        let wait_ns = self.timeout_from_head_ns(cx).unwrap_or(1000);
+        let wait_ns = self.within_user_timeout(cx.now_ns, wait_ns);
+        self.arm_pending(Pending::Timeout, cx.now_ns.saturating_add(wait_ns));
+    }
+
+    /// After progress: the probe's timer, or the timeout.
+    pub(crate) fn set_transmit_timer(&mut self, cx: &Cx<'_>) {
+        if !self.schedule_probe(cx, true) {
+            self.rearm_retransmit(cx);
+        }
+    }
+
+    /// The deadline stands for `pending` now.
+    pub(crate) fn arm_pending(&mut self, pending: Pending, at_ns: u64) {
+        self.recovery.pending = pending;
+        self.arm_retransmit(at_ns);
     }
 
     pub(super) fn on_retransmit_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.arm_retransmit(super::NEVER_NS);
-        match self.state {
+        let pending = self.recovery.pending;
+        let effects = match self.state {
             State::SynSent | State::SynReceived => self.on_syn_timeout(cx),
             // Closed before the handshake was complete: the SYN-ACK still comes first.
             _ if self.marks.has(Marks::FAST_OPENED) => self.on_syn_timeout(cx),
             _ if self.marks.has(Marks::PERSIST) => self.on_persist_timer(cx),
             _ if self.snd.flight() == 0 => Effects::NONE,
-            _ => self.on_data_timeout(cx),
-        }
+            _ => match pending {
+                Pending::Timeout => self.on_data_timeout(cx),
+                Pending::Reorder => {
+                    self.on_reorder_timer(cx);
+                    Effects::NONE
+                }
+                Pending::Probe => {
+                    self.on_probe_timer(cx);
+                    Effects::NONE
+                }
+            },
+        };
+        self.after_recovery_event();
+        effects
     }
 
     /// `wait_ns`, but no longer than the user timeout has left.
@@ -52,6 +98,19 @@ impl Connection {
     }
 
     fn on_data_timeout(&mut self, cx: &mut Cx<'_>) -> Effects {
+        if self.has_given_up(cx) {
+            cx.counters.timed_out += 1;
+            return self.fail(self.tx.soft_error.unwrap_or(ConnectionError::TimedOut));
+        }
+        cx.counters.retransmit_timeouts += 1;
+        self.enter_loss(cx);
+        self.recovery.put(flag::SEND_HEAD, true);
+        self.back_off(cx);
+        Effects::NONE
+    }
+
+    /// Enough timeouts without progress (RFC 9293 3.8.3).
+    fn has_given_up(&self, cx: &Cx<'_>) -> bool {
         let limit = if self.is_orphan() {
             cx.config.orphan_retries_max
         } else {
@@ -60,22 +119,7 @@ impl Connection {
         // MUST-21: the user's patience takes the place of the default, shorter or longer; an orphan has no user.
         let patient = self.tx.user_timeout_ms != 0 && !self.is_orphan();
         let exhausted = !patient && self.tx.retransmits >= limit;
-        if exhausted || self.user_timeout_passed(cx.now_ns) {
-            cx.counters.timed_out += 1;
-            return self.fail(self.tx.soft_error.unwrap_or(ConnectionError::TimedOut));
-        }
-        cx.counters.retransmit_timeouts += 1;
-        let first = self.tx.retransmits == 0;
-        let flight = self.in_flight();
-        if first {
-            self.reduce(cx);
-        }
-        self.congestion.window.cwnd = 1;
-        self.congestion.window.cwnd_cnt = 0;
-        self.tx.recovery.on_all_lost(flight);
-        self.after_recovery_event();
-        self.back_off(cx);
-        Effects::NONE
+        exhausted || self.user_timeout_passed(cx.now_ns)
     }
 
     fn on_syn_timeout(&mut self, cx: &mut Cx<'_>) -> Effects {

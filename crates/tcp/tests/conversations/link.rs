@@ -166,6 +166,7 @@ impl End {
             records: &mut self.records,
         };
         let effects = call(&mut self.conn, &mut cx, &mut self.inbox);
+        self.conn.check_in_flight(&cx);
         let acked = self.conn.take_acked() as usize;
         self.outbox.drain(..acked);
         self.eof |= effects.contains(Effects::EOF);

@@ -291,6 +291,7 @@ impl Peer {
             records: &mut self.records,
         };
         let effects = call(&mut self.conn, &mut cx, &mut self.rx);
+        self.conn.check_in_flight(&cx);
         self.effects = effects;
         self.check_effects(effects, before_ns);
         if effects.contains(Effects::READABLE) {
@@ -362,7 +363,9 @@ impl Peer {
                 records: &mut self.records,
             };
             let class = self.conn.transmit_class(&cx);
-            if !self.conn.poll_transmit(&mut cx, &mut out) {
+            let sends = self.conn.poll_transmit(&mut cx, &mut out);
+            self.conn.check_in_flight(&cx);
+            if !sends {
                 assert_eq!(class, TransmitClass::None);
                 return self.check_liveness();
             }

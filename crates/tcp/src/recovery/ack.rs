@@ -1,0 +1,85 @@
+//! What one ACK brings, gathered on its way through the mechanisms (Linux's flags of `tcp_ack`).
+
+use wire::SeqNumber;
+
+use super::rate::RateSample;
+
+/// One ACK, as far as it is understood.
+#[derive(Clone, Debug)]
+pub(crate) struct Ack {
+    /// SEG.ACK
+    pub seq: SeqNumber,
+    /// SND.UNA before it.
+    pub prior_una: SeqNumber,
+    /// The end of the highest SACKed segment before it.
+    pub prior_highest: SeqNumber,
+    /// Segments out before it.
+    pub prior_packets: u32,
+    /// Segments in flight before it.
+    pub prior_in_flight: u32,
+    /// Segments delivered before it.
+    pub prior_delivered: u32,
+    /// Segments ever lost before it.
+    pub prior_lost: u32,
+    /// Segments that it acknowledges cumulatively.
+    pub acked: u32,
+    /// Segments that its SACK blocks newly report, D-SACKs included.
+    pub sack_delivered: u32,
+    /// The lowest segment that was SACKed late: reordering reaches down to here.
+    pub reordered: SeqNumber,
+    /// When the first and the last of the newly SACKed segments, sent once only, were sent; 0 = none.
+    pub first_sacked_ns: u64,
+    pub last_sacked_ns: u64,
+    /// The echoed timestamp, as our clock in milliseconds.
+    pub echo_ms: Option<u32>,
+    /// Round trip of the latest segment that it acknowledges.
+    pub latest_rtt_ns: Option<u64>,
+    /// Duplicate ACKs that it stands for: none or one.
+    pub duplicates: u32,
+    /// The delivery rate that it samples.
+    pub rate: RateSample,
+    /// It carries text or a FIN.
+    pub data: bool,
+    /// It updates the window (RFC 9293 3.10.7.4, as Linux has it).
+    pub window_update: bool,
+    /// It advances SND.UNA.
+    pub advanced: bool,
+    /// It acknowledges a segment that was sent more than once.
+    pub retrans_acked: bool,
+    /// It SACKs new segments.
+    pub sacked: bool,
+    /// It (S)ACKs segments sent once only, before recovery began.
+    pub original_acked: bool,
+    /// It carries a D-SACK.
+    pub dsack: bool,
+    /// The D-SACK is of the loss probe.
+    pub dsack_of_probe: bool,
+    /// It carries ECE.
+    pub ece: bool,
+    /// A retransmission turned out to be lost.
+    pub lost_retrans: bool,
+    /// The first segment in flight is SACKed: the receiver reneges.
+    pub reneging: bool,
+    /// The timer starts afresh.
+    pub set_timer: bool,
+    /// It was probably delayed: no sample of the least round trip.
+    pub maybe_delayed: bool,
+}
+
+impl Ack {
+    /// It is no duplicate, whatever else it is.
+    pub fn is_no_duplicate(&self) -> bool {
+        self.data || self.window_update || self.acked > 0
+    }
+
+    /// It echoes a timestamp from before `when_ms` of our clock.
+    pub fn echoes_before(&self, when_ms: u32) -> bool {
+        self.echo_ms
+            .is_some_and(|echo_ms| (echo_ms.wrapping_sub(when_ms) as i32) < 0)
+    }
+
+    /// It acknowledges something, cumulatively or selectively.
+    pub fn is_progress(&self) -> bool {
+        self.acked > 0 || self.sacked
+    }
+}

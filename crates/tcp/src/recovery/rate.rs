@@ -1,0 +1,217 @@
+//! How fast segments are delivered (the sampler that BBR and `TCP_INFO` use): each segment remembers how
+//! much was delivered when it was sent; its ACK tells how much was since.
+//!
+//! Also what time the sender spent on what: sending, waiting for the peer's window, waiting for the
+//! application's buffer.
+
+use wire::SeqNumber;
+
+use super::ack::Ack;
+use super::records::{Record, tag};
+use crate::connection::{Connection, Cx};
+use crate::rtt::micros;
+
+/// A sample being taken, over the segments that one ACK delivers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RateSample {
+    /// Segments delivered when the sampled segment was sent; 0 = no sample.
+    pub prior_delivered: u32,
+    /// When that delivery was.
+    pub prior_ns: u64,
+    /// The time over which it and those before it were sent.
+    pub interval_us: u32,
+    /// The end of the latest segment.
+    last_end: SeqNumber,
+    /// It was sent while the application was the limit.
+    pub app_limited: bool,
+}
+
+/// What the sender is busy with; a larger one takes precedence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Busy {
+    /// Nothing to send, nothing in flight.
+    Idle = 0,
+    /// Sending.
+    Sending = 1,
+    /// The peer's window is the limit.
+    PeerWindow = 2,
+    /// The application waits for room in the send buffer.
+    SendBuffer = 3,
+}
+
+/// Delivery rate and the sender's use of time.
+#[derive(Clone, Debug)]
+pub(crate) struct Delivery {
+    /// When something was last delivered.
+    pub delivered_ns: u64,
+    /// When the first segment of the sampled flight was sent.
+    pub first_sent_ns: u64,
+    /// The application is the limit until this many segments are delivered; 0 = it is not.
+    pub app_limited: u32,
+    /// The last good sample: segments, over microseconds.
+    pub rate_delivered: u32,
+    pub rate_interval_us: u32,
+    pub rate_app_limited: bool,
+    busy: Busy,
+    busy_since_ns: u64,
+    busy_ns: [u64; 3],
+    /// Payload bytes sent, repetitions included.
+    pub bytes_sent: u64,
+    /// Payload bytes sent again.
+    pub bytes_retrans: u64,
+}
+
+const _: () = assert!(size_of::<Delivery>() <= 128);
+
+impl Delivery {
+    /// Nothing sent yet.
+    pub fn new() -> Self {
+        Delivery {
+            delivered_ns: 0,
+            first_sent_ns: 0,
+            app_limited: 0,
+            rate_delivered: 0,
+            rate_interval_us: 0,
+            rate_app_limited: false,
+            busy: Busy::Idle,
+            busy_since_ns: 0,
+            busy_ns: [0; 3],
+            bytes_sent: 0,
+            bytes_retrans: 0,
+        }
+    }
+
+    /// A segment leaves; `idle` = nothing was in flight.
+    pub fn on_sent(&mut self, record: &mut Record, delivered: u32, idle: bool) {
+        if idle {
+            self.first_sent_ns = record.sent_ns;
+            self.delivered_ns = record.sent_ns;
+        }
+        record.delivered = delivered;
+        record.delivered_age_us = micros(record.sent_ns.saturating_sub(self.delivered_ns));
+        record.first_sent_age_us = micros(record.sent_ns.saturating_sub(self.first_sent_ns));
+        record.tags &= !(tag::APP_LIMITED | tag::SAMPLED);
+        if self.app_limited != 0 {
+            record.tags |= tag::APP_LIMITED;
+        }
+    }
+
+    /// A segment was delivered: the latest sent of an ACK's is its sample.
+    pub fn on_delivered(&mut self, record: &Record, sample: &mut RateSample) {
+        if record.has(tag::SAMPLED) {
+            return;
+        }
+        let later = record.sent_ns > self.first_sent_ns
+            || (record.sent_ns == self.first_sent_ns && record.end.gt(sample.last_end));
+        if sample.prior_delivered != 0 && !later {
+            return;
+        }
+        sample.prior_delivered = record.delivered;
+        sample.prior_ns = record
+            .sent_ns
+            .saturating_sub(u64::from(record.delivered_age_us) * 1000);
+        sample.app_limited = record.has(tag::APP_LIMITED);
+        sample.last_end = record.end;
+        sample.interval_us = record.first_sent_age_us;
+        self.first_sent_ns = record.sent_ns;
+    }
+
+    fn switch(&mut self, now_ns: u64, to: Busy) {
+        let spent_ns = now_ns.saturating_sub(self.busy_since_ns);
+        if let Some(total_ns) = (self.busy as usize)
+            .checked_sub(1)
+            .and_then(|kind| self.busy_ns.get_mut(kind))
+        {
+            *total_ns += spent_ns;
+        }
+        self.busy = to;
+        self.busy_since_ns = now_ns;
+    }
+
+    /// Something keeps the sender busy; only what matters more than the present reason changes it.
+    #[inline]
+    pub fn start(&mut self, now_ns: u64, reason: Busy) {
+        if reason > self.busy {
+            self.switch(now_ns, reason);
+        }
+    }
+
+    /// `reason` is over; `idle` = nothing waits and nothing is in flight.
+    #[inline]
+    pub fn stop(&mut self, now_ns: u64, reason: Busy, idle: bool) {
+        if idle {
+            if self.busy != Busy::Idle {
+                self.switch(now_ns, Busy::Idle);
+            }
+        } else if reason == self.busy {
+            self.switch(now_ns, Busy::Sending);
+        }
+    }
+
+    /// Time spent busy in all, limited by the peer's window, and by the send buffer, in nanoseconds.
+    pub fn busy_times_ns(&self, now_ns: u64) -> [u64; 3] {
+        let mut now = self.clone();
+        now.switch(now_ns, self.busy);
+        let [sending, window, buffer] = now.busy_ns;
+        [sending + window + buffer, window, buffer]
+    }
+}
+
+impl Connection {
+    /// The ACK is understood: the sample is complete.
+    pub(crate) fn finish_rate_sample(&mut self, cx: &Cx<'_>, ack: &mut Ack, was_reneging: bool) {
+        let delivered = self.recovery.delivered;
+        let rate = &mut self.delivery;
+        // Bubbles that the application left are out of the pipe.
+        if rate.app_limited != 0 && delivered.wrapping_sub(rate.app_limited) as i32 > 0 {
+            rate.app_limited = 0;
+        }
+        if delivered != ack.prior_delivered {
+            rate.delivered_ns = cx.now_ns;
+        }
+        let sample = &mut ack.rate;
+        if sample.prior_delivered == 0 || was_reneging {
+            return;
+        }
+        let segments = delivered.wrapping_sub(sample.prior_delivered);
+        let acked_us = micros(cx.now_ns.saturating_sub(sample.prior_ns));
+        sample.interval_us = sample.interval_us.max(acked_us);
+        if sample.interval_us < self.tx.rtt.min_us() || sample.interval_us == 0 {
+            return;
+        }
+        let faster = u64::from(segments) * u64::from(rate.rate_interval_us)
+            >= u64::from(rate.rate_delivered) * u64::from(sample.interval_us);
+        if !sample.app_limited || faster {
+            rate.rate_delivered = segments;
+            rate.rate_interval_us = sample.interval_us;
+            rate.rate_app_limited = sample.app_limited;
+        }
+    }
+
+    /// Sending stops while the window has room: from now on rates say what the application wanted.
+    pub(crate) fn note_app_limited(&mut self) {
+        let recovery = &self.recovery;
+        if self.unsent() < u32::from(self.snd.mss)
+            && recovery.in_flight() < self.congestion.window.cwnd
+            && !recovery.has_lost()
+        {
+            let until = recovery.delivered.wrapping_add(recovery.in_flight());
+            self.delivery.app_limited = until.max(1);
+        }
+    }
+
+    /// What the sender waits for, now that it sends nothing more.
+    pub(crate) fn note_busy(&mut self, cx: &Cx<'_>) {
+        let unsent = self.unsent();
+        let idle = unsent == 0 && self.snd.flight() == 0;
+        let next = unsent.min(u32::from(self.snd.mss));
+        let shut =
+            next > self.snd.usable() && self.recovery.in_flight() < self.congestion.window.cwnd;
+        if shut {
+            self.delivery.start(cx.now_ns, Busy::PeerWindow);
+        } else {
+            self.delivery.stop(cx.now_ns, Busy::PeerWindow, idle);
+        }
+    }
+}

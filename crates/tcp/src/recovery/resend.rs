@@ -1,0 +1,258 @@
+//! What to send again next, and what changes when it, or something new, has left.
+
+use wire::SeqNumber;
+
+use super::records::{Index, NONE, Record, RecordPool, tag};
+use super::{Pending, flag};
+use crate::MILLISECOND_NS;
+use crate::connection::{Connection, Cx};
+use crate::output::Plan;
+
+impl Connection {
+    /// The next segment to send again, if recovery and the congestion window let it.
+    pub(crate) fn plan_repeat(&self, cx: &Cx<'_>) -> Option<Plan> {
+        let recovery = &self.recovery;
+        if !recovery.any(flag::SEND) {
+            return None;
+        }
+        if recovery.any(flag::SEND_HEAD) {
+            return self.plan_record(cx, recovery.chain.head);
+        }
+        if recovery.any(flag::PROBE_LAST) {
+            return self.plan_probe(cx);
+        }
+        let may = recovery.any(flag::SEND_LOST) || self.new_data_test_failed();
+        let room = recovery.in_flight() < self.congestion.window.cwnd;
+        if !may || !room || !recovery.has_lost() {
+            return None;
+        }
+        self.plan_record(cx, self.next_lost(cx.records))
+    }
+
+    /// F-RTO wanted to send new data, and there was none to send.
+    fn new_data_test_failed(&self) -> bool {
+        let recovery = &self.recovery;
+        recovery.any(flag::SEND_NEW) && self.snd.nxt.le(recovery.high_seq)
+    }
+
+    /// The first record that is lost and not sent again.
+    fn next_lost(&self, records: &RecordPool) -> Index {
+        let recovery = &self.recovery;
+        let mut at = if recovery.hint == NONE {
+            recovery.chain.head
+        } else {
+            recovery.hint
+        };
+        let other = tag::LOST | tag::SACKED | tag::RETRANS;
+        while let Some(record) = records.get(at) {
+            if record.tags & other == tag::LOST {
+                break;
+            }
+            at = records.next(at);
+        }
+        at
+    }
+
+    /// The record's first segment; a small one takes its small neighbours along.
+    fn plan_record(&self, cx: &Cx<'_>, at: Index) -> Option<Plan> {
+        let record = cx.records.get(at)?;
+        let mss = u32::from(self.snd.mss);
+        let seq = record.seq.max(self.snd.una);
+        let payload_end = record.end - u32::from(record.has(tag::FIN));
+        let left = payload_end.since(seq);
+        let mut len = left.min(u32::from(record.mss)).min(mss);
+        let mut fin = record.has(tag::FIN) && len == left;
+        // SHLD-16: within the window; MAY-7: the first one beyond it too, as the probe of a shrunken one.
+        let room = if seq.lt(self.snd.wnd_end()) {
+            self.snd.wnd_end().since(seq)
+        } else if seq == self.snd.una {
+            mss
+        } else {
+            return None;
+        };
+        if record.count() == 1 && len == left && !fin && len < mss {
+            (len, fin) = self.with_neighbours(cx.records, at, len, mss.min(room));
+        }
+        if len > room {
+            len = room;
+            fin = false;
+        }
+        (len > 0 || fin).then_some(Plan::Repeat { seq, len, fin })
+    }
+
+    /// Small segments behind the record that fit the same segment, and the FIN.
+    fn with_neighbours(&self, records: &RecordPool, at: Index, len: u32, room: u32) -> (u32, bool) {
+        let mut len = len;
+        let mut at = records.next(at);
+        while let Some(next) = records.get(at) {
+            if next.count() > 1 || next.has(tag::SACKED) || len + next.payload() > room {
+                break;
+            }
+            len += next.payload();
+            if next.has(tag::FIN) {
+                return (len, true);
+            }
+            at = records.next(at);
+        }
+        (len, false)
+    }
+
+    /// `len` bytes from `seq` on, and the FIN behind them, have left again.
+    #[cold]
+    pub(crate) fn note_resent(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, len: u32, fin: bool) {
+        if self.recovery.any(flag::PROBE_LAST) && !self.recovery.any(flag::SEND_HEAD) {
+            self.note_probe_repeated(cx, seq);
+            self.note_probe_sent(cx, true);
+            return;
+        }
+        let at = if self.recovery.any(flag::SEND_HEAD) {
+            self.recovery.chain.head
+        } else {
+            self.next_lost(cx.records)
+        };
+        self.recovery.put(flag::SEND_HEAD, false);
+        self.fit_record(cx.records, at, seq + len + u32::from(fin));
+        self.mark_resent(cx, at);
+        if at == self.recovery.chain.head && self.recovery.pending != Pending::Reorder {
+            self.restart_retransmit_timer(cx);
+        }
+        self.recovery.hint = self.merge_resent(cx.records, at);
+    }
+
+    /// Cuts or merges so that the record ends at `end`.
+    fn fit_record(&mut self, records: &mut RecordPool, at: Index, end: SeqNumber) {
+        let (una, mss) = (self.snd.una, self.snd.mss);
+        let outdated = |record: &Record| record.mss > mss || record.seq.lt(una);
+        if records.get(at).is_some_and(outdated) {
+            self.recount(records, at, |record| {
+                record.seq = record.seq.max(una);
+                record.mss = record.mss.min(mss);
+            });
+        }
+        let Some(record) = records.get(at).copied() else {
+            return;
+        };
+        if record.end.gt(end) {
+            self.split(records, at, end);
+            return;
+        }
+        while let Some(record) = records.get(at).copied()
+            && record.end.lt(end)
+        {
+            if !self.swallow_next(records, at) {
+                break;
+            }
+        }
+    }
+
+    /// The segment behind the record becomes part of its segment.
+    fn swallow_next(&mut self, records: &mut RecordPool, at: Index) -> bool {
+        let next = records.next(at);
+        let Some(swallowed) = records.get(next).copied() else {
+            return false;
+        };
+        self.adjust_counts(swallowed.tags, swallowed.count(), 0);
+        if self.recovery.highest == next {
+            self.recovery.highest = at;
+        }
+        if self.recovery.hint == next {
+            self.recovery.hint = at;
+        }
+        self.recovery.chain.unlink(records, next);
+        let mss = self.snd.mss;
+        if let Some(record) = records.get_mut(at) {
+            record.end = swallowed.end;
+            record.mss = mss;
+            record.tags |= swallowed.tags & (tag::EVER_RETRANS | tag::FIN);
+        }
+        true
+    }
+
+    /// Changes a record in a way that may change its number of segments.
+    fn recount(&mut self, records: &mut RecordPool, at: Index, change: impl FnOnce(&mut Record)) {
+        let Some(record) = records.get_mut(at) else {
+            return;
+        };
+        let before = record.count();
+        change(record);
+        let (tags, after) = (record.tags, record.count());
+        self.adjust_counts(tags, before, after);
+    }
+
+    /// A record with `tags` has `after` segments where it had `before`.
+    pub(crate) fn adjust_counts(&mut self, tags: u8, before: u32, after: u32) {
+        let recovery = &mut self.recovery;
+        let adjust = |count: &mut u32| *count = (*count + after).saturating_sub(before);
+        adjust(&mut recovery.packets_out);
+        if tags & tag::SACKED != 0 {
+            adjust(&mut recovery.sacked_out);
+        }
+        if tags & tag::LOST != 0 {
+            adjust(&mut recovery.lost_out);
+        }
+        if tags & tag::RETRANS != 0 {
+            adjust(&mut recovery.retrans_out);
+        }
+    }
+
+    /// The record has left again, whole.
+    fn mark_resent(&mut self, cx: &mut Cx<'_>, at: Index) {
+        self.stamp_sent(cx, at);
+        let Some(record) = cx.records.get_mut(at) else {
+            return;
+        };
+        let count = record.count();
+        let again = record.has(tag::RETRANS);
+        record.tags |= tag::RETRANS | tag::EVER_RETRANS;
+        let recovery = &mut self.recovery;
+        if !again {
+            recovery.retrans_out += count;
+        }
+        if recovery.retrans_stamp_ms == 0 {
+            recovery.retrans_stamp_ms = ((cx.now_ns / MILLISECOND_NS) as u32).max(1);
+        }
+        recovery.undo_retrans = recovery.undo_retrans.max(0) + count as i32;
+        if recovery.is_reducing() {
+            recovery.prr_out += count;
+        }
+    }
+
+    /// The record was sent just now: its time, and what its delivery rate is measured against.
+    pub(crate) fn stamp_sent(&mut self, cx: &mut Cx<'_>, at: Index) {
+        let delivered = self.recovery.delivered;
+        if let Some(record) = cx.records.get_mut(at) {
+            record.sent_ns = cx.now_ns;
+            record.tags &= !tag::SETTLED;
+            self.delivery.on_sent(record, delivered, false);
+        }
+    }
+
+    /// Segments sent again in one go share a record. Returns where the record stands now.
+    fn merge_resent(&mut self, records: &mut RecordPool, at: Index) -> Index {
+        let prev = records.prev(at);
+        if !self.recovery.chain.merge_next(records, prev) {
+            return at;
+        }
+        if self.recovery.highest == at {
+            self.recovery.highest = prev;
+        }
+        prev
+    }
+
+    /// New segments up to `end` have left for the first time. SND.NXT still stands before them.
+    #[inline]
+    pub(crate) fn note_sent_new(&mut self, cx: &mut Cx<'_>, end: SeqNumber, fin: bool) {
+        let idle = self.recovery.packets_out == 0;
+        let tags = if fin { tag::FIN } else { 0 };
+        let mut record = Record::new(self.snd.nxt, end, self.snd.mss, cx.now_ns, tags);
+        let delivered = self.recovery.delivered;
+        self.delivery.on_sent(&mut record, delivered, idle);
+        let recovery = &mut self.recovery;
+        let count = recovery.chain.push(cx.records, record);
+        recovery.packets_out += count;
+        if recovery.is_reducing() {
+            recovery.prr_out += count;
+        }
+        self.snd.nxt = end;
+    }
+}

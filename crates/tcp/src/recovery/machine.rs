@@ -213,15 +213,4 @@ impl Connection {
             self.try_keep_open(cx);
         }
     }
-
-    /// The next new segment tells the receiver that the window was reduced (RFC 3168 6.1.2).
-    pub(crate) fn queue_cwr(&mut self) {}
-
-    /// It was not, after all.
-    pub(crate) fn withdraw_cwr(&mut self) {}
-
-    /// The ACK carries ECE and ECN is in use.
-    pub(crate) fn sees_ece(&self, _seg: &crate::segment::Segment) -> bool {
-        false
-    }
 }

@@ -229,7 +229,8 @@ impl Flow {
         }
         let agreed = self.agreed;
         let (Some(ours), Some(theirs)) = (&mut self.ours, &mut self.theirs) else {
-            return Err("a segment before any handshake".to_owned());
+            // Its SYN was lost before it reached the wire: the neighbour was not known.
+            return Ok(false);
         };
         theirs.check_ack(header, &agreed)?;
         ours.check_stamp(header, theirs, &agreed)?;

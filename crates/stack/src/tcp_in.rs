@@ -105,14 +105,25 @@ impl Core {
             return;
         };
         let outcome = slot.entry.on_segment(&mut tcp_cx!(self), &arrival.segment);
-        if let HalfOpenOutcome::Complete(handshake) = outcome {
-            let listener = slot.listener;
-            return self.complete_handshake(Some(index), listener, &handshake, arrival, frame);
+        let listener = slot.listener;
+        match outcome {
+            HalfOpenOutcome::Complete(handshake) => {
+                self.complete_handshake(Some(index), listener, &handshake, arrival, frame);
+            }
+            HalfOpenOutcome::Reset(_) => {
+                // While the queue was full an earlier copy of the SYN may have been answered with a cookie; the peer goes by the answer that came first.
+                let Some(handshake) = self.cookie_handshake(listener, arrival) else {
+                    return self.settle_half_open(index, outcome);
+                };
+                self.remove_half_open(index);
+                self.complete_handshake(None, listener, &handshake, arrival, frame);
+            }
+            HalfOpenOutcome::Gone(GoneReason::NewSyn) => {
+                self.refuse(arrival);
+                self.settle_half_open(index, outcome);
+            }
+            outcome => self.settle_half_open(index, outcome),
         }
-        if outcome == HalfOpenOutcome::Gone(GoneReason::NewSyn) {
-            self.refuse(arrival);
-        }
-        self.settle_half_open(index, outcome);
     }
 
     /// Acts on what a segment or a timer meant for a handshake that is still in progress.
@@ -289,20 +300,27 @@ impl Core {
 
     /// Whether an ACK that belongs to nothing completed a handshake by its cookie.
     fn cookie_in(&mut self, listener: ListenerId, arrival: &mut Arrival, frame: &RxFrame) -> bool {
-        if !self.cookies.are_out(self.now_ns) {
-            return false;
-        }
-        let open = self.passive_open(listener, &arrival.key, SeqNumber(0));
-        let Some(handshake) =
-            self.cookies
-                .check(&mut tcp_cx!(self), &arrival.key, &arrival.segment, &open)
-        else {
-            self.counters.syn_cookies_refused += 1;
+        let Some(handshake) = self.cookie_handshake(listener, arrival) else {
             return false;
         };
-        self.counters.syn_cookies_accepted += 1;
         self.complete_handshake(None, listener, &handshake, arrival, frame);
         true
+    }
+
+    /// The handshake that an ACK completes by bringing back a cookie of ours.
+    fn cookie_handshake(&mut self, listener: ListenerId, arrival: &Arrival) -> Option<Handshake> {
+        if !self.cookies.are_out(self.now_ns) {
+            return None;
+        }
+        let open = self.passive_open(listener, &arrival.key, SeqNumber(0));
+        let handshake =
+            self.cookies
+                .check(&mut tcp_cx!(self), &arrival.key, &arrival.segment, &open);
+        match handshake {
+            Some(_) => self.counters.syn_cookies_accepted += 1,
+            None => self.counters.syn_cookies_refused += 1,
+        }
+        handshake
     }
 
     /// What we bring to a handshake that a peer began.

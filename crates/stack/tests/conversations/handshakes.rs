@@ -195,6 +195,31 @@ fn listen_syn_when_the_syn_queue_is_full_is_accepted_by_cookie() {
     assert!(w.app.accept(listener).is_some());
 }
 
+/// Found by the simulation's seed 1357: the first copy of a SYN met a full queue and got a cookie; when the second came there was room.
+#[test]
+fn half_open_ack_of_an_earlier_cookie_is_accepted() {
+    let mut w = World::new();
+    let listener = w.listen();
+    let flood = flooded(&mut w);
+    let mut client = w.client();
+    let syn = client.syn();
+    w.send(&syn);
+    let cookie = w.tcp_with(Flags::SYN | Flags::ACK);
+    w.send(&flood[0].ack());
+    w.send(&syn);
+    let other = w.tcp_with(Flags::SYN | Flags::ACK);
+    assert_ne!(cookie.seq, other.seq);
+    assert_eq!(w.stack.usage().half_open, 16);
+    client.on_syn_ack(&cookie);
+    w.send(&client.ack());
+    assert_eq!(w.stack.counters().syn_cookies_accepted, 1);
+    assert_eq!(w.stack.usage().half_open, 15);
+    assert!(w.app.accept(listener).is_some());
+    let socket = w.app.accept(listener).unwrap();
+    w.send(&client.data(b"by the first"));
+    assert_eq!(w.read(socket), b"by the first");
+}
+
 #[test]
 fn listen_ack_with_a_bogus_cookie_is_reset() {
     let mut w = World::new();

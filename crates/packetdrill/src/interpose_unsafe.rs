@@ -118,6 +118,15 @@ unsafe extern "C" fn patch_first(
         (info, std::slice::from_raw_parts(info.dlpi_phdr, count))
     };
     let base = info.dlpi_addr as usize;
+    // Linked into the executable we would call ourselves for ever.
+    let own = patch_first as *const () as usize;
+    let is_own = headers.iter().any(|h| {
+        let start = base + h.p_vaddr as usize;
+        h.p_type == libc::PT_LOAD && (start..start + h.p_memsz as usize).contains(&own)
+    });
+    if is_own {
+        return 1;
+    }
     let dynamic = headers.iter().find(|h| h.p_type == libc::PT_DYNAMIC);
     if let Some(dynamic) = dynamic {
         let relro = headers.iter().find(|h| h.p_type == libc::PT_GNU_RELRO);

@@ -44,6 +44,8 @@ pub enum Chore {
     Bench(BenchOptions),
     /// Random worlds from seeds: stacks, networks, faults and applications in virtual time
     Sim(SimOptions),
+    /// Run scripts with packetdrill itself, our plug-in loaded into it
+    Packetdrill(PacketdrillOptions),
     /// Install what the other chores need
     Setup,
     /// Remove what an interrupted run left: namespaces and temporary files
@@ -120,4 +122,29 @@ pub struct SimOptions {
     /// `--seeds N`, `--seed S`, `--jobs J`, `--trace` and others: they go to the simulator as they are (`--help` names them)
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<String>,
+}
+
+/// Options of `packetdrill`.
+#[derive(Args)]
+pub struct PacketdrillOptions {
+    /// packetdrill, built elsewhere
+    #[arg(long, value_name = "PATH")]
+    pub binary: PathBuf,
+    /// Which of ipv4, ipv4-mapped-ipv6 and ipv6
+    #[arg(
+        long,
+        value_name = "FAMILY",
+        value_delimiter = ',',
+        default_value = "ipv4"
+    )]
+    pub families: Vec<String>,
+    /// Seconds for each run
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub seconds: u64,
+    /// A flag for packetdrill, such as -DNAME=VALUE; may be given again and again
+    #[arg(long = "flag", value_name = "FLAG", allow_hyphen_values = true)]
+    pub flags: Vec<String>,
+    /// The scripts
+    #[arg(required = true)]
+    pub scripts: Vec<PathBuf>,
 }

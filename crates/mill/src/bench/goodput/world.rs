@@ -87,6 +87,9 @@ impl World {
             ip(&["-n", namespace, "link", "set", "dev", device, "up"])?;
         }
         if !ours {
+            // Whatever the machine is set to: the comparison is of stacks, not of algorithms.
+            let congestion = "net.ipv4.tcp_congestion_control=cubic";
+            ip(&["netns", "exec", &own, "sysctl", "-qw", congestion])?;
             let cidr = format!("{address}/24");
             ip(&["-n", &own, "address", "add", &cidr, "dev", "own"])?;
         }

@@ -92,13 +92,6 @@ impl Core {
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
-        let app_gone = slot.app_gone;
-        // TIME_WAIT while the application holds the socket: it may still read, so the connection stays until it closes.
-        if !effects.contains(Effects::CLOSED) && !app_gone {
-            let class = conn.transmit_class(&tcp_cx!(self));
-            self.wheel.set_at_latest(socket, conn.deadline_ns());
-            return self.lists.put(socket, class);
-        }
         let key = slot.key;
         let mut last = SegmentOut::default();
         while conn.poll_transmit(&mut tcp_cx!(self), &mut last) {
@@ -133,16 +126,20 @@ impl Core {
             FlowEntry::TimeWait(index),
         );
         debug_assert!(placed, "a connection is in the flow table");
-        self.release_socket(socket);
+        self.end_socket(socket);
     }
 
-    /// The connection is no more. Its socket stays for as long as the application holds it.
+    /// The connection is no more, and nothing stands in its place.
     fn forget_connection(&mut self, socket: u32) {
-        let slot = self.sockets.slot(socket);
-        let (hash, app_gone) = (slot.hash, slot.app_gone);
+        let hash = self.sockets.slot(socket).hash;
         let found = self.flows.remove(hash, FlowEntry::Connection(socket));
         debug_assert!(found, "a connection is in the flow table");
-        if app_gone {
+        self.end_socket(socket);
+    }
+
+    /// The socket has lost its connection. It stays for as long as the application holds it: there may be bytes to read.
+    fn end_socket(&mut self, socket: u32) {
+        if self.sockets.slot(socket).app_gone {
             return self.release_socket(socket);
         }
         self.lists.take_out(socket);

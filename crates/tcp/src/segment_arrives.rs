@@ -17,6 +17,7 @@
 
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
+use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::State;
@@ -75,6 +76,8 @@ impl Connection {
             let mut plain = without_syn(seg);
             // The window of a SYN is not scaled.
             plain.window = seg.window >> self.snd.shift;
+            // Linux answers it at once: the peer is to know that our SYN-ACK is no longer needed.
+            self.marks.set(Marks::ACK_NOW);
             crossed = plain;
             &crossed
         } else {

@@ -129,7 +129,8 @@ impl TimeWait {
         self.acknowledge(cx, seg)
     }
 
-    /// RFC 5961 3.2: only the exact number resets, another in the window is challenged.
+    /// Only the exact number resets. RFC 5961 3.2 would challenge another in the window; Linux is silent, and in this state
+    /// there is nothing to defend that silence does not defend as well.
     fn on_reset(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
         if seg.seq == self.rcv_nxt {
             cx.counters.resets_in += 1;
@@ -137,9 +138,9 @@ impl TimeWait {
         }
         if self.in_window(seg.seq) {
             cx.counters.drop_reset_in_window += 1;
-            return self.challenge(cx);
+        } else {
+            cx.counters.drop_reset_outside_window += 1;
         }
-        cx.counters.drop_reset_outside_window += 1;
         TimeWaitOutcome::Drop
     }
 

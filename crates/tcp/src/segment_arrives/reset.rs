@@ -13,7 +13,7 @@ impl Connection {
         if !seg.has(Flags::RST) {
             return Step::Continue(Effects::NONE);
         }
-        if seg.seq == self.rcv.nxt {
+        if seg.seq == self.rcv.nxt || self.forgets_its_fin(seg) {
             cx.counters.resets_in += 1;
             return Step::Done(self.reset_by_peer());
         }
@@ -27,10 +27,17 @@ impl Connection {
         Step::Done(Effects::NONE)
     }
 
+    /// Some peers forget that their FIN took a number, and reset one too low (Linux).
+    fn forgets_its_fin(&self, seg: &Segment) -> bool {
+        let fin_in = matches!(
+            self.state,
+            State::CloseWait | State::LastAck | State::Closing
+        );
+        fin_in && seg.seq + 1 == self.rcv.nxt
+    }
+
     fn reset_by_peer(&mut self) -> Effects {
         match self.state {
-            // Both simultaneous opens failed: as in SYN_SENT.
-            State::SynReceived if !self.is_fast_opened() => self.fail(ConnectionError::Refused),
             // All that was to be said has been said.
             State::Closing | State::LastAck | State::TimeWait => self.finish_closed(),
             _ => self.fail(ConnectionError::Reset),

@@ -112,7 +112,10 @@ fn time_wait_rst_counts_only_at_the_exact_number() {
         entry.on_segment(&mut world.cx(), &seg("R", 60_000, 0, 0)),
         TimeWaitOutcome::Drop
     );
-    ack(entry.on_segment(&mut world.cx(), &seg("R", 102, 0, 0)));
+    assert_eq!(
+        entry.on_segment(&mut world.cx(), &seg("R", 102, 0, 0)),
+        TimeWaitOutcome::Drop
+    );
     // Its timestamp does not matter.
     let rst = with_ts(seg("RA", 101, 201, 0), 1, 0);
     assert_eq!(

@@ -308,7 +308,7 @@ fn syn_received_rst() {
     conversation(syn_received, |p| {
         p.inject("R 1:1(0)");
         p.expect_effects(Effects::FAILED | Effects::CLOSED);
-        assert_eq!(p.conn.error(), Some(ConnectionError::Refused));
+        assert_eq!(p.conn.error(), Some(ConnectionError::Reset));
     });
 }
 

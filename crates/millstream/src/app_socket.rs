@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Unused,
     /// Neither connected nor listening.
     Idle,
+    /// Waits for the first bytes, to open fast with them.
+    Deferred,
     Stream,
     Listener(Consumer<Accepted>),
 }

@@ -54,7 +54,7 @@ impl<'a> SocketOptions<'a> {
 
     fn stage(&self) -> Stage {
         match self.inner.state().sockets.at(self.id).kind {
-            Kind::Idle | Kind::Unused => Stage::Idle,
+            Kind::Idle | Kind::Deferred | Kind::Unused => Stage::Idle,
             Kind::Listener(_) => Stage::Listening,
             Kind::Stream => Stage::Connection,
         }

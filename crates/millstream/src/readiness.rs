@@ -77,6 +77,9 @@ pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
         // As Linux has it: nobody can hang up whom nobody has called.
         return Readiness::WRITABLE.union(Readiness::HANGUP);
     }
+    if matches!(socket.kind, Kind::Deferred) {
+        return Readiness::WRITABLE;
+    }
     let failed = state.contains(SocketState::FAILED);
     let closed = state.contains(SocketState::CLOSED);
     let is_over = failed || closed;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use ring::socket_block::{Requests, SocketId};
 use rustix::io::Errno;
-use stack::context::{Bind, Connect, Control, Listen};
+use stack::context::{Bind, Connect, Control, FastOpenQuery, Listen};
 
 use crate::app_socket::Kind;
 use crate::context::{Context, Inner};
@@ -221,11 +221,56 @@ impl TcpSocket {
         self.connect_with(remote, false)
     }
 
-    pub(crate) fn connect_with(
-        mut self,
+    /// Bytes that the SYN to `remote` could carry now (RFC 7413); `None` without a cookie of that peer's.
+    ///
+    /// # Errors
+    /// Those of waiting for the stack's answer.
+    pub fn fast_open_room(&self, remote: SocketAddr) -> io::Result<Option<usize>> {
+        let (answer, mut answers) = ring::spsc::queue(1);
+        let query = self.options().look(|settings| FastOpenQuery {
+            socket: self.id,
+            remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
+            mss_max: settings.max_segment,
+            no_cookie: settings.fast_open_no_cookie,
+            answer,
+        });
+        self.inner.control(Control::FastOpenQuery(query))?;
+        let said = self.inner.block_unannounced(|_| answers.pop().map(Ok))?;
+        Ok(said.has_cookie.then_some(said.syn_bytes_max as usize))
+    }
+
+    /// As [`start_connect`](Self::start_connect), opening fast (RFC 7413): as many of `bytes` as the SYN takes go with it, and the number of them is returned.
+    /// Without a cookie the SYN asks for one and takes none.
+    ///
+    /// # Errors
+    /// As [`start_connect`](Self::start_connect).
+    pub fn start_connect_fast(
+        self,
         remote: SocketAddr,
-        fast_open: bool,
-    ) -> Result<TcpStream, Refused> {
+        bytes: &[u8],
+    ) -> Result<(TcpStream, usize), Refused> {
+        let room = match self.fast_open_room(remote) {
+            Ok(room) => room.unwrap_or(0),
+            Err(error) => {
+                return Err(Refused {
+                    socket: self,
+                    error,
+                });
+            }
+        };
+        let wanted = &bytes[..room.min(bytes.len())];
+        let written = self.inner.state().write_ahead(self.id, wanted);
+        let stream = self.connect_with(remote, true)?;
+        Ok((stream, written))
+    }
+
+    /// Marks the socket as one that connects with the first bytes (`TCP_FASTOPEN_CONNECT`): writable, and not hung up. It is for the caller to connect then.
+    pub fn defer_connect(&self, on: bool) {
+        let kind = if on { Kind::Deferred } else { Kind::Idle };
+        self.inner.state().become_kind(self.id, kind);
+    }
+
+    fn connect_with(mut self, remote: SocketAddr, fast_open: bool) -> Result<TcpStream, Refused> {
         if let Err(error) = self.try_connect(remote, fast_open) {
             return Err(Refused {
                 socket: self,

@@ -420,6 +420,16 @@ impl State {
         (is_over || self.sockets.at(id).read_shut).then_some(Ok(0))
     }
 
+    /// Writes before there is a connection, for the SYN to take along.
+    pub(crate) fn write_ahead(&mut self, id: SocketId, bytes: &[u8]) -> usize {
+        let memory = &self.side.memory;
+        let Some(block) = memory.block(id.index) else {
+            return 0;
+        };
+        let tx = &mut self.sockets.at(id).tx;
+        tx.write(memory, block, &mut self.side.magazine, bytes)
+    }
+
     /// `None`: no room yet; the stack has been asked to tell of it.
     #[inline]
     fn write(&mut self, id: SocketId, slices: &[IoSlice<'_>]) -> Option<io::Result<usize>> {

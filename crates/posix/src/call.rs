@@ -56,6 +56,8 @@ pub struct Call {
 pub(crate) struct Progress {
     /// When it gives up, once it has been found to block; `None`: never.
     pub deadline_ns: Option<u64>,
+    /// It sent the SYN.
+    pub connecting: bool,
     /// It has blocked before.
     pub began: bool,
     /// Bytes that were written, or read, so far.

@@ -33,7 +33,7 @@ fn mask(ready: Readiness) -> u32 {
 
 fn ready(file: &File) -> Option<Readiness> {
     Some(match file {
-        File::Idle(socket) => socket.readiness(),
+        File::Idle(socket) | File::Deferred(socket, _) => socket.readiness(),
         File::Listener(listener) => listener.readiness(),
         File::Stream(stream) => stream.tcp.readiness(),
         File::Epoll(_) | File::Lost => return None,
@@ -250,7 +250,7 @@ fn add(poll: &mut Poll, file: &File, fd: i32, event: EpollEvent) -> Result<(), E
         }
     }
     let added = match file {
-        File::Idle(socket) => with(poll, socket, fd, event),
+        File::Idle(socket) | File::Deferred(socket, _) => with(poll, socket, fd, event),
         File::Listener(listener) => with(poll, listener, fd, event),
         File::Stream(stream) => with(poll, &stream.tcp, fd, event),
         File::Epoll(_) | File::Lost => return Err(Errno::PERM),
@@ -268,7 +268,7 @@ fn change(poll: &mut Poll, file: &File, fd: i32, event: EpollEvent) -> Result<()
         }
     }
     let changed = match file {
-        File::Idle(socket) => with(poll, socket, fd, event),
+        File::Idle(socket) | File::Deferred(socket, _) => with(poll, socket, fd, event),
         File::Listener(listener) => with(poll, listener, fd, event),
         File::Stream(stream) => with(poll, &stream.tcp, fd, event),
         File::Epoll(_) | File::Lost => return Err(Errno::NOENT),
@@ -278,7 +278,7 @@ fn change(poll: &mut Poll, file: &File, fd: i32, event: EpollEvent) -> Result<()
 
 fn remove(poll: &mut Poll, file: &File) -> Result<(), Errno> {
     let removed = match file {
-        File::Idle(socket) => poll.deregister(socket),
+        File::Idle(socket) | File::Deferred(socket, _) => poll.deregister(socket),
         File::Listener(listener) => poll.deregister(listener),
         File::Stream(stream) => poll.deregister(&stream.tcp),
         File::Epoll(_) | File::Lost => return Err(Errno::NOENT),

@@ -27,6 +27,7 @@
 mod call;
 mod descriptors;
 mod epoll;
+mod fast_open;
 pub mod layout;
 pub mod number;
 mod open;

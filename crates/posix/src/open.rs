@@ -125,15 +125,19 @@ impl Sockets {
         }
         let entry = self.socket_entry(fd)?;
         let already = match &entry.file {
-            File::Idle(_) => {
+            File::Idle(socket) => {
                 let remote = address_for(entry.is_v6, address)?;
-                self.begin_connect(fd, remote, false)?;
-                progress.done = 1;
+                let fast = socket.options().fast_open_connect();
+                if fast && self.defer_connect(fd, remote)? {
+                    return Ok(Some(0));
+                }
+                self.begin_connect(fd, remote, fast.then_some(&[]))?;
+                progress.connecting = true;
                 Errno::INPROGRESS
             }
-            File::Stream(stream) if stream.connecting => match progress.done {
-                0 => Errno::ALREADY,
-                _ => Errno::INPROGRESS,
+            File::Stream(stream) if stream.connecting => match progress.connecting {
+                false => Errno::ALREADY,
+                true => Errno::INPROGRESS,
             },
             File::Lost => return Err(Errno::NOBUFS),
             _ => return Err(Errno::ISCONN),
@@ -141,36 +145,67 @@ impl Sockets {
         self.await_connect(fd, already, progress)
     }
 
-    /// Sends the SYN.
+    /// Puts a connect off until there are bytes, if the peer's cookie is known; without one the SYN had better leave and ask for it.
+    fn defer_connect(&mut self, fd: i32, remote: SocketAddr) -> Result<bool, Errno> {
+        let entry = self.socket_entry(fd)?;
+        match std::mem::replace(&mut entry.file, File::Lost) {
+            File::Idle(socket) => {
+                let room = socket.fast_open_room(remote);
+                let has_cookie = matches!(room, Ok(Some(_)));
+                if has_cookie {
+                    socket.defer_connect(true);
+                }
+                entry.file = match has_cookie {
+                    true => File::Deferred(socket, remote),
+                    false => File::Idle(socket),
+                };
+                room.map(|room| room.is_some())
+                    .map_err(|error| errno(&error))
+            }
+            other => {
+                entry.file = other;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Sends the SYN; opening fast, with as many of these bytes as it takes. The number of them.
     pub(crate) fn begin_connect(
         &mut self,
         fd: i32,
         remote: SocketAddr,
-        _fast_open: bool,
-    ) -> Result<(), Errno> {
+        fast: Option<&[u8]>,
+    ) -> Result<usize, Errno> {
         let entry = self.socket_entry(fd)?;
-        match std::mem::replace(&mut entry.file, File::Lost) {
-            File::Idle(socket) => match socket.start_connect(remote) {
-                Ok(tcp) => {
-                    entry.file = File::Stream(Stream {
-                        tcp,
-                        connecting: true,
-                    });
-                }
-                Err(refused) => {
-                    entry.file = File::Idle(refused.socket);
-                    return Err(errno(&refused.error));
-                }
-            },
+        let socket = match std::mem::replace(&mut entry.file, File::Lost) {
+            File::Idle(socket) | File::Deferred(socket, _) => socket,
             other => {
                 entry.file = other;
                 return Err(Errno::ISCONN);
             }
-        }
+        };
+        let begun = match fast {
+            None => socket.start_connect(remote).map(|tcp| (tcp, 0)),
+            Some(bytes) => socket.start_connect_fast(remote, bytes),
+        };
+        let written = match begun {
+            Ok((tcp, written)) => {
+                entry.file = File::Stream(Stream {
+                    tcp,
+                    connecting: true,
+                });
+                written
+            }
+            Err(refused) => {
+                refused.socket.defer_connect(false);
+                entry.file = File::Idle(refused.socket);
+                return Err(errno(&refused.error));
+            }
+        };
         if self.context.is_virtual() {
             self.turn();
         }
-        Ok(())
+        Ok(written)
     }
 
     /// The outcome of a connect; `already` is what a non-blocking call says while there is none.
@@ -226,9 +261,22 @@ impl Sockets {
         match &entry.file {
             File::Stream(_) => self.revive(fd),
             File::Listener(_) => self.unlisten(fd)?,
+            File::Deferred(..) => self.undefer(fd)?,
             _ => {}
         }
         Ok(Some(0))
+    }
+
+    fn undefer(&mut self, fd: i32) -> Result<(), Errno> {
+        let entry = self.socket_entry(fd)?;
+        match std::mem::replace(&mut entry.file, File::Lost) {
+            File::Deferred(socket, _) => {
+                socket.defer_connect(false);
+                entry.file = File::Idle(socket);
+            }
+            other => entry.file = other,
+        }
+        Ok(())
     }
 
     /// A listener becomes a socket again, with its options, bound where it was.
@@ -264,6 +312,7 @@ impl Sockets {
             },
             File::Listener(_) if how == Shutdown::Write => {}
             File::Listener(_) => self.unlisten(fd)?,
+            File::Deferred(..) => self.undefer(fd)?,
             _ => return Err(Errno::NOTCONN),
         }
         Ok(Some(0))
@@ -292,7 +341,7 @@ impl Sockets {
     pub(crate) fn getsockname(&mut self, fd: i32, reply: &mut Reply) -> Step {
         let entry = self.socket_entry(fd)?;
         let local = match &entry.file {
-            File::Idle(socket) => socket.local_addr(),
+            File::Idle(socket) | File::Deferred(socket, _) => socket.local_addr(),
             File::Listener(listener) => Some(listener.local_addr()),
             File::Stream(stream) => match stream.tcp.local_addr() {
                 Some(local) => Some(local),
@@ -359,7 +408,7 @@ pub(crate) fn blocked(
 }
 
 /// An address for a socket of a family. An IPv4 address in IPv6's clothes is IPv4.
-fn address_for(is_v6: bool, address: Address) -> Result<SocketAddr, Errno> {
+pub(crate) fn address_for(is_v6: bool, address: Address) -> Result<SocketAddr, Errno> {
     match address {
         Address::Inet(address) if address.is_ipv6() == is_v6 => {
             Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))

@@ -34,7 +34,7 @@ impl Sockets {
         self.socket_entry(fd)?;
         let (context, entry) = self.with_context(fd).ok_or(Errno::BADF)?;
         let options = match &entry.file {
-            File::Idle(socket) => socket.options(),
+            File::Idle(socket) | File::Deferred(socket, _) => socket.options(),
             File::Listener(listener) => listener.options(),
             File::Stream(stream) => stream.tcp.options(),
             File::Epoll(_) => return Err(Errno::NOTSOCK),

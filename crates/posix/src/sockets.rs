@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 
 use millstream::{Context, TcpListener, TcpSocket, TcpStream};
 use rustix::io::Errno;
@@ -31,6 +32,8 @@ pub(crate) struct Entry {
 pub(crate) enum File {
     /// Neither connected nor listening.
     Idle(TcpSocket),
+    /// Connects with the first bytes (`TCP_FASTOPEN_CONNECT`).
+    Deferred(TcpSocket, SocketAddr),
     Listener(TcpListener),
     Stream(Stream),
     Epoll(Epoll),

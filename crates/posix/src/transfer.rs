@@ -5,13 +5,15 @@ use std::io::{Read, Write};
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
+use crate::fast_open::FastSend;
 use crate::number::*;
 use crate::open::{blocked, info};
 use crate::request::{Address, ControlMessage};
 use crate::sockets::{File, Sockets, Step, Stream, errno};
 
 /// Flags of `send` that mean something here, or ask for nothing.
-const SEND_FLAGS: i32 = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_DONTROUTE;
+const SEND_FLAGS: i32 =
+    MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_DONTROUTE | MSG_FASTOPEN;
 /// The same of `recv`.
 const RECV_FLAGS: i32 =
     MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
@@ -40,7 +42,7 @@ impl Sockets {
         fd: i32,
         bytes: &[u8],
         flags: i32,
-        _to: Option<Address>,
+        to: Option<Address>,
         progress: &mut Progress,
     ) -> Step {
         let now_ns = self.context.now_ns();
@@ -48,6 +50,14 @@ impl Sockets {
         if flags & !SEND_FLAGS != 0 {
             return Err(Errno::OPNOTSUPP);
         }
+        let is_deferred = matches!(entry.file, File::Deferred(..));
+        if flags & MSG_FASTOPEN != 0 || is_deferred || progress.connecting {
+            match self.send_fast(fd, bytes, flags, to, progress)? {
+                FastSend::Over(step) => return Ok(step),
+                FastSend::Connected => {}
+            }
+        }
+        let entry = self.socket_entry(fd)?;
         let nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
         let File::Stream(stream) = &mut entry.file else {
             return Err(Errno::PIPE);

@@ -183,3 +183,64 @@ fn epoll_tells_level_and_edge() {
     );
     assert_eq!(world.b.done(wait), Ok(0));
 }
+
+/// A listener that takes data in SYNs, and a host that has its cookie.
+fn fast_world() -> World {
+    let mut world = World::with(|config| config.tcp.fast_open.server = true);
+    let listener = world.b.listener(80);
+    assert_eq!(world.b.set_int(listener, SOL_TCP, TCP_FASTOPEN, 16), Ok(0));
+    let fd = world.a.socket();
+    assert_eq!(send_fast(&mut world, fd, b"first"), Err(Errno::INPROGRESS));
+    world.settle();
+    assert_eq!(world.a.write(fd, b"first"), Ok(5));
+    world.settle();
+    let first = world.b.accept(listener).unwrap();
+    world.b.nonblocking(first);
+    assert_eq!(world.b.read(first, 10).unwrap(), b"first");
+    assert_eq!(world.b.accept(listener), Err(Errno::AGAIN));
+    world
+}
+
+fn send_fast(world: &mut World, fd: i32, bytes: &[u8]) -> Result<i64, Errno> {
+    world.a.done(Request::Send {
+        fd,
+        bytes: bytes.to_vec(),
+        flags: MSG_FASTOPEN,
+        to: Some(inet(B, 80)),
+        control: Vec::new(),
+    })
+}
+
+#[test]
+fn bytes_go_with_the_syn_once_there_is_a_cookie() {
+    let mut world = fast_world();
+    let fd = world.a.socket();
+    assert_eq!(send_fast(&mut world, fd, b"second"), Ok(6));
+    assert_eq!(send_fast(&mut world, fd, b"x"), Err(Errno::ALREADY));
+    // The listener is descriptor 3 of its host.
+    world.b.sockets.turn();
+    let accepted = world.b.accept(3).unwrap();
+    world.b.nonblocking(accepted);
+    assert_eq!(world.b.read(accepted, 10).unwrap(), b"second");
+    world.settle();
+    assert_eq!(send_fast(&mut world, fd, b"x"), Ok(1));
+    assert_eq!(send_fast(&mut world, fd, b"x"), Err(Errno::ISCONN));
+}
+
+#[test]
+fn connect_is_put_off_until_there_are_bytes() {
+    let mut world = fast_world();
+    let fd = world.a.socket();
+    let connect = TCP_FASTOPEN_CONNECT;
+    assert_eq!(world.a.set_int(fd, SOL_TCP, connect, 1), Ok(0));
+    assert_eq!(world.a.connect(fd, B, 80), Ok(0));
+    assert_eq!(world.a.connect(fd, B, 80), Err(Errno::ISCONN));
+    assert_eq!(world.a.poll(fd, POLLIN | POLLOUT), POLLOUT);
+    world.settle();
+    assert_eq!(world.b.accept(3), Err(Errno::AGAIN), "nothing has left");
+    assert_eq!(world.a.write(fd, b"third"), Ok(5));
+    world.settle();
+    let accepted = world.b.accept(3).unwrap();
+    world.b.nonblocking(accepted);
+    assert_eq!(world.b.read(accepted, 10).unwrap(), b"third");
+}

@@ -105,5 +105,5 @@ pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
 
 /// The rule by which the stack tells of room (`event_queue`): a third of the send buffer is free.
 fn has_room(socket: &AppSocket, block: &SocketBlock) -> bool {
-    socket.tx.space(block) >= (block.tx_limit() / 3).max(1)
+    socket.tx.is_writable(block)
 }

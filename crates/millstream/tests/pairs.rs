@@ -185,8 +185,10 @@ fn small_limits_make_it_slow_and_nothing_worse() {
     let change = |config: &mut Config| {
         config.limits.small_chunks = 32;
         config.limits.large_chunks = 32;
-        config.limits.send_buffer_bytes_max = 16_384;
-        config.limits.recv_buffer_bytes_max = 16_384;
+        config.tcp.send_buffer.bytes_default = 16_384;
+        config.tcp.send_buffer.bytes_max = 16_384;
+        config.tcp.recv_buffer.bytes_default = 32_768;
+        config.tcp.recv_buffer.bytes_max = 32_768;
         config.limits.sockets_max = 8;
         config.limits.half_open_max = 4;
         config.limits.time_wait_max = 4;

@@ -25,8 +25,6 @@ pub fn stack() -> Limits {
         backlog_max: 4_096,
         small_chunks: 8_192,
         large_chunks: 8_192,
-        recv_buffer_bytes_max: 15 << 20,
-        send_buffer_bytes_max: 4 << 20,
         ..Limits::default()
     }
 }

@@ -191,6 +191,12 @@ impl ChunkHeader {
         self.next.load(Ordering::Relaxed)
     }
 
+    /// It is the last of its stream again.
+    #[inline]
+    pub(crate) fn clear_next(&self) {
+        self.next.store(0, Ordering::Relaxed);
+    }
+
     #[inline]
     pub(crate) fn set_next(&self, next: ChunkId) {
         self.next.store(next.word(), Ordering::Relaxed);

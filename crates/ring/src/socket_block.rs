@@ -6,6 +6,7 @@
 //! rx_tail     bytes received      rx_head     bytes read           local, remote port
 //! tx_una      bytes acknowledged  tx_tail     bytes written        (before CONNECTED
 //! tx_limit    send buffer         tx_open     chunk to append to    is published)
+//! tx_wake     and unsent, tx_sent
 //! state, edges, generation        requests, want_writable, owner
 //! ```
 //!
@@ -139,7 +140,10 @@ pub(crate) struct StackLine {
     in_edges: AtomicU32,
     out_edges: AtomicU32,
     generation: AtomicU32,
-    spare: [AtomicU32; 7],
+    tx_wake: AtomicU32,
+    tx_unsent_wake: AtomicU32,
+    pub(crate) tx_sent: AtomicU32,
+    spare: [AtomicU32; 4],
 }
 
 /// Written by the application, and by whoever swaps.
@@ -195,6 +199,11 @@ impl SocketBlock {
         self.stack.rx_tail.store(0, Ordering::Relaxed);
         self.stack.tx_una.store(0, Ordering::Relaxed);
         self.stack.tx_limit.store(tx_limit, Ordering::Relaxed);
+        self.stack
+            .tx_wake
+            .store(tx_limit - tx_limit / 3, Ordering::Relaxed);
+        self.stack.tx_unsent_wake.store(u32::MAX, Ordering::Relaxed);
+        self.stack.tx_sent.store(0, Ordering::Relaxed);
         self.stack.in_edges.store(0, Ordering::Relaxed);
         self.stack.out_edges.store(0, Ordering::Relaxed);
         self.app.tx_restart.store(0, Ordering::Relaxed);
@@ -241,6 +250,14 @@ impl SocketBlock {
     #[inline]
     pub fn set_tx_limit(&self, bytes: u32) {
         self.stack.tx_limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Sets when a writer that waits for room is woken: no more than `waiting` bytes are in the send buffer, and no more than
+    /// `unsent` of them unsent (`u32::MAX`: any number).
+    #[inline]
+    pub fn set_tx_wake(&self, waiting: u32, unsent: u32) {
+        self.stack.tx_wake.store(waiting, Ordering::Relaxed);
+        self.stack.tx_unsent_wake.store(unsent, Ordering::Relaxed);
     }
 
     /// Counts one more arrival of something to read (bytes, end, failure, a connection).
@@ -320,6 +337,26 @@ impl SocketBlock {
     #[inline]
     pub fn tx_limit(&self) -> u32 {
         self.stack.tx_limit.load(Ordering::Relaxed)
+    }
+
+    /// Whether a writer who waits is to be woken while `waiting` bytes are in the send buffer.
+    #[inline]
+    pub fn is_writable_at(&self, waiting: u32) -> bool {
+        let unsent_max = self.stack.tx_unsent_wake.load(Ordering::Relaxed);
+        waiting <= self.stack.tx_wake.load(Ordering::Relaxed)
+            && (unsent_max == u32::MAX || self.unsent_at(waiting) <= unsent_max)
+            && self.tx_limit() > 0
+    }
+
+    /// Of `waiting` bytes in the send buffer, those that were never sent.
+    #[inline]
+    fn unsent_at(&self, waiting: u32) -> u32 {
+        let sent = self
+            .stack
+            .tx_sent
+            .load(Ordering::Acquire)
+            .wrapping_sub(self.stack.tx_una.load(Ordering::Acquire));
+        waiting.saturating_sub(sent)
     }
 
     /// Local and remote name; valid once CONNECTED or LISTENING has been seen.
@@ -409,6 +446,9 @@ impl SocketBlock {
                 in_edges: word(),
                 out_edges: word(),
                 generation: word(),
+                tx_wake: word(),
+                tx_unsent_wake: word(),
+                tx_sent: word(),
                 spare: core::array::from_fn(|_| word()),
             },
             app: AppLine {

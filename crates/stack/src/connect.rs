@@ -60,8 +60,7 @@ impl Core {
             } else {
                 self.config.tcp.mss_default_v6
             },
-            recv_space: self.config.limits.recv_buffer_bytes_max,
-            recv_buffer_max: self.config.limits.recv_buffer_bytes_max,
+            buffers: self.buffers_of(&connect.options),
             fast_open,
         };
         let conn = Connection::connect(&mut tcp_cx!(self), &open);

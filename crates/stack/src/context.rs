@@ -215,10 +215,14 @@ pub enum SocketOption {
     NoDelay(bool),
     /// `TCP_CORK`.
     Cork(bool),
-    /// `SO_SNDBUF` in bytes of payload: the send buffer grows and shrinks by itself no more.
+    /// `SO_SNDBUF`: the send buffer gets twice these bytes, and grows by itself no more.
     SendBuffer(u32),
-    /// `SO_RCVBUF` in bytes of payload: likewise the receive buffer.
+    /// `SO_RCVBUF`: likewise the receive buffer.
     RecvBuffer(u32),
+    /// `TCP_NOTSENT_LOWAT`: writable when fewer bytes are unsent; 0: the stack's.
+    NotSentLowat(u32),
+    /// `TCP_QUICKACK`: acknowledge at once, or wait for answers to ride on; neither lasts.
+    QuickAck(bool),
     /// `SO_KEEPALIVE` with its three times: idle and interval in ns, number of probes. `None`: off.
     KeepAlive(Option<Keepalive>),
     /// `IPV6_V6ONLY` of a listener: off, an unspecified IPv6 address accepts from IPv4 too. On unless said otherwise.

@@ -12,7 +12,7 @@ use ring::spsc::Producer;
 use tcp::FastOpenKeys;
 use tcp::isn::IsnGenerator;
 use tcp::syn_cookie::SynCookies;
-use tcp::{ChallengeLimiter, RecordPool};
+use tcp::{ChallengeLimiter, Memory, RangePool, RecordPool};
 use wire::{FlowHasher, FlowKey};
 
 use crate::binds::Binds;
@@ -40,6 +40,8 @@ macro_rules! tcp_cx {
             challenge: &mut $core.challenge,
             counters: &mut $core.tcp_counters,
             records: &mut $core.records,
+            ranges: &mut $core.ranges,
+            memory: $core.memory,
         }
     };
 }
@@ -62,6 +64,10 @@ pub(crate) struct Core {
     pub challenge: ChallengeLimiter,
     /// What all connections have in flight.
     pub records: RecordPool,
+    /// What all connections hold out of order.
+    pub ranges: RangePool,
+    /// How much memory is left for socket buffers; judged once per turn.
+    pub memory: Memory,
     pub hasher: FlowHasher,
     pub isn: IsnGenerator,
     pub cookies: SynCookies,
@@ -142,6 +148,8 @@ impl Core {
             tcp_counters: tcp::Counters::default(),
             challenge: ChallengeLimiter::new(secrets.key(1)[0]),
             records: RecordPool::new(limits.segment_records, limits.sockets_max),
+            ranges: RangePool::new(limits.range_blocks),
+            memory: Memory::Ample,
             hasher: FlowHasher::new(secrets.key(2)),
             isn: IsnGenerator::new(secrets.key(3)),
             cookies: SynCookies::new(secrets.key(4)),

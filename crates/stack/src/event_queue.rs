@@ -89,7 +89,7 @@ impl EventQueue {
             return true;
         }
         let mut told = marks & MARK_TELL != 0;
-        if marks & MARK_ROOM != 0 && is_writable(slot.tx.buffered(block), block.tx_limit()) {
+        if marks & MARK_ROOM != 0 && block.is_writable_at(slot.tx.buffered(block)) {
             if !has_chunks {
                 if slot.marks & MARK_STARVED == 0 {
                     slot.marks |= MARK_STARVED;
@@ -130,10 +130,4 @@ impl EventQueue {
             && behind < self.queue.capacity() as u64
             && !self.queue.is_consumed((position - 1) as u32)
     }
-}
-
-/// Linux's rule: room for a third of the buffer, so that writers wake for more than a few bytes.
-#[inline]
-fn is_writable(buffered: u32, limit: u32) -> bool {
-    buffered <= limit - limit / 3
 }

@@ -75,21 +75,22 @@ impl Core {
 
     #[inline]
     fn connection_job(&mut self, socket: u32, requests: Requests) {
-        let recv_buffer_bytes = self.config.limits.recv_buffer_bytes_max;
         let (slot, pool, block) = self.sockets.parts(socket);
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
         let mut effects = Effects::NONE;
+        let mut wrote = false;
         let unread = slot.rx.reclaim(pool, block);
         let mut cx = tcp_cx!(self);
         if requests.contains(Requests::READ) {
-            effects |= conn.on_read(&mut cx, recv_buffer_bytes.saturating_sub(unread));
+            effects |= conn.on_read(&mut cx, unread);
         }
         if !requests.is_empty() && requests != Requests::READ {
             // The writer may have held its last chunk while the ACK that drained the stream was acted on.
             slot.tx.reclaim(pool, block);
             effects |= conn.on_write(&mut cx, slot.tx.buffered(block));
+            wrote = true;
         }
         if requests.contains(Requests::SHUTDOWN_WRITE) {
             effects |= conn.shutdown_write(&mut cx);
@@ -107,6 +108,9 @@ impl Core {
         }
         // An application that found no chunk waits for room although the buffer has some.
         self.events.mark(socket, slot, MARK_ROOM);
+        if wrote {
+            self.publish_room(socket);
+        }
         self.settle(socket, effects);
     }
 

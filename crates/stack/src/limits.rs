@@ -27,10 +27,9 @@ pub struct Limits {
     /// Records of runs of segments in flight, all connections together, 40 bytes each; never fewer than `sockets_max`. At the limit runs
     /// are not told apart: recovery gets less precise.
     pub segment_records: usize,
-    /// Receive buffer of a socket, in bytes; the window never offers more.
-    pub recv_buffer_bytes_max: u32,
-    /// Send buffer of a socket, in bytes; a write beyond it waits.
-    pub send_buffer_bytes_max: u32,
+    /// Blocks of 25 out-of-order ranges, all connections together, 256 bytes each. At the limit a connection that holds none takes nothing
+    /// out of order, and one that holds some gives up the range furthest from what it waits for (`bytes_drop_ranges_full`).
+    pub range_blocks: usize,
 }
 
 impl Default for Limits {
@@ -45,8 +44,7 @@ impl Default for Limits {
             large_chunks: 16_384,
             control_queue_max: 1_024,
             segment_records: 65_536,
-            recv_buffer_bytes_max: 1 << 20,
-            send_buffer_bytes_max: 1 << 20,
+            range_blocks: 4_096,
         }
     }
 }
@@ -84,18 +82,7 @@ impl Limits {
                 16,
                 CONTROL_CEILING,
             ),
-            (
-                "recv_buffer_bytes_max",
-                self.recv_buffer_bytes_max as usize,
-                2_048,
-                BUFFER_CEILING,
-            ),
-            (
-                "send_buffer_bytes_max",
-                self.send_buffer_bytes_max as usize,
-                2_048,
-                BUFFER_CEILING,
-            ),
+            ("range_blocks", self.range_blocks, 1, TABLE_CEILING),
         ];
         for (name, value, min, max) in rows {
             if value < min || value > max {
@@ -131,9 +118,13 @@ const SOCKETS_CEILING: usize = 1 << 24;
 const LISTENERS_CEILING: usize = 4_096;
 const BACKLOG_CEILING: usize = 65_536;
 const CONTROL_CEILING: usize = 1 << 16;
-/// RFC 7323 lets a window reach 1 GiB; sequence arithmetic needs it below 2 GiB.
-const BUFFER_CEILING: usize = 1 << 30;
 
+/// Of the bytes in chunks, the free 1/64ths below which memory counts as low: socket buffers stop growing.
+pub const MEMORY_LOW: u64 = 32;
+/// Below which it is under pressure: windows go back to a few segments, what lies beyond gaps is given up first.
+pub const MEMORY_PRESSURE: u64 = 16;
+/// Below which it is exhausted: nothing is taken out of order any more.
+pub const MEMORY_EXHAUSTED: u64 = 4;
 /// Frames that one turn takes from the driver before it goes on to the next stage.
 pub const RX_FRAMES_PER_TURN: usize = 256;
 /// Jobs that one turn applies.
@@ -165,6 +156,7 @@ pub const COLD_FRAME_BYTES_MAX: usize = SMALL_PACKET_BYTES_MAX + 18;
 /// The longest packet that is not TCP and is looked at (ARP, ICMP, neighbour discovery); longer ones are cut for echo.
 pub const SMALL_PACKET_BYTES_MAX: usize = 2_048;
 
+const _: () = assert!(MEMORY_EXHAUSTED < MEMORY_PRESSURE && MEMORY_PRESSURE < MEMORY_LOW);
 const _: () = assert!(TX_SHARES[0] + TX_SHARES[1] + TX_SHARES[2] == 8);
 const _: () = assert!(SOCKETS_CEILING <= TABLE_CEILING);
 

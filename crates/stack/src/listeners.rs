@@ -241,6 +241,13 @@ impl Listeners {
         self.slots.at_mut(index)
     }
 
+    /// The listener, to be looked at.
+    pub fn at(&self, id: ListenerId) -> Option<&Listener> {
+        self.slots
+            .at(id.index)
+            .filter(|listener| listener.generation == id.generation)
+    }
+
     /// The listener, if it is still the same.
     pub fn at_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
         self.slots

@@ -4,7 +4,8 @@
 //! with them, as in Linux.
 
 use ring::socket_block::SocketState;
-use tcp::Effects;
+use tcp::{Buffers, Effects};
+use wire::FlowKey;
 
 use crate::connect::socket_addr;
 use crate::context::{InfoQuery, SocketInfo, SocketOption};
@@ -52,13 +53,21 @@ impl Core {
                 conn.set_user_timeout(ns);
                 Effects::NONE
             }
-            SocketOption::SendBuffer(bytes) => {
-                let bytes_max = self.config.limits.send_buffer_bytes_max;
-                self.sockets
-                    .block(socket)
-                    .set_tx_limit(bytes.min(bytes_max));
+            SocketOption::SendBuffer(asked) => {
+                conn.set_send_buffer(&mut cx, asked);
+                self.publish_room(socket);
                 Effects::NONE
             }
+            SocketOption::RecvBuffer(asked) => {
+                conn.set_recv_buffer(&mut cx, asked);
+                Effects::NONE
+            }
+            SocketOption::NotSentLowat(bytes) => {
+                conn.set_notsent_lowat(bytes);
+                self.publish_room(socket);
+                Effects::NONE
+            }
+            SocketOption::QuickAck(on) => conn.set_quick_ack(&mut cx, on),
             SocketOption::MaxSegment(mss) => conn.set_max_segment(&mut cx, mss),
             SocketOption::Congestion(choice) => {
                 conn.set_congestion(&cx, choice);
@@ -85,9 +94,41 @@ impl Core {
             | SocketOption::FastOpenKey(_)
             | SocketOption::FastOpenNoCookie(_)
             | SocketOption::DeferAccept(_)
-            | SocketOption::V6Only(_)
-            | SocketOption::RecvBuffer(_) => Effects::NONE,
+            | SocketOption::V6Only(_) => Effects::NONE,
         }
+    }
+
+    /// The buffers of a connection that begins with these options.
+    pub(crate) fn buffers_of(&self, options: &[SocketOption]) -> Buffers {
+        let config = &self.config.tcp;
+        options
+            .iter()
+            .fold(Buffers::of(config), |buffers, option| match *option {
+                SocketOption::RecvBuffer(asked) => buffers.with_recv(config, asked),
+                SocketOption::SendBuffer(asked) => buffers.with_send(config, asked),
+                _ => buffers,
+            })
+    }
+
+    /// The buffers of a connection that a listener will accept: its own.
+    pub(crate) fn buffers_to_accept(&self, key: &FlowKey) -> Buffers {
+        let listener = self.listeners.find(key.local, key.local_port);
+        match listener.and_then(|id| self.listeners.at(id)) {
+            Some(listening) => self.buffers_of(&listening.options),
+            None => Buffers::of(&self.config.tcp),
+        }
+    }
+
+    /// Says in the socket's block how much the application may write, and from when on a waiting writer is to be woken.
+    pub(crate) fn publish_room(&mut self, socket: u32) {
+        let (slot, _, block) = self.sockets.parts(socket);
+        let Some(conn) = slot.conn.as_ref() else {
+            return;
+        };
+        let cx = tcp_cx!(self);
+        block.set_tx_limit(conn.send_limit(&cx));
+        block.set_tx_wake(conn.wake_limit(), conn.unsent_wake_limit(&cx));
+        slot.tx.publish_sent(block, conn.unacked_payload());
     }
 
     /// What is known of a connection.
@@ -102,7 +143,6 @@ impl Core {
     }
 
     fn socket_info(&mut self, socket: u32) -> Option<SocketInfo> {
-        let recv_buffer_max = self.config.limits.recv_buffer_bytes_max;
         let (slot, pool, block) = self.sockets.parts(socket);
         let unread = slot.rx.reclaim(pool, block);
         let conn = slot.conn.as_ref()?;
@@ -113,9 +153,9 @@ impl Core {
             local: socket_addr(key.local, key.local_port),
             remote: socket_addr(key.remote, key.remote_port),
             send_buffered: slot.tx.buffered(block),
-            send_buffer_max: block.tx_limit(),
+            send_buffer_max: conn.send_buffer(),
             unread,
-            recv_buffer_max,
+            recv_buffer_max: conn.recv_buffer(),
             path_mtu: u32::from(self.network.mss_for(key.remote)) + headers_len(key.remote.is_v4()),
         })
     }

@@ -78,6 +78,10 @@ impl RecvBuffer for RxSink<'_> {
         stored
     }
 
+    fn forget(&mut self, offset: u32) {
+        self.rx.truncate(self.pool, offset);
+    }
+
     #[inline]
     fn publish(&mut self, n: u32) {
         self.stranded = false;

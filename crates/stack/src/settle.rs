@@ -21,6 +21,9 @@ impl Core {
             | Effects::FAILED;
         if effects.intersects(told) {
             self.tell_application(socket, effects);
+            if effects.intersects(Effects::WRITABLE | Effects::CONNECTED) {
+                self.publish_room(socket);
+            }
         }
         if effects.intersects(Effects::CONNECTED | Effects::CLOSED | Effects::FAST_OPEN_LOST) {
             self.end_pending_fast_open(socket);
@@ -151,6 +154,9 @@ impl Core {
         block.set_tx_limit(0);
         let waiting = slot.tx.buffered(block);
         slot.tx.acknowledge(pool, block, waiting);
+        // What lies beyond a gap reaches nobody any more.
+        slot.rx.truncate(pool, 0);
+        slot.rx.reclaim(pool, block);
         block.add_state(SocketState::CLOSED);
         block.add_in_edge();
         block.add_out_edge();

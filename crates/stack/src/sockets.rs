@@ -11,7 +11,7 @@
 //! Indices are the same as those of the blocks in the memory file. Free ones are used again last-in first-out; slots are made on the first use of an index.
 
 use ring::byte_ring::{RxWriter, TxReader};
-use ring::chunk::ChunkPool;
+use ring::chunk::{ChunkClass, ChunkPool};
 use ring::memory::Memory;
 use ring::socket_block::{SocketBlock, SocketId};
 use ring::spsc::Producer;
@@ -19,6 +19,7 @@ use tcp::Connection;
 use wire::{Addr, FlowKey};
 
 use crate::half_opens::ListenerId;
+use crate::limits::{MEMORY_EXHAUSTED, MEMORY_LOW, MEMORY_PRESSURE};
 use crate::neighbours::NeighbourId;
 use crate::packet_out::HeaderFields;
 
@@ -209,6 +210,28 @@ impl Sockets {
     /// Sockets not in use, those in the application's stock apart.
     pub fn available(&self) -> usize {
         self.free.len() + self.capacity - self.slots.len()
+    }
+
+    /// How much of the memory for socket buffers is free. Chunks in the application's stock count as taken.
+    #[inline]
+    pub fn judge_memory(&self) -> tcp::Memory {
+        let bytes = |count: fn(&ChunkPool, ChunkClass) -> u32| -> u64 {
+            [ChunkClass::Small, ChunkClass::Large]
+                .into_iter()
+                .map(|class| u64::from(count(&self.pool, class)) * u64::from(class.data_bytes()))
+                .sum()
+        };
+        let free = bytes(ChunkPool::free) * 64;
+        let total = bytes(ChunkPool::total);
+        if free >= total * MEMORY_LOW {
+            tcp::Memory::Ample
+        } else if free >= total * MEMORY_PRESSURE {
+            tcp::Memory::Low
+        } else if free >= total * MEMORY_EXHAUSTED {
+            tcp::Memory::Pressure
+        } else {
+            tcp::Memory::Exhausted
+        }
     }
 
     /// Connections, listeners, and sockets whose connection has ended.

@@ -67,7 +67,7 @@ impl Stack {
             events,
             side,
             app,
-        } = Shared::new(&config.limits)?;
+        } = Shared::new(&config.limits, config.tcp.send_buffer.bytes_default)?;
         let (bell, app_bell) = (app.stack_bell.clone(), app.app_bell.clone());
         let parts = CoreParts {
             secrets,
@@ -92,6 +92,7 @@ impl Stack {
         let core = &mut self.core;
         core.now_ns = now_ns;
         core.counters.turns += 1;
+        core.memory = core.sockets.judge_memory();
         let received = match core.packet_in(&mut *self.port) {
             Ok(received) => received,
             Err(error) => {
@@ -317,7 +318,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(limits: &Limits) -> Result<Self, ConfigError> {
+    fn new(limits: &Limits, send_buffer_bytes: u32) -> Result<Self, ConfigError> {
         let context_limits = ContextLimits {
             sockets_max: limits.sockets_max as u32,
             small_chunks: limits.small_chunks as u32,
@@ -336,12 +337,7 @@ impl Shared {
         let large = MAGAZINE_LARGE.min(limits.large_chunks / 4);
         let (mut chunk_stock, magazine) = chunk::magazine(small, large);
         chunk_stock.refill(&mut pool);
-        let mut sockets = Sockets::new(
-            memory.clone(),
-            pool,
-            limits.sockets_max,
-            limits.send_buffer_bytes_max,
-        );
+        let mut sockets = Sockets::new(memory.clone(), pool, limits.sockets_max, send_buffer_bytes);
         sockets.refill(&mut socket_stock);
         let stack_bell = StackBell::new().map_err(|errno| ConfigError::System {
             what: "eventfd",

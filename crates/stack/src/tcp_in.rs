@@ -325,7 +325,6 @@ impl Core {
 
     /// What we bring to a handshake that a peer began.
     fn passive_open(&mut self, listener: ListenerId, key: &FlowKey, iss: SeqNumber) -> PassiveOpen {
-        let recv_buffer_bytes = self.config.limits.recv_buffer_bytes_max;
         let (mss_max, defer_accept_seconds, retries_max) = match self.listeners.at_mut(listener) {
             Some(listening) => (
                 listening.mss_max,
@@ -338,8 +337,7 @@ impl Core {
             iss,
             ts_offset: self.isn.timestamp_offset(key),
             mss: self.mss_for(key.remote, mss_max),
-            recv_window: recv_buffer_bytes,
-            recv_buffer_max: recv_buffer_bytes,
+            buffers: self.buffers_to_accept(key),
             is_v4: key.remote.is_v4(),
             defer_accept: defer_timeouts(&self.config.tcp, defer_accept_seconds),
             retries_max,
@@ -406,10 +404,11 @@ impl Core {
             self.counters.flow_table_full += 1;
             return self.sockets.release(id.index);
         }
-        let recv_space = self.config.limits.recv_buffer_bytes_max;
-        let conn = Connection::accept(&mut tcp_cx!(self), handshake, recv_space);
+        let buffers = self.buffers_to_accept(&arrival.key);
+        let conn = Connection::accept(&mut tcp_cx!(self), handshake, &buffers);
         self.sockets
             .connect(id.index, arrival.key, arrival.hash, conn);
+        self.publish_room(id.index);
         self.announce_accepted(listener, id, &arrival.key);
         self.settle(id.index, Effects::TRANSMIT | Effects::TIMER);
         self.connection_in(id.index, arrival, frame);

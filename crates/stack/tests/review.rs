@@ -10,7 +10,6 @@ fn limits_for_so_many_connections_let_so_many_be_accepted() {
     for connections in [64, 200, 1_000] {
         let mut world = World::with(|setup| {
             setup.config.limits = Limits {
-                recv_buffer_bytes_max: 65_535,
                 ..Limits::for_connections(connections)
             };
         });

@@ -24,14 +24,24 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// The receive buffer offers `recv_space` bytes beyond RCV.NXT.
+    /// The application has read: `unread` published bytes are left.
     #[inline]
-    pub fn on_read(&mut self, cx: &mut Cx<'_>, recv_space: u32) -> Effects {
+    pub fn on_read(&mut self, cx: &mut Cx<'_>, unread: u32) -> Effects {
         let deadline_ns = self.deadline_ns;
-        self.rx.space = recv_space;
-        self.rx.space_max = self.rx.space_max.max(recv_space);
-        if self.state.receives_data() && self.wants_window_update() {
-            self.marks.set(Marks::ACK_NOW);
+        let copied = self.rx.unread.saturating_sub(unread);
+        if copied > 0 {
+            let out_of_order = self.rx.held.bytes(cx.ranges);
+            self.discharge(
+                self.rx.unread.saturating_add(out_of_order),
+                unread.saturating_add(out_of_order),
+            );
+            self.rx.unread = unread;
+            self.adjust_receive_space(cx);
+            let update = self.read_deserves_ack(copied)
+                || (self.state.receives_data() && self.wants_window_update(cx.memory));
+            if update {
+                self.marks.set(Marks::ACK_NOW);
+            }
         }
         self.finish(cx, Effects::NONE, deadline_ns)
     }
@@ -108,6 +118,13 @@ impl Connection {
         if !on {
             self.push();
         }
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// TCP_QUICKACK: acknowledge at once from now on, or wait for answers to ride on; neither lasts (Linux).
+    pub fn set_quick_ack(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        self.put_quick_ack(on);
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 

@@ -88,6 +88,18 @@ impl Default for CubicSettings {
     }
 }
 
+/// The three sizes of a socket buffer, in bytes of memory as Linux counts it (`tcp_rmem`, `tcp_wmem`): payload
+/// and what holding it costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferSizes {
+    /// What a socket may have even when memory is short.
+    pub bytes_min: u32,
+    /// What a socket begins with.
+    pub bytes_default: u32,
+    /// What a socket may grow to by itself.
+    pub bytes_max: u32,
+}
+
 /// Settings of TCP, per stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -125,8 +137,6 @@ pub struct Config {
     pub time_wait_ns: u64,
     /// How long a closed connection waits in FIN_WAIT_2 for the peer's FIN.
     pub fin_wait_2_ns: u64,
-    /// How long a corked partial segment is held.
-    pub cork_ns_max: u64,
     /// Least time between two answers to invalid, empty segments of one connection (stops ACK loops).
     pub invalid_ack_interval_ns: u64,
     /// Initial congestion window in segments (RFC 6928).
@@ -161,6 +171,26 @@ pub struct Config {
     pub mss_default_v4: u16,
     /// The peer's MSS when its SYN names none, IPv6 (RFC 9293 MUST-15).
     pub mss_default_v6: u16,
+    /// Report segments that arrived twice (RFC 2883).
+    pub dsack: bool,
+    /// Longest delay of SACKs behind a gap, once three duplicate ACKs have left; 0 = none is delayed.
+    pub comp_sack_ns_max: u64,
+    /// The same in hundredths of the round trip, of which the lesser holds.
+    pub comp_sack_rtt_percent: u8,
+    /// SACKs that one delayed SACK may stand for; 0 = none is delayed.
+    pub comp_sacks_max: u8,
+    /// Receive buffer of a socket.
+    pub recv_buffer: BufferSizes,
+    /// Send buffer of a socket.
+    pub send_buffer: BufferSizes,
+    /// What SO_RCVBUF may ask for at most, in payload bytes; the buffer gets twice that.
+    pub recv_buffer_option_max: u32,
+    /// What SO_SNDBUF may ask for at most, in payload bytes; the buffer gets twice that.
+    pub send_buffer_option_max: u32,
+    /// Receive buffers grow with what the application reads in a round trip (dynamic right-sizing).
+    pub recv_buffer_moderate: bool,
+    /// Unsent bytes below which a socket is writable (TCP_NOTSENT_LOWAT); `u32::MAX` = no such limit.
+    pub notsent_lowat: u32,
     /// Challenge ACKs per second and stack (RFC 5961 10).
     pub challenge_acks_per_second_max: u32,
     /// Fast Open (RFC 7413).
@@ -205,7 +235,6 @@ impl Default for Config {
             keepalive_probes_max: 9,
             time_wait_ns: 60 * SECOND_NS,
             fin_wait_2_ns: 60 * SECOND_NS,
-            cork_ns_max: 200 * MILLISECOND_NS,
             invalid_ack_interval_ns: 500 * MILLISECOND_NS,
             initial_window_segments: 10,
             ecn: EcnUse::WhenAsked,
@@ -223,6 +252,24 @@ impl Default for Config {
             soft_errors_end_connect: true,
             mss_default_v4: 536,
             mss_default_v6: 1220,
+            dsack: true,
+            comp_sack_ns_max: MILLISECOND_NS,
+            comp_sack_rtt_percent: 33,
+            comp_sacks_max: 44,
+            recv_buffer: BufferSizes {
+                bytes_min: 4096,
+                bytes_default: 131_072,
+                bytes_max: 6 << 20,
+            },
+            send_buffer: BufferSizes {
+                bytes_min: 4096,
+                bytes_default: 16_384,
+                bytes_max: 4 << 20,
+            },
+            recv_buffer_option_max: 4 << 20,
+            send_buffer_option_max: 4 << 20,
+            recv_buffer_moderate: true,
+            notsent_lowat: u32::MAX,
             challenge_acks_per_second_max: 1000,
             fast_open: FastOpenSettings::default(),
             path_mtu: PathMtuSettings::default(),

@@ -16,6 +16,8 @@
 
 use wire::SeqNumber;
 
+use crate::autotune::Autotune;
+use crate::buffers::{Buffers, InitialWindow, Memory};
 use crate::challenge::ChallengeLimiter;
 use crate::config::Config;
 use crate::congestion::{Congestion, Moment};
@@ -24,9 +26,9 @@ use crate::ecn::EcnState;
 use crate::effects::Effects;
 use crate::fast_open::FastOpenSyn;
 use crate::handshake::{Handshake, TimeWaitEntry};
-use crate::limits::coarse;
+use crate::limits::{coarse, timestamp_bytes};
 use crate::marks::Marks;
-use crate::reassembly::Ranges;
+use crate::reassembly::RangePool;
 use crate::recovery::Recovery;
 use crate::recovery::rate::Delivery;
 use crate::recovery::records::RecordPool;
@@ -36,7 +38,6 @@ use crate::segment::Segment;
 use crate::state::{ConnectionError, State};
 use crate::timers::{NEVER_NS, Timers};
 use crate::variables::{Cold, Rcv, Receiver, Sender, Snd};
-use crate::window::shift_for;
 use crate::{MILLISECOND_NS, limits};
 
 /// What every call needs of its surroundings.
@@ -52,6 +53,10 @@ pub struct Cx<'a> {
     pub counters: &'a mut Counters,
     /// The stack's records of what is in flight.
     pub records: &'a mut RecordPool,
+    /// The stack's blocks of out-of-order ranges.
+    pub ranges: &'a mut RangePool,
+    /// How much memory the stack has left.
+    pub memory: Memory,
 }
 
 /// Parameters of an active open.
@@ -65,12 +70,10 @@ pub struct ActiveOpen {
     pub mss: u16,
     /// The peer's MSS if its SYN names none: 536 over IPv4, 1220 over IPv6 (RFC 9293 MUST-15).
     pub mss_default: u16,
-    /// Free bytes in the receive buffer.
-    pub recv_space: u32,
-    /// What the receive buffer may grow to; chooses the window shift.
-    pub recv_buffer_max: u32,
     /// Open fast; `None`: a plain SYN.
     pub fast_open: Option<FastOpenSyn>,
+    /// The buffers to begin with.
+    pub buffers: Buffers,
 }
 
 /// Keep-alive settings of one connection.
@@ -104,6 +107,7 @@ pub struct Connection {
     pub(crate) ecn: EcnState,
     pub(crate) cold: Cold,
     pub(crate) delivery: Delivery,
+    pub(crate) tune: Autotune,
 }
 
 /// Bytes of the hot line: what stands before the colder halves.
@@ -114,14 +118,18 @@ const _: () = assert!(size_of::<Sender>() <= 192);
 const _: () = assert!(size_of::<Receiver>() <= 128);
 const _: () = assert!(size_of::<Congestion>() <= 128);
 const _: () = assert!(size_of::<Cold>() <= 64);
-const _: () = assert!(size_of::<Connection>() <= 896 && align_of::<Connection>() == 64);
+const _: () = assert!(size_of::<Autotune>() <= 64);
+const _: () = assert!(size_of::<Connection>() <= 960 && align_of::<Connection>() == 64);
 
 impl Connection {
     /// Active open (RFC 9293 3.10.1): SYN_SENT, a SYN is due.
     #[must_use]
     pub fn connect(cx: &mut Cx<'_>, open: &ActiveOpen) -> Self {
         cx.counters.connects += 1;
-        let mut connection = Self::blank(cx, open.iss, open.ts_offset, open.mss, open.recv_space);
+        let scaling = cx.config.window_scaling;
+        let initial = InitialWindow::new(cx.config, &open.buffers, open.mss, scaling);
+        let receiver = Receiver::new(cx.now_ns, open.mss, open.buffers.recv_bytes, &initial);
+        let mut connection = Self::blank(cx, open.iss, open.ts_offset, &open.buffers, receiver);
         connection.tx.peer_mss = open.mss_default;
         connection
             .marks
@@ -130,7 +138,7 @@ impl Connection {
         connection.ask_for_ecn(cx.config, cx.config.congestion);
         if cx.config.window_scaling {
             connection.marks.set(Marks::WINDOW_SCALING);
-            connection.rcv_shift = shift_for(open.recv_buffer_max.max(open.recv_space));
+            connection.rcv_shift = initial.shift;
         }
         connection.marks.set(Marks::SYN_DUE);
         if let Some(syn) = &open.fast_open {
@@ -141,11 +149,14 @@ impl Connection {
 
     /// A completed passive handshake: ESTABLISHED. Give the completing segment to `on_segment` next.
     #[must_use]
-    pub fn accept(cx: &mut Cx<'_>, handshake: &Handshake, recv_space: u32) -> Self {
+    pub fn accept(cx: &mut Cx<'_>, handshake: &Handshake, buffers: &Buffers) -> Self {
         cx.counters.accepts += 1;
         cx.counters.established += 1;
         let h = handshake;
-        let mut connection = Self::blank(cx, h.iss, h.ts_offset, h.mss, recv_space);
+        let mss = h.mss.saturating_sub(timestamp_bytes(h.timestamps));
+        let initial = InitialWindow::new(cx.config, buffers, mss, h.window_scales.is_some());
+        let receiver = Receiver::new(cx.now_ns, h.mss, buffers.recv_bytes, &initial);
+        let mut connection = Self::blank(cx, h.iss, h.ts_offset, buffers, receiver);
         connection.state = State::Established;
         connection.snd.una = h.una;
         connection.snd.nxt = h.una;
@@ -155,7 +166,7 @@ impl Connection {
         connection.rx.irs = h.irs;
         connection.rcv.nxt = h.irs + 1;
         connection.rcv.acked = connection.rcv.nxt;
-        connection.rcv.adv = connection.rcv.nxt + h.rcv_wnd;
+        connection.rcv.adv = connection.rcv.nxt + initial.window;
         connection.rcv.ts_recent = h.ts_recent;
         connection.rx.ts_recent_at = coarse(cx.now_ns);
         connection.tx.peer_mss = h.peer_mss;
@@ -183,10 +194,11 @@ impl Connection {
         cx: &Cx<'_>,
         iss: SeqNumber,
         ts_offset: u32,
-        mss: u16,
-        recv_space: u32,
+        buffers: &Buffers,
+        receiver: Receiver,
     ) -> Self {
         let zero = SeqNumber(0);
+        let mss = receiver.mss;
         let snd = Snd {
             una: iss,
             nxt: iss,
@@ -212,7 +224,6 @@ impl Connection {
             error: None,
             rcv_shift: 0,
             tx: blank_sender(cx, iss, ts_offset, mss),
-            rx: blank_receiver(cx, mss, recv_space),
             recovery: Recovery::new(iss, cx.config.dup_acks_max),
             congestion: Congestion::new(
                 &Moment::at_start(cx.config, cx.now_ns, iss),
@@ -222,6 +233,8 @@ impl Connection {
             ecn: EcnState::default(),
             cold: Cold::NEW,
             delivery: Delivery::new(),
+            rx: receiver,
+            tune: Autotune::new(buffers),
         }
     }
 
@@ -238,6 +251,7 @@ impl Connection {
         let choice = self.congestion.algorithm.choice();
         self.congestion = Congestion::new(&self.moment(cx), choice, cwnd);
         self.marks.clear(Marks::SYN_DUE | Marks::TIMING);
+        self.begin_buffers(cx);
         self.arm_retransmit(NEVER_NS);
         if self.snd.flight() > 0 {
             self.restart_retransmit_timer(cx);
@@ -308,6 +322,9 @@ impl Connection {
         let mut effects = effects;
         if self.state == State::Closed {
             self.forget_in_flight(cx);
+        }
+        if matches!(self.state, State::Closed | State::TimeWait) {
+            self.rx.held.release(cx.ranges);
         }
         if self.plan(cx) != crate::output::Plan::Nothing {
             effects |= Effects::TRANSMIT;
@@ -511,30 +528,6 @@ fn blank_sender(cx: &Cx<'_>, iss: SeqNumber, ts_offset: u32, mss: u16) -> Sender
         retransmits: 0,
         backoff: 0,
         soft_error: None,
-    }
-}
-
-fn blank_receiver(cx: &Cx<'_>, mss: u16, recv_space: u32) -> Receiver {
-    Receiver {
-        last_data_ns: 0,
-        last_recv_ns: cx.now_ns,
-        bytes_received: 0,
-        space: recv_space,
-        space_max: recv_space,
-        ato_us: 0,
-        ts_recent_at: 0,
-        segs_in: 0,
-        data_segs_in: 0,
-        mss,
-        // Small, so that the first segments count as full ones, whatever the peer's size.
-        peer_segment: mss.min(cx.config.mss_default_v4),
-        quick_acks: 0,
-        interactive: false,
-        dup_acks_due: 0,
-        ranges: Ranges::default(),
-        fin_seq: SeqNumber(0),
-        irs: SeqNumber(0),
-        urgent_end: SeqNumber(0),
     }
 }
 

@@ -101,6 +101,12 @@ counters! {
     bytes_duplicate,
     /// Bytes that arrived out of order and were held.
     bytes_out_of_order,
+    /// Bytes out of order that were held and given up again for want of memory.
+    bytes_out_of_order_shed,
+    /// Times that a receive buffer held more than it is meant to.
+    receive_pruned,
+    /// SACKs that were not sent because a later one stood for them.
+    acks_compressed,
     /// Bytes out of order that were not held: no range was free.
     bytes_drop_ranges_full,
     /// Bytes that the receive buffer had no memory for.

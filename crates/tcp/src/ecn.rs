@@ -194,7 +194,7 @@ impl Connection {
             // A repetition, most likely: the peer misses our ACKs.
             Ecn::NotEct => {
                 if self.ecn.has(SEEN) {
-                    self.enter_quick_ack(cx);
+                    self.enter_quick_ack(cx, 2);
                 }
                 return;
             }
@@ -202,7 +202,7 @@ impl Connection {
                 cx.counters.ce_marks_in += 1;
                 self.note_mark_change(true);
                 if !self.ecn.has(ECHO) {
-                    self.enter_quick_ack(cx);
+                    self.enter_quick_ack(cx, 2);
                     self.ecn.put(ECHO, true);
                 }
             }

@@ -102,6 +102,7 @@ impl HalfOpen {
     #[must_use]
     pub fn new(cx: &mut Cx<'_>, syn: &SynRequest, open: &PassiveOpen) -> HalfOpen {
         let granted = Granted::of(cx.config, syn);
+        let initial = open.initial_window(cx.config, granted.timestamps, granted.window_scaling);
         HalfOpen {
             deadline_ns: cx.now_ns + cx.config.rto_initial_ns,
             sent_ns: 0,
@@ -114,10 +115,10 @@ impl HalfOpen {
             gate: AckGate::default(),
             mss: open.mss,
             peer_mss: syn.send_mss(cx.config, open.is_v4),
-            window: open.syn_ack_window(),
+            window: initial.syn_field(),
             sent: 0,
             retries: 0,
-            our_shift: open.window_shift(),
+            our_shift: initial.shift,
             peer_shift: syn.window_scale.unwrap_or(0),
             defer_accept: open.defer_accept,
             retries_max: open.retries_max,
@@ -387,7 +388,6 @@ impl HalfOpen {
             irs: self.irs,
             una: seg.ack,
             snd_wnd: u32::from(seg.window) << window_scales.map_or(0, |scales| scales.peers),
-            rcv_wnd: u32::from(self.window),
             mss: self.mss,
             peer_mss: self.peer_mss,
             window_scales,

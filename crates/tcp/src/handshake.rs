@@ -25,8 +25,6 @@ pub struct Handshake {
     pub una: SeqNumber,
     /// The peer's window in bytes, scaled, from the segment that completed the handshake.
     pub snd_wnd: u32,
-    /// The window in bytes that our SYN-ACK advertised (never scaled).
-    pub rcv_wnd: u32,
     /// Our MSS: link MTU less IP and TCP headers, as our SYN-ACK said.
     pub mss: u16,
     /// The peer's MSS option, or the default of the address family (RFC 9293 MUST-15).

@@ -21,6 +21,8 @@ extern crate alloc;
 extern crate std;
 
 mod application;
+mod autotune;
+pub mod buffers;
 pub mod challenge;
 pub mod config;
 mod congestion;
@@ -55,8 +57,9 @@ mod timestamp;
 mod variables;
 pub mod window;
 
+pub use buffers::{Buffers, Memory};
 pub use challenge::ChallengeLimiter;
-pub use config::{Config, CubicSettings, EcnUse, SlowStart, SynCookieUse};
+pub use config::{BufferSizes, Config, CubicSettings, EcnUse, SlowStart, SynCookieUse};
 pub use congestion::CongestionAlgorithm;
 pub use connection::{ActiveOpen, Connection, Cx, Keepalive};
 pub use counters::Counters;
@@ -65,6 +68,7 @@ pub use fast_open::{FastOpenFailure, FastOpenKeys, FastOpenReply, FastOpenSettin
 pub use handshake::{Handshake, TimeWaitEntry, WindowScales};
 pub use info::Info;
 pub use path_mtu::PathMtuSettings;
+pub use reassembly::RangePool;
 pub use recovery::records::RecordPool;
 pub use recv_buffer::RecvBuffer;
 pub use segment::{Segment, SegmentOut, TransmitClass};

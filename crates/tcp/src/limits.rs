@@ -4,8 +4,13 @@
 pub const WINDOW_SHIFT_MAX: u8 = 14;
 /// Smallest send MSS accepted from a peer: what remains of the least IPv4 MTU, as in Linux.
 pub const SEND_MSS_MIN: u16 = 48;
-/// Out-of-order ranges that a connection remembers without an extension block.
-pub const RANGES_MAX: usize = 4;
+/// Out-of-order ranges in one block of the stack's [`RangePool`](crate::RangePool).
+pub const RANGE_BLOCK_RANGES: usize = 25;
+/// Blocks of out-of-order ranges that one connection may hold. At the limit, as when the pool is empty, the
+/// range furthest from RCV.NXT is forgotten (`bytes_drop_ranges_full`), and the peer sends it again.
+pub const RANGE_BLOCKS_EACH_MAX: usize = 32;
+/// Ranges that a SACK option can report (RFC 2018 section 3).
+pub const SACK_BLOCKS_MAX: usize = 4;
 /// Largest congestion window in bytes: keeps sums of windows within 32 bits.
 pub const CWND_MAX: u32 = 1 << 30;
 /// Largest congestion window in segments: a gigabyte of the smallest ones that paths really have.
@@ -18,6 +23,12 @@ pub const TIMER_SLACK_NS: u64 = 2 * crate::MILLISECOND_NS;
 pub const RECV_WINDOW_MAX: u32 = (u16::MAX as u32) << WINDOW_SHIFT_MAX;
 /// Bytes of a timestamp option with its two NOPs, as data segments carry it.
 pub const TIMESTAMP_OPTION_LEN: u16 = 12;
+/// What a timestamp option takes of every segment.
+#[must_use]
+pub const fn timestamp_bytes(timestamps: bool) -> u16 {
+    if timestamps { TIMESTAMP_OPTION_LEN } else { 0 }
+}
+
 /// Age of TS.Recent beyond which PAWS no longer trusts it: 24 days (RFC 7323 5.5), in [`coarse`] units.
 pub const TS_RECENT_AGE_MAX: u32 = ((24 * 86_400 * crate::SECOND_NS) >> COARSE_SHIFT) as u32;
 /// Nanoseconds to coarse time: units of 2^30 ns, about a second, which wrap after 146 years.

@@ -7,8 +7,9 @@
 use wire::tcp::{FastOpenCookie, Flags};
 use wire::{Ecn, SeqNumber};
 
+use crate::buffers::{Buffers, InitialWindow};
 use crate::config::Config;
-use crate::limits::{SEND_MSS_MIN, WINDOW_SHIFT_MAX};
+use crate::limits::{SEND_MSS_MIN, WINDOW_SHIFT_MAX, timestamp_bytes};
 use crate::reset;
 use crate::segment::{Segment, SegmentOut};
 
@@ -93,10 +94,8 @@ pub struct PassiveOpen {
     pub ts_offset: u32,
     /// Our MSS: link MTU less IP and TCP headers.
     pub mss: u16,
-    /// Bytes that the receive buffer offers at first.
-    pub recv_window: u32,
-    /// The most that the receive buffer may ever offer; decides the window shift.
-    pub recv_buffer_max: u32,
+    /// The buffers that the connection will begin with.
+    pub buffers: Buffers,
     /// IPv4, which decides the peer's default MSS.
     pub is_v4: bool,
     /// TCP_DEFER_ACCEPT: timeouts for which the handshake waits for data, from [`defer_timeouts`]; 0: off.
@@ -123,15 +122,15 @@ pub fn defer_timeouts(config: &Config, seconds: u32) -> u8 {
 }
 
 impl PassiveOpen {
-    /// The smallest shift with which `recv_buffer_max` fits the window field.
-    pub(crate) fn window_shift(&self) -> u8 {
-        let bits = u32::BITS - self.recv_buffer_max.leading_zeros();
-        (bits.saturating_sub(u16::BITS) as u8).min(WINDOW_SHIFT_MAX)
-    }
-
-    /// The window field of our SYN-ACK, in bytes: it is never scaled.
-    pub(crate) fn syn_ack_window(&self) -> u16 {
-        self.recv_window.min(u32::from(u16::MAX)) as u16
+    /// The window that our SYN-ACK offers, and its shift.
+    pub(crate) fn initial_window(
+        &self,
+        config: &Config,
+        timestamps: bool,
+        scaling: bool,
+    ) -> InitialWindow {
+        let mss = self.mss.saturating_sub(timestamp_bytes(timestamps));
+        InitialWindow::new(config, &self.buffers, mss, scaling)
     }
 }
 

@@ -61,6 +61,14 @@ impl Marks {
     pub const FAST_OPENED: Marks = Marks(1 << 25);
     /// Payload of a SYN was acknowledged in the SYN-ACK: ours by the peer, or the peer's by us.
     pub const SYN_DATA_ACKED: Marks = Marks(1 << 26);
+    /// `rx.duplicate` is to be reported by the next ACK (RFC 2883).
+    pub const DSACK: Marks = Marks(1 << 20);
+    /// Data in order found no memory: the next ACK shuts the window.
+    pub const NO_MEMORY: Marks = Marks(1 << 22);
+    /// The last write said that more follows (MSG_MORE).
+    pub const MORE: Marks = Marks(1 << 27);
+    /// The end of the send buffer is the end of a message: PSH goes with it.
+    pub const PUSH_AT_END: Marks = Marks(1 << 28);
 
     /// Any of these sends a segment down the numbered steps.
     pub const OFF_FAST_PATH: Marks = Marks(

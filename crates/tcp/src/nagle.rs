@@ -52,14 +52,6 @@ impl Connection {
         }
     }
 
-    /// A partial segment waits for a full one.
-    pub(crate) fn held_by_cork(&self) -> bool {
-        self.marks.has(Marks::CORK)
-            && !self.marks.has(Marks::FIN_QUEUED)
-            && self.unsent() < u32::from(self.snd.mss)
-            && self.unsent() <= self.snd.usable()
-    }
-
     /// A partial segment waits: a small one is in flight already (Minshall), or the cork is in.
     fn held_by_nagle(&self) -> bool {
         if self.marks.has(Marks::CORK) {

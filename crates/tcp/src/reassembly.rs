@@ -1,12 +1,23 @@
-//! Which bytes beyond RCV.NXT have arrived: a few sorted, disjoint ranges (RFC 9293 SHLD-31).
+//! Which bytes beyond RCV.NXT have arrived: sorted, disjoint ranges (RFC 9293 SHLD-31) in blocks of a
+//! pool that all connections of a stack share.
 //!
 //! Owned by the receive side. The bytes themselves are in the receive buffer already, each at its offset;
-//! when the gap before a range closes, only RCV.NXT moves. At the limit a range that touches no other is
-//! refused, and the peer sends it again.
+//! when the gap before a range closes, only RCV.NXT moves. A connection with nothing out of order holds no
+//! block. Beside the ranges its first block remembers in which order they were heard of last, which is
+//! the order in which SACK options report them (RFC 2018 section 4).
+//!
+//! ```text
+//!   Held ──► block: recent, ranges 0..26 ──► block: ranges ──► …      in sequence order
+//! ```
+//!
+//! When a range finds no place (the pool is empty, or the connection has its share), the range furthest
+//! from RCV.NXT gives way, be it the new one: the nearest gap is what the application waits for.
+
+use alloc::vec::Vec;
 
 use wire::SeqNumber;
 
-use crate::limits::RANGES_MAX;
+use crate::limits::{RANGE_BLOCK_RANGES, RANGE_BLOCKS_EACH_MAX, SACK_BLOCKS_MAX};
 
 /// Bytes `left..right`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,77 +28,89 @@ pub(crate) struct Range {
 
 impl Range {
     /// They overlap or adjoin.
-    fn touches(&self, other: &Range) -> bool {
+    pub fn touches(&self, other: &Range) -> bool {
         self.left.le(other.right) && other.left.le(self.right)
     }
 
-    fn union(&self, other: &Range) -> Range {
+    pub fn union(&self, other: &Range) -> Range {
         Range {
             left: self.left.min(other.left),
             right: self.right.max(other.right),
         }
     }
+
+    pub fn len(&self) -> u32 {
+        self.right.since(self.left)
+    }
 }
 
-/// The ranges, in sequence order.
+/// The ranges that SACK options report, newest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ranges {
-    slots: [Range; RANGES_MAX],
+pub(crate) struct Recent {
+    slots: [Range; SACK_BLOCKS_MAX],
     len: u8,
 }
 
-impl Ranges {
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
+impl Recent {
+    /// None.
+    pub const EMPTY: Recent = Recent {
+        slots: [Range {
+            left: SeqNumber(0),
+            right: SeqNumber(0),
+        }; SACK_BLOCKS_MAX],
+        len: 0,
+    };
 
     pub fn as_slice(&self) -> &[Range] {
-        &self.slots[..usize::from(self.len).min(RANGES_MAX)]
+        &self.slots[..usize::from(self.len).min(SACK_BLOCKS_MAX)]
     }
 
-    /// Whether `insert` would succeed.
-    pub fn fits(&self, new: Range) -> bool {
-        usize::from(self.len) < RANGES_MAX || self.as_slice().iter().any(|held| held.touches(&new))
-    }
-
-    /// Adds a range and merges what it touches; false when there is no room.
-    pub fn insert(&mut self, new: Range) -> bool {
-        if !self.fits(new) {
-            return false;
-        }
+    /// `new` arrived: what it touches moves to the front as one, else it stands there alone and the oldest
+    /// of too many is forgotten.
+    pub fn hear(&mut self, new: Range) {
         let mut merged = new;
-        let mut kept = Ranges::default();
-        for held in self.as_slice() {
-            if held.touches(&merged) {
-                merged = merged.union(held);
-            } else {
-                kept.push(*held);
-            }
+        let mut kept = Recent::default();
+        kept.push(new);
+        let mut rest = *self;
+        // Growing together with one it may come to touch another that stood before that one.
+        while let Some(at) = rest
+            .as_slice()
+            .iter()
+            .position(|held| held.touches(&merged))
+        {
+            merged = merged.union(&rest.slots[at]);
+            rest.remove(at);
         }
-        kept.push(merged);
-        // At most one element is out of place: the one just pushed.
-        let mut at = usize::from(kept.len) - 1;
-        while at > 0 && kept.slots[at].left.lt(kept.slots[at - 1].left) {
-            kept.slots.swap(at, at - 1);
-            at -= 1;
+        kept.slots[0] = merged;
+        for held in rest.as_slice() {
+            kept.push(*held);
         }
         *self = kept;
-        true
     }
 
-    /// Everything before `nxt` is in order: removes the ranges it reached and returns where the run ends.
-    pub fn advance(&mut self, nxt: SeqNumber) -> SeqNumber {
-        let mut end = nxt;
-        let mut kept = Ranges::default();
-        for held in self.as_slice() {
-            if held.left.le(end) {
-                end = end.max(held.right);
+    /// Everything before `nxt` is in order.
+    pub fn advance(&mut self, nxt: SeqNumber) {
+        let mut at = 0;
+        while at < usize::from(self.len) {
+            if self.slots[at].left.le(nxt) {
+                self.remove(at);
             } else {
-                kept.push(*held);
+                at += 1;
             }
         }
-        *self = kept;
-        end
+    }
+
+    /// What lies at or beyond `edge` was given up.
+    pub fn truncate(&mut self, edge: SeqNumber) {
+        let mut at = 0;
+        while at < usize::from(self.len) {
+            if self.slots[at].left.ge(edge) {
+                self.remove(at);
+            } else {
+                self.slots[at].right = self.slots[at].right.min(edge);
+                at += 1;
+            }
+        }
     }
 
     fn push(&mut self, range: Range) {
@@ -96,6 +119,427 @@ impl Ranges {
             self.len += 1;
         }
     }
+
+    fn remove(&mut self, at: usize) {
+        let len = usize::from(self.len);
+        self.slots.copy_within(at + 1..len, at);
+        self.len -= 1;
+    }
+}
+
+/// No block.
+const NONE: u32 = u32::MAX;
+
+/// A block of ranges, or a free one.
+#[derive(Clone, Debug)]
+struct Block {
+    next: u32,
+    len: u32,
+    /// Of the first block: bytes in all ranges of the connection.
+    bytes: u32,
+    /// Of the first block.
+    recent: Recent,
+    ranges: [Range; RANGE_BLOCK_RANGES],
+}
+
+const _: () = assert!(size_of::<Block>() <= 256);
+
+impl Block {
+    const EMPTY: Block = Block {
+        next: NONE,
+        len: 0,
+        bytes: 0,
+        recent: Recent::EMPTY,
+        ranges: [Range {
+            left: SeqNumber(0),
+            right: SeqNumber(0),
+        }; RANGE_BLOCK_RANGES],
+    };
+
+    fn ranges(&self) -> &[Range] {
+        &self.ranges[..(self.len as usize).min(RANGE_BLOCK_RANGES)]
+    }
+
+    fn insert(&mut self, at: usize, range: Range) {
+        let len = self.len as usize;
+        self.ranges.copy_within(at..len, at + 1);
+        self.ranges[at] = range;
+        self.len += 1;
+    }
+
+    fn remove(&mut self, at: usize) {
+        let len = self.len as usize;
+        self.ranges.copy_within(at + 1..len, at);
+        self.len -= 1;
+    }
+}
+
+/// The blocks of all connections of a stack. Made once, by the stack; lent through `Cx`.
+#[derive(Debug)]
+pub struct RangePool {
+    blocks: Vec<Block>,
+    /// First of the free blocks, linked by `next`.
+    free: u32,
+    /// How many are free.
+    available: u32,
+}
+
+impl RangePool {
+    /// A pool of `blocks` blocks of 256 bytes.
+    #[must_use]
+    pub fn new(blocks: usize) -> RangePool {
+        let count = blocks.min(NONE as usize - 1);
+        let mut pool = RangePool {
+            blocks: alloc::vec![Block::EMPTY; count],
+            free: NONE,
+            available: 0,
+        };
+        for index in (0..count as u32).rev() {
+            pool.give(index);
+        }
+        pool
+    }
+
+    /// Blocks in use: zero when no connection holds anything out of order.
+    #[must_use]
+    pub fn in_use(&self) -> usize {
+        self.blocks.len() - self.available as usize
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let index = self.free;
+        let block = self.blocks.get_mut(index as usize)?;
+        self.free = block.next;
+        self.available -= 1;
+        *block = Block::EMPTY;
+        Some(index)
+    }
+
+    fn give(&mut self, index: u32) {
+        if let Some(block) = self.blocks.get_mut(index as usize) {
+            block.next = self.free;
+            block.len = 0;
+            self.free = index;
+            self.available += 1;
+        }
+    }
+
+    fn block(&self, index: u32) -> Option<&Block> {
+        self.blocks.get(index as usize)
+    }
+
+    fn block_mut(&mut self, index: u32) -> Option<&mut Block> {
+        self.blocks.get_mut(index as usize)
+    }
+}
+
+/// What happened to a range that was to be inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inserted {
+    /// It is held.
+    Yes,
+    /// It is held, and what lay at or beyond this edge gave way: its bytes are forgotten.
+    Instead(SeqNumber),
+    /// There is no place for it.
+    No,
+}
+
+/// One connection's ranges: the first of its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    first: u32,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Held { first: NONE }
+    }
+}
+
+impl Held {
+    pub fn is_empty(self) -> bool {
+        self.first == NONE
+    }
+
+    /// Every range, in sequence order.
+    pub fn iter(self, pool: &RangePool) -> impl Iterator<Item = Range> + '_ {
+        let mut at = (self.first, 0usize);
+        core::iter::from_fn(move || {
+            loop {
+                let block = pool.block(at.0)?;
+                if let Some(range) = block.ranges().get(at.1) {
+                    at.1 += 1;
+                    return Some(*range);
+                }
+                at = (block.next, 0);
+            }
+        })
+    }
+
+    /// Bytes in all ranges.
+    pub fn bytes(self, pool: &RangePool) -> u32 {
+        pool.block(self.first).map_or(0, |block| block.bytes)
+    }
+
+    /// What SACK options report, newest first.
+    pub fn recent(self, pool: &RangePool) -> Recent {
+        pool.block(self.first)
+            .map_or(Recent::EMPTY, |block| block.recent)
+    }
+
+    /// `reported` arrived beyond a gap; a FIN counts. Remembered for SACK options.
+    pub fn hear(&mut self, pool: &mut RangePool, reported: Range) {
+        if self.is_empty() {
+            let Some(first) = pool.take() else { return };
+            self.first = first;
+        }
+        if let Some(block) = pool.block_mut(self.first) {
+            block.recent.hear(reported);
+        }
+    }
+
+    /// Adds a range and merges what it touches.
+    pub fn insert(&mut self, pool: &mut RangePool, new: Range) -> Inserted {
+        if self.is_empty() {
+            let Some(first) = pool.take() else {
+                return Inserted::No;
+            };
+            self.first = first;
+        }
+        let (merged, place) = self.absorb(pool, new);
+        let outcome = self.place(pool, place, merged);
+        if let Inserted::Instead(edge) = outcome
+            && let Some(first) = pool.block_mut(self.first)
+        {
+            first.recent.truncate(edge);
+        }
+        outcome
+    }
+
+    /// Takes out the ranges that `new` touches: their union with it, and the block and index where it belongs.
+    fn absorb(&mut self, pool: &mut RangePool, new: Range) -> (Range, (u32, usize)) {
+        let mut merged = new;
+        let mut at = self.position(pool, new.left);
+        let place = at;
+        while let Some(block) = pool.block_mut(at.0) {
+            let Some(held) = block.ranges().get(at.1).copied() else {
+                at = (block.next, 0);
+                continue;
+            };
+            if !held.touches(&merged) {
+                break;
+            }
+            merged = merged.union(&held);
+            block.remove(at.1);
+            if let Some(first) = pool.block_mut(self.first) {
+                first.bytes -= held.len();
+            }
+        }
+        (merged, place)
+    }
+
+    /// Block and index of the first range that ends at or beyond `left`, or where it would stand.
+    fn position(self, pool: &RangePool, left: SeqNumber) -> (u32, usize) {
+        let mut index = self.first;
+        while let Some(block) = pool.block(index) {
+            let ends_before = block.ranges().last().is_none_or(|last| last.right.lt(left));
+            if ends_before && block.next != NONE {
+                index = block.next;
+                continue;
+            }
+            let at = block
+                .ranges()
+                .iter()
+                .position(|held| held.right.ge(left))
+                .unwrap_or(block.ranges().len());
+            return (index, at);
+        }
+        (self.first, 0)
+    }
+
+    /// Puts `range` where it belongs.
+    fn place(self, pool: &mut RangePool, place: (u32, usize), range: Range) -> Inserted {
+        let (mut index, mut at) = place;
+        let is_full = |block: &Block| block.ranges().len() == RANGE_BLOCK_RANGES;
+        let mut pushed_out = None;
+        if pool.block(index).is_some_and(is_full) {
+            match self.split(pool, index) {
+                Some(upper) if at > RANGE_BLOCK_RANGES / 2 => {
+                    (index, at) = (upper, at - RANGE_BLOCK_RANGES / 2);
+                }
+                Some(_) => {}
+                None => pushed_out = push_through(pool, (index, at), range),
+            }
+        }
+        if let Some(block) = pool.block_mut(index)
+            && !is_full(block)
+        {
+            block.insert(at, range);
+        }
+        if pushed_out == Some(range) {
+            return Inserted::No;
+        }
+        let out = pushed_out.map_or(0, |out| out.len());
+        if let Some(first) = pool.block_mut(self.first) {
+            first.bytes = first.bytes + range.len() - out;
+        }
+        self.drop_empty_blocks(pool);
+        match pushed_out {
+            Some(out) => Inserted::Instead(out.left),
+            None => Inserted::Yes,
+        }
+    }
+
+    /// The upper half of a full block goes to a new one behind it.
+    fn split(self, pool: &mut RangePool, index: u32) -> Option<u32> {
+        if self.blocks(pool) >= RANGE_BLOCKS_EACH_MAX {
+            return None;
+        }
+        let upper = pool.take()?;
+        let lower = pool.block_mut(index)?;
+        let half = RANGE_BLOCK_RANGES / 2;
+        let moved = lower.ranges;
+        let next = core::mem::replace(&mut lower.next, upper);
+        lower.len = half as u32;
+        let block = pool.block_mut(upper)?;
+        block.next = next;
+        block.ranges[..RANGE_BLOCK_RANGES - half].copy_from_slice(&moved[half..]);
+        block.len = (RANGE_BLOCK_RANGES - half) as u32;
+        Some(upper)
+    }
+
+    fn blocks(self, pool: &RangePool) -> usize {
+        let mut count = 0;
+        let mut index = self.first;
+        while let Some(block) = pool.block(index) {
+            count += 1;
+            index = block.next;
+        }
+        count
+    }
+
+    /// Blocks behind the first that merging has emptied go back.
+    fn drop_empty_blocks(self, pool: &mut RangePool) {
+        let mut before = self.first;
+        while let Some(next) = pool.block(before).map(|block| block.next)
+            && let Some(block) = pool.block(next)
+        {
+            if block.len > 0 {
+                before = next;
+                continue;
+            }
+            let after = block.next;
+            if let Some(block) = pool.block_mut(before) {
+                block.next = after;
+            }
+            pool.give(next);
+        }
+    }
+
+    /// The range furthest from RCV.NXT.
+    pub fn last(self, pool: &RangePool) -> Option<Range> {
+        let mut last = None;
+        let mut index = self.first;
+        while let Some(block) = pool.block(index) {
+            last = block.ranges().last().copied().or(last);
+            index = block.next;
+        }
+        last
+    }
+
+    /// Everything before `nxt` is in order: removes the ranges it reaches and returns where the run ends.
+    pub fn advance(&mut self, pool: &mut RangePool, nxt: SeqNumber) -> SeqNumber {
+        let mut end = nxt;
+        let mut index = self.first;
+        while let Some(block) = pool.block_mut(index) {
+            let mut gone = 0;
+            while let Some(held) = block.ranges().first().copied()
+                && held.left.le(end)
+            {
+                end = end.max(held.right);
+                gone += held.len();
+                block.remove(0);
+            }
+            let (is_empty, next) = (block.len == 0, block.next);
+            if let Some(first) = pool.block_mut(self.first) {
+                first.bytes -= gone;
+            }
+            if !is_empty {
+                break;
+            }
+            index = next;
+        }
+        self.drop_empty_blocks(pool);
+        if let Some(first) = pool.block_mut(self.first) {
+            first.recent.advance(end);
+        }
+        end
+    }
+
+    /// Forgets what lies at or beyond `edge`.
+    pub fn truncate(&mut self, pool: &mut RangePool, edge: SeqNumber) {
+        let mut index = self.first;
+        while let Some(block) = pool.block_mut(index) {
+            let mut gone = 0;
+            while let Some(last) = block.ranges().last().copied()
+                && last.right.gt(edge)
+            {
+                let at = block.ranges().len() - 1;
+                if last.left.ge(edge) {
+                    block.remove(at);
+                    gone += last.len();
+                } else {
+                    block.ranges[at].right = edge;
+                    gone += last.right.since(edge);
+                }
+            }
+            index = block.next;
+            if let Some(first) = pool.block_mut(self.first) {
+                first.bytes -= gone;
+            }
+        }
+        self.drop_empty_blocks(pool);
+        if let Some(first) = pool.block_mut(self.first) {
+            first.recent.truncate(edge);
+        }
+    }
+
+    /// No range is left, whatever SACK options may still say.
+    pub fn has_ranges(self, pool: &RangePool) -> bool {
+        pool.block(self.first)
+            .is_some_and(|first| first.len > 0 || first.next != NONE)
+    }
+
+    /// Gives every block back.
+    pub fn release(&mut self, pool: &mut RangePool) {
+        let mut index = core::mem::replace(&mut self.first, NONE);
+        while let Some(block) = pool.block(index) {
+            let next = block.next;
+            pool.give(index);
+            index = next;
+        }
+    }
+}
+
+/// Puts `range` into a full block, whose last range moves on to the next block, and so on; what the last block
+/// has no room for is returned.
+fn push_through(pool: &mut RangePool, place: (u32, usize), range: Range) -> Option<Range> {
+    let (mut index, mut at) = place;
+    let mut carried = range;
+    while let Some(block) = pool.block_mut(index) {
+        if block.ranges().len() < RANGE_BLOCK_RANGES {
+            block.insert(at, carried);
+            return None;
+        }
+        if at < RANGE_BLOCK_RANGES {
+            let last = block.ranges[RANGE_BLOCK_RANGES - 1];
+            block.remove(RANGE_BLOCK_RANGES - 1);
+            block.insert(at, carried);
+            carried = last;
+        }
+        (index, at) = (block.next, 0);
+    }
+    Some(carried)
 }
 
 #[cfg(test)]

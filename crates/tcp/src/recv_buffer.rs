@@ -15,4 +15,7 @@ pub trait RecvBuffer {
 
     /// The first `n` unpublished bytes are in order now: the application may read them.
     fn publish(&mut self, n: u32);
+
+    /// What is stored `offset` bytes past rcv.nxt and further will not be published: its memory may go.
+    fn forget(&mut self, offset: u32);
 }

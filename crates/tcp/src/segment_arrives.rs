@@ -27,6 +27,7 @@ mod acceptable;
 mod ack;
 mod fin;
 mod prediction;
+mod report;
 mod reset;
 mod syn;
 mod syn_sent;
@@ -107,8 +108,10 @@ impl Connection {
         rx: &mut impl RecvBuffer,
     ) -> Effects {
         if !self.state.receives_data() {
+            self.text_after_end(cx, seg);
             return Effects::NONE;
         }
+        self.measure_receive_rtt(cx, seg);
         let effects = self.step_urgent(cx, seg) | self.step_text(cx, seg, rx);
         self.forget_passed_urgent();
         effects

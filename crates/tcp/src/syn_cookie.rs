@@ -110,12 +110,13 @@ impl SynCookies {
             echo: syn.timestamp.unwrap_or(0),
         });
         let peer_mss = syn.send_mss(cx.config, open.is_v4);
+        let initial = open.initial_window(cx.config, granted.timestamps, granted.window_scaling);
         syn_ack_segment(SynAck {
             iss: self.make(flow, syn.irs, peer_mss, cx.now_ns),
             irs: syn.irs,
-            window: open.syn_ack_window(),
+            window: initial.syn_field(),
             mss: open.mss,
-            shift: granted.window_scaling.then(|| open.window_shift()),
+            shift: granted.window_scaling.then_some(initial.shift),
             sack: granted.sack,
             ecn: granted.ecn,
             timestamp,
@@ -166,7 +167,6 @@ impl SynCookies {
             irs,
             una: seg.ack,
             snd_wnd: u32::from(seg.window) << options.window_scales.map_or(0, |s| s.peers),
-            rcv_wnd: u32::from(open.syn_ack_window()),
             mss: open.mss,
             peer_mss,
             window_scales: options.window_scales,
@@ -222,7 +222,7 @@ impl Remembered {
             sack: wants_sack,
             ecn: echo & TS_ECN != 0 && is_granted(cx.config, Ecn::NotEct),
             window_scales: wants_scaling.then(|| WindowScales {
-                ours: open.window_shift(),
+                ours: open.initial_window(cx.config, true, true).shift,
                 peers: (shift as u8).min(WINDOW_SHIFT_MAX),
             }),
         })

@@ -12,9 +12,10 @@
 use wire::SeqNumber;
 use wire::tcp::FastOpenCookie;
 
+use crate::buffers::{InitialWindow, RATIO_DEFAULT};
 use crate::fast_open::FastOpenFailure;
 use crate::limits::SEND_MSS_MIN;
-use crate::reassembly::Ranges;
+use crate::reassembly::{Held, Range};
 use crate::rtt::RoundTrip;
 use crate::timers::Timers;
 
@@ -156,10 +157,18 @@ pub(crate) struct Receiver {
     pub last_recv_ns: u64,
     /// Payload bytes received in order.
     pub bytes_received: u64,
-    /// Free bytes of the receive buffer beyond `rcv.nxt`.
-    pub space: u32,
-    /// The most that `space` ever was: the buffer's size for silly-window avoidance.
-    pub space_max: u32,
+    /// The receive buffer in bytes of memory.
+    pub buffer: u32,
+    /// Memory that received bytes take, in order and not.
+    pub charged: u32,
+    /// Bytes published that the application has not read.
+    pub unread: u32,
+    /// The window last advertised, counted from `rcv.acked`.
+    pub wnd: u32,
+    /// The largest window that may be advertised.
+    pub clamp: u32,
+    /// What is advertised at most for now: grows with well-filled segments.
+    pub ssthresh: u32,
     /// Adaptive delay of acknowledgments; 0 = no payload has arrived yet.
     pub ato_us: u32,
     /// When TS.Recent was last updated, in coarse time.
@@ -170,16 +179,34 @@ pub(crate) struct Receiver {
     pub data_segs_in: u32,
     /// MSS that we announced.
     pub mss: u16,
+    /// The same less the options that every segment carries.
+    pub advmss: u16,
     /// Estimate of the peer's segment size.
     pub peer_segment: u16,
+    /// Size of the last segment smaller than that; 0 = none.
+    pub last_small: u16,
+    /// Payload that the last buffer still takes for nothing.
+    pub room: u16,
     /// ACKs that may still be sent at once.
     pub quick_acks: u8,
+    /// Payload bytes per 256 bytes of memory.
+    pub ratio: u8,
     /// The application answers what it receives: ACKs ride on its answers.
     pub interactive: bool,
+    /// Segments that look like the end of a message arrived since the last ACK; 2 = several.
+    pub pushed: u8,
     /// Duplicate ACKs owed, one for each segment out of order.
     pub dup_acks_due: u8,
+    /// Duplicate ACKs sent at once since RCV.NXT last moved.
+    pub dup_acks_sent: u8,
+    /// SACKs held back since the last ACK.
+    pub compressed: u8,
+    /// RCV.NXT when `dup_acks_sent` began.
+    pub dup_acks_at: SeqNumber,
     /// Out-of-order ranges.
-    pub ranges: Ranges,
+    pub held: Held,
+    /// What arrived twice, to be reported by the next ACK (`Marks::DSACK`).
+    pub duplicate: Range,
     /// Sequence number of a FIN that arrived ahead of data (`Marks::FIN_HELD`).
     pub fin_seq: SeqNumber,
     /// IRS
@@ -220,4 +247,43 @@ impl Cold {
         is_syn_sent: false,
         syn_retries_max: 0,
     };
+}
+
+impl Receiver {
+    /// Before the peer is heard of. `initial`: the window that the SYN offers.
+    pub fn new(now_ns: u64, mss: u16, buffer: u32, initial: &InitialWindow) -> Self {
+        Receiver {
+            last_data_ns: 0,
+            last_recv_ns: now_ns,
+            bytes_received: 0,
+            buffer,
+            charged: 0,
+            unread: 0,
+            wnd: initial.window,
+            clamp: initial.clamp,
+            ssthresh: initial.window,
+            ato_us: 0,
+            ts_recent_at: 0,
+            segs_in: 0,
+            data_segs_in: 0,
+            mss,
+            advmss: mss,
+            peer_segment: mss,
+            last_small: 0,
+            room: 0,
+            quick_acks: 0,
+            ratio: RATIO_DEFAULT,
+            interactive: false,
+            pushed: 0,
+            dup_acks_due: 0,
+            dup_acks_sent: 0,
+            compressed: 0,
+            dup_acks_at: SeqNumber(0),
+            held: Held::default(),
+            duplicate: Range::default(),
+            fin_seq: SeqNumber(0),
+            irs: SeqNumber(0),
+            urgent_end: SeqNumber(0),
+        }
+    }
 }

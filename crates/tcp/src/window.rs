@@ -1,73 +1,209 @@
 //! The receive window: what to advertise (RFC 9293 3.8.6.2.2, RFC 7323 2), and the peer's window as it
 //! is learnt.
 //!
-//! The right edge never goes back. It moves by a worthwhile step or not at all (receiver's silly-window
-//! avoidance). A scaled field rounds up where rounding down would take back what was promised.
+//! The right edge never goes back, but for the one case of data in order that found no memory. It moves by
+//! whole segments of the peer or, with scaling, by whole units (receiver's silly-window avoidance). What
+//! may be advertised is what the buffer's free memory is worth, bounded by `rx.ssthresh`, which grows as
+//! well-filled segments arrive.
 
 use wire::SeqNumber;
 
-use crate::connection::Connection;
-use crate::limits::{RECV_WINDOW_MAX, WINDOW_SHIFT_MAX};
+use crate::buffers::{Memory, cost_of, ratio_of, window_of};
+use crate::connection::{Connection, Cx};
+use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
 use crate::segment::Segment;
 
-/// The smallest shift with which a buffer of `bytes` can be advertised whole (RFC 7323 2.2).
-#[must_use]
-pub fn shift_for(bytes: u32) -> u8 {
-    let bits = (32 - bytes.leading_zeros()) as u8;
-    bits.saturating_sub(16).min(WINDOW_SHIFT_MAX)
-}
+/// IP and TCP header without options.
+const HEADER_BYTES: u32 = 40;
+/// The least clamp that a change of the ratio leaves (Linux).
+const CLAMP_MIN: u32 = 1152;
+/// Segments below this many bytes say nothing of how well buffers are filled.
+const TELLING_BYTES_MIN: u32 = 128;
 
 impl Connection {
     /// The window field of a segment that leaves now; moves the right edge if it pays.
-    pub(crate) fn advertise_window(&mut self) -> u16 {
-        let current = self.rcv.wnd();
-        let offer = self.window_offer();
-        let unit = 1u32 << self.rcv_shift;
-        let window = if offer > current && offer - current >= self.window_step() {
-            offer
-        } else if current > self.rx.space.saturating_add(unit) {
-            // Promised more than there is memory for, by rounding up before: do not promise on.
-            current & !(unit - 1)
-        } else {
-            current.next_multiple_of(unit)
-        };
-        let field = (window >> self.rcv_shift).min(u32::from(u16::MAX)) as u16;
-        let edge = self.rcv.nxt + (u32::from(field) << self.rcv_shift);
-        if edge.gt(self.rcv.adv) {
-            self.rcv.adv = edge;
+    pub(crate) fn advertise_window(&mut self, memory: Memory) -> u16 {
+        if self.marks.has(Marks::NO_MEMORY) {
+            self.marks.clear(Marks::NO_MEMORY);
+            self.rx.wnd = 0;
+            self.rcv.adv = self.rcv.nxt;
+            return 0;
         }
-        field
+        let current = self.rcv.wnd();
+        let unit = 1u32 << self.rcv_shift;
+        let mut window = self.select_window(memory);
+        if window < current {
+            // What was promised is kept.
+            window = current.next_multiple_of(unit);
+        }
+        window = window.min(self.window_ceiling());
+        self.rx.wnd = window;
+        self.rcv.adv = self.rcv.nxt + window;
+        (window >> self.rcv_shift) as u16
     }
 
     /// The window field of a SYN or SYN-ACK: never scaled (RFC 7323 2.2).
     pub(crate) fn syn_window(&self) -> u16 {
-        self.rx.space.min(u32::from(u16::MAX)) as u16
+        self.rx.wnd.min(u32::from(u16::MAX)) as u16
+    }
+
+    /// The largest window that the field can say.
+    pub(crate) fn window_ceiling(&self) -> u32 {
+        u32::from(u16::MAX) << self.rcv_shift
+    }
+
+    /// Payload that the whole buffer can hold.
+    pub(crate) fn full_space(&self) -> u32 {
+        window_of(i64::from(self.rx.buffer), self.rx.ratio) as u32
+    }
+
+    /// Payload that what is free of it can hold; negative when more is held than the buffer is meant to.
+    fn free_space(&self) -> i64 {
+        let free = i64::from(self.rx.buffer) - i64::from(self.rx.charged);
+        window_of(free, self.rx.ratio)
+    }
+
+    /// What could be advertised, whatever was promised before.
+    pub(crate) fn select_window(&mut self, memory: Memory) -> u32 {
+        let allowed = i64::from(self.full_space());
+        let full = allowed.min(i64::from(self.rx.clamp));
+        let mss = i64::from(self.rx.peer_segment).min(full);
+        if mss <= 0 {
+            return 0;
+        }
+        let unit = 1i64 << self.rcv_shift;
+        let mut free = self.free_space();
+        if free < full / 2 {
+            // The reader does not keep up: no more quick ACKs, and before memory is out the window shuts.
+            self.rx.quick_acks = 0;
+            if memory >= Memory::Pressure {
+                self.lower_ssthresh();
+            }
+            free -= free.rem_euclid(unit);
+            if free < allowed / 16 || free < mss {
+                return 0;
+            }
+        }
+        free = free.min(i64::from(self.rx.ssthresh));
+        if self.rcv_shift > 0 {
+            return (free + unit - 1).div_euclid(unit) as u32 * unit as u32;
+        }
+        let current = i64::from(self.rx.wnd);
+        let window = if current <= free - mss || current > free {
+            free - free % mss
+        } else if mss == full && free > current + full / 2 {
+            free
+        } else {
+            current
+        };
+        window as u32
+    }
+
+    /// Memory is scarce: a few segments, no more.
+    fn lower_ssthresh(&mut self) {
+        self.rx.ssthresh = self.rx.ssthresh.min(4 * u32::from(self.rx.advmss));
     }
 
     /// The application read. An update that the peer waits for leaves at once: when the window at least
     /// doubles.
-    pub(crate) fn wants_window_update(&self) -> bool {
+    pub(crate) fn wants_window_update(&mut self, memory: Memory) -> bool {
         let current = self.rcv.wnd();
-        let offer = self.window_offer();
-        offer > current
-            && offer - current >= self.window_step()
-            && offer >= current.saturating_mul(2)
+        if current.saturating_mul(2) > self.rx.clamp {
+            return false;
+        }
+        let window = self.select_window(memory);
+        window > 0 && window >= current.saturating_mul(2)
     }
 
-    /// What the buffer could offer: whole units of the scale.
-    fn window_offer(&self) -> u32 {
-        let space = self
-            .rx
-            .space
-            .min(RECV_WINDOW_MAX)
-            .min(u32::from(u16::MAX) << self.rcv_shift);
-        space & !((1u32 << self.rcv_shift) - 1)
+    /// `len` bytes of payload are held from now on.
+    pub(crate) fn charge(&mut self, len: u32, in_order: bool) {
+        let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
+        // What follows in order fills up the last buffer first.
+        if in_order && self.rx.unread > 0 && len <= u32::from(self.rx.room) {
+            self.rx.room -= len as u16;
+            return;
+        }
+        let cost = cost_of(len, HEADER_BYTES + u32::from(options));
+        self.rx.charged = self.rx.charged.saturating_add(cost.memory);
+        if in_order {
+            self.rx.room = cost.room.min(u32::from(u16::MAX)) as u16;
+        }
     }
 
-    /// min(Fr * RCV.BUFF, Eff.snd.MSS) of RFC 9293 3.8.6.2.2, with Fr = 1/2.
-    fn window_step(&self) -> u32 {
-        u32::from(self.rx.mss).min(self.rx.space_max / 2).max(1)
+    /// Of `before` bytes held, `after` are left.
+    pub(crate) fn discharge(&mut self, before: u32, after: u32) {
+        if after == 0 || before == 0 {
+            self.rx.charged = 0;
+            self.rx.room = 0;
+        } else {
+            let share = u64::from(self.rx.charged) * u64::from(after) / u64::from(before);
+            self.rx.charged = share as u32;
+        }
+    }
+
+    /// A segment of another size arrived: what memory is worth is learnt anew.
+    pub(crate) fn learn_ratio(&mut self, len: u32) {
+        let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
+        let ratio = ratio_of(len, cost_of(len, HEADER_BYTES + u32::from(options)).memory);
+        if ratio == self.rx.ratio {
+            return;
+        }
+        self.rx.ratio = ratio;
+        let clamp = self.full_space().max(CLAMP_MIN).min(self.window_ceiling());
+        if clamp < self.rx.clamp {
+            self.rx.ssthresh = self.rx.ssthresh.min(clamp);
+        } else {
+            self.rx.ssthresh = self.rx.ssthresh.max(self.rx.wnd.min(clamp));
+        }
+        self.rx.clamp = clamp;
+        self.limit_space(clamp);
+    }
+
+    /// Payload arrived in a buffer that it fills well, or would fill well: more may be advertised.
+    pub(crate) fn grow_window(&mut self, cx: &Cx<'_>, len: u32) {
+        let room = i64::from(self.rx.clamp).min(self.free_space()) - i64::from(self.rx.ssthresh);
+        if room <= 0 {
+            return;
+        }
+        if cx.memory >= Memory::Low {
+            if cx.memory >= Memory::Pressure {
+                self.lower_ssthresh();
+            }
+            return;
+        }
+        let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
+        let memory = cost_of(len, HEADER_BYTES + u32::from(options)).memory;
+        let increment = if window_of(i64::from(memory), self.rx.ratio) <= i64::from(len) {
+            2 * u32::from(self.rx.advmss)
+        } else {
+            self.increment_for(cx, memory, len)
+        };
+        if increment > 0 {
+            let increment = increment.max(len.saturating_mul(2));
+            self.rx.ssthresh += i64::from(increment).min(room) as u32;
+            self.rx.quick_acks |= 1;
+        }
+    }
+
+    /// Badly filled: it may grow as long as a buffer of the largest size would still hold as much.
+    fn increment_for(&self, cx: &Cx<'_>, memory: u32, len: u32) -> u32 {
+        let mut cost = window_of(i64::from(memory), self.rx.ratio) / 2;
+        let most = i64::from(cx.config.recv_buffer.bytes_max);
+        let mut window = window_of(most, self.rx.ratio) / 2;
+        while i64::from(self.rx.ssthresh) <= window {
+            if cost <= i64::from(len) {
+                return 2 * u32::from(self.rx.peer_segment);
+            }
+            cost /= 2;
+            window /= 2;
+        }
+        0
+    }
+
+    /// Whether payload of this size says something of how well buffers are filled.
+    pub(crate) fn is_telling(len: u32) -> bool {
+        len >= TELLING_BYTES_MIN
     }
 
     /// The window of a segment with an acceptable ACK (RFC 9293 3.10.7.4, fifth step).
@@ -114,6 +250,3 @@ impl Connection {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

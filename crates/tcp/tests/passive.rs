@@ -8,7 +8,7 @@ use tcp::syn_cookie::SynCookies;
 use tcp::time_wait::{TimeWait, TimeWaitOutcome};
 use tcp::{
     ChallengeLimiter, Config, Connection, Counters, Cx, Effects, Handshake, MILLISECOND_NS,
-    RecordPool, RecvBuffer, SECOND_NS, Segment, SegmentOut, State,
+    RangePool, RecordPool, RecvBuffer, SECOND_NS, Segment, SegmentOut, State,
 };
 use wire::tcp::{Flags, Options, Timestamp};
 use wire::{Addr, FlowKey, SeqNumber};
@@ -27,6 +27,8 @@ impl RecvBuffer for Sink {
         len
     }
 
+    fn forget(&mut self, _offset: u32) {}
+
     fn publish(&mut self, n: u32) {
         self.readable += n;
     }
@@ -38,6 +40,7 @@ struct World {
     challenge: ChallengeLimiter,
     counters: Counters,
     records: RecordPool,
+    ranges: RangePool,
     isns: IsnGenerator,
     sink: Sink,
 }
@@ -50,6 +53,7 @@ impl World {
             challenge: ChallengeLimiter::new(1),
             counters: Counters::default(),
             records: RecordPool::new(256, 1),
+            ranges: RangePool::new(64),
             isns: IsnGenerator::new([1, 2]),
             sink: Sink::default(),
         }
@@ -62,6 +66,8 @@ impl World {
             challenge: &mut self.challenge,
             counters: &mut self.counters,
             records: &mut self.records,
+            ranges: &mut self.ranges,
+            memory: tcp::Memory::Ample,
         }
     }
 
@@ -70,8 +76,7 @@ impl World {
             iss,
             ts_offset: self.isns.timestamp_offset(&flow()),
             mss: 1460,
-            recv_window: 1 << 20,
-            recv_buffer_max: 1 << 20,
+            buffers: tcp::Buffers::of(&self.config),
             is_v4: true,
             defer_accept: 0,
             retries_max: 0,
@@ -85,6 +90,8 @@ impl World {
             challenge: &mut self.challenge,
             counters: &mut self.counters,
             records: &mut self.records,
+            ranges: &mut self.ranges,
+            memory: tcp::Memory::Ample,
         };
         connection.on_segment(&mut cx, seg, &mut self.sink)
     }
@@ -156,7 +163,8 @@ fn established(world: &mut World, len: u32) -> (Connection, SeqNumber) {
 }
 
 fn accepted(world: &mut World, handshake: &Handshake, ack: &Segment) -> Connection {
-    let mut connection = Connection::accept(&mut world.cx(), handshake, 1 << 20);
+    let buffers = tcp::Buffers::of(&world.config);
+    let mut connection = Connection::accept(&mut world.cx(), handshake, &buffers);
     let effects = world.segment(&mut connection, ack);
     assert_eq!(effects.contains(Effects::READABLE), ack.len > 0);
     assert_eq!(connection.state(), State::Established);

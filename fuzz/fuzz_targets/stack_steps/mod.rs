@@ -233,7 +233,10 @@ impl Play {
                 (limits.small_chunks, limits.large_chunks) = (16, 16);
             }
             if pick.small_buffers {
-                (limits.recv_buffer_bytes_max, limits.send_buffer_bytes_max) = (3_000, 3_000);
+                let tcp = &mut s.config.tcp;
+                for sizes in [&mut tcp.recv_buffer, &mut tcp.send_buffer] {
+                    (sizes.bytes_default, sizes.bytes_max) = (6_000, 6_000);
+                }
             }
             s.config.tcp.timestamps = !pick.no_timestamps;
             if pick.partial_checksums {

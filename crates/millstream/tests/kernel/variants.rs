@@ -71,7 +71,8 @@ fn small_windows_close_and_open() {
     };
     let lab = Lab::new(Link::Native);
     let mut config = plain(&lab.wire(""), Crank::Inline);
-    config.limits.recv_buffer_bytes_max = 20_000;
+    config.tcp.recv_buffer.bytes_default = 40_000;
+    config.tcp.recv_buffer.bytes_max = 40_000;
     with_ours(&lab, config, |context| {
         for role in BOTH_ROLES {
             for scenario in [SLOW_SERVER, SLOW_CLIENT] {

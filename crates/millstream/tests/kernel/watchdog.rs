@@ -56,7 +56,7 @@ fn peer_is_acknowledged() {
             receive(&mut *conn, 1, 1);
             gate.reach(2);
             thread::sleep(AWAY);
-            receive(&mut *conn, 100_000, 2);
+            receive(&mut *conn, 50_000, 2);
         },
         client: |net, gate| {
             gate.wait(1);
@@ -64,7 +64,7 @@ fn peer_is_acknowledged() {
             send(&mut stream, 1, 1);
             gate.wait(2);
             let begin = Instant::now();
-            send(&mut stream, 100_000, 2);
+            send(&mut stream, 50_000, 2);
             let local = getsockname(&stream).expect("name").try_into().expect("ip");
             while unacknowledged(local) > 0 {
                 assert!(begin.elapsed() < SOON, "{} are not", unacknowledged(local));

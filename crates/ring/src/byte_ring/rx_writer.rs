@@ -105,6 +105,32 @@ impl RxWriter {
         self.end = self.tail;
     }
 
+    /// Forgets what is stored `offset` bytes past the tail and further, and frees the chunks that lie wholly there.
+    pub fn truncate(&mut self, pool: &mut ChunkPool, offset: u32) {
+        if offset >= self.held() {
+            return;
+        }
+        self.end = self.tail.wrapping_add(offset);
+        let Some(base) = self.advance_base(pool) else {
+            return;
+        };
+        // The chunk that holds the last byte kept, or the one at whose end the reader may stand.
+        let mut kept = base;
+        while let Some(next) = pool.memory().next(kept)
+            && (pool.memory().header(next).start().wrapping_sub(self.end) as i32) < 0
+        {
+            kept = next;
+        }
+        let mut gone = pool.memory().next(kept);
+        pool.memory().header(kept).clear_next();
+        while let Some(chunk) = gone {
+            gone = pool.memory().next(chunk);
+            pool.give(chunk);
+        }
+        self.last = Some(kept);
+        self.hint = Some(kept);
+    }
+
     /// Published bytes that the reader has not taken.
     #[inline]
     pub fn unread(&self, block: &SocketBlock) -> u32 {

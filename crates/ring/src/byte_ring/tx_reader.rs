@@ -50,6 +50,13 @@ impl TxReader {
             .wrapping_sub(self.una)
     }
 
+    /// Says that `n` bytes past the first unacknowledged one have been sent.
+    #[inline]
+    pub fn publish_sent(&self, block: &SocketBlock, n: u32) {
+        let sent = self.una.wrapping_add(n);
+        block.stack.tx_sent.store(sent, Ordering::Release);
+    }
+
     /// Copies `dst.len()` bytes that start `offset` bytes past the first
     /// unacknowledged one; returns their partial checksum (see [`checksum`]).
     /// They must be [`buffered`](Self::buffered): what is not is left as it

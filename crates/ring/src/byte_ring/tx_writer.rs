@@ -40,6 +40,12 @@ impl TxWriter {
         block.tx_limit().saturating_sub(self.waiting(block))
     }
 
+    /// A writer who waits for room may go on: Linux's rule for waking one.
+    #[inline]
+    pub fn is_writable(&self, block: &SocketBlock) -> bool {
+        block.is_writable_at(self.waiting(block)) && self.space(block) > 0
+    }
+
     /// Bytes written and not yet acknowledged by the peer.
     #[inline]
     pub fn waiting(&self, block: &SocketBlock) -> u32 {

@@ -285,11 +285,9 @@ impl Plan {
             .sum::<u64>()
             + SECOND / 2;
         let buffer = |host: &HostPlan| {
-            u64::from(
-                host.limits
-                    .recv_buffer_bytes_max
-                    .min(host.limits.send_buffer_bytes_max),
-            )
+            // Of the memory, half is payload's at most, and less where segments are small.
+            let bytes = host.tcp.recv_buffer.bytes_default;
+            u64::from(bytes.min(host.tcp.send_buffer.bytes_default)) / 8
         };
         let window = self
             .hosts

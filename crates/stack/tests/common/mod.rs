@@ -80,8 +80,7 @@ pub fn config() -> StackConfig {
             large_chunks: 256,
             control_queue_max: 64,
             segment_records: 256,
-            recv_buffer_bytes_max: 65_535,
-            send_buffer_bytes_max: 65_536,
+            range_blocks: 64,
         },
         seed: Some([1, 2, 3, 4]),
         ..StackConfig::default()

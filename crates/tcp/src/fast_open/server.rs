@@ -16,6 +16,7 @@ use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::State;
 use crate::timers::NEVER_NS;
+use crate::variables::Receiver;
 
 impl Connection {
     /// A SYN with a good cookie: SYN_RECEIVED, the SYN-ACK is due, with `cookie` if the client is to have a new one. Give the SYN
@@ -30,7 +31,9 @@ impl Connection {
         cx.counters.accepts += 1;
         cx.counters.fast_opens_passive += 1;
         let granted = Granted::of(cx.config, syn);
-        let mut new = Self::blank(cx, open.iss, open.ts_offset, open.mss, open.recv_window);
+        let initial = open.initial_window(cx.config, granted.timestamps, granted.window_scaling);
+        let receiver = Receiver::new(cx.now_ns, open.mss, open.buffers.recv_bytes, &initial);
+        let mut new = Self::blank(cx, open.iss, open.ts_offset, &open.buffers, receiver);
         new.state = State::SynReceived;
         new.snd.una = open.iss + 1;
         new.snd.nxt = new.snd.una;
@@ -41,7 +44,7 @@ impl Connection {
         new.rx.irs = syn.irs;
         new.rcv.nxt = syn.irs + 1;
         new.rcv.acked = new.rcv.nxt;
-        new.rcv.adv = new.rcv.nxt + u32::from(new.syn_window());
+        new.rcv.adv = new.rcv.nxt + new.rx.wnd;
         new.rcv.ts_recent = syn.timestamp.unwrap_or(0);
         new.rx.ts_recent_at = coarse(cx.now_ns);
         new.tx.peer_mss = syn.send_mss(cx.config, open.is_v4);
@@ -51,7 +54,7 @@ impl Connection {
         new.put_ecn(granted.ecn);
         if granted.window_scaling {
             new.marks.set(Marks::WINDOW_SCALING);
-            new.rcv_shift = open.window_shift();
+            new.rcv_shift = initial.shift;
             new.snd.shift = syn.window_scale.unwrap_or(0);
         }
         new.put_ecn(granted.ecn);
@@ -73,9 +76,10 @@ impl Connection {
         let stored = rx.write_at(0, 0, seg.len).min(seg.len);
         cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);
         if stored > 0 {
+            self.charge(stored, true);
             self.advance_receive(self.rcv.nxt + stored, rx);
             self.rcv.acked = self.rcv.nxt;
-            self.rcv.adv = self.rcv.nxt + u32::from(self.syn_window());
+            self.rcv.adv = self.rcv.nxt + self.rx.wnd;
             self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(1);
             self.marks.set(Marks::SYN_DATA_ACKED);
             effects |= Effects::READABLE;

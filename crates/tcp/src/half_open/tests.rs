@@ -1,5 +1,7 @@
 //! SYN_RECEIVED of the passive path, as conversations.
 
+use crate::buffers::Buffers;
+
 use super::*;
 use crate::listen::harness::{
     IRS, ISS, TS_OFFSET, World, full_syn, open, random_segment, said, seg, with_ts,
@@ -85,7 +87,6 @@ fn syn_received_final_ack_completes() {
         irs: IRS,
         una: ISS + 1,
         snd_wnd: 1000 << 7,
-        rcv_wnd: 65_535,
         mss: 1460,
         peer_mss: 1400,
         window_scales: Some(WindowScales { ours: 8, peers: 7 }),
@@ -288,7 +289,10 @@ fn syn_received_closed_window_still_completes() {
     let mut world = World::new();
     let request = SynRequest::of(&seg("S", 0, 0, 0));
     let closed = PassiveOpen {
-        recv_window: 0,
+        buffers: Buffers {
+            recv_bytes: 0,
+            ..open().buffers
+        },
         ..open()
     };
     let mut entry = HalfOpen::new(&mut world.cx(), &request, &closed);

@@ -5,11 +5,13 @@ use std::string::{String, ToString};
 use wire::tcp::{Flags, Options, Timestamp};
 use wire::{Addr, FlowKey, SeqNumber};
 
+use crate::buffers::Buffers;
 use crate::challenge::ChallengeLimiter;
 use crate::config::Config;
 use crate::connection::Cx;
 use crate::counters::Counters;
 use crate::listen::PassiveOpen;
+use crate::reassembly::RangePool;
 use crate::recovery::records::RecordPool;
 use crate::segment::{Segment, SegmentOut};
 use crate::{MILLISECOND_NS, SECOND_NS};
@@ -26,20 +28,23 @@ pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) counters: Counters,
     records: RecordPool,
+    ranges: RangePool,
     challenge: ChallengeLimiter,
 }
 
 impl World {
     pub(crate) fn new() -> World {
-        let config = Config {
+        let mut config = Config {
             sack: true,
             ..Config::default()
         };
+        config.recv_buffer.bytes_max = 15 << 20;
         World {
             now_ns: 100 * SECOND_NS,
             config,
             counters: Counters::default(),
             records: RecordPool::new(256, 1),
+            ranges: RangePool::new(64),
             challenge: ChallengeLimiter::new(1),
         }
     }
@@ -51,6 +56,8 @@ impl World {
             challenge: &mut self.challenge,
             counters: &mut self.counters,
             records: &mut self.records,
+            ranges: &mut self.ranges,
+            memory: crate::Memory::Ample,
         }
     }
 
@@ -69,8 +76,12 @@ pub(crate) fn open() -> PassiveOpen {
         iss: ISS,
         ts_offset: TS_OFFSET,
         mss: 1460,
-        recv_window: 65_535,
-        recv_buffer_max: 15 << 20,
+        buffers: Buffers {
+            recv_bytes: 540_000,
+            recv_locked: false,
+            send_bytes: 1 << 16,
+            send_locked: false,
+        },
         is_v4: true,
         defer_accept: 0,
         retries_max: 0,

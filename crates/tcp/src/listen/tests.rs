@@ -1,5 +1,7 @@
 //! LISTEN, RFC 9293 section 3.10.7.2.
 
+use crate::buffers::Buffers;
+
 use super::harness::{IRS, ISS, full_syn, open, said, seg};
 use super::*;
 
@@ -83,13 +85,19 @@ fn listen_peer_mss_has_defaults_and_a_floor() {
 }
 
 #[test]
-fn listen_window_shift_follows_the_buffer() {
-    let shift = |recv_buffer_max| {
-        PassiveOpen {
-            recv_buffer_max,
+fn listen_window_shift_follows_the_largest_buffer() {
+    let mut config = Config::default();
+    config.recv_buffer_option_max = 0;
+    let mut shift = |bytes_max| {
+        config.recv_buffer.bytes_max = bytes_max;
+        let open = PassiveOpen {
+            buffers: Buffers {
+                recv_bytes: 4_096,
+                ..open().buffers
+            },
             ..open()
-        }
-        .window_shift()
+        };
+        open.initial_window(&config, true, true).shift
     };
     assert_eq!(shift(0), 0);
     assert_eq!(shift(65_535), 0);

@@ -41,8 +41,11 @@ impl Connection {
         out.ack = self.rcv.nxt;
         out.flags = Flags::ACK;
         out.ecn = Ecn::NotEct;
-        out.window = self.advertise_window();
+        out.window = self.advertise_window(cx.memory);
         out.options = self.data_options(cx.now_ns);
+        if self.marks.any(Marks::OUT_OF_ORDER | Marks::DSACK) && self.marks.has(Marks::SACK) {
+            out.options.sack = self.take_sack_blocks(cx);
+        }
         out.payload_offset = 0;
         out.payload_len = 0;
     }

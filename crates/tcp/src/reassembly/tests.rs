@@ -5,8 +5,8 @@ use std::vec::Vec;
 
 use wire::SeqNumber;
 
-use super::{Range, Ranges};
-use crate::limits::RANGES_MAX;
+use super::{Held, Inserted, Range, RangePool, Recent};
+use crate::limits::{RANGE_BLOCK_RANGES, RANGE_BLOCKS_EACH_MAX};
 
 fn range(left: u32, right: u32) -> Range {
     Range {
@@ -15,81 +15,184 @@ fn range(left: u32, right: u32) -> Range {
     }
 }
 
+fn all(held: Held, pool: &RangePool) -> Vec<Range> {
+    held.iter(pool).collect()
+}
+
 #[test]
 fn neighbours_merge() {
-    let mut ranges = Ranges::default();
-    assert!(ranges.insert(range(10, 20)));
-    assert!(ranges.insert(range(30, 40)));
-    assert!(ranges.insert(range(20, 30)));
-    assert_eq!(ranges.as_slice(), [range(10, 40)]);
+    let (mut pool, mut held) = (RangePool::new(4), Held::default());
+    for (left, right) in [(10, 20), (30, 40), (20, 30)] {
+        assert_eq!(held.insert(&mut pool, range(left, right)), Inserted::Yes);
+    }
+    assert_eq!(all(held, &pool), [range(10, 40)]);
+    assert_eq!(held.bytes(&pool), 30);
 }
 
 #[test]
 fn order_is_kept() {
-    let mut ranges = Ranges::default();
+    let (mut pool, mut held) = (RangePool::new(4), Held::default());
     for left in [50, 10, 30, 70] {
-        assert!(ranges.insert(range(left, left + 5)));
+        assert_eq!(held.insert(&mut pool, range(left, left + 5)), Inserted::Yes);
     }
-    let lefts: Vec<u32> = ranges.as_slice().iter().map(|range| range.left.0).collect();
+    let lefts: Vec<u32> = held.iter(&pool).map(|range| range.left.0).collect();
     assert_eq!(lefts, [10, 30, 50, 70]);
-    assert!(!ranges.fits(range(90, 95)));
-    assert!(!ranges.insert(range(90, 95)));
-    // What touches still fits, and may join several.
-    assert!(ranges.insert(range(12, 72)));
-    assert_eq!(ranges.as_slice(), [range(10, 75)]);
+    // What touches several joins them.
+    assert_eq!(held.insert(&mut pool, range(12, 72)), Inserted::Yes);
+    assert_eq!(all(held, &pool), [range(10, 75)]);
 }
 
 #[test]
 fn advance_takes_what_it_reaches() {
-    let mut ranges = Ranges::default();
+    let (mut pool, mut held) = (RangePool::new(4), Held::default());
     for left in [10, 30, 50] {
-        ranges.insert(range(left, left + 10));
+        held.insert(&mut pool, range(left, left + 10));
     }
-    assert_eq!(ranges.advance(SeqNumber(5)), SeqNumber(5));
-    assert_eq!(ranges.advance(SeqNumber(10)), SeqNumber(20));
-    assert_eq!(ranges.advance(SeqNumber(35)), SeqNumber(40));
-    assert_eq!(ranges.as_slice(), [range(50, 60)]);
-    assert_eq!(ranges.advance(SeqNumber(70)), SeqNumber(70));
-    assert!(ranges.is_empty());
+    assert_eq!(held.advance(&mut pool, SeqNumber(5)), SeqNumber(5));
+    assert_eq!(held.advance(&mut pool, SeqNumber(10)), SeqNumber(20));
+    assert_eq!(held.advance(&mut pool, SeqNumber(35)), SeqNumber(40));
+    assert_eq!(all(held, &pool), [range(50, 60)]);
+    assert_eq!(held.advance(&mut pool, SeqNumber(70)), SeqNumber(70));
+    assert!(!held.has_ranges(&pool));
+    held.release(&mut pool);
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn full_the_furthest_gives_way() {
+    let mut pool = RangePool::new(1);
+    let mut held = Held::default();
+    for n in 0..RANGE_BLOCK_RANGES as u32 {
+        assert_eq!(
+            held.insert(&mut pool, range(100 + n * 10, 105 + n * 10)),
+            Inserted::Yes
+        );
+    }
+    let last = held.last(&pool).unwrap();
+    // Further than all: refused. Nearer: the last one goes.
+    assert_eq!(held.insert(&mut pool, range(900, 905)), Inserted::No);
+    assert_eq!(
+        held.insert(&mut pool, range(50, 55)),
+        Inserted::Instead(last.left)
+    );
+    assert_eq!(all(held, &pool).len(), RANGE_BLOCK_RANGES);
+    assert_eq!(all(held, &pool)[0], range(50, 55));
+    // What touches needs no place.
+    assert_eq!(held.insert(&mut pool, range(55, 56)), Inserted::Yes);
+    // Nobody else gets any.
+    let mut other = Held::default();
+    assert_eq!(other.insert(&mut pool, range(1, 2)), Inserted::No);
+    held.release(&mut pool);
+    assert_eq!(other.insert(&mut pool, range(1, 2)), Inserted::Yes);
+}
+
+#[test]
+fn one_connection_has_its_share() {
+    let mut pool = RangePool::new(4 * RANGE_BLOCKS_EACH_MAX);
+    let mut held = Held::default();
+    let mut n = 0;
+    while held.insert(&mut pool, range(n * 10, n * 10 + 5)) == Inserted::Yes {
+        n += 1;
+    }
+    // In order, blocks are left half full; what comes between them later finds its place.
+    assert_eq!(pool.in_use(), RANGE_BLOCKS_EACH_MAX);
+    assert!(n as usize >= RANGE_BLOCKS_EACH_MAX * (RANGE_BLOCK_RANGES / 2));
+    held.release(&mut pool);
+    assert_eq!(pool.in_use(), 0);
+}
+
+#[test]
+fn recent_reports_the_newest_first() {
+    let mut recent = Recent::default();
+    for left in [10, 30, 50, 70, 90] {
+        recent.hear(range(left, left + 5));
+    }
+    let lefts: Vec<u32> = recent.as_slice().iter().map(|r| r.left.0).collect();
+    assert_eq!(lefts, [90, 70, 50, 30]);
+    recent.hear(range(55, 70));
+    assert_eq!(
+        recent.as_slice(),
+        [range(50, 75), range(90, 95), range(30, 35)]
+    );
+    recent.advance(SeqNumber(40));
+    assert_eq!(recent.as_slice(), [range(50, 75), range(90, 95)]);
+    recent.truncate(SeqNumber(60));
+    assert_eq!(recent.as_slice(), [range(50, 60)]);
+}
+
+/// A small, seeded generator (xorshift).
+fn random(state: &mut u64, n: u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state % n
 }
 
 #[test]
 fn random_ranges_agree_with_a_set_of_bytes() {
     let mut state = 88_172_645_463_325_252u64;
-    let mut next = move |n: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % n) as u32
-    };
-    for round in 0..500u32 {
-        // Around the wrap of sequence numbers.
-        let base = SeqNumber(u32::MAX - 100 + round % 7);
-        let mut ranges = Ranges::default();
-        let mut bytes = BTreeSet::new();
-        for _ in 0..30 {
-            let left = 1 + next(200);
-            let right = left + 1 + next(20);
-            let new = Range {
-                left: base + left,
-                right: base + right,
-            };
-            if ranges.insert(new) {
-                bytes.extend(left..right);
+    for round in 0..60 {
+        // Near the wrap as well; some pools are short.
+        let base = if round % 2 == 0 { 0 } else { u32::MAX - 2_000 };
+        let blocks = 2 + random(&mut state, 20) as usize;
+        let mut pool = RangePool::new(blocks);
+        let mut held = Held::default();
+        let mut bytes: BTreeSet<u32> = BTreeSet::new();
+        let mut nxt = 0u32;
+        let at = |offset: u32| SeqNumber(base.wrapping_add(offset));
+        for _ in 0..600 {
+            match random(&mut state, 12) {
+                0 => {
+                    nxt += random(&mut state, 40) as u32;
+                    let end = held.advance(&mut pool, at(nxt));
+                    while bytes.contains(&nxt) {
+                        nxt += 1;
+                    }
+                    assert_eq!(end, at(nxt));
+                    bytes = bytes.split_off(&nxt);
+                }
+                1 => {
+                    let edge = nxt + 1 + random(&mut state, 4_000) as u32;
+                    held.truncate(&mut pool, at(edge));
+                    bytes.split_off(&edge);
+                }
+                _ => {
+                    let left = nxt + 1 + random(&mut state, 4_000) as u32;
+                    let right = left + 1 + random(&mut state, 30) as u32;
+                    let new = Range {
+                        left: at(left),
+                        right: at(right),
+                    };
+                    match held.insert(&mut pool, new) {
+                        Inserted::Yes => bytes.extend(left..right),
+                        Inserted::Instead(edge) => {
+                            bytes.extend(left..right);
+                            bytes.split_off(&edge.0.wrapping_sub(base));
+                        }
+                        Inserted::No => {}
+                    }
+                }
             }
-            let held: u32 = ranges
-                .as_slice()
-                .iter()
-                .map(|r| r.right.since(r.left))
-                .sum();
-            assert_eq!(held as usize, bytes.len());
-            assert!(ranges.as_slice().len() <= RANGES_MAX);
+            agree(held, &pool, &bytes, base);
         }
-        let end = ranges.advance(base + 1);
-        let mut expected = 1;
-        while bytes.contains(&expected) {
-            expected += 1;
-        }
-        assert_eq!(end, base + expected);
+        held.release(&mut pool);
+        assert_eq!(pool.in_use(), 0);
     }
+}
+
+fn agree(held: Held, pool: &RangePool, bytes: &BTreeSet<u32>, base: u32) {
+    assert_eq!(held.bytes(pool) as usize, bytes.len());
+    let mut seen = 0;
+    let mut before: Option<u32> = None;
+    for range in held.iter(pool) {
+        let (left, right) = (
+            range.left.0.wrapping_sub(base),
+            range.right.0.wrapping_sub(base),
+        );
+        assert!(left < right && before.is_none_or(|end| end < left));
+        assert!((left..right).all(|byte| bytes.contains(&byte)));
+        seen += (right - left) as usize;
+        before = Some(right);
+    }
+    assert_eq!(seen, bytes.len());
 }

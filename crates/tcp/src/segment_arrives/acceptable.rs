@@ -34,22 +34,16 @@ impl Connection {
         Step::Done(Effects::NONE)
     }
 
-    /// The four cases of RFC 9293 table 6. With a shut window, a segment at its edge passes on for the sake
-    /// of its ACK (MUST-66); its text is cut away later.
+    /// Linux's reading of RFC 9293 table 6: what ends before the last ACK of ours is old, what starts behind the
+    /// window is not for us. The rest passes on for the sake of its ACK (MUST-66), and the window looks at its
+    /// text later.
     fn is_acceptable(&self, seg: &Segment) -> bool {
-        let window = self.rcv.wnd();
-        let len = seg.seq_len();
-        if seg.seq == self.rcv.nxt {
-            return true;
+        let edge = self.rcv.nxt + self.rcv.wnd();
+        if seg.end().lt(self.rcv.acked) || seg.seq.gt(edge) {
+            return false;
         }
-        if len == 0 {
-            // An empty segment right behind the window carries an ACK at most; Linux takes it as well.
-            return seg.seq.since(self.rcv.nxt) <= window;
-        }
-        // Starting before the edge and ending beyond it is enough, even where the table asks that an end
-        // lie inside: a window smaller than the segment is no reason to refuse what fits.
-        seg.seq.in_window(self.rcv.nxt, window)
-            || (seg.seq.lt(self.rcv.nxt) && seg.end().gt(self.rcv.nxt))
+        // At the very edge of a window that is not shut, text has nothing to tell but that it came too soon.
+        seg.seq == self.rcv.nxt || seg.seq != edge || seg.len == 0
     }
 
     /// An unacceptable segment is answered with an ACK (RFC 9293 3.10.7.4). Text always is, since its sender
@@ -57,7 +51,8 @@ impl Connection {
     pub(super) fn answer_invalid(&mut self, cx: &mut Cx<'_>, seg: &Segment) {
         if seg.len > 0 || seg.has(Flags::FIN) {
             if seg.seq.lt(self.rcv.nxt) {
-                self.enter_quick_ack(cx);
+                self.enter_quick_ack(cx, cx.config.quick_acks_max);
+                self.note_duplicate(cx, seg.seq, seg.end().min(self.rcv.nxt));
             }
             self.marks.set(Marks::ACK_NOW);
         } else if self.may_answer_invalid(cx) {
@@ -97,7 +92,7 @@ impl Connection {
 
     /// The peer sent its FIN again: it has not seen our ACK, TIME_WAIT starts over (RFC 9293 3.10.7.4,
     /// eighth step).
-    fn restart_time_wait(&mut self, cx: &Cx<'_>, seg: &Segment) {
+    pub(super) fn restart_time_wait(&mut self, cx: &Cx<'_>, seg: &Segment) {
         if self.state == State::TimeWait && seg.has(Flags::FIN) && seg.end() == self.rcv.nxt {
             self.arm_slow(cx.now_ns.saturating_add(cx.config.time_wait_ns));
         }

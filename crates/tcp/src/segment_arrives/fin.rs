@@ -1,8 +1,11 @@
 //! Eighth step: FIN, in order or held until the text before it has arrived.
 
+use wire::SeqNumber;
+
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::marks::Marks;
+use crate::reassembly::Range;
 use crate::segment::Segment;
 use crate::state::State;
 
@@ -12,7 +15,7 @@ impl Connection {
         if fin {
             let fin_seq = seg.seq + seg.len;
             if fin_seq.gt(self.rcv.nxt) {
-                self.hold_fin(fin_seq, seg.len == 0);
+                self.hold_fin(cx, fin_seq, seg.len == 0);
             } else if fin_seq == self.rcv.nxt {
                 return self.fin_in_order(cx);
             }
@@ -25,38 +28,61 @@ impl Connection {
         }
         // The peer sent text beyond its own FIN: that FIN was none.
         self.marks.clear(Marks::FIN_HELD);
-        self.refresh_out_of_order();
+        self.refresh_out_of_order(cx);
         Effects::NONE
     }
 
-    fn hold_fin(&mut self, fin_seq: wire::SeqNumber, bare: bool) {
+    fn hold_fin(&mut self, cx: &mut Cx<'_>, fin_seq: SeqNumber, bare: bool) {
         self.marks.set(Marks::FIN_HELD);
         self.rx.fin_seq = fin_seq;
         if bare {
-            self.owe_duplicate_ack();
+            if self.marks.has(Marks::SACK) {
+                let reported = Range {
+                    left: fin_seq,
+                    right: fin_seq + 1,
+                };
+                self.rx.held.hear(cx.ranges, reported);
+            }
+            self.owe_duplicate_ack(cx);
         }
-        self.refresh_out_of_order();
+        self.refresh_out_of_order(cx);
     }
 
     fn fin_in_order(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.rcv.nxt += 1;
         self.keep_edge();
         self.rx.dup_acks_due = 0;
-        self.rx.ranges = Default::default();
+        self.rx.held.release(cx.ranges);
         self.marks.clear(Marks::FIN_HELD | Marks::OUT_OF_ORDER);
-        self.marks.set(Marks::ACK_NOW);
         match self.state {
             State::Established => {
                 self.state = State::CloseWait;
+                self.acknowledge_end(cx);
                 Effects::EOF
             }
             State::FinWait1 => {
                 // Had our FIN been acknowledged, the fifth step would have left this state.
                 self.state = State::Closing;
+                self.marks.set(Marks::ACK_NOW);
                 Effects::EOF
             }
-            State::FinWait2 => Effects::EOF | self.enter_time_wait(cx),
-            _ => Effects::NONE,
+            State::FinWait2 => {
+                self.marks.set(Marks::ACK_NOW);
+                Effects::EOF | self.enter_time_wait(cx)
+            }
+            _ => {
+                self.marks.set(Marks::ACK_NOW);
+                Effects::NONE
+            }
         }
+    }
+
+    /// The peer has said all. Our answer, or our own FIN, may follow soon, and the ACK rides on it (Linux).
+    fn acknowledge_end(&mut self, cx: &mut Cx<'_>) {
+        self.rx.interactive = true;
+        if self.rx.charged > self.rx.buffer {
+            self.marks.set(Marks::NO_MEMORY | Marks::ACK_NOW);
+        }
+        self.schedule_ack(cx);
     }
 }

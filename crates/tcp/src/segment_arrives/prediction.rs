@@ -23,6 +23,7 @@ impl Connection {
             && seg.ack.since(self.snd.una) <= self.snd.flight()
             && seg.options.sack.is_empty()
             && seg.len <= self.rcv.wnd()
+            && self.rx.charged <= self.rx.buffer
             && if seg.len > 0 {
                 self.state.receives_data() && !self.is_orphan()
             } else {
@@ -66,6 +67,9 @@ impl Connection {
         } else {
             effects |= self.take_ack(cx, seg);
         }
+        if self.state.receives_data() {
+            self.measure_receive_rtt(cx, seg);
+        }
         if seg.len > 0 {
             effects |= self.text_predicted(cx, seg, rx);
         }
@@ -83,14 +87,16 @@ impl Connection {
         if stored < seg.len {
             cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);
             if stored == 0 {
-                self.marks.set(Marks::ACK_NOW);
+                self.answer_without_memory();
                 return Effects::NONE;
             }
         }
+        self.charge(stored, true);
         let end = self.rcv.nxt + stored;
         self.advance_receive(end, rx);
+        self.note_received(cx, seg);
         self.note_codepoint(cx, seg.ecn);
-        self.schedule_ack(cx, seg.len);
+        self.schedule_ack(cx);
         Effects::READABLE
     }
 }

@@ -1,15 +1,16 @@
-//! Sixth and seventh step: urgent pointer and segment text. In order, out of order, cut at both edges.
+//! Sixth and seventh step: urgent pointer and segment text: in order, out of order, refused.
 
 use wire::tcp::Flags;
 
+use crate::buffers::Memory;
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::marks::Marks;
-use crate::reassembly::Range;
+use crate::reassembly::{Inserted, Range};
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 
-/// The part of a segment's text that the window takes.
+/// The part of a segment's text that is new.
 #[derive(Clone, Copy, Debug)]
 struct Text {
     /// Where it goes, in bytes past RCV.NXT.
@@ -18,8 +19,6 @@ struct Text {
     skip: u32,
     /// Bytes to take.
     len: u32,
-    /// Bytes at its end that the window does not take; a FIN behind them does not count yet.
-    beyond: u32,
 }
 
 impl Connection {
@@ -63,46 +62,83 @@ impl Connection {
         if self.is_orphan() && (seg.seq + seg.len).gt(self.rcv.nxt) {
             return self.refuse_text(cx, seg);
         }
-        let text = self.clip(seg);
+        let plain = seg.seq == self.rcv.nxt && !self.marks.has(Marks::OUT_OF_ORDER);
+        if !plain && !self.marks.has(Marks::ACK_NOW) {
+            // What an ACK has not reported by now stays unsaid, as in Linux.
+            self.marks.clear(Marks::DSACK);
+        }
+        if seg.len > 0 {
+            self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(1);
+        }
+        if seg.end().le(self.rcv.nxt) {
+            cx.counters.bytes_duplicate += u64::from(seg.len);
+            self.note_duplicate(cx, seg.seq, seg.end());
+            self.answer_unwanted(cx);
+            return Effects::NONE;
+        }
+        if self.is_beyond_window(seg) {
+            cx.counters.bytes_outside_window += u64::from(seg.len);
+            self.answer_unwanted(cx);
+            return Effects::NONE;
+        }
+        let text = self.fresh_text(seg);
         cx.counters.bytes_duplicate += u64::from(text.skip);
-        cx.counters.bytes_outside_window += u64::from(text.beyond);
+        if text.skip > 0 && text.len > 0 {
+            self.note_duplicate(cx, seg.seq, self.rcv.nxt);
+        }
         let (stored, effects) = match text {
             Text { len: 0, .. } => (0, Effects::NONE),
             Text { offset: 0, .. } => self.take_in_order(cx, text, seg, rx),
             _ => self.hold_out_of_order(cx, text, seg, rx),
         };
-        if seg.len > 0 {
-            self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(1);
-            if stored == 0 {
-                // Nothing of it was new or wanted: the peer should know at once where we stand.
-                self.marks.set(Marks::ACK_NOW);
-            }
-        }
-        let whole = text.beyond == 0 && stored == text.len;
-        effects | self.step_fin(cx, seg, fin && whole)
+        effects | self.step_fin(cx, seg, fin && stored == text.len)
     }
 
-    /// Cuts the text to the window (SHLD-31: what fits is kept).
-    fn clip(&self, seg: &Segment) -> Text {
+    /// The peer had ended: it repeats itself and has not seen our ACK.
+    pub(super) fn text_after_end(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        if seg.seq_len() > 0 && seg.seq.lt(self.rcv.nxt) {
+            self.note_duplicate(cx, seg.seq, seg.end().min(self.rcv.nxt));
+            self.restart_time_wait(cx, seg);
+            self.answer_unwanted(cx);
+        }
+    }
+
+    /// Data in order found no memory. The window shuts (Linux), if a read will open it again.
+    pub(super) fn answer_without_memory(&mut self) {
+        self.marks.set(Marks::ACK_PENDING | Marks::ACK_NOW);
+        self.marks.put(Marks::NO_MEMORY, self.rx.unread > 0);
+    }
+
+    /// Nothing of a segment was new or wanted: the peer should know at once, and for a while, where we stand.
+    fn answer_unwanted(&mut self, cx: &Cx<'_>) {
+        self.enter_quick_ack(cx, cx.config.quick_acks_max);
+        self.marks.set(Marks::ACK_PENDING | Marks::ACK_NOW);
+    }
+
+    /// A segment that starts beyond the window, or that ends there while something waits to be read, is refused
+    /// whole. With nothing to be read it is taken: the promise was small, not the room. A FIN takes no room.
+    fn is_beyond_window(&self, seg: &Segment) -> bool {
+        let window = self.rcv.wnd();
+        if seg.len == 0 {
+            // A bare FIN.
+            return seg.seq.gt(self.rcv.nxt + window);
+        }
+        let shut = window == 0;
+        let starts_beyond = seg.seq.ge(self.rcv.nxt + window.max(1));
+        let ends_beyond = (seg.seq + seg.len).gt(self.rcv.nxt + window);
+        shut || starts_beyond || (ends_beyond && self.rx.unread > 0)
+    }
+
+    fn fresh_text(&self, seg: &Segment) -> Text {
         let skip = if seg.seq.lt(self.rcv.nxt) {
             self.rcv.nxt.since(seg.seq).min(seg.len)
         } else {
             0
         };
-        let offset = (seg.seq + skip).since(self.rcv.nxt);
-        // A segment that ends before RCV.NXT leaves nothing, wherever its "offset" points.
-        let fresh = seg.len - skip;
-        let room = if fresh == 0 {
-            0
-        } else {
-            self.rcv.wnd().saturating_sub(offset)
-        };
-        let len = fresh.min(room);
         Text {
-            offset,
+            offset: (seg.seq + skip).since(self.rcv.nxt),
             skip,
-            len,
-            beyond: fresh - len,
+            len: seg.len - skip,
         }
     }
 
@@ -114,18 +150,29 @@ impl Connection {
         seg: &Segment,
         rx: &mut impl RecvBuffer,
     ) -> (u32, Effects) {
-        let stored = rx.write_at(0, text.skip, text.len).min(text.len);
-        cx.counters.bytes_drop_no_memory += u64::from(text.len - stored);
-        if stored == 0 {
+        if !self.make_room(cx, seg.seq, rx) && self.rx.unread > 0 {
+            cx.counters.bytes_drop_no_memory += u64::from(text.len);
+            self.answer_without_memory();
             return (0, Effects::NONE);
         }
+        let mut stored = rx.write_at(0, text.skip, text.len).min(text.len);
+        if stored < text.len && self.shed_out_of_order(cx, rx) {
+            stored = rx.write_at(0, text.skip, text.len).min(text.len);
+        }
+        cx.counters.bytes_drop_no_memory += u64::from(text.len - stored);
+        if stored == 0 {
+            self.answer_without_memory();
+            return (0, Effects::NONE);
+        }
+        self.charge(stored, true);
         let mut end = self.rcv.nxt + stored;
         if self.marks.has(Marks::OUT_OF_ORDER) {
-            end = self.close_gap(end);
+            end = self.close_gap(cx, end);
         }
         self.advance_receive(end, rx);
+        self.note_received(cx, seg);
         self.note_codepoint(cx, seg.ecn);
-        self.schedule_ack(cx, text.skip + text.len);
+        self.schedule_ack(cx);
         (stored, Effects::READABLE)
     }
 
@@ -136,17 +183,20 @@ impl Connection {
         self.rcv.nxt = end;
         self.keep_edge();
         rx.publish(n);
-        self.rx.space = self.rx.space.saturating_sub(n);
+        self.rx.unread = self.rx.unread.saturating_add(n);
         self.rx.bytes_received += u64::from(n);
     }
 
-    /// The run of bytes that ends at `end` may reach ranges held beyond it. A filled gap is acknowledged at
-    /// once (RFC 5681 4.2), and the duplicates still owed are void.
-    fn close_gap(&mut self, end: wire::SeqNumber) -> wire::SeqNumber {
-        let end = self.rx.ranges.advance(end);
+    /// The run of bytes that ends at `end` may reach ranges held beyond it; what of them it repeats is reported. A
+    /// filled gap is acknowledged at once (RFC 5681 4.2), and the duplicates still owed are void.
+    fn close_gap(&mut self, cx: &mut Cx<'_>, end: wire::SeqNumber) -> wire::SeqNumber {
+        self.note_duplicates(cx, self.rcv.nxt, end);
+        let end = self.rx.held.advance(cx.ranges, end);
         self.rx.dup_acks_due = 0;
-        self.marks.set(Marks::ACK_NOW);
-        self.refresh_out_of_order();
+        self.refresh_out_of_order(cx);
+        if !self.marks.has(Marks::OUT_OF_ORDER) {
+            self.marks.set(Marks::ACK_NOW);
+        }
         end
     }
 
@@ -159,40 +209,85 @@ impl Connection {
         rx: &mut impl RecvBuffer,
     ) -> (u32, Effects) {
         self.note_codepoint(cx, seg.ecn);
-        self.enter_quick_ack(cx);
-        self.rx.last_data_ns = cx.now_ns;
-        self.owe_duplicate_ack();
+        self.marks.set(Marks::ACK_PENDING);
         let left = self.rcv.nxt + text.offset;
-        let wanted = Range {
-            left,
-            right: left + text.len,
-        };
-        if !self.rx.ranges.fits(wanted) {
-            cx.counters.bytes_drop_ranges_full += u64::from(text.len);
+        let right = left + text.len;
+        let contradicts_fin = self.marks.has(Marks::FIN_HELD) && right.gt(self.rx.fin_seq);
+        if contradicts_fin || cx.memory >= Memory::Exhausted || !self.make_room(cx, left, rx) {
+            cx.counters.bytes_drop_no_memory += u64::from(text.len);
+            self.owe_duplicate_ack(cx);
             return (0, Effects::NONE);
         }
         let stored = rx.write_at(text.offset, text.skip, text.len).min(text.len);
         cx.counters.bytes_drop_no_memory += u64::from(text.len - stored);
-        if stored > 0 {
+        let held = stored > 0 && self.hold_range(cx, left, left + stored, rx);
+        if held {
+            self.learn_segment_size(seg);
             cx.counters.bytes_out_of_order += u64::from(stored);
-            self.rx.ranges.insert(Range {
-                left,
-                right: left + stored,
-            });
-            self.refresh_out_of_order();
+            if self.marks.has(Marks::SACK) {
+                let fin = u32::from(seg.has(Flags::FIN) && stored == text.len);
+                self.rx.held.hear(
+                    cx.ranges,
+                    Range {
+                        left,
+                        right: left + stored + fin,
+                    },
+                );
+                self.grow_window(cx, stored);
+            }
+            self.charge(stored, false);
         }
-        (stored, Effects::NONE)
+        self.owe_duplicate_ack(cx);
+        (if held { stored } else { 0 }, Effects::NONE)
     }
 
-    /// Told apart from other ACKs so that several due in one turn all leave: the peer counts them.
-    pub(super) fn owe_duplicate_ack(&mut self) {
-        self.rx.dup_acks_due = self.rx.dup_acks_due.saturating_add(1);
-        self.marks.set(Marks::ACK_NOW);
+    /// Notes that `left..right` is stored beyond a gap; false when there is no place for one more range.
+    fn hold_range(
+        &mut self,
+        cx: &mut Cx<'_>,
+        left: wire::SeqNumber,
+        right: wire::SeqNumber,
+        rx: &mut impl RecvBuffer,
+    ) -> bool {
+        self.note_duplicates(cx, left, right);
+        let before = self.rx.held.bytes(cx.ranges);
+        let outcome = self.rx.held.insert(cx.ranges, Range { left, right });
+        match outcome {
+            Inserted::Yes => {}
+            Inserted::Instead(edge) => {
+                let now = self.rx.held.bytes(cx.ranges);
+                let lost = (before + right.since(left)).saturating_sub(now);
+                cx.counters.bytes_drop_ranges_full += u64::from(lost);
+                rx.forget(edge.since(self.rcv.nxt));
+            }
+            Inserted::No => {
+                cx.counters.bytes_drop_ranges_full += u64::from(right.since(left));
+                let furthest = self.rx.held.last(cx.ranges);
+                let edge = furthest.map_or(self.rcv.nxt, |range| range.right);
+                rx.forget(edge.since(self.rcv.nxt));
+            }
+        }
+        self.refresh_out_of_order(cx);
+        outcome != Inserted::No
     }
 
-    pub(super) fn refresh_out_of_order(&mut self) {
-        let held = !self.rx.ranges.is_empty() || self.marks.has(Marks::FIN_HELD);
+    /// Told apart from other ACKs so that several due in one turn all leave: the peer counts them. With SACK, from
+    /// the fourth on, one may wait a moment for others (Linux's SACK compression).
+    pub(super) fn owe_duplicate_ack(&mut self, cx: &Cx<'_>) {
+        self.marks.set(Marks::ACK_PENDING);
+        let quick = self.in_quick_ack_mode();
+        if quick || self.marks.has(Marks::ACK_NOW) || !self.compresses_ack(cx) {
+            self.rx.dup_acks_due = self.rx.dup_acks_due.saturating_add(1);
+            self.marks.set(Marks::ACK_NOW);
+        }
+    }
+
+    pub(super) fn refresh_out_of_order(&mut self, cx: &mut Cx<'_>) {
+        let held = self.marks.has(Marks::FIN_HELD) || self.rx.held.has_ranges(cx.ranges);
         self.marks.put(Marks::OUT_OF_ORDER, held);
+        if !held {
+            self.rx.held.release(cx.ranges);
+        }
     }
 
     /// The application is gone: new text can reach nobody, and the peer should know (RFC 9293 SHLD-3).

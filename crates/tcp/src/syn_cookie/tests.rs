@@ -45,7 +45,6 @@ fn cookie_remembers_everything_with_timestamps() {
         irs: IRS,
         una: out.seq + 1,
         snd_wnd: 1000 << 7,
-        rcv_wnd: 65_535,
         mss: 1460,
         peer_mss: 1400,
         window_scales: Some(WindowScales { ours: 8, peers: 7 }),

@@ -2,36 +2,74 @@
 //! is young or something is out of order, with every second full segment, else after a delay that follows
 //! the pace of arrival, in the hope of a segment to ride on.
 
+use wire::tcp::Flags;
+
 use crate::connection::{Connection, Cx};
+use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
+use crate::segment::Segment;
 
 /// Least number of quick ACKs when the window is small.
-const QUICK_ACKS_MIN: u8 = 2;
+const QUICK_ACKS_MIN: u32 = 2;
+/// The least segment size, and the one that every path carries: what is smaller is no full segment.
+const SEGMENT_MIN: u32 = 88;
+const SEGMENT_DEFAULT: u32 = 536;
+/// Duplicate ACKs that leave at once before SACKs are held back (the peer's threshold of RFC 5681).
+const DUP_ACKS_AT_ONCE: u8 = 3;
 
 impl Connection {
-    /// Payload arrived: learn the peer's segment size and pace, then decide when to acknowledge.
-    pub(crate) fn schedule_ack(&mut self, cx: &mut Cx<'_>, len: u32) {
-        self.learn_segment_size(len);
-        self.learn_pace(cx);
+    /// Payload arrived in order: learn the peer's segment size and pace, and what memory is worth.
+    pub(crate) fn note_received(&mut self, cx: &Cx<'_>, seg: &Segment) {
         self.marks.set(Marks::ACK_PENDING);
-        // MAY hold more than one full segment's worth (SHLD-19); the FIN and out-of-order steps ask
-        // for an ACK themselves.
-        let unacked = self.rcv.nxt.since(self.rcv.acked);
-        let full = unacked > u32::from(self.rx.peer_segment);
-        let quick = self.rx.quick_acks > 0 && !self.rx.interactive;
-        if full || quick {
-            self.marks.set(Marks::ACK_NOW);
-        } else if self.tx.timers.delayed_ack_ns == super::NEVER_NS {
-            let delay_ns = self.ack_delay_ns(cx);
-            self.arm_delayed_ack(cx.now_ns.saturating_add(delay_ns));
+        self.learn_segment_size(seg);
+        self.measure_receive_window(cx);
+        self.learn_pace(cx);
+        if Self::is_telling(seg.len) {
+            self.grow_window(cx, seg.len);
         }
     }
 
+    /// Decides when what arrived is acknowledged.
+    pub(crate) fn schedule_ack(&mut self, cx: &Cx<'_>) {
+        self.marks.set(Marks::ACK_PENDING);
+        // MAY hold more than one full segment's worth (SHLD-19); but an ACK that could not keep the window open
+        // waits for the reader.
+        let full = self.rcv.nxt.since(self.rcv.acked) > u32::from(self.rx.peer_segment);
+        if self.in_quick_ack_mode()
+            || (full && self.select_window(cx.memory) >= self.rx.wnd)
+            || self.marks.has(Marks::ACK_NOW)
+        {
+            self.marks.set(Marks::ACK_NOW);
+        } else if self.marks.has(Marks::OUT_OF_ORDER) {
+            if !self.compresses_ack(cx) {
+                self.marks.set(Marks::ACK_NOW);
+            }
+        } else {
+            self.delay_ack(cx);
+        }
+    }
+
+    /// ACKs leave at once: for a while, and unless the application answers what it receives.
+    pub(crate) fn in_quick_ack_mode(&self) -> bool {
+        self.rx.quick_acks > 0 && !self.rx.interactive
+    }
+
     /// Something unexpected arrived: acknowledge at once for a while, so that the peer recovers fast.
-    pub(crate) fn enter_quick_ack(&mut self, cx: &Cx<'_>) {
-        self.rx.quick_acks = self.quick_ack_quota(cx);
+    pub(crate) fn enter_quick_ack(&mut self, cx: &Cx<'_>, acks_max: u8) {
+        self.raise_quick_acks(acks_max);
         self.rx.interactive = false;
         self.rx.ato_us = min_us(cx);
+    }
+
+    /// TCP_QUICKACK: on = acknowledge at once from now on; off = expect answers to ride on. Neither lasts (Linux).
+    pub(crate) fn put_quick_ack(&mut self, on: bool) {
+        self.rx.interactive = !on;
+        if on && self.marks.has(Marks::ACK_PENDING) {
+            self.rx.pushed = self.rx.pushed.max(1);
+            if self.read_deserves_ack(1) {
+                self.marks.set(Marks::ACK_NOW);
+            }
+        }
     }
 
     /// Payload of ours leaves soon after the peer's arrived: a dialogue, in which ACKs find a ride.
@@ -45,15 +83,16 @@ impl Connection {
     /// A segment with the ACK flag leaves.
     pub(crate) fn note_ack_sent(&mut self, cx: &Cx<'_>) {
         self.rcv.acked = self.rcv.nxt;
-        if self.marks.any(Marks::ACK_PENDING | Marks::ACK_NOW) {
-            self.marks.clear(Marks::ACK_PENDING | Marks::ACK_NOW);
-            if self.rx.quick_acks > 0 {
-                self.rx.quick_acks -= 1;
-                if self.rx.quick_acks == 0 {
-                    self.rx.ato_us = min_us(cx);
-                }
+        self.rx.compressed = 0;
+        self.rx.pushed = 0;
+        if self.marks.has(Marks::ACK_PENDING) && self.rx.quick_acks > 0 {
+            self.rx.quick_acks -= 1;
+            if self.rx.quick_acks == 0 {
+                self.rx.ato_us = min_us(cx);
             }
         }
+        self.marks.clear(Marks::ACK_PENDING | Marks::ACK_NOW);
+        self.tune.compressed_ns = super::NEVER_NS;
         if self.tx.timers.delayed_ack_ns != super::NEVER_NS {
             self.arm_delayed_ack(super::NEVER_NS);
         }
@@ -64,6 +103,11 @@ impl Connection {
         if !self.marks.has(Marks::ACK_PENDING) {
             return;
         }
+        self.marks.set(Marks::ACK_NOW);
+        if self.rx.compressed > 0 {
+            cx.counters.acks_compressed += u64::from(self.rx.compressed) - 1;
+            return;
+        }
         // No ride came in time: wait longer in a one-way flow, start over in a dialogue.
         if self.rx.interactive {
             self.rx.interactive = false;
@@ -71,15 +115,99 @@ impl Connection {
         } else {
             self.rx.ato_us = self.rx.ato_us.saturating_mul(2).min(self.tx.rtt.rto_us);
         }
-        self.marks.set(Marks::ACK_NOW);
         cx.counters.delayed_acks_out += 1;
     }
 
-    fn learn_segment_size(&mut self, len: u32) {
-        if len >= u32::from(self.rx.peer_segment) {
-            // `mss` is a u16, so the minimum fits one.
-            self.rx.peer_segment = len.min(u32::from(self.rx.mss)) as u16;
+    /// The application read `copied` bytes: is an ACK due that waited for it?
+    pub(crate) fn read_deserves_ack(&self, copied: u32) -> bool {
+        if !self.marks.has(Marks::ACK_PENDING) {
+            return false;
         }
+        let full = self.rcv.nxt.since(self.rcv.acked) > u32::from(self.rx.peer_segment);
+        let message_read = copied > 0
+            && (self.rx.pushed > 1 || (self.rx.pushed > 0 && !self.rx.interactive))
+            && self.rx.charged == 0;
+        full || message_read
+    }
+
+    /// One more SACK may wait for others: there is SACK, three duplicates have left at once, and not too many wait.
+    /// Arms the timer that sends them.
+    pub(crate) fn compresses_ack(&mut self, cx: &Cx<'_>) -> bool {
+        let config = cx.config;
+        if !self.marks.has(Marks::SACK) || self.rx.compressed >= config.comp_sacks_max {
+            return false;
+        }
+        if self.rx.dup_acks_at != self.rcv.nxt {
+            self.rx.dup_acks_at = self.rcv.nxt;
+            self.rx.dup_acks_sent = 0;
+        }
+        if self.rx.dup_acks_sent < DUP_ACKS_AT_ONCE {
+            self.rx.dup_acks_sent += 1;
+            return false;
+        }
+        self.rx.compressed += 1;
+        if self.rx.compressed > 1 {
+            return true;
+        }
+        let mut rtt_us = u64::from(self.tune.rtt_us8 >> 3);
+        let srtt_us = self.tx.rtt.srtt_ns() / 1000;
+        if srtt_us > 0 {
+            rtt_us = rtt_us.min(srtt_us);
+        }
+        let delay_ns =
+            (rtt_us * 10 * u64::from(config.comp_sack_rtt_percent)).min(config.comp_sack_ns_max);
+        let at_ns = cx.now_ns.saturating_add(delay_ns);
+        self.arm_delayed_ack(self.tx.timers.delayed_ack_ns.min(at_ns));
+        true
+    }
+
+    /// Holds the ACK back, unless the delay of an earlier one is about to end.
+    fn delay_ack(&mut self, cx: &Cx<'_>) {
+        let delay_ns = self.ack_delay_ns(cx);
+        let armed_ns = self.tx.timers.delayed_ack_ns;
+        let about_to_end =
+            armed_ns != super::NEVER_NS && armed_ns <= cx.now_ns.saturating_add(delay_ns / 4);
+        if delay_ns == 0 || about_to_end {
+            self.marks.set(Marks::ACK_NOW);
+            return;
+        }
+        self.arm_delayed_ack(armed_ns.min(cx.now_ns.saturating_add(delay_ns)));
+    }
+
+    /// The size of the peer's full segments, for "every second one" (Linux's estimate). A segment larger than ours
+    /// may be was put together on its way: what the peer takes is the best guess of what it sends.
+    pub(crate) fn learn_segment_size(&mut self, seg: &Segment) {
+        let last_small = core::mem::take(&mut self.rx.last_small);
+        let advmss = u32::from(self.rx.advmss);
+        let len = if seg.len > advmss {
+            u32::from(self.tx.peer_mss).min(advmss)
+        } else {
+            seg.len
+        };
+        let estimate = u32::from(self.rx.peer_segment);
+        if len >= estimate {
+            if len != estimate {
+                self.learn_ratio(seg.len);
+            }
+            // Both are at most a u16.
+            self.rx.peer_segment = len.min(advmss) as u16;
+            if seg.has(Flags::PSH) {
+                self.rx.pushed = self.rx.pushed.max(1);
+            }
+            return;
+        }
+        let options = u32::from(timestamp_bytes(self.marks.has(Marks::TIMESTAMPS)));
+        let plain = !seg
+            .flags
+            .intersects(Flags::PSH | Flags::FIN | Flags::URG | Flags::SYN);
+        if len + options >= SEGMENT_DEFAULT || (len + options >= SEGMENT_MIN && plain) {
+            self.rx.last_small = len as u16;
+            if len == u32::from(last_small) {
+                self.rx.peer_segment = len as u16;
+                return;
+            }
+        }
+        self.rx.pushed = (self.rx.pushed + 1).min(2);
     }
 
     /// The delay follows the gap between arrivals, between its minimum and the timeout.
@@ -89,7 +217,7 @@ impl Connection {
         let min_us = min_us(cx);
         self.rx.last_data_ns = cx.now_ns;
         if self.rx.ato_us == 0 {
-            self.rx.quick_acks = self.quick_ack_quota(cx);
+            self.raise_quick_acks(cx.config.quick_acks_max);
             self.rx.ato_us = min_us;
         } else if gap_us <= min_us / 2 {
             self.rx.ato_us = self.rx.ato_us / 2 + min_us / 2;
@@ -97,23 +225,31 @@ impl Connection {
             self.rx.ato_us = (self.rx.ato_us / 2 + gap_us).min(self.tx.rtt.rto_us);
         } else if gap_us > self.tx.rtt.rto_us {
             // The peer was idle: it may be in slow start again and wants its ACKs soon.
-            self.rx.quick_acks = self.quick_ack_quota(cx);
+            self.raise_quick_acks(cx.config.quick_acks_max);
         }
     }
 
-    fn quick_ack_quota(&self, cx: &Cx<'_>) -> u8 {
-        let max = cx.config.quick_acks_max;
-        let segments = self.rcv.wnd() / (2 * u32::from(self.rx.peer_segment.max(1)));
-        segments.clamp(u32::from(QUICK_ACKS_MIN.min(max)), u32::from(max)) as u8
+    fn raise_quick_acks(&mut self, acks_max: u8) {
+        let segments = self.rx.wnd / (2 * u32::from(self.rx.peer_segment.max(1)));
+        let segments = if segments == 0 {
+            QUICK_ACKS_MIN
+        } else {
+            segments
+        };
+        let wanted = segments.min(u32::from(acks_max)) as u8;
+        self.rx.quick_acks = self.rx.quick_acks.max(wanted);
     }
 
+    /// Half a second at most in a one-way flow, the setting's maximum in a dialogue or after a message; never more
+    /// than a round trip, where one is known.
     fn ack_delay_ns(&self, cx: &Cx<'_>) -> u64 {
         let min_ns = cx.config.delayed_ack_ns_min;
-        let mut max_ns = cx.config.delayed_ack_ns_max;
-        if self.tx.rtt.srtt_us > 0 {
-            max_ns = max_ns.min(self.tx.rtt.srtt_ns().max(min_ns));
+        let max_ns = cx.config.delayed_ack_ns_max;
+        let mut delay_ns = u64::from(self.rx.ato_us) * 1000;
+        if delay_ns > min_ns && self.tx.rtt.srtt_us > 0 {
+            delay_ns = delay_ns.min(self.tx.rtt.srtt_ns().max(min_ns));
         }
-        (u64::from(self.rx.ato_us) * 1000).clamp(min_ns.min(max_ns), max_ns)
+        delay_ns.min(max_ns)
     }
 }
 

@@ -18,11 +18,7 @@ impl Connection {
         }
         self.marks.set(Marks::PERSIST);
         self.tx.progress_ns = cx.now_ns;
-        let wait_ns = if self.held_by_cork() {
-            cx.config.cork_ns_max
-        } else {
-            self.tx.rtt.rto_ns().max(cx.config.rto_ns_min)
-        };
+        let wait_ns = self.tx.rtt.rto_ns().max(cx.config.rto_ns_min);
         self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
     }
 

@@ -1,6 +1,6 @@
 //! ESTABLISHED: data both ways, delayed ACKs, Nagle and cork, resets, aborts.
 
-use tcp::{ConnectionError, Effects, IcmpError, State, TransmitClass};
+use tcp::{ConnectionError, Effects, IcmpError, RangePool, State, TransmitClass, limits};
 
 use crate::peer::{MS, Peer, Setup, conversation};
 use crate::states::{established, fin_wait_1};
@@ -98,14 +98,19 @@ fn established_data_beyond_window() {
 #[test]
 fn established_data_partly_beyond_window() {
     conversation(established, |p| {
-        p.inject("F. 59501:60501(1000) ack 1");
-        p.expect(". 1:1(0) ack 1");
-        assert_eq!(p.counters.bytes_outside_window, 500);
-        p.inject(". 1:59501(59500) ack 1");
-        p.expect_received(60_000);
-        p.expect(". 1:1(0) ack 60001 win 0");
-        // The FIN lay beyond the window; it does not count.
-        p.expect_state(State::Established);
+        p.inject(". 1:1001(1000) ack 1");
+        p.skip_sent();
+        // Something waits to be read: refused whole, FIN and all.
+        p.inject("F. 59501:69501(10000) ack 1");
+        p.expect(". 1:1(0) ack 1001");
+        assert_eq!(p.counters.bytes_outside_window, 10_000);
+        // Nothing waits: taken whole, since there is room, though less was promised.
+        p.read_all();
+        p.inject("F. 59501:69501(10000) ack 1");
+        p.expect(". 1:1(0) ack 1001");
+        p.inject(". 1001:59501(58500) ack 1");
+        p.expect_received(69_500);
+        p.expect_state(State::CloseWait);
     });
 }
 
@@ -116,13 +121,33 @@ fn established_ranges_full() {
             let at = 1001 + 2000 * i;
             p.inject(&format!(". {at}:{}(1000) ack 1", at + 1000));
         }
-        assert_eq!(p.counters.bytes_drop_ranges_full, 1000);
         assert_eq!(p.skip_sent(), 5);
-        for i in 0..4u32 {
+        for i in 0..5u32 {
             let at = 1 + 2000 * i;
             p.inject(&format!(". {at}:{}(1000) ack 1", at + 1000));
         }
-        p.expect_received(8000);
+        p.expect_received(10_000);
+        assert_eq!(p.counters.bytes_drop_ranges_full, 0);
+    });
+}
+
+#[test]
+fn established_ranges_full_the_furthest_goes() {
+    conversation(established, |p| {
+        p.ranges = RangePool::new(1);
+        for i in 0..=limits::RANGE_BLOCK_RANGES as u32 {
+            let at = 1001 + 200 * i;
+            p.inject(&format!(". {at}:{}(100) ack 1", at + 100));
+        }
+        // The last one is the furthest: refused, as is one further still.
+        assert_eq!(p.counters.bytes_drop_ranges_full, 100);
+        // Nearer than all: the furthest gives way to it.
+        p.inject(". 501:601(100) ack 1");
+        assert_eq!(p.counters.bytes_drop_ranges_full, 200);
+        let end = 901 + 200 * limits::RANGE_BLOCK_RANGES as u32;
+        p.inject(&format!(". 1:{end}({}) ack 1", end - 1));
+        p.expect_received(end as usize - 1);
+        assert_eq!(p.ranges.in_use(), 0);
     });
 }
 
@@ -137,7 +162,11 @@ fn established_receive_memory_short() {
         p.inject(". 301:1301(1000) ack 1");
         p.expect_effects(Effects::NONE);
         p.skip_sent();
+        // The window was shut; the answer to what comes too soon opens it.
         p.rx.memory = usize::MAX;
+        p.inject("F. 301:1301(1000) ack 1");
+        p.expect_effects(Effects::NONE);
+        p.skip_sent();
         p.inject("F. 301:1301(1000) ack 1");
         p.expect_effects(Effects::READABLE | Effects::EOF);
         p.expect_received(1300);
@@ -302,10 +331,12 @@ fn established_cork_times_out() {
     conversation(established, |p| {
         p.call(|conn, cx, _| conn.set_cork(cx, true));
         p.write(40);
-        p.expect_after_ms(200, "P. 1:41(40) ack 1");
+        // The probe timer's first interval: the timeout, which the handshake of 100 ms gave.
+        p.expect_after_ms(300, "P. 1:41(40) ack 1");
         p.inject(". 1:1(0) ack 41");
         p.write(30);
-        p.expect_after_ms(200, "P. 41:71(30) ack 1");
+        p.wait_ms(338);
+        p.expect("P. 41:71(30) ack 1");
     });
 }
 

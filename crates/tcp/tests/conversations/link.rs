@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 
 use tcp::{
-    ActiveOpen, ChallengeLimiter, Config, Connection, Counters, Cx, Effects, RecordPool,
-    RecvBuffer, Segment, SegmentOut, State,
+    ActiveOpen, Buffers, ChallengeLimiter, Config, Connection, Counters, Cx, Effects, RangePool,
+    RecordPool, RecvBuffer, Segment, SegmentOut, State,
 };
 use wire::SeqNumber;
 use wire::tcp::Options;
@@ -51,7 +51,6 @@ struct Inbox {
     payload: Vec<u8>,
     tail: Vec<u8>,
     unread: Vec<u8>,
-    space: usize,
     hash: DefaultHasher,
     total: usize,
 }
@@ -66,6 +65,10 @@ impl RecvBuffer for Inbox {
         len as u32
     }
 
+    fn forget(&mut self, offset: u32) {
+        self.tail.truncate(offset as usize);
+    }
+
     fn publish(&mut self, n: u32) {
         self.unread.extend(self.tail.drain(..n as usize));
     }
@@ -76,6 +79,7 @@ struct End {
     challenge: ChallengeLimiter,
     counters: Counters,
     records: RecordPool,
+    ranges: RangePool,
     inbox: Inbox,
     /// From SND.UNA on.
     outbox: Vec<u8>,
@@ -106,21 +110,23 @@ impl End {
         let mut challenge = ChallengeLimiter::new(seed);
         let mut counters = Counters::default();
         let mut records = RecordPool::new(256, 1);
+        let mut ranges = RangePool::new(64);
         let mut cx = Cx {
             now_ns: MS,
             config,
             challenge: &mut challenge,
             counters: &mut counters,
             records: &mut records,
+            ranges: &mut ranges,
+            memory: tcp::Memory::Ample,
         };
         let open = ActiveOpen {
             iss: SeqNumber(iss),
             ts_offset: seed as u32,
             mss: 1460,
             mss_default: 536,
-            recv_space: BUFFER as u32,
-            recv_buffer_max: BUFFER as u32 * 4,
             fast_open: None,
+            buffers: Buffers::of(config),
         };
         let mut conn = Connection::connect(&mut cx, &open);
         conn.set_prediction(prediction);
@@ -128,7 +134,6 @@ impl End {
             payload: Vec::new(),
             tail: Vec::new(),
             unread: Vec::new(),
-            space: BUFFER,
             hash: DefaultHasher::new(),
             total: 0,
         };
@@ -137,6 +142,7 @@ impl End {
             challenge,
             counters,
             records,
+            ranges,
             inbox,
             outbox: Vec::new(),
             to_write: bytes,
@@ -164,6 +170,8 @@ impl End {
             challenge: &mut self.challenge,
             counters: &mut self.counters,
             records: &mut self.records,
+            ranges: &mut self.ranges,
+            memory: tcp::Memory::Ample,
         };
         let effects = call(&mut self.conn, &mut cx, &mut self.inbox);
         self.conn.check_in_flight(&cx);
@@ -188,8 +196,8 @@ impl End {
                 self.inbox.hash.write_u8(byte);
             }
             self.inbox.total += n;
-            let space = (self.inbox.space - self.inbox.unread.len()) as u32;
-            self.call(now_ns, config, |conn, cx, _| conn.on_read(cx, space));
+            let unread = self.inbox.unread.len() as u32;
+            self.call(now_ns, config, |conn, cx, _| conn.on_read(cx, unread));
         }
         let room = BUFFER - self.outbox.len();
         if self.to_write > 0 && room > 0 {
@@ -233,6 +241,8 @@ impl World {
                 challenge: &mut end.challenge,
                 counters: &mut end.counters,
                 records: &mut end.records,
+                ranges: &mut end.ranges,
+                memory: tcp::Memory::Ample,
             };
             if !end.conn.poll_transmit(&mut cx, &mut out) {
                 return;

@@ -362,16 +362,16 @@ fn syn_negotiates_window_scale() {
     conversation(
         |v| Peer::connecting(&setup, v),
         |p| {
-            p.expect("S 0:0(0) win 60000 <mss 1460,wscale 8>");
+            p.expect("S 0:0(0) win 59860 <mss 1460,wscale 8>");
             // The window of a SYN is not scaled.
             p.inject("S. 0:0(0) ack 1 win 1000 <mss 1000,wscale 7>");
             p.skip_sent();
             assert_eq!(p.conn.info().snd_wnd, 1000);
             p.inject(". 1:1(0) ack 1 win 1000");
             assert_eq!(p.conn.info().snd_wnd, 128_000);
-            // Ours: 60000 in whole units of 256.
             p.inject("P. 1:2(1) ack 1 win 1000");
-            p.expect(". 1:1(0) ack 2 win 235");
+            // Ours: 59860 less one in whole units of 256.
+            p.expect(". 1:1(0) ack 2 win 234");
         },
     );
 }
@@ -403,7 +403,7 @@ fn syn_ack_without_window_scale_turns_it_off() {
             p.skip_sent();
             p.inject("S. 0:0(0) ack 1 <mss 1000>");
             assert_eq!((p.conn.info().snd_wscale, p.conn.info().rcv_wscale), (0, 0));
-            p.expect(". 1:1(0) ack 1 win 60000");
+            p.expect(". 1:1(0) ack 1 win 59860");
         },
     );
 }

@@ -4,8 +4,9 @@
 use std::collections::VecDeque;
 
 use tcp::{
-    ActiveOpen, ChallengeLimiter, Config, CongestionAlgorithm, Connection, Counters, Cx, Effects,
-    Handshake, RecordPool, RecvBuffer, Segment, SegmentOut, State, TransmitClass, WindowScales,
+    ActiveOpen, Buffers, ChallengeLimiter, Config, CongestionAlgorithm, Connection, Counters, Cx,
+    Effects, Handshake, RangePool, RecordPool, RecvBuffer, Segment, SegmentOut, State,
+    TransmitClass, WindowScales,
 };
 use wire::SeqNumber;
 use wire::tcp::Flags;
@@ -96,6 +97,10 @@ impl RecvBuffer for Received {
         room as u32
     }
 
+    fn forget(&mut self, offset: u32) {
+        self.tail.truncate(offset as usize);
+    }
+
     fn publish(&mut self, n: u32) {
         for byte in self.tail.drain(..n as usize) {
             self.published
@@ -114,6 +119,7 @@ pub struct Peer {
     pub config: Config,
     pub counters: Counters,
     records: RecordPool,
+    pub ranges: RangePool,
     pub challenge: ChallengeLimiter,
     pub now_ns: u64,
     pub rx: Received,
@@ -167,15 +173,38 @@ impl Default for Setup {
     }
 }
 
+impl Setup {
+    /// The settings, with a largest buffer that calls for our window shift.
+    fn config(&self) -> Config {
+        let mut config = self.config.clone();
+        if let Some((ours, _)) = self.scales {
+            config.recv_buffer.bytes_max = 1 << (15 + ours);
+            config.recv_buffer_option_max = 0;
+            config.recv_buffer_moderate = false;
+        }
+        config
+    }
+
+    /// A receive buffer that is worth `recv_space` bytes at first, and does not grow by itself.
+    fn buffers(&self) -> Buffers {
+        Buffers {
+            recv_bytes: self.recv_space * 2,
+            recv_locked: self.scales.is_none(),
+            ..Buffers::of(&self.config)
+        }
+    }
+}
+
 impl Peer {
     /// SYN_SENT; our SYN is in the queue.
     pub fn connecting(setup: &Setup, variant: Variant) -> Peer {
-        let mut config = setup.config.clone();
+        let mut config = setup.config();
         config.timestamps = setup.timestamps;
         config.window_scaling = setup.scales.is_some();
         let mut challenge = ChallengeLimiter::new(7);
         let mut counters = Counters::default();
         let mut records = RecordPool::new(256, 1);
+        let mut ranges = RangePool::new(64);
         let now_ns = 1000 * MS;
         let mut cx = Cx {
             now_ns,
@@ -183,17 +212,16 @@ impl Peer {
             challenge: &mut challenge,
             counters: &mut counters,
             records: &mut records,
+            ranges: &mut ranges,
+            memory: tcp::Memory::Ample,
         };
         let open = ActiveOpen {
             iss: SeqNumber(variant.iss),
             ts_offset: 0,
             mss: setup.mss,
             mss_default: 536,
-            recv_space: setup.recv_space,
-            recv_buffer_max: setup
-                .scales
-                .map_or(setup.recv_space, |(ours, _)| 0xffff << ours),
             fast_open: None,
+            buffers: setup.buffers(),
         };
         let conn = Connection::connect(&mut cx, &open);
         Peer::around(conn, setup, config, counters, variant)
@@ -206,10 +234,11 @@ impl Peer {
 
     /// The same, with the round trip that the handshake measured.
     pub fn accepted_after(setup: &Setup, variant: Variant, rtt_ns: Option<u64>) -> Peer {
-        let config = setup.config.clone();
+        let config = setup.config();
         let mut challenge = ChallengeLimiter::new(7);
         let mut counters = Counters::default();
         let mut records = RecordPool::new(256, 1);
+        let mut ranges = RangePool::new(64);
         let now_ns = 1000 * MS;
         let mut cx = Cx {
             now_ns,
@@ -217,13 +246,14 @@ impl Peer {
             challenge: &mut challenge,
             counters: &mut counters,
             records: &mut records,
+            ranges: &mut ranges,
+            memory: tcp::Memory::Ample,
         };
         let handshake = Handshake {
             iss: SeqNumber(variant.iss),
             irs: SeqNumber(variant.irs),
             una: SeqNumber(variant.iss) + 1,
             snd_wnd: u32::from(setup.window) << setup.scales.map_or(0, |(_, peers)| peers),
-            rcv_wnd: setup.recv_space.min(65_535),
             mss: setup.mss,
             peer_mss: setup.peer_mss,
             window_scales: setup
@@ -237,7 +267,7 @@ impl Peer {
             rtt_ns,
             syn_ack_lost: false,
         };
-        let conn = Connection::accept(&mut cx, &handshake, setup.recv_space);
+        let conn = Connection::accept(&mut cx, &handshake, &setup.buffers());
         Peer::around(conn, setup, config, counters, variant)
     }
 
@@ -254,6 +284,7 @@ impl Peer {
             config,
             counters,
             records: RecordPool::new(256, 1),
+            ranges: RangePool::new(64),
             challenge: ChallengeLimiter::new(7),
             now_ns: 1000 * MS,
             rx: Received {
@@ -289,6 +320,8 @@ impl Peer {
             challenge: &mut self.challenge,
             counters: &mut self.counters,
             records: &mut self.records,
+            ranges: &mut self.ranges,
+            memory: tcp::Memory::Ample,
         };
         let effects = call(&mut self.conn, &mut cx, &mut self.rx);
         self.conn.check_in_flight(&cx);
@@ -347,6 +380,8 @@ impl Peer {
             challenge: &mut self.challenge,
             counters: &mut self.counters,
             records: &mut self.records,
+            ranges: &mut self.ranges,
+            memory: tcp::Memory::Ample,
         };
         self.conn.transmit_class(&cx)
     }
@@ -361,6 +396,8 @@ impl Peer {
                 challenge: &mut self.challenge,
                 counters: &mut self.counters,
                 records: &mut self.records,
+                ranges: &mut self.ranges,
+                memory: tcp::Memory::Ample,
             };
             let class = self.conn.transmit_class(&cx);
             let sends = self.conn.poll_transmit(&mut cx, &mut out);
@@ -481,12 +518,12 @@ impl Peer {
 
     /// The application read everything: the buffer's whole space is free again.
     pub fn read_all(&mut self) {
-        let space = self.recv_space;
-        self.call(|conn, cx, _| conn.on_read(cx, space));
+        self.read_until_left(0);
     }
 
-    pub fn read_until_space(&mut self, space: u32) {
-        self.call(|conn, cx, _| conn.on_read(cx, space));
+    /// The application read until `unread` bytes are left.
+    pub fn read_until_left(&mut self, unread: u32) {
+        self.call(|conn, cx, _| conn.on_read(cx, unread));
     }
 
     pub fn shutdown(&mut self) {

@@ -95,7 +95,7 @@ fn application(random: &mut Random, p: &mut Peer) {
     match random.below(22) {
         0..=7 => p.write(1 + random.below(5000) as u32),
         8..=13 => p.read_all(),
-        14 => p.read_until_space(random.below(3000) as u32),
+        14 => p.read_until_left(random.below(3000) as u32),
         15 => {
             let on = random.below(2) == 0;
             p.call(|conn, cx, _| conn.set_nodelay(cx, on));

@@ -81,8 +81,6 @@ pub(super) fn ample_limits() -> Limits {
         small_chunks: 2_048,
         large_chunks: 1_024,
         control_queue_max: 256,
-        recv_buffer_bytes_max: 256 << 10,
-        send_buffer_bytes_max: 256 << 10,
         ..Limits::default()
     }
 }
@@ -90,9 +88,10 @@ pub(super) fn ample_limits() -> Limits {
 fn host(seed: u64, number: u64, weather: Weather, scarce: bool) -> HostPlan {
     let mut dice = Random::new(seed, 100 + number);
     let mut limits = ample_limits();
+    let mut payload = (256 << 10, 256 << 10);
     if dice.percent(60) {
-        limits.recv_buffer_bytes_max = dice.magnitude(4 << 10, 512 << 10) as u32;
-        limits.send_buffer_bytes_max = dice.magnitude(4 << 10, 512 << 10) as u32;
+        payload.0 = dice.magnitude(4 << 10, 512 << 10) as u32;
+        payload.1 = dice.magnitude(4 << 10, 512 << 10) as u32;
     }
     if scarce && dice.percent(70) {
         limits.sockets_max = dice.between(32, 64) as usize;
@@ -103,8 +102,17 @@ fn host(seed: u64, number: u64, weather: Weather, scarce: bool) -> HostPlan {
         limits.large_chunks = dice.between(16, 64) as usize;
         limits.control_queue_max = dice.between(16, 32) as usize;
     }
+    let mut tcp = settings(&mut dice, weather);
+    for (sizes, bytes) in [
+        (&mut tcp.recv_buffer, payload.0),
+        (&mut tcp.send_buffer, payload.1),
+    ] {
+        // Memory: half of it is what payload takes.
+        sizes.bytes_max = bytes * 2;
+        sizes.bytes_default = sizes.bytes_default.min(bytes * 2);
+    }
     HostPlan {
-        tcp: settings(&mut dice, weather),
+        tcp,
         limits,
         clock_ns: dice.between(1, 4_000_000) * SECOND + dice.below(SECOND),
         coalesce_ns: dice.pick(&[0, 0, 0, 20_000, 100_000, MILLIS]),

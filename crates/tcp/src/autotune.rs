@@ -1,0 +1,339 @@
+//! Buffers that follow the connection: the receive buffer what the application reads in a round trip
+//! (dynamic right-sizing), the send buffer the congestion window. Both as Linux does it, and neither where
+//! the user chose a size or memory is low.
+
+use wire::SeqNumber;
+
+use crate::buffers::{Buffers, Memory, space_for};
+use crate::connection::{Connection, Cx};
+use crate::marks::Marks;
+use crate::segment::Segment;
+
+/// What sizing of buffers and held-back SACKs need to remember.
+#[derive(Clone, Debug)]
+pub(crate) struct Autotune {
+    /// When held-back SACKs leave.
+    pub compressed_ns: u64,
+    /// The send buffer in bytes of memory.
+    pub send_buffer: u32,
+    /// SO_RCVBUF was set: the receive buffer does not grow.
+    pub recv_locked: bool,
+    /// SO_SNDBUF was set: the send buffer does not grow.
+    pub send_locked: bool,
+    /// TCP_NOTSENT_LOWAT; 0 = what the settings say.
+    pub notsent_lowat: u32,
+    /// Round trip as the receiver sees it, in eighths of a microsecond; 0 = not measured.
+    pub rtt_us8: u32,
+    /// Without timestamps: when the byte at this number arrives, one round trip has passed since `rtt_at_us`.
+    rtt_seq: SeqNumber,
+    rtt_at_us: u32,
+    /// The last echoed timestamp that was measured.
+    last_echo: u32,
+    /// Bytes that the application read in the best round trip so far.
+    space: u32,
+    /// Where and when this round trip began, by the reader's position.
+    space_seq: SeqNumber,
+    space_at_us: u32,
+}
+
+impl Autotune {
+    pub fn new(buffers: &Buffers) -> Self {
+        Autotune {
+            compressed_ns: crate::timers::NEVER_NS,
+            send_buffer: buffers.send_bytes,
+            recv_locked: buffers.recv_locked,
+            send_locked: buffers.send_locked,
+            notsent_lowat: 0,
+            rtt_us8: 0,
+            rtt_seq: SeqNumber(0),
+            rtt_at_us: 0,
+            last_echo: 0,
+            space: 0,
+            space_seq: SeqNumber(0),
+            space_at_us: 0,
+        }
+    }
+}
+
+/// Microseconds that wrap after 71 minutes; never 0, which stands for "not begun".
+fn micros(now_ns: u64) -> u32 {
+    ((now_ns / 1000) as u32).max(1)
+}
+
+/// Headers and book-keeping that a full segment to be sent has beside its payload.
+const SEND_HEADERS: u32 = 320 + 320;
+const SEND_DESCRIPTOR: u32 = 256;
+/// Bytes of memory that a queued run of segments takes beside its payload.
+const RUN_OVERHEAD: u32 = 1280;
+/// The largest run of segments that is queued as one.
+const RUN_BYTES_MAX: u32 = 65_215;
+
+impl Connection {
+    /// Sizes at the moment when data may flow.
+    pub(crate) fn begin_buffers(&mut self, cx: &Cx<'_>) {
+        self.expand_send_buffer(cx);
+        self.rx.peer_segment = u32::from(self.rx.advmss.min(self.snd.mss))
+            .min(self.rx.wnd / 2)
+            .clamp(SEGMENT_GUESS_MIN, SEGMENT_GUESS_MAX) as u16;
+        self.tune.space_at_us = micros(cx.now_ns);
+        self.tune.space_seq = self.reader_seq();
+        let advmss = u32::from(self.rx.advmss);
+        let most = self.full_space();
+        self.rx.clamp = self.rx.clamp.min(most);
+        // One segment stays in reserve.
+        if self.rx.clamp > 2 * advmss && self.rx.clamp + advmss > most {
+            self.rx.clamp = (most.saturating_sub(advmss)).max(2 * advmss);
+        }
+        self.rx.ssthresh = self.rx.ssthresh.min(self.rx.clamp);
+        self.tune.space = self
+            .rx
+            .ssthresh
+            .min(self.rx.wnd)
+            .min(u32::from(cx.config.initial_window_segments) * advmss);
+    }
+
+    /// Up to where the application has read.
+    fn reader_seq(&self) -> SeqNumber {
+        self.rcv.nxt - self.rx.unread
+    }
+
+    // Receiving.
+
+    /// Payload arrived: the round trip as its receiver can see it.
+    pub(crate) fn measure_receive_rtt(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        if let Some(stamp) = seg.options.timestamp
+            && self.marks.has(Marks::TIMESTAMPS)
+        {
+            if stamp.echo == self.tune.last_echo {
+                return;
+            }
+            self.tune.last_echo = stamp.echo;
+            if seg.len < u32::from(self.rx.peer_segment) {
+                return;
+            }
+            if let Some(rtt_ns) = self.rtt_by_timestamp(cx.now_ns, seg) {
+                let sample_us = (rtt_ns / 1000).min(u64::from(u32::MAX >> 4)) as u32;
+                let rtt = self.tune.rtt_us8;
+                self.tune.rtt_us8 = if rtt == 0 {
+                    sample_us << 3
+                } else {
+                    rtt - (rtt >> 3) + sample_us
+                };
+            }
+        }
+    }
+
+    /// Without timestamps: the time in which a window arrives is no less than a round trip.
+    pub(crate) fn measure_receive_window(&mut self, cx: &Cx<'_>) {
+        let now_us = micros(cx.now_ns);
+        if self.tune.rtt_at_us != 0 {
+            if self.rcv.nxt.lt(self.tune.rtt_seq) {
+                return;
+            }
+            let took_us = now_us.wrapping_sub(self.tune.rtt_at_us).max(1);
+            let sample = took_us.min(u32::MAX >> 4) << 3;
+            if self.tune.rtt_us8 == 0 || sample < self.tune.rtt_us8 {
+                self.tune.rtt_us8 = sample;
+            }
+        }
+        self.tune.rtt_seq = self.rcv.nxt + self.rx.wnd;
+        self.tune.rtt_at_us = now_us;
+    }
+
+    /// The application read. Once per round trip: if it read more than in any before, the buffer grows to what
+    /// the next one may bring in slow start.
+    pub(crate) fn adjust_receive_space(&mut self, cx: &Cx<'_>) {
+        let now_us = micros(cx.now_ns);
+        let took_us = now_us.wrapping_sub(self.tune.space_at_us);
+        if self.tune.rtt_us8 == 0 || took_us < self.tune.rtt_us8 >> 3 {
+            return;
+        }
+        let copied = self.reader_seq().since(self.tune.space_seq);
+        if copied > self.tune.space {
+            self.grow_receive_buffer(cx, copied);
+            self.tune.space = copied;
+        }
+        self.tune.space_seq = self.reader_seq();
+        self.tune.space_at_us = now_us;
+    }
+
+    fn grow_receive_buffer(&mut self, cx: &Cx<'_>, copied: u32) {
+        if !cx.config.recv_buffer_moderate || self.tune.recv_locked || cx.memory >= Memory::Low {
+            return;
+        }
+        let (copied, space) = (u64::from(copied), u64::from(self.tune.space.max(1)));
+        let mut window = 2 * copied + 16 * u64::from(self.rx.advmss);
+        window += 2 * (window * (copied - space.min(copied)) / space);
+        let wanted = space_for(window, self.rx.ratio);
+        let wanted = wanted.min(u64::from(cx.config.recv_buffer.bytes_max)) as u32;
+        if wanted > self.rx.buffer {
+            self.rx.buffer = wanted;
+            self.rx.clamp = self.full_space().min(self.window_ceiling());
+        }
+    }
+
+    /// Bytes read in the best round trip so far (Linux's `tcpi_rcv_space`).
+    pub(crate) fn tune_space(&self) -> u32 {
+        self.tune.space
+    }
+
+    /// What the window may hold has become less than what was read in a round trip.
+    pub(crate) fn limit_space(&mut self, clamp: u32) {
+        self.tune.space = self.tune.space.min(clamp);
+    }
+
+    // Sending.
+
+    /// Twice what the congestion window needs, so that the next window can be written while one is in flight.
+    pub(crate) fn expand_send_buffer(&mut self, cx: &Cx<'_>) {
+        if self.tune.send_locked || cx.memory >= Memory::Low {
+            return;
+        }
+        let mss = u32::from(self.tx.peer_mss.max(self.snd.mss));
+        let each = (mss + SEND_HEADERS).next_power_of_two() + SEND_DESCRIPTOR;
+        let segments = self
+            .send_window_segments()
+            .max(u32::from(cx.config.initial_window_segments));
+        let wanted = u64::from(each) * 2 * u64::from(segments);
+        let wanted = wanted.min(u64::from(cx.config.send_buffer.bytes_max)) as u32;
+        self.tune.send_buffer = self.tune.send_buffer.max(wanted);
+    }
+
+    /// The congestion window in segments, at least what reordering may hold up.
+    fn send_window_segments(&self) -> u32 {
+        self.congestion.window.cwnd.max(4)
+    }
+
+    /// Bytes that the congestion window still takes.
+    fn congestion_room(&self) -> u32 {
+        let bytes = u64::from(self.congestion.window.cwnd) * u64::from(self.snd.mss);
+        bytes.saturating_sub(u64::from(self.pipe())).min(1 << 30) as u32
+    }
+
+    /// Unsent bytes below which the socket is writable.
+    fn notsent_lowat(&self, cx: &Cx<'_>) -> u32 {
+        match self.tune.notsent_lowat {
+            0 => cx.config.notsent_lowat,
+            bytes => bytes,
+        }
+    }
+
+    /// The size to which queued segments are filled up: a large run, no more than half the largest window.
+    pub(crate) fn run_bytes(&self) -> u32 {
+        let mss = u32::from(self.snd.mss.max(1));
+        let half = if self.tx.max_wnd > SMALL_WINDOW_MAX {
+            self.tx.max_wnd / 2
+        } else {
+            self.tx.max_wnd
+        };
+        let bytes = RUN_BYTES_MAX.min(half.max(mss));
+        (bytes - bytes % mss).max(mss)
+    }
+
+    /// How many bytes the application may have in the send buffer, counted from SND.UNA: runs are filled up as
+    /// long as the buffer's size and TCP_NOTSENT_LOWAT allow another one to be begun.
+    #[must_use]
+    pub fn send_limit(&self, cx: &Cx<'_>) -> u32 {
+        let run = self.run_bytes();
+        let unsent = self.unsent();
+        let now = if unsent == 0 { self.sendable() } else { 0 };
+        let sent = self.snd.buffered.saturating_sub(unsent).saturating_add(now);
+        let size = self.payload_of(self.tune.send_buffer);
+        let lowat = self.notsent_lowat(cx);
+        // A run that may be begun is filled up.
+        let may_begin = self.snd.buffered < size && unsent < lowat;
+        let by_size = size.saturating_sub(sent).div_ceil(run);
+        let runs = by_size
+            .min(lowat.div_ceil(run))
+            .max(u32::from(may_begin))
+            .max(unsent.div_ceil(run));
+        sent.saturating_add(runs.saturating_mul(run))
+            .max(self.snd.buffered)
+    }
+
+    /// A waiting writer is woken when so many bytes are in the send buffer at most: a third of it is free (Linux).
+    #[must_use]
+    pub fn wake_limit(&self) -> u32 {
+        self.payload_of(self.tune.send_buffer - self.tune.send_buffer / 3)
+    }
+
+    /// And when so many of them are unsent at most: below half of TCP_NOTSENT_LOWAT; `u32::MAX` = any number.
+    #[must_use]
+    pub fn unsent_wake_limit(&self, cx: &Cx<'_>) -> u32 {
+        match self.notsent_lowat(cx) {
+            u32::MAX => u32::MAX,
+            lowat => lowat.div_ceil(2).saturating_sub(1),
+        }
+    }
+
+    /// Payload in runs that `memory` bytes hold.
+    fn payload_of(&self, memory: u32) -> u32 {
+        let run = u64::from(self.run_bytes());
+        (u64::from(memory) * run / (run + u64::from(RUN_OVERHEAD))) as u32
+    }
+
+    /// SO_SNDBUF: twice what was asked for; the buffer no longer grows by itself.
+    pub fn set_send_buffer(&mut self, cx: &mut Cx<'_>, asked: u32) {
+        self.tune.send_buffer = Buffers::of(cx.config)
+            .with_send(cx.config, asked)
+            .send_bytes;
+        self.tune.send_locked = true;
+    }
+
+    /// SO_RCVBUF: twice what was asked for; the buffer no longer grows by itself. A window that was promised stays so.
+    pub fn set_recv_buffer(&mut self, cx: &mut Cx<'_>, asked: u32) {
+        self.rx.buffer = Buffers::of(cx.config)
+            .with_recv(cx.config, asked)
+            .recv_bytes;
+        self.tune.recv_locked = true;
+    }
+
+    /// TCP_NOTSENT_LOWAT in bytes; 0 = what the settings say.
+    pub fn set_notsent_lowat(&mut self, bytes: u32) {
+        self.tune.notsent_lowat = bytes;
+    }
+
+    /// The send buffer in bytes of memory (SO_SNDBUF as it is read).
+    #[must_use]
+    pub fn send_buffer(&self) -> u32 {
+        self.tune.send_buffer
+    }
+
+    /// The receive buffer in bytes of memory (SO_RCVBUF as it is read).
+    #[must_use]
+    pub fn recv_buffer(&self) -> u32 {
+        self.rx.buffer
+    }
+
+    /// Payload bytes sent and not acknowledged.
+    #[must_use]
+    pub fn unacked_payload(&self) -> u32 {
+        self.snd.buffered.saturating_sub(self.unsent())
+    }
+
+    /// What congestion window and peer's window take now, in whole segments.
+    fn sendable(&self) -> u32 {
+        let mss = u32::from(self.snd.mss.max(1));
+        let room = self.congestion_room().min(self.snd.usable());
+        room - room % mss
+    }
+}
+
+/// Linux's guess of the peer's segment size before anything has arrived: small, so that ACKs are rather too many.
+const SEGMENT_GUESS_MIN: u32 = 88;
+const SEGMENT_GUESS_MAX: u32 = 536;
+/// Up to this window a peer is taken as small by nature.
+const SMALL_WINDOW_MAX: u32 = 536;
+
+#[cfg(test)]
+mod tests {
+    use crate::buffers::{space_for, window_of};
+
+    #[test]
+    fn space_and_window_are_inverse() {
+        for ratio in [1, 65, 128, 162, 255] {
+            let space = space_for(100_000, ratio);
+            assert!((99_000..=100_000).contains(&window_of(space as i64, ratio)));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What ACKs report beyond RCV.NXT: selective acknowledgments (RFC 2018) and what arrived twice (RFC 2883),
+//! in the order in which Linux puts them; and giving up what was reported when memory is short, which RFC
+//! 2018 section 8 allows.
+
+use wire::SeqNumber;
+use wire::tcp::{SackBlock, SackBlocks};
+
+use crate::buffers::Memory;
+use crate::connection::{Connection, Cx};
+use crate::limits::SACK_BLOCKS_MAX;
+use crate::marks::Marks;
+use crate::reassembly::Range;
+use crate::recv_buffer::RecvBuffer;
+
+impl Connection {
+    /// `left..right` arrived before. A run that touches what is to be reported already extends it.
+    pub(super) fn note_duplicate(&mut self, cx: &Cx<'_>, left: SeqNumber, right: SeqNumber) {
+        if !self.marks.has(Marks::SACK) || !cx.config.dsack || left == right {
+            return;
+        }
+        let new = Range { left, right };
+        if !self.marks.has(Marks::DSACK) {
+            self.marks.set(Marks::DSACK);
+            self.rx.duplicate = new;
+        } else if self.rx.duplicate.touches(&new) {
+            self.rx.duplicate = self.rx.duplicate.union(&new);
+        }
+    }
+
+    /// `left..right` arrived now: the parts of it that are held already are reported.
+    pub(super) fn note_duplicates(&mut self, cx: &Cx<'_>, left: SeqNumber, right: SeqNumber) {
+        if !self.marks.has(Marks::SACK) {
+            return;
+        }
+        let held = self.rx.held;
+        for range in held.iter(cx.ranges) {
+            if range.left.ge(right) {
+                break;
+            }
+            let (from, to) = (range.left.max(left), range.right.min(right));
+            if from.lt(to) {
+                self.note_duplicate(cx, from, to);
+            }
+        }
+    }
+
+    /// The SACK blocks of a segment that leaves now: the duplicate first, then the newest (RFC 2883 section 4,
+    /// RFC 2018 section 4). The options cut what does not fit beside a timestamp.
+    pub(crate) fn take_sack_blocks(&mut self, cx: &Cx<'_>) -> SackBlocks {
+        let mut blocks = SackBlocks::EMPTY;
+        let mut count = 0;
+        let mut push = |range: &Range| {
+            if count < SACK_BLOCKS_MAX {
+                count += 1;
+                blocks.push(SackBlock {
+                    left: range.left,
+                    right: range.right,
+                });
+            }
+        };
+        if self.marks.has(Marks::DSACK) {
+            self.marks.clear(Marks::DSACK);
+            push(&self.rx.duplicate);
+        }
+        for range in self.rx.held.recent(cx.ranges).as_slice() {
+            push(range);
+        }
+        blocks
+    }
+
+    /// Something is to be reported: segments are longer by it.
+    pub(crate) fn sack_bytes(&self, cx: &Cx<'_>) -> u16 {
+        if !self.marks.any(Marks::OUT_OF_ORDER | Marks::DSACK) || !self.marks.has(Marks::SACK) {
+            return 0;
+        }
+        let count = self.rx.held.recent(cx.ranges).as_slice().len()
+            + usize::from(self.marks.has(Marks::DSACK));
+        let max = if self.marks.has(Marks::TIMESTAMPS) {
+            SACK_BLOCKS_MAX - 1
+        } else {
+            SACK_BLOCKS_MAX
+        };
+        match count.min(max) {
+            0 => 0,
+            blocks => 4 + 8 * blocks as u16,
+        }
+    }
+
+    /// More memory is taken than the buffer is meant to: it grows if it may, what lies beyond gaps goes, the
+    /// furthest first and never what is nearer than `seq`. False if that does not help.
+    pub(super) fn make_room(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seq: SeqNumber,
+        rx: &mut impl RecvBuffer,
+    ) -> bool {
+        if cx.memory >= Memory::Pressure {
+            self.shed_beyond(cx, seq, rx);
+        }
+        if self.rx.charged <= self.rx.buffer {
+            return true;
+        }
+        cx.counters.receive_pruned += 1;
+        self.rx.quick_acks = 0;
+        if !self.tune.recv_locked && cx.memory == Memory::Ample {
+            let most = cx.config.recv_buffer.bytes_max;
+            self.rx.buffer = self.rx.buffer.max(self.rx.charged.min(most));
+        }
+        let out_of_order = self.rx.held.bytes(cx.ranges);
+        self.squeeze(self.rx.unread.saturating_add(out_of_order));
+        if self.rx.charged > self.rx.buffer {
+            self.rx.ssthresh = self.rx.clamp.min(2 * u32::from(self.rx.advmss));
+            self.shed_beyond(cx, seq, rx);
+        }
+        self.rx.charged <= self.rx.buffer
+    }
+
+    /// Small segments are packed together: what they cost at most is what well-filled buffers would.
+    fn squeeze(&mut self, bytes: u32) {
+        let packed = u64::from(bytes) * PACKED_MEMORY / PACKED_BYTES;
+        self.rx.charged = self.rx.charged.min(packed.min(u64::from(u32::MAX)) as u32);
+    }
+
+    /// Gives up ranges that start beyond `seq`, the furthest first, an eighth of the buffer's worth at a time.
+    fn shed_beyond(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, rx: &mut impl RecvBuffer) -> bool {
+        let before = self.rx.held.bytes(cx.ranges);
+        let goal = before.saturating_sub(self.full_space() / 8);
+        let mut edge = None;
+        while let Some(last) = self.rx.held.last(cx.ranges)
+            && last.left.ge(seq)
+            && (self.rx.held.bytes(cx.ranges) > goal
+                || self.rx.charged > self.rx.buffer
+                || edge.is_none())
+        {
+            let held = self.rx.unread + self.rx.held.bytes(cx.ranges);
+            self.rx.held.truncate(cx.ranges, last.left);
+            self.discharge(held, held - last.len());
+            edge = Some(last.left);
+        }
+        let Some(edge) = edge else { return false };
+        cx.counters.bytes_out_of_order_shed += u64::from(before - self.rx.held.bytes(cx.ranges));
+        self.forget_from(cx, edge, rx);
+        true
+    }
+
+    /// Bytes in order find no memory: everything beyond gaps goes.
+    pub(super) fn shed_out_of_order(&mut self, cx: &mut Cx<'_>, rx: &mut impl RecvBuffer) -> bool {
+        let bytes = self.rx.held.bytes(cx.ranges);
+        if bytes == 0 {
+            return false;
+        }
+        cx.counters.bytes_out_of_order_shed += u64::from(bytes);
+        self.discharge(self.rx.unread.saturating_add(bytes), self.rx.unread);
+        self.rx.held.release(cx.ranges);
+        self.forget_from(cx, self.rcv.nxt, rx);
+        true
+    }
+
+    fn forget_from(&mut self, cx: &mut Cx<'_>, edge: SeqNumber, rx: &mut impl RecvBuffer) {
+        rx.forget(edge.since(self.rcv.nxt));
+        if self.marks.has(Marks::FIN_HELD) && self.rx.fin_seq.ge(edge) {
+            // Its sender has been told of it, or not: it will come again.
+            self.marks.clear(Marks::FIN_HELD);
+        }
+        self.refresh_out_of_order(cx);
+    }
+}
+
+/// Payload in a well-filled page, and what the page costs.
+const PACKED_BYTES: u64 = 3712;
+const PACKED_MEMORY: u64 = 4352;

@@ -69,7 +69,8 @@ pub use stack::context::{Report, SocketInfo};
 pub use stack::{Counters, IpCidr, Limits, Usage};
 pub use stream::TcpStream;
 pub use tcp::path_mtu::MtuProbing;
-pub use tcp::{Config as TcpConfig, Info as TcpInfo, State as TcpState};
 pub use tcp::{
-    CongestionAlgorithm, CubicSettings, FastOpenKeys, FastOpenSettings, SlowStart, SynCookieUse,
+    BufferSizes, CongestionAlgorithm, CubicSettings, FastOpenKeys, FastOpenSettings, SlowStart,
+    SynCookieUse,
 };
+pub use tcp::{Config as TcpConfig, Info as TcpInfo, State as TcpState};

@@ -4,7 +4,7 @@
 //! [`set`] makes of them a change of a [`TcpConfig`], which a context takes by [`reconfigure`](millstream::Context::reconfigure).
 
 use millstream::{
-    CongestionAlgorithm, FastOpenKeys, MtuProbing, SlowStart, SynCookieUse, TcpConfig,
+    BufferSizes, CongestionAlgorithm, FastOpenKeys, MtuProbing, SlowStart, SynCookieUse, TcpConfig,
 };
 
 /// Why a setting was not made.
@@ -107,6 +107,14 @@ fn set_ipv4(tcp: &mut TcpConfig, name: &str, value: &str) -> Result<(), SysctlEr
         "tcp_retries2" => tcp.retries_max = narrow(value)?,
         "tcp_rto_max_ms" => tcp.rto_ns_max = millis(value)?,
         "tcp_rto_min_us" => tcp.rto_ns_min = u64::from(unsigned(value)?) * 1_000,
+        "tcp_rmem" => tcp.recv_buffer = sizes(value)?,
+        "tcp_wmem" => tcp.send_buffer = sizes(value)?,
+        "tcp_moderate_rcvbuf" => tcp.recv_buffer_moderate = is_on(value)?,
+        "tcp_notsent_lowat" => tcp.notsent_lowat = unsigned(value)?,
+        "tcp_dsack" => tcp.dsack = is_on(value)?,
+        "tcp_comp_sack_delay_ns" => tcp.comp_sack_ns_max = u64::from(unsigned(value)?),
+        "tcp_comp_sack_nr" => tcp.comp_sacks_max = narrow(value)?,
+        "tcp_comp_sack_rtt_percent" => tcp.comp_sack_rtt_percent = narrow(value)?,
         "tcp_sack" => tcp.sack = is_on(value)?,
         "tcp_slow_start_after_idle" => tcp.slow_start_after_idle = is_on(value)?,
         "tcp_syn_linear_timeouts" => tcp.syn_linear_timeouts_max = narrow(value)?,
@@ -117,6 +125,17 @@ fn set_ipv4(tcp: &mut TcpConfig, name: &str, value: &str) -> Result<(), SysctlEr
         _ => return Err(SysctlError::Unknown),
     }
     Ok(())
+}
+
+/// The three sizes of a buffer.
+fn sizes(value: &str) -> Result<BufferSizes, SysctlError> {
+    let mut words = value.split_whitespace().map(unsigned);
+    let mut next = || words.next().unwrap_or(Err(SysctlError::Value));
+    Ok(BufferSizes {
+        bytes_min: next()?,
+        bytes_default: next()?,
+        bytes_max: next()?,
+    })
 }
 
 fn set_cubic(tcp: &mut TcpConfig, name: &str, value: &str) -> Result<(), SysctlError> {

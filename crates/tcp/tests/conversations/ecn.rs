@@ -142,10 +142,12 @@ fn established_mark_is_echoed_until_cwr() {
         p.inject("[ect0] . 1:1001(1000) ack 1");
         p.expect_nothing();
         p.inject("[ce] . 1001:2001(1000) ack 1");
+        // Two ACKs leave at once (Linux).
         p.expect("E. 1:1(0) ack 2001");
         p.inject("[ect0] . 2001:3001(1000) ack 1");
+        p.expect("E. 1:1(0) ack 3001");
         p.inject("[ect0] . 3001:4001(1000) ack 1");
-        p.expect("E. 1:1(0) ack 4001");
+        p.expect_nothing();
         p.write(500);
         p.expect("[ect0] PE. 1:501(500) ack 4001");
         // CWR ends it, and is answered at once.

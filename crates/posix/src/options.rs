@@ -16,12 +16,6 @@ use crate::sockets::{Entry, File, Sockets, Step};
 mod get;
 mod set;
 
-/// What Linux adds to a buffer size for its own book-keeping: it doubles it.
-const BUFFER_OVERHEAD: u32 = 2;
-/// Linux's floors of `SO_SNDBUF` and `SO_RCVBUF`, as `getsockopt` tells them.
-const SEND_BUFFER_MIN: u32 = 4_608;
-const RECV_BUFFER_MIN: u32 = 2_304;
-
 /// A socket whose options are asked for.
 pub(crate) struct Asked<'a> {
     pub context: &'a Context,

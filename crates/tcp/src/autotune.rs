@@ -206,8 +206,11 @@ impl Connection {
 
     /// Bytes that the congestion window still takes.
     fn congestion_room(&self) -> u32 {
-        let bytes = u64::from(self.congestion.window.cwnd) * u64::from(self.snd.mss);
-        bytes.saturating_sub(u64::from(self.pipe())).min(1 << 30) as u32
+        let cwnd = self.congestion.window.cwnd;
+        let segments = cwnd.saturating_sub(self.segments_in_flight());
+        segments
+            .saturating_mul(u32::from(self.snd.mss))
+            .min(1 << 30)
     }
 
     /// Unsent bytes below which the socket is writable.

@@ -1,9 +1,9 @@
 //! The values of options.
 
-use millstream::Linger;
+use millstream::{Buffers, Linger};
 use rustix::io::Errno;
 
-use super::{Asked, BUFFER_OVERHEAD, RECV_BUFFER_MIN, SEND_BUFFER_MIN, from_timeout};
+use super::{Asked, from_timeout};
 use crate::layout::{int, linger};
 use crate::number::*;
 use crate::open::info;
@@ -25,22 +25,20 @@ impl Asked<'_> {
         }
     }
 
-    /// `SO_SNDBUF` and `SO_RCVBUF` as Linux reckons: twice the payload.
+    /// `SO_SNDBUF` and `SO_RCVBUF` as Linux reckons: twice what was asked for.
     fn buffers(&self) -> Result<(u32, u32), Errno> {
-        let limits = self.context.limits();
-        let info = self.info()?;
-        let send = info.as_ref().map(|info| info.send_buffer_max);
-        let recv = info.as_ref().map(|info| info.recv_buffer_max);
-        let send = send.or(self.options.send_buffer());
-        let recv = recv.or(self.options.recv_buffer());
-        let told = |own: Option<u32>, default: u32, min: u32| {
-            let bytes = own.unwrap_or(default);
-            bytes.saturating_mul(BUFFER_OVERHEAD).max(min)
-        };
-        Ok((
-            told(send, limits.send_buffer_bytes_max, SEND_BUFFER_MIN),
-            told(recv, limits.recv_buffer_bytes_max, RECV_BUFFER_MIN),
-        ))
+        if let Some(info) = self.info()? {
+            return Ok((info.send_buffer_max, info.recv_buffer_max));
+        }
+        let config = self.context.tcp_config();
+        let mut buffers = Buffers::of(&config);
+        if let Some(asked) = self.options.send_buffer() {
+            buffers = buffers.with_send(&config, asked);
+        }
+        if let Some(asked) = self.options.recv_buffer() {
+            buffers = buffers.with_recv(&config, asked);
+        }
+        Ok((buffers.send_bytes, buffers.recv_bytes))
     }
 
     fn take_error(&self) -> i32 {

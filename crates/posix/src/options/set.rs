@@ -53,17 +53,11 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         SO_SNDTIMEO | SO_SNDTIMEO_NEW => options.set_send_timeout(to_timeout(value)?),
         SO_RCVLOWAT => {
             // More than the buffer holds would never come.
-            let bytes_max = asked.context.limits().recv_buffer_bytes_max;
+            let bytes_max = asked.context.tcp_config().recv_buffer.bytes_max / 2;
             options.set_recv_lowat(u32::try_from(number).unwrap_or(bytes_max).min(bytes_max));
         }
-        SO_SNDBUF | SO_SNDBUFFORCE => {
-            let bytes_max = asked.context.limits().send_buffer_bytes_max;
-            return done(options.set_send_buffer((number as u32).min(bytes_max)));
-        }
-        SO_RCVBUF | SO_RCVBUFFORCE => {
-            let bytes_max = asked.context.limits().recv_buffer_bytes_max;
-            return done(options.set_recv_buffer((number as u32).min(bytes_max)));
-        }
+        SO_SNDBUF | SO_SNDBUFFORCE => return done(options.set_send_buffer(number as u32)),
+        SO_RCVBUF | SO_RCVBUFFORCE => return done(options.set_recv_buffer(number as u32)),
         SO_PRIORITY => options.set_priority(number),
         SO_MARK => options.set_mark(number as u32),
         // In line is how urgent bytes come.

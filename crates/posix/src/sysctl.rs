@@ -103,6 +103,11 @@ fn set_ipv4(tcp: &mut TcpConfig, name: &str, value: &str) -> Result<(), SysctlEr
                 retries => retries,
             }
         }
+        "tcp_early_retrans" => tcp.tail_loss_probe = matches!(unsigned(value)?, 3 | 4),
+        "tcp_frto" => tcp.frto = unsigned(value)? != 0,
+        "tcp_max_reordering" => tcp.reordering_max = narrow(value)?,
+        "tcp_min_rtt_wlen" => tcp.min_rtt_window_ns = seconds(value)?,
+        "tcp_min_tso_segs" => tcp.burst_segments_min = narrow(value)?,
         "tcp_reordering" => tcp.dup_acks_max = narrow(value)?,
         "tcp_retries2" => tcp.retries_max = narrow(value)?,
         "tcp_rto_max_ms" => tcp.rto_ns_max = millis(value)?,

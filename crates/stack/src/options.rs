@@ -149,7 +149,7 @@ impl Core {
         debug_assert!(!block.state().contains(SocketState::CLOSED));
         let key = &slot.key;
         Some(SocketInfo {
-            tcp: conn.info(),
+            tcp: conn.info_at(self.now_ns),
             local: socket_addr(key.local, key.local_port),
             remote: socket_addr(key.remote, key.remote_port),
             send_buffered: slot.tx.buffered(block),

@@ -157,6 +157,8 @@ pub struct Config {
     pub frto: bool,
     /// Send tail loss probes (RFC 8985 7).
     pub tail_loss_probe: bool,
+    /// Segments that leave back to back, at least, whatever the rate (Linux's `tcp_min_tso_segs`).
+    pub burst_segments_min: u8,
     /// How long the least round trip is remembered.
     pub min_rtt_window_ns: u64,
     /// Offer and accept timestamps (RFC 7323 3).
@@ -245,6 +247,7 @@ impl Default for Config {
             reordering_max: 300,
             frto: true,
             tail_loss_probe: true,
+            burst_segments_min: 2,
             min_rtt_window_ns: 300 * SECOND_NS,
             timestamps: true,
             window_scaling: true,

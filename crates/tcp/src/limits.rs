@@ -19,6 +19,8 @@ pub const CWND_SEGMENTS_MAX: u32 = 1 << 22;
 pub const RACK_RECOVERIES_MAX: u8 = 16;
 /// Added to the timers of RACK and of loss probes: two of Linux's milliseconds.
 pub const TIMER_SLACK_NS: u64 = 2 * crate::MILLISECOND_NS;
+/// Bytes of the longest burst that leaves back to back: the largest packet that Linux hands to a device.
+pub const BURST_BYTES_MAX: u64 = 65_536;
 /// Largest receive window that can be advertised.
 pub const RECV_WINDOW_MAX: u32 = (u16::MAX as u32) << WINDOW_SHIFT_MAX;
 /// Bytes of a timestamp option with its two NOPs, as data segments carry it.

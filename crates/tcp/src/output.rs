@@ -9,6 +9,7 @@ use crate::marks::Marks;
 use crate::segment::{SegmentOut, TransmitClass};
 
 mod build;
+mod burst;
 mod next;
 mod sent;
 
@@ -65,6 +66,7 @@ impl Connection {
         let plan = self.plan(cx);
         match plan {
             Plan::Nothing => {
+                self.delivery.burst_left = 0;
                 self.note_stop(cx);
                 self.arm_persist_if_stuck(cx);
                 return false;
@@ -72,8 +74,10 @@ impl Connection {
             Plan::Reset => self.build_reset(cx, out),
             Plan::ReplyReset => self.build_reply_reset(out),
             Plan::Syn => self.build_syn(cx, out),
-            Plan::Repeat { seq, len, fin } => self.build_data(cx, out, seq, len, fin),
-            Plan::Fresh { len, fin } => self.build_data(cx, out, self.snd.nxt, len, fin),
+            Plan::Repeat { seq, len, fin } => self.build_payload(cx, out, plan, seq, len, fin),
+            Plan::Fresh { len, fin } => {
+                self.build_payload(cx, out, plan, self.snd.nxt, len, fin);
+            }
             Plan::Probe => self.build_ack(cx, out, self.snd.una - 1),
             Plan::OwedAck => {
                 self.build_empty(cx, out, self.acceptable_seq());
@@ -83,6 +87,22 @@ impl Connection {
         }
         self.note_sent(cx, plan, out);
         true
+    }
+
+    #[inline]
+    fn build_payload(
+        &mut self,
+        cx: &Cx<'_>,
+        out: &mut SegmentOut,
+        plan: Plan,
+        seq: wire::SeqNumber,
+        len: u32,
+        fin: bool,
+    ) {
+        self.build_data(cx, out, seq, len, fin);
+        if self.ends_burst(cx, plan) {
+            out.flags |= wire::tcp::Flags::PSH;
+        }
     }
 
     /// RFC 5681 4.1: the congestion window of a sender that paused says little about the path now.

@@ -60,6 +60,8 @@ pub(crate) struct Delivery {
     pub bytes_sent: u64,
     /// Payload bytes sent again.
     pub bytes_retrans: u64,
+    /// Segments that the burst under way still has.
+    pub burst_left: u16,
 }
 
 const _: () = assert!(size_of::<Delivery>() <= 128);
@@ -79,6 +81,7 @@ impl Delivery {
             busy_ns: [0; 3],
             bytes_sent: 0,
             bytes_retrans: 0,
+            burst_left: 0,
         }
     }
 

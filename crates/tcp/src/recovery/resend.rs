@@ -53,6 +53,17 @@ impl Connection {
         at
     }
 
+    /// Segments of the run of lost ones that begins at `seq`.
+    pub(crate) fn lost_run(&self, cx: &Cx<'_>, seq: SeqNumber) -> u32 {
+        if !self.recovery.any(flag::SEND_LOST) {
+            return 1;
+        }
+        match cx.records.get(self.next_lost(cx.records)) {
+            Some(record) if record.seq == seq => record.count(),
+            _ => 1,
+        }
+    }
+
     /// The record's first segment; a small one takes its small neighbours along.
     fn plan_record(&self, cx: &Cx<'_>, at: Index) -> Option<Plan> {
         let record = cx.records.get(at)?;

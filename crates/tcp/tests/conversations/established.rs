@@ -260,7 +260,8 @@ fn established_initial_window_limits() {
         p.expect_data(1, 10_001, 1000, 1, false);
         p.expect_nothing();
         p.inject(". 1:1(0) ack 2001");
-        p.expect_data(10_001, 14_001, 1000, 1, false);
+        // A path without delay: what leaves at once ends with PSH.
+        p.expect_data(10_001, 14_001, 1000, 1, true);
         p.expect_nothing();
         assert_eq!(p.cwnd(), 12);
     });

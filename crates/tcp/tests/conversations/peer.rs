@@ -158,6 +158,8 @@ impl Default for Setup {
             timestamps: false,
             window_scaling: false,
             congestion: CongestionAlgorithm::NewReno,
+            // No PSH but at the end of what was written.
+            burst_segments_min: 1,
             ..Config::default()
         };
         Setup {

@@ -98,7 +98,7 @@ fn established_repeated_text_with_a_new_ack_brings_its_window() {
         p.inject(". 1001:1001(0) ack 1001 win 2000");
         p.expect(". 2001:3001(1000) ack 1");
         p.inject("P. 1:1001(1000) ack 3001 win 2000");
-        p.expect_data(3001, 5001, 1000, 1001, false);
+        p.expect_data(3001, 5001, 1000, 1001, true);
     });
 }
 
@@ -112,7 +112,7 @@ fn established_window_of_an_older_segment_is_still_ignored() {
         p.inject(". 1001:1001(0) ack 1001 win 2000");
         p.expect(". 2001:3001(1000) ack 1");
         p.inject("P. 1:501(500) ack 3001 win 2000");
-        p.expect_data(3001, 5001, 1000, 501, false);
+        p.expect_data(3001, 5001, 1000, 501, true);
         p.inject("P. 501:1001(500) ack 3001 win 100");
         assert_eq!(p.conn.info().snd_wnd, 2000);
     });

@@ -1,0 +1,82 @@
+//! Bursts: segments that leave back to back end with PSH, as those do that Linux hands to its device as one
+//! large packet. The peer delivers and acknowledges such a burst at once.
+//!
+//! Where Linux would cut is seen on the wire, so the same bounds are used: half the congestion window, what
+//! may be sent now, and a millisecond's worth of the pacing rate, at least `burst_segments_min`.
+
+use super::Plan;
+use crate::connection::{Connection, Cx};
+use crate::limits::BURST_BYTES_MAX;
+
+impl Connection {
+    /// The segment of `plan` leaves. True when it ends a burst of two or more.
+    #[inline]
+    pub(super) fn ends_burst(&mut self, cx: &Cx<'_>, plan: Plan) -> bool {
+        if self.delivery.burst_left == 0 {
+            let planned = match plan {
+                Plan::Fresh { .. } => self.fresh_segments(),
+                Plan::Repeat { seq, .. } => self.repeated_segments(cx, seq),
+                _ => 1,
+            };
+            if planned <= 1 {
+                return false;
+            }
+            let burst = planned.min(self.burst_segments_max(cx));
+            self.delivery.burst_left = burst.min(u32::from(u16::MAX)) as u16;
+            if burst <= 1 {
+                self.delivery.burst_left = 0;
+                return false;
+            }
+        }
+        self.delivery.burst_left -= 1;
+        self.delivery.burst_left == 0
+    }
+
+    /// New segments that the windows and the data allow now.
+    #[inline]
+    fn fresh_segments(&self) -> u32 {
+        let cwnd = self.congestion.window.cwnd;
+        let room = cwnd.saturating_sub(self.segments_in_flight());
+        let quota = room.min((cwnd / 2).max(1));
+        let bytes = self.unsent().min(self.snd.usable());
+        if quota <= 1 || bytes <= u32::from(self.snd.mss) {
+            return 1;
+        }
+        let mss = u32::from(self.snd.mss.max(1));
+        let rest = bytes % mss;
+        // A small rest rides along if it may leave at all.
+        let rides = rest > 0 && self.segment_size(rest, rest, self.fin_unsent()).is_some();
+        quota.min(bytes / mss + u32::from(rides))
+    }
+
+    /// Segments from `seq` on that are sent again together.
+    fn repeated_segments(&self, cx: &Cx<'_>, seq: wire::SeqNumber) -> u32 {
+        let cwnd = self.congestion.window.cwnd;
+        let room = cwnd.saturating_sub(self.segments_in_flight());
+        room.min(self.lost_run(cx, seq))
+    }
+
+    /// The most that Linux puts into one packet for the device.
+    fn burst_segments_max(&self, cx: &Cx<'_>) -> u32 {
+        let mss = u64::from(self.snd.mss.max(1));
+        let window = &self.congestion.window;
+        let srtt_us = u64::from(self.tx.rtt.srtt_us);
+        let bytes = if srtt_us == 0 {
+            BURST_BYTES_MAX
+        } else {
+            // Twice the window a round trip in slow start, 1.2 times it else.
+            let percent = if window.cwnd < window.ssthresh / 2 {
+                200
+            } else {
+                120
+            };
+            let flight = u64::from(window.cwnd.max(self.recovery.packets_out)) * mss;
+            let rate = flight * percent * 10_000 / srtt_us;
+            let close = BURST_BYTES_MAX
+                .checked_shr(self.tx.rtt.min_us() >> 9)
+                .unwrap_or(0);
+            (rate / 1024 + close).min(BURST_BYTES_MAX)
+        };
+        ((bytes / mss) as u32).max(u32::from(cx.config.burst_segments_min))
+    }
+}

@@ -71,6 +71,9 @@ pub(crate) struct Core {
     pub hasher: FlowHasher,
     pub isn: IsnGenerator,
     pub cookies: SynCookies,
+    /// Secrets that the cookies have used up.
+    pub cookie_secrets: u64,
+    pub secrets: Secrets,
     pub network: Network,
     pub destinations: Destinations,
     /// Makes the Fast Open cookies of listeners without keys of their own.
@@ -153,6 +156,7 @@ impl Core {
             hasher: FlowHasher::new(secrets.key(2)),
             isn: IsnGenerator::new(secrets.key(3)),
             cookies: SynCookies::new(secrets.key(4)),
+            cookie_secrets: 0,
             network,
             destinations: Destinations::new(secrets.key(8)),
             fast_open_keys: FastOpenKeys::new(fast_open_key(secrets.key(9))),
@@ -175,6 +179,7 @@ impl Core {
             control_batch: Vec::with_capacity(crate::limits::CONTROLS_PER_TURN),
             reports: Vec::new(),
             released: Vec::with_capacity(crate::limits::NEIGHBOUR_WAITING_MAX),
+            secrets,
             config,
         }
     }

@@ -108,6 +108,8 @@ counters! {
     time_wait_evicted,
     /// TIME_WAIT entries taken over by a new SYN (RFC 6191).
     time_wait_reused,
+    /// Closed connections reset because too many were not over yet.
+    orphans_refused,
     /// Resets sent for segments that belong to nothing.
     resets_sent,
     /// Segments that belong to nothing and earn no reset.

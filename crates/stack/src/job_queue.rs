@@ -75,6 +75,7 @@ impl Core {
 
     #[inline]
     fn connection_job(&mut self, socket: u32, requests: Requests) {
+        let is_crowded = ends(requests) && self.is_crowded_with_orphans();
         let (slot, pool, block) = self.sockets.parts(socket);
         let Some(conn) = slot.conn.as_mut() else {
             return;
@@ -97,21 +98,32 @@ impl Core {
             block.add_state(SocketState::TX_SHUT);
         }
         if ends(requests) {
-            slot.app_gone = true;
             // Bytes that nobody will read: the peer must not believe them delivered (RFC 9293 3.10.4, RFC 1122 4.2.2.13).
-            let abort = requests.contains(Requests::ABORT) || unread > 0;
+            let abort = requests.contains(Requests::ABORT) || unread > 0 || is_crowded;
             effects |= if abort {
                 conn.abort(&mut cx)
             } else {
                 conn.close(&mut cx)
             };
         }
-        // An application that found no chunk waits for room although the buffer has some.
-        self.events.mark(socket, slot, MARK_ROOM);
+        if ends(requests) {
+            self.sockets.orphan(socket);
+        } else {
+            // An application that found no chunk waits for room although the buffer has some.
+            self.events.mark(socket, slot, MARK_ROOM);
+        }
         if wrote {
             self.publish_room(socket);
         }
         self.settle(socket, effects);
+    }
+
+    /// One orphan more would be too many (Linux's `tcp_max_orphans`).
+    #[cold]
+    fn is_crowded_with_orphans(&mut self) -> bool {
+        let is_crowded = self.sockets.orphans() >= self.config.limits.orphans_max;
+        self.counters.orphans_refused += u64::from(is_crowded);
+        is_crowded
     }
 
     fn apply_control(&mut self, control: Control) {
@@ -193,8 +205,8 @@ impl Core {
 
     /// Ends a connection that never had an application.
     fn disown(&mut self, socket: u32) {
+        self.sockets.orphan(socket);
         let slot = self.sockets.slot_mut(socket);
-        slot.app_gone = true;
         let Some(conn) = slot.conn.as_mut() else {
             return self.release_socket(socket);
         };

@@ -13,6 +13,8 @@ pub struct Limits {
     pub half_open_max: usize,
     /// Connections in TIME_WAIT. At the limit the oldest is forgotten (`time_wait_evicted`).
     pub time_wait_max: usize,
+    /// Connections that their application has closed and that are not over. At the limit one more is reset at once (`orphans_refused`), as in Linux.
+    pub orphans_max: usize,
     /// Listening sockets. At the limit `listen` fails with `ENOBUFS`.
     pub listeners_max: usize,
     /// The largest accept queue; a larger backlog is cut to this, as Linux cuts it to `somaxconn`.
@@ -38,6 +40,7 @@ impl Default for Limits {
             sockets_max: 32_768,
             half_open_max: 8_192,
             time_wait_max: 32_768,
+            orphans_max: 16_384,
             listeners_max: 64,
             backlog_max: 4_096,
             small_chunks: 65_536,
@@ -58,6 +61,7 @@ impl Limits {
             sockets_max: connections + connections / 8 + SOCKET_STOCK_MAX,
             half_open_max: (connections / 2).max(1_024),
             time_wait_max: connections.max(4_096),
+            orphans_max: connections.max(4_096),
             segment_records: (connections * 2).max(16_384),
             small_chunks: (connections * 2).max(8_192),
             backlog_max: connections.clamp(128, BACKLOG_CEILING),
@@ -71,6 +75,7 @@ impl Limits {
             ("sockets_max", self.sockets_max, 2, SOCKETS_CEILING),
             ("half_open_max", self.half_open_max, 1, TABLE_CEILING),
             ("time_wait_max", self.time_wait_max, 1, TABLE_CEILING),
+            ("orphans_max", self.orphans_max, 1, TABLE_CEILING),
             ("listeners_max", self.listeners_max, 1, LISTENERS_CEILING),
             ("backlog_max", self.backlog_max, 1, BACKLOG_CEILING),
             ("small_chunks", self.small_chunks, 16, TABLE_CEILING),

@@ -100,6 +100,7 @@ pub(crate) struct Sockets {
     free: Vec<u32>,
     capacity: usize,
     send_buffer_bytes: u32,
+    orphans: usize,
 }
 
 impl Sockets {
@@ -111,6 +112,7 @@ impl Sockets {
             free: Vec::with_capacity(capacity),
             capacity,
             send_buffer_bytes,
+            orphans: 0,
         }
     }
 
@@ -180,6 +182,20 @@ impl Sockets {
         slot.fast_opened_by = None;
     }
 
+    /// The application let go of a connection, which lives on.
+    pub fn orphan(&mut self, socket: u32) {
+        let slot = &mut self.slots[socket as usize];
+        if !slot.app_gone {
+            slot.app_gone = true;
+            self.orphans += 1;
+        }
+    }
+
+    /// Connections without an application.
+    pub fn orphans(&self) -> usize {
+        self.orphans
+    }
+
     /// Frees an index and all that it holds.
     pub fn release(&mut self, socket: u32) {
         let slot = &mut self.slots[socket as usize];
@@ -188,6 +204,10 @@ impl Sockets {
         }
         slot.role = Role::Free;
         slot.conn = None;
+        if slot.app_gone {
+            slot.app_gone = false;
+            self.orphans -= 1;
+        }
         let block = block_of(&self.memory, socket);
         slot.rx.release_all(&mut self.pool);
         slot.tx.release_all(&mut self.pool, block);

@@ -1,7 +1,7 @@
 //! Connections in TIME_WAIT, as compact entries in the order in which they end.
 //!
 //! All wait equally long, so the list is sorted by construction: a new entry, or one whose wait began anew, goes to the end, and what is due or must
-//! give way is at the front. At the limit the oldest is forgotten, as its peer is the likeliest to be gone (`time_wait_evicted`).
+//! give way is at the front. An entry that comes late, since its application held the socket for a part of the wait, waits as long as the one before it. At the limit the oldest is forgotten, as its peer is the likeliest to be gone (`time_wait_evicted`).
 
 use tcp::time_wait::TimeWait;
 use wire::FlowKey;
@@ -43,6 +43,10 @@ impl TimeWaits {
 
     /// Adds an entry at the end; `None` when the table is full: the caller makes room first.
     pub fn insert(&mut self, key: FlowKey, hash: u64, entry: TimeWait) -> Option<u32> {
+        let mut entry = entry;
+        if let Some(last) = self.slots.at(self.tail) {
+            entry.wait_until(last.entry.deadline_ns());
+        }
         let slot = TimeWaitSlot {
             key,
             hash,

@@ -3,6 +3,9 @@
 use crate::core::{Core, tcp_cx};
 use crate::limits::{EVENTS_RETRY_NS, TIMERS_PER_TURN};
 
+/// From here on the uses of the stack's secrets are those of cookies, one after another.
+const SECRET_COOKIES: u64 = 1 << 32;
+
 /// Timeouts in a row after which the neighbour is doubted: R1 of RFC 9293 3.8.3.
 const DOUBTFUL_BACKOFF: u8 = 3;
 
@@ -24,6 +27,12 @@ impl Core {
             self.remove_time_wait(index);
         }
         self.neighbour_timers();
+        if self.cookies.is_worn(self.now_ns) {
+            // From the seed, so that a simulation repeats itself; nobody outside can know it from its predecessors.
+            self.cookie_secrets += 1;
+            let key = self.secrets.key(SECRET_COOKIES + self.cookie_secrets);
+            self.cookies.rotate(key, self.now_ns);
+        }
     }
 
     /// When the timer stage has something to do next.

@@ -32,16 +32,26 @@ use crate::segment::{Segment, SegmentOut};
 #[cfg(test)]
 mod tests;
 
-/// The maximum segment sizes that a cookie can express; the largest that does not exceed the peer's is used. The least of
-/// an IPv4 path, the defaults, tunnels, PPPoE, Ethernet, jumbo frames; both families.
-const MSS_TABLE: [u16; 16] = [
-    48, 216, 536, 1024, 1220, 1300, 1360, 1380, 1400, 1420, 1440, 1452, 1460, 4312, 8940, 8960,
-];
+/// The maximum segment sizes that a cookie can express; the largest that does not exceed the peer's is used. Linux's, and smaller ones,
+/// lest a peer be sent more than it takes.
+const MSS_TABLE_V4: [u16; 6] = [48, 216, 536, 1300, 1440, 1460];
+/// The same for IPv6.
+const MSS_TABLE_V6: [u16; 6] = [48, 536, 1220, 1420, 1440, 8940];
+
+fn mss_table(flow: &FlowKey) -> &'static [u16] {
+    if flow.remote.is_v4() {
+        &MSS_TABLE_V4
+    } else {
+        &MSS_TABLE_V6
+    }
+}
 
 /// How long the key of the hash stays.
 const MINUTE_NS: u64 = 60 * crate::SECOND_NS;
 /// Minutes, the current one included, in which a cookie is taken.
 const AGE_MINUTES_MAX: u64 = 2;
+/// How long a secret serves while cookies are in use.
+pub const SECRET_NS_MAX: u64 = 3600 * crate::SECOND_NS;
 const MINUTE_BITS: u32 = 3;
 const MAC_BITS: u32 = 25;
 const MAC_MASK: u32 = (1 << MAC_BITS) - 1;
@@ -52,7 +62,8 @@ const TS_SHIFT_MASK: u32 = 15;
 const TS_SACK: u32 = 1 << 4;
 const TS_ECN: u32 = 1 << 5;
 
-const _: () = assert!(MSS_TABLE.len() == 1 << (32 - MINUTE_BITS - MAC_BITS));
+const _: () = assert!(MSS_TABLE_V4.len() <= 1 << (32 - MINUTE_BITS - MAC_BITS));
+const _: () = assert!(MSS_TABLE_V6.len() <= 1 << (32 - MINUTE_BITS - MAC_BITS));
 const _: () = assert!(AGE_MINUTES_MAX < 1 << MINUTE_BITS);
 
 const PURPOSE_BASE: u64 = 3;
@@ -64,6 +75,7 @@ pub struct SynCookies {
     key: [u64; 2],
     /// The secret before the last [`SynCookies::rotate`], and until when cookies made with it are taken.
     previous: Option<([u64; 2], u64)>,
+    secret_since_ns: u64,
     /// Until when a cookie that was sent may come back.
     out_until_ns: u64,
 }
@@ -75,14 +87,22 @@ impl SynCookies {
         Self {
             key,
             previous: None,
+            secret_since_ns: 0,
             out_until_ns: 0,
         }
+    }
+
+    /// The secret has served for [`SECRET_NS_MAX`] and cookies made with it are out: time to [`rotate`](SynCookies::rotate).
+    #[must_use]
+    pub fn is_worn(&self, now_ns: u64) -> bool {
+        self.are_out(now_ns) && now_ns.saturating_sub(self.secret_since_ns) >= SECRET_NS_MAX
     }
 
     /// Takes a new secret; cookies made with the old one stay good for their age.
     pub fn rotate(&mut self, key: [u64; 2], now_ns: u64) {
         self.previous = Some((self.key, now_ns + AGE_MINUTES_MAX * MINUTE_NS));
         self.key = key;
+        self.secret_since_ns = now_ns;
     }
 
     /// Whether a cookie was sent lately, so that an ACK out of nowhere may bring it back.
@@ -133,7 +153,10 @@ impl SynCookies {
         now_ns: u64,
     ) -> SeqNumber {
         self.out_until_ns = now_ns + AGE_MINUTES_MAX * MINUTE_NS;
-        let mss_index = MSS_TABLE.partition_point(|&mss| mss <= peer_mss).max(1) - 1;
+        let mss_index = mss_table(flow)
+            .partition_point(|&mss| mss <= peer_mss)
+            .max(1)
+            - 1;
         let minute = now_ns / MINUTE_NS;
         let fields = (minute as u32) << (32 - MINUTE_BITS)
             | (mss_index as u32) << MAC_BITS
@@ -260,7 +283,7 @@ fn read(key: [u64; 2], flow: &FlowKey, irs: SeqNumber, iss: SeqNumber, now_ns: u
     if fields & MAC_MASK != mac(key, flow, irs, minute, mss_index) {
         return None;
     }
-    MSS_TABLE.get(mss_index).copied()
+    mss_table(flow).get(mss_index).copied()
 }
 
 /// Hides the fields, and spreads the numbers of one minute over the whole space.

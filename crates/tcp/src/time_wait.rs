@@ -97,6 +97,11 @@ impl TimeWait {
         self.deadline_ns
     }
 
+    /// The entry ends no earlier than this: lists of entries are sorted.
+    pub fn wait_until(&mut self, deadline_ns: u64) {
+        self.deadline_ns = self.deadline_ns.max(deadline_ns);
+    }
+
     /// A segment of this flow arrived.
     pub fn on_segment(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
         if seg.has(Flags::RST) {

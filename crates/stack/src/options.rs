@@ -3,7 +3,6 @@
 //! A connection has its options itself (most are TCP's). A listener keeps those that were set on it, latest last, and each connection that it accepts begins
 //! with them, as in Linux.
 
-use ring::socket_block::SocketState;
 use tcp::{Buffers, Effects};
 use wire::FlowKey;
 
@@ -41,6 +40,9 @@ impl Core {
     /// Sets an option of a connection.
     pub(crate) fn set_option(&mut self, socket: u32, option: SocketOption) -> Effects {
         let slot = self.sockets.slot_mut(socket);
+        if slot.role != Role::Connection {
+            return Effects::NONE;
+        }
         let Some(conn) = slot.conn.as_mut() else {
             return Effects::NONE;
         };
@@ -146,7 +148,6 @@ impl Core {
         let (slot, pool, block) = self.sockets.parts(socket);
         let unread = slot.rx.reclaim(pool, block);
         let conn = slot.conn.as_ref()?;
-        debug_assert!(!block.state().contains(SocketState::CLOSED));
         let key = &slot.key;
         Some(SocketInfo {
             tcp: conn.info_at(self.now_ns),

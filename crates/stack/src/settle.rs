@@ -148,8 +148,9 @@ impl Core {
         self.lists.take_out(socket);
         self.wheel.stop(socket);
         let (slot, pool, block) = self.sockets.parts(socket);
-        slot.conn = None;
+        // What is known of it (`TCP_INFO`) outlives it, as in Linux, until the application closes.
         slot.role = Role::Ended;
+        slot.awaits_neighbour = false;
         // The application may be writing at this moment: it keeps the chunk that it holds until it closes.
         block.set_tx_limit(0);
         let waiting = slot.tx.buffered(block);

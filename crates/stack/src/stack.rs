@@ -25,7 +25,7 @@ use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX, TX_FRAMES_PER_TURN,
 };
 use crate::network::Network;
-use crate::sockets::Sockets;
+use crate::sockets::{Role, Sockets};
 
 /// What a turn did: whether to turn again at once or to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -283,6 +283,7 @@ impl Stack {
         self.core
             .sockets
             .iter()
+            .filter(|(_, slot)| slot.role == Role::Connection)
             .filter_map(|(_, slot)| Some((&slot.key, slot.conn.as_ref()?)))
     }
 

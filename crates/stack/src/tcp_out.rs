@@ -9,6 +9,7 @@ use crate::core::{Core, tcp_cx};
 use crate::limits::{HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
 use crate::neighbours::Link;
 use crate::packet_out::{HeaderFields, LinkEnds, build_bare, build_segment};
+use crate::sockets::Role;
 
 impl Core {
     /// Something is ready to leave.
@@ -155,7 +156,11 @@ impl Core {
     /// timers see to it: they try again, and give up in the end.
     #[cold]
     pub(crate) fn lose_segments(&mut self, socket: u32, failure: Option<IcmpError>) {
-        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else {
+        let slot = self.sockets.slot_mut(socket);
+        if slot.role != Role::Connection {
+            return;
+        }
+        let Some(conn) = slot.conn.as_mut() else {
             return;
         };
         let mut cx = tcp_cx!(self);

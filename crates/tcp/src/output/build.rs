@@ -90,7 +90,6 @@ impl Connection {
     pub(super) fn build_reset(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
         self.build_empty(cx, out, self.acceptable_seq());
         out.flags = Flags::RST | Flags::ACK;
-        out.window = 0;
     }
 
     /// The RST that answers a segment with an unacceptable ACK: `<SEQ=SEG.ACK><CTL=RST>`.

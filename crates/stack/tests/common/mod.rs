@@ -74,7 +74,7 @@ pub fn config() -> StackConfig {
             sockets_max: 64,
             half_open_max: 16,
             time_wait_max: 16,
-            orphans_max: 64,
+            orphans_max: 4_096,
             listeners_max: 4,
             backlog_max: 32,
             small_chunks: 256,

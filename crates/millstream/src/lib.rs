@@ -70,7 +70,7 @@ pub use stack::{Counters, IpCidr, Limits, Usage};
 pub use stream::TcpStream;
 pub use tcp::path_mtu::MtuProbing;
 pub use tcp::{
-    BufferSizes, Buffers, CongestionAlgorithm, CubicSettings, FastOpenKeys, FastOpenSettings,
-    SlowStart, SynCookieUse,
+    BufferSizes, Buffers, CongestionAlgorithm, CubicSettings, EcnUse, FastOpenKeys,
+    FastOpenSettings, SlowStart, SynCookieUse,
 };
 pub use tcp::{Config as TcpConfig, Info as TcpInfo, State as TcpState};

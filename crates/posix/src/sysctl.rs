@@ -4,7 +4,8 @@
 //! [`set`] makes of them a change of a [`TcpConfig`], which a context takes by [`reconfigure`](millstream::Context::reconfigure).
 
 use millstream::{
-    BufferSizes, CongestionAlgorithm, FastOpenKeys, MtuProbing, SlowStart, SynCookieUse, TcpConfig,
+    BufferSizes, CongestionAlgorithm, EcnUse, FastOpenKeys, MtuProbing, SlowStart, SynCookieUse,
+    TcpConfig,
 };
 
 /// Why a setting was not made.
@@ -65,6 +66,8 @@ fn set_ipv4(tcp: &mut TcpConfig, name: &str, value: &str) -> Result<(), SysctlEr
         "tcp_congestion_control" => {
             tcp.congestion = CongestionAlgorithm::from_name(value).ok_or(SysctlError::Value)?;
         }
+        "tcp_ecn" => tcp.ecn = EcnUse::from_sysctl(narrow(value)?).ok_or(SysctlError::Value)?,
+        "tcp_ecn_fallback" => tcp.ecn_fallback = is_on(value)?,
         "tcp_fastopen" => tcp.fast_open = tcp.fast_open.with_bits(unsigned(value)?),
         "tcp_fastopen_key" => tcp.fast_open.keys = Some(fast_open_keys(value)?),
         "tcp_fastopen_blackhole_timeout_sec" => {
@@ -108,6 +111,8 @@ fn set_ipv4(tcp: &mut TcpConfig, name: &str, value: &str) -> Result<(), SysctlEr
         "tcp_max_reordering" => tcp.reordering_max = narrow(value)?,
         "tcp_min_rtt_wlen" => tcp.min_rtt_window_ns = seconds(value)?,
         "tcp_min_tso_segs" => tcp.burst_segments_min = narrow(value)?,
+        "tcp_pacing_ca_ratio" => tcp.pacing_ca_percent = unsigned(value)?,
+        "tcp_pacing_ss_ratio" => tcp.pacing_ss_percent = unsigned(value)?,
         "tcp_reordering" => tcp.dup_acks_max = narrow(value)?,
         "tcp_retries2" => tcp.retries_max = narrow(value)?,
         "tcp_rto_max_ms" => tcp.rto_ns_max = millis(value)?,

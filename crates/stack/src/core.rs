@@ -20,6 +20,7 @@ use crate::config::StackConfig;
 use crate::context::{Control, Report};
 use crate::control_queue::ControlQueue;
 use crate::counters::Counters;
+use crate::departures::Departures;
 use crate::destinations::Destinations;
 use crate::event_queue::EventQueue;
 use crate::flow_table::FlowTable;
@@ -88,6 +89,7 @@ pub(crate) struct Core {
     pub half_opens: HalfOpens,
     pub time_waits: TimeWaits,
     pub wheel: Wheel,
+    pub departures: Departures,
     pub lists: TxLists,
     pub control: ControlQueue,
     pub events: EventQueue,
@@ -169,6 +171,7 @@ impl Core {
             half_opens: HalfOpens::new(limits.half_open_max),
             time_waits: TimeWaits::new(limits.time_wait_max),
             wheel: Wheel::new(limits.sockets_max + limits.half_open_max, now_ns),
+            departures: Departures::new(limits.sockets_max),
             lists: TxLists::new(limits.sockets_max),
             control: ControlQueue::new(limits.control_queue_max),
             events,

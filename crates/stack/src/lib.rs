@@ -28,6 +28,7 @@ mod control_queue;
 mod core;
 pub mod counters;
 mod demux;
+pub mod departures;
 mod destinations;
 mod event_queue;
 mod fast_open_in;

@@ -42,10 +42,7 @@ impl Core {
             self.lists.put(socket, class);
         }
         if effects.intersects(Effects::TIMER) {
-            let deadline_ns = conn.deadline_ns();
-            if deadline_ns != u64::MAX {
-                self.wheel.set_at_latest(socket, deadline_ns);
-            }
+            self.arm(socket);
         }
     }
 
@@ -146,7 +143,7 @@ impl Core {
             return self.release_socket(socket);
         }
         self.lists.take_out(socket);
-        self.wheel.stop(socket);
+        self.disarm(socket);
         let (slot, pool, block) = self.sockets.parts(socket);
         // What is known of it (`TCP_INFO`) outlives it, as in Linux, until the application closes.
         slot.role = Role::Ended;
@@ -170,7 +167,7 @@ impl Core {
             self.binds.remove(socket);
         }
         self.lists.take_out(socket);
-        self.wheel.stop(socket);
+        self.disarm(socket);
         self.sockets.release(socket);
     }
 

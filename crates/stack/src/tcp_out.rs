@@ -93,10 +93,7 @@ impl Core {
             let more = conn.poll_transmit(&mut cx, &mut segment);
             debug_assert!(!more, "nothing was to be sent");
         }
-        let deadline_ns = conn.deadline_ns();
-        if deadline_ns != u64::MAX {
-            self.wheel.set_at_latest(socket, deadline_ns);
-        }
+        self.arm(socket);
         if class != TransmitClass::None && used == frames.len() {
             self.lists.put(socket, class);
         }

@@ -1,4 +1,4 @@
-//! The timer stage of a turn: what is due in the wheel, the list of TIME_WAIT entries, and the neighbour cache.
+//! The timer stage of a turn: what is due in the wheel, who may depart, the list of TIME_WAIT entries, and the neighbour cache.
 
 use crate::core::{Core, tcp_cx};
 use crate::limits::{EVENTS_RETRY_NS, TIMERS_PER_TURN};
@@ -12,6 +12,12 @@ const DOUBTFUL_BACKOFF: u8 = 3;
 impl Core {
     /// Fires what is due, up to a turn's budget.
     pub(crate) fn timers(&mut self) {
+        for _ in 0..TIMERS_PER_TURN {
+            let Some(socket) = self.departures.poll(self.now_ns) else {
+                break;
+            };
+            self.connection_timer(socket);
+        }
         for _ in 0..TIMERS_PER_TURN {
             let Some(entry) = self.wheel.poll(self.now_ns) else {
                 break;
@@ -44,10 +50,17 @@ impl Core {
             .events
             .is_behind()
             .then(|| self.now_ns + EVENTS_RETRY_NS);
-        [self.wheel.next_ns(), neighbours_ns, time_wait_ns, events_ns]
-            .into_iter()
-            .flatten()
-            .min()
+        let (wheel_ns, departure_ns) = (self.wheel.next_ns(), self.departures.next_ns());
+        [
+            wheel_ns,
+            departure_ns,
+            neighbours_ns,
+            time_wait_ns,
+            events_ns,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn connection_timer(&mut self, socket: u32) {
@@ -57,23 +70,40 @@ impl Core {
         let deadline_ns = conn.deadline_ns();
         if deadline_ns > self.now_ns {
             // The deadline moved on since the wheel was set.
-            if deadline_ns != u64::MAX {
-                self.wheel.set_at_latest(socket, deadline_ns);
-            }
-            return;
+            return self.arm(socket);
         }
         self.counters.timers_fired += 1;
         let effects = conn.on_timer(&mut tcp_cx!(self));
         // RFC 9293 MUST-20: the network layer hears of excessive retransmission, and asks its neighbour whether it is there.
         let is_excessive = conn.info().backoff >= DOUBTFUL_BACKOFF;
-        let deadline_ns = conn.deadline_ns();
-        if deadline_ns != u64::MAX {
-            self.wheel.set_at_latest(socket, deadline_ns);
-        }
+        self.arm(socket);
         if is_excessive && let Some(id) = self.sockets.slot(socket).neighbour {
             self.network.neighbours.doubt(id);
         }
         self.settle(socket, effects);
+    }
+
+    /// Notes when a connection wants to be called: its paced data to the nanosecond, all else in the wheel.
+    #[inline]
+    pub(crate) fn arm(&mut self, socket: u32) {
+        let Some(conn) = self.sockets.slot(socket).conn.as_ref() else {
+            return;
+        };
+        let deadline_ns = conn.deadline_ns();
+        if deadline_ns == u64::MAX {
+            return;
+        }
+        if conn.departure_ns() == Some(deadline_ns) {
+            self.departures.set(socket, deadline_ns);
+        } else {
+            self.wheel.set_at_latest(socket, deadline_ns);
+        }
+    }
+
+    /// A connection is no more.
+    pub(crate) fn disarm(&mut self, socket: u32) {
+        self.wheel.stop(socket);
+        self.departures.stop(socket);
     }
 
     fn half_open_due(&mut self, index: u32) {

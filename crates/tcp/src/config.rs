@@ -143,10 +143,18 @@ pub struct Config {
     pub initial_window_segments: u16,
     /// When ECN is negotiated (RFC 3168).
     pub ecn: EcnUse,
+    /// A SYN that is sent again no longer asks for ECN (RFC 3168 6.1.1.1).
+    pub ecn_fallback: bool,
     /// Congestion control of new connections.
     pub congestion: CongestionAlgorithm,
     /// Settings of CUBIC.
     pub cubic: CubicSettings,
+    /// Every connection paces its segments; else only those with SO_MAX_PACING_RATE, or whose algorithm needs it.
+    pub pacing: bool,
+    /// Pacing rate in early slow start, in percent of a window per round trip.
+    pub pacing_ss_percent: u32,
+    /// Pacing rate later.
+    pub pacing_ca_percent: u32,
     /// Shrink the congestion window of a connection that was idle (RFC 5681 4.1).
     pub slow_start_after_idle: bool,
     /// Duplicate ACKs that start a fast retransmit (RFC 5681 3.2).
@@ -240,8 +248,12 @@ impl Default for Config {
             invalid_ack_interval_ns: 500 * MILLISECOND_NS,
             initial_window_segments: 10,
             ecn: EcnUse::WhenAsked,
+            ecn_fallback: true,
             congestion: CongestionAlgorithm::Cubic,
             cubic: CubicSettings::default(),
+            pacing: false,
+            pacing_ss_percent: 200,
+            pacing_ca_percent: 120,
             slow_start_after_idle: true,
             dup_acks_max: 3,
             reordering_max: 300,

@@ -28,6 +28,7 @@ use crate::fast_open::FastOpenSyn;
 use crate::handshake::{Handshake, TimeWaitEntry};
 use crate::limits::{coarse, timestamp_bytes};
 use crate::marks::Marks;
+use crate::pacing::{Pacing, RATE_INFINITE};
 use crate::reassembly::RangePool;
 use crate::recovery::Recovery;
 use crate::recovery::rate::Delivery;
@@ -105,6 +106,8 @@ pub struct Connection {
     pub(crate) congestion: Congestion,
     /// ECN, both halves.
     pub(crate) ecn: EcnState,
+    /// When data may leave.
+    pub(crate) pacing: Pacing,
     pub(crate) cold: Cold,
     pub(crate) delivery: Delivery,
     pub(crate) tune: Autotune,
@@ -231,6 +234,7 @@ impl Connection {
                 1,
             ),
             ecn: EcnState::default(),
+            pacing: Pacing::new(cx.config),
             cold: Cold::NEW,
             delivery: Delivery::new(),
             rx: receiver,
@@ -330,6 +334,7 @@ impl Connection {
             effects |= Effects::TRANSMIT;
         } else {
             self.note_busy(cx);
+            self.arm_departure(cx);
             self.arm_persist_if_stuck(cx);
         }
         if self.deadline_ns < deadline_before_ns {
@@ -355,8 +360,11 @@ impl Connection {
             },
             delivered: self.recovery.delivered,
             delivered_ce: self.recovery.delivered_ce,
-            pacing_rate: 0,
-            paced: false,
+            pacing_rate: match self.pacing.rate {
+                RATE_INFINITE => 0,
+                rate => rate,
+            },
+            paced: self.pacing.on,
         }
     }
 

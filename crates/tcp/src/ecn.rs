@@ -122,14 +122,14 @@ impl Connection {
     }
 
     /// Flags and codepoint of our SYN, or of the SYN-ACK that is a connection's. A SYN that is sent again does not
-    /// ask: what drops such SYNs was met in the field (RFC 3168 6.1.1.1).
-    pub(crate) fn dress_syn(&self, out: &mut SegmentOut, first: bool) {
+    /// ask, by default: what drops such SYNs was met in the field (RFC 3168 6.1.1.1).
+    pub(crate) fn dress_syn(&self, out: &mut SegmentOut, asks: bool) {
         if !self.ecn.has(OK) {
             return;
         }
         if out.flags.contains(Flags::ACK) {
             out.flags |= Flags::ECE;
-        } else if first {
+        } else if asks {
             out.flags |= Flags::ECE | Flags::CWR;
         }
         if self.ecn.has(ECT_ALWAYS) {

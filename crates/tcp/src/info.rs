@@ -46,6 +46,10 @@ pub struct Info {
     pub rcv_mss: u32,
     /// MSS that we advertised.
     pub advmss: u32,
+    /// Bytes per second at which segments are paced, or would be; `u64::MAX` = not known.
+    pub pacing_rate: u64,
+    /// The limit of SO_MAX_PACING_RATE in bytes per second; `u64::MAX` = none.
+    pub max_pacing_rate: u64,
     /// Segments from SND.UNA to SND.NXT.
     pub unacked: u32,
     /// Segments of these presumed lost, sent again or not.
@@ -153,6 +157,8 @@ impl Connection {
             snd_mss: mss,
             rcv_mss: u32::from(self.rx.peer_segment),
             advmss: u32::from(self.rx.advmss),
+            pacing_rate: self.pacing.rate,
+            max_pacing_rate: self.pacing.rate_max,
             unacked: recovery.packets_out,
             lost: recovery.lost_out,
             sacked: recovery.sacked_out,

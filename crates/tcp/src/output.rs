@@ -54,7 +54,7 @@ impl Plan {
 }
 
 impl Connection {
-    /// What `poll_transmit` would send first. (The time will matter to pacing.)
+    /// What `poll_transmit` would send first, at this time.
     #[must_use]
     pub fn transmit_class(&self, cx: &Cx<'_>) -> TransmitClass {
         self.plan(cx).class()
@@ -68,6 +68,7 @@ impl Connection {
             Plan::Nothing => {
                 self.delivery.burst_left = 0;
                 self.note_stop(cx);
+                self.arm_departure(cx);
                 self.arm_persist_if_stuck(cx);
                 return false;
             }

@@ -1,4 +1,5 @@
-//! The connection's timers: three deadlines, of which the nearest is the one that the caller arms.
+//! The connection's timers: three deadlines, of which the nearest is the one that the caller arms, unless `pacing`'s is
+//! nearer.
 //!
 //! ```text
 //!   retransmit  data in flight: RFC 6298 · nothing in flight and the peer's window shut: persist
@@ -47,27 +48,33 @@ impl Timers {
 impl Connection {
     pub(crate) fn arm_retransmit(&mut self, at_ns: u64) {
         self.tx.timers.retransmit_ns = at_ns;
-        self.deadline_ns = self.tx.timers.nearest_ns();
+        self.refresh_deadline();
     }
 
     pub(crate) fn arm_delayed_ack(&mut self, at_ns: u64) {
         self.tx.timers.delayed_ack_ns = at_ns;
-        self.deadline_ns = self.tx.timers.nearest_ns();
+        self.refresh_deadline();
     }
 
     pub(crate) fn arm_slow(&mut self, at_ns: u64) {
         self.tx.timers.slow_ns = at_ns;
-        self.deadline_ns = self.tx.timers.nearest_ns();
+        self.refresh_deadline();
+    }
+
+    pub(crate) fn refresh_deadline(&mut self) {
+        self.deadline_ns = self.tx.timers.nearest_ns().min(self.pacing.departure_ns);
     }
 
     pub(crate) fn disarm_all(&mut self) {
         self.tx.timers = Timers::OFF;
+        self.pacing.departure_ns = NEVER_NS;
         self.deadline_ns = NEVER_NS;
     }
 
     /// What is due at `cx.now_ns`.
     pub(crate) fn fire_timers(&mut self, cx: &mut Cx<'_>) -> Effects {
         let mut effects = Effects::NONE;
+        self.arm_departure(cx);
         if self.tx.timers.delayed_ack_ns <= cx.now_ns {
             self.on_delayed_ack_timer(cx);
         }

@@ -83,7 +83,8 @@ impl Connection {
             let value = self.ts_value(cx.now_ns);
             out.options.timestamp = Some(Timestamp { value, echo });
         }
-        self.dress_syn(out, self.is_first_syn());
+        let asks = self.is_first_syn() || !cx.config.ecn_fallback;
+        self.dress_syn(out, asks);
     }
 
     /// The RST that ends the connection: at the next sequence number that the peer accepts.

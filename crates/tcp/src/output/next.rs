@@ -32,8 +32,14 @@ impl Connection {
         if self.rx.dup_acks_due > 0 && self.marks.has(Marks::ACK_NOW) {
             return Plan::Ack;
         }
-        if self.may_send_data()
+        if !self.pacing.holds(cx.now_ns)
             && let Some(plan) = self.plan_payload(cx)
+        {
+            return plan;
+        }
+        // What a timeout sends goes at once.
+        if self.recovery.any(flag::SEND_HEAD)
+            && let Some(plan) = self.plan_repeat(cx)
         {
             return plan;
         }
@@ -58,8 +64,11 @@ impl Connection {
         }
     }
 
-    /// What is lost, then new data; the other way round while F-RTO tests.
-    fn plan_payload(&self, cx: &Cx<'_>) -> Option<Plan> {
+    /// What is lost, then new data; the other way round while F-RTO tests. Whether its time has come is not asked.
+    pub(crate) fn plan_payload(&self, cx: &Cx<'_>) -> Option<Plan> {
+        if !self.may_send_data() {
+            return None;
+        }
         if !self.marks.has(Marks::RECOVERING) {
             return self.plan_fresh();
         }

@@ -62,6 +62,7 @@ impl Connection {
             self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(1);
             self.tx.last_sent_ns = cx.now_ns;
             self.delivery.bytes_sent += u64::from(len);
+            self.pace(cx, len);
             self.note_answer(cx);
             if len < u32::from(self.snd.mss) {
                 self.tx.small_end = self.snd.nxt;
@@ -132,6 +133,7 @@ impl Connection {
             self.tx.last_sent_ns = cx.now_ns;
             self.delivery.bytes_sent += u64::from(len);
             self.delivery.bytes_retrans += u64::from(len);
+            self.pace(cx, len);
         }
         self.note_resent(cx, seq, len, fin);
         self.after_recovery_event();

@@ -158,6 +158,7 @@ impl Connection {
         }
         self.finish_rate_sample(cx, &mut ack, was_reneging);
         self.control_window(cx, &ack);
+        self.refresh_pacing(cx);
         self.after_recovery_event();
     }
 

@@ -221,3 +221,96 @@ fn established_dctcp_changes_within_one_turn_are_told_apart() {
         p.expect(". 1:1(0) ack 4001");
     });
 }
+
+/// A window of ten in flight, and more to send.
+fn sending(variant: Variant) -> Peer {
+    let mut p = agreed(variant);
+    p.write(30_000);
+    assert_eq!(p.skip_sent(), 10);
+    p
+}
+
+#[test]
+fn established_echo_reduces_the_window_once_a_round_trip() {
+    conversation(sending, |p| {
+        p.inject("E. 1:1(0) ack 1001");
+        let info = p.conn.info();
+        assert_eq!((info.ca_state, info.snd_ssthresh), (2, 5));
+        // Proportional rate reduction: the window falls with what is delivered. The first new data says CWR.
+        p.inject("E. 1:1(0) ack 2001");
+        let sent = p.take_sent();
+        assert_eq!(sent, ["[ect0] .W 10001:11001(1000) ack 1"]);
+        for ack in 3..=10 {
+            p.inject(&format!("E. 1:1(0) ack {ack}001"));
+        }
+        assert_eq!(p.conn.info().snd_ssthresh, 5);
+        assert_eq!(p.conn.info().ca_state, 2);
+        assert!(p.take_sent().iter().all(|line| !line.contains('W')));
+        // Beyond what was in flight at the reduction: the next mark counts again.
+        p.inject(". 1:1(0) ack 11001");
+        assert_eq!(p.conn.info().ca_state, 0);
+        assert_eq!(p.cwnd(), 5);
+        p.inject("E. 1:1(0) ack 12001");
+        assert_eq!(p.conn.info().ca_state, 2);
+        assert_eq!(p.conn.info().snd_ssthresh, 2);
+        assert_eq!(p.counters.segments_retransmitted, 0);
+    });
+}
+
+#[test]
+fn established_echo_on_a_duplicate_counts() {
+    conversation(sending, |p| {
+        p.inject("E. 1:1(0) ack 1");
+        assert_eq!(p.conn.info().ca_state, 2);
+        assert_eq!(p.conn.info().snd_ssthresh, 5);
+    });
+}
+
+#[test]
+fn established_fast_retransmit_says_cwr_on_new_data_only() {
+    conversation(sending, |p| {
+        p.inject(". 1:1(0) ack 1");
+        p.inject(". 1:1(0) ack 1");
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 1");
+        p.expect("[noecn] . 1:1001(1000) ack 1");
+        p.inject(". 1:1(0) ack 12001");
+        let sent = p.take_sent();
+        assert!(sent[0].starts_with("[ect0] .W 12001:"), "{sent:?}");
+        assert!(sent[1..].iter().all(|line| !line.contains('W')), "{sent:?}");
+    });
+}
+
+#[test]
+fn established_timeout_says_cwr() {
+    conversation(sending, |p| {
+        p.wait_ms(3000);
+        let sent = p.take_sent();
+        assert!(sent.iter().all(|line| !line.contains('W')), "{sent:?}");
+        p.inject(". 1:1(0) ack 10001");
+        let sent = p.take_sent();
+        assert!(sent[0].starts_with("[ect0] .W 10001:"), "{sent:?}");
+    });
+}
+
+#[test]
+fn established_dctcp_cuts_by_the_share_of_marks() {
+    conversation(dctcp, |p| {
+        // Alpha begins at one; rounds without marks bring it down.
+        let mut end = 1;
+        for _ in 0..200 {
+            p.write(2000);
+            p.skip_sent();
+            end += 2000;
+            p.wait_ms(1);
+            p.inject(&format!(". 1:1(0) ack {end}"));
+        }
+        let cwnd = p.cwnd();
+        p.write(2000);
+        p.skip_sent();
+        p.inject(&format!("E. 1:1(0) ack {}", end + 2000));
+        let info = p.conn.info();
+        // One marked round: alpha = 1/16, a cut by a thirty-second.
+        assert_eq!(info.snd_ssthresh, (cwnd - cwnd / 32).min(cwnd));
+    });
+}

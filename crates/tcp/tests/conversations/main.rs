@@ -8,6 +8,7 @@ mod established;
 mod link;
 mod matrix;
 mod open;
+mod pacing;
 mod peer;
 mod probes;
 mod recovery;

@@ -542,6 +542,14 @@ impl Peer {
 
     // The clock.
 
+    /// SO_MAX_PACING_RATE, in bytes per second.
+    pub fn limit_pacing(&mut self, rate: u64) {
+        self.call(|conn, cx, _| {
+            conn.set_max_pacing_rate(cx, rate);
+            Effects::NONE
+        });
+    }
+
     /// Lets `ms` pass, timers included.
     pub fn wait_ms(&mut self, ms: u64) {
         self.wait_until(self.now_ns + ms * MS);

@@ -1,0 +1,196 @@
+//! Pacing: segments leave one after another at a rate, not in bursts of a window.
+//!
+//! ```text
+//!   rate = ratio × cwnd × MSS / SRTT       ratio: 200 % in early slow start, 120 % after; or the algorithm's own
+//!
+//!   burst of ~1 ms ──► next departure = now + bytes / rate ──► data waits, ACKs do not
+//! ```
+//!
+//! The rate is computed with every ACK (HyStart and `tcp_info` want it); segments keep to it only when the
+//! settings, the algorithm or SO_MAX_PACING_RATE ask for that, as in Linux. Data that waits shows as a deadline,
+//! [`Connection::departure_ns`], in nanoseconds; control segments and pure ACKs never wait.
+
+use crate::SECOND_NS;
+use crate::config::Config;
+use crate::congestion::Window;
+use crate::connection::{Connection, Cx};
+use crate::timers::NEVER_NS;
+
+/// Rate without a limit.
+pub(crate) const RATE_INFINITE: u64 = u64::MAX;
+/// The first segments of a connection leave as one burst, for the sake of short exchanges.
+const FREE_SEGMENTS: u32 = 10;
+/// A burst lasts about a millisecond: rate / 2^10 bytes.
+const BURST_SHIFT: u32 = 10;
+/// Least and largest burst in segments and bytes.
+const BURST_SEGMENTS_MIN: u64 = 2;
+const BURST_BYTES_MAX: u64 = 65_535;
+
+/// A connection's pacing.
+#[derive(Clone, Debug)]
+pub(crate) struct Pacing {
+    /// Bytes per second; [`RATE_INFINITE`] = not known yet.
+    pub rate: u64,
+    /// SO_MAX_PACING_RATE in bytes per second; [`RATE_INFINITE`] = none.
+    pub rate_max: u64,
+    /// When the next burst may leave.
+    next_ns: u64,
+    /// When the burst under way began, and what it may still send.
+    burst_ns: u64,
+    burst_left: u32,
+    /// How late the burst under way began, as far as its segments have not made up for it.
+    late_ns: u64,
+    /// When data that waits may leave; [`NEVER_NS`] = none waits.
+    pub departure_ns: u64,
+    /// Segments keep to the rate.
+    pub on: bool,
+}
+
+impl Pacing {
+    /// No rate yet.
+    pub fn new(config: &Config) -> Self {
+        Pacing {
+            rate: RATE_INFINITE,
+            rate_max: RATE_INFINITE,
+            next_ns: 0,
+            burst_ns: 0,
+            burst_left: 0,
+            late_ns: 0,
+            departure_ns: NEVER_NS,
+            on: config.pacing,
+        }
+    }
+
+    /// The rate for a window of which `packets_out` segments are in flight; `srtt_ns` 0 = no round trip known.
+    pub fn refresh(
+        &mut self,
+        config: &Config,
+        window: &Window,
+        packets_out: u32,
+        mss: u32,
+        srtt_ns: u64,
+    ) {
+        let percent = if window.cwnd < window.ssthresh / 2 {
+            config.pacing_ss_percent
+        } else {
+            config.pacing_ca_percent
+        };
+        let segments = window.cwnd.max(packets_out);
+        let bytes = u128::from(segments) * u128::from(mss) * u128::from(percent) / 100;
+        // Linux, without a round trip, takes it for an eighth of a microsecond: no limit in effect.
+        let rate = match srtt_ns {
+            0 => u128::from(RATE_INFINITE),
+            _ => bytes * u128::from(SECOND_NS) / u128::from(srtt_ns),
+        };
+        self.set_rate(u64::try_from(rate).unwrap_or(RATE_INFINITE));
+    }
+
+    /// Sets the rate, within the application's limit.
+    pub fn set_rate(&mut self, rate: u64) {
+        self.rate = rate.min(self.rate_max);
+    }
+
+    /// Data must wait at `now_ns`.
+    #[inline]
+    pub fn holds(&self, now_ns: u64) -> bool {
+        self.on && self.next_ns > now_ns && !(self.burst_left > 0 && self.burst_ns == now_ns)
+    }
+
+    /// A segment with `bytes` of payload left; the connection has sent `sent` with payload, this one included.
+    #[inline]
+    pub fn on_sent(&mut self, now_ns: u64, bytes: u32, mss: u32, sent: u32) {
+        if !self.on {
+            return;
+        }
+        if self.rate == RATE_INFINITE || self.rate == 0 || sent <= FREE_SEGMENTS {
+            self.next_ns = self.next_ns.max(now_ns);
+            return;
+        }
+        let began = self.burst_ns != now_ns || self.burst_left == 0;
+        if began {
+            let mss = u64::from(mss.max(1));
+            let burst = (self.rate >> BURST_SHIFT)
+                .min(BURST_BYTES_MAX)
+                .max(BURST_SEGMENTS_MIN * mss);
+            self.burst_ns = now_ns;
+            self.burst_left = u32::try_from(burst).unwrap_or(u32::MAX);
+            self.late_ns = now_ns.saturating_sub(self.next_ns);
+        }
+        self.burst_left = self.burst_left.saturating_sub(bytes.max(mss));
+        let spacing_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.rate);
+        let spacing_ns = u64::try_from(spacing_ns).unwrap_or(NEVER_NS);
+        // What left late (the caller's clock is coarse) makes up for half of its time.
+        let credit_ns = self.late_ns.min(spacing_ns / 2);
+        self.late_ns -= credit_ns;
+        let spacing_ns = spacing_ns - credit_ns;
+        self.next_ns = self.next_ns.max(now_ns).saturating_add(spacing_ns);
+    }
+
+    /// When data that waits may leave.
+    pub fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+}
+
+impl Connection {
+    /// SO_MAX_PACING_RATE: bytes per second, `u64::MAX` = no limit. A limit turns pacing on for good, as in Linux.
+    pub fn set_max_pacing_rate(&mut self, cx: &Cx<'_>, rate_max: u64) {
+        self.pacing.rate_max = rate_max;
+        self.pacing.on |= rate_max != RATE_INFINITE;
+        self.refresh_pacing(cx);
+    }
+
+    /// SO_MAX_PACING_RATE in bytes per second; `u64::MAX` = no limit.
+    #[must_use]
+    pub fn max_pacing_rate(&self) -> u64 {
+        self.pacing.rate_max
+    }
+
+    /// The window or the round trip changed.
+    pub(crate) fn refresh_pacing(&mut self, cx: &Cx<'_>) {
+        let mss = u32::from(self.snd.mss);
+        let srtt_ns = self.tx.rtt.srtt_ns();
+        let packets_out = self.recovery.packets_out;
+        self.pacing.refresh(
+            cx.config,
+            &self.congestion.window,
+            packets_out,
+            mss,
+            srtt_ns,
+        );
+    }
+
+    /// A segment with `bytes` of payload has left.
+    #[inline]
+    pub(crate) fn pace(&mut self, cx: &Cx<'_>, bytes: u32) {
+        let mss = u32::from(self.snd.mss);
+        self.pacing
+            .on_sent(cx.now_ns, bytes, mss, self.tx.data_segs_out);
+    }
+
+    /// Data waits for its departure: when that is, at the clock's full grain. `deadline_ns` includes it; a caller
+    /// whose timers are coarse should serve it apart.
+    #[inline]
+    #[must_use]
+    pub fn departure_ns(&self) -> Option<u64> {
+        (self.pacing.departure_ns != NEVER_NS).then_some(self.pacing.departure_ns)
+    }
+
+    /// Sending stopped: is it pacing that holds data back?
+    #[inline]
+    pub(crate) fn arm_departure(&mut self, cx: &Cx<'_>) {
+        let held = self.pacing.holds(cx.now_ns) && self.plan_payload(cx).is_some();
+        let at_ns = if held {
+            self.pacing.next_ns()
+        } else {
+            NEVER_NS
+        };
+        if at_ns != self.pacing.departure_ns {
+            self.pacing.departure_ns = at_ns;
+            self.refresh_deadline();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Rates, bursts and the gaps between them.
+
+use super::{Pacing, RATE_INFINITE};
+use crate::config::Config;
+use crate::congestion::Window;
+use crate::{MILLISECOND_NS, SECOND_NS};
+
+const MSS: u32 = 1000;
+
+fn paced() -> Pacing {
+    let config = Config {
+        pacing: true,
+        ..Config::default()
+    };
+    let mut pacing = Pacing::new(&config);
+    pacing.set_rate(1_000_000);
+    pacing
+}
+
+/// Sends as much as may leave between two instants; the clock is read every `grain_ns`.
+fn send(pacing: &mut Pacing, from_ns: u64, to_ns: u64, grain_ns: u64) -> u32 {
+    let mut segments = 0;
+    let mut now_ns = from_ns;
+    while now_ns < to_ns {
+        while !pacing.holds(now_ns) {
+            segments += 1;
+            pacing.on_sent(now_ns, MSS, MSS, 100);
+        }
+        now_ns += grain_ns;
+    }
+    segments
+}
+
+#[test]
+fn rate_is_twice_the_window_in_early_slow_start_and_a_fifth_more_after() {
+    let config = Config::default();
+    let mut pacing = Pacing::new(&config);
+    let mut window = Window::new(10);
+    pacing.refresh(&config, &window, 0, MSS, 100 * MILLISECOND_NS);
+    assert_eq!(pacing.rate, 200_000);
+    window.ssthresh = 10;
+    pacing.refresh(&config, &window, 0, MSS, 100 * MILLISECOND_NS);
+    assert_eq!(pacing.rate, 120_000);
+    // Recovery may have more in flight than the window.
+    pacing.refresh(&config, &window, 20, MSS, 100 * MILLISECOND_NS);
+    assert_eq!(pacing.rate, 240_000);
+    pacing.refresh(&config, &window, 20, MSS, 0);
+    assert_eq!(pacing.rate, RATE_INFINITE);
+    pacing.rate_max = 50_000;
+    pacing.refresh(&config, &window, 20, MSS, 100 * MILLISECOND_NS);
+    assert_eq!(pacing.rate, 50_000);
+}
+
+#[test]
+fn the_first_ten_segments_do_not_wait() {
+    let mut pacing = paced();
+    for sent in 1..=10 {
+        assert!(!pacing.holds(0));
+        pacing.on_sent(0, MSS, MSS, sent);
+    }
+    pacing.on_sent(0, MSS, MSS, 11);
+    assert!(!pacing.holds(0));
+    pacing.on_sent(0, MSS, MSS, 12);
+    assert!(pacing.holds(0));
+    assert_eq!(pacing.next_ns(), 2 * MILLISECOND_NS);
+}
+
+#[test]
+fn a_burst_is_a_millisecond_of_the_rate_and_two_segments_at_least() {
+    let mut pacing = paced();
+    assert_eq!(send(&mut pacing, SECOND_NS, SECOND_NS + 1, 1), 2);
+    let mut fast = paced();
+    fast.set_rate(20_000_000);
+    assert_eq!(send(&mut fast, SECOND_NS, SECOND_NS + 1, 1), 20);
+}
+
+#[test]
+fn over_time_the_rate_holds_whatever_the_grain_of_the_clock() {
+    for grain_ns in [1_000, 100_000, MILLISECOND_NS] {
+        let mut pacing = paced();
+        let segments = send(&mut pacing, SECOND_NS, 2 * SECOND_NS, grain_ns);
+        assert!((990..=1020).contains(&segments), "{segments} at {grain_ns}");
+    }
+}
+
+#[test]
+fn a_pause_earns_no_burst() {
+    let mut pacing = paced();
+    send(&mut pacing, SECOND_NS, SECOND_NS + MILLISECOND_NS, 1000);
+    let later_ns = 100 * SECOND_NS;
+    let segments = send(&mut pacing, later_ns, later_ns + 10 * MILLISECOND_NS, 1000);
+    assert!(segments <= 13, "{segments}");
+}
+
+#[test]
+fn without_a_rate_nothing_waits() {
+    let mut pacing = paced();
+    pacing.set_rate(RATE_INFINITE);
+    for _ in 0..100 {
+        pacing.on_sent(0, MSS, MSS, 100);
+        assert!(!pacing.holds(0));
+    }
+}

@@ -1,0 +1,140 @@
+//! Pacing: when data waits, what does not wait, and what time it is told by.
+
+use crate::peer::{MS, Peer, Setup, Variant, conversation};
+
+/// Paced, with a round trip of 100 ms.
+fn paced(variant: Variant) -> Peer {
+    let mut setup = Setup::default();
+    setup.config.pacing = true;
+    let mut p = Peer::accepted_after(&setup, variant, Some(100 * MS));
+    p.inject(". 1:1(0) ack 1");
+    p
+}
+
+/// A full window was acknowledged in one go: 20 segments may follow.
+fn underway(variant: Variant) -> Peer {
+    let mut p = paced(variant);
+    p.write(60_000);
+    assert_eq!(p.skip_sent(), 10);
+    p.wait_ms(100);
+    p.inject(". 1:1(0) ack 10001");
+    p
+}
+
+#[test]
+fn established_first_window_leaves_at_once() {
+    conversation(paced, |p| {
+        p.write(10_000);
+        p.expect_data(1, 10_001, 1000, 1, true);
+    });
+}
+
+#[test]
+fn established_later_windows_leave_in_bursts_of_a_millisecond() {
+    conversation(underway, |p| {
+        // Twice a window of 20 in a round trip: 400 kB/s, two segments every 5 ms.
+        assert_eq!(p.conn.info().pacing_rate, 400_000);
+        assert_eq!(p.skip_sent(), 2);
+        // The first burst comes long after the one before, which makes up for half of its time.
+        let next_ns = p.now_ns + 5 * MS / 2;
+        assert_eq!(p.conn.departure_ns(), Some(next_ns));
+        assert_eq!(p.conn.deadline_ns(), next_ns);
+        p.wait_until(next_ns - 1);
+        p.expect_nothing();
+        p.wait_until(next_ns);
+        assert_eq!(p.skip_sent(), 2);
+        p.wait_ms(4);
+        p.expect_nothing();
+        p.wait_ms(1);
+        assert_eq!(p.skip_sent(), 2);
+        for _ in 0..7 {
+            p.wait_ms(5);
+            assert_eq!(p.skip_sent(), 2);
+        }
+        // The window is full: nothing waits for a departure.
+        assert_eq!(p.conn.departure_ns(), None);
+    });
+}
+
+#[test]
+fn established_acks_do_not_wait() {
+    conversation(underway, |p| {
+        p.skip_sent();
+        p.inject("P. 1:101(100) ack 10001");
+        p.expect(". 12001:12001(0) ack 101");
+    });
+}
+
+#[test]
+fn established_fin_waits_behind_its_data() {
+    conversation(underway, |p| {
+        p.skip_sent();
+        p.shutdown();
+        p.expect_nothing();
+    });
+}
+
+#[test]
+fn established_lost_segments_wait_too() {
+    conversation(underway, |p| {
+        p.wait_ms(5);
+        p.skip_sent();
+        for _ in 0..3 {
+            p.inject(". 1:1(0) ack 10001");
+        }
+        p.expect_nothing();
+        p.wait_ms(5);
+        let sent = p.take_sent();
+        assert!(sent[0].starts_with(". 10001:11001(1000)"), "{sent:?}");
+    });
+}
+
+#[test]
+fn established_timeout_does_not_wait() {
+    conversation(underway, |p| {
+        p.wait_ms(60);
+        p.skip_sent();
+        // A rate of a segment in ten seconds.
+        p.limit_pacing(100);
+        p.wait_ms(3000);
+        let sent = p.take_sent();
+        assert!(
+            sent.iter()
+                .any(|line| line.starts_with(". 10001:11001(1000)")),
+            "{sent:?}"
+        );
+    });
+}
+
+#[test]
+fn established_rate_limit_turns_pacing_on() {
+    conversation(crate::states::established, |p| {
+        p.limit_pacing(100_000);
+        p.write(30_000);
+        assert_eq!(p.skip_sent(), 10);
+        p.wait_ms(100);
+        p.inject(". 1:1(0) ack 10001");
+        assert_eq!(p.skip_sent(), 2);
+        p.wait_ms(9);
+        p.expect_nothing();
+        p.wait_ms(1);
+        assert_eq!(p.skip_sent(), 2);
+        p.wait_ms(19);
+        p.expect_nothing();
+        p.wait_ms(1);
+        assert_eq!(p.skip_sent(), 2);
+        assert_eq!(p.conn.info().max_pacing_rate, 100_000);
+    });
+}
+
+#[test]
+fn established_without_pacing_nothing_waits() {
+    conversation(crate::states::established, |p| {
+        p.write(30_000);
+        assert_eq!(p.skip_sent(), 10);
+        p.wait_ms(100);
+        p.inject(". 1:1(0) ack 10001");
+        assert_eq!(p.skip_sent(), 20);
+        assert_eq!(p.conn.departure_ns(), None);
+    });
+}

@@ -263,7 +263,7 @@ impl Default for Config {
             min_rtt_window_ns: 300 * SECOND_NS,
             timestamps: true,
             window_scaling: true,
-            sack: false,
+            sack: true,
             soft_errors_end_connect: true,
             mss_default_v4: 536,
             mss_default_v6: 1220,

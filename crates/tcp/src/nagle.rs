@@ -1,7 +1,7 @@
 //! Which segment sizes may leave: the effective MSS, sender's silly-window avoidance (RFC 9293
 //! 3.8.6.2.1), Nagle's algorithm in Minshall's variant, and the cork.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Cx};
 use crate::limits::{SEND_MSS_MIN, TIMESTAMP_OPTION_LEN};
 use crate::marks::Marks;
 
@@ -31,10 +31,21 @@ impl Connection {
         };
     }
 
-    /// How many of `unsent` bytes the next segment takes; `None` = wait. `usable` is what the peer's
+    /// The largest payload of a segment that leaves now: SACK blocks take their room from it.
+    #[inline]
+    pub(crate) fn current_mss(&self, cx: &Cx<'_>) -> u32 {
+        u32::from(self.snd.mss - self.sack_bytes(cx).min(self.snd.mss / 2))
+    }
+
+    /// How many of `unsent` bytes the next segment takes, `mss` at most; `None` = wait. `usable` is what the peer's
     /// window leaves; `fin` = a FIN would ride on the last byte.
-    pub(crate) fn segment_size(&self, unsent: u32, usable: u32, fin: bool) -> Option<u32> {
-        let mss = u32::from(self.snd.mss);
+    pub(crate) fn segment_size(
+        &self,
+        mss: u32,
+        unsent: u32,
+        usable: u32,
+        fin: bool,
+    ) -> Option<u32> {
         let push = self.marks.has(Marks::PUSH_DUE);
         let want = unsent.min(mss);
         if want > usable {

@@ -14,7 +14,7 @@ impl Connection {
     pub(super) fn ends_burst(&mut self, cx: &Cx<'_>, plan: Plan) -> bool {
         if self.delivery.burst_left == 0 {
             let planned = match plan {
-                Plan::Fresh { .. } => self.fresh_segments(),
+                Plan::Fresh { .. } => self.fresh_segments(cx),
                 Plan::Repeat { seq, .. } => self.repeated_segments(cx, seq),
                 _ => 1,
             };
@@ -34,18 +34,21 @@ impl Connection {
 
     /// New segments that the windows and the data allow now.
     #[inline]
-    fn fresh_segments(&self) -> u32 {
+    fn fresh_segments(&self, cx: &Cx<'_>) -> u32 {
         let cwnd = self.congestion.window.cwnd;
         let room = cwnd.saturating_sub(self.segments_in_flight());
         let quota = room.min((cwnd / 2).max(1));
         let bytes = self.unsent().min(self.snd.usable());
-        if quota <= 1 || bytes <= u32::from(self.snd.mss) {
+        let mss = self.current_mss(cx).max(1);
+        if quota <= 1 || bytes <= mss {
             return 1;
         }
-        let mss = u32::from(self.snd.mss.max(1));
         let rest = bytes % mss;
         // A small rest rides along if it may leave at all.
-        let rides = rest > 0 && self.segment_size(rest, rest, self.fin_unsent()).is_some();
+        let rides = rest > 0
+            && self
+                .segment_size(mss, rest, rest, self.fin_unsent())
+                .is_some();
         quota.min(bytes / mss + u32::from(rides))
     }
 

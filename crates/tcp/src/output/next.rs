@@ -70,17 +70,17 @@ impl Connection {
             return None;
         }
         if !self.marks.has(Marks::RECOVERING) {
-            return self.plan_fresh();
+            return self.plan_fresh(cx);
         }
         if self.recovery.any(flag::SEND_NEW) && !self.recovery.any(flag::SEND_HEAD) {
-            self.plan_fresh().or_else(|| self.plan_repeat(cx))
+            self.plan_fresh(cx).or_else(|| self.plan_repeat(cx))
         } else {
-            self.plan_repeat(cx).or_else(|| self.plan_fresh())
+            self.plan_repeat(cx).or_else(|| self.plan_fresh(cx))
         }
     }
 
     /// New data and the FIN behind it.
-    fn plan_fresh(&self) -> Option<Plan> {
+    fn plan_fresh(&self, cx: &Cx<'_>) -> Option<Plan> {
         let unsent = self.unsent();
         let fin_waits = self.fin_unsent();
         let usable = self.snd.usable();
@@ -88,10 +88,11 @@ impl Connection {
             // A FIN takes a sequence number, so it needs the window, but no room on the path.
             return (fin_waits && usable > 0).then_some(Plan::Fresh { len: 0, fin: true });
         }
-        let len = self.segment_size(unsent, usable, fin_waits)?;
+        let mss = self.current_mss(cx);
+        let len = self.segment_size(mss, unsent, usable, fin_waits)?;
         let fin = fin_waits && len == unsent && len < usable;
         let fits_path = self.segments_in_flight() < self.congestion.window.cwnd
-            || (fin && len < u32::from(self.snd.mss))
+            || (fin && len < mss)
             || self.recovery.any(flag::PROBE_NEW);
         fits_path.then_some(Plan::Fresh { len, fin })
     }

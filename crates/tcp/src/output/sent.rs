@@ -64,7 +64,7 @@ impl Connection {
             self.delivery.bytes_sent += u64::from(len);
             self.pace(cx, len);
             self.note_answer(cx);
-            if len < u32::from(self.snd.mss) {
+            if len < self.current_mss(cx) {
                 self.tx.small_end = self.snd.nxt;
             }
         }

@@ -67,7 +67,7 @@ impl Connection {
     /// The record's first segment; a small one takes its small neighbours along.
     fn plan_record(&self, cx: &Cx<'_>, at: Index) -> Option<Plan> {
         let record = cx.records.get(at)?;
-        let mss = u32::from(self.snd.mss);
+        let mss = self.current_mss(cx);
         let seq = record.seq.max(self.snd.una);
         let payload_end = record.end - u32::from(record.has(tag::FIN));
         let left = payload_end.since(seq);

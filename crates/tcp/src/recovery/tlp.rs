@@ -58,7 +58,7 @@ impl Connection {
             self.rearm_retransmit(cx);
             return;
         }
-        let next = self.unsent().min(u32::from(self.snd.mss));
+        let next = self.unsent().min(self.current_mss(cx));
         if next > 0 && next <= self.snd.usable() {
             self.marks.set(Marks::PUSH_DUE);
             self.recovery.put(flag::PROBE_NEW, true);
@@ -78,7 +78,7 @@ impl Connection {
             0 => u32::from(tail.mss),
             rest => rest,
         };
-        let len = last.min(tail.payload()).min(u32::from(self.snd.mss));
+        let len = last.min(tail.payload()).min(self.current_mss(cx));
         let fin = tail.has(tag::FIN);
         let seq = (tail.end - u32::from(fin) - len).max(self.snd.una);
         let len = (tail.end - u32::from(fin)).since(seq);

@@ -157,6 +157,7 @@ impl Default for Setup {
         let config = Config {
             timestamps: false,
             window_scaling: false,
+            sack: false,
             congestion: CongestionAlgorithm::NewReno,
             // No PSH but at the end of what was written.
             burst_segments_min: 1,

@@ -1,20 +1,25 @@
 //! `struct tcp_info` and its relatives as Linux 6.18 lays them out.
 //!
-//! All times are microseconds but for the four "last" ones, which are milliseconds ago. What Millstream does not count reads as zero; which those are stands
-//! at the end of [`tcp_info`].
+//! All times are microseconds but for the four "last" ones, which are milliseconds ago. What Millstream does not count reads as zero: `tcpi_fackets`,
+//! `tcpi_last_ack_sent` (in Linux too), `tcpi_rcv_rtt`, `tcpi_pacing_rate`, `tcpi_rcv_ooopack`, `tcpi_rehash`, the counts of timeouts, and all of accurate ECN.
 
-use millstream::{SocketInfo, TcpState};
+use millstream::{SocketInfo, TcpConfig, TcpState};
 
 /// Bytes of the structure.
 pub const TCP_INFO_BYTES: usize = 280;
 /// An unlimited slow-start threshold.
 const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
 
+/// `tcpi_max_pacing_rate` of a socket on which none was set.
+const NO_PACING_LIMIT: u64 = u64::MAX;
+
 /// Bits of `tcpi_options`.
 mod option {
     pub const TIMESTAMPS: u8 = 1;
     pub const SACK: u8 = 2;
     pub const WSCALE: u8 = 4;
+    pub const ECN: u8 = 8;
+    pub const ECN_SEEN: u8 = 16;
     pub const SYN_DATA: u8 = 32;
 }
 
@@ -61,11 +66,14 @@ fn micros(ns: u64) -> u32 {
     u32::try_from(ns / 1_000).unwrap_or(u32::MAX)
 }
 
-/// What is said of a socket that has no connection.
+/// What is said of a socket that has no connection: with which window one would begin.
 #[must_use]
-pub fn without_connection(state: u8) -> [u8; TCP_INFO_BYTES] {
+pub fn without_connection(state: u8, config: &TcpConfig) -> [u8; TCP_INFO_BYTES] {
     let mut fields = Fields([0; TCP_INFO_BYTES]);
     fields.byte(0, state);
+    fields.word(80, config.initial_window_segments.into());
+    fields.word(88, config.dup_acks_max.into());
+    fields.long(112, NO_PACING_LIMIT);
     fields.0
 }
 
@@ -87,6 +95,7 @@ pub fn tcp_info(info: &SocketInfo, now_ns: u64) -> [u8; TCP_INFO_BYTES] {
     fields.word(64, tcp.rcv_wnd);
     fields.word(84, tcp.advmss);
     fields.word(96, tcp.rcv_space);
+    fields.long(112, NO_PACING_LIMIT);
     fields.long(120, tcp.bytes_acked);
     fields.long(128, tcp.bytes_received);
     fields.word(136, tcp.segs_out);
@@ -110,13 +119,16 @@ fn state_part(fields: &mut Fields, info: &SocketInfo) {
         (tcp.timestamps, option::TIMESTAMPS),
         (tcp.sack, option::SACK),
         (tcp.window_scaling, option::WSCALE),
+        (tcp.ecn, option::ECN),
+        (tcp.ecn_seen, option::ECN_SEEN),
         (tcp.syn_data_acked, option::SYN_DATA),
     ];
     let set = flags.iter().filter(|(on, _)| *on);
     fields.byte(5, set.fold(0, |all, (_, bit)| all | bit));
     // Bit-fields from the lowest bit on.
     fields.byte(6, tcp.snd_wscale | tcp.rcv_wscale << 4);
-    fields.byte(7, (tcp.fast_open_failure as u8) << 1);
+    let app_limited = u8::from(tcp.delivery_rate_app_limited);
+    fields.byte(7, app_limited | (tcp.fast_open_failure as u8) << 1);
 }
 
 fn congestion_part(fields: &mut Fields, info: &SocketInfo) {
@@ -136,6 +148,16 @@ fn congestion_part(fields: &mut Fields, info: &SocketInfo) {
     fields.word(88, tcp.reordering);
     fields.word(100, tcp.total_retrans);
     fields.word(148, micros(tcp.min_rtt_ns));
+    fields.long(160, tcp.delivery_rate);
+    fields.long(168, tcp.busy_time_ns / 1_000);
+    fields.long(176, tcp.rwnd_limited_ns / 1_000);
+    fields.long(184, tcp.sndbuf_limited_ns / 1_000);
+    fields.word(192, tcp.delivered);
+    fields.word(196, tcp.delivered_ce);
+    fields.long(200, tcp.bytes_sent);
+    fields.long(208, tcp.bytes_retrans);
+    fields.word(216, tcp.dsack_dups);
+    fields.word(220, tcp.reord_seen);
 }
 
 /// `SO_MEMINFO`: what a socket's buffers hold and may hold, in Linux's order.

@@ -142,12 +142,13 @@ fn max_segment(asked: &Asked<'_>) -> Result<i32, Errno> {
 }
 
 fn info_bytes(asked: &Asked<'_>) -> Value {
+    let without = |state| without_connection(state, &asked.context.tcp_config()).to_vec();
     if matches!(asked.entry.file, File::Listener(_)) {
-        return Ok(without_connection(LISTEN).to_vec());
+        return Ok(without(LISTEN));
     }
     Ok(match asked.info()? {
         Some(info) => tcp_info(&info, asked.context.now_ns()).to_vec(),
-        None => without_connection(CLOSED).to_vec(),
+        None => without(CLOSED),
     })
 }
 

@@ -71,6 +71,9 @@ pub(crate) struct Settings {
     pub fast_open_no_cookie: bool,
     pub fast_open_keys: Option<FastOpenKeys>,
     pub congestion: Option<CongestionAlgorithm>,
+    /// 0: the stack's.
+    pub notsent_lowat: u32,
+    pub quick_ack: Option<bool>,
     pub traffic_class: u8,
     pub hop_limit: Option<u8>,
     pub mtu_discover: MtuDiscover,
@@ -117,6 +120,13 @@ impl Settings {
         }
         if let Some(choice) = self.congestion {
             put(true, SocketOption::Congestion(choice));
+        }
+        put(
+            self.notsent_lowat != 0,
+            SocketOption::NotSentLowat(self.notsent_lowat),
+        );
+        if let Some(on) = self.quick_ack {
+            put(true, SocketOption::QuickAck(on));
         }
         if let Some(limit) = self.hop_limit {
             put(true, SocketOption::HopLimit(limit));

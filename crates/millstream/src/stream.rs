@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ring::socket_block::{Name, Requests, SocketId, SocketState};
 use rustix::io::Errno;
-use stack::context::{Connect, Control};
+use stack::context::{Connect, Control, SocketOption};
 
 use crate::app_socket::Kind;
 use crate::context::{Context, Inner, State};
@@ -253,6 +253,38 @@ impl TcpStream {
         self.set_abort_on_close(true);
     }
 
+    /// Writes, saying that more is to follow at once (`MSG_MORE`): a partial segment waits for it as under a cork, but no longer than until the next segment
+    /// arrives.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub fn write_more(&self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let slice = [IoSlice::new(bytes)];
+        self.transmit(|state, id| state.write(id, &slice, Requests::WROTE_MORE))
+    }
+
+    /// Ends a record with what was written last (`MSG_EOR`): no segment bears bytes of it and of what comes after it. A hint to the receiver's
+    /// buffers: TCP keeps no records.
+    ///
+    /// # Errors
+    /// The kernel's, should this have to wait.
+    pub fn end_record(&self) -> io::Result<()> {
+        let position = self.inner.state().sockets.at(self.id).tx.tail();
+        let end = SocketOption::EndOfRecord(position);
+        self.inner.control(Control::Option(self.id, end))
+    }
+
+    /// Bytes written that the peer has not acknowledged.
+    #[must_use]
+    pub fn unacknowledged(&self) -> usize {
+        let state = &mut *self.inner.state();
+        let (socket, block) = state.parts(self.id);
+        socket.tx.waiting(block) as usize
+    }
+
     /// What can be done with it now.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
@@ -432,7 +464,12 @@ impl State {
 
     /// `None`: no room yet; the stack has been asked to tell of it.
     #[inline]
-    fn write(&mut self, id: SocketId, slices: &[IoSlice<'_>]) -> Option<io::Result<usize>> {
+    fn write(
+        &mut self,
+        id: SocketId,
+        slices: &[IoSlice<'_>],
+        how: Requests,
+    ) -> Option<io::Result<usize>> {
         if let Some(outcome) = self.cannot_write(id) {
             return Some(outcome);
         }
@@ -455,7 +492,7 @@ impl State {
                     // Whoever was not allowed to write it all is told of room, as if refused. The job below has the stack look after it knows the wish.
                     block.set_want_writable();
                 }
-                self.request(id, Requests::WROTE);
+                self.request(id, how);
                 return Some(Ok(n));
             }
             if attempt == 0 {
@@ -506,7 +543,7 @@ impl Write for &TcpStream {
         if slices.iter().all(|slice| slice.is_empty()) {
             return Ok(0);
         }
-        self.transmit(|state, id| state.write(id, slices))
+        self.transmit(|state, id| state.write(id, slices, Requests::WROTE))
     }
 
     /// Nothing is held back: the stack has all that was written.

@@ -63,8 +63,7 @@ impl Sockets {
             return Err(Errno::PIPE);
         };
         let timeout = stream.tcp.options().send_timeout();
-        let step = write_on(stream, bytes, progress);
-        match step {
+        match write_on(stream, bytes, flags, progress) {
             Ok(()) => Ok(Some(progress.done as i64)),
             Err(found) => {
                 let step = blocked(found, nonblocking, progress, now_ns, timeout);
@@ -241,13 +240,26 @@ fn inq(stream: &Stream) -> i32 {
 }
 
 /// Writes what is left of `bytes`.
-fn write_on(stream: &Stream, bytes: &[u8], progress: &mut Progress) -> Result<(), Errno> {
+fn write_on(
+    stream: &Stream,
+    bytes: &[u8],
+    flags: i32,
+    progress: &mut Progress,
+) -> Result<(), Errno> {
     loop {
         let rest = &bytes[progress.done..];
         if rest.is_empty() && !bytes.is_empty() {
-            return Ok(());
+            let ends_record = flags & MSG_EOR != 0;
+            return match ends_record {
+                true => stream.tcp.end_record().map_err(|error| errno(&error)),
+                false => Ok(()),
+            };
         }
-        match (&stream.tcp).write(rest) {
+        let written = match flags & MSG_MORE {
+            0 => (&stream.tcp).write(rest),
+            _ => stream.tcp.write_more(rest),
+        };
+        match written {
             Ok(0) => return Ok(()),
             Ok(n) => progress.done += n,
             Err(error) => return Err(errno(&error)),

@@ -93,6 +93,9 @@ impl Requests {
     /// The application end is gone, and the peer gets a reset.
     pub const ABORT: Self = Self(1 << 4);
 
+    /// Bytes were written, and more is to follow at once.
+    pub const WROTE_MORE: Self = Self(1 << 5);
+
     /// Whether all of `flags` are set.
     #[inline]
     pub const fn contains(self, flags: Self) -> bool {

@@ -225,6 +225,8 @@ pub enum SocketOption {
     QuickAck(bool),
     /// `SO_KEEPALIVE` with its three times: idle and interval in ns, number of probes. `None`: off.
     KeepAlive(Option<Keepalive>),
+    /// `MSG_EOR`: what was written up to this position of the writer's is a record, beyond whose end no segment goes.
+    EndOfRecord(u32),
     /// `IPV6_V6ONLY` of a listener: off, an unspecified IPv6 address accepts from IPv4 too. On unless said otherwise.
     V6Only(bool),
     /// `TCP_CONGESTION`.

@@ -90,7 +90,13 @@ impl Core {
         if !requests.is_empty() && requests != Requests::READ {
             // The writer may have held its last chunk while the ACK that drained the stream was acted on.
             slot.tx.reclaim(pool, block);
-            effects |= conn.on_write(&mut cx, slot.tx.buffered(block));
+            let buffered = slot.tx.buffered(block);
+            let more =
+                requests.contains(Requests::WROTE_MORE) && !requests.contains(Requests::WROTE);
+            effects |= match more {
+                true => conn.on_write_more(&mut cx, buffered),
+                false => conn.on_write(&mut cx, buffered),
+            };
             wrote = true;
         }
         if requests.contains(Requests::SHUTDOWN_WRITE) {

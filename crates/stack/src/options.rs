@@ -87,6 +87,11 @@ impl Core {
                 slot.header.hop_limit = limit;
                 Effects::NONE
             }
+            SocketOption::EndOfRecord(position) => {
+                let offset = slot.tx.offset_of(position);
+                conn.end_record(offset);
+                Effects::NONE
+            }
             SocketOption::FinWait2(wait_ns) => {
                 conn.set_fin_wait_2(wait_ns);
                 Effects::NONE

@@ -15,13 +15,44 @@ impl Connection {
     #[inline]
     pub fn on_write(&mut self, cx: &mut Cx<'_>, buffered: u32) -> Effects {
         let deadline_ns = self.deadline_ns;
+        self.marks.clear(Marks::MORE);
+        self.marks.set(Marks::PUSH_AT_END);
+        self.take_written(cx, buffered);
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// As `on_write`, and more is to follow at once (MSG_MORE): a partial segment waits for it, until the next ACK at the latest or for as
+    /// long as a corked one.
+    pub fn on_write_more(&mut self, cx: &mut Cx<'_>, buffered: u32) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        if self.unsent() == 0 {
+            self.marks.clear(Marks::PUSH_AT_END);
+        }
+        self.marks.set(Marks::MORE);
+        self.take_written(cx, buffered);
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// What was written up to `offset` bytes from SND.UNA on is a record: no segment goes beyond its end (MSG_EOR). Of too many such ends the
+    /// newest is forgotten.
+    pub fn end_record(&mut self, offset: u32) {
+        let una = self.snd.una;
+        let ends = &mut self.cold.record_ends;
+        ends.forget_until(una);
+        if offset > 0 && offset <= self.snd.buffered {
+            ends.push(una + offset);
+        }
+        self.marks.put(Marks::RECORDS, !ends.is_empty());
+    }
+
+    #[inline]
+    fn take_written(&mut self, cx: &Cx<'_>, buffered: u32) {
         // Bytes behind a FIN are a mistake of the caller; they would move the FIN.
         if !self.marks.has(Marks::FIN_QUEUED) {
             self.note_app_limited();
             self.delivery.start(cx.now_ns, Busy::Sending);
             self.snd.buffered = self.snd.buffered.max(buffered);
         }
-        self.finish(cx, Effects::NONE, deadline_ns)
     }
 
     /// The application has read: `unread` published bytes are left.
@@ -111,7 +142,7 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// TCP_CORK: hold partial segments, for at most `cork_ns_max`.
+    /// TCP_CORK: hold partial segments, for a retransmission timeout at most.
     pub fn set_cork(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
         let deadline_ns = self.deadline_ns;
         self.marks.put(Marks::CORK, on);
@@ -173,6 +204,7 @@ impl Connection {
 
     /// What waits for company leaves now.
     fn push(&mut self) {
+        self.marks.clear(Marks::MORE);
         self.end_persist();
         self.marks.put(Marks::PUSH_DUE, self.unsent() > 0);
     }

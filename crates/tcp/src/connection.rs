@@ -120,7 +120,7 @@ const _: () = assert!(size_of::<Snd>() <= 32 && size_of::<Rcv>() == 16);
 const _: () = assert!(size_of::<Sender>() <= 192);
 const _: () = assert!(size_of::<Receiver>() <= 128);
 const _: () = assert!(size_of::<Congestion>() <= 128);
-const _: () = assert!(size_of::<Cold>() <= 64);
+const _: () = assert!(size_of::<Cold>() <= 128);
 const _: () = assert!(size_of::<Autotune>() <= 64);
 const _: () = assert!(size_of::<Connection>() <= 960 && align_of::<Connection>() == 64);
 
@@ -289,6 +289,8 @@ impl Connection {
         cx.counters.segments_in += 1;
         self.rx.segs_in = self.rx.segs_in.wrapping_add(1);
         self.rx.last_recv_ns = cx.now_ns;
+        // Whoever announced more has had until now (Linux).
+        self.marks.clear(Marks::MORE);
         let effects = if self.is_predicted(seg) {
             self.predicted(cx, seg, rx)
         } else {

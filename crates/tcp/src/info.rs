@@ -40,6 +40,8 @@ pub struct Info {
     pub rto_ns: u64,
     /// Adaptive delay of acknowledgments.
     pub ato_ns: u64,
+    /// ACKs wait for no answer to ride on (`TCP_QUICKACK`).
+    pub quick_ack: bool,
     /// Largest payload of a segment that we send.
     pub snd_mss: u32,
     /// Estimate of the peer's segment size.
@@ -154,6 +156,7 @@ impl Connection {
             rcv_wscale: self.rcv_shift,
             rto_ns: rtt.rto_ns(),
             ato_ns: u64::from(self.rx.ato_us) * 1000,
+            quick_ack: !self.rx.interactive,
             snd_mss: mss,
             rcv_mss: u32::from(self.rx.peer_segment),
             advmss: u32::from(self.rx.advmss),

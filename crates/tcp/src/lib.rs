@@ -44,6 +44,7 @@ mod output;
 mod pacing;
 pub mod path_mtu;
 mod reassembly;
+mod record_ends;
 mod recovery;
 pub mod recv_buffer;
 pub mod reset;

@@ -44,3 +44,6 @@ pub const fn coarse(now_ns: u64) -> u32 {
 
 const _: () = assert!(RECV_WINDOW_MAX <= CWND_MAX);
 const _: () = assert!(SEND_MSS_MIN > TIMESTAMP_OPTION_LEN);
+
+/// Ends of records (MSG_EOR) that a connection keeps; beyond it the newest is forgotten.
+pub const RECORD_ENDS_MAX: usize = 12;

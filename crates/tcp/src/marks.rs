@@ -69,6 +69,8 @@ impl Marks {
     pub const MORE: Marks = Marks(1 << 27);
     /// The end of the send buffer is the end of a message: PSH goes with it.
     pub const PUSH_AT_END: Marks = Marks(1 << 28);
+    /// `cold.record_ends` says where segments must end (MSG_EOR).
+    pub const RECORDS: Marks = Marks(1 << 29);
 
     /// Any of these sends a segment down the numbered steps.
     pub const OFF_FAST_PATH: Marks = Marks(

@@ -47,13 +47,15 @@ impl Connection {
         fin: bool,
     ) -> Option<u32> {
         let push = self.marks.has(Marks::PUSH_DUE);
-        let want = unsent.min(mss);
+        let record = self.record_room();
+        let want = unsent.min(mss).min(record);
         if want > usable {
             // The window cuts the segment: only if it is worth it (half the largest window), or overdue.
             let worth = usable > 0 && (push || usable >= self.tx.max_wnd.div_ceil(2));
             return worth.then_some(usable);
         }
-        if want == mss || push || (fin && want == unsent) {
+        // The end of a record behind which more waits is as good as a full segment.
+        if want == mss || (want == record && record < unsent) || push || (fin && want == unsent) {
             return Some(want);
         }
         if self.held_by_nagle() {
@@ -63,9 +65,19 @@ impl Connection {
         }
     }
 
+    /// Bytes from SND.NXT to the end of the record that it is in.
+    #[inline]
+    fn record_room(&self) -> u32 {
+        if !self.marks.has(Marks::RECORDS) {
+            return u32::MAX;
+        }
+        let end = self.cold.record_ends.next_after(self.snd.nxt);
+        end.map_or(u32::MAX, |end| end.since(self.snd.nxt))
+    }
+
     /// A partial segment waits: a small one is in flight already (Minshall), or the cork is in.
     fn held_by_nagle(&self) -> bool {
-        if self.marks.has(Marks::CORK) {
+        if self.marks.any(Marks::CORK | Marks::MORE) {
             return true;
         }
         if self.marks.has(Marks::NODELAY) {

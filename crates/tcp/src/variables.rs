@@ -16,6 +16,7 @@ use crate::buffers::{InitialWindow, RATIO_DEFAULT};
 use crate::fast_open::FastOpenFailure;
 use crate::limits::SEND_MSS_MIN;
 use crate::reassembly::{Held, Range};
+use crate::record_ends::RecordEnds;
 use crate::rtt::RoundTrip;
 use crate::timers::Timers;
 
@@ -230,6 +231,8 @@ pub(crate) struct Cold {
     pub is_accepted: bool,
     /// FIN_WAIT_2 of an orphan in milliseconds (TCP_LINGER2); `None`: it is not waited for; 0: the stack's setting.
     pub fin_wait_2_ms: Option<u32>,
+    /// Where segments must end (`Marks::RECORDS`).
+    pub record_ends: RecordEnds,
     /// The SYN or SYN-ACK left once.
     pub is_syn_sent: bool,
     /// TCP_SYNCNT; 0 = the stack's setting.
@@ -244,6 +247,7 @@ impl Cold {
         fast_open_failure: FastOpenFailure::None,
         is_accepted: false,
         fin_wait_2_ms: Some(0),
+        record_ends: RecordEnds::NONE,
         is_syn_sent: false,
         syn_retries_max: 0,
     };

@@ -52,6 +52,36 @@ impl SocketOptions<'_> {
         self.look(|settings| settings.max_segment)
     }
 
+    /// `TCP_QUICKACK`: acknowledge at once from now on, or wait for answers to ride on. Neither lasts: the connection goes on adapting.
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_quick_ack(&self, on: bool) -> io::Result<()> {
+        self.change(|settings| settings.quick_ack = Some(on));
+        self.tell(SocketOption::QuickAck(on))
+    }
+
+    /// `TCP_QUICKACK` as it was set; what a connection does now is in [`info`](Self::info).
+    #[must_use]
+    pub fn quick_ack(&self) -> bool {
+        self.look(|settings| settings.quick_ack.unwrap_or(true))
+    }
+
+    /// `TCP_NOTSENT_LOWAT`: a socket is writable only while fewer bytes than this wait to be sent for the first time; 0: as the stack's settings have it.
+    ///
+    /// # Errors
+    /// As [`set_nodelay`](Self::set_nodelay).
+    pub fn set_notsent_lowat(&self, bytes: u32) -> io::Result<()> {
+        self.change(|settings| settings.notsent_lowat = bytes);
+        self.tell(SocketOption::NotSentLowat(bytes))
+    }
+
+    /// `TCP_NOTSENT_LOWAT`
+    #[must_use]
+    pub fn notsent_lowat(&self) -> u32 {
+        self.look(|settings| settings.notsent_lowat)
+    }
+
     /// `TCP_CONGESTION`: who sizes the congestion window.
     ///
     /// # Errors

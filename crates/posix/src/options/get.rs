@@ -112,6 +112,8 @@ fn tcp_int(asked: &Asked<'_>, name: i32) -> Result<i32, Errno> {
     Ok(match name {
         TCP_NODELAY => options.nodelay().into(),
         TCP_CORK => options.cork().into(),
+        TCP_NOTSENT_LOWAT => options.notsent_lowat() as i32,
+        TCP_QUICKACK => quick_ack(asked)?.into(),
         TCP_MAXSEG => max_segment(asked)?,
         TCP_KEEPIDLE => options.keepalive_idle_s() as i32,
         TCP_KEEPINTVL => options.keepalive_interval_s() as i32,
@@ -127,6 +129,14 @@ fn tcp_int(asked: &Asked<'_>, name: i32) -> Result<i32, Errno> {
         // What is off and cannot be set, is off.
         TCP_THIN_LINEAR_TIMEOUTS | TCP_THIN_DUPACK | TCP_SAVE_SYN | TCP_REPAIR | TCP_TX_DELAY => 0,
         _ => return Err(Errno::NOPROTOOPT),
+    })
+}
+
+/// Whether ACKs wait for nothing; of a socket without a connection, what was asked for.
+fn quick_ack(asked: &Asked<'_>) -> Result<bool, Errno> {
+    Ok(match asked.info()? {
+        Some(info) => info.tcp.quick_ack,
+        None => asked.options.quick_ack(),
     })
 }
 

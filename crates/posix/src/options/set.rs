@@ -92,6 +92,8 @@ pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
     let number = int(value)?;
     done(match name {
         TCP_NODELAY => options.set_nodelay(number != 0),
+        TCP_NOTSENT_LOWAT => options.set_notsent_lowat(number as u32),
+        TCP_QUICKACK => options.set_quick_ack(number & 1 != 0),
         TCP_CORK => options.set_cork(number != 0),
         TCP_MAXSEG => {
             let bytes = u16::try_from(number).map_err(|_| Errno::INVAL)?;

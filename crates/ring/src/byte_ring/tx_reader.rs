@@ -40,6 +40,12 @@ impl TxReader {
         }
     }
 
+    /// A position of the writer's ([`TxWriter::tail`](super::TxWriter::tail)) as bytes from the first one not acknowledged on; those before it wrap.
+    #[inline]
+    pub fn offset_of(&self, position: u32) -> u32 {
+        position.wrapping_sub(self.una)
+    }
+
     /// Bytes written and not acknowledged, sent or not.
     #[inline]
     pub fn buffered(&self, block: &SocketBlock) -> u32 {

@@ -34,6 +34,12 @@ impl TxWriter {
         }
     }
 
+    /// Position after the last byte written, modulo 2^32.
+    #[inline]
+    pub fn tail(&self) -> u32 {
+        self.tail
+    }
+
     /// Bytes that the send buffer's limit lets in now. (The magazine may hold fewer.)
     #[inline]
     pub fn space(&self, block: &SocketBlock) -> u32 {

@@ -9,7 +9,7 @@ use crate::segment::SegmentOut;
 use crate::state::State;
 
 impl Connection {
-    /// Payload, old or new, and the FIN behind it. PSH on the last of what is buffered (MUST-61).
+    /// Payload, old or new, and the FIN behind it. PSH on the last of what is buffered (MUST-61), unless more is announced.
     #[inline]
     pub(super) fn build_data(
         &mut self,
@@ -21,7 +21,8 @@ impl Connection {
     ) {
         let offset = seq.since(self.snd.una);
         let mut flags = Flags::ACK;
-        if len > 0 && offset + len == self.snd.buffered {
+        let ends_write = offset + len == self.snd.buffered && self.marks.any(Marks::PUSH_AT_END);
+        if len > 0 && (ends_write || self.ends_record(seq + len)) {
             flags |= Flags::PSH;
         }
         if fin {
@@ -32,6 +33,11 @@ impl Connection {
         out.payload_offset = offset;
         out.payload_len = len;
         self.dress(out, len > 0 && seq == self.snd.nxt);
+    }
+
+    #[inline]
+    fn ends_record(&self, end: SeqNumber) -> bool {
+        self.marks.has(Marks::RECORDS) && self.cold.record_ends.contains(end)
     }
 
     /// An ACK without payload, not yet a bearer of ECN.

@@ -45,7 +45,7 @@ impl Connection {
         }
         if self.snd.usable() > 0 {
             // Override of silly-window avoidance and of the cork: send what fits.
-            self.marks.set(Marks::PUSH_DUE);
+            self.marks.set(Marks::PUSH_DUE | Marks::PUSH_AT_END);
         } else {
             self.marks.set(Marks::PROBE_DUE);
             self.tx.probes = self.tx.probes.saturating_add(1);

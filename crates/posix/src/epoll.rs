@@ -11,6 +11,7 @@ use crate::call::{Progress, Reply};
 use crate::number::*;
 use crate::request::{EpollEvent, PollFd};
 use crate::sockets::{Entry, File, Sockets, Step, errno, is_over};
+use crate::zero_copy::{ZeroCopy, is_told};
 
 /// An epoll descriptor.
 pub(crate) struct Epoll {
@@ -72,7 +73,10 @@ impl Sockets {
         match self.entry(fd) {
             Err(_) => POLLNVAL,
             Ok(entry) => {
-                let said = ready(&entry.file).map_or(0, mask) as i16;
+                let mut said = ready(&entry.file).map_or(0, mask) as i16;
+                if is_told(entry, false) {
+                    said |= POLLERR;
+                }
                 said & (events | POLLERR | POLLHUP)
             }
         }
@@ -91,6 +95,7 @@ impl Sockets {
             is_v6: false,
             nonblocking: false,
             close_on_exec: flags & EPOLL_CLOEXEC != 0,
+            zero_copy: ZeroCopy::default(),
         })?;
         Ok(Some(fd.into()))
     }
@@ -139,7 +144,8 @@ impl Sockets {
         if max == 0 {
             return Err(Errno::INVAL);
         }
-        let (found, again) = self.epoll_found(epfd, max)?;
+        let (mut found, again) = self.epoll_found(epfd, max)?;
+        self.add_notifications(epfd, max, &mut found);
         for fd in again {
             self.arm_again(epfd, fd);
         }
@@ -177,6 +183,38 @@ impl Sockets {
             }
         }
         Ok((found, again))
+    }
+
+    /// Notifications of the error queues: to the events of their sockets, or as events of their own. Which socket an event is of, its `data` need not say; so
+    /// each is told by what epoll holds of it.
+    fn add_notifications(&mut self, epfd: i32, max: usize, found: &mut Vec<EpollEvent>) {
+        let watched: Vec<(i32, EpollEvent)> = match self.entry(epfd) {
+            Ok(Entry {
+                file: File::Epoll(epoll),
+                ..
+            }) => epoll
+                .watched
+                .iter()
+                .map(|(&fd, &event)| (fd, event))
+                .collect(),
+            _ => return,
+        };
+        for (fd, event) in watched {
+            let Ok(entry) = self.entry(fd) else { continue };
+            let is_edge = event.events & EPOLLET != 0;
+            if !is_told(entry, is_edge) {
+                continue;
+            }
+            let said = ready(&entry.file).map_or(0, mask) & event.events | EPOLLERR;
+            if let Some(other) = found.iter_mut().find(|other| other.data == event.data) {
+                other.events |= said;
+            } else if found.len() < max {
+                found.push(EpollEvent {
+                    events: said,
+                    data: event.data,
+                });
+            }
+        }
     }
 
     fn arm_again(&mut self, epfd: i32, fd: i32) {

@@ -37,6 +37,7 @@ mod sockets;
 pub mod sysctl;
 pub mod tcp_info;
 mod transfer;
+mod zero_copy;
 
 pub use call::{Call, Outcome, Reply};
 pub use descriptors::{Descriptors, LowestFree};

@@ -10,6 +10,7 @@ use crate::call::{Progress, Reply};
 use crate::number::*;
 use crate::request::Address;
 use crate::sockets::{Entry, File, Sockets, Step, Stream, errno, is_over};
+use crate::zero_copy::ZeroCopy;
 
 impl Sockets {
     pub(crate) fn socket(&mut self, domain: i32, kind: i32, protocol: i32) -> Step {
@@ -37,6 +38,7 @@ impl Sockets {
             is_v6,
             nonblocking: flags & SOCK_NONBLOCK != 0,
             close_on_exec: flags & SOCK_CLOEXEC != 0,
+            zero_copy: ZeroCopy::default(),
         })?;
         Ok(Some(fd.into()))
     }
@@ -106,6 +108,7 @@ impl Sockets {
         };
         tcp.set_nonblocking(true);
         let is_v6 = entry.is_v6;
+        let zero_copy = entry.zero_copy.inherited();
         let accepted = self.install(Entry {
             file: File::Stream(Stream {
                 tcp,
@@ -114,6 +117,7 @@ impl Sockets {
             is_v6,
             nonblocking: flags & SOCK_NONBLOCK != 0,
             close_on_exec: flags & SOCK_CLOEXEC != 0,
+            zero_copy,
         })?;
         *reply = Reply::Address(as_family(is_v6, remote));
         Ok(Some(accepted.into()))

@@ -11,6 +11,7 @@ use crate::call::{Call, Outcome, Progress, Reply};
 use crate::descriptors::{Descriptors, LowestFree};
 use crate::epoll::Epoll;
 use crate::request::Request;
+use crate::zero_copy::ZeroCopy;
 
 /// See the module's documentation.
 pub struct Sockets {
@@ -27,6 +28,8 @@ pub(crate) struct Entry {
     pub nonblocking: bool,
     /// `FD_CLOEXEC`
     pub close_on_exec: bool,
+    /// `SO_ZEROCOPY` and what came of it.
+    pub zero_copy: ZeroCopy,
 }
 
 pub(crate) enum File {

@@ -13,7 +13,7 @@ use crate::sockets::{File, Sockets, Step, Stream, errno};
 
 /// Flags of `send` that mean something here, or ask for nothing.
 const SEND_FLAGS: i32 =
-    MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_DONTROUTE | MSG_FASTOPEN;
+    MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_DONTROUTE | MSG_FASTOPEN | MSG_ZEROCOPY;
 /// The same of `recv`.
 const RECV_FLAGS: i32 =
     MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
@@ -38,6 +38,21 @@ impl Sockets {
     }
 
     pub(crate) fn send(
+        &mut self,
+        fd: i32,
+        bytes: &[u8],
+        flags: i32,
+        to: Option<Address>,
+        progress: &mut Progress,
+    ) -> Step {
+        let step = self.send_now(fd, bytes, flags, to, progress)?;
+        if let (Some(sent), Ok(entry)) = (step, self.entry(fd)) {
+            entry.zero_copy.note_sent(sent as usize, flags);
+        }
+        Ok(step)
+    }
+
+    fn send_now(
         &mut self,
         fd: i32,
         bytes: &[u8],
@@ -150,6 +165,9 @@ impl Sockets {
         progress: &mut Progress,
         reply: &mut Reply,
     ) -> Step {
+        if flags & MSG_ERRQUEUE != 0 {
+            return self.recv_notification(fd, control_len, reply);
+        }
         let done = self.recv(fd, len, flags, progress, reply)?;
         if done.is_none() {
             return Ok(None);

@@ -75,11 +75,12 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32) -> Value {
         },
         SO_RCVLOWAT => int(options.recv_lowat() as i32),
         SO_SNDLOWAT => int(1),
+        SO_ZEROCOPY => int(asked.entry.zero_copy.on.get().into()),
         SO_RCVTIMEO | SO_RCVTIMEO_NEW => from_timeout(options.recv_timeout()),
         SO_SNDTIMEO | SO_SNDTIMEO_NEW => from_timeout(options.send_timeout()),
         // What is off and cannot be set, is off.
         SO_DEBUG | SO_DONTROUTE | SO_BROADCAST | SO_NO_CHECK | SO_TIMESTAMP | SO_TIMESTAMPNS
-        | SO_TIMESTAMPING | SO_ZEROCOPY | SO_BUSY_POLL | SO_RXQ_OVFL => int(0),
+        | SO_TIMESTAMPING | SO_BUSY_POLL | SO_RXQ_OVFL => int(0),
         SO_MAX_PACING_RATE => int(NO_PACING_LIMIT as i32),
         SO_MEMINFO => {
             let (send, recv) = asked.buffers()?;

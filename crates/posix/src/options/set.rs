@@ -64,8 +64,7 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         SO_OOBINLINE if number != 0 => {}
         SO_DEBUG | SO_DONTROUTE | SO_BROADCAST | SO_NO_CHECK | SO_TIMESTAMP | SO_TIMESTAMPNS
         | SO_TIMESTAMPING | SO_BUSY_POLL | SO_RXQ_OVFL => return only_off(value),
-        SO_ZEROCOPY if strict_bool(value)? => return Err(Errno::OPNOTSUPP),
-        SO_ZEROCOPY => {}
+        SO_ZEROCOPY => asked.entry.zero_copy.on.set(strict_bool(value)?),
         _ => return Err(Errno::NOPROTOOPT),
     }
     Ok(())

@@ -32,8 +32,8 @@ pub fn state_number(state: TcpState) -> u8 {
         TcpState::SynReceived => 3,
         TcpState::FinWait1 => 4,
         TcpState::FinWait2 => 5,
-        TcpState::TimeWait => 6,
-        TcpState::Closed => CLOSED,
+        // Linux's sockets know nothing of TIME_WAIT: it is an entry of its own, and whoever still holds the socket finds it closed.
+        TcpState::TimeWait | TcpState::Closed => CLOSED,
         TcpState::CloseWait => 8,
         TcpState::LastAck => 9,
         TcpState::Closing => 11,

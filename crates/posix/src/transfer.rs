@@ -112,8 +112,13 @@ impl Sockets {
             return Err(Errno::OPNOTSUPP);
         }
         let nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
-        let File::Stream(stream) = &mut entry.file else {
-            return Err(Errno::NOTCONN);
+        let stream = match &mut entry.file {
+            File::Stream(stream) => stream,
+            File::Deferred(socket, _) => {
+                let timeout = socket.options().recv_timeout();
+                return blocked(Errno::AGAIN, nonblocking, progress, now_ns, timeout);
+            }
+            _ => return Err(Errno::NOTCONN),
         };
         let options = stream.tcp.options();
         let timeout = options.recv_timeout();
@@ -297,10 +302,7 @@ fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result
     loop {
         let room = (len - got.len()).min(READ_BYTES_MAX);
         let ready = stream.tcp.readable();
-        if room == 0 && ready > 0 {
-            return Ok(AtEnd::No);
-        }
-        if room == 0 && len > 0 {
+        if room == 0 && (ready > 0 || len > 0) {
             return Ok(AtEnd::No);
         }
         let from = got.len();
@@ -313,6 +315,11 @@ fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result
         match read {
             Ok(0) => return Ok(AtEnd::Yes),
             Ok(_) if peeks => return Ok(AtEnd::No),
+            // What comes after these bytes, an end or a failure, is for the next call to find.
+            Ok(_) if stream.tcp.readable() == 0 => {
+                let is_last = stream.tcp.is_read_closed() || !stream.tcp.is_open();
+                return Ok(if is_last { AtEnd::Yes } else { AtEnd::No });
+            }
             Ok(_) => {}
             Err(error) => return Err(errno(&error)),
         }

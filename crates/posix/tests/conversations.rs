@@ -244,3 +244,152 @@ fn connect_is_put_off_until_there_are_bytes() {
     world.b.nonblocking(accepted);
     assert_eq!(world.b.read(accepted, 10).unwrap(), b"third");
 }
+
+#[test]
+fn failure_is_told_after_the_bytes_that_came_before_it() {
+    let mut world = World::new();
+    let (a, b, _) = world.connected();
+    world.b.write(b, b"last words").unwrap();
+    world.settle();
+    let abort = posix::layout::linger(true, 0);
+    assert_eq!(world.b.setsockopt(b, SOL_SOCKET, SO_LINGER, abort), Ok(0));
+    world.b.close(b).unwrap();
+    world.settle();
+    assert_eq!(world.a.read(a, 100).unwrap(), b"last words");
+    assert_eq!(world.a.read(a, 100), Err(Errno::CONNRESET));
+    assert_eq!(world.a.read(a, 100).unwrap(), b"");
+    assert_eq!(world.a.write(a, b"x"), Err(Errno::PIPE));
+}
+
+#[test]
+fn inq_counts_what_is_left_and_the_end() {
+    let mut world = World::new();
+    let (a, b, _) = world.connected();
+    assert_eq!(world.a.set_int(a, SOL_TCP, TCP_INQ, 1), Ok(0));
+    world.b.write(b, b"0123456789").unwrap();
+    world.settle();
+    let mut inq = |world: &mut World, len| {
+        let request = Request::Recvmsg {
+            fd: a,
+            len,
+            control_len: 24,
+            flags: 0,
+        };
+        match world.a.call(request) {
+            (Ok(_), Reply::Message { control, .. }) => {
+                posix::layout::to_int(&control[0].data).unwrap()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(inq(&mut world, 4), 6);
+    world.b.close(b).unwrap();
+    world.settle();
+    assert_eq!(inq(&mut world, 6), 1);
+    let ioctl = Request::Ioctl {
+        fd: a,
+        request: SIOCINQ,
+        argument: 0,
+    };
+    assert_eq!(world.a.call(ioctl), (Ok(0), Reply::Int(0)));
+}
+
+#[test]
+fn lingering_close_waits_for_the_last_ack() {
+    let mut world = World::new();
+    let (a, _, _) = world.connected();
+    let linger = posix::layout::linger(true, 5);
+    assert_eq!(world.a.setsockopt(a, SOL_SOCKET, SO_LINGER, linger), Ok(0));
+    world.a.write(a, b"x").unwrap();
+    let mut close = Call::start(Request::Close { fd: a });
+    assert_eq!(close.poll(&mut world.a.sockets), Outcome::Pending);
+    world.settle();
+    assert_eq!(close.poll(&mut world.a.sockets), Outcome::Done(Ok(0)));
+    assert!(!world.a.sockets.has(a));
+}
+
+#[test]
+fn lingering_close_gives_up_in_time() {
+    let mut world = World::new();
+    let (a, _, _) = world.connected();
+    let linger = posix::layout::linger(true, 2);
+    assert_eq!(world.a.setsockopt(a, SOL_SOCKET, SO_LINGER, linger), Ok(0));
+    world.a.write(a, b"x").unwrap();
+    let mut close = Call::start(Request::Close { fd: a });
+    assert_eq!(close.poll(&mut world.a.sockets), Outcome::Pending);
+    // Nobody turns the other host.
+    world.clock.advance_ns(2 * SECOND);
+    assert_eq!(close.poll(&mut world.a.sockets), Outcome::Done(Ok(0)));
+}
+
+#[test]
+fn more_and_records_shape_segments() {
+    let mut world = World::new();
+    let (a, b, _) = world.connected();
+    let send = |world: &mut World, bytes: &[u8], flags| {
+        let send = Request::Send {
+            fd: a,
+            bytes: bytes.to_vec(),
+            flags,
+            to: None,
+            control: Vec::new(),
+        };
+        assert_eq!(world.a.done(send), Ok(bytes.len() as i64));
+    };
+    send(&mut world, b"held", MSG_MORE);
+    world.settle();
+    assert_eq!(world.b.read(b, 100), Err(Errno::AGAIN));
+    send(&mut world, b" and sent", 0);
+    world.settle();
+    assert_eq!(world.b.read(b, 100).unwrap(), b"held and sent");
+    send(&mut world, b"late", MSG_MORE);
+    world.advance(SECOND);
+    assert_eq!(world.b.read(b, 100).unwrap(), b"late");
+}
+
+#[test]
+fn unknown_descriptors_and_wrong_kinds_are_refused() {
+    let mut world = World::new();
+    let fd = 77;
+    let address = inet(B, 80);
+    for request in [
+        Request::Bind { fd, address },
+        Request::Listen { fd, backlog: 1 },
+        Request::Accept { fd, flags: 0 },
+        Request::Connect { fd, address },
+        Request::Read { fd, len: 1 },
+        Request::Close { fd },
+        Request::Getsockname { fd },
+        Request::Fcntl {
+            fd,
+            command: F_GETFL,
+            argument: 0,
+        },
+    ] {
+        assert_eq!(
+            world.a.done(request.clone()),
+            Err(Errno::BADF),
+            "{request:?}"
+        );
+    }
+    let epfd = world.a.done(Request::EpollCreate { flags: 0 }).unwrap() as i32;
+    let listen = Request::Listen {
+        fd: epfd,
+        backlog: 1,
+    };
+    assert_eq!(world.a.done(listen), Err(Errno::NOTSOCK));
+    let rows = [
+        (AF_UNIX, SOCK_STREAM, 0, Errno::AFNOSUPPORT),
+        (AF_INET, SOCK_DGRAM, 0, Errno::SOCKTNOSUPPORT),
+        (AF_INET, SOCK_STREAM, IPPROTO_MPTCP, Errno::PROTONOSUPPORT),
+        (AF_INET, SOCK_STREAM | 0x100_0000, 0, Errno::INVAL),
+    ];
+    for (domain, kind, protocol, errno) in rows {
+        let socket = Request::Socket {
+            domain,
+            kind,
+            protocol,
+        };
+        assert_eq!(world.a.done(socket), Err(errno));
+    }
+}

@@ -52,6 +52,7 @@ impl Connection {
             self.note_app_limited();
             self.delivery.start(cx.now_ns, Busy::Sending);
             self.snd.buffered = self.snd.buffered.max(buffered);
+            self.restart_if_idle(cx);
         }
     }
 

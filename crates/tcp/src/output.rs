@@ -62,7 +62,6 @@ impl Connection {
 
     /// The next segment to send, at most one MSS of payload; false when there is none. Call until false.
     pub fn poll_transmit(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
-        self.restart_if_idle(cx);
         let plan = self.plan(cx);
         match plan {
             Plan::Nothing => {
@@ -106,9 +105,10 @@ impl Connection {
         }
     }
 
-    /// RFC 5681 4.1: the congestion window of a sender that paused says little about the path now.
-    fn restart_if_idle(&mut self, cx: &Cx<'_>) {
-        if !cx.config.slow_start_after_idle || self.snd.flight() > 0 || self.unsent() == 0 {
+    /// RFC 5681 4.1: the congestion window of a sender that paused says little about the path now. Asked when
+    /// there is something to send again: the application wrote, or the peer's window changed (as Linux).
+    pub(crate) fn restart_if_idle(&mut self, cx: &Cx<'_>) {
+        if !cx.config.slow_start_after_idle || self.recovery.packets_out > 0 || self.unsent() == 0 {
             return;
         }
         let idle_ns = cx.now_ns.saturating_sub(self.tx.last_sent_ns);
@@ -118,8 +118,6 @@ impl Connection {
         }
         let moment = self.moment(cx);
         self.congestion.on_idle(&moment, idle_ns, rto_ns);
-        // Once per pause, even if what is sent next waits for a moment.
-        self.tx.last_sent_ns = cx.now_ns;
     }
 
     /// Payload in the send buffer that was never sent.

@@ -16,6 +16,8 @@ pub(crate) struct Rack {
     pub sent_ns: u64,
     /// Where it ends.
     pub end: SeqNumber,
+    /// It had been sent more than once.
+    pub resent: bool,
     /// The round trip of the latest delivery.
     pub rtt_us: u32,
     /// Segments delivered when the reordering window was last widened.
@@ -36,6 +38,7 @@ impl Rack {
         Rack {
             sent_ns: 0,
             end: una,
+            resent: false,
             rtt_us: 0,
             last_delivered: 0,
             steps: 1,
@@ -45,10 +48,18 @@ impl Rack {
         }
     }
 
-    /// The latest delivered segment was sent after `record` was.
+    /// The latest delivered segment was sent after `record` was. What is sent again within the same turn
+    /// leaves later than what was new then, or would have been called lost by it.
     #[inline]
     fn is_after(&self, record: &Record) -> bool {
-        self.sent_ns > record.sent_ns || (self.sent_ns == record.sent_ns && self.end.gt(record.end))
+        if self.sent_ns != record.sent_ns {
+            return self.sent_ns > record.sent_ns;
+        }
+        let resent = record.has(tag::EVER_RETRANS);
+        if self.resent != resent {
+            return self.resent;
+        }
+        self.end.gt(record.end)
     }
 }
 
@@ -67,6 +78,7 @@ impl Connection {
         if !rack.is_after(record) {
             rack.sent_ns = record.sent_ns;
             rack.end = record.end;
+            rack.resent = record.has(tag::EVER_RETRANS);
         }
     }
 

@@ -53,8 +53,9 @@ impl Connection {
     #[inline]
     pub(super) fn take_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         let mut ack = self.read_ack(seg);
+        let window = self.snd.wnd;
         let effects = self.advance_una(cx, seg);
-        self.learn_window(seg);
+        self.take_window(cx, seg, window);
         if !seg.options.sack.is_empty() && !self.is_reno() {
             self.take_sack(cx, &seg.options.sack, &mut ack);
         }
@@ -64,6 +65,15 @@ impl Connection {
             self.recover(cx, ack);
         }
         effects
+    }
+
+    /// The segment's window, where it was `before`.
+    #[inline]
+    pub(super) fn take_window(&mut self, cx: &Cx<'_>, seg: &Segment, before: u32) {
+        self.learn_window(seg);
+        if self.snd.wnd != before {
+            self.restart_if_idle(cx);
+        }
     }
 
     /// The ACK before it changes anything.

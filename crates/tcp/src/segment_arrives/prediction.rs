@@ -63,7 +63,7 @@ impl Connection {
             self.rx.ts_recent_at = coarse(cx.now_ns);
         }
         if seg.ack == self.snd.una {
-            self.learn_window(seg);
+            self.take_window(cx, seg, self.snd.wnd);
         } else {
             effects |= self.take_ack(cx, seg);
         }

@@ -254,6 +254,7 @@ impl Connection {
         self.recovery = Recovery::new(self.snd.una, cx.config.dup_acks_max);
         let choice = self.congestion.algorithm.choice();
         self.congestion = Congestion::new(&self.moment(cx), choice, cwnd);
+        self.refresh_pacing(cx);
         self.marks.clear(Marks::SYN_DUE | Marks::TIMING);
         self.begin_buffers(cx);
         self.arm_retransmit(NEVER_NS);

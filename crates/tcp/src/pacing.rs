@@ -3,7 +3,7 @@
 //! ```text
 //!   rate = ratio × cwnd × MSS / SRTT       ratio: 200 % in early slow start, 120 % after; or the algorithm's own
 //!
-//!   burst of ~1 ms ──► next departure = now + bytes / rate ──► data waits, ACKs do not
+//!   burst (`burst`) ──► next departure = now + bytes / rate ──► data waits, ACKs do not
 //! ```
 //!
 //! The rate is computed with every ACK (HyStart and `tcp_info` want it); segments keep to it only when the
@@ -20,11 +20,6 @@ use crate::timers::NEVER_NS;
 pub(crate) const RATE_INFINITE: u64 = u64::MAX;
 /// The first segments of a connection leave as one burst, for the sake of short exchanges.
 const FREE_SEGMENTS: u32 = 10;
-/// A burst lasts about a millisecond: rate / 2^10 bytes.
-const BURST_SHIFT: u32 = 10;
-/// Least and largest burst in segments and bytes.
-const BURST_SEGMENTS_MIN: u64 = 2;
-const BURST_BYTES_MAX: u64 = 65_535;
 
 /// A connection's pacing.
 #[derive(Clone, Debug)]
@@ -35,7 +30,7 @@ pub(crate) struct Pacing {
     pub rate_max: u64,
     /// When the next burst may leave.
     next_ns: u64,
-    /// When the burst under way began, and what it may still send.
+    /// When the burst under way began, and the segments that it may still send.
     burst_ns: u64,
     burst_left: u32,
     /// How late the burst under way began, as far as its segments have not made up for it.
@@ -96,27 +91,20 @@ impl Pacing {
         self.on && self.next_ns > now_ns && !(self.burst_left > 0 && self.burst_ns == now_ns)
     }
 
-    /// A segment with `bytes` of payload left; the connection has sent `sent` with payload, this one included.
+    /// A segment with `bytes` of payload left; the connection has sent `sent` with payload, this one included. A new burst has
+    /// up to `burst` segments.
     #[inline]
-    pub fn on_sent(&mut self, now_ns: u64, bytes: u32, mss: u32, sent: u32) {
-        if !self.on {
-            return;
-        }
+    pub fn on_sent(&mut self, now_ns: u64, bytes: u32, sent: u32, burst: u32) {
         if self.rate == RATE_INFINITE || self.rate == 0 || sent <= FREE_SEGMENTS {
             self.next_ns = self.next_ns.max(now_ns);
             return;
         }
-        let began = self.burst_ns != now_ns || self.burst_left == 0;
-        if began {
-            let mss = u64::from(mss.max(1));
-            let burst = (self.rate >> BURST_SHIFT)
-                .min(BURST_BYTES_MAX)
-                .max(BURST_SEGMENTS_MIN * mss);
+        if self.burst_ns != now_ns || self.burst_left == 0 {
             self.burst_ns = now_ns;
-            self.burst_left = u32::try_from(burst).unwrap_or(u32::MAX);
+            self.burst_left = burst.max(1);
             self.late_ns = now_ns.saturating_sub(self.next_ns);
         }
-        self.burst_left = self.burst_left.saturating_sub(bytes.max(mss));
+        self.burst_left -= 1;
         let spacing_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.rate);
         let spacing_ns = u64::try_from(spacing_ns).unwrap_or(NEVER_NS);
         // What left late (the caller's clock is coarse) makes up for half of its time.
@@ -163,9 +151,11 @@ impl Connection {
     /// A segment with `bytes` of payload has left.
     #[inline]
     pub(crate) fn pace(&mut self, cx: &Cx<'_>, bytes: u32) {
-        let mss = u32::from(self.snd.mss);
-        self.pacing
-            .on_sent(cx.now_ns, bytes, mss, self.tx.data_segs_out);
+        if self.pacing.on {
+            let burst = self.burst_segments_max(cx);
+            let sent = self.tx.data_segs_out;
+            self.pacing.on_sent(cx.now_ns, bytes, sent, burst);
+        }
     }
 
     /// Data waits for its departure: when that is, at the clock's full grain. `deadline_ns` includes it; a caller

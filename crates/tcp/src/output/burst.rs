@@ -7,6 +7,7 @@
 use super::Plan;
 use crate::connection::{Connection, Cx};
 use crate::limits::BURST_BYTES_MAX;
+use crate::pacing::RATE_INFINITE;
 
 impl Connection {
     /// The segment of `plan` leaves. True when it ends a burst of two or more.
@@ -60,25 +61,16 @@ impl Connection {
     }
 
     /// The most that Linux puts into one packet for the device.
-    fn burst_segments_max(&self, cx: &Cx<'_>) -> u32 {
+    pub(crate) fn burst_segments_max(&self, cx: &Cx<'_>) -> u32 {
         let mss = u64::from(self.snd.mss.max(1));
-        let window = &self.congestion.window;
-        let srtt_us = u64::from(self.tx.rtt.srtt_us);
-        let bytes = if srtt_us == 0 {
-            BURST_BYTES_MAX
-        } else {
-            // Twice the window a round trip in slow start, 1.2 times it else.
-            let percent = if window.cwnd < window.ssthresh / 2 {
-                200
-            } else {
-                120
-            };
-            let flight = u64::from(window.cwnd.max(self.recovery.packets_out)) * mss;
-            let rate = flight * percent * 10_000 / srtt_us;
-            let close = BURST_BYTES_MAX
-                .checked_shr(self.tx.rtt.min_us() >> 9)
-                .unwrap_or(0);
-            (rate / 1024 + close).min(BURST_BYTES_MAX)
+        let bytes = match self.pacing.rate {
+            RATE_INFINITE => BURST_BYTES_MAX,
+            rate => {
+                let close = BURST_BYTES_MAX
+                    .checked_shr(self.tx.rtt.min_us() >> 9)
+                    .unwrap_or(0);
+                (rate / 1024 + close).min(BURST_BYTES_MAX)
+            }
         };
         ((bytes / mss) as u32).max(u32::from(cx.config.burst_segments_min))
     }

@@ -93,6 +93,28 @@ fn established_restart_after_idle() {
 }
 
 #[test]
+fn established_closed_window_is_no_pause_until_it_opens() {
+    conversation(established, |p| {
+        p.write(10_000);
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 10001");
+        p.write(20_000);
+        p.skip_sent();
+        p.wait_ms(100);
+        p.inject(". 1:1(0) ack 30001 win 0");
+        assert_eq!(p.cwnd(), 40);
+        p.write(40_000);
+        // Probes are no pause either.
+        p.wait_ms(2000);
+        assert_eq!(p.cwnd(), 40);
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 30001");
+        assert_eq!(p.cwnd(), 10);
+        assert_eq!(p.skip_sent(), 10);
+    });
+}
+
+#[test]
 fn established_no_restart_within_the_timeout() {
     conversation(established, |p| {
         p.write(10_000);

@@ -200,7 +200,9 @@ impl Connection {
 
     /// TCP_MAXSEG: segments no larger than `mss` payload bytes, options included.
     pub fn set_max_segment(&mut self, cx: &mut Cx<'_>, mss: u16) -> Effects {
-        self.on_mtu(cx, mss)
+        let deadline_ns = self.deadline_ns;
+        self.bound_path(mss);
+        self.finish(cx, Effects::NONE, deadline_ns)
     }
 
     /// What waits for company leaves now.

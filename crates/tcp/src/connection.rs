@@ -29,6 +29,7 @@ use crate::handshake::{Handshake, TimeWaitEntry};
 use crate::limits::{coarse, timestamp_bytes};
 use crate::marks::Marks;
 use crate::pacing::{Pacing, RATE_INFINITE};
+use crate::path_mtu::Path;
 use crate::reassembly::RangePool;
 use crate::recovery::Recovery;
 use crate::recovery::rate::Delivery;
@@ -109,6 +110,7 @@ pub struct Connection {
     /// When data may leave.
     pub(crate) pacing: Pacing,
     pub(crate) cold: Cold,
+    pub(crate) path: Path,
     pub(crate) delivery: Delivery,
     pub(crate) tune: Autotune,
 }
@@ -121,6 +123,7 @@ const _: () = assert!(size_of::<Sender>() <= 192);
 const _: () = assert!(size_of::<Receiver>() <= 128);
 const _: () = assert!(size_of::<Congestion>() <= 128);
 const _: () = assert!(size_of::<Cold>() <= 128);
+const _: () = assert!(size_of::<Path>() <= 32);
 const _: () = assert!(size_of::<Autotune>() <= 64);
 const _: () = assert!(size_of::<Connection>() <= 960 && align_of::<Connection>() == 64);
 
@@ -236,6 +239,7 @@ impl Connection {
             ecn: EcnState::default(),
             pacing: Pacing::new(cx.config),
             cold: Cold::NEW,
+            path: Path::new(mss),
             delivery: Delivery::new(),
             rx: receiver,
             tune: Autotune::new(buffers),
@@ -262,6 +266,7 @@ impl Connection {
             self.restart_retransmit_timer(cx);
         }
         self.arm_keepalive(cx);
+        self.begin_probing(cx);
     }
 
     /// The segment is the next in order and nothing stands in its way: the caller may copy its payload

@@ -113,6 +113,12 @@ counters! {
     bytes_drop_no_memory,
     /// Bytes that arrived after the application had closed; answered by a RST.
     bytes_drop_orphan,
+    /// Segments sent to probe the path for a larger MTU (RFC 4821).
+    path_probes_out,
+    /// Such probes that arrived.
+    path_probes_acked,
+    /// Such probes that were lost.
+    path_probes_lost,
     /// ICMP errors that name no sequence number in flight, dropped.
     drop_icmp_outside_window,
     /// Connections opened actively.

@@ -5,7 +5,6 @@ use wire::SeqNumber;
 
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
-use crate::limits::SEND_MSS_MIN;
 use crate::marks::Marks;
 use crate::state::{ConnectionError, IcmpError, State};
 
@@ -47,9 +46,7 @@ impl Connection {
     pub fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: u16) -> Effects {
         let deadline_ns = self.deadline_ns;
         let old = self.snd.mss;
-        // Never up: no message says that more fits than was thought (RFC 1191 3, RFC 8201 4).
-        self.tx.path_mss = mss.max(SEND_MSS_MIN).min(self.tx.path_mss);
-        self.refresh_mss();
+        self.narrow_path(cx, mss);
         let new = self.snd.mss;
         if self.state == State::SynSent {
             self.shrink_syn(cx);

@@ -72,6 +72,11 @@ impl Marks {
     /// `cold.record_ends` says where segments must end (MSG_EOR).
     pub const RECORDS: Marks = Marks(1 << 29);
 
+    /// A router said that the path takes less than the link; its word ages.
+    pub const PATH_NARROWED: Marks = Marks(1 << 29);
+    /// The path is searched for its MTU (RFC 4821).
+    pub const PATH_PROBING: Marks = Marks(1 << 30);
+
     /// Any of these sends a segment down the numbered steps.
     pub const OFF_FAST_PATH: Marks = Marks(
         Self::OUT_OF_ORDER.0

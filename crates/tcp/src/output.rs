@@ -62,6 +62,9 @@ impl Connection {
 
     /// The next segment to send, at most one MSS of payload; false when there is none. Call until false.
     pub fn poll_transmit(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
+        if self.marks.any(Marks::PATH_NARROWED | Marks::PATH_PROBING) {
+            self.review_path(cx);
+        }
         let plan = self.plan(cx);
         match plan {
             Plan::Nothing => {

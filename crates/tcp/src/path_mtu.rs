@@ -1,9 +1,20 @@
-//! Path MTU discovery, what is set for all connections.
+//! Path MTU discovery: its settings, what a connection knows of its path, and how that changes.
 //!
-//! By ICMP (RFC 1191, RFC 8201) the path's MTU falls at once when a router says so and the message quotes what is in flight. By
-//! probing (RFC 4821) it is found where such messages are swallowed.
+//! By ICMP (RFC 1191, RFC 8201) the path's MTU falls at once when a router says so and the message quotes what is in flight; after
+//! ten minutes the link's is tried again. By probing (RFC 4821, `probing`) it is found where such messages are swallowed.
+//!
+//! All is counted in MSS: MTU less IP and TCP headers, options included. `Sender::path_mss` is the outcome.
+
+use wire::SeqNumber;
 
 use crate::SECOND_NS;
+use crate::connection::{Connection, Cx};
+use crate::limits::{SEND_MSS_MIN, coarse};
+use crate::marks::Marks;
+
+mod probing;
+#[cfg(test)]
+mod tests;
 
 /// Settings of path MTU discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,5 +58,102 @@ impl Default for PathMtuSettings {
             probe_threshold: 8,
             probe_interval_ns: 600 * SECOND_NS,
         }
+    }
+}
+
+/// What a connection knows of its path.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    /// What the link takes, or the application set (TCP_MAXSEG): the bound of everything.
+    pub mss_max: u16,
+    /// A router's word (`Marks::PATH_NARROWED`) ...
+    pub narrow_mss: u16,
+    /// ... and when it ceases to count, in coarse time.
+    pub narrow_until: u32,
+    /// Segments of this size have passed, or are believed to (`Marks::PATH_PROBING`).
+    pub low: u16,
+    /// None larger than this will.
+    pub high: u16,
+    /// Size of the probe in flight; 0: none is.
+    pub probe: u16,
+    /// Where the probe's payload begins, and how long it is.
+    pub probe_start: SeqNumber,
+    pub probe_len: u16,
+    /// When the search began, in coarse time.
+    pub probed_at: u32,
+    /// The search is over when `low` and `high` are less than this apart.
+    pub threshold: u16,
+}
+
+impl Path {
+    pub fn new(mss: u16) -> Path {
+        Path {
+            mss_max: mss,
+            narrow_mss: mss,
+            narrow_until: 0,
+            low: mss,
+            high: mss,
+            probe: 0,
+            probe_start: SeqNumber(0),
+            probe_len: 0,
+            probed_at: 0,
+            threshold: 1,
+        }
+    }
+}
+
+impl Connection {
+    /// A router's word: `mss` and no more, until it is old.
+    pub(crate) fn narrow_path(&mut self, cx: &Cx<'_>, mss: u16) {
+        let mss = mss.max(SEND_MSS_MIN);
+        // Never up: no message says that more fits than was thought (RFC 1191 3, RFC 8201 4).
+        if mss >= self.tx.path_mss {
+            return;
+        }
+        let until_ns = cx.now_ns.saturating_add(cx.config.path_mtu.age_ns_max);
+        self.path.narrow_mss = mss;
+        self.path.narrow_until = coarse(until_ns) + 1;
+        self.path.high = self.path.high.min(mss);
+        self.path.low = self.path.low.min(mss);
+        self.marks.set(Marks::PATH_NARROWED);
+        self.refresh_path();
+    }
+
+    /// Before output, if the path is narrowed or probed: what has aged is looked at again.
+    #[cold]
+    pub(crate) fn review_path(&mut self, cx: &Cx<'_>) {
+        let now = coarse(cx.now_ns);
+        if self.marks.has(Marks::PATH_NARROWED) && now >= self.path.narrow_until {
+            // RFC 1191 6.3: routes change; a router will say so again if this one has not.
+            self.marks.clear(Marks::PATH_NARROWED);
+            self.path.narrow_mss = self.path.mss_max;
+            self.path.high = self.path.mss_max.min(self.tx.peer_mss);
+            self.refresh_path();
+        }
+        if self.marks.has(Marks::PATH_PROBING) {
+            self.review_search(cx);
+        }
+    }
+
+    /// The application allows no more than `mss` (TCP_MAXSEG).
+    pub(crate) fn bound_path(&mut self, mss: u16) {
+        let mss = mss.max(SEND_MSS_MIN);
+        self.path.mss_max = self.path.mss_max.min(mss);
+        self.path.high = self.path.high.min(mss);
+        self.path.low = self.path.low.min(mss);
+        self.refresh_path();
+    }
+
+    /// The segment size that follows from what is known.
+    pub(crate) fn refresh_path(&mut self) {
+        let mut mss = self.path.mss_max;
+        if self.marks.has(Marks::PATH_NARROWED) {
+            mss = mss.min(self.path.narrow_mss);
+        }
+        if self.marks.has(Marks::PATH_PROBING) {
+            mss = mss.min(self.path.low);
+        }
+        self.tx.path_mss = mss.max(SEND_MSS_MIN);
+        self.refresh_mss();
     }
 }

@@ -73,7 +73,8 @@ impl Connection {
         }
         let crossed;
         let seg = if self.completes_crossed_open(seg) {
-            // Past its SYN, the peer's SYN-ACK is a plain ACK (RFC 9293 3.5, figure 8).
+            // Past its SYN, the peer's SYN-ACK is a plain ACK (RFC 9293 3.5, figure 8); its SYN came before (RFC 2883 says so).
+            self.note_duplicate(cx, seg.seq, seg.seq + 1);
             let mut plain = without_syn(seg);
             // The window of a SYN is not scaled.
             plain.window = seg.window >> self.snd.shift;

@@ -88,6 +88,9 @@ impl Connection {
             // A FIN takes a sequence number, so it needs the window, but no room on the path.
             return (fin_waits && usable > 0).then_some(Plan::Fresh { len: 0, fin: true });
         }
+        if let Some(len) = self.path_probe(unsent, usable) {
+            return Some(Plan::Fresh { len, fin: false });
+        }
         let mss = self.current_mss(cx);
         let len = self.segment_size(mss, unsent, usable, fin_waits)?;
         let fin = fin_waits && len == unsent && len < usable;

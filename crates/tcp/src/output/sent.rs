@@ -53,6 +53,9 @@ impl Connection {
             let idle_ns = cx.now_ns.saturating_sub(self.tx.last_sent_ns);
             self.tell_algorithm(cx, Event::TxStart { idle_ns });
         }
+        if len > u32::from(self.snd.mss) {
+            self.note_path_probe(cx, len);
+        }
         let end = self.snd.nxt + len + u32::from(fin);
         self.note_sent_new(cx, end, fin);
         if fin {
@@ -136,6 +139,8 @@ impl Connection {
             self.pace(cx, len);
         }
         self.note_resent(cx, seq, len, fin);
+        // What is sent again confuses the probe's meaning.
+        self.path.probe = 0;
         self.after_recovery_event();
     }
 

@@ -143,6 +143,9 @@ impl Connection {
             self.try_to_open(cx, ack);
             return false;
         }
+        if self.path_probe_lost(cx) {
+            return false;
+        }
         self.enter_recovery(cx, ack.ece);
         true
     }

@@ -97,6 +97,12 @@ impl Connection {
         self.resend_without_reduction(cx);
     }
 
+    /// The first segment in flight was a probe of the path's MTU, too long for it: sent again in pieces that fit.
+    pub(crate) fn resend_path_probe(&mut self, cx: &mut Cx<'_>) {
+        self.mark_lost(cx, self.recovery.chain.head);
+        self.resend_without_reduction(cx);
+    }
+
     /// The payload of our SYN did not arrive with it (RFC 7413 4.2): it is sent again at once.
     pub(crate) fn resend_syn_data(&mut self, cx: &mut Cx<'_>) {
         let (una, nxt) = (self.snd.una, self.snd.nxt);

@@ -130,6 +130,9 @@ impl Connection {
         self.snd.buffered -= bytes;
         // The window's right edge stays where it was until `learn_window` moves it.
         self.snd.wnd = self.snd.wnd.saturating_sub(acked);
+        if self.path.probe != 0 {
+            self.path_probe_acked(cx);
+        }
         self.tx.acked += bytes;
         self.tx.bytes_acked += u64::from(bytes);
         self.tx.progress_ns = cx.now_ns;

@@ -46,6 +46,11 @@ impl Connection {
         if rest.seq_len() > 0 {
             effects |= self.text_and_fin(cx, &rest, rx);
         }
+        if self.unsent() > 0 {
+            // The ACK rides on data, and the peer's answer is to be expected (Linux: a write is pending).
+            self.rx.last_data_ns = cx.now_ns;
+            self.enter_quick_ack(cx, cx.config.quick_acks_max);
+        }
         self.marks.set(Marks::ACK_NOW);
         effects
     }
@@ -75,6 +80,7 @@ impl Connection {
             State::Established
         };
         self.begin_established(cx);
+        self.recovery.delivered = 1;
         self.note_syn_data(cx);
         if bytes > 0 {
             Effects::CONNECTED | Effects::WRITABLE

@@ -7,6 +7,9 @@ use crate::marks::Marks;
 use crate::recovery::{Pending, flag};
 use crate::state::{ConnectionError, State};
 
+/// Timeouts in a row after which the path is suspected to swallow long segments: R1 of RFC 9293 3.8.3, Linux's `tcp_retries1`.
+const PATH_RETRIES: u8 = 3;
+
 impl Connection {
     /// RFC 6298 5.1: something with a sequence number leaves; the timer runs from now on.
     pub(crate) fn start_retransmit_timer(&mut self, cx: &Cx<'_>) {
@@ -103,6 +106,9 @@ impl Connection {
             return self.fail(self.tx.soft_error.unwrap_or(ConnectionError::TimedOut));
         }
         cx.counters.retransmit_timeouts += 1;
+        if self.tx.retransmits >= PATH_RETRIES {
+            self.suspect_black_hole(cx);
+        }
         self.enter_loss(cx);
         self.recovery.put(flag::SEND_HEAD, true);
         self.back_off(cx);

@@ -240,7 +240,8 @@ impl TcpSocket {
     }
 
     /// As [`start_connect`](Self::start_connect), opening fast (RFC 7413): as many of `bytes` as the SYN takes go with it, and the number of them is returned.
-    /// Without a cookie the SYN asks for one and takes none.
+    /// Without a cookie the SYN asks for one and takes none. `waits`: the caller waits for the handshake, so all that finds room in the send buffer is
+    /// taken, and what the SYN leaves goes with the handshake's last ACK.
     ///
     /// # Errors
     /// As [`start_connect`](Self::start_connect).
@@ -248,6 +249,7 @@ impl TcpSocket {
         self,
         remote: SocketAddr,
         bytes: &[u8],
+        waits: bool,
     ) -> Result<(TcpStream, usize), Refused> {
         let room = match self.fast_open_room(remote) {
             Ok(room) => room.unwrap_or(0),
@@ -258,7 +260,10 @@ impl TcpSocket {
                 });
             }
         };
-        let wanted = &bytes[..room.min(bytes.len())];
+        let wanted = match waits {
+            true => bytes,
+            false => &bytes[..room.min(bytes.len())],
+        };
         let written = self.inner.state().write_ahead(self.id, wanted);
         let stream = self.connect_with(remote, true)?;
         Ok((stream, written))

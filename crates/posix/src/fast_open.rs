@@ -29,7 +29,8 @@ impl Sockets {
         progress: &mut Progress,
     ) -> Result<FastSend, Errno> {
         if !progress.connecting {
-            self.begin_fast(fd, bytes, to, progress)?;
+            let waits = flags & MSG_DONTWAIT == 0 && !self.socket_entry(fd)?.nonblocking;
+            self.begin_fast(fd, (bytes, waits), to, progress)?;
         }
         let nonblocking = self.socket_entry(fd)?.nonblocking;
         self.socket_entry(fd)?.nonblocking |= flags & MSG_DONTWAIT != 0;
@@ -53,7 +54,7 @@ impl Sockets {
     fn begin_fast(
         &mut self,
         fd: i32,
-        bytes: &[u8],
+        bytes: (&[u8], bool),
         to: Option<Address>,
         progress: &mut Progress,
     ) -> Result<(), Errno> {

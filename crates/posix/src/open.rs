@@ -135,7 +135,7 @@ impl Sockets {
                 if fast && self.defer_connect(fd, remote)? {
                     return Ok(Some(0));
                 }
-                self.begin_connect(fd, remote, fast.then_some(&[]))?;
+                self.begin_connect(fd, remote, fast.then_some((&[], false)))?;
                 progress.connecting = true;
                 Errno::INPROGRESS
             }
@@ -173,12 +173,12 @@ impl Sockets {
         }
     }
 
-    /// Sends the SYN; opening fast, with as many of these bytes as it takes. The number of them.
+    /// Sends the SYN; opening fast, with as many of these bytes as it takes, or as there is room for if the caller waits. The number of them.
     pub(crate) fn begin_connect(
         &mut self,
         fd: i32,
         remote: SocketAddr,
-        fast: Option<&[u8]>,
+        fast: Option<(&[u8], bool)>,
     ) -> Result<usize, Errno> {
         let entry = self.socket_entry(fd)?;
         let socket = match std::mem::replace(&mut entry.file, File::Lost) {
@@ -190,7 +190,7 @@ impl Sockets {
         };
         let begun = match fast {
             None => socket.start_connect(remote).map(|tcp| (tcp, 0)),
-            Some(bytes) => socket.start_connect_fast(remote, bytes),
+            Some((bytes, waits)) => socket.start_connect_fast(remote, bytes, waits),
         };
         let written = match begun {
             Ok((tcp, written)) => {

@@ -302,7 +302,10 @@ fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result
     loop {
         let room = (len - got.len()).min(READ_BYTES_MAX);
         let ready = stream.tcp.readable();
-        if room == 0 && (ready > 0 || len > 0) {
+        if (room == 0 && (ready > 0 || len > 0))
+            || (ready == 0 && !got.is_empty() && !stream.tcp.is_open())
+        {
+            // What went wrong behind these bytes is told by the next call, as in Linux.
             return Ok(AtEnd::No);
         }
         let from = got.len();

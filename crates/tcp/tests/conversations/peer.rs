@@ -147,6 +147,7 @@ pub struct Setup {
     pub recv_space: u32,
     pub scales: Option<(u8, u8)>,
     pub timestamps: bool,
+    pub sack: bool,
     pub ecn: bool,
     pub window: u16,
 }
@@ -170,6 +171,7 @@ impl Default for Setup {
             recv_space: 60_000,
             scales: None,
             timestamps: false,
+            sack: false,
             ecn: false,
             window: 60_000,
         }
@@ -262,7 +264,7 @@ impl Peer {
             window_scales: setup
                 .scales
                 .map(|(ours, peers)| WindowScales { ours, peers }),
-            sack: false,
+            sack: setup.sack,
             ecn: setup.ecn,
             timestamps: setup.timestamps,
             ts_recent: 100,

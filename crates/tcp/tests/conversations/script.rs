@@ -3,7 +3,7 @@
 //! stand the codepoint of the IP header: `[noecn]`, `[ect0]`, `[ect1]`, `[ce]`.
 
 use tcp::{Segment, SegmentOut};
-use wire::tcp::{Flags, Options, Timestamp};
+use wire::tcp::{Flags, Options, SackBlock, SackBlocks, Timestamp};
 use wire::{Ecn, SeqNumber};
 
 /// A segment as written in a test. What is `None` is not compared.
@@ -59,6 +59,8 @@ impl Line {
 
     /// As a segment from the peer, whose initial number is `irs`; ours is `iss`.
     pub fn to_segment(&self, iss: SeqNumber, irs: SeqNumber, window: u16) -> Segment {
+        let mut options = self.options.unwrap_or_default();
+        options.sack = shifted(&options.sack, iss);
         Segment {
             seq: irs + self.seq,
             ack: self.ack.map_or(SeqNumber(0), |ack| iss + ack),
@@ -66,7 +68,7 @@ impl Line {
             window: self.win.unwrap_or(window),
             urgent: self.urgent,
             len: self.len,
-            options: self.options.unwrap_or_default(),
+            options,
             ecn: self.ecn.unwrap_or_default(),
         }
     }
@@ -154,6 +156,31 @@ fn parse_range(text: &str) -> (u32, u32) {
     (seq, len)
 }
 
+/// The blocks of a script, which count from the initial number, as they stand on the wire.
+fn shifted(blocks: &SackBlocks, iss: SeqNumber) -> SackBlocks {
+    let mut shifted = SackBlocks::EMPTY;
+    for block in blocks.as_slice() {
+        shifted.push(SackBlock {
+            left: iss + block.left.0,
+            right: iss + block.right.0,
+        });
+    }
+    shifted
+}
+
+/// `left:right` each.
+fn sack_blocks(blocks: &[&str]) -> SackBlocks {
+    let mut parsed = SackBlocks::EMPTY;
+    for block in blocks {
+        let (left, right) = block.split_once(':').expect("left:right");
+        parsed.push(SackBlock {
+            left: SeqNumber(left.parse().expect("left")),
+            right: SeqNumber(right.parse().expect("right")),
+        });
+    }
+    parsed
+}
+
 fn parse_options(text: &str) -> Options {
     let mut options = Options::default();
     for option in text.split(',').filter(|text| !text.is_empty()) {
@@ -162,6 +189,9 @@ fn parse_options(text: &str) -> Options {
             ["mss", value] => options.mss = Some(value.parse().expect("mss")),
             ["wscale", value] => options.window_scale = Some(value.parse().expect("wscale")),
             ["sackOK"] => options.sack_permitted = true,
+            ["sack", ref blocks @ ..] => {
+                options.sack = sack_blocks(blocks);
+            }
             ["TS", "val", value, "ecr", echo] => {
                 let value = value.parse().expect("val");
                 let echo = echo.parse().expect("ecr");

@@ -39,6 +39,31 @@ pub fn established_timestamps(variant: Variant) -> Peer {
     p
 }
 
+/// With SACK, and a round trip of 100 ms measured by the handshake.
+pub fn established_sack(variant: Variant) -> Peer {
+    let setup = Setup {
+        sack: true,
+        ..Setup::default()
+    };
+    let mut p = Peer::accepted(&setup, variant);
+    p.inject(". 1:1(0) ack 1");
+    p.expect_nothing();
+    p
+}
+
+/// With SACK and timestamps: TS.Recent is 100, our clock says 1000. Segments of 988 bytes.
+pub fn established_sack_timestamps(variant: Variant) -> Peer {
+    let setup = Setup {
+        sack: true,
+        timestamps: true,
+        ..Setup::default()
+    };
+    let mut p = Peer::accepted(&setup, variant);
+    p.inject(". 1:1(0) ack 1 <TS val 100 ecr 1000>");
+    p.expect_nothing();
+    p
+}
+
 /// Our FIN is out, unacknowledged; the application is still there.
 pub fn fin_wait_1(variant: Variant) -> Peer {
     let mut p = established(variant);

@@ -174,12 +174,16 @@ impl Host {
         };
         let remote = SocketAddr::new(ip(1 - side), port);
         let options = plan.ends[side].options.clone();
-        let Some(id) = self.sockets.connect(local, remote, options) else {
+        let Some(id) = self.sockets.connect(local, remote, options, plan.fast_open) else {
             return false;
         };
-        let end = End::new(id, flow, side, Some(number));
+        let early = plan.fast_open;
+        let mut end = End::new(id, flow, side, Some(number));
         if let Some(name) = end.name() {
             shared.ledger.begin(name, side);
+        }
+        if early {
+            end.write_early(&mut self.desk(shared));
         }
         self.ends.insert(key_of(id), end);
         self.enter_turn(shared, shared.now_ns);
@@ -251,6 +255,9 @@ impl Host {
         for _ in 0..TURNS_MAX {
             self.inspection.before(&self.stack);
             let turned = self.stack.turn(local_ns);
+            if self.stack.counters().syn_cookies_sent > 0 {
+                shared.ledger.note_cookies(self.number);
+            }
             let sent = self.send(shared)?;
             self.inspection
                 .after(&self.stack, local_ns, self.watch.take_new_data())

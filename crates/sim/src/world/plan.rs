@@ -144,6 +144,8 @@ pub struct FlowPlan {
     pub gap_ns: u64,
     /// Both ends connect at once.
     pub simultaneous: bool,
+    /// The client's first bytes go with its SYN, where it has a cookie.
+    pub fast_open: bool,
     /// Client's and server's part.
     pub ends: [EndPlan; 2],
 }

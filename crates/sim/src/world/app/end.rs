@@ -25,6 +25,8 @@ pub struct End {
     resume_ns: u64,
     read_ns: u64,
     eof: bool,
+    /// A repeated packet made this connection; its stream was read by another.
+    is_echo: bool,
 }
 
 /// What an end wants after it was attended to.
@@ -65,6 +67,7 @@ impl End {
             resume_ns: 0,
             read_ns: 0,
             eof: false,
+            is_echo: false,
         }
     }
 
@@ -135,7 +138,7 @@ impl End {
 
     /// A server's end whose client has not said its name can only wait for it, or go with it.
     fn attend_nameless(&mut self, desk: &mut Desk<'_>, is_over: bool) -> Result<Wish, String> {
-        if !self.eof && !is_over {
+        if !self.eof && !is_over && !self.is_echo {
             return Ok(Wish::Wait(self.wake_ns(desk)));
         }
         desk.sockets.close(self.id, Requests::CLOSE);
@@ -185,7 +188,7 @@ impl End {
             (part.read_piece as usize, part.read_gap_ns)
         };
         let is_paced = piece > 0 && !is_over;
-        while !self.eof && (!is_paced || desk.now_ns >= self.read_ns) {
+        while !self.eof && !self.is_echo && (!is_paced || desk.now_ns >= self.read_ns) {
             let mut room = desk.scratch[0].len();
             if is_paced {
                 room = room.min(piece);
@@ -264,6 +267,13 @@ impl End {
             ));
         };
         if desk.ledger.look(name, 1).begun {
+            // A SYN with data, or the ACK of a cookie, that arrives once more when its connection is gone begins another (RFC 7413 6.2): the application
+            // has to know.
+            let flow = self.flow(desk.plan);
+            if flow.fast_open || desk.ledger.has_sent_cookies(flow.server) {
+                self.is_echo = true;
+                return Ok(());
+            }
             return Err(format!("{name:?}: accepted twice ({just_read} bytes)"));
         }
         desk.ledger.begin(name, 1);
@@ -330,6 +340,18 @@ impl End {
             return Some(Outcome::Left);
         }
         (self.eof || is_over).then_some(Outcome::Done)
+    }
+
+    /// Writes what may go with the SYN, before the stack has seen the request to connect.
+    pub fn write_early(&mut self, desk: &mut Desk<'_>) {
+        if let Some(Step::Write {
+            bytes,
+            piece,
+            gap_ns,
+        }) = self.part(desk.plan).steps.first().copied()
+        {
+            self.write(desk, bytes, piece, gap_ns);
+        }
     }
 
     /// True: all of the step is written.

@@ -44,6 +44,8 @@ pub struct Record {
 pub struct Ledger {
     flows: Vec<Vec<[Record; 2]>>,
     begun: usize,
+    /// Hosts that answered a SYN with a cookie.
+    cookies: Vec<bool>,
 }
 
 impl Ledger {
@@ -54,6 +56,7 @@ impl Ledger {
         Self {
             flows: plan.flows.iter().map(records).collect(),
             begun: 0,
+            cookies: vec![false; plan.hosts.len()],
         }
     }
 
@@ -100,6 +103,17 @@ impl Ledger {
         self.flows[flow].iter().find(live).map(|both| both[0].port)
     }
 
+    /// A host answered a SYN with a cookie.
+    pub fn note_cookies(&mut self, host: usize) {
+        self.cookies[host] = true;
+    }
+
+    /// Whether a host ever did. What arrives out of order before the ACK of a cookie is reset, as by Linux: nobody knows of a handshake.
+    #[must_use]
+    pub fn has_sent_cookies(&self, host: usize) -> bool {
+        self.cookies[host]
+    }
+
     /// How many ends are over in which way.
     #[must_use]
     pub fn count(&self, is: impl Fn(Outcome) -> bool) -> usize {
@@ -133,6 +147,7 @@ pub fn judge(
                 || strain.may_time_out
                 || strain.scarce
                 || flow.simultaneous
+                || ledger.has_sent_cookies(flow.server)
         }
         Errno::HOSTUNREACH => strain.lossy && (!own.connected || strain.may_time_out),
         Errno::NOBUFS | Errno::ADDRNOTAVAIL | Errno::AGAIN => strain.scarce,

@@ -81,6 +81,7 @@ impl Sockets {
         local: Option<SocketAddr>,
         remote: SocketAddr,
         options: Vec<SocketOption>,
+        fast_open: bool,
     ) -> Option<SocketId> {
         let socket = self.socket()?;
         let connect = Connect {
@@ -88,7 +89,7 @@ impl Sockets {
             local,
             remote,
             options,
-            fast_open: false,
+            fast_open,
             answer: None,
         };
         self.control(socket, Control::Connect(connect))

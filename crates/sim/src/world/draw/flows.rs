@@ -1,7 +1,7 @@
 //! What the applications of a world do.
 
 use stack::context::SocketOption;
-use tcp::Keepalive;
+use tcp::{CongestionAlgorithm, Keepalive};
 
 use crate::world::plan::{EndPlan, FlowPlan, Step};
 use crate::world::random::Random;
@@ -45,6 +45,7 @@ fn flow(
         count: 1,
         gap_ns: 0,
         simultaneous: false,
+        fast_open: false,
         ends: [EndPlan::default(), EndPlan::default()],
     };
     match dice.below(100) {
@@ -58,6 +59,11 @@ fn flow(
     }
     for end in &mut flow.ends {
         pace(dice, end);
+    }
+    let starts_with_data = matches!(flow.ends[0].steps.first(), Some(Step::Write { .. }));
+    if dice.percent(30) && starts_with_data && !flow.simultaneous {
+        flow.fast_open = true;
+        flow.ends[1].options.push(SocketOption::FastOpen(16));
     }
     flow
 }
@@ -91,6 +97,21 @@ fn pace(dice: &mut Random, end: &mut EndPlan) {
     }
     if dice.percent(8) {
         end.options.push(SocketOption::Cork(true));
+    }
+    let algorithm = dice.pick(&CongestionAlgorithm::ALL);
+    if dice.percent(15) {
+        end.options.push(SocketOption::Congestion(algorithm));
+    }
+    let segment = dice.between(200, 1_400) as u16;
+    if dice.percent(8) {
+        end.options.push(SocketOption::MaxSegment(segment));
+    }
+    let buffer = dice.magnitude(4 << 10, 200 << 10) as u32;
+    if dice.percent(10) {
+        end.options.push(SocketOption::RecvBuffer(buffer));
+    }
+    if dice.percent(10) {
+        end.options.push(SocketOption::SendBuffer(buffer));
     }
 }
 

@@ -7,6 +7,8 @@ mod flows;
 mod network;
 
 use stack::Limits;
+use tcp::path_mtu::MtuProbing;
+use tcp::{CongestionAlgorithm, EcnUse, SlowStart, SynCookieUse};
 
 use super::plan::{HostPlan, Lie, LieKind, NodePlan, Plan, Strain};
 use super::random::Random;
@@ -158,6 +160,27 @@ fn settings(dice: &mut Random, weather: Weather) -> tcp::Config {
     if let Some(mut own) = field(if weather == Weather::Foul { 30 } else { 0 }) {
         tcp.retries_max = own.between(3, 15) as u8;
         tcp.orphan_retries_max = own.between(1, 8) as u8;
+    }
+    if let Some(mut own) = field(50) {
+        tcp.ecn = own.pick(&[EcnUse::Always, EcnUse::Never]);
+    }
+    if let Some(mut own) = field(40) {
+        tcp.congestion = own.pick(&CongestionAlgorithm::ALL);
+    }
+    if let Some(mut own) = field(40) {
+        tcp.cubic.slow_start = own.pick(&[SlowStart::Standard, SlowStart::HyStartPlusPlus]);
+    }
+    tcp.frto = field(20).is_none();
+    tcp.tail_loss_probe = field(20).is_none();
+    if field(20).is_some() {
+        tcp.fast_open.client = !tcp.fast_open.client;
+    }
+    tcp.fast_open.server = field(80).is_some();
+    if field(8).is_some() {
+        tcp.syn_cookies = SynCookieUse::Always;
+    }
+    if let Some(mut own) = field(40) {
+        tcp.path_mtu.probing = own.pick(&[MtuProbing::AfterBlackHole, MtuProbing::Always]);
     }
     tcp
 }

@@ -277,6 +277,7 @@ fn endless(client: usize, server: usize) -> FlowPlan {
         count: 1,
         gap_ns: 0,
         simultaneous: false,
+        fast_open: false,
         ends: [
             EndPlan {
                 steps: vec![write],

@@ -16,7 +16,8 @@ const GUESS_BYTES: u32 = 1 << 24;
 /// See the module's documentation. Sequence numbers are offsets from the initial ones.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
-    syns: Vec<Header>,
+    /// With the bytes that each carried.
+    syns: Vec<(Header, u32)>,
     ours: Option<Ours>,
     theirs: Option<Theirs>,
     agreed: Agreed,
@@ -202,7 +203,7 @@ impl Flow {
         if self.syns.len() == SYNS_MAX {
             self.syns.remove(0);
         }
-        self.syns.push(*header);
+        self.syns.push((*header, len));
     }
 
     /// The host's segment leaves. True: something in it was never sent before.
@@ -258,15 +259,13 @@ impl Flow {
         let ours = Ours::new(header, len);
         self.theirs = None;
         if header.flags.contains(Flags::ACK) {
-            let irs = header.ack - 1;
-            let syn = self
-                .syns
-                .iter()
-                .rev()
-                .find(|syn| syn.seq.lt(header.ack) && irs.since(syn.seq) < HALF);
+            // The SYN that is answered: its number is acknowledged, or all of its bytes, or some of them.
+            let answered =
+                |(syn, len): &&(Header, u32)| (1..=1 + len).contains(&header.ack.since(syn.seq));
+            let syn = self.syns.iter().rev().find(answered).map(|(syn, _)| syn);
             let offer = syn.map(Offer::of).unwrap_or_default();
             let stamp = syn.and_then(|syn| syn.options.timestamp);
-            let irs = syn.map_or(irs, |syn| syn.seq);
+            let irs = syn.map_or(header.ack - 1, |syn| syn.seq);
             let mut theirs = Theirs::new(irs, stamp.map(|stamp| stamp.value));
             theirs.got.add(0, header.ack.since(irs));
             theirs.ack = header.ack.since(irs);

@@ -23,6 +23,9 @@ struct Cli {
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     from: u64,
+    /// From one seed to the next: 40 runs the worlds in which flows compete
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    step: u64,
     /// Threads
     #[arg(long, value_name = "J", default_value_t = default_jobs())]
     jobs: usize,
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
     let campaign = Campaign {
         first: cli.seed.unwrap_or(cli.from),
         count: if cli.seed.is_some() { 1 } else { cli.seeds },
+        step: cli.step,
         jobs: if cli.trace { 1 } else { cli.jobs },
         failures_max: cli.failures,
         options: Options {

@@ -1,9 +1,9 @@
 //! Whether flows that are alike share a bottleneck: Jain's index over what each carried in a window of time.
 
 /// When the flows have found their shares.
-pub const FROM_NS: u64 = 15_000_000_000;
+pub const FROM_NS: u64 = 20_000_000_000;
 /// When they have been looked at for long enough.
-pub const TO_NS: u64 = 60_000_000_000;
+pub const TO_NS: u64 = 110_000_000_000;
 /// Of a perfect 1; two flows of which one has three times the other's share have 0.8.
 pub const INDEX_MIN: f64 = 0.8;
 /// Of the bottleneck's rate, what all flows together must use.

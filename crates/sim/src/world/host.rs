@@ -260,7 +260,7 @@ impl Host {
             }
             let sent = self.send(shared)?;
             self.inspection
-                .after(&self.stack, local_ns, self.watch.take_new_data())
+                .after(&self.stack, &self.watch.take_new_data())
                 .map_err(|cause| format!("host {}: {cause}", self.number))?;
             let acted = self.act(shared)?;
             self.fill_driver(shared);

@@ -14,6 +14,8 @@ pub struct Campaign {
     pub first: u64,
     /// How many.
     pub count: u64,
+    /// From one seed to the next.
+    pub step: u64,
     /// Threads.
     pub jobs: usize,
     /// Failures after which the rest is left undone.
@@ -58,7 +60,9 @@ pub fn run(campaign: &Campaign, each: impl Fn(&Failure) + Sync) -> Report {
 }
 
 fn work(campaign: &Campaign, progress: &Mutex<Progress>, each: &impl Fn(&Failure)) {
-    let end = campaign.first.saturating_add(campaign.count);
+    let end = campaign
+        .first
+        .saturating_add(campaign.count.saturating_mul(campaign.step));
     loop {
         let seed = {
             let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,8 +70,8 @@ fn work(campaign: &Campaign, progress: &Mutex<Progress>, each: &impl Fn(&Failure
             if progress.next >= end || enough {
                 return;
             }
-            progress.next += 1;
-            progress.next - 1
+            progress.next += campaign.step.max(1);
+            progress.next - campaign.step.max(1)
         };
         let options = Options {
             twice: campaign.options.twice || seed.is_multiple_of(TWICE_EVERY),

@@ -199,7 +199,7 @@ fn blackhole(dice: &mut Random, weather: Weather, heal_ns: u64) -> (u64, u64) {
 pub(super) fn fair_world(seed: u64) -> Plan {
     let mut dice = Random::new(seed, 5);
     let flows = dice.between(2, 3) as usize;
-    let rate_bits = dice.between(2, 6) * 1_000_000;
+    let rate_bits = dice.between(2, 4) * 1_000_000;
     let delay_ns = dice.between(5, 25) * MILLIS;
     let round_bytes = rate_bits / 8 * (delay_ns * 2 + 4 * MILLIS) / SECOND;
     let settings = tcp::Config::default();

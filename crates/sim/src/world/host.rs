@@ -229,7 +229,9 @@ impl Host {
             shared
                 .trace
                 .frame(shared.now_ns, self.number, direction, &frame.bytes);
-            if !frame.forged {
+            if frame.forged {
+                self.watch.lied_to(&frame.bytes);
+            } else {
                 self.watch.inward(&frame.bytes);
             }
         }

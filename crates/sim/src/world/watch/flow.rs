@@ -21,6 +21,8 @@ pub(super) struct Flow {
     ours: Option<Ours>,
     theirs: Option<Theirs>,
     agreed: Agreed,
+    /// What liars said to have sent, from where to where.
+    lies: Vec<(SeqNumber, SeqNumber)>,
     /// Several answers to SYNs are under way, of which any may be the one: nothing is known.
     is_unclear: bool,
 }
@@ -206,6 +208,13 @@ impl Flow {
         self.syns.push((*header, len));
     }
 
+    /// A liar's segment arrives.
+    pub fn lied_to(&mut self, header: &Header, len: u32) {
+        if len > 0 {
+            self.lies.push((header.seq, header.seq + len));
+        }
+    }
+
     /// The host's segment leaves. True: something in it was never sent before.
     pub fn outward(
         &mut self,
@@ -233,7 +242,7 @@ impl Flow {
             // Its SYN was lost before it reached the wire: the neighbour was not known.
             return Ok(false);
         };
-        theirs.check_ack(header, &agreed)?;
+        theirs.check_ack(header, &agreed, &self.lies)?;
         ours.check_stamp(header, theirs, &agreed)?;
         if len > 0 && len + options_len > agreed.their_mss {
             return Err(format!(
@@ -305,7 +314,12 @@ impl Theirs {
         }
     }
 
-    fn check_ack(&mut self, header: &Header, agreed: &Agreed) -> Result<(), String> {
+    fn check_ack(
+        &mut self,
+        header: &Header,
+        agreed: &Agreed,
+        lies: &[(SeqNumber, SeqNumber)],
+    ) -> Result<(), String> {
         let ack = header.ack.since(self.irs);
         let whole = self.got.end_from(0);
         if ack > whole {
@@ -328,7 +342,9 @@ impl Theirs {
         if !blocks.is_empty() && !agreed.sack {
             return Err("SACK without leave".to_owned());
         }
-        for (place, block) in blocks.iter().enumerate() {
+        let is_lie = |block: &SackBlock| lies.contains(&(block.left, block.right));
+        let skipped = usize::from(blocks.first().is_some_and(is_lie));
+        for (place, block) in blocks.iter().enumerate().skip(skipped) {
             self.check_block(place, *block, ack, blocks)?;
         }
         Ok(())

@@ -8,7 +8,8 @@
 //!             window's edge never back · SACK only of what arrived · timestamps never back, echoes only of what was seen · MSS · checksums
 //! ```
 //!
-//! What a liar makes up is not shown to it: it knows the truth, and the host has to keep to it.
+//! What a liar makes up changes nothing of this: the observer knows the truth, and the host has to keep to it. Only that such data came twice may the host
+//! say, as Linux does of whatever lies before its window.
 
 mod flow;
 mod ranges;
@@ -70,6 +71,15 @@ impl Watch {
         let key = seen.key.reversed();
         let flow = self.flows.entry(key).or_default();
         flow.inward(&seen.header, seen.payload.len() as u32);
+    }
+
+    /// A liar's frame arrives at the host.
+    pub fn lied_to(&mut self, frame: &[u8]) {
+        if let Ok(Some(seen)) = parse(frame)
+            && let Some(flow) = self.flows.get_mut(&seen.key.reversed())
+        {
+            flow.lied_to(&seen.header, seen.payload.len() as u32);
+        }
     }
 
     /// A frame leaves the host.

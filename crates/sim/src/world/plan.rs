@@ -7,6 +7,9 @@ use stack::context::SocketOption;
 
 use super::faults::{FaultKind, FaultSet};
 
+/// Longest RTO of Linux's settings.
+const CORKED_NS_MAX: u64 = 120_000_000_000;
+
 /// A world before it begins. Times are nanoseconds of the world's own clock, which starts at 0.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -244,13 +247,16 @@ impl FlowPlan {
     pub fn leisure_ns(&self) -> u64 {
         let mut ns = 0;
         for (end, plan) in self.ends.iter().enumerate() {
+            // A cork holds the rest of every write for as long as an RTO, which a clock that jumped may have driven to its maximum.
+            let corked = plan.options.contains(&SocketOption::Cork(true));
+            let held_ns = if corked { CORKED_NS_MAX } else { 0 };
             for step in &plan.steps {
                 ns += match *step {
                     Step::Write {
                         bytes,
                         piece,
                         gap_ns,
-                    } => (bytes / u64::from(piece.max(1)) + 1) * gap_ns,
+                    } => (bytes / u64::from(piece.max(1)) + 1) * gap_ns + held_ns,
                     Step::Pause(ns) => ns,
                     _ => 0,
                 };

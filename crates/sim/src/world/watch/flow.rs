@@ -242,7 +242,7 @@ impl Flow {
             // Its SYN was lost before it reached the wire: the neighbour was not known.
             return Ok(false);
         };
-        theirs.check_ack(header, &agreed, &self.lies)?;
+        theirs.check_ack(header, &agreed, house, &self.lies)?;
         ours.check_stamp(header, theirs, &agreed)?;
         if len > 0 && len + options_len > agreed.their_mss {
             return Err(format!(
@@ -318,6 +318,7 @@ impl Theirs {
         &mut self,
         header: &Header,
         agreed: &Agreed,
+        house: House,
         lies: &[(SeqNumber, SeqNumber)],
     ) -> Result<(), String> {
         let ack = header.ack.since(self.irs);
@@ -331,7 +332,8 @@ impl Theirs {
         self.ack = ack;
         let edge = ack + (u32::from(header.window) << agreed.our_shift);
         // Less than a unit may go to rounding, as in Linux where a handshake in progress answers.
-        if edge + (1 << agreed.our_shift) <= self.edge {
+        let is_shut = house.may_shut_window && header.window == 0;
+        if edge + (1 << agreed.our_shift) <= self.edge && !is_shut {
             return Err(format!(
                 "takes its window back from {} to {edge}",
                 self.edge

@@ -36,6 +36,8 @@ pub struct Watch {
 struct House {
     /// Peers may discard data out of order that they have acknowledged selectively.
     peers_may_renege: bool,
+    /// Without memory for what arrives it may say so by a window of zero, as Linux does.
+    may_shut_window: bool,
     /// Bytes of TCP header and payload that the host's own link takes.
     mtu: usize,
 }
@@ -58,6 +60,7 @@ impl Watch {
             new_data: Vec::new(),
             house: House {
                 peers_may_renege: plan.strain.scarce,
+                may_shut_window: plan.strain.scarce,
                 mtu: plan.hosts[number].mtu,
             },
         }

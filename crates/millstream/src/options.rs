@@ -242,6 +242,21 @@ impl SocketOptions<'_> {
         self.tell(SocketOption::SendBuffer(bytes))
     }
 
+    /// `SO_MAX_PACING_RATE`: no faster than so many bytes per second; `None`: as fast as congestion control allows.
+    ///
+    /// # Errors
+    /// As [`set_keepalive`](Self::set_keepalive).
+    pub fn set_max_pacing_rate(&self, rate: Option<u64>) -> io::Result<()> {
+        self.change(|settings| settings.max_pacing_rate = rate);
+        self.tell(SocketOption::MaxPacingRate(rate.unwrap_or(u64::MAX)))
+    }
+
+    /// `SO_MAX_PACING_RATE`
+    #[must_use]
+    pub fn max_pacing_rate(&self) -> Option<u64> {
+        self.look(|settings| settings.max_pacing_rate)
+    }
+
     /// `SO_SNDBUF` as it was set; `None`: the stack sizes the buffer.
     #[must_use]
     pub fn send_buffer(&self) -> Option<u32> {

@@ -74,6 +74,8 @@ pub(crate) struct Settings {
     /// 0: the stack's.
     pub notsent_lowat: u32,
     pub quick_ack: Option<bool>,
+    /// Bytes per second; `None`: no limit.
+    pub max_pacing_rate: Option<u64>,
     pub traffic_class: u8,
     pub hop_limit: Option<u8>,
     pub mtu_discover: MtuDiscover,
@@ -125,6 +127,9 @@ impl Settings {
             self.notsent_lowat != 0,
             SocketOption::NotSentLowat(self.notsent_lowat),
         );
+        if let Some(rate) = self.max_pacing_rate {
+            put(true, SocketOption::MaxPacingRate(rate));
+        }
         if let Some(on) = self.quick_ack {
             put(true, SocketOption::QuickAck(on));
         }

@@ -51,7 +51,7 @@ impl Sockets {
     ) -> Step {
         let asked = self.asked(fd)?;
         let mut value = match level {
-            SOL_SOCKET => get::socket_level(&asked, name)?,
+            SOL_SOCKET => get::socket_level(&asked, name, len)?,
             SOL_TCP => get::tcp_level(&asked, name, len)?,
             SOL_IP if !asked.entry.is_v6 || name == IP_TOS => get::ip_level(&asked, name)?,
             SOL_IPV6 if asked.entry.is_v6 => get::ipv6_level(&asked, name)?,

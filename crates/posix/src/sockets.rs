@@ -155,6 +155,20 @@ impl Sockets {
             } => self.ioctl(fd, request, argument, reply),
             Request::Close { fd } => self.close(fd, progress),
             Request::Shutdown { fd, how } => self.shutdown(fd, how),
+            Request::Getsockname { fd } => self.getsockname(fd, reply),
+            Request::Getpeername { fd } => self.getpeername(fd, reply),
+            _ => self.other_step(request, progress, reply),
+        }
+    }
+
+    /// Options and readiness.
+    fn other_step(
+        &mut self,
+        request: &Request,
+        progress: &mut Progress,
+        reply: &mut Reply,
+    ) -> Step {
+        match *request {
             Request::Getsockopt {
                 fd,
                 level,
@@ -167,8 +181,6 @@ impl Sockets {
                 name,
                 ref value,
             } => self.setsockopt(fd, level, name, value),
-            Request::Getsockname { fd } => self.getsockname(fd, reply),
-            Request::Getpeername { fd } => self.getpeername(fd, reply),
             Request::Poll {
                 ref fds,
                 timeout_ms,
@@ -185,6 +197,7 @@ impl Sockets {
                 max_events,
                 timeout_ms,
             } => self.epoll_wait(epfd, max_events, timeout_ms, progress, reply),
+            _ => Err(Errno::NOSYS),
         }
     }
 

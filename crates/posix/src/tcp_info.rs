@@ -1,7 +1,7 @@
 //! `struct tcp_info` and its relatives as Linux 6.18 lays them out.
 //!
 //! All times are microseconds but for the four "last" ones, which are milliseconds ago. What Millstream does not count reads as zero: `tcpi_fackets`,
-//! `tcpi_last_ack_sent` (in Linux too), `tcpi_rcv_rtt`, `tcpi_pacing_rate`, `tcpi_rcv_ooopack`, `tcpi_rehash`, the counts of timeouts, and all of accurate ECN.
+//! `tcpi_last_ack_sent` (in Linux too), `tcpi_rcv_rtt`, `tcpi_rcv_ooopack`, `tcpi_rehash`, the counts of timeouts, and all of accurate ECN.
 
 use millstream::{SocketInfo, TcpConfig, TcpState};
 
@@ -95,7 +95,8 @@ pub fn tcp_info(info: &SocketInfo, now_ns: u64) -> [u8; TCP_INFO_BYTES] {
     fields.word(64, tcp.rcv_wnd);
     fields.word(84, tcp.advmss);
     fields.word(96, tcp.rcv_space);
-    fields.long(112, NO_PACING_LIMIT);
+    fields.long(104, tcp.pacing_rate);
+    fields.long(112, tcp.max_pacing_rate);
     fields.long(120, tcp.bytes_acked);
     fields.long(128, tcp.bytes_received);
     fields.word(136, tcp.segs_out);

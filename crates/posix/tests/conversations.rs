@@ -268,7 +268,7 @@ fn inq_counts_what_is_left_and_the_end() {
     assert_eq!(world.a.set_int(a, SOL_TCP, TCP_INQ, 1), Ok(0));
     world.b.write(b, b"0123456789").unwrap();
     world.settle();
-    let mut inq = |world: &mut World, len| {
+    let inq = |world: &mut World, len| {
         let request = Request::Recvmsg {
             fd: a,
             len,

@@ -229,6 +229,8 @@ pub enum SocketOption {
     EndOfRecord(u32),
     /// `IPV6_V6ONLY` of a listener: off, an unspecified IPv6 address accepts from IPv4 too. On unless said otherwise.
     V6Only(bool),
+    /// `SO_MAX_PACING_RATE` in bytes per second.
+    MaxPacingRate(u64),
     /// `TCP_CONGESTION`.
     Congestion(tcp::CongestionAlgorithm),
     /// `IP_TOS`, `IPV6_TCLASS`: the DSCP of what is sent, in the upper six bits; ECN's two are TCP's.

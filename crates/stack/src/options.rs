@@ -75,6 +75,10 @@ impl Core {
                 conn.set_congestion(&cx, choice);
                 Effects::NONE
             }
+            SocketOption::MaxPacingRate(rate) => {
+                conn.set_max_pacing_rate(&cx, rate);
+                Effects::NONE
+            }
             SocketOption::SynRetries(retries) => {
                 conn.set_syn_retries(retries);
                 Effects::NONE

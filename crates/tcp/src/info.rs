@@ -182,10 +182,7 @@ impl Connection {
             delivered_ce: recovery.delivered_ce,
             bytes_sent: rate.bytes_sent,
             bytes_retrans: rate.bytes_retrans,
-            delivery_rate: match rate.rate_interval_us {
-                0 => 0,
-                us => u64::from(rate.rate_delivered) * u64::from(mss) * 1_000_000 / u64::from(us),
-            },
+            delivery_rate: rate.bytes_per_second(mss),
             delivery_rate_app_limited: rate.rate_app_limited,
             busy_time_ns,
             rwnd_limited_ns,

@@ -14,8 +14,6 @@ type Value = Result<Vec<u8>, Errno>;
 
 /// Longest name of a congestion control algorithm (`TCP_CA_NAME_MAX`).
 const CONGESTION_NAME_BYTES: usize = 16;
-/// `SO_MAX_PACING_RATE` when there is none.
-const NO_PACING_LIMIT: u32 = u32::MAX;
 
 impl Asked<'_> {
     fn info(&self) -> Result<Option<Box<millstream::SocketInfo>>, Errno> {
@@ -52,7 +50,7 @@ impl Asked<'_> {
     }
 }
 
-pub(super) fn socket_level(asked: &Asked<'_>, name: i32) -> Value {
+pub(super) fn socket_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {
     let options = &asked.options;
     Ok(match name {
         SO_REUSEADDR => int(options.reuse_addr().into()),
@@ -81,7 +79,7 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32) -> Value {
         // What is off and cannot be set, is off.
         SO_DEBUG | SO_DONTROUTE | SO_BROADCAST | SO_NO_CHECK | SO_TIMESTAMP | SO_TIMESTAMPNS
         | SO_TIMESTAMPING | SO_BUSY_POLL | SO_RXQ_OVFL => int(0),
-        SO_MAX_PACING_RATE => int(NO_PACING_LIMIT as i32),
+        SO_MAX_PACING_RATE => rate_bytes(options.max_pacing_rate(), len),
         SO_MEMINFO => {
             let (send, recv) = asked.buffers()?;
             let info = asked.info()?;
@@ -90,6 +88,16 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32) -> Value {
         }
         _ => return Err(Errno::NOPROTOOPT),
     })
+}
+
+/// `SO_MAX_PACING_RATE`: eight bytes for who has room, else four.
+fn rate_bytes(rate: Option<u64>, len: usize) -> Vec<u8> {
+    let rate = rate.unwrap_or(u64::MAX);
+    if len >= size_of::<u64>() {
+        return rate.to_ne_bytes().to_vec();
+    }
+    let rate = u32::try_from(rate).unwrap_or(u32::MAX);
+    rate.to_ne_bytes().to_vec()
 }
 
 pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {

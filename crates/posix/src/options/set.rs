@@ -58,6 +58,7 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         }
         SO_SNDBUF | SO_SNDBUFFORCE => return done(options.set_send_buffer(number as u32)),
         SO_RCVBUF | SO_RCVBUFFORCE => return done(options.set_recv_buffer(number as u32)),
+        SO_MAX_PACING_RATE => return done(options.set_max_pacing_rate(to_rate(value))),
         SO_PRIORITY => options.set_priority(number),
         SO_MARK => options.set_mark(number as u32),
         // In line is how urgent bytes come.
@@ -68,6 +69,15 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         _ => return Err(Errno::NOPROTOOPT),
     }
     Ok(())
+}
+
+/// Four bytes or eight; all ones is no limit.
+fn to_rate(value: &[u8]) -> Option<u64> {
+    if let Some(bytes) = value.first_chunk() {
+        return Some(u64::from_ne_bytes(*bytes)).filter(|rate| *rate != u64::MAX);
+    }
+    let rate = to_int(value)? as u32;
+    (rate != u32::MAX).then_some(rate.into())
 }
 
 fn to_linger(value: &[u8]) -> Result<Linger, Errno> {

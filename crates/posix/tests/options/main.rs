@@ -84,6 +84,16 @@ fn socket_rows() -> Vec<Row> {
     ] {
         rows.extend(ints(name, S, option, &[1, 0, 7], Both));
     }
+    rows.push(row("SO_RCVBUF", S, SO_RCVBUF, vec![0, 1], Both));
+    let rate = SO_MAX_PACING_RATE;
+    rows.extend(ints("SO_MAX_PACING_RATE", S, rate, &[100_000, -1], Both));
+    rows.push(row(
+        "SO_MAX_PACING_RATE",
+        S,
+        rate,
+        10_000_000_000_u64.to_ne_bytes().to_vec(),
+        Both,
+    ));
     rows.extend(ints("SO_PRIORITY", S, SO_PRIORITY, &[3, 0], Both));
     rows.extend(ints("SO_MARK", S, SO_MARK, &[7], Outcome));
     rows.extend(ints("SO_RCVLOWAT", S, SO_RCVLOWAT, &[100, 0], Both));
@@ -159,6 +169,13 @@ fn tcp_rows() -> Vec<Row> {
     ] {
         rows.extend(ints(name, T, option, &values, Both));
     }
+    rows
+}
+
+/// Those of TCP with values of their own.
+fn odd_tcp_rows() -> Vec<Row> {
+    const T: i32 = SOL_TCP;
+    let mut rows = Vec::new();
     rows.extend(ints(
         "TCP_MAXSEG",
         T,
@@ -182,6 +199,9 @@ fn tcp_rows() -> Vec<Row> {
         ));
     }
     rows.push(row("TCP_NODELAY", T, TCP_NODELAY, vec![1], Both));
+    rows.extend(ints("TCP_QUICKACK", T, TCP_QUICKACK, &[0, 1], Both));
+    let lowat = TCP_NOTSENT_LOWAT;
+    rows.extend(ints("TCP_NOTSENT_LOWAT", T, lowat, &[4_000, 0, -1], Both));
     let keys = |n: usize| (0..n).map(|byte| byte as u8).collect::<Vec<u8>>();
     for len in [0, 15, 16, 31, 32, 33] {
         rows.push(row(
@@ -288,7 +308,7 @@ fn compare(row: &Row, stage: Stage) -> Result<(), String> {
 
 #[test]
 fn options_are_what_the_kernel_makes_of_them() {
-    let rows = [socket_rows(), tcp_rows(), ip_rows()].concat();
+    let rows = [socket_rows(), tcp_rows(), odd_tcp_rows(), ip_rows()].concat();
     let mut wrong = Vec::new();
     for row in &rows {
         for stage in STAGES {

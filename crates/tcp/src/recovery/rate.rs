@@ -152,6 +152,14 @@ impl Delivery {
         }
     }
 
+    /// The best recent rate of delivery, in bytes per second, for segments of `mss` bytes.
+    pub fn bytes_per_second(&self, mss: u32) -> u64 {
+        match self.rate_interval_us {
+            0 => 0,
+            us => u64::from(self.rate_delivered) * u64::from(mss) * 1_000_000 / u64::from(us),
+        }
+    }
+
     /// Time spent busy in all, limited by the peer's window, and by the send buffer, in nanoseconds.
     pub fn busy_times_ns(&self, now_ns: u64) -> [u64; 3] {
         let mut now = self.clone();

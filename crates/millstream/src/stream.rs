@@ -345,12 +345,22 @@ impl TcpStream {
         if self.nonblocking.get() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let outcome = self
-            .inner
-            .block_until(self.inner.until(self.options().send_timeout()), |state| {
-                attempt(state, self.id)
-            });
+        let outcome =
+            self.inner
+                .block_until(self.inner.until(self.options().send_timeout()), |state| {
+                    // Woken for a worthwhile piece of room, as Linux wakes its writers.
+                    if !state.may_write_on(self.id) {
+                        return None;
+                    }
+                    attempt(state, self.id)
+                });
         outcome.map_err(would_block)
+    }
+
+    /// A writer who waited may go on: a third of the send buffer is free, or there is nothing to wait for any more.
+    #[must_use]
+    pub fn may_write_on(&self) -> bool {
+        self.inner.state().may_write_on(self.id)
     }
 }
 
@@ -507,6 +517,19 @@ impl State {
             self.request(id, Requests::WROTE);
         }
         None
+    }
+
+    fn may_write_on(&mut self, id: SocketId) -> bool {
+        let (socket, block) = self.parts(id);
+        let is_over = block
+            .state()
+            .intersects(SocketState::FAILED | SocketState::CLOSED);
+        if is_over || socket.tx.is_writable(block) {
+            return true;
+        }
+        // Asked first, looked at after: room that came before the wish was known is told of by nobody.
+        block.set_want_writable();
+        socket.tx.is_writable(block)
     }
 
     fn cannot_write(&mut self, id: SocketId) -> Option<io::Result<usize>> {

@@ -269,6 +269,10 @@ fn write_on(
     flags: i32,
     progress: &mut Progress,
 ) -> Result<(), Errno> {
+    // Who has waited goes on when there is a worthwhile piece of room, as Linux wakes its writers.
+    if progress.began && !stream.tcp.may_write_on() {
+        return Err(Errno::AGAIN);
+    }
     loop {
         let rest = &bytes[progress.done..];
         if rest.is_empty() && !bytes.is_empty() {

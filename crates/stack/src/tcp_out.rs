@@ -6,6 +6,7 @@ use tcp::{Effects, IcmpError, SegmentOut, TransmitClass};
 use wire::FlowKey;
 
 use crate::core::{Core, tcp_cx};
+use crate::event_queue::MARK_ROOM;
 use crate::limits::{HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
 use crate::neighbours::Link;
 use crate::packet_out::{HeaderFields, LinkEnds, build_bare, build_segment};
@@ -87,6 +88,10 @@ impl Core {
             self.counters.tx_frame_too_small += u64::from(!built);
             used += usize::from(built);
         }
+        let limits_unsent = used > 0 && conn.limits_unsent(&cx);
+        if limits_unsent {
+            slot.tx.publish_sent(block, conn.unacked_payload());
+        }
         let class = conn.transmit_class(&cx);
         if class == TransmitClass::None && used == frames.len() {
             // The frames ended with the segments. The engine is told that it was asked in vain: it may have to arm its persist timer.
@@ -94,6 +99,10 @@ impl Core {
             debug_assert!(!more, "nothing was to be sent");
         }
         self.arm(socket);
+        if limits_unsent {
+            let slot = self.sockets.slot_mut(socket);
+            self.events.mark(socket, slot, MARK_ROOM);
+        }
         if class != TransmitClass::None && used == frames.len() {
             self.lists.put(socket, class);
         }

@@ -308,6 +308,12 @@ impl Connection {
         self.rx.buffer
     }
 
+    /// TCP_NOTSENT_LOWAT limits what is unsent: writers are to be told of what has left.
+    #[must_use]
+    pub fn limits_unsent(&self, cx: &Cx<'_>) -> bool {
+        self.notsent_lowat(cx) != u32::MAX
+    }
+
     /// Payload bytes sent and not acknowledged.
     #[must_use]
     pub fn unacked_payload(&self) -> u32 {

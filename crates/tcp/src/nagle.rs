@@ -50,9 +50,9 @@ impl Connection {
         let record = self.record_room();
         let want = unsent.min(mss).min(record);
         if want > usable {
-            // The window cuts the segment: only if it is worth it (half the largest window), or overdue.
-            let worth = usable > 0 && (push || usable >= self.tx.max_wnd.div_ceil(2));
-            return worth.then_some(usable);
+            // The window cuts the segment: only behind full ones that leave with it, or overdue (Linux).
+            let worth = push || (self.delivery.burst_left > 0 && !self.held_by_nagle());
+            return (usable > 0 && worth).then_some(usable);
         }
         // The end of a record behind which more waits is as good as a full segment.
         if want == mss || (want == record && record < unsent) || push || (fin && want == unsent) {

@@ -73,7 +73,7 @@ impl Marks {
     pub const RECORDS: Marks = Marks(1 << 29);
 
     /// A router said that the path takes less than the link; its word ages.
-    pub const PATH_NARROWED: Marks = Marks(1 << 29);
+    pub const PATH_NARROWED: Marks = Marks(1 << 31);
     /// The path is searched for its MTU (RFC 4821).
     pub const PATH_PROBING: Marks = Marks(1 << 30);
 
@@ -137,3 +137,49 @@ impl BitOr for Marks {
         Marks(self.0 | other.0)
     }
 }
+
+/// Every mark, once: no two share a bit.
+const ALL: &[Marks] = &[
+    Marks::TIMESTAMPS,
+    Marks::WINDOW_SCALING,
+    Marks::SACK,
+    Marks::NODELAY,
+    Marks::CORK,
+    Marks::KEEPALIVE,
+    Marks::FIN_QUEUED,
+    Marks::FIN_SENT,
+    Marks::ORPHAN,
+    Marks::ACK_PENDING,
+    Marks::ACK_NOW,
+    Marks::SYN_DUE,
+    Marks::RESET_DUE,
+    Marks::REPLY_RESET,
+    Marks::PROBE_DUE,
+    Marks::PUSH_DUE,
+    Marks::FIN_HELD,
+    Marks::OUT_OF_ORDER,
+    Marks::RECOVERING,
+    Marks::TIMING,
+    Marks::NO_PREDICTION,
+    Marks::PERSIST,
+    Marks::URGENT,
+    Marks::FAST_OPENED,
+    Marks::SYN_DATA_ACKED,
+    Marks::DSACK,
+    Marks::NO_MEMORY,
+    Marks::MORE,
+    Marks::PUSH_AT_END,
+    Marks::RECORDS,
+    Marks::PATH_NARROWED,
+    Marks::PATH_PROBING,
+];
+
+const _: () = {
+    let mut seen = 0u32;
+    let mut at = 0;
+    while at < ALL.len() {
+        assert!(ALL[at].0.count_ones() == 1 && seen & ALL[at].0 == 0);
+        seen |= ALL[at].0;
+        at += 1;
+    }
+};

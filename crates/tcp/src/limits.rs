@@ -1,5 +1,8 @@
 //! Every fixed limit of the crate, in one place, with the relations between them.
 
+/// From the RST that clears an old connection out of our SYN's way to the SYN again (two ticks of a kernel of 1000 Hz).
+pub const SYN_AGAIN_NS: u64 = 2 * crate::MILLISECOND_NS;
+
 /// Largest window scale that may be used; an offer above it means this (RFC 7323 2.3).
 pub const WINDOW_SHIFT_MAX: u8 = 14;
 /// Smallest send MSS accepted from a peer: what remains of the least IPv4 MTU, as in Linux.

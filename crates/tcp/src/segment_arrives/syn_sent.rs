@@ -6,7 +6,7 @@ use wire::tcp::Flags;
 use super::without_syn;
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
-use crate::limits::{WINDOW_SHIFT_MAX, coarse};
+use crate::limits::{SYN_AGAIN_NS, WINDOW_SHIFT_MAX, coarse};
 use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
@@ -137,12 +137,16 @@ impl Connection {
         Effects::NONE
     }
 
-    /// An ACK of something that we never sent: an old connection of ours. Its owner gets a RST, unless it
-    /// is one.
+    /// An ACK of something that we never sent: an old connection of ours. Its owner gets a RST, unless it is one, and then our
+    /// SYN again, soon: the RST has made room for it, which a wait of a second would waste (Linux).
     fn reject_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         cx.counters.drop_syn_sent += 1;
         if !seg.has(Flags::RST) {
             self.reply_reset(seg);
+        }
+        if self.tx.retransmits == 0 {
+            let soon_ns = cx.now_ns + SYN_AGAIN_NS;
+            self.arm_retransmit(soon_ns.min(self.tx.timers.retransmit_ns));
         }
         Effects::NONE
     }

@@ -10,13 +10,13 @@ use ring::socket_block::{SocketId, SocketState};
 use tcp::half_open::{GoneReason, HalfOpen, HalfOpenOutcome};
 use tcp::listen::{ListenOutcome, PassiveOpen, SynRequest, defer_timeouts};
 use tcp::time_wait::TimeWaitOutcome;
-use tcp::{Connection, Effects, Handshake, SynCookieUse};
+use tcp::{CongestionAlgorithm, Connection, Effects, Handshake, SynCookieUse};
 use wire::checksum::Sum;
 use wire::tcp::FastOpenCookie;
 use wire::{Addr, FlowKey, SeqNumber};
 
 use crate::connect::{name_of, socket_addr};
-use crate::context::Accepted;
+use crate::context::{Accepted, SocketOption};
 
 use crate::core::{Core, tcp_cx};
 use crate::demux::{Arrival, Unverified};
@@ -339,9 +339,21 @@ impl Core {
             mss: self.mss_for(key.remote, mss_max),
             buffers: self.buffers_to_accept(key),
             is_v4: key.remote.is_v4(),
+            congestion: self.congestion_to_accept(listener),
             defer_accept: defer_timeouts(&self.config.tcp, defer_accept_seconds),
             retries_max,
         }
+    }
+
+    /// The congestion control that a connection begins with if this listener accepts it.
+    fn congestion_to_accept(&mut self, listener: ListenerId) -> CongestionAlgorithm {
+        let own = self.listeners.at_mut(listener).and_then(|listening| {
+            listening.options.iter().find_map(|option| match option {
+                SocketOption::Congestion(choice) => Some(*choice),
+                _ => None,
+            })
+        });
+        own.unwrap_or(self.config.tcp.congestion)
     }
 
     /// The largest segment on the way to `remote`: what the link takes, less what a router said of the path and the application asked for

@@ -73,8 +73,8 @@ impl EcnState {
 
 /// ECN is granted to a SYN that asks for it. One that came as ECN-capable itself is not trusted: no honest sender does that, so
 /// something on the path sets the bits at random (Linux; DCTCP does send such SYNs).
-pub(crate) fn is_granted(config: &Config, syn: Ecn) -> bool {
-    config.congestion.wants_ecn() || (config.ecn != EcnUse::Never && syn == Ecn::NotEct)
+pub(crate) fn is_granted(config: &Config, congestion: CongestionAlgorithm, syn: Ecn) -> bool {
+    congestion.wants_ecn() || (config.ecn != EcnUse::Never && syn == Ecn::NotEct)
 }
 
 impl Connection {
@@ -194,7 +194,7 @@ impl Connection {
             // A repetition, most likely: the peer misses our ACKs.
             Ecn::NotEct => {
                 if self.ecn.has(SEEN) {
-                    self.enter_quick_ack(cx, 2);
+                    self.enter_quick_ack(cx, QUICK_ACKS);
                 }
                 return;
             }
@@ -202,7 +202,7 @@ impl Connection {
                 cx.counters.ce_marks_in += 1;
                 self.note_mark_change(true);
                 if !self.ecn.has(ECHO) {
-                    self.enter_quick_ack(cx, 2);
+                    self.enter_quick_ack(cx, QUICK_ACKS);
                     self.ecn.put(ECHO, true);
                 }
             }

@@ -11,8 +11,8 @@
 //!                             └──► wrong ACK: Reset, stays    └──► anything else: Drop or ChallengeAck
 //! ```
 
-use wire::SeqNumber;
 use wire::tcp::{Flags, Options, Timestamp};
+use wire::{Ecn, SeqNumber};
 
 use crate::challenge::AckGate;
 use crate::config::Config;
@@ -94,6 +94,7 @@ const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 const WINDOW_SCALING: u8 = 4;
 const ECN: u8 = 8;
+const ECT: u8 = 16;
 /// A bare final ACK came and was put off (TCP_DEFER_ACCEPT).
 const ACKED: u8 = 1 << 7;
 
@@ -101,7 +102,7 @@ impl HalfOpen {
     /// Grants what the SYN asks for as far as the settings allow, and arms the timer. Send [`HalfOpen::syn_ack`] next.
     #[must_use]
     pub fn new(cx: &mut Cx<'_>, syn: &SynRequest, open: &PassiveOpen) -> HalfOpen {
-        let granted = Granted::of(cx.config, syn);
+        let granted = Granted::of(cx.config, syn, open);
         let initial = open.initial_window(cx.config, granted.timestamps, granted.window_scaling);
         HalfOpen {
             deadline_ns: cx.now_ns + cx.config.rto_initial_ns,
@@ -125,7 +126,8 @@ impl HalfOpen {
             flags: (u8::from(granted.timestamps) * TIMESTAMPS)
                 | (u8::from(granted.sack) * SACK)
                 | (u8::from(granted.window_scaling) * WINDOW_SCALING)
-                | (u8::from(granted.ecn) * ECN),
+                | (u8::from(granted.ecn) * ECN)
+                | (u8::from(granted.ecn && open.congestion.wants_ecn()) * ECT),
         }
     }
 
@@ -149,6 +151,7 @@ impl HalfOpen {
             shift: self.has(WINDOW_SCALING).then_some(self.our_shift),
             sack: self.has(SACK),
             ecn: self.has(ECN),
+            ect: self.has(ECT),
             timestamp: self.has(TIMESTAMPS).then_some(Timestamp {
                 value: ts_now,
                 echo: self.ts_recent,
@@ -431,12 +434,14 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
-    pub(crate) fn of(config: &Config, syn: &SynRequest) -> Granted {
+    pub(crate) fn of(config: &Config, syn: &SynRequest, open: &PassiveOpen) -> Granted {
         Granted {
             timestamps: config.timestamps && syn.timestamp.is_some(),
             sack: config.sack && syn.sack_permitted,
             window_scaling: config.window_scaling && syn.window_scale.is_some(),
-            ecn: syn.ecn.is_some_and(|syn_ecn| is_granted(config, syn_ecn)),
+            ecn: syn
+                .ecn
+                .is_some_and(|ecn| is_granted(config, open.congestion, ecn)),
         }
     }
 }
@@ -450,6 +455,8 @@ pub(crate) struct SynAck {
     pub(crate) shift: Option<u8>,
     pub(crate) sack: bool,
     pub(crate) ecn: bool,
+    /// In a packet that is ECN-capable (DCTCP).
+    pub(crate) ect: bool,
     pub(crate) timestamp: Option<Timestamp>,
 }
 
@@ -471,6 +478,7 @@ pub(crate) fn syn_ack_segment(say: SynAck) -> SegmentOut {
             timestamp: say.timestamp,
             ..Options::default()
         },
+        ecn: if say.ect { Ecn::Ect0 } else { Ecn::NotEct },
         ..SegmentOut::empty()
     }
 }

@@ -9,6 +9,7 @@ use wire::{Ecn, SeqNumber};
 
 use crate::buffers::{Buffers, InitialWindow};
 use crate::config::Config;
+use crate::congestion::CongestionAlgorithm;
 use crate::limits::{SEND_MSS_MIN, WINDOW_SHIFT_MAX, timestamp_bytes};
 use crate::reset;
 use crate::segment::{Segment, SegmentOut};
@@ -98,6 +99,8 @@ pub struct PassiveOpen {
     pub buffers: Buffers,
     /// IPv4, which decides the peer's default MSS.
     pub is_v4: bool,
+    /// The listener's congestion control: one that needs ECN grants it whatever the settings say.
+    pub congestion: CongestionAlgorithm,
     /// TCP_DEFER_ACCEPT: timeouts for which the handshake waits for data, from [`defer_timeouts`]; 0: off.
     pub defer_accept: u8,
     /// TCP_SYNCNT of the listener: retransmissions of the SYN-ACK; 0: the stack's setting.

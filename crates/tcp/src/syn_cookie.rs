@@ -120,7 +120,7 @@ impl SynCookies {
         syn: &SynRequest,
         open: &PassiveOpen,
     ) -> SegmentOut {
-        let mut granted = Granted::of(cx.config, syn);
+        let mut granted = Granted::of(cx.config, syn, open);
         // Nothing would remember these.
         granted.sack &= granted.timestamps;
         granted.window_scaling &= granted.timestamps;
@@ -139,6 +139,7 @@ impl SynCookies {
             shift: granted.window_scaling.then_some(initial.shift),
             sack: granted.sack,
             ecn: granted.ecn,
+            ect: granted.ecn && open.congestion.wants_ecn(),
             timestamp,
         })
     }
@@ -243,7 +244,7 @@ impl Remembered {
         Some(Remembered {
             timestamps: true,
             sack: wants_sack,
-            ecn: echo & TS_ECN != 0 && is_granted(cx.config, Ecn::NotEct),
+            ecn: echo & TS_ECN != 0 && is_granted(cx.config, open.congestion, Ecn::NotEct),
             window_scales: wants_scaling.then(|| WindowScales {
                 ours: open.initial_window(cx.config, true, true).shift,
                 peers: (shift as u8).min(WINDOW_SHIFT_MAX),

@@ -78,6 +78,7 @@ impl World {
             mss: 1460,
             buffers: tcp::Buffers::of(&self.config),
             is_v4: true,
+            congestion: self.config.congestion,
             defer_accept: 0,
             retries_max: 0,
         }

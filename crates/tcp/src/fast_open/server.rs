@@ -30,7 +30,7 @@ impl Connection {
     ) -> Self {
         cx.counters.accepts += 1;
         cx.counters.fast_opens_passive += 1;
-        let granted = Granted::of(cx.config, syn);
+        let granted = Granted::of(cx.config, syn, open);
         let initial = open.initial_window(cx.config, granted.timestamps, granted.window_scaling);
         let receiver = Receiver::new(cx.now_ns, open.mss, open.buffers.recv_bytes, &initial);
         let mut new = Self::blank(cx, open.iss, open.ts_offset, &open.buffers, receiver);

@@ -364,3 +364,51 @@ fn syn_received_survives_anything() {
         }
     }
 }
+
+/// What the SYN-ACK says of ECN to a SYN in a packet of this codepoint, and whether the connection will use it.
+fn granted(
+    ecn: crate::EcnUse,
+    congestion: crate::CongestionAlgorithm,
+    syn: &Segment,
+) -> (bool, wire::Ecn, bool) {
+    let mut world = World::new();
+    world.config.ecn = ecn;
+    let open = PassiveOpen {
+        congestion,
+        ..open()
+    };
+    let mut entry = HalfOpen::new(&mut world.cx(), &SynRequest::of(syn), &open);
+    let out = entry.syn_ack(&mut world.cx());
+    let complete = handshake(entry.on_segment(&mut world.cx(), &seg("A", 1, 1, 0)));
+    (out.flags.contains(Flags::ECE), out.ecn, complete.ecn)
+}
+
+#[test]
+fn syn_received_grants_ecn_to_who_asks() {
+    use crate::CongestionAlgorithm::{Cubic, Dctcp};
+    use crate::EcnUse;
+    use wire::Ecn;
+    let asks = seg("SEC", 0, 0, 0);
+    let capable = Segment {
+        ecn: Ecn::Ect0,
+        ..asks.clone()
+    };
+    let plain = Ecn::NotEct;
+    assert_eq!(
+        granted(EcnUse::WhenAsked, Cubic, &asks),
+        (true, plain, true)
+    );
+    assert_eq!(granted(EcnUse::Always, Cubic, &asks), (true, plain, true));
+    assert_eq!(granted(EcnUse::Never, Cubic, &asks), (false, plain, false));
+    let half = seg("SE", 0, 0, 0);
+    assert_eq!(granted(EcnUse::Always, Cubic, &half), (false, plain, false));
+    // A SYN that is ECN-capable itself is DCTCP's, or damaged.
+    assert_eq!(
+        granted(EcnUse::Always, Cubic, &capable),
+        (false, plain, false)
+    );
+    assert_eq!(
+        granted(EcnUse::Never, Dctcp, &capable),
+        (true, Ecn::Ect0, true)
+    );
+}

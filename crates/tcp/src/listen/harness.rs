@@ -83,6 +83,7 @@ pub(crate) fn open() -> PassiveOpen {
             send_locked: false,
         },
         is_v4: true,
+        congestion: crate::CongestionAlgorithm::Cubic,
         defer_accept: 0,
         retries_max: 0,
     }

@@ -13,7 +13,8 @@ impl Connection {
     /// The segment of `plan` leaves. True when it ends a burst of two or more.
     #[inline]
     pub(super) fn ends_burst(&mut self, cx: &Cx<'_>, plan: Plan) -> bool {
-        if self.delivery.burst_left == 0 {
+        self.delivery.burst_begins = self.delivery.burst_left == 0;
+        if self.delivery.burst_begins {
             let planned = match plan {
                 Plan::Fresh { .. } => self.fresh_segments(cx),
                 Plan::Repeat { seq, .. } => self.repeated_segments(cx, seq),

@@ -62,6 +62,8 @@ pub(crate) struct Delivery {
     pub bytes_retrans: u64,
     /// Segments that the burst under way still has.
     pub burst_left: u16,
+    /// The segment at hand is the first of its burst.
+    pub burst_begins: bool,
 }
 
 const _: () = assert!(size_of::<Delivery>() <= 128);
@@ -82,6 +84,7 @@ impl Delivery {
             bytes_sent: 0,
             bytes_retrans: 0,
             burst_left: 0,
+            burst_begins: true,
         }
     }
 

@@ -1,6 +1,6 @@
 //! What is in flight, as records: when each segment was last sent, and what is known of it.
 //!
-//! A record is a run of adjacent segments that were sent at the same time and share one fate; it is cut
+//! A record is a run of adjacent segments that were sent in one burst and share one fate; it is cut
 //! at a segment boundary when a SACK, a loss mark, a retransmission or an ACK tells its segments apart.
 //! Records of all connections of a stack stand in one [`RecordPool`]; each connection holds the ends of
 //! its own chain ([`Chain`]), in the order of the sequence space.
@@ -263,10 +263,12 @@ impl Chain {
         self.head == NONE
     }
 
-    /// Adds a segment behind all others. Returns by how many segments the chain grew: not always one when
+    /// Adds a segment behind all others; `joins` = it belongs to the same burst as the one before, and may
+    /// share its record. Returns by how many segments the chain grew: not always one when
     /// the pool has no room and the last run swallows it.
-    pub fn push(&mut self, pool: &mut RecordPool, record: Record) -> u32 {
-        if let Some(tail) = pool.get_mut(self.tail)
+    pub fn push(&mut self, pool: &mut RecordPool, record: Record, joins: bool) -> u32 {
+        if joins
+            && let Some(tail) = pool.get_mut(self.tail)
             && tail.takes(&record)
         {
             tail.end = record.end;
@@ -387,3 +389,6 @@ impl Chain {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,7 +127,11 @@ impl Connection {
         if at == self.recovery.chain.head && self.recovery.pending != Pending::Reorder {
             self.restart_retransmit_timer(cx);
         }
-        self.recovery.hint = self.merge_resent(cx.records, at);
+        self.recovery.hint = if self.delivery.burst_begins {
+            at
+        } else {
+            self.merge_resent(cx.records, at)
+        };
     }
 
     /// Cuts or merges so that the record ends at `end`.
@@ -238,7 +242,7 @@ impl Connection {
         }
     }
 
-    /// Segments sent again in one go share a record. Returns where the record stands now.
+    /// Segments sent again in one burst share a record. Returns where the record stands now.
     fn merge_resent(&mut self, records: &mut RecordPool, at: Index) -> Index {
         let prev = records.prev(at);
         if !self.recovery.chain.merge_next(records, prev) {
@@ -259,7 +263,9 @@ impl Connection {
         let delivered = self.recovery.delivered;
         self.delivery.on_sent(&mut record, delivered, idle);
         let recovery = &mut self.recovery;
-        let count = recovery.chain.push(cx.records, record);
+        let count = recovery
+            .chain
+            .push(cx.records, record, !self.delivery.burst_begins);
         recovery.packets_out += count;
         if recovery.is_reducing() {
             recovery.prr_out += count;

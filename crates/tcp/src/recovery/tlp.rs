@@ -62,8 +62,12 @@ impl Connection {
         if next > 0 && next <= self.snd.usable() {
             self.marks.set(Marks::PUSH_DUE);
             self.recovery.put(flag::PROBE_NEW, true);
-        } else {
+        } else if self.plan_probe(cx).is_some() {
             self.recovery.put(flag::PROBE_LAST, true);
+        } else {
+            // The peer's window shrank below it: only the timeout may repeat what is beyond.
+            self.rearm_retransmit(cx);
+            return;
         }
         cx.counters.loss_probes_out += 1;
         // Until the probe has left, and starts the timeout anew.

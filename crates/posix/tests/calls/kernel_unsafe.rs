@@ -1,0 +1,148 @@
+//! The same calls to the kernel that runs the test, over its loopback interface.
+
+use std::net::SocketAddr;
+
+use posix::number::*;
+use posix::{Address, Request};
+
+fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+fn sockaddr(address: Address) -> (libc::sockaddr_storage, u32) {
+    // SAFETY: all zeros is a valid value of this plain structure.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let place = (&raw mut storage).cast::<libc::sockaddr_in>();
+    let mut inet = libc::sockaddr_in {
+        sin_family: libc::AF_UNSPEC as u16,
+        sin_port: 0,
+        sin_addr: libc::in_addr { s_addr: 0 },
+        sin_zero: [0; 8],
+    };
+    let len = size_of::<libc::sockaddr_in>() as u32;
+    match address {
+        Address::Inet(SocketAddr::V4(v4)) => {
+            inet.sin_family = libc::AF_INET as u16;
+            inet.sin_port = v4.port().to_be();
+            inet.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+        }
+        Address::Family(family) => inet.sin_family = family,
+        Address::Short => inet.sin_family = libc::AF_INET as u16,
+        _ => {}
+    }
+    // SAFETY: the storage is larger than, and as aligned as, what is written to it.
+    unsafe { place.write(inet) };
+    match address {
+        Address::Short => (storage, 4),
+        _ => (storage, len),
+    }
+}
+
+/// What the kernel answers: the return value, or minus the errno.
+pub fn call(request: &Request) -> i64 {
+    let mut room = [0_u8; 4096];
+    // SAFETY: every pointer is to a local that outlives the call, with its true length; the kernel checks the numbers.
+    let value = unsafe {
+        match *request {
+            Request::Socket {
+                domain,
+                kind,
+                protocol,
+            } => libc::socket(domain, kind, protocol).into(),
+            Request::Bind { fd, address } => {
+                let (storage, len) = sockaddr(address);
+                libc::bind(fd, (&raw const storage).cast(), len).into()
+            }
+            Request::Connect { fd, address } => {
+                let (storage, len) = sockaddr(address);
+                libc::connect(fd, (&raw const storage).cast(), len).into()
+            }
+            Request::Listen { fd, backlog } => libc::listen(fd, backlog).into(),
+            Request::Accept { fd, flags } => {
+                libc::accept4(fd, std::ptr::null_mut(), std::ptr::null_mut(), flags).into()
+            }
+            Request::Shutdown { fd, how } => libc::shutdown(fd, how).into(),
+            Request::Close { fd } => libc::close(fd).into(),
+            Request::Recv { fd, len, flags } => {
+                libc::recv(fd, room.as_mut_ptr().cast(), len.min(room.len()), flags) as i64
+            }
+            Request::Read { fd, len } => {
+                libc::read(fd, room.as_mut_ptr().cast(), len.min(room.len())) as i64
+            }
+            Request::Send {
+                fd,
+                ref bytes,
+                flags,
+                ..
+            } => libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) as i64,
+            Request::Getpeername { fd } => {
+                let mut len = room.len() as u32;
+                libc::getpeername(fd, room.as_mut_ptr().cast(), &raw mut len).into()
+            }
+            Request::Fcntl {
+                fd,
+                command,
+                argument,
+            } => libc::fcntl(fd, command, argument).into(),
+            Request::Ioctl {
+                fd,
+                request,
+                mut argument,
+            } => libc::ioctl(fd, request, &raw mut argument).into(),
+            Request::Poll {
+                ref fds,
+                timeout_ms,
+            } => {
+                let one = fds[0];
+                let mut one = libc::pollfd {
+                    fd: one.fd,
+                    events: one.events,
+                    revents: 0,
+                };
+                match libc::poll(&raw mut one, 1, timeout_ms) {
+                    -1 => -1,
+                    _ => i64::from(one.revents),
+                }
+            }
+            ref other => panic!("{other:?} is not compared"),
+        }
+    };
+    if value == -1 {
+        -i64::from(errno())
+    } else {
+        value
+    }
+}
+
+/// The port that the kernel chose.
+pub fn port_of(fd: i32) -> u16 {
+    // SAFETY: as above.
+    unsafe {
+        let mut name: libc::sockaddr_in = std::mem::zeroed();
+        let mut len = size_of::<libc::sockaddr_in>() as u32;
+        let done = libc::getsockname(fd, (&raw mut name).cast(), &raw mut len);
+        assert_eq!(done, 0);
+        u16::from_be(name.sin_port)
+    }
+}
+
+/// `SIOCINQ` is not `FIONREAD`'s number by accident.
+const _: () = assert!(SIOCINQ == FIONREAD);
+
+/// `SO_ERROR`, or minus the errno.
+pub fn error_of(fd: i32, level: i32, name: i32) -> i64 {
+    let mut value = 0_i32;
+    let mut len = size_of::<i32>() as u32;
+    // SAFETY: as above.
+    match unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) } {
+        0 => value.into(),
+        _ => -i64::from(errno()),
+    }
+}
+
+pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) {
+    // SAFETY: as above.
+    let done =
+        unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as u32) };
+    assert_eq!(done, 0);
+}

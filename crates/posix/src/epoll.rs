@@ -74,7 +74,7 @@ impl Sockets {
             Err(_) => POLLNVAL,
             Ok(entry) => {
                 let mut said = ready(&entry.file).map_or(0, mask) as i16;
-                if is_told(entry, false) {
+                if is_told(entry, false) || entry.error.get().is_some() {
                     said |= POLLERR;
                 }
                 said & (events | POLLERR | POLLHUP)
@@ -95,6 +95,7 @@ impl Sockets {
             is_v6: false,
             nonblocking: false,
             close_on_exec: flags & EPOLL_CLOEXEC != 0,
+            error: None.into(),
             zero_copy: ZeroCopy::default(),
         })?;
         Ok(Some(fd.into()))

@@ -38,6 +38,7 @@ impl Sockets {
             is_v6,
             nonblocking: flags & SOCK_NONBLOCK != 0,
             close_on_exec: flags & SOCK_CLOEXEC != 0,
+            error: None.into(),
             zero_copy: ZeroCopy::default(),
         })?;
         Ok(Some(fd.into()))
@@ -117,6 +118,7 @@ impl Sockets {
             is_v6,
             nonblocking: flags & SOCK_NONBLOCK != 0,
             close_on_exec: flags & SOCK_CLOEXEC != 0,
+            error: None.into(),
             zero_copy,
         })?;
         *reply = Reply::Address(as_family(is_v6, remote));
@@ -188,6 +190,7 @@ impl Sockets {
                 return Err(Errno::ISCONN);
             }
         };
+        entry.error.take();
         let begun = match fast {
             None => socket.start_connect(remote).map(|tcp| (tcp, 0)),
             Some((bytes, waits)) => socket.start_connect_fast(remote, bytes, waits),
@@ -263,7 +266,12 @@ impl Sockets {
     fn disconnect(&mut self, fd: i32) -> Step {
         let entry = self.socket_entry(fd)?;
         match &entry.file {
-            File::Stream(_) => self.revive(fd),
+            File::Stream(stream) => {
+                // The peer was reset, and so were we, says Linux.
+                let failure = stream.tcp.is_open().then_some(Errno::CONNRESET);
+                entry.error.set(failure);
+                self.revive(fd);
+            }
             File::Listener(_) => self.unlisten(fd)?,
             File::Deferred(..) => self.undefer(fd)?,
             _ => {}

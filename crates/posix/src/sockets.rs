@@ -1,5 +1,6 @@
 //! The descriptors of a process, so to speak, and what each stands for.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -28,6 +29,8 @@ pub(crate) struct Entry {
     pub nonblocking: bool,
     /// `FD_CLOEXEC`
     pub close_on_exec: bool,
+    /// What the next call is to be told of a connection that was dissolved.
+    pub error: Cell<Option<Errno>>,
     /// `SO_ZEROCOPY` and what came of it.
     pub zero_copy: ZeroCopy,
 }

@@ -75,7 +75,7 @@ impl Sockets {
         let entry = self.socket_entry(fd)?;
         let nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
         let File::Stream(stream) = &mut entry.file else {
-            return Err(Errno::PIPE);
+            return Err(entry.error.take().unwrap_or(Errno::PIPE));
         };
         let timeout = stream.tcp.options().send_timeout();
         match write_on(stream, bytes, flags, progress) {
@@ -118,7 +118,7 @@ impl Sockets {
                 let timeout = socket.options().recv_timeout();
                 return blocked(Errno::AGAIN, nonblocking, progress, now_ns, timeout);
             }
-            _ => return Err(Errno::NOTCONN),
+            _ => return Err(entry.error.take().unwrap_or(Errno::NOTCONN)),
         };
         let options = stream.tcp.options();
         let timeout = options.recv_timeout();
@@ -311,6 +311,10 @@ fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result
         {
             // What went wrong behind these bytes is told by the next call, as in Linux.
             return Ok(AtEnd::No);
+        }
+        if room == 0 && !stream.tcp.is_read_closed() && stream.tcp.is_open() {
+            // Nothing is asked for and nothing is there: Linux waits all the same.
+            return Err(Errno::AGAIN);
         }
         let from = got.len();
         got.resize(from + room.min(ready.max(1)), 0);

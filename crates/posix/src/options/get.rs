@@ -45,7 +45,10 @@ impl Asked<'_> {
                 .tcp
                 .take_error()
                 .map_or(0, |error| errno(&error).raw_os_error()),
-            _ => 0,
+            _ => {
+                let failure = self.entry.error.take();
+                failure.map_or(0, Errno::raw_os_error)
+            }
         }
     }
 }

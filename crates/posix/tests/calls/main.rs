@@ -177,6 +177,10 @@ impl Play<'_> {
             Bind(_) if seen == 0 && expected == 0 => {
                 self.kernel_port = kernel_unsafe::port_of(kernels);
             }
+            // Its number may be somebody else's from here on.
+            Close(_) | Abort(_) => {
+                self.fds.remove(name);
+            }
             _ => {}
         }
         match seen == expected {

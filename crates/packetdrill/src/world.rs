@@ -147,6 +147,8 @@ impl World {
     }
 
     fn settings_may_have_changed(&mut self) {
+        let is_hole = self.shims.as_ref().is_some_and(Shims::is_blackhole);
+        self.wire.set_blocked(is_hole);
         let settings = self.mirror.read(self.shims.as_ref());
         if settings != self.applied {
             // Without room for the request nothing would work anyway.

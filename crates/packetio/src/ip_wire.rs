@@ -87,6 +87,8 @@ struct Shared {
     inbound: VecDeque<Vec<u8>>,
     /// Packets from the stack.
     outbound: VecDeque<Departed>,
+    /// The wire takes nothing: there is no room for what the stack would send.
+    is_blocked: bool,
 }
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
@@ -165,6 +167,11 @@ impl IpWireEnd {
     #[must_use]
     pub fn next(&self) -> Option<Departed> {
         lock(&self.shared).outbound.pop_front()
+    }
+
+    /// Blocks the wire, as a full queue below the stack does, or opens it: while it is blocked the stack finds no room for frames.
+    pub fn set_blocked(&self, is_blocked: bool) {
+        lock(&self.shared).is_blocked = is_blocked;
     }
 
     /// Packets that left and were not taken yet.
@@ -322,7 +329,12 @@ impl Port for IpWirePort {
     }
 
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
-        let n = n.min(IP_WIRE_BATCH_MAX);
+        let is_blocked = lock(&self.shared).is_blocked;
+        let n = if is_blocked {
+            0
+        } else {
+            n.min(IP_WIRE_BATCH_MAX)
+        };
         while self.granted.len() < n {
             let Some(buf) = self.tx_free.pop() else {
                 break;

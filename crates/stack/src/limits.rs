@@ -140,6 +140,8 @@ pub const CONTROLS_PER_TURN: usize = 256;
 pub const TIMERS_PER_TURN: usize = 512;
 /// Frames that one turn hands to the driver.
 pub const TX_FRAMES_PER_TURN: usize = 512;
+/// Connections that one turn tells that the port has no room; the others are told in later turns.
+pub const BLOCKED_TOLD_PER_TURN: usize = 64;
 /// Of the transmit budget, the share in 1/8ths that each list has for certain: control, ACK, data.
 pub const TX_SHARES: [usize; 3] = [2, 2, 4];
 /// Small and large chunks that lie ready for what the application writes; an empty stock makes a write wait for the next turn.

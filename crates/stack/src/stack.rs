@@ -123,6 +123,7 @@ impl Stack {
             let frames = port.reserve(port.capabilities().batch_max);
             if frames.is_empty() {
                 core.counters.tx_backpressure += 1;
+                core.port_blocked();
                 return (sent, true);
             }
             let used = core.fill_frames(frames);

@@ -7,7 +7,7 @@ use wire::FlowKey;
 
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::MARK_ROOM;
-use crate::limits::{HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
+use crate::limits::{BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
 use crate::neighbours::Link;
 use crate::packet_out::{HeaderFields, LinkEnds, build_bare, build_segment};
 use crate::sockets::Role;
@@ -53,6 +53,22 @@ impl Core {
             idle = if filled == 0 { idle + 1 } else { 0 };
         }
         used
+    }
+
+    /// The port has no room: connections that wait for it are told, a few each time in turn, so that their timers see to it if this lasts.
+    #[cold]
+    pub(crate) fn port_blocked(&mut self) {
+        const DATA: usize = 2;
+        for _ in 0..BLOCKED_TOLD_PER_TURN {
+            let Some(socket) = self.lists.pop(DATA) else {
+                return;
+            };
+            let mut effects = Effects::TRANSMIT;
+            if let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() {
+                effects |= conn.on_port_blocked(&mut tcp_cx!(self));
+            }
+            self.settle(socket, effects);
+        }
     }
 
     fn list_out(&mut self, class: usize, frames: &[TxFrame]) -> usize {

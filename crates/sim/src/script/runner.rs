@@ -298,7 +298,7 @@ impl<'s> Runner<'s> {
                 Effect::ForgetPeers => {
                     self.note(format_args!("command ignored: ip tcp_metrics flush"))
                 }
-                Effect::Congested(is_congested) => self.world.is_congested = is_congested,
+                Effect::Congested(is_congested) => self.world.congest(is_congested),
                 Effect::Mtu(bytes) => self.note(format_args!("command ignored: mtu {bytes}")),
                 Effect::Ignored(text) => self.note(format_args!("command ignored: {text}")),
             }

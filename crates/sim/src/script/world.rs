@@ -119,6 +119,12 @@ impl World {
         }
     }
 
+    /// The queue below the stack is full, and stays so, or is not.
+    pub(super) fn congest(&mut self, is_congested: bool) {
+        self.is_congested = is_congested;
+        self.wire.set_blocked(is_congested);
+    }
+
     /// A packet arrives.
     pub(super) fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
         self.wire

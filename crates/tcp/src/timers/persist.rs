@@ -6,6 +6,9 @@ use crate::effects::Effects;
 use crate::marks::Marks;
 use crate::state::ConnectionError;
 
+/// How often a connection looks whether its port has room again (Linux's TCP_RESOURCE_PROBE_INTERVAL).
+const BLOCKED_LOOK_NS: u64 = crate::SECOND_NS / 2;
+
 impl Connection {
     /// Nothing can be sent now; if something waits and no timer would ever send it, arm one.
     pub(crate) fn arm_persist_if_stuck(&mut self, cx: &Cx<'_>) {
@@ -22,11 +25,41 @@ impl Connection {
         self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
     }
 
+    /// The port had no room for what is due. If no timer runs, nothing would notice how long that lasts: the persist timer does, and
+    /// the user timeout and the limit of probes count as for a shut window (Linux: a queue that is full).
+    pub fn on_port_blocked(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        let waits = self.unsent() > 0 || self.fin_unsent();
+        let is_idle = self.snd.flight() == 0 && self.tx.timers.retransmit_ns == super::NEVER_NS;
+        if waits && is_idle && self.may_send_data() {
+            self.marks.set(Marks::PERSIST | Marks::PORT_BLOCKED);
+            self.tx.progress_ns = cx.now_ns;
+            let wait_ns = self.tx.rtt.rto_ns().max(cx.config.rto_ns_min);
+            self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
+        }
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// The port is still blocked, or was a moment ago.
+    #[cold]
+    fn on_blocked_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
+        if self.tx.probes == 0 {
+            self.tx.progress_ns = cx.now_ns;
+        } else if self.persist_exhausted(cx) {
+            cx.counters.timed_out += 1;
+            return self.fail(self.tx.soft_error.unwrap_or(ConnectionError::TimedOut));
+        }
+        self.tx.probes = self.tx.probes.saturating_add(1);
+        let wait_ns = self.within_user_timeout(cx.now_ns, BLOCKED_LOOK_NS);
+        self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
+        Effects::NONE
+    }
+
     /// The window opened, or all is sent: the persist timer's state is void.
     pub(crate) fn end_persist(&mut self) {
         if self.marks.has(Marks::PERSIST) {
             self.marks
-                .clear(Marks::PERSIST | Marks::PUSH_DUE | Marks::PROBE_DUE);
+                .clear(Marks::PERSIST | Marks::PUSH_DUE | Marks::PROBE_DUE | Marks::PORT_BLOCKED);
             self.tx.probes = 0;
             self.tx.backoff = 0;
             self.arm_retransmit(super::NEVER_NS);
@@ -37,6 +70,9 @@ impl Connection {
         if self.unsent() == 0 && !self.fin_unsent() {
             self.end_persist();
             return Effects::NONE;
+        }
+        if self.marks.has(Marks::PORT_BLOCKED) {
+            return self.on_blocked_timer(cx);
         }
         // MUST-37: as long as probes are answered (`probes` is 0 again), the window may stay shut.
         if self.persist_exhausted(cx) {

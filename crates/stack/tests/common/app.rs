@@ -101,6 +101,22 @@ impl App {
         socket
     }
 
+    /// Connects by Fast Open with `bytes`.
+    pub fn connect_fast(&mut self, remote: SocketAddr, bytes: &[u8]) -> SocketId {
+        let socket = self.socket();
+        let written = self.write(socket, bytes);
+        assert_eq!(written, bytes.len());
+        self.control(Control::Connect(Connect {
+            socket,
+            local: None,
+            remote,
+            options: Vec::new(),
+            fast_open: true,
+            answer: None,
+        }));
+        socket
+    }
+
     pub fn option(&mut self, id: SocketId, option: SocketOption) {
         self.control(Control::Option(id, option));
     }

@@ -8,6 +8,7 @@ mod connects;
 mod crowds;
 mod data;
 mod events;
+mod fast_open;
 mod handshakes;
 mod hostile;
 mod icmp;

@@ -10,6 +10,7 @@ mod loss_probe;
 mod matrix;
 mod open;
 mod pacing;
+mod path;
 mod peer;
 mod probes;
 mod recovery;

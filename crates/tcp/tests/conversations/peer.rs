@@ -412,8 +412,9 @@ impl Peer {
                 return self.check_liveness();
             }
             assert_ne!(class, TransmitClass::None);
+            let searches = self.config.path_mtu.probing != tcp::path_mtu::MtuProbing::Never;
             assert!(
-                out.payload_len <= u32::from(self.conn.send_mss()),
+                searches || out.payload_len <= u32::from(self.conn.send_mss()),
                 "{}: over the MSS",
                 self.context
             );

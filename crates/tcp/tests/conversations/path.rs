@@ -1,0 +1,95 @@
+//! The path's MTU: a router's word and its age (RFC 1191), the search where routers are silent (RFC 4821).
+
+use tcp::path_mtu::MtuProbing;
+
+use crate::peer::{Peer, Setup, Variant, conversation};
+
+/// A peer that takes 1460 bytes, over a path that is searched as `probing` says.
+fn searched(probing: MtuProbing) -> impl Fn(Variant) -> Peer {
+    move |variant| {
+        let mut setup = Setup {
+            peer_mss: 1460,
+            ..Setup::default()
+        };
+        setup.config.path_mtu.probing = probing;
+        setup.config.initial_window_segments = 20;
+        let mut p = Peer::accepted(&setup, variant);
+        p.inject(". 1:1(0) ack 1");
+        p
+    }
+}
+
+/// Acknowledges all that was sent, up to `end`.
+fn acknowledge(p: &mut Peer, end: u32) {
+    p.skip_sent();
+    p.inject(&format!(". 1:1(0) ack {end}"));
+}
+
+#[test]
+fn established_narrowed_path_is_tried_wide_again_after_ten_minutes() {
+    conversation(searched(MtuProbing::Never), |p| {
+        p.call(|conn, cx, _| conn.on_mtu(cx, 1000));
+        assert_eq!(p.conn.send_mss(), 1000);
+        p.wait_ms(590_000);
+        p.write(10);
+        p.skip_sent();
+        assert_eq!(p.conn.send_mss(), 1000);
+        p.inject(". 1:1(0) ack 11");
+        p.wait_ms(20_000);
+        p.write(10);
+        assert_eq!(p.conn.send_mss(), 1460);
+    });
+}
+
+#[test]
+fn established_narrowed_path_is_never_widened_by_another_word() {
+    conversation(searched(MtuProbing::Never), |p| {
+        p.call(|conn, cx, _| conn.on_mtu(cx, 1000));
+        p.call(|conn, cx, _| conn.on_mtu(cx, 1200));
+        assert_eq!(p.conn.send_mss(), 1000);
+    });
+}
+
+#[test]
+fn established_search_begins_low_and_goes_up_by_probes_that_arrive() {
+    conversation(searched(MtuProbing::Always), |p| {
+        assert_eq!(p.conn.send_mss(), 1024);
+        p.write(12_000);
+        assert_eq!(p.counters.path_probes_out, 1, "one probe at a time");
+        acknowledge(p, 12_001);
+        assert_eq!(p.counters.path_probes_acked, 1);
+        assert_eq!(p.conn.send_mss(), 1242, "half of the way to 1460");
+        p.write(20_000);
+        acknowledge(p, 32_001);
+        assert_eq!(p.conn.send_mss(), 1351);
+    });
+}
+
+#[test]
+fn established_probe_that_is_lost_lowers_the_bound_and_not_the_window() {
+    conversation(searched(MtuProbing::Always), |p| {
+        let cwnd = p.cwnd();
+        p.write(12_000);
+        p.skip_sent();
+        for _ in 0..4 {
+            p.inject(". 1:1(0) ack 1");
+        }
+        assert_eq!(p.counters.path_probes_lost, 1);
+        assert!(p.cwnd() >= cwnd, "no congestion: {} of {cwnd}", p.cwnd());
+        p.expect(". 1:1025(1024) ack 1");
+        assert_eq!(p.conn.send_mss(), 1024);
+    });
+}
+
+#[test]
+fn established_timeouts_in_a_row_begin_the_search() {
+    conversation(searched(MtuProbing::AfterBlackHole), |p| {
+        assert_eq!(p.conn.send_mss(), 1460);
+        p.write(3_000);
+        p.skip_sent();
+        p.wait_ms(5_500);
+        assert_eq!(p.conn.send_mss(), 1024, "the path is suspected");
+        p.wait_ms(5_500);
+        assert_eq!(p.conn.send_mss(), 512, "and more so");
+    });
+}

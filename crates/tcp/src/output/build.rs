@@ -65,7 +65,8 @@ impl Connection {
 
     /// Our SYN, or the SYN-ACK once the peer's SYN has crossed it.
     pub(super) fn build_syn(&self, cx: &Cx<'_>, out: &mut SegmentOut) {
-        let crossed = self.state == State::SynReceived;
+        // SYN_RECEIVED, or closed early after a Fast Open.
+        let crossed = self.state != State::SynSent;
         *out = SegmentOut::empty();
         out.seq = self.tx.iss;
         out.flags = Flags::SYN;

@@ -77,9 +77,6 @@ impl Marks {
     /// The path is searched for its MTU (RFC 4821).
     pub const PATH_PROBING: Marks = Marks(1 << 30);
 
-    /// The port has no room for what is due: the persist timer watches over the wait.
-    pub const PORT_BLOCKED: Marks = Marks(1 << 31);
-
     /// Any of these sends a segment down the numbered steps.
     pub const OFF_FAST_PATH: Marks = Marks(
         Self::OUT_OF_ORDER.0

@@ -233,6 +233,8 @@ pub(crate) struct Cold {
     pub fin_wait_2_ms: Option<u32>,
     /// Where segments must end (`Marks::RECORDS`).
     pub record_ends: RecordEnds,
+    /// The port had no room for what is due: the persist timer watches over the wait.
+    pub is_port_blocked: bool,
     /// The SYN or SYN-ACK left once.
     pub is_syn_sent: bool,
     /// TCP_SYNCNT; 0 = the stack's setting.
@@ -248,6 +250,7 @@ impl Cold {
         is_accepted: false,
         fin_wait_2_ms: Some(0),
         record_ends: RecordEnds::NONE,
+        is_port_blocked: false,
         is_syn_sent: false,
         syn_retries_max: 0,
     };

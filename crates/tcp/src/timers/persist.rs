@@ -32,7 +32,8 @@ impl Connection {
         let waits = self.unsent() > 0 || self.fin_unsent();
         let is_idle = self.snd.flight() == 0 && self.tx.timers.retransmit_ns == super::NEVER_NS;
         if waits && is_idle && self.may_send_data() {
-            self.marks.set(Marks::PERSIST | Marks::PORT_BLOCKED);
+            self.marks.set(Marks::PERSIST);
+            self.cold.is_port_blocked = true;
             self.tx.progress_ns = cx.now_ns;
             let wait_ns = self.tx.rtt.rto_ns().max(cx.config.rto_ns_min);
             self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
@@ -59,7 +60,8 @@ impl Connection {
     pub(crate) fn end_persist(&mut self) {
         if self.marks.has(Marks::PERSIST) {
             self.marks
-                .clear(Marks::PERSIST | Marks::PUSH_DUE | Marks::PROBE_DUE | Marks::PORT_BLOCKED);
+                .clear(Marks::PERSIST | Marks::PUSH_DUE | Marks::PROBE_DUE);
+            self.cold.is_port_blocked = false;
             self.tx.probes = 0;
             self.tx.backoff = 0;
             self.arm_retransmit(super::NEVER_NS);
@@ -71,7 +73,7 @@ impl Connection {
             self.end_persist();
             return Effects::NONE;
         }
-        if self.marks.has(Marks::PORT_BLOCKED) {
+        if self.cold.is_port_blocked {
             return self.on_blocked_timer(cx);
         }
         // MUST-37: as long as probes are answered (`probes` is 0 again), the window may stay shut.

@@ -86,8 +86,10 @@ fn listen_peer_mss_has_defaults_and_a_floor() {
 
 #[test]
 fn listen_window_shift_follows_the_largest_buffer() {
-    let mut config = Config::default();
-    config.recv_buffer_option_max = 0;
+    let config = Config {
+        recv_buffer_option_max: 0,
+        ..Config::default()
+    };
     let mut shift = |bytes_max| {
         config.recv_buffer.bytes_max = bytes_max;
         let open = PassiveOpen {

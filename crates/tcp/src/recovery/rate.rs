@@ -220,12 +220,16 @@ impl Connection {
         let unsent = self.unsent();
         let idle = unsent == 0 && self.snd.flight() == 0;
         let next = unsent.min(u32::from(self.snd.mss));
-        let shut =
-            next > self.snd.usable() && self.recovery.in_flight() < self.congestion.window.cwnd;
-        if shut {
-            self.delivery.start(cx.now_ns, Busy::PeerWindow);
-        } else {
-            self.delivery.stop(cx.now_ns, Busy::PeerWindow, idle);
+        let has_room = self.recovery.in_flight() < self.congestion.window.cwnd;
+        // All that the buffer holds is in flight, and the path would take more.
+        let full = unsent == 0 && !idle && has_room && self.snd.buffered >= self.send_limit(cx);
+        let shut = next > self.snd.usable() && has_room;
+        for (reason, on) in [(Busy::SendBuffer, full), (Busy::PeerWindow, shut)] {
+            if on {
+                self.delivery.start(cx.now_ns, reason);
+            } else {
+                self.delivery.stop(cx.now_ns, reason, idle);
+            }
         }
     }
 }

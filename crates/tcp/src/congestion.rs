@@ -34,7 +34,6 @@ pub(crate) use window::{SSTHRESH_INFINITE, Window};
 /// The state of loss recovery (Linux's `tcp_ca_state`, with its numbers).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(dead_code)]
 pub(crate) enum CaState {
     /// Nothing unusual.
     Open = 0,
@@ -50,7 +49,6 @@ pub(crate) enum CaState {
 
 /// What befalls a sender outside of ACKs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code)]
 pub(crate) enum Event {
     /// First transmission when nothing was in flight, `idle_ns` after the last one.
     TxStart { idle_ns: u64 },
@@ -60,15 +58,10 @@ pub(crate) enum Event {
     CompleteCwr,
     /// A timeout.
     Loss,
-    /// A packet marked Congestion Experienced arrived.
-    EcnIsCe,
-    /// A packet without the mark arrived.
-    EcnNoCe,
 }
 
 /// The sender at the time of a call.
 #[derive(Clone, Copy, Debug)]
-#[allow(dead_code)]
 pub(crate) struct Moment<'a> {
     /// Settings of the stack.
     pub config: &'a Config,
@@ -78,14 +71,6 @@ pub(crate) struct Moment<'a> {
     pub una: SeqNumber,
     /// SND.NXT
     pub nxt: SeqNumber,
-    /// Segment size in bytes.
-    pub mss: u32,
-    /// Segments in flight now, by loss recovery's count (RFC 6675's pipe).
-    pub in_flight: u32,
-    /// Smoothed round trip; 0 = none measured.
-    pub srtt_ns: u64,
-    /// Least round trip; `u64::MAX` = none measured.
-    pub min_rtt_ns: u64,
     /// Segments delivered on this connection, this ACK's included.
     pub delivered: u32,
     /// Those of `delivered` whose ACK carried ECE.
@@ -104,10 +89,6 @@ impl<'a> Moment<'a> {
             now_ns,
             una: iss,
             nxt: iss,
-            mss: 0,
-            in_flight: 0,
-            srtt_ns: 0,
-            min_rtt_ns: u64::MAX,
             delivered: 0,
             delivered_ce: 0,
             pacing_rate: 0,
@@ -118,24 +99,14 @@ impl<'a> Moment<'a> {
 
 /// What one ACK told.
 #[derive(Clone, Copy, Debug, Default)]
-#[allow(dead_code)]
 pub(crate) struct AckSample {
     /// Segments newly delivered, cumulatively or selectively.
-    pub acked_sacked: u32,
-    /// Segments newly acknowledged by SEG.ACK.
     pub acked: u32,
-    /// Round trip of the latest segment that this ACK acknowledged, if it was sent once only.
+    /// Round trip of the latest segment that this ACK acknowledged; none if that is ambiguous (Karn).
     pub rtt_ns: Option<u64>,
-    /// Segments in flight before this ACK.
-    pub prior_in_flight: u32,
-    /// The flight that this ACK samples was limited by the application.
-    pub app_limited: bool,
-    /// This ACK carries ECE.
-    pub ece: bool,
 }
 
 /// A congestion control algorithm.
-#[allow(dead_code)]
 pub(crate) trait CongestionControl {
     /// Congestion was detected: the new slow-start threshold, in segments.
     fn ssthresh(&mut self, at: &Moment<'_>, window: &Window) -> u32;
@@ -160,7 +131,6 @@ pub(crate) trait CongestionControl {
 
 /// The algorithm that a connection has chosen, and its state.
 #[derive(Clone, Debug)]
-#[allow(dead_code)]
 pub(crate) enum Algorithm {
     /// RFC 5681 and 6582.
     NewReno(newreno::NewReno),
@@ -170,7 +140,6 @@ pub(crate) enum Algorithm {
     Dctcp(dctcp::Dctcp),
 }
 
-#[allow(dead_code)]
 impl Algorithm {
     /// The algorithm of that name, from this moment on. It may set the first threshold of `window`.
     pub fn new(choice: CongestionAlgorithm, at: &Moment<'_>, window: &mut Window) -> Self {

@@ -359,13 +359,6 @@ impl Connection {
             now_ns: cx.now_ns,
             una: self.snd.una,
             nxt: self.snd.nxt,
-            mss: u32::from(self.snd.mss),
-            in_flight: self.segments_in_flight(),
-            srtt_ns: self.tx.rtt.srtt_ns(),
-            min_rtt_ns: match self.tx.rtt.min_us() {
-                u32::MAX => u64::MAX,
-                min_us => u64::from(min_us) * 1000,
-            },
             delivered: self.recovery.delivered,
             delivered_ce: self.recovery.delivered_ce,
             pacing_rate: match self.pacing.rate {

@@ -56,10 +56,6 @@ impl Model {
             now_ns: self.now_ns,
             una: self.una,
             nxt: self.nxt,
-            mss: MSS,
-            in_flight: self.nxt.since(self.una) / MSS,
-            srtt_ns: 0,
-            min_rtt_ns: u64::MAX,
             delivered: self.delivered,
             delivered_ce: self.delivered_ce,
             pacing_rate: 0,
@@ -95,12 +91,8 @@ impl Model {
         self.una += acked * MSS;
         self.delivered += acked;
         let sample = AckSample {
-            acked_sacked: acked,
             acked,
             rtt_ns: Some(rtt_ms * MILLISECOND_NS),
-            prior_in_flight: self.window.cwnd,
-            app_limited: false,
-            ece: false,
         };
         self.call(|algorithm, at, window| algorithm.on_acked(at, window, &sample));
         self.call(|algorithm, at, window| algorithm.grow(at, window, &sample));

@@ -9,7 +9,6 @@ pub(crate) const SSTHRESH_INFINITE: u32 = u32::MAX;
 
 /// The congestion window and what belongs to it, in segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code)]
 pub(crate) struct Window {
     /// Segments that may be in flight.
     pub cwnd: u32,
@@ -25,7 +24,6 @@ pub(crate) struct Window {
     pub cwnd_clamp: u32,
 }
 
-#[allow(dead_code)]
 impl Window {
     /// Before the first loss.
     pub fn new(cwnd: u32) -> Self {

@@ -93,24 +93,17 @@ impl Connection {
             ack.acked > 0
         };
         if may_grow {
-            let sample = AckSample {
-                acked: delivered,
-                ..self.ack_sample(ack, delivered)
-            };
+            let sample = Self::ack_sample(ack, delivered);
             let moment = self.moment(cx);
             self.congestion.grow(&moment, &sample);
         }
     }
 
-    /// The ACK as congestion control sees it.
-    pub(crate) fn ack_sample(&self, ack: &Ack, delivered: u32) -> AckSample {
+    /// The ACK as congestion control sees it; it delivered `delivered` segments.
+    pub(crate) fn ack_sample(ack: &Ack, delivered: u32) -> AckSample {
         AckSample {
-            acked_sacked: delivered,
-            acked: ack.acked,
+            acked: delivered,
             rtt_ns: ack.latest_rtt_ns,
-            prior_in_flight: ack.prior_in_flight,
-            app_limited: ack.rate.app_limited,
-            ece: ack.ece,
         }
     }
 }

@@ -179,7 +179,7 @@ impl Connection {
     #[inline]
     fn tell_acked(&mut self, cx: &Cx<'_>, ack: &Ack) {
         let delivered = self.recovery.delivered.wrapping_sub(ack.prior_delivered);
-        let sample = self.ack_sample(ack, delivered);
+        let sample = Self::ack_sample(ack, delivered);
         let moment = self.moment(cx);
         let congestion = &mut self.congestion;
         congestion

@@ -79,6 +79,20 @@ pub fn call(request: &Request) -> i64 {
                 let mut len = room.len() as u32;
                 libc::getpeername(fd, room.as_mut_ptr().cast(), &raw mut len).into()
             }
+            _ => return other_call(request),
+        }
+    };
+    if value == -1 {
+        -i64::from(errno())
+    } else {
+        value
+    }
+}
+
+fn other_call(request: &Request) -> i64 {
+    // SAFETY: as above.
+    let value = unsafe {
+        match *request {
             Request::Fcntl {
                 fd,
                 command,

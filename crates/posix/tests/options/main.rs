@@ -125,6 +125,14 @@ fn socket_rows_of_little_use() -> Vec<Row> {
     ] {
         rows.extend(ints(name, S, option, &[1], Both));
     }
+    rows
+}
+
+/// Those of the socket level that Linux takes and we do not.
+fn refused_socket_rows() -> Vec<Row> {
+    const S: i32 = SOL_SOCKET;
+    let refused = Differs(ENOPROTOOPT, "nothing of ours would obey it");
+    let mut rows = Vec::new();
     for (name, option) in [
         ("SO_DEBUG", SO_DEBUG),
         ("SO_DONTROUTE", SO_DONTROUTE),
@@ -220,6 +228,14 @@ fn odd_tcp_rows() -> Vec<Row> {
             Both,
         ));
     }
+    let clamp = Differs(ENOPROTOOPT, "SO_RCVBUF bounds the window here");
+    rows.extend(ints(
+        "TCP_WINDOW_CLAMP",
+        T,
+        TCP_WINDOW_CLAMP,
+        &[8_000],
+        clamp,
+    ));
     let repair = Differs(1, "no connection is taken apart and put together here");
     rows.extend(ints("TCP_REPAIR", T, TCP_REPAIR, &[1], repair));
     for (name, option) in [
@@ -316,7 +332,14 @@ fn compare(row: &Row, stage: Stage) -> Result<(), String> {
 
 #[test]
 fn options_are_what_the_kernel_makes_of_them() {
-    let rows = [socket_rows(), tcp_rows(), odd_tcp_rows(), ip_rows()].concat();
+    let rows = [
+        socket_rows(),
+        refused_socket_rows(),
+        tcp_rows(),
+        odd_tcp_rows(),
+        ip_rows(),
+    ]
+    .concat();
     let mut wrong = Vec::new();
     for row in &rows {
         for stage in STAGES {

@@ -69,7 +69,7 @@ fn black_hole_pauses_fast_open_for_longer_each_time() {
         blackhole_timeout_ns: 100,
         ..FastOpenSettings::default()
     };
-    let mut at = |table: &mut Destinations, now_ns| {
+    let at = |table: &mut Destinations, now_ns| {
         table
             .fast_open_syn(host(1), 1460, false, &settings, now_ns)
             .is_some()

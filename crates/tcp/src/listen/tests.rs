@@ -86,7 +86,7 @@ fn listen_peer_mss_has_defaults_and_a_floor() {
 
 #[test]
 fn listen_window_shift_follows_the_largest_buffer() {
-    let config = Config {
+    let mut config = Config {
         recv_buffer_option_max: 0,
         ..Config::default()
     };

@@ -259,6 +259,7 @@ impl Host {
             let turned = self.stack.turn(local_ns);
             if self.stack.counters().syn_cookies_sent > 0 {
                 shared.ledger.note_cookies(self.number);
+                self.watch.note_cookies();
             }
             let sent = self.send(shared)?;
             self.inspection

@@ -141,7 +141,13 @@ impl End {
         if !self.eof && !is_over && !self.is_echo {
             return Ok(Wish::Wait(self.wake_ns(desk)));
         }
-        desk.sockets.close(self.id, Requests::CLOSE);
+        // An echo's client must not take it for the connection that was.
+        let how = if self.is_echo {
+            Requests::ABORT
+        } else {
+            Requests::CLOSE
+        };
+        desk.sockets.close(self.id, how);
         Ok(Wish::Over)
     }
 

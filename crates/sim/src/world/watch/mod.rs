@@ -36,8 +36,8 @@ pub struct Watch {
 struct House {
     /// Peers may discard data out of order that they have acknowledged selectively.
     peers_may_renege: bool,
-    /// Without memory for what arrives it may say so by a window of zero, as Linux does.
-    may_shut_window: bool,
+    /// It answered SYNs with cookies: it forgets what it offered, and what comes late may begin another connection.
+    sends_cookies: bool,
     /// Bytes of TCP header and payload that the host's own link takes.
     mtu: usize,
 }
@@ -60,7 +60,7 @@ impl Watch {
             new_data: Vec::new(),
             house: House {
                 peers_may_renege: plan.strain.scarce,
-                may_shut_window: plan.strain.scarce,
+                sends_cookies: false,
                 mtu: plan.hosts[number].mtu,
             },
         }
@@ -74,6 +74,11 @@ impl Watch {
         let key = seen.key.reversed();
         let flow = self.flows.entry(key).or_default();
         flow.inward(&seen.header, seen.payload.len() as u32);
+    }
+
+    /// From now on the host answers SYNs with cookies.
+    pub fn note_cookies(&mut self) {
+        self.house.sends_cookies = true;
     }
 
     /// A liar's frame arrives at the host.

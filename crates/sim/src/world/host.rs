@@ -308,6 +308,7 @@ impl Host {
                 let flying = Flying {
                     bytes,
                     forged: false,
+                    damaged: false,
                 };
                 let now_ns = shared.now_ns;
                 shared

@@ -54,6 +54,7 @@ pub fn forge(shared: &Shared, hosts: &[Host], lie: &Lie) -> Option<(usize, Flyin
     let flying = Flying {
         bytes: frame,
         forged: true,
+        damaged: false,
     };
     Some((to, flying))
 }

@@ -10,6 +10,8 @@ pub struct Flying {
     pub bytes: Vec<u8>,
     /// Made up by an attacker: no stack of this world sent it.
     pub forged: bool,
+    /// A bit was flipped. One is enough: two can cancel out in the checksum, which no receiver can tell.
+    pub damaged: bool,
 }
 
 /// Something that happens.

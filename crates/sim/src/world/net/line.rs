@@ -57,10 +57,12 @@ impl Line {
             let copy = Flying {
                 bytes: frame.bytes.clone(),
                 forged: frame.forged,
+                damaged: frame.damaged,
             };
             deliver(due_ns + fate.jitter_ns, copy);
         }
-        if is_ill && fate.corrupted && !packet::is_arp(&frame.bytes) {
+        if is_ill && fate.corrupted && !frame.damaged && !packet::is_arp(&frame.bytes) {
+            frame.damaged = true;
             packet::flip_bit(&mut frame.bytes, CORRUPT_FROM, fate.bit);
         }
         deliver(due_ns, frame);

@@ -105,6 +105,7 @@ impl Node {
             let copy = Flying {
                 bytes: frame.bytes.clone(),
                 forged: frame.forged,
+                damaged: frame.damaged,
             };
             out.push((other, copy));
         }
@@ -123,6 +124,7 @@ impl Node {
             let answer = Flying {
                 bytes,
                 forged: false,
+                damaged: false,
             };
             (port, answer)
         };

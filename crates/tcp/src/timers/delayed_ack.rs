@@ -145,10 +145,6 @@ impl Connection {
             self.rx.dup_acks_sent += 1;
             return false;
         }
-        self.rx.compressed += 1;
-        if self.rx.compressed > 1 {
-            return true;
-        }
         let mut rtt_us = u64::from(self.tune.rtt_us8 >> 3);
         let srtt_us = self.tx.rtt.srtt_ns() / 1000;
         if srtt_us > 0 {
@@ -156,8 +152,14 @@ impl Connection {
         }
         let delay_ns =
             (rtt_us * 10 * u64::from(config.comp_sack_rtt_percent)).min(config.comp_sack_ns_max);
-        let at_ns = cx.now_ns.saturating_add(delay_ns);
-        self.arm_delayed_ack(self.tx.timers.delayed_ack_ns.min(at_ns));
+        if delay_ns == 0 {
+            return false;
+        }
+        self.rx.compressed += 1;
+        if self.rx.compressed == 1 {
+            let at_ns = cx.now_ns.saturating_add(delay_ns);
+            self.arm_delayed_ack(self.tx.timers.delayed_ack_ns.min(at_ns));
+        }
         true
     }
 

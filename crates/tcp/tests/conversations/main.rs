@@ -13,6 +13,7 @@ mod pacing;
 mod path;
 mod peer;
 mod probes;
+mod receive;
 mod recovery;
 mod review;
 mod sack;

@@ -129,6 +129,8 @@ pub struct Peer {
     pub effects: Effects,
     /// Segments are polled after every call; off = several calls in one turn.
     pub polls: bool,
+    /// What the stack says of its memory.
+    pub memory: tcp::Memory,
     context: String,
     iss: SeqNumber,
     irs: SeqNumber,
@@ -300,6 +302,7 @@ impl Peer {
             window: setup.window,
             effects: Effects::NONE,
             polls: true,
+            memory: tcp::Memory::Ample,
             context: String::new(),
             iss: SeqNumber(variant.iss),
             irs: SeqNumber(variant.irs),
@@ -326,7 +329,7 @@ impl Peer {
             counters: &mut self.counters,
             records: &mut self.records,
             ranges: &mut self.ranges,
-            memory: tcp::Memory::Ample,
+            memory: self.memory,
         };
         let effects = call(&mut self.conn, &mut cx, &mut self.rx);
         self.conn.check_in_flight(&cx);
@@ -386,7 +389,7 @@ impl Peer {
             counters: &mut self.counters,
             records: &mut self.records,
             ranges: &mut self.ranges,
-            memory: tcp::Memory::Ample,
+            memory: self.memory,
         };
         self.conn.transmit_class(&cx)
     }
@@ -402,7 +405,7 @@ impl Peer {
                 counters: &mut self.counters,
                 records: &mut self.records,
                 ranges: &mut self.ranges,
-                memory: tcp::Memory::Ample,
+                memory: self.memory,
             };
             let class = self.conn.transmit_class(&cx);
             let sends = self.conn.poll_transmit(&mut cx, &mut out);

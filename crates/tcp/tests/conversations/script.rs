@@ -76,6 +76,8 @@ impl Line {
     /// What we sent, in the same notation.
     pub fn from_out(out: &SegmentOut, iss: SeqNumber, irs: SeqNumber) -> Line {
         let has_ack = out.flags.contains(Flags::ACK);
+        let mut options = out.options;
+        options.sack = shifted(&options.sack, SeqNumber(irs.0.wrapping_neg()));
         Line {
             ecn: Some(out.ecn),
             flags: out.flags,
@@ -84,7 +86,7 @@ impl Line {
             ack: has_ack.then(|| out.ack.since(irs)),
             win: Some(out.window),
             urgent: 0,
-            options: Some(out.options),
+            options: Some(options),
         }
     }
 

@@ -15,8 +15,6 @@ pub(crate) struct Ack {
     pub prior_highest: SeqNumber,
     /// Segments out before it.
     pub prior_packets: u32,
-    /// Segments in flight before it.
-    pub prior_in_flight: u32,
     /// Segments delivered before it.
     pub prior_delivered: u32,
     /// Segments ever lost before it.

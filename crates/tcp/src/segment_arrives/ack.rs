@@ -87,7 +87,6 @@ impl Connection {
             prior_una: self.snd.una,
             prior_highest: self.highest_sacked(),
             prior_packets: recovery.packets_out,
-            prior_in_flight: recovery.in_flight(),
             prior_delivered: recovery.delivered,
             prior_lost: recovery.lost,
             acked: 0,

@@ -74,6 +74,7 @@ impl Actor {
     fn on_ask(&mut self, ask: Ask) {
         if !matches!(ask.what, What::Now) {
             self.idle_looks = 0;
+            self.world.settings_may_have_changed();
         }
         let (what, asker) = ask.into_asker();
         match what {
@@ -149,6 +150,7 @@ impl Actor {
     }
 
     fn on_next(&mut self, asker: Asker) {
+        self.turn();
         let Some(clock) = self.world.virtual_clock().cloned() else {
             self.receiver = Some(asker);
             return self.serve_receiver();

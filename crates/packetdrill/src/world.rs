@@ -99,7 +99,6 @@ impl World {
     /// # Errors
     /// One line: why it cannot.
     pub fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
-        self.settings_may_have_changed();
         if let Some(destination) = destination(packet) {
             self.own(destination);
         }
@@ -116,9 +115,8 @@ impl World {
         }
     }
 
-    /// What a call needs before it begins: an address, the settings of the moment.
+    /// What a call needs before it begins: an address.
     pub fn prepare(&mut self, request: &Request) {
-        self.settings_may_have_changed();
         if let Request::Bind {
             address: Address::Inet(address),
             ..
@@ -146,7 +144,8 @@ impl World {
         }
     }
 
-    fn settings_may_have_changed(&mut self) {
+    /// The script may have run a command: its settings are ours.
+    pub fn settings_may_have_changed(&mut self) {
         let is_hole = self.shims.as_ref().is_some_and(Shims::is_blackhole);
         self.wire.set_blocked(is_hole);
         let settings = self.mirror.read(self.shims.as_ref());

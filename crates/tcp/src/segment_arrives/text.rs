@@ -77,6 +77,7 @@ impl Connection {
             return Effects::NONE;
         }
         if self.is_beyond_window(seg) {
+            cx.counters.drop_outside_window += 1;
             cx.counters.bytes_outside_window += u64::from(seg.len);
             self.answer_unwanted(cx);
             return Effects::NONE;

@@ -15,3 +15,4 @@ mod icmp;
 mod limits;
 mod neighbours;
 mod offloads;
+mod pacing;

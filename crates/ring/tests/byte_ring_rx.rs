@@ -21,6 +21,8 @@ enum Op {
     /// Publish up to so much of what is in order.
     Publish(u32),
     Discard,
+    /// Forget what is stored so far past the tail and further, chunks included.
+    Truncate(u32),
     Reclaim,
     Read(u32),
     ReadVectored(u32, u32),
@@ -68,6 +70,10 @@ impl World {
             Op::Discard => {
                 self.writer.discard_unpublished();
                 self.stored.clear();
+            }
+            Op::Truncate(offset) => {
+                self.writer.truncate(&mut self.pool, offset);
+                self.stored.truncate(offset as usize);
             }
             Op::Reclaim => {
                 let unread = self.writer.reclaim(&mut self.pool, block);
@@ -175,6 +181,7 @@ fn ops() -> impl Strategy<Value = Op> {
         4 => (offset.clone(), size.clone(), any::<bool>()).prop_map(|(o, n, s)| Op::Store(o, n, s)),
         4 => prop_oneof![2 => Just(u32::MAX), 1 => size.clone()].prop_map(Op::Publish),
         1 => Just(Op::Discard),
+        2 => offset.clone().prop_map(Op::Truncate),
         3 => Just(Op::Reclaim),
         4 => prop_oneof![1 => Just(1u32 << 16), 2 => size.clone()].prop_map(Op::Read),
         1 => (size.clone(), size.clone()).prop_map(|(n, m)| Op::ReadVectored(n, m)),
@@ -214,8 +221,13 @@ fn seeded_interleaving_matches_the_oracle() {
                 5 => Op::Reclaim,
                 6 => Op::Read(n),
                 7 => Op::ReadVectored(n, 40),
-                _ => [Op::Contiguous, Op::Discard, Op::Skip(n), Op::Peek(n / 2, n)]
-                    [random.below(4) as usize],
+                _ => [
+                    Op::Contiguous,
+                    Op::Discard,
+                    Op::Skip(n),
+                    Op::Peek(n / 2, n),
+                    Op::Truncate(n / 3),
+                ][random.below(5) as usize],
             };
             world.apply(op);
         }

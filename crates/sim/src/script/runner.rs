@@ -10,6 +10,7 @@ mod compare;
 mod conn;
 mod inbound;
 mod outbound;
+mod pipes;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -58,6 +59,7 @@ pub(super) fn play(
         world,
         conns: Vec::new(),
         under_test: None,
+        pipes: Vec::new(),
         python: Python::default(),
         blocked: None,
         now_playing: Due::default(),
@@ -95,6 +97,8 @@ struct Runner<'s> {
     conns: Vec<Conn>,
     /// The one that packets belong to.
     under_test: Option<usize>,
+    /// Bytes in each pipe.
+    pipes: Vec<usize>,
     python: Python,
     blocked: Option<Blocked<'s>>,
     now_playing: Due,

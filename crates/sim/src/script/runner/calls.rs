@@ -34,7 +34,7 @@ impl Blocked<'_> {
 }
 
 /// What is to be done for a call.
-enum Plan {
+pub(super) enum Plan {
     Make(Request),
     /// The answer is known.
     Answer(Result<i64, Errno>),
@@ -165,8 +165,9 @@ impl<'s> Runner<'s> {
                 fd: self.fd(&arguments, 0)?,
                 address: self.connect_address(&arguments, 1)?,
             },
-            "close" => Request::Close {
-                fd: self.fd(&arguments, 0)?,
+            "close" => match self.fd(&arguments, 0)? {
+                -1 => return Ok(Plan::Answer(Ok(0))),
+                fd => Request::Close { fd },
             },
             "shutdown" => Request::Shutdown {
                 fd: self.fd(&arguments, 0)?,
@@ -192,10 +193,13 @@ impl<'s> Runner<'s> {
             },
             "cap_set" | "setrlimit" => return Ok(Plan::Answer(Ok(0))),
             name => {
-                return match self.plan_data(name, &arguments)? {
-                    Some(plan) => Ok(plan),
-                    None => self.plan_other(name, &arguments).map(Plan::Make),
-                };
+                if let Some(plan) = self.plan_data(name, &arguments)? {
+                    return Ok(plan);
+                }
+                if let Some(plan) = self.plan_pipe(name, &arguments)? {
+                    return Ok(plan);
+                }
+                return self.plan_other(name, &arguments).map(Plan::Make);
             }
         };
         Ok(Plan::Make(request))
@@ -356,7 +360,7 @@ impl<'s> Runner<'s> {
         self.note(format_args!("call     {} = {said}", call.name));
         let makes_fd = matches!(
             call.name.as_str(),
-            "socket" | "accept" | "accept4" | "epoll_create" | "epoll_create1"
+            "socket" | "accept" | "accept4" | "epoll_create" | "epoll_create1" | "open"
         );
         let is_expected = if makes_fd && expected >= 0 {
             returned >= 0
@@ -424,7 +428,7 @@ impl<'s> Runner<'s> {
                 check_poll(&wanted, reply)?;
             }
             "epoll_wait" => self.check_epoll(arguments.at(1)?, reply)?,
-            _ => {}
+            name => self.follow_pipe(name, &arguments, value, expected)?,
         }
         Ok(())
     }

@@ -15,6 +15,10 @@ use crate::script::datagram::{Datagram, Segment};
 pub(super) enum Stage {
     /// Not a socket: an epoll instance.
     Other,
+    /// An end of a pipe: the runner's own, with the number of the pipe.
+    Pipe(usize),
+    /// A file: the runner's own. It holds as many zeros as are wanted.
+    File,
     New,
     Listening,
     /// `connect` was called.
@@ -124,8 +128,8 @@ impl Runner<'_> {
             }
         }
         match self.under_test {
-            Some(at) if stage != Some(Stage::Other) => Ok(at),
-            _ => Err("no matching socket for script packet".to_owned()),
+            Some(at) => Ok(at),
+            None => Err("no matching socket for script packet".to_owned()),
         }
     }
 

@@ -237,7 +237,6 @@ fn connect_fast_asks_first_and_brings_data_with_the_cookie_next_time() {
         "the peer's MSS less room for options"
     );
     let mut client = Client::answering(&syn);
-    client.nxt += 0;
     let answer = syn_ack(&mut client, None).acking(syn.seq + 1 + 900);
     w.send(&answer);
     let rest = w.tcp_with(Flags::ACK | Flags::PSH);

@@ -47,7 +47,7 @@ enum Step {
     Arrives(Arrival),
     Write(u16),
     ReadAll,
-    ReadUntilSpace(u16),
+    ReadUntilLeft(u16),
     Shutdown,
     Close,
     Abort,
@@ -162,7 +162,7 @@ fn take(peer: &mut Peer, step: &Step) {
         }
         Step::Write(bytes) => peer.write(u32::from(bytes)),
         Step::ReadAll => peer.read_all(),
-        Step::ReadUntilSpace(space) => peer.read_until_space(u32::from(space)),
+        Step::ReadUntilLeft(unread) => peer.read_until_left(u32::from(unread)),
         Step::Shutdown => peer.shutdown(),
         Step::Close => peer.close(),
         Step::Abort => peer.abort(),

@@ -170,7 +170,8 @@ fn take(peer: &mut Peer, step: &Step) {
         Step::Cork(on) => peer.call(|conn, cx, _| conn.set_cork(cx, on)),
         Step::KeepAlive(times) => {
             let keepalive = times.map(|(idle_ms, probes_max)| Keepalive {
-                idle_ns: u64::from(idle_ms) * MS,
+                // A second at least, as TCP_KEEPIDLE has it.
+                idle_ns: (1000 + u64::from(idle_ms)) * MS,
                 interval_ns: 1000 * MS,
                 probes_max,
             });

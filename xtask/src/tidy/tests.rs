@@ -257,13 +257,16 @@ fn walls_hold_in_each_table_of_the_manifest() {
 }
 
 #[test]
-fn simulator_is_for_tests_alone() {
-    let mill = "[package]\nname = \"mill\"\n";
-    assert!(walls_of(&format!("{mill}[dev-dependencies]\nsim = \"1\"\n")).is_empty());
+fn simulator_is_for_tests_and_the_command_alone() {
+    let capi = "[package]\nname = \"capi\"\n";
+    assert!(walls_of(&format!("{capi}[dev-dependencies]\nsim = \"1\"\n")).is_empty());
     assert_eq!(
-        walls_of(&format!("{mill}[dependencies]\nsim = \"1\"\n")),
+        walls_of(&format!("{capi}[dependencies]\nsim = \"1\"\n")),
         ["sim"]
     );
+    // `mill script` runs packet scripts.
+    let mill = "[package]\nname = \"mill\"\n";
+    assert!(walls_of(&format!("{mill}[dependencies]\nsim = \"1\"\n")).is_empty());
 }
 
 #[test]

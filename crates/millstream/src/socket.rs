@@ -23,10 +23,10 @@ use crate::stream::TcpStream;
 /// use millstream::TcpSocket;
 /// # fn run(context: &millstream::Context) -> std::io::Result<()> {
 /// let socket = TcpSocket::new_v4(context)?;
-/// socket.options().set_reuse_addr(true)?;
+/// socket.options().set_reuse_addr(true);
 /// socket.options().set_nodelay(true)?;
 /// socket.bind("10.0.0.2:80".parse().unwrap())?;
-/// let listener = socket.listen(1024)?;
+/// let listener = socket.listen(1024).expect("nobody else listens there");
 /// # Ok(()) }
 /// ```
 pub struct TcpSocket {

@@ -213,7 +213,8 @@ impl Core {
     fn disown(&mut self, socket: u32) {
         self.sockets.orphan(socket);
         let slot = self.sockets.slot_mut(socket);
-        let Some(conn) = slot.conn.as_mut() else {
+        let is_over = slot.role != Role::Connection;
+        let Some(conn) = slot.conn.as_mut().filter(|_| !is_over) else {
             return self.release_socket(socket);
         };
         let effects = conn.abort(&mut tcp_cx!(self));

@@ -325,6 +325,18 @@ fn listener_closed_with_unaccepted_connections_resets_them() {
 }
 
 #[test]
+fn listener_closed_with_an_unaccepted_connection_that_was_reset_lets_it_go() {
+    let mut w = World::new();
+    let listener = w.listen();
+    let mut client = w.client();
+    w.handshake(&mut client);
+    w.send(&client.rst());
+    w.close(listener);
+    assert_eq!(w.stack.usage().sockets, 0);
+    assert_eq!(w.stack.usage().flows, 0);
+}
+
+#[test]
 fn listener_closed_and_another_at_its_port_gets_only_its_own() {
     let mut w = World::new();
     let old = w.listen();

@@ -60,6 +60,9 @@ pub struct GoodputOptions {
     /// Seconds that each transfer is counted, from its first byte
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     pub seconds: f64,
+    /// Congestion control of the kernel's ends; without it whatever the machine is set to
+    #[arg(long, value_name = "NAME")]
+    pub congestion: Option<String>,
     /// Wires at once
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub jobs: u32,
@@ -131,7 +134,7 @@ pub fn goodput(options: &GoodputOptions) -> Result<(), Failure> {
     }
     let table = table::table(&found);
     print!("{table}");
-    let json = serde_json::json!({ "rate": options.rate, "limit": options.limit, "seconds": options.seconds, "cells": found });
+    let json = serde_json::json!({ "rate": options.rate, "kernel_congestion": options.congestion, "limit": options.limit, "seconds": options.seconds, "cells": found });
     for (path, text) in [
         (&options.json, format!("{json:#}\n")),
         (&options.table, table),

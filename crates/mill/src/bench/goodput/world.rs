@@ -18,7 +18,7 @@ pub fn run(
     job: u32,
 ) -> Result<f64, String> {
     let named = |cause: String| format!("{pair:?} at {cell:?}, seed {seed}: {cause}");
-    let world = World::new(pair, job).map_err(named)?;
+    let world = World::new(pair, job, options.congestion.as_deref()).map_err(named)?;
     transfer(&world, options, cell, pair, seed).map_err(named)
 }
 
@@ -53,7 +53,7 @@ struct World {
 }
 
 impl World {
-    fn new(pair: Pair, job: u32) -> Result<Self, String> {
+    fn new(pair: Pair, job: u32, congestion: Option<&str>) -> Result<Self, String> {
         let world = Self {
             prefix: format!("mst-{}-{job}", std::process::id()),
         };
@@ -64,13 +64,19 @@ impl World {
             ("left", SENDER, pair == Pair::OursToKernel),
             ("right", RECEIVER, pair == Pair::KernelToOurs),
         ] {
-            world.join(side, address, ours)?;
+            world.join(side, address, ours, congestion)?;
         }
         Ok(world)
     }
 
     /// A veth pair from the side to the middle, without offloads: the wire is to see the frames that a wire sees.
-    fn join(&self, side: &str, address: &str, ours: bool) -> Result<(), String> {
+    fn join(
+        &self,
+        side: &str,
+        address: &str,
+        ours: bool,
+        congestion: Option<&str>,
+    ) -> Result<(), String> {
         let (own, between) = (self.namespace(side), self.namespace("between"));
         let far = format!("to-{side}");
         ip(&[
@@ -87,9 +93,10 @@ impl World {
             ip(&["-n", namespace, "link", "set", "dev", device, "up"])?;
         }
         if !ours {
-            // Whatever the machine is set to: the comparison is of stacks, not of algorithms.
-            let congestion = "net.ipv4.tcp_congestion_control=cubic";
-            ip(&["netns", "exec", &own, "sysctl", "-qw", congestion])?;
+            if let Some(name) = congestion {
+                let setting = format!("net.ipv4.tcp_congestion_control={name}");
+                ip(&["netns", "exec", &own, "sysctl", "-qw", &setting])?;
+            }
             let cidr = format!("{address}/24");
             ip(&["-n", &own, "address", "add", &cidr, "dev", "own"])?;
         }

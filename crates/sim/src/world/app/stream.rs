@@ -54,15 +54,22 @@ impl Stream {
     /// The bytes from `position` on.
     pub fn fill(&self, position: u64, out: &mut [u8]) {
         let (mut at, mut rest) = (position, out);
-        while !rest.is_empty() {
-            let within = (at % 8) as usize;
-            let word = self.word(at / 8);
-            let n = (8 - within).min(rest.len());
-            let (now, later) = rest.split_at_mut(n);
-            now.copy_from_slice(&word[within..within + n]);
-            rest = later;
-            at += n as u64;
+        // Up to the first word that begins here, then whole words, then what is left.
+        let head = rest.len().min((8 - at % 8) as usize);
+        self.fill_within(at, &mut rest[..head]);
+        (at, rest) = (at + head as u64, &mut rest[head..]);
+        let (whole, tail) = rest.split_at_mut(rest.len() / 8 * 8);
+        for (place, word) in whole.chunks_exact_mut(8).enumerate() {
+            word.copy_from_slice(&self.word(at / 8 + place as u64));
         }
+        at += whole.len() as u64;
+        self.fill_within(at, tail);
+    }
+
+    /// Bytes of one word.
+    fn fill_within(&self, position: u64, out: &mut [u8]) {
+        let within = (position % 8) as usize;
+        out.copy_from_slice(&self.word(position / 8)[within..within + out.len()]);
     }
 
     fn word(&self, index: u64) -> [u8; 8] {

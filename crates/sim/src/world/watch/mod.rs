@@ -169,7 +169,12 @@ fn parse(frame: &[u8]) -> Result<Option<Seen<'_>>, String> {
 fn sums_to_ones(src: wire::Addr, dst: wire::Addr, segment: &[u8]) -> bool {
     let mut sum = u64::from(protocol::TCP) + segment.len() as u64;
     let mut add = |bytes: &[u8]| {
-        for pair in bytes.chunks(2) {
+        // Two words at a time fold into the same sum.
+        let mut fours = bytes.chunks_exact(4);
+        for four in &mut fours {
+            sum += u64::from(u32::from_be_bytes([four[0], four[1], four[2], four[3]]));
+        }
+        for pair in fours.remainder().chunks(2) {
             let low = pair.get(1).copied().unwrap_or(0);
             sum += u64::from(u16::from_be_bytes([pair[0], low]));
         }

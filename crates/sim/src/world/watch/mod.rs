@@ -38,6 +38,8 @@ struct House {
     peers_may_renege: bool,
     /// It answered SYNs with cookies: it forgets what it offered, and what comes late may begin another connection.
     sends_cookies: bool,
+    /// Questions for a neighbour's address may go unanswered; what is sent meanwhile is lost within the host.
+    loses_neighbours: bool,
     /// Bytes of TCP header and payload that the host's own link takes.
     mtu: usize,
 }
@@ -61,6 +63,7 @@ impl Watch {
             house: House {
                 peers_may_renege: plan.strain.scarce,
                 sends_cookies: false,
+                loses_neighbours: plan.strain.lossy,
                 mtu: plan.hosts[number].mtu,
             },
         }

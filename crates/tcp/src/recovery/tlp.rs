@@ -62,10 +62,11 @@ impl Connection {
         if next > 0 && next <= self.snd.usable() {
             self.marks.set(Marks::PUSH_DUE);
             self.recovery.put(flag::PROBE_NEW, true);
-        } else if self.plan_probe(cx).is_some() {
+        } else if !self.is_tail_sacked(cx) && self.plan_probe(cx).is_some() {
             self.recovery.put(flag::PROBE_LAST, true);
         } else {
-            // The peer's window shrank below it: only the timeout may repeat what is beyond.
+            // The peer's window shrank below it: only the timeout may repeat what is beyond. Or the peer holds it already (a reduction on ECE ended
+            // the earlier probe, and its SACK came after this timer was set; found by sim, seed 19905): what is missing lies before it.
             self.rearm_retransmit(cx);
             return;
         }
@@ -73,6 +74,11 @@ impl Connection {
         // Until the probe has left, and starts the timeout anew.
         self.recovery.pending = Pending::Timeout;
         self.rearm_retransmit(cx);
+    }
+
+    fn is_tail_sacked(&self, cx: &Cx<'_>) -> bool {
+        let tail = cx.records.get(self.recovery.chain.tail);
+        tail.is_some_and(|tail| tail.has(tag::SACKED))
     }
 
     /// The last segment, as the probe.

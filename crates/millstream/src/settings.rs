@@ -33,6 +33,15 @@ pub enum MtuDiscover {
     Probe,
 }
 
+impl MtuDiscover {
+    pub(crate) const fn option(self) -> SocketOption {
+        SocketOption::MtuDiscover {
+            dont_fragment: !matches!(self, Self::Dont),
+            heed: matches!(self, Self::Want | Self::Do),
+        }
+    }
+}
+
 /// See the module's documentation. The fields bear the names of the options.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
@@ -136,6 +145,10 @@ impl Settings {
         if let Some(limit) = self.hop_limit {
             put(true, SocketOption::HopLimit(limit));
         }
+        put(
+            self.mtu_discover != MtuDiscover::Want,
+            self.mtu_discover.option(),
+        );
         put(
             self.traffic_class != 0,
             SocketOption::TrafficClass(self.traffic_class),

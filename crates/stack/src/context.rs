@@ -235,6 +235,13 @@ pub enum SocketOption {
     Congestion(tcp::CongestionAlgorithm),
     /// `IP_TOS`, `IPV6_TCLASS`: the DSCP of what is sent, in the upper six bits; ECN's two are TCP's.
     TrafficClass(u8),
+    /// `IP_MTU_DISCOVER`: whether IPv4 packets bear DF, and whether what routers say of the path's MTU counts.
+    MtuDiscover {
+        /// DF is set.
+        dont_fragment: bool,
+        /// Packet-too-big messages count.
+        heed: bool,
+    },
     /// `IP_TTL`, `IPV6_UNICAST_HOPS` of what is sent.
     HopLimit(u8),
     /// `TCP_USER_TIMEOUT` in ns; 0: the default rule of retries.

@@ -126,6 +126,8 @@ counters! {
     echo_replies,
     /// ICMP errors about one of our connections.
     icmp_errors,
+    /// Packet-too-big messages about connections that asked not to heed them (`IP_MTU_DISCOVER`).
+    icmp_mtu_unheeded,
     /// Half-open handshakes ended by an ICMP error.
     half_open_icmp,
     /// Jobs applied for the application.

@@ -87,6 +87,14 @@ impl Core {
                 slot.header.dscp = class & !ECN_BITS;
                 Effects::NONE
             }
+            SocketOption::MtuDiscover {
+                dont_fragment,
+                heed,
+            } => {
+                slot.header.dont_fragment = dont_fragment;
+                slot.header.heeds_mtu = heed;
+                Effects::NONE
+            }
             SocketOption::HopLimit(limit) => {
                 slot.header.hop_limit = limit;
                 Effects::NONE

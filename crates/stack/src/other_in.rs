@@ -182,11 +182,17 @@ impl Core {
                 conn.note_accepted();
             }
         }
-        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else {
+        let slot = self.sockets.slot_mut(socket);
+        let heeds_mtu = slot.header.heeds_mtu;
+        let Some(conn) = slot.conn.as_mut() else {
             return;
         };
         let effects = match report.kind {
             ErrorKind::Failed(kind) => conn.on_icmp_error(&mut tcp_cx!(self), kind, report.seq),
+            ErrorKind::PacketTooBig { .. } if !heeds_mtu => {
+                self.counters.icmp_mtu_unheeded += 1;
+                Effects::NONE
+            }
             ErrorKind::PacketTooBig { .. } if !conn.is_quoted_in_flight(report.seq) => {
                 self.tcp_counters.drop_icmp_outside_window += 1;
                 Effects::NONE

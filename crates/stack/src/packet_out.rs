@@ -28,6 +28,12 @@ pub(crate) struct HeaderFields {
     /// In the upper six bits; the lower two are zero.
     pub dscp: u8,
     pub hop_limit: u8,
+    /// DF, which IPv6 needs no bit for.
+    pub dont_fragment: bool,
+    /// What routers say of the path's MTU counts.
+    pub heeds_mtu: bool,
+    /// Without DF: tells this packet's fragments from others' (RFC 6864).
+    pub ident: u16,
 }
 
 impl Default for HeaderFields {
@@ -35,6 +41,10 @@ impl Default for HeaderFields {
         Self {
             dscp: 0,
             hop_limit: HOP_LIMIT,
+            dont_fragment: true,
+            heeds_mtu: true,
+            // With DF set the field means nothing.
+            ident: 0,
         }
     }
 }
@@ -154,9 +164,8 @@ fn write_network(out: &mut [u8; HEADER_BYTES_MAX], ends: LinkEnds, key: &FlowKey
             let header = ipv4::Header {
                 dscp_ecn: shape.ecn.within(ends.header.dscp),
                 total_len: (ipv4::HEADER_LEN as u32 + shape.transport_len) as u16,
-                // RFC 6864: with DF set the field means nothing.
-                ident: 0,
-                dont_fragment: true,
+                ident: ends.header.ident,
+                dont_fragment: ends.header.dont_fragment,
                 more_fragments: false,
                 fragment_offset: 0,
                 ttl: ends.header.hop_limit,

@@ -84,7 +84,7 @@ impl Core {
 
     /// Segments of one connection, as many as it has and frames hold. It goes to the end of its list if it has more.
     fn connection_out(&mut self, socket: u32, frames: &[TxFrame]) -> usize {
-        let Some(ends) = self.link_of(socket) else {
+        let Some(mut ends) = self.link_of(socket) else {
             return 0;
         };
         let (slot, pool, block) = self.sockets.parts(socket);
@@ -99,6 +99,10 @@ impl Core {
                 slot.tx
                     .copy_out(pool.memory(), block, segment.payload_offset, place)
             };
+            if !ends.header.dont_fragment {
+                slot.header.ident = slot.header.ident.wrapping_add(1);
+                ends.header.ident = slot.header.ident;
+            }
             let built = build_segment(&frames[used], ends, &slot.key, &segment, self.offload, copy);
             // A frame too small for an MSS that the port's own MTU gave: counted, and retransmission tries again.
             self.counters.tx_frame_too_small += u64::from(!built);

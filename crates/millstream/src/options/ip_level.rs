@@ -37,18 +37,13 @@ impl SocketOptions<'_> {
         self.look(|settings| settings.hop_limit.unwrap_or(HOP_LIMIT))
     }
 
-    /// `IP_MTU_DISCOVER`: what Millstream always does is [`MtuDiscover::Want`]; no other can be had.
+    /// `IP_MTU_DISCOVER`: whether packets may be fragmented on their way, and whether what routers say of the path counts.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for any other.
+    /// As [`set_traffic_class`](Self::set_traffic_class).
     pub fn set_mtu_discover(&self, how: MtuDiscover) -> io::Result<()> {
-        match how {
-            MtuDiscover::Want | MtuDiscover::Do => {
-                self.change(|settings| settings.mtu_discover = how);
-                Ok(())
-            }
-            _ => Err(Errno::OPNOTSUPP.into()),
-        }
+        self.change(|settings| settings.mtu_discover = how);
+        self.tell(how.option())
     }
 
     /// `IP_MTU_DISCOVER`

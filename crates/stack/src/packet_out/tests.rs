@@ -16,6 +16,9 @@ const ENDS: LinkEnds = LinkEnds {
     header: HeaderFields {
         dscp: 0,
         hop_limit: 64,
+        dont_fragment: true,
+        heeds_mtu: true,
+        ident: 0,
     },
 };
 const PAYLOAD: &[u8] = b"GET / HTTP/1.1\r\n\r";

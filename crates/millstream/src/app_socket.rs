@@ -19,7 +19,33 @@ pub(crate) enum Kind {
     /// Waits for the first bytes, to open fast with them.
     Deferred,
     Stream,
-    Listener(Consumer<Accepted>),
+    Listener(AcceptQueue),
+}
+
+/// Connections that wait to be accepted. A `listen` that asks for a longer backlog adds a longer ring; what lies in the earlier ones comes first.
+pub(crate) struct AcceptQueue(Vec<Consumer<Accepted>>);
+
+impl AcceptQueue {
+    pub fn new(ring: Consumer<Accepted>) -> Self {
+        Self(vec![ring])
+    }
+
+    /// Connections come in this ring from some time on.
+    pub fn add(&mut self, ring: Consumer<Accepted>) {
+        self.0.push(ring);
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.0.last().map_or(0, Consumer::capacity)
+    }
+
+    pub fn pop(&mut self) -> Option<Accepted> {
+        self.0.iter_mut().find_map(Consumer::pop)
+    }
+
+    pub fn is_empty(&mut self) -> bool {
+        self.0.iter_mut().all(Consumer::is_empty)
+    }
 }
 
 pub(crate) struct AppSocket {

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
-use stack::context::{Accepted, Control, Listen, SocketOption};
+use stack::context::{Accepted, Backlog, Control, Listen, SocketOption};
 
-use crate::app_socket::Kind;
+use crate::app_socket::{AcceptQueue, Kind};
 use crate::context::{Context, Inner, State};
 use crate::options::SocketOptions;
 use crate::poll::{Source, sealed};
@@ -112,6 +112,28 @@ impl TcpListener {
         TcpSocket::like(inner, local.is_ipv6(), Some(local), settings)
     }
 
+    /// `listen` once more: from now on so many connections, and one more, may wait to be accepted. Those that wait already stay. Cut to
+    /// [`Limits::backlog_max`](crate::Limits).
+    ///
+    /// # Errors
+    /// Those of asking the stack.
+    pub fn set_backlog(&self, backlog: usize) -> io::Result<()> {
+        let backlog = backlog.min(self.inner.config().limits.backlog_max);
+        let mut longer = None;
+        if let Kind::Listener(queue) = &mut self.inner.state().sockets.at(self.id).kind
+            && queue.capacity() <= backlog
+        {
+            let (accepted, ring) = ring::spsc::queue(backlog + 1);
+            queue.add(ring);
+            longer = Some(accepted);
+        }
+        self.inner.control(Control::Backlog(Backlog {
+            socket: self.id,
+            backlog: backlog as u32,
+            longer,
+        }))
+    }
+
     /// What can be done with it now.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
@@ -159,7 +181,10 @@ impl ListenerBuilder {
         let id = inner.socket()?;
         let capacity = backlog.clamp(1, inner.config().limits.backlog_max);
         let (accepted, queue) = ring::spsc::queue(capacity + 1);
-        inner.state().sockets.open(id, Kind::Listener(queue));
+        inner
+            .state()
+            .sockets
+            .open(id, Kind::Listener(AcceptQueue::new(queue)));
         inner.state().sockets.at(id).settings = Some(Rc::new(settings));
         let listener = TcpListener {
             inner,

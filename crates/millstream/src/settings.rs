@@ -22,23 +22,24 @@ pub enum Linger {
 /// What path MTU discovery does (`IP_MTU_DISCOVER`), with Linux's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuDiscover {
-    /// Never: packets may be fragmented.
+    /// Never: packets may be fragmented, and what routers say of the path is not heeded.
     Dont,
     /// As routes say: the default.
     #[default]
     Want,
     /// Always.
     Do,
-    /// Don't-fragment is set, what routers say of the path is not heeded.
+    /// For datagrams that probe the path: of TCP, as [`Dont`](Self::Dont), as in Linux.
     Probe,
+    /// The interface's MTU and no router's: of TCP, as [`Dont`](Self::Dont).
+    Interface,
+    /// As [`Interface`](Self::Interface), for datagrams that may be fragmented here: of TCP, as [`Dont`](Self::Dont).
+    Omit,
 }
 
 impl MtuDiscover {
     pub(crate) const fn option(self) -> SocketOption {
-        SocketOption::MtuDiscover {
-            dont_fragment: !matches!(self, Self::Dont),
-            heed: matches!(self, Self::Want | Self::Do),
-        }
+        SocketOption::MtuDiscover(matches!(self, Self::Want | Self::Do))
     }
 }
 
@@ -93,77 +94,68 @@ pub(crate) struct Settings {
 impl Settings {
     /// All that the stack has to know of a socket that is about to connect or to listen.
     pub fn for_stack(&self, config: &tcp::Config) -> Vec<SocketOption> {
-        let mut options = Vec::new();
-        let mut put = |when: bool, option: SocketOption| {
-            if when {
-                options.push(option);
-            }
-        };
-        put(self.no_delay, SocketOption::NoDelay(true));
-        put(self.cork, SocketOption::Cork(true));
-        put(
-            self.keep_alive,
-            SocketOption::KeepAlive(self.keepalive(config)),
-        );
-        put(
-            self.user_timeout_ms != 0,
-            SocketOption::UserTimeout(millis(self.user_timeout_ms)),
-        );
-        put(
-            self.max_segment != 0,
-            SocketOption::MaxSegment(self.max_segment),
-        );
-        put(
-            self.syn_retries != 0,
-            SocketOption::SynRetries(self.syn_retries),
-        );
-        put(self.linger2_s != 0, self.fin_wait_2(config));
-        put(self.dual, SocketOption::V6Only(false));
-        put(
-            self.fast_open_no_cookie,
-            SocketOption::FastOpenNoCookie(true),
-        );
-        if let Some(bytes) = self.send_buffer {
-            put(true, SocketOption::SendBuffer(bytes));
-        }
-        if let Some(bytes) = self.recv_buffer {
-            put(true, SocketOption::RecvBuffer(bytes));
-        }
-        if let Some(choice) = self.congestion {
-            put(true, SocketOption::Congestion(choice));
-        }
-        put(
-            self.notsent_lowat != 0,
-            SocketOption::NotSentLowat(self.notsent_lowat),
-        );
-        if let Some(rate) = self.max_pacing_rate {
-            put(true, SocketOption::MaxPacingRate(rate));
-        }
-        if let Some(on) = self.quick_ack {
-            put(true, SocketOption::QuickAck(on));
-        }
-        if let Some(limit) = self.hop_limit {
-            put(true, SocketOption::HopLimit(limit));
-        }
-        put(
-            self.mtu_discover != MtuDiscover::Want,
-            self.mtu_discover.option(),
-        );
-        put(
-            self.traffic_class != 0,
-            SocketOption::TrafficClass(self.traffic_class),
-        );
-        if let Some(backlog) = self.fast_open {
-            put(true, SocketOption::FastOpen(backlog));
-        }
-        if let Some(keys) = &self.fast_open_keys {
-            put(true, SocketOption::FastOpenKey(*keys));
-        }
-        put(
-            self.defer_accept != 0,
-            SocketOption::DeferAccept(defer_accept_s(self.defer_accept)),
-        );
-        options
+        let set = [
+            self.of_sending(),
+            self.of_buffers(),
+            self.of_timers(config),
+            self.of_headers(),
+            self.of_opening(),
+        ];
+        set.into_iter().flatten().flatten().collect()
+    }
+
+    /// When and how fast segments leave.
+    fn of_sending(&self) -> Vec<Option<SocketOption>> {
+        vec![
+            self.no_delay.then_some(SocketOption::NoDelay(true)),
+            self.cork.then_some(SocketOption::Cork(true)),
+            self.congestion.map(SocketOption::Congestion),
+            self.max_pacing_rate.map(SocketOption::MaxPacingRate),
+            self.quick_ack.map(SocketOption::QuickAck),
+        ]
+    }
+
+    fn of_buffers(&self) -> Vec<Option<SocketOption>> {
+        vec![
+            self.send_buffer.map(SocketOption::SendBuffer),
+            self.recv_buffer.map(SocketOption::RecvBuffer),
+            unless_zero(self.notsent_lowat, SocketOption::NotSentLowat),
+        ]
+    }
+
+    fn of_timers(&self, config: &tcp::Config) -> Vec<Option<SocketOption>> {
+        let keepalive = self.keepalive(config);
+        let user_timeout = |ms| SocketOption::UserTimeout(millis(ms));
+        vec![
+            self.keep_alive
+                .then_some(SocketOption::KeepAlive(keepalive)),
+            unless_zero(self.user_timeout_ms, user_timeout),
+            unless_zero(self.linger2_s, |_| self.fin_wait_2(config)),
+        ]
+    }
+
+    fn of_headers(&self) -> Vec<Option<SocketOption>> {
+        let is_default = self.mtu_discover == MtuDiscover::default();
+        vec![
+            self.hop_limit.map(SocketOption::HopLimit),
+            (!is_default).then_some(self.mtu_discover.option()),
+            unless_zero(self.traffic_class, SocketOption::TrafficClass),
+        ]
+    }
+
+    /// What matters for the handshake.
+    fn of_opening(&self) -> Vec<Option<SocketOption>> {
+        let defer_accept = |count| SocketOption::DeferAccept(defer_accept_s(count));
+        vec![
+            unless_zero(self.max_segment, SocketOption::MaxSegment),
+            unless_zero(self.syn_retries, SocketOption::SynRetries),
+            self.dual.then_some(SocketOption::V6Only(false)),
+            self.fast_open_no_cookie
+                .then_some(SocketOption::FastOpenNoCookie(true)),
+            self.fast_open.map(SocketOption::FastOpen),
+            self.fast_open_keys.map(SocketOption::FastOpenKey),
+            unless_zero(self.defer_accept, defer_accept),
+        ]
     }
 
     /// `SO_KEEPALIVE` with its three times.
@@ -189,6 +181,14 @@ impl Settings {
             seconds => u64::try_from(seconds).ok().map(|s| s * SECOND_NS),
         })
     }
+}
+
+/// An option whose zero means that it was not set.
+fn unless_zero<T: PartialEq + Default>(
+    value: T,
+    option: impl FnOnce(T) -> SocketOption,
+) -> Option<SocketOption> {
+    (value != T::default()).then(|| option(value))
 }
 
 /// Milliseconds in nanoseconds.

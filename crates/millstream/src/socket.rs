@@ -8,7 +8,7 @@ use ring::socket_block::{Requests, SocketId};
 use rustix::io::Errno;
 use stack::context::{Bind, Connect, Control, FastOpenQuery, Listen};
 
-use crate::app_socket::Kind;
+use crate::app_socket::{AcceptQueue, Kind};
 use crate::context::{Context, Inner};
 use crate::listener::TcpListener;
 use crate::options::SocketOptions;
@@ -207,7 +207,9 @@ impl TcpSocket {
         self.inner
             .block_unannounced(|_| answers.pop().map(|said| said.map_err(io::Error::from)))?;
         let id = self.id;
-        self.inner.state().become_kind(id, Kind::Listener(queue));
+        self.inner
+            .state()
+            .become_kind(id, Kind::Listener(AcceptQueue::new(queue)));
         self.is_spent = true;
         Ok(TcpListener::of(self.inner.clone(), id, local))
     }

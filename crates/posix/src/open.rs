@@ -73,9 +73,10 @@ impl Sockets {
                     Err(errno(&refused.error))
                 }
             },
-            // Its queue keeps its length.
-            listener @ File::Listener(_) => {
-                entry.file = listener;
+            File::Listener(listener) => {
+                let changed = listener.set_backlog(backlog);
+                entry.file = File::Listener(listener);
+                changed.map_err(|error| errno(&error))?;
                 Ok(Some(0))
             }
             other => {

@@ -184,6 +184,41 @@ fn epoll_tells_level_and_edge() {
     assert_eq!(world.b.done(wait), Ok(0));
 }
 
+#[test]
+fn listen_again_changes_the_backlog() {
+    let mut world = World::new();
+    let fd = world.b.listener(80);
+    let backlog = |world: &mut World, backlog| {
+        assert_eq!(world.b.done(Request::Listen { fd, backlog }), Ok(0));
+    };
+    let connect = |world: &mut World| {
+        let client = world.a.socket();
+        assert_eq!(world.a.connect(client, B, 80), Err(Errno::INPROGRESS));
+        world.settle();
+        world.a.connect(client, B, 80)
+    };
+    backlog(&mut world, 0);
+    assert_eq!(connect(&mut world), Ok(0));
+    assert_eq!(connect(&mut world), Err(Errno::ALREADY));
+    // More than the first ring holds: what waits there is accepted first.
+    backlog(&mut world, 40);
+    for _ in 0..40 {
+        assert_eq!(connect(&mut world), Ok(0));
+    }
+    assert_eq!(connect(&mut world), Err(Errno::ALREADY));
+    backlog(&mut world, 2);
+    for _ in 0..41 {
+        assert_eq!(world.b.poll(fd, POLLIN), POLLIN);
+        assert!(world.b.accept(fd).is_ok());
+    }
+    assert_eq!(world.b.accept(fd), Err(Errno::AGAIN));
+    // The two that found no room ask again.
+    world.advance(10 * SECOND);
+    assert!(world.b.accept(fd).is_ok() && world.b.accept(fd).is_ok());
+    world.b.close(fd).unwrap();
+    world.advance(SECOND);
+}
+
 /// A listener that takes data in SYNs, and a host that has its cookie.
 fn fast_world() -> World {
     let mut world = World::with(|config| config.tcp.fast_open.server = true);

@@ -56,6 +56,8 @@ pub enum Control {
     Listen(Listen),
     /// Open a connection. Answered likewise: connected, or failed with an errno.
     Connect(Connect),
+    /// `listen` on a listener: another backlog.
+    Backlog(Backlog),
     /// Take a local address and port.
     Bind(Bind),
     /// Change an option of a connection, or of a listener for those to come.
@@ -177,6 +179,16 @@ pub struct Listen {
     pub answer: Option<Answer>,
 }
 
+/// Arguments of [`Control::Backlog`].
+pub struct Backlog {
+    /// The listener's socket.
+    pub socket: SocketId,
+    /// As [`Listen::backlog`].
+    pub backlog: u32,
+    /// Where accepted connections go from now on, if there was not room enough.
+    pub longer: Option<Producer<Accepted>>,
+}
+
 /// Arguments of [`Control::Connect`].
 pub struct Connect {
     /// The socket to be connected.
@@ -235,13 +247,8 @@ pub enum SocketOption {
     Congestion(tcp::CongestionAlgorithm),
     /// `IP_TOS`, `IPV6_TCLASS`: the DSCP of what is sent, in the upper six bits; ECN's two are TCP's.
     TrafficClass(u8),
-    /// `IP_MTU_DISCOVER`: whether IPv4 packets bear DF, and whether what routers say of the path's MTU counts.
-    MtuDiscover {
-        /// DF is set.
-        dont_fragment: bool,
-        /// Packet-too-big messages count.
-        heed: bool,
-    },
+    /// `IP_MTU_DISCOVER`: whether the path's MTU is discovered: IPv4 packets bear DF, and what routers say counts.
+    MtuDiscover(bool),
     /// `IP_TTL`, `IPV6_UNICAST_HOPS` of what is sent.
     HopLimit(u8),
     /// `TCP_USER_TIMEOUT` in ns; 0: the default rule of retries.

@@ -8,9 +8,17 @@ use tcp::SegmentOut;
 use wire::FlowKey;
 
 use crate::counters::Counters;
+use crate::packet_out::HeaderFields;
+
+/// A segment, whose it is, and what its network header says.
+pub(crate) struct ControlSegment {
+    pub key: FlowKey,
+    pub segment: SegmentOut,
+    pub header: HeaderFields,
+}
 
 pub(crate) struct ControlQueue {
-    waiting: VecDeque<(FlowKey, SegmentOut)>,
+    waiting: VecDeque<ControlSegment>,
     capacity: usize,
 }
 
@@ -23,16 +31,16 @@ impl ControlQueue {
     }
 
     #[inline]
-    pub fn push(&mut self, key: FlowKey, segment: SegmentOut, counters: &mut Counters) {
+    pub fn push(&mut self, one: ControlSegment, counters: &mut Counters) {
         if self.waiting.len() == self.capacity {
             counters.control_queue_full += 1;
             return;
         }
-        self.waiting.push_back((key, segment));
+        self.waiting.push_back(one);
     }
 
     #[inline]
-    pub fn pop(&mut self) -> Option<(FlowKey, SegmentOut)> {
+    pub fn pop(&mut self) -> Option<ControlSegment> {
         self.waiting.pop_front()
     }
 

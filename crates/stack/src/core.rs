@@ -18,7 +18,7 @@ use wire::{FlowHasher, FlowKey};
 use crate::binds::Binds;
 use crate::config::StackConfig;
 use crate::context::{Control, Report};
-use crate::control_queue::ControlQueue;
+use crate::control_queue::{ControlQueue, ControlSegment};
 use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::destinations::Destinations;
@@ -27,6 +27,7 @@ use crate::flow_table::FlowTable;
 use crate::half_opens::HalfOpens;
 use crate::listeners::Listeners;
 use crate::network::Network;
+use crate::packet_out::HeaderFields;
 use crate::sockets::Sockets;
 use crate::time_waits::TimeWaits;
 use crate::timers::Wheel;
@@ -122,8 +123,13 @@ impl Secrets {
 impl Core {
     /// Puts a segment that answers another into the queue of those without a connection.
     #[inline]
-    pub(crate) fn reply(&mut self, key: FlowKey, segment: tcp::SegmentOut) {
-        self.control.push(key, segment, &mut self.counters);
+    pub(crate) fn reply(&mut self, key: FlowKey, segment: tcp::SegmentOut, header: HeaderFields) {
+        let one = ControlSegment {
+            key,
+            segment,
+            header,
+        };
+        self.control.push(one, &mut self.counters);
     }
 
     /// A half-open handshake's entry in the timer wheel: they come after the sockets.

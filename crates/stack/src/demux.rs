@@ -12,6 +12,7 @@ use wire::{Addr, Ecn, FlowHasher, FlowKey, WireError, ipv4, ipv6, protocol};
 use crate::addresses::LocalAddresses;
 use crate::counters::Counters;
 use crate::limits::HEADER_BYTES_MAX;
+use crate::options::ECN_BITS;
 
 /// A TCP segment for one of our addresses, its payload still in the frame.
 pub(crate) struct Arrival {
@@ -19,6 +20,8 @@ pub(crate) struct Arrival {
     /// Keyed hash of `key`.
     pub hash: u64,
     pub segment: Segment,
+    /// Its DSCP, in the upper six bits: what answers it without a connection bears the same.
+    pub dscp: u8,
     /// Where in the frame the payload begins.
     pub payload_at: u32,
     /// What is left to verify: the sum of the pseudo-header and the TCP header. `None`: the checksum is known to be right.
@@ -77,7 +80,8 @@ struct Transport {
     at: usize,
     /// Length of header and payload.
     len: usize,
-    ecn: Ecn,
+    /// IPv4's TOS, IPv6's traffic class.
+    class: u8,
 }
 
 impl Demux<'_> {
@@ -135,7 +139,7 @@ impl Demux<'_> {
             remote: Addr::v4(header.src),
             at: usize::from(header.header_len),
             len: header.payload_len(),
-            ecn: Ecn::of(header.dscp_ecn),
+            class: header.dscp_ecn,
         }))
     }
 
@@ -162,7 +166,7 @@ impl Demux<'_> {
             remote: Addr::v6(header.src),
             at,
             len,
-            ecn: Ecn::of(header.traffic_class),
+            class: header.traffic_class,
         }))
     }
 
@@ -207,9 +211,10 @@ impl Demux<'_> {
             key,
             hash: self.hasher.hash(&key),
             segment: Segment {
-                ecn: transport.ecn,
+                ecn: Ecn::of(transport.class),
                 ..Segment::from((&header, payload_len))
             },
+            dscp: transport.class & !ECN_BITS,
             payload_at: (tcp_at + header_len) as u32,
             unverified,
         }))

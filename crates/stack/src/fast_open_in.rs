@@ -144,7 +144,7 @@ impl Core {
     pub(crate) fn is_unaccepted(&mut self, listener: ListenerId, socket: u32) -> bool {
         self.listeners
             .at_mut(listener)
-            .is_some_and(|listening| listening.unaccepted().any(|id| id.index == socket))
+            .is_some_and(|listening| listening.queue.waiting().any(|id| id.index == socket))
     }
 
     /// What the SYN of an open to `remote` brings along, with segments of at most `mss` bytes.

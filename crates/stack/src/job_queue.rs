@@ -7,7 +7,8 @@ use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
 use tcp::Effects;
 
-use crate::context::{Answer, Control, Listen};
+use crate::accept_queue::AcceptQueue;
+use crate::context::{Answer, Backlog, Control, Listen};
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::limits::{CONTROLS_PER_TURN, JOBS_PER_TURN};
@@ -135,6 +136,7 @@ impl Core {
     fn apply_control(&mut self, control: Control) {
         match control {
             Control::Listen(listen) => self.listen(listen),
+            Control::Backlog(backlog) => self.change_backlog(backlog),
             Control::Connect(connect) => self.connect(connect),
             Control::Bind(bind) => self.bind(bind),
             Control::Info(query) => self.answer_info(query),
@@ -169,8 +171,7 @@ impl Core {
                     listen.socket,
                     ip,
                     listen.local.port(),
-                    listen.accepted,
-                    listen.backlog,
+                    AcceptQueue::new(listen.accepted, listen.backlog),
                     listen.options,
                 )
                 .map_err(|error| match error {
@@ -185,6 +186,16 @@ impl Core {
             self.events.mark(socket, slot, MARK_TELL);
         }
         self.answer(socket, outcome.map(|_| ()), listen.answer);
+    }
+
+    /// `listen` was called on a listener.
+    fn change_backlog(&mut self, change: Backlog) {
+        if let Some(socket) = self.sockets.resolve(change.socket)
+            && let Role::Listener(index) = self.sockets.slot(socket).role
+            && let Some(listener) = self.listeners.by_index_mut(index)
+        {
+            listener.queue.change(change.backlog, change.longer);
+        }
     }
 
     /// Nobody listens any more: its handshakes are forgotten, and connections that nobody accepted are reset, as from Linux.
@@ -202,7 +213,7 @@ impl Core {
                 self.remove_half_open(at);
             }
         }
-        for id in listener.unaccepted() {
+        for id in listener.queue.waiting() {
             if let Some(socket) = self.sockets.resolve(id) {
                 self.disown(socket);
             }

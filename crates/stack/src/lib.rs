@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accept_queue;
 pub mod addresses;
 pub mod arp_nd;
 mod binds;

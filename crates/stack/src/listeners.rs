@@ -8,13 +8,14 @@ use std::mem::discriminant;
 use std::net::IpAddr;
 
 use ring::socket_block::SocketId;
-use ring::spsc::Producer;
 use tcp::FastOpenKeys;
 use wire::Addr;
 
-use crate::context::{Accepted, SocketOption};
+use crate::accept_queue::AcceptQueue;
+use crate::context::SocketOption;
 use crate::half_opens::ListenerId;
 use crate::limits::{FAST_OPEN_PENDING_MAX, FAST_OPEN_RESET_NS};
+use crate::packet_out::HeaderFields;
 use crate::slab::Slab;
 
 pub(crate) struct Listener {
@@ -25,12 +26,11 @@ pub(crate) struct Listener {
     /// Unspecified IPv6, and IPv4 too.
     is_dual: bool,
     port: u16,
-    accepted: Producer<Accepted>,
-    /// What lies in `accepted`, by position: the queue itself cannot be looked into from this end.
-    recent: Vec<SocketId>,
+    pub queue: AcceptQueue,
     /// Options that accepted connections begin with.
     pub options: Vec<SocketOption>,
-    backlog: u32,
+    /// Those of them that its SYN-ACKs show.
+    pub header: HeaderFields,
     /// Its handshakes in progress.
     pub half_open: u32,
     pub fast_open: FastOpenQueue,
@@ -82,18 +82,18 @@ impl FastOpenQueue {
 impl Listener {
     /// The accept queue has room for one more: as in Linux, one beyond the backlog.
     pub fn has_room(&mut self) -> bool {
-        self.accepted.free() > 0 && self.accepted.len() as u32 <= self.backlog
+        self.queue.has_room()
     }
 
     /// As many handshakes are in progress as the backlog allows without cookies.
     pub fn is_flooded(&self) -> bool {
-        self.half_open >= self.backlog.max(1)
+        self.half_open >= self.queue.backlog.max(1)
     }
 
     /// The most pending Fast Opens; `every`: those that did not ask for any get the backlog.
     pub fn fast_open_max(&self, every: bool) -> u32 {
         match self.fast_open.pending_max {
-            0 if every => self.backlog,
+            0 if every => self.queue.backlog,
             asked => asked,
         }
         .min(FAST_OPEN_PENDING_MAX)
@@ -101,6 +101,7 @@ impl Listener {
 
     /// Takes an option: for itself, or for the connections to come.
     pub fn set_option(&mut self, option: SocketOption) {
+        self.header.take(option);
         match option {
             SocketOption::FastOpen(pending) => self.fast_open.pending_max = pending,
             SocketOption::FastOpenKey(keys) => self.fast_open.keys = Some(keys),
@@ -120,21 +121,6 @@ impl Listener {
                 }
             }
         }
-    }
-
-    /// Puts a connection into the accept queue, which has room.
-    pub fn push(&mut self, accepted: Accepted) {
-        let place = self.accepted.position() as usize % self.recent.len();
-        self.recent[place] = accepted.socket;
-        let pushed = self.accepted.push(accepted);
-        debug_assert!(pushed.is_ok(), "the accept queue had room");
-    }
-
-    /// Connections that nobody took out of the accept queue.
-    pub fn unaccepted(&self) -> impl Iterator<Item = SocketId> + '_ {
-        let end = self.accepted.position();
-        let positions = (1..=self.accepted.len() as u32).map(move |back| end.wrapping_sub(back));
-        positions.map(|position| self.recent[position as usize % self.recent.len()])
     }
 }
 
@@ -164,8 +150,7 @@ impl Listeners {
         socket: SocketId,
         address: IpAddr,
         port: u16,
-        accepted: Producer<Accepted>,
-        backlog: u32,
+        queue: AcceptQueue,
         options: Vec<SocketOption>,
     ) -> Result<u32, ListenError> {
         let is_v4 = address.is_ipv4();
@@ -186,10 +171,9 @@ impl Listeners {
             is_v4,
             is_dual,
             port,
-            recent: vec![SocketId::default(); accepted.capacity()],
-            accepted,
+            queue,
             options: Vec::new(),
-            backlog,
+            header: HeaderFields::default(),
             half_open: 0,
             fast_open: FastOpenQueue::default(),
             no_cookie: false,
@@ -274,7 +258,13 @@ mod tests {
             generation: 0,
         };
         let address = address.parse().unwrap();
-        listeners.add(socket, address, port, accepted, 3, Vec::new())
+        listeners.add(
+            socket,
+            address,
+            port,
+            AcceptQueue::new(accepted, 3),
+            Vec::new(),
+        )
     }
 
     fn found(listeners: &Listeners, address: &str, port: u16) -> Option<u32> {

@@ -9,10 +9,11 @@ use wire::FlowKey;
 use crate::connect::socket_addr;
 use crate::context::{InfoQuery, SocketInfo, SocketOption};
 use crate::core::{Core, tcp_cx};
+use crate::packet_out::HeaderFields;
 use crate::sockets::Role;
 
 /// What of a traffic class is ECN's (RFC 3168).
-const ECN_BITS: u8 = 3;
+pub(crate) const ECN_BITS: u8 = 3;
 
 /// IP and TCP headers without options: what lies between MTU and MSS.
 const fn headers_len(is_v4: bool) -> u32 {
@@ -22,6 +23,19 @@ const fn headers_len(is_v4: bool) -> u32 {
         wire::ipv6::HEADER_LEN
     };
     (ip + wire::tcp::HEADER_LEN) as u32
+}
+
+impl HeaderFields {
+    /// Takes an option that chooses network header fields; false if it is another one.
+    pub fn take(&mut self, option: SocketOption) -> bool {
+        match option {
+            SocketOption::TrafficClass(class) => self.dscp = class & !ECN_BITS,
+            SocketOption::HopLimit(limit) => self.hop_limit = limit,
+            SocketOption::MtuDiscover(on) => self.discovers_mtu = on,
+            _ => return false,
+        }
+        true
+    }
 }
 
 impl Core {
@@ -40,7 +54,7 @@ impl Core {
     /// Sets an option of a connection.
     pub(crate) fn set_option(&mut self, socket: u32, option: SocketOption) -> Effects {
         let slot = self.sockets.slot_mut(socket);
-        if slot.role != Role::Connection {
+        if slot.role != Role::Connection || slot.header.take(option) {
             return Effects::NONE;
         }
         let Some(conn) = slot.conn.as_mut() else {
@@ -83,22 +97,6 @@ impl Core {
                 conn.set_syn_retries(retries);
                 Effects::NONE
             }
-            SocketOption::TrafficClass(class) => {
-                slot.header.dscp = class & !ECN_BITS;
-                Effects::NONE
-            }
-            SocketOption::MtuDiscover {
-                dont_fragment,
-                heed,
-            } => {
-                slot.header.dont_fragment = dont_fragment;
-                slot.header.heeds_mtu = heed;
-                Effects::NONE
-            }
-            SocketOption::HopLimit(limit) => {
-                slot.header.hop_limit = limit;
-                Effects::NONE
-            }
             SocketOption::EndOfRecord(position) => {
                 let offset = slot.tx.offset_of(position);
                 conn.end_record(offset);
@@ -108,8 +106,11 @@ impl Core {
                 conn.set_fin_wait_2(wait_ns);
                 Effects::NONE
             }
-            // Those of listeners, and what mattered before the SYN.
-            SocketOption::FastOpen(_)
+            // Those of listeners, of headers, and what mattered before the SYN.
+            SocketOption::TrafficClass(_)
+            | SocketOption::HopLimit(_)
+            | SocketOption::MtuDiscover(_)
+            | SocketOption::FastOpen(_)
             | SocketOption::FastOpenKey(_)
             | SocketOption::FastOpenNoCookie(_)
             | SocketOption::DeferAccept(_)

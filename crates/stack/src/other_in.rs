@@ -183,13 +183,13 @@ impl Core {
             }
         }
         let slot = self.sockets.slot_mut(socket);
-        let heeds_mtu = slot.header.heeds_mtu;
+        let discovers_mtu = slot.header.discovers_mtu;
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
         let effects = match report.kind {
             ErrorKind::Failed(kind) => conn.on_icmp_error(&mut tcp_cx!(self), kind, report.seq),
-            ErrorKind::PacketTooBig { .. } if !heeds_mtu => {
+            ErrorKind::PacketTooBig { .. } if !discovers_mtu => {
                 self.counters.icmp_mtu_unheeded += 1;
                 Effects::NONE
             }

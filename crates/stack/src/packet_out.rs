@@ -28,10 +28,8 @@ pub(crate) struct HeaderFields {
     /// In the upper six bits; the lower two are zero.
     pub dscp: u8,
     pub hop_limit: u8,
-    /// DF, which IPv6 needs no bit for.
-    pub dont_fragment: bool,
-    /// What routers say of the path's MTU counts.
-    pub heeds_mtu: bool,
+    /// DF, which IPv6 needs no bit for; and what routers say of the path's MTU counts.
+    pub discovers_mtu: bool,
     /// Without DF: tells this packet's fragments from others' (RFC 6864).
     pub ident: u16,
 }
@@ -41,10 +39,19 @@ impl Default for HeaderFields {
         Self {
             dscp: 0,
             hop_limit: HOP_LIMIT,
-            dont_fragment: true,
-            heeds_mtu: true,
+            discovers_mtu: true,
             // With DF set the field means nothing.
             ident: 0,
+        }
+    }
+}
+
+impl HeaderFields {
+    /// Of what answers for nobody: this DSCP, and what an application that chose nothing would have.
+    pub fn of_answer(dscp: u8) -> Self {
+        Self {
+            dscp,
+            ..Self::default()
         }
     }
 }
@@ -165,7 +172,7 @@ fn write_network(out: &mut [u8; HEADER_BYTES_MAX], ends: LinkEnds, key: &FlowKey
                 dscp_ecn: shape.ecn.within(ends.header.dscp),
                 total_len: (ipv4::HEADER_LEN as u32 + shape.transport_len) as u16,
                 ident: ends.header.ident,
-                dont_fragment: ends.header.dont_fragment,
+                dont_fragment: ends.header.discovers_mtu,
                 more_fragments: false,
                 fragment_offset: 0,
                 ttl: ends.header.hop_limit,

@@ -5,6 +5,7 @@ use ring::socket_block::SocketState;
 use tcp::time_wait::TimeWait;
 use tcp::{ConnectionError, Effects, SegmentOut};
 
+use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::flow_table::FlowEntry;
@@ -92,11 +93,17 @@ impl Core {
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
-        let key = slot.key;
+        let (key, header) = (slot.key, slot.header);
         let mut last = SegmentOut::default();
         while conn.poll_transmit(&mut tcp_cx!(self), &mut last) {
             if last.payload_len == 0 {
-                self.control.push(key, last.clone(), &mut self.counters);
+                let segment = last.clone();
+                let one = ControlSegment {
+                    key,
+                    segment,
+                    header,
+                };
+                self.control.push(one, &mut self.counters);
             }
         }
         match conn.time_wait() {
@@ -109,14 +116,17 @@ impl Core {
 
     fn enter_time_wait(&mut self, socket: u32, entry: tcp::TimeWaitEntry) {
         let slot = self.sockets.slot(socket);
-        let (key, hash) = (slot.key, slot.hash);
+        let (key, hash, dscp) = (slot.key, slot.hash, slot.header.dscp);
         if self.time_waits.is_full()
             && let Some((oldest, _)) = self.time_waits.first()
         {
             self.remove_time_wait(oldest);
             self.counters.time_wait_evicted += 1;
         }
-        let Some(index) = self.time_waits.insert(key, hash, TimeWait::new(&entry)) else {
+        let Some(index) = self
+            .time_waits
+            .insert(key, hash, TimeWait::new(&entry), dscp)
+        else {
             return self.forget_connection(socket);
         };
         self.counters.time_wait_entered += 1;

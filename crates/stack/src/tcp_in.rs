@@ -23,6 +23,7 @@ use crate::demux::{Arrival, Unverified};
 use crate::event_queue::MARK_TELL;
 use crate::flow_table::FlowEntry;
 use crate::half_opens::{HalfOpenSlot, ListenerId};
+use crate::packet_out::HeaderFields;
 use crate::rx_sink::RxSink;
 
 impl Core {
@@ -113,33 +114,34 @@ impl Core {
             HalfOpenOutcome::Reset(_) => {
                 // While the queue was full an earlier copy of the SYN may have been answered with a cookie; the peer goes by the answer that came first.
                 let Some(handshake) = self.cookie_handshake(listener, arrival) else {
-                    return self.settle_half_open(index, outcome);
+                    return self.settle_half_open(index, outcome, arrival.dscp);
                 };
                 self.remove_half_open(index);
                 self.complete_handshake(None, listener, &handshake, arrival, frame);
             }
             HalfOpenOutcome::Gone(GoneReason::NewSyn) => {
                 self.refuse(arrival);
-                self.settle_half_open(index, outcome);
+                self.settle_half_open(index, outcome, arrival.dscp);
             }
-            outcome => self.settle_half_open(index, outcome),
+            outcome => self.settle_half_open(index, outcome, arrival.dscp),
         }
     }
 
-    /// Acts on what a segment or a timer meant for a handshake that is still in progress.
-    pub(crate) fn settle_half_open(&mut self, index: u32, outcome: HalfOpenOutcome) {
+    /// Acts on what a segment, which came with `dscp`, or a timer meant for a handshake that is still in progress. A SYN-ACK bears what its listener
+    /// chose, other answers the DSCP of what they answer, as in Linux.
+    pub(crate) fn settle_half_open(&mut self, index: u32, outcome: HalfOpenOutcome, dscp: u8) {
         let Some(slot) = self.half_opens.at_mut(index) else {
             return;
         };
-        let key = slot.key;
+        let (key, listener) = (slot.key, slot.listener);
         match outcome {
             HalfOpenOutcome::Drop | HalfOpenOutcome::Complete(_) => {}
             HalfOpenOutcome::ChallengeAck(segment) | HalfOpenOutcome::Reset(segment) => {
-                self.reply(key, segment)
+                self.reply(key, segment, HeaderFields::of_answer(dscp));
             }
             HalfOpenOutcome::SendSynAck => {
                 let syn_ack = slot.entry.syn_ack(&mut tcp_cx!(self));
-                self.reply(key, syn_ack);
+                self.reply(key, syn_ack, self.header_of(listener));
             }
             HalfOpenOutcome::Gone(reason) => {
                 match reason {
@@ -168,7 +170,10 @@ impl Core {
         let restarted = slot.entry.deadline_ns() != deadline_ns;
         match outcome {
             TimeWaitOutcome::Drop => {}
-            TimeWaitOutcome::Ack(ack) => self.reply(arrival.key, ack),
+            TimeWaitOutcome::Ack(ack) => {
+                let header = HeaderFields::of_answer(slot.dscp);
+                self.reply(arrival.key, ack, header);
+            }
             TimeWaitOutcome::Gone => return self.remove_time_wait(index),
             TimeWaitOutcome::Reuse { syn, iss_floor } => {
                 // Only a listener can take the flow over; without one the entry stays, for a SYN to nobody proves nothing.
@@ -207,7 +212,7 @@ impl Core {
                 // An ACK to a listener earns a reset, unless it brings back a cookie of ours.
                 if !self.cookie_in(listener, arrival, frame) {
                     self.counters.resets_sent += 1;
-                    self.reply(arrival.key, reset);
+                    self.reply(arrival.key, reset, HeaderFields::of_answer(arrival.dscp));
                 }
             }
             ListenOutcome::Syn(request) => {
@@ -249,7 +254,7 @@ impl Core {
             let syn_ack = self
                 .cookies
                 .syn_ack(&mut tcp_cx!(self), &arrival.key, request, &open);
-            return self.reply(arrival.key, syn_ack);
+            return self.reply(arrival.key, syn_ack, self.header_of(listener));
         }
         let choice = self.choose_fast_open(listener, &arrival.key, request, arrival.segment.len);
         if choice.now && self.open_fast(listener, arrival, frame, (request, &open), choice.cookie) {
@@ -295,7 +300,14 @@ impl Core {
         }
         self.wheel
             .set_at_latest(self.half_open_timer(index), deadline_ns);
-        self.reply(arrival.key, syn_ack);
+        self.reply(arrival.key, syn_ack, self.header_of(listener));
+    }
+
+    /// What a listener chose of the network headers of its SYN-ACKs (`IP_TOS`, `IP_TTL`, `IP_MTU_DISCOVER`).
+    fn header_of(&self, listener: ListenerId) -> HeaderFields {
+        self.listeners
+            .at(listener)
+            .map_or_else(HeaderFields::default, |listening| listening.header)
     }
 
     /// Whether an ACK that belongs to nothing completed a handshake by its cookie.
@@ -449,7 +461,7 @@ impl Core {
             socket_addr(key.local, key.local_port),
             socket_addr(key.remote, key.remote_port),
         );
-        listening.push(Accepted {
+        listening.queue.push(Accepted {
             socket: id,
             remote,
             local,
@@ -465,7 +477,7 @@ impl Core {
         match tcp::reset::reply(&arrival.segment) {
             Some(reset) => {
                 self.counters.resets_sent += 1;
-                self.reply(arrival.key, reset);
+                self.reply(arrival.key, reset, HeaderFields::of_answer(arrival.dscp));
             }
             None => self.counters.no_connection += 1,
         }

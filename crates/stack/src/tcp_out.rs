@@ -3,13 +3,13 @@
 use packetio::TxFrame;
 use ring::raw::RawSliceMut;
 use tcp::{Effects, IcmpError, SegmentOut, TransmitClass};
-use wire::FlowKey;
 
+use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::MARK_ROOM;
 use crate::limits::{BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
 use crate::neighbours::Link;
-use crate::packet_out::{HeaderFields, LinkEnds, build_bare, build_segment};
+use crate::packet_out::{LinkEnds, build_bare, build_segment};
 use crate::sockets::Role;
 
 impl Core {
@@ -99,7 +99,7 @@ impl Core {
                 slot.tx
                     .copy_out(pool.memory(), block, segment.payload_offset, place)
             };
-            if !ends.header.dont_fragment {
+            if !ends.header.discovers_mtu {
                 slot.header.ident = slot.header.ident.wrapping_add(1);
                 ends.header.ident = slot.header.ident;
             }
@@ -205,22 +205,23 @@ impl Core {
     fn control_out(&mut self, frames: &[TxFrame]) -> usize {
         let mut used = 0;
         while used < frames.len() {
-            let Some((key, segment)) = self.control.pop() else {
+            let Some(one) = self.control.pop() else {
                 break;
             };
-            let Some(ends) = self.link_of_control(&key, &segment) else {
+            let Some(ends) = self.link_of_control(&one) else {
                 continue;
             };
-            let built = build_segment(&frames[used], ends, &key, &segment, self.offload, |_| 0);
+            let (key, segment) = (&one.key, &one.segment);
+            let built = build_segment(&frames[used], ends, key, segment, self.offload, |_| 0);
             used += usize::from(built);
         }
         used
     }
 
     /// Where a segment without a connection goes. One that must wait for its neighbour waits as a finished frame.
-    fn link_of_control(&mut self, key: &FlowKey, segment: &SegmentOut) -> Option<LinkEnds> {
+    fn link_of_control(&mut self, one: &ControlSegment) -> Option<LinkEnds> {
         let source = self.network.mac;
-        let Ok(id) = self.network.hop(key.remote, self.now_ns) else {
+        let Ok(id) = self.network.hop(one.key.remote, self.now_ns) else {
             self.counters.control_unroutable += 1;
             return None;
         };
@@ -228,16 +229,16 @@ impl Core {
             Link::Ready(destination) => Some(LinkEnds {
                 source,
                 destination,
-                header: HeaderFields::default(),
+                header: one.header,
             }),
             Link::Waiting => {
                 let mut frame = [0; HEADER_BYTES_MAX];
                 let ends = LinkEnds {
                     source,
                     destination: wire::MacAddr::UNSPECIFIED,
-                    header: HeaderFields::default(),
+                    header: one.header,
                 };
-                let len = build_bare(&mut frame, ends, key, segment);
+                let len = build_bare(&mut frame, ends, &one.key, &one.segment);
                 let held = self.network.neighbours.hold_frame(id, &frame[..len]);
                 self.counters.neighbour_drop += u64::from(!held);
                 None

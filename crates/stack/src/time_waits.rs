@@ -14,6 +14,8 @@ pub(crate) struct TimeWaitSlot {
     pub key: FlowKey,
     pub hash: u64,
     pub entry: TimeWait,
+    /// `IP_TOS` of the connection that was, which its last ACKs bear.
+    pub dscp: u8,
     prev: u32,
     next: u32,
 }
@@ -42,7 +44,7 @@ impl TimeWaits {
     }
 
     /// Adds an entry at the end; `None` when the table is full: the caller makes room first.
-    pub fn insert(&mut self, key: FlowKey, hash: u64, entry: TimeWait) -> Option<u32> {
+    pub fn insert(&mut self, key: FlowKey, hash: u64, entry: TimeWait, dscp: u8) -> Option<u32> {
         let mut entry = entry;
         if let Some(last) = self.slots.at(self.tail) {
             entry.wait_until(last.entry.deadline_ns());
@@ -51,6 +53,7 @@ impl TimeWaits {
             key,
             hash,
             entry,
+            dscp,
             prev: NONE,
             next: NONE,
         };

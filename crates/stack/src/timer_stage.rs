@@ -111,6 +111,6 @@ impl Core {
             return;
         };
         let outcome = slot.entry.on_timer(&mut tcp_cx!(self));
-        self.settle_half_open(index, outcome);
+        self.settle_half_open(index, outcome, 0);
     }
 }

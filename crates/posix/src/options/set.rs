@@ -188,7 +188,8 @@ fn to_mtu_discover(number: i32) -> Result<MtuDiscover, Errno> {
         IP_PMTUDISC_WANT => MtuDiscover::Want,
         IP_PMTUDISC_DO => MtuDiscover::Do,
         IP_PMTUDISC_PROBE => MtuDiscover::Probe,
-        IP_PMTUDISC_INTERFACE | IP_PMTUDISC_OMIT => return Err(Errno::OPNOTSUPP),
+        IP_PMTUDISC_INTERFACE => MtuDiscover::Interface,
+        IP_PMTUDISC_OMIT => MtuDiscover::Omit,
         _ => return Err(Errno::INVAL),
     })
 }

@@ -260,7 +260,7 @@ fn ip_rows() -> Vec<Row> {
         "IP_MTU_DISCOVER",
         I,
         discover,
-        &[0, 1, 2, 3, 77],
+        &[0, 1, 2, 3, 4, 5, 77],
         Both,
     ));
     rows.extend(ints("IP_FREEBIND", I, IP_FREEBIND, &[1, 0], Both));

@@ -16,8 +16,7 @@ const ENDS: LinkEnds = LinkEnds {
     header: HeaderFields {
         dscp: 0,
         hop_limit: 64,
-        dont_fragment: true,
-        heeds_mtu: true,
+        discovers_mtu: true,
         ident: 0,
     },
 };

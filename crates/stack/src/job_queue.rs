@@ -119,7 +119,7 @@ impl Core {
             // An application that found no chunk waits for room although the buffer has some.
             self.events.mark(socket, slot, MARK_ROOM);
         }
-        if wrote {
+        if wrote && !ends(requests) {
             self.publish_room(socket);
         }
         self.settle(socket, effects);

@@ -22,7 +22,9 @@ impl Core {
             | Effects::FAILED;
         if effects.intersects(told) {
             self.tell_application(socket, effects);
-            if effects.intersects(Effects::WRITABLE | Effects::CONNECTED) {
+            if effects.intersects(Effects::WRITABLE | Effects::CONNECTED)
+                && !self.sockets.slot(socket).app_gone
+            {
                 self.publish_room(socket);
             }
         }
@@ -39,8 +41,7 @@ impl Core {
             return;
         };
         if effects.intersects(Effects::TRANSMIT) {
-            let class = conn.transmit_class(&tcp_cx!(self));
-            self.lists.put(socket, class);
+            self.lists.put(socket, conn.due());
         }
         if effects.intersects(Effects::TIMER) {
             self.arm(socket);

@@ -434,7 +434,7 @@ impl Core {
             .connect(id.index, arrival.key, arrival.hash, conn);
         self.publish_room(id.index);
         self.announce_accepted(listener, id, &arrival.key);
-        self.settle(id.index, Effects::TRANSMIT | Effects::TIMER);
+        self.settle(id.index, Effects::TIMER);
         self.connection_in(id.index, arrival, frame);
     }
 

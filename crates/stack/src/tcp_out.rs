@@ -93,8 +93,12 @@ impl Core {
         };
         let mut cx = tcp_cx!(self);
         let mut segment = SegmentOut::default();
-        let mut used = 0;
-        while used < frames.len() && conn.poll_transmit(&mut cx, &mut segment) {
+        let (mut used, mut has_more) = (0, true);
+        while used < frames.len() {
+            has_more = conn.poll_transmit(&mut cx, &mut segment);
+            if !has_more {
+                break;
+            }
             let copy = |place: RawSliceMut<'_>| {
                 slot.tx
                     .copy_out(pool.memory(), block, segment.payload_offset, place)
@@ -112,20 +116,21 @@ impl Core {
         if limits_unsent {
             slot.tx.publish_sent(block, conn.unacked_payload());
         }
-        let class = conn.transmit_class(&cx);
-        if class == TransmitClass::None && used == frames.len() {
-            // The frames ended with the segments. The engine is told that it was asked in vain: it may have to arm its persist timer.
-            let more = conn.poll_transmit(&mut cx, &mut segment);
-            debug_assert!(!more, "nothing was to be sent");
+        let mut class = TransmitClass::None;
+        if has_more {
+            class = conn.transmit_class(&cx);
+            if class == TransmitClass::None {
+                // The frames ended with the segments. The engine is told that it was asked in vain: it may have to arm its persist timer.
+                let more = conn.poll_transmit(&mut cx, &mut segment);
+                debug_assert!(!more, "nothing was to be sent");
+            }
         }
         self.arm(socket);
         if limits_unsent {
             let slot = self.sockets.slot_mut(socket);
             self.events.mark(socket, slot, MARK_ROOM);
         }
-        if class != TransmitClass::None && used == frames.len() {
-            self.lists.put(socket, class);
-        }
+        self.lists.put(socket, class);
         used
     }
 

@@ -254,6 +254,16 @@ impl Connection {
             .max(self.snd.buffered)
     }
 
+    /// No further run may be begun. Asked after every call: no division.
+    #[inline]
+    pub(crate) fn is_send_buffer_full(&self) -> bool {
+        // Even in runs of the smallest MSS payload takes more of the buffer than this.
+        if self.snd.buffered < self.tune.send_buffer / 32 {
+            return false;
+        }
+        self.snd.buffered >= self.payload_of(self.tune.send_buffer)
+    }
+
     /// A waiting writer is woken when so many bytes are in the send buffer at most: a third of it is free (Linux).
     #[must_use]
     pub fn wake_limit(&self) -> u32 {

@@ -36,7 +36,7 @@ use crate::recovery::rate::Delivery;
 use crate::recovery::records::RecordPool;
 use crate::recv_buffer::RecvBuffer;
 use crate::rtt::RoundTrip;
-use crate::segment::Segment;
+use crate::segment::{Segment, TransmitClass};
 use crate::state::{ConnectionError, State};
 use crate::timers::{NEVER_NS, Timers};
 use crate::variables::{Cold, Rcv, Receiver, Sender, Snd};
@@ -101,6 +101,8 @@ pub struct Connection {
     pub(crate) error: Option<ConnectionError>,
     /// Shift of the windows that we advertise.
     pub(crate) rcv_shift: u8,
+    /// What the last call found to be sent first.
+    pub(crate) due: TransmitClass,
     pub(crate) tx: Sender,
     pub(crate) rx: Receiver,
     pub(crate) recovery: Recovery,
@@ -164,6 +166,7 @@ impl Connection {
         let receiver = Receiver::new(cx.now_ns, h.mss, buffers.recv_bytes, &initial);
         let mut connection = Self::blank(cx, h.iss, h.ts_offset, buffers, receiver);
         connection.state = State::Established;
+        connection.due = TransmitClass::None;
         connection.snd.una = h.una;
         connection.snd.nxt = h.una;
         connection.snd.wnd = h.snd_wnd;
@@ -229,6 +232,7 @@ impl Connection {
             state: State::SynSent,
             error: None,
             rcv_shift: 0,
+            due: TransmitClass::Control,
             tx: blank_sender(cx, iss, ts_offset, mss),
             recovery: Recovery::new(iss, cx.config.dup_acks_max),
             congestion: Congestion::new(
@@ -338,7 +342,8 @@ impl Connection {
         if matches!(self.state, State::Closed | State::TimeWait) {
             self.rx.held.release(cx.ranges);
         }
-        if self.plan(cx) != crate::output::Plan::Nothing {
+        self.due = self.transmit_class(cx);
+        if self.due != TransmitClass::None {
             effects |= Effects::TRANSMIT;
         } else {
             self.note_busy(cx);

@@ -54,8 +54,16 @@ impl Plan {
 }
 
 impl Connection {
+    /// What the last call found to be sent first: where `Effects::TRANSMIT` puts the connection.
+    #[inline]
+    #[must_use]
+    pub fn due(&self) -> TransmitClass {
+        self.due
+    }
+
     /// What `poll_transmit` would send first, at this time.
     #[must_use]
+    #[inline]
     pub fn transmit_class(&self, cx: &Cx<'_>) -> TransmitClass {
         self.plan(cx).class()
     }
@@ -68,6 +76,7 @@ impl Connection {
         let plan = self.plan(cx);
         match plan {
             Plan::Nothing => {
+                self.due = TransmitClass::None;
                 self.delivery.burst_left = 0;
                 self.note_stop(cx);
                 self.arm_departure(cx);

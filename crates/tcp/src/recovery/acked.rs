@@ -46,10 +46,8 @@ impl Connection {
         }
         let head = cx.records.get(self.recovery.chain.head).copied();
         match &head {
-            None => {
-                let idle = self.unsent() == 0;
-                self.delivery.stop(cx.now_ns, Busy::Sending, idle);
-            }
+            None if self.unsent() == 0 => self.delivery.rest(cx.now_ns),
+            None => self.delivery.stop(cx.now_ns, Busy::Sending),
             Some(head) => ack.reneging = head.has(tag::SACKED),
         }
         self.take_round_trips(cx, ack, &leaving, head.as_ref());

@@ -143,15 +143,19 @@ impl Delivery {
         }
     }
 
-    /// `reason` is over; `idle` = nothing waits and nothing is in flight.
+    /// `reason` is over, and something is in flight or waits.
     #[inline]
-    pub fn stop(&mut self, now_ns: u64, reason: Busy, idle: bool) {
-        if idle {
-            if self.busy != Busy::Idle {
-                self.switch(now_ns, Busy::Idle);
-            }
-        } else if reason == self.busy {
+    pub fn stop(&mut self, now_ns: u64, reason: Busy) {
+        if reason == self.busy {
             self.switch(now_ns, Busy::Sending);
+        }
+    }
+
+    /// Nothing waits and nothing is in flight.
+    #[inline]
+    pub fn rest(&mut self, now_ns: u64) {
+        if self.busy != Busy::Idle {
+            self.switch(now_ns, Busy::Idle);
         }
     }
 
@@ -216,19 +220,21 @@ impl Connection {
     }
 
     /// What the sender waits for, now that it sends nothing more.
+    #[inline]
     pub(crate) fn note_busy(&mut self, cx: &Cx<'_>) {
         let unsent = self.unsent();
-        let idle = unsent == 0 && self.snd.flight() == 0;
-        let next = unsent.min(u32::from(self.snd.mss));
+        if unsent == 0 && self.snd.flight() == 0 {
+            return self.delivery.rest(cx.now_ns);
+        }
         let has_room = self.recovery.in_flight() < self.congestion.window.cwnd;
         // All that the buffer holds is in flight, and the path would take more.
-        let full = unsent == 0 && !idle && has_room && self.snd.buffered >= self.send_limit(cx);
-        let shut = next > self.snd.usable() && has_room;
+        let full = unsent == 0 && has_room && self.is_send_buffer_full();
+        let shut = unsent.min(u32::from(self.snd.mss)) > self.snd.usable() && has_room;
         for (reason, on) in [(Busy::SendBuffer, full), (Busy::PeerWindow, shut)] {
             if on {
                 self.delivery.start(cx.now_ns, reason);
             } else {
-                self.delivery.stop(cx.now_ns, reason, idle);
+                self.delivery.stop(cx.now_ns, reason);
             }
         }
     }

@@ -101,6 +101,19 @@ impl RxFrame {
         n
     }
 
+    /// The frame's first `N` bytes; zeros stand for what it does not have.
+    #[inline]
+    pub fn head<const N: usize>(&self) -> [u8; N] {
+        let mut head = [0; N];
+        if self.len() >= N {
+            // SAFETY: the frame has at least `N` bytes (`new`'s promise); `head` is a distinct Rust object of `N` bytes.
+            unsafe { std::ptr::copy_nonoverlapping(self.ptr, head.as_mut_ptr(), N) };
+        } else {
+            self.copy_to(0, &mut head);
+        }
+        head
+    }
+
     /// The bytes `offset..offset+len` as raw memory; `None` if the frame is shorter.
     #[inline]
     pub fn slice(&self, offset: usize, len: usize) -> Option<RawSlice<'_>> {

@@ -7,7 +7,8 @@ use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
 use tcp::Segment;
 use wire::checksum::{self, Sum};
 use wire::ethernet::{self, EtherType, MacAddr};
-use wire::{Addr, Ecn, FlowHasher, FlowKey, WireError, ipv4, ipv6, protocol};
+use wire::tcp::Options;
+use wire::{Addr, Ecn, FlowHasher, FlowKey, WireError, ipv4, ipv6, plain, protocol};
 
 use crate::addresses::LocalAddresses;
 use crate::counters::Counters;
@@ -88,6 +89,54 @@ impl Demux<'_> {
     /// Tells what a frame is.
     #[inline]
     pub fn classify(&mut self, frame: &RxFrame) -> Result<Found, Dropped> {
+        let head = frame.head::<{ plain::BYTES_MAX }>();
+        match plain::parse(&head, frame.len()) {
+            Some(packet) if packet.dst_mac == self.mac => self.plain(frame, &packet),
+            _ => self.classify_any(frame),
+        }
+    }
+
+    /// What nearly every packet is; see [`plain`].
+    #[inline]
+    fn plain(&mut self, frame: &RxFrame, packet: &plain::Packet) -> Result<Found, Dropped> {
+        let key = FlowKey {
+            local: Addr::v4(packet.dst),
+            remote: Addr::v4(packet.src),
+            local_port: packet.dst_port,
+            remote_port: packet.src_port,
+        };
+        self.addresses(key.local, key.remote)?;
+        let unverified = match self.is_unverified(frame, packet.pseudo == packet.checksum)? {
+            false => None,
+            true => Some(Unverified {
+                headers: Sum::from_folded(packet.sum),
+            }),
+        };
+        self.counters.rx_segments += 1;
+        Ok(Found::Tcp(Arrival {
+            key,
+            hash: self.hasher.hash(&key),
+            segment: Segment {
+                seq: packet.seq,
+                ack: packet.ack,
+                flags: packet.flags,
+                window: packet.window,
+                urgent: packet.urgent,
+                len: packet.payload_len,
+                options: Options {
+                    timestamp: packet.timestamp,
+                    ..Options::NONE
+                },
+                ecn: Ecn::of(packet.dscp_ecn),
+            },
+            payload_at: packet.payload_at as u32,
+            unverified,
+        }))
+    }
+
+    /// Any frame, whatever is in it.
+    #[inline(never)]
+    fn classify_any(&mut self, frame: &RxFrame) -> Result<Found, Dropped> {
         let mut copy = [0; HEADER_BYTES_MAX];
         let n = frame.copy_to(0, &mut copy);
         let bytes = &copy[..n];
@@ -178,13 +227,7 @@ impl Demux<'_> {
         network_at: usize,
         transport: &Transport,
     ) -> Result<Found, Dropped> {
-        if !self.addresses.is_own(transport.local) {
-            return Err(self.drop(|c| &mut c.rx_drop_other_address));
-        }
-        // RFC 9293 MUST-57, MUST-63: a segment from or to a broadcast or multicast address is not for TCP.
-        if !self.addresses.may_be_peer(transport.remote) {
-            return Err(self.drop(|c| &mut c.rx_drop_source_address));
-        }
+        self.addresses(transport.local, transport.remote)?;
         let tcp_at = network_at + transport.at;
         // The end by the IP header's word: Ethernet pads short frames.
         let tcp_end = (tcp_at + transport.len).min(bytes.len());
@@ -220,6 +263,31 @@ impl Demux<'_> {
         }))
     }
 
+    /// A segment for us, from somebody who can be a peer.
+    #[inline]
+    fn addresses(&mut self, local: Addr, remote: Addr) -> Result<(), Dropped> {
+        if !self.addresses.is_own(local) {
+            return Err(self.drop(|c| &mut c.rx_drop_other_address));
+        }
+        // RFC 9293 MUST-57, MUST-63: a segment from or to a broadcast or multicast address is not for TCP.
+        if !self.addresses.may_be_peer(remote) {
+            return Err(self.drop(|c| &mut c.rx_drop_source_address));
+        }
+        Ok(())
+    }
+
+    /// Whether the port's policy leaves the checksum to be verified; `is_partial` = the field holds just the pseudo-header's sum, not
+    /// inverted, as from a local kernel peer that left the rest to hardware.
+    #[inline]
+    fn is_unverified(&mut self, frame: &RxFrame, is_partial: bool) -> Result<bool, Dropped> {
+        match (frame.checksum(), self.policy) {
+            (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => Ok(false),
+            (RxChecksum::Bad, _) => Err(self.drop(|c| &mut c.rx_drop_tcp_checksum)),
+            (RxChecksum::Unknown, ChecksumPolicy::Verify) => Ok(true),
+            (RxChecksum::Unknown, ChecksumPolicy::AcceptPartial) => Ok(!is_partial),
+        }
+    }
+
     /// What the port's policy leaves to be verified.
     #[inline]
     fn checksum(
@@ -229,21 +297,13 @@ impl Demux<'_> {
         field: u16,
         transport: &Transport,
     ) -> Result<Option<Unverified>, Dropped> {
-        match (frame.checksum(), self.policy) {
-            (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => {
-                return Ok(None);
-            }
-            (RxChecksum::Bad, _) => return Err(self.drop(|c| &mut c.rx_drop_tcp_checksum)),
-            (RxChecksum::Unknown, ChecksumPolicy::Verify | ChecksumPolicy::AcceptPartial) => {}
-        }
         let mut sum = checksum::pseudo_header(
             transport.remote,
             transport.local,
             protocol::TCP,
             transport.len as u32,
         );
-        // A local kernel peer that left the sum to hardware stored just the pseudo-header's, not inverted.
-        if self.policy == ChecksumPolicy::AcceptPartial && sum.fold() == field {
+        if !self.is_unverified(frame, sum.fold() == field)? {
             return Ok(None);
         }
         sum.add_bytes(header);

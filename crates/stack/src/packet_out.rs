@@ -1,12 +1,14 @@
 //! Builds frames in the driver's own memory: link, network and transport header in one copy, payload from the send ring in one pass that also sums it.
 
+use core::net::Ipv4Addr;
+
 use packetio::TxFrame;
 use ring::raw::RawSliceMut;
 use tcp::SegmentOut;
 use wire::checksum::{self, Sum};
 use wire::ethernet::{self, EtherType, MacAddr};
 use wire::tcp::Header as TcpHeader;
-use wire::{Ecn, FlowKey, ipv4, ipv6, protocol};
+use wire::{Ecn, FlowKey, ipv4, ipv6, plain, protocol};
 
 use crate::limits::HEADER_BYTES_MAX;
 
@@ -60,6 +62,84 @@ impl HeaderFields {
 /// only if there are any. False: the frame is too small, and nothing is to be sent from it.
 #[inline]
 pub(crate) fn build_segment(
+    frame: &TxFrame,
+    ends: LinkEnds,
+    key: &FlowKey,
+    segment: &SegmentOut,
+    offload: bool,
+    payload: impl FnOnce(RawSliceMut<'_>) -> u32,
+) -> bool {
+    if let (Some(src), Some(dst), true) = (
+        key.local.to_v4(),
+        key.remote.to_v4(),
+        segment.options.is_plain(),
+    ) {
+        let headers = plain_headers(ends, (src, dst), key, segment);
+        return build_plain(frame, &headers, offload, payload);
+    }
+    build_any(frame, ends, key, segment, offload, payload)
+}
+
+#[inline]
+fn plain_headers(
+    ends: LinkEnds,
+    (src, dst): (Ipv4Addr, Ipv4Addr),
+    key: &FlowKey,
+    segment: &SegmentOut,
+) -> plain::Headers {
+    plain::Headers {
+        dst_mac: ends.destination,
+        src_mac: ends.source,
+        src,
+        dst,
+        dscp_ecn: segment.ecn.within(ends.header.dscp),
+        ttl: ends.header.hop_limit,
+        src_port: key.local_port,
+        dst_port: key.remote_port,
+        seq: segment.seq,
+        ack: segment.ack,
+        flags: segment.flags,
+        window: segment.window,
+        timestamp: segment.options.timestamp,
+        payload_len: segment.payload_len as u16,
+    }
+}
+
+/// What nearly every segment is; see [`plain`].
+#[inline]
+fn build_plain(
+    frame: &TxFrame,
+    headers: &plain::Headers,
+    offload: bool,
+    payload: impl FnOnce(RawSliceMut<'_>) -> u32,
+) -> bool {
+    let at = headers.header_bytes();
+    let payload_len = usize::from(headers.payload_len);
+    if at + payload_len > frame.capacity() {
+        return false;
+    }
+    let mut payload_sum = 0;
+    if payload_len > 0 {
+        let Some(place) = frame.slice_mut(at, payload_len) else {
+            return false;
+        };
+        payload_sum = payload(place) as u16;
+    }
+    let mut out = [0; plain::BYTES_MAX];
+    headers.emit(&mut out, (!offload).then_some(payload_sum));
+    if offload {
+        frame.set_checksum_offload(plain::TCP_AT as u16, wire::tcp::CHECKSUM_OFFSET as u16);
+    }
+    match at {
+        plain::BYTES_MAX => frame.write(0, &out),
+        _ => frame.write(0, &out[..plain::BYTES_MIN]),
+    };
+    frame.set_len(at + payload_len);
+    true
+}
+
+/// Any segment: other options, IPv6.
+fn build_any(
     frame: &TxFrame,
     ends: LinkEnds,
     key: &FlowKey,

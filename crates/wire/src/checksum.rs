@@ -31,6 +31,13 @@ impl Sum {
         Sum(0)
     }
 
+    /// The sum of 32-bit words that were added up as numbers: each counts as the sum of its halves.
+    #[inline]
+    #[must_use]
+    pub(crate) const fn of_words(total: u64) -> Sum {
+        Sum(total)
+    }
+
     /// A sum computed elsewhere: the folded 16-bit sum, in the order in which it would stand in the
     /// packet, not complemented.
     #[inline]

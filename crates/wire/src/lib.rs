@@ -54,6 +54,7 @@ pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
 pub mod limits;
+pub mod plain;
 pub mod quote;
 pub mod seq;
 pub mod siphash;

@@ -234,20 +234,11 @@ impl Header {
     /// The timestamp, if it is the only option.
     #[inline(always)]
     fn only_timestamp(&self) -> Option<Timestamp> {
-        let Options {
-            mss,
-            window_scale,
-            sack_permitted,
-            timestamp,
-            sack,
-            fast_open,
-        } = &self.options;
-        let alone = mss.is_none()
-            && window_scale.is_none()
-            && !sack_permitted
-            && sack.is_empty()
-            && fast_open.is_none();
-        if alone { *timestamp } else { None }
+        if self.options.is_plain() {
+            self.options.timestamp
+        } else {
+            None
+        }
     }
 
     #[inline(always)]

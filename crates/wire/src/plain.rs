@@ -1,0 +1,258 @@
+//! The packet that nearly every packet is: Ethernet without tags, IPv4 without options or fragments, TCP with no option or with
+//! an aligned timestamp alone. It is read and written in one straight line, each field once.
+//!
+//! `stack` tries [`parse`] on every frame and goes to the general parsers when it is `None`; it emits through [`Headers::emit`] what
+//! [`Options::is_plain`] allows. What the two ways say of a packet is the same: a test here compares them.
+//!
+//! Sums are taken of 32-bit words in host order: 2^16 is 1 modulo 2^16 - 1, so a word counts as the sum of its halves (RFC 1071).
+
+use core::net::Ipv4Addr;
+
+use crate::checksum::Sum;
+use crate::ethernet::{self, MacAddr};
+use crate::field::{be16, be32, bytes, put, put16, put32};
+use crate::seq::SeqNumber;
+use crate::tcp::{Flags, HEADER_LEN, Options, TIMESTAMP_HEADER_LEN, Timestamp};
+use crate::tcp_option::TIMESTAMP_ALIGNED;
+use crate::{ipv4, protocol};
+
+#[cfg(test)]
+mod tests;
+
+/// Bytes of the three headers at most.
+pub const BYTES_MAX: usize = TCP_AT + TIMESTAMP_HEADER_LEN;
+/// Bytes of the three headers at least.
+pub const BYTES_MIN: usize = TCP_AT + HEADER_LEN;
+/// Where the TCP header lies in the frame.
+pub const TCP_AT: usize = IP_AT + ipv4::HEADER_LEN;
+
+const IP_AT: usize = ethernet::HEADER_LEN;
+const ETHERTYPE_AT: usize = 12;
+/// EtherType IPv4, and a header of five words.
+const IPV4_PLAIN: u32 = 0x0800_4500;
+const DONT_FRAGMENT: u16 = 0x4000;
+/// "More fragments", and the offset.
+const FRAGMENT_MASK: u16 = 0x3fff;
+/// Data offset of 5 and 8 words, no other bit of that byte.
+const OFFSET_BARE: u8 = 0x50;
+const OFFSET_TIMESTAMP: u8 = 0x80;
+
+/// A plain packet that arrived: its headers are consistent and IPv4's checksum is right, TCP's is not yet known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// To whom the frame goes.
+    pub dst_mac: MacAddr,
+    /// Where the packet comes from.
+    pub src: Ipv4Addr,
+    /// Where it goes.
+    pub dst: Ipv4Addr,
+    /// DSCP and ECN, as on the wire.
+    pub dscp_ecn: u8,
+    /// Source port.
+    pub src_port: u16,
+    /// Destination port.
+    pub dst_port: u16,
+    /// SEG.SEQ
+    pub seq: SeqNumber,
+    /// SEG.ACK
+    pub ack: SeqNumber,
+    /// Control bits.
+    pub flags: Flags,
+    /// SEG.WND, unscaled.
+    pub window: u16,
+    /// SEG.UP
+    pub urgent: u16,
+    /// The checksum field.
+    pub checksum: u16,
+    /// The only option that may be there.
+    pub timestamp: Option<Timestamp>,
+    /// Where in the frame the payload begins.
+    pub payload_at: usize,
+    /// Payload bytes.
+    pub payload_len: u32,
+    /// The pseudo-header's sum.
+    pub pseudo: u16,
+    /// The sum of pseudo-header and TCP header: with the payload's it must come to 0xffff.
+    pub sum: u16,
+}
+
+/// Reads the first bytes of a frame of `frame_len` bytes; what lies behind the frame's end in `head` is not looked at. `None`: not a
+/// plain packet, or one that something is wrong with; the general parsers tell.
+///
+/// ```
+/// assert!(wire::plain::parse(&[0; wire::plain::BYTES_MAX], 60).is_none());
+/// ```
+#[inline]
+#[must_use]
+pub fn parse(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
+    let is_plain = be32(head, ETHERTYPE_AT) & 0xffff_ff00 == IPV4_PLAIN
+        && be16(head, IP_AT + 6) & FRAGMENT_MASK == 0
+        && head[IP_AT + 9] == protocol::TCP;
+    if !is_plain || frame_len < BYTES_MIN {
+        return None;
+    }
+    let word = |at| u64::from(be32(head, at));
+    let addresses = word(IP_AT + 12) + word(IP_AT + 16);
+    let ip = word(IP_AT) + word(IP_AT + 4) + word(IP_AT + 8) + addresses;
+    let total_len = usize::from(be16(head, IP_AT + 2));
+    if !Sum::of_words(ip).is_valid() || total_len > frame_len - IP_AT {
+        return None;
+    }
+    let mut sum =
+        word(TCP_AT) + word(TCP_AT + 4) + word(TCP_AT + 8) + word(TCP_AT + 12) + word(TCP_AT + 16);
+    let (timestamp, payload_at) = match head[TCP_AT + 12] {
+        OFFSET_BARE => (None, BYTES_MIN),
+        OFFSET_TIMESTAMP if be32(head, TCP_AT + HEADER_LEN) == TIMESTAMP_ALIGNED => {
+            let [value, echo] = [be32(head, TCP_AT + 24), be32(head, TCP_AT + 28)];
+            sum += u64::from(TIMESTAMP_ALIGNED) + u64::from(value) + u64::from(echo);
+            (Some(Timestamp { value, echo }), BYTES_MAX)
+        }
+        _ => return None,
+    };
+    let payload_len = (IP_AT + total_len).checked_sub(payload_at)?;
+    let tcp_len = (payload_at - TCP_AT + payload_len) as u64;
+    let pseudo = addresses + u64::from(protocol::TCP) + tcp_len;
+    Some(Packet {
+        dst_mac: MacAddr(bytes(head, 0)),
+        src: Ipv4Addr::from_bits(be32(head, IP_AT + 12)),
+        dst: Ipv4Addr::from_bits(be32(head, IP_AT + 16)),
+        dscp_ecn: head[IP_AT + 1],
+        src_port: be16(head, TCP_AT),
+        dst_port: be16(head, TCP_AT + 2),
+        seq: SeqNumber(be32(head, TCP_AT + 4)),
+        ack: SeqNumber(be32(head, TCP_AT + 8)),
+        flags: Flags(head[TCP_AT + 13]),
+        window: be16(head, TCP_AT + 14),
+        checksum: be16(head, TCP_AT + 16),
+        urgent: be16(head, TCP_AT + 18),
+        timestamp,
+        payload_at,
+        payload_len: payload_len as u32,
+        pseudo: Sum::of_words(pseudo).fold(),
+        sum: Sum::of_words(pseudo + sum).fold(),
+    })
+}
+
+/// What a plain packet to be sent bears.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Headers {
+    /// To whom the frame goes.
+    pub dst_mac: MacAddr,
+    /// From whom.
+    pub src_mac: MacAddr,
+    /// Where the packet comes from.
+    pub src: Ipv4Addr,
+    /// Where it goes.
+    pub dst: Ipv4Addr,
+    /// DSCP and ECN, as on the wire.
+    pub dscp_ecn: u8,
+    /// Hop limit.
+    pub ttl: u8,
+    /// Source port.
+    pub src_port: u16,
+    /// Destination port.
+    pub dst_port: u16,
+    /// SEG.SEQ
+    pub seq: SeqNumber,
+    /// SEG.ACK
+    pub ack: SeqNumber,
+    /// Control bits.
+    pub flags: Flags,
+    /// SEG.WND, unscaled.
+    pub window: u16,
+    /// The only option that may be there.
+    pub timestamp: Option<Timestamp>,
+    /// Payload bytes; with the headers at most 65,535.
+    pub payload_len: u16,
+}
+
+impl Headers {
+    /// Bytes of the three headers: where the payload begins.
+    #[inline]
+    #[must_use]
+    pub fn header_bytes(&self) -> usize {
+        if self.timestamp.is_some() {
+            BYTES_MAX
+        } else {
+            BYTES_MIN
+        }
+    }
+
+    /// Writes the headers, DF set and identification zero (RFC 6864). The TCP checksum is made with the payload's sum, or without one
+    /// (`None`) left to the port: then the field holds the pseudo-header's.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8; BYTES_MAX], payload: Option<u16>) {
+        put(out, 0, &self.dst_mac.0);
+        put(out, 6, &self.src_mac.0);
+        let tcp_len = (self.header_bytes() - TCP_AT) as u16 + self.payload_len;
+        let total_len = tcp_len + ipv4::HEADER_LEN as u16;
+        let (src, dst) = (self.src.to_bits(), self.dst.to_bits());
+        let addresses = u64::from(src) + u64::from(dst);
+        let version_tos = IPV4_PLAIN | u32::from(self.dscp_ecn);
+        let ttl_protocol = u16::from_be_bytes([self.ttl, protocol::TCP]);
+        let ip = u64::from(version_tos & 0xffff)
+            + u64::from(total_len)
+            + u64::from(DONT_FRAGMENT)
+            + u64::from(ttl_protocol);
+        put32(out, ETHERTYPE_AT, version_tos);
+        put32(out, IP_AT + 2, u32::from(total_len) << 16);
+        put16(out, IP_AT + 6, DONT_FRAGMENT);
+        put16(out, IP_AT + 8, ttl_protocol);
+        put16(out, IP_AT + 10, Sum::of_words(ip + addresses).finish());
+        put32(out, IP_AT + 12, src);
+        put32(out, IP_AT + 16, dst);
+        let pseudo = addresses + u64::from(protocol::TCP) + u64::from(tcp_len);
+        self.emit_tcp(out, pseudo, payload);
+    }
+
+    #[inline(always)]
+    fn emit_tcp(&self, out: &mut [u8; BYTES_MAX], pseudo: u64, payload: Option<u16>) {
+        let ports = u32::from(self.src_port) << 16 | u32::from(self.dst_port);
+        let offset = match self.timestamp {
+            Some(_) => OFFSET_TIMESTAMP,
+            None => OFFSET_BARE,
+        };
+        let control = u32::from_be_bytes([offset, self.flags.0, 0, 0]) | u32::from(self.window);
+        let mut sum = pseudo
+            + u64::from(ports)
+            + u64::from(self.seq.0)
+            + u64::from(self.ack.0)
+            + u64::from(control);
+        put32(out, TCP_AT, ports);
+        put32(out, TCP_AT + 4, self.seq.0);
+        put32(out, TCP_AT + 8, self.ack.0);
+        put32(out, TCP_AT + 12, control);
+        if let Some(stamp) = self.timestamp {
+            put32(out, TCP_AT + HEADER_LEN, TIMESTAMP_ALIGNED);
+            put32(out, TCP_AT + HEADER_LEN + 4, stamp.value);
+            put32(out, TCP_AT + HEADER_LEN + 8, stamp.echo);
+            sum += u64::from(TIMESTAMP_ALIGNED) + u64::from(stamp.value) + u64::from(stamp.echo);
+        }
+        let checksum = match payload {
+            Some(payload) => Sum::of_words(sum + u64::from(payload)).finish(),
+            None => Sum::of_words(pseudo).fold(),
+        };
+        put32(out, TCP_AT + 16, u32::from(checksum) << 16);
+    }
+}
+
+impl Options {
+    /// No option but perhaps a timestamp.
+    #[inline]
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        let Options {
+            mss,
+            window_scale,
+            sack_permitted,
+            timestamp: _,
+            sack,
+            fast_open,
+        } = self;
+        mss.is_none()
+            && window_scale.is_none()
+            && !sack_permitted
+            && sack.is_empty()
+            && fast_open.is_none()
+    }
+}

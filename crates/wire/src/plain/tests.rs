@@ -1,0 +1,198 @@
+//! The straight line and the general parsers agree, on every packet and on every broken one.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::ethernet::EtherType;
+use crate::{checksum, tcp};
+use std::vec::Vec;
+
+fn headers() -> impl Strategy<Value = Headers> {
+    let stamp = any::<Option<(u32, u32)>>();
+    let ends = (
+        any::<[u8; 6]>(),
+        any::<[u8; 6]>(),
+        any::<u32>(),
+        any::<u32>(),
+    );
+    let ip = (any::<u8>(), any::<u8>(), 0u16..=1460);
+    let numbers = (any::<u16>(), any::<u16>(), any::<u32>(), any::<u32>());
+    let control = (any::<u8>(), any::<u16>(), stamp);
+    (ends, ip, numbers, control).prop_map(|(ends, ip, numbers, control)| Headers {
+        dst_mac: MacAddr(ends.0),
+        src_mac: MacAddr(ends.1),
+        src: Ipv4Addr::from_bits(ends.2),
+        dst: Ipv4Addr::from_bits(ends.3),
+        dscp_ecn: ip.0,
+        ttl: ip.1,
+        payload_len: ip.2,
+        src_port: numbers.0,
+        dst_port: numbers.1,
+        seq: SeqNumber(numbers.2),
+        ack: SeqNumber(numbers.3),
+        flags: Flags(control.0),
+        window: control.1,
+        timestamp: control.2.map(|(value, echo)| Timestamp { value, echo }),
+    })
+}
+
+/// The same headers by way of the general emitters, for a payload whose sum is `payload_sum`.
+fn emit_in_pieces(plain: &Headers, payload_sum: Option<u16>) -> Vec<u8> {
+    let mut out = [0; BYTES_MAX];
+    ethernet::Header {
+        dst: plain.dst_mac,
+        src: plain.src_mac,
+        vlan: None,
+        ethertype: EtherType::IPV4,
+    }
+    .emit(&mut out);
+    let tcp_len = (plain.header_bytes() - TCP_AT) as u16 + plain.payload_len;
+    let network = ipv4::Header {
+        dscp_ecn: plain.dscp_ecn,
+        total_len: tcp_len + ipv4::HEADER_LEN as u16,
+        ttl: plain.ttl,
+        protocol: protocol::TCP,
+        src: plain.src,
+        dst: plain.dst,
+        ..ipv4::Header::default()
+    };
+    network.emit(&mut out[IP_AT..]);
+    let transport = tcp::Header {
+        src_port: plain.src_port,
+        dst_port: plain.dst_port,
+        seq: plain.seq,
+        ack: plain.ack,
+        flags: plain.flags,
+        window: plain.window,
+        options: Options {
+            timestamp: plain.timestamp,
+            ..Options::NONE
+        },
+        ..tcp::Header::default()
+    };
+    let end = TCP_AT + transport.emit(&mut out[TCP_AT..]);
+    let pseudo =
+        checksum::pseudo_header_v4(plain.src, plain.dst, protocol::TCP, u32::from(tcp_len));
+    let field = match payload_sum {
+        None => pseudo.fold(),
+        Some(payload_sum) => {
+            let mut sum = pseudo;
+            sum.add_bytes(&out[TCP_AT..end]);
+            sum.combine(Sum::from_folded(payload_sum), false);
+            sum.finish()
+        }
+    };
+    let at = TCP_AT + tcp::CHECKSUM_OFFSET;
+    out[at..at + 2].copy_from_slice(&field.to_be_bytes());
+    out[..end].to_vec()
+}
+
+/// What the general parsers say, if the packet is plain.
+fn parse_in_pieces(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
+    let bytes = &head[..frame_len.min(BYTES_MAX)];
+    let (link, at) = ethernet::Header::parse(bytes).ok()?;
+    if link.ethertype != EtherType::IPV4 || link.vlan.is_some() {
+        return None;
+    }
+    let network = ipv4::Header::parse(&bytes[at..], frame_len - at).ok()?;
+    if network.is_fragment() || network.has_options() || network.protocol != protocol::TCP {
+        return None;
+    }
+    let segment_len = network.payload_len();
+    let (transport, header_len) = tcp::Header::parse(&bytes[TCP_AT..]).ok()?;
+    if header_len > segment_len || bytes[TCP_AT + 12] & 0x0f != 0 {
+        return None;
+    }
+    let aligned = header_len == HEADER_LEN
+        || (header_len == TIMESTAMP_HEADER_LEN && be32(head, TCP_AT + 20) == TIMESTAMP_ALIGNED);
+    if !aligned {
+        return None;
+    }
+    let (src, dst) = (network.src, network.dst);
+    let pseudo = checksum::pseudo_header_v4(src, dst, protocol::TCP, segment_len as u32);
+    let mut sum = pseudo;
+    sum.add_bytes(&bytes[TCP_AT..TCP_AT + header_len]);
+    Some(Packet {
+        dst_mac: link.dst,
+        src,
+        dst,
+        dscp_ecn: network.dscp_ecn,
+        src_port: transport.src_port,
+        dst_port: transport.dst_port,
+        seq: transport.seq,
+        ack: transport.ack,
+        flags: transport.flags,
+        window: transport.window,
+        urgent: transport.urgent,
+        checksum: transport.checksum,
+        timestamp: transport.options.timestamp,
+        payload_at: TCP_AT + header_len,
+        payload_len: (segment_len - header_len) as u32,
+        pseudo: pseudo.fold(),
+        sum: sum.fold(),
+    })
+}
+
+proptest! {
+    #[test]
+    fn emitted_headers_are_those_of_the_general_emitters(
+        plain in headers(),
+        payload_sum in any::<Option<u16>>(),
+    ) {
+        let mut out = [0; BYTES_MAX];
+        plain.emit(&mut out, payload_sum);
+        prop_assert_eq!(&out[..plain.header_bytes()], &emit_in_pieces(&plain, payload_sum)[..]);
+    }
+
+    #[test]
+    fn parsed_packets_are_those_of_the_general_parsers(
+        plain in headers(),
+        flips in proptest::collection::vec((0..BYTES_MAX * 8, any::<bool>()), 0..4),
+        trimmed in 0usize..80,
+    ) {
+        let mut head = [0; BYTES_MAX];
+        plain.emit(&mut head, Some(0));
+        for (bit, mend) in flips {
+            head[bit / 8] ^= 1 << (bit % 8);
+            // Mostly the IP checksum is what gives a flipped bit away: let some pass.
+            if mend {
+                head[IP_AT + 10..IP_AT + 12].fill(0);
+                let checksum = checksum::of(&head[IP_AT..TCP_AT]).finish();
+                head[IP_AT + 10..IP_AT + 12].copy_from_slice(&checksum.to_be_bytes());
+            }
+        }
+        let whole = plain.header_bytes() + usize::from(plain.payload_len) + 40;
+        let frame_len = whole.saturating_sub(trimmed);
+        let known = frame_len.min(BYTES_MAX);
+        head[known..].fill(0);
+        prop_assert_eq!(parse(&head, frame_len), parse_in_pieces(&head, frame_len));
+    }
+}
+
+#[test]
+fn packet_with_its_payload_sums_to_all_ones() {
+    let plain = Headers {
+        dst_mac: MacAddr([2, 0, 0, 0, 0, 2]),
+        src_mac: MacAddr([2, 0, 0, 0, 0, 1]),
+        src: Ipv4Addr::new(192, 0, 2, 1),
+        dst: Ipv4Addr::new(192, 0, 2, 2),
+        dscp_ecn: 0,
+        ttl: 64,
+        src_port: 4000,
+        dst_port: 80,
+        seq: SeqNumber(7),
+        ack: SeqNumber(9),
+        flags: Flags::ACK | Flags::PSH,
+        window: 500,
+        timestamp: Some(Timestamp { value: 1, echo: 2 }),
+        payload_len: 5,
+    };
+    let payload = checksum::of(b"hello").fold();
+    let mut head = [0; BYTES_MAX];
+    plain.emit(&mut head, Some(payload));
+    let packet = parse(&head, BYTES_MAX + 5).unwrap();
+    assert_eq!((packet.payload_at, packet.payload_len), (BYTES_MAX, 5));
+    let mut sum = Sum::from_folded(packet.sum);
+    sum.combine(Sum::from_folded(payload), false);
+    assert!(sum.is_valid());
+}

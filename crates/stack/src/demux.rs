@@ -129,6 +129,7 @@ impl Demux<'_> {
                 },
                 ecn: Ecn::of(packet.dscp_ecn),
             },
+            dscp: packet.dscp_ecn & !ECN_BITS,
             payload_at: packet.payload_at as u32,
             unverified,
         }))

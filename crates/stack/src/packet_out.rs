@@ -69,11 +69,8 @@ pub(crate) fn build_segment(
     offload: bool,
     payload: impl FnOnce(RawSliceMut<'_>) -> u32,
 ) -> bool {
-    if let (Some(src), Some(dst), true) = (
-        key.local.to_v4(),
-        key.remote.to_v4(),
-        segment.options.is_plain(),
-    ) {
+    let is_plain = segment.options.is_plain() && ends.header.discovers_mtu;
+    if is_plain && let (Some(src), Some(dst)) = (key.local.to_v4(), key.remote.to_v4()) {
         let headers = plain_headers(ends, (src, dst), key, segment);
         return build_plain(frame, &headers, offload, payload);
     }

@@ -184,6 +184,17 @@ impl TxFrame {
         n
     }
 
+    /// Writes the frame's first `N` bytes, as many as fit. Does not change the length.
+    #[inline]
+    pub fn write_head<const N: usize>(&self, bytes: &[u8; N]) {
+        if self.capacity() >= N {
+            // SAFETY: the slot holds at least `N` bytes (`new`'s promise: no Rust reference to it, so `bytes` is elsewhere).
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr, N) };
+        } else {
+            self.write(0, bytes);
+        }
+    }
+
     /// The bytes `offset..offset+len` as raw memory to write; `None` if they pass the capacity.
     #[inline]
     pub fn slice_mut(&self, offset: usize, len: usize) -> Option<RawSliceMut<'_>> {

@@ -127,10 +127,10 @@ fn build_plain(
     if offload {
         frame.set_checksum_offload(plain::TCP_AT as u16, wire::tcp::CHECKSUM_OFFSET as u16);
     }
-    match at {
-        plain::BYTES_MAX => frame.write(0, &out),
-        _ => frame.write(0, &out[..plain::BYTES_MIN]),
-    };
+    match out.first_chunk::<{ plain::BYTES_MIN }>() {
+        Some(bare) if at == plain::BYTES_MIN => frame.write_head(bare),
+        _ => frame.write_head(&out),
+    }
     frame.set_len(at + payload_len);
     true
 }

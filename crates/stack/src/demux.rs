@@ -7,7 +7,6 @@ use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
 use tcp::Segment;
 use wire::checksum::{self, Sum};
 use wire::ethernet::{self, EtherType, MacAddr};
-use wire::tcp::Options;
 use wire::{Addr, Ecn, FlowHasher, FlowKey, WireError, ipv4, ipv6, plain, protocol};
 
 use crate::addresses::LocalAddresses;
@@ -46,10 +45,30 @@ impl Unverified {
     }
 }
 
+impl Arrival {
+    /// To be filled in by [`Demux::classify`]: it is large, and one serves for all frames of a batch.
+    pub fn blank() -> Self {
+        let nowhere = Addr::v4(core::net::Ipv4Addr::UNSPECIFIED);
+        Self {
+            key: FlowKey {
+                local: nowhere,
+                remote: nowhere,
+                local_port: 0,
+                remote_port: 0,
+            },
+            hash: 0,
+            segment: Segment::from((&wire::tcp::Header::default(), 0)),
+            dscp: 0,
+            payload_at: 0,
+            unverified: None,
+        }
+    }
+}
+
 /// What a frame turned out to be.
 pub(crate) enum Found {
-    /// A segment for a flow of ours.
-    Tcp(Arrival),
+    /// A segment for a flow of ours: the arrival is filled in.
+    Tcp,
     /// ARP, ICMP, neighbour discovery or a protocol that we do not speak: for the cold path.
     Other(OtherPacket),
 }
@@ -88,17 +107,22 @@ struct Transport {
 impl Demux<'_> {
     /// Tells what a frame is.
     #[inline]
-    pub fn classify(&mut self, frame: &RxFrame) -> Result<Found, Dropped> {
+    pub fn classify(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
         let head = frame.head::<{ plain::BYTES_MAX }>();
         match plain::parse(&head, frame.len()) {
-            Some(packet) if packet.dst_mac == self.mac => self.plain(frame, &packet),
-            _ => self.classify_any(frame),
+            Some(packet) if packet.dst_mac == self.mac => self.plain(frame, &packet, arrival),
+            _ => self.classify_any(frame, arrival),
         }
     }
 
     /// What nearly every packet is; see [`plain`].
     #[inline]
-    fn plain(&mut self, frame: &RxFrame, packet: &plain::Packet) -> Result<Found, Dropped> {
+    fn plain(
+        &mut self,
+        frame: &RxFrame,
+        packet: &plain::Packet,
+        arrival: &mut Arrival,
+    ) -> Result<Found, Dropped> {
         let key = FlowKey {
             local: Addr::v4(packet.dst),
             remote: Addr::v4(packet.src),
@@ -106,38 +130,30 @@ impl Demux<'_> {
             remote_port: packet.src_port,
         };
         self.addresses(key.local, key.remote)?;
-        let unverified = match self.is_unverified(frame, packet.pseudo == packet.checksum)? {
-            false => None,
-            true => Some(Unverified {
-                headers: Sum::from_folded(packet.sum),
-            }),
-        };
+        let is_unverified = self.is_unverified(frame, packet.pseudo == packet.checksum)?;
         self.counters.rx_segments += 1;
-        Ok(Found::Tcp(Arrival {
-            key,
-            hash: self.hasher.hash(&key),
-            segment: Segment {
-                seq: packet.seq,
-                ack: packet.ack,
-                flags: packet.flags,
-                window: packet.window,
-                urgent: packet.urgent,
-                len: packet.payload_len,
-                options: Options {
-                    timestamp: packet.timestamp,
-                    ..Options::NONE
-                },
-                ecn: Ecn::of(packet.dscp_ecn),
-            },
-            dscp: packet.dscp_ecn & !ECN_BITS,
-            payload_at: packet.payload_at as u32,
-            unverified,
-        }))
+        arrival.key = key;
+        arrival.hash = self.hasher.hash(&key);
+        arrival.dscp = packet.dscp_ecn & !ECN_BITS;
+        arrival.payload_at = packet.payload_at as u32;
+        arrival.unverified = is_unverified.then_some(Unverified {
+            headers: Sum::from_folded(packet.sum),
+        });
+        let segment = &mut arrival.segment;
+        segment.seq = packet.seq;
+        segment.ack = packet.ack;
+        segment.flags = packet.flags;
+        segment.window = packet.window;
+        segment.urgent = packet.urgent;
+        segment.len = packet.payload_len;
+        segment.ecn = Ecn::of(packet.dscp_ecn);
+        segment.options.reset_to(packet.timestamp);
+        Ok(Found::Tcp)
     }
 
     /// Any frame, whatever is in it.
     #[inline(never)]
-    fn classify_any(&mut self, frame: &RxFrame) -> Result<Found, Dropped> {
+    fn classify_any(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
         let mut copy = [0; HEADER_BYTES_MAX];
         let n = frame.copy_to(0, &mut copy);
         let bytes = &copy[..n];
@@ -166,7 +182,10 @@ impl Demux<'_> {
         };
         match transport? {
             Some(_) if ethernet.dst.is_multicast() => Err(self.drop(|c| &mut c.rx_drop_other_mac)),
-            Some(transport) => self.tcp(frame, bytes, network_at, &transport),
+            Some(transport) => {
+                *arrival = self.tcp(frame, bytes, network_at, &transport)?;
+                Ok(Found::Tcp)
+            }
             None => Ok(Found::Other(other)),
         }
     }
@@ -227,7 +246,7 @@ impl Demux<'_> {
         bytes: &[u8],
         network_at: usize,
         transport: &Transport,
-    ) -> Result<Found, Dropped> {
+    ) -> Result<Arrival, Dropped> {
         self.addresses(transport.local, transport.remote)?;
         let tcp_at = network_at + transport.at;
         // The end by the IP header's word: Ethernet pads short frames.
@@ -251,7 +270,7 @@ impl Demux<'_> {
             remote_port: header.src_port,
         };
         let payload_len = (transport.len - header_len) as u32;
-        Ok(Found::Tcp(Arrival {
+        Ok(Arrival {
             key,
             hash: self.hasher.hash(&key),
             segment: Segment {
@@ -261,7 +280,7 @@ impl Demux<'_> {
             dscp: transport.class & !ECN_BITS,
             payload_at: (tcp_at + header_len) as u32,
             unverified,
-        }))
+        })
     }
 
     /// A segment for us, from somebody who can be a peer.

@@ -283,6 +283,13 @@ impl Neighbours {
         Ok(self.id(index))
     }
 
+    /// The entry that `id` names is still the one it named.
+    #[inline]
+    pub fn is_current(&self, id: NeighbourId) -> bool {
+        let entry = self.entries.get(id.index as usize);
+        entry.is_some_and(|entry| entry.generation == id.generation)
+    }
+
     /// What can be sent to `id` now. This is the data path's call, once per frame: it also notes that the entry is in
     /// use, which is what sends a stale one to be probed.
     #[inline]

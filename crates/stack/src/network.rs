@@ -23,6 +23,8 @@ pub(crate) struct Network {
     mtu: usize,
     pub addresses: LocalAddresses,
     routes: Routes,
+    /// What [`hop`](Self::hop) found last; void when a route comes.
+    last_hop: Option<(Addr, NeighbourId)>,
     pub neighbours: Neighbours,
     pub limiter: IcmpLimiter,
     pub echo: bool,
@@ -83,6 +85,7 @@ impl Network {
             mtu: port.mtu,
             addresses,
             routes,
+            last_hop: None,
             neighbours: Neighbours::new(NeighbourTimers::default(), secrets.key(6)),
             limiter: IcmpLimiter::new(secrets.key(7)[0]),
             echo: config.echo,
@@ -98,6 +101,7 @@ impl Network {
         if self.addresses.add(cidr, PORT).is_err() {
             return;
         }
+        self.last_hop = None;
         // The route may be there already, for another address of the subnet.
         let _ = self.routes.add(Route {
             prefix: cidr.network(),
@@ -134,8 +138,21 @@ impl Network {
         }
     }
 
-    /// The neighbour to which packets for `remote` go.
+    /// The neighbour to which packets for `remote` go. Whoever talks to one peer opens many connections to it, so the last answer is kept.
+    #[inline]
     pub fn hop(&mut self, remote: Addr, now_ns: u64) -> Result<NeighbourId, Errno> {
+        if let Some((last, id)) = self.last_hop
+            && last == remote
+            && self.neighbours.is_current(id)
+        {
+            return Ok(id);
+        }
+        let id = self.look_up_hop(remote, now_ns)?;
+        self.last_hop = Some((remote, id));
+        Ok(id)
+    }
+
+    fn look_up_hop(&mut self, remote: Addr, now_ns: u64) -> Result<NeighbourId, Errno> {
         let hop = self
             .routes
             .lookup(remote.to_ip())

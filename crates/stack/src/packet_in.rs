@@ -3,7 +3,7 @@
 use packetio::{Port, PortError};
 
 use crate::core::Core;
-use crate::demux::{Demux, Dropped, Found};
+use crate::demux::{Arrival, Demux, Dropped, Found};
 use crate::limits::RX_FRAMES_PER_TURN;
 
 impl Core {
@@ -11,6 +11,7 @@ impl Core {
     /// keeps one.
     pub(crate) fn packet_in(&mut self, port: &mut dyn Port) -> Result<usize, PortError> {
         let mut taken = 0;
+        let mut arrival = Arrival::blank();
         while taken < RX_FRAMES_PER_TURN {
             let frames = port.receive()?;
             if frames.is_empty() {
@@ -27,8 +28,8 @@ impl Core {
                     hasher: &self.hasher,
                     counters: &mut self.counters,
                 };
-                match demux.classify(frame) {
-                    Ok(Found::Tcp(mut arrival)) => self.tcp_in(&mut arrival, frame),
+                match demux.classify(frame, &mut arrival) {
+                    Ok(Found::Tcp) => self.tcp_in(&mut arrival, frame),
                     Ok(Found::Other(other)) => self.other_in(frame, &other),
                     Err(Dropped) => {}
                 }

@@ -12,7 +12,7 @@ use crate::checksum::Sum;
 use crate::ethernet::{self, MacAddr};
 use crate::field::{be16, be32, bytes, put, put16, put32};
 use crate::seq::SeqNumber;
-use crate::tcp::{Flags, HEADER_LEN, Options, TIMESTAMP_HEADER_LEN, Timestamp};
+use crate::tcp::{Flags, HEADER_LEN, Options, SackBlocks, TIMESTAMP_HEADER_LEN, Timestamp};
 use crate::tcp_option::TIMESTAMP_ALIGNED;
 use crate::{ipv4, protocol};
 
@@ -237,6 +237,19 @@ impl Headers {
 }
 
 impl Options {
+    /// Becomes what a plain packet has. Slots that no count or tag makes valid keep what was in them, so this does not write them.
+    #[inline]
+    pub fn reset_to(&mut self, timestamp: Option<Timestamp>) {
+        self.mss = None;
+        self.window_scale = None;
+        self.sack_permitted = false;
+        self.timestamp = timestamp;
+        self.fast_open = None;
+        if !self.sack.is_empty() {
+            self.sack = SackBlocks::EMPTY;
+        }
+    }
+
     /// No option but perhaps a timestamp.
     #[inline]
     #[must_use]

@@ -294,6 +294,12 @@ impl SocketBlock {
         Requests(self.app.requests.swap(0, Ordering::AcqRel))
     }
 
+    /// Whether the application waits for room to write. A hint: the wish may come a moment later.
+    #[inline]
+    pub fn wants_writable(&self) -> bool {
+        self.app.want_writable.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether the application waits for room to write; takes the wish. Look
     /// after publishing room and a full fence
     /// ([`published::fence_full`](crate::published::fence_full), one per turn
@@ -302,7 +308,7 @@ impl SocketBlock {
     pub fn take_want_writable(&self) -> bool {
         // The application writes the flag as well, but clearing it twice or once too often is
         // harmless: it sets it again before each wait.
-        let wanted = self.app.want_writable.load(Ordering::Relaxed) != 0;
+        let wanted = self.wants_writable();
         if wanted {
             self.app.want_writable.store(0, Ordering::Relaxed);
         }

@@ -142,10 +142,13 @@ impl Core {
     /// Says in the socket's block how much the application may write, and from when on a waiting writer is to be woken.
     pub(crate) fn publish_room(&mut self, socket: u32) {
         let (slot, _, block) = self.sockets.parts(socket);
-        let Some(conn) = slot.conn.as_ref() else {
+        let Some(conn) = slot.conn.as_mut() else {
             return;
         };
         let cx = tcp_cx!(self);
+        if block.wants_writable() {
+            conn.on_writer_waits(&cx);
+        }
         block.set_tx_limit(conn.send_limit(&cx));
         block.set_tx_wake(conn.wake_limit(), conn.unsent_wake_limit(&cx));
         slot.tx.publish_sent(block, conn.unacked_payload());

@@ -184,8 +184,16 @@ impl Connection {
 
     // Sending.
 
+    /// A writer waits for room: the send buffer follows the congestion window while that is not full. Linux asks after it has sent, but its
+    /// small queues towards the device keep the window from being full then, so that in truth each ACK counts.
+    pub fn on_writer_waits(&mut self, cx: &Cx<'_>) {
+        if self.segments_in_flight() < self.congestion.window.cwnd {
+            self.expand_send_buffer(cx);
+        }
+    }
+
     /// Twice what the congestion window needs, so that the next window can be written while one is in flight.
-    pub(crate) fn expand_send_buffer(&mut self, cx: &Cx<'_>) {
+    fn expand_send_buffer(&mut self, cx: &Cx<'_>) {
         if self.tune.send_locked || cx.memory >= Memory::Low {
             return;
         }
@@ -238,13 +246,19 @@ impl Connection {
     #[must_use]
     pub fn send_limit(&self, cx: &Cx<'_>) -> u32 {
         let run = self.run_bytes();
-        let unsent = self.unsent();
-        let now = if unsent == 0 { self.sendable() } else { 0 };
-        let sent = self.snd.buffered.saturating_sub(unsent).saturating_add(now);
         let size = self.payload_of(self.tune.send_buffer);
+        let flight = self.unacked_payload();
+        let at_hand = match self.unsent() {
+            0 => size.saturating_sub(flight).next_multiple_of(run),
+            unsent => unsent,
+        };
+        // What leaves at once is cut off from its run: what is left of the run is filled up again.
+        let leaves = self.sendable().min(at_hand);
+        let sent = flight.saturating_add(leaves);
+        let unsent = self.unsent().saturating_sub(leaves);
         let lowat = self.notsent_lowat(cx);
         // A run that may be begun is filled up.
-        let may_begin = self.snd.buffered < size && unsent < lowat;
+        let may_begin = (sent < size || leaves < at_hand) && unsent < lowat;
         let by_size = size.saturating_sub(sent).div_ceil(run);
         let runs = by_size
             .min(lowat.div_ceil(run))

@@ -104,6 +104,7 @@ impl Connection {
     pub fn set_congestion(&mut self, cx: &Cx<'_>, choice: CongestionAlgorithm) {
         let moment = self.moment(cx);
         self.congestion.choose(&moment, choice);
+        self.begin_model(cx);
         if self.state == State::SynSent && self.is_first_syn() {
             self.ask_for_ecn(cx.config, choice);
         } else {

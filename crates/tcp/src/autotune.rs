@@ -202,7 +202,13 @@ impl Connection {
         let segments = self
             .send_window_segments()
             .max(u32::from(cx.config.initial_window_segments));
-        let wanted = u64::from(each) * 2 * u64::from(segments);
+        // A model's window may double while losses are mended.
+        let windows = if self.congestion.algorithm.is_model() {
+            3
+        } else {
+            2
+        };
+        let wanted = u64::from(each) * windows * u64::from(segments);
         let wanted = wanted.min(u64::from(cx.config.send_buffer.bytes_max)) as u32;
         self.tune.send_buffer = self.tune.send_buffer.max(wanted);
     }

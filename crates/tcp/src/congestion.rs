@@ -7,13 +7,15 @@
 //!
 //! [`CongestionControl`] is what an algorithm implements, in the shape of Linux's `tcp_congestion_ops`;
 //! each has a file under `congestion/`. [`Algorithm`] is the one that a connection has chosen. [`Window`]
-//! is what they move. Who is in which state, and whether the window was really used, is decided by the
+//! is what they move. BBR moves it by a model of the path instead (`by_model`). Who is in which state, and whether the window was really used, is decided by the
 //! callers: an algorithm only says how large.
 
 use wire::SeqNumber;
 
 use crate::config::Config;
 
+mod bbr;
+mod by_model;
 mod choice;
 mod control;
 mod cubic;
@@ -27,6 +29,7 @@ mod window;
 #[cfg(test)]
 mod model;
 
+pub use bbr::BbrInfo;
 pub use choice::CongestionAlgorithm;
 pub(crate) use control::Congestion;
 pub(crate) use window::{SSTHRESH_INFINITE, Window};
@@ -51,7 +54,11 @@ pub(crate) enum CaState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// First transmission when nothing was in flight, `idle_ns` after the last one.
-    TxStart { idle_ns: u64 },
+    TxStart {
+        idle_ns: u64,
+        /// The application was the limit before.
+        app_limited: bool,
+    },
     /// The window restarts after an idle period (RFC 5681 4.1).
     CwndRestart,
     /// Fast recovery or CWR is complete; the window stands at its threshold.
@@ -75,6 +82,12 @@ pub(crate) struct Moment<'a> {
     pub delivered: u32,
     /// Those of `delivered` whose ACK carried ECE.
     pub delivered_ce: u32,
+    /// Segments ever presumed lost.
+    pub lost: u32,
+    /// Payload bytes of a full segment.
+    pub mss: u32,
+    /// When something was last delivered.
+    pub delivered_ns: u64,
     /// Bytes per second at which a paced sender would send now; 0 = not known yet.
     pub pacing_rate: u64,
     /// Segments leave at that rate, not in bursts.
@@ -91,6 +104,9 @@ impl<'a> Moment<'a> {
             nxt: iss,
             delivered: 0,
             delivered_ce: 0,
+            lost: 0,
+            mss: 0,
+            delivered_ns: now_ns,
             pacing_rate: 0,
             paced: false,
         }
@@ -115,7 +131,7 @@ pub(crate) trait CongestionControl {
     fn grow(&mut self, at: &Moment<'_>, window: &mut Window, ack: &AckSample);
 
     /// The window to go back to when a reduction proves unnecessary.
-    fn undo_cwnd(&self, window: &Window) -> u32 {
+    fn undo_cwnd(&mut self, window: &Window) -> u32 {
         window.cwnd.max(window.prior_cwnd)
     }
 
@@ -138,6 +154,8 @@ pub(crate) enum Algorithm {
     Cubic(cubic::Cubic),
     /// RFC 8257.
     Dctcp(dctcp::Dctcp),
+    /// BBR.
+    Bbr(bbr::Bbr),
 }
 
 impl Algorithm {
@@ -147,6 +165,7 @@ impl Algorithm {
             CongestionAlgorithm::NewReno => Algorithm::NewReno(newreno::NewReno),
             CongestionAlgorithm::Cubic => Algorithm::Cubic(cubic::Cubic::new(at, window)),
             CongestionAlgorithm::Dctcp => Algorithm::Dctcp(dctcp::Dctcp::new(at)),
+            CongestionAlgorithm::Bbr => Algorithm::Bbr(bbr::Bbr::new(at, window)),
         }
     }
 }
@@ -158,6 +177,7 @@ impl Algorithm {
             Algorithm::NewReno(_) => CongestionAlgorithm::NewReno,
             Algorithm::Cubic(_) => CongestionAlgorithm::Cubic,
             Algorithm::Dctcp(_) => CongestionAlgorithm::Dctcp,
+            Algorithm::Bbr(_) => CongestionAlgorithm::Bbr,
         }
     }
 }
@@ -169,6 +189,7 @@ macro_rules! each {
             Algorithm::NewReno($state) => $call,
             Algorithm::Cubic($state) => $call,
             Algorithm::Dctcp($state) => $call,
+            Algorithm::Bbr($state) => $call,
         }
     };
 }
@@ -182,7 +203,7 @@ impl CongestionControl for Algorithm {
         each!(self, state => state.grow(at, window, ack))
     }
 
-    fn undo_cwnd(&self, window: &Window) -> u32 {
+    fn undo_cwnd(&mut self, window: &Window) -> u32 {
         each!(self, state => state.undo_cwnd(window))
     }
 

@@ -262,7 +262,7 @@ impl Connection {
         self.recovery = Recovery::new(self.snd.una, cx.config.dup_acks_max);
         let choice = self.congestion.algorithm.choice();
         self.congestion = Congestion::new(&self.moment(cx), choice, cwnd);
-        self.refresh_pacing(cx);
+        self.begin_model(cx);
         self.marks.clear(Marks::SYN_DUE | Marks::TIMING);
         self.begin_buffers(cx);
         self.arm_retransmit(NEVER_NS);
@@ -366,6 +366,9 @@ impl Connection {
             nxt: self.snd.nxt,
             delivered: self.recovery.delivered,
             delivered_ce: self.recovery.delivered_ce,
+            lost: self.recovery.lost,
+            mss: u32::from(self.snd.mss),
+            delivered_ns: self.delivery.delivered_ns,
             pacing_rate: match self.pacing.rate {
                 RATE_INFINITE => 0,
                 rate => rate,

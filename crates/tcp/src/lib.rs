@@ -62,7 +62,7 @@ pub mod window;
 pub use buffers::{Buffers, Memory};
 pub use challenge::ChallengeLimiter;
 pub use config::{BufferSizes, Config, CubicSettings, EcnUse, SlowStart, SynCookieUse};
-pub use congestion::CongestionAlgorithm;
+pub use congestion::{BbrInfo, CongestionAlgorithm};
 pub use connection::{ActiveOpen, Connection, Cx, Keepalive};
 pub use counters::Counters;
 pub use effects::Effects;

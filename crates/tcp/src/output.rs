@@ -123,6 +123,9 @@ impl Connection {
         if !cx.config.slow_start_after_idle || self.recovery.packets_out > 0 || self.unsent() == 0 {
             return;
         }
+        if self.congestion.algorithm.is_model() {
+            return;
+        }
         let idle_ns = cx.now_ns.saturating_sub(self.tx.last_sent_ns);
         let rto_ns = self.tx.rtt.rto_ns();
         if self.tx.last_sent_ns == 0 || idle_ns <= rto_ns {

@@ -32,9 +32,9 @@ pub(crate) struct Pacing {
     next_ns: u64,
     /// When the burst under way began, and the segments that it may still send.
     burst_ns: u64,
-    burst_left: u32,
+    burst_left: u16,
     /// How late the burst under way began, as far as its segments have not made up for it.
-    late_ns: u64,
+    late_ns: u32,
     /// When data that waits may leave; [`NEVER_NS`] = none waits.
     pub departure_ns: u64,
     /// Segments keep to the rate.
@@ -101,15 +101,16 @@ impl Pacing {
         }
         if self.burst_ns != now_ns || self.burst_left == 0 {
             self.burst_ns = now_ns;
-            self.burst_left = burst.max(1);
-            self.late_ns = now_ns.saturating_sub(self.next_ns);
+            self.burst_left = burst.clamp(1, u32::from(u16::MAX)) as u16;
+            let late_ns = now_ns.saturating_sub(self.next_ns);
+            self.late_ns = u32::try_from(late_ns).unwrap_or(u32::MAX);
         }
         self.burst_left -= 1;
         let spacing_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.rate);
         let spacing_ns = u64::try_from(spacing_ns).unwrap_or(NEVER_NS);
         // What left late (the caller's clock is coarse) makes up for half of its time.
-        let credit_ns = self.late_ns.min(spacing_ns / 2);
-        self.late_ns -= credit_ns;
+        let credit_ns = u64::from(self.late_ns).min(spacing_ns / 2);
+        self.late_ns -= credit_ns as u32;
         let spacing_ns = spacing_ns - credit_ns;
         self.next_ns = self.next_ns.max(now_ns).saturating_add(spacing_ns);
     }
@@ -136,6 +137,9 @@ impl Connection {
 
     /// The window or the round trip changed.
     pub(crate) fn refresh_pacing(&mut self, cx: &Cx<'_>) {
+        if self.pace_by_model(cx) {
+            return;
+        }
         let mss = u32::from(self.snd.mss);
         let srtt_ns = self.tx.rtt.srtt_ns();
         let packets_out = self.recovery.packets_out;

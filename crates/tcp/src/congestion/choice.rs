@@ -11,11 +11,13 @@ pub enum CongestionAlgorithm {
     NewReno,
     /// RFC 8257; for networks that mark early.
     Dctcp,
+    /// BBR, as Linux has it (version 1): by a model of the path instead of by losses.
+    Bbr,
 }
 
 impl CongestionAlgorithm {
     /// All of them, the default first.
-    pub const ALL: [CongestionAlgorithm; 3] = [Self::Cubic, Self::NewReno, Self::Dctcp];
+    pub const ALL: [CongestionAlgorithm; 4] = [Self::Cubic, Self::NewReno, Self::Dctcp, Self::Bbr];
 
     /// Its name; NewReno is `reno`, as in Linux.
     #[must_use]
@@ -24,6 +26,7 @@ impl CongestionAlgorithm {
             Self::Cubic => "cubic",
             Self::NewReno => "reno",
             Self::Dctcp => "dctcp",
+            Self::Bbr => "bbr",
         }
     }
 

@@ -232,7 +232,7 @@ impl CongestionControl for Cubic {
 
     fn on_event(&mut self, at: &Moment<'_>, _window: &mut Window, event: Event) {
         // Idle time is no time for growth (RFC 9438 5.8): the curve stays where it was.
-        if let (Event::TxStart { idle_ns }, Some(epoch_ms)) = (event, self.epoch_ms) {
+        if let (Event::TxStart { idle_ns, .. }, Some(epoch_ms)) = (event, self.epoch_ms) {
             let now_ms = millis(at.now_ns);
             let age_ms = now_ms.wrapping_sub(epoch_ms);
             let idle_ms = millis(idle_ns).min(age_ms);

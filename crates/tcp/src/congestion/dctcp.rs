@@ -59,7 +59,7 @@ impl CongestionControl for Dctcp {
         NewReno.grow(at, window, ack);
     }
 
-    fn undo_cwnd(&self, window: &Window) -> u32 {
+    fn undo_cwnd(&mut self, window: &Window) -> u32 {
         window.cwnd.max(self.loss_cwnd)
     }
 

@@ -58,6 +58,9 @@ impl Model {
             nxt: self.nxt,
             delivered: self.delivered,
             delivered_ce: self.delivered_ce,
+            lost: 0,
+            mss: MSS,
+            delivered_ns: self.now_ns,
             pacing_rate: 0,
             paced: self.paced,
         }

@@ -20,8 +20,6 @@ pub(crate) struct Window {
     pub prior_cwnd: u32,
     /// `ssthresh` before the reduction under way; 0 = nothing to undo.
     pub prior_ssthresh: u32,
-    /// `cwnd` grows no further.
-    pub cwnd_clamp: u32,
 }
 
 impl Window {
@@ -33,7 +31,6 @@ impl Window {
             ssthresh: SSTHRESH_INFINITE,
             prior_cwnd: 0,
             prior_ssthresh: 0,
-            cwnd_clamp: CWND_SEGMENTS_MAX,
         }
     }
 
@@ -49,7 +46,7 @@ impl Window {
     pub fn slow_start(&mut self, acked: u32) -> u32 {
         let cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh);
         let left = acked - (cwnd - self.cwnd).min(acked);
-        self.cwnd = cwnd.min(self.cwnd_clamp);
+        self.cwnd = cwnd.min(CWND_SEGMENTS_MAX);
         left
     }
 
@@ -68,7 +65,7 @@ impl Window {
             self.cwnd_cnt -= steps * every;
             self.cwnd = self.cwnd.saturating_add(steps);
         }
-        self.cwnd = self.cwnd.min(self.cwnd_clamp);
+        self.cwnd = self.cwnd.min(CWND_SEGMENTS_MAX);
     }
 }
 

@@ -73,6 +73,6 @@ impl Connection {
                 (rate / 1024 + close).min(BURST_BYTES_MAX)
             }
         };
-        ((bytes / mss) as u32).max(u32::from(cx.config.burst_segments_min))
+        ((bytes / mss) as u32).max(self.burst_segments_min(cx))
     }
 }

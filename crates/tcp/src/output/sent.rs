@@ -51,7 +51,13 @@ impl Connection {
         }
         if self.segments_in_flight() == 0 {
             let idle_ns = cx.now_ns.saturating_sub(self.tx.last_sent_ns);
-            self.tell_algorithm(cx, Event::TxStart { idle_ns });
+            let app_limited = self.delivery.app_limited != 0;
+            let event = Event::TxStart {
+                idle_ns,
+                app_limited,
+            };
+            self.tell_algorithm(cx, event);
+            self.pace_by_model(cx);
         }
         if len > u32::from(self.snd.mss) {
             self.note_path_probe(cx, len);
@@ -101,7 +107,8 @@ impl Connection {
         usage.on_flight(self.snd.una, self.snd.nxt, flight, limited);
         let rto_ns = self.tx.rtt.rto_ns();
         let unused = usage.is_unused_for(window, flight, cx.now_ns, rto_ns);
-        if unused && cx.config.slow_start_after_idle {
+        let may_decay = cx.config.slow_start_after_idle && !self.congestion.algorithm.is_model();
+        if unused && may_decay {
             self.decay_window(cx);
         }
     }

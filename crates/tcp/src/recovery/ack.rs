@@ -19,6 +19,8 @@ pub(crate) struct Ack {
     pub prior_delivered: u32,
     /// Segments ever lost before it.
     pub prior_lost: u32,
+    /// Segments in flight before it.
+    pub prior_in_flight: u32,
     /// Segments that it acknowledges cumulatively.
     pub acked: u32,
     /// Segments that its SACK blocks newly report, D-SACKs included.

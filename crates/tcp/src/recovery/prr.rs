@@ -5,6 +5,7 @@ use super::ack::Ack;
 use super::flag;
 use crate::congestion::{AckSample, CongestionControl, Event, SSTHRESH_INFINITE};
 use crate::connection::{Connection, Cx};
+use crate::limits::CWND_SEGMENTS_MAX;
 
 impl Connection {
     /// The reduction begins: the threshold is set, the window follows ACK by ACK.
@@ -51,11 +52,14 @@ impl Connection {
         };
         // The fast retransmit itself always goes.
         send = send.max(i64::from(recovery.prr_out == 0));
-        window.cwnd = (in_flight + send).clamp(0, i64::from(window.cwnd_clamp)) as u32;
+        window.cwnd = (in_flight + send).clamp(0, i64::from(CWND_SEGMENTS_MAX)) as u32;
     }
 
     /// The reduction is complete: the window stands at its threshold, unless it was undone.
     pub(crate) fn end_reduction(&mut self, cx: &Cx<'_>) {
+        if self.congestion.algorithm.is_model() {
+            return;
+        }
         let recovery = &self.recovery;
         let window = &mut self.congestion.window;
         let reduced =
@@ -76,8 +80,11 @@ impl Connection {
             .on_event(&moment, &mut congestion.window, event);
     }
 
-    /// The ACK is understood: the window shrinks, or grows, or stays.
+    /// The ACK is understood: the window follows the model, or shrinks, or grows, or stays.
     pub(crate) fn control_window(&mut self, cx: &Cx<'_>, ack: &Ack) {
+        if self.follow_model(cx, ack) {
+            return;
+        }
         let recovery = &self.recovery;
         let delivered = recovery.delivered.wrapping_sub(ack.prior_delivered);
         let lost = recovery.lost.wrapping_sub(ack.prior_lost);

@@ -18,12 +18,22 @@ pub(crate) struct RateSample {
     pub prior_delivered: u32,
     /// When that delivery was.
     pub prior_ns: u64,
-    /// The time over which it and those before it were sent.
+    /// Segments delivered since; 0 = no sample.
+    pub segments: u32,
+    /// The time that it took to send them, or to deliver them, whichever was longer; 0 = it makes no rate.
     pub interval_us: u32,
     /// The end of the latest segment.
-    last_end: SeqNumber,
+    pub last_end: SeqNumber,
     /// It was sent while the application was the limit.
     pub app_limited: bool,
+}
+
+impl RateSample {
+    /// It makes a rate: `segments` in `interval_us`.
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        self.segments > 0 && self.interval_us > 0
+    }
 }
 
 /// What the sender is busy with; a larger one takes precedence.
@@ -192,16 +202,20 @@ impl Connection {
         if sample.prior_delivered == 0 || was_reneging {
             return;
         }
-        let segments = delivered.wrapping_sub(sample.prior_delivered);
+        sample.segments = delivered.wrapping_sub(sample.prior_delivered);
         let acked_us = micros(cx.now_ns.saturating_sub(sample.prior_ns));
         sample.interval_us = sample.interval_us.max(acked_us);
-        if sample.interval_us < self.tx.rtt.min_us() || sample.interval_us == 0 {
+        // Nothing is delivered in less than a round trip: what seems so was sent twice.
+        if sample.interval_us < self.tx.rtt.min_us() {
+            sample.interval_us = 0;
+        }
+        if sample.interval_us == 0 {
             return;
         }
-        let faster = u64::from(segments) * u64::from(rate.rate_interval_us)
+        let faster = u64::from(sample.segments) * u64::from(rate.rate_interval_us)
             >= u64::from(rate.rate_delivered) * u64::from(sample.interval_us);
         if !sample.app_limited || faster {
-            rate.rate_delivered = segments;
+            rate.rate_delivered = sample.segments;
             rate.rate_interval_us = sample.interval_us;
             rate.rate_app_limited = sample.app_limited;
         }

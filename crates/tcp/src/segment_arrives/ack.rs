@@ -89,6 +89,7 @@ impl Connection {
             prior_packets: recovery.packets_out,
             prior_delivered: recovery.delivered,
             prior_lost: recovery.lost,
+            prior_in_flight: recovery.in_flight(),
             acked: 0,
             sack_delivered: 0,
             reordered: self.snd.nxt,

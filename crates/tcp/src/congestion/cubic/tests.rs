@@ -135,7 +135,11 @@ fn idle_time_does_not_grow_the_window() {
     let before = model.window.cwnd;
     model.wait_ms(60_000);
     let idle_ns = 60 * SECOND_NS;
-    model.call(|algorithm, at, window| algorithm.on_event(at, window, Event::TxStart { idle_ns }));
+    let event = Event::TxStart {
+        idle_ns,
+        app_limited: false,
+    };
+    model.call(|algorithm, at, window| algorithm.on_event(at, window, event));
     model.round(100);
     // One round trip's growth, not that of a minute.
     assert!(

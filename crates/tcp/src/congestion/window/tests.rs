@@ -1,6 +1,7 @@
 //! Growth, segment by segment.
 
 use super::Window;
+use crate::limits::CWND_SEGMENTS_MAX;
 
 fn window(cwnd: u32, ssthresh: u32) -> Window {
     Window {
@@ -28,12 +29,11 @@ fn slow_start_has_no_end_before_the_first_loss() {
 
 #[test]
 fn growth_stops_at_the_clamp() {
-    let mut window = Window::new(10);
-    window.cwnd_clamp = 12;
+    let mut window = Window::new(CWND_SEGMENTS_MAX - 2);
     window.slow_start(10);
-    assert_eq!(window.cwnd, 12);
+    assert_eq!(window.cwnd, CWND_SEGMENTS_MAX);
     window.grow_linearly(1, 3);
-    assert_eq!(window.cwnd, 12);
+    assert_eq!(window.cwnd, CWND_SEGMENTS_MAX);
 }
 
 #[test]

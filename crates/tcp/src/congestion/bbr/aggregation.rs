@@ -1,0 +1,68 @@
+//! How much arrives at once that was to arrive little by little: receivers, radios and hosts gather ACKs, and
+//! between two bunches of them the window must hold what is sent meanwhile.
+//!
+//! An epoch is a time in which more was acknowledged than BtlBw explains; it ends when BtlBw has caught up. The
+//! largest excess of the last five to ten rounds is granted to the window.
+
+use super::rate::{Rate, segments_in};
+
+/// Rounds in which one of the two maxima is gathered.
+const ROUNDS: u8 = 5;
+
+/// The epoch under way, and the largest excess of two windows of rounds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aggregation {
+    epoch_us: u32,
+    epoch_acked: u16,
+    /// Of the window under way, and of the one before.
+    excess: [u16; 2],
+    rounds: u8,
+}
+
+impl Aggregation {
+    pub fn new(now_us: u32) -> Self {
+        Aggregation {
+            epoch_us: now_us,
+            epoch_acked: 0,
+            excess: [0; 2],
+            rounds: 0,
+        }
+    }
+
+    /// An epoch begins.
+    pub fn restart(&mut self, now_us: u32) {
+        self.epoch_us = now_us;
+        self.epoch_acked = 0;
+    }
+
+    /// A round began.
+    pub fn on_round(&mut self) {
+        self.rounds += 1;
+        if self.rounds >= ROUNDS {
+            self.rounds = 0;
+            self.excess = [0, self.excess[0]];
+        }
+    }
+
+    /// `delivered` segments were acknowledged where `rate` is what the path takes; the window is `cwnd`.
+    pub fn on_ack(&mut self, now_us: u32, delivered: u32, rate: Rate, cwnd: u32) {
+        let mut expected = segments_in(rate, now_us.wrapping_sub(self.epoch_us));
+        let acked = u32::from(self.epoch_acked);
+        // An epoch that counts to the end of its counter is old enough.
+        if acked <= expected || acked.saturating_add(delivered) > u32::from(u16::MAX) {
+            self.restart(now_us);
+            expected = 0;
+        }
+        let acked = u32::from(self.epoch_acked)
+            .saturating_add(delivered)
+            .min(u32::from(u16::MAX));
+        self.epoch_acked = acked as u16;
+        let excess = acked.saturating_sub(expected).min(cwnd) as u16;
+        self.excess[0] = self.excess[0].max(excess);
+    }
+
+    /// Segments that the window should hold beyond what BtlBw and RTprop ask for.
+    pub fn excess(&self) -> u32 {
+        u32::from(self.excess[0].max(self.excess[1]))
+    }
+}

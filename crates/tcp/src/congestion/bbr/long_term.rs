@@ -1,0 +1,157 @@
+//! Policers: a token bucket lets a burst pass and then drops whatever exceeds its rate, so that the largest rate seen
+//! is more than the path gives. Two stretches of time in a row, each begun and ended by a loss, each with a fifth of
+//! its segments lost and both of nearly one rate, are taken for one; then that rate stands in for BtlBw for a while.
+
+use super::rate::{GAIN_ONE, GAIN_SHIFT, Rate, paced_bytes_per_second, rate_of};
+use crate::MILLISECOND_NS;
+use crate::congestion::Moment;
+
+/// Rounds that a stretch has at least, and at most.
+const ROUNDS_MIN: u8 = 4;
+const ROUNDS_MAX: u8 = 4 * ROUNDS_MIN;
+/// Rounds for which the policer's rate is believed.
+const ROUNDS_USED: u8 = 48;
+/// Lost of delivered, in 1/256: about a fifth.
+const LOSS_RATIO: u64 = 50;
+/// Two rates are one if they differ by an eighth at most, or by 4 kbit/s.
+const RATE_SHARE: u64 = 8;
+const RATE_BYTES: u64 = 500;
+
+/// What is done about policers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Stage {
+    /// Waits for a loss.
+    Waiting,
+    /// A stretch is being measured.
+    Sampling,
+    /// `rate` stands in for BtlBw.
+    InUse,
+}
+
+/// The stretch under way, and the rate of the one before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LongTerm {
+    /// 0 = no stretch was measured yet.
+    rate: Rate,
+    /// The connection's counts, and its last delivery in milliseconds, when the stretch began.
+    delivered: u32,
+    lost: u32,
+    since_ms: u32,
+    rounds: u8,
+    stage: Stage,
+}
+
+/// What an ACK, or a timeout, says to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sign {
+    pub round_start: bool,
+    pub lost: bool,
+    pub app_limited: bool,
+    /// The gains go round, so that the use of the rate may end.
+    pub cycling: bool,
+}
+
+impl LongTerm {
+    pub const WAITING: LongTerm = LongTerm {
+        rate: 0,
+        delivered: 0,
+        lost: 0,
+        since_ms: 0,
+        rounds: 0,
+        stage: Stage::Waiting,
+    };
+
+    /// The policer's rate, if there is one.
+    #[inline]
+    pub fn rate(&self) -> Option<Rate> {
+        (self.stage == Stage::InUse).then_some(self.rate)
+    }
+
+    /// True when the policer's rate has been used for long enough: the gains begin to probe again.
+    #[inline]
+    pub fn sample(&mut self, at: &Moment<'_>, sign: Sign) -> bool {
+        match self.stage {
+            Stage::Waiting if !sign.lost => false,
+            Stage::InUse => self.use_up(sign),
+            _ => {
+                self.measure(at, sign);
+                false
+            }
+        }
+    }
+
+    fn use_up(&mut self, sign: Sign) -> bool {
+        if !sign.cycling || !sign.round_start {
+            return false;
+        }
+        self.rounds += 1;
+        let over = self.rounds >= ROUNDS_USED;
+        if over {
+            *self = Self::WAITING;
+        }
+        over
+    }
+
+    fn measure(&mut self, at: &Moment<'_>, sign: Sign) {
+        // The first loss: from here on the bucket is empty.
+        if self.stage == Stage::Waiting {
+            self.begin(at);
+        }
+        if sign.app_limited {
+            *self = Self::WAITING;
+            return;
+        }
+        self.rounds += u8::from(sign.round_start);
+        if self.rounds > ROUNDS_MAX {
+            *self = Self::WAITING;
+            return;
+        }
+        // It ends with a loss: then the bucket is empty again.
+        if self.rounds < ROUNDS_MIN || !sign.lost {
+            return;
+        }
+        let lost = u64::from(at.lost.wrapping_sub(self.lost));
+        let delivered = at.delivered.wrapping_sub(self.delivered);
+        if delivered == 0 || lost << GAIN_SHIFT < LOSS_RATIO * u64::from(delivered) {
+            return;
+        }
+        let took_ms = millis(at.delivered_ns).wrapping_sub(self.since_ms);
+        if (took_ms as i32) < 1 {
+            return;
+        }
+        match took_ms.checked_mul(1000) {
+            Some(took_us) => self.conclude(at, rate_of(delivered, took_us)),
+            None => *self = Self::WAITING,
+        }
+    }
+
+    /// A stretch begins.
+    fn begin(&mut self, at: &Moment<'_>) {
+        self.stage = Stage::Sampling;
+        self.delivered = at.delivered;
+        self.lost = at.lost;
+        self.since_ms = millis(at.delivered_ns);
+        self.rounds = 0;
+    }
+
+    /// The stretch had `rate`: is that the rate of the one before?
+    fn conclude(&mut self, at: &Moment<'_>, rate: Rate) {
+        let apart = rate.abs_diff(self.rate);
+        let same = u64::from(apart) * RATE_SHARE <= u64::from(self.rate)
+            || paced_bytes_per_second(apart, GAIN_ONE, at.mss) <= RATE_BYTES;
+        if self.rate != 0 && same {
+            self.rate = ((u64::from(rate) + u64::from(self.rate)) / 2) as Rate;
+            self.rounds = 0;
+            self.stage = Stage::InUse;
+        } else {
+            self.rate = rate;
+            self.begin(at);
+        }
+    }
+}
+
+/// Milliseconds, wrapping.
+fn millis(ns: u64) -> u32 {
+    (ns / MILLISECOND_NS) as u32
+}

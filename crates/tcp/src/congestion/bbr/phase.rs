@@ -1,0 +1,99 @@
+//! The states of BBR, their gains, and the cycle of gains in PROBE_BW.
+
+use super::micros;
+use super::rate::GAIN_ONE;
+use crate::congestion::Moment;
+
+/// 2 / ln 2: the least gain with which the rate doubles in each round trip.
+pub(super) const HIGH_GAIN: u32 = GAIN_ONE * 2885 / 1000 + 1;
+/// Its inverse: what STARTUP queued in a round trip leaves in another.
+const DRAIN_GAIN: u32 = GAIN_ONE * 1000 / 2885;
+/// The window has room for delayed and stretched ACKs.
+const CWND_GAIN: u32 = 2 * GAIN_ONE;
+/// Probe for more, drain what that queued, then keep the rate.
+const CYCLE: [u32; 8] = [
+    GAIN_ONE * 5 / 4,
+    GAIN_ONE * 3 / 4,
+    GAIN_ONE,
+    GAIN_ONE,
+    GAIN_ONE,
+    GAIN_ONE,
+    GAIN_ONE,
+    GAIN_ONE,
+];
+
+/// The state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// The rate doubles with every round trip until it grows no more.
+    Startup,
+    /// The queue of STARTUP leaves.
+    Drain,
+    /// Cycles of gains around BtlBw.
+    ProbeBw {
+        /// Which of the cycle, and since when, in microseconds.
+        phase: u8,
+        since_us: u32,
+    },
+    /// Nearly nothing in flight, so that a round trip is RTprop.
+    ProbeRtt {
+        /// A round has passed.
+        round_done: bool,
+        /// Since when little enough is in flight, in milliseconds; 0 = not yet.
+        since_ms: u32,
+    },
+}
+
+impl Mode {
+    /// PROBE_RTT begins.
+    pub const PROBE_RTT: Mode = Mode::ProbeRtt {
+        round_done: false,
+        since_ms: 0,
+    };
+
+    /// PROBE_BW begins, anywhere in its cycle but where it drains: flows that share a bottleneck must not probe in step.
+    pub fn probe_bw(at: &Moment<'_>) -> Self {
+        let scatter = at.una.0 ^ at.now_ns as u32;
+        let scatter = scatter.wrapping_mul(0x9e37_79b9) >> 16;
+        let phase = match scatter % 7 {
+            0 => 0,
+            other => other as u8 + 1,
+        };
+        Mode::ProbeBw {
+            phase,
+            since_us: micros(at.delivered_ns),
+        }
+    }
+
+    /// The cycle's next phase begins.
+    pub fn advance(&mut self, now_us: u32) {
+        if let Mode::ProbeBw { phase, since_us } = self {
+            *phase = (*phase + 1) % CYCLE.len() as u8;
+            *since_us = now_us;
+        }
+    }
+
+    #[inline]
+    pub fn is_probe_bw(self) -> bool {
+        matches!(self, Mode::ProbeBw { .. })
+    }
+
+    pub fn pacing_gain(self) -> u32 {
+        match self {
+            Mode::Startup => HIGH_GAIN,
+            Mode::Drain => DRAIN_GAIN,
+            Mode::ProbeBw { phase, .. } => {
+                CYCLE.get(usize::from(phase)).copied().unwrap_or(GAIN_ONE)
+            }
+            Mode::ProbeRtt { .. } => GAIN_ONE,
+        }
+    }
+
+    pub fn cwnd_gain(self) -> u32 {
+        match self {
+            Mode::Startup | Mode::Drain => HIGH_GAIN,
+            Mode::ProbeBw { .. } => CWND_GAIN,
+            Mode::ProbeRtt { .. } => GAIN_ONE,
+        }
+    }
+}

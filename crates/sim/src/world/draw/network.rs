@@ -1,5 +1,7 @@
 //! Networks: one wire, a switch, or routers in a random tree; each line with faults of its own.
 
+use tcp::CongestionAlgorithm;
+
 use crate::world::plan::{
     Burst, EndPlan, FlowPlan, HostPlan, LinePlan, LinkPlan, NodePlan, Plan, Step, Strain,
 };
@@ -202,7 +204,12 @@ pub(super) fn fair_world(seed: u64) -> Plan {
     let rate_bits = dice.between(2, 4) * 1_000_000;
     let delay_ns = dice.between(5, 25) * MILLIS;
     let round_bytes = rate_bits / 8 * (delay_ns * 2 + 4 * MILLIS) / SECOND;
-    let settings = tcp::Config::default();
+    let mut settings = tcp::Config::default();
+    // All have the same: what BBR and CUBIC leave to each other depends on the queue alone. With dice of its own,
+    // so that the worlds of CUBIC stay as they were.
+    if Random::new(seed, 7).percent(40) {
+        settings.congestion = CongestionAlgorithm::Bbr;
+    }
     let host = |number: usize| HostPlan {
         tcp: settings.clone(),
         limits: ample_limits(),

@@ -133,6 +133,12 @@ impl Context {
         self.inner.now_ns()
     }
 
+    /// A time by the runtime's clock as one since 1970 (UTC), in ns: what time stamps are told in.
+    #[must_use]
+    pub fn wall_ns(&self, at_ns: u64) -> u64 {
+        self.inner.config().clock.wall_ns(at_ns)
+    }
+
     /// When the stack wants to be turned though nothing arrives and nobody asks it for anything; `None`: never. It may be a little early, and it never is too
     /// late. For the holder of a virtual clock; with a dedicated crank it is always `None`.
     #[must_use]

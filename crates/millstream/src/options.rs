@@ -16,6 +16,7 @@ use crate::settings::{Linger, Settings, defer_accept_retransmissions, defer_acce
 
 mod fast_open;
 mod ip_level;
+mod stamps;
 mod tcp_level;
 
 /// The options of one socket. Values set before it connects or listens hold from then on; those of a listener are where accepted connections begin.

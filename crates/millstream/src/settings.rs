@@ -59,6 +59,7 @@ pub(crate) struct Settings {
     pub priority: i32,
     pub mark: u32,
     pub inq: bool,
+    pub stamp_arrivals: bool,
     pub send_buffer: Option<u32>,
     pub recv_buffer: Option<u32>,
     pub no_delay: bool,
@@ -117,6 +118,8 @@ impl Settings {
 
     fn of_buffers(&self) -> Vec<Option<SocketOption>> {
         vec![
+            self.stamp_arrivals
+                .then_some(SocketOption::StampArrivals(true)),
             self.send_buffer.map(SocketOption::SendBuffer),
             self.recv_buffer.map(SocketOption::RecvBuffer),
             unless_zero(self.notsent_lowat, SocketOption::NotSentLowat),

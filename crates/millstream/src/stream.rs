@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ring::socket_block::{Name, Requests, SocketId, SocketState};
 use rustix::io::Errno;
-use stack::context::{Connect, Control, SocketOption};
+use stack::context::{Connect, Control, SocketOption, StampAnswer, StampKinds};
 
 use crate::app_socket::Kind;
 use crate::context::{Context, Inner, State};
@@ -275,6 +275,29 @@ impl TcpStream {
         let position = self.inner.state().sockets.at(self.id).tx.tail();
         let end = SocketOption::EndOfRecord(position);
         self.inner.control(Control::Option(self.id, end))
+    }
+
+    /// How many bytes were written so far, modulo 2^32: the position that [`TxStamp`](crate::TxStamp) counts in.
+    #[must_use]
+    pub fn position(&self) -> u32 {
+        self.inner.state().sockets.at(self.id).tx.tail()
+    }
+
+    /// Asks for time stamps of the byte that was written last. They come with [`stamps`](Self::stamps).
+    ///
+    /// # Errors
+    /// As [`end_record`](Self::end_record).
+    pub fn stamp_last_byte(&self, kinds: StampKinds) -> io::Result<()> {
+        let stamp = SocketOption::StampSent(self.position(), kinds);
+        self.inner.control(Control::Option(self.id, stamp))
+    }
+
+    /// Takes the stamps that were made of bytes sent, and tells when the byte that was read last arrived.
+    ///
+    /// # Errors
+    /// Those of waiting for the stack's answer.
+    pub fn stamps(&self) -> io::Result<StampAnswer> {
+        self.options().stamps()
     }
 
     /// Bytes written that the peer has not acknowledged.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ring::published::Published64;
 
-use crate::wait::monotonic_ns;
+use crate::wait::{monotonic_ns, realtime_ns};
 
 /// A source of time.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +27,17 @@ impl Clock {
         match self {
             Self::System => monotonic_ns(),
             Self::Virtual(clock) => clock.now_ns(),
+        }
+    }
+
+    /// A time by this clock as one since 1970 (UTC), in ns. A virtual clock's own times are taken for such.
+    #[must_use]
+    pub fn wall_ns(&self, at_ns: u64) -> u64 {
+        match self {
+            Self::System => realtime_ns()
+                .wrapping_add(at_ns)
+                .wrapping_sub(monotonic_ns()),
+            Self::Virtual(_) => at_ns,
         }
     }
 

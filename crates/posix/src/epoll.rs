@@ -8,10 +8,10 @@ use millstream::{Events, Interest, Mode, Poll, Readiness, Source, Token};
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
+use crate::error_queue::{self, is_told};
 use crate::number::*;
 use crate::request::{EpollEvent, PollFd};
 use crate::sockets::{Entry, File, Sockets, Step, errno, is_over};
-use crate::zero_copy::{ZeroCopy, is_told};
 
 /// An epoll descriptor.
 pub(crate) struct Epoll {
@@ -74,7 +74,10 @@ impl Sockets {
             Err(_) => POLLNVAL,
             Ok(entry) => {
                 let mut said = ready(&entry.file).map_or(0, mask) as i16;
-                if is_told(entry, false) || entry.error.get().is_some() {
+                if is_told(entry, false) {
+                    said |= error_queue::mask(entry) as i16;
+                }
+                if entry.error.get().is_some() {
                     said |= POLLERR;
                 }
                 said & (events | POLLERR | POLLHUP)
@@ -87,16 +90,13 @@ impl Sockets {
             return Err(Errno::INVAL);
         }
         let poll = Poll::new(&self.context);
+        let file = File::Epoll(Epoll {
+            poll,
+            watched: BTreeMap::new(),
+        });
         let fd = self.install(Entry {
-            file: File::Epoll(Epoll {
-                poll,
-                watched: BTreeMap::new(),
-            }),
-            is_v6: false,
-            nonblocking: false,
             close_on_exec: flags & EPOLL_CLOEXEC != 0,
-            error: None.into(),
-            zero_copy: ZeroCopy::default(),
+            ..Entry::of(file, false)
         })?;
         Ok(Some(fd.into()))
     }
@@ -206,7 +206,8 @@ impl Sockets {
             if !is_told(entry, is_edge) {
                 continue;
             }
-            let said = ready(&entry.file).map_or(0, mask) & event.events | EPOLLERR;
+            let queued = error_queue::mask(entry) & (event.events | EPOLLERR);
+            let said = ready(&entry.file).map_or(0, mask) & event.events | queued;
             if let Some(other) = found.iter_mut().find(|other| other.data == event.data) {
                 other.events |= said;
             } else if found.len() < max {

@@ -18,6 +18,12 @@ pub fn timeval(seconds: i64, micros: i64) -> Vec<u8> {
     [seconds.to_ne_bytes(), micros.to_ne_bytes()].concat()
 }
 
+/// A `struct timespec`.
+#[must_use]
+pub fn timespec(seconds: i64, nanos: i64) -> Vec<u8> {
+    [seconds.to_ne_bytes(), nanos.to_ne_bytes()].concat()
+}
+
 /// The `int` that a value begins with; `None` if it is shorter.
 #[must_use]
 pub fn to_int(value: &[u8]) -> Option<i32> {

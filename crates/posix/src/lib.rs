@@ -27,15 +27,18 @@
 mod call;
 mod descriptors;
 mod epoll;
+mod error_queue;
 mod fast_open;
 pub mod layout;
 pub mod number;
 mod open;
+mod opt_stats;
 mod options;
 mod request;
 mod sockets;
 pub mod sysctl;
 pub mod tcp_info;
+mod timestamping;
 mod transfer;
 mod zero_copy;
 

@@ -10,7 +10,6 @@ use crate::call::{Progress, Reply};
 use crate::number::*;
 use crate::request::Address;
 use crate::sockets::{Entry, File, Sockets, Step, Stream, errno, is_over};
-use crate::zero_copy::ZeroCopy;
 
 impl Sockets {
     pub(crate) fn socket(&mut self, domain: i32, kind: i32, protocol: i32) -> Step {
@@ -34,12 +33,9 @@ impl Sockets {
         };
         let socket = socket.map_err(|error| errno(&error))?;
         let fd = self.install(Entry {
-            file: File::Idle(socket),
-            is_v6,
             nonblocking: flags & SOCK_NONBLOCK != 0,
             close_on_exec: flags & SOCK_CLOEXEC != 0,
-            error: None.into(),
-            zero_copy: ZeroCopy::default(),
+            ..Entry::of(File::Idle(socket), is_v6)
         })?;
         Ok(Some(fd.into()))
     }
@@ -110,18 +106,19 @@ impl Sockets {
         };
         tcp.set_nonblocking(true);
         let is_v6 = entry.is_v6;
-        let zero_copy = entry.zero_copy.inherited();
-        let accepted = self.install(Entry {
-            file: File::Stream(Stream {
-                tcp,
-                connecting: false,
-            }),
-            is_v6,
+        let stream = Stream {
+            tcp,
+            connecting: false,
+        };
+        let accepted = Entry {
             nonblocking: flags & SOCK_NONBLOCK != 0,
             close_on_exec: flags & SOCK_CLOEXEC != 0,
-            error: None.into(),
-            zero_copy,
-        })?;
+            zero_copy: entry.zero_copy.inherited(),
+            timestamping: entry.timestamping.inherited(),
+            error_queue_is_urgent: entry.error_queue_is_urgent.clone(),
+            ..Entry::of(File::Stream(stream), is_v6)
+        };
+        let accepted = self.install(accepted)?;
         *reply = Reply::Address(as_family(is_v6, remote));
         Ok(Some(accepted.into()))
     }

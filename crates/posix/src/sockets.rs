@@ -12,6 +12,7 @@ use crate::call::{Call, Outcome, Progress, Reply};
 use crate::descriptors::{Descriptors, LowestFree};
 use crate::epoll::Epoll;
 use crate::request::Request;
+use crate::timestamping::Timestamping;
 use crate::zero_copy::ZeroCopy;
 
 /// See the module's documentation.
@@ -33,6 +34,26 @@ pub(crate) struct Entry {
     pub error: Cell<Option<Errno>>,
     /// `SO_ZEROCOPY` and what came of it.
     pub zero_copy: ZeroCopy,
+    /// `SO_TIMESTAMPING` and what came of it.
+    pub timestamping: Timestamping,
+    /// `SO_SELECT_ERR_QUEUE`
+    pub error_queue_is_urgent: Cell<bool>,
+}
+
+impl Entry {
+    /// A descriptor that nothing was set on yet.
+    pub fn of(file: File, is_v6: bool) -> Self {
+        Self {
+            file,
+            is_v6,
+            nonblocking: false,
+            close_on_exec: false,
+            error: None.into(),
+            zero_copy: ZeroCopy::default(),
+            timestamping: Timestamping::default(),
+            error_queue_is_urgent: false.into(),
+        }
+    }
 }
 
 pub(crate) enum File {
@@ -138,7 +159,7 @@ impl Sockets {
                 control_len,
                 flags,
             } => self.recvmsg(fd, len, control_len, flags, progress, reply),
-            Request::Write { fd, ref bytes } => self.send(fd, bytes, 0, None, progress),
+            Request::Write { fd, ref bytes } => self.send(fd, bytes, 0, None, None, progress),
             Request::Send {
                 fd,
                 ref bytes,
@@ -221,6 +242,15 @@ impl Sockets {
     /// What `fd` stands for, and the context.
     pub(crate) fn with_context(&self, fd: i32) -> Option<(&Context, &Entry)> {
         Some((&self.context, self.entries.get(&fd)?))
+    }
+
+    /// The context, and the socket that `fd` stands for.
+    pub(crate) fn socket_with_context(&mut self, fd: i32) -> Result<(&Context, &mut Entry), Errno> {
+        let entry = self.entries.get_mut(&fd).ok_or(Errno::BADF)?;
+        match entry.file {
+            File::Epoll(_) => Err(Errno::NOTSOCK),
+            _ => Ok((&self.context, entry)),
+        }
     }
 
     /// A new descriptor.

@@ -5,11 +5,13 @@ use std::io::{Read, Write};
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
+use crate::error_queue::fit;
 use crate::fast_open::FastSend;
 use crate::number::*;
 use crate::open::{blocked, info};
 use crate::request::{Address, ControlMessage};
 use crate::sockets::{File, Sockets, Step, Stream, errno};
+use crate::timestamping;
 
 /// Flags of `send` that mean something here, or ask for nothing.
 const SEND_FLAGS: i32 =
@@ -30,12 +32,12 @@ impl Sockets {
         control: &[ControlMessage],
         progress: &mut Progress,
     ) -> Step {
-        // Linux passes over control messages of levels that are not the socket's, and refuses unknown ones of its own level.
-        if control.iter().any(|message| message.level == SOL_SOCKET) {
-            return Err(Errno::INVAL);
-        }
-        self.send(fd, bytes, flags, to, progress)
+        self.socket_entry(fd)?;
+        let stamps = timestamping::sent_flags(control)?;
+        self.send(fd, bytes, flags, to, stamps, progress)
     }
+
+    /// `stamps`: the flags of `SO_TIMESTAMPING` for this call alone.
 
     pub(crate) fn send(
         &mut self,
@@ -43,11 +45,13 @@ impl Sockets {
         bytes: &[u8],
         flags: i32,
         to: Option<Address>,
+        stamps: Option<u32>,
         progress: &mut Progress,
     ) -> Step {
         let step = self.send_now(fd, bytes, flags, to, progress)?;
-        if let (Some(sent), Ok(entry)) = (step, self.entry(fd)) {
+        if let (Some(sent @ 1..), Ok(entry)) = (step, self.entry(fd)) {
             entry.zero_copy.note_sent(sent as usize, flags);
+            timestamping::note_sent(entry, stamps)?;
         }
         Ok(step)
     }
@@ -102,7 +106,11 @@ impl Sockets {
         let now_ns = self.context.now_ns();
         let entry = self.socket_entry(fd)?;
         if flags & MSG_ERRQUEUE != 0 {
-            return Err(Errno::AGAIN);
+            let done = self.recv_error_queue(fd, len, 0, reply)?;
+            if let Reply::Message { bytes, .. } = std::mem::take(reply) {
+                *reply = Reply::Bytes(bytes);
+            }
+            return Ok(done);
         }
         if flags & MSG_OOB != 0 {
             // Urgent bytes are delivered in line (RFC 6093): there is never one apart.
@@ -171,7 +179,7 @@ impl Sockets {
         reply: &mut Reply,
     ) -> Step {
         if flags & MSG_ERRQUEUE != 0 {
-            return self.recv_notification(fd, control_len, reply);
+            return self.recv_error_queue(fd, len, control_len, reply);
         }
         let done = self.recv(fd, len, flags, progress, reply)?;
         if done.is_none() {
@@ -181,21 +189,21 @@ impl Sockets {
             Reply::Bytes(bytes) => bytes,
             _ => Vec::new(),
         };
-        let entry = self.socket_entry(fd)?;
-        let mut control = Vec::new();
-        let mut flags = 0;
+        let (context, entry) = self.socket_with_context(fd)?;
+        let mut messages = match bytes.is_empty() {
+            true => Vec::new(),
+            false => timestamping::arrival(context, entry),
+        };
         if let File::Stream(stream) = &entry.file
             && stream.tcp.options().inq()
         {
-            match control_len >= CMSG_INT_LEN {
-                true => control.push(ControlMessage {
-                    level: SOL_TCP,
-                    kind: TCP_CM_INQ,
-                    data: inq(stream).to_ne_bytes().to_vec(),
-                }),
-                false => flags |= MSG_CTRUNC,
-            }
+            messages.push(ControlMessage {
+                level: SOL_TCP,
+                kind: TCP_CM_INQ,
+                data: inq(stream).to_ne_bytes().to_vec(),
+            });
         }
+        let (control, flags) = fit(messages, control_len);
         *reply = Reply::Message {
             bytes,
             control,
@@ -253,9 +261,6 @@ impl Sockets {
         Ok(Some(0))
     }
 }
-
-/// `CMSG_LEN(sizeof(int))`
-const CMSG_INT_LEN: usize = 20;
 
 /// What `TCP_INQ` tells: bytes that wait, and one more for an end that was announced, so that nobody forgets to read it.
 fn inq(stream: &Stream) -> i32 {

@@ -7,11 +7,10 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-use crate::call::Reply;
 use crate::number::*;
 use crate::open::info;
 use crate::request::ControlMessage;
-use crate::sockets::{Entry, File, Sockets, Step};
+use crate::sockets::{Entry, File};
 
 /// What a socket remembers of its sends.
 #[derive(Debug, Default)]
@@ -64,9 +63,8 @@ impl ZeroCopy {
     }
 }
 
-/// A notification waits: `EPOLLERR`. With `consume`, only if it is news, and then it is none any more.
+/// A notification waits; with `consume`, only if it is news, and then it is none any more.
 pub(crate) fn is_told(entry: &mut Entry, consume: bool) -> bool {
-    look(entry);
     let zero_copy = &mut entry.zero_copy;
     match consume {
         true => std::mem::take(&mut zero_copy.is_news),
@@ -75,7 +73,7 @@ pub(crate) fn is_told(entry: &mut Entry, consume: bool) -> bool {
 }
 
 /// Finds out what has been acknowledged.
-fn look(entry: &mut Entry) {
+pub(crate) fn look(entry: &mut Entry) {
     if entry.zero_copy.pending.is_empty() {
         return;
     }
@@ -87,51 +85,22 @@ fn look(entry: &mut Entry) {
     entry.zero_copy.note_left(left.into());
 }
 
-impl Sockets {
-    /// `recvmsg` with `MSG_ERRQUEUE`: never blocks.
-    pub(crate) fn recv_notification(
-        &mut self,
-        fd: i32,
-        control_len: usize,
-        reply: &mut Reply,
-    ) -> Step {
-        let entry = self.socket_entry(fd)?;
-        look(entry);
-        let Some((first, last)) = entry.zero_copy.ready.pop_front() else {
-            return Err(rustix::io::Errno::AGAIN);
-        };
-        let mut flags = MSG_ERRQUEUE;
-        let message = notification(entry.is_v6, first, last);
-        let has_room = control_len >= CMSGHDR_LEN + message.data.len();
-        if !has_room {
-            flags |= MSG_CTRUNC;
-        }
-        *reply = Reply::Message {
-            bytes: Vec::new(),
-            control: has_room.then_some(message).into_iter().collect(),
-            flags,
-        };
-        Ok(Some(0))
-    }
+/// The next notification.
+pub(crate) fn next(entry: &mut Entry) -> Option<ControlMessage> {
+    let (first, last) = entry.zero_copy.ready.pop_front()?;
+    Some(notification(entry.is_v6, first, last))
 }
 
-/// A `struct sock_extended_err`, and behind it an empty address of the socket's family.
+/// A `struct sock_extended_err`.
 fn notification(is_v6: bool, first: u32, last: u32) -> ControlMessage {
     let mut data = Vec::new();
     data.extend(0_u32.to_ne_bytes());
     data.extend([SO_EE_ORIGIN_ZEROCOPY, 0, SO_EE_CODE_ZEROCOPY_COPIED, 0]);
     data.extend(first.to_ne_bytes());
     data.extend(last.to_ne_bytes());
-    let (level, kind, address_len) = match is_v6 {
-        true => (SOL_IPV6, IPV6_RECVERR, 28),
-        false => (SOL_IP, IP_RECVERR, 16),
-    };
-    data.resize(data.len() + address_len, 0);
-    ControlMessage { level, kind, data }
+    crate::error_queue::message(is_v6, data)
 }
 
-/// `sizeof(struct cmsghdr)`
-const CMSGHDR_LEN: usize = 16;
 const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
 const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
 

@@ -64,6 +64,8 @@ pub enum Control {
     Option(SocketId, SocketOption),
     /// Say what is known of a connection.
     Info(InfoQuery),
+    /// Hand out time stamps.
+    Stamps(StampQuery),
     /// Say what was counted and what is held.
     Report(Producer<Report>),
     /// Say what a Fast Open to a destination could carry (RFC 7413).
@@ -139,6 +141,84 @@ pub struct InfoQuery {
     pub socket: SocketId,
     /// Where the answer goes; `None` is said of a socket without a connection.
     pub answer: Producer<Option<Box<SocketInfo>>>,
+}
+
+/// Arguments of [`Control::Stamps`].
+pub struct StampQuery {
+    /// The socket.
+    pub socket: SocketId,
+    /// Position after the last byte that the application has read.
+    pub read: u32,
+    /// Where the answer goes.
+    pub answer: Producer<StampAnswer>,
+}
+
+/// The answer to [`Control::Stamps`].
+#[derive(Clone, Debug, Default)]
+pub struct StampAnswer {
+    /// Stamps of bytes that were sent, in the order in which they were made.
+    pub sent: Vec<TxStamp>,
+    /// When the byte that was read last arrived, if that was asked for before it did.
+    pub arrived_ns: Option<u64>,
+}
+
+/// When something became of a byte that was written (`SO_TIMESTAMPING`).
+#[derive(Clone, Debug)]
+pub struct TxStamp {
+    /// What: one of [`StampKinds`].
+    pub kind: StampKinds,
+    /// The writer's position after the byte, modulo 2^32.
+    pub position: u32,
+    /// When, by the stack's clock.
+    pub at_ns: u64,
+    /// What was known then, if asked for.
+    pub stats: Option<Box<StampStats>>,
+}
+
+/// A connection at the time of a stamp (`SOF_TIMESTAMPING_OPT_STATS`).
+#[derive(Clone, Debug)]
+pub struct StampStats {
+    /// What TCP says.
+    pub tcp: tcp::Info,
+    /// Bytes in the send buffer.
+    pub send_buffered: u32,
+    /// When the byte was sent last.
+    pub sent_ns: u64,
+}
+
+/// A set of stamps that are wanted of a byte, or one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StampKinds(u8);
+
+impl StampKinds {
+    /// When its segment was made (`SOF_TIMESTAMPING_TX_SCHED`).
+    pub const SCHEDULED: StampKinds = StampKinds(1);
+    /// When that went to the driver (`SOF_TIMESTAMPING_TX_SOFTWARE`).
+    pub const SENT: StampKinds = StampKinds(2);
+    /// When the peer had acknowledged it (`SOF_TIMESTAMPING_TX_ACK`).
+    pub const ACKED: StampKinds = StampKinds(4);
+    /// Each with what is known of the connection (`SOF_TIMESTAMPING_OPT_STATS`).
+    pub const STATS: StampKinds = StampKinds(8);
+
+    /// All of `other` is among these.
+    #[must_use]
+    pub const fn contains(self, other: StampKinds) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// None at all, statistics apart.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 & !Self::STATS.0 == 0
+    }
+}
+
+impl std::ops::BitOr for StampKinds {
+    type Output = StampKinds;
+
+    fn bitor(self, other: StampKinds) -> StampKinds {
+        StampKinds(self.0 | other.0)
+    }
 }
 
 /// What is known of a connection.
@@ -239,6 +319,10 @@ pub enum SocketOption {
     KeepAlive(Option<Keepalive>),
     /// `MSG_EOR`: what was written up to this position of the writer's is a record, beyond whose end no segment goes.
     EndOfRecord(u32),
+    /// `SO_TIMESTAMPING`: stamps are wanted of the byte before this position of the writer's.
+    StampSent(u32, StampKinds),
+    /// `SO_TIMESTAMPING`: it is to be remembered when bytes arrived.
+    StampArrivals(bool),
     /// `IPV6_V6ONLY` of a listener: off, an unspecified IPv6 address accepts from IPv4 too. On unless said otherwise.
     V6Only(bool),
     /// `SO_MAX_PACING_RATE` in bytes per second.

@@ -128,6 +128,8 @@ counters! {
     icmp_errors,
     /// Packet-too-big messages about connections that asked not to heed them (`IP_MTU_DISCOVER`).
     icmp_mtu_unheeded,
+    /// Time stamps of sent bytes that an application asked for and did not fetch in time.
+    stamps_lost,
     /// Half-open handshakes ended by an ICMP error.
     half_open_icmp,
     /// Jobs applied for the application.

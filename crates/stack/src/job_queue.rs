@@ -140,6 +140,7 @@ impl Core {
             Control::Connect(connect) => self.connect(connect),
             Control::Bind(bind) => self.bind(bind),
             Control::Info(query) => self.answer_info(query),
+            Control::Stamps(query) => self.answer_stamps(query),
             Control::Report(answer) => self.reports.push(answer),
             Control::FastOpenQuery(query) => self.answer_fast_open(query),
             Control::Settings(settings) => {

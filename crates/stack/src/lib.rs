@@ -52,6 +52,7 @@ mod settle;
 mod slab;
 mod sockets;
 mod stack;
+mod stamps;
 mod tcp_in;
 mod tcp_out;
 mod time_waits;

@@ -57,65 +57,59 @@ impl Core {
         if slot.role != Role::Connection || slot.header.take(option) {
             return Effects::NONE;
         }
-        let Some(conn) = slot.conn.as_mut() else {
+        match option {
+            SocketOption::StampSent(end, kinds) => self.await_stamps(socket, end, kinds),
+            SocketOption::StampArrivals(on) => {
+                slot.stamps.get_or_insert_default().of_arrivals = on;
+            }
+            SocketOption::EndOfRecord(position) => {
+                if let Some(conn) = slot.conn.as_mut() {
+                    conn.end_record(slot.tx.offset_of(position));
+                }
+            }
+            SocketOption::SendBuffer(_) | SocketOption::NotSentLowat(_) => {
+                let effects = self.set_tcp_option(socket, option);
+                self.publish_room(socket);
+                return effects;
+            }
+            option => return self.set_tcp_option(socket, option),
+        }
+        Effects::NONE
+    }
+
+    fn set_tcp_option(&mut self, socket: u32, option: SocketOption) -> Effects {
+        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else {
             return Effects::NONE;
         };
         let mut cx = tcp_cx!(self);
         match option {
-            SocketOption::NoDelay(on) => conn.set_nodelay(&mut cx, on),
-            SocketOption::Cork(on) => conn.set_cork(&mut cx, on),
-            SocketOption::KeepAlive(times) => conn.set_keepalive(&mut cx, times),
-            SocketOption::UserTimeout(ns) => {
-                conn.set_user_timeout(ns);
-                Effects::NONE
-            }
-            SocketOption::SendBuffer(asked) => {
-                conn.set_send_buffer(&mut cx, asked);
-                self.publish_room(socket);
-                Effects::NONE
-            }
-            SocketOption::RecvBuffer(asked) => {
-                conn.set_recv_buffer(&mut cx, asked);
-                Effects::NONE
-            }
-            SocketOption::NotSentLowat(bytes) => {
-                conn.set_notsent_lowat(bytes);
-                self.publish_room(socket);
-                Effects::NONE
-            }
-            SocketOption::QuickAck(on) => conn.set_quick_ack(&mut cx, on),
-            SocketOption::MaxSegment(mss) => conn.set_max_segment(&mut cx, mss),
-            SocketOption::Congestion(choice) => {
-                conn.set_congestion(&cx, choice);
-                Effects::NONE
-            }
-            SocketOption::MaxPacingRate(rate) => {
-                conn.set_max_pacing_rate(&cx, rate);
-                Effects::NONE
-            }
-            SocketOption::SynRetries(retries) => {
-                conn.set_syn_retries(retries);
-                Effects::NONE
-            }
-            SocketOption::EndOfRecord(position) => {
-                let offset = slot.tx.offset_of(position);
-                conn.end_record(offset);
-                Effects::NONE
-            }
-            SocketOption::FinWait2(wait_ns) => {
-                conn.set_fin_wait_2(wait_ns);
-                Effects::NONE
-            }
-            // Those of listeners, of headers, and what mattered before the SYN.
-            SocketOption::TrafficClass(_)
+            SocketOption::NoDelay(on) => return conn.set_nodelay(&mut cx, on),
+            SocketOption::Cork(on) => return conn.set_cork(&mut cx, on),
+            SocketOption::KeepAlive(times) => return conn.set_keepalive(&mut cx, times),
+            SocketOption::QuickAck(on) => return conn.set_quick_ack(&mut cx, on),
+            SocketOption::MaxSegment(mss) => return conn.set_max_segment(&mut cx, mss),
+            SocketOption::UserTimeout(ns) => conn.set_user_timeout(ns),
+            SocketOption::SendBuffer(asked) => conn.set_send_buffer(&mut cx, asked),
+            SocketOption::RecvBuffer(asked) => conn.set_recv_buffer(&mut cx, asked),
+            SocketOption::NotSentLowat(bytes) => conn.set_notsent_lowat(bytes),
+            SocketOption::Congestion(choice) => conn.set_congestion(&cx, choice),
+            SocketOption::MaxPacingRate(rate) => conn.set_max_pacing_rate(&cx, rate),
+            SocketOption::SynRetries(retries) => conn.set_syn_retries(retries),
+            SocketOption::FinWait2(wait_ns) => conn.set_fin_wait_2(wait_ns),
+            // Those of the socket, of its headers, of listeners, and what mattered before the SYN.
+            SocketOption::StampSent(..)
+            | SocketOption::StampArrivals(_)
+            | SocketOption::EndOfRecord(_)
+            | SocketOption::TrafficClass(_)
             | SocketOption::HopLimit(_)
             | SocketOption::MtuDiscover(_)
             | SocketOption::FastOpen(_)
             | SocketOption::FastOpenKey(_)
             | SocketOption::FastOpenNoCookie(_)
             | SocketOption::DeferAccept(_)
-            | SocketOption::V6Only(_) => Effects::NONE,
+            | SocketOption::V6Only(_) => {}
         }
+        Effects::NONE
     }
 
     /// The buffers of a connection that begins with these options.

@@ -53,10 +53,11 @@ impl Core {
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
-        let mut mark = 0;
+        let (mut mark, mut stamped) = (0, false);
         if effects.intersects(Effects::WRITABLE) {
             slot.tx.acknowledge(pool, block, conn.take_acked());
             mark |= MARK_ROOM;
+            stamped = slot.stamps.is_some();
             // RFC 4861 7.3.1: progress shows that the neighbour is there.
             if let Some(id) = slot.neighbour {
                 self.network.neighbours.confirm(id, self.now_ns);
@@ -83,8 +84,14 @@ impl Core {
             block.add_in_edge();
             mark |= MARK_TELL;
         }
+        if effects.intersects(Effects::READABLE) {
+            stamped |= slot.stamps.is_some();
+        }
         if mark != 0 && !slot.app_gone {
             self.events.mark(socket, slot, mark);
+        }
+        if stamped {
+            self.stamp_progress(socket, effects);
         }
     }
 

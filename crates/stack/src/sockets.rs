@@ -22,6 +22,7 @@ use crate::half_opens::ListenerId;
 use crate::limits::{MEMORY_EXHAUSTED, MEMORY_LOW, MEMORY_PRESSURE};
 use crate::neighbours::NeighbourId;
 use crate::packet_out::HeaderFields;
+use crate::stamps::Stamps;
 
 /// What an index is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub(crate) struct Slot {
     pub neighbour: Option<NeighbourId>,
     /// What the application chose of the headers of what it sends.
     pub header: HeaderFields,
+    /// Time stamps, of sockets that asked for some.
+    pub stamps: Option<Box<Stamps>>,
     pub role: Role,
     /// The application closed the socket: nobody is to be told anything, and received bytes have no reader.
     pub app_gone: bool,
@@ -80,6 +83,7 @@ impl Slot {
             tx: TxReader::new(),
             neighbour: None,
             header: HeaderFields::default(),
+            stamps: None,
             role: Role::Free,
             app_gone: false,
             bound: false,
@@ -204,6 +208,7 @@ impl Sockets {
         }
         slot.role = Role::Free;
         slot.conn = None;
+        slot.stamps = None;
         if slot.app_gone {
             slot.app_gone = false;
             self.orphans -= 1;

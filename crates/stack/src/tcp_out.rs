@@ -11,6 +11,7 @@ use crate::limits::{BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN
 use crate::neighbours::Link;
 use crate::packet_out::{LinkEnds, build_bare, build_segment};
 use crate::sockets::Role;
+use crate::stamps::StampedAt;
 
 impl Core {
     /// Something is ready to leave.
@@ -111,6 +112,17 @@ impl Core {
             // A frame too small for an MSS that the port's own MTU gave: counted, and retransmission tries again.
             self.counters.tx_frame_too_small += u64::from(!built);
             used += usize::from(built);
+            if let Some(stamps) = slot.stamps.as_mut()
+                && segment.payload_len > 0
+            {
+                let at = StampedAt {
+                    conn,
+                    tx: &slot.tx,
+                    buffered: slot.tx.buffered(block),
+                    now_ns: cx.now_ns,
+                };
+                self.counters.stamps_lost += stamps.on_segment(&at, &segment);
+            }
         }
         let limits_unsent = used > 0 && conn.limits_unsent(&cx);
         if limits_unsent {

@@ -80,8 +80,16 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {
         SO_RCVTIMEO | SO_RCVTIMEO_NEW => from_timeout(options.recv_timeout()),
         SO_SNDTIMEO | SO_SNDTIMEO_NEW => from_timeout(options.send_timeout()),
         // What is off and cannot be set, is off.
-        SO_DEBUG | SO_DONTROUTE | SO_BROADCAST | SO_NO_CHECK | SO_TIMESTAMP | SO_TIMESTAMPNS
-        | SO_TIMESTAMPING | SO_BUSY_POLL | SO_RXQ_OVFL => int(0),
+        SO_DEBUG | SO_DONTROUTE | SO_BROADCAST | SO_NO_CHECK | SO_BUSY_POLL | SO_RXQ_OVFL => int(0),
+        SO_TIMESTAMP | SO_TIMESTAMPNS | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
+            int(asked.entry.timestamping.is_set_as(name).into())
+        }
+        // A `struct so_timestamping`: flags, and no clock of a device.
+        SO_TIMESTAMPING | SO_TIMESTAMPING_NEW => {
+            let flags = asked.entry.timestamping.flags();
+            [int(flags as i32), int(0)].concat()
+        }
+        SO_SELECT_ERR_QUEUE => int(asked.entry.error_queue_is_urgent.get().into()),
         SO_MAX_PACING_RATE => rate_bytes(options.max_pacing_rate(), len),
         SO_MEMINFO => {
             let (send, recv) = asked.buffers()?;

@@ -7,6 +7,7 @@ use super::{Asked, to_timeout};
 use crate::layout::to_int;
 use crate::number::*;
 use crate::sockets::{File, errno};
+use crate::timestamping::set_flags;
 
 type Done = Result<(), Errno>;
 
@@ -63,12 +64,28 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         SO_MARK => options.set_mark(number as u32),
         // In line is how urgent bytes come.
         SO_OOBINLINE if number != 0 => {}
-        SO_DEBUG | SO_DONTROUTE | SO_BROADCAST | SO_NO_CHECK | SO_TIMESTAMP | SO_TIMESTAMPNS
-        | SO_TIMESTAMPING | SO_BUSY_POLL | SO_RXQ_OVFL => return only_off(value),
+        SO_DEBUG | SO_DONTROUTE | SO_BROADCAST | SO_NO_CHECK | SO_BUSY_POLL | SO_RXQ_OVFL => {
+            return only_off(value);
+        }
+        SO_TIMESTAMP | SO_TIMESTAMPNS | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
+            asked.entry.timestamping.set_arrivals(name, number != 0);
+            return tell_arrivals(asked);
+        }
+        SO_TIMESTAMPING | SO_TIMESTAMPING_NEW => {
+            set_flags(asked.entry, name, value)?;
+            return tell_arrivals(asked);
+        }
+        SO_SELECT_ERR_QUEUE => asked.entry.error_queue_is_urgent.set(number != 0),
         SO_ZEROCOPY => asked.entry.zero_copy.on.set(strict_bool(value)?),
         _ => return Err(Errno::NOPROTOOPT),
     }
     Ok(())
+}
+
+/// Tells the stack whether it is to remember when bytes arrive.
+fn tell_arrivals(asked: &Asked<'_>) -> Done {
+    let on = asked.entry.timestamping.wants_arrivals();
+    done(asked.options.set_arrival_stamps(on))
 }
 
 /// Four bytes or eight; all ones is no limit.

@@ -91,6 +91,12 @@ impl RxReader {
         }
     }
 
+    /// Position after the last byte read, modulo 2^32.
+    #[inline]
+    pub fn head(&self) -> u32 {
+        self.head
+    }
+
     /// Bytes that can be read now.
     #[inline]
     pub fn readable(&self, block: &SocketBlock) -> u32 {

@@ -91,6 +91,12 @@ impl RxWriter {
         block.stack.rx_tail.store(self.tail, Ordering::Release);
     }
 
+    /// Position after the last published byte, modulo 2^32.
+    #[inline]
+    pub fn tail(&self) -> u32 {
+        self.tail
+    }
+
     /// Bytes between the published tail and the furthest byte stored.
     #[inline]
     pub fn held(&self) -> u32 {

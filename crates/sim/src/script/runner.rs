@@ -9,6 +9,7 @@ mod calls;
 mod compare;
 mod conn;
 mod inbound;
+mod messages;
 mod outbound;
 mod pipes;
 

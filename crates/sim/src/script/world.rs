@@ -13,7 +13,7 @@ use super::ast::Micros;
 use super::config::Config;
 
 /// Where the clock stands when a script starts: long after boot, in the middle of a millisecond.
-const START_NS: u64 = 1_000_000_250_000;
+pub(super) const START_NS: u64 = 1_000_000_250_000;
 
 /// The step of the clock when the stack names a deadline that has come and does nothing at it.
 const NUDGE_NS: u64 = 50_000;

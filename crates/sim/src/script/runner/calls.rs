@@ -422,7 +422,7 @@ impl<'s> Runner<'s> {
                 }
             }
             "getsockopt" => check_option(&arguments, reply)?,
-            "recvmsg" => super::calls::check_message(message(arguments.at(1)?)?, reply)?,
+            "recvmsg" => self.check_message(message(arguments.at(1)?)?, reply)?,
             "poll" => {
                 let wanted = self.poll_fds(arguments.at(0)?)?;
                 check_poll(&wanted, reply)?;
@@ -554,62 +554,4 @@ fn check_poll(wanted: &[posix::PollFd], reply: &Reply) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn check_message(wanted: &Message, reply: &Reply) -> Result<(), String> {
-    let Reply::Message { control, flags, .. } = reply else {
-        return Err("no message".to_owned());
-    };
-    let wanted_flags = int(&wanted.flags)?;
-    if wanted_flags != i64::from(*flags) {
-        return Err(format!(
-            "expected msg_flags {wanted_flags:#x}, seen {flags:#x}"
-        ));
-    }
-    if wanted.control.len() != control.len() {
-        return Err(format!(
-            "expected {} control messages, seen {}",
-            wanted.control.len(),
-            control.len()
-        ));
-    }
-    for (wanted, seen) in wanted.control.iter().zip(control) {
-        let Expr::Control { level, kind, data } = wanted else {
-            return Err("expected {cmsg_level=..}".to_owned());
-        };
-        let (level, kind) = (int(level)?, int(kind)?);
-        if (level, kind) != (seen.level.into(), seen.kind.into()) {
-            return Err(format!(
-                "expected a control message of level {level} and type {kind}, seen {} and {}",
-                seen.level, seen.kind
-            ));
-        }
-        check_control(data, &seen.data)?;
-    }
-    Ok(())
-}
-
-fn check_control(wanted: &Expr, seen: &[u8]) -> Result<(), String> {
-    match wanted {
-        Expr::ExtendedError(fields) => {
-            let mut bytes = Vec::new();
-            for (at, len) in [(0, 4), (1, 1), (2, 1), (3, 1), (99, 1), (4, 4), (5, 4)] {
-                let value = fields.get(at).map_or(Ok(0), int)?;
-                bytes.extend(&value.to_le_bytes()[..len]);
-            }
-            match seen.starts_with(&bytes) {
-                true => Ok(()),
-                false => Err(format!("expected the error {bytes:?}, seen {seen:?}")),
-            }
-        }
-        // Clocks of hosts are not compared.
-        Expr::Timestamping { .. } => Ok(()),
-        other => {
-            let wanted = int(other)? as i32;
-            match posix::layout::to_int(seen) == Some(wanted) {
-                true => Ok(()),
-                false => Err(format!("expected the control data {wanted}, seen {seen:?}")),
-            }
-        }
-    }
 }

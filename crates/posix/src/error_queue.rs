@@ -1,0 +1,87 @@
+//! The error queue of a socket (`MSG_ERRQUEUE`): time stamps of what was sent, and sends that need their bytes no longer.
+
+use crate::call::Reply;
+use crate::number::*;
+use crate::request::ControlMessage;
+use crate::sockets::{Entry, Sockets, Step};
+use crate::{timestamping, zero_copy};
+
+/// `sizeof(struct cmsghdr)`
+const CMSGHDR_LEN: usize = 16;
+
+/// Something waits: `EPOLLERR`. With `consume`, only if it is news, and then it is none any more.
+pub(crate) fn is_told(entry: &mut Entry, consume: bool) -> bool {
+    timestamping::look(entry);
+    zero_copy::look(entry);
+    // Both are asked: news of one are none of the other.
+    timestamping::is_told(entry, consume) | zero_copy::is_told(entry, consume)
+}
+
+/// What `poll` says of a socket's error queue.
+pub(crate) fn mask(entry: &Entry) -> u32 {
+    match entry.error_queue_is_urgent.get() {
+        true => EPOLLERR | EPOLLPRI,
+        false => EPOLLERR,
+    }
+}
+
+/// A message of the socket's family: a `struct sock_extended_err`, and behind it an empty address.
+pub(crate) fn message(is_v6: bool, mut data: Vec<u8>) -> ControlMessage {
+    let (level, kind, address_len) = match is_v6 {
+        true => (SOL_IPV6, IPV6_RECVERR, 28),
+        false => (SOL_IP, IP_RECVERR, 16),
+    };
+    data.resize(data.len() + address_len, 0);
+    ControlMessage { level, kind, data }
+}
+
+/// As many control messages as find room, the last one cut if need be, as Linux does it; and `MSG_CTRUNC` if that was not all.
+pub(crate) fn fit(messages: Vec<ControlMessage>, room: usize) -> (Vec<ControlMessage>, i32) {
+    let (mut left, mut flags) = (room, 0);
+    let mut fitting = Vec::new();
+    for mut message in messages {
+        if left < CMSGHDR_LEN {
+            flags |= MSG_CTRUNC;
+            continue;
+        }
+        let len = CMSGHDR_LEN + message.data.len();
+        if len > left {
+            flags |= MSG_CTRUNC;
+            message.data.truncate(left - CMSGHDR_LEN);
+        }
+        left -= len.next_multiple_of(8).min(left);
+        fitting.push(message);
+    }
+    (fitting, flags)
+}
+
+impl Sockets {
+    /// `recvmsg` with `MSG_ERRQUEUE`: never blocks.
+    pub(crate) fn recv_error_queue(
+        &mut self,
+        fd: i32,
+        len: usize,
+        control_len: usize,
+        reply: &mut Reply,
+    ) -> Step {
+        let (context, entry) = self.socket_with_context(fd)?;
+        timestamping::look(entry);
+        zero_copy::look(entry);
+        let (mut bytes, is_cut, messages) = timestamping::next(context, entry)
+            .or_else(|| zero_copy::next(entry).map(|message| (Vec::new(), false, vec![message])))
+            .ok_or(rustix::io::Errno::AGAIN)?;
+        let mut flags = MSG_ERRQUEUE;
+        if is_cut || bytes.len() > len {
+            flags |= MSG_TRUNC;
+        }
+        bytes.truncate(len);
+        let (control, cut) = fit(messages, control_len);
+        let done = bytes.len() as i64;
+        *reply = Reply::Message {
+            bytes,
+            control,
+            flags: flags | cut,
+        };
+        Ok(Some(done))
+    }
+}

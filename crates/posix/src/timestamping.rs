@@ -1,0 +1,319 @@
+//! `SO_TIMESTAMPING`, `SO_TIMESTAMP`, `SO_TIMESTAMPNS`: what was asked for, and the stamps as control messages in Linux's layout.
+//!
+//! The stack makes the stamps ([`millstream::TxStamp`]) of the last byte of each send. Here they get their number, the byte's place in the stream
+//! (`SOF_TIMESTAMPING_OPT_ID`). Hardware stamps never come, as from a device without them, and packets are not looped back with their stamps: `recvmsg` tells of
+//! them as of a packet that found no room (`MSG_TRUNC`), unless `SOF_TIMESTAMPING_OPT_TSONLY` asks for none.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use millstream::{Context, StampKinds, TxStamp};
+use rustix::io::Errno;
+
+use crate::layout::{timespec, timeval};
+use crate::number::*;
+use crate::opt_stats::opt_stats;
+use crate::request::ControlMessage;
+use crate::sockets::{Entry, File, errno};
+
+/// The flags that ask for stamps of what is sent; `sendmsg` may change them for one call.
+const TX_RECORD_MASK: u32 = SOF_TIMESTAMPING_TX_HARDWARE
+    | SOF_TIMESTAMPING_TX_SOFTWARE
+    | SOF_TIMESTAMPING_TX_SCHED
+    | SOF_TIMESTAMPING_TX_ACK
+    | SOF_TIMESTAMPING_TX_COMPLETION;
+/// All flags that 6.18 knows.
+const FLAGS_MASK: u32 = (SOF_TIMESTAMPING_TX_COMPLETION << 1) - 1;
+
+/// The format of `SO_TIMESTAMP` and its like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// `struct timeval`, under this number.
+    Timeval(i32),
+    /// `struct timespec`, under this number.
+    Timespec(i32),
+}
+
+/// What a socket was told of time stamps, and those that wait in its error queue.
+#[derive(Debug, Default)]
+pub(crate) struct Timestamping {
+    /// `SO_TIMESTAMPING`
+    flags: Cell<u32>,
+    /// It was set as `SO_TIMESTAMPING_NEW`, under whose number it is told then.
+    is_new: Cell<bool>,
+    /// `SO_TIMESTAMP` and its like.
+    arrivals: Cell<Option<Format>>,
+    /// Position of the byte that is number 0.
+    first: Cell<u32>,
+    ready: VecDeque<TxStamp>,
+    /// There is one that no edge-triggered epoll was told of.
+    is_news: bool,
+}
+
+impl Timestamping {
+    /// What an accepted connection begins with.
+    pub fn inherited(&self) -> Self {
+        Self {
+            flags: self.flags.clone(),
+            is_new: self.is_new.clone(),
+            arrivals: self.arrivals.clone(),
+            ..Self::default()
+        }
+    }
+
+    pub fn flags(&self) -> u32 {
+        self.flags.get()
+    }
+
+    /// Whether `name` is how `SO_TIMESTAMP` and its like are set now.
+    pub fn is_set_as(&self, name: i32) -> bool {
+        match self.arrivals.get() {
+            Some(Format::Timeval(number) | Format::Timespec(number)) => number == name,
+            None => false,
+        }
+    }
+
+    /// `SO_TIMESTAMP` and its like.
+    pub fn set_arrivals(&self, name: i32, on: bool) {
+        self.arrivals.set(match name {
+            _ if !on => None,
+            SO_TIMESTAMP | SO_TIMESTAMP_NEW => Some(Format::Timeval(name)),
+            _ => Some(Format::Timespec(name)),
+        });
+    }
+
+    /// The stack has to remember when bytes arrive.
+    pub fn wants_arrivals(&self) -> bool {
+        self.arrivals.get().is_some() || self.has(SOF_TIMESTAMPING_RX_SOFTWARE)
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.flags.get() & flag != 0
+    }
+
+    /// What is wanted of the last byte of a send, for which a control message may have changed it.
+    fn kinds(&self, changed: Option<u32>) -> StampKinds {
+        let asked = match changed {
+            Some(flags) => flags,
+            None => self.flags.get(),
+        };
+        let pairs = [
+            (asked, SOF_TIMESTAMPING_TX_SCHED, StampKinds::SCHEDULED),
+            (asked, SOF_TIMESTAMPING_TX_SOFTWARE, StampKinds::SENT),
+            (asked, SOF_TIMESTAMPING_TX_ACK, StampKinds::ACKED),
+            (
+                self.flags.get(),
+                SOF_TIMESTAMPING_OPT_STATS,
+                StampKinds::STATS,
+            ),
+        ];
+        let wanted = pairs.iter().filter(|(flags, flag, _)| flags & flag != 0);
+        wanted.fold(StampKinds::default(), |all, (_, _, kind)| all | *kind)
+    }
+
+    fn control_kind(&self) -> i32 {
+        match self.is_new.get() {
+            true => SO_TIMESTAMPING_NEW,
+            false => SO_TIMESTAMPING,
+        }
+    }
+}
+
+/// Sets `SO_TIMESTAMPING` of a socket.
+pub(crate) fn set_flags(entry: &Entry, name: i32, value: &[u8]) -> Result<(), Errno> {
+    let flags = crate::layout::to_int(value).ok_or(Errno::INVAL)? as u32;
+    let stamping = &entry.timestamping;
+    if flags & !FLAGS_MASK != 0
+        || (flags & SOF_TIMESTAMPING_OPT_ID_TCP != 0 && flags & SOF_TIMESTAMPING_OPT_ID == 0)
+        || (flags & SOF_TIMESTAMPING_OPT_STATS != 0 && flags & SOF_TIMESTAMPING_OPT_TSONLY == 0)
+    {
+        return Err(Errno::INVAL);
+    }
+    if flags & SOF_TIMESTAMPING_OPT_ID != 0 && !stamping.has(SOF_TIMESTAMPING_OPT_ID) {
+        let File::Stream(stream) = &entry.file else {
+            return Err(Errno::INVAL);
+        };
+        // Bytes are numbered from the first one that is not acknowledged on, or from the next one.
+        let ahead = match flags & SOF_TIMESTAMPING_OPT_ID_TCP {
+            0 => stream.tcp.unacknowledged() as u32,
+            _ => 0,
+        };
+        stamping
+            .first
+            .set(stream.tcp.position().wrapping_sub(ahead));
+    }
+    if flags & SOF_TIMESTAMPING_BIND_PHC != 0 {
+        // No device of ours has a clock.
+        return Err(Errno::OPNOTSUPP);
+    }
+    stamping.flags.set(flags);
+    stamping.is_new.set(name == SO_TIMESTAMPING_NEW);
+    Ok(())
+}
+
+/// The flags that `sendmsg` was told in its control messages; those of other levels are not looked at.
+pub(crate) fn sent_flags(control: &[ControlMessage]) -> Result<Option<u32>, Errno> {
+    let mut flags = None;
+    for message in control.iter().filter(|message| message.level == SOL_SOCKET) {
+        match message.kind {
+            SO_TIMESTAMPING | SO_TIMESTAMPING_NEW => {
+                let bytes = <[u8; 4]>::try_from(&message.data[..]).map_err(|_| Errno::INVAL)?;
+                let asked = u32::from_ne_bytes(bytes);
+                if asked & !TX_RECORD_MASK != 0 {
+                    return Err(Errno::INVAL);
+                }
+                flags = Some(asked);
+            }
+            SCM_RIGHTS | SCM_CREDENTIALS => {}
+            _ => return Err(Errno::INVAL),
+        }
+    }
+    Ok(flags)
+}
+
+/// Bytes were sent: asks for what is wanted of the last one.
+pub(crate) fn note_sent(entry: &Entry, changed: Option<u32>) -> Result<(), Errno> {
+    let kinds = entry.timestamping.kinds(changed);
+    if let File::Stream(stream) = &entry.file
+        && !kinds.is_empty()
+    {
+        let asked = stream.tcp.stamp_last_byte(kinds);
+        asked.map_err(|error| errno(&error))?;
+    }
+    Ok(())
+}
+
+/// Fetches what the stack has.
+pub(crate) fn look(entry: &mut Entry) {
+    let Entry {
+        file, timestamping, ..
+    } = entry;
+    if let File::Stream(stream) = file
+        && timestamping.flags.get() & TX_RECORD_MASK != 0
+        && let Ok(answer) = stream.tcp.stamps()
+    {
+        timestamping.is_news |= !answer.sent.is_empty();
+        timestamping.ready.extend(answer.sent);
+    }
+}
+
+/// One waits; with `consume`, only if it is news, and then it is none any more.
+pub(crate) fn is_told(entry: &mut Entry, consume: bool) -> bool {
+    let stamping = &mut entry.timestamping;
+    match consume {
+        true => std::mem::take(&mut stamping.is_news),
+        false => !stamping.ready.is_empty(),
+    }
+}
+
+/// The next stamp: bytes that come with it, whether there would have been more, and the control messages.
+pub(crate) fn next(
+    context: &Context,
+    entry: &mut Entry,
+) -> Option<(Vec<u8>, bool, Vec<ControlMessage>)> {
+    let is_v6 = entry.is_v6;
+    let stamping = &mut entry.timestamping;
+    let stamp = stamping.ready.pop_front()?;
+    let mut control = Vec::new();
+    let stats = stamp.stats.as_deref().map(opt_stats);
+    if stamping.has(SOF_TIMESTAMPING_SOFTWARE) {
+        control.push(stamping_message(
+            stamping.control_kind(),
+            context.wall_ns(stamp.at_ns),
+        ));
+        if let Some(stats) = &stats {
+            control.push(ControlMessage {
+                level: SOL_SOCKET,
+                kind: SCM_TIMESTAMPING_OPT_STATS,
+                data: stats.clone(),
+            });
+        }
+    }
+    let number = match stamping.has(SOF_TIMESTAMPING_OPT_ID) {
+        true => stamp
+            .position
+            .wrapping_sub(1)
+            .wrapping_sub(stamping.first.get()),
+        false => 0,
+    };
+    control.push(extended_error(is_v6, &stamp, number));
+    let is_cut = !stamping.has(SOF_TIMESTAMPING_OPT_TSONLY);
+    Some((stats.unwrap_or_default(), is_cut, control))
+}
+
+/// Control messages that tell when what was read last arrived.
+pub(crate) fn arrival(context: &Context, entry: &Entry) -> Vec<ControlMessage> {
+    let stamping = &entry.timestamping;
+    let mut control = Vec::new();
+    if !stamping.wants_arrivals() {
+        return control;
+    }
+    let File::Stream(stream) = &entry.file else {
+        return control;
+    };
+    let Some(at_ns) = stream
+        .tcp
+        .stamps()
+        .ok()
+        .and_then(|answer| answer.arrived_ns)
+    else {
+        return control;
+    };
+    let (seconds, ns) = split(context.wall_ns(at_ns));
+    if let Some(format) = stamping.arrivals.get() {
+        let (kind, data) = match format {
+            Format::Timeval(kind) => (kind, timeval(seconds, ns / 1_000)),
+            Format::Timespec(kind) => (kind, timespec(seconds, ns)),
+        };
+        control.push(ControlMessage {
+            level: SOL_SOCKET,
+            kind,
+            data,
+        });
+    }
+    let software = SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_RX_SOFTWARE;
+    if stamping.flags() & software == software {
+        let kind = stamping.control_kind();
+        control.push(stamping_message(kind, context.wall_ns(at_ns)));
+    }
+    control
+}
+
+fn split(wall_ns: u64) -> (i64, i64) {
+    (
+        (wall_ns / 1_000_000_000) as i64,
+        (wall_ns % 1_000_000_000) as i64,
+    )
+}
+
+/// A `struct scm_timestamping`: the software stamp, one that is no longer used, the hardware's.
+fn stamping_message(kind: i32, wall_ns: u64) -> ControlMessage {
+    let (seconds, ns) = split(wall_ns);
+    let mut data = timespec(seconds, ns);
+    data.resize(3 * 16, 0);
+    ControlMessage {
+        level: SOL_SOCKET,
+        kind,
+        data,
+    }
+}
+
+/// A `struct sock_extended_err`, and behind it an empty address of the socket's family.
+fn extended_error(is_v6: bool, stamp: &TxStamp, number: u32) -> ControlMessage {
+    let kind = match stamp.kind {
+        StampKinds::SCHEDULED => SCM_TSTAMP_SCHED,
+        StampKinds::ACKED => SCM_TSTAMP_ACK,
+        _ => SCM_TSTAMP_SND,
+    };
+    let mut data = Vec::new();
+    data.extend(Errno::NOMSG.raw_os_error().to_ne_bytes());
+    data.extend([SO_EE_ORIGIN_TIMESTAMPING, 0, 0, 0]);
+    data.extend(kind.to_ne_bytes());
+    data.extend(number.to_ne_bytes());
+    crate::error_queue::message(is_v6, data)
+}
+
+const SO_EE_ORIGIN_TIMESTAMPING: u8 = 4;
+const SCM_TSTAMP_SND: u32 = 0;
+const SCM_TSTAMP_SCHED: u32 = 1;
+const SCM_TSTAMP_ACK: u32 = 2;

@@ -60,6 +60,8 @@ pub(crate) struct Settings {
     pub mark: u32,
     pub inq: bool,
     pub stamp_arrivals: bool,
+    /// 0: not set.
+    pub window_clamp: u32,
     pub send_buffer: Option<u32>,
     pub recv_buffer: Option<u32>,
     pub no_delay: bool,
@@ -122,6 +124,7 @@ impl Settings {
                 .then_some(SocketOption::StampArrivals(true)),
             self.send_buffer.map(SocketOption::SendBuffer),
             self.recv_buffer.map(SocketOption::RecvBuffer),
+            unless_zero(self.window_clamp, SocketOption::WindowClamp),
             unless_zero(self.notsent_lowat, SocketOption::NotSentLowat),
         ]
     }

@@ -115,6 +115,7 @@ impl Sockets {
             close_on_exec: flags & SOCK_CLOEXEC != 0,
             zero_copy: entry.zero_copy.inherited(),
             timestamping: entry.timestamping.inherited(),
+            kept: entry.kept.clone(),
             error_queue_is_urgent: entry.error_queue_is_urgent.clone(),
             ..Entry::of(File::Stream(stream), is_v6)
         };
@@ -431,7 +432,7 @@ pub(crate) fn address_for(is_v6: bool, address: Address) -> Result<SocketAddr, E
 }
 
 /// An address as a socket of this family tells it.
-fn as_family(is_v6: bool, address: SocketAddr) -> SocketAddr {
+pub(crate) fn as_family(is_v6: bool, address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if is_v6 => {
             let ip = match ip.is_unspecified() {

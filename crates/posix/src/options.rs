@@ -14,6 +14,7 @@ use crate::number::*;
 use crate::sockets::{Entry, File, Sockets, Step};
 
 mod get;
+mod kept;
 mod set;
 
 /// A socket whose options are asked for.
@@ -53,9 +54,8 @@ impl Sockets {
         let mut value = match level {
             SOL_SOCKET => get::socket_level(&asked, name, len)?,
             SOL_TCP => get::tcp_level(&asked, name, len)?,
-            SOL_IP if !asked.entry.is_v6 || name == IP_TOS => get::ip_level(&asked, name)?,
+            SOL_IP => get::ip_level(&asked, name)?,
             SOL_IPV6 if asked.entry.is_v6 => get::ipv6_level(&asked, name)?,
-            SOL_IPV6 | SOL_IP => return Err(Errno::NOPROTOOPT),
             _ => return Err(Errno::OPNOTSUPP),
         };
         if level == SOL_IP && (1..4).contains(&len) {
@@ -79,6 +79,20 @@ impl Sockets {
         Ok(Some(0))
     }
 }
+
+/// A timer of all connections: what it is set to, and the least and the most that Linux lets a socket set.
+fn timer(asked: &Asked<'_>, name: i32) -> (i32, i32, i32) {
+    let config = asked.context.tcp_config();
+    let micros = |ns: u64| i32::try_from(ns / 1_000).unwrap_or(i32::MAX);
+    match name {
+        TCP_RTO_MAX_MS => (micros(config.rto_ns_max) / 1_000, 1_000, 120_000),
+        TCP_RTO_MIN_US => (micros(config.rto_ns_min), TIMER_US_MIN, 120_000_000),
+        _ => (micros(config.delayed_ack_ns_max), TIMER_US_MIN, 200_000),
+    }
+}
+
+/// Two ticks of a kernel's clock: the shortest timer that it sets.
+const TIMER_US_MIN: i32 = 2_000;
 
 /// A `struct timeval` as a time-out: zero is for ever, a negative time no wait at all.
 fn to_timeout(value: &[u8]) -> Result<Option<Duration>, Errno> {

@@ -1,6 +1,6 @@
 //! The descriptors of a process, so to speak, and what each stands for.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -20,6 +20,8 @@ pub struct Sockets {
     pub(crate) context: Context,
     numbers: Box<dyn Descriptors>,
     entries: BTreeMap<i32, Entry>,
+    /// Descriptors that were ever opened.
+    opened: u64,
 }
 
 /// What a descriptor stands for.
@@ -36,11 +38,20 @@ pub(crate) struct Entry {
     pub zero_copy: ZeroCopy,
     /// `SO_TIMESTAMPING` and what came of it.
     pub timestamping: Timestamping,
+    /// Options that are only kept, by level and name.
+    pub kept: RefCell<BTreeMap<(i32, i32), i32>>,
+    /// `SO_COOKIE`
+    pub cookie: u64,
     /// `SO_SELECT_ERR_QUEUE`
     pub error_queue_is_urgent: Cell<bool>,
 }
 
 impl Entry {
+    /// An option that is only kept was set.
+    pub fn has_kept(&self, level: i32, name: i32) -> bool {
+        self.kept.borrow().contains_key(&(level, name))
+    }
+
     /// A descriptor that nothing was set on yet.
     pub fn of(file: File, is_v6: bool) -> Self {
         Self {
@@ -51,6 +62,8 @@ impl Entry {
             error: None.into(),
             zero_copy: ZeroCopy::default(),
             timestamping: Timestamping::default(),
+            kept: RefCell::default(),
+            cookie: 0,
             error_queue_is_urgent: false.into(),
         }
     }
@@ -92,6 +105,7 @@ impl Sockets {
             context,
             numbers,
             entries: BTreeMap::new(),
+            opened: 0,
         }
     }
 
@@ -254,8 +268,10 @@ impl Sockets {
     }
 
     /// A new descriptor.
-    pub(crate) fn install(&mut self, entry: Entry) -> Result<i32, Errno> {
+    pub(crate) fn install(&mut self, mut entry: Entry) -> Result<i32, Errno> {
         let fd = self.numbers.open()?;
+        self.opened += 1;
+        entry.cookie = self.opened;
         self.entries.insert(fd, entry);
         Ok(fd)
     }

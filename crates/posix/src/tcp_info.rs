@@ -92,7 +92,7 @@ pub fn tcp_info(info: &SocketInfo, now_ns: u64) -> [u8; TCP_INFO_BYTES] {
     fields.word(52, ago_ms(tcp.last_data_recv_ns));
     fields.word(56, ago_ms(tcp.last_recv_ns));
     fields.word(60, info.path_mtu);
-    fields.word(64, tcp.rcv_wnd);
+    fields.word(64, tcp.rcv_ssthresh);
     fields.word(84, tcp.advmss);
     fields.word(96, tcp.rcv_space);
     fields.long(104, tcp.pacing_rate);

@@ -345,6 +345,8 @@ pub enum SocketOption {
     FastOpenNoCookie(bool),
     /// `TCP_MAXSEG`: segments no larger than this, announced too if set before the SYN.
     MaxSegment(u16),
+    /// `TCP_WINDOW_CLAMP`: the most that is advertised; 0: no bound.
+    WindowClamp(u32),
     /// `TCP_SYNCNT`: retransmissions of the SYN.
     SynRetries(u8),
     /// `TCP_DEFER_ACCEPT` of a listener, in seconds: accept with the first data; 0: off.

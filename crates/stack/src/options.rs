@@ -91,6 +91,7 @@ impl Core {
             SocketOption::UserTimeout(ns) => conn.set_user_timeout(ns),
             SocketOption::SendBuffer(asked) => conn.set_send_buffer(&mut cx, asked),
             SocketOption::RecvBuffer(asked) => conn.set_recv_buffer(&mut cx, asked),
+            SocketOption::WindowClamp(bytes) => conn.set_window_clamp(bytes),
             SocketOption::NotSentLowat(bytes) => conn.set_notsent_lowat(bytes),
             SocketOption::Congestion(choice) => conn.set_congestion(&cx, choice),
             SocketOption::MaxPacingRate(rate) => conn.set_max_pacing_rate(&cx, rate),
@@ -120,6 +121,7 @@ impl Core {
             .fold(Buffers::of(config), |buffers, option| match *option {
                 SocketOption::RecvBuffer(asked) => buffers.with_recv(config, asked),
                 SocketOption::SendBuffer(asked) => buffers.with_send(config, asked),
+                SocketOption::WindowClamp(asked) => buffers.with_window_clamp(asked),
                 _ => buffers,
             })
     }

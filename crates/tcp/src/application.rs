@@ -201,6 +201,9 @@ impl Connection {
 
     /// TCP_MAXSEG: segments no larger than `mss` payload bytes, options included.
     pub fn set_max_segment(&mut self, cx: &mut Cx<'_>, mss: u16) -> Effects {
+        if mss == 0 {
+            return Effects::NONE;
+        }
         let deadline_ns = self.deadline_ns;
         self.bound_path(mss);
         self.finish(cx, Effects::NONE, deadline_ns)

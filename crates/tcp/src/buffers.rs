@@ -19,6 +19,8 @@ pub struct Buffers {
     pub send_bytes: u32,
     /// The user chose it (SO_SNDBUF): it does not grow.
     pub send_locked: bool,
+    /// The most that the window begins with (TCP_WINDOW_CLAMP); 0: not set.
+    pub window_clamp: u32,
 }
 
 impl Buffers {
@@ -30,7 +32,18 @@ impl Buffers {
             recv_locked: false,
             send_bytes: config.send_buffer.bytes_default,
             send_locked: false,
+            window_clamp: 0,
         }
+    }
+
+    /// TCP_WINDOW_CLAMP, no less than half of the least buffer; 0: none.
+    #[must_use]
+    pub fn with_window_clamp(mut self, asked: u32) -> Buffers {
+        self.window_clamp = match asked {
+            0 => 0,
+            asked => asked.max(WINDOW_CLAMP_MIN),
+        };
+        self
     }
 
     /// SO_RCVBUF: twice what was asked for, within bounds; it stays so.
@@ -52,6 +65,8 @@ impl Buffers {
 
 /// The least receive buffer that SO_RCVBUF sets (Linux).
 const RECV_BYTES_MIN: u32 = 2304;
+/// The least clamp of the window that TCP_WINDOW_CLAMP, or a change of the ratio, leaves (Linux).
+pub(crate) const WINDOW_CLAMP_MIN: u32 = RECV_BYTES_MIN / 2;
 /// The least send buffer that SO_SNDBUF sets (Linux).
 const SEND_BYTES_MIN: u32 = 4608;
 /// The largest buffer: keeps windows and their sums within 31 bits.
@@ -167,7 +182,15 @@ impl InitialWindow {
     pub fn new(config: &Config, buffers: &Buffers, mss: u16, scaling: bool) -> InitialWindow {
         let full = window_of(i64::from(buffers.recv_bytes), RATIO_DEFAULT) as u32;
         let ceiling = u32::from(u16::MAX) << WINDOW_SHIFT_MAX;
-        let clamp = if buffers.recv_locked { full } else { ceiling };
+        let asked = match buffers.window_clamp {
+            0 => ceiling,
+            asked => asked.min(ceiling),
+        };
+        let clamp = if buffers.recv_locked {
+            full.min(asked)
+        } else {
+            asked
+        };
         let space = full.min(clamp);
         let mss = u32::from(mss.max(1));
         let window = if space > mss {

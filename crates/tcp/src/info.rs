@@ -100,6 +100,10 @@ pub struct Info {
     pub snd_wnd: u32,
     /// Our window in bytes.
     pub rcv_wnd: u32,
+    /// What the window may grow to for now (`tcpi_rcv_ssthresh`).
+    pub rcv_ssthresh: u32,
+    /// What it may grow to at all (TCP_WINDOW_CLAMP).
+    pub window_clamp: u32,
     /// Free receive buffer in bytes.
     pub rcv_space: u32,
     /// Bytes in the send buffer that were never sent.
@@ -189,6 +193,8 @@ impl Connection {
             sndbuf_limited_ns,
             snd_wnd: self.snd.wnd,
             rcv_wnd: self.rcv.wnd(),
+            rcv_ssthresh: self.rx.ssthresh,
+            window_clamp: self.rx.clamp,
             rcv_space: self.tune_space(),
             notsent_bytes: self.unsent(),
             bytes_acked: self.tx.bytes_acked,

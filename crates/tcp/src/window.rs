@@ -8,7 +8,7 @@
 
 use wire::SeqNumber;
 
-use crate::buffers::{Memory, cost_of, ratio_of, window_of};
+use crate::buffers::{Memory, WINDOW_CLAMP_MIN, cost_of, ratio_of, window_of};
 use crate::connection::{Connection, Cx};
 use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
@@ -16,8 +16,6 @@ use crate::segment::Segment;
 
 /// IP and TCP header without options.
 const HEADER_BYTES: u32 = 40;
-/// The least clamp that a change of the ratio leaves (Linux).
-const CLAMP_MIN: u32 = 1152;
 /// Segments below this many bytes say nothing of how well buffers are filled.
 const TELLING_BYTES_MIN: u32 = 128;
 
@@ -150,14 +148,25 @@ impl Connection {
             return;
         }
         self.rx.ratio = ratio;
-        let clamp = self.full_space().max(CLAMP_MIN).min(self.window_ceiling());
+        self.clamp_window(self.full_space());
+        self.limit_space(self.rx.clamp);
+    }
+
+    /// TCP_WINDOW_CLAMP: no more than so many bytes are advertised. As in Linux the clamp follows the receive buffer's growth from there.
+    pub fn set_window_clamp(&mut self, bytes: u32) {
+        if bytes != 0 {
+            self.clamp_window(bytes);
+        }
+    }
+
+    fn clamp_window(&mut self, bytes: u32) {
+        let clamp = bytes.max(WINDOW_CLAMP_MIN).min(self.window_ceiling());
         if clamp < self.rx.clamp {
             self.rx.ssthresh = self.rx.ssthresh.min(clamp);
         } else {
             self.rx.ssthresh = self.rx.ssthresh.max(self.rx.wnd.min(clamp));
         }
         self.rx.clamp = clamp;
-        self.limit_space(clamp);
     }
 
     /// Payload arrived in a buffer that it fills well, or would fill well: more may be advertised.

@@ -22,11 +22,8 @@ impl SocketOptions<'_> {
     /// `IP_TTL`, `IPV6_UNICAST_HOPS` of what is sent; `None`: the default, 64.
     ///
     /// # Errors
-    /// `InvalidInput` for 0.
+    /// As [`set_traffic_class`](Self::set_traffic_class).
     pub fn set_hop_limit(&self, limit: Option<u8>) -> io::Result<()> {
-        if limit == Some(0) {
-            return Err(invalid());
-        }
         self.change(|settings| settings.hop_limit = limit);
         self.tell(SocketOption::HopLimit(limit.unwrap_or(HOP_LIMIT)))
     }

@@ -1,5 +1,7 @@
 //! `SOL_TCP`.
 
+use tcp::Buffers;
+
 use super::*;
 use tcp::CongestionAlgorithm;
 
@@ -44,6 +46,26 @@ impl SocketOptions<'_> {
         }
         self.change(|settings| settings.max_segment = bytes);
         self.tell(SocketOption::MaxSegment(bytes))
+    }
+
+    /// `TCP_WINDOW_CLAMP`: no more than so many bytes are advertised, 1,152 at least; 0, before it connects: no bound. As in Linux the bound follows the
+    /// receive buffer once that grows.
+    ///
+    /// # Errors
+    /// `InvalidInput` for 0 on a socket that listens or is connected.
+    pub fn set_window_clamp(&self, bytes: u32) -> io::Result<()> {
+        if bytes == 0 && self.stage() != Stage::Idle {
+            return Err(invalid());
+        }
+        let kept = Buffers::of(&self.inner.tcp_config()).with_window_clamp(bytes);
+        self.change(|settings| settings.window_clamp = kept.window_clamp);
+        self.tell(SocketOption::WindowClamp(bytes))
+    }
+
+    /// `TCP_WINDOW_CLAMP` as it was set; 0: not.
+    #[must_use]
+    pub fn window_clamp(&self) -> u32 {
+        self.look(|settings| settings.window_clamp)
     }
 
     /// What `TCP_MAXSEG` was set to; 0: nothing.

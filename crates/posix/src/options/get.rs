@@ -3,10 +3,10 @@
 use millstream::{Buffers, Linger};
 use rustix::io::Errno;
 
-use super::{Asked, from_timeout};
+use super::{Asked, from_timeout, kept, timer};
 use crate::layout::{int, linger};
 use crate::number::*;
-use crate::open::info;
+use crate::open::{as_family, info};
 use crate::sockets::{File, errno};
 use crate::tcp_info::{CLOSED, LISTEN, meminfo, tcp_info, without_connection};
 
@@ -75,12 +75,14 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {
             Linger::Seconds(seconds) => linger(true, seconds as i32),
         },
         SO_RCVLOWAT => int(options.recv_lowat() as i32),
-        SO_SNDLOWAT => int(1),
         SO_ZEROCOPY => int(asked.entry.zero_copy.on.get().into()),
         SO_RCVTIMEO | SO_RCVTIMEO_NEW => from_timeout(options.recv_timeout()),
         SO_SNDTIMEO | SO_SNDTIMEO_NEW => from_timeout(options.send_timeout()),
-        // What is off and cannot be set, is off.
-        SO_DEBUG | SO_DONTROUTE | SO_BROADCAST | SO_NO_CHECK | SO_BUSY_POLL | SO_RXQ_OVFL => int(0),
+        // Nobody's: no process, user nor group.
+        SO_PEERCRED => [int(0), int(-1), int(-1)].concat(),
+        SO_BINDTODEVICE => Vec::new(),
+        SO_PEERNAME => peer_name(asked, len)?,
+        SO_COOKIE => asked.entry.cookie.to_ne_bytes().to_vec(),
         SO_TIMESTAMP | SO_TIMESTAMPNS | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
             int(asked.entry.timestamping.is_set_as(name).into())
         }
@@ -97,7 +99,7 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {
             let words = meminfo(info.as_deref(), recv, send);
             words.iter().flat_map(|word| word.to_ne_bytes()).collect()
         }
-        _ => return Err(Errno::NOPROTOOPT),
+        _ => return kept::get(asked.entry, SOL_SOCKET, name),
     })
 }
 
@@ -123,13 +125,17 @@ pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {
             bytes
         }
         TCP_FASTOPEN_KEY => key_bytes(asked, len),
-        _ => int(tcp_int(asked, name)?),
+        TCP_RTO_MAX_MS | TCP_RTO_MIN_US | TCP_DELACK_MAX_US => int(timer(asked, name).0),
+        _ => match tcp_int(asked, name)? {
+            Some(number) => int(number),
+            None => kept::get(asked.entry, SOL_TCP, name)?,
+        },
     })
 }
 
-fn tcp_int(asked: &Asked<'_>, name: i32) -> Result<i32, Errno> {
+fn tcp_int(asked: &Asked<'_>, name: i32) -> Result<Option<i32>, Errno> {
     let options = &asked.options;
-    Ok(match name {
+    Ok(Some(match name {
         TCP_NODELAY => options.nodelay().into(),
         TCP_CORK => options.cork().into(),
         TCP_NOTSENT_LOWAT => options.notsent_lowat() as i32,
@@ -146,10 +152,27 @@ fn tcp_int(asked: &Asked<'_>, name: i32) -> Result<i32, Errno> {
         TCP_FASTOPEN_CONNECT => options.fast_open_connect().into(),
         TCP_FASTOPEN_NO_COOKIE => options.fast_open_no_cookie().into(),
         TCP_INQ => options.inq().into(),
-        // What is off and cannot be set, is off.
-        TCP_THIN_LINEAR_TIMEOUTS | TCP_THIN_DUPACK | TCP_SAVE_SYN | TCP_REPAIR | TCP_TX_DELAY => 0,
-        _ => return Err(Errno::NOPROTOOPT),
-    })
+        TCP_WINDOW_CLAMP => match asked.info()? {
+            Some(info) => info.tcp.window_clamp as i32,
+            None => options.window_clamp() as i32,
+        },
+        _ => return Ok(None),
+    }))
+}
+
+/// `SO_PEERNAME`: an address that is longer than the room is told in part, one that is shorter not at all.
+fn peer_name(asked: &Asked<'_>, len: usize) -> Value {
+    let File::Stream(stream) = &asked.entry.file else {
+        return Err(Errno::NOTCONN);
+    };
+    if !stream.tcp.is_open() {
+        return Err(Errno::NOTCONN);
+    }
+    let address = crate::layout::sockaddr(as_family(asked.entry.is_v6, stream.tcp.peer_addr()));
+    match address.len() < len {
+        true => Err(Errno::INVAL),
+        false => Ok(address),
+    }
 }
 
 /// Whether ACKs wait for nothing; of a socket without a connection, what was asked for.
@@ -201,8 +224,9 @@ pub(super) fn ip_level(asked: &Asked<'_>, name: i32) -> Value {
         IP_MTU_DISCOVER => asked.options.mtu_discover() as i32,
         IP_MTU => path_mtu(asked)?,
         IP_FREEBIND => asked.options.free_bind().into(),
-        IP_RECVERR | IP_RECVTOS | IP_RECVTTL | IP_TRANSPARENT | IP_BIND_ADDRESS_NO_PORT => 0,
-        _ => return Err(Errno::NOPROTOOPT),
+        // Linux's sockets of IPv6 begin without it.
+        IP_MULTICAST_ALL if asked.entry.is_v6 && !asked.entry.has_kept(SOL_IP, name) => 0,
+        _ => return kept::get(asked.entry, SOL_IP, name),
     }))
 }
 
@@ -214,8 +238,11 @@ pub(super) fn ipv6_level(asked: &Asked<'_>, name: i32) -> Value {
         IPV6_MTU => path_mtu(asked)?,
         IPV6_FREEBIND => asked.options.free_bind().into(),
         IPV6_V6ONLY => asked.options.v6_only().into(),
-        IPV6_RECVERR => 0,
-        _ => return Err(Errno::NOPROTOOPT),
+        IPV6_ADDRFORM => match asked.entry.file {
+            File::Stream(_) => AF_INET6,
+            _ => return Err(Errno::NOTCONN),
+        },
+        _ => return kept::get(asked.entry, SOL_IPV6, name),
     }))
 }
 

@@ -3,13 +3,18 @@
 use millstream::{CongestionAlgorithm, FastOpenKeys, Linger, MtuDiscover};
 use rustix::io::Errno;
 
-use super::{Asked, to_timeout};
+use super::{Asked, kept, timer, to_timeout};
 use crate::layout::to_int;
 use crate::number::*;
 use crate::sockets::{File, errno};
 use crate::timestamping::set_flags;
 
 type Done = Result<(), Errno>;
+
+/// `sizeof(struct tcp_md5sig)`
+const MD5SIG_BYTES: usize = 216;
+/// `IPV6_MIN_MTU`
+const IPV6_MTU_MIN: i32 = 1280;
 
 /// Answers of the typed API in errno's.
 fn done(outcome: std::io::Result<()>) -> Done {
@@ -34,10 +39,11 @@ fn strict_bool(value: &[u8]) -> Result<bool, Errno> {
     }
 }
 
-/// An option that cannot be turned on: off is what it is.
-fn only_off(value: &[u8]) -> Done {
-    match int(value)? {
-        0 => Ok(()),
+/// A timer that the stack's settings set for all connections.
+fn only_as_set((is, lowest, highest): (i32, i32, i32), asked: i32) -> Done {
+    match asked {
+        asked if !(lowest..=highest).contains(&asked) => Err(Errno::INVAL),
+        asked if asked == is => Ok(()),
         _ => Err(Errno::NOPROTOOPT),
     }
 }
@@ -64,9 +70,7 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         SO_MARK => options.set_mark(number as u32),
         // In line is how urgent bytes come.
         SO_OOBINLINE if number != 0 => {}
-        SO_DEBUG | SO_DONTROUTE | SO_BROADCAST | SO_NO_CHECK | SO_BUSY_POLL | SO_RXQ_OVFL => {
-            return only_off(value);
-        }
+        SO_BINDTODEVICE => return bind_to_device(value),
         SO_TIMESTAMP | SO_TIMESTAMPNS | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
             asked.entry.timestamping.set_arrivals(name, number != 0);
             return tell_arrivals(asked);
@@ -77,9 +81,17 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         }
         SO_SELECT_ERR_QUEUE => asked.entry.error_queue_is_urgent.set(number != 0),
         SO_ZEROCOPY => asked.entry.zero_copy.on.set(strict_bool(value)?),
-        _ => return Err(Errno::NOPROTOOPT),
+        _ => return kept::set(asked.entry, SOL_SOCKET, name, number),
     }
     Ok(())
+}
+
+/// Devices have no names here: only the empty one, which is any, can be bound to.
+fn bind_to_device(value: &[u8]) -> Done {
+    match value.first() {
+        None | Some(0) => Ok(()),
+        Some(_) => Err(Errno::NODEV),
+    }
 }
 
 /// Tells the stack whether it is to remember when bytes arrive.
@@ -112,7 +124,7 @@ pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
     match name {
         TCP_CONGESTION => return done(options.set_congestion(to_congestion(value)?)),
         TCP_FASTOPEN_KEY => return done(options.set_fast_open_keys(to_keys(value)?)),
-        TCP_ULP => return Err(Errno::NOENT),
+        TCP_MD5SIG | TCP_MD5SIG_EXT if value.len() < MD5SIG_BYTES => return Err(Errno::INVAL),
         _ => {}
     }
     let number = int(value)?;
@@ -139,11 +151,11 @@ pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
             options.set_inq(strict_bool(value)?);
             Ok(())
         }
-        TCP_THIN_LINEAR_TIMEOUTS | TCP_THIN_DUPACK | TCP_SAVE_SYN | TCP_TX_DELAY => {
-            return only_off(value);
+        TCP_WINDOW_CLAMP => options.set_window_clamp(number as u32),
+        TCP_RTO_MAX_MS | TCP_RTO_MIN_US | TCP_DELACK_MAX_US => {
+            return only_as_set(timer(asked, name), number);
         }
-        TCP_TIMESTAMP | TCP_REPAIR => return Err(Errno::PERM),
-        _ => return Err(Errno::NOPROTOOPT),
+        _ => return kept::set(asked.entry, SOL_TCP, name, number),
     })
 }
 
@@ -178,16 +190,19 @@ pub(super) fn ip_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
     let number = byte_or_int(value);
     match name {
         IP_TOS => done(options.set_traffic_class(number as u8)),
+        IP_TTL if number == 0 => Err(Errno::INVAL),
         IP_TTL => done(options.set_hop_limit(to_hop_limit(number)?)),
         IP_MTU_DISCOVER => done(options.set_mtu_discover(to_mtu_discover(number)?)),
         IP_FREEBIND => {
             options.set_free_bind(number != 0);
             Ok(())
         }
-        IP_RECVERR | IP_RECVTOS | IP_RECVTTL | IP_TRANSPARENT | IP_BIND_ADDRESS_NO_PORT => {
-            only_off(&number.to_ne_bytes())
-        }
-        _ => Err(Errno::NOPROTOOPT),
+        IP_IPSEC_POLICY => Err(Errno::OPNOTSUPP),
+        IP_XFRM_POLICY => Err(match asked.entry.is_v6 {
+            true => Errno::OPNOTSUPP,
+            false => Errno::INVAL,
+        }),
+        _ => kept::set(asked.entry, SOL_IP, name, number),
     }
 }
 
@@ -233,7 +248,11 @@ pub(super) fn ipv6_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
             }
             _ => Err(Errno::INVAL),
         },
-        IPV6_RECVERR => only_off(value),
-        _ => Err(Errno::NOPROTOOPT),
+        // For datagrams: TCP has its own.
+        IPV6_MTU if number == 0 || number >= IPV6_MTU_MIN => Ok(()),
+        IPV6_MTU | IPV6_ADDRFORM => Err(Errno::INVAL),
+        IPV6_IPSEC_POLICY => Err(Errno::OPNOTSUPP),
+        MCAST_JOIN_GROUP..=MCAST_MSFILTER => Err(Errno::INVAL),
+        _ => kept::set(asked.entry, SOL_IPV6, name, number),
     }
 }

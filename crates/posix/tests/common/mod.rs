@@ -12,6 +12,7 @@ pub const SECOND: u64 = 1_000_000_000;
 pub const MILLI: u64 = 1_000_000;
 pub const A: &str = "10.0.0.1";
 pub const B: &str = "10.0.0.2";
+pub const B6: &str = "fd00::2";
 /// Steps after which a world that still moves will do so for ever.
 const STEPS_MAX: usize = 10_000;
 
@@ -100,6 +101,17 @@ impl World {
         }
     }
 
+    /// A connection of IPv6 from `a` to a listener on `b`: a's.
+    pub fn connected_v6(&mut self) -> i32 {
+        self.b.listener_v6(80);
+        self.advance(5 * SECOND);
+        let client = self.a.socket_of(AF_INET6);
+        assert_eq!(self.a.connect(client, B6, 80), Err(Errno::INPROGRESS));
+        self.advance(5 * SECOND);
+        assert_eq!(self.a.connect(client, B6, 80), Ok(0));
+        client
+    }
+
     /// A listener on `b`, a connection from `a`, and what `b` accepted: (a's, b's, listener).
     pub fn connected(&mut self) -> (i32, i32, i32) {
         let listener = self.b.listener(80);
@@ -131,8 +143,21 @@ impl Host {
 
     /// A non-blocking socket for IPv4.
     pub fn socket(&mut self) -> i32 {
+        self.socket_of(AF_INET)
+    }
+
+    /// A listener of IPv6 for its every address.
+    pub fn listener_v6(&mut self, port: u16) -> i32 {
+        let fd = self.socket_of(AF_INET6);
+        let address = inet("::", port);
+        assert_eq!(self.done(Request::Bind { fd, address }), Ok(0));
+        assert_eq!(self.done(Request::Listen { fd, backlog: 16 }), Ok(0));
+        fd
+    }
+
+    pub fn socket_of(&mut self, domain: i32) -> i32 {
         self.done(Request::Socket {
-            domain: AF_INET,
+            domain,
             kind: SOCK_STREAM | SOCK_NONBLOCK,
             protocol: 0,
         })

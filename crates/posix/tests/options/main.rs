@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod kernel_unsafe;
+mod sweep;
 
 use std::net::{TcpListener, TcpStream};
 
@@ -126,30 +127,12 @@ fn telling_socket_rows() -> Vec<Row> {
     rows
 }
 
-/// Those of the socket level that Linux takes and we do not.
-fn refused_socket_rows() -> Vec<Row> {
+/// Urgent bytes come in line (RFC 6093).
+fn in_line_rows() -> Vec<Row> {
     const S: i32 = SOL_SOCKET;
-    let refused = Differs(ENOPROTOOPT, "nothing of ours would obey it");
-    let mut rows = Vec::new();
-    for (name, option) in [
-        ("SO_DEBUG", SO_DEBUG),
-        ("SO_DONTROUTE", SO_DONTROUTE),
-        ("SO_BROADCAST", SO_BROADCAST),
-        ("SO_TIMESTAMP", SO_TIMESTAMP),
-        ("SO_BUSY_POLL", SO_BUSY_POLL),
-    ] {
-        rows.extend(ints(name, S, option, &[1], refused));
-        rows.extend(ints(name, S, option, &[0], Outcome));
-    }
-    let in_line = "urgent bytes always come in line (RFC 6093)";
-    rows.extend(ints("SO_OOBINLINE", S, SO_OOBINLINE, &[1], Both));
-    rows.extend(ints(
-        "SO_OOBINLINE",
-        S,
-        SO_OOBINLINE,
-        &[0],
-        Differs(ENOPROTOOPT, in_line),
-    ));
+    let refused = Differs(ENOPROTOOPT, "urgent bytes always come in line (RFC 6093)");
+    let mut rows = ints("SO_OOBINLINE", S, SO_OOBINLINE, &[1], Both);
+    rows.extend(ints("SO_OOBINLINE", S, SO_OOBINLINE, &[0], refused));
     rows
 }
 
@@ -226,24 +209,26 @@ fn odd_tcp_rows() -> Vec<Row> {
             Both,
         ));
     }
-    let clamp = Differs(ENOPROTOOPT, "SO_RCVBUF bounds the window here");
-    rows.extend(ints(
-        "TCP_WINDOW_CLAMP",
+    let clamp = TCP_WINDOW_CLAMP;
+    rows.extend(ints("TCP_WINDOW_CLAMP", T, clamp, &[1, 8_000], Both));
+    rows.extend(ints("TCP_WINDOW_CLAMP", T, clamp, &[0], Outcome));
+    rows.push(row(
+        "TCP_MD5SIG",
         T,
-        TCP_WINDOW_CLAMP,
-        &[8_000],
-        clamp,
+        TCP_MD5SIG,
+        vec![0; 216],
+        Differs(ENOPROTOOPT, "not built"),
     ));
-    let repair = Differs(1, "no connection is taken apart and put together here");
-    rows.extend(ints("TCP_REPAIR", T, TCP_REPAIR, &[1], repair));
-    for (name, option) in [
-        ("TCP_THIN_DUPACK", TCP_THIN_DUPACK),
-        ("TCP_SAVE_SYN", TCP_SAVE_SYN),
-        ("TCP_TX_DELAY", TCP_TX_DELAY),
-        ("TCP_MD5SIG", TCP_MD5SIG),
+    for (name, option, values) in [
+        ("TCP_RTO_MAX_MS", TCP_RTO_MAX_MS, [999, 120_000, 120_001]),
+        ("TCP_RTO_MIN_US", TCP_RTO_MIN_US, [-1, 200_000, 120_000_001]),
+        (
+            "TCP_DELACK_MAX_US",
+            TCP_DELACK_MAX_US,
+            [0, 200_000, 200_001],
+        ),
     ] {
-        let refused = Differs(ENOPROTOOPT, "not built");
-        rows.extend(ints(name, T, option, &[1], refused));
+        rows.extend(ints(name, T, option, &values, Both));
     }
     rows
 }
@@ -273,15 +258,23 @@ fn ip_rows() -> Vec<Row> {
 const ROOM: usize = 64;
 
 fn kernel(stage: Stage) -> (KernelSocket, Option<TcpStream>) {
+    kernel_of(AF_INET, stage)
+}
+
+fn kernel_of(domain: i32, stage: Stage) -> (KernelSocket, Option<TcpStream>) {
+    let any = match domain {
+        AF_INET => "127.0.0.1:0",
+        _ => "[::1]:0",
+    };
     match stage {
-        Stage::Idle => (KernelSocket::new(AF_INET), None),
+        Stage::Idle => (KernelSocket::new(domain), None),
         Stage::Listening => {
-            let socket = KernelSocket::new(AF_INET);
+            let socket = KernelSocket::new(domain);
             socket.listen();
             (socket, None)
         }
         Stage::Connected => {
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let listener = TcpListener::bind(any).unwrap();
             let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let far = listener.accept().unwrap().0;
             (KernelSocket::from(near), Some(far))
@@ -294,6 +287,15 @@ fn ours(world: &mut World, stage: Stage) -> i32 {
         Stage::Idle => world.a.socket(),
         Stage::Listening => world.a.listener(80),
         Stage::Connected => world.connected().0,
+    }
+}
+
+fn ours_of(world: &mut World, domain: i32, stage: Stage) -> i32 {
+    match (domain, stage) {
+        (AF_INET, stage) => ours(world, stage),
+        (_, Stage::Idle) => world.a.socket_of(AF_INET6),
+        (_, Stage::Listening) => world.a.listener_v6(80),
+        (_, Stage::Connected) => world.connected_v6(),
     }
 }
 
@@ -331,7 +333,7 @@ fn compare(row: &Row, stage: Stage) -> Result<(), String> {
 fn options_are_what_the_kernel_makes_of_them() {
     let rows = [
         socket_rows(),
-        refused_socket_rows(),
+        in_line_rows(),
         tcp_rows(),
         odd_tcp_rows(),
         ip_rows(),

@@ -1,0 +1,255 @@
+//! Every option number of every level, known here or not: what reading it gives, and what setting it to 0 and to 1 does, next to the kernel's answers, on
+//! sockets of both families in each stage. Where we differ [`LISTED`] says why; `docs/differences-options.md` tells it to people.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// One question about one option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ask {
+    Get,
+    Set(i32),
+}
+
+type Answer = Result<Vec<u8>, i32>;
+
+/// Levels with the numbers that are asked for.
+const LEVELS: [(i32, std::ops::RangeInclusive<i32>); 4] = [
+    (SOL_SOCKET, 0..=90),
+    (SOL_IP, 0..=64),
+    (SOL_IPV6, 0..=90),
+    (SOL_TCP, 0..=64),
+];
+
+/// How an option may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum May {
+    /// In its value, which the machine or its settings decide.
+    Value,
+    /// Altogether, as said.
+    Differ(&'static str),
+    /// We refuse what takes a privilege, as a kernel does to who has none; so with a privilege it differs.
+    Privilege,
+}
+
+use May::{Differ, Privilege, Value};
+
+const LISTED: [(i32, i32, May); 44] = [
+    (SOL_SOCKET, SO_DEBUG, Privilege),
+    (
+        SOL_SOCKET,
+        SO_DONTROUTE,
+        Differ("routes are the stack's own"),
+    ),
+    (SOL_SOCKET, SO_SNDBUF, Value),
+    (
+        SOL_SOCKET,
+        SO_OOBINLINE,
+        Differ("urgent bytes always come in line"),
+    ),
+    (SOL_SOCKET, SO_PRIORITY, Value),
+    (SOL_SOCKET, SO_MARK, Value),
+    (
+        SOL_SOCKET,
+        SO_PEEK_OFF,
+        Differ("peeking begins at the first byte"),
+    ),
+    (SOL_SOCKET, SO_BUSY_POLL, Privilege),
+    (
+        SOL_SOCKET,
+        48,
+        Differ("SO_BPF_EXTENSIONS: there are no filters"),
+    ),
+    (
+        SOL_SOCKET,
+        SO_INCOMING_CPU,
+        Differ("flows are not steered by CPU"),
+    ),
+    (SOL_SOCKET, SO_MEMINFO, Value),
+    (SOL_SOCKET, SO_COOKIE, Value),
+    (
+        SOL_SOCKET,
+        SO_BINDTOIFINDEX,
+        Differ("there is one interface, and it has no number"),
+    ),
+    (SOL_SOCKET, SO_PREFER_BUSY_POLL, Privilege),
+    (
+        SOL_SOCKET,
+        SO_BUF_LOCK,
+        Differ("setting a buffer's size locks it, nothing else does"),
+    ),
+    (
+        SOL_SOCKET,
+        SO_TXREHASH,
+        Differ("flows are not moved to other paths"),
+    ),
+    (SOL_SOCKET, SO_RCVMARK, Privilege),
+    (SOL_IP, IP_OPTIONS, Differ("packets bear no IP options")),
+    (
+        SOL_IP,
+        IP_RECVERR,
+        Differ("ICMP errors do not come by the error queue"),
+    ),
+    (SOL_IP, IP_MTU, Value),
+    (SOL_IP, IP_TRANSPARENT, Privilege),
+    (SOL_IP, IP_MINTTL, Differ("segments of any TTL are taken")),
+    (
+        SOL_IP,
+        IP_BIND_ADDRESS_NO_PORT,
+        Differ("binding takes a port at once"),
+    ),
+    (
+        SOL_IP,
+        IP_LOCAL_PORT_RANGE,
+        Differ("one range of local ports for all"),
+    ),
+    (
+        SOL_IP,
+        52,
+        Differ("IP_PROTOCOL is for raw sockets: Linux tells garbage of TCP's"),
+    ),
+    (
+        SOL_IPV6,
+        IPV6_2292PKTOPTIONS,
+        Differ("packets bear no extension headers"),
+    ),
+    (SOL_IPV6, IPV6_MTU, Value),
+    (
+        SOL_IPV6,
+        IPV6_RECVERR,
+        Differ("ICMP errors do not come by the error queue"),
+    ),
+    (SOL_IPV6, IPV6_PATHMTU, Differ("IPV6_MTU tells the same")),
+    (SOL_IPV6, IPV6_AUTOFLOWLABEL, Differ("flow labels are zero")),
+    (
+        SOL_IPV6,
+        IPV6_ADDR_PREFERENCES,
+        Differ("source addresses are chosen by RFC 6724 alone"),
+    ),
+    (
+        SOL_IPV6,
+        IPV6_MINHOPCOUNT,
+        Differ("segments of any hop limit are taken"),
+    ),
+    (SOL_IPV6, IPV6_TRANSPARENT, Privilege),
+    (SOL_TCP, TCP_MAXSEG, Value),
+    (SOL_TCP, TCP_WINDOW_CLAMP, Value),
+    (SOL_TCP, TCP_INFO, Value),
+    (SOL_TCP, TCP_CONGESTION, Value),
+    (
+        SOL_TCP,
+        TCP_THIN_LINEAR_TIMEOUTS,
+        Differ("thin streams back off as others do"),
+    ),
+    (SOL_TCP, TCP_REPAIR, Privilege),
+    (
+        SOL_TCP,
+        TCP_QUEUE_SEQ,
+        Differ("of TCP_REPAIR: refused in every state"),
+    ),
+    (
+        SOL_TCP,
+        TCP_TIMESTAMP,
+        Differ("of TCP_REPAIR: the clock of timestamps is not told"),
+    ),
+    (SOL_TCP, TCP_SAVE_SYN, Differ("SYNs are not kept")),
+    (
+        SOL_TCP,
+        TCP_ZEROCOPY_RECEIVE,
+        Differ("received bytes are not mapped"),
+    ),
+    (
+        SOL_TCP,
+        TCP_TX_DELAY,
+        Differ("nothing is delayed on purpose"),
+    ),
+];
+
+/// Two more that depend on how the kernel was built or set.
+const SETTINGS: [(i32, i32, May); 2] = [
+    // With BBR as the default it tells of BBR.
+    (SOL_TCP, TCP_CC_INFO, Value),
+    // TCP_AO_REPAIR
+    (SOL_TCP, 42, Privilege),
+];
+
+fn kernel_answer(socket: &KernelSocket, level: i32, option: i32, ask: Ask) -> Answer {
+    if let Ask::Set(value) = ask {
+        socket.set(level, option, &int(value))?;
+    }
+    socket.get(level, option, ROOM)
+}
+
+fn our_answer(world: &mut World, fd: i32, level: i32, option: i32, ask: Ask) -> Answer {
+    let errno = |errno: posix::Errno| errno.raw_os_error();
+    if let Ask::Set(value) = ask {
+        let set = world.a.setsockopt(fd, level, option, int(value));
+        set.map_err(errno)?;
+    }
+    world.a.getsockopt(fd, level, option, ROOM).map_err(errno)
+}
+
+fn listed(level: i32, option: i32) -> Option<May> {
+    let mut rows = LISTED.iter().chain(&SETTINGS);
+    let found = rows.find(|row| (row.0, row.1) == (level, option));
+    found.map(|row| row.2)
+}
+
+/// A difference, unless it is listed; one that is listed with a reason is noted in `seen`.
+fn judge(
+    (level, option): (i32, i32),
+    ours: &Answer,
+    kernels: &Answer,
+    seen: &mut BTreeMap<(i32, i32), bool>,
+) -> bool {
+    const EPERM: i32 = 1;
+    const EACCES: i32 = 13;
+    if ours == kernels {
+        return true;
+    }
+    match listed(level, option) {
+        Some(Value) => ours.is_ok() == kernels.is_ok(),
+        Some(Privilege) => matches!(ours, Err(EPERM | EACCES | ENOPROTOOPT)),
+        Some(Differ(_)) => {
+            seen.insert((level, option), true);
+            true
+        }
+        None => false,
+    }
+}
+
+#[test]
+fn every_number_is_answered_as_by_the_kernel() {
+    let (mut wrong, mut seen) = (Vec::new(), BTreeMap::new());
+    for (domain, stage) in [AF_INET, AF_INET6]
+        .into_iter()
+        .flat_map(|domain| STAGES.map(|stage| (domain, stage)))
+    {
+        for (level, option) in LEVELS
+            .into_iter()
+            .flat_map(|(level, options)| options.map(move |option| (level, option)))
+        {
+            for ask in [Ask::Get, Ask::Set(0), Ask::Set(1)] {
+                let mut world = World::new();
+                let fd = ours_of(&mut world, domain, stage);
+                let (theirs, _far) = kernel_of(domain, stage);
+                let expected = kernel_answer(&theirs, level, option, ask);
+                let found = our_answer(&mut world, fd, level, option, ask);
+                if !judge((level, option), &found, &expected, &mut seen) {
+                    wrong.push(format!(
+                        "level {level} option {option} {ask:?}, domain {domain} {stage:?}: {found:?}, the kernel {expected:?}"
+                    ));
+                }
+            }
+        }
+    }
+    for (level, option, may) in LISTED {
+        if matches!(may, Differ(_)) && !seen.contains_key(&(level, option)) {
+            wrong.push(format!(
+                "level {level} option {option} does not differ: {may:?}"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -203,9 +203,10 @@ fn judge(
     kernels: &Answer,
     seen: &mut BTreeMap<(i32, i32), bool>,
 ) -> bool {
-    const EPERM: i32 = 1;
     const EACCES: i32 = 13;
-    if ours == kernels {
+    // A kernel that runs the test for nobody in particular refuses many things before it looks at them.
+    let unprivileged = matches!(kernels, Err(EPERM));
+    if ours == kernels || (unprivileged && (ours.is_err() || listed(level, option).is_some())) {
         return true;
     }
     match listed(level, option) {

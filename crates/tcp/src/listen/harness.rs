@@ -81,6 +81,7 @@ pub(crate) fn open() -> PassiveOpen {
             recv_locked: false,
             send_bytes: 1 << 16,
             send_locked: false,
+            window_clamp: 0,
         },
         is_v4: true,
         congestion: crate::CongestionAlgorithm::Cubic,

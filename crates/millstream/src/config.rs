@@ -47,6 +47,10 @@ pub struct Config {
     pub local_ports: (u16, u16),
     /// Secret of hashes, sequence numbers and cookies; `None`: from the kernel.
     pub seed: Option<[u64; 4]>,
+    /// Segments of one flow that a batch may bring to their connection together; 1: each alone.
+    pub aggregation_max: u16,
+    /// Of the ACKs that fall due within a turn only the last leaves (as with Linux's GRO), not as many as if each segment had come alone.
+    pub merge_acks: bool,
     /// How long to look for work before going to sleep, in ns. Spinning lowers latency and burns CPU.
     pub spin_ns: u64,
     /// How long a dropped runtime lets its connections close in order, in ns.
@@ -74,6 +78,8 @@ impl Config {
             tcp: stack.tcp,
             local_ports: stack.local_ports,
             seed: None,
+            aggregation_max: stack.aggregation_max,
+            merge_acks: stack.merge_acks,
             spin_ns: 0,
             linger_ns: LINGER_NS,
             clock: Clock::System,
@@ -92,6 +98,8 @@ impl Config {
             // Contexts of one seed still differ.
             seed: self.seed.map(|[a, b, c, d]| [a, b, c, d ^ index as u64]),
             echo: true,
+            aggregation_max: self.aggregation_max,
+            merge_acks: self.merge_acks,
         }
     }
 }

@@ -28,6 +28,11 @@ pub struct StackConfig {
     pub seed: Option<[u64; 4]>,
     /// Answer echo requests.
     pub echo: bool,
+    /// Segments of one flow that visit their connection together at most; 1: each alone.
+    pub aggregation_max: u16,
+    /// Of the ACKs that fall due within a turn only the last leaves, as with Linux's GRO. Off: as many leave as if each segment had come alone, which
+    /// a peer that counts ACKs grows by.
+    pub merge_acks: bool,
 }
 
 impl Default for StackConfig {
@@ -41,6 +46,8 @@ impl Default for StackConfig {
             local_ports: (16_384, 65_535),
             seed: None,
             echo: true,
+            aggregation_max: crate::limits::AGGREGATION_DEFAULT,
+            merge_acks: false,
         }
     }
 }

@@ -15,6 +15,8 @@ use tcp::syn_cookie::SynCookies;
 use tcp::{ChallengeLimiter, Memory, RangePool, RecordPool};
 use wire::{FlowHasher, FlowKey};
 
+use crate::ack_trains::AckTrains;
+use crate::aggregation::OpenRun;
 use crate::binds::Binds;
 use crate::config::StackConfig;
 use crate::context::{Control, Report};
@@ -93,6 +95,9 @@ pub(crate) struct Core {
     pub departures: Departures,
     pub lists: TxLists,
     pub control: ControlQueue,
+    /// The run of segments that is visiting its connection.
+    pub open_run: Option<OpenRun>,
+    pub ack_trains: AckTrains,
     pub events: EventQueue,
     pub app: StackSide,
     pub port_counter: u32,
@@ -179,6 +184,8 @@ impl Core {
             wheel: Wheel::new(limits.sockets_max + limits.half_open_max, now_ns),
             departures: Departures::new(limits.sockets_max),
             lists: TxLists::new(limits.sockets_max),
+            open_run: None,
+            ack_trains: AckTrains::new(),
             control: ControlQueue::new(limits.control_queue_max),
             events,
             app,

@@ -26,6 +26,10 @@ counters! {
     rx_bytes,
     /// TCP segments addressed to us, with a sound header; the payload is not verified yet.
     rx_segments,
+    /// Segments that joined those before them in a run.
+    rx_merged,
+    /// ACKs that had to merge with their connection's next, since trains were full.
+    acks_merged,
     /// Frames handed to the driver.
     tx_frames,
     /// Bytes of those frames.

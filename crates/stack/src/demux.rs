@@ -7,7 +7,7 @@ use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
 use tcp::Segment;
 use wire::checksum::{self, Sum};
 use wire::ethernet::{self, EtherType, MacAddr};
-use wire::{Addr, Ecn, FlowHasher, FlowKey, WireError, ipv4, ipv6, plain, protocol};
+use wire::{Addr, Ecn, FlowKey, WireError, ipv4, ipv6, plain, protocol};
 
 use crate::addresses::LocalAddresses;
 use crate::counters::Counters;
@@ -17,7 +17,7 @@ use crate::options::ECN_BITS;
 /// A TCP segment for one of our addresses, its payload still in the frame.
 pub(crate) struct Arrival {
     pub key: FlowKey,
-    /// Keyed hash of `key`.
+    /// Keyed hash of `key`, once somebody needs it.
     pub hash: u64,
     pub segment: Segment,
     /// Its DSCP, in the upper six bits: what answers it without a connection bears the same.
@@ -88,7 +88,6 @@ pub(crate) struct Demux<'a> {
     pub mac: MacAddr,
     pub policy: ChecksumPolicy,
     pub addresses: &'a LocalAddresses,
-    pub hasher: &'a FlowHasher,
     pub counters: &'a mut Counters,
 }
 
@@ -133,7 +132,6 @@ impl Demux<'_> {
         let is_unverified = self.is_unverified(frame, packet.pseudo == packet.checksum)?;
         self.counters.rx_segments += 1;
         arrival.key = key;
-        arrival.hash = self.hasher.hash(&key);
         arrival.dscp = packet.dscp_ecn & !ECN_BITS;
         arrival.payload_at = packet.payload_at as u32;
         arrival.unverified = is_unverified.then_some(Unverified {
@@ -272,7 +270,7 @@ impl Demux<'_> {
         let payload_len = (transport.len - header_len) as u32;
         Ok(Arrival {
             key,
-            hash: self.hasher.hash(&key),
+            hash: 0,
             segment: Segment {
                 ecn: Ecn::of(transport.class),
                 ..Segment::from((&header, payload_len))

@@ -19,7 +19,9 @@
 #![forbid(unsafe_code)]
 
 mod accept_queue;
+mod ack_trains;
 pub mod addresses;
+mod aggregation;
 pub mod arp_nd;
 mod binds;
 pub mod config;

@@ -124,6 +124,13 @@ const LISTENERS_CEILING: usize = 4_096;
 const BACKLOG_CEILING: usize = 65_536;
 const CONTROL_CEILING: usize = 1 << 16;
 
+/// Segments that aggregation merges by default, as in the paper's measurements.
+pub const AGGREGATION_DEFAULT: u16 = 20;
+/// Trains of ACKs in one turn. At the limit an ACK merges with its connection's next (`acks_merged`).
+pub const ACK_TRAINS_MAX: usize = 256;
+/// ACKs in one train; one more begins another.
+pub const ACKS_PER_TRAIN_MAX: usize = 16;
+
 /// Of the bytes in chunks, the free 1/64ths below which memory counts as low: socket buffers stop growing.
 pub const MEMORY_LOW: u64 = 32;
 /// Below which it is under pressure: windows go back to a few segments, what lies beyond gaps is given up first.

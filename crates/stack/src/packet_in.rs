@@ -25,15 +25,18 @@ impl Core {
                     mac: self.network.mac,
                     policy: self.policy,
                     addresses: &self.network.addresses,
-                    hasher: &self.hasher,
                     counters: &mut self.counters,
                 };
                 match demux.classify(frame, &mut arrival) {
                     Ok(Found::Tcp) => self.tcp_in(&mut arrival, frame),
-                    Ok(Found::Other(other)) => self.other_in(frame, &other),
+                    Ok(Found::Other(other)) => {
+                        self.end_run();
+                        self.other_in(frame, &other);
+                    }
                     Err(Dropped) => {}
                 }
             }
+            self.end_run();
         }
         port.release();
         Ok(taken)

@@ -1,7 +1,5 @@
 //! Builds frames in the driver's own memory: link, network and transport header in one copy, payload from the send ring in one pass that also sums it.
 
-use core::net::Ipv4Addr;
-
 use packetio::TxFrame;
 use ring::raw::RawSliceMut;
 use tcp::SegmentOut;
@@ -69,22 +67,24 @@ pub(crate) fn build_segment(
     offload: bool,
     payload: impl FnOnce(RawSliceMut<'_>) -> u32,
 ) -> bool {
-    let is_plain = segment.options.is_plain() && ends.header.discovers_mtu;
-    if is_plain && let (Some(src), Some(dst)) = (key.local.to_v4(), key.remote.to_v4()) {
-        let headers = plain_headers(ends, (src, dst), key, segment);
-        return build_plain(frame, &headers, offload, payload);
+    match plain_headers(ends, key, segment) {
+        Some(headers) => build_plain(frame, &headers, offload, payload),
+        None => build_any(frame, ends, key, segment, offload, payload),
     }
-    build_any(frame, ends, key, segment, offload, payload)
 }
 
+/// The segment's headers, if it is what nearly every segment is; see [`plain`].
 #[inline]
-fn plain_headers(
+pub(crate) fn plain_headers(
     ends: LinkEnds,
-    (src, dst): (Ipv4Addr, Ipv4Addr),
     key: &FlowKey,
     segment: &SegmentOut,
-) -> plain::Headers {
-    plain::Headers {
+) -> Option<plain::Headers> {
+    if !segment.options.is_plain() || !ends.header.discovers_mtu {
+        return None;
+    }
+    let (src, dst) = (key.local.to_v4()?, key.remote.to_v4()?);
+    Some(plain::Headers {
         dst_mac: ends.destination,
         src_mac: ends.source,
         src,
@@ -99,10 +99,9 @@ fn plain_headers(
         window: segment.window,
         timestamp: segment.options.timestamp,
         payload_len: segment.payload_len as u16,
-    }
+    })
 }
 
-/// What nearly every segment is; see [`plain`].
 #[inline]
 fn build_plain(
     frame: &TxFrame,

@@ -9,6 +9,7 @@ use ring::checksum::sum_raw;
 use ring::socket_block::{SocketId, SocketState};
 use tcp::half_open::{GoneReason, HalfOpen, HalfOpenOutcome};
 use tcp::listen::{ListenOutcome, PassiveOpen, SynRequest, defer_timeouts};
+use tcp::run::Run;
 use tcp::time_wait::TimeWaitOutcome;
 use tcp::{CongestionAlgorithm, Connection, Effects, Handshake, SynCookieUse};
 use wire::checksum::Sum;
@@ -30,6 +31,10 @@ impl Core {
     /// Brings one segment to its owner.
     #[inline]
     pub(crate) fn tcp_in(&mut self, arrival: &mut Arrival, frame: &RxFrame) {
+        if self.joins_run(arrival, frame) {
+            return;
+        }
+        arrival.hash = self.hasher.hash(&arrival.key);
         match self.find_flow(&arrival.key, arrival.hash) {
             Some(FlowEntry::Connection(socket)) => self.connection_in(socket, arrival, frame),
             Some(FlowEntry::HalfOpen(index)) => self.half_open_in(index, arrival, frame),
@@ -51,16 +56,33 @@ impl Core {
         })
     }
 
+    /// A segment of an established flow, the first of a run perhaps.
     fn connection_in(&mut self, socket: u32, arrival: &Arrival, frame: &RxFrame) {
+        self.take_due_ack(socket);
+        let Some((run, effects)) = self.take_segment(socket, arrival, frame) else {
+            return;
+        };
+        if effects.contains(Effects::CONNECTED) {
+            self.learn_fast_open(socket, arrival);
+        }
+        self.begin_run(socket, arrival, run, effects);
+    }
+
+    /// Verifies a segment and hands it to its connection. `None`: it was dropped and counted.
+    #[inline]
+    pub(crate) fn take_segment(
+        &mut self,
+        socket: u32,
+        arrival: &Arrival,
+        frame: &RxFrame,
+    ) -> Option<(Run, Effects)> {
         let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize)
         else {
             self.counters.rx_drop_tcp_header += 1;
-            return;
+            return None;
         };
         let (slot, pool, block) = self.sockets.parts(socket);
-        let Some(conn) = slot.conn.as_mut() else {
-            return;
-        };
+        let conn = slot.conn.as_mut()?;
         let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);
         if let Some(unverified) = arrival.unverified {
             if conn.expects(&arrival.segment) {
@@ -68,24 +90,21 @@ impl Core {
                 if !unverified.holds_with(sum) {
                     sink.clear_tail();
                     self.counters.rx_drop_tcp_checksum += 1;
-                    return;
+                    return None;
                 }
                 self.counters.rx_fused_bytes += u64::from(arrival.segment.len);
             } else if !unverified.holds_with(Sum::from_folded(sum_raw(payload) as u16)) {
                 self.counters.rx_drop_tcp_checksum += 1;
-                return;
+                return None;
             } else {
                 self.counters.rx_verified_bytes += u64::from(arrival.segment.len);
             }
         }
-        let mut cx = tcp_cx!(self);
-        let effects = conn.on_segment(&mut cx, &arrival.segment, &mut sink);
+        let run = conn.begin_run();
+        let effects = conn.on_segment_of_run(&mut tcp_cx!(self), &arrival.segment, &mut sink);
         sink.clear_tail();
         self.counters.rx_no_buffer += u64::from(sink.starved);
-        if effects.contains(Effects::CONNECTED) {
-            self.learn_fast_open(socket, arrival);
-        }
-        self.settle(socket, effects);
+        Some((run, effects))
     }
 
     /// Whether a segment that is not for a connection's fast path is whole; drops and counts it otherwise.

@@ -16,7 +16,10 @@ use crate::stamps::StampedAt;
 impl Core {
     /// Something is ready to leave.
     pub(crate) fn has_output(&self) -> bool {
-        !self.lists.is_empty() || !self.control.is_empty() || self.network.has_frames()
+        !self.lists.is_empty()
+            || !self.control.is_empty()
+            || !self.ack_trains.is_empty()
+            || self.network.has_frames()
     }
 
     /// Fills frames of one batch; the number filled.
@@ -27,6 +30,8 @@ impl Core {
         }
         // A flood of resets may take half a batch, no more, unless nobody else wants the rest.
         used += self.control_out(&frames[used..used + (frames.len() - used) / 2]);
+        // ACK trains come before their connections send more, and leave half of the room as well.
+        used += self.trains_out(&frames[used..used + (frames.len() - used) / 2]);
         let room = frames.len() - used;
         // First each list's share, then whatever is left to whoever has more, in order of urgency.
         for (class, share) in TX_SHARES.into_iter().enumerate() {
@@ -36,17 +41,20 @@ impl Core {
         for class in 0..TX_SHARES.len() {
             used += self.list_out(class, &frames[used..]);
         }
+        used += self.trains_out(&frames[used..]);
         used + self.control_out(&frames[used..])
     }
 
     /// A batch too small for shares: a frame for each kind in turn, beginning with another each time, so that none starves.
     fn fill_few(&mut self, frames: &[TxFrame]) -> usize {
-        const KINDS: usize = TX_SHARES.len() + 1;
+        const TRAINS: usize = TX_SHARES.len();
+        const KINDS: usize = TX_SHARES.len() + 2;
         let (mut used, mut idle) = (0, 0);
         while used < frames.len() && idle < KINDS {
             self.tx_next = (self.tx_next + 1) % KINDS;
             let one = &frames[used..=used];
             let filled = match self.tx_next {
+                TRAINS => self.trains_out(one),
                 class if class < TX_SHARES.len() => self.list_out(class, one),
                 _ => self.control_out(one),
             };
@@ -70,6 +78,14 @@ impl Core {
             }
             self.settle(socket, effects);
         }
+    }
+
+    #[inline]
+    fn trains_out(&mut self, frames: &[TxFrame]) -> usize {
+        if self.ack_trains.is_empty() {
+            return 0;
+        }
+        self.ack_trains.fill(frames, self.offload)
     }
 
     fn list_out(&mut self, class: usize, frames: &[TxFrame]) -> usize {
@@ -149,17 +165,24 @@ impl Core {
     /// Where a connection's frames go. `None`: not known yet, or nobody there; whoever resolves it puts the connection back on its list.
     #[inline]
     fn link_of(&mut self, socket: u32) -> Option<LinkEnds> {
+        match self.ready_link(socket) {
+            Some(ends) => Some(ends),
+            None => self.link_slowly(socket),
+        }
+    }
+
+    /// Where a connection's frames go, if that is known and fresh.
+    #[inline]
+    pub(crate) fn ready_link(&mut self, socket: u32) -> Option<LinkEnds> {
         let slot = self.sockets.slot_mut(socket);
-        if let Some(id) = slot.neighbour
-            && let Link::Ready(destination) = self.network.neighbours.link(id, self.now_ns)
-        {
-            return Some(LinkEnds {
+        match self.network.neighbours.link(slot.neighbour?, self.now_ns) {
+            Link::Ready(destination) => Some(LinkEnds {
                 source: self.network.mac,
                 destination,
                 header: slot.header,
-            });
+            }),
+            _ => None,
         }
-        self.link_slowly(socket)
     }
 
     #[cold]

@@ -12,6 +12,7 @@
 //! * `Effects::TIME_WAIT`: the compact entry may take over at once, the connection has nothing more to
 //!   tell but the `EOF` that came with it. What is due (an ACK) is to be polled before.
 //!
+//! A run of segments in order may be taken in one visit ([`run`](crate::run)).
 //! The steps, the timers and the output are methods of [`Connection`] in files of their own.
 
 use wire::SeqNumber;
@@ -34,7 +35,6 @@ use crate::reassembly::RangePool;
 use crate::recovery::Recovery;
 use crate::recovery::rate::Delivery;
 use crate::recovery::records::RecordPool;
-use crate::recv_buffer::RecvBuffer;
 use crate::rtt::RoundTrip;
 use crate::segment::{Segment, TransmitClass};
 use crate::state::{ConnectionError, State};
@@ -285,28 +285,6 @@ impl Connection {
             && seg.len <= self.rcv.wnd()
             && !self.marks.any(Marks::OUT_OF_ORDER | Marks::ORPHAN)
             && !seg.flags.intersects(Flags::SYN | Flags::RST)
-    }
-
-    /// A segment arrives (RFC 9293 3.10.7).
-    #[inline]
-    pub fn on_segment(
-        &mut self,
-        cx: &mut Cx<'_>,
-        seg: &Segment,
-        rx: &mut impl RecvBuffer,
-    ) -> Effects {
-        let deadline_ns = self.deadline_ns;
-        cx.counters.segments_in += 1;
-        self.rx.segs_in = self.rx.segs_in.wrapping_add(1);
-        self.rx.last_recv_ns = cx.now_ns;
-        // Whoever announced more has had until now (Linux).
-        self.marks.clear(Marks::MORE);
-        let effects = if self.is_predicted(seg) {
-            self.predicted(cx, seg, rx)
-        } else {
-            self.segment_arrives(cx, seg, rx)
-        };
-        self.finish(cx, effects, deadline_ns)
     }
 
     /// When `on_timer` wants to be called; `u64::MAX` = never.

@@ -72,6 +72,11 @@ impl Effects {
         Effects(self.0 & !other.0)
     }
 
+    /// These flags and those of `other`.
+    pub const fn union(self, other: Effects) -> Effects {
+        Effects(self.0 | other.0)
+    }
+
     /// Sets `other` too.
     pub fn insert(&mut self, other: Effects) {
         self.0 |= other.0;

@@ -49,6 +49,7 @@ mod recovery;
 pub mod recv_buffer;
 pub mod reset;
 mod rtt;
+pub mod run;
 pub mod segment;
 mod segment_arrives;
 pub mod state;

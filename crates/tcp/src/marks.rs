@@ -86,6 +86,10 @@ impl Marks {
             | Self::FAST_OPENED.0,
     );
 
+    /// With any of these an ACK says more than how far the text has come.
+    pub const ACK_TELLS_MORE: Marks =
+        Marks(Self::OUT_OF_ORDER.0 | Self::DSACK.0 | Self::RESET_DUE.0 | Self::REPLY_RESET.0);
+
     /// Any of these needs the full plan for what to send.
     pub const SEND_NOW: Marks = Marks(
         Self::ACK_NOW.0

@@ -101,6 +101,27 @@ impl Connection {
         true
     }
 
+    /// An ACK is due now, whether or not it will leave alone.
+    #[inline]
+    #[must_use]
+    pub fn has_ack_due(&self) -> bool {
+        self.marks.has(Marks::ACK_NOW)
+    }
+
+    /// Takes the pure ACK that is due for what arrived so far, before more arrives ([`run`](crate::run)). False when there is none, or when it would not
+    /// leave alone: with data, with SACK blocks, as one of several duplicates.
+    pub fn poll_due_ack(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
+        if self.marks.any(Marks::ACK_TELLS_MORE) || self.rx.dup_acks_due > 0 || self.owes_ack() {
+            return false;
+        }
+        if self.plan(cx) != Plan::Ack {
+            return false;
+        }
+        self.build_ack(cx, out, self.acceptable_seq());
+        self.note_sent(cx, Plan::Ack, out);
+        true
+    }
+
     #[inline]
     fn build_payload(
         &mut self,

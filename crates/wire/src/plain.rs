@@ -236,6 +236,63 @@ impl Headers {
     }
 }
 
+/// ACKs without payload that differ in what each acknowledges: headers and sum are made once, and each ACK patches its own fields.
+#[derive(Clone, Debug)]
+pub struct AckTemplate {
+    bytes: [u8; BYTES_MAX],
+    len: usize,
+    /// The sum of pseudo-header and TCP header less what [`expand`](Self::expand) adds; `None`: the port makes the checksum.
+    sum: Option<u64>,
+}
+
+impl AckTemplate {
+    /// From the headers of one of them. With `offload` the port makes the checksum.
+    #[must_use]
+    pub fn new(headers: &Headers, offload: bool) -> Self {
+        let one = Headers {
+            ack: SeqNumber(0),
+            flags: Flags::NONE,
+            window: 0,
+            timestamp: headers
+                .timestamp
+                .map(|stamp| Timestamp { echo: 0, ..stamp }),
+            payload_len: 0,
+            ..*headers
+        };
+        let mut bytes = [0; BYTES_MAX];
+        one.emit(&mut bytes, (!offload).then_some(0));
+        let checksum = be16(&bytes, TCP_AT + 16);
+        Self {
+            bytes,
+            len: one.header_bytes(),
+            sum: (!offload).then_some(u64::from(!checksum)),
+        }
+    }
+
+    /// The headers of the next ACK; `echo` counts only where there are timestamps.
+    #[inline]
+    pub fn expand(&mut self, ack: SeqNumber, flags: Flags, window: u16, echo: u32) -> &[u8] {
+        let offset = self.bytes[TCP_AT + 12];
+        let control = u32::from_be_bytes([0, flags.0, 0, 0]) | u32::from(window);
+        put32(&mut self.bytes, TCP_AT + 8, ack.0);
+        put32(
+            &mut self.bytes,
+            TCP_AT + 12,
+            control | u32::from(offset) << 24,
+        );
+        let mut added = u64::from(ack.0) + u64::from(control);
+        if self.len == BYTES_MAX {
+            put32(&mut self.bytes, TCP_AT + HEADER_LEN + 8, echo);
+            added += u64::from(echo);
+        }
+        if let Some(sum) = self.sum {
+            let checksum = Sum::of_words(sum + added).finish();
+            put16(&mut self.bytes, TCP_AT + 16, checksum);
+        }
+        &self.bytes[..self.len]
+    }
+}
+
 impl Options {
     /// Becomes what a plain packet has. Slots that no count or tag makes valid keep what was in them, so this does not write them.
     #[inline]

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod aggregation;
 mod closing;
 mod connects;
 mod crowds;

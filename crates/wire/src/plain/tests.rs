@@ -145,6 +145,29 @@ proptest! {
     }
 
     #[test]
+    fn expanded_acks_are_those_emitted_one_by_one(
+        plain in headers(),
+        points in proptest::collection::vec(any::<(u32, u8, u16, u32)>(), 1..6),
+        offload in any::<bool>(),
+    ) {
+        let mut template = AckTemplate::new(&plain, offload);
+        for (ack, flags, window, echo) in points {
+            let one = Headers {
+                ack: SeqNumber(ack),
+                flags: Flags(flags),
+                window,
+                timestamp: plain.timestamp.map(|stamp| Timestamp { echo, ..stamp }),
+                payload_len: 0,
+                ..plain
+            };
+            let mut out = [0; BYTES_MAX];
+            one.emit(&mut out, (!offload).then_some(0));
+            let expanded = template.expand(SeqNumber(ack), Flags(flags), window, echo);
+            prop_assert_eq!(&out[..one.header_bytes()], expanded);
+        }
+    }
+
+    #[test]
     fn parsed_packets_are_those_of_the_general_parsers(
         plain in headers(),
         flips in proptest::collection::vec((0..BYTES_MAX * 8, any::<bool>()), 0..4),

@@ -1,0 +1,157 @@
+//! Receive aggregation: packets of one flow that follow each other in a batch, in order, become one run that visits its connection once
+//! (Menon and Zwaenepoel, "Optimizing TCP Receive Performance", USENIX ATC 2008).
+//!
+//! What may join: data with ACK, or ACK and PSH, next in order by sequence number and not behind by ACK number, with the same ECN codepoint, and
+//! with no option but timestamps; all else passes alone, in its order. Each segment's ACK number, timestamp and length are acted upon one by one
+//! ([`tcp::run`]), and the ACKs that fall due on the way become a train ([`ack_trains`](crate::ack_trains)), so that congestion control on both sides
+//! sees what it would see without aggregation. What is saved is what is done once per visit: finding the flow, planning output, timers, events.
+//!
+//! A run ends with the batch at the latest: nothing ever waits to be merged. [`StackConfig::aggregation_max`](crate::StackConfig) bounds it; 1
+//! turns the stage off.
+
+use packetio::RxFrame;
+use tcp::run::Run;
+use tcp::{Effects, SegmentOut};
+use wire::tcp::Flags;
+use wire::{Ecn, FlowKey, SeqNumber};
+
+use crate::core::{Core, tcp_cx};
+use crate::demux::Arrival;
+
+/// What a segment may mean for its connection without ending the run.
+const WITHIN_RUN: Effects = Effects::READABLE.union(Effects::WRITABLE);
+
+/// The run under way.
+pub(crate) struct OpenRun {
+    socket: u32,
+    key: FlowKey,
+    run: Run,
+    effects: Effects,
+    segments: u16,
+    /// What the next segment must begin with.
+    next: SeqNumber,
+    /// What it must acknowledge at least.
+    ack: SeqNumber,
+    ecn: Ecn,
+    has_timestamp: bool,
+}
+
+impl OpenRun {
+    #[inline]
+    fn continues_with(&self, arrival: &Arrival) -> bool {
+        let segment = &arrival.segment;
+        segment.seq == self.next
+            && arrival.key == self.key
+            && is_mergeable(arrival)
+            && segment.ack.ge(self.ack)
+            && segment.ecn == self.ecn
+            && segment.options.timestamp.is_some() == self.has_timestamp
+    }
+}
+
+/// Data with nothing unusual about it.
+#[inline]
+fn is_mergeable(arrival: &Arrival) -> bool {
+    let segment = &arrival.segment;
+    segment.len > 0 && segment.flags.without(Flags::PSH) == Flags::ACK && segment.options.is_plain()
+}
+
+impl Core {
+    /// The segment continues the run under way, and was taken. False: it does not, and the run has ended.
+    #[inline]
+    pub(crate) fn joins_run(&mut self, arrival: &Arrival, frame: &RxFrame) -> bool {
+        let Some(open) = &self.open_run else {
+            return false;
+        };
+        if open.segments >= self.config.aggregation_max || !open.continues_with(arrival) {
+            self.end_run();
+            return false;
+        }
+        let socket = open.socket;
+        self.take_due_ack(socket);
+        let taken = self.take_segment(socket, arrival, frame);
+        let (Some(open), Some((_, effects))) = (&mut self.open_run, taken) else {
+            return true;
+        };
+        self.counters.rx_merged += 1;
+        open.segments += 1;
+        open.next = arrival.segment.end();
+        open.ack = arrival.segment.ack;
+        open.effects |= effects;
+        if !effects.without(WITHIN_RUN).is_empty() {
+            self.end_run();
+        }
+        true
+    }
+
+    /// The connection of `socket` took a segment with these effects: a run begins, or is over at once.
+    #[inline]
+    pub(crate) fn begin_run(&mut self, socket: u32, arrival: &Arrival, run: Run, effects: Effects) {
+        let may_grow = self.config.aggregation_max > 1
+            && effects.without(WITHIN_RUN).is_empty()
+            && is_mergeable(arrival);
+        if !may_grow {
+            return self.finish_run(socket, run, effects);
+        }
+        self.open_run = Some(OpenRun {
+            socket,
+            key: arrival.key,
+            run,
+            effects,
+            segments: 1,
+            next: arrival.segment.end(),
+            ack: arrival.segment.ack,
+            ecn: arrival.segment.ecn,
+            has_timestamp: arrival.segment.options.timestamp.is_some(),
+        });
+    }
+
+    /// The run under way, if there is one, has had its last segment.
+    #[inline]
+    pub(crate) fn end_run(&mut self) {
+        if let Some(open) = self.open_run.take() {
+            self.finish_run(open.socket, open.run, open.effects);
+        }
+    }
+
+    fn finish_run(&mut self, socket: u32, run: Run, effects: Effects) {
+        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else {
+            return;
+        };
+        let effects = conn.end_run(&mut tcp_cx!(self), effects, run);
+        self.settle(socket, effects);
+    }
+
+    /// Another segment is about to arrive: an ACK that is due for those before it would have left by now. It waits in a train, unless the settings say
+    /// that one for all will do, or trains are full.
+    #[inline]
+    pub(crate) fn take_due_ack(&mut self, socket: u32) {
+        let conn = self.sockets.slot(socket).conn.as_ref();
+        if conn.is_some_and(|conn| conn.has_ack_due()) && !self.config.merge_acks {
+            self.couple_ack(socket);
+        }
+    }
+
+    fn couple_ack(&mut self, socket: u32) {
+        if !self.ack_trains.has_room() {
+            self.counters.acks_merged += 1;
+            return;
+        }
+        let slot = self.sockets.slot_mut(socket);
+        if slot.neighbour.is_none() {
+            // It has sent nothing yet.
+            slot.neighbour = self.network.hop(slot.key.remote, self.now_ns).ok();
+        }
+        let Some(ends) = self.ready_link(socket) else {
+            return;
+        };
+        let slot = self.sockets.slot_mut(socket);
+        let Some(conn) = slot.conn.as_mut() else {
+            return;
+        };
+        let mut ack = SegmentOut::default();
+        if conn.poll_due_ack(&mut tcp_cx!(self), &mut ack) {
+            self.ack_trains.push(&slot.key, ends, ack);
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Receive aggregation and ACK trains: whatever arrives in one batch, a connection is left, and answers, as if aggregation were off.
+
+use std::net::SocketAddr;
+
+use proptest::prelude::*;
+use ring::socket_block::SocketId;
+use ring::spsc;
+use stack::context::{Control, InfoQuery};
+use tcp::CongestionAlgorithm;
+use wire::tcp::{Flags, Options, Timestamp};
+
+use crate::common::frames::Tcp;
+use crate::common::peer::Client;
+use crate::common::{MILLIS, PEER_V4, PEER_V6, PORT, STACK_V4, STACK_V6, World};
+
+/// Payload of a full segment with timestamps.
+const FULL: usize = 1_448;
+
+/// A world with one connection whose peer's segments are written down first and sent in batches.
+struct Bench {
+    w: World,
+    client: Client,
+    socket: SocketId,
+    stamps: bool,
+    /// The peer's clock.
+    value: u32,
+    /// Everything the stack sent.
+    sent: Vec<Tcp>,
+    read: Vec<u8>,
+}
+
+impl Bench {
+    fn new(aggregation_max: u16, change: impl FnOnce(&mut stack::StackConfig)) -> Self {
+        Self::with_stamps(true, aggregation_max, change)
+    }
+
+    fn with_stamps(
+        stamps: bool,
+        aggregation_max: u16,
+        change: impl FnOnce(&mut stack::StackConfig),
+    ) -> Self {
+        let mut w = World::with(|setup| {
+            setup.config.aggregation_max = aggregation_max;
+            setup.wire.mtu = 1_500;
+            change(&mut setup.config);
+        });
+        let listener = w.listen();
+        let client = w.client();
+        Self::established(w, listener, client, stamps)
+    }
+
+    fn established(mut w: World, listener: SocketId, mut client: Client, stamps: bool) -> Self {
+        let mut syn = client.syn();
+        syn.options.sack_permitted = true;
+        syn.options.window_scale = Some(7);
+        syn.options.timestamp = stamps.then_some(Timestamp { value: 1, echo: 0 });
+        w.send(&syn);
+        let syn_ack = w.tcp_with(Flags::SYN | Flags::ACK);
+        client.on_syn_ack(&syn_ack);
+        client.window = 512;
+        let ack = client.ack().options(stamp(stamps, 1));
+        w.send(&ack);
+        let socket = w.app.accept(listener).unwrap();
+        w.peer.forget();
+        Self {
+            w,
+            client,
+            socket,
+            stamps,
+            value: 1,
+            sent: Vec::new(),
+            read: Vec::new(),
+        }
+    }
+
+    /// The peer's next data.
+    fn data(&mut self, len: usize) -> Tcp {
+        let first = self.client.nxt;
+        let bytes: Vec<u8> = (0..len as u32).map(|n| (first + n) as u8).collect();
+        let mut segment = self.client.data(&bytes);
+        segment.flags = Flags::ACK;
+        self.stamped(segment)
+    }
+
+    fn stamped(&self, segment: Tcp) -> Tcp {
+        segment.options(stamp(self.stamps, self.value))
+    }
+
+    /// One turn, in which all of these arrive.
+    fn batch(&mut self, segments: &[Tcp]) {
+        for segment in segments {
+            self.w.peer.transmit(&self.w.peer.frame(segment));
+        }
+        self.w.settle();
+        for segment in self.w.peer.take_tcp() {
+            if segment.seq == self.client.rcv {
+                self.client.take(&segment);
+            }
+            self.sent.push(segment);
+        }
+    }
+
+    fn read(&mut self, max: usize) {
+        let bytes = self.w.app.read_up_to(self.socket, max);
+        self.read.extend(bytes);
+        self.batch(&[]);
+    }
+
+    fn info(&mut self) -> tcp::Info {
+        let (answer, mut answers) = spsc::queue(1);
+        let socket = self.socket;
+        let asked = self
+            .w
+            .app
+            .side
+            .controls
+            .push(Control::Info(InfoQuery { socket, answer }));
+        assert!(asked.is_ok());
+        self.w.settle();
+        answers.pop().flatten().expect("a connection").tcp
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let rows = self.w.stack.counters().rows();
+        rows.filter(|(row, _)| *row == name)
+            .map(|(_, value)| value)
+            .sum()
+    }
+}
+
+fn stamp(on: bool, value: u32) -> Options {
+    Options {
+        timestamp: on.then_some(Timestamp { value, echo: 0 }),
+        ..Options::default()
+    }
+}
+
+#[test]
+fn established_batch_is_one_run_and_its_acks_a_train() {
+    let mut bench = Bench::new(20, |_| {});
+    // Quick ACKs end in time, and the buffer grows to hold more than a batch.
+    for _ in 0..60 {
+        bench.value += 1;
+        let segments = [bench.data(FULL), bench.data(FULL)];
+        bench.batch(&segments);
+        bench.read(usize::MAX);
+        bench.w.advance(MILLIS);
+    }
+    bench.sent.clear();
+    let before = bench.counter("rx_merged");
+    let segments: Vec<Tcp> = (0..10).map(|_| bench.data(FULL)).collect();
+    bench.batch(&segments);
+    assert_eq!(bench.counter("rx_merged") - before, 9);
+    let acks: Vec<u32> = bench.sent.iter().map(|ack| ack.ack).collect();
+    assert!(acks.len() >= 5 && acks.is_sorted(), "{acks:?}");
+    assert_eq!(acks.last(), Some(&bench.client.nxt));
+}
+
+#[test]
+fn established_batch_is_answered_as_its_segments_one_by_one() {
+    for v6 in [false, true] {
+        let play = |together: bool| {
+            let mut w = World::with(|setup| setup.wire.mtu = 1_500);
+            let (peer, own) = if v6 {
+                (PEER_V6, STACK_V6)
+            } else {
+                (PEER_V4, STACK_V4)
+            };
+            let own = SocketAddr::new(own, PORT);
+            let listener = w.listen_at(own, 8);
+            let client = w.client_from(peer, own);
+            let mut bench = Bench::established(w, listener, client, true);
+            for round in 0..12 {
+                bench.value += round;
+                let segments: Vec<Tcp> = (0..8).map(|_| bench.data(FULL - 20)).collect();
+                if together {
+                    bench.batch(&segments);
+                } else {
+                    for segment in segments {
+                        bench.batch(&[segment]);
+                    }
+                }
+                bench.read(usize::MAX);
+                bench.w.advance(MILLIS);
+            }
+            (bench.sent, bench.read)
+        };
+        let (alone, together) = (play(false), play(true));
+        for (one, other) in alone.0.iter().zip(&together.0) {
+            assert_eq!(one, other);
+        }
+        assert_eq!(alone.0.len(), together.0.len());
+        assert!(alone.1 == together.1);
+    }
+}
+
+#[test]
+fn established_batch_with_merged_acks_is_answered_once() {
+    let mut bench = Bench::new(20, |config| config.merge_acks = true);
+    let segments: Vec<Tcp> = (0..10).map(|_| bench.data(FULL)).collect();
+    bench.batch(&segments);
+    assert_eq!(bench.sent.len(), 1);
+    assert_eq!(bench.sent[0].ack, bench.client.nxt);
+}
+
+#[test]
+fn established_damaged_segment_within_a_run_is_left_out() {
+    let mut bench = Bench::new(20, |_| {});
+    let segments: Vec<Tcp> = (0..3).map(|_| bench.data(FULL)).collect();
+    let mut damaged = bench.w.peer.frame(&segments[1]);
+    *damaged.last_mut().unwrap() ^= 1;
+    let (first, last) = (
+        bench.w.peer.frame(&segments[0]),
+        bench.w.peer.frame(&segments[2]),
+    );
+    for frame in [first, damaged, last] {
+        bench.w.peer.transmit(&frame);
+    }
+    bench.batch(&[]);
+    bench.read(usize::MAX);
+    assert_eq!(bench.read.len(), FULL);
+    assert_eq!(bench.counter("rx_drop_tcp_checksum"), 1);
+    let again = segments[1].clone();
+    bench.batch(&[again]);
+    bench.read(usize::MAX);
+    assert_eq!(bench.read.len(), 3 * FULL);
+}
+
+#[test]
+fn established_fin_behind_a_run_passes_alone() {
+    let mut bench = Bench::new(20, |_| {});
+    let mut segments: Vec<Tcp> = (0..4).map(|_| bench.data(FULL)).collect();
+    let fin = bench.client.fin();
+    segments.push(bench.stamped(fin));
+    bench.batch(&segments);
+    bench.read(usize::MAX);
+    assert_eq!(bench.counter("rx_merged"), 3);
+    assert_eq!(bench.read.len(), 4 * FULL);
+    // The ACK of the FIN may be a delayed one.
+    bench.w.advance(100 * MILLIS);
+    bench.batch(&[]);
+    let acks: Vec<u32> = bench.sent.iter().map(|ack| ack.ack).collect();
+    assert!(acks.is_sorted(), "{acks:?}");
+    assert_eq!(acks.last(), Some(&bench.client.nxt));
+}
+
+/// What the peer or the application does next.
+#[derive(Clone, Debug)]
+enum Step {
+    /// These arrive in one turn.
+    Batch(Vec<Kind>),
+    Read(usize),
+    Write(usize),
+    Wait(u64),
+}
+
+/// A segment of the peer's.
+#[derive(Clone, Debug)]
+enum Kind {
+    Data(usize),
+    Push(usize),
+    /// Data with an ACK of so many bytes more.
+    DataAck(usize, u32),
+    Ack(u32),
+    /// Data behind a gap that is never filled but by `Fill`.
+    Skip(usize),
+    Fill,
+    Repeat,
+    Tick,
+    Urgent(usize),
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    let len = prop_oneof![4 => Just(FULL), 1 => 1usize..FULL];
+    prop_oneof![
+        8 => len.clone().prop_map(Kind::Data),
+        2 => len.clone().prop_map(Kind::Push),
+        3 => (len.clone(), 0u32..4_000).prop_map(|(len, acked)| Kind::DataAck(len, acked)),
+        2 => (0u32..6_000).prop_map(Kind::Ack),
+        1 => len.clone().prop_map(Kind::Skip),
+        1 => Just(Kind::Fill),
+        1 => Just(Kind::Repeat),
+        2 => Just(Kind::Tick),
+        1 => len.prop_map(Kind::Urgent),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => proptest::collection::vec(kinds(), 1..24).prop_map(Step::Batch),
+        2 => (1usize..60_000).prop_map(Step::Read),
+        2 => (1usize..20_000).prop_map(Step::Write),
+        2 => (0u64..60).prop_map(Step::Wait),
+    ];
+    proptest::collection::vec(step, 1..24)
+}
+
+impl Bench {
+    /// The segment of a kind; `acked` = up to where the peer has acknowledged, `missing` = what it left out.
+    fn segment(&mut self, kind: &Kind, acked: &mut u32, missing: &mut Vec<Tcp>) -> Option<Tcp> {
+        let more = |acked: &mut u32, client: &Client, by: u32| {
+            let open = client.rcv.wrapping_sub(*acked);
+            *acked = acked.wrapping_add(by.min(open));
+        };
+        let mut segment = match *kind {
+            Kind::Data(len) => self.data(len),
+            Kind::Push(len) => {
+                let data = self.data(len);
+                data.with(Flags::ACK | Flags::PSH)
+            }
+            Kind::DataAck(len, by) => {
+                more(acked, &self.client, by);
+                self.data(len)
+            }
+            Kind::Ack(by) => {
+                more(acked, &self.client, by);
+                let ack = self.client.ack();
+                self.stamped(ack)
+            }
+            Kind::Skip(len) => {
+                let gap = self.data(len);
+                missing.push(gap);
+                self.data(len)
+            }
+            Kind::Fill => missing.pop()?,
+            Kind::Repeat => {
+                let nxt = self.client.nxt;
+                let mut again = self.data(FULL);
+                again.seq = nxt.wrapping_sub(FULL as u32);
+                self.client.nxt = nxt;
+                again
+            }
+            Kind::Urgent(len) => {
+                let data = self.data(len);
+                data.with(Flags::ACK | Flags::URG)
+            }
+            Kind::Tick => {
+                self.value += 1;
+                return None;
+            }
+        };
+        segment.ack = *acked;
+        Some(segment)
+    }
+
+    fn play(mut self, steps: &[Step]) -> (Vec<Tcp>, Vec<u8>, String) {
+        let mut acked = self.client.rcv;
+        let mut missing = Vec::new();
+        for step in steps {
+            match step {
+                Step::Batch(kinds) => {
+                    let segments: Vec<Tcp> = kinds
+                        .iter()
+                        .filter_map(|kind| self.segment(kind, &mut acked, &mut missing))
+                        .collect();
+                    self.batch(&segments);
+                }
+                Step::Read(max) => self.read(*max),
+                Step::Write(len) => {
+                    self.w.app.write(self.socket, &vec![3; *len]);
+                    self.batch(&[]);
+                }
+                Step::Wait(ms) => {
+                    self.w.advance(ms * MILLIS);
+                    self.batch(&[]);
+                }
+            }
+        }
+        let info = format!("{:?}", self.info());
+        (self.sent, self.read, info)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// The same bytes, the same segments out, the same variables within (the congestion window among them).
+    #[test]
+    fn any_trace_is_taken_alike_with_and_without_aggregation(
+        steps in steps(),
+        stamps in any::<bool>(),
+        merge_acks in any::<bool>(),
+        newreno in any::<bool>(),
+    ) {
+        let play = |aggregation_max| {
+            let bench = Bench::with_stamps(stamps, aggregation_max, |config| {
+                config.merge_acks = merge_acks;
+                if newreno {
+                    config.tcp.congestion = CongestionAlgorithm::NewReno;
+                }
+            });
+            bench.play(&steps)
+        };
+        let alone = play(1);
+        for aggregation_max in [2, 5, 20] {
+            let merged = play(aggregation_max);
+            prop_assert_eq!(&alone.0, &merged.0, "aggregation_max {}", aggregation_max);
+            prop_assert!(alone.1 == merged.1);
+            prop_assert_eq!(&alone.2, &merged.2);
+        }
+    }
+}

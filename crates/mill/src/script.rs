@@ -8,9 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use sim::script::{self, Mismatch, Options, Report};
+use sim::script::{self, Machine, Mismatch, Options, Report};
 
 use crate::failure::Failure;
+
+/// Tolerance of times for a kernel whose clock ticks 250 times a second.
+const KERNEL_TOLERANCE_MS: u32 = 14;
 
 /// Options of `mill script`.
 #[derive(Args, Debug)]
@@ -24,6 +27,12 @@ pub struct ScriptOptions {
     /// An option as scripts have them, such as ip_version=ipv6; a script's own win
     #[arg(short, long = "option", value_name = "NAME=VALUE", value_parser = pair)]
     options: Vec<(String, String)>,
+    /// Plays them on this machine's kernel: in a network namespace each, over a TUN device, in real time. Needs root
+    #[arg(long)]
+    kernel: bool,
+    /// The least tolerance of times; 14 with --kernel, else what the script says
+    #[arg(long, value_name = "MS")]
+    tolerance: Option<u32>,
     /// Packets that have left at the end without being expected fail a script
     #[arg(long)]
     nothing_left: bool,
@@ -38,7 +47,14 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 /// Runs the command.
 pub fn script(options: &ScriptOptions, is_verbose: bool) -> Result<(), Failure> {
+    let on = match options.kernel {
+        true => Machine::Kernel,
+        false => Machine::Stack,
+    };
+    let usual = if options.kernel { KERNEL_TOLERANCE_MS } else { 0 };
     let how = Options {
+        on,
+        tolerance_us_min: options.tolerance.unwrap_or(usual).saturating_mul(1000),
         trace: is_verbose,
         options: options.options.clone(),
         defines: BTreeMap::from_iter(options.defines.clone()),

@@ -3,7 +3,7 @@
 //! * [`world`]: two to eight stacks, random networks between them, random faults and random applications, and observers that know the rules.
 //! * [`script`]: packet scripts in the language of packetdrill, played through the socket calls that applications make.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod limits;
 pub mod script;

@@ -2,7 +2,8 @@
 //!
 //! A script says at which time which system call is made, which packet arrives, and which packet is expected to leave;
 //! [`run`] plays it through `posix` and a wire of raw IP packets, on a clock that jumps from event to event, so that
-//! minutes take milliseconds and every run is the same. `mill script` and the tests call it.
+//! minutes take milliseconds and every run is the same. `mill script` and the tests call it. The same script can be played on this
+//! machine's kernel ([`Machine::Kernel`]).
 //!
 //! ```text
 //!   text ─ lex ─ parse ─▶ ast ─┬─ calls ────▶ posix ─ millstream ─ stack ─ tcp
@@ -13,11 +14,12 @@
 //! ```
 //!
 //! Files: `lex`, `parse`, `ast` are the language; `python` and `shell` what is embedded in it; `datagram`, `icmp`, `option`,
-//! `tcp_info`, `symbols` the formats; `world` the stack and its clock; `runner` the play.
+//! `tcp_info`, `symbols` the formats; `host` what is played on: our stack and its clock, or this machine's kernel; `runner` the play.
 
 mod ast;
 mod config;
 mod datagram;
+mod host;
 mod icmp;
 mod lex;
 mod option;
@@ -27,14 +29,27 @@ mod runner;
 mod shell;
 mod symbols;
 mod tcp_info;
-mod world;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// On what a script is played.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Machine {
+    /// Our stack, in this process and in virtual time.
+    #[default]
+    Stack,
+    /// The kernel that this program runs on: in a network namespace of its own, over a TUN device, in real time. Needs root.
+    Kernel,
+}
+
 /// How to run a script.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
+    /// What it is played on.
+    pub on: Machine,
+    /// The least tolerance in µs, whatever a script says: a kernel's timers tick, and a busy machine is late.
+    pub tolerance_us_min: u32,
     /// Keeps a record of packets, calls and ignored commands in [`Report::trace`], and with a mismatch too.
     pub trace: bool,
     /// Options as in the script, without the dashes, before its own: `("ip_version", "ipv6")`. A script's own win.
@@ -103,8 +118,20 @@ pub fn run(text: &str, options: &Options) -> Result<Report, Mismatch> {
     defines.extend(options.defines.clone());
     let script = parse::script(text, &defines)?;
     given.extend(script.options.iter().cloned());
-    let config = config::Config::new(&given).map_err(|cause| Mismatch::new(1, cause))?;
-    runner::play(&script, config, options)
+    let mut config = config::Config::new(&given).map_err(|cause| Mismatch::new(1, cause))?;
+    config.tolerance = config.tolerance.max(options.tolerance_us_min.into());
+    match options.on {
+        Machine::Stack => runner::play(&script, config, options),
+        // A network namespace is a thread's own.
+        Machine::Kernel => {
+            let played = std::thread::scope(|scope| {
+                scope
+                    .spawn(|| runner::play(&script, config, options))
+                    .join()
+            });
+            played.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        }
+    }
 }
 
 /// Reads the script `text` without running it.

@@ -24,8 +24,10 @@ use super::ast::{Action, Direction, Event, Micros, Packet, Script, When};
 use super::config::Config;
 use super::python::Python;
 use super::shell::{self, Effect};
-use super::world::World;
-use super::{Mismatch, Options, Report, tcp_info};
+use super::host::Host;
+use super::host::kernel::Kernel;
+use super::host::stack::Stack;
+use super::{Machine, Mismatch, Options, Report, tcp_info};
 
 /// How long a call that is about to be made waits for a blocked one to return.
 const BLOCKED_WAIT: Micros = 1_000_000;
@@ -52,12 +54,16 @@ pub(super) fn play(
             }
         }
     }
-    let world = World::new(&config, &settings).map_err(|cause| Mismatch::new(1, cause))?;
+    let host: Box<dyn Host> = match options.on {
+        Machine::Stack => Stack::new(&config, &settings).map(|host| Box::new(host) as _),
+        Machine::Kernel => Kernel::new(&config, &settings).map(|host| Box::new(host) as _),
+    }
+    .map_err(|cause| Mismatch::new(1, cause))?;
     let mut runner = Runner {
         script,
         config,
         options,
-        world,
+        host,
         conns: Vec::new(),
         under_test: None,
         pipes: Vec::new(),
@@ -73,7 +79,7 @@ pub(super) fn play(
     match runner.all() {
         Ok(()) => Ok(Report {
             events: script.events.len(),
-            elapsed_ns: runner.world.elapsed_ns(),
+            elapsed_ns: runner.host.now().unsigned_abs() * 1000,
             trace: runner.trace,
         }),
         Err(mismatch) => Err(Mismatch {
@@ -93,7 +99,7 @@ struct Runner<'s> {
     script: &'s Script,
     config: Config,
     options: &'s Options,
-    world: World,
+    host: Box<dyn Host>,
     /// Descriptors and connections, also closed ones.
     conns: Vec<Conn>,
     /// The one that packets belong to.
@@ -172,7 +178,7 @@ impl<'s> Runner<'s> {
         );
         let offset = match self.before {
             Some(before) if before.is_inbound && is_inbound => before.at,
-            _ => self.world.now(),
+            _ => self.host.now(),
         };
         let mut due = Due {
             line: event.line,
@@ -219,7 +225,7 @@ impl<'s> Runner<'s> {
     /// A line of the record.
     fn note(&mut self, line: std::fmt::Arguments<'_>) {
         if self.options.trace {
-            let _ = writeln!(self.trace, "{} {line}", seconds(self.world.now()));
+            let _ = writeln!(self.trace, "{} {line}", seconds(self.host.now()));
         }
     }
 
@@ -228,16 +234,15 @@ impl<'s> Runner<'s> {
         let due = self.now_playing;
         self.pass_until(due.at)?;
         if self.before.is_some() {
-            self.check_time(due, self.world.now(), what)?;
+            self.check_time(due, self.host.now(), what)?;
         }
         Ok(())
     }
 
     /// Lets time pass until `at`; what is due in between happens when it is due.
     fn pass_until(&mut self, at: Micros) -> Result<(), Mismatch> {
-        while self.world.now() < at {
-            let of_call = self.blocked.as_ref().and_then(Blocked::deadline_ns);
-            self.world.step(Some(at), of_call);
+        while self.host.now() < at {
+            self.host.step(at);
             self.carry_on()?;
         }
         Ok(())
@@ -303,16 +308,18 @@ impl<'s> Runner<'s> {
                 Effect::ForgetPeers => {
                     self.note(format_args!("command ignored: ip tcp_metrics flush"))
                 }
-                Effect::Congested(is_congested) => self.world.congest(is_congested),
+                Effect::Congested(is_congested) => {
+                    self.host.congest(is_congested);
+                }
                 Effect::Mtu(bytes) => self.note(format_args!("command ignored: mtu {bytes}")),
                 Effect::Ignored(text) => self.note(format_args!("command ignored: {text}")),
             }
         }
-        self.world.turn();
+        self.host.turn();
     }
 
     fn set(&mut self, name: &str, value: &str) {
-        let is_known = self.world.set(name, value);
+        let is_known = self.host.set(name, value);
         let how = if is_known { "set" } else { "setting ignored:" };
         self.note(format_args!("{how} {name} = {value}"));
     }

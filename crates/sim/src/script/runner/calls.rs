@@ -3,7 +3,7 @@
 //! A call that the script gives a time of return is one that blocks: it is carried on whenever the stack has moved, while the
 //! script goes on. One such call at a time, as there is one such thread in packetdrill.
 
-use posix::{Errno, Outcome, Reply, Request, number};
+use posix::{Errno, Reply, Request, number};
 
 use super::arguments::{Arguments, int, option_value};
 use super::conn::Stage;
@@ -11,13 +11,9 @@ use super::{BLOCKED_WAIT, Due, Runner, seconds};
 use crate::script::ast::{Call, Expr, Message, Micros};
 use crate::script::{Mismatch, symbols, tcp_info};
 
-/// How long a call may block that the script believes to return at once.
-const UNEXPECTED_BLOCK_MAX: Micros = 600 * 1_000_000;
-
 /// A call in progress.
 pub(super) struct Blocked<'s> {
     call: &'s Call,
-    live: posix::Call,
     due: Due,
     /// When it should return.
     until: Micros,
@@ -26,10 +22,6 @@ pub(super) struct Blocked<'s> {
 impl Blocked<'_> {
     pub(super) fn line(&self) -> u32 {
         self.due.line
-    }
-
-    pub(super) fn deadline_ns(&self) -> Option<u64> {
-        self.live.deadline_ns()
     }
 }
 
@@ -60,14 +52,14 @@ impl<'s> Runner<'s> {
         };
         let due = self.now_playing;
         let offset = if due.is_relative { due.offset } else { 0 };
+        self.host.begin(request, call.until.is_some());
         self.blocked = Some(Blocked {
             call,
-            live: posix::Call::start(request),
             due,
             until: call.until.map_or(due.at, |until| until + offset),
         });
         self.carry_on()?;
-        self.world.turn();
+        self.host.turn();
         self.carry_on()?;
         if call.until.is_none() {
             self.await_unexpected(call)?;
@@ -81,13 +73,13 @@ impl<'s> Runner<'s> {
 
     /// Waits for a call that blocks though the script thinks it does not; its own timeout may end it.
     fn await_unexpected(&mut self, call: &Call) -> Result<(), Mismatch> {
-        let limit = self.world.now() + UNEXPECTED_BLOCK_MAX;
+        let limit = self.host.now() + self.host.unexpected_block_max();
         while self.blocked.is_some() {
-            let of_call = self.blocked.as_ref().and_then(Blocked::deadline_ns);
-            let moved = self.world.step(Some(limit), of_call);
+            let moved = self.host.step(limit);
             self.carry_on()?;
             if !moved && self.blocked.is_some() {
                 self.blocked = None;
+                self.host.abandon();
                 return Err(self.failure(call, "the call blocks"));
             }
         }
@@ -96,10 +88,9 @@ impl<'s> Runner<'s> {
 
     /// Gives a blocked call a second to return.
     pub(super) fn await_blocked(&mut self) -> Result<(), Mismatch> {
-        let limit = self.world.now() + BLOCKED_WAIT;
-        while self.blocked.is_some() && self.world.now() < limit {
-            let of_call = self.blocked.as_ref().and_then(Blocked::deadline_ns);
-            self.world.step(Some(limit), of_call);
+        let limit = self.host.now() + BLOCKED_WAIT;
+        while self.blocked.is_some() && self.host.now() < limit {
+            self.host.step(limit);
             self.carry_on()?;
         }
         Ok(())
@@ -107,28 +98,21 @@ impl<'s> Runner<'s> {
 
     /// Carries the blocked call on, and judges it if it is done.
     pub(super) fn carry_on(&mut self) -> Result<(), Mismatch> {
-        let Some(blocked) = &mut self.blocked else {
+        if self.blocked.is_none() {
+            return Ok(());
+        }
+        let Some((result, reply)) = self.host.outcome() else {
             return Ok(());
         };
-        let Outcome::Done(result) = blocked.live.poll(&mut self.world.sockets) else {
+        let Some(Blocked { call, due, until }) = self.blocked.take() else {
             return Ok(());
         };
-        let Some(blocked) = self.blocked.take() else {
-            return Ok(());
-        };
-        let Blocked {
-            call,
-            live,
-            due,
-            until,
-        } = blocked;
-        self.world.turn();
         let at = |cause: String| Mismatch::new(due.line, format!("{}: {cause}", call.name));
-        self.judge(call, result, live.reply()).map_err(at)?;
+        self.judge(call, result, &reply).map_err(at)?;
         if call.until.is_none() {
             return Ok(());
         }
-        let (now, tolerance) = (self.world.now(), self.tolerance(until - due.at));
+        let (now, tolerance) = (self.host.now(), self.tolerance(until - due.at));
         if (now - until).abs() > tolerance {
             return Err(at(format!(
                 "timing: return expected at {}, happened at {} (tolerance {})",
@@ -487,9 +471,9 @@ impl<'s> Runner<'s> {
             name: number::TCP_INFO,
             len: tcp_info::LEN,
         };
-        match self.world.sockets.call(request) {
-            (Outcome::Done(Ok(_)), Reply::Bytes(bytes)) => Ok(bytes),
-            (Outcome::Done(Err(errno)), _) => {
+        match self.host.at_once(request) {
+            Some((Ok(_), Reply::Bytes(bytes))) => Ok(bytes),
+            Some((Err(errno), _)) => {
                 let name = symbols::error_name(errno.raw_os_error());
                 Err(self.mismatch(format!("no TCP_INFO for code: {name}")))
             }

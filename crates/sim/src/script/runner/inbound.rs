@@ -47,7 +47,7 @@ impl Runner<'_> {
             body: body.map_err(|cause| self.mismatch(cause))?,
         };
         self.note(format_args!("inbound  < {}", datagram.display()));
-        self.world
+        self.host
             .inject(&datagram.emit())
             .map_err(|cause| self.mismatch(cause))?;
         self.carry_on()

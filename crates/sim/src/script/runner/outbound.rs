@@ -101,9 +101,9 @@ impl Runner<'_> {
             // Whole seconds, as everybody's scripts have been tried with.
             false => (due.until.unwrap_or(due.at) - before) / 1_000_000 * 1_000_000 + PATIENCE,
         };
-        let limit = self.world.now() + patience;
+        let limit = self.host.now() + patience;
         loop {
-            while let Some(departure) = self.world.departed() {
+            while let Some(departure) = self.host.departed() {
                 let datagram =
                     Datagram::parse(&departure.packet).map_err(|cause| self.mismatch(cause))?;
                 if !self.owns(&datagram) {
@@ -115,11 +115,10 @@ impl Runner<'_> {
                 }
                 return Ok(Some(self.seen(departure.at, datagram, at, is_syn_ack)?));
             }
-            if self.world.now() >= limit {
+            if self.host.now() >= limit {
                 return Ok(None);
             }
-            let of_call = self.blocked.as_ref().and_then(super::Blocked::deadline_ns);
-            self.world.step(Some(limit), of_call);
+            self.host.step(limit);
             self.carry_on()?;
         }
     }
@@ -221,7 +220,7 @@ impl Runner<'_> {
         match seen.is_empty() {
             true => Mismatch {
                 cause: mismatch.cause
-                    + &format!("\n  seen:     nothing until {}", seconds(self.world.now())),
+                    + &format!("\n  seen:     nothing until {}", seconds(self.host.now())),
                 ..mismatch
             },
             false => mismatch,
@@ -239,8 +238,8 @@ impl Runner<'_> {
 
     /// Fails if a packet of the connection has left that nobody asked for.
     pub(super) fn nothing_left(&mut self) -> Result<(), Mismatch> {
-        self.world.turn();
-        while let Some(departure) = self.world.departed() {
+        self.host.turn();
+        while let Some(departure) = self.host.departed() {
             let datagram =
                 Datagram::parse(&departure.packet).map_err(|cause| self.mismatch(cause))?;
             if let (true, Some(at)) = (self.owns(&datagram), self.under_test) {

@@ -1,4 +1,4 @@
-//! What a script is played on: the stack, its clock, and the far end of its wire.
+//! Our stack as the host of a script: the whole of it in this process, its clock, and the far end of its wire.
 //!
 //! Owns the virtual clock. Between two events the clock goes from one deadline of the stack to the next, and the stack is
 //! turned at each, so that everything happens at the instant at which it is due.
@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 
 use millstream::{Clock, Runtime, TcpConfig, VirtualClock, WireSpec};
 use packetio::ip_wire::{self, IpWireEnd};
-use posix::{Sockets, sysctl};
+use posix::{Call, Outcome, Request, Sockets, sysctl};
 
-use super::ast::Micros;
-use super::config::Config;
+use super::{Answer, Departure, Host};
+use crate::script::ast::Micros;
+use crate::script::config::Config;
 
 /// Where the clock stands when a script starts: long after boot, in the middle of a millisecond.
 pub(super) const START_NS: u64 = 1_000_000_250_000;
@@ -18,29 +19,28 @@ pub(super) const START_NS: u64 = 1_000_000_250_000;
 /// The step of the clock when the stack names a deadline that has come and does nothing at it.
 const NUDGE_NS: u64 = 50_000;
 
-pub(super) struct World {
-    pub sockets: Sockets,
+/// How long a call may block that the script believes to return at once: its own timeout may end it.
+const UNEXPECTED_BLOCK_MAX: Micros = 600 * 1_000_000;
+
+pub(in crate::script) struct Stack {
+    sockets: Sockets,
+    /// The call that was begun.
+    call: Option<Call>,
     clock: VirtualClock,
     wire: IpWireEnd,
     /// Those in force, by name.
-    pub settings: BTreeMap<String, String>,
+    settings: BTreeMap<String, String>,
     /// The queue before the device takes nothing.
-    pub is_congested: bool,
+    is_congested: bool,
     _runtime: Runtime,
 }
 
-/// An IP packet and when it left.
-pub(super) struct Departure {
-    pub at: Micros,
-    pub packet: Vec<u8>,
-}
-
-impl World {
+impl Stack {
     /// A stack with these addresses and settings; the other side is everybody else.
-    pub(super) fn new(
+    pub(in crate::script) fn new(
         config: &Config,
         settings: &BTreeMap<String, String>,
-    ) -> Result<World, String> {
+    ) -> Result<Stack, String> {
         let said = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
         let clock = VirtualClock::new(START_NS);
         let (port, wire) = ip_wire::pair(config.mtu, Clock::Virtual(clock.clone()))
@@ -58,75 +58,83 @@ impl World {
         let runtime =
             Runtime::with_ports(made, vec![Box::new(port)]).map_err(|e| said("stack", &e))?;
         let context = runtime.context(0).map_err(|e| said("stack", &e))?;
-        let mut world = World {
+        let mut made = Stack {
             sockets: Sockets::new(context),
+            call: None,
             clock,
             wire,
             settings: settings.clone(),
             is_congested: false,
             _runtime: runtime,
         };
-        world.turn();
-        Ok(world)
-    }
-
-    /// Time since the start.
-    pub(super) fn now(&self) -> Micros {
-        (self.clock.now_ns().saturating_sub(START_NS) / 1000) as Micros
-    }
-
-    pub(super) fn elapsed_ns(&self) -> u64 {
-        self.clock.now_ns().saturating_sub(START_NS)
-    }
-
-    /// Lets the stack do what can be done now.
-    pub(super) fn turn(&mut self) {
-        self.sockets.turn();
+        made.turn();
+        Ok(made)
     }
 
     /// The stack's next deadline, or that of a blocked call.
-    fn deadline_ns(&self, of_call: Option<u64>) -> Option<u64> {
+    fn deadline_ns(&self) -> Option<u64> {
         let of_stack = self.sockets.context().next_deadline_ns();
-        match (of_stack, of_call) {
+        match (of_stack, self.call.as_ref().and_then(Call::deadline_ns)) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
     }
+}
 
-    /// Goes to the next deadline, but not beyond `limit`, and turns the stack there. False: nothing happens until `limit`, and
-    /// the clock stands there; without a limit it stands where it stood.
-    pub(super) fn step(&mut self, limit: Option<Micros>, of_call: Option<u64>) -> bool {
+impl Host for Stack {
+    fn now(&self) -> Micros {
+        (self.clock.now_ns().saturating_sub(START_NS) / 1000) as Micros
+    }
+
+    fn turn(&mut self) {
+        self.sockets.turn();
+    }
+
+    /// The clock goes to the next deadline, and the stack is turned there.
+    fn step(&mut self, limit: Micros) -> bool {
         let now_ns = self.clock.now_ns();
-        let limit_ns = limit.map(|limit| START_NS + limit.max(0) as u64 * 1000);
+        let limit_ns = START_NS + limit.max(0) as u64 * 1000;
         let next_ns = self
-            .deadline_ns(of_call)
+            .deadline_ns()
             .map(|deadline_ns| match deadline_ns > now_ns {
                 true => deadline_ns,
                 false => now_ns + NUDGE_NS,
-            });
-        match (next_ns, limit_ns) {
-            (Some(next_ns), limit_ns) if limit_ns.is_none_or(|limit_ns| next_ns <= limit_ns) => {
-                self.clock.advance_to_ns(next_ns);
-                self.turn();
-                true
-            }
-            (_, Some(limit_ns)) => {
-                self.clock.advance_to_ns(limit_ns);
-                self.turn();
-                false
-            }
-            (_, None) => false,
+            })
+            .filter(|next_ns| *next_ns <= limit_ns);
+        self.clock.advance_to_ns(next_ns.unwrap_or(limit_ns));
+        self.turn();
+        next_ns.is_some()
+    }
+
+    fn begin(&mut self, request: Request, _blocks: bool) {
+        self.call = Some(Call::start(request));
+    }
+
+    fn outcome(&mut self) -> Option<Answer> {
+        let Outcome::Done(result) = self.call.as_mut()?.poll(&mut self.sockets) else {
+            return None;
+        };
+        let reply = self.call.take()?.into_reply();
+        self.turn();
+        Some((result, reply))
+    }
+
+    fn abandon(&mut self) {
+        self.call = None;
+    }
+
+    fn at_once(&mut self, request: Request) -> Option<Answer> {
+        match self.sockets.call(request) {
+            (Outcome::Done(result), reply) => Some((result, reply)),
+            (Outcome::Pending, _) => None,
         }
     }
 
-    /// The queue below the stack is full, and stays so, or is not.
-    pub(super) fn congest(&mut self, is_congested: bool) {
-        self.is_congested = is_congested;
-        self.wire.set_blocked(is_congested);
+    fn unexpected_block_max(&self) -> Micros {
+        UNEXPECTED_BLOCK_MAX
     }
 
-    /// A packet arrives.
-    pub(super) fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
+    fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
         self.wire
             .inject(packet)
             .map_err(|error| error.to_string())?;
@@ -134,8 +142,7 @@ impl World {
         Ok(())
     }
 
-    /// The oldest packet that left and was not taken yet.
-    pub(super) fn departed(&mut self) -> Option<Departure> {
+    fn departed(&mut self) -> Option<Departure> {
         loop {
             let departed = self.wire.next()?;
             if !self.is_congested {
@@ -147,8 +154,7 @@ impl World {
         }
     }
 
-    /// Changes a setting while the stack runs. False: nothing here has that name, or not that value.
-    pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
+    fn set(&mut self, name: &str, value: &str) -> bool {
         self.settings.insert(name.to_owned(), value.to_owned());
         let is_known = sysctl::set(&mut TcpConfig::default(), name, value).is_ok();
         let taken = self
@@ -156,6 +162,12 @@ impl World {
             .context()
             .reconfigure(configured(&self.settings));
         is_known && taken.is_ok()
+    }
+
+    fn congest(&mut self, is_congested: bool) -> bool {
+        self.is_congested = is_congested;
+        self.wire.set_blocked(is_congested);
+        true
     }
 }
 

@@ -1,0 +1,59 @@
+//! What a script is played on: a host with sockets, a wire whose far end is in our hands, and a clock.
+//!
+//! Two of them: [`stack`], ours in this process on a virtual clock, and [`kernel`], the machine's own in a network namespace and in real
+//! time. The runner knows neither; so a script is read, timed and compared in the same way on both.
+
+pub(super) mod kernel;
+pub(super) mod stack;
+
+use posix::{Errno, Reply, Request};
+
+use super::ast::Micros;
+
+/// An IP packet and when it left.
+pub(super) struct Departure {
+    pub at: Micros,
+    pub packet: Vec<u8>,
+}
+
+/// What a system call returned and gave.
+pub(super) type Answer = (Result<i64, Errno>, Reply);
+
+pub(super) trait Host {
+    /// Time since the start.
+    fn now(&self) -> Micros;
+
+    /// Lets the host do what can be done now.
+    fn turn(&mut self);
+
+    /// Goes to the next instant at which something may have happened, but not beyond `limit`. False: nothing happens until `limit`, and
+    /// that is the time now.
+    fn step(&mut self, limit: Micros) -> bool;
+
+    /// Begins a call; there is one at a time. `blocks`: the script goes on while it waits.
+    fn begin(&mut self, request: Request, blocks: bool);
+
+    /// What the call that was begun gave, once it is over.
+    fn outcome(&mut self) -> Option<Answer>;
+
+    /// Nobody waits any more for the call that was begun.
+    fn abandon(&mut self);
+
+    /// Makes a call that never blocks, beside the one that was begun. None: it did.
+    fn at_once(&mut self, request: Request) -> Option<Answer>;
+
+    /// How long a call may block that the script believes to return at once.
+    fn unexpected_block_max(&self) -> Micros;
+
+    /// A packet arrives.
+    fn inject(&mut self, packet: &[u8]) -> Result<(), String>;
+
+    /// The oldest packet that left and was not taken yet.
+    fn departed(&mut self) -> Option<Departure>;
+
+    /// Changes a setting. False: nothing here has that name, or not that value.
+    fn set(&mut self, name: &str, value: &str) -> bool;
+
+    /// The queue below TCP is full, and stays so, or is not. False: it cannot be had.
+    fn congest(&mut self, is_congested: bool) -> bool;
+}

@@ -1,0 +1,176 @@
+//! This machine's kernel as the host of a script: real sockets in a network namespace of their own, a TUN device for the wire, real time.
+//!
+//! Made and used on one thread, which it moves into the namespace: nothing of the machine's own network is touched, and all of it vanishes with the
+//! thread. Packets are written to and read from the device by that thread; a packet that is written has passed through TCP when the write
+//! returns. Calls are made by a second thread ([`Caller`]), so that one may block while the script goes on.
+
+mod caller;
+#[allow(unsafe_code)]
+mod calls_unsafe;
+mod namespace;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use posix::{Errno, Reply, Request, number};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use self::caller::Caller;
+use super::{Answer, Departure, Host};
+use crate::script::ast::Micros;
+use crate::script::config::Config;
+
+/// How long a call may block that the script believes to return at once.
+const UNEXPECTED_BLOCK_MAX: Micros = 10 * 1_000_000;
+
+/// The longest IP packet.
+const PACKET_BYTES_MAX: usize = 65_536;
+
+pub(in crate::script) struct Kernel {
+    tun: OwnedFd,
+    caller: Caller,
+    /// What is open, to be closed in the end.
+    open: Vec<i32>,
+    began: Instant,
+    departed: VecDeque<Departure>,
+    buffer: Vec<u8>,
+    changed: namespace::Parameters,
+}
+
+impl Kernel {
+    /// Moves the calling thread into a new network namespace with these addresses and settings.
+    pub(in crate::script) fn new(
+        config: &Config,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<Kernel, String> {
+        let tun = namespace::enter(config)?;
+        let mut changed = namespace::Parameters::default();
+        for (name, value) in settings {
+            // Not every kernel has every setting; a script that needs one will not go as it expects.
+            let _ = changed.set(name, value);
+        }
+        // Without the privilege the clock is less exact.
+        let _ = calls_unsafe::run_before_others();
+        let caller = Caller::spawn().map_err(|e| format!("thread for calls: {e}"))?;
+        let mut made = Kernel {
+            tun,
+            caller,
+            open: Vec::new(),
+            began: Instant::now(),
+            departed: VecDeque::new(),
+            buffer: vec![0; PACKET_BYTES_MAX],
+            changed,
+        };
+        made.turn();
+        // What IPv6 says when a device comes up is not of the script.
+        made.departed.clear();
+        made.began = Instant::now();
+        Ok(made)
+    }
+
+    /// Waits until a packet has left or a call is over, at most until `limit`.
+    fn sleep(&self, limit: Micros) -> bool {
+        let limit = Duration::from_micros(limit.unsigned_abs());
+        let wait = limit.saturating_sub(self.began.elapsed());
+        let timeout = Timespec {
+            tv_sec: wait.as_secs() as i64,
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        };
+        let mut fds = [
+            PollFd::new(&self.tun, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.caller.bell(), PollFlags::IN),
+        ];
+        matches!(poll(&mut fds, Some(&timeout)), Ok(ready) if ready > 0)
+    }
+
+    /// Keeps track of what is open.
+    fn note(&mut self, request: &Request, result: &Result<i64, Errno>) {
+        match (request, result) {
+            (
+                Request::Socket { .. } | Request::Accept { .. } | Request::EpollCreate { .. },
+                Ok(fd),
+            ) => self.open.push(*fd as i32),
+            (Request::Close { fd }, _) => self.open.retain(|open| open != fd),
+            _ => {}
+        }
+    }
+}
+
+impl Host for Kernel {
+    fn now(&self) -> Micros {
+        self.began.elapsed().as_micros() as Micros
+    }
+
+    fn turn(&mut self) {
+        while let Ok(len) = rustix::io::read(&self.tun, &mut self.buffer) {
+            let at = self.now();
+            let packet = self.buffer[..len].to_vec();
+            self.departed.push_back(Departure { at, packet });
+        }
+    }
+
+    fn step(&mut self, limit: Micros) -> bool {
+        let happened = self.now() < limit && self.sleep(limit);
+        self.turn();
+        happened
+    }
+
+    fn begin(&mut self, request: Request, blocks: bool) {
+        self.caller.begin(request);
+        if blocks {
+            self.caller.wait_asleep();
+        }
+    }
+
+    fn outcome(&mut self) -> Option<Answer> {
+        let (request, answer) = self.caller.outcome()?;
+        self.note(&request, &answer.0);
+        self.turn();
+        Some(answer)
+    }
+
+    fn abandon(&mut self) {
+        self.caller.abandon();
+    }
+
+    fn at_once(&mut self, request: Request) -> Option<Answer> {
+        Some(calls_unsafe::perform(&request))
+    }
+
+    fn unexpected_block_max(&self) -> Micros {
+        UNEXPECTED_BLOCK_MAX
+    }
+
+    fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
+        let written = rustix::io::write(self.tun.as_fd(), packet);
+        self.turn();
+        match written {
+            Ok(_) => Ok(()),
+            Err(errno) => Err(format!("write to the TUN device: {errno}")),
+        }
+    }
+
+    fn departed(&mut self) -> Option<Departure> {
+        self.departed.pop_front()
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> bool {
+        self.changed.set(name, value).is_ok()
+    }
+
+    fn congest(&mut self, is_congested: bool) -> bool {
+        namespace::congest(is_congested)
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        for fd in self.open.drain(..) {
+            // A call that blocks on it returns.
+            let how = number::SHUT_RDWR;
+            let _: (_, Reply) = calls_unsafe::perform(&Request::Shutdown { fd, how });
+            let _ = calls_unsafe::perform(&Request::Close { fd });
+        }
+    }
+}

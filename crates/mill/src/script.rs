@@ -1,7 +1,9 @@
 //! `mill script`: packet scripts in packetdrill's language, run against the stack in virtual time.
 //!
 //! Prints a line for each file, and for one that fails the first mismatch: place, cause, what was expected against what was
-//! seen. Ends with 0 if all passed, with 1 if one did not.
+//! seen. With `--compare` it plays each on our stack and on the kernel, and shows where they differ. Ends with 0 if all passed, with 1 if one did not.
+
+mod compare;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +21,7 @@ const KERNEL_TOLERANCE_MS: u32 = 14;
 #[derive(Args, Debug)]
 pub struct ScriptOptions {
     /// Scripts; with -v, each packet and call of theirs
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "random", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// A word in the scripts and what stands for it
     #[arg(short = 'D', long = "define", value_name = "WORD=VALUE", value_parser = pair)]
@@ -30,6 +32,21 @@ pub struct ScriptOptions {
     /// Plays them on this machine's kernel: in a network namespace each, over a TUN device, in real time. Needs root
     #[arg(long)]
     kernel: bool,
+    /// Plays each on our stack and on the kernel, without expectations, and shows where they differ. Needs root
+    #[arg(long, conflicts_with = "kernel")]
+    compare: bool,
+    /// So many scripts drawn from seeds, to be compared
+    #[arg(long, value_name = "N", requires = "compare")]
+    random: Option<u64>,
+    /// The first seed
+    #[arg(long, value_name = "S", default_value_t = 1, requires = "random")]
+    seed: u64,
+    /// Kernels played on at once, each in its own namespace
+    #[arg(long, value_name = "J", default_value_t = 8, requires = "compare")]
+    jobs: usize,
+    /// Scripts that take longer than this are not compared
+    #[arg(long, value_name = "S", default_value_t = 20, requires = "compare")]
+    longest: u64,
     /// The least tolerance of times; 14 with --kernel, else what the script says
     #[arg(long, value_name = "MS")]
     tolerance: Option<u32>,
@@ -47,11 +64,18 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 /// Runs the command.
 pub fn script(options: &ScriptOptions, is_verbose: bool) -> Result<(), Failure> {
+    if options.compare {
+        return compare::compare(options, is_verbose);
+    }
     let on = match options.kernel {
         true => Machine::Kernel,
         false => Machine::Stack,
     };
-    let usual = if options.kernel { KERNEL_TOLERANCE_MS } else { 0 };
+    let usual = if options.kernel {
+        KERNEL_TOLERANCE_MS
+    } else {
+        0
+    };
     let how = Options {
         on,
         tolerance_us_min: options.tolerance.unwrap_or(usual).saturating_mul(1000),
@@ -59,12 +83,11 @@ pub fn script(options: &ScriptOptions, is_verbose: bool) -> Result<(), Failure> 
         options: options.options.clone(),
         defines: BTreeMap::from_iter(options.defines.clone()),
         nothing_left: options.nothing_left,
+        record: false,
     };
     let mut failed = 0;
     for file in &options.files {
-        let text =
-            fs::read(file).map_err(|e| Failure::Usage(format!("{}: {e}", file.display())))?;
-        let text = String::from_utf8_lossy(&text);
+        let text = read(file)?;
         match script::run(&text, &how) {
             Ok(report) => passed(file, &report),
             Err(mismatch) => {
@@ -81,6 +104,11 @@ pub fn script(options: &ScriptOptions, is_verbose: bool) -> Result<(), Failure> 
     } else {
         Err(Failure::Reported)
     }
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let text = fs::read(file).map_err(|e| Failure::Usage(format!("{}: {e}", file.display())))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 fn passed(file: &Path, report: &Report) {

@@ -25,6 +25,8 @@ mod lex;
 mod option;
 mod parse;
 mod python;
+pub mod random;
+mod record;
 mod runner;
 mod shell;
 mod symbols;
@@ -32,6 +34,8 @@ mod tcp_info;
 
 use std::collections::BTreeMap;
 use std::fmt;
+
+pub use record::{Record, differences};
 
 /// On what a script is played.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,6 +56,8 @@ pub struct Options {
     pub tolerance_us_min: u32,
     /// Keeps a record of packets, calls and ignored commands in [`Report::trace`], and with a mismatch too.
     pub trace: bool,
+    /// Nothing that the script expects is compared: what is seen is put into [`Report::record`].
+    pub record: bool,
     /// Options as in the script, without the dashes, before its own: `("ip_version", "ipv6")`. A script's own win.
     pub options: Vec<(String, String)>,
     /// Words and what stands for them: `--define`. They come on top of what the known suites define.
@@ -62,7 +68,7 @@ pub struct Options {
 }
 
 /// How a script went that went well.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
     /// Events played.
     pub events: usize,
@@ -70,6 +76,8 @@ pub struct Report {
     pub elapsed_ns: u64,
     /// A line per packet, call and ignored command, with [`Options::trace`].
     pub trace: String,
+    /// What was seen, with [`Options::record`].
+    pub record: Record,
 }
 
 /// The first thing in a script that is not as it should be: what the stack did, or how the script is written.

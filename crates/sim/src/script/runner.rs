@@ -12,6 +12,7 @@ mod inbound;
 mod messages;
 mod outbound;
 mod pipes;
+mod recording;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,11 +23,12 @@ use self::calls::Blocked;
 use self::conn::Conn;
 use super::ast::{Action, Direction, Event, Micros, Packet, Script, When};
 use super::config::Config;
-use super::python::Python;
-use super::shell::{self, Effect};
 use super::host::Host;
 use super::host::kernel::Kernel;
 use super::host::stack::Stack;
+use super::python::Python;
+use super::record::Record;
+use super::shell::{self, Effect};
 use super::{Machine, Mismatch, Options, Report, tcp_info};
 
 /// How long a call that is about to be made waits for a blocked one to return.
@@ -72,6 +74,8 @@ pub(super) fn play(
         now_playing: Due::default(),
         before: None,
         trace: String::new(),
+        record: Record::default(),
+        claimed: 0,
     };
     for text in ignored {
         runner.note(format_args!("command ignored: {text}"));
@@ -81,6 +85,7 @@ pub(super) fn play(
             events: script.events.len(),
             elapsed_ns: runner.host.now().unsigned_abs() * 1000,
             trace: runner.trace,
+            record: runner.record,
         }),
         Err(mismatch) => Err(Mismatch {
             trace: runner.trace,
@@ -112,6 +117,10 @@ struct Runner<'s> {
     /// The event before.
     before: Option<Due>,
     trace: String,
+    /// What was seen, if nothing is expected.
+    record: Record,
+    /// Packets of the record that a line of the script stands for.
+    claimed: usize,
 }
 
 /// When the event that is played is due, in script time.
@@ -139,6 +148,10 @@ impl<'s> Runner<'s> {
             self.before = Some(self.now_playing);
         }
         self.await_blocked()?;
+        if self.options.record {
+            self.collect()?;
+            return Ok(());
+        }
         if let Some(blocked) = &self.blocked {
             return Err(Mismatch::new(
                 blocked.line(),
@@ -233,7 +246,7 @@ impl<'s> Runner<'s> {
     fn wait(&mut self, what: &str) -> Result<(), Mismatch> {
         let due = self.now_playing;
         self.pass_until(due.at)?;
-        if self.before.is_some() {
+        if self.before.is_some() && !self.options.record {
             self.check_time(due, self.host.now(), what)?;
         }
         Ok(())
@@ -244,6 +257,7 @@ impl<'s> Runner<'s> {
         while self.host.now() < at {
             self.host.step(at);
             self.carry_on()?;
+            self.collect()?;
         }
         Ok(())
     }
@@ -290,6 +304,7 @@ impl<'s> Runner<'s> {
                 self.wait("inbound packet")?;
                 self.inbound(packet, at)
             }
+            Direction::Outbound if self.options.record => self.await_any(),
             Direction::Outbound => self.outbound(packet, at),
         }
     }
@@ -330,12 +345,19 @@ impl<'s> Runner<'s> {
         let Some(at) = self.under_test else {
             return Err(self.mismatch("no socket to use for code"));
         };
-        let info = self.tcp_info(self.conns[at].live_fd)?;
+        let info = match self.tcp_info(self.conns[at].live_fd) {
+            Err(why) if self.options.record => return self.say(why.cause),
+            other => other?,
+        };
         tcp_info::define(&info, &mut self.python);
         let outcome = self.python.run(line, text);
         let printed = std::mem::take(&mut self.python.output);
         for line in printed.lines() {
             self.note(format_args!("printed: {line}"));
+            self.say(format!("printed: {line}"))?;
+        }
+        if self.options.record {
+            return Ok(());
         }
         outcome
     }

@@ -39,11 +39,17 @@ impl<'s> Runner<'s> {
             return Err(self.mismatch("this call should block while another one is blocked"));
         }
         self.wait("system call")?;
-        let plan = self
-            .plan(call)
-            .map_err(|cause| self.failure(call, &cause))?;
+        let plan = match self.plan(call) {
+            Err(cause) if self.options.record => {
+                return self.say(format!("{}: not made: {cause}", call.name));
+            }
+            plan => plan.map_err(|cause| self.failure(call, &cause))?,
+        };
         let request = match plan {
             Plan::Make(request) => request,
+            Plan::Answer(answer) if self.options.record => {
+                return self.record_call(call, answer, &Reply::None);
+            }
             Plan::Answer(answer) => {
                 return self
                     .judge(call, answer, &Reply::None)
@@ -80,6 +86,9 @@ impl<'s> Runner<'s> {
             if !moved && self.blocked.is_some() {
                 self.blocked = None;
                 self.host.abandon();
+                if self.options.record {
+                    return self.say(format!("{}: blocks", call.name));
+                }
                 return Err(self.failure(call, "the call blocks"));
             }
         }
@@ -107,6 +116,10 @@ impl<'s> Runner<'s> {
         let Some(Blocked { call, due, until }) = self.blocked.take() else {
             return Ok(());
         };
+        if self.options.record {
+            self.record_call(call, result, &reply)?;
+            return self.collect();
+        }
         let at = |cause: String| Mismatch::new(due.line, format!("{}: {cause}", call.name));
         self.judge(call, result, &reply).map_err(at)?;
         if call.until.is_none() {
@@ -342,11 +355,7 @@ impl<'s> Runner<'s> {
             Err(errno) => format!("-1 {}", symbols::error_name(errno.raw_os_error())),
         };
         self.note(format_args!("call     {} = {said}", call.name));
-        let makes_fd = matches!(
-            call.name.as_str(),
-            "socket" | "accept" | "accept4" | "epoll_create" | "epoll_create1" | "open"
-        );
-        let is_expected = if makes_fd && expected >= 0 {
+        let is_expected = if makes_fd(call) && expected >= 0 {
             returned >= 0
         } else {
             returned == expected
@@ -369,7 +378,7 @@ impl<'s> Runner<'s> {
     }
 
     /// The call succeeded.
-    fn follow(
+    pub(super) fn follow(
         &mut self,
         call: &Call,
         value: i32,
@@ -480,6 +489,14 @@ impl<'s> Runner<'s> {
             _ => Err(self.mismatch("no TCP_INFO for code")),
         }
     }
+}
+
+/// Whether the call returns a descriptor.
+pub(super) fn makes_fd(call: &Call) -> bool {
+    matches!(
+        call.name.as_str(),
+        "socket" | "accept" | "accept4" | "epoll_create" | "epoll_create1" | "open"
+    )
 }
 
 /// Room for control messages.

@@ -50,7 +50,8 @@ impl Runner<'_> {
         self.host
             .inject(&datagram.emit())
             .map_err(|cause| self.mismatch(cause))?;
-        self.carry_on()
+        self.carry_on()?;
+        self.collect()
     }
 
     fn advance_stage(&mut self, tcp: &Tcp, at: usize) {
@@ -102,7 +103,7 @@ impl Runner<'_> {
             return Ok(*live);
         }
         match conn.first_timestamp {
-            Some((script, live)) if self.config.scales_echo => {
+            Some((script, live)) if self.config.scales_echo || self.options.record => {
                 Ok(echo.wrapping_sub(script).wrapping_add(live))
             }
             _ => Err(format!(

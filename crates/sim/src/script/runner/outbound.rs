@@ -17,10 +17,10 @@ const PATIENCE: Micros = 2_000_000;
 const PATIENCE_ANY: Micros = 3600 * 1_000_000;
 
 /// A packet that left, in the script's sequence numbers.
-struct Seen {
-    at: Micros,
+pub(super) struct Seen {
+    pub at: Micros,
     datagram: Datagram,
-    segment: Segment,
+    pub segment: Segment,
 }
 
 impl Runner<'_> {
@@ -123,7 +123,8 @@ impl Runner<'_> {
         }
     }
 
-    fn seen(
+    /// Reads a packet that left, and learns from it.
+    pub(super) fn seen(
         &mut self,
         time: Micros,
         datagram: Datagram,

@@ -198,9 +198,10 @@ fn address(words: &[u64; 4]) -> Option<SocketAddr> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     let port = u16::from_be_bytes([bytes[2], bytes[3]]);
     match i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {
-        number::AF_INET => {
-            Some(SocketAddr::from(([bytes[4], bytes[5], bytes[6], bytes[7]], port)))
-        }
+        number::AF_INET => Some(SocketAddr::from((
+            [bytes[4], bytes[5], bytes[6], bytes[7]],
+            port,
+        ))),
         number::AF_INET6 => {
             let ip: [u8; 16] = bytes[8..24].try_into().ok()?;
             let ip = Ipv6Addr::from(ip);

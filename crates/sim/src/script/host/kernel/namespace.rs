@@ -68,7 +68,10 @@ pub(super) fn congest(is_congested: bool) -> bool {
         ],
         false => &["qdisc", "del", "dev", DEVICE, "root"],
     };
-    let done = Command::new("tc").args(words).stderr(Stdio::null()).status();
+    let done = Command::new("tc")
+        .args(words)
+        .stderr(Stdio::null())
+        .status();
     done.is_ok_and(|status| status.success())
 }
 

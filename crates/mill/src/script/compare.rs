@@ -136,21 +136,21 @@ fn judge(text: &str, options: &ScriptOptions, is_verbose: bool) -> Verdict {
         if found.is_empty() {
             return Verdict::Same(play);
         }
-        first.get_or_insert_with(|| describe(&found, [&ours.record, &kernel.record], is_verbose));
+        first.get_or_insert_with(|| match is_verbose {
+            true => in_full(text, &found, [&ours.record, &kernel.record]),
+            false => found.join("\n"),
+        });
     }
     Verdict::Differs(first.unwrap_or_default())
 }
 
-fn describe(found: &[String], [ours, kernel]: [&Record; 2], is_verbose: bool) -> String {
-    let mut text = found.join("\n");
-    if is_verbose {
-        text += &format!(
-            "\n--- ours\n{}--- kernel\n{}",
-            ours.display(),
-            kernel.display()
-        );
-    }
-    text
+fn in_full(script: &str, found: &[String], [ours, kernel]: [&Record; 2]) -> String {
+    format!(
+        "{}\n--- script\n{script}--- ours\n{}--- kernel\n{}",
+        found.join("\n"),
+        ours.display(),
+        kernel.display()
+    )
 }
 
 fn show(subject: &Subject, verdict: &Verdict, is_random: bool) {

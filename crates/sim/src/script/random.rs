@@ -451,7 +451,7 @@ impl Draw {
 
 /// Flags in the order of the language.
 fn ordered(flags: &str) -> String {
-    "FSRP.UEW-"
+    "FSRPUEW.-"
         .chars()
         .filter(|flag| flags.contains(*flag))
         .collect()

@@ -106,6 +106,7 @@ impl Runner<'_> {
             Some((script, live)) if self.config.scales_echo || self.options.record => {
                 Ok(echo.wrapping_sub(script).wrapping_add(live))
             }
+            _ if self.options.record => Ok(echo),
             _ => Err(format!(
                 "TS ecr {echo} echoes no TS val that an outbound packet of the script has"
             )),

@@ -173,6 +173,8 @@ impl Connection {
         connection.snd.wl1 = h.irs;
         connection.snd.wl2 = h.una;
         connection.rx.irs = h.irs;
+        // The SYN.
+        connection.rx.segs_in = 1;
         connection.rcv.nxt = h.irs + 1;
         connection.rcv.acked = connection.rcv.nxt;
         connection.rcv.adv = connection.rcv.nxt + initial.window;

@@ -165,17 +165,30 @@ impl HalfOpen {
         if self.is_repeated_syn(seg) && !is_old {
             return self.on_repeated_syn(cx);
         }
+        if seg.has(Flags::ACK) && seg.ack != self.iss + 1 {
+            // Before the sequence number, as Linux: this is about another connection, whose owner should know.
+            cx.counters.half_open_bad_ack += 1;
+            return match seg.has(Flags::RST) {
+                true => HalfOpenOutcome::Drop,
+                false => HalfOpenOutcome::Reset(reset::refuse(seg.ack)),
+            };
+        }
         if is_old {
             cx.counters.drop_paws += 1;
-            return self.challenge(cx);
+            return self.challenge(cx, seg);
+        }
+        if self.echo_is_forged(seg) {
+            cx.counters.half_open_bad_echo += 1;
+            return self.answer_invalid(cx, seg);
         }
         if !self.is_acceptable(seg) {
-            return self.on_unacceptable(cx, seg);
+            cx.counters.drop_outside_window += u64::from(!seg.has(Flags::RST));
+            return self.answer_invalid(cx, seg);
         }
         if seg.has(Flags::RST) {
             return self.on_reset(cx, seg);
         }
-        if seg.has(Flags::SYN) {
+        if seg.has(Flags::SYN) && seg.seq != self.irs {
             // RFC 9293 3.10.7.4, fourth: a passive open returns to LISTEN. As Linux we say so by a RST, upon which the peer starts over.
             cx.counters.half_open_new_syn += 1;
             return HalfOpenOutcome::Gone(GoneReason::NewSyn);
@@ -183,15 +196,6 @@ impl HalfOpen {
         if !seg.has(Flags::ACK) {
             cx.counters.drop_no_ack += 1;
             return HalfOpenOutcome::Drop;
-        }
-        if seg.ack != self.iss + 1 {
-            // Fifth: not SND.UNA < SEG.ACK =< SND.NXT.
-            cx.counters.half_open_bad_ack += 1;
-            return HalfOpenOutcome::Reset(reset::refuse(seg.ack));
-        }
-        if self.echo_is_forged(seg) {
-            cx.counters.half_open_bad_echo += 1;
-            return self.challenge(cx);
         }
         if self.retries < self.defer_accept && seg.end() == self.irs + 1 {
             // The application is not to be woken before there is something to read.
@@ -270,9 +274,7 @@ impl HalfOpen {
 
     /// The same SYN again: our SYN-ACK was lost, or is on its way.
     fn is_repeated_syn(&self, seg: &Segment) -> bool {
-        seg.has(Flags::SYN)
-            && !seg.flags.intersects(Flags::RST | Flags::ACK | Flags::FIN)
-            && seg.seq == self.irs
+        seg.has(Flags::SYN) && !seg.flags.intersects(Flags::RST | Flags::ACK) && seg.seq == self.irs
     }
 
     fn on_repeated_syn(&mut self, cx: &mut Cx<'_>) -> HalfOpenOutcome {
@@ -298,28 +300,23 @@ impl HalfOpen {
             && SeqNumber(timestamp.value).lt(SeqNumber(self.ts_recent))
     }
 
-    /// First step: RFC 9293 section 3.4 with RCV.NXT = IRS + 1 and the window of our SYN-ACK.
+    /// First step: RFC 9293 section 3.4 with RCV.NXT = IRS + 1 and the window of our SYN-ACK. As Linux reads it: some of the segment lies
+    /// within, or it is empty and at an edge.
     fn is_acceptable(&self, seg: &Segment) -> bool {
-        let (rcv_nxt, window) = (self.irs + 1, u32::from(self.window));
-        match (seg.seq_len(), window) {
-            (0, 0) => seg.seq == rcv_nxt,
-            (0, _) => seg.seq.in_window(rcv_nxt, window),
-            // RST and ACK are looked at even when the window is closed (MUST-66).
-            (_, 0) => seg.seq == rcv_nxt,
-            (len, _) => {
-                seg.seq.in_window(rcv_nxt, window)
-                    || (seg.seq + (len - 1)).in_window(rcv_nxt, window)
-            }
-        }
+        let left = self.irs + 1;
+        let right = left + u32::from(self.window);
+        seg.seq == left
+            || (seg.end().gt(left) && seg.seq.lt(right))
+            || (seg.seq == right && seg.seq_len() == 0)
     }
 
-    fn on_unacceptable(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
+    /// The answer to a segment that is not acceptable.
+    fn answer_invalid(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
         if seg.has(Flags::RST) {
             cx.counters.drop_reset_outside_window += 1;
             return HalfOpenOutcome::Drop;
         }
-        cx.counters.drop_outside_window += 1;
-        self.challenge(cx)
+        self.challenge(cx, seg)
     }
 
     /// Second step with RFC 5961 section 3.2: only the exact number resets.
@@ -329,7 +326,7 @@ impl HalfOpen {
             return HalfOpenOutcome::Gone(GoneReason::Reset);
         }
         cx.counters.drop_reset_in_window += 1;
-        self.challenge(cx)
+        self.challenge(cx, seg)
     }
 
     /// An honest echo names one of our SYN-ACKs; 0 is what some peers put when they echo nothing.
@@ -341,11 +338,13 @@ impl HalfOpen {
         self.has(TIMESTAMPS) && echo != 0 && echo.wrapping_sub(self.ts_first) > span
     }
 
-    /// `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`, within the limits.
-    fn challenge(&mut self, cx: &mut Cx<'_>) -> HalfOpenOutcome {
-        if !self
-            .gate
-            .allow(cx.now_ns, cx.config.invalid_ack_interval_ns)
+    /// `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`, within the limits. Text always earns one: no two hosts send it to each other for ever.
+    fn challenge(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
+        let is_text = seg.seq_len() > 0 && !seg.has(Flags::SYN);
+        if !(is_text
+            || self
+                .gate
+                .allow(cx.now_ns, cx.config.invalid_ack_interval_ns))
             || !cx.challenge.allow(cx.now_ns, cx.config)
         {
             cx.counters.challenge_acks_limited += 1;

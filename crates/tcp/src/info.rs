@@ -196,7 +196,7 @@ impl Connection {
             rcv_ssthresh: self.rx.ssthresh,
             window_clamp: self.rx.clamp,
             rcv_space: self.tune_space(),
-            notsent_bytes: self.unsent(),
+            notsent_bytes: self.unsent() + u32::from(self.fin_unsent()),
             bytes_acked: self.tx.bytes_acked,
             bytes_received: self.rx.bytes_received,
             segs_out: self.tx.segs_out,

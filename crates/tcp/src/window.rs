@@ -218,16 +218,17 @@ impl Connection {
     /// The window of a segment with an acceptable ACK (RFC 9293 3.10.7.4, fifth step).
     #[inline]
     pub(crate) fn learn_window(&mut self, seg: &Segment) {
-        // Beyond the RFC, as Linux: a higher ACK was sent later, even if it rides on repeated text.
-        let newer = self.snd.wl1.lt(seg.seq)
-            || (self.snd.wl1 == seg.seq && self.snd.wl2.le(seg.ack))
-            || self.snd.wl2.lt(seg.ack);
+        // Beyond the RFC, as Linux: a higher ACK was sent later, even if it rides on repeated text; and of two segments with
+        // the same numbers nobody knows which was sent first, so only a larger window counts, or none at all.
+        let window = self.scaled_window(seg);
+        let newer = self.snd.wl2.lt(seg.ack)
+            || self.snd.wl1.lt(seg.seq)
+            || (self.snd.wl1 == seg.seq && (window > self.snd.wnd || window == 0));
         if !newer {
             return;
         }
         self.snd.wl1 = self.snd.wl1.max(seg.seq);
         self.snd.wl2 = seg.ack;
-        let window = u32::from(seg.window) << self.snd.shift;
         if window != self.snd.wnd {
             self.set_send_window(window);
         }

@@ -45,6 +45,7 @@ pub fn script(seed: u64) -> String {
         hostility,
         has_timestamps,
         has_sack,
+        has_scale: options.contains("wscale"),
         scale,
         isn: dice.pick(&PEER_ISNS),
         dice,
@@ -74,6 +75,8 @@ struct Draw {
     hostility: u64,
     has_timestamps: bool,
     has_sack: bool,
+    /// A window scale was agreed on, and which is the peer's.
+    has_scale: bool,
     scale: u32,
     isn: u32,
     /// Before the next line.
@@ -334,9 +337,11 @@ impl Draw {
         let next = self.peer_next;
         match self.dice.below(8) {
             0 | 1 => {
-                let edge = self
-                    .dice
-                    .pick(&[65_535, 65_536, 65_280, 1 << 16, 29_200, 64_240]);
+                // Linux takes more than it can say without a scale: that it does is known.
+                let edge = match self.has_scale {
+                    true => self.dice.pick(&[65_535, 268_000, 268_800, 270_000]),
+                    false => 300_000,
+                };
                 let off = self.dice.pick(&[
                     -1,
                     -2,
@@ -348,9 +353,10 @@ impl Draw {
                     1000,
                     3000,
                     edge,
+                    edge,
                     edge - 1,
                     edge + 1,
-                    200_000,
+                    400_000,
                     i32::MAX,
                     i32::MIN,
                 ]);

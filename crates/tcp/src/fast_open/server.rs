@@ -42,6 +42,8 @@ impl Connection {
         new.snd.wl1 = syn.irs;
         new.snd.wl2 = new.snd.una;
         new.rx.irs = syn.irs;
+        // The SYN.
+        new.rx.segs_in = 1;
         new.rcv.nxt = syn.irs + 1;
         new.rcv.acked = new.rcv.nxt;
         new.rcv.adv = new.rcv.nxt + new.rx.wnd;

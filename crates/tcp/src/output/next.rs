@@ -84,9 +84,12 @@ impl Connection {
         let unsent = self.unsent();
         let fin_waits = self.fin_unsent();
         let usable = self.snd.usable();
+        // A FIN takes a sequence number and, as in Linux of late, room on the path.
+        let fits_path = self.segments_in_flight() < self.congestion.window.cwnd
+            || self.recovery.any(flag::PROBE_NEW);
         if unsent == 0 {
-            // A FIN takes a sequence number, so it needs the window, but no room on the path.
-            return (fin_waits && usable > 0).then_some(Plan::Fresh { len: 0, fin: true });
+            return (fin_waits && usable > 0 && fits_path)
+                .then_some(Plan::Fresh { len: 0, fin: true });
         }
         if let Some(len) = self.path_probe(unsent, usable) {
             return Some(Plan::Fresh { len, fin: false });
@@ -94,9 +97,6 @@ impl Connection {
         let mss = self.current_mss(cx);
         let len = self.segment_size(mss, unsent, usable, fin_waits)?;
         let fin = fin_waits && len == unsent && len < usable;
-        let fits_path = self.segments_in_flight() < self.congestion.window.cwnd
-            || (fin && len < mss)
-            || self.recovery.any(flag::PROBE_NEW);
         fits_path.then_some(Plan::Fresh { len, fin })
     }
 }

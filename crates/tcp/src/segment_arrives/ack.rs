@@ -134,7 +134,8 @@ impl Connection {
             self.path_probe_acked(cx);
         }
         self.tx.acked += bytes;
-        self.tx.bytes_acked += u64::from(bytes);
+        // FIN included, as Linux counts.
+        self.tx.bytes_acked += u64::from(acked);
         self.tx.progress_ns = cx.now_ns;
         self.tx.retransmits = 0;
         // The path works: what an ICMP error said of it is past.
@@ -203,9 +204,9 @@ impl Connection {
     /// Acknowledged before. Within the largest window it may be late (RFC 5961 5.2): its text counts, its
     /// ACK does not, its SACK blocks do.
     fn old_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
-        // What was never sent cannot be acknowledged late either, however large the window; 1 is for the FIN.
+        // What was never sent cannot be acknowledged late either, however large the window.
         let age = u64::from(self.snd.una.since(seg.ack));
-        if age > u64::from(self.tx.max_wnd).min(self.tx.bytes_acked + 1) {
+        if age > u64::from(self.tx.max_wnd).min(self.tx.bytes_acked) {
             cx.counters.drop_ack_too_old += 1;
             self.challenge(cx);
             return Step::Done(Effects::NONE);

@@ -50,6 +50,7 @@ impl Connection {
 
     fn fin_in_order(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.rcv.nxt += 1;
+        self.rx.bytes_received += 1;
         self.keep_edge();
         self.rx.dup_acks_due = 0;
         self.rx.held.release(cx.ranges);

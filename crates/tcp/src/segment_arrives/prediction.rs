@@ -82,7 +82,6 @@ impl Connection {
         seg: &Segment,
         rx: &mut impl RecvBuffer,
     ) -> Effects {
-        self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(1);
         let stored = rx.write_at(0, 0, seg.len).min(seg.len);
         if stored < seg.len {
             cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);

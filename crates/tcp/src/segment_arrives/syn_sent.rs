@@ -63,7 +63,8 @@ impl Connection {
         let bytes = seg.ack.since(self.tx.iss + 1).min(self.snd.buffered);
         self.snd.buffered -= bytes;
         self.tx.acked += bytes;
-        self.tx.bytes_acked += u64::from(bytes);
+        // The SYN included, as Linux counts.
+        self.tx.bytes_acked += u64::from(seg.ack.since(self.snd.una));
         self.snd.una = seg.ack;
         self.snd.wl1 = seg.seq;
         self.snd.wl2 = seg.ack;
@@ -95,7 +96,6 @@ impl Connection {
         self.rx.irs = seg.seq;
         self.rcv.nxt = seg.seq + 1;
         self.rcv.acked = self.rcv.nxt;
-        self.rcv.adv = self.rcv.nxt + u32::from(self.syn_window());
         if let Some(mss) = options.mss.filter(|&mss| mss > 0) {
             self.tx.peer_mss = mss;
         }
@@ -106,8 +106,17 @@ impl Connection {
             _ => {
                 self.marks.clear(Marks::WINDOW_SCALING);
                 self.rcv_shift = 0;
+                // No more can ever be advertised.
+                self.rx.clamp = self.rx.clamp.min(self.window_ceiling());
+                self.rx.ssthresh = self.rx.ssthresh.min(self.rx.clamp);
             }
         }
+        // Of a larger window that could not be said in a SYN the peer hears with our next segment.
+        let window = match self.marks.has(Marks::WINDOW_SCALING) {
+            true => self.rx.wnd,
+            false => u32::from(self.syn_window()),
+        };
+        self.rcv.adv = self.rcv.nxt + window;
         match options.timestamp {
             Some(stamp) if self.marks.has(Marks::TIMESTAMPS) => {
                 self.rcv.ts_recent = stamp.value;

@@ -67,9 +67,6 @@ impl Connection {
             // What an ACK has not reported by now stays unsaid, as in Linux.
             self.marks.clear(Marks::DSACK);
         }
-        if seg.len > 0 {
-            self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(1);
-        }
         if seg.end().le(self.rcv.nxt) {
             cx.counters.bytes_duplicate += u64::from(seg.len);
             self.note_duplicate(cx, seg.seq, seg.end());
@@ -173,7 +170,10 @@ impl Connection {
         self.advance_receive(end, rx);
         self.note_received(cx, seg);
         self.note_codepoint(cx, seg.ecn);
-        self.schedule_ack(cx);
+        // With the peer's last text the FIN decides.
+        if !(seg.has(Flags::FIN) && end == seg.seq + seg.len) {
+            self.schedule_ack(cx);
+        }
         (stored, Effects::READABLE)
     }
 

@@ -91,6 +91,8 @@ fn established_invented_duplicates_behind_a_guard() {
 #[test]
 fn established_repeated_text_with_a_new_ack_brings_its_window() {
     conversation(established, |p| {
+        // Only a larger window, or a shut one, is believed of a segment without news.
+        p.inject(". 1:1(0) ack 1 win 0");
         p.inject(". 1:1(0) ack 1 win 2000");
         p.write(10_000);
         p.expect_data(1, 2001, 1000, 1, false);
@@ -106,6 +108,8 @@ fn established_repeated_text_with_a_new_ack_brings_its_window() {
 #[test]
 fn established_window_of_an_older_segment_is_still_ignored() {
     conversation(established, |p| {
+        // Only a larger window, or a shut one, is believed of a segment without news.
+        p.inject(". 1:1(0) ack 1 win 0");
         p.inject(". 1:1(0) ack 1 win 2000");
         p.write(10_000);
         p.expect_data(1, 2001, 1000, 1, false);
@@ -193,6 +197,7 @@ fn established_window_shrinks_below_the_segment_and_does_not_time_out() {
             p.wait_until(next_ns);
             p.expect_state(State::Established);
             p.skip_sent();
+            p.inject(". 1:1(0) ack 1 win 0");
             p.inject(". 1:1(0) ack 1 win 500");
         }
         p.expect_state(State::Established);

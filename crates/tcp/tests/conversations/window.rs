@@ -74,7 +74,7 @@ fn established_ack_and_rst_into_shut_window() {
         p.inject(". 1:4001(4000) ack 1");
         p.skip_sent();
         // MUST-66
-        p.inject("P. 4001:4002(1) ack 11");
+        p.inject(". 4001:4001(0) ack 11");
         p.expect_effects(Effects::WRITABLE);
         p.inject("R 4001:4001(0)");
         assert!(p.is_removed());
@@ -227,6 +227,8 @@ fn established_window_shrinks_below_flight() {
     conversation(established, |p| {
         p.write(5000);
         p.skip_sent();
+        // Only a larger window, or a shut one, is believed of a segment without news.
+        p.inject(". 1:1(0) ack 1 win 0");
         p.inject(". 1:1(0) ack 1 win 2000");
         p.write(5000);
         // Nothing new; old data is repeated within the window, one segment at first.

@@ -39,7 +39,12 @@ impl Runner<'_> {
                 continue;
             };
             let is_syn_ack = segment.has(flag::SYN | flag::ACK);
+            // A reset by somebody who knows nothing of the connection.
+            let is_zero = segment.has(flag::RST) && segment.seq == 0;
             let mut seen = self.seen(departure.at, datagram, at, is_syn_ack)?;
+            if is_zero {
+                seen.segment.seq = 0;
+            }
             if let Some(place) = option::timestamp_at(&seen.segment.options) {
                 let live = option::word(&seen.segment.options, place);
                 let conn = &mut self.conns[at];

@@ -23,6 +23,9 @@ pub(super) trait Host {
     /// Time since the start.
     fn now(&self) -> Micros;
 
+    /// When the script began, on the clock of the host's time stamps.
+    fn epoch_ns(&self) -> i64;
+
     /// Lets the host do what can be done now.
     fn turn(&mut self);
 

@@ -11,7 +11,7 @@ mod namespace;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use posix::{Errno, Reply, Request, number};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -33,6 +33,8 @@ pub(in crate::script) struct Kernel {
     /// What is open, to be closed in the end.
     open: Vec<i32>,
     began: Instant,
+    /// The same on the clock of the day.
+    epoch_ns: i64,
     departed: VecDeque<Departure>,
     buffer: Vec<u8>,
     changed: namespace::Parameters,
@@ -58,6 +60,7 @@ impl Kernel {
             caller,
             open: Vec::new(),
             began: Instant::now(),
+            epoch_ns: 0,
             departed: VecDeque::new(),
             buffer: vec![0; PACKET_BYTES_MAX],
             changed,
@@ -66,6 +69,7 @@ impl Kernel {
         // What IPv6 says when a device comes up is not of the script.
         made.departed.clear();
         made.began = Instant::now();
+        made.epoch_ns = since_1970_ns();
         Ok(made)
     }
 
@@ -97,9 +101,18 @@ impl Kernel {
     }
 }
 
+fn since_1970_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as i64)
+}
+
 impl Host for Kernel {
     fn now(&self) -> Micros {
         self.began.elapsed().as_micros() as Micros
+    }
+
+    fn epoch_ns(&self) -> i64 {
+        self.epoch_ns
     }
 
     fn turn(&mut self) {

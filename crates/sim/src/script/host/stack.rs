@@ -14,7 +14,7 @@ use crate::script::ast::Micros;
 use crate::script::config::Config;
 
 /// Where the clock stands when a script starts: long after boot, in the middle of a millisecond.
-pub(super) const START_NS: u64 = 1_000_000_250_000;
+const START_NS: u64 = 1_000_000_250_000;
 
 /// The step of the clock when the stack names a deadline that has come and does nothing at it.
 const NUDGE_NS: u64 = 50_000;
@@ -84,6 +84,10 @@ impl Stack {
 impl Host for Stack {
     fn now(&self) -> Micros {
         (self.clock.now_ns().saturating_sub(START_NS) / 1000) as Micros
+    }
+
+    fn epoch_ns(&self) -> i64 {
+        START_NS as i64
     }
 
     fn turn(&mut self) {

@@ -5,7 +5,6 @@ use posix::Reply;
 use super::Runner;
 use super::arguments::int;
 use crate::script::ast::{Expr, Message};
-use crate::script::world::START_NS;
 
 /// Nanoseconds of a second.
 const SECOND_NS: i64 = 1_000_000_000;
@@ -82,7 +81,7 @@ impl Runner<'_> {
         let (Some(seen_s), Some(seen_ns)) = (word(0), word(8)) else {
             return Err(format!("expected a time stamp, seen {seen:?}"));
         };
-        let seen_ns = seen_s * SECOND_NS + seen_ns - START_NS as i64;
+        let seen_ns = seen_s * SECOND_NS + seen_ns - self.host.epoch_ns();
         match (seen_ns - wanted_ns).abs() / 1_000 <= self.config.tolerance {
             true => Ok(()),
             false => Err(format!(

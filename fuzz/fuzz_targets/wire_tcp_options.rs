@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     let bytes = &bytes[..bytes.len().min(40) & !3];
     let mut segment = [0u8; 60];
     segment[12] = ((20 + bytes.len()) as u8 / 4) << 4;
-    segment[13] = Flags::ACK.0;
+    segment[13] = Flags::ACK.0 as u8;
     segment[20..20 + bytes.len()].copy_from_slice(bytes);
     let general = Options::parse(bytes);
     let through_header = Header::parse(&segment).map(|(header, _)| header.options);
@@ -26,19 +26,21 @@ fn assert_survives(options: &Options) {
     assert_eq!(len, options.emit_len());
     assert_eq!(len % 4, 0);
     let again = Options::parse(&out[..len]);
-    // Options that came without our padding may not all fit with it: the last blocks and the
-    // cookie give way, nothing else does.
+    // Options that came without our padding may not all fit with it: the last blocks, the cookie and
+    // the AccECN option give way, nothing else does.
     let Ok(again) = again else {
         panic!("our own options do not parse: {:02x?}", &out[..len]);
     };
     let fitting = Options {
         sack: again.sack,
         fast_open: again.fast_open,
+        accecn: again.accecn,
         ..*options
     };
     assert_eq!(again, fitting);
     assert!(options.sack.as_slice().starts_with(again.sack.as_slice()));
     assert!(again.fast_open.is_none() || again.fast_open == options.fast_open);
+    assert!(!again.accecn.is_present() || again.accecn == options.accecn);
     // What was cut once fits and is not cut again.
     let mut twice = [0u8; 40];
     assert_eq!(again.emit(&mut twice), len);

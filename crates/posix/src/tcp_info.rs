@@ -1,7 +1,7 @@
-//! `struct tcp_info` and its relatives as Linux 6.18 lays them out.
+//! `struct tcp_info` and its relatives as Linux 7.0 lays them out (6.18 has accurate ECN's modes in other bits of the last word).
 //!
 //! All times are microseconds but for the four "last" ones, which are milliseconds ago. What Millstream does not count reads as zero: `tcpi_fackets`,
-//! `tcpi_last_ack_sent` (in Linux too), `tcpi_rcv_rtt`, `tcpi_rcv_ooopack`, `tcpi_rehash`, the counts of timeouts, and all of accurate ECN.
+//! `tcpi_last_ack_sent` (in Linux too), `tcpi_rcv_rtt`, `tcpi_rcv_ooopack`, `tcpi_rehash` and the counts of timeouts.
 
 use millstream::{SocketInfo, TcpConfig, TcpState};
 
@@ -106,7 +106,20 @@ pub fn tcp_info(info: &SocketInfo, now_ns: u64) -> [u8; TCP_INFO_BYTES] {
     fields.word(156, tcp.data_segs_out);
     fields.word(228, tcp.snd_wnd);
     fields.word(232, tcp.rcv_wnd);
+    accurate_ecn_part(&mut fields, info);
     fields.0
+}
+
+fn accurate_ecn_part(fields: &mut Fields, info: &SocketInfo) {
+    let ecn = &info.tcp.accurate_ecn;
+    fields.word(248, ecn.received_ce);
+    let counters = ecn.delivered_bytes.into_iter().chain(ecn.received_bytes);
+    for (at, counter) in (252..).step_by(4).zip(counters) {
+        fields.word(at, counter);
+    }
+    // Bit-fields from the lowest bit on.
+    let modes = ecn.mode as u8 | ecn.option_seen << 2 | ecn.fail_mode << 4;
+    fields.word(276, modes.into());
 }
 
 fn state_part(fields: &mut Fields, info: &SocketInfo) {

@@ -20,29 +20,66 @@ pub enum SlowStart {
     HyStartPlusPlus,
 }
 
-/// When ECN (RFC 3168) is negotiated.
+/// Which kind of ECN is negotiated when: classic (RFC 3168) or accurate (RFC 9768). The values of Linux's `tcp_ecn`. Who grants
+/// accurate ECN grants classic ECN too, to who asks for that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
 pub enum EcnUse {
     /// Neither asked for nor granted.
-    Never,
-    /// Asked for, and granted to who asks.
-    Always,
-    /// Granted to who asks; Linux's default.
+    Never = 0,
+    /// Classic ECN is asked for, and granted to who asks for either kind.
+    Always = 1,
+    /// Classic ECN is granted to who asks for either kind; Linux's default.
     #[default]
-    WhenAsked,
+    WhenAsked = 2,
+    /// Accurate ECN is asked for, and granted.
+    Accurate = 3,
+    /// Accurate ECN is granted, classic ECN is asked for.
+    AccurateWhenAsked = 4,
+    /// Accurate ECN is granted, none is asked for.
+    AccurateOnlyWhenAsked = 5,
 }
 
 impl EcnUse {
-    /// By the values of Linux's `tcp_ecn`. 3 to 5 add accurate ECN (RFC 9768), which is not implemented: what remains of them is
-    /// plain ECN.
+    /// By the values of Linux's `tcp_ecn`.
     #[must_use]
     pub const fn from_sysctl(value: u8) -> Option<Self> {
         match value {
             0 => Some(EcnUse::Never),
-            1 | 3 | 4 => Some(EcnUse::Always),
-            2 | 5 => Some(EcnUse::WhenAsked),
+            1 => Some(EcnUse::Always),
+            2 => Some(EcnUse::WhenAsked),
+            3 => Some(EcnUse::Accurate),
+            4 => Some(EcnUse::AccurateWhenAsked),
+            5 => Some(EcnUse::AccurateOnlyWhenAsked),
             _ => None,
         }
+    }
+
+    /// Our SYNs ask for accurate ECN.
+    #[must_use]
+    pub const fn asks_for_accurate(self) -> bool {
+        matches!(self, EcnUse::Accurate)
+    }
+
+    /// Our SYNs ask for classic ECN.
+    #[must_use]
+    pub const fn asks_for_classic(self) -> bool {
+        matches!(self, EcnUse::Always | EcnUse::AccurateWhenAsked)
+    }
+
+    /// A SYN that asks for accurate ECN gets it.
+    #[must_use]
+    pub const fn grants_accurate(self) -> bool {
+        matches!(
+            self,
+            EcnUse::Accurate | EcnUse::AccurateWhenAsked | EcnUse::AccurateOnlyWhenAsked
+        )
+    }
+
+    /// A SYN that asks for ECN of either kind gets some.
+    #[must_use]
+    pub const fn grants(self) -> bool {
+        !matches!(self, EcnUse::Never)
     }
 }
 
@@ -141,10 +178,16 @@ pub struct Config {
     pub invalid_ack_interval_ns: u64,
     /// Initial congestion window in segments (RFC 6928).
     pub initial_window_segments: u16,
-    /// When ECN is negotiated (RFC 3168).
+    /// Which kind of ECN is negotiated when (RFC 3168, RFC 9768).
     pub ecn: EcnUse,
-    /// A SYN that is sent again no longer asks for ECN (RFC 3168 6.1.1.1).
+    /// A SYN that is sent again no longer asks for classic ECN (RFC 3168 6.1.1.1), from the second time on not for accurate ECN
+    /// either; and feedback on a SYN that no path can have caused turns ECN off (RFC 9768 3.1.4, 3.2.2.3).
     pub ecn_fallback: bool,
+    /// When AccECN options are sent (Linux's `tcp_ecn_option`): 0 never, 1 when there is news, 2 with every segment that has room,
+    /// 3 even when ACKs with one seem to be lost.
+    pub accecn_option: u8,
+    /// AccECN options in a round trip at least, whatever the news; 0 = no such minimum (`tcp_ecn_option_beacon`).
+    pub accecn_option_beacon: u8,
     /// Congestion control of new connections.
     pub congestion: CongestionAlgorithm,
     /// Settings of CUBIC.
@@ -249,6 +292,8 @@ impl Default for Config {
             initial_window_segments: 10,
             ecn: EcnUse::WhenAsked,
             ecn_fallback: true,
+            accecn_option: 2,
+            accecn_option_beacon: 3,
             congestion: CongestionAlgorithm::Cubic,
             cubic: CubicSettings::default(),
             pacing: false,

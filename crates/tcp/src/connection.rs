@@ -23,7 +23,7 @@ use crate::challenge::ChallengeLimiter;
 use crate::config::Config;
 use crate::congestion::{Congestion, Moment};
 use crate::counters::Counters;
-use crate::ecn::EcnState;
+use crate::ecn::{EcnLine, EcnState};
 use crate::effects::Effects;
 use crate::fast_open::FastOpenSyn;
 use crate::handshake::{Handshake, TimeWaitEntry};
@@ -127,7 +127,7 @@ const _: () = assert!(size_of::<Congestion>() <= 128);
 const _: () = assert!(size_of::<Cold>() <= 128);
 const _: () = assert!(size_of::<Path>() <= 32);
 const _: () = assert!(size_of::<Autotune>() <= 64);
-const _: () = assert!(size_of::<Connection>() <= 960 && align_of::<Connection>() == 64);
+const _: () = assert!(size_of::<Connection>() <= 1024 && align_of::<Connection>() == 64);
 
 impl Connection {
     /// Active open (RFC 9293 3.10.1): SYN_SENT, a SYN is due.
@@ -219,6 +219,7 @@ impl Connection {
             wl2: iss,
             mss,
             shift: 0,
+            ecn: EcnLine::OFF,
         };
         let rcv = Rcv {
             nxt: zero,

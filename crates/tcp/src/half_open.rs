@@ -11,13 +11,13 @@
 //!                             └──► wrong ACK: Reset, stays    └──► anything else: Drop or ChallengeAck
 //! ```
 
+use wire::SeqNumber;
 use wire::tcp::{Flags, Options, Timestamp};
-use wire::{Ecn, SeqNumber};
 
 use crate::challenge::AckGate;
 use crate::config::Config;
 use crate::connection::Cx;
-use crate::ecn::is_granted;
+use crate::ecn::{EcnKind, HalfOpenEcn, SynEcn, grant};
 use crate::handshake::{Handshake, WindowScales};
 use crate::isn::timestamp_value;
 use crate::listen::{PassiveOpen, SynRequest};
@@ -86,6 +86,7 @@ pub struct HalfOpen {
     /// The listener's own number of retransmissions; 0: the stack's.
     retries_max: u8,
     flags: u8,
+    ecn: HalfOpenEcn,
 }
 
 const _: () = assert!(size_of::<HalfOpen>() <= 64);
@@ -93,8 +94,6 @@ const _: () = assert!(size_of::<HalfOpen>() <= 64);
 const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 const WINDOW_SCALING: u8 = 4;
-const ECN: u8 = 8;
-const ECT: u8 = 16;
 /// A bare final ACK came and was put off (TCP_DEFER_ACCEPT).
 const ACKED: u8 = 1 << 7;
 
@@ -125,9 +124,8 @@ impl HalfOpen {
             retries_max: open.retries_max,
             flags: (u8::from(granted.timestamps) * TIMESTAMPS)
                 | (u8::from(granted.sack) * SACK)
-                | (u8::from(granted.window_scaling) * WINDOW_SCALING)
-                | (u8::from(granted.ecn) * ECN)
-                | (u8::from(granted.ecn && open.congestion.wants_ecn()) * ECT),
+                | (u8::from(granted.window_scaling) * WINDOW_SCALING),
+            ecn: HalfOpenEcn::new(granted.ecn, open.congestion, syn.ecn),
         }
     }
 
@@ -143,27 +141,27 @@ impl HalfOpen {
         }
         self.ts_last = ts_now;
         self.sent = self.sent.saturating_add(1);
-        syn_ack_segment(SynAck {
+        let mut out = syn_ack_segment(SynAck {
             iss: self.iss,
             irs: self.irs,
             window: self.window,
             mss: self.mss,
             shift: self.has(WINDOW_SCALING).then_some(self.our_shift),
             sack: self.has(SACK),
-            ecn: self.has(ECN),
-            ect: self.has(ECT),
             timestamp: self.has(TIMESTAMPS).then_some(Timestamp {
                 value: ts_now,
                 echo: self.ts_recent,
             }),
-        })
+        });
+        self.ecn.dress(cx.config, &mut out, self.sent);
+        out
     }
 
     /// A segment of this flow arrived.
     pub fn on_segment(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
         let is_old = self.is_old(seg);
         if self.is_repeated_syn(seg) && !is_old {
-            return self.on_repeated_syn(cx);
+            return self.on_repeated_syn(cx, seg);
         }
         if seg.has(Flags::ACK) && seg.ack != self.iss + 1 {
             // Before the sequence number, as Linux: this is about another connection, whose owner should know.
@@ -242,6 +240,7 @@ impl HalfOpen {
         }
         // While a deferred handshake waits for data the peer need not hear of us, but for the last time.
         let silent = self.has(ACKED) && self.retries + 1 < self.defer_accept;
+        self.ecn.repeat(self.retries);
         self.retries += 1;
         self.rearm(cx);
         if silent {
@@ -277,13 +276,15 @@ impl HalfOpen {
         seg.has(Flags::SYN) && !seg.flags.intersects(Flags::RST | Flags::ACK) && seg.seq == self.irs
     }
 
-    fn on_repeated_syn(&mut self, cx: &mut Cx<'_>) -> HalfOpenOutcome {
+    fn on_repeated_syn(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
         cx.counters.syns_repeated += 1;
         if self
             .gate
             .allow(cx.now_ns, cx.config.invalid_ack_interval_ns)
         {
             self.rearm(cx);
+            self.ecn.take_repeated_syn(SynEcn::of(seg));
+            self.ecn.repeat(self.retries);
             return HalfOpenOutcome::SendSynAck;
         }
         cx.counters.challenge_acks_limited += 1;
@@ -394,7 +395,7 @@ impl HalfOpen {
             peer_mss: self.peer_mss,
             window_scales,
             sack: self.has(SACK),
-            ecn: self.has(ECN),
+            ecn: self.ecn.granted(&seg.options.accecn),
             timestamps: self.has(TIMESTAMPS),
             ts_recent,
             ts_offset: self.ts_offset,
@@ -429,7 +430,7 @@ pub(crate) struct Granted {
     pub(crate) timestamps: bool,
     pub(crate) sack: bool,
     pub(crate) window_scaling: bool,
-    pub(crate) ecn: bool,
+    pub(crate) ecn: EcnKind,
 }
 
 impl Granted {
@@ -438,9 +439,7 @@ impl Granted {
             timestamps: config.timestamps && syn.timestamp.is_some(),
             sack: config.sack && syn.sack_permitted,
             window_scaling: config.window_scaling && syn.window_scale.is_some(),
-            ecn: syn
-                .ecn
-                .is_some_and(|ecn| is_granted(config, open.congestion, ecn)),
+            ecn: grant(config, open.congestion, syn.ecn),
         }
     }
 }
@@ -453,22 +452,15 @@ pub(crate) struct SynAck {
     pub(crate) mss: u16,
     pub(crate) shift: Option<u8>,
     pub(crate) sack: bool,
-    pub(crate) ecn: bool,
-    /// In a packet that is ECN-capable (DCTCP).
-    pub(crate) ect: bool,
     pub(crate) timestamp: Option<Timestamp>,
 }
 
-/// `<SEQ=ISS><ACK=RCV.NXT><CTL=SYN,ACK>` with its options.
+/// `<SEQ=ISS><ACK=RCV.NXT><CTL=SYN,ACK>` with its options, ECN's not.
 pub(crate) fn syn_ack_segment(say: SynAck) -> SegmentOut {
     SegmentOut {
         seq: say.iss,
         ack: say.irs + 1,
-        flags: if say.ecn {
-            Flags::SYN | Flags::ACK | Flags::ECE
-        } else {
-            Flags::SYN | Flags::ACK
-        },
+        flags: Flags::SYN | Flags::ACK,
         window: say.window,
         options: Options {
             mss: Some(say.mss),
@@ -477,7 +469,6 @@ pub(crate) fn syn_ack_segment(say: SynAck) -> SegmentOut {
             timestamp: say.timestamp,
             ..Options::default()
         },
-        ecn: if say.ect { Ecn::Ect0 } else { Ecn::NotEct },
         ..SegmentOut::empty()
     }
 }

@@ -3,6 +3,8 @@
 
 use wire::SeqNumber;
 
+use crate::ecn::EcnGrant;
+
 /// Both sides' window shifts; exists only when both offered one (RFC 7323 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowScales {
@@ -33,8 +35,8 @@ pub struct Handshake {
     pub window_scales: Option<WindowScales>,
     /// Both sides offered selective acknowledgments.
     pub sack: bool,
-    /// Both sides use ECN.
-    pub ecn: bool,
+    /// The ECN that both sides use.
+    pub ecn: EcnGrant,
     /// Both sides offered timestamps.
     pub timestamps: bool,
     /// TS.Recent: the peer's latest timestamp value.

@@ -1,6 +1,7 @@
 //! A snapshot of a connection for `TCP_INFO`, `mill ss` and tests.
 
 use crate::connection::Connection;
+use crate::ecn::AccurateEcnInfo;
 use crate::fast_open::FastOpenFailure;
 use crate::marks::Marks;
 use crate::state::State;
@@ -26,6 +27,8 @@ pub struct Info {
     pub ecn: bool,
     /// The peer has sent a segment as ECN-capable.
     pub ecn_seen: bool,
+    /// What accurate ECN counts, and which kind of ECN is in use.
+    pub accurate_ecn: AccurateEcnInfo,
     /// Window scaling is in use.
     pub window_scaling: bool,
     /// Payload of a SYN was acknowledged by the SYN-ACK (`TCPI_OPT_SYN_DATA`).
@@ -80,7 +83,7 @@ pub struct Info {
     pub reord_seen: u32,
     /// Segments delivered, the SYN included.
     pub delivered: u32,
-    /// Of these, acknowledged with ECE.
+    /// Of these, marked: acknowledged with ECE, or reported by accurate ECN.
     pub delivered_ce: u32,
     /// Payload bytes sent, repetitions included.
     pub bytes_sent: u64,
@@ -153,6 +156,7 @@ impl Connection {
             sack: self.marks.has(Marks::SACK),
             ecn: self.uses_ecn(),
             ecn_seen: self.has_seen_ect(),
+            accurate_ecn: self.accurate_ecn_info(),
             window_scaling: self.marks.has(Marks::WINDOW_SCALING),
             syn_data_acked: self.syn_data_acked(),
             fast_open_failure: self.cold.fast_open_failure,

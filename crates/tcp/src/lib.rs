@@ -66,6 +66,7 @@ pub use config::{BufferSizes, Config, CubicSettings, EcnUse, SlowStart, SynCooki
 pub use congestion::{BbrInfo, CongestionAlgorithm};
 pub use connection::{ActiveOpen, Connection, Cx, Keepalive};
 pub use counters::Counters;
+pub use ecn::{AccurateEcnInfo, EcnGrant, EcnMode, SynEcn};
 pub use effects::Effects;
 pub use fast_open::{FastOpenFailure, FastOpenKeys, FastOpenReply, FastOpenSettings, FastOpenSyn};
 pub use handshake::{Handshake, TimeWaitEntry, WindowScales};

@@ -4,12 +4,13 @@
 //! compact entry; it then makes a [`HalfOpen`](crate::half_open::HalfOpen) of the request, or answers it with a
 //! [cookie](crate::syn_cookie). While cookies are out, ask them first about an ACK, since here every ACK is refused.
 
+use wire::SeqNumber;
 use wire::tcp::{FastOpenCookie, Flags};
-use wire::{Ecn, SeqNumber};
 
 use crate::buffers::{Buffers, InitialWindow};
 use crate::config::Config;
 use crate::congestion::CongestionAlgorithm;
+use crate::ecn::SynEcn;
 use crate::limits::{SEND_MSS_MIN, WINDOW_SHIFT_MAX, timestamp_bytes};
 use crate::reset;
 use crate::segment::{Segment, SegmentOut};
@@ -47,8 +48,8 @@ pub struct SynRequest {
     pub sack_permitted: bool,
     /// The peer's timestamp value, if it offers timestamps.
     pub timestamp: Option<u32>,
-    /// ECN is asked for (RFC 3168 6.1.1), in a SYN that is not ECN-capable itself, or not.
-    pub ecn: Option<Ecn>,
+    /// The ECN that is asked for (RFC 3168 6.1.1, RFC 9768 3.1).
+    pub ecn: SynEcn,
     /// A Fast Open cookie, or the request for one.
     pub fast_open: Option<FastOpenCookie>,
 }
@@ -66,7 +67,7 @@ impl SynRequest {
             window_scale: options.window_scale.map(|s| s.min(WINDOW_SHIFT_MAX)),
             sack_permitted: options.sack_permitted,
             timestamp: options.timestamp.map(|t| t.value),
-            ecn: seg.has(Flags::ECE | Flags::CWR).then_some(seg.ecn),
+            ecn: SynEcn::of(seg),
             fast_open: options.fast_open,
         }
     }

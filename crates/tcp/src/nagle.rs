@@ -34,7 +34,7 @@ impl Connection {
     /// The largest payload of a segment that leaves now: SACK blocks take their room from it.
     #[inline]
     pub(crate) fn current_mss(&self, cx: &Cx<'_>) -> u32 {
-        u32::from(self.snd.mss - self.sack_bytes(cx).min(self.snd.mss / 2))
+        u32::from(self.snd.mss - self.report_bytes(cx).min(self.snd.mss / 2))
     }
 
     /// How many of `unsent` bytes the next segment takes, `mss` at most; `None` = wait. `usable` is what the peer's

@@ -17,11 +17,11 @@
 //! SACK works. The key of the hash depends on the minute; [`SynCookies::rotate`] replaces the secret behind it.
 
 use wire::tcp::{Flags, Timestamp};
-use wire::{Ecn, FlowKey, SeqNumber};
+use wire::{FlowKey, SeqNumber};
 
 use crate::config::Config;
 use crate::connection::Cx;
-use crate::ecn::is_granted;
+use crate::ecn::{EcnGrant, EcnKind, dress_cookie, granted_by_cookie};
 use crate::half_open::{Granted, SynAck, syn_ack_segment};
 use crate::handshake::{Handshake, WindowScales};
 use crate::isn::{hash_flow, timestamp_value};
@@ -124,24 +124,26 @@ impl SynCookies {
         // Nothing would remember these.
         granted.sack &= granted.timestamps;
         granted.window_scaling &= granted.timestamps;
-        granted.ecn &= granted.timestamps;
+        if !granted.timestamps && granted.ecn == EcnKind::Classic {
+            granted.ecn = EcnKind::None;
+        }
         let timestamp = granted.timestamps.then(|| Timestamp {
             value: timestamp_with_options(cx.now_ns, open.ts_offset, syn, granted),
             echo: syn.timestamp.unwrap_or(0),
         });
         let peer_mss = syn.send_mss(cx.config, open.is_v4);
         let initial = open.initial_window(cx.config, granted.timestamps, granted.window_scaling);
-        syn_ack_segment(SynAck {
+        let mut out = syn_ack_segment(SynAck {
             iss: self.make(flow, syn.irs, peer_mss, cx.now_ns),
             irs: syn.irs,
             window: initial.syn_field(),
             mss: open.mss,
             shift: granted.window_scaling.then_some(initial.shift),
             sack: granted.sack,
-            ecn: granted.ecn,
-            ect: granted.ecn && open.congestion.wants_ecn(),
             timestamp,
-        })
+        });
+        dress_cookie(cx.config, open.congestion, granted.ecn, syn.ecn, &mut out);
+        out
     }
 
     /// The cookie alone: the ISS for a SYN of `irs` and `peer_mss`.
@@ -209,7 +211,7 @@ impl SynCookies {
 struct Remembered {
     timestamps: bool,
     sack: bool,
-    ecn: bool,
+    ecn: EcnGrant,
     window_scales: Option<WindowScales>,
 }
 
@@ -220,7 +222,7 @@ impl Remembered {
             return Some(Remembered {
                 timestamps: false,
                 sack: false,
-                ecn: false,
+                ecn: granted_by_cookie(cx.config, open.congestion, None, seg),
                 window_scales: None,
             });
         };
@@ -244,7 +246,7 @@ impl Remembered {
         Some(Remembered {
             timestamps: true,
             sack: wants_sack,
-            ecn: echo & TS_ECN != 0 && is_granted(cx.config, open.congestion, Ecn::NotEct),
+            ecn: granted_by_cookie(cx.config, open.congestion, Some(echo & TS_ECN != 0), seg),
             window_scales: wants_scaling.then(|| WindowScales {
                 ours: open.initial_window(cx.config, true, true).shift,
                 peers: (shift as u8).min(WINDOW_SHIFT_MAX),
@@ -259,8 +261,13 @@ fn timestamp_with_options(now_ns: u64, ts_offset: u32, syn: &SynRequest, granted
         Some(shift) if granted.window_scaling => u32::from(shift),
         _ => TS_SHIFT_MASK,
     };
-    let options =
-        shift | if granted.sack { TS_SACK } else { 0 } | if granted.ecn { TS_ECN } else { 0 };
+    let options = shift
+        | if granted.sack { TS_SACK } else { 0 }
+        | if granted.ecn == EcnKind::None {
+            0
+        } else {
+            TS_ECN
+        };
     let now = timestamp_value(now_ns, ts_offset);
     let value = now & !TS_OPTION_MASK | options;
     if options > now & TS_OPTION_MASK {

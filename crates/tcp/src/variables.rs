@@ -13,6 +13,7 @@ use wire::SeqNumber;
 use wire::tcp::FastOpenCookie;
 
 use crate::buffers::{InitialWindow, RATIO_DEFAULT};
+use crate::ecn::EcnLine;
 use crate::fast_open::FastOpenFailure;
 use crate::limits::SEND_MSS_MIN;
 use crate::reassembly::{Held, Range};
@@ -40,6 +41,8 @@ pub(crate) struct Snd {
     pub mss: u16,
     /// Shift of the windows that the peer advertises.
     pub shift: u8,
+    /// Which kind of ECN is in use, and what it expects of the next segment.
+    pub ecn: EcnLine,
 }
 
 impl Snd {

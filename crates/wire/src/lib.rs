@@ -41,6 +41,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod accecn;
 pub mod addr;
 pub mod arp;
 pub mod checksum;

@@ -9,6 +9,8 @@ pub const TCP_OPTION_BYTES_MAX: usize = TCP_HEADER_BYTES_MAX - TCP_HEADER_BYTES_
 /// SACK blocks in one option, RFC 2018 section 3: four fit when there is no timestamp, three beside
 /// one.
 pub const SACK_BLOCKS_MAX: usize = 4;
+/// Byte counters of an AccECN option, RFC 9768 section 3.2.3: one for each codepoint but Not-ECT.
+pub const ACCECN_FIELDS_MAX: usize = 3;
 /// Bytes of a Fast Open cookie, RFC 7413 section 4.1.1.
 pub const FAST_OPEN_COOKIE_BYTES_MIN: usize = 4;
 /// Bytes of a Fast Open cookie, RFC 7413 section 4.1.1.

@@ -12,7 +12,7 @@ use crate::checksum::Sum;
 use crate::ethernet::{self, MacAddr};
 use crate::field::{be16, be32, bytes, put, put16, put32};
 use crate::seq::SeqNumber;
-use crate::tcp::{Flags, HEADER_LEN, Options, SackBlocks, TIMESTAMP_HEADER_LEN, Timestamp};
+use crate::tcp::{AccEcn, Flags, HEADER_LEN, Options, SackBlocks, TIMESTAMP_HEADER_LEN, Timestamp};
 use crate::tcp_option::TIMESTAMP_ALIGNED;
 use crate::{ipv4, protocol};
 
@@ -33,7 +33,9 @@ const IPV4_PLAIN: u32 = 0x0800_4500;
 const DONT_FRAGMENT: u16 = 0x4000;
 /// "More fragments", and the offset.
 const FRAGMENT_MASK: u16 = 0x3fff;
-/// Data offset of 5 and 8 words, no other bit of that byte.
+/// The control bits in the word that begins with the data offset.
+const FLAGS_MASK: u16 = 0x01ff;
+/// Data offset of 5 and 8 words, no other bit of that byte but perhaps AE.
 const OFFSET_BARE: u8 = 0x50;
 const OFFSET_TIMESTAMP: u8 = 0x80;
 
@@ -100,7 +102,8 @@ pub fn parse(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
     }
     let mut sum =
         word(TCP_AT) + word(TCP_AT + 4) + word(TCP_AT + 8) + word(TCP_AT + 12) + word(TCP_AT + 16);
-    let (timestamp, payload_at) = match head[TCP_AT + 12] {
+    // The lowest bit is AE.
+    let (timestamp, payload_at) = match head[TCP_AT + 12] & !1 {
         OFFSET_BARE => (None, BYTES_MIN),
         OFFSET_TIMESTAMP if be32(head, TCP_AT + HEADER_LEN) == TIMESTAMP_ALIGNED => {
             let [value, echo] = [be32(head, TCP_AT + 24), be32(head, TCP_AT + 28)];
@@ -121,7 +124,7 @@ pub fn parse(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
         dst_port: be16(head, TCP_AT + 2),
         seq: SeqNumber(be32(head, TCP_AT + 4)),
         ack: SeqNumber(be32(head, TCP_AT + 8)),
-        flags: Flags(head[TCP_AT + 13]),
+        flags: Flags(be16(head, TCP_AT + 12) & FLAGS_MASK),
         window: be16(head, TCP_AT + 14),
         checksum: be16(head, TCP_AT + 16),
         urgent: be16(head, TCP_AT + 18),
@@ -212,7 +215,8 @@ impl Headers {
             Some(_) => OFFSET_TIMESTAMP,
             None => OFFSET_BARE,
         };
-        let control = u32::from_be_bytes([offset, self.flags.0, 0, 0]) | u32::from(self.window);
+        let control =
+            u32::from(offset) << 24 | u32::from(self.flags.0) << 16 | u32::from(self.window);
         let mut sum = pseudo
             + u64::from(ports)
             + u64::from(self.seq.0)
@@ -305,6 +309,9 @@ impl Options {
         if !self.sack.is_empty() {
             self.sack = SackBlocks::EMPTY;
         }
+        if self.accecn.is_present() {
+            self.accecn = AccEcn::NONE;
+        }
     }
 
     /// No option but perhaps a timestamp.
@@ -318,11 +325,13 @@ impl Options {
             timestamp: _,
             sack,
             fast_open,
+            accecn,
         } = self;
         mss.is_none()
             && window_scale.is_none()
             && !sack_permitted
             && sack.is_empty()
             && fast_open.is_none()
+            && !accecn.is_present()
     }
 }

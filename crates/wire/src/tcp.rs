@@ -12,6 +12,7 @@ use crate::tcp_option::{TIMESTAMP_ALIGNED, TIMESTAMP_ALIGNED_LEN, timestamp};
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign};
 
+pub use crate::accecn::AccEcn;
 pub use crate::tcp_option::{FastOpenCookie, Options, SackBlock, SackBlocks, Timestamp};
 
 /// Bytes of a header without options.
@@ -23,7 +24,7 @@ pub const TIMESTAMP_HEADER_LEN: usize = HEADER_LEN + TIMESTAMP_ALIGNED_LEN;
 /// Where in the header the checksum stands.
 pub const CHECKSUM_OFFSET: usize = 16;
 
-/// The control bits, RFC 9293 section 3.1 and RFC 3168.
+/// The control bits, RFC 9293 section 3.1, RFC 3168 and RFC 9768.
 ///
 /// ```
 /// use wire::tcp::Flags;
@@ -34,7 +35,7 @@ pub const CHECKSUM_OFFSET: usize = 16;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(transparent)]
-pub struct Flags(pub u8);
+pub struct Flags(pub u16);
 
 impl Flags {
     /// No flag.
@@ -55,6 +56,10 @@ impl Flags {
     pub const ECE: Flags = Flags(0x40);
     /// Congestion window reduced.
     pub const CWR: Flags = Flags(0x80);
+    /// Accurate ECN.
+    pub const AE: Flags = Flags(0x100);
+    /// The three bits of the ACE field (RFC 9768 3.2.1).
+    pub const ACE: Flags = Flags(0x1c0);
 
     /// Whether all of `other` are set.
     #[inline(always)]
@@ -82,12 +87,35 @@ impl Flags {
         Flags(self.0 & !other.0)
     }
 
+    /// The ACE field: AE, CWR and ECE as a number from 0 to 7 (RFC 9768 3.2.1).
+    ///
+    /// ```
+    /// use wire::tcp::Flags;
+    /// assert_eq!((Flags::SYN | Flags::AE | Flags::CWR).ace(), 0b110);
+    /// assert_eq!((Flags::ACK | Flags::ECE).with_ace(0b100), Flags::ACK | Flags::AE);
+    /// ```
+    #[inline(always)]
+    #[must_use]
+    pub const fn ace(self) -> u8 {
+        (self.0 >> ACE_SHIFT & 7) as u8
+    }
+
+    /// These with the ACE field set to the low three bits of `ace`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn with_ace(self, ace: u8) -> Flags {
+        Flags(self.without(Flags::ACE).0 | (ace as u16 & 7) << ACE_SHIFT)
+    }
+
     /// Whether none is set.
     #[inline(always)]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
+
+/// ECE is the lowest bit of the ACE field.
+const ACE_SHIFT: u32 = 6;
 
 impl BitOr for Flags {
     type Output = Flags;
@@ -105,13 +133,16 @@ impl BitOrAssign for Flags {
     }
 }
 
-/// A letter for each flag: `SA` is SYN and ACK, `FPA` is FIN, PSH and ACK, `-` is none.
+/// A letter for each flag: `SA` is SYN and ACK, `FPA` is FIN, PSH and ACK, `-` is none; AE is an `e`.
 impl fmt::Display for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
             return f.write_str("-");
         }
-        for (bit, letter) in ["F", "S", "R", "P", "A", "U", "E", "C"].iter().enumerate() {
+        for (bit, letter) in ["F", "S", "R", "P", "A", "U", "E", "C", "e"]
+            .iter()
+            .enumerate()
+        {
             if self.0 & (1 << bit) != 0 {
                 f.write_str(letter)?;
             }
@@ -223,7 +254,8 @@ impl Header {
             dst_port: be16(fixed, 2),
             seq: SeqNumber(be32(fixed, 4)),
             ack: SeqNumber(be32(fixed, 8)),
-            flags: Flags(fixed[13]),
+            // AE is the lowest bit of what was reserved.
+            flags: Flags(u16::from(fixed[12] & 1) << 8 | u16::from(fixed[13])),
             window: be16(fixed, 14),
             checksum: be16(fixed, CHECKSUM_OFFSET),
             urgent: be16(fixed, 18),
@@ -247,8 +279,9 @@ impl Header {
         put16(out, 2, self.dst_port);
         put32(out, 4, self.seq.0);
         put32(out, 8, self.ack.0);
-        out[12] = (header_len as u8 / 4) << 4;
-        out[13] = self.flags.0;
+        let [ae, flags] = self.flags.0.to_be_bytes();
+        out[12] = (header_len as u8 / 4) << 4 | ae & 1;
+        out[13] = flags;
         put16(out, 14, self.window);
         put16(out, CHECKSUM_OFFSET, self.checksum);
         put16(out, 18, self.urgent);

@@ -1,10 +1,11 @@
 //! TCP options: RFC 9293 section 3.2 (MSS), RFC 7323 (window scale, timestamps), RFC 2018 (SACK),
-//! RFC 7413 (Fast Open).
+//! RFC 7413 (Fast Open), RFC 9768 (accurate ECN, in [`crate::accecn`]).
 //!
 //! `tcp::Header` parses and emits them; the `tcp` crate decides which mean something in which
 //! segment. The layout that we emit is Linux's, byte for byte, because other people's tests and
 //! fingerprints compare it.
 
+use crate::accecn::{self, AccEcn, padded};
 use crate::error::WireError;
 use crate::field::be32;
 use crate::limits::{
@@ -76,6 +77,16 @@ impl SackBlocks {
         *slot = block;
         self.len += 1;
         true
+    }
+
+    /// Keeps the first `blocks`.
+    pub fn truncate(&mut self, blocks: usize) {
+        while self.len() > blocks {
+            self.len -= 1;
+            if let Some(slot) = self.blocks.get_mut(usize::from(self.len)) {
+                *slot = SackBlock::default();
+            }
+        }
     }
 
     /// The blocks.
@@ -192,6 +203,8 @@ pub struct Options {
     pub timestamp: Option<Timestamp>,
     /// Fast Open; SYN only.
     pub fast_open: Option<FastOpenCookie>,
+    /// Accurate ECN.
+    pub accecn: AccEcn,
 }
 
 impl Default for Options {
@@ -201,7 +214,7 @@ impl Default for Options {
     }
 }
 
-const _: () = assert!(size_of::<Options>() <= 76);
+const _: () = assert!(size_of::<Options>() <= 84);
 
 impl Options {
     /// No options.
@@ -212,6 +225,7 @@ impl Options {
         timestamp: None,
         sack: SackBlocks::EMPTY,
         fast_open: None,
+        accecn: AccEcn::NONE,
     };
 
     /// Bytes that [`Options::emit`] writes: a multiple of 4, at most 40.
@@ -249,6 +263,21 @@ impl Options {
         Ok(options)
     }
 
+    /// What these options leave for an AccECN option.
+    #[must_use]
+    pub fn accecn_room(&self) -> accecn::Room {
+        let rest = Options {
+            accecn: AccEcn::NONE,
+            ..*self
+        };
+        let plan = Plan::of(&rest);
+        accecn::Room {
+            bytes: TCP_OPTION_BYTES_MAX - plan.len,
+            sack_blocks: plan.sack_blocks,
+            padding: plan.padding,
+        }
+    }
+
     /// Takes one option's body.
     fn take(&mut self, kind: u8, body: &[u8]) {
         match (kind, body) {
@@ -261,6 +290,7 @@ impl Options {
                 }
             }
             (SACK, body) => self.take_sack(body),
+            (accecn::ORDER_0 | accecn::ORDER_1, body) => self.accecn = AccEcn::parse(kind, body),
             (FAST_OPEN, cookie) => self.take_cookie(cookie, false),
             (EXPERIMENT, body) => {
                 if let Some(cookie) = body.strip_prefix(&FAST_OPEN_EXPERIMENT) {
@@ -291,10 +321,12 @@ impl Options {
     }
 
     /// Writes the options in Linux's layout, padded with NOPs; returns how many bytes. What does
-    /// not fit into 40 bytes is left out: the last SACK blocks, then the Fast Open cookie.
+    /// not fit into 40 bytes is left out: the last SACK blocks, then the Fast Open cookie, then the
+    /// AccECN option. The last bytes of that one stand where others have NOPs for padding.
     pub fn emit(&self, out: &mut [u8; TCP_OPTION_BYTES_MAX]) -> usize {
         let plan = Plan::of(self);
         let mut out = Out { bytes: out, at: 0 };
+        let mut tail = Tail::NONE;
         if let Some(mss) = self.mss {
             let [a, b] = mss.to_be_bytes();
             out.put([MSS, 4, a, b]);
@@ -308,18 +340,28 @@ impl Options {
             out.put([aligner[0], aligner[1], TIMESTAMP, 10]);
             out.put(stamp.value.to_be_bytes());
             out.put(stamp.echo.to_be_bytes());
-        } else if self.sack_permitted {
-            out.put([NOP, NOP, SACK_PERMITTED, 2]);
+        }
+        if plan.accecn {
+            tail = out.put_accecn(&self.accecn);
+        }
+        if self.sack_permitted && self.timestamp.is_none() {
+            let [a, b] = tail.take();
+            out.put([a, b, SACK_PERMITTED, 2]);
         }
         if let Some(shift) = self.window_scale {
-            out.put([NOP, WINDOW_SCALE, 3, shift]);
+            out.put([tail.take_one(), WINDOW_SCALE, 3, shift]);
         }
         if plan.sack_blocks > 0 {
-            out.put([NOP, NOP, SACK, 2 + 8 * plan.sack_blocks as u8]);
+            let [a, b] = tail.take();
+            out.put([a, b, SACK, 2 + 8 * plan.sack_blocks as u8]);
             for block in self.sack.as_slice().iter().take(plan.sack_blocks) {
                 out.put(block.left.0.to_be_bytes());
                 out.put(block.right.0.to_be_bytes());
             }
+        }
+        if tail.len > 0 {
+            let [a, b] = tail.take();
+            out.put([a, b, NOP, NOP]);
         }
         if let (true, Some(cookie)) = (plan.fast_open, &self.fast_open) {
             out.put_cookie(cookie);
@@ -343,6 +385,9 @@ struct Plan {
     len: usize,
     sack_blocks: usize,
     fast_open: bool,
+    accecn: bool,
+    /// NOPs that the AccECN option's tail may take the place of.
+    padding: usize,
 }
 
 impl Plan {
@@ -368,10 +413,24 @@ impl Plan {
             len += cookie.option_len();
             fast_open = true;
         }
+        let aligned_by_nops = options.sack_permitted && options.timestamp.is_none();
+        let padding = if aligned_by_nops || sack_blocks > 0 {
+            2
+        } else {
+            usize::from(options.window_scale.is_some())
+        };
+        let mut accecn = false;
+        if options.accecn.is_present() {
+            let (_, bare) = options.accecn.bytes();
+            accecn = len + padded(bare, padding) <= TCP_OPTION_BYTES_MAX;
+            len += if accecn { padded(bare, padding) } else { 0 };
+        }
         Plan {
             len,
             sack_blocks,
             fast_open,
+            accecn,
+            padding,
         }
     }
 }
@@ -391,6 +450,27 @@ impl Out<'_> {
         }
     }
 
+    /// The whole words of an AccECN option; what is left of it is to stand where another has padding, or at the end.
+    fn put_accecn(&mut self, option: &AccEcn) -> Tail {
+        let (bare, len) = option.bytes();
+        // Three bytes over are a word with one NOP.
+        let mut bytes = [NOP; accecn::BYTES_MAX + 1];
+        bytes[..len].copy_from_slice(&bare[..len]);
+        let (words, _) = bytes.as_chunks::<4>();
+        let whole = (len + 1) / 4;
+        for word in &words[..whole] {
+            self.put(*word);
+        }
+        let left = len.saturating_sub(whole * 4);
+        match words.get(whole) {
+            Some(&[a, b, ..]) if left > 0 => Tail {
+                bytes: [a, b],
+                len: left,
+            },
+            _ => Tail::NONE,
+        }
+    }
+
     fn put_cookie(&mut self, cookie: &FastOpenCookie) {
         let mut option = [NOP; FAST_OPEN_COOKIE_BYTES_MAX + 4];
         let body = cookie.as_slice();
@@ -407,6 +487,29 @@ impl Out<'_> {
         for word in &words[..cookie.option_len() / 4] {
             self.put(*word);
         }
+    }
+}
+
+/// The end of an AccECN option that waits for padding to stand in.
+struct Tail {
+    bytes: [u8; 2],
+    len: usize,
+}
+
+impl Tail {
+    const NONE: Tail = Tail {
+        bytes: [NOP; 2],
+        len: 0,
+    };
+
+    /// All of it, with NOPs for what is missing.
+    fn take(&mut self) -> [u8; 2] {
+        core::mem::replace(self, Tail::NONE).bytes
+    }
+
+    /// It, if it is a single byte; a NOP otherwise.
+    fn take_one(&mut self) -> u8 {
+        if self.len == 1 { self.take()[0] } else { NOP }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use wire::tcp::{FastOpenCookie, Flags, Options, SackBlock, SackBlocks, Timestamp};
+use wire::tcp::{AccEcn, FastOpenCookie, Flags, Options, SackBlock, SackBlocks, Timestamp};
 use wire::{MacAddr, SeqNumber, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, tcp};
 
 fn mac() -> impl Strategy<Value = MacAddr> {
@@ -33,6 +33,17 @@ fn cookie() -> impl Strategy<Value = FastOpenCookie> {
     })
 }
 
+fn accecn() -> impl Strategy<Value = AccEcn> {
+    (any::<[u32; 3]>(), 0usize..=3, any::<bool>()).prop_map(|(counters, fields, order_1)| {
+        let whole = if order_1 {
+            AccEcn::order_1(counters)
+        } else {
+            AccEcn::order_0(counters)
+        };
+        whole.truncated(fields)
+    })
+}
+
 fn options() -> impl Strategy<Value = Options> {
     let stamp = any::<(u32, u32)>().prop_map(|(value, echo)| Timestamp { value, echo });
     (
@@ -42,15 +53,17 @@ fn options() -> impl Strategy<Value = Options> {
         prop::option::of(stamp),
         sack_blocks(),
         prop::option::of(cookie()),
+        prop::option::of(accecn()),
     )
         .prop_map(
-            |(mss, window_scale, sack_permitted, timestamp, sack, fast_open)| Options {
+            |(mss, window_scale, sack_permitted, timestamp, sack, fast_open, accecn)| Options {
                 mss,
                 window_scale,
                 sack_permitted,
                 timestamp,
                 sack,
                 fast_open,
+                accecn: accecn.unwrap_or_default(),
             },
         )
 }
@@ -58,7 +71,7 @@ fn options() -> impl Strategy<Value = Options> {
 fn tcp_header() -> impl Strategy<Value = tcp::Header> {
     (
         any::<(u16, u16, u32, u32)>(),
-        any::<(u8, u16, u16, u16)>(),
+        (0u16..0x200, any::<u16>(), any::<u16>(), any::<u16>()),
         options(),
     )
         .prop_map(
@@ -78,17 +91,20 @@ fn tcp_header() -> impl Strategy<Value = tcp::Header> {
         )
 }
 
-/// What arrives of `sent`: all, or with fewer SACK blocks and no cookie where 40 bytes do not hold
-/// them.
+/// What arrives of `sent`: all, or with fewer SACK blocks, no cookie and no AccECN option where 40 bytes
+/// do not hold them.
 fn assert_arrived(sent: &Options, arrived: &Options) {
     let fitting = Options {
         sack: arrived.sack,
         fast_open: arrived.fast_open,
+        accecn: arrived.accecn,
         ..*sent
     };
     assert_eq!(&fitting, arrived);
     assert!(sent.sack.as_slice().starts_with(arrived.sack.as_slice()));
-    let is_whole = arrived.sack == sent.sack && arrived.fast_open == sent.fast_open;
+    let is_whole = arrived.sack == sent.sack
+        && arrived.fast_open == sent.fast_open
+        && arrived.accecn == sent.accecn;
     let free = 40 - arrived.emit_len();
     if !is_whole {
         assert!(free < 20, "{free} bytes free, yet something was left out");
@@ -97,6 +113,7 @@ fn assert_arrived(sent: &Options, arrived: &Options) {
         assert!(arrived.sack.len() >= 2);
     }
     assert!(arrived.fast_open.is_none() || arrived.fast_open == sent.fast_open);
+    assert!(!arrived.accecn.is_present() || arrived.accecn == sent.accecn);
 }
 
 proptest! {

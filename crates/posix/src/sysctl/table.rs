@@ -2,7 +2,9 @@
 
 use millstream::{CongestionAlgorithm, EcnUse, MtuProbing, SlowStart, SynCookieUse};
 
-use super::value::{fast_open_keys, is_on, keys_text, nanos, narrow, sizes, sizes_text, unsigned};
+use super::value::{
+    at_most, fast_open_keys, is_on, keys_text, nanos, narrow, sizes, sizes_text, unsigned,
+};
 use super::{Setting, SysctlError};
 
 const MICRO: u64 = 1_000;
@@ -11,6 +13,9 @@ const SECOND: u64 = 1_000_000_000;
 
 /// What Linux takes zero of `tcp_orphan_retries` for.
 const ORPHAN_RETRIES_OF_ZERO: u8 = 8;
+
+/// The greatest value of `tcp_ecn_option`.
+const ECN_OPTION_MAX: u8 = 3;
 
 /// A row whose field is a yes or no, a number, a time in a unit, or something of its own.
 macro_rules! setting {
@@ -52,6 +57,16 @@ pub(super) const SETTINGS: &[Setting] = &[
     ),
     setting!("net.ipv4.tcp_dsack", flag, dsack),
     setting!("net.ipv4.tcp_ecn_fallback", flag, ecn_fallback),
+    setting!(
+        "net.ipv4.tcp_ecn_option",
+        |tcp| tcp.accecn_option.to_string(),
+        |tcp, value| tcp.accecn_option = at_most(value, ECN_OPTION_MAX)?
+    ),
+    setting!(
+        "net.ipv4.tcp_ecn_option_beacon",
+        number,
+        accecn_option_beacon
+    ),
     setting!(
         "net.ipv4.tcp_fastopen_blackhole_timeout_sec",
         time(SECOND),
@@ -149,12 +164,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     ),
     setting!(
         "net.ipv4.tcp_ecn",
-        |tcp| match tcp.ecn {
-            EcnUse::Never => "0",
-            EcnUse::Always => "1",
-            EcnUse::WhenAsked => "2",
-        }
-        .to_owned(),
+        |tcp| (tcp.ecn as u8).to_string(),
         |tcp, value| tcp.ecn = EcnUse::from_sysctl(narrow(value)?).ok_or(SysctlError::Value)?
     ),
     setting!(

@@ -109,3 +109,27 @@ fn every_name_stands_in_the_table_once_and_reads_back_what_it_says() {
         assert_eq!((setting.get)(&tcp), value, "{}", setting.name);
     }
 }
+
+#[test]
+fn accurate_ecn_has_the_values_of_linux() {
+    let mut tcp = TcpConfig::default();
+    assert_eq!(get(&tcp, "net.ipv4.tcp_ecn").as_deref(), Ok("2"));
+    for value in ["0", "1", "2", "3", "4", "5"] {
+        assert_eq!(set(&mut tcp, "net.ipv4.tcp_ecn", value), Ok(()));
+        assert_eq!(get(&tcp, "net.ipv4.tcp_ecn").as_deref(), Ok(value));
+    }
+    assert_eq!(
+        set(&mut tcp, "net.ipv4.tcp_ecn", "6"),
+        Err(SysctlError::Value)
+    );
+    assert_eq!(get(&tcp, "net.ipv4.tcp_ecn_option").as_deref(), Ok("2"));
+    assert_eq!(set(&mut tcp, "net.ipv4.tcp_ecn_option", "3"), Ok(()));
+    assert_eq!(
+        set(&mut tcp, "net.ipv4.tcp_ecn_option", "4"),
+        Err(SysctlError::Value)
+    );
+    assert_eq!(
+        get(&tcp, "net.ipv4.tcp_ecn_option_beacon").as_deref(),
+        Ok("3")
+    );
+}

@@ -22,6 +22,17 @@ pub(super) fn narrow<T: TryFrom<u32>>(value: &str) -> Result<T, SysctlError> {
     T::try_from(unsigned(value)?).map_err(|_| SysctlError::Value)
 }
 
+/// A small number with a limit.
+pub(super) fn at_most(value: &str, most: u8) -> Result<u8, SysctlError> {
+    narrow(value).and_then(|number| {
+        if number <= most {
+            Ok(number)
+        } else {
+            Err(SysctlError::Value)
+        }
+    })
+}
+
 pub(super) fn is_on(value: &str) -> Result<bool, SysctlError> {
     // Linux's parameters of type `bool` say Y and N.
     match value.trim() {

@@ -53,13 +53,12 @@ impl Connection {
         new.tx.max_wnd = new.snd.wnd;
         new.marks.put(Marks::TIMESTAMPS, granted.timestamps);
         new.marks.put(Marks::SACK, granted.sack);
-        new.put_ecn(granted.ecn);
         if granted.window_scaling {
             new.marks.set(Marks::WINDOW_SCALING);
             new.rcv_shift = initial.shift;
             new.snd.shift = syn.window_scale.unwrap_or(0);
         }
-        new.put_ecn(granted.ecn);
+        new.put_ecn_of_fast_open(cx, granted.ecn, syn.ecn);
         new.cold.fast_open = cookie;
         new.begin_established(cx);
         new.marks.set(Marks::FAST_OPENED | Marks::SYN_DUE);

@@ -3,6 +3,7 @@
 use crate::buffers::Buffers;
 
 use super::*;
+use crate::ecn::EcnGrant;
 use crate::listen::harness::{
     IRS, ISS, TS_OFFSET, World, full_syn, open, random_segment, said, seg, with_ts,
 };
@@ -91,7 +92,7 @@ fn syn_received_final_ack_completes() {
         peer_mss: 1400,
         window_scales: Some(WindowScales { ours: 8, peers: 7 }),
         sack: true,
-        ecn: false,
+        ecn: EcnGrant::None,
         timestamps: true,
         ts_recent: 50,
         ts_offset: TS_OFFSET,
@@ -381,7 +382,8 @@ fn granted(
     let mut entry = HalfOpen::new(&mut world.cx(), &SynRequest::of(syn), &open);
     let out = entry.syn_ack(&mut world.cx());
     let complete = handshake(entry.on_segment(&mut world.cx(), &seg("A", 1, 1, 0)));
-    (out.flags.contains(Flags::ECE), out.ecn, complete.ecn)
+    let agreed = complete.ecn == EcnGrant::Classic;
+    (out.flags.contains(Flags::ECE), out.ecn, agreed)
 }
 
 #[test]

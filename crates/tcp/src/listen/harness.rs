@@ -176,7 +176,7 @@ pub(crate) fn random_segment(state: &mut u64) -> Segment {
     let mut seg = Segment {
         seq: near(next(), IRS),
         ack: near(next(), ISS),
-        flags: Flags(next() as u8),
+        flags: Flags(next() as u16 & 0x1ff),
         window: next() as u16,
         urgent: 0,
         len: [0, 1, 1400, 65_495][next() as usize % 4],

@@ -42,7 +42,7 @@ fn listen_syn_asks_for_what_it_says() {
         window_scale: Some(7),
         sack_permitted: true,
         timestamp: Some(42),
-        ecn: None,
+        ecn: SynEcn::default(),
         fast_open: None,
     };
     assert_eq!(syn, expected);
@@ -53,11 +53,11 @@ fn listen_syn_with_data_and_ecn_is_a_syn() {
     let ListenOutcome::Syn(syn) = on_segment(&seg("SEC", 0, 0, 100)) else {
         panic!()
     };
-    assert!(syn.ecn.is_some());
+    assert_eq!(syn.ecn.ace, 0b011);
     let ListenOutcome::Syn(syn) = on_segment(&seg("SE", 0, 0, 0)) else {
         panic!()
     };
-    assert!(syn.ecn.is_none());
+    assert_eq!(syn.ecn.ace, 0b001);
 }
 
 #[test]

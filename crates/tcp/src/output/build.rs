@@ -32,7 +32,7 @@ impl Connection {
         out.flags = flags;
         out.payload_offset = offset;
         out.payload_len = len;
-        self.dress(out, len > 0 && seq == self.snd.nxt);
+        self.dress(cx, out, len > 0 && seq == self.snd.nxt);
     }
 
     #[inline]
@@ -50,6 +50,9 @@ impl Connection {
         out.window = self.advertise_window(cx.memory);
         out.options = self.data_options(cx.now_ns);
         if self.marks.any(Marks::OUT_OF_ORDER | Marks::DSACK) && self.marks.has(Marks::SACK) {
+            if self.marks.has(Marks::DSACK) {
+                self.note_dsack_out();
+            }
             out.options.sack = self.take_sack_blocks(cx);
         }
         out.payload_offset = 0;
@@ -60,11 +63,11 @@ impl Connection {
     #[inline]
     pub(super) fn build_ack(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, seq: SeqNumber) {
         self.build_empty(cx, out, seq);
-        self.dress(out, false);
+        self.dress(cx, out, false);
     }
 
     /// Our SYN, or the SYN-ACK once the peer's SYN has crossed it.
-    pub(super) fn build_syn(&self, cx: &Cx<'_>, out: &mut SegmentOut) {
+    pub(super) fn build_syn(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
         // SYN_RECEIVED, or closed early after a Fast Open.
         let crossed = self.state != State::SynSent;
         *out = SegmentOut::empty();
@@ -90,14 +93,16 @@ impl Connection {
             let value = self.ts_value(cx.now_ns);
             out.options.timestamp = Some(Timestamp { value, echo });
         }
-        let asks = self.is_first_syn() || !cx.config.ecn_fallback;
-        self.dress_syn(out, asks);
+        self.dress_syn(cx, out);
     }
 
     /// The RST that ends the connection: at the next sequence number that the peer accepts.
     pub(super) fn build_reset(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
         self.build_empty(cx, out, self.acceptable_seq());
         out.flags = Flags::RST | Flags::ACK;
+        if self.snd.ecn.is_accurate() {
+            self.dress(cx, out, false);
+        }
     }
 
     /// The RST that answers a segment with an unacceptable ACK: `<SEQ=SEG.ACK><CTL=RST>`.

@@ -91,7 +91,7 @@ impl Connection {
             return (fin_waits && usable > 0 && fits_path)
                 .then_some(Plan::Fresh { len: 0, fin: true });
         }
-        if let Some(len) = self.path_probe(unsent, usable) {
+        if let Some(len) = self.path_probe(cx, unsent, usable) {
             return Some(Plan::Fresh { len, fin: false });
         }
         let mss = self.current_mss(cx);

@@ -50,15 +50,15 @@ impl Connection {
 
     /// Payload of the probe that may leave now.
     #[inline]
-    pub(crate) fn path_probe(&self, unsent: u32, usable: u32) -> Option<u32> {
+    pub(crate) fn path_probe(&self, cx: &Cx<'_>, unsent: u32, usable: u32) -> Option<u32> {
         if !self.marks.has(Marks::PATH_PROBING) || self.path.probe != 0 {
             return None;
         }
-        self.next_path_probe(unsent, usable)
+        self.next_path_probe(cx, unsent, usable)
     }
 
     #[cold]
-    fn next_path_probe(&self, unsent: u32, usable: u32) -> Option<u32> {
+    fn next_path_probe(&self, cx: &Cx<'_>, unsent: u32, usable: u32) -> Option<u32> {
         let cwnd = self.congestion.window.cwnd;
         let calm = self.recovery.ca_state == CaState::Open
             && cwnd >= PROBE_CWND_MIN
@@ -66,7 +66,10 @@ impl Connection {
         if !calm || self.search_is_over() {
             return None;
         }
-        let len = u32::from(self.probe_size().checked_sub(self.option_bytes())?);
+        let len = u32::from(
+            self.probe_size()
+                .checked_sub(self.option_bytes() + self.report_bytes(cx))?,
+        );
         let mss = u32::from(self.snd.mss);
         let followers = u32::from(self.recovery.reordering) + FOLLOWERS;
         let needed = len + followers * mss;

@@ -25,6 +25,8 @@ pub(crate) struct Ack {
     pub acked: u32,
     /// Segments that its SACK blocks newly report, D-SACKs included.
     pub sack_delivered: u32,
+    /// Bytes that its SACK blocks newly report.
+    pub sacked_bytes: u32,
     /// The lowest segment that was SACKed late: reordering reaches down to here.
     pub reordered: SeqNumber,
     /// When the first and the last of the newly SACKed segments, sent once only, were sent; 0 = none.
@@ -54,7 +56,7 @@ pub(crate) struct Ack {
     pub dsack: bool,
     /// The D-SACK is of the loss probe.
     pub dsack_of_probe: bool,
-    /// It carries ECE.
+    /// It reports marks: by ECE, or in the way of accurate ECN.
     pub ece: bool,
     /// A retransmission turned out to be lost.
     pub lost_retrans: bool,

@@ -133,12 +133,12 @@ impl Connection {
         recovery.chain.unlink(records, head);
     }
 
-    /// Delivered segments, by whatever kind of acknowledgment.
+    /// Delivered segments, by whatever kind of acknowledgment. Classic ECN knows no better than that all of them were marked.
     #[inline]
     pub(crate) fn count_delivered(&mut self, segments: u32, ece: bool) {
         let recovery = &mut self.recovery;
         recovery.delivered = recovery.delivered.wrapping_add(segments);
-        if ece {
+        if ece && self.snd.ecn.is_classic() {
             recovery.delivered_ce = recovery.delivered_ce.wrapping_add(segments);
         }
     }

@@ -242,6 +242,7 @@ impl Connection {
             record.tags |= tag::SACKED | tag::SETTLED;
             ack.sacked = true;
             ack.sack_delivered += count;
+            ack.sacked_bytes += record.end.since(record.seq);
             let recovery = &mut self.recovery;
             recovery.sacked_out += count;
         }

@@ -26,7 +26,9 @@ impl Connection {
         }
         if seg.has(Flags::SYN) {
             // Outside the window too, a SYN earns a challenge, no more (RFC 5961 4.2).
-            return self.step_syn(cx, seg);
+            cx.counters.drop_syn_synchronized += 1;
+            let _ = self.challenge(cx);
+            return Step::Done(Effects::NONE);
         }
         self.restart_time_wait(cx, seg);
         cx.counters.drop_outside_window += 1;
@@ -56,6 +58,7 @@ impl Connection {
         if seg.len > 0 || seg.has(Flags::FIN) {
             if seg.seq.lt(self.rcv.nxt) {
                 self.enter_quick_ack(cx, cx.config.quick_acks_max);
+                self.suspect_option(seg);
                 self.note_duplicate(cx, seg.seq, seg.end().min(self.rcv.nxt));
             }
             self.marks.set(Marks::ACK_NOW);
@@ -65,13 +68,15 @@ impl Connection {
     }
 
     /// A challenge ACK (RFC 5961), if the connection's and the stack's limits grant it.
-    pub(super) fn challenge(&mut self, cx: &mut Cx<'_>) {
-        if self.may_answer_invalid(cx) && cx.challenge.allow(cx.now_ns, cx.config) {
+    pub(super) fn challenge(&mut self, cx: &mut Cx<'_>) -> bool {
+        let granted = self.may_answer_invalid(cx) && cx.challenge.allow(cx.now_ns, cx.config);
+        if granted {
             cx.counters.challenge_acks_out += 1;
             self.marks.set(Marks::ACK_NOW);
         } else {
             cx.counters.challenge_acks_limited += 1;
         }
+        granted
     }
 
     /// The SYN of a connection that was opened fast came again: so does our SYN-ACK.

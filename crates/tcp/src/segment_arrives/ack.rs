@@ -19,21 +19,31 @@ impl Connection {
             cx.counters.drop_no_ack += 1;
             return Step::Done(Effects::NONE);
         }
+        if self.snd.ecn.is_accurate() {
+            self.note_arrival(cx, seg);
+        }
         if self.marks.has(Marks::FAST_OPENED) {
             if !self.complete_fast_open(cx, seg) {
                 return Step::Done(Effects::NONE);
             }
-            return match self.step_ack(cx, seg) {
+            if self.snd.ecn.is_accurate() {
+                self.take_third_ack(cx, seg);
+            }
+            return match self.acknowledgment(cx, seg) {
                 Step::Continue(effects) => Step::Continue(effects | Effects::CONNECTED),
                 Step::Done(effects) => Step::Done(effects | Effects::CONNECTED),
             };
         }
+        self.acknowledgment(cx, seg)
+    }
+
+    fn acknowledgment(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         if self.state == State::SynReceived {
             return self.ack_in_syn_received(cx, seg);
         }
         if seg.ack.gt(self.snd.nxt) {
             cx.counters.drop_ack_beyond_sent += 1;
-            self.challenge(cx);
+            let _ = self.challenge(cx);
             return Step::Done(Effects::NONE);
         }
         if seg.ack.lt(self.snd.una) {
@@ -61,8 +71,8 @@ impl Connection {
         }
         let undisturbed = !self.marks.has(Marks::RECOVERING);
         let news = ack.advanced || ack.sacked || ack.dsack || ack.ece;
-        if !(undisturbed && ack.data && !news) {
-            self.recover(cx, ack);
+        if !(undisturbed && ack.data && !news) || self.snd.ecn.is_accurate() {
+            self.recover(cx, seg, ack);
         }
         effects
     }
@@ -92,6 +102,7 @@ impl Connection {
             prior_in_flight: recovery.in_flight(),
             acked: 0,
             sack_delivered: 0,
+            sacked_bytes: 0,
             reordered: self.snd.nxt,
             first_sacked_ns: 0,
             last_sacked_ns: 0,
@@ -148,9 +159,12 @@ impl Connection {
     }
 
     /// Loss recovery and congestion control, in their order.
-    fn recover(&mut self, cx: &mut Cx<'_>, mut ack: Ack) {
+    fn recover(&mut self, cx: &mut Cx<'_>, seg: &Segment, mut ack: Ack) {
         self.count_delivered(ack.sack_delivered, ack.ece);
         if ack.prior_packets == 0 {
+            if self.snd.ecn.is_accurate() {
+                self.take_feedback(cx, seg, &mut ack);
+            }
             if ack.dsack {
                 self.alert(cx, &mut ack);
             }
@@ -161,6 +175,9 @@ impl Connection {
         let was_reneging = self.recovery.any(flag::RENEGING);
         self.take_acked_records(cx, &mut ack);
         self.rack_update_window(&ack);
+        if self.snd.ecn.is_accurate() {
+            self.take_feedback(cx, seg, &mut ack);
+        }
         self.tell_acked(cx, &ack);
         self.take_probe_ack(cx, &ack);
         if self.is_dubious(&ack) {
@@ -208,7 +225,7 @@ impl Connection {
         let age = u64::from(self.snd.una.since(seg.ack));
         if age > u64::from(self.tx.max_wnd).min(self.tx.bytes_acked) {
             cx.counters.drop_ack_too_old += 1;
-            self.challenge(cx);
+            let _ = self.challenge(cx);
             return Step::Done(Effects::NONE);
         }
         self.learn_timestamp(cx, seg);

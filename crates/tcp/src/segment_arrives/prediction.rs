@@ -17,11 +17,12 @@ impl Connection {
     pub(crate) fn is_predicted(&self, seg: &Segment) -> bool {
         let acks_new = seg.ack != self.snd.una;
         seg.seq == self.rcv.nxt
-            && seg.flags.without(Flags::PSH) == Flags::ACK
+            && seg.flags.without(Flags::PSH) == self.snd.ecn.plain_ack()
             && !self.marks.any(Marks::OFF_FAST_PATH)
             && self.state.is_synchronized()
             && seg.ack.since(self.snd.una) <= self.snd.flight()
             && seg.options.sack.is_empty()
+            && !(self.snd.ecn.is_accurate() && seg.options.accecn.is_present())
             && seg.len <= self.rcv.wnd()
             && self.rx.charged <= self.rx.buffer
             && if seg.len > 0 {
@@ -55,6 +56,9 @@ impl Connection {
         cx.counters.predicted_in += 1;
         let mut effects = Effects::NONE;
         self.tx.probes = 0;
+        if self.snd.ecn.is_accurate() {
+            self.note_arrival(cx, seg);
+        }
         if let Some(stamp) = seg.options.timestamp
             && self.marks.has(Marks::TIMESTAMPS)
             && self.rcv.acked == self.rcv.nxt

@@ -20,7 +20,7 @@ impl Connection {
         if seg.seq.in_window(self.rcv.nxt, self.rcv.wnd()) {
             // It may be a blind attack, or a RST that overtook data: the true peer resets at the edge.
             cx.counters.drop_reset_in_window += 1;
-            self.challenge(cx);
+            let _ = self.challenge(cx);
         } else {
             cx.counters.drop_reset_outside_window += 1;
         }

@@ -15,7 +15,10 @@ impl Connection {
             return Step::Continue(Effects::NONE);
         }
         cx.counters.drop_syn_synchronized += 1;
-        self.challenge(cx);
+        self.note_ecn_of_late_syn(seg);
+        if self.challenge(cx) {
+            self.reflect_next();
+        }
         Step::Done(Effects::NONE)
     }
 

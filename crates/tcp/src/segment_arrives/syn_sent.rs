@@ -82,6 +82,11 @@ impl Connection {
         };
         self.begin_established(cx);
         self.recovery.delivered = 1;
+        if syn {
+            self.take_feedback_of_syn_ack(seg);
+        } else if self.snd.ecn.is_accurate() {
+            self.take_third_ack(cx, seg);
+        }
         self.note_syn_data(cx);
         if bytes > 0 {
             Effects::CONNECTED | Effects::WRITABLE
@@ -127,7 +132,7 @@ impl Connection {
         if !options.sack_permitted {
             self.marks.clear(Marks::SACK);
         }
-        self.learn_ecn(seg);
+        self.learn_ecn(cx, seg);
         // The window of a SYN is never scaled (RFC 7323 2.2).
         self.snd.wnd = u32::from(seg.window);
         self.tx.max_wnd = self.snd.wnd;

@@ -69,6 +69,7 @@ impl Connection {
         }
         if seg.end().le(self.rcv.nxt) {
             cx.counters.bytes_duplicate += u64::from(seg.len);
+            self.suspect_option(seg);
             self.note_duplicate(cx, seg.seq, seg.end());
             self.answer_unwanted(cx);
             return Effects::NONE;

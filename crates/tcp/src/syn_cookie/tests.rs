@@ -49,7 +49,7 @@ fn cookie_remembers_everything_with_timestamps() {
         peer_mss: 1300,
         window_scales: Some(WindowScales { ours: 8, peers: 7 }),
         sack: true,
-        ecn: false,
+        ecn: EcnGrant::None,
         timestamps: true,
         ts_recent: 90,
         ts_offset: TS_OFFSET,
@@ -285,7 +285,7 @@ fn cookie_timestamp_never_runs_ahead() {
         timestamps: true,
         sack: true,
         window_scaling: true,
-        ecn: false,
+        ecn: EcnKind::None,
     };
     for _ in 0..200 {
         world.pass_ms(1);

@@ -92,6 +92,7 @@ impl Connection {
             }
         }
         self.marks.clear(Marks::ACK_PENDING | Marks::ACK_NOW);
+        self.note_ecn_told();
         self.tune.compressed_ns = super::NEVER_NS;
         if self.tx.timers.delayed_ack_ns != super::NEVER_NS {
             self.arm_delayed_ack(super::NEVER_NS);

@@ -1,12 +1,12 @@
 //! ECN (RFC 3168): who asks, who grants, what is marked, echoed and answered; DCTCP's receiver (RFC 8257).
 
-use tcp::{Config, CongestionAlgorithm, EcnUse, State};
+use tcp::{Config, CongestionAlgorithm, EcnGrant, EcnUse, State};
 
 use crate::peer::{Peer, Setup, Variant, conversation};
 
 fn setup(ecn: EcnUse) -> Setup {
     let mut setup = Setup {
-        ecn: true,
+        ecn: EcnGrant::Classic,
         ..Setup::default()
     };
     setup.config.ecn = ecn;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use tcp::{
     ActiveOpen, Buffers, ChallengeLimiter, Config, CongestionAlgorithm, Connection, Counters, Cx,
-    Effects, Handshake, RangePool, RecordPool, RecvBuffer, Segment, SegmentOut, State,
+    EcnGrant, Effects, Handshake, RangePool, RecordPool, RecvBuffer, Segment, SegmentOut, State,
     TransmitClass, WindowScales,
 };
 use wire::SeqNumber;
@@ -150,7 +150,7 @@ pub struct Setup {
     pub scales: Option<(u8, u8)>,
     pub timestamps: bool,
     pub sack: bool,
-    pub ecn: bool,
+    pub ecn: EcnGrant,
     pub window: u16,
 }
 
@@ -174,7 +174,7 @@ impl Default for Setup {
             scales: None,
             timestamps: false,
             sack: false,
-            ecn: false,
+            ecn: EcnGrant::None,
             window: 60_000,
         }
     }

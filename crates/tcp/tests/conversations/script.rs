@@ -1,9 +1,9 @@
 //! Segments in one line, in the notation of tcpdump and packetdrill, sequence numbers relative to the
 //! initial ones: `P. 1:101(100) ack 1 win 500 <mss 1000,wscale 7,sackOK,TS val 5 ecr 3>`; before it may
-//! stand the codepoint of the IP header: `[noecn]`, `[ect0]`, `[ect1]`, `[ce]`.
+//! stand the codepoint of the IP header: `[noecn]`, `[ect0]`, `[ect1]`, `[ce]`. `A` is AE, and a digit the ACE field.
 
 use tcp::{Segment, SegmentOut};
-use wire::tcp::{Flags, Options, SackBlock, SackBlocks, Timestamp};
+use wire::tcp::{AccEcn, Flags, Options, SackBlock, SackBlocks, Timestamp};
 use wire::{Ecn, SeqNumber};
 
 /// A segment as written in a test. What is `None` is not compared.
@@ -105,7 +105,8 @@ impl Line {
 /// Without options and window; the codepoint if it says something.
 impl std::fmt::Display for Line {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let letters = self.flags.to_string().replace('C', "W").replace('A', ".");
+        let letters = self.flags.to_string().replace('C', "W");
+        let letters = letters.replace('A', ".").replace('e', "A");
         let end = self.seq.wrapping_add(self.len);
         match self.ecn {
             None | Some(Ecn::NotEct) => {}
@@ -141,6 +142,8 @@ fn parse_flags(text: &str) -> Flags {
                 'U' => Flags::URG,
                 'E' => Flags::ECE,
                 'W' => Flags::CWR,
+                'A' => Flags::AE,
+                ace @ '0'..='7' => Flags::NONE.with_ace(ace as u8 - b'0'),
                 '-' => Flags::NONE,
                 _ => panic!("unknown flag {letter}"),
             }
@@ -183,6 +186,20 @@ fn sack_blocks(blocks: &[&str]) -> SackBlocks {
     parsed
 }
 
+/// `e1b 1 ceb 0 e0b 1`, or from `e0b` on, cut short at will.
+fn accecn(fields: &[&str]) -> AccEcn {
+    let mut counters = [0; 3];
+    for (counter, field) in counters.iter_mut().zip(fields.chunks(2)) {
+        *counter = field[1].parse().expect("a counter");
+    }
+    let whole = if fields.first() == Some(&"e0b") {
+        AccEcn::order_0(counters)
+    } else {
+        AccEcn::order_1(counters)
+    };
+    whole.truncated(fields.len() / 2)
+}
+
 fn parse_options(text: &str) -> Options {
     let mut options = Options::default();
     for option in text.split(',').filter(|text| !text.is_empty()) {
@@ -199,6 +216,7 @@ fn parse_options(text: &str) -> Options {
                 let echo = echo.parse().expect("ecr");
                 options.timestamp = Some(Timestamp { value, echo });
             }
+            ["ECN", ref fields @ ..] => options.accecn = accecn(fields),
             _ => panic!("unknown option {option}"),
         }
     }

@@ -17,7 +17,7 @@ fn headers() -> impl Strategy<Value = Headers> {
     );
     let ip = (any::<u8>(), any::<u8>(), 0u16..=1460);
     let numbers = (any::<u16>(), any::<u16>(), any::<u32>(), any::<u32>());
-    let control = (any::<u8>(), any::<u16>(), stamp);
+    let control = (0u16..0x200, any::<u16>(), stamp);
     (ends, ip, numbers, control).prop_map(|(ends, ip, numbers, control)| Headers {
         dst_mac: MacAddr(ends.0),
         src_mac: MacAddr(ends.1),
@@ -100,7 +100,7 @@ fn parse_in_pieces(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
     }
     let segment_len = network.payload_len();
     let (transport, header_len) = tcp::Header::parse(&bytes[TCP_AT..]).ok()?;
-    if header_len > segment_len || bytes[TCP_AT + 12] & 0x0f != 0 {
+    if header_len > segment_len || bytes[TCP_AT + 12] & 0x0e != 0 {
         return None;
     }
     let aligned = header_len == HEADER_LEN

@@ -104,8 +104,12 @@ fn zero_length_option_is_bad_option() {
 fn reserved_bits_are_ignored() {
     let mut out = [0u8; 20];
     header().emit(&mut out);
-    out[12] |= 0x0f;
+    out[12] |= 0x0e;
     assert_eq!(Header::parse(&out), Ok((header(), 20)));
+    // The last of them is AE now (RFC 9768).
+    out[12] |= 0x01;
+    let flags = header().flags | Flags::AE;
+    assert_eq!(Header::parse(&out), Ok((Header { flags, ..header() }, 20)));
 }
 
 #[test]
@@ -118,7 +122,7 @@ fn ports_need_four_bytes() {
 fn flags_are_a_set() {
     let flags = Flags::SYN | Flags::ECE | Flags::CWR;
     assert_eq!(flags.to_string(), "SEC");
-    assert_eq!(Flags(0xff).to_string(), "FSRPAUEC");
+    assert_eq!(Flags(0x1ff).to_string(), "FSRPAUECe");
     assert_eq!(Flags::NONE.to_string(), "-");
     assert!(Flags::NONE.is_empty() && flags.contains(Flags::NONE));
     assert_eq!(

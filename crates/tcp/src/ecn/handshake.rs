@@ -1,0 +1,474 @@
+//! Which kind of ECN a connection uses: what is asked for, what is granted, and what makes it be given up.
+//!
+//! ```text
+//!   SYN       AE CWR ECE   111 accurate (so are all others but these)   011 classic   000 none
+//!   SYN-ACK                010 011 100 110 accurate: the SYN came as Not-ECT, ECT(1), ECT(0), CE
+//!                          001 classic   000 none   111 none, a mirror   101 reserved: accurate
+//!   third ACK              as the SYN-ACK, of the codepoint that the SYN-ACK came with
+//! ```
+//!
+//! RFC 9768 3.1 with Linux's choices: a SYN asks for accurate ECN twice and then for nothing; a SYN-ACK has its ACE field twice
+//! and the option once (3.1.4). Feedback that no router can have caused means that something alters the field: then
+//! nothing of ours is ECN-capable, though what we receive is told of as before (3.2.2.3).
+
+use wire::Ecn;
+use wire::tcp::{AccEcn, Flags};
+
+use super::option::{OptionSeen, initial_option, micros};
+use super::received::fail;
+use super::{EcnLine, EcnMode, bit};
+use crate::config::Config;
+use crate::congestion::CongestionAlgorithm;
+use crate::connection::{Connection, Cx};
+use crate::marks::Marks;
+use crate::segment::{Segment, SegmentOut};
+
+/// SYNs that ask for accurate ECN, and SYN-ACKs of a crossed open that have its option (RFC 9768 3.1.4.1).
+const ASKS_MAX: u8 = 2;
+/// SYN-ACKs with an ACE field after which it is held to be what the path drops.
+const SYN_ACKS_TRUSTED_MAX: u8 = 2;
+/// ACE field of a SYN that asks for accurate ECN.
+const ACE_ASKS: u8 = 0b111;
+/// ECE and CWR: the ACE field of a SYN that asks for classic ECN.
+const ACE_ASKS_CLASSIC: u8 = 0b011;
+/// ECE: classic ECN is granted.
+const ACE_CLASSIC: u8 = 0b001;
+
+/// The ACE field that tells with which codepoint a SYN or SYN-ACK arrived (RFC 9768 tables 2 and 3).
+pub(super) fn reflection(arrived: Ecn) -> u8 {
+    match arrived {
+        Ecn::NotEct => 0b010,
+        Ecn::Ect1 => 0b011,
+        Ecn::Ect0 => 0b100,
+        Ecn::Ce => 0b110,
+    }
+}
+
+/// The codepoint with which ours arrived. What no segment of a handshake says is read as Linux does.
+fn reflected(ace: u8) -> Ecn {
+    match ace & 7 {
+        0b010 => Ecn::NotEct,
+        0b110 => Ecn::Ce,
+        0b000 | 0b100 => Ecn::Ect0,
+        _ => Ecn::Ect1,
+    }
+}
+
+/// A path can do so to a codepoint: mark what is ECN-capable, or change one kind for the other (RFC 9768 3.2.2.3).
+fn is_possible(sent: Ecn, arrived: Ecn) -> bool {
+    sent == arrived || (sent != Ecn::NotEct && arrived != Ecn::NotEct && sent != Ecn::Ce)
+}
+
+/// What a SYN says of ECN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SynEcn {
+    /// AE, CWR and ECE, as a number from 0 to 7.
+    pub ace: u8,
+    /// The codepoint that it arrived with.
+    pub codepoint: Ecn,
+}
+
+impl SynEcn {
+    /// Reads a SYN.
+    #[must_use]
+    pub fn of(seg: &Segment) -> SynEcn {
+        SynEcn {
+            ace: seg.flags.ace(),
+            codepoint: seg.ecn,
+        }
+    }
+
+    /// RFC 9768 3.1.2: any combination that has no other meaning asks for accurate ECN, so that future ones do.
+    fn asks_for_accurate(self) -> bool {
+        self.ace != 0 && self.ace != ACE_ASKS_CLASSIC
+    }
+
+    fn asks_for_classic(self) -> bool {
+        self.ace & ACE_ASKS_CLASSIC == ACE_ASKS_CLASSIC
+    }
+}
+
+/// The kind of ECN that is granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EcnKind {
+    None,
+    Classic,
+    Accurate,
+}
+
+/// What a SYN is granted. One that asks for classic ECN and came as ECN-capable itself is not trusted: no honest sender does that,
+/// so something on the path sets the bits at random (Linux; DCTCP does send such SYNs, and with AE it is a newer stack's).
+pub(crate) fn grant(config: &Config, congestion: CongestionAlgorithm, syn: SynEcn) -> EcnKind {
+    if syn.asks_for_accurate() && config.ecn.grants_accurate() {
+        return EcnKind::Accurate;
+    }
+    let honest = syn.codepoint == Ecn::NotEct || syn.ace == ACE_ASKS;
+    let granted = congestion.wants_ecn() || (config.ecn.grants() && honest);
+    if syn.asks_for_classic() && granted {
+        EcnKind::Classic
+    } else {
+        EcnKind::None
+    }
+}
+
+/// What a completed passive handshake agreed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EcnGrant {
+    /// No ECN.
+    #[default]
+    None,
+    /// RFC 3168.
+    Classic,
+    /// RFC 9768.
+    Accurate(AccurateGrant),
+}
+
+impl EcnGrant {
+    /// Accurate ECN of which nothing is known but that it was agreed on.
+    pub const ACCURATE: EcnGrant = EcnGrant::Accurate(AccurateGrant {
+        syn_received: Ecn::NotEct,
+        syn_ack_sent: Ecn::NotEct,
+        failed: 0,
+        option_seen: OptionSeen::None,
+    });
+}
+
+/// What is known of accurate ECN when a passive handshake completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccurateGrant {
+    /// The codepoint that the latest SYN arrived with.
+    syn_received: Ecn,
+    /// The codepoint of our SYN-ACK.
+    syn_ack_sent: Ecn,
+    failed: u8,
+    option_seen: OptionSeen,
+}
+
+/// A half-open entry's part in ECN.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HalfOpenEcn {
+    kind: EcnKind,
+    /// The SYN-ACK is sent as ECN-capable (DCTCP).
+    capable: bool,
+    /// The SYN-ACK is sent without an ACE field: the one with it does not seem to arrive.
+    mute: bool,
+    syn_received: Ecn,
+    failed: u8,
+    option_seen: OptionSeen,
+}
+
+impl HalfOpenEcn {
+    pub fn new(kind: EcnKind, congestion: CongestionAlgorithm, syn: SynEcn) -> HalfOpenEcn {
+        HalfOpenEcn {
+            kind,
+            capable: kind != EcnKind::None && congestion.wants_ecn(),
+            mute: false,
+            syn_received: syn.codepoint,
+            failed: 0,
+            option_seen: OptionSeen::None,
+        }
+    }
+
+    fn is_accurate(&self) -> bool {
+        self.kind == EcnKind::Accurate
+    }
+
+    /// Writes the ECN of a SYN-ACK, the `sent`-th from 1 on, into one that is complete but for it.
+    pub fn dress(&mut self, config: &Config, out: &mut SegmentOut, sent: u8) {
+        if self.capable {
+            out.ecn = Ecn::Ect0;
+        }
+        match self.kind {
+            EcnKind::None => {}
+            EcnKind::Classic => out.flags |= Flags::ECE,
+            EcnKind::Accurate => {
+                if !self.mute {
+                    out.flags = out.flags.with_ace(reflection(self.syn_received));
+                }
+                if sent <= 1 {
+                    initial_option(config, &mut out.options);
+                } else if sent > SYN_ACKS_TRUSTED_MAX {
+                    self.failed |= fail::ACE_SEND;
+                }
+            }
+        }
+    }
+
+    /// The SYN-ACK goes out again, `timeouts` having passed before: from the second on without an ACE field (RFC 9768 3.1.4.2).
+    pub fn repeat(&mut self, timeouts: u8) {
+        self.mute = self.is_accurate() && timeouts > 0;
+    }
+
+    /// The SYN came again.
+    pub fn take_repeated_syn(&mut self, syn: SynEcn) {
+        if self.is_accurate() {
+            self.syn_received = syn.codepoint;
+            if syn.ace == 0 {
+                self.failed |= fail::ACE_RECV;
+            }
+        }
+    }
+
+    /// The handshake completes with a segment that has this option.
+    pub fn granted(&self, option: &AccEcn) -> EcnGrant {
+        match self.kind {
+            EcnKind::None => EcnGrant::None,
+            EcnKind::Classic => EcnGrant::Classic,
+            EcnKind::Accurate => EcnGrant::Accurate(AccurateGrant {
+                syn_received: self.syn_received,
+                syn_ack_sent: if self.capable { Ecn::Ect0 } else { Ecn::NotEct },
+                failed: self.failed,
+                option_seen: if option.is_present() {
+                    OptionSeen::of(option)
+                } else {
+                    self.option_seen
+                },
+            }),
+        }
+    }
+}
+
+impl Connection {
+    /// Our SYN will ask for ECN, if the settings or the algorithm want it.
+    pub(crate) fn ask_for_ecn(&mut self, config: &Config, choice: CongestionAlgorithm) {
+        let mode = if config.ecn.asks_for_accurate() {
+            EcnMode::Pending
+        } else if config.ecn.asks_for_classic() || choice.wants_ecn() {
+            EcnMode::Classic
+        } else {
+            EcnMode::Off
+        };
+        self.put_ecn_mode(mode, choice);
+    }
+
+    fn put_ecn_mode(&mut self, mode: EcnMode, choice: CongestionAlgorithm) {
+        self.snd.ecn = EcnLine::of(mode);
+        self.ecn
+            .put(bit::ECT_ALWAYS, mode != EcnMode::Off && choice.wants_ecn());
+    }
+
+    /// The codepoint of our SYN or SYN-ACK.
+    fn syn_codepoint(&self) -> Ecn {
+        if self.ecn.has(bit::ECT_ALWAYS) {
+            Ecn::Ect0
+        } else {
+            Ecn::NotEct
+        }
+    }
+
+    /// A passive handshake agreed on ECN, or did not; the segment that completed it is still to come.
+    pub(crate) fn put_ecn(&mut self, granted: EcnGrant) {
+        let choice = self.congestion();
+        match granted {
+            EcnGrant::None => self.put_ecn_mode(EcnMode::Off, choice),
+            EcnGrant::Classic => self.put_ecn_mode(EcnMode::Classic, choice),
+            EcnGrant::Accurate(grant) => {
+                self.put_ecn_mode(EcnMode::Accurate, choice);
+                let accurate = &mut self.ecn.accurate;
+                accurate.syn_sent = grant.syn_ack_sent;
+                accurate.syn_received = grant.syn_received;
+                accurate.latest = grant.syn_received;
+                accurate.failed = grant.failed;
+                accurate.option_seen = grant.option_seen;
+                if grant.option_seen == OptionSeen::Zeroed {
+                    accurate.failed |= fail::OPTION_RECV;
+                }
+                accurate.demand = 1;
+                self.ecn.put(bit::THIRD_ACK, true);
+            }
+        }
+    }
+
+    /// A SYN with a good cookie makes a connection at once (RFC 7413): it is itself the first segment that counts.
+    pub(crate) fn put_ecn_of_fast_open(&mut self, cx: &mut Cx<'_>, kind: EcnKind, syn: SynEcn) {
+        let entry = HalfOpenEcn::new(kind, self.congestion(), syn);
+        self.put_ecn(entry.granted(&AccEcn::NONE));
+        if self.snd.ecn.is_accurate() {
+            self.count_arrival(cx, syn.codepoint, 0);
+        }
+    }
+
+    /// The algorithm changed.
+    pub(crate) fn refresh_ecn(&mut self) {
+        let on = self.uses_ecn() && self.congestion().wants_ecn();
+        self.ecn.put(bit::ECT_ALWAYS, on);
+    }
+
+    /// Flags, codepoint and option of our SYN, or of the SYN-ACK that is a connection's. A SYN that is sent again does not
+    /// ask, by default: what drops such SYNs was met in the field (RFC 3168 6.1.1.1). Accurate ECN is asked for twice.
+    pub(crate) fn dress_syn(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
+        if self.snd.ecn.is_off() {
+            return;
+        }
+        out.ecn = self.syn_codepoint();
+        if out.flags.contains(Flags::ACK) {
+            self.dress_syn_ack(cx, out);
+            return;
+        }
+        let persists = !cx.config.ecn_fallback;
+        match self.snd.ecn.mode() {
+            EcnMode::Pending if persists || self.tx.retransmits < ASKS_MAX => {
+                out.flags = out.flags.with_ace(ACE_ASKS);
+            }
+            EcnMode::Classic if persists || self.is_first_syn() => {
+                out.flags = out.flags.with_ace(ACE_ASKS_CLASSIC);
+            }
+            _ => {}
+        }
+        self.ecn.accurate.syn_sent = out.ecn;
+    }
+
+    /// The SYN-ACK of a crossed open, or of one by cookie.
+    fn dress_syn_ack(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
+        if self.snd.ecn.is_classic() {
+            out.flags |= Flags::ECE;
+        }
+        if !self.snd.ecn.is_accurate() {
+            return;
+        }
+        self.ecn.accurate.syn_sent = out.ecn;
+        let fast = self.marks.has(Marks::FAST_OPENED);
+        let tired = self.tx.retransmits >= ASKS_MAX;
+        if fast && tired {
+            self.ecn.accurate.failed |= fail::ACE_SEND;
+        } else {
+            let reflected = reflection(self.ecn.accurate.syn_received);
+            out.flags = out.flags.with_ace(reflected);
+        }
+        let again = if fast { self.cold.is_syn_sent } else { tired };
+        if !again {
+            initial_option(cx.config, &mut out.options);
+            self.ecn.accurate.option_sent_us = micros(cx.now_ns);
+        }
+    }
+
+    /// The answer to our SYN (RFC 9768 table 2), or a SYN that crossed it and asks too.
+    pub(crate) fn learn_ecn(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        if self.snd.ecn.is_off() {
+            return;
+        }
+        let choice = self.congestion();
+        let syn = SynEcn::of(seg);
+        let pending = self.snd.ecn.mode() == EcnMode::Pending;
+        let mode = if seg.has(Flags::ACK) {
+            match syn.ace {
+                ACE_CLASSIC => EcnMode::Classic,
+                // Reserved: a peer of the days to come grants it so. To a SYN that asked in the classic way it is ECE without CWR.
+                0b101 if !pending => EcnMode::Classic,
+                0b000 | 0b111 => EcnMode::Off,
+                _ if pending => EcnMode::Accurate,
+                _ => EcnMode::Off,
+            }
+        } else if pending && syn.asks_for_accurate() {
+            EcnMode::Accurate
+        } else if syn.asks_for_classic() {
+            EcnMode::Classic
+        } else {
+            EcnMode::Off
+        };
+        self.put_ecn_mode(mode, choice);
+        if mode != EcnMode::Accurate {
+            return;
+        }
+        self.ecn.accurate.syn_received = seg.ecn;
+        if seg.has(Flags::ACK) {
+            self.take_accurate_syn_ack(cx, seg);
+        } else {
+            self.ecn.accurate.latest = seg.ecn;
+        }
+    }
+
+    fn take_accurate_syn_ack(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        self.see_handshake_option(seg, 2);
+        let ace = seg.flags.ace();
+        // Linux looks at the feedback on our SYN only if the SYN-ACK is marked itself.
+        if seg.ecn == Ecn::Ce && (ace == 0b101 || self.believes_feedback(cx, ace)) {
+            self.ecn.accurate.received_ce = 1;
+            self.ecn.accurate.ce_untold = 1;
+        }
+        self.ecn.put(bit::REFLECT, true);
+    }
+
+    /// A segment of the handshake may bring the first option; then the next `demand` segments answer with one.
+    fn see_handshake_option(&mut self, seg: &Segment, demand: u8) {
+        let accurate = &mut self.ecn.accurate;
+        if seg.options.accecn.is_present() && accurate.option_seen < OptionSeen::Counters {
+            accurate.see_option(&seg.options.accecn);
+            accurate.demand_at_least(demand);
+        }
+    }
+
+    /// Whether a path can have done what `ace` tells of our SYN or SYN-ACK. If not, nothing of ours is ECN-capable from now on.
+    fn believes_feedback(&mut self, cx: &Cx<'_>, ace: u8) -> bool {
+        let accurate = &mut self.ecn.accurate;
+        let believed = !cx.config.ecn_fallback || is_possible(accurate.syn_sent, reflected(ace));
+        if !believed {
+            accurate.failed |= fail::ACE_RECV;
+        }
+        believed
+    }
+
+    /// The first segment after our SYN-ACK: its ACE field tells how that arrived, if it is the third ACK itself (RFC 9768
+    /// 3.2.2.1, table 4).
+    pub(crate) fn take_third_ack(&mut self, cx: &Cx<'_>, seg: &Segment) {
+        self.see_handshake_option(seg, 1);
+        let plain = seg.seq_len() == 0 && seg.options.sack.is_empty();
+        match seg.flags.ace() {
+            0b000 if seg.options.sack.is_empty() => {
+                self.ecn.accurate.failed |= fail::ACE_RECV | fail::OPTION_RECV;
+            }
+            ace @ (0b010 | 0b011 | 0b100 | 0b110) if plain => {
+                if self.believes_feedback(cx, ace)
+                    && reflected(ace) == Ecn::Ce
+                    && self.recovery.delivered_ce == 0
+                {
+                    self.recovery.delivered_ce = 1;
+                }
+            }
+            _ => {}
+        }
+        self.expect_known_ace();
+    }
+
+    /// A SYN or SYN-ACK in a synchronized state, in its place: the challenge ACK tells how it arrived.
+    pub(crate) fn note_ecn_of_late_syn(&mut self, seg: &Segment) {
+        if self.snd.ecn.is_accurate() {
+            self.ecn.accurate.syn_received = seg.ecn;
+            self.see_handshake_option(seg, 1);
+        }
+    }
+
+    /// The next ACK answers a SYN.
+    pub(crate) fn reflect_next(&mut self) {
+        let on = self.snd.ecn.is_accurate();
+        self.ecn.put(bit::REFLECT, on);
+    }
+}
+
+/// The ACE field of a SYN-ACK with a cookie: there is no entry that could remember how often it was sent.
+pub(crate) fn dress_cookie(
+    config: &Config,
+    congestion: CongestionAlgorithm,
+    kind: EcnKind,
+    syn: SynEcn,
+    out: &mut SegmentOut,
+) {
+    HalfOpenEcn::new(kind, congestion, syn).dress(config, out, 1);
+}
+
+/// What a cookie granted. The timestamp remembers whether it was any ECN (`None`: there is no timestamp); the third ACK's field
+/// tells the kind (RFC 9768 5.1).
+pub(crate) fn granted_by_cookie(
+    config: &Config,
+    congestion: CongestionAlgorithm,
+    remembered: Option<bool>,
+    seg: &Segment,
+) -> EcnGrant {
+    let granted = config.ecn.grants() || congestion.wants_ecn();
+    let accurate = config.ecn.grants_accurate() && seg.flags.ace() > 1;
+    match remembered {
+        Some(true) | None if accurate => EcnGrant::ACCURATE,
+        Some(true) if granted => EcnGrant::Classic,
+        _ => EcnGrant::None,
+    }
+}

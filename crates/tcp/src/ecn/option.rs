@@ -1,0 +1,237 @@
+//! The AccECN option (RFC 9768 3.2.3): when one is sent, how long it is, what is kept of those that arrive.
+//!
+//! Counters are kept from zero and sent with an initial value of one or zero (3.2.1), so that zeroing on the path shows.
+
+use wire::Ecn;
+use wire::limits::ACCECN_FIELDS_MAX;
+use wire::tcp::AccEcn;
+use wire::tcp_option::Options;
+
+use super::received::{AccurateEcn, fail};
+use crate::config::Config;
+use crate::connection::{Connection, Cx};
+use crate::limits::timestamp_bytes;
+use crate::marks::Marks;
+use crate::segment::SegmentOut;
+
+/// A counter's initial value on the wire, by codepoint.
+fn initial(codepoint: Ecn) -> u32 {
+    match codepoint {
+        Ecn::Ect0 | Ecn::Ect1 => 1,
+        Ecn::Ce | Ecn::NotEct => 0,
+    }
+}
+
+/// Fields that an option of order 1 needs to have the counter of `codepoint`.
+pub(super) fn field_of(codepoint: Ecn) -> u8 {
+    match codepoint {
+        Ecn::NotEct => 0,
+        Ecn::Ect1 => 1,
+        Ecn::Ce => 2,
+        Ecn::Ect0 => 3,
+    }
+}
+
+/// Which codepoint each field counts.
+fn codepoints(order_1: bool) -> [Ecn; ACCECN_FIELDS_MAX] {
+    if order_1 {
+        [Ecn::Ect1, Ecn::Ce, Ecn::Ect0]
+    } else {
+        [Ecn::Ect0, Ecn::Ce, Ecn::Ect1]
+    }
+}
+
+/// Bytes by codepoint, Not-ECT not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ByteCounters {
+    ect1: u32,
+    ect0: u32,
+    ce: u32,
+}
+
+impl ByteCounters {
+    pub fn of(&self, codepoint: Ecn) -> u32 {
+        match codepoint {
+            Ecn::NotEct => 0,
+            Ecn::Ect1 => self.ect1,
+            Ecn::Ect0 => self.ect0,
+            Ecn::Ce => self.ce,
+        }
+    }
+
+    pub fn set(&mut self, codepoint: Ecn, bytes: u32) {
+        match codepoint {
+            Ecn::NotEct => {}
+            Ecn::Ect1 => self.ect1 = bytes,
+            Ecn::Ect0 => self.ect0 = bytes,
+            Ecn::Ce => self.ce = bytes,
+        }
+    }
+
+    /// ECT(1), ECT(0) and CE.
+    pub fn all(&self) -> [u32; ACCECN_FIELDS_MAX] {
+        [self.ect1, self.ect0, self.ce]
+    }
+
+    /// The whole option that tells of these.
+    fn option(&self) -> AccEcn {
+        let field = |codepoint: Ecn| self.of(codepoint).wrapping_add(initial(codepoint));
+        AccEcn::order_1(codepoints(true).map(field))
+    }
+
+    /// Takes the counters of an option that arrived. Calls `changed` with each codepoint whose counter moved, and by how much; a
+    /// step of more than half the range is one back.
+    pub fn take(&mut self, option: &AccEcn, mut changed: impl FnMut(Ecn, i32)) {
+        let fields = codepoints(option.is_order_1()).into_iter();
+        for (codepoint, counter) in fields.zip(option.counters()) {
+            let known = self.of(codepoint);
+            let step = counter.wrapping_sub(initial(codepoint)).wrapping_sub(known) << 8;
+            let step = step as i32 >> 8;
+            if step != 0 {
+                self.set(codepoint, known.wrapping_add_signed(step));
+                changed(codepoint, step);
+            }
+        }
+    }
+}
+
+/// What of the peer's AccECN options was seen (the values of Linux's `tcpi_accecn_opt_seen`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum OptionSeen {
+    /// None came.
+    #[default]
+    None = 0,
+    /// One without counters.
+    Empty = 1,
+    /// One with counters.
+    Counters = 2,
+    /// The first one with counters had zero where none can be: the path zeroes them.
+    Zeroed = 3,
+}
+
+impl OptionSeen {
+    /// The first option that arrives, or the first with counters. Those of ECT(0) and ECT(1) begin at one (RFC 9768 3.2.3.2.4).
+    pub fn of(option: &AccEcn) -> OptionSeen {
+        let mut counters = option.counters();
+        match (counters.next(), counters.nth(1)) {
+            (None, _) => OptionSeen::Empty,
+            (Some(0), _) | (_, Some(0)) => OptionSeen::Zeroed,
+            _ => OptionSeen::Counters,
+        }
+    }
+}
+
+impl AccurateEcn {
+    /// An option arrived: what is to be known of the path that it took.
+    pub fn see_option(&mut self, option: &AccEcn) {
+        if self.option_seen < OptionSeen::Counters {
+            self.option_seen = OptionSeen::of(option);
+            if self.option_seen == OptionSeen::Zeroed {
+                self.failed |= fail::OPTION_RECV;
+            }
+        }
+    }
+}
+
+/// The option of a SYN-ACK: the initial values, as far as there is room. Not sent again with a repetition (RFC 9768 3.2.3.2.2).
+pub(crate) fn initial_option(config: &Config, options: &mut Options) {
+    if config.accecn_option == 0 {
+        return;
+    }
+    if let Some(fit) = options.accecn_room().fit(0) {
+        options.accecn = ByteCounters::default().option().truncated(fit.fields);
+    }
+}
+
+impl Connection {
+    /// Whether the next segment is to carry an option. Linux's reading of RFC 9768 3.2.3.3: never to a peer that sent none.
+    fn wants_option(&self, cx: &Cx<'_>) -> bool {
+        let accurate = &self.ecn.accurate;
+        let setting = cx.config.accecn_option;
+        if setting == 0 || accurate.option_seen == OptionSeen::None {
+            return false;
+        }
+        if accurate.has_failed(fail::OPTION_SEND) && setting < OPTION_PERSISTS {
+            return false;
+        }
+        setting >= OPTION_ALWAYS || accurate.demand > 0 || self.beacon_is_due(cx)
+    }
+
+    /// An option is due so many times in a round trip, whatever has changed.
+    fn beacon_is_due(&self, cx: &Cx<'_>) -> bool {
+        let beacons = u64::from(cx.config.accecn_option_beacon);
+        let since_us = micros(cx.now_ns).wrapping_sub(self.ecn.accurate.option_sent_us);
+        beacons > 0 && u64::from(since_us) * beacons >= self.tx.rtt.srtt_ns() / 1000
+    }
+
+    /// Puts an option into a segment that is complete but for it.
+    pub(super) fn add_option(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, dsack: bool) {
+        let fit = if self.wants_option(cx) {
+            let required = usize::from(self.ecn.accurate.fields_min);
+            out.options.accecn_room().fit(required)
+        } else {
+            None
+        };
+        let accurate = &mut self.ecn.accurate;
+        let Some(fit) = fit else {
+            accurate.option_with_dsack = false;
+            return;
+        };
+        out.options.sack.truncate(fit.sack_blocks);
+        out.options.accecn = accurate.received.option().truncated(fit.fields);
+        accurate.fields_min = 0;
+        accurate.option_sent_us = micros(cx.now_ns);
+        accurate.option_with_dsack = dsack;
+        accurate.demand = accurate.demand.saturating_sub(1);
+    }
+
+    /// Bytes that SACK blocks and an AccECN option take from the payload of a segment that leaves now.
+    #[inline]
+    pub(crate) fn report_bytes(&self, cx: &Cx<'_>) -> u16 {
+        let sack = self.sack_bytes(cx);
+        if self.snd.ecn.is_accurate() {
+            self.with_option_bytes(cx, sack)
+        } else {
+            sack
+        }
+    }
+
+    fn with_option_bytes(&self, cx: &Cx<'_>, sack: u16) -> u16 {
+        if !self.wants_option(cx) {
+            return sack;
+        }
+        let stamp = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
+        let room = wire::accecn::Room {
+            bytes: wire::limits::TCP_OPTION_BYTES_MAX - usize::from(stamp + sack),
+            sack_blocks: usize::from(sack.saturating_sub(4) / 8),
+            padding: if sack > 0 { 2 } else { 0 },
+        };
+        let growth = room
+            .fit(usize::from(self.ecn.accurate.fields_min))
+            .map_or(0, |fit| fit.growth);
+        // 40 bytes of options at most, none of them negative in sum.
+        sack.saturating_add_signed(growth as i16)
+    }
+
+    /// Text arrived that was here before. If it is what the last ACK with an option reported as a duplicate, that ACK seems to be
+    /// lost, and its option may be why (RFC 9768 3.2.3.2.2).
+    pub(crate) fn suspect_option(&mut self, seg: &crate::segment::Segment) {
+        if self.snd.ecn.is_accurate()
+            && self.ecn.accurate.option_with_dsack
+            && seg.seq == self.rx.duplicate.left
+        {
+            self.ecn.accurate.failed |= fail::OPTION_SEND;
+        }
+    }
+}
+
+/// Microseconds, wrapping.
+pub(super) fn micros(now_ns: u64) -> u32 {
+    (now_ns / 1000) as u32
+}
+
+/// `tcp_ecn_option`: an option in every segment that has room.
+const OPTION_ALWAYS: u8 = 2;
+/// `tcp_ecn_option`: also when ACKs with one seem to be lost.
+const OPTION_PERSISTS: u8 = 3;

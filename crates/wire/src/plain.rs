@@ -277,7 +277,7 @@ impl AckTemplate {
     #[inline]
     pub fn expand(&mut self, ack: SeqNumber, flags: Flags, window: u16, echo: u32) -> &[u8] {
         let offset = self.bytes[TCP_AT + 12];
-        let control = u32::from_be_bytes([0, flags.0, 0, 0]) | u32::from(window);
+        let control = u32::from(flags.0) << 16 | u32::from(window);
         put32(&mut self.bytes, TCP_AT + 8, ack.0);
         put32(
             &mut self.bytes,

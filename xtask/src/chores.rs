@@ -153,7 +153,7 @@ fn fuzz_each(root: &Path, targets: &[String], seconds: u64) -> Result<(), String
         // What this machine found so far, which may be nothing, and what the repository brings.
         let corpus = root.join("fuzz/corpus").join(target);
         fs::create_dir_all(&corpus).map_err(|error| format!("{}: {error}", corpus.display()))?;
-        let seeds = root.join("fuzz/seeds").join(target);
+        let seeds = seeds_of(root, target);
         let mut command = run::cargo();
         command
             .arg(format!("+{NIGHTLY}"))
@@ -168,6 +168,14 @@ fn fuzz_each(root: &Path, targets: &[String], seconds: u64) -> Result<(), String
         run::run(&mut command)?;
     }
     Ok(())
+}
+
+/// What the repository brings for a target: inputs of its own, or our packet scripts for their parser.
+fn seeds_of(root: &Path, target: &str) -> std::path::PathBuf {
+    match target {
+        "script_text" => root.join("crates/sim/scripts"),
+        _ => root.join("fuzz/seeds").join(target),
+    }
 }
 
 /// The names of the files in fuzz/fuzz_targets.

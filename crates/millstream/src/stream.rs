@@ -217,7 +217,8 @@ impl TcpStream {
         });
     }
 
-    /// Ends one or both directions: the peer finds the end after what was written; reads find it at once.
+    /// Ends one or both directions: the peer finds the end after what was written; reads find it after what has arrived. Once both directions
+    /// are ended, the peer's further data is answered with a reset, as in Linux.
     ///
     /// # Errors
     /// `NotConnected` if the connection is not open.
@@ -228,7 +229,12 @@ impl TcpStream {
             return Err(Errno::NOTCONN.into());
         }
         let socket = state.sockets.at(self.id);
-        socket.read_shut |= how != Shutdown::Write;
+        let stops_reading =
+            how != Shutdown::Write && !std::mem::replace(&mut socket.read_shut, true);
+        if stops_reading {
+            state.request(self.id, Requests::SHUTDOWN_READ);
+        }
+        let socket = state.sockets.at(self.id);
         if how != Shutdown::Read && !std::mem::replace(&mut socket.write_shut, true) {
             state.request(self.id, Requests::SHUTDOWN_WRITE);
         }
@@ -445,11 +451,7 @@ impl State {
         let socket = self.sockets.at(id);
         // The state first: bytes that were published before an end are then seen before it.
         let said = block.state();
-        let n = if socket.read_shut {
-            0
-        } else {
-            socket.rx.read(memory, block, bytes)
-        };
+        let n = socket.rx.read(memory, block, bytes);
         if n > 0 {
             self.request(id, Requests::READ);
             return Some(Ok(n));
@@ -462,11 +464,7 @@ impl State {
         let block = memory.block(id.index)?;
         let socket = self.sockets.at(id);
         let said = block.state();
-        let n = if socket.read_shut {
-            0
-        } else {
-            socket.rx.peek(memory, block, bytes)
-        };
+        let n = socket.rx.peek(memory, block, bytes);
         if n > 0 {
             return Some(Ok(n));
         }

@@ -95,6 +95,8 @@ impl Requests {
 
     /// Bytes were written, and more is to follow at once.
     pub const WROTE_MORE: Self = Self(1 << 5);
+    /// The application will read no more than what has arrived.
+    pub const SHUTDOWN_READ: Self = Self(1 << 6);
 
     /// Whether all of `flags` are set.
     #[inline]

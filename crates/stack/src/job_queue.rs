@@ -100,6 +100,9 @@ impl Core {
             };
             wrote = true;
         }
+        if requests.contains(Requests::SHUTDOWN_READ) {
+            conn.shutdown_read();
+        }
         if requests.contains(Requests::SHUTDOWN_WRITE) {
             effects |= conn.shutdown_write(&mut cx);
             block.add_state(SocketState::TX_SHUT);

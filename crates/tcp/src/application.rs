@@ -78,6 +78,11 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
+    /// The application reads no more. What arrives is taken none the less, until the other direction ends too.
+    pub fn shutdown_read(&mut self) {
+        self.cold.read_shut = true;
+    }
+
     /// No more data from the application: a FIN follows what is buffered.
     pub fn shutdown_write(&mut self, cx: &mut Cx<'_>) -> Effects {
         let deadline_ns = self.deadline_ns;

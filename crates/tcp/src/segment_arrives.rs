@@ -109,8 +109,7 @@ impl Connection {
         rx: &mut impl RecvBuffer,
     ) -> Effects {
         if !self.state.receives_data() {
-            self.text_after_end(cx, seg);
-            return Effects::NONE;
+            return self.text_after_end(cx, seg);
         }
         self.measure_receive_rtt(cx, seg);
         let effects = self.step_urgent(cx, seg) | self.step_text(cx, seg, rx);

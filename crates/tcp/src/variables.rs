@@ -230,6 +230,8 @@ pub(crate) struct Cold {
     pub syn_bytes: u16,
     /// Why the client's Fast Open came to nothing (Linux's `tcpi_fastopen_client_fail`).
     pub fast_open_failure: FastOpenFailure,
+    /// The application reads no more than what had arrived when it said so.
+    pub read_shut: bool,
     /// The application has the connection (asked for only while it is opened fast).
     pub is_accepted: bool,
     /// FIN_WAIT_2 of an orphan in milliseconds (TCP_LINGER2); `None`: it is not waited for; 0: the stack's setting.
@@ -250,6 +252,7 @@ impl Cold {
         syn_bytes_max: 0,
         syn_bytes: 0,
         fast_open_failure: FastOpenFailure::None,
+        read_shut: false,
         is_accepted: false,
         fin_wait_2_ms: Some(0),
         record_ends: RecordEnds::NONE,

@@ -35,10 +35,10 @@ impl Connection {
             // What was promised is kept.
             window = current.next_multiple_of(unit);
         }
-        window = window.min(self.window_ceiling());
+        // Without a scale the field may say less than there is. As in Linux what there is counts, for what is taken and when it is acknowledged.
         self.rx.wnd = window;
         self.rcv.adv = self.rcv.nxt + window;
-        (window >> self.rcv_shift) as u16
+        (window.min(self.window_ceiling()) >> self.rcv_shift) as u16
     }
 
     /// The window field of a SYN or SYN-ACK: never scaled (RFC 7323 2.2).

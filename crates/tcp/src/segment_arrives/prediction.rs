@@ -26,7 +26,7 @@ impl Connection {
             && seg.len <= self.rcv.wnd()
             && self.rx.charged <= self.rx.buffer
             && if seg.len > 0 {
-                self.state.receives_data() && !self.is_orphan()
+                self.state.receives_data() && !self.refuses_text()
             } else {
                 acks_new
             }

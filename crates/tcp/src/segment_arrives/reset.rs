@@ -36,7 +36,7 @@ impl Connection {
         fin_in && seg.seq + 1 == self.rcv.nxt
     }
 
-    fn reset_by_peer(&mut self) -> Effects {
+    pub(super) fn reset_by_peer(&mut self) -> Effects {
         match self.state {
             // All that was to be said has been said.
             State::Closing | State::LastAck | State::TimeWait => self.finish_closed(),

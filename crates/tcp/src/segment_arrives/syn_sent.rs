@@ -116,12 +116,8 @@ impl Connection {
                 self.rx.ssthresh = self.rx.ssthresh.min(self.rx.clamp);
             }
         }
-        // Of a larger window that could not be said in a SYN the peer hears with our next segment.
-        let window = match self.marks.has(Marks::WINDOW_SCALING) {
-            true => self.rx.wnd,
-            false => u32::from(self.syn_window()),
-        };
-        self.rcv.adv = self.rcv.nxt + window;
+        // Of a larger window than a SYN can say the peer hears with our next segment, if we scale.
+        self.rcv.adv = self.rcv.nxt + self.rx.wnd;
         match options.timestamp {
             Some(stamp) if self.marks.has(Marks::TIMESTAMPS) => {
                 self.rcv.ts_recent = stamp.value;

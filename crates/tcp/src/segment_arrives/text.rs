@@ -9,6 +9,7 @@ use crate::marks::Marks;
 use crate::reassembly::{Inserted, Range};
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
+use crate::state::{ConnectionError, State};
 
 /// The part of a segment's text that is new.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +60,7 @@ impl Connection {
         if seg.len > 0 {
             self.accept_cwr(seg);
         }
-        if self.is_orphan() && (seg.seq + seg.len).gt(self.rcv.nxt) {
+        if self.refuses_text() && (seg.seq + seg.len).gt(self.rcv.nxt) {
             return self.refuse_text(cx, seg);
         }
         let plain = seg.seq == self.rcv.nxt && !self.marks.has(Marks::OUT_OF_ORDER);
@@ -94,12 +95,19 @@ impl Connection {
     }
 
     /// The peer had ended: it repeats itself and has not seen our ACK.
-    pub(super) fn text_after_end(&mut self, cx: &Cx<'_>, seg: &Segment) {
-        if seg.seq_len() > 0 && seg.seq.lt(self.rcv.nxt) {
-            self.note_duplicate(cx, seg.seq, seg.end().min(self.rcv.nxt));
-            self.restart_time_wait(cx, seg);
-            self.answer_unwanted(cx);
+    pub(super) fn text_after_end(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
+        if seg.seq_len() == 0 || !seg.seq.lt(self.rcv.nxt) {
+            return Effects::NONE;
         }
+        if (seg.seq + seg.len).gt(self.rcv.nxt) && self.state != State::TimeWait {
+            // It goes on behind its end: that can be no peer in its senses (Linux).
+            self.reply_reset(seg);
+            return self.reset_by_peer();
+        }
+        self.note_duplicate(cx, seg.seq, seg.end().min(self.rcv.nxt));
+        self.restart_time_wait(cx, seg);
+        self.answer_unwanted(cx);
+        Effects::NONE
     }
 
     /// Data in order found no memory. The window shuts (Linux), if a read will open it again.
@@ -297,6 +305,16 @@ impl Connection {
     fn refuse_text(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         cx.counters.bytes_drop_orphan += u64::from(seg.len);
         self.reply_reset(seg);
-        self.finish_closed()
+        match self.is_orphan() {
+            true => self.finish_closed(),
+            false => self.fail(ConnectionError::Reset),
+        }
+    }
+
+    /// Nobody reads any more: the application is gone, or has shut both directions (RFC 1122 4.2.2.13).
+    pub(crate) fn refuses_text(&self) -> bool {
+        let is_shut =
+            matches!(self.state, State::FinWait1 | State::FinWait2) && self.cold.read_shut;
+        is_shut || self.is_orphan()
     }
 }

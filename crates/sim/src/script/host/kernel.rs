@@ -24,6 +24,9 @@ use crate::script::config::Config;
 /// How long a call may block that the script believes to return at once.
 const UNEXPECTED_BLOCK_MAX: Micros = 10 * 1_000_000;
 
+/// The setting that a machine may forbid its namespaces.
+const CONGESTION: &str = "net.ipv4.tcp_congestion_control";
+
 /// The longest IP packet.
 const PACKET_BYTES_MAX: usize = 65_536;
 
@@ -38,6 +41,8 @@ pub(in crate::script) struct Kernel {
     departed: VecDeque<Departure>,
     buffer: Vec<u8>,
     changed: namespace::Parameters,
+    /// A namespace may not choose it for all, so each socket is given it.
+    congestion: Option<String>,
 }
 
 impl Kernel {
@@ -48,9 +53,12 @@ impl Kernel {
     ) -> Result<Kernel, String> {
         let tun = namespace::enter(config)?;
         let mut changed = namespace::Parameters::default();
+        let mut congestion = None;
         for (name, value) in settings {
             // Not every kernel has every setting; a script that needs one will not go as it expects.
-            let _ = changed.set(name, value);
+            if changed.set(name, value).is_err() && name == CONGESTION {
+                congestion = Some(value.clone());
+            }
         }
         // Without the privilege the clock is less exact.
         let _ = calls_unsafe::run_before_others();
@@ -64,6 +72,7 @@ impl Kernel {
             departed: VecDeque::new(),
             buffer: vec![0; PACKET_BYTES_MAX],
             changed,
+            congestion,
         };
         made.turn();
         // What IPv6 says when a device comes up is not of the script.
@@ -86,6 +95,17 @@ impl Kernel {
             PollFd::from_borrowed_fd(self.caller.bell(), PollFlags::IN),
         ];
         matches!(poll(&mut fds, Some(&timeout)), Ok(ready) if ready > 0)
+    }
+
+    fn choose_congestion(&self, fd: i32) {
+        if let Some(name) = &self.congestion {
+            let _: (_, Reply) = calls_unsafe::perform(&Request::Setsockopt {
+                fd,
+                level: number::SOL_TCP,
+                name: number::TCP_CONGESTION,
+                value: name.clone().into_bytes(),
+            });
+        }
     }
 
     /// Keeps track of what is open.
@@ -139,6 +159,9 @@ impl Host for Kernel {
     fn outcome(&mut self) -> Option<Answer> {
         let (request, answer) = self.caller.outcome()?;
         self.note(&request, &answer.0);
+        if let (Request::Socket { .. }, Ok(fd)) = (&request, answer.0) {
+            self.choose_congestion(fd as i32);
+        }
         self.turn();
         Some(answer)
     }
@@ -169,7 +192,11 @@ impl Host for Kernel {
     }
 
     fn set(&mut self, name: &str, value: &str) -> bool {
-        self.changed.set(name, value).is_ok()
+        let is_set = self.changed.set(name, value).is_ok();
+        if name == CONGESTION {
+            self.congestion = (!is_set).then(|| value.to_owned());
+        }
+        is_set
     }
 
     fn congest(&mut self, is_congested: bool) -> bool {

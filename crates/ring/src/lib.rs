@@ -16,6 +16,7 @@
 //! | [`byte_ring`] | the byte streams that run over block and chunks |
 //! | [`doorbell`] | how a sleeping stack or application is woken |
 //! | [`trylock`] | the crank: one compare-and-swap per turn |
+//! | [`tsc`] | the time-stamp counter |
 //! | [`published`] | relaxed words for counters and watchdogs |
 //! | [`driver`] | accessors for rings that others define (AF_XDP, memif) |
 //!
@@ -40,3 +41,5 @@ pub mod socket_block;
 pub mod spsc;
 #[path = "trylock_unsafe.rs"]
 pub mod trylock;
+#[path = "tsc_unsafe.rs"]
+pub mod tsc;

@@ -56,7 +56,8 @@ const WALLS: &[Wall] = &[
     wall("preload", &["millstream", "posix"]),
     wall("packetdrill", &["millstream", "packetio", "posix"]),
     wall("mux", &["wire", "ring", "packetio"]),
-    wall("mill", &["millstream", "packetio", "mux", "sim"]),
+    wall("measure", &[]),
+    wall("mill", &["measure", "millstream", "packetio", "mux", "sim"]),
     wall(
         "sim",
         &[
@@ -86,6 +87,7 @@ const EVERYTHING: &[&str] = &[
     "capi",
     "preload",
     "mux",
+    "measure",
     "mill",
     "sim",
 ];

@@ -18,6 +18,7 @@ use std::thread;
 use clap::Args;
 use serde::Serialize;
 
+use crate::bench::frame::median;
 use crate::failure::Failure;
 pub use side::{SideOptions, side};
 
@@ -106,14 +107,7 @@ pub struct Measured {
 impl Measured {
     /// Median over the seeds.
     pub fn median(&self, pair: Pair) -> f64 {
-        let mut values = self.mbit_per_second[pair as usize].clone();
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        match values.len() {
-            0 => 0.0,
-            len if len % 2 == 1 => values[middle],
-            _ => (values[middle - 1] + values[middle]) / 2.0,
-        }
+        median(self.mbit_per_second[pair as usize].iter().copied())
     }
 
     /// Of the medians, against kernel to kernel; `None` if that carried nothing.

@@ -1,10 +1,9 @@
 //! One transfer's place on the machine: a namespace for each end, and one between them with the wire. Gone when dropped.
 
-use std::io::{BufRead, BufReader, Lines};
-use std::process::{Child, ChildStdout, Command, Stdio};
-
 use super::side::Received;
 use super::{Cell, GoodputOptions, Pair};
+use crate::bench::frame::Process;
+use crate::bench::frame::process::ip;
 
 const SENDER: &str = "10.78.0.1";
 const RECEIVER: &str = "10.78.0.2";
@@ -33,17 +32,15 @@ fn transfer(
     wire.line()?;
     let seconds = options.seconds.to_string();
     let receiver_is_ours = pair == Pair::KernelToOurs;
-    let mut words = world.end("right", RECEIVER, receiver_is_ours);
+    let mut words = world.end(RECEIVER, receiver_is_ours);
     words.extend(["--role", "receive", "--seconds", &seconds].map(str::to_owned));
-    let mut receiver = Process::start(&words)?;
+    let mut receiver = Process::mill(Some(&world.namespace("right")), &words)?;
     receiver.line()?;
     let sender_is_ours = pair == Pair::OursToKernel;
-    let mut words = world.end("left", SENDER, sender_is_ours);
+    let mut words = world.end(SENDER, sender_is_ours);
     words.extend(["--role", "send", "--receiver", RECEIVER].map(str::to_owned));
-    let _sender = Process::start(&words)?;
-    let line = receiver.line()?;
-    let received: Received =
-        serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
+    let _sender = Process::mill(Some(&world.namespace("left")), &words)?;
+    let received: Received = receiver.says()?;
     Ok(received.bytes as f64 * 8.0 / received.seconds / 1e6)
 }
 
@@ -108,8 +105,9 @@ impl World {
     }
 
     fn wire(&self, options: &GoodputOptions, cell: &Cell, seed: u32) -> Result<Process, String> {
-        let mut words = vec![self.namespace("between")];
-        words.extend(["wire", "packet:to-left", "packet:to-right"].map(str::to_owned));
+        let mut words = ["wire", "packet:to-left", "packet:to-right"]
+            .map(str::to_owned)
+            .to_vec();
         let seed = seed.to_string();
         for (name, value) in [
             ("--loss", &cell.loss),
@@ -121,16 +119,15 @@ impl World {
         ] {
             words.extend([name.to_owned(), value.clone()]);
         }
-        Process::start(&words)
+        Process::mill(Some(&self.namespace("between")), &words)
     }
 
     /// The words that start one end, but for its role.
-    fn end(&self, side: &str, address: &str, ours: bool) -> Vec<String> {
+    fn end(&self, address: &str, ours: bool) -> Vec<String> {
         let cidr = format!("{address}/24");
         let wire = if ours { "packet:own" } else { "kernel" };
-        let mut words = vec![self.namespace(side)];
-        words.extend(["bench", "goodput-side", "--wire", wire, "--addr", &cidr].map(str::to_owned));
-        words
+        let words = ["bench", "goodput-side", "--wire", wire, "--addr", &cidr];
+        words.map(str::to_owned).to_vec()
     }
 }
 
@@ -141,57 +138,4 @@ impl Drop for World {
             let _ = ip(&["netns", "delete", &self.namespace(side)]);
         }
     }
-}
-
-/// A `mill` in a namespace; killed when dropped.
-struct Process {
-    child: Child,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl Process {
-    /// The first word is the namespace.
-    fn start(words: &[String]) -> Result<Self, String> {
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
-        let (namespace, arguments) = words.split_first().ok_or("no namespace")?;
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", namespace]).arg(program);
-        command.args(arguments).stdin(Stdio::null());
-        let mut child = command
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("ip: {error}"))?;
-        let stdout = child.stdout.take().ok_or("no stdout")?;
-        Ok(Self {
-            child,
-            lines: BufReader::new(stdout).lines(),
-        })
-    }
-
-    /// The next line that it prints.
-    fn line(&mut self) -> Result<String, String> {
-        match self.lines.next() {
-            Some(line) => line.map_err(|error| error.to_string()),
-            None => Err("it ended without a word".to_owned()),
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn ip(words: &[&str]) -> Result<(), String> {
-    let output = Command::new("ip")
-        .args(words)
-        .output()
-        .map_err(|error| format!("ip: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let cause = String::from_utf8_lossy(&output.stderr);
-    Err(format!("ip {}: {}", words.join(" "), cause.trim()))
 }

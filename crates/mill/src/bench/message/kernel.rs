@@ -1,67 +1,105 @@
 //! The kernel's side of the comparison: an epoll server and an epoll client, each as quick as we can make them.
 //!
-//! * Server: accepts in batches and reads at once, since the request is often there already; only if it is not does the
-//!   connection enter the epoll set. Response and FIN leave together: one `send`, one `close`.
-//! * Client: sends right after `connect`, which on loopback is done when it returns; waits for one event only, the
-//!   server's FIN, edge-triggered, and then finds the response and the end in one `recv` each.
+//! * Server: `SO_REUSEPORT`, accepts in batches and reads at once, since the request is often there already; only if it is not
+//!   does the connection enter the epoll set. Response and FIN leave together: one `send`, one `close`. Where it is to
+//!   reset, the listener's SO_LINGER of zero is inherited, so that a reset is one `close`.
+//! * Client: sends right after `connect`, which on loopback is done when it returns; with one request per connection it waits
+//!   for one event only, the server's FIN, edge-triggered, and then finds the response and the end in one `recv` each.
 //! * TCP_NODELAY is set nowhere: no side ever holds back a first small segment, so it would cost a call and change nothing. All
 //!   sockets are non-blocking from birth (SOCK_NONBLOCK, accept4).
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
 
+use measure::{Answering, Asking, Exchange, Next, Plan, Tally};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::process::{Resource, Rlimit};
 
-use super::tally::Tally;
-use super::{MESSAGE_BYTES, SideOptions};
-use crate::limits::{ACCEPT_BATCH_MAX, EVENTS_MAX};
+use super::SideOptions;
+use crate::limits::{ACCEPT_BATCH_MAX, EVENTS_MAX, READ_BYTES};
 
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 const LISTENER: u64 = u64::MAX;
 const STDIN: u64 = u64::MAX - 1;
 const BACKLOG: i32 = 4096;
+/// Descriptors of a side beside those of its connections.
+const DESCRIPTORS_SPARE: u64 = 64;
+
+/// A socket with the system calls that a stream has.
+struct Stream(OwnedFd);
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (count, _) = net::recv(&self.0, buffer, RecvFlags::empty())?;
+        Ok(count)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(net::send(&self.0, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Serves until stdin closes.
 pub fn server(options: &SideOptions) -> io::Result<()> {
+    allow_descriptors(&options.plan);
     let listener = net::socket_with(AddressFamily::INET, SocketType::STREAM, FLAGS, None)?;
     sockopt::set_socket_reuseaddr(&listener, true)?;
+    sockopt::set_socket_reuseport(&listener, true)?;
+    if options.plan.exchange == Exchange::Reset {
+        sockopt::set_socket_linger(&listener, Some(Duration::ZERO))?;
+    }
     net::bind(&listener, &options.net.listen_address(0))?;
     net::listen(&listener, BACKLOG)?;
     let address: SocketAddr = net::getsockname(&listener)?.try_into()?;
     println!("{}", serde_json::json!({ "address": address }));
     io::stdout().flush()?;
     Server {
+        plan: &options.plan,
         epoll: new_epoll()?,
         waiting: Vec::new(),
+        buffer: vec![0; READ_BYTES],
     }
     .run(&listener)
 }
 
-struct Server {
-    epoll: OwnedFd,
-    /// Accepted connections whose request has not come, by descriptor.
-    waiting: Vec<Option<OwnedFd>>,
+/// As many descriptors as the plan needs, if we may; if not, the connections that do not fit will say so.
+fn allow_descriptors(plan: &Plan) {
+    let wanted = (plan.connections + plan.idle) as u64 + DESCRIPTORS_SPARE;
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        let limit = Rlimit {
+            current: Some(wanted),
+            maximum: limit.maximum.map(|maximum| maximum.max(wanted)),
+        };
+        let _ = rustix::process::setrlimit(Resource::Nofile, limit);
+    }
 }
 
-impl Server {
+struct Server<'a> {
+    plan: &'a Plan,
+    epoll: OwnedFd,
+    /// Accepted connections that are not over, by descriptor.
+    waiting: Vec<Option<(Stream, Answering)>>,
+    buffer: Vec<u8>,
+}
+
+impl Server<'_> {
     fn run(&mut self, listener: &OwnedFd) -> io::Result<()> {
         let stdin = io::stdin();
-        epoll::add(
-            &self.epoll,
-            listener,
-            EventData::new_u64(LISTENER),
-            EventFlags::IN,
-        )?;
-        epoll::add(
-            &self.epoll,
-            &stdin,
-            EventData::new_u64(STDIN),
-            EventFlags::IN,
-        )?;
+        let [listens, leaves] = [LISTENER, STDIN].map(EventData::new_u64);
+        epoll::add(&self.epoll, listener, listens, EventFlags::IN)?;
+        epoll::add(&self.epoll, &stdin, leaves, EventFlags::IN)?;
         let mut events = [MaybeUninit::uninit(); EVENTS_MAX];
         loop {
             let ready = match epoll::wait(&self.epoll, &mut events, None) {
@@ -82,7 +120,8 @@ impl Server {
     fn accept(&mut self, listener: &OwnedFd) -> io::Result<()> {
         for _ in 0..ACCEPT_BATCH_MAX {
             match net::accept_with(listener, FLAGS) {
-                Ok(stream) => self.welcome(stream)?,
+                Ok(stream) if self.plan.exchange == Exchange::Reset => drop(stream),
+                Ok(stream) => self.welcome(Stream(stream))?,
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => return Err(error.into()),
@@ -91,17 +130,20 @@ impl Server {
         Ok(())
     }
 
-    fn welcome(&mut self, stream: OwnedFd) -> io::Result<()> {
-        if answer(stream.as_fd()) {
+    fn welcome(&mut self, mut stream: Stream) -> io::Result<()> {
+        let mut answering = Answering::new(self.plan);
+        if answering.go_on(&mut stream, self.plan, &mut self.buffer) == Next::Over {
             return Ok(());
         }
-        let fd = stream.as_raw_fd() as usize;
-        let flags = EventFlags::IN | EventFlags::ET;
-        epoll::add(&self.epoll, &stream, EventData::new_u64(fd as u64), flags)?;
+        let fd = stream.0.as_raw_fd() as usize;
+        let sends_long = self.plan.response_bytes > READ_BYTES;
+        let mut flags = EventFlags::IN | EventFlags::ET;
+        flags.set(EventFlags::OUT, sends_long);
+        epoll::add(&self.epoll, &stream.0, EventData::new_u64(fd as u64), flags)?;
         if fd >= self.waiting.len() {
             self.waiting.resize_with(fd + 1, || None);
         }
-        self.waiting[fd] = Some(stream);
+        self.waiting[fd] = Some((stream, answering));
         Ok(())
     }
 
@@ -109,25 +151,13 @@ impl Server {
         let Some(place) = self.waiting.get_mut(fd) else {
             return;
         };
+        let Some((stream, answering)) = place else {
+            return;
+        };
         // Dropping the stream closes it, which also takes it out of the epoll set.
-        if place.as_ref().is_some_and(|stream| answer(stream.as_fd())) {
+        if answering.go_on(stream, self.plan, &mut self.buffer) == Next::Over {
             *place = None;
         }
-    }
-}
-
-/// Answers if the request is there. True if the connection is to be closed, answered or broken.
-fn answer(stream: BorrowedFd<'_>) -> bool {
-    let mut message = [0; MESSAGE_BYTES];
-    match net::recv(stream, &mut message[..], RecvFlags::empty()) {
-        Ok((MESSAGE_BYTES, _)) => {
-            // A peer that does not take 64 bytes counts it as failed itself.
-            let _ = net::send(stream, &message, SendFlags::NOSIGNAL);
-            true
-        }
-        Err(Errno::AGAIN | Errno::INTR) => false,
-        // The request is one segment on loopback; anything else is not our client.
-        Ok(_) | Err(_) => true,
     }
 }
 
@@ -136,34 +166,56 @@ pub fn client(options: &SideOptions) -> io::Result<()> {
     let server = options
         .server
         .ok_or_else(|| io::Error::other("--server is missing"))?;
+    let plan = &options.plan;
+    allow_descriptors(plan);
+    let idle = open_idle(plan.idle, server, options)?;
+    super::say_idle(idle.len())?;
     let mut client = Client {
+        plan,
         epoll: new_epoll()?,
         server,
-        slots: (0..options.connections).map(|_| None).collect(),
-        idle: Vec::new(),
-        tally: Tally::new(options),
+        slots: (0..plan.connections).map(|_| None).collect(),
+        unopened: Vec::new(),
+        tally: Tally::new(plan),
+        buffer: vec![0; READ_BYTES],
     };
     client.run()?;
     println!("{}", serde_json::json!(client.tally.seen()));
     io::stdout().flush()
 }
 
-struct Slot {
-    stream: OwnedFd,
-    sent: bool,
-    started_ns: u64,
+/// Connections that do nothing, spread over our addresses.
+fn open_idle(count: usize, server: SocketAddr, options: &SideOptions) -> io::Result<Vec<OwnedFd>> {
+    let mut idle = Vec::with_capacity(count);
+    for index in 0..count {
+        let stream = net::socket_with(
+            AddressFamily::INET,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        if options.net.addresses.len() > 1 {
+            let address = options.net.addresses[index % options.net.addresses.len()].address;
+            net::bind(&stream, &SocketAddr::new(address, 0))?;
+        }
+        net::connect(&stream, &server)?;
+        idle.push(stream);
+    }
+    Ok(idle)
 }
 
-struct Client {
+struct Client<'a> {
+    plan: &'a Plan,
     epoll: OwnedFd,
     server: SocketAddr,
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<(Stream, Asking)>>,
     /// Slots whose connection could not be opened: tried again after the next wait.
-    idle: Vec<usize>,
+    unopened: Vec<usize>,
     tally: Tally,
+    buffer: Vec<u8>,
 }
 
-impl Client {
+impl Client<'_> {
     fn run(&mut self) -> io::Result<()> {
         for index in 0..self.slots.len() {
             self.begin(index);
@@ -183,7 +235,7 @@ impl Client {
             for event in ready.iter() {
                 self.visit(event.data.u64() as usize, event.flags);
             }
-            for index in std::mem::take(&mut self.idle) {
+            for index in std::mem::take(&mut self.unopened) {
                 self.begin(index);
             }
         }
@@ -191,84 +243,61 @@ impl Client {
     }
 
     fn begin(&mut self, index: usize) {
-        match open(self.server) {
-            Ok(stream) => {
-                let sent = send(&stream);
-                let wanted = if sent {
-                    EventFlags::empty()
-                } else {
-                    EventFlags::OUT
-                };
-                let flags = EventFlags::RDHUP | EventFlags::ET | wanted;
-                if let Err(error) = epoll::add(
-                    &self.epoll,
-                    &stream,
-                    EventData::new_u64(index as u64),
-                    flags,
-                ) {
-                    return self.give_up(index, &error);
-                }
-                let started_ns = self.tally.now_ns();
-                self.slots[index] = Some(Slot {
-                    stream,
-                    sent,
-                    started_ns,
-                });
-            }
-            Err(error) => self.give_up(index, &error),
+        if let Err(error) = self.open(index) {
+            self.tally.fail(&error);
+            self.unopened.push(index);
         }
     }
 
-    fn give_up(&mut self, index: usize, cause: &dyn std::fmt::Display) {
-        self.tally.fail(cause);
-        self.idle.push(index);
+    fn open(&mut self, index: usize) -> io::Result<()> {
+        let stream = net::socket_with(AddressFamily::INET, SocketType::STREAM, FLAGS, None)?;
+        match net::connect(&stream, &self.server) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let (mut stream, mut asking) = (Stream(stream), Asking::new(self.plan, &self.tally));
+        let mut flags = EventFlags::RDHUP | EventFlags::ET;
+        if self.plan.exchange == Exchange::Messages {
+            // Where the connection is not there yet it is asked again when it is writable.
+            flags.set(
+                EventFlags::OUT,
+                !matches!(asking.ask(&mut stream), Ok(true)),
+            );
+            flags.set(EventFlags::IN, !self.plan.ends_with_its_response());
+        }
+        let data = EventData::new_u64(index as u64);
+        epoll::add(&self.epoll, &stream.0, data, flags)?;
+        self.slots[index] = Some((stream, asking));
+        Ok(())
     }
 
     fn visit(&mut self, index: usize, flags: EventFlags) {
-        let Some(slot) = self.slots.get_mut(index).and_then(Option::as_mut) else {
+        let Some((stream, asking)) = self.slots.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
-        if !slot.sent {
-            slot.sent = send(&slot.stream);
-        }
-        if !flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
-            return;
-        }
-        match receive(slot.stream.as_fd()) {
-            Ok(()) => self.tally.succeed(slot.started_ns),
-            Err(error) => self.tally.fail(&error),
+        let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        if self.plan.exchange == Exchange::Reset {
+            if !ended {
+                return;
+            }
+            asking.was_reset(&mut self.tally);
+        } else {
+            if !ended && self.plan.ends_with_its_response() {
+                if asking.has_unsent()
+                    && let Err(error) = asking.ask(stream)
+                {
+                    self.tally.fail(&error);
+                }
+                return;
+            }
+            match asking.go_on(stream, self.plan, &mut self.buffer, &mut self.tally) {
+                Ok(Next::Wait) => return,
+                Ok(Next::Over) => {}
+                Err(error) => self.tally.fail(&error),
+            }
         }
         self.slots[index] = None;
         self.begin(index);
-    }
-}
-
-fn open(server: SocketAddr) -> Result<OwnedFd, Errno> {
-    let stream = net::socket_with(AddressFamily::INET, SocketType::STREAM, FLAGS, None)?;
-    match net::connect(&stream, &server) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(stream),
-        Err(error) => Err(error),
-    }
-}
-
-/// True if the request has left; otherwise the connection is not there yet.
-fn send(stream: &OwnedFd) -> bool {
-    let message = [b'q'; MESSAGE_BYTES];
-    net::send(stream, &message, SendFlags::NOSIGNAL) == Ok(MESSAGE_BYTES)
-}
-
-/// The whole response and then the server's end.
-fn receive(stream: BorrowedFd<'_>) -> io::Result<()> {
-    let mut message = [0; MESSAGE_BYTES + 1];
-    let (count, _) = net::recv(stream, &mut message[..], RecvFlags::empty())?;
-    if count != MESSAGE_BYTES {
-        return Err(io::Error::other(format!("a response of {count} bytes")));
-    }
-    match net::recv(stream, &mut message[..], RecvFlags::empty())? {
-        (0, _) => Ok(()),
-        (count, _) => Err(io::Error::other(format!(
-            "{count} bytes behind the response"
-        ))),
     }
 }
 

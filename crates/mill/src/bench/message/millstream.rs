@@ -1,222 +1,330 @@
 //! Millstream's side of the comparison: the same server and client over its sockets and its poll.
+//!
+//! Both are turned from outside, one batch of events at a time, so that they run in a process each, in a thread per context, or
+//! together in one thread ([`super::one_thread`]).
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::PoisonError;
 use std::time::Duration;
 
-use millstream::{Context, Event, Events, Interest, Mode, Poll, TcpListener, TcpStream, Token};
+use measure::{Answering, Asking, Exchange, Next, Plan, Tally};
+use millstream::{
+    Context, Event, Events, Interest, Mode, Poll, Runtime, TcpListener, TcpStream, Token,
+};
 use slab::Slab;
 
-use super::tally::Tally;
-use super::{MESSAGE_BYTES, SideOptions};
+use super::SideOptions;
 use crate::failure::Failure;
-use crate::limits::EVENTS_MAX;
+use crate::limits::{BACKLOG_DEFAULT, EVENTS_MAX, READ_BYTES};
 use crate::net::millstream as net;
 
 const LISTENER: Token = Token(usize::MAX);
 const STDIN: Token = Token(usize::MAX - 1);
 const PORT: u16 = 7;
+/// Idle connections that are opened at once.
+const OPENING_MAX: usize = 512;
+/// A connection that has not opened by then does not.
+const OPENING_TIME: Duration = Duration::from_secs(30);
 
 /// Serves until stdin closes.
 pub fn server(options: &SideOptions) -> Result<(), Failure> {
     let runtime = net::runtime(&options.net)?;
-    let context = runtime
-        .context(0)
-        .map_err(|error| Failure::Run(error.to_string()))?;
     let address = options.net.listen_address(PORT);
-    serve(&context, address).map_err(|error| Failure::Run(error.to_string()))
+    on_every_context(&runtime, |context, index| {
+        let mut server = Server::new(&context, address, &options.plan)?;
+        server
+            .poll
+            .register_fd(io::stdin(), STDIN, Interest::READABLE)?;
+        if index == 0 {
+            println!("{}", serde_json::json!({ "address": address }));
+            io::stdout().flush()?;
+        }
+        while server.turn(None)? {}
+        Ok(())
+    })
 }
 
-fn serve(context: &Context, address: SocketAddr) -> io::Result<()> {
-    let listener = TcpListener::bind(context, address)?;
-    listener.set_nonblocking(true);
-    let mut poll = Poll::new(context);
-    poll.register(&listener, LISTENER, Interest::READABLE, Mode::Edge)?;
-    poll.register_fd(io::stdin(), STDIN, Interest::READABLE)?;
-    println!("{}", serde_json::json!({ "address": address }));
-    io::stdout().flush()?;
-    let mut waiting: Slab<TcpStream> = Slab::new();
-    let mut events = Events::with_capacity(EVENTS_MAX);
-    loop {
-        poll.wait(&mut events, None)?;
-        for event in &events {
+/// Runs `task` on a thread per context; the first one on ours.
+fn on_every_context<T>(runtime: &Runtime, task: T) -> Result<(), Failure>
+where
+    T: Fn(Context, usize) -> io::Result<()> + Sync,
+{
+    let run = |index: usize| {
+        let context = runtime
+            .context(index)
+            .map_err(|error| io::Error::other(error.to_string()))?;
+        task(context, index)
+    };
+    let outcome = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..runtime.contexts())
+            .map(|index| scope.spawn(move || run(index)))
+            .collect();
+        let mut outcome = run(0);
+        for other in others {
+            let joined = other
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+            outcome = outcome.and(joined);
+        }
+        outcome
+    });
+    outcome.map_err(|error| Failure::Run(error.to_string()))
+}
+
+/// A server on one context.
+pub struct Server<'a> {
+    plan: &'a Plan,
+    listener: TcpListener,
+    poll: Poll,
+    events: Events,
+    waiting: Slab<(TcpStream, Answering)>,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Server<'a> {
+    pub fn new(context: &Context, address: SocketAddr, plan: &'a Plan) -> io::Result<Self> {
+        let listener = TcpListener::builder(context)
+            .backlog(BACKLOG_DEFAULT)
+            .bind(address)?;
+        listener.set_nonblocking(true);
+        let mut poll = Poll::new(context);
+        poll.register(&listener, LISTENER, Interest::READABLE, Mode::Edge)?;
+        Ok(Self {
+            plan,
+            listener,
+            poll,
+            events: Events::with_capacity(EVENTS_MAX),
+            waiting: Slab::new(),
+            buffer: vec![0; READ_BYTES],
+        })
+    }
+
+    /// One batch of events. False if stdin has closed.
+    pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+        self.poll.wait(&mut self.events, timeout)?;
+        for event in &self.events {
             match event.token() {
-                LISTENER => accept(&listener, &mut poll, &mut waiting)?,
-                STDIN => return Ok(()),
+                LISTENER => loop {
+                    match self.listener.accept() {
+                        Ok((stream, _)) => {
+                            welcome(
+                                stream,
+                                self.plan,
+                                &mut self.poll,
+                                &mut self.waiting,
+                                &mut self.buffer,
+                            )?;
+                        }
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                        Err(error) => return Err(error),
+                    }
+                },
+                STDIN => return Ok(false),
                 Token(key) => {
+                    let Some((stream, answering)) = self.waiting.get_mut(key) else {
+                        continue;
+                    };
                     // Dropping the stream closes it.
-                    if waiting.get_mut(key).is_some_and(answer) {
-                        waiting.remove(key);
+                    if answering.go_on(stream, self.plan, &mut self.buffer) == Next::Over {
+                        self.waiting.remove(key);
                     }
                 }
             }
         }
+        Ok(true)
     }
 }
 
-fn accept(
-    listener: &TcpListener,
+fn welcome(
+    mut stream: TcpStream,
+    plan: &Plan,
     poll: &mut Poll,
-    waiting: &mut Slab<TcpStream>,
+    waiting: &mut Slab<(TcpStream, Answering)>,
+    buffer: &mut [u8],
 ) -> io::Result<()> {
-    loop {
-        let mut stream = match listener.accept() {
-            Ok((stream, _)) => stream,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        stream.set_nonblocking(true);
-        if !answer(&mut stream) {
-            let place = waiting.vacant_entry();
-            poll.register(&stream, Token(place.key()), Interest::READABLE, Mode::Edge)?;
-            place.insert(stream);
-        }
+    if plan.exchange == Exchange::Reset {
+        stream.abort();
+        return Ok(());
     }
-}
-
-/// Answers if the request is there. True if the connection is to be closed, answered or broken.
-fn answer(stream: &mut TcpStream) -> bool {
-    let mut message = [0; MESSAGE_BYTES];
-    match stream.read(&mut message) {
-        Ok(MESSAGE_BYTES) => {
-            // A peer that does not take 64 bytes counts it as failed itself.
-            let _ = stream.write(&message);
-            true
-        }
-        Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-        Ok(_) => true,
+    stream.set_nonblocking(true);
+    let mut answering = Answering::new(plan);
+    if answering.go_on(&mut stream, plan, buffer) == Next::Over {
+        return Ok(());
     }
+    let place = waiting.vacant_entry();
+    let both = Interest::READABLE | Interest::WRITABLE;
+    let interest = match plan.response_bytes > READ_BYTES {
+        true => both,
+        false => Interest::READABLE,
+    };
+    poll.register(&stream, Token(place.key()), interest, Mode::Edge)?;
+    place.insert((stream, answering));
+    Ok(())
 }
 
 /// Keeps the connections busy until the time is over, and prints what it saw.
 pub fn client(options: &SideOptions) -> Result<(), Failure> {
     let runtime = net::runtime(&options.net)?;
-    let context = runtime
-        .context(0)
-        .map_err(|error| Failure::Run(error.to_string()))?;
     let server = options
         .server
         .ok_or_else(|| Failure::Usage("--server is missing".to_owned()))?;
-    let mut client = Client {
-        poll: Poll::new(&context),
-        context,
-        server,
-        slots: (0..options.connections).map(|_| None).collect(),
-        idle: Vec::new(),
-        tally: Tally::new(options),
-    };
-    client
-        .run()
-        .map_err(|error| Failure::Run(error.to_string()))?;
-    println!("{}", serde_json::json!(client.tally.seen()));
+    let plan = options.plan.share(runtime.contexts());
+    let whole: Mutex<Option<Tally>> = Mutex::new(None);
+    on_every_context(&runtime, |context, index| {
+        let idle = open_idle(&context, server, options, plan.idle)?;
+        if index == 0 {
+            super::say_idle(idle.len())?;
+        }
+        let mut client = Client::new(&context, server, &plan);
+        while client.goes_on() {
+            client.turn(Some(Duration::from_secs(1)))?;
+        }
+        let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *whole {
+            Some(whole) => whole.merge(&client.tally),
+            None => *whole = Some(client.tally),
+        }
+        Ok(())
+    })?;
+    let whole = whole.into_inner().unwrap_or_else(PoisonError::into_inner);
+    println!("{}", serde_json::json!(whole.map(|tally| tally.seen())));
     Ok(())
 }
 
-struct Slot {
-    stream: TcpStream,
-    sent: bool,
-    received: usize,
-    started_ns: u64,
-}
-
-struct Client {
-    poll: Poll,
-    context: Context,
+/// Connections that do nothing, spread over our addresses.
+fn open_idle(
+    context: &Context,
     server: SocketAddr,
-    slots: Vec<Option<Slot>>,
-    /// Slots whose connection could not be opened: tried again after the next wait.
-    idle: Vec<usize>,
-    tally: Tally,
+    options: &SideOptions,
+    count: usize,
+) -> io::Result<Vec<TcpStream>> {
+    let addresses = &options.net.addresses;
+    let mut poll = Poll::new(context);
+    let mut events = Events::with_capacity(EVENTS_MAX);
+    let mut idle: Vec<TcpStream> = Vec::with_capacity(count);
+    let mut opened = 0;
+    let mut last = std::time::Instant::now();
+    while opened < count {
+        while idle.len() < count && idle.len() - opened < OPENING_MAX {
+            let local = addresses[idle.len() % addresses.len()].address;
+            let stream =
+                TcpStream::start_connect_from(context, Some(SocketAddr::new(local, 0)), server)?;
+            let token = Token(idle.len());
+            poll.register_once(&stream, token, Interest::WRITABLE, Mode::Edge)?;
+            idle.push(stream);
+        }
+        poll.wait(&mut events, Some(Duration::from_secs(1)))?;
+        for event in &events {
+            if let Some(error) = idle[event.token().0].take_error() {
+                return Err(error);
+            }
+            poll.deregister(&idle[event.token().0])?;
+            opened += 1;
+            last = std::time::Instant::now();
+        }
+        if last.elapsed() > OPENING_TIME {
+            let cause = format!("{opened} of {count} idle connections have opened, no more come");
+            return Err(io::Error::other(cause));
+        }
+    }
+    Ok(idle)
 }
 
-impl Client {
-    fn run(&mut self) -> io::Result<()> {
-        for index in 0..self.slots.len() {
+/// A client on one context.
+pub struct Client<'a> {
+    plan: &'a Plan,
+    context: Context,
+    poll: Poll,
+    events: Events,
+    server: SocketAddr,
+    slots: Vec<Option<(TcpStream, Asking)>>,
+    /// Slots whose connection could not be opened: tried again after the next wait.
+    unopened: Vec<usize>,
+    buffer: Vec<u8>,
+    pub tally: Tally,
+}
+
+impl<'a> Client<'a> {
+    pub fn new(context: &Context, server: SocketAddr, plan: &'a Plan) -> Self {
+        let mut client = Self {
+            plan,
+            context: context.clone(),
+            poll: Poll::new(context),
+            events: Events::with_capacity(EVENTS_MAX),
+            server,
+            slots: (0..plan.connections).map(|_| None).collect(),
+            unopened: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+            tally: Tally::new(plan),
+        };
+        for index in 0..client.slots.len() {
+            client.begin(index);
+        }
+        client
+    }
+
+    /// False when the plan is done.
+    pub fn goes_on(&mut self) -> bool {
+        self.tally.goes_on()
+    }
+
+    /// One batch of events.
+    pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        let waited = self.poll.wait(&mut events, timeout);
+        self.tally.goes_on();
+        for event in &events {
+            self.visit(event);
+        }
+        self.events = events;
+        for index in std::mem::take(&mut self.unopened) {
             self.begin(index);
         }
-        let mut events = Events::with_capacity(EVENTS_MAX);
-        while self.tally.goes_on() {
-            self.poll.wait(&mut events, Some(Duration::from_secs(1)))?;
-            self.tally.goes_on();
-            for event in &events {
-                self.visit(event);
-            }
-            for index in std::mem::take(&mut self.idle) {
-                self.begin(index);
-            }
-        }
-        Ok(())
+        waited.map(|_| ())
     }
 
     fn begin(&mut self, index: usize) {
-        let started_ns = self.tally.now_ns();
         let opened = TcpStream::start_connect(&self.context, self.server).and_then(|stream| {
             let both = Interest::READABLE | Interest::WRITABLE;
             self.poll
                 .register(&stream, Token(index), both, Mode::Edge)?;
-            Ok(Slot {
-                stream,
-                sent: false,
-                received: 0,
-                started_ns,
-            })
+            Ok(stream)
         });
         match opened {
-            Ok(slot) => self.slots[index] = Some(slot),
-            Err(error) => self.give_up(index, &error),
+            Ok(stream) => self.slots[index] = Some((stream, Asking::new(self.plan, &self.tally))),
+            Err(error) => {
+                self.tally.fail(&error);
+                self.unopened.push(index);
+            }
         }
-    }
-
-    fn give_up(&mut self, index: usize, cause: &dyn std::fmt::Display) {
-        self.tally.fail(cause);
-        self.idle.push(index);
     }
 
     fn visit(&mut self, event: &Event) {
         let index = event.token().0;
-        let Some(slot) = self.slots.get_mut(index).and_then(Option::as_mut) else {
+        let Some((stream, asking)) = self.slots.get_mut(index).and_then(Option::as_mut) else {
             return;
         };
-        match advance(slot) {
-            Ok(false) => return,
-            Ok(true) => self.tally.succeed(slot.started_ns),
+        let outcome = match self.plan.exchange {
+            Exchange::Messages => {
+                asking.go_on(stream, self.plan, &mut self.buffer, &mut self.tally)
+            }
+            Exchange::Reset => match stream.take_error() {
+                None => Ok(Next::Wait),
+                Some(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    asking.was_reset(&mut self.tally);
+                    Ok(Next::Over)
+                }
+                Some(error) => Err(error),
+            },
+        };
+        match outcome {
+            Ok(Next::Wait) => return,
+            Ok(Next::Over) => {}
             Err(error) => self.tally.fail(&error),
         }
         self.slots[index] = None;
         self.begin(index);
-    }
-}
-
-/// True if the whole response and then the server's end have come.
-fn advance(slot: &mut Slot) -> io::Result<bool> {
-    if !slot.sent {
-        match slot.stream.write(&[b'q'; MESSAGE_BYTES]) {
-            Ok(MESSAGE_BYTES) => slot.sent = true,
-            Ok(count) => {
-                return Err(io::Error::other(format!(
-                    "{count} bytes of the request were taken"
-                )));
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) => return Err(error),
-        }
-    }
-    loop {
-        let mut message = [0; MESSAGE_BYTES + 1];
-        match slot.stream.read(&mut message) {
-            Ok(0) if slot.received == MESSAGE_BYTES => return Ok(true),
-            Ok(0) => {
-                return Err(io::Error::other(format!(
-                    "a response of {} bytes",
-                    slot.received
-                )));
-            }
-            Ok(count) => slot.received += count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) => return Err(error),
-        }
-        if slot.received > MESSAGE_BYTES {
-            return Err(io::Error::other("bytes behind the response"));
-        }
     }
 }

@@ -1,32 +1,39 @@
-//! `mill bench message`: the short transaction, over the kernel's loopback and over memif, on the same two cores.
+//! `mill bench message`: short transactions and what else the mTCP paper measures with small messages, on the same two cores.
 //!
 //! The rule, for every system: the client connects, sends 64 bytes, gets 64 bytes, and sees the server's close before
-//! it closes; one request per connection. Server and client are processes of their own, pinned to a core each. [`pair`] starts
-//! them, [`kernel`] and [`millstream`] are what runs in them, [`tally`] counts.
+//! it closes; one request per connection. Server and client are processes of their own, pinned to a core each. [`sides`] starts
+//! them, [`kernel`] and [`millstream`] are what runs in them, [`one_thread`] is both in one; [`figures`] repeats all this for each of the paper's figures.
+//! What is exchanged and counted stands in the crate `measure`.
 
-mod cpu;
+pub mod figures;
 mod kernel;
 mod millstream;
-mod pair;
-mod tally;
+pub mod one_thread;
+pub mod sides;
+pub mod system;
 
 use std::fmt;
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use measure::{Plan, Seen};
+use serde::Serialize;
 
+use super::frame::{median, turns};
 use crate::failure::Failure;
 use crate::limits::CLIENT_CONNECTIONS_MAX;
-use crate::net::options::NetOptions;
-
-/// Bytes of the request, and of the response.
-pub const MESSAGE_BYTES: usize = 64;
+use crate::net::options::{NetOptions, Wire};
+use sides::Run;
+pub use system::System;
 
 /// Options of `mill bench message`.
 #[derive(Args, Clone, Debug)]
 pub struct MessageOptions {
-    /// Which systems to measure; all if none is named
+    /// Figures of the paper to measure, each with all that belongs to it: `all` for every one; without it one plain measurement is made
+    #[arg(long = "figure", value_name = "NAME", value_delimiter = ',')]
+    pub figures: Vec<String>,
+    /// Which systems to measure; the kernel and both cranks if none is named, or what the figure compares
     #[arg(long = "system", value_enum, value_delimiter = ',')]
     pub systems: Vec<System>,
     /// Seconds that are counted, per system and run
@@ -38,7 +45,7 @@ pub struct MessageOptions {
     /// Runs of each system, taking turns; the median is compared
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
-    /// Connections at once
+    /// Connections at once, of the plain measurement
     #[arg(short = 'c', long, value_name = "N", default_value_t = 64, value_parser = connections)]
     pub connections: usize,
     /// Core of the server
@@ -47,10 +54,16 @@ pub struct MessageOptions {
     /// Core of the client
     #[arg(long, value_name = "CPU", default_value_t = 1)]
     pub client_core: usize,
-    /// Print the result as JSON on stdout
+    /// Few points, short runs: to see that everything works
+    #[arg(long)]
+    pub quick: bool,
+    /// Write the figures into this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print the plain measurement as JSON on stdout
     #[arg(long)]
     pub json: bool,
-    /// Also write the result as JSON to this file
+    /// Also write the plain measurement as JSON to this file
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -58,6 +71,7 @@ pub struct MessageOptions {
 impl Default for MessageOptions {
     fn default() -> Self {
         Self {
+            figures: Vec::new(),
             systems: Vec::new(),
             seconds: 3.0,
             warm_up: 1.0,
@@ -65,41 +79,23 @@ impl Default for MessageOptions {
             connections: 64,
             server_core: 0,
             client_core: 1,
+            quick: false,
+            out: None,
             json: false,
             output: None,
         }
     }
 }
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum System {
-    /// Epoll server and client on the kernel's loopback.
-    Kernel,
-    /// Millstream over memif, the application's thread turning the crank.
-    Inline,
-    /// Millstream over memif, a thread of the stack's own on the application's core.
-    Dedicated,
-}
-
 const SYSTEMS: [System; 3] = [System::Kernel, System::Inline, System::Dedicated];
 
-impl fmt::Display for System {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(match self {
-            Self::Kernel => "kernel, loopback",
-            Self::Inline => "Millstream, memif, inline",
-            Self::Dedicated => "Millstream, memif, dedicated",
-        })
-    }
-}
-
-/// Options of one side: what [`pair`] gives to the processes that it starts.
+/// Options of one side: what [`sides`] gives to the processes that it starts.
 #[derive(Args, Clone, Debug)]
 pub struct SideOptions {
     #[command(flatten)]
     pub net: NetOptions,
+    #[command(flatten)]
+    pub plan: Plan,
     /// Which side
     #[arg(long, value_enum)]
     pub role: Role,
@@ -108,12 +104,6 @@ pub struct SideOptions {
     pub server: Option<std::net::SocketAddr>,
     #[arg(long)]
     pub core: usize,
-    #[arg(long, default_value_t = 3.0)]
-    pub seconds: f64,
-    #[arg(long, default_value_t = 1.0)]
-    pub warm_up: f64,
-    #[arg(long, default_value_t = 64)]
-    pub connections: usize,
 }
 
 /// A side of the transaction.
@@ -121,25 +111,6 @@ pub struct SideOptions {
 pub enum Role {
     Server,
     Client,
-}
-
-/// What a client saw.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Seen {
-    pub transactions: u64,
-    pub failures: u64,
-    pub seconds: f64,
-    pub per_second: f64,
-    pub latency_us_p50: f64,
-    pub latency_us_p99: f64,
-    pub latency_us_max: f64,
-    /// CPU time of the client's process per transaction.
-    pub client_cpu_us: f64,
-    /// CPU time of the server's process per transaction.
-    #[serde(default)]
-    pub server_cpu_us: f64,
-    /// Transactions with those of the warm-up.
-    pub transactions_all: u64,
 }
 
 /// All runs of one system.
@@ -166,10 +137,15 @@ pub struct Found {
     pub ratio: Option<f64>,
     /// The kernel's CPU time per transaction over that of the crank that `ratio` is about: what is left of it when others use the cores.
     pub cpu_ratio: Option<f64>,
+    /// What went wrong.
+    pub notes: Vec<String>,
 }
 
 /// Measures and prints.
 pub fn message(options: &MessageOptions) -> Result<(), Failure> {
+    if !options.figures.is_empty() {
+        return figures::figures(options);
+    }
     let found = measure(options)?;
     let json = serde_json::json!(found);
     if let Some(path) = &options.output {
@@ -182,29 +158,35 @@ pub fn message(options: &MessageOptions) -> Result<(), Failure> {
         print!("{found}");
     }
     let failures: u64 = found.systems.iter().map(|measured| measured.failures).sum();
-    if failures == 0 {
-        Ok(())
-    } else {
-        Err(Failure::Run(format!("{failures} transactions failed")))
+    match (failures, found.notes.first()) {
+        (0, None) => Ok(()),
+        (0, Some(note)) => Err(Failure::Run(note.clone())),
+        (failures, _) => Err(Failure::Run(format!("{failures} transactions failed"))),
     }
 }
 
-/// Measures every system in turn, as often as asked for.
+/// The plain transaction: every system in turn, as often as asked for.
 pub fn measure(options: &MessageOptions) -> Result<Found, Failure> {
-    let systems = if options.systems.is_empty() {
-        &SYSTEMS[..]
-    } else {
-        &options.systems[..]
+    let systems = match options.systems.is_empty() {
+        true => &SYSTEMS[..],
+        false => &options.systems[..],
     };
-    let mut runs = vec![Vec::new(); systems.len()];
-    for _ in 0..options.runs {
-        for (system, runs) in systems.iter().zip(&mut runs) {
-            runs.push(
-                pair::run(*system, options)
-                    .map_err(|cause| Failure::Run(format!("{system}: {cause}")))?,
-            );
-        }
-    }
+    let run = Run {
+        plan: Plan {
+            connections: options.connections,
+            seconds: options.seconds,
+            warm_up: options.warm_up,
+            ..Plan::default()
+        },
+        server_core: options.server_core,
+        client_core: options.client_core,
+        contexts: 1,
+        spin_us: 0,
+    };
+    let mut notes = Vec::new();
+    let runs = turns::alternate(options.runs, systems, &mut notes, |&system| {
+        sides::run(system, &run)
+    });
     let measured: Vec<Measured> = systems
         .iter()
         .zip(runs)
@@ -218,6 +200,7 @@ pub fn measure(options: &MessageOptions) -> Result<Found, Failure> {
         ratio: pair.and_then(|(kernel, best)| quotient(best.per_second, kernel.per_second)),
         cpu_ratio: pair.and_then(|(kernel, best)| quotient(kernel.cpu_us, best.cpu_us)),
         systems: measured,
+        notes,
     })
 }
 
@@ -234,18 +217,12 @@ fn summarize(system: System, runs: Vec<Seen>) -> Measured {
     }
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
-/// The kernel, and the quicker of the cranks.
+/// The kernel, and the quicker of the others.
 fn compared(measured: &[Measured]) -> Option<(&Measured, &Measured)> {
-    let is_kernel = |measured: &&Measured| measured.system == System::Kernel;
+    let is_kernel = |measured: &&Measured| measured.system.is_kernel();
     let kernel = measured.iter().find(is_kernel)?;
-    let cranks = measured.iter().filter(|measured| !is_kernel(measured));
-    let best = cranks.max_by(|a, b| a.per_second.total_cmp(&b.per_second))?;
+    let others = measured.iter().filter(|measured| !is_kernel(measured));
+    let best = others.max_by(|a, b| a.per_second.total_cmp(&b.per_second))?;
     Some((kernel, best))
 }
 
@@ -257,7 +234,7 @@ impl fmt::Display for Found {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             formatter,
-            "connect, {MESSAGE_BYTES}-byte request, {MESSAGE_BYTES}-byte response, server closes first; \
+            "connect, 64-byte request, 64-byte response, server closes first; \
              {} at once; server on core {}, client on core {}",
             self.connections, self.server_core, self.client_core
         )?;
@@ -287,15 +264,15 @@ impl fmt::Display for Measured {
             .iter()
             .map(|seen| format!("{:.0}", seen.per_second))
             .collect();
-        let (rates, p99) = (
-            rates.join(", "),
-            runs.iter()
-                .map(|seen| seen.latency_us_p99)
-                .fold(0.0, f64::max),
-        );
+        let server_us = median(runs.iter().map(|seen| seen.server_cpu_us));
+        let p99 = runs
+            .iter()
+            .map(|seen| seen.latency_us_p99)
+            .fold(0.0, f64::max);
         write!(
             formatter,
-            "{system:30} {per_second:>9.0}/s  CPU {cpu_us:>5.1} µs  p99 {p99:>6.0} µs  (runs: {rates})"
+            "{system:30} {per_second:>9.0}/s  CPU {cpu_us:>5.2} µs, server's {server_us:>5.2}  p99 {p99:>6.0} µs  (runs: {})",
+            rates.join(", ")
         )?;
         match failures {
             0 => Ok(()),
@@ -308,15 +285,22 @@ impl fmt::Display for Measured {
 pub fn side(options: &SideOptions) -> Result<(), Failure> {
     pin(options.core)?;
     let outcome = match (options.role, &options.net.wire) {
-        (Role::Server, crate::net::options::Wire::Kernel) => kernel::server(options),
-        (Role::Client, crate::net::options::Wire::Kernel) => kernel::client(options),
+        (Role::Server, Wire::Kernel) => kernel::server(options),
+        (Role::Client, Wire::Kernel) => kernel::client(options),
         (Role::Server, _) => return millstream::server(options),
         (Role::Client, _) => return millstream::client(options),
     };
     outcome.map_err(|error| Failure::Run(error.to_string()))
 }
 
-fn pin(core: usize) -> Result<(), Failure> {
+/// The client's first line.
+fn say_idle(count: usize) -> std::io::Result<()> {
+    println!("{}", serde_json::json!({ "idle": count }));
+    std::io::stdout().flush()
+}
+
+/// Binds this process, with the threads that it will start, to a core.
+pub fn pin(core: usize) -> Result<(), Failure> {
     let mut cores = rustix::thread::CpuSet::new();
     if core >= rustix::thread::CpuSet::MAX_CPU {
         return Err(Failure::Usage(format!(

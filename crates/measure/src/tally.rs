@@ -2,16 +2,52 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Seen, SideOptions, cpu};
+use serde::{Deserialize, Serialize};
+
+use crate::{Plan, cpu};
+
+/// What a client saw.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Seen {
+    /// Transactions of the time that counts.
+    pub transactions: u64,
+    /// Transactions that failed, at any time.
+    pub failures: u64,
+    /// The time that counts.
+    pub seconds: f64,
+    /// Transactions of it in a second.
+    pub per_second: f64,
+    /// From the start of a transaction to its end: the median.
+    pub latency_us_p50: f64,
+    /// Its 99th percentile.
+    pub latency_us_p99: f64,
+    /// Its 99.9th percentile.
+    pub latency_us_p999: f64,
+    /// Its mean.
+    pub latency_us_mean: f64,
+    /// The longest.
+    pub latency_us_max: f64,
+    /// CPU time of the client's process per transaction.
+    pub client_cpu_us: f64,
+    /// CPU time of the server's process per transaction.
+    #[serde(default)]
+    pub server_cpu_us: f64,
+    /// Bytes that the server's process came to hold for each idle connection.
+    #[serde(default)]
+    pub idle_bytes: f64,
+    /// Transactions with those of the warm-up.
+    pub transactions_all: u64,
+}
 
 /// Failures beyond this end the run: something is broken, and a rate would mean nothing.
 const FAILURES_MAX: u64 = 10_000;
 /// Latencies are kept in steps of this.
-const STEP_NS: u64 = 1_000;
+const STEP_NS: u64 = 250;
 /// Latencies from here on count as this.
-const STEPS: usize = 1_000_000;
+const STEPS: usize = 8_000_000;
 
 /// The count of one client.
+#[derive(Clone, Debug)]
 pub struct Tally {
     start: Instant,
     /// As of the last look at the clock: one look per batch of events.
@@ -23,22 +59,36 @@ pub struct Tally {
     cpu_from_ns: u64,
     /// How many took so many steps.
     latencies: Vec<u32>,
+    latency_ns_sum: u64,
+    /// The end by number rather than by time.
+    transactions_end: u64,
     latency_ns_max: u64,
     failures: u64,
 }
 
 impl Tally {
-    pub fn new(options: &SideOptions) -> Self {
+    /// The time begins now.
+    pub fn new(plan: &Plan) -> Self {
         let ns = |seconds: f64| Duration::from_secs_f64(seconds).as_nanos() as u64;
+        let by_number = plan.transactions > 0;
         Self {
             start: Instant::now(),
             now_ns: 0,
-            counted_from_ns: ns(options.warm_up),
-            end_ns: ns(options.warm_up) + ns(options.seconds),
+            counted_from_ns: if by_number { 0 } else { ns(plan.warm_up) },
+            end_ns: if by_number {
+                u64::MAX
+            } else {
+                ns(plan.warm_up) + ns(plan.seconds)
+            },
             transactions: 0,
             transactions_all: 0,
             cpu_from_ns: cpu::time_ns(std::process::id()),
             latencies: vec![0; STEPS],
+            latency_ns_sum: 0,
+            transactions_end: match plan.transactions {
+                0 => u64::MAX,
+                count => count,
+            },
             latency_ns_max: 0,
             failures: 0,
         }
@@ -47,13 +97,17 @@ impl Tally {
     /// Looks at the clock. False when the time is over.
     pub fn goes_on(&mut self) -> bool {
         self.now_ns = self.start.elapsed().as_nanos() as u64;
-        self.now_ns < self.end_ns && self.failures <= FAILURES_MAX
+        self.now_ns < self.end_ns
+            && self.transactions_all < self.transactions_end
+            && self.failures <= FAILURES_MAX
     }
 
+    /// As of the last look at the clock, from the start.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
+    /// A transaction that began at `started_ns` is over.
     pub fn succeed(&mut self, started_ns: u64) {
         self.transactions_all += 1;
         if self.now_ns < self.counted_from_ns {
@@ -62,14 +116,28 @@ impl Tally {
         self.transactions += 1;
         let latency_ns = self.now_ns - started_ns;
         self.latency_ns_max = self.latency_ns_max.max(latency_ns);
+        self.latency_ns_sum += latency_ns;
         let step = (latency_ns / STEP_NS) as usize;
         self.latencies[step.min(STEPS - 1)] += 1;
+    }
+
+    /// Adds what another thread counted over the same time.
+    pub fn merge(&mut self, other: &Self) {
+        self.now_ns = self.now_ns.max(other.now_ns);
+        self.transactions += other.transactions;
+        self.transactions_all += other.transactions_all;
+        self.latency_ns_sum += other.latency_ns_sum;
+        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+        self.failures += other.failures;
+        for (own, other) in self.latencies.iter_mut().zip(&other.latencies) {
+            *own += other;
+        }
     }
 
     /// The first one is said in words.
     pub fn fail(&mut self, cause: &dyn std::fmt::Display) {
         if self.failures == 0 {
-            eprintln!("mill: first failed transaction: {cause}");
+            eprintln!("first failed transaction: {cause}");
         }
         self.failures += 1;
     }
@@ -81,6 +149,7 @@ impl Tally {
         Seen {
             client_cpu_us: cpu_ns as f64 / 1e3 / self.transactions_all.max(1) as f64,
             server_cpu_us: 0.0,
+            idle_bytes: 0.0,
             transactions_all: self.transactions_all,
             transactions: self.transactions,
             failures: self.failures,
@@ -92,6 +161,8 @@ impl Tally {
             },
             latency_us_p50: self.quantile_us(0.5),
             latency_us_p99: self.quantile_us(0.99),
+            latency_us_p999: self.quantile_us(0.999),
+            latency_us_mean: self.latency_ns_sum as f64 / 1e3 / self.transactions.max(1) as f64,
             latency_us_max: self.latency_ns_max as f64 / 1e3,
         }
     }

@@ -1,0 +1,92 @@
+//! `rivals`: the systems that `mill bench message` compares Millstream with and that need libraries which the product shall not
+//! depend on: the kernel through io_uring, and smoltcp.
+//!
+//! `mill bench` starts it, from the directory that it was itself built into; `cargo xtask bench` builds both. It speaks as
+//! `mill`'s own sides do: a server says its address, a client says that it is there and at the end what it saw.
+
+mod ring_unsafe;
+mod smoltcp_pair;
+mod uring;
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use measure::Plan;
+
+/// Systems to compare Millstream with.
+#[derive(Parser)]
+struct Line {
+    #[command(subcommand)]
+    rival: Rival,
+}
+
+#[derive(Subcommand)]
+enum Rival {
+    /// The kernel's sockets through io_uring
+    Uring {
+        #[command(flatten)]
+        plan: Plan,
+        /// Which side
+        #[arg(long, value_enum)]
+        role: Role,
+        /// The CPU to run on
+        #[arg(long)]
+        core: usize,
+        /// Where the server listens; of the client only
+        #[arg(long)]
+        server: Option<SocketAddr>,
+    },
+    /// Two smoltcp interfaces in one thread
+    Smoltcp {
+        #[command(flatten)]
+        plan: Plan,
+    },
+    /// One long transfer between two smoltcp interfaces in one thread
+    SmoltcpBulk {
+        /// Bytes of an IP packet
+        #[arg(long, default_value_t = 1500)]
+        mtu: usize,
+        /// How long
+        #[arg(long, default_value_t = 3.0)]
+        seconds: f64,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Role {
+    Server,
+    Client,
+}
+
+fn main() -> ExitCode {
+    let line = Line::parse();
+    let outcome = match &line.rival {
+        Rival::Uring {
+            plan,
+            role,
+            core,
+            server,
+        } => pin(*core).and_then(|()| match (role, server) {
+            (Role::Server, _) => uring::server::serve(plan),
+            (Role::Client, Some(server)) => uring::client::load(plan, *server),
+            (Role::Client, None) => Err(io::Error::other("--server is missing")),
+        }),
+        Rival::SmoltcpBulk { mtu, seconds } => smoltcp_pair::bulk(*mtu, *seconds),
+        Rival::Smoltcp { plan } => smoltcp_pair::run(plan),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rivals: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn pin(core: usize) -> io::Result<()> {
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(core);
+    Ok(rustix::thread::sched_setaffinity(None, &cores)?)
+}

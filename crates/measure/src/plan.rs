@@ -1,0 +1,132 @@
+//! What client and server exchange.
+
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+/// What happens on a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Exchange {
+    /// Requests and responses in turn, then the server closes first.
+    #[default]
+    Messages,
+    /// The server resets what it accepts.
+    Reset,
+}
+
+/// The load, as both sides are told it.
+#[derive(Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What happens on a connection
+    #[arg(long, value_enum, default_value_t = Exchange::Messages)]
+    pub exchange: Exchange,
+    /// Bytes of a request
+    #[arg(long, default_value_t = 64)]
+    pub request_bytes: usize,
+    /// Bytes of a response
+    #[arg(long, default_value_t = 64)]
+    pub response_bytes: usize,
+    /// Requests of a connection; 0 for connections that stay
+    #[arg(long, default_value_t = 1)]
+    pub messages: u64,
+    /// Connections at once that exchange
+    #[arg(long, default_value_t = 64)]
+    pub connections: usize,
+    /// Connections beside them that do nothing
+    #[arg(long, default_value_t = 0)]
+    pub idle: usize,
+    /// Seconds that are counted
+    #[arg(long, default_value_t = 3.0)]
+    pub seconds: f64,
+    /// Seconds before that, which are not
+    #[arg(long, default_value_t = 1.0)]
+    pub warm_up: f64,
+    /// End after so many transactions instead of by the clock, and count them all; 0 for never
+    #[arg(long, default_value_t = 0)]
+    pub transactions: u64,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            exchange: Exchange::Messages,
+            request_bytes: 64,
+            response_bytes: 64,
+            messages: 1,
+            connections: 64,
+            idle: 0,
+            seconds: 3.0,
+            warm_up: 1.0,
+            transactions: 0,
+        }
+    }
+}
+
+impl Plan {
+    /// The plan as words of a command line.
+    pub fn words(&self) -> Vec<String> {
+        let exchange = match self.exchange {
+            Exchange::Messages => "messages",
+            Exchange::Reset => "reset",
+        };
+        let rows = [
+            ("--exchange", exchange.to_owned()),
+            ("--request-bytes", self.request_bytes.to_string()),
+            ("--response-bytes", self.response_bytes.to_string()),
+            ("--messages", self.messages.to_string()),
+            ("--connections", self.connections.to_string()),
+            ("--idle", self.idle.to_string()),
+            ("--seconds", self.seconds.to_string()),
+            ("--warm-up", self.warm_up.to_string()),
+            ("--transactions", self.transactions.to_string()),
+        ];
+        let words = rows.into_iter();
+        words
+            .flat_map(|(name, value)| [name.to_owned(), value])
+            .collect()
+    }
+
+    /// The same load as one of several threads carries it.
+    #[must_use]
+    pub fn share(&self, threads: usize) -> Self {
+        let threads = threads.max(1);
+        Self {
+            connections: (self.connections / threads).max(1),
+            idle: self.idle / threads,
+            transactions: self.transactions.div_ceil(threads as u64),
+            ..self.clone()
+        }
+    }
+
+    /// One request per connection, and the response fits whatever the kernel buffers: the server's end is all that a client need wait for.
+    pub fn ends_with_its_response(&self) -> bool {
+        self.messages == 1 && self.response_bytes <= 64 * 1024
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        plan: Plan,
+    }
+
+    #[test]
+    fn words_read_back_are_the_plan() {
+        let plan = Plan {
+            exchange: Exchange::Reset,
+            messages: 0,
+            idle: 9,
+            seconds: 0.25,
+            ..Plan::default()
+        };
+        let words = std::iter::once("x".to_owned()).chain(plan.words());
+        assert_eq!(Line::parse_from(words).plan, plan);
+        assert_eq!(Line::parse_from(["x"]).plan, Plan::default());
+    }
+}

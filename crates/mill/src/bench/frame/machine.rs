@@ -1,0 +1,100 @@
+//! Where figures come from: the machine, its kernel, the commit, how busy it was.
+
+use std::fs;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+/// What a reader has to know to believe a figure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Machine {
+    pub processor: String,
+    pub cores: usize,
+    pub memory_gib: f64,
+    pub kernel: String,
+    /// With `+` behind it if the tree had changes.
+    pub commit: String,
+    /// Processes that wanted to run, mean over the last minute, before and after.
+    pub load: (f64, f64),
+    /// Seconds since 1970 at the start.
+    pub started_s: u64,
+}
+
+impl Machine {
+    /// Looks at the machine that we run on.
+    pub fn look() -> Self {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let names = rustix::system::uname();
+        let load = load();
+        Self {
+            processor: processor(),
+            cores: std::thread::available_parallelism().map_or(0, |cores| cores.get()),
+            memory_gib: memory_gib(),
+            kernel: format!(
+                "{} {}",
+                names.sysname().to_string_lossy(),
+                names.release().to_string_lossy()
+            ),
+            commit: commit(),
+            load: (load, load),
+            started_s: since.map_or(0, |since| since.as_secs()),
+        }
+    }
+
+    /// Notes how busy it is by now.
+    pub fn look_again(&mut self) {
+        self.load.1 = load();
+    }
+}
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            formatter,
+            "{}, {} cores, {:.0} GiB; {}; commit {}; load before and after {:.1}, {:.1}",
+            self.processor,
+            self.cores,
+            self.memory_gib,
+            self.kernel,
+            self.commit,
+            self.load.0,
+            self.load.1
+        )
+    }
+}
+
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    field(&text, "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+fn memory_gib() -> f64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = field(&text, "MemTotal").and_then(|value| value.split(' ').next()?.parse().ok());
+    kib.map_or(0.0, |kib: f64| kib / 1024.0 / 1024.0)
+}
+
+/// The value of the first line `name : value`.
+fn field(text: &str, name: &str) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}
+
+fn load() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let first = text.split(' ').next();
+    first.and_then(|word| word.parse().ok()).unwrap_or(0.0)
+}
+
+fn commit() -> String {
+    let git = |words: &[&str]| {
+        let output = Command::new("git").args(words).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success().then_some(text)
+    };
+    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
+        return "unknown".to_owned();
+    };
+    let changed = git(&["status", "--porcelain", "-uno"]).is_none_or(|text| !text.is_empty());
+    commit + if changed { "+" } else { "" }
+}

@@ -1,0 +1,226 @@
+//! Starts a server and a client as processes of their own, or one process that is both, and reads what the client saw.
+//!
+//! The server's first line says where it listens; it leaves when its stdin closes. The client's first line says that its idle
+//! connections stand, its last one what it saw.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use measure::{Plan, Seen, cpu};
+use serde::Deserialize;
+
+use super::system::{Place, Stack, System};
+use crate::bench::frame::namespace::{self, Veth, VethOptions};
+use crate::bench::frame::{Process, memory, process};
+
+/// Addresses when the wire is a memif; the client's idle connections have others behind this one.
+const SERVER_ADDRESS: &str = "10.93.0.2/16";
+const CLIENT_ADDRESS: &str = "10.93.0.1/16";
+/// Idle connections for which a client takes another address.
+const IDLE_PER_ADDRESS: usize = 25_000;
+/// Beyond this many connections the tables are made larger than they are by default.
+const CONNECTIONS_BY_DEFAULT: usize = 16_384;
+
+/// One run of one system.
+#[derive(Clone, Debug)]
+pub struct Run {
+    pub plan: Plan,
+    pub server_core: usize,
+    pub client_core: usize,
+    /// Stacks of each side, a thread for each.
+    pub contexts: usize,
+    /// Microseconds that a stack of Millstream's looks for work before it sleeps.
+    pub spin_us: u64,
+}
+
+/// The server's first line.
+#[derive(Deserialize)]
+struct Ready {
+    address: SocketAddr,
+}
+
+/// Where the two sides live.
+struct Where {
+    server_namespace: Option<String>,
+    client_namespace: Option<String>,
+    server_wire: String,
+    client_wire: String,
+    server_addresses: Vec<String>,
+    client_addresses: Vec<String>,
+    /// What goes away afterwards.
+    _veth: Option<Veth>,
+    socket: Option<PathBuf>,
+}
+
+impl Drop for Where {
+    fn drop(&mut self) {
+        if let Some(socket) = &self.socket {
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}
+
+/// Runs it once.
+pub fn run(system: System, run: &Run) -> Result<Seen, String> {
+    if system.place() == Place::Together {
+        return together(system, run);
+    }
+    let place = place(system, run)?;
+    let (server_stack, client_stack) = system.stacks();
+    let mut words = side_words(
+        server_stack,
+        &place.server_wire,
+        &place.server_addresses,
+        run,
+    );
+    words.extend(["--role", "server", "--core"].map(str::to_owned));
+    words.push(run.server_core.to_string());
+    let mut server = start(server_stack, place.server_namespace.as_deref(), &words)?;
+    let ready: Ready = server.says().map_err(|cause| format!("server: {cause}"))?;
+    let held_before = memory::held_bytes(server.id());
+    let mut words = side_words(
+        client_stack,
+        &place.client_wire,
+        &place.client_addresses,
+        run,
+    );
+    words.extend(["--role", "client", "--core"].map(str::to_owned));
+    words.push(run.client_core.to_string());
+    words.extend(["--server".to_owned(), ready.address.to_string()]);
+    let mut client = start(client_stack, place.client_namespace.as_deref(), &words)?;
+    let named = |cause: String| format!("client: {cause}");
+    client.line().map_err(named)?;
+    let held = memory::held_bytes(server.id()).saturating_sub(held_before);
+    let cpu_from_ns = cpu::time_ns(server.id());
+    let mut seen: Seen = client.says().map_err(named)?;
+    let cpu_ns = cpu::time_ns(server.id()) - cpu_from_ns;
+    seen.server_cpu_us = cpu_ns as f64 / 1e3 / seen.transactions_all.max(1) as f64;
+    seen.idle_bytes = held as f64 / run.plan.idle.max(1) as f64;
+    client.finish().map_err(named)?;
+    judged(seen)
+}
+
+/// A run whose transactions failed by the score says nothing.
+fn judged(seen: Seen) -> Result<Seen, String> {
+    if seen.failures > seen.transactions_all / 1000 {
+        return Err(format!(
+            "{} of {} transactions failed",
+            seen.failures, seen.transactions_all
+        ));
+    }
+    Ok(seen)
+}
+
+/// Both sides in one process, on the server's core.
+fn together(system: System, run: &Run) -> Result<Seen, String> {
+    let (program, mut words) = match system {
+        System::OneThread => (
+            process::ourselves()?,
+            vec!["bench".to_owned(), "one-thread".to_owned()],
+        ),
+        System::Gvisor => (process::beside("netstack")?, Vec::new()),
+        _ => (process::beside("rivals")?, vec!["smoltcp".to_owned()]),
+    };
+    words.extend(run.plan.words());
+    let pinned = ["-c".to_owned(), run.server_core.to_string()];
+    let mut all: Vec<String> = pinned.to_vec();
+    all.push(program.display().to_string());
+    all.extend(words);
+    let mut both = Process::start(None, "taskset".into(), &all)?;
+    let seen = both.says()?;
+    both.finish()?;
+    judged(seen)
+}
+
+fn start(stack: Stack, namespace: Option<&str>, words: &[String]) -> Result<Process, String> {
+    if stack == Stack::Uring {
+        return Process::start(namespace, process::beside("rivals")?, words);
+    }
+    let mut all = vec!["bench".to_owned(), "message-side".to_owned()];
+    all.extend_from_slice(words);
+    Process::mill(namespace, &all)
+}
+
+fn side_words(stack: Stack, wire: &str, addresses: &[String], run: &Run) -> Vec<String> {
+    let mut words = Vec::new();
+    if stack == Stack::Uring {
+        words.push("uring".to_owned());
+    } else {
+        words.extend(["--wire".to_owned(), wire.to_owned()]);
+        for address in addresses {
+            words.extend(["--addr".to_owned(), address.clone()]);
+        }
+    }
+    let crank = match stack {
+        Stack::Kernel | Stack::Uring => None,
+        Stack::Inline => Some("inline"),
+        Stack::Dedicated => Some("dedicated"),
+    };
+    if let Some(crank) = crank {
+        words.extend(["--crank", crank, "--contexts"].map(str::to_owned));
+        words.push(run.contexts.to_string());
+        words.extend(["--spin-us".to_owned(), run.spin_us.to_string()]);
+        let connections = run.plan.connections + run.plan.idle;
+        if connections > CONNECTIONS_BY_DEFAULT {
+            let each = connections / run.contexts + 1024;
+            words.extend(["--sockets-max".to_owned(), each.to_string()]);
+        }
+    }
+    words.extend(run.plan.words());
+    words
+}
+
+fn place(system: System, run: &Run) -> Result<Where, String> {
+    let mut place = Where {
+        server_namespace: None,
+        client_namespace: None,
+        server_wire: "kernel".to_owned(),
+        client_wire: "kernel".to_owned(),
+        server_addresses: vec!["127.0.0.1/8".to_owned()],
+        client_addresses: vec!["127.0.0.1/8".to_owned()],
+        _veth: None,
+        socket: None,
+    };
+    let more = run.plan.idle / IDLE_PER_ADDRESS;
+    match system.place() {
+        Place::Loopback | Place::Together => {
+            place
+                .client_addresses
+                .extend((0..more).map(|n| format!("127.0.1.{}/8", n + 1)));
+        }
+        Place::Memif => {
+            let socket =
+                std::env::temp_dir().join(format!("mst-{}-message.sock", std::process::id()));
+            let queues = run.contexts;
+            let wire = |role| format!("memif:{},role={role},queues={queues}", socket.display());
+            (place.server_wire, place.client_wire) = (wire("server"), wire("client"));
+            place.server_addresses = vec![SERVER_ADDRESS.to_owned()];
+            place.client_addresses = vec![CLIENT_ADDRESS.to_owned()];
+            place
+                .client_addresses
+                .extend((0..more).map(|n| format!("10.93.1.{}/16", n + 1)));
+            place.socket = Some(socket);
+        }
+        Place::Veth => {
+            let (server, client) = system.stacks();
+            let options = VethOptions {
+                mtu: 1500,
+                kernel_server: server == Stack::Kernel,
+                kernel_client: client == Stack::Kernel,
+                segmentation: false,
+            };
+            let veth = Veth::new(options)?;
+            let wire = |stack| match stack {
+                Stack::Kernel => "kernel".to_owned(),
+                _ => format!("xdp:{}", namespace::DEVICE),
+            };
+            (place.server_wire, place.client_wire) = (wire(server), wire(client));
+            place.server_addresses = vec![format!("{}/24", namespace::SERVER)];
+            place.client_addresses = vec![format!("{}/24", namespace::CLIENT)];
+            place.server_namespace = Some(veth.server());
+            place.client_namespace = Some(veth.client());
+            place._veth = Some(veth);
+        }
+    }
+    Ok(place)
+}

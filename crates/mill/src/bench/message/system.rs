@@ -1,0 +1,101 @@
+//! What is measured, and over which wire.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// A stack at either end, and what lies between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum System {
+    /// Epoll server and client on the kernel's loopback.
+    Kernel,
+    /// The same with io_uring: multishot accept, receive, and send linked to close.
+    KernelUring,
+    /// Millstream over memif, the application's thread turning the crank.
+    Inline,
+    /// Millstream over memif, a thread of the stack's own on the application's core.
+    Dedicated,
+    /// Epoll server and client over veth.
+    KernelVeth,
+    /// The kernel's client over veth, Millstream's server on AF_XDP.
+    XdpServer,
+    /// Millstream at both ends of a veth pair, on AF_XDP.
+    XdpBoth,
+    /// Both ends of Millstream in one thread, over an in-process link.
+    OneThread,
+    /// Both ends of smoltcp in one thread, over a queue in memory.
+    Smoltcp,
+    /// Both ends of gVisor's netstack in one process, over its pipe link.
+    Gvisor,
+}
+
+/// How the two sides are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Two processes, the kernel's loopback between them.
+    Loopback,
+    /// Two processes, shared memory between them.
+    Memif,
+    /// Two processes in namespaces of their own.
+    Veth,
+    /// One process for both.
+    Together,
+}
+
+/// Which program a side is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    Kernel,
+    Uring,
+    Inline,
+    Dedicated,
+}
+
+impl System {
+    pub fn place(self) -> Place {
+        match self {
+            Self::Kernel | Self::KernelUring => Place::Loopback,
+            Self::Inline | Self::Dedicated => Place::Memif,
+            Self::KernelVeth | Self::XdpServer | Self::XdpBoth => Place::Veth,
+            Self::OneThread | Self::Smoltcp | Self::Gvisor => Place::Together,
+        }
+    }
+
+    /// The server's stack and the client's.
+    pub fn stacks(self) -> (Stack, Stack) {
+        match self {
+            Self::Kernel | Self::KernelVeth => (Stack::Kernel, Stack::Kernel),
+            Self::KernelUring => (Stack::Uring, Stack::Uring),
+            Self::XdpServer => (Stack::Inline, Stack::Kernel),
+            Self::Dedicated => (Stack::Dedicated, Stack::Dedicated),
+            _ => (Stack::Inline, Stack::Inline),
+        }
+    }
+
+    pub fn is_kernel(self) -> bool {
+        matches!(self, Self::Kernel | Self::KernelUring | Self::KernelVeth)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel, loopback",
+            Self::KernelUring => "kernel, io_uring, loopback",
+            Self::Inline => "Millstream, memif, inline",
+            Self::Dedicated => "Millstream, memif, dedicated",
+            Self::KernelVeth => "kernel, veth",
+            Self::XdpServer => "kernel client, Millstream on AF_XDP, veth",
+            Self::XdpBoth => "Millstream on AF_XDP, veth",
+            Self::OneThread => "Millstream, one thread",
+            Self::Smoltcp => "smoltcp, one thread",
+            Self::Gvisor => "gVisor netstack, one process",
+        }
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}

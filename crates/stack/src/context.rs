@@ -29,6 +29,7 @@ use tcp::connection::Keepalive;
 use crate::counters::Counters;
 use crate::neighbours::NeighbourCounters;
 use crate::stack::Usage;
+use crate::stage_clock::StageCycles;
 
 /// The application's end of a context.
 pub struct AppSide {
@@ -115,6 +116,8 @@ pub struct Report {
     pub neighbours: NeighbourCounters,
     /// What is held.
     pub usage: Usage,
+    /// Where the cycles went, with the feature `stage-cycles`.
+    pub stages: StageCycles,
 }
 
 /// Arguments of [`Control::Bind`].

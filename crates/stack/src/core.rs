@@ -31,6 +31,7 @@ use crate::listeners::Listeners;
 use crate::network::Network;
 use crate::packet_out::HeaderFields;
 use crate::sockets::Sockets;
+use crate::stage_clock::StageClock;
 use crate::time_waits::TimeWaits;
 use crate::timers::Wheel;
 use crate::tx_lists::TxLists;
@@ -64,6 +65,7 @@ pub(crate) struct Core {
     pub now_ns: u64,
     pub config: Arc<StackConfig>,
     pub counters: Counters,
+    pub stages: StageClock,
     pub tcp_counters: tcp::Counters,
     pub challenge: ChallengeLimiter,
     /// What all connections have in flight.
@@ -161,6 +163,7 @@ impl Core {
         Self {
             now_ns,
             counters: Counters::default(),
+            stages: StageClock::default(),
             tcp_counters: tcp::Counters::default(),
             challenge: ChallengeLimiter::new(secrets.key(1)[0]),
             records: RecordPool::new(limits.segment_records, limits.sockets_max),

@@ -5,6 +5,7 @@ use packetio::{Port, PortError};
 use crate::core::Core;
 use crate::demux::{Arrival, Demux, Dropped, Found};
 use crate::limits::RX_FRAMES_PER_TURN;
+use crate::stage_clock::Stage;
 
 impl Core {
     /// Takes what the driver has, batch after batch, up to a turn's budget. Frames are lent by the port until the next batch; nothing here
@@ -14,6 +15,7 @@ impl Core {
         let mut arrival = Arrival::blank();
         while taken < RX_FRAMES_PER_TURN {
             let frames = port.receive()?;
+            self.stages.lap(Stage::PacketIn);
             if frames.is_empty() {
                 break;
             }
@@ -27,7 +29,9 @@ impl Core {
                     addresses: &self.network.addresses,
                     counters: &mut self.counters,
                 };
-                match demux.classify(frame, &mut arrival) {
+                let found = demux.classify(frame, &mut arrival);
+                self.stages.lap(Stage::Demux);
+                match found {
                     Ok(Found::Tcp) => self.tcp_in(&mut arrival, frame),
                     Ok(Found::Other(other)) => {
                         self.end_run();
@@ -35,10 +39,12 @@ impl Core {
                     }
                     Err(Dropped) => {}
                 }
+                self.stages.lap(Stage::TcpIn);
             }
             self.end_run();
         }
         port.release();
+        self.stages.lap(Stage::PacketIn);
         Ok(taken)
     }
 }

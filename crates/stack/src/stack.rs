@@ -26,6 +26,7 @@ use crate::limits::{
 };
 use crate::network::Network;
 use crate::sockets::{Role, Sockets};
+use crate::stage_clock::Stage;
 
 /// What a turn did: whether to turn again at once or to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,6 +91,7 @@ impl Stack {
     /// One turn: every stage once, each within its budget. `now_ns` is the time of all that happens in it.
     pub fn turn(&mut self, now_ns: u64) -> Turned {
         let core = &mut self.core;
+        core.stages.lap(Stage::Outside);
         core.now_ns = now_ns;
         core.counters.turns += 1;
         core.memory = core.sockets.judge_memory();
@@ -105,9 +107,12 @@ impl Stack {
             self.answer_reports();
         }
         let core = &mut self.core;
+        core.stages.lap(Stage::JobQueue);
         core.timers();
+        core.stages.lap(Stage::Timers);
         let (sent, blocked) = self.packet_out();
         let events = self.event_queue();
+        self.core.stages.lap(Stage::EventQueue);
         Turned {
             busy: received + jobs + sent + events > 0,
             events,
@@ -121,18 +126,21 @@ impl Stack {
         let mut sent = 0;
         while core.has_output() && sent < TX_FRAMES_PER_TURN {
             let frames = port.reserve(port.capabilities().batch_max);
+            core.stages.lap(Stage::PacketOut);
             if frames.is_empty() {
                 core.counters.tx_backpressure += 1;
                 core.port_blocked();
                 return (sent, true);
             }
             let used = core.fill_frames(frames);
+            core.stages.lap(Stage::TcpOut);
             let bytes: usize = frames[..used].iter().map(|frame| frame.len()).sum();
             core.counters.tx_bytes += bytes as u64;
             core.counters.tx_frames += used as u64;
             let room = frames.len();
             // What was lost is sent again; a failure that lasts is found by the next receive.
             let _ = port.send(used);
+            core.stages.lap(Stage::PacketOut);
             sent += used;
             if used < room {
                 break;
@@ -149,6 +157,7 @@ impl Stack {
             port: self.port.counters(),
             neighbours: *self.core.network.neighbours.counters(),
             usage: self.usage(),
+            stages: self.core.stages.cycles(),
         };
         for mut answer in self.core.reports.drain(..) {
             // Who asked may have gone.

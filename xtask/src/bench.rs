@@ -1,16 +1,62 @@
 //! `cargo xtask bench NAME`: a release build and `mill bench NAME`, which measures.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::cli::BenchOptions;
 use crate::demo;
 use crate::run;
+use crate::setup::{self, Need};
+
+/// What is compared with systems that `mill` does not know itself: `rivals` brings them.
+const WITH_RIVALS: [&str; 3] = ["message", "bulk", "all"];
+/// What also shows where a server's cycles go: by a `mill` of another build.
+const WITH_STAGES: [&str; 2] = ["cycles", "all"];
 
 /// The chore. The options behind the name go on unread.
 pub fn bench(root: &Path, options: &BenchOptions) -> Result<bool, String> {
+    let name = options.arguments.first().map_or("", String::as_str);
+    let need = Need {
+        demo: true,
+        valgrind: WITH_STAGES.contains(&name),
+        ..Need::default()
+    };
+    setup::setup(root, &need)?;
     demo::build_mill()?;
+    if WITH_RIVALS.contains(&name) {
+        run::run(run::cargo().args(["build", "--release", "--package", "bench"]))?;
+    }
     let mut command = run::command(&demo::mill_binary(root).to_string_lossy());
     command.arg("bench").args(&options.arguments);
+    let compares_only = ["--check", "--update", "--help"];
+    let whole = |word: &String| !compares_only.contains(&word.as_str());
+    if WITH_STAGES.contains(&name) && options.arguments.iter().all(whole) {
+        command.arg("--stages").arg(build_stages(root)?);
+    }
     run::run(&mut command)?;
     Ok(true)
+}
+
+/// The step of the suite: instructions against the baseline.
+pub fn cycles_check(root: &Path) -> Result<(), String> {
+    demo::build_mill()?;
+    let mut command = run::command(&demo::mill_binary(root).to_string_lossy());
+    command.args(["bench", "cycles", "--check", "--baseline"]);
+    run::run(command.arg(root.join("bench/cycles.json")))
+}
+
+/// A `mill` that counts the cycles of each stage, in a directory of its own so that it does not replace the other.
+fn build_stages(root: &Path) -> Result<PathBuf, String> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let target = root.join(target).join("stages");
+    let mut cargo = run::cargo();
+    cargo.args([
+        "build",
+        "--release",
+        "--package",
+        "mill",
+        "--features",
+        "stage-cycles",
+    ]);
+    run::run(cargo.env("CARGO_TARGET_DIR", &target))?;
+    Ok(target.join("release/mill"))
 }

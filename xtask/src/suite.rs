@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::bench;
 use crate::chores;
 use crate::cli::{DemoOptions, TestOptions};
 use crate::conformance;
@@ -34,6 +35,7 @@ const STEPS: &[(&str, Check)] = &[
     }),
     ("integration", |root, _| chores::integration(root)),
     ("demo", |root, _| quick_demo(root)),
+    ("cycles", |root, _| bench::cycles_check(root)),
 ];
 
 /// The chore.
@@ -79,6 +81,7 @@ fn need_of(chosen: &dyn Fn(&str) -> bool) -> Need {
         target_no_os: chosen("no-os") || chosen("format") || chosen("clippy"),
         miri: chosen("miri"),
         fuzz: chosen("fuzz"),
+        valgrind: chosen("cycles"),
     }
 }
 

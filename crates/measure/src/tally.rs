@@ -35,6 +35,12 @@ pub struct Seen {
     /// Bytes that the server's process came to hold for each idle connection.
     #[serde(default)]
     pub idle_bytes: f64,
+    /// Bytes that the server's process held then in all.
+    #[serde(default)]
+    pub held_bytes: f64,
+    /// Where the server's cycles went, per transaction, if it was built to know.
+    #[serde(default)]
+    pub stages: Vec<(String, f64)>,
     /// Transactions with those of the warm-up.
     pub transactions_all: u64,
 }
@@ -150,6 +156,8 @@ impl Tally {
             client_cpu_us: cpu_ns as f64 / 1e3 / self.transactions_all.max(1) as f64,
             server_cpu_us: 0.0,
             idle_bytes: 0.0,
+            held_bytes: 0.0,
+            stages: Vec::new(),
             transactions_all: self.transactions_all,
             transactions: self.transactions,
             failures: self.failures,

@@ -10,7 +10,7 @@ struct Package {
     name: &'static str,
     proof: &'static str,
     purpose: &'static str,
-    demo: bool,
+    wanted: fn(&Need) -> bool,
 }
 
 const fn package(name: &'static str, proof: &'static str, purpose: &'static str) -> Package {
@@ -18,7 +18,7 @@ const fn package(name: &'static str, proof: &'static str, purpose: &'static str)
         name,
         proof,
         purpose,
-        demo: false,
+        wanted: |need| need.tests,
     }
 }
 
@@ -27,7 +27,7 @@ const fn demo_package(name: &'static str, proof: &'static str, purpose: &'static
         name,
         proof,
         purpose,
-        demo: true,
+        wanted: |need| need.demo || need.tests,
     }
 }
 
@@ -57,13 +57,19 @@ const PACKAGES: &[Package] = &[
     ),
     package("librte-meta-net", MEMIF_DRIVER, "its memif driver"),
     package("tcpdump", "tcpdump", "reads the captures that we write"),
-    package("ethtool", "ethtool", "switches offloads of veth pairs"),
+    demo_package("ethtool", "ethtool", "switches offloads of veth pairs"),
     package("procps", "sysctl", "settings inside a namespace"),
+    Package {
+        name: "valgrind",
+        proof: "valgrind",
+        purpose: "counts instructions",
+        wanted: |need| need.valgrind,
+    },
 ];
 
 /// Installs the missing packages as root; otherwise the error is the line to run.
 pub fn install_missing(need: &Need) -> Result<(), String> {
-    let wanted = PACKAGES.iter().filter(|package| wants(need, package));
+    let wanted = PACKAGES.iter().filter(|package| (package.wanted)(need));
     let missing: Vec<&Package> = wanted.filter(|package| !is_present(package)).collect();
     if missing.is_empty() {
         return Ok(());
@@ -96,14 +102,6 @@ pub fn install_missing(need: &Need) -> Result<(), String> {
             "{} is installed, but {} is still not there",
             package.name, package.proof
         )),
-    }
-}
-
-fn wants(need: &Need, package: &Package) -> bool {
-    if package.demo {
-        need.demo || need.tests
-    } else {
-        need.tests
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Need {
     pub miri: bool,
     /// [`NIGHTLY`] and cargo-fuzz.
     pub fuzz: bool,
+    /// What counts instructions.
+    pub valgrind: bool,
 }
 
 impl Need {
@@ -37,6 +39,7 @@ impl Need {
             target_no_os: true,
             miri: true,
             fuzz: true,
+            valgrind: true,
         }
     }
 }

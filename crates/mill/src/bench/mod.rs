@@ -1,19 +1,24 @@
 //! `mill bench`: measurements of Millstream and of the kernel, in one run on the same cores.
 
 pub mod bulk;
+pub mod cycles;
 pub mod frame;
 pub mod goodput;
 pub mod message;
+pub mod scale;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
 use bulk::BulkOptions;
+use cycles::CyclesOptions;
 use goodput::GoodputOptions;
 use message::one_thread::{self, OneThreadOptions};
 use message::{MessageOptions, SideOptions};
+use scale::ScaleOptions;
 
 /// Options of `mill bench`.
 #[derive(Args, Clone, Debug)]
@@ -34,6 +39,10 @@ enum Benchmark {
     /// One end of `bulk`, which starts it
     #[command(hide = true)]
     BulkSide(bulk::SideOptions),
+    /// Instructions per transaction and segment, against the baseline in the repository; where the server's cycles go
+    Cycles(CyclesOptions),
+    /// What a transaction costs beside idle connections and with several contexts
+    Scale(ScaleOptions),
     /// Both ends of Millstream in one thread over an in-process link
     OneThread(OneThreadOptions),
     /// Bulk transfers to and from the kernel over a wire with loss, delay and reordering, against kernel to kernel
@@ -41,6 +50,18 @@ enum Benchmark {
     /// One end of `goodput`, which starts it
     #[command(hide = true)]
     GoodputSide(goodput::SideOptions),
+    /// All of message, bulk, scale and cycles, and the page
+    All {
+        /// The directory for tables, charts and the page
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Few points, short runs: to see that everything works
+        #[arg(long)]
+        quick: bool,
+        /// A `mill` that was built with the feature `stage-cycles`
+        #[arg(long, value_name = "FILE")]
+        stages: Option<PathBuf>,
+    },
     /// Put what the benchmarks wrote into a directory together on one page, report.md
     Report {
         /// The directory
@@ -56,9 +77,43 @@ pub fn bench(options: &BenchOptions) -> Result<(), Failure> {
         Benchmark::MessageSide(options) => message::side(options),
         Benchmark::Bulk(options) => bulk::bulk(options),
         Benchmark::BulkSide(options) => bulk::side(options),
+        Benchmark::Cycles(options) => cycles::cycles(options),
+        Benchmark::Scale(options) => scale::scale(options),
         Benchmark::OneThread(options) => one_thread::one_thread(options),
         Benchmark::Goodput(options) => goodput::goodput(options),
         Benchmark::GoodputSide(options) => goodput::side(options),
+        Benchmark::All { out, quick, stages } => all(out, *quick, stages.as_deref()),
         Benchmark::Report { out } => frame::page::write(out).map_err(Failure::Run),
+    }
+}
+
+/// Each benchmark as a process of its own, so that none inherits what another left, and that one that fails does not keep the others from the page.
+fn all(out: &Path, quick: bool, stages: Option<&Path>) -> Result<(), Failure> {
+    let mut failed = Vec::new();
+    for (name, words) in [
+        ("message", &["--figure", "all"][..]),
+        ("bulk", &[]),
+        ("scale", &[]),
+        ("cycles", &[]),
+    ] {
+        let program = frame::process::ourselves().map_err(Failure::Run)?;
+        let mut command = Command::new(program);
+        command.args(["bench", name]).args(words);
+        command
+            .arg("--out")
+            .arg(out)
+            .args(quick.then_some("--quick"));
+        if let Some(stages) = stages.filter(|_| name == "cycles") {
+            command.arg("--stages").arg(stages);
+        }
+        let status = command.status();
+        if !status.is_ok_and(|status| status.success()) {
+            failed.push(name);
+        }
+    }
+    frame::page::write(out).map_err(Failure::Run)?;
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Run(format!("failed: {}", failed.join(", ")))),
     }
 }

@@ -220,6 +220,7 @@ fn study(
             x: "flows".to_owned(),
             y: y.to_owned(),
             falls,
+            compares: true,
             series: series.filter(|series| !series.points.is_empty()).collect(),
         });
     };

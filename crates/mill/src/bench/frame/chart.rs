@@ -109,7 +109,7 @@ where
 {
     root.fill(&WHITE)?;
     let (_, largest) = range(figure);
-    let count = figure.series.len();
+    let count = figure.series.len().min(COLORS.len());
     let mut chart = ChartBuilder::on(root)
         .caption(&figure.title, ("sans-serif", 18))
         .margin(10)
@@ -124,7 +124,8 @@ where
         .y_label_formatter(&|y| number(*y))
         .light_line_style(WHITE)
         .draw()?;
-    for (index, series) in figure.series.iter().enumerate() {
+    // A longer list is the table's.
+    for (index, series) in figure.series.iter().take(count).enumerate() {
         let color = COLORS[index % COLORS.len()];
         let Some(point) = series.points.first() else {
             continue;

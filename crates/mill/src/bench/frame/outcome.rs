@@ -34,6 +34,8 @@ pub struct Figure {
     pub y: String,
     /// Less is better.
     pub falls: bool,
+    /// The series are systems to be compared with the first; otherwise parts of a whole.
+    pub compares: bool,
     pub series: Vec<Series>,
 }
 
@@ -176,6 +178,9 @@ impl Figure {
 
     /// Heading and table: medians with the least and the largest value, and each system's ratio to the first.
     pub fn table(&self) -> String {
+        if let [x] = self.xs()[..] {
+            return self.list(x);
+        }
         let mut text = format!(
             "### {}\n\n{}; median (least to largest) × the first column\n\n| {} |",
             self.title, self.y, self.x
@@ -194,6 +199,30 @@ impl Figure {
                 let _ = write!(text, " {} |", cell.unwrap_or_else(|| "–".to_owned()));
             }
             text.push('\n');
+        }
+        text
+    }
+}
+
+impl Figure {
+    /// The table of a figure with one x: a row for each system.
+    fn list(&self, x: f64) -> String {
+        let mut text = format!("### {}\n\n", self.title);
+        if self.compares {
+            let _ = write!(
+                text,
+                "{}: {}; median (least to largest) × the first row\n\n",
+                self.x,
+                number(x)
+            );
+        }
+        let _ = write!(text, "| | {} |\n|---|---|\n", self.y);
+        let first = self.series.first().and_then(|series| at(series, x));
+        for (index, series) in self.series.iter().enumerate() {
+            let compared = first.filter(|_| index > 0 && self.compares);
+            if let Some(point) = at(series, x) {
+                let _ = writeln!(text, "| {} | {} |", series.system, cell(point, compared));
+            }
         }
         text
     }
@@ -263,6 +292,7 @@ mod tests {
             x: "connections".to_owned(),
             y: "per second".to_owned(),
             falls: false,
+            compares: true,
             series: vec![
                 series("kernel", vec![point(64.0, [1000.0, 3000.0])]),
                 series(

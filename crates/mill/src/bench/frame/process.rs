@@ -66,6 +66,11 @@ impl Process {
         serde_json::from_str(&line).map_err(|error| format!("{error}: {line}"))
     }
 
+    /// Closes its stdin: it is to leave.
+    pub fn let_go(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
     /// Waits for its end, which is to be a good one.
     pub fn finish(mut self) -> Result<(), String> {
         let status = self.child.wait().map_err(|error| error.to_string())?;

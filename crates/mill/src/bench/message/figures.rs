@@ -418,6 +418,7 @@ fn measure(study: &Study, options: &MessageOptions, outcome: &mut Outcome) {
             x: study.x.to_owned(),
             y: shown.y.to_owned(),
             falls: shown.falls,
+            compares: true,
             series: series.filter(|series| !series.points.is_empty()).collect(),
         });
     }

@@ -42,6 +42,11 @@ pub fn server(options: &SideOptions) -> Result<(), Failure> {
             io::stdout().flush()?;
         }
         while server.turn(None)? {}
+        if index == 0 {
+            let report = context.report()?;
+            let stages: Vec<_> = report.stages.rows().collect();
+            println!("{}", serde_json::json!({ "stages": stages }));
+        }
         Ok(())
     })
 }

@@ -4,7 +4,7 @@
 //! connections stand, its last one what it saw.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use measure::{Plan, Seen, cpu};
 use serde::Deserialize;
@@ -62,6 +62,17 @@ impl Drop for Where {
 
 /// Runs it once.
 pub fn run(system: System, run: &Run) -> Result<Seen, String> {
+    run_with(system, run, None)
+}
+
+/// What a server of Millstream's says at its end: cycles of each stage, if it was built to count them.
+#[derive(Deserialize)]
+struct Left {
+    stages: Vec<(String, f64)>,
+}
+
+/// The same with another `mill` as the server.
+pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen, String> {
     if system.place() == Place::Together {
         return together(system, run);
     }
@@ -75,7 +86,9 @@ pub fn run(system: System, run: &Run) -> Result<Seen, String> {
     );
     words.extend(["--role", "server", "--core"].map(str::to_owned));
     words.push(run.server_core.to_string());
-    let mut server = start(server_stack, place.server_namespace.as_deref(), &words)?;
+    let namespace = place.server_namespace.as_deref();
+    let counts = server.is_some();
+    let mut server = start(server_stack, namespace, &words, server)?;
     let ready: Ready = server.says().map_err(|cause| format!("server: {cause}"))?;
     let held_before = memory::held_bytes(server.id());
     let mut words = side_words(
@@ -87,16 +100,29 @@ pub fn run(system: System, run: &Run) -> Result<Seen, String> {
     words.extend(["--role", "client", "--core"].map(str::to_owned));
     words.push(run.client_core.to_string());
     words.extend(["--server".to_owned(), ready.address.to_string()]);
-    let mut client = start(client_stack, place.client_namespace.as_deref(), &words)?;
+    let mut client = start(
+        client_stack,
+        place.client_namespace.as_deref(),
+        &words,
+        None,
+    )?;
     let named = |cause: String| format!("client: {cause}");
     client.line().map_err(named)?;
-    let held = memory::held_bytes(server.id()).saturating_sub(held_before);
+    let held = memory::held_bytes(server.id());
     let cpu_from_ns = cpu::time_ns(server.id());
     let mut seen: Seen = client.says().map_err(named)?;
     let cpu_ns = cpu::time_ns(server.id()) - cpu_from_ns;
     seen.server_cpu_us = cpu_ns as f64 / 1e3 / seen.transactions_all.max(1) as f64;
-    seen.idle_bytes = held as f64 / run.plan.idle.max(1) as f64;
+    seen.idle_bytes = held.saturating_sub(held_before) as f64 / run.plan.idle.max(1) as f64;
+    seen.held_bytes = held as f64;
     client.finish().map_err(named)?;
+    if counts {
+        server.let_go();
+        let left: Left = server.says().map_err(|cause| format!("server: {cause}"))?;
+        let each = seen.transactions_all.max(1) as f64;
+        let stages = left.stages.into_iter();
+        seen.stages = stages.map(|(name, cycles)| (name, cycles / each)).collect();
+    }
     judged(seen)
 }
 
@@ -132,13 +158,21 @@ fn together(system: System, run: &Run) -> Result<Seen, String> {
     judged(seen)
 }
 
-fn start(stack: Stack, namespace: Option<&str>, words: &[String]) -> Result<Process, String> {
+fn start(
+    stack: Stack,
+    namespace: Option<&str>,
+    words: &[String],
+    program: Option<&Path>,
+) -> Result<Process, String> {
     if stack == Stack::Uring {
         return Process::start(namespace, process::beside("rivals")?, words);
     }
     let mut all = vec!["bench".to_owned(), "message-side".to_owned()];
     all.extend_from_slice(words);
-    Process::mill(namespace, &all)
+    match program {
+        Some(program) => Process::start(namespace, program.to_owned(), &all),
+        None => Process::mill(namespace, &all),
+    }
 }
 
 fn side_words(stack: Stack, wire: &str, addresses: &[String], run: &Run) -> Vec<String> {

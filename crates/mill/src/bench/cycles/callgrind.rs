@@ -1,0 +1,113 @@
+//! Instructions of a run, counted by `valgrind --tool=callgrind`, in all and by function.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+
+use serde::Deserialize;
+
+use crate::bench::frame::process;
+
+/// What a run took.
+#[derive(Debug, Default)]
+pub struct Counted {
+    pub instructions: u64,
+    pub transactions: u64,
+    pub segments: u64,
+    /// Of each function alone, without what it calls.
+    pub functions: HashMap<String, u64>,
+}
+
+/// The part of what `mill bench one-thread` says that is read here.
+#[derive(Deserialize)]
+struct Ran {
+    transactions_all: u64,
+    segments: u64,
+}
+
+/// Runs `mill bench one-thread` with these words on a virtual clock under callgrind.
+pub fn count(words: &[String]) -> Result<Counted, String> {
+    let file = std::env::temp_dir().join(format!("mst-{}-callgrind.out", std::process::id()));
+    let counted = count_into(&file, words);
+    let _ = std::fs::remove_file(&file);
+    counted
+}
+
+fn count_into(file: &Path, words: &[String]) -> Result<Counted, String> {
+    let output = Command::new("valgrind")
+        .args(["-q", "--tool=callgrind"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(process::ourselves()?)
+        .args(["bench", "one-thread", "--virtual-clock"])
+        .args(words)
+        // The environment lies on the stack; what is in it is to change nothing.
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .output()
+        .map_err(|error| format!("valgrind: {error}; `cargo xtask setup` installs it"))?;
+    if !output.status.success() {
+        let cause = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("valgrind: {}: {}", output.status, cause.trim()));
+    }
+    let ran: Ran = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("mill bench one-thread: {error}"))?;
+    let profile =
+        std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let mut counted = parse(&profile);
+    counted.transactions = ran.transactions_all;
+    counted.segments = ran.segments;
+    if counted.instructions == 0 {
+        return Err(format!("{}: no total in it", file.display()));
+    }
+    Ok(counted)
+}
+
+/// Reads callgrind's profile format: names are written out once and numbered, costs are `POSITION COUNT`, and the line after `calls=` is the callee's.
+fn parse(profile: &str) -> Counted {
+    let mut counted = Counted::default();
+    let mut names: HashMap<&str, &str> = HashMap::new();
+    let mut current = "";
+    let mut is_call = false;
+    for line in profile.lines() {
+        if let Some(rest) = line
+            .strip_prefix("fn=")
+            .or_else(|| line.strip_prefix("cfn="))
+        {
+            let (number, name) = rest.split_once(' ').unwrap_or((rest, ""));
+            if !name.is_empty() {
+                names.insert(number, name);
+            }
+            if line.starts_with("fn=") {
+                current = names.get(number).copied().unwrap_or("");
+            }
+        } else if line.starts_with("calls=") {
+            is_call = true;
+        } else if let Some(total) = line.strip_prefix("totals: ") {
+            counted.instructions = total.trim().parse().unwrap_or(0);
+        } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
+            if !std::mem::take(&mut is_call)
+                && let Some(cost) = line
+                    .split(' ')
+                    .nth(1)
+                    .and_then(|cost| cost.parse::<u64>().ok())
+            {
+                *counted.functions.entry(current.to_owned()).or_default() += cost;
+            }
+        }
+    }
+    counted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_get_what_they_take_themselves() {
+        let profile = "events: Ir\nfn=(1) main\n10 5\n+1 7\ncfn=(2) inner\ncalls=3 20\n+2 100\n\nfn=(2)\n20 90\n* 10\n\nfn=(1)\n30 1\ntotals: 113\n";
+        let counted = parse(profile);
+        assert_eq!(counted.instructions, 113);
+        assert_eq!(counted.functions["main"], 13);
+        assert_eq!(counted.functions["inner"], 100);
+    }
+}

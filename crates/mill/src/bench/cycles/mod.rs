@@ -1,0 +1,330 @@
+//! `mill bench cycles`: instructions of a transaction and of a segment, and where the server's cycles go.
+//!
+//! Instructions are counted by callgrind over both ends in one thread, on a virtual clock and with a fixed seed: two runs that differ in nothing but the number of
+//! transactions are subtracted, so that set-up falls out. They do not depend on how busy the machine is, and are compared with a baseline in
+//! the repository. Cycles come from the time-stamp counter ([`stages`]), of a `mill` that was built to count them.
+
+mod callgrind;
+mod stages;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use measure::Plan;
+use serde::{Deserialize, Serialize};
+
+use super::frame::outcome::number;
+use super::frame::{Claim, Figure, Outcome, Point, Series, Spread};
+use crate::failure::Failure;
+use callgrind::Counted;
+
+/// Instructions may rise by this share before the check fails.
+const RISE_MAX: f64 = 0.02;
+/// Functions that the profile shows.
+const FUNCTIONS_SHOWN: usize = 30;
+/// Transactions of the shorter run, for each connection: caches are warm and tables have reached their size.
+const TRANSACTIONS_FIRST: u64 = 8;
+/// How many more the longer run has.
+const TRANSACTIONS_MORE: u64 = 3_000;
+
+/// Options of `mill bench cycles`.
+#[derive(Args, Clone, Debug)]
+pub struct CyclesOptions {
+    /// Compare with the baseline, and fail if any count is more than 2 % above it
+    #[arg(long)]
+    pub check: bool,
+    /// Write the counts into the baseline
+    #[arg(long, conflicts_with = "check")]
+    pub update: bool,
+    /// The baseline
+    #[arg(long, value_name = "FILE", default_value = "bench/cycles.json")]
+    pub baseline: PathBuf,
+    /// A `mill` that was built with the feature `stage-cycles`, to say where the server's cycles go
+    #[arg(long, value_name = "FILE")]
+    pub stages: Option<PathBuf>,
+    /// Show the functions that take the most
+    #[arg(long)]
+    pub profile: bool,
+    /// Only the first case
+    #[arg(long)]
+    pub quick: bool,
+    /// Write the figures into this directory
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+/// A load whose instructions are counted.
+struct Case {
+    name: &'static str,
+    connections: usize,
+    messages: u64,
+    response_bytes: usize,
+    pairs: u64,
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "one message per connection, 64 at once",
+        connections: 64,
+        messages: 1,
+        response_bytes: 64,
+        pairs: 1,
+    },
+    Case {
+        name: "one message per connection, 1,024 at once",
+        connections: 1_024,
+        messages: 1,
+        response_bytes: 64,
+        pairs: 1,
+    },
+    Case {
+        name: "one message per connection, 8 pairs of stacks, 64 at once on each",
+        connections: 512,
+        messages: 1,
+        response_bytes: 64,
+        pairs: 8,
+    },
+    Case {
+        name: "connections that stay, 64 at once",
+        connections: 64,
+        messages: 0,
+        response_bytes: 64,
+        pairs: 1,
+    },
+    Case {
+        name: "responses of 256 KiB, one connection",
+        connections: 1,
+        messages: 0,
+        response_bytes: 256 * 1024,
+        pairs: 1,
+    },
+];
+
+/// Instructions of one case.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    pub per_transaction: f64,
+    pub per_segment: f64,
+    pub segments_per_transaction: f64,
+}
+
+type Costs = BTreeMap<String, Cost>;
+
+/// Counts, compares, prints.
+pub fn cycles(options: &CyclesOptions) -> Result<(), Failure> {
+    let mut outcome = Outcome::new(
+        "cycles",
+        "Instructions are counted by callgrind: both ends of Millstream in one thread over an in-process link, fixed seed, virtual clock; the difference of two runs that \
+         differ in the number of transactions only. Both stacks and both applications count. Cycles are the time-stamp counter's.",
+    );
+    let cases = if options.quick { &CASES[..1] } else { CASES };
+    let mut costs = Costs::new();
+    for (index, case) in cases.iter().enumerate() {
+        let (cost, functions) = measure(case).map_err(Failure::Run)?;
+        eprintln!(
+            "{}: {} instructions per transaction, {} per segment, {:.2} segments",
+            case.name,
+            number(cost.per_transaction.round()),
+            number(cost.per_segment.round()),
+            cost.segments_per_transaction
+        );
+        costs.insert(case.name.to_owned(), cost);
+        if index == 0 {
+            show(&functions, options.profile, &mut outcome);
+        }
+    }
+    add_figures(&costs, &mut outcome);
+    if let Some(program) = &options.stages {
+        stages::add(program, &mut outcome);
+    }
+    if options.update {
+        write(&options.baseline, &costs).map_err(Failure::Usage)?;
+    }
+    match &options.out {
+        Some(directory) => outcome.write(directory).map_err(Failure::Run)?,
+        None => print!("{}", outcome.markdown()),
+    }
+    if options.check {
+        let baseline = read(&options.baseline).map_err(Failure::Usage)?;
+        return check(&costs, &baseline).map_err(Failure::Run);
+    }
+    Ok(())
+}
+
+/// The difference of a long run and a short one.
+fn measure(case: &Case) -> Result<(Cost, Vec<(String, f64)>), String> {
+    // A response of 256 KiB is worth many small ones.
+    let weight = (case.response_bytes as u64 / 4_096).max(1);
+    let run = |transactions: u64| {
+        let plan = Plan {
+            connections: case.connections,
+            messages: case.messages,
+            response_bytes: case.response_bytes,
+            transactions,
+            ..Plan::default()
+        };
+        let mut words = plan.words();
+        words.extend(["--pairs".to_owned(), case.pairs.to_string()]);
+        callgrind::count(&words)
+    };
+    let first = TRANSACTIONS_FIRST * case.connections as u64 / weight.min(8);
+    let (short, long) = (run(first)?, run(first + TRANSACTIONS_MORE / weight)?);
+    let transactions = (long.transactions - short.transactions) as f64;
+    let segments = (long.segments - short.segments) as f64;
+    let instructions = (long.instructions - short.instructions) as f64;
+    let cost = Cost {
+        per_transaction: instructions / transactions,
+        per_segment: instructions / segments,
+        segments_per_transaction: segments / transactions,
+    };
+    Ok((cost, by_function(&short, &long, transactions)))
+}
+
+/// Instructions of each function per transaction, the most first.
+fn by_function(short: &Counted, long: &Counted, transactions: f64) -> Vec<(String, f64)> {
+    let of = |name: &String| {
+        let before = short.functions.get(name).copied().unwrap_or(0) as f64;
+        (long.functions[name] as f64 - before) / transactions
+    };
+    let mut rows: Vec<_> = long
+        .functions
+        .keys()
+        .map(|name| (name.clone(), of(name)))
+        .collect();
+    rows.sort_by(|a, b| b.1.total_cmp(&a.1));
+    rows
+}
+
+fn show(functions: &[(String, f64)], print: bool, outcome: &mut Outcome) {
+    let shown = &functions[..functions.len().min(FUNCTIONS_SHOWN)];
+    if print {
+        for (name, cost) in shown {
+            eprintln!("{cost:9.1}  {name}");
+        }
+    }
+    let series = shown.iter().map(|(name, cost)| single(name, *cost));
+    outcome.figures.push(Figure {
+        id: "functions".to_owned(),
+        title: format!(
+            "{}: the functions that take the most themselves",
+            CASES[0].name
+        ),
+        x: "rank".to_owned(),
+        y: "instructions per transaction".to_owned(),
+        falls: true,
+        compares: false,
+        series: series.collect(),
+    });
+}
+
+fn single(name: &str, value: f64) -> Series {
+    Series {
+        system: name.to_owned(),
+        points: vec![Point {
+            x: 1.0,
+            y: Spread::of([value]),
+        }],
+    }
+}
+
+fn add_figures(costs: &Costs, outcome: &mut Outcome) {
+    for (id, y, reading) in [
+        (
+            "transaction",
+            "instructions per transaction",
+            (|cost| cost.per_transaction) as fn(&Cost) -> f64,
+        ),
+        ("segment", "instructions per segment", |cost| {
+            cost.per_segment
+        }),
+    ] {
+        outcome.add(Figure {
+            id: id.to_owned(),
+            title: y.to_owned(),
+            x: "run".to_owned(),
+            y: y.to_owned(),
+            falls: true,
+            compares: false,
+            series: costs
+                .iter()
+                .map(|(name, cost)| single(name, reading(cost)))
+                .collect(),
+        });
+    }
+    let of = |case: &Case| costs.get(case.name).map(|cost| cost.per_transaction);
+    if let (Some(one), Some(eight)) = (of(&CASES[0]), of(&CASES[2])) {
+        outcome.claim(Some(Claim {
+            measure: "instructions of a transaction with 8 contexts against 1".to_owned(),
+            seen: format!("{eight:.0} against {one:.0}"),
+            value: eight / one,
+            bar: 1.02,
+            aim: 1.0,
+            at_most: true,
+        }));
+    }
+}
+
+fn read(path: &Path) -> Result<Costs, String> {
+    let text =
+        std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, costs: &Costs) -> Result<(), String> {
+    let text = format!("{:#}\n", serde_json::json!(costs));
+    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Every count against the baseline; the error names those that have risen too far.
+fn check(costs: &Costs, baseline: &Costs) -> Result<(), String> {
+    let mut risen = Vec::new();
+    for (name, cost) in costs {
+        let Some(base) = baseline.get(name) else {
+            risen.push(format!(
+                "{name}: not in the baseline; `--update` puts it there"
+            ));
+            continue;
+        };
+        let rise = cost.per_transaction / base.per_transaction - 1.0;
+        let line = format!(
+            "{name}: {:.0} instructions per transaction, {:.0} in the baseline: {:+.2} %",
+            cost.per_transaction,
+            base.per_transaction,
+            rise * 100.0
+        );
+        eprintln!("{line}");
+        if rise > RISE_MAX {
+            risen.push(line);
+        } else if rise < -RISE_MAX {
+            eprintln!("  `cargo xtask bench cycles --update` keeps what was gained");
+        }
+    }
+    match risen.is_empty() {
+        true => Ok(()),
+        false => Err(risen.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn costs(per_transaction: f64) -> Costs {
+        let cost = Cost {
+            per_transaction,
+            per_segment: 1.0,
+            segments_per_transaction: 9.0,
+        };
+        Costs::from([("case".to_owned(), cost)])
+    }
+
+    #[test]
+    fn two_percent_more_are_too_many_and_less_is_welcome() {
+        assert!(check(&costs(10_190.0), &costs(10_000.0)).is_ok());
+        assert!(check(&costs(5_000.0), &costs(10_000.0)).is_ok());
+        let cause = check(&costs(10_210.0), &costs(10_000.0)).unwrap_err();
+        assert!(cause.contains("+2.10 %"), "{cause}");
+        assert!(check(&costs(1.0), &Costs::new()).is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! Where the server's cycles go, stage by stage of the turn: Millstream over memif, by a `mill` that was built with `stage-cycles`.
+
+use std::path::Path;
+
+use measure::Plan;
+
+use crate::bench::frame::{Figure, Outcome, Point, Series, Spread};
+use crate::bench::message::System;
+use crate::bench::message::sides::{self, Run};
+
+const RUNS: usize = 3;
+
+/// Adds the figure; what went wrong becomes a note.
+pub fn add(program: &Path, outcome: &mut Outcome) {
+    for (id, connections) in [("stages-64", 64), ("stages-8192", 8_192)] {
+        match figure(program, id, connections) {
+            Ok(figure) => outcome.add(figure),
+            Err(cause) => outcome.notes.push(format!("{id}: {cause}")),
+        }
+    }
+}
+
+fn figure(program: &Path, id: &str, connections: usize) -> Result<Figure, String> {
+    let run = Run {
+        plan: Plan {
+            connections,
+            seconds: 2.0,
+            warm_up: 0.5,
+            ..Plan::default()
+        },
+        server_core: 0,
+        client_core: 1,
+        contexts: 1,
+        spin_us: 0,
+    };
+    let mut stages: Vec<(String, Vec<f64>)> = Vec::new();
+    for _ in 0..RUNS {
+        let seen = sides::run_with(System::Inline, &run, Some(program))?;
+        if seen.stages.is_empty() {
+            return Err(format!(
+                "{}: it was not built with stage-cycles",
+                program.display()
+            ));
+        }
+        for (index, (name, cycles)) in seen.stages.into_iter().enumerate() {
+            match stages.get_mut(index) {
+                Some((_, values)) => values.push(cycles),
+                None => stages.push((name, vec![cycles])),
+            }
+        }
+    }
+    let series = stages.into_iter().map(|(system, values)| Series {
+        system,
+        points: vec![Point {
+            x: 1.0,
+            y: Spread::of(values),
+        }],
+    });
+    Ok(Figure {
+        id: id.to_owned(),
+        title: format!("Where the server's cycles go, {connections} connections at once"),
+        x: "run".to_owned(),
+        y: "cycles of the time-stamp counter per transaction (with what reading it takes; `outside` is the application and sleep)"
+            .to_owned(),
+        falls: true,
+        compares: false,
+        series: series.collect(),
+    })
+}

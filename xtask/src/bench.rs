@@ -24,6 +24,7 @@ pub fn bench(root: &Path, options: &BenchOptions) -> Result<bool, String> {
     demo::build_mill()?;
     if WITH_RIVALS.contains(&name) {
         run::run(run::cargo().args(["build", "--release", "--package", "bench"]))?;
+        build_netstack(root)?;
     }
     let mut command = run::command(&demo::mill_binary(root).to_string_lossy());
     command.arg("bench").args(&options.arguments);
@@ -42,6 +43,18 @@ pub fn cycles_check(root: &Path) -> Result<(), String> {
     let mut command = run::command(&demo::mill_binary(root).to_string_lossy());
     command.args(["bench", "cycles", "--check", "--baseline"]);
     run::run(command.arg(root.join("bench/cycles.json")))
+}
+
+/// gVisor's netstack, where there is a Go that is new enough (1.24; Debian's is not): without it the report says that it was left out.
+fn build_netstack(root: &Path) -> Result<(), String> {
+    if run::find_program("go").is_none() {
+        println!("xtask: no Go here: gVisor's netstack is left out");
+        return Ok(());
+    }
+    let mut go = run::command("go");
+    go.args(["build", "-mod=readonly", "-o"]);
+    go.arg(demo::mill_binary(root).with_file_name("netstack"));
+    run::run(go.arg(".").current_dir(root.join("bench/netstack")))
 }
 
 /// A `mill` that counts the cycles of each stage, in a directory of its own so that it does not replace the other.

@@ -48,6 +48,24 @@ fn message_quick_writes_table_chart_and_page() {
 }
 
 #[test]
+fn bulk_and_scale_quick_write_their_figures() {
+    if !rustix::process::geteuid().is_root() {
+        println!("bulk: skipped: namespaces take root");
+        return;
+    }
+    let place = Place::new("scale");
+    mill("bench bulk --quick", &place.0);
+    mill("bench scale --quick", &place.0);
+    let read = |name: &str| std::fs::read_to_string(place.0.join(name)).unwrap();
+    let (bulk, scale) = (read("bulk.md"), read("scale.md"));
+    assert!(bulk.contains("| Millstream, memif, MTU 1500 |"), "{bulk}");
+    assert!(scale.contains("contexts of each side"), "{scale}");
+    for name in ["bulk-1500.svg", "scale-contexts-cpu.svg"] {
+        assert!(read(name).contains("<svg"), "{name}");
+    }
+}
+
+#[test]
 fn two_stacks_in_one_thread_on_a_virtual_clock_do_the_same_every_time() {
     let run = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mill"));

@@ -1,0 +1,236 @@
+// Command netstack is a rival of Millstream's in `mill bench message`: both ends of gVisor's network stack in one process, over its pipe link.
+//
+// It takes the words that `mill bench one-thread` takes and prints what that prints. Connections are goroutines with blocking calls, which is how
+// the stack is meant to be used from Go. TIME_WAIT is cut short, since a port would otherwise be held for a minute.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/header"
+	"gvisor.dev/gvisor/pkg/tcpip/link/pipe"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+)
+
+const (
+	nic      = 1
+	port     = 7
+	mtu      = 1500
+	timeWait = 100 * time.Millisecond
+)
+
+var (
+	server = tcpip.AddrFrom4([4]byte{10, 9, 0, 1})
+	client = tcpip.AddrFrom4([4]byte{10, 9, 0, 2})
+
+	exchange      = flag.String("exchange", "messages", "")
+	requestBytes  = flag.Int("request-bytes", 64, "")
+	responseBytes = flag.Int("response-bytes", 64, "")
+	messages      = flag.Int("messages", 1, "")
+	connections   = flag.Int("connections", 64, "")
+	_             = flag.Int("idle", 0, "")
+	seconds       = flag.Float64("seconds", 3, "")
+	warmUp        = flag.Float64("warm-up", 1, "")
+	_             = flag.Int("transactions", 0, "")
+)
+
+// host makes a stack with one address on one end of the pipe.
+func host(link stack.LinkEndpoint, address tcpip.Address) (*stack.Stack, error) {
+	s := stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol},
+	})
+	wait := tcpip.TCPTimeWaitTimeoutOption(timeWait)
+	if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, &wait); err != nil {
+		return nil, fmt.Errorf("TIME_WAIT: %s", err)
+	}
+	if err := s.CreateNIC(nic, link); err != nil {
+		return nil, fmt.Errorf("link: %s", err)
+	}
+	own := tcpip.ProtocolAddress{
+		Protocol:          ipv4.ProtocolNumber,
+		AddressWithPrefix: tcpip.AddressWithPrefix{Address: address, PrefixLen: 24},
+	}
+	if err := s.AddProtocolAddress(nic, own, stack.AddressProperties{}); err != nil {
+		return nil, fmt.Errorf("address: %s", err)
+	}
+	s.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}})
+	return s, nil
+}
+
+func serve(listener *gonet.TCPListener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go answer(conn)
+	}
+}
+
+// answer ends first, after the last response. A client that breaks off counts that as failed itself.
+func answer(conn io.ReadWriteCloser) {
+	defer conn.Close()
+	request, response := make([]byte, *requestBytes), make([]byte, *responseBytes)
+	for left := *messages; ; {
+		if _, err := io.ReadFull(conn, request); err != nil {
+			return
+		}
+		if _, err := conn.Write(response); err != nil {
+			return
+		}
+		if left--; left == 0 {
+			return
+		}
+	}
+}
+
+// load is one connection after another until the time is over.
+type load struct {
+	stack       *stack.Stack
+	counts, end time.Time
+	failures    *atomic.Int64
+	all         int
+	latenciesNs []int64
+}
+
+func (l *load) run() {
+	for time.Now().Before(l.end) {
+		if err := l.connect(); err != nil {
+			if l.failures.Add(1) == 1 {
+				fmt.Fprintf(os.Stderr, "first failed transaction: %s\n", err)
+			}
+		}
+	}
+}
+
+func (l *load) connect() error {
+	began := time.Now()
+	to := tcpip.FullAddress{NIC: nic, Addr: server, Port: port}
+	conn, err := gonet.DialTCP(l.stack, to, ipv4.ProtocolNumber)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	request, response := make([]byte, *requestBytes), make([]byte, *responseBytes)
+	for left := *messages; ; {
+		if _, err := conn.Write(request); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(conn, response); err != nil {
+			return err
+		}
+		left--
+		if left == 0 {
+			if _, err := conn.Read(response[:1]); err != io.EOF {
+				return fmt.Errorf("not the server's end but %v", err)
+			}
+		}
+		now := time.Now()
+		l.all++
+		if now.After(l.counts) && now.Before(l.end) {
+			l.latenciesNs = append(l.latenciesNs, now.Sub(began).Nanoseconds())
+		}
+		if left == 0 || now.After(l.end) {
+			return nil
+		}
+		began = now
+	}
+}
+
+func cpuNs() int64 {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return usage.Utime.Nano() + usage.Stime.Nano()
+}
+
+func run() error {
+	if *exchange != "messages" {
+		return fmt.Errorf("netstack: only messages are exchanged")
+	}
+	here, there := pipe.New("\x02\x00\x00\x00\x00\x01", "\x02\x00\x00\x00\x00\x02", mtu)
+	serverStack, err := host(here, server)
+	if err != nil {
+		return err
+	}
+	clientStack, err := host(there, client)
+	if err != nil {
+		return err
+	}
+	address := tcpip.FullAddress{NIC: nic, Addr: server, Port: port}
+	listener, err := gonet.ListenTCP(serverStack, address, ipv4.ProtocolNumber)
+	if err != nil {
+		return err
+	}
+	go serve(listener)
+	var failures atomic.Int64
+	counts := time.Now().Add(time.Duration(*warmUp * float64(time.Second)))
+	end := counts.Add(time.Duration(*seconds * float64(time.Second)))
+	loads := make([]load, *connections)
+	var group sync.WaitGroup
+	for index := range loads {
+		loads[index] = load{stack: clientStack, counts: counts, end: end, failures: &failures}
+		group.Add(1)
+		go func(l *load) {
+			defer group.Done()
+			l.run()
+		}(&loads[index])
+	}
+	group.Wait()
+	return report(loads, failures.Load())
+}
+
+func report(loads []load, failures int64) error {
+	var latencies []int64
+	all, sum := 0, int64(0)
+	for index := range loads {
+		all += loads[index].all
+		latencies = append(latencies, loads[index].latenciesNs...)
+	}
+	if len(latencies) == 0 {
+		return fmt.Errorf("netstack: no transaction succeeded, %d failed", failures)
+	}
+	sort.Slice(latencies, func(a, b int) bool { return latencies[a] < latencies[b] })
+	for _, latency := range latencies {
+		sum += latency
+	}
+	at := func(share float64) float64 {
+		return float64(latencies[int(share*float64(len(latencies)-1))]) / 1e3
+	}
+	return json.NewEncoder(os.Stdout).Encode(map[string]any{
+		"transactions":     len(latencies),
+		"transactions_all": all,
+		"failures":         failures,
+		"seconds":          *seconds,
+		"per_second":       float64(len(latencies)) / *seconds,
+		"latency_us_p50":   at(0.5),
+		"latency_us_p99":   at(0.99),
+		"latency_us_p999":  at(0.999),
+		"latency_us_mean":  float64(sum) / 1e3 / float64(len(latencies)),
+		"latency_us_max":   at(1),
+		"client_cpu_us":    float64(cpuNs()) / 1e3 / float64(all),
+	})
+}
+
+func main() {
+	flag.Parse()
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}

@@ -53,7 +53,8 @@ fn build_netstack(root: &Path) -> Result<(), String> {
     }
     let mut go = run::command("go");
     go.args(["build", "-mod=readonly", "-o"]);
-    go.arg(demo::mill_binary(root).with_file_name("netstack"));
+    let program = demo::mill_binary(root).with_file_name("netstack");
+    go.arg(std::path::absolute(program).map_err(|error| error.to_string())?);
     run::run(go.arg(".").current_dir(root.join("bench/netstack")))
 }
 

@@ -41,7 +41,7 @@ pub struct Plan {
     /// Seconds before that, which are not
     #[arg(long, default_value_t = 1.0)]
     pub warm_up: f64,
-    /// End after so many transactions instead of by the clock, and count them all; 0 for never
+    /// End after so many transactions instead of by the clock: all count, and no times are taken; 0 for never
     #[arg(long, default_value_t = 0)]
     pub transactions: u64,
 }

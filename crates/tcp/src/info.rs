@@ -177,10 +177,7 @@ impl Connection {
             total_retrans: self.tx.total_retrans,
             rtt_ns: rtt.srtt_ns(),
             rttvar_ns: rtt.rttvar_ns(),
-            min_rtt_ns: match rtt.min_us() {
-                u32::MAX => u64::MAX,
-                min_us => u64::from(min_us) * 1000,
-            },
+            min_rtt_ns: self.min_rtt_ns(),
             snd_ssthresh: self.congestion.window.ssthresh,
             snd_cwnd: self.congestion.window.cwnd,
             reordering: u32::from(recovery.reordering),
@@ -210,6 +207,13 @@ impl Connection {
             last_data_sent_ns: self.tx.last_sent_ns,
             last_data_recv_ns: self.rx.last_data_ns,
             last_recv_ns: self.rx.last_recv_ns,
+        }
+    }
+
+    fn min_rtt_ns(&self) -> u64 {
+        match self.tx.rtt.min_us() {
+            u32::MAX => u64::MAX,
+            min_us => u64::from(min_us) * 1000,
         }
     }
 }

@@ -6,7 +6,6 @@
 
 use wire::Ecn;
 
-use super::bit;
 use super::option::OptionSeen;
 use super::received::{CEP_INITIAL, fail};
 use crate::congestion::CaState;
@@ -16,8 +15,6 @@ use crate::segment::Segment;
 
 /// The ACE field counts modulo eight.
 const ACE_MASK: u32 = 7;
-/// Marks that may be untold before an ACK is due at once (RFC 9768 3.2.2.5.1).
-const CE_UNTOLD_MAX: u8 = 6;
 /// Without an option from the peer so many bytes of ours may be sent; after, its counters may have wrapped.
 const BYTES_WITHOUT_OPTION_MAX: u64 = (1 << 23) - 1;
 /// Weight and scale of the average of segments per ACK: 64 ACKs, in 1/64.
@@ -49,9 +46,6 @@ impl Connection {
         let marked_before = self.ecn.accurate.delivered.of(Ecn::Ce);
         let told = self.take_option(seg, bytes);
         self.average_acked(segments);
-        if self.ecn.accurate.ce_untold >= CE_UNTOLD_MAX {
-            self.ecn.put(bit::ACK_NEXT, true);
-        }
         let field = u32::from(seg.flags.ace()).wrapping_sub(CEP_INITIAL);
         let least = field.wrapping_sub(self.recovery.delivered_ce) & ACE_MASK;
         if segments <= ACE_MASK {

@@ -17,8 +17,10 @@ use crate::state::State;
 
 /// What the counters of marked segments begin with on the wire (RFC 9768 3.2.1).
 pub(super) const CEP_INITIAL: u32 = 5;
+/// Marks that may be untold before the next text is acknowledged at once (RFC 9768 3.2.2.5.1).
+const CE_UNTOLD_MAX: u8 = 6;
 /// Marked segments that no ACK has told of are counted no further.
-const CE_UNTOLD_MAX: u8 = 0xf;
+const CE_COUNTED_MAX: u8 = 0xf;
 /// An option is sent at least once for as many bytes of one codepoint: 2^22, a quarter of the counter's range (RFC 9768 3.2.3.3).
 const BYTES_TOLD_SHIFT: u32 = 22;
 
@@ -158,7 +160,10 @@ impl Connection {
             if marked {
                 cx.counters.ce_marks_in += 1;
                 accurate.received_ce = accurate.received_ce.wrapping_add(1);
-                accurate.ce_untold = (accurate.ce_untold + 1).min(CE_UNTOLD_MAX);
+                accurate.ce_untold = (accurate.ce_untold + 1).min(CE_COUNTED_MAX);
+                if accurate.ce_untold >= CE_UNTOLD_MAX {
+                    self.ecn.flags |= bit::ACK_NEXT;
+                }
             }
             if len > 0 {
                 let before = accurate.received.of(codepoint);

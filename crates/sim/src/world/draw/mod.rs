@@ -162,7 +162,17 @@ fn settings(dice: &mut Random, weather: Weather) -> tcp::Config {
         tcp.orphan_retries_max = own.between(1, 8) as u8;
     }
     if let Some(mut own) = field(50) {
-        tcp.ecn = own.pick(&[EcnUse::Always, EcnUse::Never]);
+        tcp.ecn = own.pick(&[
+            EcnUse::Always,
+            EcnUse::Never,
+            EcnUse::Accurate,
+            EcnUse::Accurate,
+            EcnUse::AccurateWhenAsked,
+            EcnUse::AccurateOnlyWhenAsked,
+        ]);
+        tcp.accecn_option = own.pick(&[2, 2, 0, 1, 3]);
+        tcp.accecn_option_beacon = own.pick(&[3, 0, 10]);
+        tcp.ecn_fallback = own.below(5) > 0;
     }
     if let Some(mut own) = field(40) {
         tcp.congestion = own.pick(&CongestionAlgorithm::ALL);

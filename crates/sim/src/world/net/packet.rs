@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use wire::ethernet::{self, EtherType};
-use wire::{Addr, MacAddr, arp, checksum, icmpv4, icmpv6, ipv4, ipv6, protocol, tcp};
+use wire::{Addr, Ecn, MacAddr, arp, checksum, icmpv4, icmpv6, ipv4, ipv6, protocol, tcp};
 
 const IP: usize = ethernet::HEADER_LEN;
 const V4_TTL: usize = IP + 8;
@@ -109,6 +109,16 @@ fn solicited(ip: &ipv6::Header, packet: &[u8]) -> Option<IpAddr> {
     match icmpv6::Message::parse(body, ip.src, ip.dst, ip.hop_limit).ok()? {
         icmpv6::Message::NeighborSolicitation { target, .. } => Some(target.into()),
         _ => None,
+    }
+}
+
+/// The ECN codepoint of a frame that [`view`] took for IP.
+#[must_use]
+pub fn codepoint(frame: &[u8]) -> Ecn {
+    match (frame.get(IP), frame.get(IP + 1)) {
+        (Some(first), Some(second)) if first >> 4 == 6 => Ecn::of(second >> 4),
+        (Some(_), Some(second)) => Ecn::of(*second),
+        _ => Ecn::NotEct,
     }
 }
 

@@ -1,8 +1,9 @@
 //! One connection, seen from its host's wire.
 
-use wire::SeqNumber;
 use wire::tcp::{Flags, Header, SackBlock};
+use wire::{Ecn, SeqNumber};
 
+use super::marks::Marks;
 use super::ranges::Ranges;
 use super::{House, ghosts};
 
@@ -23,6 +24,7 @@ pub(super) struct Flow {
     agreed: Agreed,
     /// What liars said to have sent, from where to where.
     lies: Vec<(SeqNumber, SeqNumber)>,
+    marks: Marks,
     /// Several answers to SYNs are under way, of which any may be the one: nothing is known.
     is_unclear: bool,
 }
@@ -134,11 +136,12 @@ impl Theirs {
 
 impl Flow {
     /// The peer's segment arrives.
-    pub fn inward(&mut self, header: &Header, len: u32) {
+    pub fn inward(&mut self, header: &Header, len: u32, codepoint: Ecn) {
         let flags = header.flags;
         if flags.contains(Flags::RST) {
             return;
         }
+        self.marks.inward(header, len, codepoint);
         if flags.contains(Flags::SYN) {
             return self.syn_inward(header, len);
         }
@@ -209,7 +212,8 @@ impl Flow {
     }
 
     /// A liar's segment arrives.
-    pub fn lied_to(&mut self, header: &Header, len: u32) {
+    pub fn lied_to(&mut self, header: &Header, len: u32, codepoint: Ecn) {
+        self.marks.inward(header, len, codepoint);
         if len > 0 {
             self.lies.push((header.seq, header.seq + len));
         }
@@ -229,6 +233,7 @@ impl Flow {
         }
         if flags.contains(Flags::SYN) {
             self.syn_outward(header, len);
+            self.marks.outward(header, len, false)?;
             return Ok(false);
         }
         if self.is_unclear {
@@ -243,6 +248,11 @@ impl Flow {
             return Ok(false);
         };
         theirs.check_ack(header, &agreed, house, &self.lies)?;
+        // What half-open and closing entries say has no ACE field; a cookie forgets the kind of ECN.
+        let is_remnant = ours.fin.is_some() || ours.max <= 1;
+        if !house.sends_cookies {
+            self.marks.outward(header, len, is_remnant)?;
+        }
         ours.check_stamp(header, theirs, &agreed)?;
         if len > 0 && len + options_len > agreed.their_mss {
             return Err(format!(
@@ -266,6 +276,9 @@ impl Flow {
             self.is_unclear = true;
         }
         let ours = Ours::new(header, len);
+        if self.ours.is_some() {
+            self.marks = Marks::default();
+        }
         self.theirs = None;
         if header.flags.contains(Flags::ACK) {
             // The SYN that is answered: its number is acknowledged, or all of its bytes, or some of them.

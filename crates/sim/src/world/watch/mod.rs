@@ -6,18 +6,20 @@
 //!   inward:   what arrived (ranges) · the peer's ACK, window's edge, SACK blocks, timestamps, MSS
 //!   outward:  sent no more than the edge · no data after FIN · no byte that was sacked · ACK only of what arrived, never back ·
 //!             window's edge never back · SACK only of what arrived · timestamps never back, echoes only of what was seen · MSS · checksums
+//!             accurate ECN: no more marks and bytes than arrived, and none taken back
 //! ```
 //!
 //! What a liar makes up changes nothing of this: the observer knows the truth, and the host has to keep to it. Only that such data came twice may the host
 //! say, as Linux does of whatever lies before its window.
 
 mod flow;
+mod marks;
 mod ranges;
 
 use std::collections::HashMap;
 
 use wire::tcp::{Flags, Header};
-use wire::{FlowKey, protocol};
+use wire::{Ecn, FlowKey, protocol};
 
 use self::flow::Flow;
 use super::net::packet::{self, View};
@@ -50,6 +52,8 @@ struct Seen<'a> {
     header: Header,
     /// Bytes of options.
     options_len: usize,
+    /// The codepoint of the IP header.
+    codepoint: Ecn,
     payload: &'a [u8],
 }
 
@@ -76,7 +80,7 @@ impl Watch {
         };
         let key = seen.key.reversed();
         let flow = self.flows.entry(key).or_default();
-        flow.inward(&seen.header, seen.payload.len() as u32);
+        flow.inward(&seen.header, seen.payload.len() as u32, seen.codepoint);
     }
 
     /// From now on the host answers SYNs with cookies.
@@ -89,7 +93,7 @@ impl Watch {
         if let Ok(Some(seen)) = parse(frame)
             && let Some(flow) = self.flows.get_mut(&seen.key.reversed())
         {
-            flow.lied_to(&seen.header, seen.payload.len() as u32);
+            flow.lied_to(&seen.header, seen.payload.len() as u32, seen.codepoint);
         }
     }
 
@@ -164,6 +168,7 @@ fn parse(frame: &[u8]) -> Result<Option<Seen<'_>>, String> {
         key,
         header,
         options_len: data_at - wire::tcp::HEADER_LEN,
+        codepoint: packet::codepoint(frame),
         payload: &segment[data_at..],
     }))
 }

@@ -2,25 +2,16 @@
 //!
 //! [`side`] is one end; it is the same code for Millstream and the kernel.
 
+mod run;
 mod side;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use measure::cpu;
-use serde::Deserialize;
 
-use super::frame::namespace::{self, Veth, VethOptions};
-use super::frame::{Claim, Figure, Outcome, Point, Process, Series, Spread, process, turns};
+use super::frame::{Claim, Figure, Outcome, Point, Series, Spread, turns};
 use crate::failure::Failure;
-use side::Received;
 pub use side::{SideOptions, side};
-
-/// What a memif's buffer holds beside the IP packet.
-const BUFFER_OVERHEAD_BYTES: usize = 18;
-const SERVER_ADDRESS: &str = "10.92.0.2/24";
-const CLIENT_ADDRESS: &str = "10.92.0.1/24";
 
 /// Options of `mill bench bulk`.
 #[derive(Args, Clone, Debug)]
@@ -167,6 +158,9 @@ pub fn bulk(options: &BulkOptions) -> Result<(), Failure> {
     }
 }
 
+/// Runs of each system by the number of flows.
+type Columns = Vec<Vec<(f64, Vec<Seen>)>>;
+
 fn study(
     options: &BulkOptions,
     outcome: &mut Outcome,
@@ -174,7 +168,7 @@ fn study(
     (id, title): (&str, &str),
     (flows, up): (&[usize], bool),
 ) {
-    let mut columns: Vec<Vec<(f64, Vec<Seen>)>> = systems.iter().map(|_| Vec::new()).collect();
+    let mut columns: Columns = systems.iter().map(|_| Vec::new()).collect();
     for &flows in flows {
         let load = Load {
             flows,
@@ -188,7 +182,9 @@ fn study(
         // smoltcp's two ends in one thread say nothing of many flows.
         let fits = |system: &System| flows == 1 || !matches!(system, System::Smoltcp(_));
         let chosen: Vec<System> = systems.iter().copied().filter(fits).collect();
-        let found = turns::alternate(rounds, &chosen, &mut notes, |&system| run(system, load));
+        let found = turns::alternate(rounds, &chosen, &mut notes, |&system| {
+            run::run(system, load)
+        });
         for (system, runs) in chosen.iter().zip(found) {
             let place = systems.iter().position(|other| other == system);
             if let Some(column) = place.and_then(|place| columns.get_mut(place))
@@ -197,14 +193,52 @@ fn study(
                 column.push((flows as f64, runs));
             }
         }
-        outcome.notes.extend(
-            notes
-                .into_iter()
-                .map(|note| format!("{title}, {flows} flows: {note}")),
-        );
+        let named = |note| format!("{title}, {flows} flows: {note}");
+        outcome.notes.extend(notes.into_iter().map(named));
     }
-    let mut add = |id: String, title: String, y: &str, falls: bool, reading: fn(&Seen) -> f64| {
-        let series = systems.iter().zip(&columns).map(|(system, column)| Series {
+    add_figures(outcome, systems, (id, title), &columns);
+}
+
+/// What one figure shows: its name's end, its title's begin, the unit, whether less is better, and where to read it.
+type Shown = (
+    &'static str,
+    &'static str,
+    &'static str,
+    bool,
+    fn(&Seen) -> f64,
+);
+
+const SHOWN: [Shown; 4] = [
+    ("", "Bulk", "Gbit/s", false, |seen| seen.gbit_per_second),
+    (
+        "-receiver",
+        "Receiver's CPU",
+        "CPU seconds per GB",
+        true,
+        |seen| seen.receiver_s_per_gb,
+    ),
+    (
+        "-sender",
+        "Sender's CPU",
+        "CPU seconds per GB",
+        true,
+        |seen| seen.sender_s_per_gb,
+    ),
+    ("-jain", "Jain's index", "index", false, |seen| seen.jain),
+];
+
+fn add_figures(
+    outcome: &mut Outcome,
+    systems: &[System],
+    (id, title): (&str, &str),
+    columns: &Columns,
+) {
+    let several = columns.iter().flatten().any(|(flows, _)| *flows > 1.0);
+    for (end, begin, y, falls, reading) in SHOWN {
+        if end == "-jain" && !several {
+            continue;
+        }
+        let series = systems.iter().zip(columns).map(|(system, column)| Series {
             system: system.to_string(),
             points: column
                 .iter()
@@ -215,207 +249,15 @@ fn study(
                 .collect(),
         });
         outcome.add(Figure {
-            id,
-            title,
+            id: format!("{id}{end}"),
+            title: format!("{begin}, {title}"),
             x: "flows".to_owned(),
             y: y.to_owned(),
             falls,
             compares: true,
             series: series.filter(|series| !series.points.is_empty()).collect(),
         });
-    };
-    add(
-        id.to_owned(),
-        format!("Bulk, {title}"),
-        "Gbit/s",
-        false,
-        |seen| seen.gbit_per_second,
-    );
-    add(
-        format!("{id}-receiver"),
-        format!("Receiver's CPU, {title}"),
-        "CPU seconds per GB",
-        true,
-        |seen| seen.receiver_s_per_gb,
-    );
-    add(
-        format!("{id}-sender"),
-        format!("Sender's CPU, {title}"),
-        "CPU seconds per GB",
-        true,
-        |seen| seen.sender_s_per_gb,
-    );
-    if columns.iter().flatten().any(|(flows, _)| *flows > 1.0) {
-        add(
-            format!("{id}-jain"),
-            format!("Jain's index, {title}"),
-            "index",
-            false,
-            |seen| seen.jain,
-        );
     }
-}
-
-/// The server's first line.
-#[derive(Deserialize)]
-struct Ready {
-    address: SocketAddr,
-}
-
-/// Where a run happens.
-struct Place {
-    wires: (String, String),
-    addresses: (String, String),
-    veth: Option<Veth>,
-    socket: Option<PathBuf>,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some(socket) = &self.socket {
-            let _ = std::fs::remove_file(socket);
-        }
-    }
-}
-
-fn run(system: System, load: Load) -> Result<Seen, String> {
-    if let System::Smoltcp(mtu) = system {
-        return smoltcp(mtu, load);
-    }
-    let place = place(system)?;
-    let side = |role: &str, wire: &str, address: &str, core: usize, sends: bool| {
-        let mut words: Vec<String> = [
-            "bench",
-            "bulk-side",
-            "--role",
-            role,
-            "--wire",
-            wire,
-            "--addr",
-            address,
-        ]
-        .map(str::to_owned)
-        .to_vec();
-        for (name, value) in [
-            ("--core", core.to_string()),
-            ("--flows", load.flows.to_string()),
-            ("--seconds", load.seconds.to_string()),
-            ("--warm-up", load.warm_up.to_string()),
-        ] {
-            words.extend([name.to_owned(), value]);
-        }
-        words.extend(sends.then(|| "--sends".to_owned()));
-        words
-    };
-    let server_words = side(
-        "server",
-        &place.wires.0,
-        &place.addresses.0,
-        load.cores.0,
-        !load.up,
-    );
-    let namespaces = place
-        .veth
-        .as_ref()
-        .map(|veth| (veth.server(), veth.client()));
-    let namespace = namespaces.as_ref().map(|both| both.0.as_str());
-    let mut server = Process::mill(namespace, &server_words)?;
-    let ready: Ready = server.says().map_err(|cause| format!("server: {cause}"))?;
-    let mut words = side(
-        "client",
-        &place.wires.1,
-        &place.addresses.1,
-        load.cores.1,
-        load.up,
-    );
-    words.extend(["--server".to_owned(), ready.address.to_string()]);
-    let namespace = namespaces.as_ref().map(|both| both.1.as_str());
-    let mut client = Process::mill(namespace, &words)?;
-    let (receiver, sender) = match load.up {
-        true => (&mut server, &mut client),
-        false => (&mut client, &mut server),
-    };
-    receiver
-        .line()
-        .map_err(|cause| format!("receiver: {cause}"))?;
-    let used = (cpu::time_ns(receiver.id()), cpu::time_ns(sender.id()));
-    let received: Received = receiver
-        .says()
-        .map_err(|cause| format!("receiver: {cause}"))?;
-    let receiver_ns = cpu::time_ns(receiver.id()).saturating_sub(used.0);
-    let sender_ns = cpu::time_ns(sender.id()).saturating_sub(used.1);
-    if received.bytes == 0 {
-        return Err("nothing came".to_owned());
-    }
-    let gigabytes = received.bytes as f64 / 1e9;
-    Ok(Seen {
-        gbit_per_second: gigabytes * 8.0 / received.seconds,
-        receiver_s_per_gb: receiver_ns as f64 / 1e9 / gigabytes,
-        sender_s_per_gb: sender_ns as f64 / 1e9 / gigabytes,
-        jain: received.jain,
-    })
-}
-
-fn place(system: System) -> Result<Place, String> {
-    let kernel = || "kernel".to_owned();
-    let both = |server: &str, client: &str| (server.to_owned(), client.to_owned());
-    match system {
-        System::Memif(mtu) => {
-            let path = std::env::temp_dir().join(format!("mst-{}-bulk.sock", std::process::id()));
-            let buffer = mtu + BUFFER_OVERHEAD_BYTES;
-            let wire = |role| format!("memif:{},role={role},buffer={buffer}", path.display());
-            Ok(Place {
-                wires: (wire("server"), wire("client")),
-                addresses: both(SERVER_ADDRESS, CLIENT_ADDRESS),
-                veth: None,
-                socket: Some(path),
-            })
-        }
-        System::KernelVeth(mtu) => {
-            let veth = Veth::new(VethOptions {
-                mtu,
-                kernel_server: true,
-                kernel_client: true,
-                segmentation: false,
-            })?;
-            let (server, client) = (namespace::SERVER, namespace::CLIENT);
-            Ok(Place {
-                wires: (kernel(), kernel()),
-                addresses: (format!("{server}/24"), format!("{client}/24")),
-                veth: Some(veth),
-                socket: None,
-            })
-        }
-        System::KernelLoopback | System::Smoltcp(_) => Ok(Place {
-            wires: (kernel(), kernel()),
-            addresses: both("127.0.0.1/8", "127.0.0.1/8"),
-            veth: None,
-            socket: None,
-        }),
-    }
-}
-
-/// Both ends in one thread: its CPU time is the receiver's and the sender's in one.
-fn smoltcp(mtu: usize, load: Load) -> Result<Seen, String> {
-    let words = [
-        "-c".to_owned(),
-        load.cores.0.to_string(),
-        process::beside("rivals")?.display().to_string(),
-        "smoltcp-bulk".to_owned(),
-        "--mtu".to_owned(),
-        mtu.to_string(),
-        "--seconds".to_owned(),
-        load.seconds.to_string(),
-    ];
-    let mut both = Process::start(None, "taskset".into(), &words)?;
-    let received: Received = both.says()?;
-    let gigabytes = received.bytes as f64 / 1e9;
-    Ok(Seen {
-        gbit_per_second: gigabytes * 8.0 / received.seconds,
-        receiver_s_per_gb: received.seconds / gigabytes,
-        sender_s_per_gb: received.seconds / gigabytes,
-        jain: 1.0,
-    })
 }
 
 /// The rows of issue 4's table that are about bulk.

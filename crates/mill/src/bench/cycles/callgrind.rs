@@ -84,18 +84,22 @@ fn parse(profile: &str) -> Counted {
             is_call = true;
         } else if let Some(total) = line.strip_prefix("totals: ") {
             counted.instructions = total.trim().parse().unwrap_or(0);
-        } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
-            if !std::mem::take(&mut is_call)
-                && let Some(cost) = line
-                    .split(' ')
-                    .nth(1)
-                    .and_then(|cost| cost.parse::<u64>().ok())
-            {
-                *counted.functions.entry(current.to_owned()).or_default() += cost;
-            }
+        } else if is_cost(line)
+            && !std::mem::take(&mut is_call)
+            && let Some(cost) = line
+                .split(' ')
+                .nth(1)
+                .and_then(|cost| cost.parse::<u64>().ok())
+        {
+            *counted.functions.entry(current.to_owned()).or_default() += cost;
         }
     }
     counted
+}
+
+/// A position, absolute or relative to the last one, and a count.
+fn is_cost(line: &str) -> bool {
+    line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first))
 }
 
 #[cfg(test)]

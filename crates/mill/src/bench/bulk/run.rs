@@ -1,0 +1,175 @@
+//! One transfer: two processes over a wire, or smoltcp's one.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use measure::cpu;
+use serde::Deserialize;
+
+use super::side::Received;
+use super::{Load, Seen, System};
+use crate::bench::frame::namespace::{self, Veth, VethOptions};
+use crate::bench::frame::{Process, process};
+
+/// What a memif's buffer holds beside the IP packet.
+const BUFFER_OVERHEAD_BYTES: usize = 18;
+const SERVER_ADDRESS: &str = "10.92.0.2/24";
+const CLIENT_ADDRESS: &str = "10.92.0.1/24";
+
+/// The server's first line.
+#[derive(Deserialize)]
+struct Ready {
+    address: SocketAddr,
+}
+
+/// Where a run happens.
+struct Place {
+    wires: (String, String),
+    addresses: (String, String),
+    veth: Option<Veth>,
+    socket: Option<PathBuf>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(socket) = &self.socket {
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}
+
+/// Runs one transfer.
+pub fn run(system: System, load: Load) -> Result<Seen, String> {
+    if let System::Smoltcp(mtu) = system {
+        return smoltcp(mtu, load);
+    }
+    let place = place(system)?;
+    let namespaces = place
+        .veth
+        .as_ref()
+        .map(|veth| (veth.server(), veth.client()));
+    let namespace = namespaces.as_ref().map(|both| both.0.as_str());
+    let words = words("server", &place.wires.0, &place.addresses.0, load);
+    let mut server = Process::mill(namespace, &words)?;
+    let ready: Ready = server.says().map_err(|cause| format!("server: {cause}"))?;
+    let mut words = self::words("client", &place.wires.1, &place.addresses.1, load);
+    words.extend(["--server".to_owned(), ready.address.to_string()]);
+    let namespace = namespaces.as_ref().map(|both| both.1.as_str());
+    let mut client = Process::mill(namespace, &words)?;
+    match load.up {
+        true => watch(&mut server, &client),
+        false => watch(&mut client, &server),
+    }
+}
+
+/// Waits for the receiver's count, and for what both ends use while it counts.
+fn watch(receiver: &mut Process, sender: &Process) -> Result<Seen, String> {
+    let named = |cause: String| format!("receiver: {cause}");
+    receiver.line().map_err(named)?;
+    let used = (cpu::time_ns(receiver.id()), cpu::time_ns(sender.id()));
+    let received: Received = receiver.says().map_err(named)?;
+    let receiver_ns = cpu::time_ns(receiver.id()).saturating_sub(used.0);
+    let sender_ns = cpu::time_ns(sender.id()).saturating_sub(used.1);
+    if received.bytes == 0 {
+        return Err("nothing came".to_owned());
+    }
+    let gigabytes = received.bytes as f64 / 1e9;
+    Ok(Seen {
+        gbit_per_second: gigabytes * 8.0 / received.seconds,
+        receiver_s_per_gb: receiver_ns as f64 / 1e9 / gigabytes,
+        sender_s_per_gb: sender_ns as f64 / 1e9 / gigabytes,
+        jain: received.jain,
+    })
+}
+
+fn words(role: &str, wire: &str, address: &str, load: Load) -> Vec<String> {
+    let head = [
+        "bench",
+        "bulk-side",
+        "--role",
+        role,
+        "--wire",
+        wire,
+        "--addr",
+        address,
+    ];
+    let mut words: Vec<String> = head.map(str::to_owned).to_vec();
+    let is_server = role == "server";
+    let core = match is_server {
+        true => load.cores.0,
+        false => load.cores.1,
+    };
+    for (name, value) in [
+        ("--core", core.to_string()),
+        ("--flows", load.flows.to_string()),
+        ("--seconds", load.seconds.to_string()),
+        ("--warm-up", load.warm_up.to_string()),
+    ] {
+        words.extend([name.to_owned(), value]);
+    }
+    // Whoever the bytes do not go to sends them.
+    words.extend((is_server != load.up).then(|| "--sends".to_owned()));
+    words
+}
+
+fn place(system: System) -> Result<Place, String> {
+    let kernel = || "kernel".to_owned();
+    let both = |server: &str, client: &str| (server.to_owned(), client.to_owned());
+    match system {
+        System::Memif(mtu) => {
+            let path = std::env::temp_dir().join(format!("mst-{}-bulk.sock", std::process::id()));
+            let buffer = mtu + BUFFER_OVERHEAD_BYTES;
+            let wire = |role| format!("memif:{},role={role},buffer={buffer}", path.display());
+            Ok(Place {
+                wires: (wire("server"), wire("client")),
+                addresses: both(SERVER_ADDRESS, CLIENT_ADDRESS),
+                veth: None,
+                socket: Some(path),
+            })
+        }
+        System::KernelVeth(mtu) => {
+            let veth = Veth::new(VethOptions {
+                mtu,
+                kernel_server: true,
+                kernel_client: true,
+                segmentation: false,
+            })?;
+            let (server, client) = (namespace::SERVER, namespace::CLIENT);
+            Ok(Place {
+                wires: (kernel(), kernel()),
+                addresses: (format!("{server}/24"), format!("{client}/24")),
+                veth: Some(veth),
+                socket: None,
+            })
+        }
+        System::KernelLoopback | System::Smoltcp(_) => Ok(Place {
+            wires: (kernel(), kernel()),
+            addresses: both("127.0.0.1/8", "127.0.0.1/8"),
+            veth: None,
+            socket: None,
+        }),
+    }
+}
+
+/// Both ends in one thread: its CPU time is the receiver's and the sender's in one.
+fn smoltcp(mtu: usize, load: Load) -> Result<Seen, String> {
+    let words = [
+        "-c".to_owned(),
+        load.cores.0.to_string(),
+        process::beside("rivals")?.display().to_string(),
+        "smoltcp-bulk".to_owned(),
+        "--mtu".to_owned(),
+        mtu.to_string(),
+        "--seconds".to_owned(),
+        load.seconds.to_string(),
+    ];
+    let mut both = Process::start(None, "taskset".into(), &words)?;
+    let received: Received = both.says()?;
+    let gigabytes = received.bytes as f64 / 1e9;
+    Ok(Seen {
+        gbit_per_second: gigabytes * 8.0 / received.seconds,
+        receiver_s_per_gb: received.seconds / gigabytes,
+        sender_s_per_gb: received.seconds / gigabytes,
+        jain: 1.0,
+    })
+}

@@ -107,7 +107,9 @@ impl Outcome {
 
     /// Adds a claim if both of its sides were measured.
     pub fn claim(&mut self, claim: Option<Claim>) {
-        self.claims.extend(claim);
+        // A side that carried nothing gives no quotient.
+        self.claims
+            .extend(claim.filter(|claim| claim.value.is_finite()));
     }
 
     /// The median of a point of a figure, if it was measured.

@@ -192,7 +192,7 @@ pub fn run(plan: &Plan) -> io::Result<()> {
         plan.connections,
         plan.request_bytes.max(plan.response_bytes).max(512),
     );
-    let cpu_from_ns = measure::cpu::time_ns(std::process::id());
+    let cpu_from_ns = measure::cpu::own_time_ns();
     let mut server = Server {
         host: Host::new(1, SERVER, MTU, sockets),
         talks: vec![None; plan.connections],
@@ -218,7 +218,7 @@ pub fn run(plan: &Plan) -> io::Result<()> {
         server.host.poll(now);
     }
     let mut seen = client.tally.seen();
-    let cpu_ns = measure::cpu::time_ns(std::process::id()) - cpu_from_ns;
+    let cpu_ns = measure::cpu::own_time_ns() - cpu_from_ns;
     seen.client_cpu_us = cpu_ns as f64 / 1e3 / seen.transactions_all.max(1) as f64;
     println!("{}", serde_json::json!(seen));
     Ok(())

@@ -88,7 +88,7 @@ impl Tally {
             },
             transactions: 0,
             transactions_all: 0,
-            cpu_from_ns: cpu::time_ns(std::process::id()),
+            cpu_from_ns: cpu::own_time_ns(),
             latencies: vec![0; STEPS],
             latency_ns_sum: 0,
             transactions_end: match plan.transactions {
@@ -154,7 +154,7 @@ impl Tally {
     /// What was seen, at the end.
     pub fn seen(&self) -> Seen {
         let seconds = self.now_ns.saturating_sub(self.counted_from_ns) as f64 / 1e9;
-        let cpu_ns = cpu::time_ns(std::process::id()) - self.cpu_from_ns;
+        let cpu_ns = cpu::own_time_ns() - self.cpu_from_ns;
         Seen {
             client_cpu_us: cpu_ns as f64 / 1e3 / self.transactions_all.max(1) as f64,
             server_cpu_us: 0.0,

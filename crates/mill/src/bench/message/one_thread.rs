@@ -50,7 +50,7 @@ struct Pair {
 
 /// Runs the plan and prints what was seen.
 pub fn one_thread(options: &OneThreadOptions) -> Result<(), Failure> {
-    let cpu_from_ns = cpu::time_ns(std::process::id());
+    let cpu_from_ns = cpu::own_time_ns();
     let clock = options
         .virtual_clock
         .then(|| VirtualClock::new(1_000_000_000));
@@ -61,7 +61,7 @@ pub fn one_thread(options: &OneThreadOptions) -> Result<(), Failure> {
         .collect::<Result<_, _>>()?;
     let mut ran =
         run(&pairs, &plan, clock.as_ref()).map_err(|error| Failure::Run(error.to_string()))?;
-    let cpu_ns = cpu::time_ns(std::process::id()) - cpu_from_ns;
+    let cpu_ns = cpu::own_time_ns() - cpu_from_ns;
     ran.seen.client_cpu_us = cpu_ns as f64 / 1e3 / ran.seen.transactions_all.max(1) as f64;
     println!("{}", serde_json::json!(ran));
     Ok(())

@@ -111,7 +111,7 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
     let held = memory::held_bytes(server.id());
     let cpu_from_ns = cpu::time_ns(server.id());
     let mut seen: Seen = client.says().map_err(named)?;
-    let cpu_ns = cpu::time_ns(server.id()) - cpu_from_ns;
+    let cpu_ns = cpu::time_ns(server.id()).saturating_sub(cpu_from_ns);
     seen.server_cpu_us = cpu_ns as f64 / 1e3 / seen.transactions_all.max(1) as f64;
     seen.idle_bytes = held.saturating_sub(held_before) as f64 / run.plan.idle.max(1) as f64;
     seen.held_bytes = held as f64;

@@ -146,6 +146,32 @@ impl TcpStream {
         self.inner.state().connect_outcome(self.id)
     }
 
+    /// Nobody knows yet how the attempt to connect will end.
+    #[must_use]
+    pub fn is_connecting(&self) -> bool {
+        let said = self.inner.state().block(self.id).state();
+        !said.intersects(SocketState::CONNECTED | SocketState::FAILED | SocketState::CLOSED)
+    }
+
+    /// What a write would meet before it looks for room: `WouldBlock` while it connects.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub fn check_write(&self) -> io::Result<()> {
+        let mut state = self.inner.state();
+        if let Some(refused) = state.cannot_write(self.id) {
+            return refused.map(|_| ());
+        }
+        match state
+            .block(self.id)
+            .state()
+            .contains(SocketState::CONNECTED)
+        {
+            true => Ok(()),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
     /// The connection is open, at least in one direction.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -287,6 +313,15 @@ impl TcpStream {
     #[must_use]
     pub fn position(&self) -> u32 {
         self.inner.state().sockets.at(self.id).tx.tail()
+    }
+
+    /// Says that what was written last is urgent (`MSG_OOB`): segments up to it bear an urgent pointer (RFC 9293 3.8.5), and it waits for no company.
+    ///
+    /// # Errors
+    /// As [`end_record`](Self::end_record).
+    pub fn mark_urgent(&self) -> io::Result<()> {
+        let urgent = SocketOption::Urgent(self.position());
+        self.inner.control(Control::Option(self.id, urgent))
     }
 
     /// Asks for time stamps of the byte that was written last. They come with [`stamps`](Self::stamps).

@@ -77,8 +77,11 @@ impl Sockets {
                 if is_told(entry, false) {
                     said |= error_queue::mask(entry) as i16;
                 }
-                if entry.error.get().is_some() {
+                if entry.error.get().is_some() && !matches!(entry.file, File::Listener(_)) {
                     said |= POLLERR;
+                }
+                if entry.read_shut.get() && matches!(entry.file, File::Idle(_)) {
+                    said |= POLLIN | POLLRDNORM | POLLRDHUP;
                 }
                 said & (events | POLLERR | POLLHUP)
             }

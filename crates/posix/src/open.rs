@@ -264,10 +264,15 @@ impl Sockets {
 
     fn disconnect(&mut self, fd: i32) -> Step {
         let entry = self.socket_entry(fd)?;
+        entry.read_shut.set(false);
         match &entry.file {
             File::Stream(stream) => {
-                // The peer was reset, and so were we, says Linux.
-                let failure = stream.tcp.is_open().then_some(Errno::CONNRESET);
+                // What went wrong before is told first; else the peer was reset, and so were we, says Linux.
+                let was_on = stream.tcp.is_open() || stream.tcp.is_connecting();
+                let failure = match stream.tcp.take_error() {
+                    Some(error) => Some(errno(&error)),
+                    None => was_on.then_some(Errno::CONNRESET),
+                };
                 entry.error.set(failure);
                 self.revive(fd);
             }
@@ -313,18 +318,19 @@ impl Sockets {
             _ => return Err(Errno::INVAL),
         };
         match &entry.file {
-            File::Stream(stream) => match stream.tcp.shutdown(how) {
-                Ok(()) => {}
-                // A handshake that is under way is given up, whichever end is shut.
-                Err(_) if stream.connecting && stream.tcp.connect_outcome().is_none() => {
-                    self.revive(fd);
-                }
-                Err(error) => return Err(errno(&error)),
-            },
+            // A handshake that is under way is given up, whichever end is shut.
+            File::Stream(stream) if stream.tcp.is_connecting() => return self.disconnect(fd),
+            File::Stream(stream) => stream.tcp.shutdown(how).map_err(|error| errno(&error))?,
             File::Listener(_) if how == Shutdown::Write => {}
             File::Listener(_) => self.unlisten(fd)?,
             File::Deferred(..) => self.undefer(fd)?,
-            _ => return Err(Errno::NOTCONN),
+            _ => {
+                // Linux notes it nevertheless.
+                if how != Shutdown::Write {
+                    entry.read_shut.set(true);
+                }
+                return Err(Errno::NOTCONN);
+            }
         }
         Ok(Some(0))
     }

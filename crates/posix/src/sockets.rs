@@ -38,6 +38,8 @@ pub(crate) struct Entry {
     pub zero_copy: ZeroCopy,
     /// `SO_TIMESTAMPING` and what came of it.
     pub timestamping: Timestamping,
+    /// Reading was shut although there is no connection: reads find the end.
+    pub read_shut: Cell<bool>,
     /// Options that are only kept, by level and name.
     pub kept: RefCell<BTreeMap<(i32, i32), i32>>,
     /// `SO_COOKIE`
@@ -62,6 +64,7 @@ impl Entry {
             error: None.into(),
             zero_copy: ZeroCopy::default(),
             timestamping: Timestamping::default(),
+            read_shut: false.into(),
             kept: RefCell::default(),
             cookie: 0,
             error_queue_is_urgent: false.into(),

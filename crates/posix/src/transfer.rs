@@ -13,12 +13,6 @@ use crate::request::{Address, ControlMessage};
 use crate::sockets::{File, Sockets, Step, Stream, errno};
 use crate::timestamping;
 
-/// Flags of `send` that mean something here, or ask for nothing.
-const SEND_FLAGS: i32 =
-    MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_DONTROUTE | MSG_FASTOPEN | MSG_ZEROCOPY;
-/// The same of `recv`.
-const RECV_FLAGS: i32 =
-    MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC;
 /// What one receive takes at most, so that a caller's `len` alone claims no memory.
 const READ_BYTES_MAX: usize = 1 << 20;
 
@@ -38,7 +32,6 @@ impl Sockets {
     }
 
     /// `stamps`: the flags of `SO_TIMESTAMPING` for this call alone.
-
     pub(crate) fn send(
         &mut self,
         fd: i32,
@@ -66,9 +59,6 @@ impl Sockets {
     ) -> Step {
         let now_ns = self.context.now_ns();
         let entry = self.socket_entry(fd)?;
-        if flags & !SEND_FLAGS != 0 {
-            return Err(Errno::OPNOTSUPP);
-        }
         let is_deferred = matches!(entry.file, File::Deferred(..));
         if flags & MSG_FASTOPEN != 0 || is_deferred || progress.connecting {
             match self.send_fast(fd, bytes, flags, to, progress)? {
@@ -112,12 +102,9 @@ impl Sockets {
             }
             return Ok(done);
         }
-        if flags & MSG_OOB != 0 {
+        if flags & MSG_OOB != 0 && !matches!(entry.file, File::Listener(_)) {
             // Urgent bytes are delivered in line (RFC 6093): there is never one apart.
             return Err(Errno::INVAL);
-        }
-        if flags & !RECV_FLAGS != 0 {
-            return Err(Errno::OPNOTSUPP);
         }
         let nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
         let stream = match &mut entry.file {
@@ -126,7 +113,16 @@ impl Sockets {
                 let timeout = socket.options().recv_timeout();
                 return blocked(Errno::AGAIN, nonblocking, progress, now_ns, timeout);
             }
-            _ => return Err(entry.error.take().unwrap_or(Errno::NOTCONN)),
+            _ => {
+                let error = entry.error.take();
+                return match error {
+                    None if entry.read_shut.get() => {
+                        *reply = Reply::Bytes(Vec::new());
+                        Ok(Some(0))
+                    }
+                    error => Err(error.unwrap_or(Errno::NOTCONN)),
+                };
+            }
         };
         let options = stream.tcp.options();
         let timeout = options.recv_timeout();
@@ -248,6 +244,7 @@ impl Sockets {
         }
         let value = match &entry.file {
             File::Epoll(_) => return Err(Errno::NOTTY),
+            File::Listener(_) if request == SIOCATMARK => 0,
             File::Listener(_) => return Err(Errno::INVAL),
             File::Stream(stream) => match request {
                 SIOCINQ => stream.tcp.readable() as i32,
@@ -278,14 +275,18 @@ fn write_on(
     if progress.began && !stream.tcp.may_write_on() {
         return Err(Errno::AGAIN);
     }
+    if bytes.is_empty() {
+        return stream.tcp.check_write().map_err(|error| errno(&error));
+    }
     loop {
         let rest = &bytes[progress.done..];
-        if rest.is_empty() && !bytes.is_empty() {
-            let ends_record = flags & MSG_EOR != 0;
-            return match ends_record {
-                true => stream.tcp.end_record().map_err(|error| errno(&error)),
-                false => Ok(()),
+        if rest.is_empty() {
+            let marked = match flags & (MSG_EOR | MSG_OOB) {
+                0 => Ok(()),
+                MSG_EOR => stream.tcp.end_record(),
+                _ => stream.tcp.mark_urgent(),
             };
+            return marked.map_err(|error| errno(&error));
         }
         let written = match flags & MSG_MORE {
             0 => (&stream.tcp).write(rest),
@@ -308,18 +309,20 @@ enum AtEnd {
 /// Reads what is there, up to `len` bytes in all.
 fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result<AtEnd, Errno> {
     let peeks = flags & MSG_PEEK != 0;
+    if len == 0 {
+        // Nothing is asked for: Linux finds an end or a failure all the same, and waits if there is nothing at all.
+        return match stream.tcp.peek(&mut [0]) {
+            Ok(0) => Ok(AtEnd::Yes),
+            Ok(_) => Ok(AtEnd::No),
+            Err(error) => Err(errno(&error)),
+        };
+    }
     loop {
         let room = (len - got.len()).min(READ_BYTES_MAX);
         let ready = stream.tcp.readable();
-        if (room == 0 && (ready > 0 || len > 0))
-            || (ready == 0 && !got.is_empty() && !stream.tcp.is_open())
-        {
+        if room == 0 || (ready == 0 && !got.is_empty() && !stream.tcp.is_open()) {
             // What went wrong behind these bytes is told by the next call, as in Linux.
             return Ok(AtEnd::No);
-        }
-        if room == 0 && !stream.tcp.is_read_closed() && stream.tcp.is_open() {
-            // Nothing is asked for and nothing is there: Linux waits all the same.
-            return Err(Errno::AGAIN);
         }
         let from = got.len();
         got.resize(from + room.min(ready.max(1)), 0);

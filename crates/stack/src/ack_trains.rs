@@ -106,6 +106,7 @@ impl Train {
         usize::from(self.len) < ACKS_PER_TRAIN_MAX
             && self.template.seq == ack.seq
             && self.template.ecn == ack.ecn
+            && self.template.urgent == ack.urgent
             && self.template.options.is_plain()
             && ack.options.is_plain()
             && stamp(&self.template) == stamp(ack)

@@ -322,6 +322,8 @@ pub enum SocketOption {
     KeepAlive(Option<Keepalive>),
     /// `MSG_EOR`: what was written up to this position of the writer's is a record, beyond whose end no segment goes.
     EndOfRecord(u32),
+    /// `MSG_OOB`: the byte before this position of the writer's is urgent.
+    Urgent(u32),
     /// `SO_TIMESTAMPING`: stamps are wanted of the byte before this position of the writer's.
     StampSent(u32, StampKinds),
     /// `SO_TIMESTAMPING`: it is to be remembered when bytes arrived.

@@ -67,6 +67,12 @@ impl Core {
                     conn.end_record(slot.tx.offset_of(position));
                 }
             }
+            SocketOption::Urgent(position) => {
+                let offset = slot.tx.offset_of(position);
+                if let Some(conn) = slot.conn.as_mut() {
+                    return conn.mark_urgent(&mut tcp_cx!(self), offset);
+                }
+            }
             SocketOption::SendBuffer(_) | SocketOption::NotSentLowat(_) => {
                 let effects = self.set_tcp_option(socket, option);
                 self.publish_room(socket);
@@ -101,6 +107,7 @@ impl Core {
             SocketOption::StampSent(..)
             | SocketOption::StampArrivals(_)
             | SocketOption::EndOfRecord(_)
+            | SocketOption::Urgent(_)
             | SocketOption::TrafficClass(_)
             | SocketOption::HopLimit(_)
             | SocketOption::MtuDiscover(_)

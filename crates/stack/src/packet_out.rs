@@ -80,7 +80,7 @@ pub(crate) fn plain_headers(
     key: &FlowKey,
     segment: &SegmentOut,
 ) -> Option<plain::Headers> {
-    if !segment.options.is_plain() || !ends.header.discovers_mtu {
+    if !segment.options.is_plain() || !ends.header.discovers_mtu || segment.urgent != 0 {
         return None;
     }
     let (src, dst) = (key.local.to_v4()?, key.remote.to_v4()?);
@@ -284,7 +284,7 @@ fn write_transport(out: &mut [u8], key: &FlowKey, segment: &SegmentOut) {
         flags: segment.flags,
         window: segment.window,
         checksum: 0,
-        urgent: 0,
+        urgent: segment.urgent,
         options: segment.options,
     };
     header.emit(out);

@@ -42,7 +42,8 @@ impl Connection {
         if offset > 0 && offset <= self.snd.buffered {
             ends.push(una + offset);
         }
-        self.marks.put(Marks::RECORDS, !ends.is_empty());
+        let is_marked = !ends.is_empty() || self.cold.urgent_out.is_some();
+        self.marks.put(Marks::RECORDS, is_marked);
     }
 
     #[inline]
@@ -211,6 +212,19 @@ impl Connection {
         }
         let deadline_ns = self.deadline_ns;
         self.bound_path(mss);
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// The byte before `offset` in the send buffer is urgent (RFC 9293 3.10.3, `MSG_OOB`): segments up to it say so, and it waits for no company.
+    pub fn mark_urgent(&mut self, cx: &mut Cx<'_>, offset: u32) -> Effects {
+        let end = self.snd.una + offset.min(self.snd.buffered);
+        if offset == 0 || end.le(self.snd.una) {
+            return Effects::NONE;
+        }
+        let deadline_ns = self.deadline_ns;
+        self.cold.urgent_out = Some(end);
+        self.marks.set(Marks::RECORDS);
+        self.push();
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 

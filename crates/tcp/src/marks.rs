@@ -69,7 +69,7 @@ impl Marks {
     pub const MORE: Marks = Marks(1 << 27);
     /// The end of the send buffer is the end of a message: PSH goes with it.
     pub const PUSH_AT_END: Marks = Marks(1 << 28);
-    /// `cold.record_ends` says where segments must end (MSG_EOR).
+    /// The application said something of places in the send stream: `cold.record_ends`, where segments must end (MSG_EOR), or `cold.urgent_out` (MSG_OOB).
     pub const RECORDS: Marks = Marks(1 << 29);
 
     /// A router said that the path takes less than the link; its word ages.

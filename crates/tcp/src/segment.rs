@@ -81,6 +81,8 @@ pub struct SegmentOut {
     pub payload_len: u32,
     /// The ECN codepoint for the IP header.
     pub ecn: Ecn,
+    /// Urgent pointer; zero without the URG flag.
+    pub urgent: u16,
 }
 
 impl SegmentOut {
@@ -96,6 +98,7 @@ impl SegmentOut {
             payload_offset: 0,
             payload_len: 0,
             ecn: Ecn::NotEct,
+            urgent: 0,
         }
     }
 }

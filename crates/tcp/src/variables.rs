@@ -238,6 +238,8 @@ pub(crate) struct Cold {
     pub fin_wait_2_ms: Option<u32>,
     /// Where segments must end (`Marks::RECORDS`).
     pub record_ends: RecordEnds,
+    /// SND.UP: the sequence number after the last urgent byte (`Marks::RECORDS`).
+    pub urgent_out: Option<SeqNumber>,
     /// The port had no room for what is due: the persist timer watches over the wait.
     pub is_port_blocked: bool,
     /// The SYN or SYN-ACK left once.
@@ -256,6 +258,7 @@ impl Cold {
         is_accepted: false,
         fin_wait_2_ms: Some(0),
         record_ends: RecordEnds::NONE,
+        urgent_out: None,
         is_port_blocked: false,
         is_syn_sent: false,
         syn_retries_max: 0,

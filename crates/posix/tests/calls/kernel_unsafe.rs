@@ -73,8 +73,23 @@ pub fn call(request: &Request) -> i64 {
                 fd,
                 ref bytes,
                 flags,
+                to: Some(to),
+                ..
+            } => {
+                let (storage, len) = sockaddr(to);
+                let place = (&raw const storage).cast();
+                libc::sendto(fd, bytes.as_ptr().cast(), bytes.len(), flags, place, len) as i64
+            }
+            Request::Send {
+                fd,
+                ref bytes,
+                flags,
                 ..
             } => libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) as i64,
+            Request::Getsockname { fd } => {
+                let mut len = room.len() as u32;
+                libc::getsockname(fd, room.as_mut_ptr().cast(), &raw mut len).into()
+            }
             Request::Getpeername { fd } => {
                 let mut len = room.len() as u32;
                 libc::getpeername(fd, room.as_mut_ptr().cast(), &raw mut len).into()
@@ -102,7 +117,10 @@ fn other_call(request: &Request) -> i64 {
                 fd,
                 request,
                 mut argument,
-            } => libc::ioctl(fd, request, &raw mut argument).into(),
+            } => match libc::ioctl(fd, request, &raw mut argument) {
+                -1 => -1,
+                _ => argument.into(),
+            },
             Request::Poll {
                 ref fds,
                 timeout_ms,
@@ -117,6 +135,9 @@ fn other_call(request: &Request) -> i64 {
                     -1 => -1,
                     _ => i64::from(one.revents),
                 }
+            }
+            Request::Write { fd, ref bytes } => {
+                libc::write(fd, bytes.as_ptr().cast(), bytes.len()) as i64
             }
             ref other => panic!("{other:?} is not compared"),
         }

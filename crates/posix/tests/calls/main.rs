@@ -6,8 +6,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod kernel_unsafe;
+mod matrix;
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use common::World;
 use posix::number::*;
@@ -36,6 +38,8 @@ enum Step {
     Poll(&'static str),
     Inq(&'static str),
     Error(&'static str),
+    /// Any other call.
+    Do(&'static str, fn(i32) -> Request),
 }
 
 use Step::*;
@@ -53,6 +57,8 @@ struct Play<'a> {
     /// Ours and the kernel's descriptor of each name.
     fds: HashMap<&'static str, (i32, i32)>,
     kernel_port: u16,
+    /// How long the kernel gets for what a call of its does.
+    pause: Duration,
 }
 
 impl Play<'_> {
@@ -114,6 +120,7 @@ impl Play<'_> {
                 name: SO_ERROR,
                 len: 4,
             },
+            Do(_, request) => request(fd),
         }
     }
 
@@ -130,6 +137,7 @@ impl Play<'_> {
             {
                 posix::layout::to_int(&bytes).unwrap_or(-1).into()
             }
+            (Outcome::Done(Ok(_)), Reply::Int(value)) => value.into(),
             (Outcome::Done(Ok(value)), _) => value,
             (Outcome::Done(Err(errno)), _) => -i64::from(errno.raw_os_error()),
             (Outcome::Pending, _) => panic!("{request:?} blocks"),
@@ -138,7 +146,7 @@ impl Play<'_> {
         value
     }
 
-    fn kernels(request: &Request) -> i64 {
+    fn kernels(&self, request: &Request) -> i64 {
         // What crosses the loopback interface is there within microseconds.
         let value = match request {
             Request::Getsockopt {
@@ -146,7 +154,7 @@ impl Play<'_> {
             } => kernel_unsafe::error_of(*fd, *level, *name),
             request => kernel_unsafe::call(request),
         };
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(self.pause);
         value
     }
 
@@ -168,7 +176,7 @@ impl Play<'_> {
         let asked = Self::request(step, ours, PORT, common::B);
         let seen = self.ours(name, asked);
         let asked = Self::request(step, kernels, self.kernel_port, "127.0.0.1");
-        let expected = Self::kernels(&asked);
+        let expected = self.kernels(&asked);
         match step {
             Socket(new) | Accept(_, new) if seen >= 0 && expected >= 0 => {
                 self.fds.insert(new, (seen as i32, expected as i32));
@@ -209,16 +217,24 @@ fn name_of(step: Step) -> &'static str {
         | Peer(name)
         | Poll(name)
         | Inq(name)
-        | Error(name) => name,
+        | Error(name)
+        | Do(name, _) => name,
     }
 }
 
 fn play(steps: &[Step]) {
+    let wrong = differences(steps, Duration::from_millis(5));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Where ours and the kernel part, by step.
+fn differences(steps: &[Step], pause: Duration) -> Vec<String> {
     let mut world = World::new();
     let mut play = Play {
         world: &mut world,
         fds: HashMap::new(),
         kernel_port: 0,
+        pause,
     };
     let wrong: Vec<String> = steps
         .iter()
@@ -228,7 +244,7 @@ fn play(steps: &[Step]) {
     for (_, (_, fd)) in play.fds {
         kernel_unsafe::call(&Request::Close { fd });
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    wrong
 }
 
 const LISTENING: [Step; 3] = [Socket("s"), Bind("s"), Listen("s", 8)];

@@ -30,6 +30,9 @@ impl Connection {
         }
         self.build_empty(cx, out, seq);
         out.flags = flags;
+        if out.urgent != 0 {
+            out.flags |= Flags::URG;
+        }
         out.payload_offset = offset;
         out.payload_len = len;
         self.dress(cx, out, len > 0 && seq == self.snd.nxt);
@@ -57,6 +60,28 @@ impl Connection {
         }
         out.payload_offset = 0;
         out.payload_len = 0;
+        out.urgent = 0;
+        if self.marks.has(Marks::RECORDS) {
+            self.point_to_urgent(out);
+        }
+    }
+
+    /// The urgent pointer, of segments that begin before the last urgent byte. As in Linux it points after that byte.
+    #[cold]
+    fn point_to_urgent(&self, out: &mut SegmentOut) {
+        let Some(end) = self.cold.urgent_out.filter(|end| end.gt(self.snd.una)) else {
+            return;
+        };
+        if !out.seq.lt(end) {
+            return;
+        }
+        let ahead = end.since(out.seq);
+        let reach = u32::from(u16::MAX);
+        // Farther than the field says: there is something urgent somewhere.
+        if ahead <= reach || (out.seq + reach).gt(self.snd.nxt) {
+            out.urgent = ahead.min(reach) as u16;
+            out.flags |= Flags::URG;
+        }
     }
 
     /// An ACK alone, or a probe.

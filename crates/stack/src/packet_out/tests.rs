@@ -44,6 +44,7 @@ fn segment(payload_len: u32) -> SegmentOut {
         payload_offset: 0,
         payload_len,
         ecn: Ecn::Ect0,
+        urgent: 0,
     }
 }
 

@@ -254,6 +254,7 @@ impl Connection {
             return Effects::NONE;
         }
         match self.state {
+            State::FinWait1 if self.skips_fin_wait_2() => self.refuse_the_rest(cx),
             State::FinWait1 => self.enter_fin_wait_2(cx),
             State::Closing => self.enter_time_wait(cx),
             State::LastAck => self.finish_closed(),

@@ -2,6 +2,7 @@
 
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
+use crate::marks::Marks;
 use crate::state::State;
 
 impl Connection {
@@ -30,6 +31,20 @@ impl Connection {
         };
         self.arm_slow(cx.now_ns.saturating_add(wait_ns));
         Effects::NONE
+    }
+
+    /// TCP_LINGER2 below zero: nobody waits for the peer's FIN.
+    pub(crate) fn skips_fin_wait_2(&self) -> bool {
+        self.cold.fin_wait_2_ms.is_none() && self.is_orphan()
+    }
+
+    /// As Linux we answer the ACK of our FIN as if there were no connection any more.
+    #[cold]
+    pub(crate) fn refuse_the_rest(&mut self, cx: &mut Cx<'_>) -> Effects {
+        cx.counters.fin_wait_2_expired += 1;
+        self.tx.reply_seq = self.snd.una;
+        self.marks.set(Marks::REPLY_RESET);
+        self.finish_closed()
     }
 
     pub(super) fn on_time_wait_timer(&mut self) -> Effects {

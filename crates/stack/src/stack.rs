@@ -272,6 +272,8 @@ impl Stack {
             flows: core.flows.len(),
             small_chunks: used(chunk::ChunkClass::Small),
             large_chunks: used(chunk::ChunkClass::Large),
+            segment_records: core.records.in_use(),
+            range_blocks: core.ranges.in_use(),
         }
     }
 
@@ -318,6 +320,10 @@ pub struct Usage {
     pub small_chunks: u32,
     /// Large chunks in streams.
     pub large_chunks: u32,
+    /// Records of segments in flight.
+    pub segment_records: usize,
+    /// Blocks of ranges that are held out of order.
+    pub range_blocks: usize,
 }
 
 /// What a stack and its application share, each with its ends.

@@ -14,6 +14,7 @@ mod handshakes;
 mod hostile;
 mod icmp;
 mod limits;
+mod memory;
 mod neighbours;
 mod offloads;
 mod pacing;

@@ -153,6 +153,8 @@ pub struct RecordPool {
     available: u32,
     /// Connections that hold no record: each of them has a claim on one.
     claims: u32,
+    /// Records in all.
+    total: u32,
 }
 
 impl RecordPool {
@@ -166,6 +168,7 @@ impl RecordPool {
             free: NONE,
             available: records as u32,
             claims: claims as u32,
+            total: records as u32,
         }
     }
 
@@ -173,6 +176,12 @@ impl RecordPool {
     #[must_use]
     pub fn available(&self) -> usize {
         self.available as usize
+    }
+
+    /// Records in use: zero when nothing is in flight.
+    #[must_use]
+    pub fn in_use(&self) -> usize {
+        (self.total - self.available) as usize
     }
 
     /// A record, unless the rest is spoken for. `first` = for a connection that holds none.

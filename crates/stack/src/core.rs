@@ -74,6 +74,8 @@ pub(crate) struct Core {
     pub ranges: RangePool,
     /// How much memory is left for socket buffers; judged once per turn.
     pub memory: Memory,
+    /// The socket that was last looked at for something to shed.
+    pub shed_next: u32,
     pub hasher: FlowHasher,
     pub isn: IsnGenerator,
     pub cookies: SynCookies,
@@ -169,6 +171,7 @@ impl Core {
             records: RecordPool::new(limits.segment_records, limits.sockets_max),
             ranges: RangePool::new(limits.range_blocks),
             memory: Memory::Ample,
+            shed_next: 0,
             hasher: FlowHasher::new(secrets.key(2)),
             isn: IsnGenerator::new(secrets.key(3)),
             cookies: SynCookies::new(secrets.key(4)),

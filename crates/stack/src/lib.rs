@@ -51,6 +51,7 @@ mod packet_out;
 pub mod routes;
 mod rx_sink;
 mod settle;
+mod shedding;
 mod slab;
 mod sockets;
 mod stack;

@@ -214,6 +214,9 @@ pub const BINDS_MAX: usize = 16_384;
 const _: () = assert!(NEIGHBOUR_FRAMES_EACH_MAX <= NEIGHBOUR_FRAMES_MAX);
 const _: () = assert!(NEIGHBOURS_MAX <= NEIGHBOUR_WAITING_MAX);
 
+/// Sockets that one turn looks at for bytes beyond gaps, when memory is exhausted; the next turn goes on from there.
+pub(crate) const SHED_SOCKETS_PER_TURN: u32 = 1_024;
+
 /// Stamps of sent bytes that a socket holds for its application, and as many bytes that it waits for; further ones are lost and counted.
 pub(crate) const STAMPS_HELD_MAX: usize = 512;
 /// Arrivals that a socket remembers for its application; the oldest is forgotten, and its bytes count as having come with the next.

@@ -95,6 +95,7 @@ impl Stack {
         core.now_ns = now_ns;
         core.counters.turns += 1;
         core.memory = core.sockets.judge_memory();
+        core.relieve_memory();
         let received = match core.packet_in(&mut *self.port) {
             Ok(received) => received,
             Err(error) => {

@@ -340,3 +340,50 @@ fn transmit_lists_share_among_connections_and_kinds() {
     let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
     assert!(*least > 20_000 && most - least < 40_000, "{sent:?}");
 }
+
+#[test]
+fn orphans_beyond_the_limit_are_reset() {
+    let mut w = World::with(|s| s.config.limits.orphans_max = 1);
+    let listener = w.listen();
+    let mut ends: Vec<(Client, SocketId)> = (0..3)
+        .map(|_| {
+            let mut client = w.client();
+            w.handshake(&mut client);
+            (client, w.app.accept(listener).unwrap())
+        })
+        .collect();
+    w.peer.forget();
+    w.close(ends[0].1);
+    ends[0].0.take(&w.tcp_with(Flags::FIN | Flags::ACK));
+    // One is not over yet: the next that is closed is reset (Linux's tcp_max_orphans).
+    w.close(ends[1].1);
+    w.tcp_with(Flags::RST | Flags::ACK);
+    assert_eq!(w.stack.counters().orphans_refused, 1);
+    // The first ends, and there is room for another.
+    let (first, _) = &mut ends[0];
+    w.send(&first.fin());
+    w.peer.forget();
+    w.close(ends[2].1);
+    w.tcp_with(Flags::FIN | Flags::ACK);
+    assert_eq!(w.stack.counters().orphans_refused, 1);
+}
+
+#[test]
+fn accept_queue_full_resets_who_completes_a_handshake_if_asked_to() {
+    let mut w = World::with(|s| s.config.tcp.abort_on_overflow = true);
+    let listener = w.listen_at(SocketAddr::new(STACK_V4, PORT), 1);
+    // Both begin while there is room; the queue holds two.
+    let mut clients: Vec<Client> = (0..3).map(|_| w.client()).collect();
+    w.begin_handshake(&mut clients[0]);
+    w.send(&clients[0].ack());
+    w.begin_handshake(&mut clients[1]);
+    w.begin_handshake(&mut clients[2]);
+    w.send(&clients[1].ack());
+    w.peer.forget();
+    let refused = w.counted(|w| w.send(&clients[2].ack()));
+    assert!(refused.contains(&("accept_queue_full", 1)), "{refused:?}");
+    w.tcp_with(Flags::RST);
+    assert_eq!(w.stack.usage().half_open, 0);
+    assert!(w.app.accept(listener).is_some() && w.app.accept(listener).is_some());
+    assert!(w.app.accept(listener).is_none());
+}

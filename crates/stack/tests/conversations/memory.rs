@@ -3,9 +3,9 @@
 //! That every pool is full again at the end is what each world asserts when it ends (`Usage`).
 
 use ring::socket_block::SocketId;
-use wire::tcp::Flags;
 
-use crate::common::{Client, MILLIS, Tcp, World};
+use crate::common::frames::Tcp;
+use crate::common::{Client, MILLIS, World};
 
 /// A segment of payload.
 const PIECE: usize = 1_000;
@@ -45,23 +45,81 @@ fn fill(w: &mut World, client: &mut Client, enough: impl Fn(&World) -> bool) -> 
     sent
 }
 
+/// Sends what is left of a stream in pieces, from what the stack has acknowledged on, and reads it.
+fn finish(
+    w: &mut World,
+    client: &mut Client,
+    socket: SocketId,
+    from: u32,
+    whole: &[u8],
+) -> Vec<u8> {
+    let mut got = w.read(socket);
+    while got.len() < whole.len() {
+        let at = got.len();
+        client.nxt = from.wrapping_add(at as u32);
+        w.send(&client.data(&whole[at..(at + PIECE).min(whole.len())]));
+        let more = w.read(socket);
+        assert!(!more.is_empty(), "there is memory again, and nothing comes");
+        got.extend(more);
+    }
+    got
+}
+
 #[test]
-fn memory_short_sheds_what_lies_beyond_gaps_first() {
+fn memory_exhausted_sheds_what_lies_beyond_gaps_then_shuts_windows_and_recovers() {
     let (mut w, (mut gappy, reader), (mut bulk, hoarder)) = small_world();
     // Ten thousand bytes, the first thousand of which are lost.
-    let whole: Vec<Tcp> = (0..10u8).map(|n| gappy.data(&[n; PIECE])).collect();
-    for segment in &whole[1..] {
-        w.send(segment);
+    let gappy_from = gappy.nxt;
+    let lossy: Vec<u8> = (0..10 * PIECE).map(|n| (n / 7) as u8).collect();
+    for at in (PIECE..lossy.len()).step_by(PIECE) {
+        gappy.nxt = gappy_from.wrapping_add(at as u32);
+        w.send(&gappy.data(&lossy[at..at + PIECE]));
     }
     assert!(w.app.read(reader).is_empty());
-    let held = w.stack.usage();
-    assert_eq!(held.range_blocks, 1);
-    // Another connection takes memory with bytes in order: those are kept, to the last.
-    let sent = fill(&mut w, &mut bulk, |w| {
-        w.stack.tcp_counters().bytes_out_of_order_shed > 0 || w.stack.counters().rx_no_buffer > 0
+    assert_eq!(w.stack.usage().range_blocks, 1);
+    // Another connection takes memory with bytes in order, until what the first one holds out of order has to give way.
+    let bulk_from = bulk.nxt;
+    let first = fill(&mut w, &mut bulk, |w| {
+        w.stack.counters().connections_shed > 0
     });
-    println!("{sent} {:?} {:?}", w.stack.usage(), w.stack.tcp_counters());
-    w.unchecked = true;
-    let _ = (hoarder, MILLIS, Flags::ACK, last_ack(&mut w));
-    panic!("look");
+    assert_eq!(w.stack.tcp_counters().bytes_out_of_order_shed, 9_000);
+    assert_eq!(w.stack.usage().range_blocks, 0);
+    assert_eq!(
+        w.app.readable(hoarder) as usize,
+        first,
+        "nothing in order was lost for it"
+    );
+    w.peer.forget();
+    // It goes on until there is none at all: the window shuts on what did not find room.
+    let before = w.stack.tcp_counters().bytes_drop_no_memory;
+    let more = fill(&mut w, &mut bulk, |w| {
+        w.stack.tcp_counters().bytes_drop_no_memory > before
+    });
+    w.advance(40 * MILLIS);
+    let at = last_ack(&mut w).ack;
+    bulk.nxt = at;
+    w.send(&bulk.data(&[3; PIECE]));
+    let ack = last_ack(&mut w);
+    assert_eq!(ack.window, 0);
+    assert!(w.stack.counters().rx_no_buffer > 0);
+    let kept = w.app.readable(hoarder) as usize;
+    assert_eq!(ack.ack, bulk_from.wrapping_add(kept as u32));
+    assert!(kept > first && kept < first + more);
+    // The application reads: the window opens, both streams come whole.
+    let bytes = w.read(hoarder);
+    assert_eq!(bytes, vec![3; kept]);
+    assert!(last_ack(&mut w).window > 0);
+    assert_eq!(
+        finish(&mut w, &mut gappy, reader, gappy_from, &lossy),
+        lossy
+    );
+    let all = vec![3; kept + 20 * PIECE];
+    let rest = finish(
+        &mut w,
+        &mut bulk,
+        hoarder,
+        bulk_from.wrapping_add(kept as u32),
+        &all[kept..],
+    );
+    assert_eq!(rest, all[kept..]);
 }

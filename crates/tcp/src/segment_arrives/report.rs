@@ -143,8 +143,8 @@ impl Connection {
         true
     }
 
-    /// Bytes in order find no memory: everything beyond gaps goes.
-    pub(super) fn shed_out_of_order(&mut self, cx: &mut Cx<'_>, rx: &mut impl RecvBuffer) -> bool {
+    /// Bytes in order find no memory, this connection's or another's: everything beyond gaps goes. The peer sends it again. False if there is nothing.
+    pub fn shed_out_of_order(&mut self, cx: &mut Cx<'_>, rx: &mut impl RecvBuffer) -> bool {
         let bytes = self.rx.held.bytes(cx.ranges);
         if bytes == 0 {
             return false;

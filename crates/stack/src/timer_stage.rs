@@ -75,7 +75,7 @@ impl Core {
         self.counters.timers_fired += 1;
         let effects = conn.on_timer(&mut tcp_cx!(self));
         // RFC 9293 MUST-20: the network layer hears of excessive retransmission, and asks its neighbour whether it is there.
-        let is_excessive = conn.info().backoff >= DOUBTFUL_BACKOFF;
+        let is_excessive = conn.backoff() >= DOUBTFUL_BACKOFF;
         self.arm(socket);
         if is_excessive && let Some(id) = self.sockets.slot(socket).neighbour {
             self.network.neighbours.doubt(id);

@@ -1,5 +1,6 @@
 //! A snapshot of a connection for `TCP_INFO`, `mill ss` and tests.
 
+use crate::congestion::BbrInfo;
 use crate::connection::Connection;
 use crate::ecn::AccurateEcnInfo;
 use crate::fast_open::FastOpenFailure;
@@ -129,9 +130,18 @@ pub struct Info {
     pub last_data_recv_ns: u64,
     /// When anything last arrived.
     pub last_recv_ns: u64,
+    /// What BBR knows of the path, while it is in use.
+    pub bbr: Option<BbrInfo>,
 }
 
 impl Connection {
+    /// Doublings of the timeout.
+    #[inline]
+    #[must_use]
+    pub fn backoff(&self) -> u8 {
+        self.tx.backoff
+    }
+
     /// Values in the manner of `tcp_info`; the times spent busy or limited are those up to the last change of reason.
     #[must_use]
     pub fn info(&self) -> Info {
@@ -207,6 +217,7 @@ impl Connection {
             last_data_sent_ns: self.tx.last_sent_ns,
             last_data_recv_ns: self.rx.last_data_ns,
             last_recv_ns: self.rx.last_recv_ns,
+            bbr: self.bbr_info(),
         }
     }
 

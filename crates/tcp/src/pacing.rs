@@ -10,14 +10,16 @@
 //! settings, the algorithm or SO_MAX_PACING_RATE ask for that, as in Linux. Data that waits shows as a deadline,
 //! [`Connection::departure_ns`], in nanoseconds; control segments and pure ACKs never wait.
 
-use crate::SECOND_NS;
 use crate::config::Config;
 use crate::congestion::Window;
 use crate::connection::{Connection, Cx};
 use crate::timers::NEVER_NS;
+use crate::{MILLISECOND_NS, SECOND_NS};
 
 /// Rate without a limit.
 pub(crate) const RATE_INFINITE: u64 = u64::MAX;
+/// A caller that is late by more gives up what it missed: a burst must not outgrow the queues on its way.
+const LATE_NS_MAX: u64 = 5 * MILLISECOND_NS;
 /// The first segments of a connection leave as one burst, for the sake of short exchanges.
 const FREE_SEGMENTS: u32 = 10;
 
@@ -33,12 +35,23 @@ pub(crate) struct Pacing {
     /// When the burst under way began, and the segments that it may still send.
     burst_ns: u64,
     burst_left: u16,
-    /// How late the burst under way began, as far as its segments have not made up for it.
+    /// How long after a pause the burst under way began, as far as its segments have not made up for it.
     late_ns: u32,
     /// When data that waits may leave; [`NEVER_NS`] = none waits.
     pub departure_ns: u64,
     /// Segments keep to the rate.
     pub on: bool,
+    /// Data has waited for its departure all the time up to now: if it is late, the caller's clock is to blame.
+    waited: bool,
+}
+
+/// Where in its burst a segment stands that leaves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Burst {
+    /// It is the first.
+    pub begins: bool,
+    /// So many follow it at once.
+    pub left: u16,
 }
 
 impl Pacing {
@@ -53,6 +66,7 @@ impl Pacing {
             late_ns: 0,
             departure_ns: NEVER_NS,
             on: config.pacing,
+            waited: false,
         }
     }
 
@@ -91,24 +105,28 @@ impl Pacing {
         self.on && self.next_ns > now_ns && !(self.burst_left > 0 && self.burst_ns == now_ns)
     }
 
-    /// A segment with `bytes` of payload left; the connection has sent `sent` with payload, this one included. A new burst has
-    /// up to `burst` segments.
+    /// A segment with `bytes` of payload left; the connection has sent `sent` with payload, this one included.
     #[inline]
-    pub fn on_sent(&mut self, now_ns: u64, bytes: u32, sent: u32, burst: u32) {
+    pub fn on_sent(&mut self, now_ns: u64, bytes: u32, sent: u32, burst: Burst) {
         if self.rate == RATE_INFINITE || self.rate == 0 || sent <= FREE_SEGMENTS {
             self.next_ns = self.next_ns.max(now_ns);
             return;
         }
-        if self.burst_ns != now_ns || self.burst_left == 0 {
+        self.burst_left = burst.left;
+        if burst.begins {
             self.burst_ns = now_ns;
-            self.burst_left = burst.clamp(1, u32::from(u16::MAX)) as u16;
             let late_ns = now_ns.saturating_sub(self.next_ns);
             self.late_ns = u32::try_from(late_ns).unwrap_or(u32::MAX);
         }
-        self.burst_left -= 1;
         let spacing_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.rate);
         let spacing_ns = u64::try_from(spacing_ns).unwrap_or(NEVER_NS);
-        // What left late (the caller's clock is coarse) makes up for half of its time.
+        if self.waited {
+            // A caller that sleeps wakes up late: the rate holds all the same, within bounds.
+            let since_ns = self.next_ns.max(now_ns.saturating_sub(LATE_NS_MAX));
+            self.next_ns = since_ns.saturating_add(spacing_ns);
+            return;
+        }
+        // What leaves after a pause makes up for half of its time.
         let credit_ns = u64::from(self.late_ns).min(spacing_ns / 2);
         self.late_ns -= credit_ns as u32;
         let spacing_ns = spacing_ns - credit_ns;
@@ -156,7 +174,10 @@ impl Connection {
     #[inline]
     pub(crate) fn pace(&mut self, cx: &Cx<'_>, bytes: u32) {
         if self.pacing.on {
-            let burst = self.burst_segments_max(cx);
+            let burst = Burst {
+                begins: self.delivery.burst_begins,
+                left: self.delivery.burst_left,
+            };
             let sent = self.tx.data_segs_out;
             self.pacing.on_sent(cx.now_ns, bytes, sent, burst);
         }
@@ -170,10 +191,19 @@ impl Connection {
         (self.pacing.departure_ns != NEVER_NS).then_some(self.pacing.departure_ns)
     }
 
+    /// The departure has come.
+    pub(crate) fn depart(&mut self, now_ns: u64) {
+        if self.pacing.departure_ns <= now_ns {
+            self.pacing.departure_ns = NEVER_NS;
+            self.refresh_deadline();
+        }
+    }
+
     /// Sending stopped: is it pacing that holds data back?
     #[inline]
     pub(crate) fn arm_departure(&mut self, cx: &Cx<'_>) {
         let held = self.pacing.holds(cx.now_ns) && self.plan_payload(cx).is_some();
+        self.pacing.waited = held;
         let at_ns = if held {
             self.pacing.next_ns()
         } else {

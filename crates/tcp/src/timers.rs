@@ -74,7 +74,7 @@ impl Connection {
     /// What is due at `cx.now_ns`.
     pub(crate) fn fire_timers(&mut self, cx: &mut Cx<'_>) -> Effects {
         let mut effects = Effects::NONE;
-        self.arm_departure(cx);
+        self.depart(cx.now_ns);
         if self.tx.timers.delayed_ack_ns <= cx.now_ns {
             self.on_delayed_ack_timer(cx);
         }

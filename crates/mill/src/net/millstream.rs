@@ -52,6 +52,9 @@ pub fn config(options: &NetOptions) -> Result<Config, Failure> {
     config.gateways.clone_from(&options.gateways);
     config.contexts = usize::from(options.contexts);
     config.spin_ns = options.spin_us.saturating_mul(1000);
+    if let Some(choice) = options.congestion {
+        config.tcp.congestion = choice;
+    }
     config.crank = match options.crank {
         Crank::Inline => millstream::Crank::Inline,
         Crank::Dedicated => millstream::Crank::Dedicated,

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use millstream::CongestionAlgorithm;
 use packetio::WireSpec;
 
 /// Which wire, and who we are on it.
@@ -31,6 +32,16 @@ pub struct NetOptions {
     /// Microseconds to look for work before going to sleep: lower latency for CPU time
     #[arg(long, value_name = "US", default_value_t = 0)]
     pub spin_us: u64,
+    /// Congestion control of Millstream's connections: cubic, reno, dctcp or bbr
+    #[arg(long, value_name = "NAME", value_parser = congestion)]
+    pub congestion: Option<CongestionAlgorithm>,
+}
+
+fn congestion(name: &str) -> Result<CongestionAlgorithm, String> {
+    CongestionAlgorithm::from_name(name).ok_or_else(|| {
+        let names = CongestionAlgorithm::ALL.map(CongestionAlgorithm::name);
+        format!("`{name}` is none of {}", names.join(", "))
+    })
 }
 
 /// Who turns the crank.
@@ -115,6 +126,10 @@ impl NetOptions {
     /// What the options must satisfy together. The error is one line.
     pub fn check(&self) -> Result<(), String> {
         match &self.wire {
+            Wire::Kernel if self.congestion.is_some() => Err(
+                "--congestion: the kernel's is a sysctl, net.ipv4.tcp_congestion_control"
+                    .to_owned(),
+            ),
             Wire::Kernel => Ok(()),
             Wire::Millstream(_) if self.addresses.is_empty() => {
                 Err("--addr is missing: which address is ours on this wire?".to_owned())
@@ -136,6 +151,13 @@ mod tests {
                 Ok(text.to_owned())
             );
         }
+    }
+
+    #[test]
+    fn congestion_is_known_by_name() {
+        assert_eq!(congestion("bbr"), Ok(CongestionAlgorithm::Bbr));
+        let error = congestion("tahoe").unwrap_err();
+        assert_eq!(error, "`tahoe` is none of cubic, reno, dctcp, bbr");
     }
 
     #[test]

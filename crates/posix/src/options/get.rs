@@ -117,8 +117,7 @@ pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {
     let options = &asked.options;
     Ok(match name {
         TCP_INFO => info_bytes(asked)?,
-        // CUBIC, Reno and DCTCP as built here tell nothing more than `tcp_info`.
-        TCP_CC_INFO => Vec::new(),
+        TCP_CC_INFO => cc_info(asked)?,
         TCP_CONGESTION => {
             let mut bytes = options.congestion().name().as_bytes().to_vec();
             bytes.resize(CONGESTION_NAME_BYTES, 0);
@@ -131,6 +130,22 @@ pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {
             None => kept::get(asked.entry, SOL_TCP, name)?,
         },
     })
+}
+
+/// `union tcp_cc_info`: of BBR its model; the others as built here tell nothing more than `tcp_info`.
+fn cc_info(asked: &Asked<'_>) -> Value {
+    let info = asked.info()?;
+    let Some(bbr) = info.and_then(|info| info.tcp.bbr) else {
+        return Ok(Vec::new());
+    };
+    let words = [
+        bbr.bandwidth as u32,
+        (bbr.bandwidth >> 32) as u32,
+        bbr.min_rtt_us,
+        bbr.pacing_gain,
+        bbr.cwnd_gain,
+    ];
+    Ok(words.iter().flat_map(|word| word.to_ne_bytes()).collect())
 }
 
 fn tcp_int(asked: &Asked<'_>, name: i32) -> Result<Option<i32>, Errno> {

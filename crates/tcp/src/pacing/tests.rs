@@ -1,6 +1,6 @@
 //! Rates, bursts and the gaps between them.
 
-use super::{Pacing, RATE_INFINITE};
+use super::{Burst, Pacing, RATE_INFINITE};
 use crate::config::Config;
 use crate::congestion::Window;
 use crate::{MILLISECOND_NS, SECOND_NS};
@@ -17,14 +17,22 @@ fn paced() -> Pacing {
     pacing
 }
 
+/// The segments of bursts of two, by turns.
+fn of_two(number: u32) -> Burst {
+    Burst {
+        begins: number.is_multiple_of(2),
+        left: u16::from(number.is_multiple_of(2)),
+    }
+}
+
 /// Sends as much as may leave between two instants; the clock is read every `grain_ns`.
 fn send(pacing: &mut Pacing, from_ns: u64, to_ns: u64, grain_ns: u64) -> u32 {
     let mut segments = 0;
     let mut now_ns = from_ns;
     while now_ns < to_ns {
         while !pacing.holds(now_ns) {
+            pacing.on_sent(now_ns, MSS, 100, of_two(segments));
             segments += 1;
-            pacing.on_sent(now_ns, MSS, 100, 2);
         }
         now_ns += grain_ns;
     }
@@ -56,11 +64,11 @@ fn the_first_ten_segments_do_not_wait() {
     let mut pacing = paced();
     for sent in 1..=10 {
         assert!(!pacing.holds(0));
-        pacing.on_sent(0, MSS, sent, 2);
+        pacing.on_sent(0, MSS, sent, of_two(sent - 1));
     }
-    pacing.on_sent(0, MSS, 11, 2);
+    pacing.on_sent(0, MSS, 11, of_two(0));
     assert!(!pacing.holds(0));
-    pacing.on_sent(0, MSS, 12, 2);
+    pacing.on_sent(0, MSS, 12, of_two(1));
     assert!(pacing.holds(0));
     assert_eq!(pacing.next_ns(), 2 * MILLISECOND_NS);
 }
@@ -81,6 +89,17 @@ fn over_time_the_rate_holds_whatever_the_grain_of_the_clock() {
 }
 
 #[test]
+fn a_caller_that_is_late_makes_up_for_it_within_bounds() {
+    let mut pacing = paced();
+    pacing.waited = true;
+    let segments = send(&mut pacing, SECOND_NS, 2 * SECOND_NS, 4 * MILLISECOND_NS);
+    assert!((990..=1020).contains(&segments), "{segments}");
+    // Five milliseconds are made up for, and a segment is due now.
+    let later_ns = 3 * SECOND_NS;
+    assert_eq!(send(&mut pacing, later_ns, later_ns + 1, 1), 6);
+}
+
+#[test]
 fn a_pause_earns_no_burst() {
     let mut pacing = paced();
     send(&mut pacing, SECOND_NS, SECOND_NS + MILLISECOND_NS, 1000);
@@ -94,7 +113,7 @@ fn without_a_rate_nothing_waits() {
     let mut pacing = paced();
     pacing.set_rate(RATE_INFINITE);
     for _ in 0..100 {
-        pacing.on_sent(0, MSS, 100, 2);
+        pacing.on_sent(0, MSS, 100, of_two(0));
         assert!(!pacing.holds(0));
     }
 }

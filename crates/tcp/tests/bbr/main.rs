@@ -117,7 +117,7 @@ fn probe_rtt_comes_every_ten_seconds_and_lasts_for_200_ms() {
     });
     assert_eq!(probes.len(), 4, "{probes:?}");
     for pair in probes.windows(2) {
-        assert_near((pair[1].0 - pair[0].1) as f64, 10e9, 2.0, "time between");
+        assert_near((pair[1].0 - pair[0].1) as f64, 10e9, 4.0, "time between");
     }
     for (since_ns, until_ns) in probes {
         let took_ms = (until_ns - since_ns) / MS;
@@ -244,6 +244,17 @@ fn probe_bw_acks_in_bunches_do_not_starve_the_pipe() {
     let goodput = path.goodput(6 * SECOND);
     let truth = path.settings.payload_rate();
     assert!(goodput > 0.9 * truth, "{goodput} of {truth}");
+}
+
+#[test]
+fn probe_bw_a_caller_that_is_late_keeps_the_rate() {
+    let mut settings = PathSettings::new(50, 40);
+    settings.late_ns = 4 * MS;
+    let mut path = bulk(settings);
+    path.run(4 * SECOND);
+    let goodput = path.goodput(5 * SECOND);
+    let truth = path.settings.payload_rate();
+    assert!(goodput > 0.93 * truth, "{goodput} of {truth}");
 }
 
 #[test]

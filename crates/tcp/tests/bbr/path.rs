@@ -28,6 +28,8 @@ pub struct PathSettings {
     pub loss: u64,
     /// A policer before the bottleneck: bytes per second and bytes of the bucket.
     pub policer: Option<(u64, u64)>,
+    /// The sender's timers are served so late.
+    pub late_ns: u64,
     /// ACKs leave the receiver at multiples of this only; 0 = at once.
     pub ack_grid_ns: u64,
 }
@@ -42,6 +44,7 @@ impl PathSettings {
             rtt_ns: rtt_ms * MS,
             loss: 0,
             policer: None,
+            late_ns: 0,
             ack_grid_ns: 0,
         }
     }
@@ -217,11 +220,8 @@ impl Path {
             self.transmit(number);
         }
         let arrival_ns = self.wire.keys().next().map_or(u64::MAX, |key| key.0);
-        let next_ns = self
-            .ends
-            .iter()
-            .map(|end| end.conn.deadline_ns())
-            .fold(arrival_ns, u64::min);
+        let timers = [SENDER, RECEIVER].map(|number| self.timer_ns(number));
+        let next_ns = timers.into_iter().fold(arrival_ns, u64::min);
         self.now_ns = next_ns.clamp(self.now_ns, until_ns.max(self.now_ns));
         while let Some(entry) = self.wire.first_entry() {
             if entry.key().0 > self.now_ns {
@@ -231,11 +231,23 @@ impl Path {
             self.arrive(to, &segment);
         }
         for number in [SENDER, RECEIVER] {
+            let is_due = self.timer_ns(number) <= self.now_ns;
             let end = &mut self.ends[number];
-            if end.conn.deadline_ns() <= self.now_ns {
+            if is_due {
                 let _ = end.conn.on_timer(&mut cx!(self, end));
             }
         }
+    }
+
+    /// When the end's timer is served.
+    fn timer_ns(&self, number: usize) -> u64 {
+        let late_ns = if number == SENDER {
+            self.settings.late_ns
+        } else {
+            0
+        };
+        let deadline_ns = self.ends[number].conn.deadline_ns();
+        deadline_ns.saturating_add(late_ns)
     }
 
     fn fill(&mut self) {

@@ -61,7 +61,7 @@ pub struct GoodputOptions {
     /// Seconds that each transfer is counted, from its first byte
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     pub seconds: f64,
-    /// Congestion control of the kernel's ends; without it whatever the machine is set to
+    /// Congestion control of all ends, the kernel's and ours; without it what the machine is set to
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
     /// Wires at once
@@ -128,7 +128,7 @@ pub fn goodput(options: &GoodputOptions) -> Result<(), Failure> {
     }
     let table = table::table(&found);
     print!("{table}");
-    let json = serde_json::json!({ "rate": options.rate, "kernel_congestion": options.congestion, "limit": options.limit, "seconds": options.seconds, "cells": found });
+    let json = serde_json::json!({ "rate": options.rate, "congestion": world::congestion(options).map_err(Failure::Run)?, "limit": options.limit, "seconds": options.seconds, "cells": found });
     for (path, text) in [
         (&options.json, format!("{json:#}\n")),
         (&options.table, table),

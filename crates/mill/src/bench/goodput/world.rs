@@ -17,8 +17,22 @@ pub fn run(
     job: u32,
 ) -> Result<f64, String> {
     let named = |cause: String| format!("{pair:?} at {cell:?}, seed {seed}: {cause}");
-    let world = World::new(pair, job, options.congestion.as_deref()).map_err(named)?;
+    let world = congestion(options)
+        .and_then(|congestion| World::new(pair, job, congestion))
+        .map_err(named)?;
     transfer(&world, options, cell, pair, seed).map_err(named)
+}
+
+/// What the machine is set to, unless the user asked for another: the kernel's and ours.
+pub fn congestion(options: &GoodputOptions) -> Result<String, String> {
+    if let Some(name) = &options.congestion {
+        return Ok(name.clone());
+    }
+    let path = "/proc/sys/net/ipv4/tcp_congestion_control";
+    match std::fs::read_to_string(path) {
+        Ok(name) => Ok(name.trim().to_owned()),
+        Err(error) => Err(format!("{path}: {error}")),
+    }
 }
 
 fn transfer(
@@ -47,12 +61,14 @@ fn transfer(
 /// Three namespaces; `left` and `right` each have a veth pair into `between`.
 struct World {
     prefix: String,
+    congestion: String,
 }
 
 impl World {
-    fn new(pair: Pair, job: u32, congestion: Option<&str>) -> Result<Self, String> {
+    fn new(pair: Pair, job: u32, congestion: String) -> Result<Self, String> {
         let world = Self {
             prefix: format!("mst-{}-{job}", std::process::id()),
+            congestion,
         };
         for side in ["left", "right", "between"] {
             ip(&["netns", "add", &world.namespace(side)])?;
@@ -61,19 +77,13 @@ impl World {
             ("left", SENDER, pair == Pair::OursToKernel),
             ("right", RECEIVER, pair == Pair::KernelToOurs),
         ] {
-            world.join(side, address, ours, congestion)?;
+            world.join(side, address, ours)?;
         }
         Ok(world)
     }
 
     /// A veth pair from the side to the middle, without offloads: the wire is to see the frames that a wire sees.
-    fn join(
-        &self,
-        side: &str,
-        address: &str,
-        ours: bool,
-        congestion: Option<&str>,
-    ) -> Result<(), String> {
+    fn join(&self, side: &str, address: &str, ours: bool) -> Result<(), String> {
         let (own, between) = (self.namespace(side), self.namespace("between"));
         let far = format!("to-{side}");
         ip(&[
@@ -90,10 +100,8 @@ impl World {
             ip(&["-n", namespace, "link", "set", "dev", device, "up"])?;
         }
         if !ours {
-            if let Some(name) = congestion {
-                let setting = format!("net.ipv4.tcp_congestion_control={name}");
-                ip(&["netns", "exec", &own, "sysctl", "-qw", &setting])?;
-            }
+            let setting = format!("net.ipv4.tcp_congestion_control={}", self.congestion);
+            ip(&["netns", "exec", &own, "sysctl", "-qw", &setting])?;
             let cidr = format!("{address}/24");
             ip(&["-n", &own, "address", "add", &cidr, "dev", "own"])?;
         }
@@ -127,7 +135,11 @@ impl World {
         let cidr = format!("{address}/24");
         let wire = if ours { "packet:own" } else { "kernel" };
         let words = ["bench", "goodput-side", "--wire", wire, "--addr", &cidr];
-        words.map(str::to_owned).to_vec()
+        let mut words = words.map(str::to_owned).to_vec();
+        if ours {
+            words.extend(["--congestion", &self.congestion].map(str::to_owned));
+        }
+        words
     }
 }
 

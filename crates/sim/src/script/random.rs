@@ -36,6 +36,12 @@ const PAUSES_MS: [u32; 14] = [0, 0, 0, 1, 1, 2, 5, 10, 10, 20, 60, 70, 120, 260]
 /// Lengths of data.
 const LENGTHS: [u32; 8] = [1, 10, 100, 536, 1000, 1000, 1460, 2920];
 
+/// Flags without business, or with a rare one.
+const ODD_FLAGS: &[&str] = &[
+    "R", "R.", "S", "S.", "F.", "FP.", "F", "P", "-", "U.", "SF", "SR", "FR.", "PU.", "S.P", "E.",
+    "W.", "EW.",
+];
+
 /// The script of a seed.
 pub fn script(seed: u64) -> String {
     let mut dice = Random::new(seed, 40);
@@ -363,13 +369,7 @@ impl Draw {
                 draft.seq = next.wrapping_add(off as u32);
             }
             2 => {
-                draft.flags = self
-                    .dice
-                    .pick(&[
-                        "R", "R.", "S", "S.", "F.", "FP.", "F", "P", "-", "U.", "SF", "SR", "FR.",
-                        "PU.", "S.P", "E.", "W.", "EW.",
-                    ])
-                    .to_owned();
+                draft.flags = self.dice.pick(ODD_FLAGS).to_owned();
                 // As flags are written.
                 draft.flags = ordered(&draft.flags);
             }

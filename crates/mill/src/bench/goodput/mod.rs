@@ -61,7 +61,8 @@ pub struct GoodputOptions {
     /// Seconds that each transfer is counted, from its first byte
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     pub seconds: f64,
-    /// Congestion control of all ends, the kernel's and ours; without it what the machine is set to
+    /// Congestion control of all ends, the kernel's and ours; without it what the machine is set to. What
+    /// namespaces may not choose they may while this runs
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
     /// Wires at once
@@ -119,6 +120,8 @@ impl Measured {
 
 /// Measures every cell and shows the table.
 pub fn goodput(options: &GoodputOptions) -> Result<(), Failure> {
+    let _permission =
+        world::Permission::to_use(options.congestion.as_deref()).map_err(Failure::Run)?;
     let cells = cells(options);
     let mut found = Vec::with_capacity(cells.len());
     for cell in cells {

@@ -151,3 +151,38 @@ impl Drop for World {
         }
     }
 }
+
+/// What namespaces may choose as congestion control: more than before for as long as this lives.
+pub struct Permission {
+    before: Option<String>,
+}
+
+/// The machine's setting; the namespaces have none of their own.
+const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+
+impl Permission {
+    /// Lets namespaces choose `name`. It has to be loaded.
+    pub fn to_use(name: Option<&str>) -> Result<Self, String> {
+        let named = |error: std::io::Error| format!("{ALLOWED}: {error}");
+        let Some(name) = name else {
+            return Ok(Self { before: None });
+        };
+        let before = std::fs::read_to_string(ALLOWED).map_err(named)?;
+        if before.split_whitespace().any(|allowed| allowed == name) {
+            return Ok(Self { before: None });
+        }
+        std::fs::write(ALLOWED, format!("{} {name}", before.trim())).map_err(named)?;
+        Ok(Self {
+            before: Some(before),
+        })
+    }
+}
+
+impl Drop for Permission {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            // Nobody is left who could be told, and the setting harms nobody.
+            let _ = std::fs::write(ALLOWED, before);
+        }
+    }
+}

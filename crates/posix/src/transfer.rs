@@ -114,14 +114,8 @@ impl Sockets {
                 return blocked(Errno::AGAIN, nonblocking, progress, now_ns, timeout);
             }
             _ => {
-                let error = entry.error.take();
-                return match error {
-                    None if entry.read_shut.get() => {
-                        *reply = Reply::Bytes(Vec::new());
-                        Ok(Some(0))
-                    }
-                    error => Err(error.unwrap_or(Errno::NOTCONN)),
-                };
+                let is_shut = entry.read_shut.get();
+                return recv_unconnected(entry.error.take(), is_shut, reply);
             }
         };
         let options = stream.tcp.options();
@@ -148,20 +142,16 @@ impl Sockets {
             got.fill(0);
         }
         match step {
-            Ok(Some(_)) => {
-                *reply = Reply::Bytes(got);
-                Ok(Some(done))
-            }
-            Err(_) if done > 0 => {
-                *reply = Reply::Bytes(got);
-                Ok(Some(done))
-            }
+            Err(errno) if done == 0 => Err(errno),
             Ok(None) if flags & MSG_PEEK != 0 => Ok(None),
             Ok(None) => {
                 *reply = Reply::Bytes(got);
                 Ok(None)
             }
-            Err(errno) => Err(errno),
+            Ok(Some(_)) | Err(_) => {
+                *reply = Reply::Bytes(got);
+                Ok(Some(done))
+            }
         }
     }
 
@@ -256,6 +246,17 @@ impl Sockets {
         };
         *reply = Reply::Int(value);
         Ok(Some(0))
+    }
+}
+
+/// A read of a socket without a connection: what went wrong is told first, then the end if reading was shut.
+fn recv_unconnected(error: Option<Errno>, is_shut: bool, reply: &mut Reply) -> Step {
+    match error {
+        None if is_shut => {
+            *reply = Reply::Bytes(Vec::new());
+            Ok(Some(0))
+        }
+        error => Err(error.unwrap_or(Errno::NOTCONN)),
     }
 }
 

@@ -123,11 +123,12 @@ impl Core {
     }
 
     /// Another segment is about to arrive: an ACK that is due for those before it would have left by now. It waits in a train, unless the settings say
-    /// that one for all will do, or trains are full.
+    /// that one for all will do, trains are full, or the port had no room for the last turn's output: then it would not have left.
     #[inline]
     pub(crate) fn take_due_ack(&mut self, socket: u32) {
         let conn = self.sockets.slot(socket).conn.as_ref();
-        if conn.is_some_and(|conn| conn.has_ack_due()) && !self.config.merge_acks {
+        let is_due = conn.is_some_and(|conn| conn.has_ack_due());
+        if is_due && !self.config.merge_acks && !self.is_port_short {
             self.couple_ack(socket);
         }
     }

@@ -102,6 +102,8 @@ pub(crate) struct Core {
     /// The run of segments that is visiting its connection.
     pub open_run: Option<OpenRun>,
     pub ack_trains: AckTrains,
+    /// The last turn ended with output that the port had no room for.
+    pub is_port_short: bool,
     pub events: EventQueue,
     pub app: StackSide,
     pub port_counter: u32,
@@ -192,6 +194,7 @@ impl Core {
             lists: TxLists::new(limits.sockets_max),
             open_run: None,
             ack_trains: AckTrains::new(),
+            is_port_short: false,
             control: ControlQueue::new(limits.control_queue_max),
             events,
             app,

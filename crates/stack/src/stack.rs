@@ -112,6 +112,7 @@ impl Stack {
         core.timers();
         core.stages.lap(Stage::Timers);
         let (sent, blocked) = self.packet_out();
+        self.core.is_port_short = self.core.has_output();
         let events = self.event_queue();
         self.core.stages.lap(Stage::EventQueue);
         Turned {

@@ -24,14 +24,14 @@ impl Core {
 
     /// Fills frames of one batch; the number filled.
     pub(crate) fn fill_frames(&mut self, frames: &[TxFrame]) -> usize {
-        let mut used = self.network.fill_frames(frames);
+        // ACKs of what came before go before all else of their connections. They are bounded by what arrived, and none are made while the port is short of room.
+        let mut used = self.ack_trains.fill(frames, self.offload);
+        used += self.network.fill_frames(&frames[used..]);
         if frames.len() < TX_BATCH_SHARED_MIN {
             return used + self.fill_few(&frames[used..]);
         }
         // A flood of resets may take half a batch, no more, unless nobody else wants the rest.
         used += self.control_out(&frames[used..used + (frames.len() - used) / 2]);
-        // ACK trains come before their connections send more, and leave half of the room as well.
-        used += self.trains_out(&frames[used..used + (frames.len() - used) / 2]);
         let room = frames.len() - used;
         // First each list's share, then whatever is left to whoever has more, in order of urgency.
         for (class, share) in TX_SHARES.into_iter().enumerate() {
@@ -41,20 +41,17 @@ impl Core {
         for class in 0..TX_SHARES.len() {
             used += self.list_out(class, &frames[used..]);
         }
-        used += self.trains_out(&frames[used..]);
         used + self.control_out(&frames[used..])
     }
 
     /// A batch too small for shares: a frame for each kind in turn, beginning with another each time, so that none starves.
     fn fill_few(&mut self, frames: &[TxFrame]) -> usize {
-        const TRAINS: usize = TX_SHARES.len();
-        const KINDS: usize = TX_SHARES.len() + 2;
+        const KINDS: usize = TX_SHARES.len() + 1;
         let (mut used, mut idle) = (0, 0);
         while used < frames.len() && idle < KINDS {
             self.tx_next = (self.tx_next + 1) % KINDS;
             let one = &frames[used..=used];
             let filled = match self.tx_next {
-                TRAINS => self.trains_out(one),
                 class if class < TX_SHARES.len() => self.list_out(class, one),
                 _ => self.control_out(one),
             };
@@ -78,14 +75,6 @@ impl Core {
             }
             self.settle(socket, effects);
         }
-    }
-
-    #[inline]
-    fn trains_out(&mut self, frames: &[TxFrame]) -> usize {
-        if self.ack_trains.is_empty() {
-            return 0;
-        }
-        self.ack_trains.fill(frames, self.offload)
     }
 
     fn list_out(&mut self, class: usize, frames: &[TxFrame]) -> usize {

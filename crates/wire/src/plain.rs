@@ -38,6 +38,7 @@ const FLAGS_MASK: u16 = 0x01ff;
 /// Data offset of 5 and 8 words, no other bit of that byte but perhaps AE.
 const OFFSET_BARE: u8 = 0x50;
 const OFFSET_TIMESTAMP: u8 = 0x80;
+const OFFSET_MASK: u8 = 0xf0;
 
 /// A plain packet that arrived: its headers are consistent and IPv4's checksum is right, TCP's is not yet known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -276,7 +277,8 @@ impl AckTemplate {
     /// The headers of the next ACK; `echo` counts only where there are timestamps.
     #[inline]
     pub fn expand(&mut self, ack: SeqNumber, flags: Flags, window: u16, echo: u32) -> &[u8] {
-        let offset = self.bytes[TCP_AT + 12];
+        // AE shares this byte, and the last ACK may have set it.
+        let offset = self.bytes[TCP_AT + 12] & OFFSET_MASK;
         let control = u32::from(flags.0) << 16 | u32::from(window);
         put32(&mut self.bytes, TCP_AT + 8, ack.0);
         put32(

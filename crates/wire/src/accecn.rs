@@ -60,7 +60,7 @@ impl AccEcn {
 
     fn of(order: u8, counters: &[u32; ACCECN_FIELDS_MAX]) -> AccEcn {
         let mut option = AccEcn {
-            head: 1 + ACCECN_FIELDS_MAX as u8 | order,
+            head: (1 + ACCECN_FIELDS_MAX as u8) | order,
             ..AccEcn::NONE
         };
         let (slots, _) = option.body.as_chunks_mut::<FIELD_BYTES>();

@@ -211,13 +211,13 @@ impl Headers {
 
     #[inline(always)]
     fn emit_tcp(&self, out: &mut [u8; BYTES_MAX], pseudo: u64, payload: Option<u16>) {
-        let ports = u32::from(self.src_port) << 16 | u32::from(self.dst_port);
+        let ports = (u32::from(self.src_port) << 16) | u32::from(self.dst_port);
         let offset = match self.timestamp {
             Some(_) => OFFSET_TIMESTAMP,
             None => OFFSET_BARE,
         };
         let control =
-            u32::from(offset) << 24 | u32::from(self.flags.0) << 16 | u32::from(self.window);
+            (u32::from(offset) << 24) | (u32::from(self.flags.0) << 16) | u32::from(self.window);
         let mut sum = pseudo
             + u64::from(ports)
             + u64::from(self.seq.0)
@@ -279,12 +279,12 @@ impl AckTemplate {
     pub fn expand(&mut self, ack: SeqNumber, flags: Flags, window: u16, echo: u32) -> &[u8] {
         // AE shares this byte, and the last ACK may have set it.
         let offset = self.bytes[TCP_AT + 12] & OFFSET_MASK;
-        let control = u32::from(flags.0) << 16 | u32::from(window);
+        let control = (u32::from(flags.0) << 16) | u32::from(window);
         put32(&mut self.bytes, TCP_AT + 8, ack.0);
         put32(
             &mut self.bytes,
             TCP_AT + 12,
-            control | u32::from(offset) << 24,
+            control | (u32::from(offset) << 24),
         );
         let mut added = u64::from(ack.0) + u64::from(control);
         if self.len == BYTES_MAX {

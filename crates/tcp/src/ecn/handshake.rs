@@ -418,10 +418,8 @@ impl Connection {
                 self.ecn.accurate.failed |= fail::ACE_RECV | fail::OPTION_RECV;
             }
             ace @ (0b010 | 0b011 | 0b100 | 0b110) if plain => {
-                if self.believes_feedback(cx, ace)
-                    && reflected(ace) == Ecn::Ce
-                    && self.recovery.delivered_ce == 0
-                {
+                let believed = self.believes_feedback(cx, ace);
+                if believed && reflected(ace) == Ecn::Ce && self.recovery.delivered_ce == 0 {
                     self.recovery.delivered_ce = 1;
                 }
             }

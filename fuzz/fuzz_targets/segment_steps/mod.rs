@@ -195,7 +195,7 @@ fn segment(peer: &Peer, arrival: &Arrival) -> Segment {
     let rcv_nxt = peer.conn.rcv_nxt();
     let rcv_end = rcv_nxt + peer.conn.info().rcv_wnd;
     let now_ms = (peer.now_ns / MS) as u32;
-    let mut flags = Flags(arrival.flags);
+    let mut flags = Flags(arrival.flags.into());
     if !arrival.bare {
         flags |= Flags::ACK;
     }

@@ -90,7 +90,7 @@ impl Play {
         let seq = odd.seq.from(end.client.nxt);
         let mut segment = end
             .client
-            .segment(Flags(odd.flags))
+            .segment(Flags(odd.flags.into()))
             .at(seq)
             .acking(odd.ack.from(end.client.rcv))
             .window(odd.window);

@@ -20,6 +20,9 @@ pub(super) struct Marks {
     has_asked: bool,
     /// Both sides agreed on accurate ECN.
     is_accurate: bool,
+    /// What the first SYN-ACK granted, and that another said otherwise: one of them overtook the other, and which one counts only the host knows.
+    granted: Option<bool>,
+    is_disputed: bool,
     /// The codepoint of the last SYN or SYN-ACK that arrived.
     syn_received: Option<Ecn>,
     /// Segments that arrived marked, and how many of them the host told of at least.
@@ -61,7 +64,12 @@ impl Marks {
         if header.flags.contains(Flags::SYN) {
             self.syn_received = Some(codepoint);
             let answers = header.flags.contains(Flags::ACK);
-            self.is_accurate |= answers && self.has_asked && grants(header.flags.ace());
+            if answers {
+                let grants = grants(header.flags.ace());
+                self.is_disputed |= self.granted.is_some_and(|before| before != grants);
+                self.granted.get_or_insert(grants);
+                self.is_accurate |= self.has_asked && grants;
+            }
         }
         self.marked += u64::from(codepoint == Ecn::Ce);
         if let Some((at, _)) = place(codepoint) {
@@ -78,6 +86,9 @@ impl Marks {
             } else {
                 self.has_asked |= ace == 0b111;
             }
+            return Ok(());
+        }
+        if self.is_disputed {
             return Ok(());
         }
         if !self.is_accurate {

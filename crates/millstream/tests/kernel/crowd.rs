@@ -54,13 +54,26 @@ fn echo_to_all(context: &Context, at: SocketAddr, gate: &Gate) {
     assert_eq!(most, COUNT, "not all at once");
 }
 
+/// Writes all of it. A thread that writes to hundreds at once may be out of chunks until the stack has had a turn.
+fn answer(mut stream: &TcpStream, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match std::io::Write::write(&mut stream, bytes) {
+            Ok(n) => bytes = &bytes[n..],
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
 /// What is there now; false at the end.
 fn echo(mut stream: &TcpStream) -> bool {
     let mut bytes = [0; 4_096];
     loop {
         match stream.read(&mut bytes) {
             Ok(0) => return false,
-            Ok(n) => std::io::Write::write_all(&mut stream, &bytes[..n]).expect("write"),
+            Ok(n) => answer(stream, &bytes[..n]),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return true,
             Err(error) => panic!("{error}"),
         }

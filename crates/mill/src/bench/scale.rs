@@ -1,11 +1,9 @@
 //! `mill bench scale`: what a transaction costs beside idle connections, what those hold, and what several contexts on one core cost.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use measure::{Plan, Seen};
 
-use super::frame::{Claim, Figure, Outcome, Point, Series, Spread, turns};
+use super::frame::{Claim, Figure, Outcome, Point, Repeats, Series, Spread, turns};
 use super::message::System;
 use super::message::sides::{self, Run};
 use crate::failure::Failure;
@@ -34,27 +32,8 @@ pub struct ScaleOptions {
         default_value = "1,2,4,8"
     )]
     pub contexts: Vec<usize>,
-    /// Seconds that are counted, per system and run
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
-    pub seconds: f64,
-    /// Seconds before that, which are not
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub warm_up: f64,
-    /// Runs of each system, taking turns
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub runs: u32,
-    /// Core of the server
-    #[arg(long, value_name = "CPU", default_value_t = 0)]
-    pub server_core: usize,
-    /// Core of the client
-    #[arg(long, value_name = "CPU", default_value_t = 1)]
-    pub client_core: usize,
-    /// Few points, short runs: to see that everything works
-    #[arg(long)]
-    pub quick: bool,
-    /// Write the figures into this directory
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub repeats: Repeats,
 }
 
 /// What a figure reads off a run.
@@ -65,35 +44,21 @@ type Columns = Vec<(System, Vec<(f64, Vec<Seen>)>)>;
 /// Measures, prints and writes.
 pub fn scale(options: &ScaleOptions) -> Result<(), Failure> {
     let mut options = options.clone();
-    if options.quick {
+    options.repeats = options.repeats.settled();
+    if options.repeats.quick {
         options.idle = vec![1_000];
         options.contexts = vec![1, 2];
-        (options.seconds, options.warm_up, options.runs) = (0.3, 0.1, 1);
     }
     let mut outcome = Outcome::new(
         "scale",
         "64-byte request and response, one per connection, the server closes first. Idle connections come from a client address for each 25,000. Contexts share nothing, have a \
          thread each, and take turns on the server's core and on the client's, without spinning.",
     );
-    outcome.parameter(
-        "seconds per run, after warm-up",
-        format!("{}, {}", options.seconds, options.warm_up),
-    );
-    outcome.parameter("runs of each system", options.runs);
-    outcome.parameter(
-        "cores of server and client",
-        format!("{}, {}", options.server_core, options.client_core),
-    );
+    options.repeats.describe(&mut outcome);
     idle(&options, &mut outcome);
     contexts(&options, &mut outcome);
     claims(&options, &mut outcome);
-    match &options.out {
-        Some(directory) => outcome.write(directory).map_err(Failure::Run),
-        None => {
-            print!("{}", outcome.markdown());
-            Ok(())
-        }
-    }
+    options.repeats.deliver(&mut outcome)
 }
 
 fn run_of(options: &ScaleOptions, connections: usize, idle: usize, contexts: usize) -> Run {
@@ -101,12 +66,12 @@ fn run_of(options: &ScaleOptions, connections: usize, idle: usize, contexts: usi
         plan: Plan {
             connections,
             idle,
-            seconds: options.seconds,
-            warm_up: options.warm_up,
+            seconds: options.repeats.seconds,
+            warm_up: options.repeats.warm_up,
             ..Plan::default()
         },
-        server_core: options.server_core,
-        client_core: options.client_core,
+        server_core: options.repeats.server_core,
+        client_core: options.repeats.client_core,
         contexts,
         spin_us: 0,
     }
@@ -205,7 +170,7 @@ fn measure(
     outcome: &mut Outcome,
 ) {
     let mut notes = Vec::new();
-    let found = turns::alternate(options.runs, systems, &mut notes, |&system| {
+    let found = turns::alternate(options.repeats.runs, systems, &mut notes, |&system| {
         sides::run(system, run)
     });
     for (system, runs) in systems.iter().zip(found) {

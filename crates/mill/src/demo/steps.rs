@@ -197,11 +197,7 @@ fn stop(world: &World, _quick: bool) -> Outcome {
 
 fn short_connections(_world: &World, quick: bool) -> Outcome {
     let mut options = MessageOptions::default();
-    if quick {
-        options.seconds = 1.0;
-        options.warm_up = 0.5;
-        options.runs = 1;
-    }
+    options.repeats.quick = quick;
     let found = message::measure(&options).map_err(|failure| failure.to_string())?;
     let failures: u64 = found.systems.iter().map(|measured| measured.failures).sum();
     let ratio = found.ratio.ok_or("the kernel's rate is zero")?;

@@ -5,38 +5,17 @@
 mod run;
 mod side;
 
-use std::path::PathBuf;
-
 use clap::Args;
 
-use super::frame::{Claim, Figure, Outcome, Point, Series, Spread, turns};
+use super::frame::{Claim, Figure, Outcome, Point, Repeats, Series, Spread, turns};
 use crate::failure::Failure;
 pub use side::{SideOptions, side};
 
 /// Options of `mill bench bulk`.
 #[derive(Args, Clone, Debug)]
 pub struct BulkOptions {
-    /// Seconds that are counted, per system and run
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
-    pub seconds: f64,
-    /// Seconds before that, which are not
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub warm_up: f64,
-    /// Runs of each system, taking turns
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub runs: u32,
-    /// Core of the server
-    #[arg(long, value_name = "CPU", default_value_t = 0)]
-    pub server_core: usize,
-    /// Core of the client
-    #[arg(long, value_name = "CPU", default_value_t = 1)]
-    pub client_core: usize,
-    /// Few points, short runs: to see that everything works
-    #[arg(long)]
-    pub quick: bool,
-    /// Write the figures into this directory
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub repeats: Repeats,
 }
 
 /// A stack, a wire, and the bytes of its packets.
@@ -108,16 +87,9 @@ pub fn bulk(options: &BulkOptions) -> Result<(), Failure> {
         "One end writes as fast as it may, the other reads; whoever receives counts. Server and client are processes of their own, each pinned \
          to a core; smoltcp has both ends in one thread. Over veth neither side has segmentation or checksum offload. Over loopback the kernel computes no checksum.",
     );
-    outcome.parameter(
-        "seconds per run, after warm-up",
-        format!("{}, {}", options.seconds, options.warm_up),
-    );
-    outcome.parameter("runs of each system", options.runs);
-    outcome.parameter(
-        "cores of server and client",
-        format!("{}, {}", options.server_core, options.client_core),
-    );
-    let many: &[usize] = if options.quick {
+    let repeats = options.repeats.settled();
+    repeats.describe(&mut outcome);
+    let many: &[usize] = if repeats.quick {
         &[1]
     } else {
         &[1, 10, 100, 400]
@@ -127,25 +99,25 @@ pub fn bulk(options: &BulkOptions) -> Result<(), Failure> {
         ("9000", "MTU 9000", &JUMBO[..]),
         ("large", "large frames", &LONG[..]),
     ] {
-        study(options, &mut outcome, systems, (id, title), (many, false));
+        study(&repeats, &mut outcome, systems, (id, title), (many, false));
     }
-    if !options.quick {
+    if !repeats.quick {
         study(
-            options,
+            &repeats,
             &mut outcome,
             &SMALL[..2],
             ("up-1500", "MTU 1500, from client to server"),
             (&[1], true),
         );
         study(
-            options,
+            &repeats,
             &mut outcome,
             &LONG,
             ("up-large", "large frames, from client to server"),
             (&[1], true),
         );
         study(
-            options,
+            &repeats,
             &mut outcome,
             &SMALL[..2],
             ("jain", "8,192 downloads, MTU 1500"),
@@ -153,20 +125,14 @@ pub fn bulk(options: &BulkOptions) -> Result<(), Failure> {
         );
     }
     claims(&mut outcome);
-    match &options.out {
-        Some(directory) => outcome.write(directory).map_err(Failure::Run),
-        None => {
-            print!("{}", outcome.markdown());
-            Ok(())
-        }
-    }
+    repeats.deliver(&mut outcome)
 }
 
 /// Runs of each system by the number of flows.
 type Columns = Vec<Vec<(f64, Vec<Seen>)>>;
 
 fn study(
-    options: &BulkOptions,
+    repeats: &Repeats,
     outcome: &mut Outcome,
     systems: &[System],
     (id, title): (&str, &str),
@@ -177,21 +143,19 @@ fn study(
         let load = Load {
             flows,
             up,
-            seconds: match options.quick {
-                true => 0.5,
-                // Thousands of flows take turns for longer before their shares say anything.
-                false if flows >= CROWD => options.seconds * CROWD_TIMES,
-                false => options.seconds,
+            // Thousands of flows take turns for longer before their shares say anything.
+            seconds: match flows >= CROWD {
+                true => repeats.seconds * CROWD_TIMES,
+                false => repeats.seconds,
             },
-            warm_up: if options.quick { 0.2 } else { options.warm_up },
-            cores: (options.server_core, options.client_core),
+            warm_up: repeats.warm_up,
+            cores: (repeats.server_core, repeats.client_core),
         };
-        let rounds = if options.quick { 1 } else { options.runs };
         let mut notes = Vec::new();
         // smoltcp's two ends in one thread say nothing of many flows.
         let fits = |system: &System| flows == 1 || !matches!(system, System::Smoltcp(_));
         let chosen: Vec<System> = systems.iter().copied().filter(fits).collect();
-        let found = turns::alternate(rounds, &chosen, &mut notes, |&system| {
+        let found = turns::alternate(repeats.runs, &chosen, &mut notes, |&system| {
             run::run(system, load)
         });
         for (system, runs) in chosen.iter().zip(found) {

@@ -10,10 +10,12 @@ pub mod namespace;
 pub mod outcome;
 pub mod page;
 pub mod process;
+pub mod repeats;
 pub mod stats;
 pub mod turns;
 
 pub use machine::Machine;
 pub use outcome::{Claim, Figure, Outcome, Point, Series};
 pub use process::Process;
+pub use repeats::Repeats;
 pub use stats::{Spread, jain, median};

@@ -6,7 +6,7 @@ use measure::{Exchange, Plan, Seen};
 
 use super::sides::{self, Run};
 use super::{MessageOptions, System};
-use crate::bench::frame::{Figure, Outcome, Point, Series, Spread, turns};
+use crate::bench::frame::{Figure, Outcome, Point, Repeats, Series, Spread, turns};
 use crate::failure::Failure;
 
 /// The concurrency that table 2 is about.
@@ -268,13 +268,7 @@ const STUDIES: &[Study] = &[
         systems: &[System::Kernel, System::Inline],
         xs: &[1.0],
         quick_xs: &[1.0],
-        plan: |_, plan| Plan {
-            messages: 0,
-            request_bytes: 1,
-            response_bytes: 1,
-            connections: 1,
-            ..plan
-        },
+        plan: one_byte,
         readings: &[
             falling(
                 "latency-p50",
@@ -297,13 +291,7 @@ const STUDIES: &[Study] = &[
         systems: &[System::Kernel, System::Inline],
         xs: &[1.0],
         quick_xs: &[1.0],
-        plan: |_, plan| Plan {
-            messages: 0,
-            request_bytes: 1,
-            response_bytes: 1,
-            connections: 1,
-            ..plan
-        },
+        plan: one_byte,
         readings: &[
             falling(
                 "latency-spin-p50",
@@ -322,6 +310,17 @@ const STUDIES: &[Study] = &[
     },
 ];
 
+/// A byte each way on one connection that stays.
+fn one_byte(_: f64, plan: Plan) -> Plan {
+    Plan {
+        messages: 0,
+        request_bytes: 1,
+        response_bytes: 1,
+        connections: 1,
+        ..plan
+    }
+}
+
 /// Measures the studies that are named, prints and writes their figures.
 pub fn figures(options: &MessageOptions) -> Result<(), Failure> {
     let all = options.figures.iter().any(|name| name == "all");
@@ -339,37 +338,24 @@ pub fn figures(options: &MessageOptions) -> Result<(), Failure> {
          every system. Server and client are processes of their own, each pinned to a core; `one thread` has both in one. Checksums are computed by Millstream, \
          smoltcp and, over veth, by the kernel; on its loopback the kernel computes none.",
     );
-    outcome.parameter(
-        "seconds per run, after warm-up",
-        format!("{}, {}", options.seconds, options.warm_up),
-    );
-    outcome.parameter("runs of each system", options.runs);
-    outcome.parameter(
-        "cores of server and client",
-        format!("{}, {}", options.server_core, options.client_core),
-    );
+    let repeats = options.repeats.settled();
+    repeats.describe(&mut outcome);
     let wanted = |study: &&Study| all || options.figures.iter().any(|name| name == study.name);
     for study in STUDIES.iter().filter(wanted) {
-        measure(study, options, &mut outcome);
+        measure(study, &options.systems, &repeats, &mut outcome);
     }
     claims::add(&mut outcome);
-    match &options.out {
-        Some(directory) => outcome.write(directory).map_err(Failure::Run),
-        None => {
-            print!("{}", outcome.markdown());
-            Ok(())
-        }
-    }
+    repeats.deliver(&mut outcome)
 }
 
-fn measure(study: &Study, options: &MessageOptions, outcome: &mut Outcome) {
+fn measure(study: &Study, chosen: &[System], repeats: &Repeats, outcome: &mut Outcome) {
     let systems: Vec<System> = study
         .systems
         .iter()
         .copied()
-        .filter(|system| options.systems.is_empty() || options.systems.contains(system))
+        .filter(|system| chosen.is_empty() || chosen.contains(system))
         .collect();
-    let xs = if options.quick {
+    let xs = if repeats.quick {
         study.quick_xs
     } else {
         study.xs
@@ -377,20 +363,19 @@ fn measure(study: &Study, options: &MessageOptions, outcome: &mut Outcome) {
     let mut columns: Vec<Vec<(f64, Vec<Seen>)>> = systems.iter().map(|_| Vec::new()).collect();
     for &x in xs {
         let plan = Plan {
-            seconds: if options.quick { 0.3 } else { options.seconds },
-            warm_up: if options.quick { 0.1 } else { options.warm_up },
+            seconds: repeats.seconds,
+            warm_up: repeats.warm_up,
             ..Plan::default()
         };
         let run = Run {
             plan: (study.plan)(x, plan),
-            server_core: options.server_core,
-            client_core: options.client_core,
+            server_core: repeats.server_core,
+            client_core: repeats.client_core,
             contexts: 1,
             spin_us: study.spin_us,
         };
-        let rounds = if options.quick { 1 } else { options.runs };
         let mut notes = Vec::new();
-        let found = turns::alternate(rounds, &systems, &mut notes, |&system| {
+        let found = turns::alternate(repeats.runs, &systems, &mut notes, |&system| {
             sides::run(system, &run)
         });
         for (column, runs) in columns.iter_mut().zip(found) {

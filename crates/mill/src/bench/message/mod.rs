@@ -20,7 +20,7 @@ use clap::{Args, ValueEnum};
 use measure::{Plan, Seen};
 use serde::Serialize;
 
-use super::frame::{median, turns};
+use super::frame::{Repeats, median, turns};
 use crate::failure::Failure;
 use crate::limits::CLIENT_CONNECTIONS_MAX;
 use crate::net::options::{NetOptions, Wire};
@@ -36,30 +36,11 @@ pub struct MessageOptions {
     /// Which systems to measure; the kernel and both cranks if none is named, or what the figure compares
     #[arg(long = "system", value_enum, value_delimiter = ',')]
     pub systems: Vec<System>,
-    /// Seconds that are counted, per system and run
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
-    pub seconds: f64,
-    /// Seconds before that, which are not
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
-    pub warm_up: f64,
-    /// Runs of each system, taking turns; the median is compared
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub runs: u32,
+    #[command(flatten)]
+    pub repeats: Repeats,
     /// Connections at once, of the plain measurement
     #[arg(short = 'c', long, value_name = "N", default_value_t = 64, value_parser = connections)]
     pub connections: usize,
-    /// Core of the server
-    #[arg(long, value_name = "CPU", default_value_t = 0)]
-    pub server_core: usize,
-    /// Core of the client
-    #[arg(long, value_name = "CPU", default_value_t = 1)]
-    pub client_core: usize,
-    /// Few points, short runs: to see that everything works
-    #[arg(long)]
-    pub quick: bool,
-    /// Write the figures into this directory
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
     /// Print the plain measurement as JSON on stdout
     #[arg(long)]
     pub json: bool,
@@ -73,14 +54,8 @@ impl Default for MessageOptions {
         Self {
             figures: Vec::new(),
             systems: Vec::new(),
-            seconds: 3.0,
-            warm_up: 1.0,
-            runs: 3,
+            repeats: Repeats::default(),
             connections: 64,
-            server_core: 0,
-            client_core: 1,
-            quick: false,
-            out: None,
             json: false,
             output: None,
         }
@@ -171,20 +146,21 @@ pub fn measure(options: &MessageOptions) -> Result<Found, Failure> {
         true => &SYSTEMS[..],
         false => &options.systems[..],
     };
+    let repeats = options.repeats.settled();
     let run = Run {
         plan: Plan {
             connections: options.connections,
-            seconds: options.seconds,
-            warm_up: options.warm_up,
+            seconds: repeats.seconds,
+            warm_up: repeats.warm_up,
             ..Plan::default()
         },
-        server_core: options.server_core,
-        client_core: options.client_core,
+        server_core: repeats.server_core,
+        client_core: repeats.client_core,
         contexts: 1,
         spin_us: 0,
     };
     let mut notes = Vec::new();
-    let runs = turns::alternate(options.runs, systems, &mut notes, |&system| {
+    let runs = turns::alternate(repeats.runs, systems, &mut notes, |&system| {
         sides::run(system, &run)
     });
     let measured: Vec<Measured> = systems
@@ -195,8 +171,8 @@ pub fn measure(options: &MessageOptions) -> Result<Found, Failure> {
     let pair = compared(&measured);
     Ok(Found {
         connections: options.connections,
-        server_core: options.server_core,
-        client_core: options.client_core,
+        server_core: repeats.server_core,
+        client_core: repeats.client_core,
         ratio: pair.and_then(|(kernel, best)| quotient(best.per_second, kernel.per_second)),
         cpu_ratio: pair.and_then(|(kernel, best)| quotient(kernel.cpu_us, best.cpu_us)),
         systems: measured,
@@ -310,14 +286,6 @@ pub fn pin(core: usize) -> Result<(), Failure> {
     cores.set(core);
     rustix::thread::sched_setaffinity(None, &cores)
         .map_err(|error| Failure::Usage(format!("core {core}: {error}")))
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let number = text
-        .parse()
-        .ok()
-        .filter(|number| (0.0..=3600.0).contains(number));
-    number.ok_or_else(|| "no number of seconds from 0 to 3600".to_owned())
 }
 
 fn connections(text: &str) -> Result<usize, String> {

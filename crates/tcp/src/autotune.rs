@@ -7,6 +7,7 @@ use wire::SeqNumber;
 use crate::buffers::{Buffers, Memory, space_for};
 use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
+use crate::pack::{Packing, Usual};
 use crate::segment::Segment;
 
 /// What sizing of buffers and held-back SACKs need to remember.
@@ -52,6 +53,37 @@ impl Autotune {
             space_seq: SeqNumber(0),
             space_at_us: 0,
         }
+    }
+}
+
+impl Autotune {
+    pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
+        let Autotune {
+            compressed_ns,
+            send_buffer,
+            recv_locked,
+            send_locked,
+            notsent_lowat,
+            rtt_us8,
+            rtt_seq,
+            rtt_at_us,
+            last_echo,
+            space,
+            space_seq,
+            space_at_us,
+        } = self;
+        p.u64(compressed_ns, crate::timers::NEVER_NS);
+        p.u32(send_buffer, 87_040);
+        p.bool(recv_locked);
+        p.bool(send_locked);
+        p.u32(notsent_lowat, 0);
+        p.u32(rtt_us8, 0);
+        p.seq(rtt_seq, SeqNumber(0));
+        p.u32(rtt_at_us, 0);
+        p.u32(last_echo, 0);
+        p.u32(space, 14_480);
+        p.seq(space_seq, usual.rcv_nxt);
+        p.u32(space_at_us, usual.us());
     }
 }
 

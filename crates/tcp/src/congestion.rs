@@ -13,6 +13,7 @@
 use wire::SeqNumber;
 
 use crate::config::Config;
+use crate::pack::{Packing, Usual};
 
 mod bbr;
 mod by_model;
@@ -171,6 +172,25 @@ impl Algorithm {
 }
 
 impl Algorithm {
+    /// A connection whose algorithm models the path is not packed: the model is as large as all the rest.
+    pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
+        let mut choice = self.choice();
+        p.one_of(
+            &mut choice,
+            &[
+                CongestionAlgorithm::Cubic,
+                CongestionAlgorithm::NewReno,
+                CongestionAlgorithm::Dctcp,
+            ],
+        );
+        match choice {
+            CongestionAlgorithm::Cubic => cubic::Cubic::pack_in(self, p, usual),
+            CongestionAlgorithm::NewReno => *self = Algorithm::NewReno(newreno::NewReno),
+            CongestionAlgorithm::Dctcp => dctcp::Dctcp::pack_in(self, p, usual),
+            CongestionAlgorithm::Bbr => {}
+        }
+    }
+
     /// Which one it is.
     pub fn choice(&self) -> CongestionAlgorithm {
         match self {

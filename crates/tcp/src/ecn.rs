@@ -17,6 +17,7 @@ use wire::Ecn;
 use wire::tcp::Flags;
 
 use crate::connection::{Connection, Cx};
+use crate::pack::Packing;
 use crate::segment::{Segment, SegmentOut};
 
 mod classic;
@@ -100,6 +101,10 @@ impl EcnLine {
         Flags(Flags::ACK.0 | u16::from(self.0 & ACE_BITS) << 6)
     }
 
+    pub fn pack(&mut self, p: &mut impl Packing) {
+        p.u8(&mut self.0, 0);
+    }
+
     fn expect(&mut self, ace: u8) {
         self.0 = self.0 & !ACE_BITS | ace & 7;
     }
@@ -124,7 +129,7 @@ mod bit {
 }
 
 /// A connection's part in ECN, beside its [`EcnLine`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct EcnState {
     flags: u8,
     classic: ClassicEcn,
@@ -132,6 +137,22 @@ pub(crate) struct EcnState {
 }
 
 impl EcnState {
+    /// A connection with accurate ECN is not packed: its counters are many.
+    pub fn pack(&mut self, p: &mut impl Packing) {
+        if !p.is_there(self, EcnState::default()) {
+            return;
+        }
+        let EcnState {
+            flags,
+            classic,
+            accurate,
+        } = self;
+        p.u8(flags, 0);
+        classic.pack(p);
+        let has_counters = p.is_there(accurate, AccurateEcn::default());
+        p.require(!has_counters);
+    }
+
     #[inline]
     fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0

@@ -41,6 +41,7 @@ pub mod listen;
 mod marks;
 mod nagle;
 mod output;
+pub mod pack;
 mod pacing;
 pub mod path_mtu;
 mod reassembly;

@@ -5,6 +5,8 @@
 
 use core::ops::BitOr;
 
+use crate::pack::Packing;
+
 /// A set of marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks(u32);
@@ -122,6 +124,12 @@ impl Marks {
     #[inline]
     pub fn clear(&mut self, marks: Marks) {
         self.0 &= !marks.0;
+    }
+
+    /// Timestamps, window scaling and SACK are what most peers agree on.
+    pub fn pack(&mut self, p: &mut impl Packing) {
+        let usual = Self::TIMESTAMPS | Self::WINDOW_SCALING | Self::SACK;
+        p.u32(&mut self.0, usual.0);
     }
 
     /// Sets or clears `marks`.

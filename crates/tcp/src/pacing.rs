@@ -13,6 +13,7 @@
 use crate::config::Config;
 use crate::congestion::Window;
 use crate::connection::{Connection, Cx};
+use crate::pack::Packing;
 use crate::timers::NEVER_NS;
 use crate::{MILLISECOND_NS, SECOND_NS};
 
@@ -68,6 +69,29 @@ impl Pacing {
             on: config.pacing,
             waited: false,
         }
+    }
+
+    pub fn pack(&mut self, p: &mut impl Packing) {
+        let Pacing {
+            rate,
+            rate_max,
+            next_ns,
+            burst_ns,
+            burst_left,
+            late_ns,
+            departure_ns,
+            on,
+            waited,
+        } = self;
+        p.u64(rate, RATE_INFINITE);
+        p.u64(rate_max, RATE_INFINITE);
+        p.u64(next_ns, 0);
+        p.u64(burst_ns, *next_ns);
+        p.u16(burst_left, 0);
+        p.u32(late_ns, 0);
+        p.u64(departure_ns, NEVER_NS);
+        p.bool(on);
+        p.bool(waited);
     }
 
     /// The rate for a window of which `packets_out` segments are in flight; `srtt_ns` 0 = no round trip known.

@@ -11,6 +11,7 @@ use crate::SECOND_NS;
 use crate::connection::{Connection, Cx};
 use crate::limits::{SEND_MSS_MIN, coarse};
 use crate::marks::Marks;
+use crate::pack::Packing;
 
 mod probing;
 #[cfg(test)]
@@ -99,6 +100,33 @@ impl Path {
             probed_at: 0,
             threshold: 1,
         }
+    }
+}
+
+impl Path {
+    pub fn pack(&mut self, p: &mut impl Packing, mss: u16) {
+        let Path {
+            mss_max,
+            narrow_mss,
+            narrow_until,
+            low,
+            high,
+            probe,
+            probe_start,
+            probe_len,
+            probed_at,
+            threshold,
+        } = self;
+        p.u16(mss_max, mss);
+        p.u16(narrow_mss, *mss_max);
+        p.u32(narrow_until, 0);
+        p.u16(low, *mss_max);
+        p.u16(high, *mss_max);
+        p.u16(probe, 0);
+        p.seq(probe_start, SeqNumber(0));
+        p.u16(probe_len, 0);
+        p.u32(probed_at, 0);
+        p.u16(threshold, 1);
     }
 }
 

@@ -23,6 +23,7 @@ use wire::SeqNumber;
 use crate::congestion::CaState;
 use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
+use crate::pack::{Packing, Usual};
 
 pub(crate) mod ack;
 mod acked;
@@ -170,6 +171,73 @@ impl Recovery {
         }
     }
 
+    /// Nothing is in flight; what once was has left its marks.
+    pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
+        let Recovery {
+            rack,
+            chain,
+            hint,
+            highest,
+            packets_out,
+            sacked_out,
+            lost_out,
+            retrans_out,
+            delivered,
+            delivered_ce,
+            lost,
+            high_seq,
+            undo_marker,
+            tlp_high_seq,
+            highest_sacked,
+            undo_retrans,
+            prr_delivered,
+            prr_out,
+            retrans_stamp_ms,
+            reord_seen,
+            dsack_dups,
+            reordering,
+            flags,
+            ca_state,
+            pending,
+        } = self;
+        p.require(chain.is_empty() && *hint == NONE && *highest == NONE);
+        (*chain, *hint, *highest) = (Chain::EMPTY, NONE, NONE);
+        p.require(*packets_out == 0 && *sacked_out == 0 && *lost_out == 0 && *retrans_out == 0);
+        (*packets_out, *sacked_out, *lost_out, *retrans_out) = (0, 0, 0, 0);
+        p.u32(delivered, 1);
+        rack.pack(p, *delivered, usual);
+        p.u32(delivered_ce, 0);
+        p.u32(lost, 0);
+        p.seq(high_seq, usual.first);
+        p.seq(undo_marker, *high_seq);
+        p.seq(tlp_high_seq, *high_seq);
+        p.seq(highest_sacked, *high_seq);
+        let mut retrans = undo_retrans.wrapping_add(1) as u32;
+        p.u32(&mut retrans, 0);
+        *undo_retrans = (retrans as i32).wrapping_sub(1);
+        p.u32(prr_delivered, 0);
+        p.u32(prr_out, 0);
+        p.u32(retrans_stamp_ms, 0);
+        p.u32(reord_seen, 0);
+        p.u32(dsack_dups, 0);
+        p.u16(reordering, 3);
+        p.u16(flags, 0);
+        p.one_of(
+            ca_state,
+            &[
+                CaState::Open,
+                CaState::Disorder,
+                CaState::Cwr,
+                CaState::Recovery,
+                CaState::Loss,
+            ],
+        );
+        p.one_of(
+            pending,
+            &[Pending::Timeout, Pending::Reorder, Pending::Probe],
+        );
+    }
+
     /// Segments that have left the network without being acknowledged.
     #[inline]
     pub fn left_out(&self) -> u32 {
@@ -255,6 +323,7 @@ impl Connection {
     /// Panics unless records, counts and sequence numbers agree; for tests.
     #[doc(hidden)]
     pub fn check_in_flight(&self, cx: &Cx<'_>) {
+        self.check_packing();
         let recovery = &self.recovery;
         let mut counts = [0u32; 4];
         let mut at = recovery.chain.head;

@@ -9,6 +9,7 @@ use wire::SeqNumber;
 
 use crate::MILLISECOND_NS;
 use crate::config::Config;
+use crate::pack::{Packing, Usual};
 
 /// SRTT, RTTVAR and RTO, and the least round trip.
 #[derive(Clone, Copy, Debug)]
@@ -199,6 +200,44 @@ impl Least {
 /// Nanoseconds in microseconds, at most `u32::MAX` (71 min).
 pub(crate) fn micros(ns: u64) -> u32 {
     (ns / 1000).min(u64::from(u32::MAX)) as u32
+}
+
+/// The variance term of a path shorter than its floor.
+const USUAL_VAR_US: u32 = 200_000;
+
+impl RoundTrip {
+    /// What was derived is usually still as the samples left it.
+    pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
+        let RoundTrip {
+            srtt_us,
+            rto_us,
+            srtt_8us,
+            mdev_4us,
+            mdev_max_us,
+            var_us,
+            round_end,
+            least,
+            timed_at_ns,
+        } = self;
+        p.u32(srtt_8us, 0);
+        p.u32(srtt_us, (*srtt_8us / 8).max(1));
+        p.u32(mdev_4us, *srtt_8us / 4);
+        p.u32(var_us, USUAL_VAR_US);
+        p.u32(mdev_max_us, *var_us);
+        p.u32(rto_us, (*srtt_8us / 8).wrapping_add(*var_us));
+        p.seq(round_end, usual.una);
+        p.u64(timed_at_ns, 0);
+        let Least {
+            at_ms: [at_1, at_2, at_3],
+            value_us: [value_1, value_2, value_3],
+        } = least;
+        p.u32(value_1, *srtt_us);
+        p.u32(value_2, *value_1);
+        p.u32(value_3, *value_2);
+        p.u32(at_1, usual.ms());
+        p.u32(at_2, *at_1);
+        p.u32(at_3, *at_2);
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
+use crate::pack::Packing;
 use crate::state::State;
 
 mod closing;
@@ -38,7 +39,19 @@ impl Timers {
         slow_ns: NEVER_NS,
     };
 
-    fn nearest_ns(&self) -> u64 {
+    /// At most keep-alive's is set while a connection is quiet.
+    pub fn pack(&mut self, p: &mut impl Packing) {
+        let Timers {
+            retransmit_ns,
+            delayed_ack_ns,
+            slow_ns,
+        } = self;
+        p.u64(retransmit_ns, NEVER_NS);
+        p.u64(delayed_ack_ns, NEVER_NS);
+        p.u64(slow_ns, NEVER_NS);
+    }
+
+    pub fn nearest_ns(&self) -> u64 {
         self.retransmit_ns
             .min(self.delayed_ack_ns)
             .min(self.slow_ns)

@@ -15,7 +15,8 @@ use wire::tcp::FastOpenCookie;
 use crate::buffers::{InitialWindow, RATIO_DEFAULT};
 use crate::ecn::EcnLine;
 use crate::fast_open::FastOpenFailure;
-use crate::limits::SEND_MSS_MIN;
+use crate::limits::{SEND_MSS_MIN, coarse};
+use crate::pack::{Packing, Usual};
 use crate::reassembly::{Held, Range};
 use crate::record_ends::RecordEnds;
 use crate::rtt::RoundTrip;
@@ -301,5 +302,218 @@ impl Receiver {
             irs: SeqNumber(0),
             urgent_end: SeqNumber(0),
         }
+    }
+}
+
+/// Linux's defaults, which are ours: what most connections have.
+const USUAL_MSS: u16 = 1_460;
+const USUAL_KEEPALIVE_MS: (u32, u32, u8) = (7_200_000, 75_000, 9);
+const USUAL_BUFFER: u32 = 131_072;
+
+impl Snd {
+    /// `una` is packed already.
+    pub fn pack(&mut self, p: &mut impl Packing, rcv: &Rcv) {
+        let Snd {
+            una,
+            nxt,
+            wnd,
+            buffered,
+            wl1,
+            wl2,
+            mss,
+            shift,
+            ecn,
+        } = self;
+        p.seq(nxt, *una);
+        p.u32(wnd, u32::from(u16::MAX));
+        p.u32(buffered, 0);
+        p.seq(wl1, rcv.nxt - 1);
+        p.seq(wl2, *una);
+        p.u16(mss, USUAL_MSS - 12);
+        p.u8(shift, 7);
+        ecn.pack(p);
+    }
+}
+
+impl Sender {
+    /// `iss` is packed already.
+    pub fn pack(&mut self, p: &mut impl Packing, snd: &Snd, usual: &Usual) {
+        let Sender {
+            timers,
+            rtt,
+            acked,
+            max_wnd,
+            progress_ns,
+            last_sent_ns,
+            bytes_acked,
+            small_end,
+            ts_offset,
+            iss: _,
+            reply_seq,
+            segs_out,
+            data_segs_out,
+            total_retrans,
+            keepalive_idle_ms,
+            keepalive_interval_ms,
+            user_timeout_ms,
+            invalid_answered_ms,
+            peer_mss,
+            path_mss,
+            keepalive_probes_max,
+            probes,
+            retransmits,
+            backoff,
+            soft_error,
+        } = self;
+        timers.pack(p);
+        rtt.pack(p, usual);
+        p.u32(acked, 0);
+        p.u32(max_wnd, snd.wnd);
+        p.u64(progress_ns, usual.now_ns);
+        p.u32(segs_out, 0);
+        p.u32(data_segs_out, 0);
+        let sent_ns = if *data_segs_out > 0 { usual.now_ns } else { 0 };
+        p.u64(last_sent_ns, sent_ns);
+        p.u64(bytes_acked, u64::from(usual.una.since(usual.first)));
+        p.seq(small_end, usual.una);
+        p.u32(ts_offset, 0);
+        p.seq(reply_seq, SeqNumber(0));
+        p.u32(total_retrans, 0);
+        p.u32(keepalive_idle_ms, USUAL_KEEPALIVE_MS.0);
+        p.u32(keepalive_interval_ms, USUAL_KEEPALIVE_MS.1);
+        p.u32(user_timeout_ms, 0);
+        p.u32(invalid_answered_ms, 0);
+        p.u16(peer_mss, USUAL_MSS);
+        p.u16(path_mss, *peer_mss);
+        p.u8(keepalive_probes_max, USUAL_KEEPALIVE_MS.2);
+        p.u8(probes, 0);
+        p.u8(retransmits, 0);
+        p.u8(backoff, 0);
+        p.require(soft_error.is_none());
+        *soft_error = None;
+    }
+}
+
+impl Receiver {
+    /// `last_recv_ns` and RCV.NXT are packed already; the rest of `rcv` is packed along.
+    pub fn pack(&mut self, p: &mut impl Packing, rcv: &mut Rcv) {
+        let Receiver {
+            last_data_ns,
+            last_recv_ns,
+            bytes_received,
+            buffer,
+            charged,
+            unread,
+            wnd,
+            clamp,
+            ssthresh,
+            ato_us,
+            ts_recent_at,
+            segs_in,
+            data_segs_in,
+            mss,
+            advmss,
+            peer_segment,
+            last_small,
+            room,
+            quick_acks,
+            ratio,
+            interactive,
+            pushed,
+            dup_acks_due,
+            dup_acks_sent,
+            compressed,
+            dup_acks_at,
+            held,
+            duplicate,
+            fin_seq,
+            irs,
+            urgent_end,
+        } = self;
+        let Rcv {
+            nxt,
+            adv,
+            acked,
+            ts_recent,
+        } = rcv;
+        p.seq(acked, *nxt);
+        p.u32(wnd, USUAL_BUFFER / 2);
+        p.seq(adv, *acked + *wnd);
+        p.u32(ts_recent, 0);
+        p.u32(ts_recent_at, coarse(*last_recv_ns));
+        p.seq(irs, *nxt - 1);
+        p.u64(bytes_received, u64::from(nxt.since(*irs + 1)));
+        p.u32(segs_in, 0);
+        p.u32(data_segs_in, 0);
+        let data_ns = if *data_segs_in > 0 { *last_recv_ns } else { 0 };
+        p.u64(last_data_ns, data_ns);
+        p.u32(buffer, USUAL_BUFFER);
+        p.u32(charged, 0);
+        p.u32(unread, 0);
+        p.u32(clamp, *wnd);
+        p.u32(ssthresh, *wnd);
+        p.u32(ato_us, 0);
+        p.u16(mss, USUAL_MSS);
+        p.u16(advmss, *mss - 12.min(*mss));
+        p.u16(peer_segment, 536);
+        p.u16(last_small, 0);
+        p.u16(room, 0);
+        p.u8(quick_acks, 0);
+        p.u8(ratio, RATIO_DEFAULT);
+        p.bool(interactive);
+        p.u8(pushed, 0);
+        p.u8(dup_acks_due, 0);
+        p.u8(dup_acks_sent, 0);
+        p.u8(compressed, 0);
+        p.seq(dup_acks_at, SeqNumber(0));
+        p.require(held.is_empty());
+        *held = Held::default();
+        p.seq(&mut duplicate.left, SeqNumber(0));
+        p.seq(&mut duplicate.right, duplicate.left);
+        p.seq(fin_seq, SeqNumber(0));
+        p.seq(urgent_end, SeqNumber(0));
+    }
+}
+
+impl Cold {
+    /// A connection that was opened fast, or has records or urgent data under way, is not packed.
+    pub fn pack(&mut self, p: &mut impl Packing) {
+        let Cold {
+            fast_open,
+            syn_bytes_max,
+            syn_bytes,
+            fast_open_failure,
+            read_shut,
+            is_accepted,
+            fin_wait_2_ms,
+            record_ends,
+            urgent_out,
+            is_port_blocked,
+            is_syn_sent,
+            syn_retries_max,
+        } = self;
+        p.require(fast_open.is_none() && record_ends.is_empty() && urgent_out.is_none());
+        (*fast_open, *record_ends, *urgent_out) = (None, RecordEnds::NONE, None);
+        p.u16(syn_bytes_max, 0);
+        p.u16(syn_bytes, 0);
+        p.one_of(
+            fast_open_failure,
+            &[
+                FastOpenFailure::None,
+                FastOpenFailure::NoCookie,
+                FastOpenFailure::DataNotAcked,
+                FastOpenFailure::SynRetransmitted,
+            ],
+        );
+        p.bool(read_shut);
+        p.bool(is_accepted);
+        let mut is_never = fin_wait_2_ms.is_none();
+        p.bool(&mut is_never);
+        let mut ms = fin_wait_2_ms.unwrap_or(0);
+        p.u32(&mut ms, 0);
+        *fin_wait_2_ms = (!is_never).then_some(ms);
+        p.bool(is_port_blocked);
+        p.bool(is_syn_sent);
+        p.u8(syn_retries_max, 0);
     }
 }

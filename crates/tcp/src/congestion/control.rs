@@ -3,6 +3,7 @@
 use super::usage::Usage;
 use super::{AckSample, Algorithm, CongestionAlgorithm, CongestionControl, Event, Moment, Window};
 use crate::config::Config;
+use crate::pack::{Packing, Usual};
 
 /// What a connection owns.
 #[derive(Clone, Debug)]
@@ -24,6 +25,17 @@ impl Congestion {
             window,
             usage: Usage::new(at.nxt, at.now_ns),
         }
+    }
+
+    pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
+        let Congestion {
+            window,
+            algorithm,
+            usage,
+        } = self;
+        window.pack(p);
+        algorithm.pack(p, usual);
+        usage.pack(p, usual);
     }
 
     /// Another algorithm takes over; the window stays.

@@ -11,9 +11,10 @@
 
 use super::hystart::HyStart;
 use super::hystart_plus::HyStartPlus;
-use super::{AckSample, CaState, CongestionControl, Event, Moment, Window};
+use super::{AckSample, Algorithm, CaState, CongestionControl, Event, Moment, Window};
 use crate::MILLISECOND_NS;
 use crate::config::{CubicSettings, SlowStart};
+use crate::pack::{Packing, Usual};
 
 /// Time within the cubic function: 1/2^10 s.
 const TIME_SHIFT: u32 = 10;
@@ -32,6 +33,32 @@ enum Exit {
     Standard,
     HyStart(HyStart),
     HyStartPlus(HyStartPlus),
+}
+
+impl Exit {
+    fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
+        let mut kind = match self {
+            Exit::HyStart(_) => 0,
+            Exit::HyStartPlus(_) => 1,
+            Exit::Standard => 2,
+        };
+        p.u8(&mut kind, 0);
+        match (kind, &mut *self) {
+            (0, Exit::HyStart(exit)) => exit.pack(p, usual),
+            (1, Exit::HyStartPlus(exit)) => exit.pack(p, usual),
+            (0, _) => {
+                let mut exit = HyStart::BLANK;
+                exit.pack(p, usual);
+                *self = Exit::HyStart(exit);
+            }
+            (1, _) => {
+                let mut exit = HyStartPlus::BLANK;
+                exit.pack(p, usual);
+                *self = Exit::HyStartPlus(exit);
+            }
+            _ => *self = Exit::Standard,
+        }
+    }
 }
 
 /// CUBIC's state; windows in segments.
@@ -83,6 +110,60 @@ impl Cubic {
             delay_min_us: 0,
             exit,
         }
+    }
+
+    /// Packs `algorithm`, or makes it one of this kind.
+    pub fn pack_in(algorithm: &mut Algorithm, p: &mut impl Packing, usual: &Usual) {
+        if let Algorithm::Cubic(cubic) = algorithm {
+            return cubic.pack(p, usual);
+        }
+        let mut cubic = Cubic {
+            cnt: 0,
+            w_max: 0,
+            last_cwnd: 0,
+            last_ms: 0,
+            origin: 0,
+            k: 0,
+            epoch_ms: None,
+            ack_cnt: 0,
+            w_est: 0,
+            delay_min_us: 0,
+            exit: Exit::Standard,
+        };
+        cubic.pack(p, usual);
+        *algorithm = Algorithm::Cubic(cubic);
+    }
+
+    fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
+        let Cubic {
+            cnt,
+            w_max,
+            last_cwnd,
+            last_ms,
+            origin,
+            k,
+            epoch_ms,
+            ack_cnt,
+            w_est,
+            delay_min_us,
+            exit,
+        } = self;
+        p.u32(cnt, 0);
+        p.u32(w_max, 0);
+        p.u32(last_cwnd, 0);
+        let is_young = *last_cwnd == 0;
+        p.u32(last_ms, if is_young { 0 } else { usual.ms() });
+        p.u32(origin, 0);
+        p.u32(k, 0);
+        let mut has_epoch = epoch_ms.is_some();
+        p.bool(&mut has_epoch);
+        let mut begin_ms = epoch_ms.unwrap_or(usual.ms());
+        p.u32(&mut begin_ms, usual.ms());
+        *epoch_ms = has_epoch.then_some(begin_ms);
+        p.u32(ack_cnt, 0);
+        p.u32(w_est, 0);
+        p.u32(delay_min_us, 0);
+        exit.pack(p, usual);
     }
 
     /// Computes `cnt` for a window of `cwnd`, `acked` segments having been acknowledged.

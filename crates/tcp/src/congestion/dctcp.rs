@@ -7,7 +7,8 @@
 use wire::SeqNumber;
 
 use super::newreno::NewReno;
-use super::{AckSample, CaState, CongestionControl, Event, Moment, Window};
+use super::{AckSample, Algorithm, CaState, CongestionControl, Event, Moment, Window};
+use crate::pack::{Packing, Usual};
 
 /// `alpha` = 1.
 const ALPHA_MAX: u32 = 1 << ALPHA_SHIFT;
@@ -30,6 +31,37 @@ pub(crate) struct Dctcp {
 }
 
 impl Dctcp {
+    /// Packs `algorithm`, or makes it one of this kind.
+    pub fn pack_in(algorithm: &mut Algorithm, p: &mut impl Packing, usual: &Usual) {
+        if let Algorithm::Dctcp(dctcp) = algorithm {
+            return dctcp.pack(p, usual);
+        }
+        let mut dctcp = Dctcp {
+            alpha: 0,
+            round_end: SeqNumber(0),
+            delivered: 0,
+            delivered_ce: 0,
+            loss_cwnd: 0,
+        };
+        dctcp.pack(p, usual);
+        *algorithm = Algorithm::Dctcp(dctcp);
+    }
+
+    fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
+        let Dctcp {
+            alpha,
+            round_end,
+            delivered,
+            delivered_ce,
+            loss_cwnd,
+        } = self;
+        p.u32(alpha, ALPHA_MAX);
+        p.seq(round_end, usual.una);
+        p.u32(delivered, 1);
+        p.u32(delivered_ce, 0);
+        p.u32(loss_cwnd, 0);
+    }
+
     /// RFC 8257 4.2: alpha starts at 1, so that a first mark halves the window.
     pub fn new(at: &Moment<'_>) -> Self {
         Dctcp {

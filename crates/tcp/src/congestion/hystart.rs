@@ -11,6 +11,7 @@ use wire::SeqNumber;
 
 use super::Moment;
 use crate::config::CubicSettings;
+use crate::pack::{Packing, Usual};
 
 /// Round trips looked at before the delay is judged.
 const SAMPLES_MIN: u8 = 8;
@@ -48,6 +49,33 @@ impl HyStart {
             samples: 0,
             found: false,
         }
+    }
+
+    /// Nothing observed: for a reader to fill.
+    pub const BLANK: HyStart = HyStart {
+        round_start_us: 0,
+        last_ack_us: 0,
+        round_end: SeqNumber(0),
+        round_rtt_us: 0,
+        samples: 0,
+        found: false,
+    };
+
+    pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
+        let HyStart {
+            round_start_us,
+            last_ack_us,
+            round_end,
+            round_rtt_us,
+            samples,
+            found,
+        } = self;
+        p.u32(round_start_us, usual.us());
+        p.u32(last_ack_us, *round_start_us);
+        p.seq(round_end, usual.una);
+        p.u32(round_rtt_us, u32::MAX);
+        p.u8(samples, 0);
+        p.bool(found);
     }
 
     /// In slow start an ACK brought a round trip: is it time to leave?

@@ -7,6 +7,7 @@
 use wire::SeqNumber;
 
 use super::Moment;
+use crate::pack::{Packing, Usual};
 
 /// MIN_RTT_THRESH, MAX_RTT_THRESH, MIN_RTT_DIVISOR
 const RISE_US_MIN: u32 = 4_000;
@@ -56,6 +57,42 @@ impl HyStartPlus {
             over: false,
             paced: at.paced,
         }
+    }
+
+    /// Nothing observed: for a reader to fill.
+    pub const BLANK: HyStartPlus = HyStartPlus {
+        round_end: SeqNumber(0),
+        last_rtt_us: NO_RTT,
+        round_rtt_us: NO_RTT,
+        samples: 0,
+        css_rounds: 0,
+        css_baseline_us: NO_RTT,
+        css_acked: 0,
+        over: false,
+        paced: false,
+    };
+
+    pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
+        let HyStartPlus {
+            round_end,
+            last_rtt_us,
+            round_rtt_us,
+            samples,
+            css_rounds,
+            css_baseline_us,
+            css_acked,
+            over,
+            paced,
+        } = self;
+        p.seq(round_end, usual.una);
+        p.u32(last_rtt_us, NO_RTT);
+        p.u32(round_rtt_us, NO_RTT);
+        p.u8(samples, 0);
+        p.u8(css_rounds, 0);
+        p.u32(css_baseline_us, NO_RTT);
+        p.u32(css_acked, 0);
+        p.bool(over);
+        p.bool(paced);
     }
 
     /// In slow start `acked` segments were acknowledged: by how many the window may grow.

@@ -4,6 +4,7 @@
 use wire::SeqNumber;
 
 use super::Window;
+use crate::pack::{Packing, Usual};
 
 /// How far the window was used lately.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,21 @@ impl Usage {
             round_end: nxt,
             limited: false,
         }
+    }
+
+    pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
+        let Usage {
+            stamp_ns,
+            flight_max,
+            used,
+            round_end,
+            limited,
+        } = self;
+        p.u64(stamp_ns, usual.now_ns);
+        p.u32(flight_max, 0);
+        p.u32(used, 0);
+        p.seq(round_end, usual.una);
+        p.bool(limited);
     }
 
     /// Sending stopped with `flight` segments out; `limited` = the congestion window stopped it.

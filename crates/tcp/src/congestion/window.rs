@@ -3,6 +3,7 @@
 //! Owned by the connection; moved by the algorithm while it grows and by loss recovery while it shrinks.
 
 use crate::limits::CWND_SEGMENTS_MAX;
+use crate::pack::Packing;
 
 /// No loss yet: slow start has no end (Linux shows it as 0x7fffffff in `tcp_info`).
 pub(crate) const SSTHRESH_INFINITE: u32 = u32::MAX;
@@ -32,6 +33,21 @@ impl Window {
             prior_cwnd: 0,
             prior_ssthresh: 0,
         }
+    }
+
+    pub fn pack(&mut self, p: &mut impl Packing) {
+        let Window {
+            cwnd,
+            cwnd_cnt,
+            ssthresh,
+            prior_cwnd,
+            prior_ssthresh,
+        } = self;
+        p.u32(cwnd, 10);
+        p.u32(cwnd_cnt, 0);
+        p.u32(ssthresh, SSTHRESH_INFINITE);
+        p.u32(prior_cwnd, 0);
+        p.u32(prior_ssthresh, 0);
     }
 
     /// Below the threshold.

@@ -16,6 +16,7 @@ use wire::{Ecn, SeqNumber};
 use super::bit;
 use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
+use crate::pack::Packing;
 use crate::segment::{Segment, SegmentOut};
 
 /// Our ACKs carry ECE.
@@ -32,7 +33,7 @@ const OWED_MAX: usize = 3;
 pub(super) const QUICK_ACKS: u8 = 2;
 
 /// What classic ECN keeps.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ClassicEcn {
     flags: u8,
     owed_len: u8,
@@ -45,6 +46,27 @@ pub(crate) struct ClassicEcn {
 }
 
 impl ClassicEcn {
+    pub fn pack(&mut self, p: &mut impl Packing) {
+        let ClassicEcn {
+            flags,
+            owed_len,
+            owed_echo,
+            seen_nxt,
+            owed,
+        } = self;
+        p.u8(flags, 0);
+        p.u8(owed_len, 0);
+        p.u8(owed_echo, 0);
+        let mut is_seen = seen_nxt.is_some();
+        p.bool(&mut is_seen);
+        let mut nxt = seen_nxt.unwrap_or(SeqNumber(0));
+        p.seq(&mut nxt, SeqNumber(0));
+        *seen_nxt = is_seen.then_some(nxt);
+        for ack in owed {
+            p.u32(ack, 0);
+        }
+    }
+
     fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }

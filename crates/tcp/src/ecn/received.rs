@@ -37,7 +37,7 @@ pub(crate) mod fail {
 }
 
 /// What accurate ECN keeps.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AccurateEcn {
     /// When an AccECN option was last sent, in microseconds (wraps after an hour, when one more does no harm).
     pub option_sent_us: u32,

@@ -7,6 +7,7 @@ use super::ack::Ack;
 use super::records::{Index, NONE, Record, tag};
 use super::{Pending, flag};
 use crate::connection::{Connection, Cx};
+use crate::pack::{Packing, Usual};
 use crate::limits::{RACK_RECOVERIES_MAX, TIMER_SLACK_NS};
 
 /// What RACK remembers.
@@ -46,6 +47,30 @@ impl Rack {
             advanced: false,
             dsack_seen: false,
         }
+    }
+
+    pub fn pack(&mut self, p: &mut impl Packing, delivered: u32, usual: &Usual) {
+        let Rack {
+            sent_ns,
+            end,
+            resent,
+            rtt_us,
+            last_delivered,
+            steps,
+            persist,
+            advanced,
+            dsack_seen,
+        } = self;
+        let was_used = delivered > 1;
+        p.u64(sent_ns, if was_used { usual.now_ns } else { 0 });
+        p.seq(end, usual.una);
+        p.bool(resent);
+        p.u32(rtt_us, 0);
+        p.u32(last_delivered, 0);
+        p.u8(steps, 1);
+        p.u8(persist, 0);
+        p.bool(advanced);
+        p.bool(dsack_seen);
     }
 
     /// The latest delivered segment was sent after `record` was. What is sent again within the same turn

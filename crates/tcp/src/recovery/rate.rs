@@ -9,6 +9,7 @@ use wire::SeqNumber;
 use super::ack::Ack;
 use super::records::{Record, tag};
 use crate::connection::{Connection, Cx};
+use crate::pack::{Packing, Usual};
 use crate::rtt::micros;
 
 /// A sample being taken, over the segments that one ACK delivers.
@@ -96,6 +97,50 @@ impl Delivery {
             burst_left: 0,
             burst_begins: true,
         }
+    }
+
+    pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
+        let Delivery {
+            delivered_ns,
+            first_sent_ns,
+            app_limited,
+            rate_delivered,
+            rate_interval_us,
+            rate_app_limited,
+            busy,
+            busy_since_ns,
+            busy_ns,
+            bytes_sent,
+            bytes_retrans,
+            burst_left,
+            burst_begins,
+        } = self;
+        p.u64(bytes_sent, u64::from(usual.una.since(usual.first)));
+        let used_ns = if *bytes_sent > 0 { usual.now_ns } else { 0 };
+        p.u64(delivered_ns, used_ns);
+        p.u64(first_sent_ns, *delivered_ns);
+        p.u32(app_limited, 0);
+        p.u32(rate_delivered, 0);
+        p.u32(rate_interval_us, 0);
+        p.bool(rate_app_limited);
+        p.one_of(
+            busy,
+            &[
+                Busy::Idle,
+                Busy::Sending,
+                Busy::PeerWindow,
+                Busy::SendBuffer,
+            ],
+        );
+        p.u64(busy_since_ns, *delivered_ns);
+        for time_ns in busy_ns {
+            p.u64(time_ns, 0);
+        }
+        p.u64(bytes_retrans, 0);
+        p.u16(burst_left, 0);
+        let mut is_within = !*burst_begins;
+        p.bool(&mut is_within);
+        *burst_begins = !is_within;
     }
 
     /// A segment leaves; `idle` = nothing was in flight.

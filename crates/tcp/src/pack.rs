@@ -1,0 +1,347 @@
+//! A connection at rest, in a few dozen bytes: what each field has beyond what it usually is.
+//!
+//! Most fields of a connection that is quiet follow from others (SND.NXT is SND.UNA, nothing is lost, the times are the same), so each is
+//! written as its difference from what it *usually* is: one bit when there is none, else a number of as few bytes as it needs.
+//!
+//! ```text
+//!   flags of 8 fields │ differences of those that have one │ flags of 8 fields │ …
+//! ```
+//!
+//! One function per structure walks its fields for both directions ([`Packing`]), so writing and reading cannot disagree; it takes
+//! the structure apart by name, so a field that is added does not compile until it says what it usually is. Nothing is lost: what cannot be
+//! written [refuses](Packing::refuse), and the connection stays as it is. The stack packs its own part of a socket with the same means.
+
+use wire::SeqNumber;
+
+use crate::connection::Connection;
+use crate::marks::Marks;
+use crate::segment::TransmitClass;
+use crate::state::State;
+use crate::timers::NEVER_NS;
+
+/// One direction of packing: each call writes a field, or sets it.
+pub trait Packing {
+    /// A difference from what is usual.
+    fn difference(&mut self, difference: i64) -> i64;
+
+    /// This cannot be packed. Only a writer is ever told so.
+    fn refuse(&mut self);
+
+    /// A field that has to be as it is for the rest to make sense.
+    #[inline]
+    fn require(&mut self, holds: bool) {
+        if !holds {
+            self.refuse();
+        }
+    }
+
+    /// A field of 64 bits.
+    #[inline]
+    fn u64(&mut self, field: &mut u64, usual: u64) {
+        let found = self.difference(field.wrapping_sub(usual) as i64);
+        *field = usual.wrapping_add(found as u64);
+    }
+
+    /// A field of 32 bits.
+    #[inline]
+    fn u32(&mut self, field: &mut u32, usual: u32) {
+        let found = self.difference(i64::from(field.wrapping_sub(usual) as i32));
+        *field = usual.wrapping_add(found as u32);
+    }
+
+    /// A field of 16 bits.
+    #[inline]
+    fn u16(&mut self, field: &mut u16, usual: u16) {
+        let found = self.difference(i64::from(field.wrapping_sub(usual) as i16));
+        *field = usual.wrapping_add(found as u16);
+    }
+
+    /// A field of 8 bits.
+    #[inline]
+    fn u8(&mut self, field: &mut u8, usual: u8) {
+        let found = self.difference(i64::from(field.wrapping_sub(usual) as i8));
+        *field = usual.wrapping_add(found as u8);
+    }
+
+    /// A sequence number.
+    #[inline]
+    fn seq(&mut self, field: &mut SeqNumber, usual: SeqNumber) {
+        self.u32(&mut field.0, usual.0);
+    }
+
+    /// A yes or no that usually is a no.
+    #[inline]
+    fn bool(&mut self, field: &mut bool) {
+        *field = self.difference(i64::from(*field)) != 0;
+    }
+
+    /// One of `all`, usually the first.
+    #[inline]
+    fn one_of<T: Copy + PartialEq>(&mut self, field: &mut T, all: &[T])
+    where
+        Self: Sized,
+    {
+        let place = all.iter().position(|one| one == field);
+        self.require(place.is_some());
+        let found = self.difference(place.unwrap_or(0) as i64);
+        if let Some(one) = all.get(found as usize) {
+            *field = *one;
+        }
+    }
+
+    /// What may not be there, and then is as `absent`. True: it is, and its fields follow.
+    #[inline]
+    fn is_there<T: PartialEq>(&mut self, field: &mut T, absent: T) -> bool {
+        let mut there = *field != absent;
+        self.bool(&mut there);
+        if !there {
+            *field = absent;
+        }
+        there
+    }
+}
+
+/// Fields that share a byte of flags.
+const GROUP: u8 = 8;
+/// Bits of a difference in one byte; the upper one says that more follow.
+const BITS: u32 = 7;
+
+/// Writes fields into bytes.
+#[derive(Debug)]
+pub struct Packer<'a> {
+    bytes: &'a mut [u8],
+    len: usize,
+    group_at: usize,
+    in_group: u8,
+    is_refused: bool,
+}
+
+impl<'a> Packer<'a> {
+    /// Writes into `bytes`, which may prove too few.
+    pub fn new(bytes: &'a mut [u8]) -> Self {
+        Packer {
+            bytes,
+            len: 0,
+            group_at: 0,
+            in_group: GROUP,
+            is_refused: false,
+        }
+    }
+
+    /// How many bytes it took; `None` when something refused, or there were too few.
+    #[must_use]
+    pub fn finish(self) -> Option<usize> {
+        (!self.is_refused && self.len <= self.bytes.len()).then_some(self.len)
+    }
+
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(self.len) {
+            *place = byte;
+        }
+        self.len += 1;
+    }
+}
+
+impl Packing for Packer<'_> {
+    #[inline]
+    fn difference(&mut self, difference: i64) -> i64 {
+        if self.in_group == GROUP {
+            (self.in_group, self.group_at) = (0, self.len);
+            self.push(0);
+        }
+        if difference != 0 {
+            if let Some(flags) = self.bytes.get_mut(self.group_at) {
+                *flags |= 1 << self.in_group;
+            }
+            // Small numbers of either sign are short.
+            let mut left = (difference << 1 ^ difference >> 63) as u64;
+            while left >> BITS != 0 {
+                self.push(left as u8 | 1 << BITS);
+                left >>= BITS;
+            }
+            self.push(left as u8);
+        }
+        self.in_group += 1;
+        difference
+    }
+
+    fn refuse(&mut self) {
+        self.is_refused = true;
+    }
+}
+
+/// Reads what a [`Packer`] wrote.
+#[derive(Debug)]
+pub struct Unpacker<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    flags: u8,
+    in_group: u8,
+}
+
+impl<'a> Unpacker<'a> {
+    /// Reads from the beginning of `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Unpacker {
+            bytes,
+            at: 0,
+            flags: 0,
+            in_group: GROUP,
+        }
+    }
+
+    #[inline]
+    fn next(&mut self) -> u8 {
+        let byte = self.bytes.get(self.at).copied().unwrap_or(0);
+        self.at += 1;
+        byte
+    }
+}
+
+impl Packing for Unpacker<'_> {
+    #[inline]
+    fn difference(&mut self, _: i64) -> i64 {
+        if self.in_group == GROUP {
+            (self.in_group, self.flags) = (0, self.next());
+        }
+        let is_set = self.flags >> self.in_group & 1 != 0;
+        self.in_group += 1;
+        if !is_set {
+            return 0;
+        }
+        let (mut value, mut shift) = (0u64, 0);
+        loop {
+            let byte = self.next();
+            value |= u64::from(byte & !(1 << BITS)).wrapping_shl(shift);
+            shift += BITS;
+            if byte >> BITS == 0 {
+                return (value >> 1) as i64 ^ -((value & 1) as i64);
+            }
+        }
+    }
+
+    fn refuse(&mut self) {}
+}
+
+/// What the fields of a connection's parts are usually like: times and sequence numbers that most others follow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usual {
+    /// When anything last arrived.
+    pub now_ns: u64,
+    /// SND.UNA
+    pub una: SeqNumber,
+    /// The first sequence number after the SYN.
+    pub first: SeqNumber,
+    /// RCV.NXT
+    pub rcv_nxt: SeqNumber,
+}
+
+impl Usual {
+    /// `now_ns` in milliseconds and in microseconds, as those keep it who let it wrap.
+    pub fn ms(&self) -> u32 {
+        (self.now_ns / 1_000_000) as u32
+    }
+
+    pub fn us(&self) -> u32 {
+        (self.now_ns / 1_000) as u32
+    }
+}
+
+impl Connection {
+    /// Nothing is in flight, owed or held, and nobody waits: the connection could be packed.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.state == State::Established
+            && self.due == TransmitClass::None
+            && self.snd.una == self.snd.nxt
+            && self.snd.buffered == 0
+            && self.rx.unread == 0
+            && !self.marks.any(Marks::ACK_PENDING | Marks::OUT_OF_ORDER)
+            && self.pacing.departure_ns == NEVER_NS
+    }
+
+    /// When the connection last had anything to do with payload; 0: never.
+    #[inline]
+    #[must_use]
+    pub fn last_payload_ns(&self) -> u64 {
+        self.rx.last_data_ns.max(self.tx.last_sent_ns)
+    }
+
+    /// Walks all fields of a quiet connection. A reader may begin with any connection: every field is set.
+    pub fn pack(&mut self, p: &mut impl Packing) {
+        let Connection {
+            snd,
+            rcv,
+            deadline_ns,
+            marks,
+            state,
+            error,
+            rcv_shift,
+            due,
+            tx,
+            rx,
+            recovery,
+            congestion,
+            ecn,
+            pacing,
+            cold,
+            path,
+            delivery,
+            tune,
+        } = self;
+        p.u64(&mut rx.last_recv_ns, 0);
+        p.seq(&mut snd.una, SeqNumber(0));
+        p.seq(&mut tx.iss, snd.una - 1);
+        p.seq(&mut rcv.nxt, SeqNumber(0));
+        let usual = Usual {
+            now_ns: rx.last_recv_ns,
+            una: snd.una,
+            first: tx.iss + 1,
+            rcv_nxt: rcv.nxt,
+        };
+        marks.pack(p);
+        p.one_of(state, &[State::Established]);
+        p.require(error.is_none());
+        *error = None;
+        p.u8(rcv_shift, 7);
+        p.one_of(due, &[TransmitClass::None]);
+        rx.pack(p, rcv);
+        snd.pack(p, rcv);
+        tx.pack(p, snd, &usual);
+        recovery.pack(p, &usual);
+        congestion.pack(p, &usual);
+        ecn.pack(p);
+        pacing.pack(p);
+        cold.pack(p);
+        path.pack(p, tx.path_mss);
+        delivery.pack(p, &usual);
+        tune.pack(p, &usual);
+        let nearest_ns = tx.timers.nearest_ns().min(pacing.departure_ns);
+        p.u64(deadline_ns, nearest_ns);
+    }
+
+    /// Panics unless the connection, if it is quiet, comes out of packing as it went in; for tests. Returns the bytes that it took.
+    #[doc(hidden)]
+    pub fn check_packing(&self) -> Option<usize> {
+        use alloc::format;
+        if !self.is_quiet() {
+            return None;
+        }
+        let mut bytes = [0; 1024];
+        let mut packer = Packer::new(&mut bytes);
+        self.clone().pack(&mut packer);
+        let len = packer.finish()?;
+        // A reader sets every field, whatever there was.
+        let mut found = self.clone();
+        found.pack(&mut Unpacker::new(&[0xa5; 1024]));
+        found.pack(&mut Unpacker::new(&bytes[..len]));
+        assert_eq!(format!("{found:?}"), format!("{self:?}"));
+        Some(len)
+    }
+}
+
+#[cfg(test)]
+mod tests;

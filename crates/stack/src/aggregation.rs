@@ -115,7 +115,7 @@ impl Core {
     }
 
     fn finish_run(&mut self, socket: u32, run: Run, effects: Effects) {
-        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else {
+        let Some(conn) = self.sockets.slot(socket).conn.as_mut() else {
             return;
         };
         let effects = conn.end_run(&mut tcp_cx!(self), effects, run);
@@ -138,7 +138,7 @@ impl Core {
             self.counters.acks_merged += 1;
             return;
         }
-        let slot = self.sockets.slot_mut(socket);
+        let slot = self.sockets.slot(socket);
         if slot.neighbour.is_none() {
             // It has sent nothing yet.
             slot.neighbour = self.network.hop(slot.key.remote, self.now_ns).ok();
@@ -146,7 +146,7 @@ impl Core {
         let Some(ends) = self.ready_link(socket) else {
             return;
         };
-        let slot = self.sockets.slot_mut(socket);
+        let slot = self.sockets.slot(socket);
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };

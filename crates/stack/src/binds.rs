@@ -85,7 +85,7 @@ impl Core {
             _ => {}
         }
         self.binds.bound.push(bound);
-        self.sockets.slot_mut(socket).bound = true;
+        self.sockets.slot(socket).bound = true;
         Ok(bound.local)
     }
 
@@ -114,7 +114,7 @@ impl Core {
         let place = (new.local.ip(), new.dual);
         let port = new.local.port();
         let with_bound = self.binds.bound.iter().any(|old| {
-            let listens = matches!(self.sockets.slot(old.socket.index).role, Role::Listener(_));
+            let listens = matches!(self.sockets.role(old.socket.index), Role::Listener(_));
             let shares = (new.reuse_port && old.reuse_port)
                 || (new.reuse_addr && old.reuse_addr && !listens);
             old.local.port() == port && overlap(place, (old.local.ip(), old.dual)) && !shares
@@ -137,12 +137,13 @@ impl Core {
         let is_there = |local: Addr, local_port: u16| {
             local_port == port && overlap(place, (local.to_ip(), false))
         };
-        self.sockets.iter().any(|(_, slot)| {
-            slot.role == Role::Connection && is_there(slot.key.local, slot.key.local_port)
-        }) || self
-            .time_waits
+        self.sockets
             .keys()
             .any(|key| is_there(key.local, key.local_port))
+            || self
+                .time_waits
+                .keys()
+                .any(|key| is_there(key.local, key.local_port))
     }
 }
 

@@ -38,7 +38,8 @@ impl Core {
             return Err(Errno::NETUNREACH);
         }
         let neighbour = self.network.hop(Addr::from(remote.ip()), self.now_ns)?;
-        let local = self.source_of(connect, self.sockets.slot(socket).bound)?;
+        let is_bound = self.sockets.slot(socket).bound;
+        let local = self.source_of(connect, is_bound)?;
         let (key, hash) =
             self.unique_key(local, connect.local.map_or(0, |local| local.port()), remote)?;
         let mss_max = connect.options.iter().find_map(|option| match option {
@@ -68,7 +69,7 @@ impl Core {
             .insert(hash, FlowEntry::Connection(socket))
             .map_err(|_| Errno::NOBUFS)?;
         self.sockets.connect(socket, key, hash, conn);
-        self.sockets.slot_mut(socket).neighbour = Some(neighbour);
+        self.sockets.slot(socket).neighbour = Some(neighbour);
         self.sockets.block(socket).set_names(
             name_of(key.local, key.local_port),
             name_of(key.remote, key.remote_port),

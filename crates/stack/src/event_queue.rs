@@ -74,7 +74,7 @@ impl EventQueue {
 
     fn feed_starved(&mut self, sockets: &mut Sockets) {
         while let Some(socket) = self.starved.pop() {
-            let slot = sockets.slot_mut(socket);
+            let slot = sockets.slot(socket);
             slot.marks &= !MARK_STARVED;
             self.mark(socket, slot, MARK_ROOM);
         }

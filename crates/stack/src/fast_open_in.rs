@@ -126,7 +126,7 @@ impl Core {
     /// A connection that was opened fast has completed its handshake, or has ended before that: it is not pending any more.
     #[cold]
     pub(crate) fn end_pending_fast_open(&mut self, socket: u32) {
-        let slot = self.sockets.slot_mut(socket);
+        let slot = self.sockets.slot(socket);
         let Some(listener) = slot.fast_opened_by.take() else {
             return;
         };

@@ -34,7 +34,7 @@ impl Core {
                 let waits = self
                     .sockets
                     .resolve(id)
-                    .is_some_and(|socket| self.sockets.slot(socket).role == Role::Reserved);
+                    .is_some_and(|socket| self.sockets.role(socket) == Role::Reserved);
                 if !waits {
                     self.apply_job(id);
                 }
@@ -58,7 +58,7 @@ impl Core {
         };
         self.counters.jobs += 1;
         let requests = self.sockets.block(socket).take_requests();
-        match self.sockets.slot(socket).role {
+        match self.sockets.role(socket) {
             Role::Connection => self.connection_job(socket, requests),
             role if ends(requests) => {
                 if let Role::Listener(index) = role {
@@ -195,7 +195,7 @@ impl Core {
     /// `listen` was called on a listener.
     fn change_backlog(&mut self, change: Backlog) {
         if let Some(socket) = self.sockets.resolve(change.socket)
-            && let Role::Listener(index) = self.sockets.slot(socket).role
+            && let Role::Listener(index) = self.sockets.role(socket)
             && let Some(listener) = self.listeners.by_index_mut(index)
         {
             listener.queue.change(change.backlog, change.longer);
@@ -227,7 +227,7 @@ impl Core {
     /// Ends a connection that never had an application.
     fn disown(&mut self, socket: u32) {
         self.sockets.orphan(socket);
-        let slot = self.sockets.slot_mut(socket);
+        let slot = self.sockets.slot(socket);
         let is_over = slot.role != Role::Connection;
         let Some(conn) = slot.conn.as_mut().filter(|_| !is_over) else {
             return self.release_socket(socket);
@@ -240,7 +240,7 @@ impl Core {
     #[cold]
     pub(crate) fn abort_all(&mut self) {
         for socket in 0..self.sockets.span() {
-            if self.sockets.slot(socket).role == Role::Connection {
+            if self.sockets.role(socket) == Role::Connection {
                 self.disown(socket);
             }
         }
@@ -249,7 +249,7 @@ impl Core {
     /// The socket that a control request names, if it still waits for one.
     pub(crate) fn reserved(&mut self, id: SocketId) -> Option<u32> {
         let socket = self.sockets.resolve(id)?;
-        (self.sockets.slot(socket).role == Role::Reserved).then_some(socket)
+        (self.sockets.role(socket) == Role::Reserved).then_some(socket)
     }
 
     /// Tells the application how a request on a socket that was no connection yet went.

@@ -33,6 +33,7 @@ pub mod counters;
 mod demux;
 pub mod departures;
 mod destinations;
+mod dormant;
 mod event_queue;
 mod fast_open_in;
 pub mod flow_table;

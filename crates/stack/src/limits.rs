@@ -29,6 +29,13 @@ pub struct Limits {
     /// Records of runs of segments in flight, all connections together, 40 bytes each; never fewer than `sockets_max`. At the limit runs
     /// are not told apart: recovery gets less precise.
     pub segment_records: usize,
+    /// Sockets that are held ready for anything. Beyond it those whose connection is quiet are packed; if all are busy there are more, up to
+    /// `sockets_max`.
+    pub warm_sockets: usize,
+    /// How long a connection is quiet before it may be packed, in ns; a tenth of that if it never carried any payload.
+    pub rest_ns: u64,
+    /// Blocks of 64 bytes for sockets that are packed, of which each takes two or more. At the limit quiet sockets stay as they are.
+    pub rest_blocks: usize,
     /// Blocks of 25 out-of-order ranges, all connections together, 256 bytes each. At the limit a connection that holds none takes nothing
     /// out of order, and one that holds some gives up the range furthest from what it waits for (`bytes_drop_ranges_full`).
     pub range_blocks: usize,
@@ -48,6 +55,9 @@ impl Default for Limits {
             control_queue_max: 1_024,
             segment_records: 65_536,
             range_blocks: 4_096,
+            warm_sockets: WARM_SOCKETS,
+            rest_ns: 1_000_000_000,
+            rest_blocks: 32_768 * REST_BLOCKS_EACH,
         }
     }
 }
@@ -57,8 +67,11 @@ impl Limits {
     #[must_use]
     pub fn for_connections(connections: usize) -> Self {
         let connections = connections.clamp(64, SOCKETS_CEILING / 2);
+        let sockets_max = connections + connections / 8 + SOCKET_STOCK_MAX;
         Self {
-            sockets_max: connections + connections / 8 + SOCKET_STOCK_MAX,
+            sockets_max,
+            warm_sockets: WARM_SOCKETS.max(sockets_max / 64),
+            rest_blocks: sockets_max * REST_BLOCKS_EACH,
             half_open_max: (connections / 2).max(1_024),
             time_wait_max: connections.max(4_096),
             orphans_max: connections.max(4_096),
@@ -88,6 +101,8 @@ impl Limits {
                 CONTROL_CEILING,
             ),
             ("range_blocks", self.range_blocks, 1, TABLE_CEILING),
+            ("warm_sockets", self.warm_sockets, 1, SOCKETS_CEILING),
+            ("rest_blocks", self.rest_blocks, 1, TABLE_CEILING),
         ];
         for (name, value, min, max) in rows {
             if value < min || value > max {
@@ -123,6 +138,15 @@ const SOCKETS_CEILING: usize = 1 << 24;
 const LISTENERS_CEILING: usize = 4_096;
 const BACKLOG_CEILING: usize = 65_536;
 const CONTROL_CEILING: usize = 1 << 16;
+
+/// Sockets that are held ready by default.
+const WARM_SOCKETS: usize = 8_192;
+/// Blocks that a packed socket takes at most, and how many bytes that is.
+pub(crate) const REST_BLOCKS_EACH: usize = 5;
+pub(crate) const REST_BYTES_MAX: usize = REST_BLOCKS_EACH * 60;
+/// Slots that are looked at for something to pack whenever one is needed while there are many, and how many of them are packed.
+pub(crate) const HAND_STEPS_MAX: usize = 8;
+pub(crate) const HAND_PACKS_MAX: usize = 2;
 
 /// Segments that aggregation merges by default, as in the paper's measurements.
 pub const AGGREGATION_DEFAULT: u16 = 20;

@@ -41,7 +41,7 @@ impl HeaderFields {
 impl Core {
     /// An option was set on a socket that exists already.
     pub(crate) fn set_option_later(&mut self, socket: u32, option: SocketOption) {
-        if let Role::Listener(index) = self.sockets.slot(socket).role {
+        if let Role::Listener(index) = self.sockets.role(socket) {
             if let Some(listener) = self.listeners.by_index_mut(index) {
                 listener.set_option(option);
             }
@@ -53,7 +53,7 @@ impl Core {
 
     /// Sets an option of a connection.
     pub(crate) fn set_option(&mut self, socket: u32, option: SocketOption) -> Effects {
-        let slot = self.sockets.slot_mut(socket);
+        let slot = self.sockets.slot(socket);
         if slot.role != Role::Connection || slot.header.take(option) {
             return Effects::NONE;
         }
@@ -84,7 +84,7 @@ impl Core {
     }
 
     fn set_tcp_option(&mut self, socket: u32, option: SocketOption) -> Effects {
-        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else {
+        let Some(conn) = self.sockets.slot(socket).conn.as_mut() else {
             return Effects::NONE;
         };
         let mut cx = tcp_cx!(self);

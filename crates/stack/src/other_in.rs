@@ -176,13 +176,13 @@ impl Core {
         self.counters.icmp_errors += 1;
         if let Some(listener) = self.sockets.slot(socket).fast_opened_by {
             let is_accepted = !self.is_unaccepted(listener, socket);
-            if let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut()
+            if let Some(conn) = self.sockets.slot(socket).conn.as_mut()
                 && is_accepted
             {
                 conn.note_accepted();
             }
         }
-        let slot = self.sockets.slot_mut(socket);
+        let slot = self.sockets.slot(socket);
         let discovers_mtu = slot.header.discovers_mtu;
         let Some(conn) = slot.conn.as_mut() else {
             return;
@@ -250,7 +250,7 @@ impl Core {
 
     /// A connection that waited for `id` goes on. The index may have come to serve another meanwhile, or the connection another neighbour.
     fn neighbour_settled(&mut self, socket: u32, id: NeighbourId, failure: Option<IcmpError>) {
-        let slot = self.sockets.slot_mut(socket);
+        let slot = self.sockets.slot(socket);
         if !slot.awaits_neighbour || slot.neighbour != Some(id) {
             return;
         }
@@ -263,7 +263,7 @@ impl Core {
 
     /// The entry that a connection waited for is no more.
     fn neighbour_displaced(&mut self, socket: u32) {
-        let slot = self.sockets.slot_mut(socket);
+        let slot = self.sockets.slot(socket);
         let neighbours = &self.network.neighbours;
         let is_gone = slot
             .neighbour

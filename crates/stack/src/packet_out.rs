@@ -23,7 +23,7 @@ pub(crate) struct LinkEnds {
 }
 
 /// What an application may choose of the network header.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct HeaderFields {
     /// In the upper six bits; the lower two are zero.
     pub dscp: u8,

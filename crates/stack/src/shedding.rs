@@ -24,6 +24,10 @@ impl Core {
         let span = self.sockets.span();
         for _ in 0..span.min(SHED_SOCKETS_PER_TURN) {
             self.shed_next = (self.shed_next + 1) % span;
+            if self.sockets.warm_slot(self.shed_next).is_none() {
+                // Who rests holds nothing.
+                continue;
+            }
             let (slot, pool, block) = self.sockets.parts(self.shed_next);
             let Some(conn) = slot.conn.as_mut() else {
                 continue;

@@ -1,4 +1,4 @@
-//! The socket table: for each index the connection, the stack's ends of its byte rings, and what role the index plays now.
+//! The socket table: for each index in use the connection, the stack's ends of its byte rings, and what role the index plays now.
 //!
 //! ```text
 //!            refill                connect            closed by both
@@ -8,7 +8,20 @@
 //!     └──▶ Connection  Listener ──▶ Free      Ended ──▶ Free
 //! ```
 //!
-//! Indices are the same as those of the blocks in the memory file. Free ones are used again last-in first-out; slots are made on the first use of an index.
+//! Indices are the same as those of the blocks in the memory file. Free ones are used again last-in first-out.
+//!
+//! ```text
+//!   index ──▶ place: a slot, warm                 whoever asks for a slot gets a warm one
+//!                 │ quiet for a while    ▲
+//!                 ▼                      │ anything happens
+//!             packed, in `dormant`
+//! ```
+//!
+//! Slots are large and few, packed ones small and many. A hand goes round the warm slots, a few steps whenever there are more than
+//! [`Limits::warm_sockets`](crate::limits::Limits), and packs those whose connection has been quiet. Nothing is lost by that, and
+//! nobody but this table knows of it.
+
+use std::borrow::Cow;
 
 use ring::byte_ring::{RxWriter, TxReader};
 use ring::chunk::{ChunkClass, ChunkPool};
@@ -18,8 +31,11 @@ use ring::spsc::Producer;
 use tcp::Connection;
 use wire::{Addr, FlowKey};
 
+use crate::dormant::RestBlocks;
 use crate::half_opens::ListenerId;
-use crate::limits::{MEMORY_EXHAUSTED, MEMORY_LOW, MEMORY_PRESSURE};
+use crate::limits::{
+    HAND_PACKS_MAX, HAND_STEPS_MAX, Limits, MEMORY_EXHAUSTED, MEMORY_LOW, MEMORY_PRESSURE,
+};
 use crate::neighbours::NeighbourId;
 use crate::packet_out::HeaderFields;
 use crate::stamps::Stamps;
@@ -37,8 +53,40 @@ pub(crate) enum Role {
     Ended,
 }
 
+/// Where a slot's connection is, or the last one was: a new one is made in its place.
+pub(crate) struct Seat {
+    conn: Connection,
+    is_taken: bool,
+}
+
+impl Seat {
+    fn new() -> Self {
+        Self {
+            conn: Connection::unused(),
+            is_taken: false,
+        }
+    }
+
+    #[inline]
+    pub fn as_ref(&self) -> Option<&Connection> {
+        self.is_taken.then_some(&self.conn)
+    }
+
+    #[inline]
+    pub fn as_mut(&mut self) -> Option<&mut Connection> {
+        self.is_taken.then_some(&mut self.conn)
+    }
+
+    /// Whatever was there, to be made a connection by whoever calls.
+    #[inline]
+    pub fn take(&mut self) -> &mut Connection {
+        self.is_taken = true;
+        &mut self.conn
+    }
+}
+
 pub(crate) struct Slot {
-    pub conn: Option<Connection>,
+    pub conn: Seat,
     pub key: FlowKey,
     pub hash: u64,
     pub rx: RxWriter,
@@ -64,6 +112,8 @@ pub(crate) struct Slot {
     pub event_position: u64,
     /// The use of the index that it went in for.
     pub event_generation: u32,
+    /// Whose slot it is.
+    pub socket: u32,
 }
 
 const NO_KEY: FlowKey = FlowKey {
@@ -76,7 +126,7 @@ const NO_KEY: FlowKey = FlowKey {
 impl Slot {
     fn new() -> Self {
         Self {
-            conn: None,
+            conn: Seat::new(),
             key: NO_KEY,
             hash: 0,
             rx: RxWriter::new(),
@@ -92,7 +142,55 @@ impl Slot {
             marks: 0,
             event_position: 0,
             event_generation: 0,
+            socket: 0,
         }
+    }
+
+    /// A free slot becomes that of `socket`, reserved.
+    fn begin(&mut self, socket: u32) {
+        self.conn.is_taken = false;
+        (self.key, self.hash) = (NO_KEY, 0);
+        (self.rx, self.tx) = (RxWriter::new(), TxReader::new());
+        self.header = HeaderFields::default();
+        (self.neighbour, self.awaits_neighbour) = (None, false);
+        (self.stamps, self.fast_opened_by) = (None, None);
+        (self.role, self.app_gone, self.bound) = (Role::Reserved, false, false);
+        (self.marks, self.event_position, self.event_generation) = (0, 0, 0);
+        self.socket = socket;
+    }
+
+    /// It holds a connection that has nothing to do, and had nothing for a while: `rest_ns`, or a tenth of that if it never carried any payload.
+    fn is_resting(&self, now_ns: u64, rest_ns: u64) -> bool {
+        let Some(conn) = self.conn.as_ref() else {
+            return false;
+        };
+        let wait_ns = match conn.last_payload_ns() {
+            0 => rest_ns / 10,
+            _ => rest_ns,
+        };
+        self.role == Role::Connection
+            && conn.is_quiet()
+            && now_ns.saturating_sub(conn.last_active_ns()) >= wait_ns
+    }
+}
+
+/// Where a socket is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place(u32);
+
+impl Place {
+    /// A free index's: the slot that is nobody's.
+    const NOBODY: Place = Place(0);
+    const DORMANT: u32 = 1 << 31;
+
+    #[inline]
+    fn warm(self) -> Option<usize> {
+        (self.0 & Self::DORMANT == 0).then_some(self.0 as usize)
+    }
+
+    #[inline]
+    fn dormant(self) -> Option<u32> {
+        (self.0 & Self::DORMANT != 0).then_some(self.0 & !Self::DORMANT)
     }
 }
 
@@ -100,7 +198,19 @@ impl Slot {
 pub(crate) struct Sockets {
     memory: Memory,
     pub pool: ChunkPool,
-    slots: Vec<Slot>,
+    /// The time of this turn.
+    pub now_ns: u64,
+    /// By index, as far as indices were ever in use.
+    places: Vec<Place>,
+    /// Slots; the first one is nobody's.
+    warm: Vec<Slot>,
+    warm_free: Vec<u32>,
+    warm_max: usize,
+    rest_ns: u64,
+    /// The slot that was last looked at for something to pack.
+    hand: usize,
+    dormant: RestBlocks,
+    dormant_count: usize,
     free: Vec<u32>,
     capacity: usize,
     send_buffer_bytes: u32,
@@ -108,11 +218,22 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    pub fn new(memory: Memory, pool: ChunkPool, capacity: usize, send_buffer_bytes: u32) -> Self {
+    pub fn new(memory: Memory, pool: ChunkPool, limits: &Limits, send_buffer_bytes: u32) -> Self {
+        let capacity = limits.sockets_max;
+        let mut warm = Vec::with_capacity(capacity + 1);
+        warm.push(Slot::new());
         Self {
             memory,
             pool,
-            slots: Vec::with_capacity(capacity),
+            now_ns: 0,
+            places: Vec::with_capacity(capacity),
+            warm,
+            warm_free: Vec::with_capacity(capacity),
+            warm_max: limits.warm_sockets,
+            rest_ns: limits.rest_ns,
+            hand: 0,
+            dormant: RestBlocks::new(limits.rest_blocks),
+            dormant_count: 0,
             free: Vec::with_capacity(capacity),
             capacity,
             send_buffer_bytes,
@@ -120,25 +241,135 @@ impl Sockets {
         }
     }
 
-    /// The slot of an index that was handed out.
+    /// What an index is used for.
     #[inline]
-    pub fn slot(&self, socket: u32) -> &Slot {
-        &self.slots[socket as usize]
+    pub fn role(&self, socket: u32) -> Role {
+        match self.places[socket as usize].warm() {
+            Some(at) => self.warm[at].role,
+            None => Role::Connection,
+        }
     }
 
+    /// The connection of `socket` is of this flow.
     #[inline]
-    pub fn slot_mut(&mut self, socket: u32) -> &mut Slot {
-        &mut self.slots[socket as usize]
+    pub fn is_of(&self, socket: u32, key: &FlowKey) -> bool {
+        let place = self.places[socket as usize];
+        match place.warm() {
+            Some(at) => self.warm[at].key == *key,
+            None => place
+                .dormant()
+                .is_some_and(|at| self.dormant.is_of(at, key)),
+        }
+    }
+
+    /// The slot of an index that was handed out; it is warm from now on. A free index has nobody's.
+    #[inline]
+    pub fn slot(&mut self, socket: u32) -> &mut Slot {
+        let at = self.warm_place(socket);
+        &mut self.warm[at]
     }
 
     /// A slot with the chunk pool and the block that its rings need.
     #[inline]
     pub fn parts(&mut self, socket: u32) -> (&mut Slot, &mut ChunkPool, &SocketBlock) {
+        let at = self.warm_place(socket);
         (
-            &mut self.slots[socket as usize],
+            &mut self.warm[at],
             &mut self.pool,
             block_of(&self.memory, socket),
         )
+    }
+
+    #[inline]
+    fn warm_place(&mut self, socket: u32) -> usize {
+        match self.places[socket as usize].warm() {
+            Some(at) => at,
+            None => self.wake(socket),
+        }
+    }
+
+    #[cold]
+    fn wake(&mut self, socket: u32) -> usize {
+        let Some(at) = self.places[socket as usize].dormant() else {
+            return 0;
+        };
+        let place = self.take_slot(socket);
+        let generation = block_of(&self.memory, socket).generation();
+        self.dormant.read(at, &mut self.warm[place], generation);
+        self.dormant.free(at);
+        self.dormant_count -= 1;
+        place
+    }
+
+    /// A slot for `socket`. If there are many, others are packed.
+    #[inline]
+    fn take_slot(&mut self, socket: u32) -> usize {
+        self.rest_some();
+        let at = match self.warm_free.pop() {
+            Some(at) => at as usize,
+            None => {
+                self.warm.push(Slot::new());
+                self.warm.len() - 1
+            }
+        };
+        self.warm[at].begin(socket);
+        self.places[socket as usize] = Place(at as u32);
+        at
+    }
+
+    /// Slots in use.
+    #[inline]
+    fn warm_count(&self) -> usize {
+        self.warm.len() - 1 - self.warm_free.len()
+    }
+
+    /// Packed sockets.
+    pub fn dormant(&self) -> usize {
+        self.dormant_count
+    }
+
+    /// Packs a few sockets that rest, if there are more slots in use than there should be.
+    #[inline]
+    pub fn rest_some(&mut self) {
+        if self.warm_count() >= self.warm_max {
+            self.move_hand();
+        }
+    }
+
+    #[cold]
+    fn move_hand(&mut self) {
+        let mut packed = 0;
+        for _ in 0..HAND_STEPS_MAX {
+            self.hand = if self.hand + 1 < self.warm.len() {
+                self.hand + 1
+            } else {
+                1
+            };
+            packed += usize::from(self.rest(self.hand));
+            if packed == HAND_PACKS_MAX {
+                return;
+            }
+        }
+    }
+
+    fn rest(&mut self, at: usize) -> bool {
+        let Some(slot) = self.warm.get_mut(at) else {
+            return false;
+        };
+        if !slot.is_resting(self.now_ns, self.rest_ns) {
+            return false;
+        }
+        let socket = slot.socket;
+        let generation = block_of(&self.memory, socket).generation();
+        let Some(stored) = self.dormant.store(slot, generation) else {
+            return false;
+        };
+        slot.role = Role::Free;
+        slot.conn.is_taken = false;
+        self.warm_free.push(at as u32);
+        self.places[socket as usize] = Place(stored | Place::DORMANT);
+        self.dormant_count += 1;
+        true
     }
 
     #[inline]
@@ -151,7 +382,7 @@ impl Sockets {
     pub fn resolve(&self, id: SocketId) -> Option<u32> {
         self.memory
             .resolve(id)
-            .filter(|_| (id.index as usize) < self.slots.len())
+            .filter(|_| (id.index as usize) < self.places.len())
             .map(|_| id.index)
     }
 
@@ -159,27 +390,21 @@ impl Sockets {
     pub fn reserve(&mut self) -> Option<SocketId> {
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.slots.len() < self.capacity => {
-                self.slots.push(Slot::new());
-                self.slots.len() as u32 - 1
+            None if self.places.len() < self.capacity => {
+                self.places.push(Place::NOBODY);
+                self.places.len() as u32 - 1
             }
             None => return None,
         };
         let generation = block_of(&self.memory, index).open(self.send_buffer_bytes);
-        let slot = &mut self.slots[index as usize];
-        slot.role = Role::Reserved;
-        slot.app_gone = false;
-        slot.bound = false;
-        slot.header = HeaderFields::default();
-        slot.rx = RxWriter::new();
-        slot.tx = TxReader::new();
+        self.take_slot(index);
         Some(SocketId { index, generation })
     }
 
     /// A reserved socket becomes a connection.
     pub fn connect(&mut self, socket: u32, key: FlowKey, hash: u64, conn: Connection) {
-        let slot = &mut self.slots[socket as usize];
-        slot.conn = Some(conn);
+        let slot = self.slot(socket);
+        *slot.conn.take() = conn;
         (slot.key, slot.hash, slot.role) = (key, hash, Role::Connection);
         slot.neighbour = None;
         slot.awaits_neighbour = false;
@@ -188,7 +413,7 @@ impl Sockets {
 
     /// The application let go of a connection, which lives on.
     pub fn orphan(&mut self, socket: u32) {
-        let slot = &mut self.slots[socket as usize];
+        let slot = self.slot(socket);
         if !slot.app_gone {
             slot.app_gone = true;
             self.orphans += 1;
@@ -202,12 +427,13 @@ impl Sockets {
 
     /// Frees an index and all that it holds.
     pub fn release(&mut self, socket: u32) {
-        let slot = &mut self.slots[socket as usize];
+        let at = self.warm_place(socket);
+        let slot = &mut self.warm[at];
         if slot.role == Role::Free {
             return;
         }
         slot.role = Role::Free;
-        slot.conn = None;
+        slot.conn.is_taken = false;
         slot.stamps = None;
         if slot.app_gone {
             slot.app_gone = false;
@@ -217,6 +443,8 @@ impl Sockets {
         slot.rx.release_all(&mut self.pool);
         slot.tx.release_all(&mut self.pool, block);
         block.retire();
+        self.warm_free.push(at as u32);
+        self.places[socket as usize] = Place::NOBODY;
         self.free.push(socket);
     }
 
@@ -234,7 +462,7 @@ impl Sockets {
 
     /// Sockets not in use, those in the application's stock apart.
     pub fn available(&self) -> usize {
-        self.free.len() + self.capacity - self.slots.len()
+        self.free.len() + self.capacity - self.places.len()
     }
 
     /// How much of the memory for socket buffers is free. Chunks in the application's stock count as taken.
@@ -261,23 +489,55 @@ impl Sockets {
 
     /// Connections, listeners, and sockets whose connection has ended.
     pub fn in_use(&self) -> usize {
-        self.iter()
-            .filter(|(_, slot)| slot.role != Role::Reserved)
-            .count()
+        let is_used = |slot: &&Slot| !matches!(slot.role, Role::Free | Role::Reserved);
+        self.dormant_count + self.warm.iter().filter(is_used).count()
+    }
+
+    /// Blocks that packed sockets take.
+    pub fn rest_blocks(&self) -> usize {
+        self.dormant.in_use()
     }
 
     /// One past the largest index ever in use.
     pub fn span(&self) -> u32 {
-        self.slots.len() as u32
+        self.places.len() as u32
     }
 
-    /// Every slot in use, with its index.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Slot)> {
-        self.slots
-            .iter()
-            .enumerate()
-            .filter(|(_, slot)| slot.role != Role::Free)
-            .map(|(index, slot)| (index as u32, slot))
+    /// The slot of `socket`, if it is warm.
+    #[inline]
+    pub fn warm_slot(&mut self, socket: u32) -> Option<&mut Slot> {
+        let at = self.places[socket as usize].warm()?;
+        Some(&mut self.warm[at])
+    }
+
+    /// The flows of all connections.
+    pub fn keys(&self) -> impl Iterator<Item = FlowKey> {
+        self.places.iter().filter_map(|place| match place.warm() {
+            Some(at) => {
+                let slot = &self.warm[at];
+                (slot.role == Role::Connection).then_some(slot.key)
+            }
+            None => place.dormant().map(|at| self.dormant.key(at)),
+        })
+    }
+
+    /// Every connection with its names; packed ones stay so.
+    pub fn connections(&self) -> impl Iterator<Item = (FlowKey, Cow<'_, Connection>)> {
+        let sockets = 0..self.places.len() as u32;
+        sockets.filter_map(|socket| match self.places[socket as usize].warm() {
+            Some(at) => {
+                let slot = &self.warm[at];
+                let conn = slot.conn.as_ref()?;
+                (slot.role == Role::Connection).then_some((slot.key, Cow::Borrowed(conn)))
+            }
+            None => {
+                let mut slot = Slot::new();
+                let at = self.places[socket as usize].dormant()?;
+                let generation = block_of(&self.memory, socket).generation();
+                self.dormant.read(at, &mut slot, generation);
+                Some((slot.key, Cow::Owned(slot.conn.conn)))
+            }
+        })
     }
 }
 

@@ -25,7 +25,7 @@ use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX, TX_FRAMES_PER_TURN,
 };
 use crate::network::Network;
-use crate::sockets::{Role, Sockets};
+use crate::sockets::Sockets;
 use crate::stage_clock::Stage;
 
 /// What a turn did: whether to turn again at once or to wait.
@@ -93,6 +93,8 @@ impl Stack {
         let core = &mut self.core;
         core.stages.lap(Stage::Outside);
         core.now_ns = now_ns;
+        core.sockets.now_ns = now_ns;
+        core.sockets.rest_some();
         core.counters.turns += 1;
         core.memory = core.sockets.judge_memory();
         core.relieve_memory();
@@ -269,6 +271,8 @@ impl Stack {
         };
         Usage {
             sockets: core.sockets.in_use(),
+            dormant: core.sockets.dormant(),
+            rest_blocks: core.sockets.rest_blocks(),
             half_open: core.half_opens.len(),
             time_wait: core.time_waits.len(),
             flows: core.flows.len(),
@@ -293,12 +297,10 @@ impl Stack {
     }
 
     /// Every connection with its names, in no particular order: for a simulation that looks inside.
-    pub fn connections(&self) -> impl Iterator<Item = (&wire::FlowKey, &tcp::Connection)> {
-        self.core
-            .sockets
-            .iter()
-            .filter(|(_, slot)| slot.role == Role::Connection)
-            .filter_map(|(_, slot)| Some((&slot.key, slot.conn.as_ref()?)))
+    pub fn connections(
+        &self,
+    ) -> impl Iterator<Item = (wire::FlowKey, std::borrow::Cow<'_, tcp::Connection>)> {
+        self.core.sockets.connections()
     }
 
     /// The port, for tests that look at what it did.
@@ -312,6 +314,10 @@ impl Stack {
 pub struct Usage {
     /// Connections, listeners, and sockets whose connection has ended while the application holds them.
     pub sockets: usize,
+    /// Of these, the quiet ones that are packed.
+    pub dormant: usize,
+    /// Blocks that packed ones take.
+    pub rest_blocks: usize,
     /// Handshakes in progress.
     pub half_open: usize,
     /// TIME_WAIT entries.
@@ -356,7 +362,7 @@ impl Shared {
         let large = MAGAZINE_LARGE.min(limits.large_chunks / 4);
         let (mut chunk_stock, magazine) = chunk::magazine(small, large);
         chunk_stock.refill(&mut pool);
-        let mut sockets = Sockets::new(memory.clone(), pool, limits.sockets_max, send_buffer_bytes);
+        let mut sockets = Sockets::new(memory.clone(), pool, limits, send_buffer_bytes);
         sockets.refill(&mut socket_stock);
         let stack_bell = StackBell::new().map_err(|errno| ConfigError::System {
             what: "eventfd",

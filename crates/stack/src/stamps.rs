@@ -43,7 +43,7 @@ impl Core {
                 stamps.as_mut().map_or(0, |stamps| stamps.on_ack(at))
             });
         }
-        let slot = self.sockets.slot_mut(socket);
+        let slot = self.sockets.slot(socket);
         let end = slot.rx.tail();
         if let Some(stamps) = slot.stamps.as_mut()
             && stamps.of_arrivals
@@ -76,7 +76,7 @@ impl Core {
     pub(crate) fn answer_stamps(&mut self, mut query: StampQuery) {
         let mut answer = StampAnswer::default();
         if let Some(socket) = self.sockets.resolve(query.socket)
-            && let Some(stamps) = self.sockets.slot_mut(socket).stamps.as_mut()
+            && let Some(stamps) = self.sockets.slot(socket).stamps.as_mut()
         {
             answer.sent = std::mem::take(&mut stamps.ready);
             answer.arrived_ns = stamps.arrival_of(query.read);

@@ -48,7 +48,7 @@ impl Core {
     pub(crate) fn find_flow(&self, key: &FlowKey, hash: u64) -> Option<FlowEntry> {
         self.flows.find(hash, |entry| {
             let held = match entry {
-                FlowEntry::Connection(socket) => Some(&self.sockets.slot(socket).key),
+                FlowEntry::Connection(socket) => return self.sockets.is_of(socket, key),
                 FlowEntry::HalfOpen(index) => self.half_opens.at(index).map(|slot| &slot.key),
                 FlowEntry::TimeWait(index) => self.time_waits.at(index).map(|slot| &slot.key),
             };

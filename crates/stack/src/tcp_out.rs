@@ -70,7 +70,7 @@ impl Core {
                 return;
             };
             let mut effects = Effects::TRANSMIT;
-            if let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() {
+            if let Some(conn) = self.sockets.slot(socket).conn.as_mut() {
                 effects |= conn.on_port_blocked(&mut tcp_cx!(self));
             }
             self.settle(socket, effects);
@@ -144,7 +144,7 @@ impl Core {
         }
         self.arm(socket);
         if limits_unsent {
-            let slot = self.sockets.slot_mut(socket);
+            let slot = self.sockets.slot(socket);
             self.events.mark(socket, slot, MARK_ROOM);
         }
         self.lists.put(socket, class);
@@ -163,7 +163,7 @@ impl Core {
     /// Where a connection's frames go, if that is known and fresh.
     #[inline]
     pub(crate) fn ready_link(&mut self, socket: u32) -> Option<LinkEnds> {
-        let slot = self.sockets.slot_mut(socket);
+        let slot = self.sockets.slot(socket);
         match self.network.neighbours.link(slot.neighbour?, self.now_ns) {
             Link::Ready(destination) => Some(LinkEnds {
                 source: self.network.mac,
@@ -176,7 +176,7 @@ impl Core {
 
     #[cold]
     fn link_slowly(&mut self, socket: u32) -> Option<LinkEnds> {
-        let slot = self.sockets.slot_mut(socket);
+        let slot = self.sockets.slot(socket);
         let Ok(id) = self.network.hop(slot.key.remote, self.now_ns) else {
             self.lose_segments(socket, None);
             return None;
@@ -211,7 +211,7 @@ impl Core {
     /// timers see to it: they try again, and give up in the end.
     #[cold]
     pub(crate) fn lose_segments(&mut self, socket: u32, failure: Option<IcmpError>) {
-        let slot = self.sockets.slot_mut(socket);
+        let slot = self.sockets.slot(socket);
         if slot.role != Role::Connection {
             return;
         }

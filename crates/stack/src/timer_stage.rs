@@ -64,7 +64,7 @@ impl Core {
     }
 
     fn connection_timer(&mut self, socket: u32) {
-        let Some(conn) = self.sockets.slot_mut(socket).conn.as_mut() else {
+        let Some(conn) = self.sockets.slot(socket).conn.as_mut() else {
             return;
         };
         let deadline_ns = conn.deadline_ns();

@@ -200,6 +200,29 @@ impl Connection {
         connection
     }
 
+    /// No connection yet: what a place for one holds before the first is made there.
+    #[must_use]
+    pub fn unused() -> Self {
+        let config = Config::default();
+        let (mut challenge, mut counters) = (ChallengeLimiter::new(0), Counters::default());
+        let (mut records, mut ranges) = (RecordPool::new(1, 1), RangePool::new(1));
+        let cx = Cx {
+            now_ns: 0,
+            config: &config,
+            challenge: &mut challenge,
+            counters: &mut counters,
+            records: &mut records,
+            ranges: &mut ranges,
+            memory: Memory::Ample,
+        };
+        let buffers = Buffers::of(&config);
+        let initial = InitialWindow::new(&config, &buffers, 536, false);
+        let receiver = Receiver::new(0, 536, buffers.recv_bytes, &initial);
+        let mut connection = Self::blank(&cx, SeqNumber(0), 0, &buffers, receiver);
+        connection.state = State::Closed;
+        connection
+    }
+
     /// The variables that both opens begin with.
     pub(crate) fn blank(
         cx: &Cx<'_>,

@@ -150,7 +150,7 @@ impl EcnState {
         p.u8(flags, 0);
         classic.pack(p);
         let has_counters = p.is_there(accurate, AccurateEcn::default());
-        p.require(!has_counters);
+        p.must(!has_counters);
     }
 
     #[inline]

@@ -27,12 +27,16 @@ pub trait Packing {
     /// This cannot be packed. Only a writer is ever told so.
     fn refuse(&mut self);
 
-    /// A field that has to be as it is for the rest to make sense.
+    /// Fields are set, not written.
+    fn is_reading(&self) -> bool;
+
+    /// What has to hold of a connection that is packed. True: it is to be made so.
     #[inline]
-    fn require(&mut self, holds: bool) {
-        if !holds {
+    fn must(&mut self, holds: bool) -> bool {
+        if !holds && !self.is_reading() {
             self.refuse();
         }
+        self.is_reading()
     }
 
     /// A field of 64 bits.
@@ -82,9 +86,11 @@ pub trait Packing {
         Self: Sized,
     {
         let place = all.iter().position(|one| one == field);
-        self.require(place.is_some());
+        self.must(place.is_some());
         let found = self.difference(place.unwrap_or(0) as i64);
-        if let Some(one) = all.get(found as usize) {
+        if self.is_reading()
+            && let Some(one) = all.get(found as usize)
+        {
             *field = *one;
         }
     }
@@ -169,6 +175,11 @@ impl Packing for Packer<'_> {
     fn refuse(&mut self) {
         self.is_refused = true;
     }
+
+    #[inline]
+    fn is_reading(&self) -> bool {
+        false
+    }
 }
 
 /// Reads what a [`Packer`] wrote.
@@ -223,6 +234,11 @@ impl Packing for Unpacker<'_> {
     }
 
     fn refuse(&mut self) {}
+
+    #[inline]
+    fn is_reading(&self) -> bool {
+        true
+    }
 }
 
 /// What the fields of a connection's parts are usually like: times and sequence numbers that most others follow.
@@ -270,6 +286,13 @@ impl Connection {
         self.rx.last_data_ns.max(self.tx.last_sent_ns)
     }
 
+    /// When anything last arrived, or payload last left.
+    #[inline]
+    #[must_use]
+    pub fn last_active_ns(&self) -> u64 {
+        self.rx.last_recv_ns.max(self.tx.last_sent_ns)
+    }
+
     /// Walks all fields of a quiet connection. A reader may begin with any connection: every field is set.
     pub fn pack(&mut self, p: &mut impl Packing) {
         let Connection {
@@ -304,8 +327,9 @@ impl Connection {
         };
         marks.pack(p);
         p.one_of(state, &[State::Established]);
-        p.require(error.is_none());
-        *error = None;
+        if p.must(error.is_none()) {
+            *error = None;
+        }
         p.u8(rcv_shift, 7);
         p.one_of(due, &[TransmitClass::None]);
         rx.pack(p, rcv);
@@ -332,8 +356,11 @@ impl Connection {
         }
         let mut bytes = [0; 1024];
         let mut packer = Packer::new(&mut bytes);
-        self.clone().pack(&mut packer);
-        let len = packer.finish()?;
+        let mut packed = self.clone();
+        packed.pack(&mut packer);
+        let len = packer.finish();
+        assert_eq!(format!("{packed:?}"), format!("{self:?}"));
+        let len = len?;
         // A reader sets every field, whatever there was.
         let mut found = self.clone();
         found.pack(&mut Unpacker::new(&[0xa5; 1024]));

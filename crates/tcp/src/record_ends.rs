@@ -21,6 +21,11 @@ impl RecordEnds {
         &self.ends[..usize::from(self.len)]
     }
 
+    /// None was ever added.
+    pub fn is_untouched(&self) -> bool {
+        self.len == 0 && self.ends[0] == SeqNumber(0)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

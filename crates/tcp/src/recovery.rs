@@ -200,10 +200,13 @@ impl Recovery {
             ca_state,
             pending,
         } = self;
-        p.require(chain.is_empty() && *hint == NONE && *highest == NONE);
-        (*chain, *hint, *highest) = (Chain::EMPTY, NONE, NONE);
-        p.require(*packets_out == 0 && *sacked_out == 0 && *lost_out == 0 && *retrans_out == 0);
-        (*packets_out, *sacked_out, *lost_out, *retrans_out) = (0, 0, 0, 0);
+        if p.must(*chain == Chain::EMPTY && *hint == NONE && *highest == NONE) {
+            (*chain, *hint, *highest) = (Chain::EMPTY, NONE, NONE);
+        }
+        let counts = [packets_out, sacked_out, lost_out, retrans_out];
+        if p.must(counts.iter().all(|count| **count == 0)) {
+            counts.into_iter().for_each(|count| *count = 0);
+        }
         p.u32(delivered, 1);
         rack.pack(p, *delivered, usual);
         p.u32(delivered_ce, 0);

@@ -389,8 +389,9 @@ impl Sender {
         p.u8(probes, 0);
         p.u8(retransmits, 0);
         p.u8(backoff, 0);
-        p.require(soft_error.is_none());
-        *soft_error = None;
+        if p.must(soft_error.is_none()) {
+            *soft_error = None;
+        }
     }
 }
 
@@ -466,8 +467,9 @@ impl Receiver {
         p.u8(dup_acks_sent, 0);
         p.u8(compressed, 0);
         p.seq(dup_acks_at, SeqNumber(0));
-        p.require(held.is_empty());
-        *held = Held::default();
+        if p.must(held.is_empty()) {
+            *held = Held::default();
+        }
         p.seq(&mut duplicate.left, SeqNumber(0));
         p.seq(&mut duplicate.right, duplicate.left);
         p.seq(fin_seq, SeqNumber(0));
@@ -492,8 +494,9 @@ impl Cold {
             is_syn_sent,
             syn_retries_max,
         } = self;
-        p.require(fast_open.is_none() && record_ends.is_empty() && urgent_out.is_none());
-        (*fast_open, *record_ends, *urgent_out) = (None, RecordEnds::NONE, None);
+        if p.must(fast_open.is_none() && record_ends.is_untouched() && urgent_out.is_none()) {
+            (*fast_open, *record_ends, *urgent_out) = (None, RecordEnds::NONE, None);
+        }
         p.u16(syn_bytes_max, 0);
         p.u16(syn_bytes, 0);
         p.one_of(

@@ -42,6 +42,24 @@ impl RxWriter {
         }
     }
 
+    /// All that there is to say of a stream that holds no chunk.
+    #[inline]
+    pub fn at_rest(&self) -> Option<[u32; 2]> {
+        let is_empty = self.first.is_none() && self.end == self.tail;
+        is_empty.then_some([self.tail, self.restarts])
+    }
+
+    /// A stream of which [`at_rest`](Self::at_rest) said this.
+    #[inline]
+    pub const fn resting([tail, restarts]: [u32; 2]) -> Self {
+        Self {
+            tail,
+            end: tail,
+            restarts,
+            ..Self::new()
+        }
+    }
+
     /// Stores all of `src` at `offset` bytes past the published tail, without
     /// publishing. Returns the bytes stored, a prefix: fewer when chunks ran
     /// out or the offset is out of reach.

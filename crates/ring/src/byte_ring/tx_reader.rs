@@ -40,6 +40,24 @@ impl TxReader {
         }
     }
 
+    /// All that there is to say of a stream that holds no chunk.
+    #[inline]
+    pub fn at_rest(&self) -> Option<[u32; 3]> {
+        let is_empty = self.first.is_none() && self.cursor.is_none() && self.closed.is_none();
+        is_empty.then_some([self.una, self.tail, self.restarts])
+    }
+
+    /// A stream of which [`at_rest`](Self::at_rest) said this.
+    #[inline]
+    pub const fn resting([una, tail, restarts]: [u32; 3]) -> Self {
+        Self {
+            una,
+            tail,
+            restarts,
+            ..Self::new()
+        }
+    }
+
     /// A position of the writer's ([`TxWriter::tail`](super::TxWriter::tail)) as bytes from the first one not acknowledged on; those before it wrap.
     #[inline]
     pub fn offset_of(&self, position: u32) -> u32 {

@@ -40,7 +40,7 @@ impl Inspection {
         let windows = stack
             .connections()
             .take(CONNECTIONS_MAX)
-            .map(|(key, conn)| (*key, conn.info().snd_cwnd));
+            .map(|(key, conn)| (key, conn.info().snd_cwnd));
         self.before.extend(windows);
     }
 
@@ -67,8 +67,8 @@ impl Inspection {
             if info.unacked > 0 && conn.deadline_ns() == u64::MAX && !stack.has_output() {
                 return complain("segments in flight and no timer");
             }
-            let news = sent.iter().filter(|other| *other == key).count();
-            if news > 0 && !self.is_within_window(key, &info, news) {
+            let news = sent.iter().filter(|other| **other == key).count();
+            if news > 0 && !self.is_within_window(&key, &info, news) {
                 return complain("more in flight than the congestion window allows");
             }
         }

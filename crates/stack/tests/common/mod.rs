@@ -82,6 +82,10 @@ pub fn config() -> StackConfig {
             control_queue_max: 64,
             segment_records: 256,
             range_blocks: 64,
+            // Whoever is quiet for a moment is packed.
+            warm_sockets: 1,
+            rest_ns: 0,
+            rest_blocks: 320,
         },
         seed: Some([1, 2, 3, 4]),
         ..StackConfig::default()

@@ -18,3 +18,4 @@ mod memory;
 mod neighbours;
 mod offloads;
 mod pacing;
+mod rest;

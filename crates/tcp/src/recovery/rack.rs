@@ -7,8 +7,8 @@ use super::ack::Ack;
 use super::records::{Index, NONE, Record, tag};
 use super::{Pending, flag};
 use crate::connection::{Connection, Cx};
-use crate::pack::{Packing, Usual};
 use crate::limits::{RACK_RECOVERIES_MAX, TIMER_SLACK_NS};
+use crate::pack::{Packing, Usual};
 
 /// What RACK remembers.
 #[derive(Clone, Copy, Debug)]

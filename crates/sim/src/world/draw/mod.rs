@@ -104,6 +104,17 @@ fn host(seed: u64, number: u64, weather: Weather, scarce: bool) -> HostPlan {
         limits.large_chunks = dice.between(16, 64) as usize;
         limits.control_queue_max = dice.between(16, 32) as usize;
     }
+    // Drawn apart, so that a seed's world is what it was before sockets could rest. Some pack whoever is quiet, at once.
+    let mut rest = Random::new(seed, 5_000 + number);
+    if rest.percent(60) {
+        limits.warm_sockets = rest.between(1, 4) as usize;
+        limits.rest_ns = if rest.percent(50) {
+            0
+        } else {
+            rest.magnitude(1_000, 100_000_000)
+        };
+        limits.rest_blocks = rest.magnitude(1, 512) as usize;
+    }
     let mut tcp = settings(&mut dice, weather);
     for (sizes, bytes) in [
         (&mut tcp.recv_buffer, payload.0),

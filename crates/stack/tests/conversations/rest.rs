@@ -1,0 +1,115 @@
+//! Sockets that rest: a quiet connection is packed when slots are wanted, and neither end can tell.
+
+use ring::socket_block::SocketId;
+use stack::Limits;
+use stack::context::SocketOption;
+use wire::tcp::Flags;
+
+use crate::common::{Client, SECOND, World};
+
+type Ends = Vec<(Client, SocketId)>;
+
+/// A world with `count` connections that have been quiet for two seconds, room for one warm socket, and a rest after a second.
+fn quiet(count: usize, change: impl FnOnce(&mut Limits)) -> (World, Ends) {
+    let mut w = World::with(|setup| {
+        setup.config.limits.warm_sockets = 1;
+        setup.config.limits.rest_ns = SECOND;
+        change(&mut setup.config.limits);
+    });
+    let listener = w.listen();
+    let mut ends = Ends::new();
+    for _ in 0..count {
+        let mut client = w.client();
+        w.handshake(&mut client);
+        let socket = w.app.accept(listener).expect("the handshake is complete");
+        ends.push((client, socket));
+    }
+    w.advance(2 * SECOND);
+    turns(&mut w);
+    (w, ends)
+}
+
+/// The hand takes a few steps in each.
+fn turns(w: &mut World) {
+    for _ in 0..64 {
+        w.turn();
+    }
+}
+
+#[test]
+fn established_quiet_is_packed_and_answers_as_ever() {
+    let (mut w, mut ends) = quiet(8, |_| {});
+    assert_eq!(w.stack.usage().dormant, 8);
+    assert_eq!(w.stack.usage().sockets, 9);
+    for (client, socket) in &mut ends {
+        w.send(&client.data(b"request"));
+        assert_eq!(w.read(*socket), b"request");
+        w.write(*socket, b"response");
+        let response = w.peer.take_tcp().pop().expect("the response");
+        assert_eq!(response.ack, client.nxt);
+        assert_eq!(client.take(&response), b"response");
+        w.send(&client.ack());
+    }
+    // Those that exchanged payload rest when a second has passed.
+    turns(&mut w);
+    assert_eq!(w.stack.usage().dormant, 0);
+    w.advance(2 * SECOND);
+    turns(&mut w);
+    assert_eq!(w.stack.usage().dormant, 8);
+}
+
+#[test]
+fn established_packed_is_reset_by_its_peer() {
+    let (mut w, ends) = quiet(2, |_| {});
+    assert_eq!(w.stack.usage().dormant, 2);
+    w.send(&ends[0].0.rst());
+    assert!(w.app.take_events().contains(&ends[0].1));
+    assert_eq!(w.stack.usage().flows, 1);
+}
+
+#[test]
+fn established_with_keepalive_is_packed_and_probes_in_time() {
+    let (mut w, ends) = quiet(1, |_| {});
+    let times = tcp::connection::Keepalive {
+        idle_ns: 10 * SECOND,
+        interval_ns: SECOND,
+        probes_max: 3,
+    };
+    w.app
+        .option(ends[0].1, SocketOption::KeepAlive(Some(times)));
+    w.settle();
+    turns(&mut w);
+    assert_eq!(w.stack.usage().dormant, 1);
+    w.advance(10 * SECOND);
+    let probe = w.tcp_with(Flags::ACK);
+    assert_eq!(probe.seq, ends[0].0.rcv.wrapping_sub(1));
+}
+
+#[test]
+fn established_with_bytes_unread_is_not_packed() {
+    let (mut w, ends) = quiet(2, |_| {});
+    let mut client = ends.into_iter().next().expect("two were made");
+    w.send(&client.0.data(b"unread"));
+    w.advance(2 * SECOND);
+    turns(&mut w);
+    assert_eq!(w.stack.usage().dormant, 1);
+    assert_eq!(w.read(client.1), b"unread");
+    turns(&mut w);
+    assert_eq!(w.stack.usage().dormant, 2);
+}
+
+#[test]
+fn established_quiet_stays_as_it_is_at_the_limit_of_blocks() {
+    let (mut w, ends) = quiet(4, |limits| limits.rest_blocks = 5);
+    let usage = w.stack.usage();
+    assert_eq!((usage.dormant, usage.rest_blocks), (2, 4));
+    w.close(ends[0].1);
+    w.close(ends[1].1);
+    w.peer.forget();
+}
+
+#[test]
+fn established_few_are_never_packed() {
+    let (w, _) = quiet(4, |limits| limits.warm_sockets = 64);
+    assert_eq!(w.stack.usage().dormant, 0);
+}

@@ -1,6 +1,6 @@
 //! What a run leaves behind, and how it goes: network namespaces and temporary files.
 //!
-//! The project's namespaces are called `mst-<pid of their maker>-<name>` (those of packetio's tests, `millpio-<pid>-<name>`). One whose maker is gone
+//! The project's namespaces are called `mst-<pid of their maker>-<name>` (those of the tests of packetio and capi, `millpio-…` and `capiproof-…`). One whose maker is gone
 //! is nobody's and is removed, with the veth pairs and TAPs in it; one whose maker lives belongs to another
 //! run on this machine and stays. Temporary directories follow the same rule. Called by [`crate::run`] on
 //! a signal and by the chores when they end.
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use crate::run;
 
-const PREFIXES: [&str; 2] = ["mst-", "millpio-"];
+const PREFIXES: [&str; 3] = ["mst-", "millpio-", "capiproof-"];
 const NAMESPACES: &str = "/run/netns";
 
 static TEMPORARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();

@@ -1,0 +1,86 @@
+//! The C side of the tests: compiling programs of ours against the library that cargo has just built.
+
+#![allow(dead_code)] // Each test uses its part.
+
+pub mod lab;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What every C source of ours must pass without a word.
+pub const STRICT: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
+/// What finds wrong memory and undefined behaviour. A program that is built so must also be run so.
+pub const SANITIZE: [&str; 3] = [
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-fno-omit-frame-pointer",
+];
+
+/// The crate's directory.
+pub fn crate_directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where cargo has put `libmtcp.so`, beside this test.
+pub fn library_directory() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let mut places = own.ancestors().skip(1).take(2);
+    let found = places.find(|directory| directory.join("libmtcp.so").exists());
+    found.expect("libmtcp.so").to_owned()
+}
+
+/// A directory of this test's own, emptied.
+pub fn scratch(name: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// The files in a directory with an extension, in the order of their names.
+pub fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().flatten();
+    let mut found: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension() == Some(OsStr::new(extension)))
+        .collect();
+    found.sort();
+    found
+}
+
+/// What a program is linked with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum With {
+    /// libmtcp, as a shared library that is found where it was built.
+    Libmtcp,
+    /// The C library alone.
+    Libc,
+    /// Nothing: it is compiled against the headers and not linked.
+    Headers,
+}
+
+/// Compiles and links, strictly; panics with the compiler's words.
+pub fn compile(compiler: &str, sources: &[PathBuf], flags: &[&str], with: With, program: &Path) {
+    let mut command = Command::new(compiler);
+    command.args(STRICT).args(["-D_GNU_SOURCE", "-O1", "-g"]);
+    command.args(flags);
+    command.arg("-o").arg(program).args(sources);
+    command.arg("-I").arg(crate_directory().join("include"));
+    if with == With::Headers {
+        command.arg("-c");
+    }
+    if with == With::Libmtcp {
+        let library = library_directory();
+        command.arg("-L").arg(&library).arg("-lmtcp");
+        command.arg(format!("-Wl,-rpath,{}", library.display()));
+    }
+    command.arg("-lpthread");
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

@@ -1,0 +1,106 @@
+//! Every declared call has a manual page, every page a call, and the formatter has nothing to say about any page.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+type Names = BTreeSet<String>;
+
+fn man_directory(section: u32) -> PathBuf {
+    let crates = common::crate_directory();
+    crates.join(format!("../../docs/man/man{section}"))
+}
+
+/// What stands before a parenthesis in the headers and bears a name of ours.
+fn declared() -> Names {
+    let include = common::crate_directory().join("include");
+    let texts = common::files(&include, "h")
+        .into_iter()
+        .map(|path| fs::read_to_string(path).unwrap());
+    let mut names = Names::new();
+    for line in texts.collect::<String>().lines() {
+        if line.starts_with([' ', '*', '/', '#']) || line.starts_with("typedef") {
+            continue;
+        }
+        if let Some((before, _)) = line.split_once('(') {
+            let name = before.rsplit([' ', '*']).next().unwrap();
+            names.insert(name.to_owned());
+        }
+    }
+    names
+}
+
+fn pages() -> Vec<PathBuf> {
+    common::files(&man_directory(3), "3")
+}
+
+fn documented() -> Names {
+    let stems = pages()
+        .into_iter()
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned());
+    stems.collect()
+}
+
+#[test]
+fn headers_and_pages_have_the_same_names() {
+    let (declared, documented) = (declared(), documented());
+    assert!(declared.contains("mtcp_epoll_wait"), "{declared:?}");
+    let missing = |from: &Names, of: &Names| of.difference(from).cloned().collect::<Vec<_>>();
+    assert_eq!(missing(&documented, &declared), [""; 0], "without a page");
+    assert_eq!(missing(&declared, &documented), [""; 0], "page of no call");
+}
+
+/// A page that stands for another is one line; else it names itself and shows how it is called.
+#[test]
+fn page_names_its_calls() {
+    for path in pages() {
+        let text = fs::read_to_string(&path).unwrap();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let target = match text.strip_prefix(".so ") {
+            Some(target) => man_directory(3).join("..").join(target.trim()),
+            None => path.clone(),
+        };
+        let text = fs::read_to_string(&target).unwrap();
+        let (head, rest) = text.split_once(".SH SYNOPSIS").expect(name);
+        assert!(head.contains(name), "{name}: not in NAME");
+        assert!(rest.contains(&format!("{name}(")), "{name}: no synopsis");
+        for section in ["DESCRIPTION", "RETURN VALUE", "SEE ALSO"] {
+            assert!(
+                rest.contains(&format!(".SH {section}\n")),
+                "{name}: {section}"
+            );
+        }
+    }
+}
+
+/// What a page refers to is there, as far as it is ours.
+#[test]
+fn pages_refer_to_pages() {
+    let known = documented();
+    for path in pages() {
+        let text = fs::read_to_string(&path).unwrap();
+        for line in text.lines().filter(|line| line.starts_with(".BR mtcp_")) {
+            let name = line.split_whitespace().nth(1).unwrap();
+            assert!(known.contains(name), "{}: {line}", path.display());
+        }
+    }
+}
+
+#[test]
+fn formatter_is_silent() {
+    let mut all = pages();
+    all.extend(common::files(&man_directory(7), "7"));
+    for path in all {
+        let output = Command::new("groff")
+            .args(["-man", "-ww", "-z", "-Tutf8"])
+            .arg(&path)
+            .current_dir(man_directory(3).join(".."))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{said}");
+    }
+}

@@ -1,0 +1,63 @@
+/*
+ * The stress test: a server that sends back what it gets, and clients that check every byte and leave in every way there is.
+ *
+ *   stress serve -f CONFIG [-t THREADS]
+ *   stress load -f CONFIG [-t THREADS] [-c CONNECTIONS] [-s SECONDS] ADDRESS
+ *
+ * Each thread has its context. CONNECTIONS is the number that each thread keeps open. Both print a line of figures once a second, and the last one when they
+ * end; a lost byte, a wrong byte or a connection that makes no progress ends the program with status 1.
+ */
+#ifndef STRESS_H
+#define STRESS_H
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <mtcp_epoll.h>
+
+#define THREADS_MAX 64
+#define EVENTS_MAX 512
+#define PORT 9
+/* A connection that neither sends nor receives for that long has stalled. */
+#define STALL_MS 60000
+/* How long a loop waits at most, to look at the clock. */
+#define TICK_MS 200
+
+struct counts {
+    long opened, ended, reset, open;
+    long long bytes;
+};
+
+struct worker {
+    pthread_t thread;
+    int number;
+    mctx_t mctx;
+    int epoll;
+    struct counts counts; /* read by the main thread while it changes: figures for people */
+};
+
+extern int connections;    /* of each thread */
+extern int seconds;        /* of the load */
+extern struct sockaddr_in server;
+extern volatile sig_atomic_t is_over;
+
+void *serve(void *worker);
+void *load(void *worker);
+
+/* Says what went wrong, and ends the program. */
+void fail(const struct worker *worker, const char *what);
+long now_ms(void);
+/* A context and an epoll for the calling thread. */
+void open_worker(struct worker *worker);
+void watch(struct worker *worker, int op, int sockid, uint32_t events, void *what);
+
+#endif

@@ -59,7 +59,7 @@ impl Lab {
         self.ip(side, &format!("link set {interface} up"));
     }
 
-    fn namespace(&self, side: &str) -> String {
+    pub fn namespace(&self, side: &str) -> String {
         format!("{}-{side}", self.prefix)
     }
 

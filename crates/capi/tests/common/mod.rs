@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // Each test uses its part.
 
+pub mod kernel;
 pub mod lab;
 
 use std::ffi::OsStr;

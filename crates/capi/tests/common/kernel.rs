@@ -1,0 +1,100 @@
+//! Ends of the kernel's own, in a namespace of the lab's: threads of the test that have moved there.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::lab::Lab;
+
+/// How long a program may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs on a thread that lives in a namespace of the lab's.
+pub fn within<T: Send + 'static>(
+    lab: &Lab,
+    side: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let place = File::open(format!("/run/netns/{}", lab.namespace(side))).unwrap();
+    thread::spawn(move || {
+        move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        run()
+    })
+}
+
+/// Connects, as soon as somebody listens.
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let began = Instant::now();
+    loop {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.set_write_timeout(Some(PATIENCE)).unwrap();
+                return stream;
+            }
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{address}: {error}"),
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Sends the bytes and reads as many, at the same time.
+pub fn echoed(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
+    let mut back = vec![0; bytes.len()];
+    thread::scope(|scope| {
+        let mut out = stream;
+        scope.spawn(move || out.write_all(bytes).unwrap());
+        let mut input = stream;
+        input.read_exact(&mut back).unwrap();
+    });
+    back
+}
+
+/// An HTTP server of one document, for as many requests as come; its port is told at once.
+pub fn serve(lab: &Lab, side: &str, address: &'static str, body: Vec<u8>) -> u16 {
+    let listener = within(lab, side, move || TcpListener::bind((address, 0)).unwrap());
+    let listener = listener.join().unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // A socket stays in the namespace that it was made in. The thread ends with the test.
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let body = body.clone();
+            thread::spawn(move || answer(&stream, &body));
+        }
+    });
+    port
+}
+
+fn answer(stream: &TcpStream, body: &[u8]) {
+    let mut lines = BufReader::new(stream).lines();
+    while let Some(Ok(line)) = lines.next() {
+        if line.is_empty() {
+            break;
+        }
+    }
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    // A client that goes away is its own affair.
+    let mut out = stream;
+    let _ = out.write_all(head.as_bytes());
+    let _ = out.write_all(body);
+}
+
+/// Bytes that do not repeat soon.
+pub fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..length).map(|_| next()).collect()
+}

@@ -44,6 +44,12 @@ impl ControlQueue {
         self.waiting.pop_front()
     }
 
+    /// Whoever brings in more would soon find it full.
+    #[inline]
+    pub fn is_half_full(&self) -> bool {
+        self.waiting.len() * 2 > self.capacity
+    }
+
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

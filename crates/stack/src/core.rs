@@ -104,6 +104,10 @@ pub(crate) struct Core {
     pub ack_trains: AckTrains,
     /// The last turn ended with output that the port had no room for.
     pub is_port_short: bool,
+    /// When the port last took a frame.
+    pub port_took_ns: u64,
+    /// Frames may be waiting that this turn left to the driver ([`Core::holds_input`]).
+    pub is_input_held: bool,
     pub events: EventQueue,
     pub app: StackSide,
     pub port_counter: u32,
@@ -195,6 +199,8 @@ impl Core {
             open_run: None,
             ack_trains: AckTrains::new(),
             is_port_short: false,
+            port_took_ns: now_ns,
+            is_input_held: false,
             control: ControlQueue::new(limits.control_queue_max),
             events,
             app,

@@ -118,6 +118,8 @@ counters! {
     resets_sent,
     /// Segments that belong to nothing and earn no reset.
     no_connection,
+    /// Turns that left frames to the driver because answers to earlier ones had not left yet.
+    input_held,
     /// Segments of no connection dropped because their queue was full.
     control_queue_full,
     /// Segments of no connection dropped for want of a route or a neighbour.

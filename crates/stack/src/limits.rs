@@ -163,6 +163,8 @@ pub const MEMORY_PRESSURE: u64 = 16;
 pub const MEMORY_EXHAUSTED: u64 = 4;
 /// Frames that one turn takes from the driver before it goes on to the next stage.
 pub const RX_FRAMES_PER_TURN: usize = 256;
+/// While answers wait for the port no more is taken in, unless the port has taken nothing for this long: its other end may be waiting for us in turn.
+pub const PORT_STUCK_NS: u64 = 10_000_000;
 /// Jobs that one turn applies.
 pub const JOBS_PER_TURN: usize = 512;
 /// Control requests (listen, connect, options) that one turn applies.

@@ -4,7 +4,7 @@ use packetio::{Port, PortError};
 
 use crate::core::Core;
 use crate::demux::{Arrival, Demux, Dropped, Found};
-use crate::limits::RX_FRAMES_PER_TURN;
+use crate::limits::{PORT_STUCK_NS, RX_FRAMES_PER_TURN};
 use crate::stage_clock::Stage;
 
 impl Core {
@@ -13,7 +13,13 @@ impl Core {
     pub(crate) fn packet_in(&mut self, port: &mut dyn Port) -> Result<usize, PortError> {
         let mut taken = 0;
         let mut arrival = Arrival::blank();
+        self.is_input_held = false;
         while taken < RX_FRAMES_PER_TURN {
+            if self.holds_input() {
+                self.is_input_held = true;
+                self.counters.input_held += 1;
+                break;
+            }
             let frames = port.receive()?;
             self.stages.lap(Stage::PacketIn);
             if frames.is_empty() {
@@ -46,5 +52,11 @@ impl Core {
         port.release();
         self.stages.lap(Stage::PacketIn);
         Ok(taken)
+    }
+
+    /// Frames stay with the driver while the answers to earlier ones fill their queue: what is dropped there is asked for again a second later, what
+    /// waits here loses nothing.
+    fn holds_input(&self) -> bool {
+        self.control.is_half_full() && self.now_ns < self.port_took_ns + PORT_STUCK_NS
     }
 }

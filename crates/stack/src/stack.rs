@@ -146,6 +146,9 @@ impl Stack {
             let _ = port.send(used);
             core.stages.lap(Stage::PacketOut);
             sent += used;
+            if used > 0 {
+                core.port_took_ns = core.now_ns;
+            }
             if used < room {
                 break;
             }

@@ -170,3 +170,49 @@ fn clock_that_stands_still_moves_data_all_the_same() {
         w.send(&client.ack());
     }
 }
+
+#[test]
+fn listening_crowd_of_syns_before_a_slow_port_loses_no_answer() {
+    const CROWD: usize = 400;
+    let mut w = World::with(|s| {
+        s.wire.slots = 8;
+        s.config.limits.half_open_max = CROWD;
+        s.config.limits.backlog_max = CROWD;
+    });
+    w.listen_at(SocketAddr::new(STACK_V4, PORT), CROWD);
+    let mut waiting: Vec<_> = (0..CROWD).map(|_| w.client().syn()).collect();
+    let mut answers = 0;
+    for turn in 0..4 * CROWD {
+        while w.peer.has_room()
+            && let Some(syn) = waiting.pop()
+        {
+            w.peer.transmit(&w.peer.frame(&syn));
+        }
+        // The peer takes a batch every third turn, so answers leave at a third of the rate at which SYNs could come.
+        w.peer.deaf = turn % 3 != 0;
+        w.turn();
+        answers += w.peer.take_tcp().len();
+        w.now_ns += MILLIS / 100;
+    }
+    assert_eq!((answers, waiting.len()), (CROWD, 0));
+    assert_eq!(w.stack.counters().control_queue_full, 0);
+    assert!(w.stack.counters().input_held > 0);
+}
+
+#[test]
+fn listening_crowd_of_syns_before_a_dead_port_is_taken_after_a_while() {
+    let mut w = World::with(|s| s.wire.slots = 8);
+    w.listen();
+    w.peer.deaf = true;
+    for _ in 0..40 {
+        let syn = w.client().syn();
+        while !w.peer.has_room() {
+            // Nothing leaves; what waits to come in is looked at all the same, so that two stacks do not wait for each other.
+            w.now_ns = w.stack.next_timer_ns().unwrap();
+            w.turn();
+        }
+        w.peer.transmit(&w.peer.frame(&syn));
+        w.turn();
+    }
+    assert_eq!(w.stack.counters().syn_received, 40);
+}

@@ -269,7 +269,10 @@ fn transmit_slot_single_is_shared_by_turns() {
         let stranger = w.client_from(PEER_V4, to).syn();
         w.peer.deaf = true;
         for segment in [segment, stranger, bulk.ack()] {
-            w.peer.transmit(&w.peer.frame(&segment));
+            // The stack may leave a frame where it is while answers wait.
+            if w.peer.has_room() {
+                w.peer.transmit(&w.peer.frame(&segment));
+            }
             w.turn();
             w.app.read(reader);
         }

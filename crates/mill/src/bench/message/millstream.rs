@@ -91,7 +91,7 @@ pub struct Server<'a> {
 impl<'a> Server<'a> {
     pub fn new(context: &Context, address: SocketAddr, plan: &'a Plan) -> io::Result<Self> {
         let listener = TcpListener::builder(context)
-            .backlog(BACKLOG_DEFAULT)
+            .backlog(BACKLOG_DEFAULT.max(plan.connections))
             .bind(address)?;
         listener.set_nonblocking(true);
         let mut poll = Poll::new(context);

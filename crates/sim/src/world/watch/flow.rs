@@ -11,6 +11,8 @@ use super::{House, ghosts};
 const SYNS_MAX: usize = 8;
 /// Half the sequence space: what lies further ahead is behind.
 const HALF: u32 = 1 << 31;
+/// Bytes of a direction after which a flow is observed no more: what lies further ahead would soon seem behind.
+const OBSERVED_BYTES_MAX: u32 = 1 << 30;
 /// How far from the truth a liar's guess must stay.
 const GUESS_BYTES: u32 = 1 << 24;
 
@@ -25,7 +27,7 @@ pub(super) struct Flow {
     /// What liars said to have sent, from where to where.
     lies: Vec<(SeqNumber, SeqNumber)>,
     marks: Marks,
-    /// Several answers to SYNs are under way, of which any may be the one: nothing is known.
+    /// Several answers to SYNs are under way, of which any may be the one, or too much has gone by: nothing is known.
     is_unclear: bool,
 }
 
@@ -43,7 +45,18 @@ struct Ours {
     /// Right edge of the peer's window; nothing is known of it before its first segment.
     edge: u32,
     sacked: Ranges,
+    /// The last segment with text.
+    last: Option<Text>,
     ts_last: Option<u32>,
+}
+
+/// A segment with text that left.
+#[derive(Clone, Copy, Debug)]
+struct Text {
+    off: u32,
+    end: u32,
+    /// The peer had all of it.
+    was_sacked: bool,
 }
 
 /// What the peer sent, and what the host said about it.
@@ -115,6 +128,7 @@ impl Ours {
             una: 0,
             edge: u32::MAX,
             sacked: Ranges::default(),
+            last: None,
             ts_last: header.options.timestamp.map(|stamp| stamp.value),
         }
     }
@@ -260,7 +274,9 @@ impl Flow {
                 agreed.their_mss
             ));
         }
-        ours.check_sequence(header, len, house)
+        let news = ours.check_sequence(header, len, house)?;
+        self.is_unclear |= ours.max.max(theirs.ack) > OBSERVED_BYTES_MAX;
+        Ok(news)
     }
 
     fn syn_outward(&mut self, header: &Header, len: u32) {
@@ -439,6 +455,13 @@ impl Ours {
         Ok(())
     }
 
+    /// A segment is known as sacked when all of it is. One that the path has become too narrow for leaves again in pieces, of which the last may
+    /// lie in what was sacked of it (as in Linux).
+    fn is_rest_of_last(&self, off: u32, end: u32) -> bool {
+        self.last
+            .is_some_and(|last| last.end == off && end - off < off - last.off && !last.was_sacked)
+    }
+
     fn check_sequence(&mut self, header: &Header, len: u32, house: House) -> Result<bool, String> {
         let off = header.seq.since(self.iss);
         let end = off.wrapping_add(len + ghosts(header.flags));
@@ -461,13 +484,19 @@ impl Ours {
                 self.edge
             ));
         }
-        if len > 0 && end <= self.max && self.sacked.covers(off, end) && off >= self.una {
-            let excused = house.peers_may_renege;
-            if !excused {
+        if len > 0 {
+            let was_sacked = end <= self.max && off >= self.una && self.sacked.covers(off, end);
+            let is_cut = house.path_narrows && self.is_rest_of_last(off, end);
+            if was_sacked && !house.peers_may_renege && !is_cut {
                 return Err(format!(
                     "sends {off}:{end} again, which the peer has sacked"
                 ));
             }
+            self.last = Some(Text {
+                off,
+                end,
+                was_sacked,
+            });
         }
         let news = end > self.max;
         self.max = self.max.max(end);

@@ -44,6 +44,8 @@ struct House {
     loses_neighbours: bool,
     /// Bytes of TCP header and payload that the host's own link takes.
     mtu: usize,
+    /// A link further on takes less: segments may be cut anew.
+    path_narrows: bool,
 }
 
 /// A TCP segment as it stands in a frame.
@@ -69,6 +71,7 @@ impl Watch {
                 sends_cookies: false,
                 loses_neighbours: plan.strain.lossy,
                 mtu: plan.hosts[number].mtu,
+                path_narrows: (plan.links.iter()).any(|link| link.mtu < plan.hosts[number].mtu),
             },
         }
     }

@@ -106,6 +106,8 @@ pub(crate) struct Core {
     pub is_port_short: bool,
     /// When the port last took a frame.
     pub port_took_ns: u64,
+    /// Turns since in which it had no room.
+    pub port_refusals: u32,
     /// Frames may be waiting that this turn left to the driver ([`Core::holds_input`]).
     pub is_input_held: bool,
     pub events: EventQueue,
@@ -200,6 +202,7 @@ impl Core {
             ack_trains: AckTrains::new(),
             is_port_short: false,
             port_took_ns: now_ns,
+            port_refusals: 0,
             is_input_held: false,
             control: ControlQueue::new(limits.control_queue_max),
             events,

@@ -163,8 +163,12 @@ pub const MEMORY_PRESSURE: u64 = 16;
 pub const MEMORY_EXHAUSTED: u64 = 4;
 /// Frames that one turn takes from the driver before it goes on to the next stage.
 pub const RX_FRAMES_PER_TURN: usize = 256;
-/// While answers wait for the port no more is taken in, unless the port has taken nothing for this long: its other end may be waiting for us in turn.
+/// While answers wait for the port no more is taken in, unless it has taken nothing for this long: its other end may be waiting for us in turn.
 pub const PORT_STUCK_NS: u64 = 10_000_000;
+/// And has refused so often: a core that was not running meanwhile cannot tell.
+pub const PORT_STUCK_REFUSALS: u32 = 16;
+/// When a turn has left frames to the driver, the next one comes no later than after this time.
+pub const INPUT_RETRY_NS: u64 = 200_000;
 /// Jobs that one turn applies.
 pub const JOBS_PER_TURN: usize = 512;
 /// Control requests (listen, connect, options) that one turn applies.

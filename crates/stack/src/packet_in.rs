@@ -4,7 +4,7 @@ use packetio::{Port, PortError};
 
 use crate::core::Core;
 use crate::demux::{Arrival, Demux, Dropped, Found};
-use crate::limits::{PORT_STUCK_NS, RX_FRAMES_PER_TURN};
+use crate::limits::{PORT_STUCK_NS, PORT_STUCK_REFUSALS, RX_FRAMES_PER_TURN};
 use crate::stage_clock::Stage;
 
 impl Core {
@@ -57,6 +57,8 @@ impl Core {
     /// Frames stay with the driver while the answers to earlier ones fill their queue: what is dropped there is asked for again a second later, what
     /// waits here loses nothing.
     fn holds_input(&self) -> bool {
-        self.control.is_half_full() && self.now_ns < self.port_took_ns + PORT_STUCK_NS
+        let is_stuck = self.port_refusals >= PORT_STUCK_REFUSALS
+            && self.now_ns >= self.port_took_ns + PORT_STUCK_NS;
+        self.control.is_half_full() && !is_stuck
     }
 }

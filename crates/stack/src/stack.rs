@@ -133,6 +133,7 @@ impl Stack {
             core.stages.lap(Stage::PacketOut);
             if frames.is_empty() {
                 core.counters.tx_backpressure += 1;
+                core.port_refusals += u32::from(sent == 0);
                 core.port_blocked();
                 return (sent, true);
             }
@@ -147,7 +148,7 @@ impl Stack {
             core.stages.lap(Stage::PacketOut);
             sent += used;
             if used > 0 {
-                core.port_took_ns = core.now_ns;
+                (core.port_took_ns, core.port_refusals) = (core.now_ns, 0);
             }
             if used < room {
                 break;
@@ -209,7 +210,12 @@ impl Stack {
             let mut fds = Vec::with_capacity(extra.len() + 1);
             fds.push(self.bell.fd());
             fds.extend_from_slice(extra);
-            packetio::wait(&mut [&mut *self.port], &fds, wants_tx, timeout_ns).map(|_| ())
+            // Frames that are not wanted yet would end the sleep at once.
+            match self.core.is_input_held {
+                true => packetio::wait(&mut [], &fds, false, timeout_ns),
+                false => packetio::wait(&mut [&mut *self.port], &fds, wants_tx, timeout_ns),
+            }
+            .map(|_| ())
         };
         self.bell.cancel_sleep();
         outcome
@@ -221,7 +227,8 @@ impl Stack {
         self.bell.prepare_sleep();
         let has_jobs = !self.core.app.jobs.is_empty() || !self.core.app.controls.is_empty();
         let wants_tx = self.core.has_output();
-        if has_jobs || self.port.prepare_wait(wants_tx) {
+        let is_held = self.core.is_input_held;
+        if has_jobs || (!is_held && self.port.prepare_wait(wants_tx)) {
             self.disarm();
             return None;
         }
@@ -230,7 +237,9 @@ impl Stack {
             fds.extend(fd.try_clone_to_owned().map(|fd| (fd, flags)));
         };
         add(self.bell.fd(), PollFlags::IN);
-        self.port.poll_fds(wants_tx, &mut add);
+        if !is_held {
+            self.port.poll_fds(wants_tx, &mut add);
+        }
         Some(fds)
     }
 

@@ -1,7 +1,7 @@
 //! The timer stage of a turn: what is due in the wheel, who may depart, the list of TIME_WAIT entries, and the neighbour cache.
 
 use crate::core::{Core, tcp_cx};
-use crate::limits::{EVENTS_RETRY_NS, PORT_STUCK_NS, TIMERS_PER_TURN};
+use crate::limits::{EVENTS_RETRY_NS, INPUT_RETRY_NS, TIMERS_PER_TURN};
 
 /// From here on the uses of the stack's secrets are those of cookies, one after another.
 const SECRET_COOKIES: u64 = 1 << 32;
@@ -50,9 +50,7 @@ impl Core {
             .events
             .is_behind()
             .then(|| self.now_ns + EVENTS_RETRY_NS);
-        let held_ns = self
-            .is_input_held
-            .then(|| self.port_took_ns + PORT_STUCK_NS);
+        let held_ns = self.is_input_held.then(|| self.now_ns + INPUT_RETRY_NS);
         let (wheel_ns, departure_ns) = (self.wheel.next_ns(), self.departures.next_ns());
         [
             wheel_ns,

@@ -9,12 +9,9 @@ macro_rules! counters {
         pub struct Counters { $($(#[$doc])* pub $name: u64,)* }
 
         impl Counters {
-            /// Names in declaration order, as exported.
-            pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
-
-            /// Calls `each` with every name and value, in declaration order.
-            pub fn for_each(&self, mut each: impl FnMut(&'static str, u64)) {
-                $(each(stringify!($name), self.$name);)*
+            /// Every counter's name and value, in the order of declaration.
+            pub fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+                [$((stringify!($name), self.$name),)*].into_iter()
             }
         }
     };

@@ -190,7 +190,7 @@ fn counters(context: &Context) -> Vec<(&'static str, u64)> {
         return Vec::new();
     };
     let mut rows: Vec<(&'static str, u64)> = report.stack.rows().collect();
-    report.tcp.for_each(|name, value| rows.push((name, value)));
+    rows.extend(report.tcp.rows());
     rows.extend_from_slice(report.port.named());
     let neighbours = &report.neighbours;
     rows.extend([

@@ -31,6 +31,9 @@ pub struct OneThreadOptions {
     /// Let time pass by turns, not by the clock
     #[arg(long)]
     pub virtual_clock: bool,
+    /// Say on stderr what each stack counted
+    #[arg(long)]
+    pub counters: bool,
 }
 
 /// What it prints.
@@ -61,9 +64,28 @@ pub fn one_thread(options: &OneThreadOptions) -> Result<(), Failure> {
         .collect::<Result<_, _>>()?;
     let mut ran =
         run(&pairs, &plan, clock.as_ref()).map_err(|error| Failure::Run(error.to_string()))?;
+    if options.counters {
+        say_counters(&pairs).map_err(|error| Failure::Run(error.to_string()))?;
+    }
     let cpu_ns = cpu::own_time_ns() - cpu_from_ns;
     ran.seen.client_cpu_us = cpu_ns as f64 / 1e3 / ran.seen.transactions_all.max(1) as f64;
     println!("{}", serde_json::json!(ran));
+    Ok(())
+}
+
+/// What is not zero, a stack after the other, servers first.
+fn say_counters(pairs: &[Pair]) -> std::io::Result<()> {
+    for context in pairs.iter().flat_map(|pair| &pair.contexts) {
+        let report = context.report()?;
+        let counted: Vec<String> = report
+            .stack
+            .rows()
+            .chain(report.tcp.rows())
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect();
+        eprintln!("{}", counted.join(", "));
+    }
     Ok(())
 }
 

@@ -51,6 +51,8 @@ pub struct Config {
     pub aggregation_max: u16,
     /// Of the ACKs that fall due within a turn only the last leaves (as with Linux's GRO), not as many as if each segment had come alone.
     pub merge_acks: bool,
+    /// Those ACKs are expanded from one template. Off: each is made alone, to the same bytes; for measuring what the template saves.
+    pub offload_acks: bool,
     /// How long to look for work before going to sleep, in ns. Spinning lowers latency and burns CPU.
     pub spin_ns: u64,
     /// How long a dropped runtime lets its connections close in order, in ns.
@@ -80,6 +82,7 @@ impl Config {
             seed: None,
             aggregation_max: stack.aggregation_max,
             merge_acks: stack.merge_acks,
+            offload_acks: stack.offload_acks,
             spin_ns: 0,
             linger_ns: LINGER_NS,
             clock: Clock::System,
@@ -100,6 +103,7 @@ impl Config {
             echo: true,
             aggregation_max: self.aggregation_max,
             merge_acks: self.merge_acks,
+            offload_acks: self.offload_acks,
         }
     }
 }

@@ -86,3 +86,33 @@ fn copies_the_smaller_of_the_two_lengths() {
     );
     assert_eq!((sum, target[99], target[100]), (naive_sum(&bytes), 1, 0));
 }
+
+#[test]
+fn extreme_words_of_long_pieces_do_not_overflow() {
+    let lengths = if cfg!(miri) {
+        vec![300]
+    } else {
+        vec![(1 << 18) + 61, 3 << 18, (1 << 20) + 33]
+    };
+    for len in lengths {
+        for word in [
+            [0, 0],
+            [0xff, 0xff],
+            [0x80, 0x00],
+            [0x7f, 0xff],
+            [0x00, 0x80],
+        ] {
+            let source: Vec<u8> = word.into_iter().cycle().take(len).collect();
+            for (name, form) in checksum::forms() {
+                let mut copy = vec![1; len];
+                let got = form(
+                    RawSliceMut::from(&mut copy[..]),
+                    RawSlice::from(&source[..]),
+                );
+                assert_eq!(got, naive_sum(&source), "{name} at {len} of {word:x?}");
+                assert!(copy == source);
+            }
+            assert_eq!(checksum::sum(&source), naive_sum(&source));
+        }
+    }
+}

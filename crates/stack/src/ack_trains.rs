@@ -5,12 +5,12 @@
 //! connection and merges with the next (`acks_merged`).
 
 use packetio::TxFrame;
-use tcp::SegmentOut;
-use wire::tcp::Flags;
-use wire::{FlowKey, SeqNumber, plain};
+use tcp::{PlainAck, SegmentOut};
+use wire::tcp::{Flags, Timestamp};
+use wire::{Ecn, FlowKey, SeqNumber, plain};
 
 use crate::limits::{ACK_TRAINS_MAX, ACKS_PER_TRAIN_MAX};
-use crate::packet_out::{LinkEnds, build_segment, plain_headers};
+use crate::packet_out::{LinkEnds, build_segment, plain_headers, write_plain};
 
 /// What one ACK of a train has for itself.
 #[derive(Clone, Copy, Default)]
@@ -22,14 +22,16 @@ struct Point {
     flags: Flags,
 }
 
-struct Train {
+pub(crate) struct Train {
     key: FlowKey,
-    ends: LinkEnds,
+    pub ends: LinkEnds,
     template: SegmentOut,
     points: [Point; ACKS_PER_TRAIN_MAX],
     len: u16,
     /// How many have left.
     sent: u16,
+    /// The template has neither options but a timestamp, nor an urgent pointer, nor an ECN codepoint.
+    is_plain: bool,
 }
 
 /// See the module's documentation.
@@ -53,21 +55,19 @@ impl AckTrains {
         self.trains.len() < ACK_TRAINS_MAX
     }
 
-    /// Couples `ack` to the train of the run under way, or begins another. Nothing happens without room.
+    /// The train that was coupled last, if it is this flow's and has room.
+    #[inline]
+    pub fn last_of(&mut self, key: &FlowKey) -> Option<&mut Train> {
+        let last = self.trains.last_mut()?;
+        (usize::from(last.len) < ACKS_PER_TRAIN_MAX && last.key == *key).then_some(last)
+    }
+
+    /// Couples any ACK to the train of the run under way, or begins another. Nothing happens without room.
     pub fn push(&mut self, key: &FlowKey, ends: LinkEnds, ack: SegmentOut) {
-        let point = Point {
-            ack: ack.ack,
-            echo: ack.options.timestamp.map_or(0, |stamp| stamp.echo),
-            window: ack.window,
-            flags: ack.flags,
-        };
-        if let Some(last) = self.trains.last_mut()
-            && last.key == *key
+        if let Some(last) = self.last_of(key)
             && last.takes(&ack)
         {
-            last.points[usize::from(last.len)] = point;
-            last.len += 1;
-            return;
+            return last.add(Point::of(&ack));
         }
         if !self.has_room() {
             return;
@@ -75,36 +75,89 @@ impl AckTrains {
         let mut train = Train {
             key: *key,
             ends,
-            template: ack,
             points: [Point::default(); ACKS_PER_TRAIN_MAX],
             len: 1,
             sent: 0,
+            is_plain: ack.options.is_plain() && ack.urgent == 0 && ack.ecn == Ecn::NotEct,
+            template: ack,
         };
-        train.points[0] = point;
+        train.points[0] = Point::of(&train.template);
         self.trains.push(train);
     }
 
-    /// Fills frames with what waits; the number filled.
-    pub fn fill(&mut self, frames: &[TxFrame], offload: bool) -> usize {
-        let (mut used, mut done) = (0, 0);
+    /// Fills frames with what waits.
+    pub fn fill(&mut self, frames: &[TxFrame], how: Expansion) -> Filled {
+        let (mut filled, mut done) = (Filled::default(), 0);
         for train in &mut self.trains {
-            used += train.expand(&frames[used..], offload);
+            train.expand(frames, how, &mut filled);
             if train.sent < train.len {
                 break;
             }
             done += 1;
         }
         self.trains.drain(..done);
-        used
+        filled
+    }
+}
+
+/// How ACKs become frames.
+#[derive(Clone, Copy)]
+pub(crate) struct Expansion {
+    /// The port makes checksums.
+    pub checksum_offload: bool,
+    /// From one template; otherwise each is made alone.
+    pub by_template: bool,
+}
+
+/// What became of the ACKs that had their turn.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Filled {
+    /// Frames that bear one.
+    pub used: usize,
+    /// ACKs that the driver's frame was too small for.
+    pub too_small: u64,
+}
+
+impl Point {
+    fn of(ack: &SegmentOut) -> Self {
+        Self {
+            ack: ack.ack,
+            echo: ack.options.timestamp.map_or(0, |stamp| stamp.echo),
+            window: ack.window,
+            flags: ack.flags,
+        }
     }
 }
 
 impl Train {
+    #[inline]
+    fn add(&mut self, point: Point) {
+        self.points[usize::from(self.len)] = point;
+        self.len += 1;
+    }
+
+    /// Couples a plain ACK. False: it differs from the template in more than a point says.
+    #[inline]
+    pub fn couple(&mut self, ack: &PlainAck) -> bool {
+        let value = |stamp: Option<Timestamp>| stamp.map(|stamp| stamp.value);
+        let takes = self.is_plain
+            && self.template.seq == ack.seq
+            && value(self.template.options.timestamp) == value(ack.timestamp);
+        if takes {
+            self.add(Point {
+                ack: ack.ack,
+                echo: ack.timestamp.map_or(0, |stamp| stamp.echo),
+                window: ack.window,
+                flags: Flags::ACK,
+            });
+        }
+        takes
+    }
+
     /// `ack` differs from the template in nothing but what a point says.
     fn takes(&self, ack: &SegmentOut) -> bool {
         let stamp = |segment: &SegmentOut| segment.options.timestamp.map(|stamp| stamp.value);
-        usize::from(self.len) < ACKS_PER_TRAIN_MAX
-            && self.template.seq == ack.seq
+        self.template.seq == ack.seq
             && self.template.ecn == ack.ecn
             && self.template.urgent == ack.urgent
             && self.template.options.is_plain()
@@ -112,38 +165,48 @@ impl Train {
             && stamp(&self.template) == stamp(ack)
     }
 
-    fn expand(&mut self, frames: &[TxFrame], offload: bool) -> usize {
-        let waiting = &self.points[usize::from(self.sent)..usize::from(self.len)];
-        let count = waiting.len().min(frames.len());
-        match plain_headers(self.ends, &self.key, &self.template) {
-            Some(headers) => {
-                let mut template = plain::AckTemplate::new(&headers, offload);
-                for (point, frame) in waiting.iter().zip(frames) {
-                    let bytes = template.expand(point.ack, point.flags, point.window, point.echo);
-                    let len = frame.write(0, bytes);
-                    frame.set_len(len);
-                    if offload {
-                        frame.set_checksum_offload(
-                            plain::TCP_AT as u16,
-                            wire::tcp::CHECKSUM_OFFSET as u16,
-                        );
-                    }
+    /// Turns what waits into frames, from the first unused one on, as far as they go.
+    fn expand(&mut self, frames: &[TxFrame], how: Expansion, filled: &mut Filled) {
+        let headers = match how.by_template {
+            true => plain_headers(self.ends, &self.key, &self.template),
+            false => None,
+        };
+        let offload = how.checksum_offload;
+        let Some(headers) = headers else {
+            let (ends, key, mut segment) = (self.ends, self.key, self.template.clone());
+            return self.fill(frames, filled, |frame, point| {
+                segment.ack = point.ack;
+                segment.flags = point.flags;
+                segment.window = point.window;
+                if let Some(stamp) = &mut segment.options.timestamp {
+                    stamp.echo = point.echo;
                 }
-            }
-            None => {
-                for (point, frame) in waiting.iter().zip(frames) {
-                    let mut segment = self.template.clone();
-                    segment.ack = point.ack;
-                    segment.flags = point.flags;
-                    segment.window = point.window;
-                    if let Some(stamp) = &mut segment.options.timestamp {
-                        stamp.echo = point.echo;
-                    }
-                    let _ = build_segment(frame, self.ends, &self.key, &segment, offload, |_| 0);
-                }
-            }
+                build_segment(frame, ends, &key, &segment, offload, |_| 0)
+            });
+        };
+        let mut template = plain::AckTemplate::new(&headers, offload);
+        let len = template.header_bytes();
+        self.fill(frames, filled, |frame, point| {
+            let bytes = template.expand(point.ack, point.flags, point.window, point.echo);
+            write_plain(frame, bytes, len, 0, offload)
+        });
+    }
+
+    /// Gives each point that waits a frame to be built in. One that is too small for it stays empty and is given to the next.
+    fn fill(
+        &mut self,
+        frames: &[TxFrame],
+        filled: &mut Filled,
+        mut build: impl FnMut(&TxFrame, &Point) -> bool,
+    ) {
+        for point in &self.points[usize::from(self.sent)..usize::from(self.len)] {
+            let Some(frame) = frames.get(filled.used) else {
+                return;
+            };
+            let built = build(frame, point);
+            filled.used += usize::from(built);
+            filled.too_small += u64::from(!built);
+            self.sent += 1;
         }
-        self.sent += count as u16;
-        count
     }
 }

@@ -9,14 +9,16 @@
 //! A run ends with the batch at the latest: nothing ever waits to be merged. [`StackConfig::aggregation_max`](crate::StackConfig) bounds it; 1
 //! turns the stage off.
 
-use packetio::RxFrame;
+use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
 use tcp::run::Run;
-use tcp::{Effects, SegmentOut};
+use tcp::{Connection, Effects, SegmentOut};
+use wire::checksum::Sum;
+use wire::plain::{Pattern, Sequel};
 use wire::tcp::Flags;
 use wire::{Ecn, FlowKey, SeqNumber};
 
 use crate::core::{Core, tcp_cx};
-use crate::demux::Arrival;
+use crate::demux::{Arrival, Unverified};
 
 /// What a segment may mean for its connection without ending the run.
 const WITHIN_RUN: Effects = Effects::READABLE.union(Effects::WRITABLE);
@@ -34,6 +36,8 @@ pub(crate) struct OpenRun {
     ack: SeqNumber,
     ecn: Ecn,
     has_timestamp: bool,
+    /// What the frame of a sequel looks like.
+    pattern: Option<Pattern>,
 }
 
 impl OpenRun {
@@ -57,6 +61,74 @@ fn is_mergeable(arrival: &Arrival) -> bool {
 }
 
 impl Core {
+    /// The frame bears a sequel: the next segment of the run under way, with nothing in it but text and perhaps a timestamp that the connection has to act
+    /// upon. It was recognized by comparing its head with the first one's, and was taken. False: nothing was done, and the usual way decides.
+    #[inline]
+    pub(crate) fn takes_sequel(&mut self, frame: &RxFrame) -> bool {
+        let Some(open) = &self.open_run else {
+            return false;
+        };
+        let Some(pattern) = &open.pattern else {
+            return false;
+        };
+        let is_verified = match (frame.checksum(), self.policy) {
+            (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => true,
+            (RxChecksum::Unknown, ChecksumPolicy::Verify) => false,
+            _ => return false,
+        };
+        if open.segments >= self.config.aggregation_max {
+            return false;
+        }
+        match pattern.read(&frame.head(), frame.len()) {
+            Some(sequel) if sequel.seq == open.next && sequel.ack == open.ack => {
+                self.sequel_in(open.socket, frame, &sequel, is_verified)
+            }
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn sequel_in(
+        &mut self,
+        socket: u32,
+        frame: &RxFrame,
+        sequel: &Sequel,
+        is_verified: bool,
+    ) -> bool {
+        let len = sequel.payload_len;
+        let Some(payload) = frame.slice(sequel.payload_at, len as usize) else {
+            return false;
+        };
+        let (mut slot, mut pool, mut block) = self.sockets.parts(socket);
+        if slot.conn.as_ref().is_some_and(Connection::has_ack_due) {
+            self.take_due_ack(socket);
+            (slot, pool, block) = self.sockets.parts(socket);
+        }
+        let Some(conn) = slot.conn.as_mut().filter(|conn| conn.takes_sequel(sequel)) else {
+            return false;
+        };
+        let (stored, sum) = slot.rx.write_at_sum(pool, block, 0, payload);
+        let is_whole =
+            is_verified || Unverified::new(sequel.sum).holds_with(Sum::from_folded(sum as u16));
+        if stored < len || !is_whole {
+            // Damaged, or no chunk for all of it: what that means the usual way knows.
+            slot.rx.discard_unpublished();
+            slot.rx.reclaim(pool, block);
+            return false;
+        }
+        let effects = conn.on_sequel(&mut tcp_cx!(self), sequel);
+        slot.rx.publish(block, len);
+        self.counters.rx_segments += 1;
+        self.counters.rx_merged += 1;
+        self.counters.rx_fused_bytes += u64::from(if is_verified { 0 } else { len });
+        if let Some(open) = &mut self.open_run {
+            open.segments += 1;
+            open.next = sequel.seq + len;
+            open.effects |= effects;
+        }
+        true
+    }
+
     /// The segment continues the run under way, and was taken. False: it does not, and the run has ended.
     #[inline]
     pub(crate) fn joins_run(&mut self, arrival: &Arrival, frame: &RxFrame) -> bool {
@@ -103,6 +175,7 @@ impl Core {
             ack: arrival.segment.ack,
             ecn: arrival.segment.ecn,
             has_timestamp: arrival.segment.options.timestamp.is_some(),
+            pattern: arrival.is_plain.then(|| Pattern::new(&arrival.head)),
         });
     }
 
@@ -133,11 +206,29 @@ impl Core {
         }
     }
 
+    #[inline]
     fn couple_ack(&mut self, socket: u32) {
         if !self.ack_trains.has_room() {
             self.counters.acks_merged += 1;
             return;
         }
+        let slot = self.sockets.slot(socket);
+        // All but the first of a train: where they go is known, and how they look.
+        if let Some(train) = self.ack_trains.last_of(&slot.key)
+            && let Some(conn) = slot.conn.as_mut()
+            && let Some(ack) = conn.poll_plain_ack(&mut tcp_cx!(self))
+        {
+            if !train.couple(&ack) {
+                let (key, ends) = (slot.key, train.ends);
+                self.ack_trains.push(&key, ends, SegmentOut::from(ack));
+            }
+            return;
+        }
+        self.couple_first_ack(socket);
+    }
+
+    #[inline(never)]
+    fn couple_first_ack(&mut self, socket: u32) {
         let slot = self.sockets.slot(socket);
         if slot.neighbour.is_none() {
             // It has sent nothing yet.

@@ -33,6 +33,8 @@ pub struct StackConfig {
     /// Of the ACKs that fall due within a turn only the last leaves, as with Linux's GRO. Off: as many leave as if each segment had come alone, which
     /// a peer that counts ACKs grows by.
     pub merge_acks: bool,
+    /// The ACKs that fall due within a run leave as one template, expanded (ATC'08's acknowledgment offload). Off: each is made alone, to the same bytes.
+    pub offload_acks: bool,
 }
 
 impl Default for StackConfig {
@@ -48,6 +50,7 @@ impl Default for StackConfig {
             echo: true,
             aggregation_max: crate::limits::AGGREGATION_DEFAULT,
             merge_acks: false,
+            offload_acks: true,
         }
     }
 }

@@ -24,6 +24,10 @@ pub(crate) struct Arrival {
     pub dscp: u8,
     /// Where in the frame the payload begins.
     pub payload_at: u32,
+    /// The frame's first bytes, as they were read.
+    pub head: [u8; plain::BYTES_MAX],
+    /// `head` is that of a [`plain`] packet.
+    pub is_plain: bool,
     /// What is left to verify: the sum of the pseudo-header and the TCP header. `None`: the checksum is known to be right.
     pub unverified: Option<Unverified>,
 }
@@ -35,6 +39,14 @@ pub(crate) struct Unverified {
 }
 
 impl Unverified {
+    /// By the sum of the pseudo-header and the TCP header.
+    #[inline]
+    pub fn new(sum: u16) -> Self {
+        Self {
+            headers: Sum::from_folded(sum),
+        }
+    }
+
     /// Whether the segment is whole, given the sum of its payload.
     #[inline]
     pub fn holds_with(self, payload: Sum) -> bool {
@@ -60,6 +72,8 @@ impl Arrival {
             segment: Segment::from((&wire::tcp::Header::default(), 0)),
             dscp: 0,
             payload_at: 0,
+            head: [0; plain::BYTES_MAX],
+            is_plain: false,
             unverified: None,
         }
     }
@@ -107,8 +121,8 @@ impl Demux<'_> {
     /// Tells what a frame is.
     #[inline]
     pub fn classify(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
-        let head = frame.head::<{ plain::BYTES_MAX }>();
-        match plain::parse(&head, frame.len()) {
+        arrival.head = frame.head();
+        match plain::parse(&arrival.head, frame.len()) {
             Some(packet) if packet.dst_mac == self.mac => self.plain(frame, &packet, arrival),
             _ => self.classify_any(frame, arrival),
         }
@@ -132,11 +146,10 @@ impl Demux<'_> {
         let is_unverified = self.is_unverified(frame, packet.pseudo == packet.checksum)?;
         self.counters.rx_segments += 1;
         arrival.key = key;
+        arrival.is_plain = true;
         arrival.dscp = packet.dscp_ecn & !ECN_BITS;
         arrival.payload_at = packet.payload_at as u32;
-        arrival.unverified = is_unverified.then_some(Unverified {
-            headers: Sum::from_folded(packet.sum),
-        });
+        arrival.unverified = is_unverified.then_some(Unverified::new(packet.sum));
         let segment = &mut arrival.segment;
         segment.seq = packet.seq;
         segment.ack = packet.ack;
@@ -277,6 +290,8 @@ impl Demux<'_> {
             },
             dscp: transport.class & !ECN_BITS,
             payload_at: (tcp_at + header_len) as u32,
+            head: [0; plain::BYTES_MAX],
+            is_plain: false,
             unverified,
         })
     }

@@ -29,6 +29,10 @@ impl Core {
             for frame in frames {
                 self.counters.rx_frames += 1;
                 self.counters.rx_bytes += frame.len() as u64;
+                if self.takes_sequel(frame) {
+                    self.stages.lap(Stage::TcpIn);
+                    continue;
+                }
                 let mut demux = Demux {
                     mac: self.network.mac,
                     policy: self.policy,

@@ -123,14 +123,29 @@ fn build_plain(
     }
     let mut out = [0; plain::BYTES_MAX];
     headers.emit(&mut out, (!offload).then_some(payload_sum));
+    write_plain(frame, &out, at, payload_len, offload)
+}
+
+/// Writes the `header_bytes` of a plain packet before its payload and sets the frame's length. False: the frame is too small.
+#[inline]
+pub(crate) fn write_plain(
+    frame: &TxFrame,
+    headers: &[u8; plain::BYTES_MAX],
+    header_bytes: usize,
+    payload_len: usize,
+    offload: bool,
+) -> bool {
+    if header_bytes + payload_len > frame.capacity() {
+        return false;
+    }
+    match headers.first_chunk::<{ plain::BYTES_MIN }>() {
+        Some(bare) if header_bytes == plain::BYTES_MIN => frame.write_head(bare),
+        _ => frame.write_head(headers),
+    }
     if offload {
         frame.set_checksum_offload(plain::TCP_AT as u16, wire::tcp::CHECKSUM_OFFSET as u16);
     }
-    match out.first_chunk::<{ plain::BYTES_MIN }>() {
-        Some(bare) if at == plain::BYTES_MIN => frame.write_head(bare),
-        _ => frame.write_head(&out),
-    }
-    frame.set_len(at + payload_len);
+    frame.set_len(header_bytes + payload_len);
     true
 }
 

@@ -4,6 +4,7 @@ use packetio::TxFrame;
 use ring::raw::RawSliceMut;
 use tcp::{Effects, IcmpError, SegmentOut, TransmitClass};
 
+use crate::ack_trains::{Expansion, Filled};
 use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::MARK_ROOM;
@@ -25,7 +26,15 @@ impl Core {
     /// Fills frames of one batch; the number filled.
     pub(crate) fn fill_frames(&mut self, frames: &[TxFrame]) -> usize {
         // ACKs of what came before go before all else of their connections. They are bounded by what arrived, and none are made while the port is short of room.
-        let mut used = self.ack_trains.fill(frames, self.offload);
+        let how = Expansion {
+            checksum_offload: self.offload,
+            by_template: self.config.offload_acks,
+        };
+        let Filled {
+            mut used,
+            too_small,
+        } = self.ack_trains.fill(frames, how);
+        self.counters.tx_frame_too_small += too_small;
         used += self.network.fill_frames(&frames[used..]);
         if frames.len() < TX_BATCH_SHARED_MIN {
             return used + self.fill_few(&frames[used..]);

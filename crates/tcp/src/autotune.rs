@@ -29,7 +29,7 @@ pub(crate) struct Autotune {
     rtt_seq: SeqNumber,
     rtt_at_us: u32,
     /// The last echoed timestamp that was measured.
-    last_echo: u32,
+    pub last_echo: u32,
     /// Bytes that the application read in the best round trip so far.
     space: u32,
     /// Where and when this round trip began, by the reader's position.
@@ -157,11 +157,11 @@ impl Connection {
 
     /// Without timestamps: the time in which a window arrives is no less than a round trip.
     pub(crate) fn measure_receive_window(&mut self, cx: &Cx<'_>) {
+        if self.tune.rtt_at_us != 0 && self.rcv.nxt.lt(self.tune.rtt_seq) {
+            return;
+        }
         let now_us = micros(cx.now_ns);
         if self.tune.rtt_at_us != 0 {
-            if self.rcv.nxt.lt(self.tune.rtt_seq) {
-                return;
-            }
             let took_us = now_us.wrapping_sub(self.tune.rtt_at_us).max(1);
             let sample = took_us.min(u32::MAX >> 4) << 3;
             if self.tune.rtt_us8 == 0 || sample < self.tune.rtt_us8 {

@@ -12,6 +12,8 @@ use crate::pack::Packing;
 pub(crate) struct Marks(u32);
 
 impl Marks {
+    /// None of them.
+    pub const NONE: Marks = Marks(0);
     /// Timestamps are in use.
     pub const TIMESTAMPS: Marks = Marks(1);
     /// Window scaling is in use.
@@ -89,8 +91,7 @@ impl Marks {
     );
 
     /// With any of these an ACK says more than how far the text has come.
-    pub const ACK_TELLS_MORE: Marks =
-        Marks(Self::OUT_OF_ORDER.0 | Self::DSACK.0 | Self::RESET_DUE.0 | Self::REPLY_RESET.0);
+    pub const ACK_TELLS_MORE: Marks = Marks(Self::OUT_OF_ORDER.0 | Self::DSACK.0);
 
     /// Any of these needs the full plan for what to send.
     pub const SEND_NOW: Marks = Marks(
@@ -101,6 +102,12 @@ impl Marks {
             | Self::PROBE_DUE.0
             | Self::RECOVERING.0,
     );
+
+    /// Of `marks`, those that are set.
+    #[inline]
+    pub const fn of(self, marks: Marks) -> Marks {
+        Marks(self.0 & marks.0)
+    }
 
     /// All of `marks` are set.
     #[inline]

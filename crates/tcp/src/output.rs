@@ -11,7 +11,10 @@ use crate::segment::{SegmentOut, TransmitClass};
 mod build;
 mod burst;
 mod next;
+mod plain_ack;
 mod sent;
+
+pub use plain_ack::PlainAck;
 
 /// The next segment to send.
 #[must_use]

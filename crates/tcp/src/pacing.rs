@@ -19,6 +19,8 @@ use crate::{MILLISECOND_NS, SECOND_NS};
 
 /// Rate without a limit.
 pub(crate) const RATE_INFINITE: u64 = u64::MAX;
+/// In a second.
+const MICROSECONDS: u64 = 1_000_000;
 /// A caller that is late by more gives up what it missed: a burst must not outgrow the queues on its way.
 const LATE_NS_MAX: u64 = 5 * MILLISECOND_NS;
 /// The first segments of a connection leave as one burst, for the sake of short exchanges.
@@ -94,14 +96,15 @@ impl Pacing {
         p.bool(waited);
     }
 
-    /// The rate for a window of which `packets_out` segments are in flight; `srtt_ns` 0 = no round trip known.
+    /// The rate for a window of which `packets_out` segments are in flight; `srtt_us` 0 = no round trip known. With every ACK: one division, of 64 bits.
+    #[inline]
     pub fn refresh(
         &mut self,
         config: &Config,
         window: &Window,
         packets_out: u32,
         mss: u32,
-        srtt_ns: u64,
+        srtt_us: u32,
     ) {
         let percent = if window.cwnd < window.ssthresh / 2 {
             config.pacing_ss_percent
@@ -109,16 +112,23 @@ impl Pacing {
             config.pacing_ca_percent
         };
         let segments = window.cwnd.max(packets_out);
-        let bytes = u128::from(segments) * u128::from(mss) * u128::from(percent) / 100;
+        let bytes = u64::from(segments) * u64::from(mss);
         // Linux, without a round trip, takes it for an eighth of a microsecond: no limit in effect.
-        let rate = match srtt_ns {
-            0 => u128::from(RATE_INFINITE),
-            _ => bytes * u128::from(SECOND_NS) / u128::from(srtt_ns),
+        let rate = match srtt_us {
+            0 => RATE_INFINITE,
+            _ => bytes
+                .checked_mul(u64::from(percent))
+                .and_then(|bytes| (bytes / 100).checked_mul(MICROSECONDS))
+                .map_or_else(
+                    || rate_of_giants(bytes, percent, srtt_us),
+                    |bytes| bytes / u64::from(srtt_us),
+                ),
         };
-        self.set_rate(u64::try_from(rate).unwrap_or(RATE_INFINITE));
+        self.set_rate(rate);
     }
 
     /// Sets the rate, within the application's limit.
+    #[inline]
     pub fn set_rate(&mut self, rate: u64) {
         self.rate = rate.min(self.rate_max);
     }
@@ -163,6 +173,14 @@ impl Pacing {
     }
 }
 
+/// The same for windows beyond all measure.
+#[cold]
+fn rate_of_giants(bytes: u64, percent: u32, srtt_us: u32) -> u64 {
+    let bytes = u128::from(bytes) * u128::from(percent) / 100;
+    let rate = bytes * u128::from(MICROSECONDS) / u128::from(srtt_us);
+    u64::try_from(rate).unwrap_or(RATE_INFINITE)
+}
+
 impl Connection {
     /// SO_MAX_PACING_RATE: bytes per second, `u64::MAX` = no limit. A limit turns pacing on for good, as in Linux.
     pub fn set_max_pacing_rate(&mut self, cx: &Cx<'_>, rate_max: u64) {
@@ -178,19 +196,19 @@ impl Connection {
     }
 
     /// The window or the round trip changed.
+    #[inline]
     pub(crate) fn refresh_pacing(&mut self, cx: &Cx<'_>) {
         if self.pace_by_model(cx) {
             return;
         }
         let mss = u32::from(self.snd.mss);
-        let srtt_ns = self.tx.rtt.srtt_ns();
         let packets_out = self.recovery.packets_out;
         self.pacing.refresh(
             cx.config,
             &self.congestion.window,
             packets_out,
             mss,
-            srtt_ns,
+            self.tx.rtt.srtt_us,
         );
     }
 

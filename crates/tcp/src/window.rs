@@ -78,14 +78,15 @@ impl Connection {
             if memory >= Memory::Pressure {
                 self.lower_ssthresh();
             }
-            free -= free.rem_euclid(unit);
+            free -= free & (unit - 1);
             if free < allowed / 16 || free < mss {
                 return 0;
             }
         }
         free = free.min(i64::from(self.rx.ssthresh));
         if self.rcv_shift > 0 {
-            return (free + unit - 1).div_euclid(unit) as u32 * unit as u32;
+            // Up to whole units, of which each is a power of two.
+            return ((free + unit - 1) & !(unit - 1)) as u32;
         }
         let current = i64::from(self.rx.wnd);
         let window = if current <= free - mss || current > free {
@@ -115,6 +116,7 @@ impl Connection {
     }
 
     /// `len` bytes of payload are held from now on.
+    #[inline]
     pub(crate) fn charge(&mut self, len: u32, in_order: bool) {
         let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
         // What follows in order fills up the last buffer first.
@@ -170,11 +172,18 @@ impl Connection {
     }
 
     /// Payload arrived in a buffer that it fills well, or would fill well: more may be advertised.
+    #[inline]
     pub(crate) fn grow_window(&mut self, cx: &Cx<'_>, len: u32) {
-        let room = i64::from(self.rx.clamp).min(self.free_space()) - i64::from(self.rx.ssthresh);
-        if room <= 0 {
+        if self.rx.ssthresh >= self.rx.clamp {
             return;
         }
+        let room = i64::from(self.rx.clamp).min(self.free_space()) - i64::from(self.rx.ssthresh);
+        if room > 0 {
+            self.grow_window_by(cx, len, room);
+        }
+    }
+
+    fn grow_window_by(&mut self, cx: &Cx<'_>, len: u32, room: i64) {
         if cx.memory >= Memory::Low {
             if cx.memory >= Memory::Pressure {
                 self.lower_ssthresh();

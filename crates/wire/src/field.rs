@@ -13,6 +13,12 @@ pub(crate) const fn be32<const N: usize>(header: &[u8; N], at: usize) -> u32 {
     u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
 }
 
+/// The 32-bit field at `at` in the machine's own order.
+#[inline(always)]
+pub(crate) const fn ne32<const N: usize>(header: &[u8; N], at: usize) -> u32 {
+    u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}
+
 /// The `M` bytes at `at`.
 #[inline(always)]
 pub(crate) fn bytes<const M: usize, const N: usize>(header: &[u8; N], at: usize) -> [u8; M] {

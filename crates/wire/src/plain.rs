@@ -16,8 +16,11 @@ use crate::tcp::{AccEcn, Flags, HEADER_LEN, Options, SackBlocks, TIMESTAMP_HEADE
 use crate::tcp_option::TIMESTAMP_ALIGNED;
 use crate::{ipv4, protocol};
 
+mod sequel;
 #[cfg(test)]
 mod tests;
+
+pub use sequel::{Pattern, Sequel};
 
 /// Bytes of the three headers at most.
 pub const BYTES_MAX: usize = TCP_AT + TIMESTAMP_HEADER_LEN;
@@ -274,9 +277,22 @@ impl AckTemplate {
         }
     }
 
-    /// The headers of the next ACK; `echo` counts only where there are timestamps.
+    /// Bytes of the headers.
     #[inline]
-    pub fn expand(&mut self, ack: SeqNumber, flags: Flags, window: u16, echo: u32) -> &[u8] {
+    #[must_use]
+    pub fn header_bytes(&self) -> usize {
+        self.len
+    }
+
+    /// The headers of the next ACK, with zeros behind them; `echo` counts only where there are timestamps.
+    #[inline]
+    pub fn expand(
+        &mut self,
+        ack: SeqNumber,
+        flags: Flags,
+        window: u16,
+        echo: u32,
+    ) -> &[u8; BYTES_MAX] {
         // AE shares this byte, and the last ACK may have set it.
         let offset = self.bytes[TCP_AT + 12] & OFFSET_MASK;
         let control = (u32::from(flags.0) << 16) | u32::from(window);
@@ -295,7 +311,7 @@ impl AckTemplate {
             let checksum = Sum::of_words(sum + added).finish();
             put16(&mut self.bytes, TCP_AT + 16, checksum);
         }
-        &self.bytes[..self.len]
+        &self.bytes
     }
 }
 

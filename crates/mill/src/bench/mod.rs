@@ -39,6 +39,9 @@ enum Benchmark {
     /// One end of `bulk`, which starts it
     #[command(hide = true)]
     BulkSide(bulk::SideOptions),
+    /// One flow, both ends of Millstream in one thread on a virtual clock: what `cycles` counts
+    #[command(hide = true)]
+    BulkThread(bulk::one_thread::ThreadOptions),
     /// Instructions per transaction and segment, against the baseline in the repository; where the server's cycles go
     Cycles(CyclesOptions),
     /// What a transaction costs beside idle connections and with several contexts
@@ -77,6 +80,7 @@ pub fn bench(options: &BenchOptions) -> Result<(), Failure> {
         Benchmark::MessageSide(options) => message::side(options),
         Benchmark::Bulk(options) => bulk::bulk(options),
         Benchmark::BulkSide(options) => bulk::side(options),
+        Benchmark::BulkThread(options) => bulk::one_thread::bulk_thread(options),
         Benchmark::Cycles(options) => cycles::cycles(options),
         Benchmark::Scale(options) => scale::scale(options),
         Benchmark::OneThread(options) => one_thread::one_thread(options),

@@ -1,5 +1,6 @@
-//! The checksum in AVX2 and SSE2: 32-bit words are widened into 64-bit lanes,
-//! which cannot overflow, so the loops carry nothing and need no folding.
+//! The checksum in AVX2 and SSE2. With SSE2 32-bit words are widened into 64-bit lanes,
+//! which cannot overflow; with AVX2 16-bit words are added in pairs into 32-bit lanes, a
+//! bounded number of them. So the loops carry nothing and need no folding.
 //! Called by [`checksum`](super) for pieces of [`LEN_MIN`] bytes or more.
 
 use core::arch::x86_64::*;
@@ -9,6 +10,8 @@ use crate::raw::{RawSlice, RawSliceMut};
 
 /// Below this many bytes the portable loop is as fast.
 pub(super) const LEN_MIN: usize = 96;
+/// Whole vectors that are summed in 32-bit lanes at once. A lane takes up to 2^16 with each vector, and 2^31 in all.
+const BLOCK_BYTES: usize = 1 << 18;
 
 /// Whether the machine has AVX2: asked once, `std` keeps the answer in a word.
 #[inline(always)]
@@ -46,20 +49,31 @@ pub(super) fn copy_and_sum_with_sse2(mut dst: RawSliceMut<'_>, src: RawSlice<'_>
     unsafe { copy_and_sum_sse2(dst.as_mut_ptr(), src.as_ptr(), len) }
 }
 
+/// Adds the sixteen 16-bit words of a vector, less 2^15 each, to eight 32-bit lanes. With that bias words are signed numbers, which one instruction adds in
+/// pairs.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn widen_avx2(total: __m256i, words: __m256i) -> __m256i {
-    let low = _mm256_and_si256(words, _mm256_set1_epi64x(0xffff_ffff));
-    let high = _mm256_srli_epi64::<32>(words);
-    _mm256_add_epi64(total, _mm256_add_epi64(low, high))
+fn add_avx2(total: __m256i, words: __m256i) -> __m256i {
+    let signed = _mm256_xor_si256(words, _mm256_set1_epi16(i16::MIN));
+    _mm256_add_epi32(total, _mm256_madd_epi16(signed, _mm256_set1_epi16(1)))
 }
 
+/// The sum of the words in `bytes` bytes of vectors that [`add_avx2`] added to these two totals.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn total_avx2(total: __m256i) -> u64 {
-    let low = _mm256_castsi256_si128(total);
-    let high = _mm256_extracti128_si256::<1>(total);
-    total_sse2(_mm_add_epi64(low, high))
+fn total_avx2(a: __m256i, b: __m256i, bytes: usize) -> u64 {
+    let wide = |lanes| {
+        let low = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(lanes));
+        _mm256_add_epi64(
+            low,
+            _mm256_cvtepi32_epi64(_mm256_extracti128_si256::<1>(lanes)),
+        )
+    };
+    let lanes = _mm256_add_epi64(wide(a), wide(b));
+    let low = _mm256_castsi256_si128(lanes);
+    let sum = total_sse2(_mm_add_epi64(low, _mm256_extracti128_si256::<1>(lanes)));
+    // The bias of each word comes back: never less than what is taken away.
+    sum.wrapping_add((bytes as u64 / 2) << 15)
 }
 
 #[inline]
@@ -82,6 +96,22 @@ fn total_sse2(total: __m128i) -> u64 {
 /// `src` must be readable for `len` bytes.
 #[target_feature(enable = "avx2")]
 unsafe fn sum_avx2(src: *const u8, len: usize) -> u64 {
+    let (mut total, mut at) = (0, 0);
+    while len - at >= 32 {
+        let block = (len - at).min(BLOCK_BYTES) & !31;
+        // SAFETY: `block` readable bytes are left at `at`.
+        total += unsafe { sum_block_avx2(src.add(at), block) };
+        at += block;
+    }
+    // SAFETY: `len - at` readable bytes are left at `at`.
+    total + unsafe { portable_unsafe::sum_at(src.add(at), len - at) }
+}
+
+/// # Safety
+/// `src` must be readable for `len` bytes, whole vectors and [`BLOCK_BYTES`] at most.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn sum_block_avx2(src: *const u8, len: usize) -> u64 {
     let mut a = _mm256_setzero_si256();
     let mut b = _mm256_setzero_si256();
     let mut at = 0;
@@ -94,54 +124,58 @@ unsafe fn sum_avx2(src: *const u8, len: usize) -> u64 {
                 _mm256_loadu_si256(from.add(32).cast()),
             )
         };
-        a = widen_avx2(a, first);
-        b = widen_avx2(b, second);
+        a = add_avx2(a, first);
+        b = add_avx2(b, second);
         at += 64;
     }
-    if len - at >= 32 {
+    if at < len {
         // SAFETY: 32 readable bytes are left at `at`.
-        a = widen_avx2(a, unsafe { _mm256_loadu_si256(src.add(at).cast()) });
-        at += 32;
+        a = add_avx2(a, unsafe { _mm256_loadu_si256(src.add(at).cast()) });
     }
-    // SAFETY: `len - at` readable bytes are left at `at`.
-    let rest = unsafe { portable_unsafe::sum_at(src.add(at), len - at) };
-    total_avx2(_mm256_add_epi64(a, b)) + rest
+    total_avx2(a, b, len)
 }
 
 /// # Safety
 /// `src` must be readable and `dst` writable for `len` bytes.
 #[target_feature(enable = "avx2")]
 unsafe fn copy_and_sum_avx2(dst: *mut u8, src: *const u8, len: usize) -> u64 {
+    let (mut total, mut at) = (0, 0);
+    while len - at >= 32 {
+        let block = (len - at).min(BLOCK_BYTES) & !31;
+        // SAFETY: `block` bytes are left at `at` on both sides.
+        total += unsafe { copy_and_sum_block_avx2(dst.add(at), src.add(at), block) };
+        at += block;
+    }
+    // SAFETY: `len - at` bytes are left at `at` on both sides.
+    total + unsafe { portable_unsafe::copy_and_sum_at(dst.add(at), src.add(at), len - at) }
+}
+
+/// # Safety
+/// `src` must be readable and `dst` writable for `len` bytes, whole vectors and [`BLOCK_BYTES`] at most.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn copy_and_sum_block_avx2(dst: *mut u8, src: *const u8, len: usize) -> u64 {
     let mut a = _mm256_setzero_si256();
     let mut b = _mm256_setzero_si256();
     let mut at = 0;
-    while len - at >= 64 {
-        // SAFETY: 64 bytes are left at `at` on both sides.
-        let (first, second) = unsafe {
-            let (to, from) = (dst.add(at), src.add(at));
-            let first = _mm256_loadu_si256(from.cast());
-            let second = _mm256_loadu_si256(from.add(32).cast());
-            _mm256_storeu_si256(to.cast(), first);
-            _mm256_storeu_si256(to.add(32).cast(), second);
-            (first, second)
-        };
-        a = widen_avx2(a, first);
-        b = widen_avx2(b, second);
-        at += 64;
+    // SAFETY: as many bytes as are copied are left at `at` on both sides.
+    let copy = |at: usize| unsafe {
+        let words = _mm256_loadu_si256(src.add(at).cast());
+        _mm256_storeu_si256(dst.add(at).cast(), words);
+        words
+    };
+    while len - at >= 128 {
+        a = add_avx2(a, copy(at));
+        b = add_avx2(b, copy(at + 32));
+        a = add_avx2(a, copy(at + 64));
+        b = add_avx2(b, copy(at + 96));
+        at += 128;
     }
-    if len - at >= 32 {
-        // SAFETY: 32 bytes are left at `at` on both sides.
-        let words = unsafe {
-            let words = _mm256_loadu_si256(src.add(at).cast());
-            _mm256_storeu_si256(dst.add(at).cast(), words);
-            words
-        };
-        a = widen_avx2(a, words);
+    while at < len {
+        a = add_avx2(a, copy(at));
         at += 32;
     }
-    // SAFETY: `len - at` bytes are left at `at` on both sides.
-    let rest = unsafe { portable_unsafe::copy_and_sum_at(dst.add(at), src.add(at), len - at) };
-    total_avx2(_mm256_add_epi64(a, b)) + rest
+    total_avx2(a, b, len)
 }
 
 /// # Safety

@@ -366,7 +366,15 @@ impl Bench {
                 }
             }
         }
-        let info = format!("{:?}", self.info());
+        // All variables of the connection, and what TCP counted.
+        let connections: Vec<String> = self
+            .w
+            .stack
+            .connections()
+            .map(|(_, conn)| format!("{conn:#?}"))
+            .collect();
+        let counted = self.w.stack.tcp_counters().clone();
+        let info = format!("{:?} {counted:?} {}", self.info(), connections.join("\n"));
         (self.sent, self.read, info)
     }
 }
@@ -382,21 +390,22 @@ proptest! {
         merge_acks in any::<bool>(),
         newreno in any::<bool>(),
     ) {
-        let play = |aggregation_max| {
+        let play = |aggregation_max, offload_acks| {
             let bench = Bench::with_stamps(stamps, aggregation_max, |config| {
                 config.merge_acks = merge_acks;
+                config.offload_acks = offload_acks;
                 if newreno {
                     config.tcp.congestion = CongestionAlgorithm::NewReno;
                 }
             });
             bench.play(&steps)
         };
-        let alone = play(1);
-        for aggregation_max in [2, 5, 20] {
-            let merged = play(aggregation_max);
+        let alone = play(1, false);
+        for (aggregation_max, offload_acks) in [(1, true), (2, false), (5, true), (20, true)] {
+            let merged = play(aggregation_max, offload_acks);
             prop_assert_eq!(&alone.0, &merged.0, "aggregation_max {}", aggregation_max);
             prop_assert!(alone.1 == merged.1);
-            prop_assert_eq!(&alone.2, &merged.2);
+            prop_assert_eq!(&alone.2, &merged.2, "aggregation_max {}", aggregation_max);
         }
     }
 }

@@ -11,12 +11,20 @@ impl Connection {
     /// The next segment. Changes nothing.
     #[inline]
     pub(crate) fn plan(&self, cx: &Cx<'_>) -> Plan {
-        let idle = !self.marks.any(Marks::SEND_NOW) && self.unsent() == 0 && !self.fin_unsent();
-        if idle {
-            Plan::Nothing
-        } else {
-            self.plan_in_full(cx)
+        if self.unsent() > 0 || self.fin_unsent() {
+            return self.plan_in_full(cx);
         }
+        match self.marks.of(Marks::SEND_NOW) {
+            Marks::NONE => Plan::Nothing,
+            Marks::ACK_NOW if self.sends_plain_acks() => Plan::Ack,
+            _ => self.plan_in_full(cx),
+        }
+    }
+
+    /// An ACK that is due now is a pure ACK, unless there is payload to bear it.
+    #[inline]
+    fn sends_plain_acks(&self) -> bool {
+        self.state.is_synchronized() && !self.owes_ack()
     }
 
     fn plan_in_full(&self, cx: &Cx<'_>) -> Plan {

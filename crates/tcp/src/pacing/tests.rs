@@ -44,18 +44,18 @@ fn rate_is_twice_the_window_in_early_slow_start_and_a_fifth_more_after() {
     let config = Config::default();
     let mut pacing = Pacing::new(&config);
     let mut window = Window::new(10);
-    pacing.refresh(&config, &window, 0, MSS, 100 * MILLISECOND_NS);
+    pacing.refresh(&config, &window, 0, MSS, 100_000);
     assert_eq!(pacing.rate, 200_000);
     window.ssthresh = 10;
-    pacing.refresh(&config, &window, 0, MSS, 100 * MILLISECOND_NS);
+    pacing.refresh(&config, &window, 0, MSS, 100_000);
     assert_eq!(pacing.rate, 120_000);
     // Recovery may have more in flight than the window.
-    pacing.refresh(&config, &window, 20, MSS, 100 * MILLISECOND_NS);
+    pacing.refresh(&config, &window, 20, MSS, 100_000);
     assert_eq!(pacing.rate, 240_000);
     pacing.refresh(&config, &window, 20, MSS, 0);
     assert_eq!(pacing.rate, RATE_INFINITE);
     pacing.rate_max = 50_000;
-    pacing.refresh(&config, &window, 20, MSS, 100 * MILLISECOND_NS);
+    pacing.refresh(&config, &window, 20, MSS, 100_000);
     assert_eq!(pacing.rate, 50_000);
 }
 

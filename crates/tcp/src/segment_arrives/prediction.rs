@@ -1,6 +1,7 @@
 //! Header prediction: the segment that an undisturbed connection expects skips the steps that cannot
 //! apply to it. It gives the same result as the steps: every conversation in the tests runs both ways.
 
+use wire::plain::Sequel;
 use wire::tcp::Flags;
 
 use crate::connection::{Connection, Cx};
@@ -94,11 +95,71 @@ impl Connection {
                 return Effects::NONE;
             }
         }
+        self.take_stored(cx, stored, seg);
+        rx.publish(stored);
+        Effects::READABLE
+    }
+
+    /// `stored` bytes of text in order are stored, and about to be published.
+    #[inline]
+    fn take_stored(&mut self, cx: &mut Cx<'_>, stored: u32, seg: &Segment) {
         self.charge(stored, true);
-        let end = self.rcv.nxt + stored;
-        self.advance_receive(end, rx);
-        self.note_received(cx, seg);
+        self.advance_rcv_nxt(stored);
+        self.note_received(cx, seg.len, seg.flags);
         self.note_codepoint(cx, seg.ecn);
+        self.schedule_ack(cx);
+    }
+
+    /// Whether [`on_sequel`](Self::on_sequel) does all that the segment asks for: it is predicted, and brings text and a timestamp perhaps,
+    /// but no news of acknowledgment, window, round trip or congestion.
+    #[inline]
+    #[must_use]
+    pub fn takes_sequel(&self, sequel: &Sequel) -> bool {
+        let is_stamp_plain = match sequel.timestamp {
+            Some(stamp) if self.marks.has(Marks::TIMESTAMPS) => {
+                stamp.echo == self.tune.last_echo && !is_before(stamp.value, self.rcv.ts_recent)
+            }
+            _ => true,
+        };
+        is_stamp_plain
+            && sequel.seq == self.rcv.nxt
+            && sequel.ack == self.snd.una
+            && u32::from(sequel.window) << self.snd.shift == self.snd.wnd
+            && sequel.payload_len > 0
+            && sequel.payload_len <= self.rcv.wnd()
+            && self.rx.charged <= self.rx.buffer
+            && !self.marks.any(Marks::OFF_FAST_PATH)
+            && self.snd.ecn.is_off()
+            && self.state.receives_data()
+            && !self.refuses_text()
+    }
+
+    /// A segment of a run that [`takes_sequel`](Self::takes_sequel). Its text is stored at the tail; what is published is the caller's to publish.
+    #[inline]
+    pub fn on_sequel(&mut self, cx: &mut Cx<'_>, sequel: &Sequel) -> Effects {
+        debug_assert!(self.takes_sequel(sequel), "asked before");
+        cx.counters.segments_in += 1;
+        cx.counters.predicted_in += 1;
+        self.rx.segs_in = self.rx.segs_in.wrapping_add(1);
+        self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(1);
+        // When something last arrived, and that the peer is alive, the run's first segment has noted.
+        if let Some(stamp) = sequel.timestamp
+            && self.marks.has(Marks::TIMESTAMPS)
+            && self.rcv.acked == self.rcv.nxt
+        {
+            self.rcv.ts_recent = stamp.value;
+            self.rx.ts_recent_at = coarse(cx.now_ns);
+        }
+        // The window is what it was.
+        self.snd.wl1 = self.snd.wl1.max(sequel.seq);
+        self.snd.wl2 = sequel.ack;
+        self.charge(sequel.payload_len, true);
+        self.advance_rcv_nxt(sequel.payload_len);
+        let flags = match sequel.push {
+            true => Flags::ACK | Flags::PSH,
+            false => Flags::ACK,
+        };
+        self.note_received(cx, sequel.payload_len, flags);
         self.schedule_ack(cx);
         Effects::READABLE
     }

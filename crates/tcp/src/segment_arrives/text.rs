@@ -177,7 +177,7 @@ impl Connection {
             end = self.close_gap(cx, end);
         }
         self.advance_receive(end, rx);
-        self.note_received(cx, seg);
+        self.note_received(cx, seg.len, seg.flags);
         self.note_codepoint(cx, seg.ecn);
         // With the peer's last text the FIN decides.
         if !(seg.has(Flags::FIN) && end == seg.seq + seg.len) {
@@ -190,9 +190,15 @@ impl Connection {
     #[inline]
     pub(crate) fn advance_receive(&mut self, end: wire::SeqNumber, rx: &mut impl RecvBuffer) {
         let n = end.since(self.rcv.nxt);
-        self.rcv.nxt = end;
-        self.keep_edge();
+        self.advance_rcv_nxt(n);
         rx.publish(n);
+    }
+
+    /// RCV.NXT moves by `n` bytes that are stored, and to be published.
+    #[inline]
+    pub(super) fn advance_rcv_nxt(&mut self, n: u32) {
+        self.rcv.nxt += n;
+        self.keep_edge();
         self.rx.unread = self.rx.unread.saturating_add(n);
         self.rx.bytes_received += u64::from(n);
     }
@@ -232,7 +238,7 @@ impl Connection {
         cx.counters.bytes_drop_no_memory += u64::from(text.len - stored);
         let held = stored > 0 && self.hold_range(cx, left, left + stored, rx);
         if held {
-            self.learn_segment_size(seg);
+            self.learn_segment_size(seg.len, seg.flags);
             cx.counters.bytes_out_of_order += u64::from(stored);
             if self.marks.has(Marks::SACK) {
                 let fin = u32::from(seg.has(Flags::FIN) && stored == text.len);

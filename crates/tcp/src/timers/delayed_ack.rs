@@ -7,7 +7,6 @@ use wire::tcp::Flags;
 use crate::connection::{Connection, Cx};
 use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
-use crate::segment::Segment;
 
 /// Least number of quick ACKs when the window is small.
 const QUICK_ACKS_MIN: u32 = 2;
@@ -19,17 +18,19 @@ const DUP_ACKS_AT_ONCE: u8 = 3;
 
 impl Connection {
     /// Payload arrived in order: learn the peer's segment size and pace, and what memory is worth.
-    pub(crate) fn note_received(&mut self, cx: &Cx<'_>, seg: &Segment) {
+    #[inline]
+    pub(crate) fn note_received(&mut self, cx: &Cx<'_>, len: u32, flags: Flags) {
         self.marks.set(Marks::ACK_PENDING);
-        self.learn_segment_size(seg);
+        self.learn_segment_size(len, flags);
         self.measure_receive_window(cx);
         self.learn_pace(cx);
-        if Self::is_telling(seg.len) {
-            self.grow_window(cx, seg.len);
+        if Self::is_telling(len) {
+            self.grow_window(cx, len);
         }
     }
 
     /// Decides when what arrived is acknowledged.
+    #[inline]
     pub(crate) fn schedule_ack(&mut self, cx: &Cx<'_>) {
         self.marks.set(Marks::ACK_PENDING);
         // MAY hold more than one full segment's worth (SHLD-19); but an ACK that could not keep the window open
@@ -179,30 +180,29 @@ impl Connection {
 
     /// The size of the peer's full segments, for "every second one" (Linux's estimate). A segment larger than ours
     /// may be was put together on its way: what the peer takes is the best guess of what it sends.
-    pub(crate) fn learn_segment_size(&mut self, seg: &Segment) {
+    #[inline]
+    pub(crate) fn learn_segment_size(&mut self, bytes: u32, flags: Flags) {
         let last_small = core::mem::take(&mut self.rx.last_small);
         let advmss = u32::from(self.rx.advmss);
-        let len = if seg.len > advmss {
+        let len = if bytes > advmss {
             u32::from(self.tx.peer_mss).min(advmss)
         } else {
-            seg.len
+            bytes
         };
         let estimate = u32::from(self.rx.peer_segment);
         if len >= estimate {
             if len != estimate {
-                self.learn_ratio(seg.len);
+                self.learn_ratio(bytes);
             }
             // Both are at most a u16.
             self.rx.peer_segment = len.min(advmss) as u16;
-            if seg.has(Flags::PSH) {
+            if flags.contains(Flags::PSH) {
                 self.rx.pushed = self.rx.pushed.max(1);
             }
             return;
         }
         let options = u32::from(timestamp_bytes(self.marks.has(Marks::TIMESTAMPS)));
-        let plain = !seg
-            .flags
-            .intersects(Flags::PSH | Flags::FIN | Flags::URG | Flags::SYN);
+        let plain = !flags.intersects(Flags::PSH | Flags::FIN | Flags::URG | Flags::SYN);
         if len + options >= SEGMENT_DEFAULT || (len + options >= SEGMENT_MIN && plain) {
             self.rx.last_small = len as u16;
             if len == u32::from(last_small) {
@@ -214,9 +214,15 @@ impl Connection {
     }
 
     /// The delay follows the gap between arrivals, between its minimum and the timeout.
+    #[inline]
     fn learn_pace(&mut self, cx: &Cx<'_>) {
-        let gap_us =
-            (cx.now_ns.saturating_sub(self.rx.last_data_ns) / 1000).min(u64::from(u32::MAX)) as u32;
+        let gap_ns = cx.now_ns.saturating_sub(self.rx.last_data_ns);
+        // Most have company in their turn: no division for them.
+        let gap_us = if gap_ns == 0 {
+            0
+        } else {
+            (gap_ns / 1000).min(u64::from(u32::MAX)) as u32
+        };
         let min_us = min_us(cx);
         self.rx.last_data_ns = cx.now_ns;
         if self.rx.ato_us == 0 {

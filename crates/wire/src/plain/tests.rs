@@ -163,7 +163,8 @@ proptest! {
             let mut out = [0; BYTES_MAX];
             one.emit(&mut out, (!offload).then_some(0));
             let expanded = template.expand(SeqNumber(ack), Flags(flags), window, echo);
-            prop_assert_eq!(&out[..one.header_bytes()], expanded);
+            prop_assert_eq!(&out, expanded);
+            prop_assert_eq!(one.header_bytes(), template.header_bytes());
         }
     }
 
@@ -218,4 +219,57 @@ fn packet_with_its_payload_sums_to_all_ones() {
     let mut sum = Sum::from_folded(packet.sum);
     sum.combine(Sum::from_folded(payload), false);
     assert!(sum.is_valid());
+}
+
+proptest! {
+    #[test]
+    fn what_continues_a_run_reads_as_the_parser_reads_it(
+        first in headers(),
+        change in (any::<u32>(), any::<u32>(), any::<bool>(), any::<u16>(), any::<(u32, u32)>(), 0u16..2_000),
+        flips in proptest::collection::vec(0..BYTES_MAX * 8, 0..3),
+        trimmed in 0usize..80,
+    ) {
+        let (seq, ack, push, window, (value, echo), payload_len) = change;
+        let first = Headers { flags: first.flags.without(Flags::PSH), ..first };
+        let next = Headers {
+            seq: SeqNumber(seq),
+            ack: SeqNumber(ack),
+            flags: if push { first.flags | Flags::PSH } else { first.flags },
+            window,
+            timestamp: first.timestamp.map(|_| Timestamp { value, echo }),
+            payload_len,
+            ..first
+        };
+        let (mut head, mut other) = ([0; BYTES_MAX], [0; BYTES_MAX]);
+        first.emit(&mut head, Some(0));
+        next.emit(&mut other, Some(0));
+        let bare = first.header_bytes();
+        // What lies behind a header without options is payload.
+        head[bare..].fill(0xa5);
+        let pattern = Pattern::new(&head);
+        let frame_len = (bare + usize::from(payload_len) + 40).saturating_sub(trimmed);
+        let is_whole = frame_len >= bare + usize::from(payload_len);
+        prop_assert_eq!(pattern.read(&other, frame_len).is_some(), is_whole);
+        for flip in flips {
+            other[flip / 8] ^= 1 << (flip % 8);
+        }
+        if let Some(sequel) = pattern.read(&other, frame_len) {
+            let packet = parse(&other, frame_len).expect("plain, as the first");
+            let read = Sequel {
+                seq: packet.seq,
+                ack: packet.ack,
+                push: packet.flags.contains(Flags::PSH),
+                window: packet.window,
+                timestamp: packet.timestamp,
+                payload_at: packet.payload_at,
+                payload_len: packet.payload_len,
+                sum: packet.sum,
+            };
+            prop_assert_eq!(sequel, read);
+            prop_assert_eq!(packet.flags.without(Flags::PSH), first.flags);
+            prop_assert_eq!((packet.src, packet.dst), (first.src, first.dst));
+            prop_assert_eq!((packet.src_port, packet.dst_port), (first.src_port, first.dst_port));
+            prop_assert_eq!((packet.dst_mac, packet.dscp_ecn), (first.dst_mac, first.dscp_ecn));
+        }
+    }
 }

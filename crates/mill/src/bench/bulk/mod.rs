@@ -2,6 +2,7 @@
 //!
 //! [`side`] is one end; it is the same code for Millstream and the kernel.
 
+pub mod one_thread;
 mod run;
 mod side;
 

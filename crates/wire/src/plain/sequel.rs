@@ -1,0 +1,164 @@
+//! The packet that follows another of its flow: recognized by comparison with the first, so that only what may differ is read.
+//!
+//! `stack`'s stage `aggregation` keeps the first packet's head for as long as a run lasts. What [`Pattern::read`] accepts, [`parse`](super::parse) accepts
+//! as well and says the same of it: a test here compares them.
+
+use super::{BYTES_MAX, BYTES_MIN, FRAGMENT_MASK, IP_AT, OFFSET_TIMESTAMP, TCP_AT};
+use crate::checksum::Sum;
+use crate::field::{be16, be32, ne32};
+use crate::protocol;
+use crate::seq::SeqNumber;
+use crate::tcp::{Flags, Timestamp};
+
+/// Bytes that are compared, eight at a time.
+const COMPARED: usize = 64;
+const WORDS: usize = COMPARED / 8;
+
+/// The bits that all packets of a run share: everything but lengths, identification, numbers, PSH, window, timestamps, and checksums. For a
+/// head of [`BYTES_MAX`].
+const SHARED: [u64; WORDS] = words(&shared(true));
+/// The same for a head of [`BYTES_MIN`].
+const SHARED_BARE: [u64; WORDS] = words(&shared(false));
+
+const fn shared(with_timestamp: bool) -> [u8; COMPARED] {
+    let mut mask = [0xff; COMPARED];
+    let fragment = FRAGMENT_MASK.to_be_bytes();
+    mask[IP_AT + 6] = fragment[0];
+    mask[IP_AT + 7] = fragment[1];
+    mask[TCP_AT + 13] = !(Flags::PSH.0 as u8);
+    // Total length and identification, IPv4's checksum, SEQ and ACK, window and checksum.
+    let mut free = [
+        (IP_AT + 2, 4),
+        (IP_AT + 10, 2),
+        (TCP_AT + 4, 8),
+        (TCP_AT + 14, 4),
+        (TCP_AT + 24, COMPARED - TCP_AT - 24),
+    ];
+    if !with_timestamp {
+        free[4] = (BYTES_MIN, COMPARED - BYTES_MIN);
+    }
+    let mut i = 0;
+    while i < free.len() {
+        let (from, count) = free[i];
+        let mut at = from;
+        while at < from + count {
+            mask[at] = 0;
+            at += 1;
+        }
+        i += 1;
+    }
+    mask
+}
+
+const fn words(mask: &[u8; COMPARED]) -> [u64; WORDS] {
+    let mut words = [0; WORDS];
+    let mut i = 0;
+    while i < COMPARED {
+        let mut word = [0; 8];
+        let mut byte = 0;
+        while byte < 8 {
+            word[byte] = mask[i + byte];
+            byte += 1;
+        }
+        words[i / 8] = u64::from_ne_bytes(word);
+        i += 8;
+    }
+    words
+}
+
+/// The head of a plain packet, [`parse`](super::parse)d, that others are compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct Pattern {
+    head: [u8; BYTES_MAX],
+}
+
+/// What a packet says that continues a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sequel {
+    /// SEG.SEQ
+    pub seq: SeqNumber,
+    /// SEG.ACK
+    pub ack: SeqNumber,
+    /// PSH is set.
+    pub push: bool,
+    /// SEG.WND, unscaled.
+    pub window: u16,
+    /// There if the first packet has one.
+    pub timestamp: Option<Timestamp>,
+    /// Where in the frame the payload begins.
+    pub payload_at: usize,
+    /// Payload bytes.
+    pub payload_len: u32,
+    /// The sum of pseudo-header and TCP header: with the payload's it must come to 0xffff.
+    pub sum: u16,
+}
+
+impl Pattern {
+    /// Of the first packet's head, which [`parse`](super::parse) has accepted.
+    #[inline]
+    #[must_use]
+    pub fn new(head: &[u8; BYTES_MAX]) -> Self {
+        Self { head: *head }
+    }
+
+    /// Reads the head of a frame of `frame_len` bytes. `None`: it differs from the first in more than a sequel may, or something is wrong with it.
+    #[inline]
+    #[must_use]
+    pub fn read(&self, head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Sequel> {
+        let has_timestamp = self.head[TCP_AT + 12] & !1 == OFFSET_TIMESTAMP;
+        let (mask, payload_at) = match has_timestamp {
+            true => (&SHARED, BYTES_MAX),
+            false => (&SHARED_BARE, BYTES_MIN),
+        };
+        let total_len = usize::from(be16(head, IP_AT + 2));
+        let payload_len = (IP_AT + total_len).checked_sub(payload_at)?;
+        if self.differs(head, mask) || IP_AT + total_len > frame_len {
+            return None;
+        }
+        // Sums are added up in the machine's order and turned once.
+        let word = |at| u64::from(ne32(head, at));
+        let addresses = word(IP_AT + 12) + word(IP_AT + 16);
+        let ip = word(IP_AT) + word(IP_AT + 4) + word(IP_AT + 8) + addresses;
+        if !Sum::of_words(ip).is_valid() {
+            return None;
+        }
+        let tcp_len = (payload_at - TCP_AT + payload_len) as u16;
+        let mut sum = addresses
+            + u64::from(u16::from(protocol::TCP).to_be())
+            + u64::from(tcp_len.to_be())
+            + word(TCP_AT)
+            + word(TCP_AT + 4)
+            + word(TCP_AT + 8)
+            + word(TCP_AT + 12)
+            + word(TCP_AT + 16);
+        let mut timestamp = None;
+        if has_timestamp {
+            sum += word(TCP_AT + 20) + word(TCP_AT + 24) + word(TCP_AT + 28);
+            timestamp = Some(Timestamp {
+                value: be32(head, TCP_AT + 24),
+                echo: be32(head, TCP_AT + 28),
+            });
+        }
+        Some(Sequel {
+            seq: SeqNumber(be32(head, TCP_AT + 4)),
+            ack: SeqNumber(be32(head, TCP_AT + 8)),
+            push: u16::from(head[TCP_AT + 13]) & Flags::PSH.0 != 0,
+            window: be16(head, TCP_AT + 14),
+            timestamp,
+            payload_at,
+            payload_len: payload_len as u32,
+            sum: Sum::of_words(sum).fold().to_be(),
+        })
+    }
+
+    #[inline(always)]
+    fn differs(&self, head: &[u8; BYTES_MAX], mask: &[u64; WORDS]) -> bool {
+        let (first, _) = self.head.as_chunks::<8>();
+        let (second, _) = head.as_chunks::<8>();
+        let mut difference = 0;
+        for ((first, second), mask) in first.iter().zip(second).zip(mask) {
+            difference |= (u64::from_ne_bytes(*first) ^ u64::from_ne_bytes(*second)) & mask;
+        }
+        difference != 0
+    }
+}

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use packetio::{Clock, WireSpec};
 use stack::{IpCidr, Limits, StackConfig};
 
-use crate::limits::LINGER_NS;
+use crate::limits::{LINGER_NS, SPIN_NS};
 
 /// Who turns the crank of a stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,8 @@ pub struct Config {
     pub merge_acks: bool,
     /// Those ACKs are expanded from one template. Off: each is made alone, to the same bytes; for measuring what the template saves.
     pub offload_acks: bool,
-    /// How long to look for work before going to sleep, in ns. Spinning lowers latency and burns CPU.
+    /// How long to look for work before going to sleep, at most, in ns: lower latency for CPU time. Where it is in vain it is done ever more rarely, so that an
+    /// idle stack uses no CPU; 0: never.
     pub spin_ns: u64,
     /// How long a dropped runtime lets its connections close in order, in ns.
     pub linger_ns: u64,
@@ -83,7 +84,7 @@ impl Config {
             aggregation_max: stack.aggregation_max,
             merge_acks: stack.merge_acks,
             offload_acks: stack.offload_acks,
-            spin_ns: 0,
+            spin_ns: SPIN_NS,
             linger_ns: LINGER_NS,
             clock: Clock::System,
             pin: false,

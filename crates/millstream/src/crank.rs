@@ -13,6 +13,7 @@ use stack::Stack;
 
 use crate::config::Config;
 use crate::dedicated::{StackThread, linger};
+use crate::spin::Spin;
 use crate::watchdog::{Guarded, Watch};
 
 /// A stack that its application and the watchdog turn, one at a time.
@@ -99,8 +100,7 @@ pub(crate) struct InlineCrank {
     /// Not with a virtual clock: whoever advances it also sees to the stack.
     guarded: Option<Guarded>,
     clock: Clock,
-    spin_ns: u64,
-    busy_ns: u64,
+    spin: Spin,
 }
 
 impl InlineCrank {
@@ -109,8 +109,11 @@ impl InlineCrank {
             shared,
             guarded,
             clock: config.clock.clone(),
-            spin_ns: config.spin_ns,
-            busy_ns: 0,
+            spin: Spin::new(if config.clock.is_virtual() {
+                0
+            } else {
+                config.spin_ns
+            }),
         }
     }
 
@@ -127,10 +130,10 @@ impl InlineCrank {
             return Err(Errno::NETDOWN.into());
         }
         if turned.busy {
-            self.busy_ns = now_ns;
+            self.spin.worked(now_ns);
             return Ok(Step::Moved);
         }
-        if now_ns.saturating_sub(self.busy_ns) < self.spin_ns && !self.clock.is_virtual() {
+        if self.spin.looks_on(now_ns) {
             std::hint::spin_loop();
             return Ok(Step::Moved);
         }

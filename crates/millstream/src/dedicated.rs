@@ -11,6 +11,7 @@ use stack::Stack;
 
 use crate::config::Config;
 use crate::error::Error;
+use crate::spin::Spin;
 
 /// A running stack thread. Dropped, it lets connections close for as long as configured, and ends.
 pub(crate) struct StackThread {
@@ -86,7 +87,7 @@ impl Drop for StackThread {
 }
 
 fn run(mut stack: Stack, stop: &Flag, config: &Config) {
-    let mut busy_ns = 0;
+    let mut spin = Spin::new(config.spin_ns);
     while !stop.is_raised() {
         let now_ns = config.clock.now_ns();
         let turned = stack.turn(now_ns);
@@ -94,10 +95,10 @@ fn run(mut stack: Stack, stop: &Flag, config: &Config) {
             return;
         }
         if turned.busy {
-            busy_ns = now_ns;
-        } else if now_ns.saturating_sub(busy_ns) >= config.spin_ns
-            && stack.wait(now_ns, None, &[]).is_err()
-        {
+            spin.worked(now_ns);
+        } else if spin.looks_on(now_ns) {
+            std::hint::spin_loop();
+        } else if stack.wait(now_ns, None, &[]).is_err() {
             // A wait that fails at once must not become a busy loop.
             std::thread::sleep(std::time::Duration::from_millis(1));
         }

@@ -51,6 +51,7 @@ mod readiness;
 mod runtime;
 mod settings;
 mod socket;
+mod spin;
 mod stream;
 mod watchdog;
 

@@ -6,5 +6,8 @@ pub const CONTEXTS_MAX: usize = 128;
 pub const EVENTS_PER_WAIT_MAX: usize = 4_096;
 /// How long an application may stay away from its stack before the watchdog turns the crank for it.
 pub const WATCHDOG_TICK_NS: u64 = 5_000_000;
+/// How long a stack without work looks for some before it sleeps, unless configured otherwise: longer than it takes to wake whoever will send it, or two stacks would
+/// always find each other asleep.
+pub const SPIN_NS: u64 = 50_000;
 /// How long a runtime that is dropped waits for its connections to close in order, unless configured otherwise.
 pub const LINGER_NS: u64 = 1_000_000_000;

@@ -73,7 +73,7 @@ fn run_of(options: &ScaleOptions, connections: usize, idle: usize, contexts: usi
         server_core: options.repeats.server_core,
         client_core: options.repeats.client_core,
         contexts,
-        spin_us: 0,
+        spin_us: Some(0),
     }
 }
 

@@ -51,7 +51,9 @@ pub fn config(options: &NetOptions) -> Result<Config, Failure> {
     }
     config.gateways.clone_from(&options.gateways);
     config.contexts = usize::from(options.contexts);
-    config.spin_ns = options.spin_us.saturating_mul(1000);
+    if let Some(spin_us) = options.spin_us {
+        config.spin_ns = spin_us.saturating_mul(1000);
+    }
     if let Some(choice) = options.congestion {
         config.tcp.congestion = choice;
     }

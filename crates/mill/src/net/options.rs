@@ -29,9 +29,9 @@ pub struct NetOptions {
     /// Connections that the tables of a context are made for; without it Millstream's defaults
     #[arg(long, value_name = "N")]
     pub sockets_max: Option<usize>,
-    /// Microseconds to look for work before going to sleep: lower latency for CPU time
-    #[arg(long, value_name = "US", default_value_t = 0)]
-    pub spin_us: u64,
+    /// Microseconds to look for work before going to sleep, at most: lower latency for CPU time; without it Millstream's default
+    #[arg(long, value_name = "US")]
+    pub spin_us: Option<u64>,
     /// Congestion control of Millstream's connections: cubic, reno, dctcp or bbr
     #[arg(long, value_name = "NAME", value_parser = congestion)]
     pub congestion: Option<CongestionAlgorithm>,

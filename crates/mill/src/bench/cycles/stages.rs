@@ -31,7 +31,7 @@ fn figure(program: &Path, id: &str, connections: usize) -> Result<Figure, String
         server_core: 0,
         client_core: 1,
         contexts: 1,
-        spin_us: 0,
+        spin_us: Some(0),
     };
     let mut stages: Vec<(String, Vec<f64>)> = Vec::new();
     for _ in 0..RUNS {

@@ -157,7 +157,7 @@ pub fn measure(options: &MessageOptions) -> Result<Found, Failure> {
         server_core: repeats.server_core,
         client_core: repeats.client_core,
         contexts: 1,
-        spin_us: 0,
+        spin_us: None,
     };
     let mut notes = Vec::new();
     let runs = turns::alternate(repeats.runs, systems, &mut notes, |&system| {

@@ -29,8 +29,8 @@ pub struct Run {
     pub client_core: usize,
     /// Stacks of each side, a thread for each.
     pub contexts: usize,
-    /// Microseconds that a stack of Millstream's looks for work before it sleeps.
-    pub spin_us: u64,
+    /// Microseconds that a stack of Millstream's looks for work before it sleeps; its default if none.
+    pub spin_us: Option<u64>,
 }
 
 /// The server's first line.
@@ -193,7 +193,9 @@ fn side_words(stack: Stack, wire: &str, addresses: &[String], run: &Run) -> Vec<
     if let Some(crank) = crank {
         words.extend(["--crank", crank, "--contexts"].map(str::to_owned));
         words.push(run.contexts.to_string());
-        words.extend(["--spin-us".to_owned(), run.spin_us.to_string()]);
+        if let Some(spin_us) = run.spin_us {
+            words.extend(["--spin-us".to_owned(), spin_us.to_string()]);
+        }
         let connections = run.plan.connections + run.plan.idle;
         if connections > CONNECTIONS_BY_DEFAULT {
             let each = connections / run.contexts + 1024;

@@ -162,14 +162,6 @@ const WANTED: &[Wanted] = &[
         KERNEL,
         (0.5, 0.25),
     )),
-    at_most(wanted(
-        "one-byte request and response, inline, spinning 50 µs, median, × kernel",
-        "latency-spin-p50",
-        1.0,
-        &[System::Inline],
-        KERNEL,
-        (0.5, 0.25),
-    )),
     alone(wanted(
         "longest response at 8,192 connections, µs",
         "table2-max",

@@ -1,0 +1,127 @@
+//! How long a stack without work looks for some before it sleeps.
+//!
+//! To fall asleep and to be woken costs two switches of context, here and on the other side, far more than a round trip between cores that are awake. So a
+//! stack that has run out of work first looks on for a while. Where that is in vain, because nothing comes or because whoever would send needs this
+//! very core, it tries less and less often: an idle stack, and stacks that share a core, sleep at once. Both cranks call it, once per turn.
+
+/// Idle spells that pass without a look, at most, after looks in vain: what a look costs is then spread over as many sleeps.
+const SKIPPED_MAX: u32 = 256;
+
+pub(crate) struct Spin {
+    /// How long to look; 0: never.
+    ns_max: u64,
+    /// When there was work last.
+    busy_ns: u64,
+    /// This idle spell's place: whether it has begun, and whether it is being looked through.
+    is_idle: bool,
+    is_looking: bool,
+    /// Spells still to pass without a look.
+    skip: u32,
+    /// Spells that passed so after the last look in vain.
+    skipped: u32,
+}
+
+impl Spin {
+    pub fn new(ns_max: u64) -> Self {
+        Self {
+            ns_max,
+            busy_ns: 0,
+            is_idle: false,
+            is_looking: false,
+            skip: 0,
+            skipped: 0,
+        }
+    }
+
+    /// A turn had work.
+    #[inline]
+    pub fn worked(&mut self, now_ns: u64) {
+        self.busy_ns = now_ns;
+        if !self.is_idle {
+            return;
+        }
+        self.is_idle = false;
+        if self.is_looking {
+            (self.is_looking, self.skipped) = (false, 0);
+        } else {
+            self.skip = self.skip.saturating_sub(1);
+        }
+    }
+
+    /// A turn had none. True: turn again at once; false: sleep.
+    #[inline]
+    pub fn looks_on(&mut self, now_ns: u64) -> bool {
+        self.is_idle = true;
+        if self.skip > 0 || self.ns_max == 0 {
+            return false;
+        }
+        if now_ns.saturating_sub(self.busy_ns) < self.ns_max {
+            self.is_looking = true;
+            return true;
+        }
+        if self.is_looking {
+            self.is_looking = false;
+            self.skipped = (self.skipped * 2).clamp(1, SKIPPED_MAX);
+            self.skip = self.skipped;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: u64 = 1_000;
+
+    /// Work comes again after `pause_ns`; how long of it was spent looking.
+    fn spell(spin: &mut Spin, now_ns: &mut u64, pause_ns: u64) -> u64 {
+        spin.worked(*now_ns);
+        let from_ns = *now_ns;
+        let mut looked_ns = 0;
+        while *now_ns < from_ns + pause_ns {
+            if !spin.looks_on(*now_ns) {
+                *now_ns = from_ns + pause_ns;
+                break;
+            }
+            *now_ns += 10;
+            looked_ns += 10;
+        }
+        looked_ns
+    }
+
+    #[test]
+    fn looking_finds_what_comes_soon_and_never_sleeps() {
+        let (mut spin, mut now_ns) = (Spin::new(MAX), 1 << 40);
+        for _ in 0..1_000 {
+            assert_eq!(spell(&mut spin, &mut now_ns, MAX / 2), MAX / 2);
+        }
+    }
+
+    #[test]
+    fn looking_in_vain_grows_rare() {
+        let (mut spin, mut now_ns) = (Spin::new(MAX), 1 << 40);
+        let looked_ns: u64 = (0..10_000)
+            .map(|_| spell(&mut spin, &mut now_ns, 100 * MAX))
+            .sum();
+        assert!(looked_ns < 60 * MAX, "{looked_ns}");
+    }
+
+    #[test]
+    fn looking_begins_again_when_work_comes_faster() {
+        let (mut spin, mut now_ns) = (Spin::new(MAX), 1 << 40);
+        for _ in 0..10_000 {
+            spell(&mut spin, &mut now_ns, 100 * MAX);
+        }
+        for _ in 0..=SKIPPED_MAX {
+            spell(&mut spin, &mut now_ns, MAX / 2);
+        }
+        assert_eq!(spell(&mut spin, &mut now_ns, MAX / 2), MAX / 2);
+    }
+
+    #[test]
+    fn zero_looks_never() {
+        let (mut spin, mut now_ns) = (Spin::new(0), 1 << 40);
+        assert_eq!(spell(&mut spin, &mut now_ns, 10), 0);
+    }
+}

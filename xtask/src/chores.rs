@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::cli::FuzzOptions;
+use crate::cli::{FuzzOptions, StressOptions};
 use crate::run;
 use crate::setup::{self, NIGHTLY, Need, TARGET_NO_OS};
 
@@ -85,6 +85,18 @@ pub fn sim(arguments: &[String]) -> Result<(), String> {
             .args(["--bin", "sim", "--"])
             .args(arguments),
     )
+}
+
+/// `cargo xtask stress`: the long form of a test that CI runs shortly.
+pub fn stress(options: &StressOptions) -> Result<bool, String> {
+    run::run(
+        run::cargo()
+            .args(["test", "--release", "-p", "capi", "--test", "stress"])
+            .args(["--", "--nocapture"])
+            .env("CAPI_STRESS_SECONDS", options.seconds.to_string())
+            .env("CAPI_STRESS_CONNECTIONS", options.connections.to_string()),
+    )?;
+    Ok(true)
 }
 
 /// So many seeds, from the first.

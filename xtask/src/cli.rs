@@ -46,6 +46,8 @@ pub enum Chore {
     Sim(SimOptions),
     /// Run scripts with packetdrill itself, our plug-in loaded into it
     Packetdrill(PacketdrillOptions),
+    /// libmtcp with eight threads and thousands of connections, and clients that vanish, for minutes
+    Stress(StressOptions),
     /// Install what the other chores need
     Setup,
     /// Remove what an interrupted run left: namespaces and temporary files
@@ -122,6 +124,17 @@ pub struct SimOptions {
     /// `--seeds N`, `--seed S`, `--jobs J`, `--trace` and others: they go to the simulator as they are (`--help` names them)
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<String>,
+}
+
+/// Options of `stress`.
+#[derive(Args)]
+pub struct StressOptions {
+    /// Seconds that each of the two crowds stays
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub seconds: u64,
+    /// Connections of each of the eight threads on either side
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
+    pub connections: u64,
 }
 
 /// Options of `packetdrill`.

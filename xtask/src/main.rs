@@ -43,6 +43,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(options) => chores::fuzz(&root, &options),
         Chore::Bench(options) => bench::bench(&root, &options),
         Chore::Sim(options) => chores::sim(&options.arguments).map(|()| true),
+        Chore::Stress(options) => chores::stress(&options),
         Chore::Packetdrill(options) => packetdrill::packetdrill(&root, &options),
         Chore::Setup => setup::setup(&root, &setup::Need::everything()),
         Chore::Clean => cleanup::clean(),

@@ -1,4 +1,4 @@
-//! Every declared call has a manual page, every page a call, and the formatter has nothing to say about any page.
+//! Every exported call has a manual page, every page a call, the headers declare both, and the formatter has nothing to say about any page.
 
 mod common;
 
@@ -12,6 +12,26 @@ type Names = BTreeSet<String>;
 fn man_directory(section: u32) -> PathBuf {
     let crates = common::crate_directory();
     crates.join(format!("../../docs/man/man{section}"))
+}
+
+/// The functions that the library defines for others.
+fn exported() -> Names {
+    let library = common::library_directory().join("libmtcp.so");
+    let output = Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(&library)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "nm {}", library.display());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let words = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let functions = words.filter_map(|words| match words[..] {
+        [_, "T", name] => Some(name.to_owned()),
+        _ => None,
+    });
+    functions.collect()
 }
 
 /// What stands before a parenthesis in the headers and bears a name of ours.
@@ -45,12 +65,14 @@ fn documented() -> Names {
 }
 
 #[test]
-fn headers_and_pages_have_the_same_names() {
-    let (declared, documented) = (declared(), documented());
+fn calls_pages_and_headers_are_the_same_names() {
+    let (exported, declared, documented) = (exported(), declared(), documented());
     assert!(declared.contains("mtcp_epoll_wait"), "{declared:?}");
     let missing = |from: &Names, of: &Names| of.difference(from).cloned().collect::<Vec<_>>();
-    assert_eq!(missing(&documented, &declared), [""; 0], "without a page");
-    assert_eq!(missing(&declared, &documented), [""; 0], "page of no call");
+    assert_eq!(missing(&exported, &declared), [""; 0], "not exported");
+    assert_eq!(missing(&declared, &exported), [""; 0], "not declared");
+    assert_eq!(missing(&documented, &exported), [""; 0], "without a page");
+    assert_eq!(missing(&exported, &documented), [""; 0], "page of no call");
 }
 
 /// A page that stands for another is one line; else it names itself and shows how it is called.

@@ -38,7 +38,7 @@ fn worked_diff_is_what_differs() {
 fn both_programs_compile_as_c_and_as_cxx() {
     let scratch = common::scratch("porting");
     for compiler in ["gcc", "g++"] {
-        for (name, with) in [("before", With::Libc), ("after", With::Headers)] {
+        for (name, with) in [("before", With::Libc), ("after", With::Libmtcp)] {
             let source = directory().join(format!("{name}.c"));
             let program = scratch.join(format!("{name}-{compiler}"));
             common::compile(compiler, &[source], &[], with, &program);

@@ -49,7 +49,11 @@ const PACKAGES: &[Package] = &[
     ),
     package("clang", "clang", "compiles the XDP program"),
     package("llvm", "llvm-strip", "strips its object"),
-    package("g++", "g++", "links the fuzz targets with libFuzzer"),
+    package(
+        "g++",
+        "g++",
+        "links the fuzz targets with libFuzzer, compiles the C examples",
+    ),
     package(
         "dpdk-dev",
         "dpdk-testpmd",
@@ -59,6 +63,13 @@ const PACKAGES: &[Package] = &[
     package("tcpdump", "tcpdump", "reads the captures that we write"),
     demo_package("ethtool", "ethtool", "switches offloads of veth pairs"),
     package("procps", "sysctl", "settings inside a namespace"),
+    package("groff-base", "groff", "formats the manual pages"),
+    package(
+        "diffutils",
+        "diff",
+        "compares the worked diff of porting.md",
+    ),
+    package("binutils", "nm", "lists what libmtcp exports"),
     Package {
         name: "valgrind",
         proof: "valgrind",

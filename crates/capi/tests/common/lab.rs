@@ -122,16 +122,18 @@ impl Running {
 
     /// Its first line on standard output, which must be piped: it is ready then.
     pub fn first_line(&mut self) -> String {
-        let output = self.0.as_mut().and_then(|child| child.stdout.as_mut());
-        let mut line = Vec::new();
-        let mut bytes = output.unwrap().bytes();
-        while let Some(Ok(byte)) = bytes.next() {
-            match byte {
-                b'\n' => break,
-                byte => line.push(byte),
-            }
+        let output = self.child().stdout.as_mut().unwrap();
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        // Byte by byte: what follows is left to whoever reads it later.
+        while output.read_exact(&mut byte).is_ok() && byte != *b"\n" {
+            line.extend(byte);
         }
         String::from_utf8(line).unwrap()
+    }
+
+    /// The process, while it runs.
+    pub fn child(&mut self) -> &mut Child {
+        self.0.as_mut().unwrap()
     }
 
     /// Sends a signal.

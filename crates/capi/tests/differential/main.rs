@@ -1,0 +1,170 @@
+//! The same conversations of calls on the kernel and on libmtcp: every line must be equal, or stand in `differences.txt` with its reason.
+//!
+//! The C sources beside this file are compiled twice (`suite.h` says how a case is written). The peer is the kernel both times: over its loopback interface, and
+//! over a TAP that libmtcp drives. A case that differs is played again, with more time for effects to reach the other end: a loaded machine is no difference.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+use common::With;
+use common::lab::{self, Lab};
+
+/// What cases do wrong on purpose.
+const ON_PURPOSE: [&str; 3] = [
+    "-Wno-nonnull",
+    "-Wno-stringop-overflow",
+    "-Wno-stringop-overread",
+];
+/// How long an effect may take to reach the other end, and how long at the second and third look.
+const SETTLE_MS: [&str; 3] = ["2", "12", "40"];
+
+/// Settings of libmtcp on the lab's TAP.
+const CONFIG: &str = "io = tap
+port = right
+ip_addr = 10.78.0.2/24 fd78::2/64
+num_cores = 1
+max_concurrency = 1000
+";
+
+type Lines = BTreeMap<String, String>;
+
+/// What the kernel plays with itself, at addresses of the loopback interface: mine, and the peer's.
+const LOOPBACK: [[&str; 2]; 2] = [["10.77.0.1", "fd77::1"], ["10.77.0.2", "fd77::2"]];
+
+struct Suite<'a> {
+    lab: &'a Lab,
+    program: PathBuf,
+    names: Vec<String>,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl<'a> Suite<'a> {
+    /// `ends`: my addresses, and the peer's.
+    fn build(lab: &'a Lab, name: &str, flags: &[&str], with: With, ends: [[&str; 2]; 2]) -> Self {
+        let own = common::crate_directory().join("tests/differential");
+        let program = lab.directory.join(name);
+        let flags = [&ON_PURPOSE, flags].concat();
+        common::compile("gcc", &common::files(&own, "c"), &flags, with, &program);
+        let list = Command::new(&program).arg("--list").output().unwrap();
+        let list = String::from_utf8(list.stdout).unwrap();
+        Self {
+            lab,
+            program,
+            environment: ["MY_IP", "MY_IP6", "PEER_IP", "PEER_IP6"]
+                .into_iter()
+                .zip(ends.concat().into_iter().map(str::to_owned))
+                .collect(),
+            names: list.lines().map(str::to_owned).collect(),
+        }
+    }
+
+    /// Plays all cases, or those named. One that hangs or crashes costs its own line only.
+    fn play(&self, chosen: &[String], settle_ms: &str) -> Lines {
+        let mut lines = Lines::new();
+        let mut rest = chosen;
+        while !rest.is_empty() {
+            let mut command = self.lab.command("ours", &self.program);
+            command
+                .env("SETTLE_MS", settle_ms)
+                .envs(self.environment.iter().cloned())
+                .args(rest);
+            let output = command.output().unwrap();
+            for line in String::from_utf8_lossy(&output.stdout).lines() {
+                if let Some((name, said)) = line.split_once(':') {
+                    lines.insert(name.to_owned(), said.trim().to_owned());
+                }
+            }
+            let played = rest.iter().take_while(|name| lines.contains_key(*name));
+            let played = played.count();
+            rest = &rest[played..];
+            if let Some((victim, after)) = rest.split_first() {
+                if output.status.code() != Some(3) {
+                    let complaint = String::from_utf8_lossy(&output.stderr);
+                    println!("{victim}: {}\n{complaint}", output.status);
+                    lines.insert(victim.clone(), "CRASHES".to_owned());
+                    rest = after;
+                }
+            } else if !output.status.success() {
+                let complaint = String::from_utf8_lossy(&output.stderr);
+                println!("at the end: {}\n{complaint}", output.status);
+                lines.insert("at the end".to_owned(), "CRASHES".to_owned());
+            }
+        }
+        lines
+    }
+}
+
+/// `name: what ours says`, under a reason that begins with `#`.
+fn listed() -> Lines {
+    let text = include_str!("../differences.txt");
+    let lines = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    let pairs = lines.map(|line| line.split_once(':').expect(line));
+    pairs
+        .map(|(name, said)| (name.to_owned(), said.trim().to_owned()))
+        .collect()
+}
+
+fn is_settled(name: &str, kernel: &Lines, ours: &Lines, listed: &Lines) -> bool {
+    ours.get(name) == listed.get(name).or(kernel.get(name))
+}
+
+#[test]
+fn libmtcp_says_what_the_kernel_says() {
+    let Some(lab) = Lab::new("differential") else {
+        return;
+    };
+    let lab = lab.with_tap();
+    for [four, six] in LOOPBACK {
+        lab.ip("ours", &format!("addr add {four}/32 dev lo"));
+        lab.ip("ours", &format!("addr add {six}/128 dev lo"));
+    }
+    let ends = [lab::OURS, lab::KERNEL];
+    let kernel = Suite::build(&lab, "on-kernel", &["-DON_KERNEL"], With::Libc, LOOPBACK);
+    let mut ours = Suite::build(&lab, "on-libmtcp", &[], With::Libmtcp, ends);
+    let config = lab.write("mtcp.conf", CONFIG.as_bytes());
+    let config = config.to_str().unwrap().to_owned();
+    ours.environment.push(("CONFIG", config));
+    assert_eq!(kernel.names, ours.names);
+    let listed = listed();
+
+    let mut expected = kernel.play(&kernel.names, SETTLE_MS[0]);
+    let mut seen = ours.play(&ours.names, SETTLE_MS[0]);
+    let mut open: Vec<String> = seen.keys().chain(expected.keys()).cloned().collect();
+    open.sort();
+    open.dedup();
+    open.retain(|name| !is_settled(name, &expected, &seen, &listed));
+    for settle_ms in &SETTLE_MS[1..] {
+        expected.extend(kernel.play(&open, settle_ms));
+        seen.extend(ours.play(&open, settle_ms));
+        open.retain(|name| !is_settled(name, &expected, &seen, &listed));
+    }
+
+    let mut complaints = Vec::new();
+    for name in &open {
+        let word = |lines: &Lines| lines.get(name).cloned().unwrap_or_default();
+        let (want, got) = (word(&expected), word(&seen));
+        complaints.push(format!("{name}: {got}\n#   kernel: {want}"));
+    }
+    for (name, said) in &listed {
+        match expected.get(name) {
+            None => complaints.push(format!("{name}: listed, but there is no such case")),
+            Some(want) if want == said => {
+                complaints.push(format!("{name}: listed as a difference, and is none"));
+            }
+            Some(_) => {}
+        }
+    }
+    assert!(
+        complaints.is_empty(),
+        "{} of {} cases differ from what differences.txt says\n{}",
+        complaints.len(),
+        expected.len(),
+        complaints.join("\n")
+    );
+}

@@ -1,0 +1,225 @@
+//! The examples compile without a word, as C and as C++, and do what they say: over a veth pair against curl, wrk and ab, and over memif against each
+//! other. What runs is built with the sanitizers.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::With;
+use common::kernel;
+use common::lab::{Lab, OURS, Running, printed};
+
+/// Each program and what it is made of.
+const PROGRAMS: [(&str, &[&str]); 4] = [
+    ("echo", &["echo.c"]),
+    ("webserver", &["webserver.c", "files.c"]),
+    ("downloader", &["downloader.c"]),
+    ("relay", &["relay.c"]),
+];
+const CURL: [&str; 4] = ["curl", "-sS", "--max-time", "30"];
+
+fn sources(name: &str) -> Vec<PathBuf> {
+    let (_, files) = PROGRAMS.iter().find(|(other, _)| *other == name).unwrap();
+    let directory = common::crate_directory().join("examples");
+    files.iter().map(|file| directory.join(file)).collect()
+}
+
+/// The program, with the sanitizers, in a directory.
+fn build(directory: &Path, name: &str) -> PathBuf {
+    let program = directory.join(name);
+    common::compile(
+        "gcc",
+        &sources(name),
+        &common::SANITIZE,
+        With::Libmtcp,
+        &program,
+    );
+    program
+}
+
+/// A configuration for one stack on the lab's interface.
+fn config(lab: &Lab, io: &str) -> String {
+    let text = format!(
+        "io = {io}\nport = right\nip_addr = {}/24 {}/64\nnum_cores = 1\nmax_concurrency = 1000\n",
+        OURS[0], OURS[1]
+    );
+    let path = lab.write("mtcp.conf", text.as_bytes());
+    path.to_str().unwrap().to_owned()
+}
+
+/// Starts a program of ours and waits for its first line.
+fn start(lab: &Lab, name: &str, words: &[&str]) -> Running {
+    let program = build(&lab.directory, name);
+    let mut command = lab.command("ours", &program);
+    command.args(words).stdout(Stdio::piped());
+    let mut running = Running::start(&mut command);
+    let line = running.first_line();
+    assert!(line.contains("ready"), "{name}: \"{line}\"");
+    running
+}
+
+/// It ends when asked to, and the sanitizers have nothing to say.
+fn ends_well(running: Running) -> String {
+    printed(&["the example"], &running.end())
+}
+
+#[test]
+fn examples_compile_as_c_and_as_cxx() {
+    let directory = common::scratch("examples-compile");
+    for (name, _) in PROGRAMS {
+        for compiler in ["gcc", "g++"] {
+            let program = directory.join(format!("{name}-{compiler}"));
+            common::compile(compiler, &sources(name), &[], With::Libmtcp, &program);
+        }
+    }
+}
+
+#[test]
+fn webserver_serves_curl_wrk_and_ab() {
+    let Some(lab) = Lab::new("webserver") else {
+        return;
+    };
+    let lab = lab.with_veth();
+    lab.write("www/index.html", b"<p>hello</p>");
+    lab.write("www/deep/er/page.txt", b"deep");
+    let large = kernel::noise(5_000_000);
+    lab.write("www/large", &large);
+    let server = start(&lab, "webserver", &["-f", &config(&lab, "xdp"), "www"]);
+    let curl = |words: &[&str]| lab.run(&[&CURL[..], words].concat());
+    let url = |path: &str| format!("http://{}{path}", OURS[0]);
+
+    assert_eq!(curl(&[&url("/")]), "<p>hello</p>");
+    assert_eq!(curl(&[&url("/deep/er/page.txt?x=y")]), "deep");
+    // Two documents on one connection: the second is no new one.
+    let reuse = curl(&["-w", "%{num_connects}", &url("/"), &url("/index.html")]);
+    assert_eq!(reuse, "<p>hello</p>1<p>hello</p>0");
+    assert!(curl(&["-I", &url("/")]).starts_with("HTTP/1.1 200 OK\r\n"));
+    let status =
+        |words: &[&str]| curl(&[&["-o", "/dev/null", "-w", "%{http_code}"], words].concat());
+    assert_eq!(status(&[&url("/none")]), "404");
+    assert_eq!(status(&["--path-as-is", &url("/../mtcp.conf")]), "404");
+    assert_eq!(status(&["-d", "x=y", &url("/")]), "405");
+    assert_eq!(curl(&[&format!("http://[{}]/", OURS[1])]), "<p>hello</p>");
+    let copy = lab.directory.join("copy");
+    curl(&["-o", copy.to_str().unwrap(), &url("/large")]);
+    assert!(fs::read(&copy).unwrap() == large);
+
+    let wrk = lab.run(&["wrk", "-t1", "-c32", "-d2s", &url("/")]);
+    assert!(wrk.contains("requests in"), "{wrk}");
+    assert!(
+        !wrk.contains("Socket errors") && !wrk.contains("Non-2xx"),
+        "{wrk}"
+    );
+    for keep in [&["-k"][..], &[]] {
+        let ab = [&["ab", "-q", "-n", "500", "-c", "20"], keep].concat();
+        let ab = lab.run(&[&ab[..], &[&url("/")]].concat());
+        assert!(ab.contains("Complete requests:      500"), "{ab}");
+        assert!(ab.contains("Failed requests:        0"), "{ab}");
+    }
+    ends_well(server);
+}
+
+#[test]
+fn echo_sends_everything_back() {
+    let Some(lab) = Lab::new("echo") else {
+        return;
+    };
+    let lab = lab.with_veth();
+    let server = start(&lab, "echo", &["-f", &config(&lab, "xdp")]);
+    let client = kernel::within(&lab, "kernel", || {
+        // One after the other: the server has no more than one at a time.
+        for length in [1, 1000, 300_000] {
+            let bytes = kernel::noise(length);
+            let stream = kernel::connect(format!("{}:7", OURS[0]).parse().unwrap());
+            assert!(kernel::echoed(&stream, &bytes) == bytes, "{length}");
+        }
+    });
+    client.join().unwrap();
+    ends_well(server);
+}
+
+#[test]
+fn downloader_downloads_from_the_kernel() {
+    let Some(lab) = Lab::new("downloader") else {
+        return;
+    };
+    let lab = lab.with_veth();
+    let body = kernel::noise(200_000);
+    let port = kernel::serve(&lab, "kernel", common::lab::KERNEL[0], body.clone());
+    let program = build(&lab.directory, "downloader");
+    let url = format!("http://{}:{port}/", common::lab::KERNEL[0]);
+    let config = config(&lab, "xdp");
+    let words = ["-f", &config, "-c", "10", "-n", "100", "-o", "copy", &url];
+    let output = lab.command("ours", &program).args(words).output().unwrap();
+    let said = printed(&words, &output);
+    let total = 100 * body.len();
+    assert!(
+        said.contains(&format!("100 downloads, {total} bytes, 0 failed")),
+        "{said}"
+    );
+    assert!(fs::read(lab.directory.join("copy")).unwrap() == body);
+}
+
+#[test]
+fn relay_joins_both_worlds() {
+    let Some(lab) = Lab::new("relay") else {
+        return;
+    };
+    let lab = lab.with_veth();
+    let body = kernel::noise(2_000_000);
+    let port = kernel::serve(&lab, "ours", "127.0.0.1", body.clone());
+    let backend = format!("127.0.0.1:{port}");
+    let relay = start(&lab, "relay", &["-f", &config(&lab, "xdp"), &backend]);
+    let copy = lab.directory.join("copy");
+    let url = format!("http://{}/", OURS[0]);
+    for _ in 0..5 {
+        lab.run(&[&CURL[..], &["-o", copy.to_str().unwrap(), &url]].concat());
+        assert!(fs::read(&copy).unwrap() == body);
+    }
+    let ab = lab.run(&["ab", "-q", "-n", "20", "-c", "5", &url]);
+    assert!(ab.contains("Failed requests:        0"), "{ab}");
+    let said = ends_well(relay);
+    assert!(said.contains("25 connections, 0 open"), "{said}");
+}
+
+/// No root, no interface: shared memory between the two programs, two contexts each.
+#[test]
+fn webserver_and_downloader_meet_over_memif() {
+    let directory = common::scratch("examples-memif");
+    let body = kernel::noise(100_000);
+    fs::create_dir(directory.join("www")).unwrap();
+    fs::write(directory.join("www/document"), &body).unwrap();
+    for (name, role, address) in [("server", "server", 1), ("client", "client", 2)] {
+        let text = format!(
+            "io = memif\nport = wire.sock,role={role},queues=2\nip_addr = 10.79.0.{address}/24\nnum_cores = 2\nmax_concurrency = 1000\n"
+        );
+        fs::write(directory.join(format!("{name}.conf")), text).unwrap();
+    }
+    let webserver = build(&directory, "webserver");
+    let mut command = Command::new(webserver);
+    command
+        .args(["-f", "server.conf", "www"])
+        .current_dir(&directory)
+        .stdout(Stdio::piped());
+    let mut server = Running::start(&mut command);
+    assert!(server.first_line().contains("ready"));
+    assert!(server.first_line().contains("ready"));
+
+    let words = "-f client.conf -c 40 -n 400 -o copy http://10.79.0.1/document";
+    let words: Vec<&str> = words.split(' ').collect();
+    let output = Command::new(build(&directory, "downloader"))
+        .args(&words)
+        .current_dir(&directory)
+        .output()
+        .unwrap();
+    let said = printed(&words, &output);
+    let total = 400 * body.len();
+    assert!(
+        said.contains(&format!("400 downloads, {total} bytes, 0 failed")),
+        "{said}"
+    );
+    assert!(fs::read(directory.join("copy")).unwrap() == body);
+    ends_well(server);
+}

@@ -1,0 +1,129 @@
+//! Eight threads on whatever CPUs there are, each with its context and its connections, against eight others over memif; clients that end in order, that close with
+//! bytes under way, that reset, and that vanish. No byte is lost, nothing stalls, and at the end nothing is left: the server's count is zero, as
+//! many connections as ever fit once more, and the sanitizers are silent.
+//!
+//! A short form is a part of CI. `cargo xtask stress` is the long one: it sets the two variables that [`setting`] reads.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::With;
+use common::lab::{Running, printed};
+use rustix::process::Signal;
+
+const THREADS: u32 = 8;
+/// Idle connections whose peer does not answer are given up after so long.
+const TIMEOUT_S: u32 = 6;
+/// How long what vanished may take to be noticed, all of it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A number of the environment's, or the short form's.
+fn setting(name: &str, short: u64) -> u64 {
+    let value = std::env::var(name).ok();
+    value.map_or(short, |value| value.parse().expect(name))
+}
+
+fn configuration(directory: &Path, role: &str, address: u32, connections: u64) {
+    // Those of a crowd that vanished are still there when the next comes; a listener and an epoll need a place too.
+    let places = connections * 2 + 100;
+    let text = format!(
+        "io = memif\nport = wire.sock,role={role},queues={THREADS}\nip_addr = 10.79.0.{address}/24\nnum_cores = {THREADS}\nmax_concurrency = {places}\ntcp_timeout = {TIMEOUT_S}\n"
+    );
+    fs::write(directory.join(format!("{role}.conf")), text).unwrap();
+}
+
+/// The lines of a program's standard output, as they come; they are printed, too.
+fn lines_of(child: &mut Child) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    thread::spawn(move || {
+        for line in output.lines().map_while(Result::ok) {
+            println!("server: {line}");
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+struct Crowd<'a> {
+    directory: &'a Path,
+    program: &'a Path,
+    connections: u64,
+}
+
+impl Crowd<'_> {
+    fn come(&self, seconds: u64) -> Running {
+        let mut command = Command::new(self.program);
+        command
+            .args(["load", "-f", "client.conf", "-t", &THREADS.to_string()])
+            .args(["-c", &self.connections.to_string()])
+            .args(["-s", &seconds.to_string(), "10.79.0.1"])
+            .current_dir(self.directory)
+            .stdout(Stdio::piped());
+        Running::start(&mut command)
+    }
+}
+
+/// Waits until the server says that nothing is open.
+fn until_nothing_is_open(lines: &Receiver<String>) {
+    // Lines from before do not count.
+    while lines.try_recv().is_ok() {}
+    let began = Instant::now();
+    loop {
+        let left = PATIENCE.saturating_sub(began.elapsed());
+        let line = lines.recv_timeout(left).expect("connections stay open");
+        if line.contains(" open 0 ") {
+            return;
+        }
+    }
+}
+
+#[test]
+fn crowds_come_and_go_and_nothing_is_left() {
+    let seconds = setting("CAPI_STRESS_SECONDS", 12);
+    let connections = setting("CAPI_STRESS_CONNECTIONS", 50);
+    let directory = common::scratch("stress");
+    let sources = common::files(&common::crate_directory().join("tests/stress"), "c");
+    let program = directory.join("stress");
+    common::compile("gcc", &sources, &common::SANITIZE, With::Libmtcp, &program);
+    configuration(&directory, "server", 1, connections);
+    configuration(&directory, "client", 2, connections);
+
+    let mut command = Command::new(&program);
+    command
+        .args(["serve", "-f", "server.conf", "-t", &THREADS.to_string()])
+        .current_dir(&directory)
+        .stdout(Stdio::piped());
+    let mut server = Running::start(&mut command);
+    let lines = lines_of(server.child());
+    lines.recv_timeout(PATIENCE).expect("the server starts");
+
+    let crowd = Crowd {
+        directory: &directory,
+        program: &program,
+        connections,
+    };
+    // Without a word, in the middle of it all.
+    let vanishing = crowd.come(seconds);
+    thread::sleep(Duration::from_secs(seconds / 3));
+    vanishing.signal(Signal::KILL);
+    vanishing.wait();
+    // While the server still believes in the first, the second comes from the same address.
+    let said = printed(&["load"], &crowd.come(seconds).wait());
+    println!("{said}");
+    assert!(said.contains("done: "), "{said}");
+
+    until_nothing_is_open(&lines);
+    let output = server.end();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{complaint}", output.status);
+}

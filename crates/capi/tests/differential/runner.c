@@ -14,7 +14,7 @@
 #define CASES_MAX 2000
 #define LINE_MAX_BYTES 4096
 #define KEPT_MAX 256
-#define HANG_S 20
+#define HANG_S 10
 
 struct test {
     const char *name;

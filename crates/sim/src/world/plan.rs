@@ -321,7 +321,13 @@ impl Plan {
             if off.contains(FaultKind::Mtu) {
                 link.mtu = 1_500;
             }
+            let rates = link.lines.each_ref().map(|line| line.rate_bits);
             link.lines.iter_mut().for_each(|line| line.without(off));
+            if self.fair {
+                // The bottleneck is what such a world is about.
+                let lines = link.lines.iter_mut().zip(rates);
+                lines.for_each(|(line, rate_bits)| line.rate_bits = rate_bits);
+            }
         }
         for host in &mut self.hosts {
             host.without(off);

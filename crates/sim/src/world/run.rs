@@ -348,7 +348,8 @@ impl World {
             .map(|(after, before)| after - before)
             .collect();
         let index = fairness::jain(&shares);
-        if index < fairness::INDEX_MIN {
+        let alike = self.shared.plan.hosts[0].tcp.congestion;
+        if index < fairness::index_min(alike) {
             return Err(format!("unfair: {shares:?} bytes, an index of {index:.3}"));
         }
         let lines = self.shared.plan.links.iter().flat_map(|link| &link.lines);

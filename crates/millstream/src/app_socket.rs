@@ -12,6 +12,7 @@ use crate::settings::Settings;
 pub(crate) const NO_REGISTRATION: u32 = u32::MAX;
 
 /// What an index of the socket table is to the application.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Unused,
     /// Neither connected nor listening.
@@ -19,7 +20,7 @@ pub(crate) enum Kind {
     /// Waits for the first bytes, to open fast with them.
     Deferred,
     Stream,
-    Listener(AcceptQueue),
+    Listener,
 }
 
 /// Connections that wait to be accepted. A `listen` that asks for a longer backlog adds a longer ring; what lies in the earlier ones comes first.
@@ -61,6 +62,8 @@ pub(crate) struct AppSocket {
     pub read_shut: bool,
     /// What was set on it; `None`: nothing.
     pub settings: Option<Rc<Settings>>,
+    /// A listener's.
+    pub queue: Option<Box<AcceptQueue>>,
     /// First of the list of registrations with polls.
     pub registrations: u32,
 }
@@ -76,10 +79,13 @@ impl AppSocket {
             write_shut: false,
             read_shut: false,
             settings: None,
+            queue: None,
             registrations: NO_REGISTRATION,
         }
     }
 }
+
+const _: () = assert!(size_of::<AppSocket>() == 64);
 
 /// The application's sockets by index; grows to what is used, never beyond the stack's limit.
 #[derive(Default)]

@@ -82,16 +82,12 @@ impl TcpListener {
             self.inner
                 .block_until(None, |state| take_accepted(state, self.id).map(Ok))?
         };
-        let Accepted {
-            socket,
-            remote,
-            local,
-        } = accepted;
+        let Accepted { socket, remote, .. } = accepted;
         let state = &mut *self.inner.state();
         state.sockets.open(socket, Kind::Stream);
         state.sockets.at(socket).settings = state.sockets.at(self.id).settings.clone();
         Ok((
-            TcpStream::accepted(self.inner.clone(), socket, local, remote),
+            TcpStream::accepted(self.inner.clone(), socket, remote),
             remote,
         ))
     }
@@ -120,7 +116,7 @@ impl TcpListener {
     pub fn set_backlog(&self, backlog: usize) -> io::Result<()> {
         let backlog = backlog.min(self.inner.config().limits.backlog_max);
         let mut longer = None;
-        if let Kind::Listener(queue) = &mut self.inner.state().sockets.at(self.id).kind
+        if let Some(queue) = &mut self.inner.state().sockets.at(self.id).queue
             && queue.capacity() <= backlog
         {
             let (accepted, ring) = ring::spsc::queue(backlog + 1);
@@ -181,11 +177,13 @@ impl ListenerBuilder {
         let id = inner.socket()?;
         let capacity = backlog.clamp(1, inner.config().limits.backlog_max);
         let (accepted, queue) = ring::spsc::queue(capacity + 1);
-        inner
-            .state()
-            .sockets
-            .open(id, Kind::Listener(AcceptQueue::new(queue)));
-        inner.state().sockets.at(id).settings = Some(Rc::new(settings));
+        inner.state().sockets.open(id, Kind::Listener);
+        {
+            let state = &mut *inner.state();
+            let socket = state.sockets.at(id);
+            socket.queue = Some(Box::new(AcceptQueue::new(queue)));
+            socket.settings = Some(Rc::new(settings));
+        }
         let listener = TcpListener {
             inner,
             id,
@@ -212,10 +210,7 @@ impl ListenerBuilder {
 }
 
 fn take_accepted(state: &mut State, id: SocketId) -> Option<Accepted> {
-    match &mut state.sockets.at(id).kind {
-        Kind::Listener(queue) => queue.pop(),
-        _ => None,
-    }
+    state.sockets.at(id).queue.as_mut()?.pop()
 }
 
 impl Drop for TcpListener {

@@ -56,7 +56,7 @@ impl<'a> SocketOptions<'a> {
     fn stage(&self) -> Stage {
         match self.inner.state().sockets.at(self.id).kind {
             Kind::Idle | Kind::Deferred | Kind::Unused => Stage::Idle,
-            Kind::Listener(_) => Stage::Listening,
+            Kind::Listener => Stage::Listening,
             Kind::Stream => Stage::Connection,
         }
     }

@@ -68,9 +68,10 @@ impl State {
 /// What can be done with a socket now.
 pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
     let state = block.state();
-    if let Kind::Listener(accepted) = &mut socket.kind {
+    if socket.kind == Kind::Listener {
+        let is_waited_for = socket.queue.as_mut().is_some_and(|queue| !queue.is_empty());
         return Readiness::NONE
-            .with(Readiness::READABLE, !accepted.is_empty())
+            .with(Readiness::READABLE, is_waited_for)
             .with(Readiness::ERROR, state.contains(SocketState::FAILED));
     }
     if matches!(socket.kind, Kind::Idle) {

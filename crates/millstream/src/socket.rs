@@ -207,9 +207,9 @@ impl TcpSocket {
         self.inner
             .block_unannounced(|_| answers.pop().map(|said| said.map_err(io::Error::from)))?;
         let id = self.id;
-        self.inner
-            .state()
-            .become_kind(id, Kind::Listener(AcceptQueue::new(queue)));
+        let queue = Some(Box::new(AcceptQueue::new(queue)));
+        self.inner.state().sockets.at(id).queue = queue;
+        self.inner.state().become_kind(id, Kind::Listener);
         self.is_spent = true;
         Ok(TcpListener::of(self.inner.clone(), id, local))
     }
@@ -294,6 +294,7 @@ impl TcpSocket {
         let tcp = self.inner.tcp_config();
         let options = self.options().look(|settings| settings.for_stack(&tcp));
         let (answer, mut answers) = ring::spsc::queue(1);
+        self.inner.state().name_peer(self.id, remote);
         self.inner.control(Control::Connect(Connect {
             socket: self.id,
             local: self.bound.get(),

@@ -22,12 +22,23 @@ use crate::socket::TcpSocket;
 pub struct TcpStream {
     inner: Rc<Inner>,
     id: SocketId,
-    local: Cell<Option<SocketAddr>>,
-    remote: SocketAddr,
     nonblocking: Cell<bool>,
+    /// It was connected to an IPv6 address, be it one that stands for IPv4.
+    is_v6: bool,
+    /// What the socket's block cannot say of how it was opened.
+    opened: Option<Box<Opened>>,
+}
+
+/// See [`TcpStream::opened`].
+#[derive(Clone, Copy)]
+struct Opened {
+    /// With the scope and the flow label that the application gave.
+    remote: SocketAddr,
     /// Where it was bound before it was connected.
     bound: Option<SocketAddr>,
 }
+
+const _: () = assert!(size_of::<TcpStream>() == 32);
 
 impl TcpStream {
     /// Connects to `remote` and waits for the outcome.
@@ -95,6 +106,7 @@ impl TcpStream {
         let inner = context.inner.clone();
         let id = inner.socket()?;
         inner.state().sockets.open(id, Kind::Stream);
+        inner.state().name_peer(id, remote);
         let stream = Self::new(inner, id, None, remote);
         stream.inner.control(Control::Connect(Connect {
             socket: id,
@@ -107,14 +119,18 @@ impl TcpStream {
         Ok(stream)
     }
 
-    fn new(inner: Rc<Inner>, id: SocketId, local: Option<SocketAddr>, remote: SocketAddr) -> Self {
+    fn new(inner: Rc<Inner>, id: SocketId, bound: Option<SocketAddr>, remote: SocketAddr) -> Self {
+        let has_more = match remote {
+            SocketAddr::V4(_) => false,
+            SocketAddr::V6(remote) => remote.scope_id() != 0 || remote.flowinfo() != 0,
+        };
+        let opened = (has_more || bound.is_some()).then(|| Box::new(Opened { remote, bound }));
         Self {
             inner,
             id,
-            local: Cell::new(local),
-            remote,
             nonblocking: Cell::new(false),
-            bound: None,
+            is_v6: remote.is_ipv6(),
+            opened,
         }
     }
 
@@ -125,19 +141,13 @@ impl TcpStream {
         bound: Option<SocketAddr>,
         remote: SocketAddr,
     ) -> Self {
-        let mut stream = Self::new(inner, id, None, remote);
-        stream.bound = bound;
+        let stream = Self::new(inner, id, bound, remote);
         stream.nonblocking.set(true);
         stream
     }
 
-    pub(crate) fn accepted(
-        inner: Rc<Inner>,
-        id: SocketId,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> Self {
-        Self::new(inner, id, Some(local), remote)
+    pub(crate) fn accepted(inner: Rc<Inner>, id: SocketId, remote: SocketAddr) -> Self {
+        Self::new(inner, id, None, remote)
     }
 
     /// How an attempt to connect went; `None` while nobody knows.
@@ -196,20 +206,25 @@ impl TcpStream {
     /// The peer's address.
     #[must_use]
     pub fn peer_addr(&self) -> SocketAddr {
-        self.remote
+        if let Some(opened) = &self.opened {
+            return opened.remote;
+        }
+        let remote = socket_addr(self.inner.state().block(self.id).names().1);
+        match remote.ip() {
+            IpAddr::V4(ip) if self.is_v6 => {
+                SocketAddr::new(ip.to_ipv6_mapped().into(), remote.port())
+            }
+            _ => remote,
+        }
     }
 
     /// Our end's address; `None` until the connection is open.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        if self.local.get().is_none() {
-            let state = self.inner.state();
-            let block = state.block(self.id);
-            if block.state().contains(SocketState::CONNECTED) {
-                self.local.set(Some(socket_addr(block.names().0)));
-            }
-        }
-        self.local.get()
+        let state = self.inner.state();
+        let block = state.block(self.id);
+        let is_open = block.state().contains(SocketState::CONNECTED);
+        is_open.then(|| socket_addr(block.names().0))
     }
 
     /// Whether calls return `WouldBlock` instead of waiting.
@@ -274,7 +289,8 @@ impl TcpStream {
     /// # Errors
     /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
     pub fn into_socket(self) -> io::Result<TcpSocket> {
-        let (inner, bound, is_v6) = (self.inner.clone(), self.bound, self.remote.is_ipv6());
+        let (inner, is_v6) = (self.inner.clone(), self.is_v6);
+        let bound = self.opened.as_ref().and_then(|opened| opened.bound);
         let settings = self.inner.state().sockets.at(self.id).settings.clone();
         self.abort();
         TcpSocket::like(inner, is_v6, bound, settings)
@@ -442,6 +458,17 @@ fn socket_addr(name: Name) -> SocketAddr {
 }
 
 impl State {
+    /// Whom a socket is about to connect to: its block says so from now on.
+    pub(crate) fn name_peer(&self, id: SocketId, remote: SocketAddr) {
+        let address = match remote.ip() {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+            IpAddr::V6(ip) => ip.octets(),
+        };
+        let port = remote.port();
+        self.block(id)
+            .set_names(Name::default(), Name { address, port });
+    }
+
     #[inline]
     fn parts(
         &mut self,

@@ -12,7 +12,7 @@
 //! | [`spsc`] | bounded single-producer single-consumer queue |
 //! | [`memory`] | the one memory file of a context |
 //! | [`chunk`] | chunk ids, the stack's pool, the application's magazine |
-//! | [`socket_block`] | the 192 bytes that a socket's two ends share |
+//! | [`socket_block`] | the 128 bytes that a socket's two ends share |
 //! | [`byte_ring`] | the byte streams that run over block and chunks |
 //! | [`doorbell`] | how a sleeping stack or application is woken |
 //! | [`trylock`] | the crank: one compare-and-swap per turn |

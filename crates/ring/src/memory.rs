@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   0          blocks               small chunks          large chunks
-//!   [ 192 B x sockets_max | pad ][ 256 B x small ][ 4 KiB x large ]
+//!   [ 128 B x sockets_max | pad ][ 256 B x small ][ 4 KiB x large ]
 //! ```
 //!
 //! All that the stack and the application share about sockets lies here and

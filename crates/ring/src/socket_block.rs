@@ -1,13 +1,14 @@
-//! The 192 bytes that a socket's application end and stack end share.
+//! The 128 bytes that a socket's application end and stack end share.
 //!
 //! ```text
-//! line 0, the stack writes        line 1, the application writes   line 2, the stack writes
-//! rx_restart  chunk, counter      tx_restart  chunk, counter       local, remote address
-//! rx_tail     bytes received      rx_head     bytes read           local, remote port
-//! tx_una      bytes acknowledged  tx_tail     bytes written        (before CONNECTED
-//! tx_limit    send buffer         tx_open     chunk to append to    is published)
+//! line 0, the stack writes        line 1, the application writes
+//! rx_restart  chunk, counter      tx_restart  chunk, counter
+//! rx_tail     bytes received      rx_head     bytes read
+//! tx_una      bytes acknowledged  tx_tail     bytes written
+//! tx_limit    send buffer         tx_open     chunk to append to
 //! tx_wake     and unsent, tx_sent
 //! state, edges, generation        requests, want_writable, owner
+//! ports, both ends'               addresses, both ends': the stack writes them before CONNECTED is published
 //! ```
 //!
 //! Cursors count bytes since the socket was opened, modulo 2^32. Each word has
@@ -148,7 +149,9 @@ pub(crate) struct StackLine {
     tx_wake: AtomicU32,
     tx_unsent_wake: AtomicU32,
     pub(crate) tx_sent: AtomicU32,
-    spare: [AtomicU32; 4],
+    /// Local and remote port.
+    ports: AtomicU32,
+    spare: [AtomicU32; 3],
 }
 
 /// Written by the application, and by whoever swaps.
@@ -161,15 +164,8 @@ pub(crate) struct AppLine {
     requests: AtomicU32,
     want_writable: AtomicU32,
     owner: AtomicU32,
-    spare: [AtomicU32; 8],
-}
-
-/// Written by the stack before it publishes CONNECTED (or LISTENING).
-#[repr(C, align(64))]
-pub(crate) struct NameLine {
+    /// Local and remote address. By whoever opens the connection, before anybody else looks.
     addresses: [AtomicU64; 4],
-    ports: AtomicU32,
-    spare: [AtomicU32; 7],
 }
 
 /// What the two ends of a socket share.
@@ -177,20 +173,17 @@ pub(crate) struct NameLine {
 pub struct SocketBlock {
     pub(crate) stack: StackLine,
     pub(crate) app: AppLine,
-    names: NameLine,
 }
 
 /// Bytes of a socket block.
-pub const SOCKET_BLOCK_BYTES: usize = 192;
+pub const SOCKET_BLOCK_BYTES: usize = 128;
 
 #[cfg(not(loom))]
 const _: () = {
     assert!(size_of::<SocketBlock>() == SOCKET_BLOCK_BYTES);
     assert!(align_of::<SocketBlock>() == 64);
     assert!(size_of::<StackLine>() == 64 && size_of::<AppLine>() == 64);
-    assert!(size_of::<NameLine>() == 64);
     assert!(core::mem::offset_of!(SocketBlock, app) == 64);
-    assert!(core::mem::offset_of!(SocketBlock, names) == 128);
 };
 
 /// What the stack does with it.
@@ -218,10 +211,10 @@ impl SocketBlock {
         self.app.requests.store(0, Ordering::Relaxed);
         self.app.want_writable.store(0, Ordering::Relaxed);
         self.app.owner.store(0, Ordering::Relaxed);
-        for word in &self.names.addresses {
+        for word in &self.app.addresses {
             word.store(0, Ordering::Relaxed);
         }
-        self.names.ports.store(0, Ordering::Relaxed);
+        self.stack.ports.store(0, Ordering::Relaxed);
         self.stack.state.store(0, Ordering::Relaxed);
         self.stack.generation.store(generation, Ordering::Release);
         generation
@@ -279,14 +272,14 @@ impl SocketBlock {
         self.stack.out_edges.store(edges, Ordering::Release);
     }
 
-    /// Writes both names; before CONNECTED or LISTENING is published.
+    /// Writes both names; before CONNECTED or LISTENING is published. The application that connects does so first, with what it knows.
     pub fn set_names(&self, local: Name, remote: Name) {
         let words = [halves(local.address), halves(remote.address)];
-        for (place, word) in self.names.addresses.iter().zip(words.as_flattened()) {
+        for (place, word) in self.app.addresses.iter().zip(words.as_flattened()) {
             place.store(*word, Ordering::Relaxed);
         }
         let ports = u32::from(local.port) << 16 | u32::from(remote.port);
-        self.names.ports.store(ports, Ordering::Release);
+        self.stack.ports.store(ports, Ordering::Release);
     }
 
     /// Takes what was asked; what the application wrote before is visible. One
@@ -372,8 +365,8 @@ impl SocketBlock {
 
     /// Local and remote name; valid once CONNECTED or LISTENING has been seen.
     pub fn names(&self) -> (Name, Name) {
-        let ports = self.names.ports.load(Ordering::Acquire);
-        let word = |at: usize| self.names.addresses[at].load(Ordering::Relaxed);
+        let ports = self.stack.ports.load(Ordering::Acquire);
+        let word = |at: usize| self.app.addresses[at].load(Ordering::Relaxed);
         let local = Name {
             address: joined([word(0), word(1)]),
             port: (ports >> 16) as u16,
@@ -460,6 +453,7 @@ impl SocketBlock {
                 tx_wake: word(),
                 tx_unsent_wake: word(),
                 tx_sent: word(),
+                ports: word(),
                 spare: core::array::from_fn(|_| word()),
             },
             app: AppLine {
@@ -470,12 +464,7 @@ impl SocketBlock {
                 requests: word(),
                 want_writable: word(),
                 owner: word(),
-                spare: core::array::from_fn(|_| word()),
-            },
-            names: NameLine {
                 addresses: core::array::from_fn(|_| wide()),
-                ports: word(),
-                spare: core::array::from_fn(|_| word()),
             },
         }
     }

@@ -1,10 +1,10 @@
 //! The flow table: from a flow's keyed hash to what this core holds of it. Owned by the stack; asked once per segment by `demux`.
 //!
 //! ```text
-//! bucket (one 64-byte line):  tag × 7 | value × 7 | overflow | —
+//! bucket (one 64-byte line):  value × 10 | tag × 10 | overflow
 //! ```
 //!
-//! A look-up reads the home bucket, compares seven 32-bit tags, and asks the caller to compare the key of a candidate; it goes on to the
+//! A look-up reads the home bucket, compares ten 16-bit tags, and asks the caller to compare the key of a candidate; it goes on to the
 //! next bucket only if some entry, since removed or not, once had to. `overflow` counts those entries, so that nothing needs a
 //! tombstone and cost stays flat however long the table lives. The table is built for its limit and never grows.
 
@@ -42,27 +42,25 @@ impl FlowEntry {
     }
 }
 
-const WAYS: usize = 7;
+const WAYS: usize = 10;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Bucket {
-    /// Upper half of the hash, never zero; zero marks a free place.
-    tags: [u32; WAYS],
     values: [u32; WAYS],
+    /// Upper bits of the hash, never zero; zero marks a free place.
+    tags: [u16; WAYS],
     /// Entries that passed this bucket because it was full.
     overflow: u32,
-    pad: u32,
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Bucket {
     const EMPTY: Self = Self {
-        tags: [0; WAYS],
         values: [0; WAYS],
+        tags: [0; WAYS],
         overflow: 0,
-        pad: 0,
     };
 }
 
@@ -193,8 +191,8 @@ impl FlowTable {
 }
 
 #[inline]
-fn tag_of(hash: u64) -> u32 {
-    (hash >> 32) as u32 | 1
+fn tag_of(hash: u64) -> u16 {
+    (hash >> 48) as u16 | 1
 }
 
 #[cfg(test)]

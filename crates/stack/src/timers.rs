@@ -16,17 +16,29 @@ const PLACE_DUE: u16 = u16::MAX - 1;
 const PLACE_IDLE: u16 = u16::MAX;
 const TICK_NS: u64 = 1_000_000;
 const TICK_MAX: u64 = (1 << (SLOT_BITS * LEVELS as u32)) - 1;
+/// The furthest tick from the present that an entry remembers, about 24 days; one beyond it fires then, and is set again.
+const AHEAD_MAX: u64 = i32::MAX as u64;
 
 #[derive(Clone, Copy)]
 struct Node {
-    tick: u64,
+    /// The lower half; it lies near the present.
+    tick: u32,
     prev: u32,
     next: u32,
     /// level × 64 + slot, or one of the marks above.
     place: u16,
 }
 
+const _: () = assert!(size_of::<Node>() == 16);
+
 impl Node {
+    /// The tick of an entry that is set.
+    #[inline]
+    fn tick(&self, now_tick: u64) -> u64 {
+        let ahead = self.tick.wrapping_sub(now_tick as u32) as i32;
+        now_tick.wrapping_add_signed(i64::from(ahead))
+    }
+
     const IDLE: Self = Self {
         tick: 0,
         prev: NONE,
@@ -65,7 +77,7 @@ impl Wheel {
         // Rounded up: a timer never fires before its time.
         let tick = deadline_ns.div_ceil(TICK_NS);
         match self.nodes.get(entry as usize) {
-            Some(node) if node.place != PLACE_IDLE && node.tick <= tick => {}
+            Some(node) if node.place != PLACE_IDLE && node.tick(self.now_tick) <= tick => {}
             _ => self.set(entry, tick),
         }
     }
@@ -122,12 +134,12 @@ impl Wheel {
         } else if self.nodes[entry as usize].place != PLACE_IDLE {
             self.unlink(entry);
         }
-        self.nodes[entry as usize].tick = tick;
+        self.nodes[entry as usize].tick = tick.min(self.now_tick + AHEAD_MAX) as u32;
         self.link(entry);
     }
 
     fn link(&mut self, entry: u32) {
-        let tick = self.nodes[entry as usize].tick;
+        let tick = self.nodes[entry as usize].tick(self.now_tick);
         if tick <= self.now_tick {
             let head = self.due;
             self.due = self.push_front(entry, head, PLACE_DUE);

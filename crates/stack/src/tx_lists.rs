@@ -2,13 +2,16 @@
 //!
 //! A connection is on at most one list, first in, first out; [`TxLists::put`] moves it when what it has to send became more urgent.
 //! Each list has a guaranteed share of a turn's frames ([`limits::TX_SHARES`](crate::limits::TX_SHARES)), so that none starves another, and what one list leaves
-//! of its share the others use. The links lie in an array of their own, twelve bytes a socket.
+//! of its share the others use. The links lie in an array of their own, eight bytes a socket, of which one that never sent anything of itself has touched none.
 
 use tcp::TransmitClass;
 
-const NONE: u32 = u32::MAX;
-/// Class of a connection that is on no list.
-const OFF: u32 = u32::MAX - 1;
+/// No socket: one more than any number.
+const NONE: u32 = (1 << CLASS_SHIFT) - 1;
+/// Class of a connection that is on no list; that of list n is n + 1.
+const OFF: u32 = 0;
+/// Where in a word the class stands, above a socket's number.
+const CLASS_SHIFT: u32 = 30;
 
 #[derive(Clone, Copy)]
 struct List {
@@ -22,29 +25,41 @@ pub struct TxLists {
     links: Vec<Link>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Link {
     next: u32,
-    prev: u32,
-    /// Which list, or [`OFF`].
-    class: u32,
+    /// Which list, or [`OFF`], above the one before.
+    class_prev: u32,
+}
+
+impl Link {
+    fn new(class: u32, prev: u32, next: u32) -> Self {
+        Self {
+            next,
+            class_prev: class << CLASS_SHIFT | prev,
+        }
+    }
+
+    fn class(self) -> u32 {
+        self.class_prev >> CLASS_SHIFT
+    }
+
+    fn prev(self) -> u32 {
+        self.class_prev & NONE
+    }
 }
 
 impl TxLists {
     /// Lists for sockets `0..sockets_max`.
     #[must_use]
     pub fn new(sockets_max: usize) -> Self {
-        let off = Link {
-            next: NONE,
-            prev: NONE,
-            class: OFF,
-        };
+        debug_assert!(sockets_max < NONE as usize);
         Self {
             lists: [List {
                 head: NONE,
                 tail: NONE,
             }; 3],
-            links: vec![off; sockets_max],
+            links: vec![Link::default(); sockets_max],
         }
     }
 
@@ -58,19 +73,15 @@ impl TxLists {
     #[inline]
     pub fn put(&mut self, socket: u32, class: TransmitClass) {
         let Some(class) = place_of(class) else { return };
-        let on = self.links[socket as usize].class;
+        let on = self.links[socket as usize].class();
         if on != OFF {
             if on <= class {
                 return;
             }
             self.take_out(socket);
         }
-        let list = &mut self.lists[class as usize];
-        self.links[socket as usize] = Link {
-            next: NONE,
-            prev: list.tail,
-            class,
-        };
+        let list = &mut self.lists[class as usize - 1];
+        self.links[socket as usize] = Link::new(class, list.tail, NONE);
         match list.tail {
             NONE => list.head = socket,
             tail => self.links[tail as usize].next = socket,
@@ -92,19 +103,23 @@ impl TxLists {
     /// Takes a connection off whatever list it is on.
     #[inline]
     pub fn take_out(&mut self, socket: u32) {
-        let Link { next, prev, class } = self.links[socket as usize];
+        let link = self.links[socket as usize];
+        let (class, prev, next) = (link.class(), link.prev(), link.next);
         if class == OFF {
             return;
         }
-        self.links[socket as usize].class = OFF;
-        let list = &mut self.lists[class as usize];
+        self.links[socket as usize] = Link::default();
+        let list = &mut self.lists[class as usize - 1];
         match prev {
             NONE => list.head = next,
             prev => self.links[prev as usize].next = next,
         }
         match next {
             NONE => list.tail = prev,
-            next => self.links[next as usize].prev = prev,
+            next => {
+                let after = self.links[next as usize];
+                self.links[next as usize] = Link::new(class, prev, after.next);
+            }
         }
     }
 }
@@ -112,9 +127,9 @@ impl TxLists {
 fn place_of(class: TransmitClass) -> Option<u32> {
     match class {
         TransmitClass::None => None,
-        TransmitClass::Control => Some(0),
-        TransmitClass::Ack => Some(1),
-        TransmitClass::Data => Some(2),
+        TransmitClass::Control => Some(1),
+        TransmitClass::Ack => Some(2),
+        TransmitClass::Data => Some(3),
     }
 }
 

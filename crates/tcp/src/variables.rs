@@ -398,6 +398,21 @@ impl Sender {
 impl Receiver {
     /// `last_recv_ns` and RCV.NXT are packed already; the rest of `rcv` is packed along.
     pub fn pack(&mut self, p: &mut impl Packing, rcv: &mut Rcv) {
+        let Rcv {
+            nxt,
+            adv,
+            acked,
+            ts_recent,
+        } = rcv;
+        p.seq(acked, *nxt);
+        p.u32(&mut self.wnd, USUAL_BUFFER / 2);
+        p.seq(adv, *acked + self.wnd);
+        p.u32(ts_recent, 0);
+        p.u32(&mut self.ts_recent_at, coarse(self.last_recv_ns));
+        self.pack_rest(p, *nxt);
+    }
+
+    fn pack_rest(&mut self, p: &mut impl Packing, nxt: SeqNumber) {
         let Receiver {
             last_data_ns,
             last_recv_ns,
@@ -409,7 +424,7 @@ impl Receiver {
             clamp,
             ssthresh,
             ato_us,
-            ts_recent_at,
+            ts_recent_at: _,
             segs_in,
             data_segs_in,
             mss,
@@ -431,18 +446,7 @@ impl Receiver {
             irs,
             urgent_end,
         } = self;
-        let Rcv {
-            nxt,
-            adv,
-            acked,
-            ts_recent,
-        } = rcv;
-        p.seq(acked, *nxt);
-        p.u32(wnd, USUAL_BUFFER / 2);
-        p.seq(adv, *acked + *wnd);
-        p.u32(ts_recent, 0);
-        p.u32(ts_recent_at, coarse(*last_recv_ns));
-        p.seq(irs, *nxt - 1);
+        p.seq(irs, nxt - 1);
         p.u64(bytes_received, u64::from(nxt.since(*irs + 1)));
         p.u32(segs_in, 0);
         p.u32(data_segs_in, 0);

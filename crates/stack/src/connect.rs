@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ring::socket_block::Name;
 use rustix::io::Errno;
-use tcp::{ActiveOpen, Connection, Effects};
+use tcp::{ActiveOpen, Effects};
 use wire::{Addr, FlowKey};
 
 use crate::addresses::Destination;
@@ -64,11 +64,12 @@ impl Core {
             buffers: self.buffers_of(&connect.options),
             fast_open,
         };
-        let conn = Connection::connect(&mut tcp_cx!(self), &open);
         self.flows
             .insert(hash, FlowEntry::Connection(socket))
             .map_err(|_| Errno::NOBUFS)?;
-        self.sockets.connect(socket, key, hash, conn);
+        self.sockets
+            .connect(socket, key, hash)
+            .connect_in(&mut tcp_cx!(self), &open);
         self.sockets.slot(socket).neighbour = Some(neighbour);
         self.sockets.block(socket).set_names(
             name_of(key.local, key.local_port),

@@ -25,7 +25,9 @@ struct Block {
     next: u32,
 }
 
-const _: () = assert!(size_of::<Block>() == 64);
+/// Bytes of a block with its link.
+pub(crate) const BLOCK_BYTES_ALL: usize = size_of::<Block>();
+const _: () = assert!(BLOCK_BYTES_ALL == 64);
 
 /// See the module's documentation.
 pub(crate) struct RestBlocks {

@@ -104,9 +104,9 @@ impl Core {
             self.sockets.release(id.index);
             return false;
         }
-        let conn = Connection::accept_fast(&mut tcp_cx!(self), request, open, cookie);
         self.sockets
-            .connect(id.index, arrival.key, arrival.hash, conn);
+            .connect(id.index, arrival.key, arrival.hash)
+            .accept_fast_in(&mut tcp_cx!(self), request, open, cookie);
         let mut effects = Effects::TRANSMIT | Effects::TIMER;
         let (slot, pool, block) = self.sockets.parts(id.index);
         slot.fast_opened_by = Some(listener);

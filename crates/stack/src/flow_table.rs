@@ -77,10 +77,21 @@ pub struct FlowTable {
 }
 
 impl FlowTable {
-    /// A table that holds `entries_max` flows at no more than about 70 % load.
+    /// Buckets for `entries_max` flows at no more than about 70 % load.
+    fn buckets(entries_max: usize) -> usize {
+        (entries_max * 10 / (WAYS * 7) + 1).next_power_of_two()
+    }
+
+    /// Bytes of a table for `entries_max` flows.
+    #[must_use]
+    pub fn bytes(entries_max: usize) -> usize {
+        Self::buckets(entries_max) * size_of::<Bucket>()
+    }
+
+    /// A table that holds `entries_max` flows.
     #[must_use]
     pub fn new(entries_max: usize) -> Self {
-        let count = (entries_max * 10 / (WAYS * 7) + 1).next_power_of_two();
+        let count = Self::buckets(entries_max);
         Self {
             buckets: vec![Bucket::EMPTY; count].into_boxed_slice(),
             mask: count - 1,

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod accept_queue;
+pub mod account;
 mod ack_trains;
 pub mod addresses;
 mod aggregation;

@@ -194,6 +194,10 @@ impl Place {
     }
 }
 
+/// For the account of what a connection costs.
+pub(crate) const PLACE_BYTES: usize = size_of::<Place>();
+pub(crate) const SLOT_BYTES: usize = size_of::<Slot>();
+
 /// See the module's documentation.
 pub(crate) struct Sockets {
     memory: Memory,
@@ -401,14 +405,14 @@ impl Sockets {
         Some(SocketId { index, generation })
     }
 
-    /// A reserved socket becomes a connection.
-    pub fn connect(&mut self, socket: u32, key: FlowKey, hash: u64, conn: Connection) {
+    /// A reserved socket becomes a connection, which the caller makes in its place.
+    pub fn connect(&mut self, socket: u32, key: FlowKey, hash: u64) -> &mut Connection {
         let slot = self.slot(socket);
-        *slot.conn.take() = conn;
         (slot.key, slot.hash, slot.role) = (key, hash, Role::Connection);
         slot.neighbour = None;
         slot.awaits_neighbour = false;
         slot.fast_opened_by = None;
+        slot.conn.take()
     }
 
     /// The application let go of a connection, which lives on.

@@ -11,7 +11,7 @@ use tcp::half_open::{GoneReason, HalfOpen, HalfOpenOutcome};
 use tcp::listen::{ListenOutcome, PassiveOpen, SynRequest, defer_timeouts};
 use tcp::run::Run;
 use tcp::time_wait::TimeWaitOutcome;
-use tcp::{CongestionAlgorithm, Connection, Effects, Handshake, SynCookieUse};
+use tcp::{CongestionAlgorithm, Effects, Handshake, SynCookieUse};
 use wire::checksum::Sum;
 use wire::tcp::FastOpenCookie;
 use wire::{Addr, FlowKey, SeqNumber};
@@ -448,9 +448,9 @@ impl Core {
             return self.sockets.release(id.index);
         }
         let buffers = self.buffers_to_accept(&arrival.key);
-        let conn = Connection::accept(&mut tcp_cx!(self), handshake, &buffers);
         self.sockets
-            .connect(id.index, arrival.key, arrival.hash, conn);
+            .connect(id.index, arrival.key, arrival.hash)
+            .accept_in(&mut tcp_cx!(self), handshake, &buffers);
         self.publish_room(id.index);
         self.announce_accepted(listener, id, &arrival.key);
         self.settle(id.index, Effects::TIMER);

@@ -29,7 +29,9 @@ struct Node {
     place: u16,
 }
 
-const _: () = assert!(size_of::<Node>() == 16);
+/// For the account of what a connection costs.
+pub(crate) const NODE_BYTES: usize = size_of::<Node>();
+const _: () = assert!(NODE_BYTES == 16);
 
 impl Node {
     /// The tick of an entry that is set.

@@ -32,6 +32,9 @@ struct Link {
     class_prev: u32,
 }
 
+/// For the account of what a connection costs.
+pub(crate) const LINK_BYTES: usize = size_of::<Link>();
+
 impl Link {
     fn new(class: u32, prev: u32, next: u32) -> Self {
         Self {

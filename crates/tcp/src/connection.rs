@@ -23,7 +23,7 @@ use crate::challenge::ChallengeLimiter;
 use crate::config::Config;
 use crate::congestion::{Congestion, Moment};
 use crate::counters::Counters;
-use crate::ecn::{EcnLine, EcnState};
+use crate::ecn::EcnState;
 use crate::effects::Effects;
 use crate::fast_open::FastOpenSyn;
 use crate::handshake::{Handshake, TimeWaitEntry};
@@ -89,6 +89,19 @@ pub struct Keepalive {
     pub probes_max: u8,
 }
 
+/// The numbers that a connection begins with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct First {
+    /// ISS
+    pub iss: SeqNumber,
+    /// SND.UNA and SND.NXT.
+    pub una: SeqNumber,
+    /// Added to our clock in milliseconds to give our timestamp values.
+    pub ts_offset: u32,
+    /// The congestion window in segments.
+    pub cwnd: u32,
+}
+
 /// One TCP connection.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -130,74 +143,92 @@ const _: () = assert!(size_of::<Autotune>() <= 64);
 const _: () = assert!(size_of::<Connection>() <= 1024 && align_of::<Connection>() == 64);
 
 impl Connection {
-    /// Active open (RFC 9293 3.10.1): SYN_SENT, a SYN is due.
+    /// As [`connect_in`](Self::connect_in), in a new place.
     #[must_use]
     pub fn connect(cx: &mut Cx<'_>, open: &ActiveOpen) -> Self {
+        let mut connection = Self::unused();
+        connection.connect_in(cx, open);
+        connection
+    }
+
+    /// As [`accept_in`](Self::accept_in), in a new place.
+    #[must_use]
+    pub fn accept(cx: &mut Cx<'_>, handshake: &Handshake, buffers: &Buffers) -> Self {
+        let mut connection = Self::unused();
+        connection.accept_in(cx, handshake, buffers);
+        connection
+    }
+
+    /// Active open (RFC 9293 3.10.1), in the place of whatever connection was there: SYN_SENT, a SYN is due.
+    pub fn connect_in(&mut self, cx: &mut Cx<'_>, open: &ActiveOpen) {
         cx.counters.connects += 1;
         let scaling = cx.config.window_scaling;
         let initial = InitialWindow::new(cx.config, &open.buffers, open.mss, scaling);
         let receiver = Receiver::new(cx.now_ns, open.mss, open.buffers.recv_bytes, &initial);
-        let mut connection = Self::blank(cx, open.iss, open.ts_offset, &open.buffers, receiver);
-        connection.tx.peer_mss = open.mss_default;
-        connection
-            .marks
-            .put(Marks::TIMESTAMPS, cx.config.timestamps);
-        connection.marks.put(Marks::SACK, cx.config.sack);
-        connection.ask_for_ecn(cx.config, cx.config.congestion);
+        let first = First {
+            iss: open.iss,
+            una: open.iss,
+            ts_offset: open.ts_offset,
+            cwnd: 1,
+        };
+        self.begin(cx, &first, &open.buffers, receiver);
+        self.tx.peer_mss = open.mss_default;
+        self.marks.put(Marks::TIMESTAMPS, cx.config.timestamps);
+        self.marks.put(Marks::SACK, cx.config.sack);
+        self.ask_for_ecn(cx.config, cx.config.congestion);
         if cx.config.window_scaling {
-            connection.marks.set(Marks::WINDOW_SCALING);
-            connection.rcv_shift = initial.shift;
+            self.marks.set(Marks::WINDOW_SCALING);
+            self.rcv_shift = initial.shift;
         }
-        connection.marks.set(Marks::SYN_DUE);
+        self.marks.set(Marks::SYN_DUE);
         if let Some(syn) = &open.fast_open {
-            connection.open_fast(syn);
+            self.open_fast(syn);
         }
-        connection
     }
 
-    /// A completed passive handshake: ESTABLISHED. Give the completing segment to `on_segment` next.
-    #[must_use]
-    pub fn accept(cx: &mut Cx<'_>, handshake: &Handshake, buffers: &Buffers) -> Self {
+    /// A completed passive handshake, in the place of whatever connection was there: ESTABLISHED. Give the completing segment to `on_segment` next.
+    pub fn accept_in(&mut self, cx: &mut Cx<'_>, handshake: &Handshake, buffers: &Buffers) {
         cx.counters.accepts += 1;
         cx.counters.established += 1;
         let h = handshake;
         let mss = h.mss.saturating_sub(timestamp_bytes(h.timestamps));
         let initial = InitialWindow::new(cx.config, buffers, mss, h.window_scales.is_some());
         let receiver = Receiver::new(cx.now_ns, h.mss, buffers.recv_bytes, &initial);
-        let mut connection = Self::blank(cx, h.iss, h.ts_offset, buffers, receiver);
-        connection.state = State::Established;
-        connection.due = TransmitClass::None;
-        connection.snd.una = h.una;
-        connection.snd.nxt = h.una;
-        connection.snd.wnd = h.snd_wnd;
-        connection.snd.wl1 = h.irs;
-        connection.snd.wl2 = h.una;
-        connection.rx.irs = h.irs;
+        let first = First {
+            iss: h.iss,
+            una: h.una,
+            ts_offset: h.ts_offset,
+            cwnd: Congestion::initial_window(cx.config, h.syn_ack_lost),
+        };
+        self.begin(cx, &first, buffers, receiver);
+        self.state = State::Established;
+        self.due = TransmitClass::None;
+        self.snd.wnd = h.snd_wnd;
+        self.snd.wl1 = h.irs;
+        self.rx.irs = h.irs;
         // The SYN.
-        connection.rx.segs_in = 1;
-        connection.rcv.nxt = h.irs + 1;
-        connection.rcv.acked = connection.rcv.nxt;
-        connection.rcv.adv = connection.rcv.nxt + initial.window;
-        connection.rcv.ts_recent = h.ts_recent;
-        connection.rx.ts_recent_at = coarse(cx.now_ns);
-        connection.tx.peer_mss = h.peer_mss;
-        connection.tx.max_wnd = h.snd_wnd;
-        connection.marks.put(Marks::TIMESTAMPS, h.timestamps);
-        connection.marks.put(Marks::SACK, h.sack);
-        connection.put_ecn(h.ecn);
+        self.rx.segs_in = 1;
+        self.rcv.nxt = h.irs + 1;
+        self.rcv.acked = self.rcv.nxt;
+        self.rcv.adv = self.rcv.nxt + initial.window;
+        self.rcv.ts_recent = h.ts_recent;
+        self.rx.ts_recent_at = coarse(cx.now_ns);
+        self.tx.peer_mss = h.peer_mss;
+        self.tx.max_wnd = h.snd_wnd;
+        self.marks.put(Marks::TIMESTAMPS, h.timestamps);
+        self.marks.put(Marks::SACK, h.sack);
+        self.put_ecn(h.ecn);
         if let Some(scales) = h.window_scales {
-            connection.marks.set(Marks::WINDOW_SCALING);
-            connection.rcv_shift = scales.ours.min(limits::WINDOW_SHIFT_MAX);
-            connection.snd.shift = scales.peers.min(limits::WINDOW_SHIFT_MAX);
+            self.marks.set(Marks::WINDOW_SCALING);
+            self.rcv_shift = scales.ours.min(limits::WINDOW_SHIFT_MAX);
+            self.snd.shift = scales.peers.min(limits::WINDOW_SHIFT_MAX);
         }
         match h.rtt_ns {
-            Some(rtt_ns) => connection.note_round_trip(cx, rtt_ns),
+            Some(rtt_ns) => self.note_round_trip(cx, rtt_ns),
             // RFC 6298 5.7: the SYN-ACK was lost, or a cookie knows nothing of the time.
-            None => connection.tx.rtt = RoundTrip::new(cx.config.rto_after_syn_loss_ns),
+            None => self.tx.rtt = RoundTrip::new(cx.config.rto_after_syn_loss_ns),
         }
-        connection.tx.retransmits = if h.syn_ack_lost { 2 } else { 0 };
-        connection.begin_established(cx);
-        connection
+        self.enter_established(cx);
     }
 
     /// No connection yet: what a place for one holds before the first is made there.
@@ -218,54 +249,25 @@ impl Connection {
         let buffers = Buffers::of(&config);
         let initial = InitialWindow::new(&config, &buffers, 536, false);
         let receiver = Receiver::new(0, 536, buffers.recv_bytes, &initial);
-        let mut connection = Self::blank(&cx, SeqNumber(0), 0, &buffers, receiver);
-        connection.state = State::Closed;
-        connection
+        Self::blank(&cx, &buffers, receiver)
     }
 
-    /// The variables that both opens begin with.
-    pub(crate) fn blank(
-        cx: &Cx<'_>,
-        iss: SeqNumber,
-        ts_offset: u32,
-        buffers: &Buffers,
-        receiver: Receiver,
-    ) -> Self {
+    fn blank(cx: &Cx<'_>, buffers: &Buffers, receiver: Receiver) -> Self {
         let zero = SeqNumber(0);
+        let moment = Moment::at_start(cx.config, cx.now_ns, zero);
         let mss = receiver.mss;
-        let snd = Snd {
-            una: iss,
-            nxt: iss,
-            wnd: 0,
-            buffered: 0,
-            wl1: zero,
-            wl2: iss,
-            mss,
-            shift: 0,
-            ecn: EcnLine::OFF,
-        };
-        let rcv = Rcv {
-            nxt: zero,
-            adv: zero,
-            acked: zero,
-            ts_recent: 0,
-        };
         Connection {
-            snd,
-            rcv,
+            snd: Snd::new(zero, mss),
+            rcv: Rcv::NEW,
             deadline_ns: NEVER_NS,
             marks: Marks::default(),
-            state: State::SynSent,
+            state: State::Closed,
             error: None,
             rcv_shift: 0,
-            due: TransmitClass::Control,
-            tx: blank_sender(cx, iss, ts_offset, mss),
-            recovery: Recovery::new(iss, cx.config.dup_acks_max),
-            congestion: Congestion::new(
-                &Moment::at_start(cx.config, cx.now_ns, iss),
-                cx.config.congestion,
-                1,
-            ),
+            due: TransmitClass::None,
+            tx: blank_sender(cx, zero, 0, mss),
+            recovery: Recovery::new(zero, cx.config.dup_acks_max),
+            congestion: Congestion::new(&moment, cx.config.congestion, 1),
             ecn: EcnState::default(),
             pacing: Pacing::new(cx.config),
             cold: Cold::NEW,
@@ -276,18 +278,74 @@ impl Connection {
         }
     }
 
-    /// Data may flow from here on: segment size, congestion window, timers.
+    /// The variables that all opens begin with: each is written once, where it stays.
+    pub(crate) fn begin(
+        &mut self,
+        cx: &Cx<'_>,
+        first: &First,
+        buffers: &Buffers,
+        receiver: Receiver,
+    ) {
+        let Connection {
+            snd,
+            rcv,
+            deadline_ns,
+            marks,
+            state,
+            error,
+            rcv_shift,
+            due,
+            tx,
+            rx,
+            recovery,
+            congestion,
+            ecn,
+            pacing,
+            cold,
+            path,
+            delivery,
+            tune,
+        } = self;
+        let mss = receiver.mss;
+        *snd = Snd::new(first.una, mss);
+        *rcv = Rcv::NEW;
+        (*deadline_ns, *marks) = (NEVER_NS, Marks::default());
+        (*state, *error) = (State::SynSent, None);
+        (*rcv_shift, *due) = (0, TransmitClass::Control);
+        *tx = blank_sender(cx, first.iss, first.ts_offset, mss);
+        tx.small_end = first.una;
+        *rx = receiver;
+        *recovery = Recovery::new(first.una, cx.config.dup_acks_max);
+        let moment = Moment {
+            delivered: recovery.delivered,
+            ..Moment::at_start(cx.config, cx.now_ns, first.una)
+        };
+        *congestion = Congestion::new(&moment, cx.config.congestion, first.cwnd);
+        *ecn = EcnState::default();
+        *pacing = Pacing::new(cx.config);
+        *cold = Cold::NEW;
+        *path = Path::new(mss);
+        *delivery = Delivery::new();
+        *tune = Autotune::new(buffers);
+    }
+
+    /// Data may flow from here on, since our SYN was answered: loss recovery and congestion control begin anew.
     pub(crate) fn begin_established(&mut self, cx: &Cx<'_>) {
-        self.refresh_mss();
         let handshake_lost = self.tx.retransmits > 1;
         let cwnd = Congestion::initial_window(cx.config, handshake_lost);
+        self.recovery = Recovery::new(self.snd.una, cx.config.dup_acks_max);
+        let choice = self.congestion.algorithm.choice();
+        self.congestion = Congestion::new(&self.moment(cx), choice, cwnd);
+        self.enter_established(cx);
+    }
+
+    /// Data may flow from here on: segment size, buffers, timers.
+    pub(crate) fn enter_established(&mut self, cx: &Cx<'_>) {
+        self.refresh_mss();
         self.tx.retransmits = 0;
         self.tx.backoff = 0;
         self.tx.small_end = self.snd.una;
         self.tx.progress_ns = cx.now_ns;
-        self.recovery = Recovery::new(self.snd.una, cx.config.dup_acks_max);
-        let choice = self.congestion.algorithm.choice();
-        self.congestion = Congestion::new(&self.moment(cx), choice, cwnd);
         self.begin_model(cx);
         self.marks.clear(Marks::SYN_DUE | Marks::TIMING);
         self.begin_buffers(cx);

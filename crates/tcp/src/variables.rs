@@ -47,6 +47,21 @@ pub(crate) struct Snd {
 }
 
 impl Snd {
+    /// Nothing sent, nothing known of the peer.
+    pub fn new(una: SeqNumber, mss: u16) -> Self {
+        Snd {
+            una,
+            nxt: una,
+            wnd: 0,
+            buffered: 0,
+            wl1: SeqNumber(0),
+            wl2: una,
+            mss,
+            shift: 0,
+            ecn: EcnLine::OFF,
+        }
+    }
+
     /// SND.UNA + SND.WND: the first sequence number beyond the peer's window.
     #[inline]
     pub fn wnd_end(&self) -> SeqNumber {
@@ -81,6 +96,14 @@ pub(crate) struct Rcv {
 }
 
 impl Rcv {
+    /// Nothing received.
+    pub const NEW: Rcv = Rcv {
+        nxt: SeqNumber(0),
+        adv: SeqNumber(0),
+        acked: SeqNumber(0),
+        ts_recent: 0,
+    };
+
     /// RCV.WND in bytes.
     #[inline]
     pub fn wnd(&self) -> u32 {

@@ -6,7 +6,8 @@
 
 use wire::tcp::{FastOpenCookie, Flags};
 
-use crate::connection::{Connection, Cx};
+use crate::congestion::Congestion;
+use crate::connection::{Connection, Cx, First};
 use crate::effects::Effects;
 use crate::half_open::Granted;
 use crate::limits::coarse;
@@ -19,50 +20,52 @@ use crate::timers::NEVER_NS;
 use crate::variables::Receiver;
 
 impl Connection {
-    /// A SYN with a good cookie: SYN_RECEIVED, the SYN-ACK is due, with `cookie` if the client is to have a new one. Give the SYN
+    /// A SYN with a good cookie, in the place of whatever connection was there: SYN_RECEIVED, the SYN-ACK is due, with `cookie` if the client is to have a new one. Give the SYN
     /// to [`Connection::take_syn_text`] next.
-    #[must_use]
-    pub fn accept_fast(
+    pub fn accept_fast_in(
+        &mut self,
         cx: &mut Cx<'_>,
         syn: &SynRequest,
         open: &PassiveOpen,
         cookie: Option<FastOpenCookie>,
-    ) -> Self {
+    ) {
         cx.counters.accepts += 1;
         cx.counters.fast_opens_passive += 1;
         let granted = Granted::of(cx.config, syn, open);
         let initial = open.initial_window(cx.config, granted.timestamps, granted.window_scaling);
         let receiver = Receiver::new(cx.now_ns, open.mss, open.buffers.recv_bytes, &initial);
-        let mut new = Self::blank(cx, open.iss, open.ts_offset, &open.buffers, receiver);
-        new.state = State::SynReceived;
-        new.snd.una = open.iss + 1;
-        new.snd.nxt = new.snd.una;
+        let first = First {
+            iss: open.iss,
+            una: open.iss + 1,
+            ts_offset: open.ts_offset,
+            cwnd: Congestion::initial_window(cx.config, false),
+        };
+        self.begin(cx, &first, &open.buffers, receiver);
+        self.state = State::SynReceived;
         // The window of a SYN is never scaled (RFC 7323 2.2).
-        new.snd.wnd = u32::from(syn.window);
-        new.snd.wl1 = syn.irs;
-        new.snd.wl2 = new.snd.una;
-        new.rx.irs = syn.irs;
+        self.snd.wnd = u32::from(syn.window);
+        self.snd.wl1 = syn.irs;
+        self.rx.irs = syn.irs;
         // The SYN.
-        new.rx.segs_in = 1;
-        new.rcv.nxt = syn.irs + 1;
-        new.rcv.acked = new.rcv.nxt;
-        new.rcv.adv = new.rcv.nxt + new.rx.wnd;
-        new.rcv.ts_recent = syn.timestamp.unwrap_or(0);
-        new.rx.ts_recent_at = coarse(cx.now_ns);
-        new.tx.peer_mss = syn.send_mss(cx.config, open.is_v4);
-        new.tx.max_wnd = new.snd.wnd;
-        new.marks.put(Marks::TIMESTAMPS, granted.timestamps);
-        new.marks.put(Marks::SACK, granted.sack);
+        self.rx.segs_in = 1;
+        self.rcv.nxt = syn.irs + 1;
+        self.rcv.acked = self.rcv.nxt;
+        self.rcv.adv = self.rcv.nxt + self.rx.wnd;
+        self.rcv.ts_recent = syn.timestamp.unwrap_or(0);
+        self.rx.ts_recent_at = coarse(cx.now_ns);
+        self.tx.peer_mss = syn.send_mss(cx.config, open.is_v4);
+        self.tx.max_wnd = self.snd.wnd;
+        self.marks.put(Marks::TIMESTAMPS, granted.timestamps);
+        self.marks.put(Marks::SACK, granted.sack);
         if granted.window_scaling {
-            new.marks.set(Marks::WINDOW_SCALING);
-            new.rcv_shift = initial.shift;
-            new.snd.shift = syn.window_scale.unwrap_or(0);
+            self.marks.set(Marks::WINDOW_SCALING);
+            self.rcv_shift = initial.shift;
+            self.snd.shift = syn.window_scale.unwrap_or(0);
         }
-        new.put_ecn_of_fast_open(cx, granted.ecn, syn.ecn);
-        new.cold.fast_open = cookie;
-        new.begin_established(cx);
-        new.marks.set(Marks::FAST_OPENED | Marks::SYN_DUE);
-        new
+        self.put_ecn_of_fast_open(cx, granted.ecn, syn.ecn);
+        self.cold.fast_open = cookie;
+        self.enter_established(cx);
+        self.marks.set(Marks::FAST_OPENED | Marks::SYN_DUE);
     }
 
     /// The text of the SYN that made this connection; the SYN-ACK acknowledges what of it could be stored.

@@ -114,9 +114,10 @@ fn webserver_serves_curl_wrk_and_ab() {
         !wrk.contains("Socket errors") && !wrk.contains("Non-2xx"),
         "{wrk}"
     );
+    let target = url("/");
     for keep in [&["-k"][..], &[]] {
-        let ab = [&["ab", "-q", "-n", "500", "-c", "20"], keep].concat();
-        let ab = lab.run(&[&ab[..], &[&url("/")]].concat());
+        let ab = ["ab", "-q", "-n", "500", "-c", "20"];
+        let ab = lab.run(&[&ab[..], keep, &[target.as_str()]].concat());
         assert!(ab.contains("Complete requests:      500"), "{ab}");
         assert!(ab.contains("Failed requests:        0"), "{ab}");
     }

@@ -1,6 +1,44 @@
 //! libmtcp: the socket calls of Millstream for C, by the names that mTCP gave them.
 //!
-//! The headers in `include/` say what the calls promise. This crate translates and nothing more: what C programs need and Rust programs have not is added to
-//! `millstream`.
+//! The headers in `include/` say what the calls promise. This crate translates and nothing more: the meaning of calls, options and errno's is `posix`'s, what
+//! both need and Rust programs lack goes into `millstream`.
+//!
+//! ```text
+//!  C ─▶ *_unsafe.rs ─▶ door ─▶ seats: mctx_t ─▶ posix::Sockets of this thread ─▶ millstream
+//!       pointers        panics,   which context,
+//!       become slices   errno     whose thread
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `control_unsafe`, `socket_unsafe`, `transfer_unsafe`, `epoll_unsafe` | the functions that C programs call |
+//! | `memory_unsafe` | C's memory as slices and values; null is `EFAULT` |
+//! | `door` | what every call passes: no panic leaves, failures become `errno` |
+//! | `seats` | contexts, found by the handle that C holds; each belongs to one thread |
+//! | `process` | what the process has one of: settings, and the runtime made of them |
+//! | `config` | the configuration's two grammars |
+//! | `signals_unsafe`, `interfaces_unsafe`, `errno_unsafe` | the few calls of libc that have no better name |
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+
+mod config;
+#[allow(unsafe_code)]
+mod control_unsafe;
+mod door;
+#[allow(unsafe_code)]
+mod epoll_unsafe;
+#[allow(unsafe_code)]
+mod errno_unsafe;
+#[allow(unsafe_code)]
+mod interfaces_unsafe;
+pub mod limits;
+#[allow(unsafe_code)]
+mod memory_unsafe;
+mod process;
+mod seats;
+#[allow(unsafe_code)]
+mod signals_unsafe;
+#[allow(unsafe_code)]
+mod socket_unsafe;
+#[allow(unsafe_code)]
+mod transfer_unsafe;

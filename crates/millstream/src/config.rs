@@ -35,6 +35,10 @@ pub struct Config {
     pub gateways: Vec<IpAddr>,
     /// Further routes: a prefix and the router behind which it lies.
     pub routes: Vec<(IpCidr, IpAddr)>,
+    /// Further subnets that are reached directly.
+    pub on_link: Vec<IpCidr>,
+    /// Hosts on the link and their MAC addresses, so that nobody needs to ask for them.
+    pub neighbours: Vec<(IpAddr, [u8; 6])>,
     /// Who turns the crank.
     pub crank: Crank,
     /// Contexts, each with a stack on a queue of the wire of its own.
@@ -75,6 +79,8 @@ impl Config {
             addresses: Vec::new(),
             gateways: Vec::new(),
             routes: Vec::new(),
+            on_link: Vec::new(),
+            neighbours: Vec::new(),
             crank: Crank::default(),
             contexts: 1,
             limits: stack.limits,
@@ -91,11 +97,30 @@ impl Config {
         }
     }
 
+    /// The addresses of context `index` where each context is a host of its own: they count on from those of the first.
+    pub(crate) fn addresses_of(&self, index: usize) -> Vec<IpCidr> {
+        let next = |cidr: &IpCidr| {
+            let address = match cidr.address() {
+                IpAddr::V4(ip) => {
+                    IpAddr::from(ip.to_bits().wrapping_add(index as u32).to_be_bytes())
+                }
+                IpAddr::V6(ip) => {
+                    IpAddr::from(ip.to_bits().wrapping_add(index as u128).to_be_bytes())
+                }
+            };
+            // The prefix was good for the first.
+            IpCidr::new(address, cidr.prefix_len()).unwrap_or(*cidr)
+        };
+        self.addresses.iter().map(next).collect()
+    }
+
     pub(crate) fn stack(&self, index: usize) -> StackConfig {
         StackConfig {
             addresses: self.addresses.clone(),
             gateways: self.gateways.clone(),
             routes: self.routes.clone(),
+            on_link: self.on_link.clone(),
+            neighbours: self.neighbours.clone(),
             limits: self.limits.clone(),
             tcp: self.tcp.clone(),
             local_ports: self.local_ports,

@@ -17,7 +17,9 @@ use stack::context::{AppSide, Control, Report};
 use crate::app_socket::{AppSockets, Kind};
 use crate::config::Config;
 use crate::crank::{CrankHandle, Step};
+use crate::interrupter::Interrupter;
 use crate::poll_set::PollSets;
+use crate::runtime::Lease;
 
 /// A handle on one of the runtime's stacks. Clones are the same context; all of them, and all sockets made with them, stay on one thread.
 ///
@@ -33,6 +35,10 @@ pub struct Inner {
     config: Arc<Config>,
     /// Settings of TCP as they stand: they may change at run time.
     tcp: RefCell<Rc<tcp::Config>>,
+    /// Who may end this context's waits early.
+    interrupter: RefCell<Option<Interrupter>>,
+    /// Dropped last: the runtime may then open the context again.
+    pub(crate) lease: Arc<Lease>,
 }
 
 /// What belongs to the application's thread alone.
@@ -43,7 +49,12 @@ pub(crate) struct State {
 }
 
 impl Context {
-    pub(crate) fn new(side: AppSide, crank: CrankHandle, config: Arc<Config>) -> Self {
+    pub(crate) fn new(
+        side: AppSide,
+        crank: CrankHandle,
+        config: Arc<Config>,
+        lease: Arc<Lease>,
+    ) -> Self {
         let state = State {
             side,
             sockets: AppSockets::default(),
@@ -54,6 +65,8 @@ impl Context {
                 state: RefCell::new(state),
                 crank: RefCell::new(Some(crank)),
                 tcp: RefCell::new(Rc::new(config.tcp.clone())),
+                interrupter: RefCell::new(None),
+                lease,
                 config,
             }),
         }
@@ -89,6 +102,36 @@ impl Context {
             turns += 1;
         }
         Ok(turns > 0)
+    }
+
+    /// Sleeps until the stack has something to tell, one of `extra` is readable or the time is `until_ns`, after one turn that found nothing to do: for
+    /// layers that try a call again and again. It may return early, so the caller looks again.
+    ///
+    /// # Errors
+    /// `NetworkDown` if the wire is gone for good; `Interrupted` by an [`Interrupter`]; `WouldBlock` on a virtual clock.
+    pub fn park(&self, until_ns: Option<u64>, extra: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let inner = &*self.inner;
+        let mut crank = inner.crank();
+        crank.enter();
+        let outcome = match crank.step() {
+            Ok(step) if inner.drain_events() || step == Step::Moved => Ok(()),
+            Ok(_) if until_ns.is_some_and(|until_ns| inner.now_ns() >= until_ns) => Ok(()),
+            Ok(_) => match inner.sleep(&mut crank, until_ns, extra) {
+                Ok(_) => crank.step().map(|_| {
+                    inner.drain_events();
+                }),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        crank.leave();
+        outcome
+    }
+
+    /// Lets `interrupter` end this context's waits, which then fail with `Interrupted`; [`Poll::wait`](crate::Poll::wait) also does when a signal
+    /// came in while it slept, as `epoll_wait` does.
+    pub fn set_interrupter(&self, interrupter: Interrupter) {
+        *self.inner.interrupter.borrow_mut() = Some(interrupter);
     }
 
     /// Time passes only when its holder says so: nobody but the caller turns the stack.
@@ -277,17 +320,35 @@ impl Inner {
         step
     }
 
-    /// Sleeps until there may be something to see.
+    /// Sleeps until there may be something to see. True: a signal ended it, and whoever set an interrupter wants to know.
     pub(crate) fn sleep(
         &self,
         crank: &mut CrankHandle,
         until_ns: Option<u64>,
         extra: &[BorrowedFd<'_>],
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let bell = self.state().side.app_bell.clone();
-        crank.wait(&bell, until_ns, extra, || {
-            !self.state().side.events.is_empty()
-        })
+        let has_events = || !self.state().side.events.is_empty();
+        let interrupter = self.interrupter.borrow();
+        let Some(interrupter) = &*interrupter else {
+            crank.wait(&bell, until_ns, extra, has_events)?;
+            return Ok(false);
+        };
+        interrupter.prepare_wait();
+        let is_interrupted = interrupter.is_raised();
+        let slept = match is_interrupted {
+            true => Ok(false),
+            false => {
+                let mut fds = Vec::with_capacity(extra.len() + 1);
+                fds.extend_from_slice(extra);
+                fds.push(interrupter.fd());
+                crank.wait(&bell, until_ns, &fds, has_events)
+            }
+        };
+        match interrupter.finish_wait() || is_interrupted {
+            true => Err(Errno::INTR.into()),
+            false => slept,
+        }
     }
 
     /// The crank. It is there until the context is dropped, and one call at a time turns it.

@@ -47,14 +47,14 @@ impl CrankHandle {
         }
     }
 
-    /// Sleeps until the application may have something to see, or `until_ns`. `has_events` is the last look before the sleep.
+    /// Sleeps until the application may have something to see, or `until_ns`. `has_events` is the last look before the sleep. True if a signal ended it.
     pub fn wait(
         &mut self,
         bell: &AppBell,
         until_ns: Option<u64>,
         extra: &[BorrowedFd<'_>],
         has_events: impl FnOnce() -> bool,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<bool> {
         match self {
             Self::Inline(crank) => crank.wait(until_ns, extra, has_events),
             Self::Dedicated(thread) => {
@@ -145,17 +145,17 @@ impl InlineCrank {
         until_ns: Option<u64>,
         extra: &[BorrowedFd<'_>],
         has_events: impl FnOnce() -> bool,
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<bool> {
         if self.clock.is_virtual() {
             return Err(std::io::ErrorKind::WouldBlock.into());
         }
         let Some(mut stack) = self.shared.stack.try_lock() else {
             std::thread::yield_now();
-            return Ok(());
+            return Ok(false);
         };
         // The watchdog may have taken one more turn after ours, having seen us away before we came.
         if has_events() {
-            return Ok(());
+            return Ok(false);
         }
         stack.wait(monotonic_ns(), until_ns, extra)
     }
@@ -188,7 +188,7 @@ fn wait_for_bell(
     until_ns: Option<u64>,
     extra: &[BorrowedFd<'_>],
     has_events: impl FnOnce() -> bool,
-) -> std::io::Result<()> {
+) -> std::io::Result<bool> {
     let timeout_ns = until_ns.map(|until_ns| until_ns.saturating_sub(monotonic_ns()));
     if extra.is_empty() {
         bell.prepare_wait();
@@ -197,11 +197,11 @@ fn wait_for_bell(
         } else {
             bell.wait(timeout_ns);
         }
-        return Ok(());
+        return Ok(false);
     }
     let own = bell.fd()?;
     bell.prepare_wait();
-    let mut outcome = Ok(());
+    let mut outcome = Ok(false);
     if !has_events() {
         let mut fds: Vec<_> = extra
             .iter()
@@ -213,7 +213,8 @@ fn wait_for_bell(
             tv_nsec: (ns % 1_000_000_000) as _,
         });
         outcome = match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Ok(_) => Ok(false),
+            Err(Errno::INTR) => Ok(true),
             Err(errno) => Err(errno.into()),
         };
     }

@@ -37,6 +37,7 @@ pub struct ListenerBuilder {
 
 impl TcpListener {
     pub(crate) fn of(inner: Rc<Inner>, id: SocketId, local: SocketAddr) -> Self {
+        inner.lease.listens(local.port(), true);
         Self {
             inner,
             id,
@@ -184,12 +185,7 @@ impl ListenerBuilder {
             socket.queue = Some(Box::new(AcceptQueue::new(queue)));
             socket.settings = Some(Rc::new(settings));
         }
-        let listener = TcpListener {
-            inner,
-            id,
-            local,
-            nonblocking: false.into(),
-        };
+        let listener = TcpListener::of(inner, id, local);
         listener.inner.control(Control::Listen(Listen {
             socket: id,
             local,
@@ -215,6 +211,7 @@ fn take_accepted(state: &mut State, id: SocketId) -> Option<Accepted> {
 
 impl Drop for TcpListener {
     fn drop(&mut self) {
+        self.inner.lease.listens(self.local.port(), false);
         let state = &mut *self.inner.state();
         // Those whom nobody accepted any more get a reset, as from Linux.
         while let Some(accepted) = take_accepted(state, self.id) {

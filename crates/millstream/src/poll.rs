@@ -1,7 +1,7 @@
 //! Waiting for many sockets at once, with the semantics of Linux's epoll.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -131,6 +131,13 @@ impl Events {
             events: Vec::with_capacity(capacity),
             capacity,
         }
+    }
+
+    /// From the next wait on there is room for `capacity` events, as in [`with_capacity`](Self::with_capacity).
+    pub fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity.clamp(1, EVENTS_PER_WAIT_MAX);
+        self.events.clear();
+        self.events.reserve(self.capacity);
     }
 
     /// The events of the last wait.
@@ -321,23 +328,55 @@ impl Poll {
         token: Token,
         interest: Interest,
     ) -> io::Result<()> {
+        self.register_fd_with(fd, token, interest, Mode::Level, false)
+    }
+
+    /// As [`register_fd`](Self::register_fd), edge-triggered or to be told of once if wanted.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl`.
+    pub fn register_fd_with(
+        &mut self,
+        fd: impl AsFd,
+        token: Token,
+        interest: Interest,
+        mode: Mode,
+        one_shot: bool,
+    ) -> io::Result<()> {
         let kernel = match &self.kernel {
             Some(kernel) => kernel,
             None => self
                 .kernel
                 .insert(epoll::create(epoll::CreateFlags::CLOEXEC)?),
         };
-        let mut flags = epoll::EventFlags::empty();
-        flags.set(
-            epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
-            interest.is_readable(),
-        );
-        flags.set(epoll::EventFlags::OUT, interest.is_writable());
+        let data = epoll::EventData::new_u64(token.0 as u64);
         Ok(epoll::add(
             kernel,
             fd,
-            epoll::EventData::new_u64(token.0 as u64),
-            flags,
+            data,
+            kernel_flags(interest, mode, one_shot),
+        )?)
+    }
+
+    /// Changes what is wanted of a watched descriptor of the kernel.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl`; `NotFound` if none was ever registered.
+    pub fn reregister_fd_with(
+        &mut self,
+        fd: impl AsFd,
+        token: Token,
+        interest: Interest,
+        mode: Mode,
+        one_shot: bool,
+    ) -> io::Result<()> {
+        let kernel = self.kernel.as_ref().ok_or(Errno::NOENT)?;
+        let data = epoll::EventData::new_u64(token.0 as u64);
+        Ok(epoll::modify(
+            kernel,
+            fd,
+            data,
+            kernel_flags(interest, mode, one_shot),
         )?)
     }
 
@@ -354,7 +393,7 @@ impl Poll {
     /// it last waited leaves first; with an inline crank this is where TCP happens.
     ///
     /// # Errors
-    /// The kernel's, from the sleep; `NetworkDown` when the wire is gone for good; `WouldBlock` on a virtual clock, which does not move while somebody waits.
+    /// The kernel's, from the sleep; `Interrupted` if the context has an [`Interrupter`](crate::Interrupter); `NetworkDown` when the wire is gone for good; `WouldBlock` on a virtual clock, which does not move while somebody waits.
     pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
         events.events.clear();
         let until_ns = timeout.map(|timeout| {
@@ -388,9 +427,11 @@ impl Poll {
                 break Ok(events.events.len());
             }
             if step == Step::Idle {
-                let extra: Vec<BorrowedFd<'_>> = self.kernel.iter().map(AsFd::as_fd).collect();
-                if let Err(error) = inner.sleep(&mut crank, until_ns, &extra) {
-                    break Err(error);
+                let extra = self.kernel.as_ref().map(AsFd::as_fd);
+                match inner.sleep(&mut crank, until_ns, extra.as_slice()) {
+                    Ok(false) => {}
+                    Ok(true) => break Err(Errno::INTR.into()),
+                    Err(error) => break Err(error),
                 }
             }
         };
@@ -427,24 +468,25 @@ impl Poll {
         let Some(kernel) = &self.kernel else {
             return Ok(());
         };
-        let room = (events.capacity - events.events.len()).min(64);
+        let room = (events.capacity - events.events.len()).min(KERNEL_EVENTS_MAX);
         if room == 0 {
             return Ok(());
         }
-        let mut buffer = Vec::with_capacity(room);
         let zero = rustix::event::Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        match epoll::wait(
-            kernel,
-            rustix::buffer::spare_capacity(&mut buffer),
-            Some(&zero),
-        ) {
-            Ok(_) | Err(Errno::INTR) => {}
+        let none = epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        };
+        let mut found = [none; KERNEL_EVENTS_MAX];
+        let count = match epoll::wait(kernel, &mut found[..room], Some(&zero)) {
+            Ok(count) => count,
+            Err(Errno::INTR) => 0,
             Err(errno) => return Err(errno.into()),
-        }
-        for event in buffer {
+        };
+        for event in &found[..count] {
             let ready = kernel_readiness(event.flags);
             events
                 .events
@@ -459,6 +501,19 @@ impl Drop for Poll {
         let state = &mut *self.inner.state();
         state.polls.close_poll(self.index, &mut state.sockets);
     }
+}
+
+/// Events of the kernel's that one look takes.
+const KERNEL_EVENTS_MAX: usize = 64;
+
+fn kernel_flags(interest: Interest, mode: Mode, one_shot: bool) -> epoll::EventFlags {
+    use epoll::EventFlags as Flags;
+    let mut flags = Flags::empty();
+    flags.set(Flags::IN | Flags::RDHUP, interest.is_readable());
+    flags.set(Flags::OUT, interest.is_writable());
+    flags.set(Flags::ET, mode == Mode::Edge);
+    flags.set(Flags::ONESHOT, one_shot);
+    flags
 }
 
 fn kernel_readiness(flags: epoll::EventFlags) -> Readiness {

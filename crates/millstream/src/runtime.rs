@@ -1,13 +1,15 @@
 //! The process's end of its stacks: opens the wire's queues, makes the stacks, starts the threads that turn them, and lets connections close when
 //! it goes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use packetio::Port;
 use packetio::spec::Backend;
+use packetio::switch::{Switch, ports_of};
+use packetio::xdp::XdpInterface;
 use ring::trylock::TryLock;
-use stack::Stack;
 use stack::context::AppSide;
+use stack::{Stack, StackConfig};
 
 use crate::config::{Config, Crank};
 use crate::context::Context;
@@ -19,8 +21,35 @@ use crate::watchdog::{self, Watch};
 
 /// The stacks of a process on one wire. Contexts keep what they need of it alive, so it may be dropped while they are in use.
 pub struct Runtime {
-    contexts: Mutex<Vec<Option<Seat>>>,
+    contexts: Mutex<Vec<Place>>,
     config: Arc<Config>,
+    /// Queues of the wire are opened when they are asked for, and again after their context has gone.
+    is_lazy: bool,
+    /// Between the wire and its contexts, if they are more than it serves by itself.
+    switch: Option<Arc<Switch>>,
+}
+
+/// What there is of a context.
+enum Place {
+    Closed,
+    Waiting(Seat),
+    /// Somebody has it, for as long as the lease is held.
+    Taken(Weak<Lease>),
+}
+
+/// What a context that is in use holds.
+pub(crate) struct Lease {
+    /// The switch that it gets its frames from, and its number there.
+    member: Option<(Arc<Switch>, usize)>,
+}
+
+impl Lease {
+    /// A socket of the context listens at `port`, or does so no more.
+    pub fn listens(&self, port: u16, on: bool) {
+        if let Some((switch, index)) = &self.member {
+            switch.listens(*index, port, on);
+        }
+    }
 }
 
 /// A context that nobody has taken yet.
@@ -37,13 +66,87 @@ impl Runtime {
     pub fn new(config: Config) -> Result<Self, Error> {
         check(&config)?;
         let config = Arc::new(config);
-        let seats: Result<Vec<_>, Error> = (0..config.contexts)
-            .map(|index| seat(&config, open(&config, index)?, index).map(Some))
-            .collect();
-        Ok(Self {
-            contexts: Mutex::new(seats?),
+        let runtime = Self {
+            contexts: Mutex::new((0..config.contexts).map(|_| Place::Closed).collect()),
+            switch: switch(&config)?,
             config,
+            is_lazy: false,
+        };
+        for index in 0..runtime.config.contexts {
+            runtime.open(index)?;
+        }
+        Ok(runtime)
+    }
+
+    /// As [`new`](Self::new), but a context's queue is opened and its stack made when [`open`](Self::open) or [`context`](Self::context) asks for it, and
+    /// once more when it is asked for after the context, with all of its sockets, has gone.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); of a wire that contexts do not share, opening says what is wrong.
+    pub fn lazy(config: Config) -> Result<Self, Error> {
+        check(&config)?;
+        let places = (0..config.contexts).map(|_| Place::Closed).collect();
+        Ok(Self {
+            contexts: Mutex::new(places),
+            switch: switch(&config)?,
+            config: Arc::new(config),
+            is_lazy: true,
         })
+    }
+
+    /// Sees to it that context `index` can be taken, by whatever thread.
+    ///
+    /// # Errors
+    /// As [`context`](Self::context).
+    pub fn open(&self, index: usize) -> Result<(), Error> {
+        self.opened(&mut self.places(), index)
+    }
+
+    /// Closes a context that was opened and that nobody has taken.
+    pub fn close(&self, index: usize) {
+        if let Some(place @ Place::Waiting(_)) = self.places().get_mut(index) {
+            *place = Place::Closed;
+        }
+    }
+
+    /// What the stack of a context is told: on a shared wire it has local ports of its own, on an Ethernet of its own an address.
+    fn stack_config(&self, index: usize) -> StackConfig {
+        let mut stack = self.config.stack(index);
+        if self.switch.is_none() {
+            return stack;
+        }
+        match is_ethernet(&self.config) {
+            true => stack.addresses = self.config.addresses_of(index),
+            false => {
+                stack.local_ports = ports_of(stack.local_ports, index, self.config.contexts);
+            }
+        }
+        stack
+    }
+
+    fn places(&self) -> MutexGuard<'_, Vec<Place>> {
+        self.contexts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn opened(&self, places: &mut [Place], index: usize) -> Result<(), Error> {
+        let place = places
+            .get_mut(index)
+            .ok_or(Error::Context(index, "the runtime has fewer"))?;
+        let is_free = match place {
+            Place::Waiting(_) => return Ok(()),
+            Place::Closed => true,
+            Place::Taken(lease) => self.is_lazy && lease.strong_count() == 0,
+        };
+        if !is_free {
+            return Err(Error::Context(index, "was taken before"));
+        }
+        let port = match &self.switch {
+            Some(switch) => switch.member(index)?,
+            None => open(&self.config, index)?,
+        };
+        let stack = self.stack_config(index);
+        *place = Place::Waiting(seat(&self.config, stack, port, index)?);
+        Ok(())
     }
 
     /// As [`new`](Self::new), on ports that are open already, one for each context: [`Config::wire`] and [`Config::contexts`] have no say.
@@ -57,11 +160,15 @@ impl Runtime {
         let seats: Result<Vec<_>, Error> = ports
             .into_iter()
             .enumerate()
-            .map(|(index, port)| seat(&config, port, index).map(Some))
+            .map(|(index, port)| {
+                seat(&config, config.stack(index), port, index).map(Place::Waiting)
+            })
             .collect();
         Ok(Self {
             contexts: Mutex::new(seats?),
             config,
+            is_lazy: false,
+            switch: None,
         })
     }
 
@@ -70,14 +177,20 @@ impl Runtime {
     /// # Errors
     /// [`Error::Context`] if there is none of that number, or it was taken before.
     pub fn context(&self, index: usize) -> Result<Context, Error> {
-        let mut seats = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = seats
-            .get_mut(index)
-            .ok_or(Error::Context(index, "the runtime has fewer"))?;
-        let seat = place
-            .take()
-            .ok_or(Error::Context(index, "was taken before"))?;
-        Ok(Context::new(seat.app, seat.crank, self.config.clone()))
+        let mut places = self.places();
+        self.opened(&mut places, index)?;
+        let member = self.switch.clone().map(|switch| (switch, index));
+        let lease = Arc::new(Lease { member });
+        let taken = Place::Taken(Arc::downgrade(&lease));
+        match std::mem::replace(&mut places[index], taken) {
+            Place::Waiting(seat) => Ok(Context::new(
+                seat.app,
+                seat.crank,
+                self.config.clone(),
+                lease,
+            )),
+            _ => Err(Error::Context(index, "was taken before")),
+        }
     }
 
     /// How many contexts there are.
@@ -110,8 +223,44 @@ fn open(config: &Config, index: usize) -> Result<Box<dyn Port + Send>, Error> {
     Ok(port)
 }
 
-fn seat(config: &Arc<Config>, port: Box<dyn Port + Send>, index: usize) -> Result<Seat, Error> {
-    let (stack, app) = Stack::new(config.stack(index), port, config.clock.now_ns())?;
+/// Contexts of one process on a loopback without a name: hosts of an Ethernet of their own.
+fn is_ethernet(config: &Config) -> bool {
+    matches!(&config.wire.backend, Backend::Loopback(options) if options.name.is_empty())
+}
+
+/// What stands between the wire and more contexts than it serves by itself. Queue *k* of a memif or of a loopback talks to the peer's queue *k*; with all others
+/// nobody but the far side knows which queue a frame takes.
+fn switch(config: &Config) -> Result<Option<Arc<Switch>>, Error> {
+    if config.contexts < 2 {
+        return Ok(None);
+    }
+    let queues = match &config.wire.backend {
+        Backend::Loopback(options) if options.name.is_empty() => {
+            let switch = Switch::ethernet(options.mtu, config.contexts)?;
+            return Ok(Some(Arc::new(switch)));
+        }
+        Backend::Loopback(_) => return Ok(None),
+        Backend::Memif(options) if options.queues >= config.contexts => return Ok(None),
+        Backend::Memif(options) => options.queues,
+        Backend::Xdp(options) => XdpInterface::open(options, &[])?.queues(),
+        Backend::Tap(_) | Backend::Packet(_) => 1,
+    };
+    let wire: Result<Vec<_>, Error> = (0..queues.min(QUEUES_SHARED_MAX))
+        .map(|queue| open(config, queue))
+        .collect();
+    Ok(Some(Arc::new(Switch::start(wire?, config.contexts)?)))
+}
+
+/// Queues of a wire that a switch serves.
+const QUEUES_SHARED_MAX: usize = 8;
+
+fn seat(
+    config: &Arc<Config>,
+    stack: StackConfig,
+    port: Box<dyn Port + Send>,
+    index: usize,
+) -> Result<Seat, Error> {
+    let (stack, app) = Stack::new(stack, port, config.clock.now_ns())?;
     let crank = match config.crank {
         Crank::Inline => {
             let shared = Arc::new(SharedStack {

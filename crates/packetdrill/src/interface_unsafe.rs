@@ -9,13 +9,13 @@ use std::sync::Arc;
 use posix::{Address, EpollEvent, Errno, Reply, Request};
 
 use crate::interpose_unsafe;
-use crate::layout::{
-    self, EPOLL_EVENT_LEN, IOVEC_LEN, MSG_CONTROLLEN_AT, MSG_FLAGS_AT, MSG_NAMELEN_AT, MSGHDR_LEN,
-    POLLFD_LEN, Piece, SOCKADDR_LEN_MAX,
-};
 use crate::memory_unsafe::{copy_in, copy_out};
 use crate::plugin::Plugin;
 use crate::process_unsafe::set_errno;
+use posix::c_layout::{
+    self as layout, EPOLL_EVENT_LEN, IOVEC_LEN, MSG_CONTROLLEN_AT, MSG_FLAGS_AT, MSG_NAMELEN_AT,
+    MSGHDR_LEN, POLLFD_LEN, Piece, SOCKADDR_LEN_MAX,
+};
 
 type Fd = c_int;
 type Ptr = usize;

@@ -39,7 +39,6 @@ pub mod interface_unsafe;
 #[allow(unsafe_code)]
 mod interpose_unsafe;
 mod invocation;
-mod layout;
 mod limits;
 #[allow(unsafe_code)]
 mod memory_unsafe;

@@ -35,6 +35,7 @@ mod packet_unsafe;
 pub mod pcap;
 pub mod port;
 pub mod spec;
+pub mod switch;
 pub mod tap;
 pub mod wait;
 pub mod xdp;

@@ -120,3 +120,8 @@ pub const IP_WIRE_PACKETS_MAX: usize = 65_536;
 
 /// Longest packet that can be injected into an IP wire: the longest that IPv4 has a length for, and IPv6's longest behind its header.
 pub const IP_WIRE_PACKET_BYTES_MAX: usize = 65_575;
+
+/// Stacks, and queues of the wire, that one switch joins: a bit each in a word, and what one sleep watches.
+pub const SWITCH_MEMBERS_MAX: usize = 48;
+/// Batches that a switch moves before it looks whether anybody has come or gone.
+pub const SWITCH_TURNS_MAX: usize = 256;

@@ -95,6 +95,30 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
+impl WireSpec {
+    /// The word that the specification begins with.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self.backend {
+            Backend::Xdp(_) => "xdp",
+            Backend::Memif(_) => "memif",
+            Backend::Tap(_) => "tap",
+            Backend::Packet(_) => "packet",
+            Backend::Loopback(_) => "loopback",
+        }
+    }
+
+    /// The kernel's interface that the wire takes over, addresses and all; a TAP's is the kernel's end, not ours.
+    #[must_use]
+    pub fn interface(&self) -> Option<&str> {
+        match &self.backend {
+            Backend::Xdp(options) => Some(&options.interface),
+            Backend::Packet(options) => Some(&options.interface),
+            Backend::Memif(_) | Backend::Tap(_) | Backend::Loopback(_) => None,
+        }
+    }
+}
+
 impl From<Backend> for WireSpec {
     fn from(backend: Backend) -> Self {
         Self {

@@ -62,6 +62,8 @@ pub(crate) struct Progress {
     pub began: bool,
     /// Bytes that were written, or read, so far.
     pub done: usize,
+    /// What it waits for comes without an event.
+    pub is_unannounced: bool,
 }
 
 impl Call {

@@ -1,6 +1,5 @@
 //! `poll` and epoll.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
 use crate::error_queue::{self, is_told};
+use crate::kernel;
 use crate::number::*;
 use crate::request::{EpollEvent, PollFd};
 use crate::sockets::{Entry, File, Sockets, Step, errno, is_over};
@@ -16,7 +16,41 @@ use crate::sockets::{Entry, File, Sockets, Step, errno, is_over};
 /// An epoll descriptor.
 pub(crate) struct Epoll {
     poll: Poll,
-    watched: BTreeMap<i32, EpollEvent>,
+    watched: Watched,
+    events: Events,
+    /// Descriptors that were told of once in vain.
+    again: Vec<i32>,
+}
+
+/// What is watched, by descriptor.
+#[derive(Default)]
+struct Watched {
+    places: Vec<Option<EpollEvent>>,
+}
+
+impl Watched {
+    fn at(&self, fd: i32) -> Option<EpollEvent> {
+        *self.places.get(usize::try_from(fd).ok()?)?
+    }
+
+    fn set(&mut self, fd: i32, event: EpollEvent) {
+        let Ok(place) = usize::try_from(fd) else {
+            return;
+        };
+        if place >= self.places.len() {
+            self.places.resize(place + 1, None);
+        }
+        self.places[place] = Some(event);
+    }
+
+    fn remove(&mut self, fd: i32) -> Option<EpollEvent> {
+        self.places.get_mut(usize::try_from(fd).ok()?)?.take()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (i32, EpollEvent)> {
+        let numbered = self.places.iter().enumerate();
+        numbered.filter_map(|(fd, event)| Some((fd as i32, (*event)?)))
+    }
 }
 
 /// What `poll` says of a socket.
@@ -37,6 +71,7 @@ fn ready(file: &File) -> Option<Readiness> {
         File::Idle(socket) | File::Deferred(socket, _) => socket.readiness(),
         File::Listener(listener) => listener.readiness(),
         File::Stream(stream) => stream.tcp.readiness(),
+        File::Kernel(fd) => kernel::readiness(fd),
         File::Epoll(_) | File::Lost => return None,
     })
 }
@@ -66,7 +101,7 @@ impl Sockets {
         Ok(Some(count as i64))
     }
 
-    fn poll_one(&mut self, fd: i32, events: i16) -> i16 {
+    pub(crate) fn poll_one(&mut self, fd: i32, events: i16) -> i16 {
         if fd < 0 {
             return 0;
         }
@@ -95,7 +130,9 @@ impl Sockets {
         let poll = Poll::new(&self.context);
         let file = File::Epoll(Epoll {
             poll,
-            watched: BTreeMap::new(),
+            watched: Watched::default(),
+            events: Events::with_capacity(1),
+            again: Vec::new(),
         });
         let fd = self.install(Entry {
             close_on_exec: flags & EPOLL_CLOEXEC != 0,
@@ -114,18 +151,18 @@ impl Sockets {
             return Err(Errno::INVAL);
         };
         match op {
-            EPOLL_CTL_ADD if epoll.watched.contains_key(&fd) => return Err(Errno::EXIST),
+            EPOLL_CTL_ADD if epoll.watched.at(fd).is_some() => return Err(Errno::EXIST),
             EPOLL_CTL_ADD => {
                 add(&mut epoll.poll, &entry.file, fd, event)?;
-                epoll.watched.insert(fd, event);
+                epoll.watched.set(fd, event);
             }
             EPOLL_CTL_MOD => {
-                let watched = epoll.watched.get_mut(&fd).ok_or(Errno::NOENT)?;
+                epoll.watched.at(fd).ok_or(Errno::NOENT)?;
                 change(&mut epoll.poll, &entry.file, fd, event)?;
-                *watched = event;
+                epoll.watched.set(fd, event);
             }
             EPOLL_CTL_DEL => {
-                epoll.watched.remove(&fd).ok_or(Errno::NOENT)?;
+                epoll.watched.remove(fd).ok_or(Errno::NOENT)?;
                 remove(&mut epoll.poll, &entry.file)?;
             }
             _ => return Err(Errno::INVAL),
@@ -142,17 +179,8 @@ impl Sockets {
         reply: &mut Reply,
     ) -> Step {
         let max = usize::try_from(max_events).unwrap_or(0);
-        let File::Epoll(_) = self.entry(epfd)?.file else {
-            return Err(Errno::INVAL);
-        };
-        if max == 0 {
-            return Err(Errno::INVAL);
-        }
-        let (mut found, again) = self.epoll_found(epfd, max)?;
-        self.add_notifications(epfd, max, &mut found);
-        for fd in again {
-            self.arm_again(epfd, fd);
-        }
+        let mut found = Vec::new();
+        self.epoll_found(epfd, max, Some(Duration::ZERO), &mut found)?;
         let now_ns = self.context.now_ns();
         if found.is_empty() && !is_over(progress, now_ns, millis(timeout_ms)) {
             return Ok(None);
@@ -162,18 +190,26 @@ impl Sockets {
         Ok(Some(count))
     }
 
-    /// The events that were asked for, and the descriptors that were told of once in vain: what is ready of them nobody asked for.
-    fn epoll_found(&mut self, epfd: i32, max: usize) -> Result<(Vec<EpollEvent>, Vec<i32>), Errno> {
+    /// Appends the events that were asked for, `max` at most; waits for some up to `timeout`.
+    pub(crate) fn epoll_found(
+        &mut self,
+        epfd: i32,
+        max: usize,
+        timeout: Option<Duration>,
+        found: &mut Vec<EpollEvent>,
+    ) -> Result<(), Errno> {
         let File::Epoll(epoll) = &mut self.entry(epfd)?.file else {
             return Err(Errno::INVAL);
         };
-        let mut events = Events::with_capacity(max);
-        let waited = epoll.poll.wait(&mut events, Some(Duration::ZERO));
+        if max == 0 {
+            return Err(Errno::INVAL);
+        }
+        epoll.events.set_capacity(max);
+        let waited = epoll.poll.wait(&mut epoll.events, timeout);
         waited.map_err(|error| errno(&error))?;
-        let (mut found, mut again) = (Vec::new(), Vec::new());
-        for event in &events {
+        for event in &epoll.events {
             let fd = event.token().0 as i32;
-            let Some(watched) = epoll.watched.get(&fd) else {
+            let Some(watched) = epoll.watched.at(fd) else {
                 continue;
             };
             let said = mask(event.readiness()) & (watched.events | EPOLLERR | EPOLLHUP);
@@ -183,10 +219,25 @@ impl Sockets {
                     data: watched.data,
                 });
             } else if watched.events & EPOLLONESHOT != 0 {
-                again.push(fd);
+                epoll.again.push(fd);
             }
         }
-        Ok((found, again))
+        let mut again = std::mem::take(&mut epoll.again);
+        if self.has_notifications {
+            self.add_notifications(epfd, max, found);
+        }
+        // What is ready of these nobody asked for.
+        for fd in again.drain(..) {
+            self.arm_again(epfd, fd);
+        }
+        if let Ok(Entry {
+            file: File::Epoll(epoll),
+            ..
+        }) = self.entry(epfd)
+        {
+            epoll.again = again;
+        }
+        Ok(())
     }
 
     /// Notifications of the error queues: to the events of their sockets, or as events of their own. Which socket an event is of, its `data` need not say; so
@@ -196,11 +247,7 @@ impl Sockets {
             Ok(Entry {
                 file: File::Epoll(epoll),
                 ..
-            }) => epoll
-                .watched
-                .iter()
-                .map(|(&fd, &event)| (fd, event))
-                .collect(),
+            }) => epoll.watched.iter().collect(),
             _ => return,
         };
         for (fd, event) in watched {
@@ -225,7 +272,7 @@ impl Sockets {
     fn arm_again(&mut self, epfd: i32, fd: i32) {
         if let Some((epoll, entry)) = self.pair(epfd, fd)
             && let File::Epoll(epoll) = &mut epoll.file
-            && let Some(&event) = epoll.watched.get(&fd)
+            && let Some(event) = epoll.watched.at(fd)
         {
             // It is registered, or it would not have been told of.
             let _ = change(&mut epoll.poll, &entry.file, fd, event);
@@ -237,7 +284,7 @@ impl Sockets {
         for epfd in self.watchers(fd) {
             if let Some((epoll, entry)) = self.pair(epfd, fd)
                 && let File::Epoll(epoll) = &mut epoll.file
-                && let Some(&event) = epoll.watched.get(&fd)
+                && let Some(event) = epoll.watched.at(fd)
             {
                 // A new socket is watched by nobody yet.
                 let _ = add(&mut epoll.poll, &entry.file, fd, event);
@@ -248,27 +295,32 @@ impl Sockets {
     /// A descriptor is about to be closed.
     pub(crate) fn forget_watched(&mut self, fd: i32) {
         for epfd in self.watchers(fd) {
-            if let Ok(Entry {
-                file: File::Epoll(epoll),
-                ..
-            }) = self.entry(epfd)
+            if let Some((epoll, entry)) = self.pair(epfd, fd)
+                && let File::Epoll(epoll) = &mut epoll.file
             {
-                epoll.watched.remove(&fd);
+                epoll.watched.remove(fd);
+                // The kernel goes on watching what has another descriptor somewhere.
+                if matches!(entry.file, File::Kernel(_)) {
+                    let _ = remove(&mut epoll.poll, &entry.file);
+                }
             }
         }
     }
 
     fn watchers(&mut self, fd: i32) -> Vec<i32> {
-        let watches = |(&epfd, entry): (&i32, &mut Entry)| match &entry.file {
-            File::Epoll(epoll) if epoll.watched.contains_key(&fd) => Some(epfd),
-            _ => None,
+        let watches = |&epfd: &i32| match self.with_context(epfd) {
+            Some((_, entry)) => match &entry.file {
+                File::Epoll(epoll) => epoll.watched.at(fd).is_some(),
+                _ => false,
+            },
+            None => false,
         };
-        self.entries_mut().filter_map(watches).collect()
+        self.epolls.iter().copied().filter(watches).collect()
     }
 }
 
 /// What Millstream's poll is asked, so that it tells of at least what was asked for.
-fn wanted(event: EpollEvent) -> (Interest, Mode) {
+pub(crate) fn wanted(event: EpollEvent) -> (Interest, Mode) {
     let reads = event.events & (EPOLLIN | EPOLLRDNORM | EPOLLRDHUP) != 0;
     let writes = event.events & (EPOLLOUT | EPOLLWRNORM) != 0;
     let interest = match (reads, writes) {
@@ -296,6 +348,7 @@ fn add(poll: &mut Poll, file: &File, fd: i32, event: EpollEvent) -> Result<(), E
         File::Idle(socket) | File::Deferred(socket, _) => with(poll, socket, fd, event),
         File::Listener(listener) => with(poll, listener, fd, event),
         File::Stream(stream) => with(poll, &stream.tcp, fd, event),
+        File::Kernel(kernel) => kernel::watch(poll, kernel, fd, event, false),
         File::Epoll(_) | File::Lost => return Err(Errno::PERM),
     };
     added.map_err(|error| errno(&error))
@@ -314,6 +367,7 @@ fn change(poll: &mut Poll, file: &File, fd: i32, event: EpollEvent) -> Result<()
         File::Idle(socket) | File::Deferred(socket, _) => with(poll, socket, fd, event),
         File::Listener(listener) => with(poll, listener, fd, event),
         File::Stream(stream) => with(poll, &stream.tcp, fd, event),
+        File::Kernel(kernel) => kernel::watch(poll, kernel, fd, event, true),
         File::Epoll(_) | File::Lost => return Err(Errno::NOENT),
     };
     changed.map_err(|error| errno(&error))
@@ -324,6 +378,7 @@ fn remove(poll: &mut Poll, file: &File) -> Result<(), Errno> {
         File::Idle(socket) | File::Deferred(socket, _) => poll.deregister(socket),
         File::Listener(listener) => poll.deregister(listener),
         File::Stream(stream) => poll.deregister(&stream.tcp),
+        File::Kernel(kernel) => poll.deregister_fd(kernel),
         File::Epoll(_) | File::Lost => return Err(Errno::NOENT),
     };
     removed.map_err(|error| errno(&error))

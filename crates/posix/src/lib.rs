@@ -24,11 +24,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod c_layout;
 mod call;
 mod descriptors;
+mod direct;
 mod epoll;
 mod error_queue;
 mod fast_open;
+mod kernel;
 pub mod layout;
 pub mod number;
 mod open;
@@ -37,6 +40,7 @@ mod options;
 mod request;
 mod sockets;
 pub mod sysctl;
+mod table;
 pub mod tcp_info;
 mod timestamping;
 mod transfer;

@@ -92,6 +92,26 @@ impl Sockets {
         if flags & !(SOCK_NONBLOCK | SOCK_CLOEXEC) != 0 {
             return Err(Errno::INVAL);
         }
+        let File::Listener(_) = self.socket_entry(fd)?.file else {
+            return Err(Errno::INVAL);
+        };
+        // The number first: at the limit of descriptors the connection stays where it is.
+        let number = self.number()?;
+        let accepted = self.accept_as(fd, number, flags, progress, reply);
+        if !matches!(accepted, Ok(Some(_))) {
+            self.give_back(number);
+        }
+        accepted
+    }
+
+    fn accept_as(
+        &mut self,
+        fd: i32,
+        number: i32,
+        flags: i32,
+        progress: &mut Progress,
+        reply: &mut Reply,
+    ) -> Step {
         let now_ns = self.context.now_ns();
         let entry = self.socket_entry(fd)?;
         let File::Listener(listener) = &entry.file else {
@@ -119,9 +139,9 @@ impl Sockets {
             error_queue_is_urgent: entry.error_queue_is_urgent.clone(),
             ..Entry::of(File::Stream(stream), is_v6)
         };
-        let accepted = self.install(accepted)?;
+        self.put(number, accepted);
         *reply = Reply::Address(as_family(is_v6, remote));
-        Ok(Some(accepted.into()))
+        Ok(Some(number.into()))
     }
 
     pub(crate) fn connect(&mut self, fd: i32, address: Address, progress: &mut Progress) -> Step {
@@ -346,6 +366,7 @@ impl Sockets {
         {
             let timeout = Duration::from_secs(seconds.into());
             let is_over = is_over(progress, now_ns, Some(timeout));
+            progress.is_unannounced = true;
             if !is_over && is_closing(stream)? {
                 return Ok(None);
             }

@@ -32,7 +32,7 @@ impl Sockets {
             File::Idle(socket) | File::Deferred(socket, _) => socket.options(),
             File::Listener(listener) => listener.options(),
             File::Stream(stream) => stream.tcp.options(),
-            File::Epoll(_) => return Err(Errno::NOTSOCK),
+            File::Epoll(_) | File::Kernel(_) => return Err(Errno::NOTSOCK),
             File::Lost => return Err(Errno::NOBUFS),
         };
         Ok(Asked {
@@ -68,6 +68,9 @@ impl Sockets {
     }
 
     pub(crate) fn setsockopt(&mut self, fd: i32, level: i32, name: i32, value: &[u8]) -> Step {
+        if level == SOL_SOCKET && TELLS_BY_ERROR_QUEUE.contains(&name) {
+            self.has_notifications = true;
+        }
         let asked = self.asked(fd)?;
         match level {
             SOL_SOCKET => set::socket_level(&asked, name, value)?,
@@ -79,6 +82,9 @@ impl Sockets {
         Ok(Some(0))
     }
 }
+
+/// Options of sockets that may tell by their error queue.
+const TELLS_BY_ERROR_QUEUE: [i32; 3] = [SO_ZEROCOPY, SO_TIMESTAMPING, SO_TIMESTAMPING_NEW];
 
 /// A timer of all connections: what it is set to, and the least and the most that Linux lets a socket set.
 fn timer(asked: &Asked<'_>, name: i32) -> (i32, i32, i32) {

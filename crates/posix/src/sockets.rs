@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
 use millstream::{Context, TcpListener, TcpSocket, TcpStream};
 use rustix::io::Errno;
@@ -12,6 +13,7 @@ use crate::call::{Call, Outcome, Progress, Reply};
 use crate::descriptors::{Descriptors, LowestFree};
 use crate::epoll::Epoll;
 use crate::request::Request;
+use crate::table::Table;
 use crate::timestamping::Timestamping;
 use crate::zero_copy::ZeroCopy;
 
@@ -19,7 +21,11 @@ use crate::zero_copy::ZeroCopy;
 pub struct Sockets {
     pub(crate) context: Context,
     numbers: Box<dyn Descriptors>,
-    entries: BTreeMap<i32, Entry>,
+    entries: Table,
+    /// Descriptors of epoll.
+    pub(crate) epolls: Vec<i32>,
+    /// Some socket was asked to tell by its error queue.
+    pub(crate) has_notifications: bool,
     /// Descriptors that were ever opened.
     opened: u64,
 }
@@ -80,6 +86,8 @@ pub(crate) enum File {
     Listener(TcpListener),
     Stream(Stream),
     Epoll(Epoll),
+    /// One of the kernel's own.
+    Kernel(OwnedFd),
     /// A socket that could not be made anew after its connection had failed: there was no memory for it.
     Lost,
 }
@@ -107,7 +115,9 @@ impl Sockets {
         Self {
             context,
             numbers,
-            entries: BTreeMap::new(),
+            entries: Table::default(),
+            epolls: Vec::new(),
+            has_notifications: false,
             opened: 0,
         }
     }
@@ -134,7 +144,7 @@ impl Sockets {
     /// Whether `fd` is one of ours.
     #[must_use]
     pub fn has(&self, fd: i32) -> bool {
-        self.entries.contains_key(&fd)
+        self.entries.at(fd).is_some()
     }
 
     /// Carries a call on. What it does is done when this returns, as it is when a system call does: on a virtual clock, where no other thread sees to it, the
@@ -156,7 +166,12 @@ impl Sockets {
         }
     }
 
-    fn step(&mut self, request: &Request, progress: &mut Progress, reply: &mut Reply) -> Step {
+    pub(crate) fn step(
+        &mut self,
+        request: &Request,
+        progress: &mut Progress,
+        reply: &mut Reply,
+    ) -> Step {
         match *request {
             Request::Socket {
                 domain,
@@ -244,66 +259,68 @@ impl Sockets {
 
     /// What `fd` stands for.
     pub(crate) fn entry(&mut self, fd: i32) -> Result<&mut Entry, Errno> {
-        self.entries.get_mut(&fd).ok_or(Errno::BADF)
+        self.entries.at_mut(fd).ok_or(Errno::BADF)
     }
 
     /// The socket that `fd` stands for.
     pub(crate) fn socket_entry(&mut self, fd: i32) -> Result<&mut Entry, Errno> {
         let entry = self.entry(fd)?;
         match entry.file {
-            File::Epoll(_) => Err(Errno::NOTSOCK),
+            File::Epoll(_) | File::Kernel(_) => Err(Errno::NOTSOCK),
             _ => Ok(entry),
         }
     }
 
     /// What `fd` stands for, and the context.
     pub(crate) fn with_context(&self, fd: i32) -> Option<(&Context, &Entry)> {
-        Some((&self.context, self.entries.get(&fd)?))
+        Some((&self.context, self.entries.at(fd)?))
     }
 
     /// The context, and the socket that `fd` stands for.
     pub(crate) fn socket_with_context(&mut self, fd: i32) -> Result<(&Context, &mut Entry), Errno> {
-        let entry = self.entries.get_mut(&fd).ok_or(Errno::BADF)?;
+        let entry = self.entries.at_mut(fd).ok_or(Errno::BADF)?;
         match entry.file {
-            File::Epoll(_) => Err(Errno::NOTSOCK),
+            File::Epoll(_) | File::Kernel(_) => Err(Errno::NOTSOCK),
             _ => Ok((&self.context, entry)),
         }
     }
 
     /// A new descriptor.
-    pub(crate) fn install(&mut self, mut entry: Entry) -> Result<i32, Errno> {
+    pub(crate) fn install(&mut self, entry: Entry) -> Result<i32, Errno> {
         let fd = self.numbers.open()?;
+        self.put(fd, entry);
+        Ok(fd)
+    }
+
+    /// A number for a descriptor that is about to be opened; [`put`](Self::put) or [`give_back`](Self::give_back) follows.
+    pub(crate) fn number(&mut self) -> Result<i32, Errno> {
+        self.numbers.open()
+    }
+
+    pub(crate) fn give_back(&mut self, fd: i32) {
+        self.numbers.close(fd);
+    }
+
+    pub(crate) fn put(&mut self, fd: i32, mut entry: Entry) {
         self.opened += 1;
         entry.cookie = self.opened;
+        if matches!(entry.file, File::Epoll(_)) {
+            self.epolls.push(fd);
+        }
         self.entries.insert(fd, entry);
-        Ok(fd)
     }
 
     /// A descriptor is no more.
     pub(crate) fn uninstall(&mut self, fd: i32) -> Option<Entry> {
-        let entry = self.entries.remove(&fd)?;
+        let entry = self.entries.remove(fd)?;
+        self.epolls.retain(|&epfd| epfd != fd);
         self.numbers.close(fd);
         Some(entry)
     }
 
     /// Two descriptors at once.
     pub(crate) fn pair(&mut self, a: i32, b: i32) -> Option<(&mut Entry, &mut Entry)> {
-        if a == b {
-            return None;
-        }
-        let mut found = (None, None);
-        for (&fd, entry) in &mut self.entries {
-            if fd == a {
-                found.0 = Some(entry);
-            } else if fd == b {
-                found.1 = Some(entry);
-            }
-        }
-        found.0.zip(found.1)
-    }
-
-    pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = (&i32, &mut Entry)> {
-        self.entries.iter_mut()
+        self.entries.pair_mut(a, b)
     }
 }
 

@@ -28,6 +28,7 @@ impl Sockets {
     ) -> Step {
         self.socket_entry(fd)?;
         let stamps = timestamping::sent_flags(control)?;
+        self.has_notifications |= stamps.is_some();
         self.send(fd, bytes, flags, to, stamps, progress)
     }
 
@@ -233,7 +234,7 @@ impl Sockets {
             return Err(Errno::NOTTY);
         }
         let value = match &entry.file {
-            File::Epoll(_) => return Err(Errno::NOTTY),
+            File::Epoll(_) | File::Kernel(_) => return Err(Errno::NOTTY),
             File::Listener(_) if request == SIOCATMARK => 0,
             File::Listener(_) => return Err(Errno::INVAL),
             File::Stream(stream) => match request {

@@ -18,6 +18,10 @@ pub struct StackConfig {
     pub gateways: Vec<IpAddr>,
     /// Further routes: a prefix and the gateway behind which it lies.
     pub routes: Vec<(IpCidr, IpAddr)>,
+    /// Further subnets that are reached directly.
+    pub on_link: Vec<IpCidr>,
+    /// Hosts on the link whose MAC addresses nobody needs to ask for; one that finds no room in the cache is asked for after all.
+    pub neighbours: Vec<(IpAddr, [u8; 6])>,
     /// Sizes of all tables.
     pub limits: Limits,
     /// Settings of TCP.
@@ -43,6 +47,8 @@ impl Default for StackConfig {
             addresses: Vec::new(),
             gateways: Vec::new(),
             routes: Vec::new(),
+            on_link: Vec::new(),
+            neighbours: Vec::new(),
             limits: Limits::default(),
             tcp: tcp::Config::default(),
             local_ports: (16_384, 65_535),
@@ -115,7 +121,8 @@ impl StackConfig {
             if !self
                 .addresses
                 .iter()
-                .any(|address| address.contains(*gateway))
+                .chain(&self.on_link)
+                .any(|subnet| subnet.contains(*gateway))
             {
                 return Err(ConfigError::UnreachableGateway(*gateway));
             }

@@ -53,6 +53,14 @@ impl Network {
             // Two addresses of one subnet share its route.
             let _ = routes.add(route);
         }
+        for &prefix in &config.on_link {
+            // One of our own subnets is reached directly already.
+            let _ = routes.add(Route {
+                prefix: prefix.network(),
+                gateway: None,
+                port: PORT,
+            });
+        }
         for &gateway in &config.gateways {
             let any = if gateway.is_ipv4() {
                 IpAddr::from(Ipv4Addr::UNSPECIFIED)
@@ -92,6 +100,10 @@ impl Network {
             out: FrameQueue::new(),
             scratch: vec![0; crate::limits::SMALL_PACKET_BYTES_MAX],
         };
+        for &(address, mac) in &config.neighbours {
+            let mac = MacAddr(mac);
+            let _ = network.neighbours.set_permanent(PORT, address, mac, 0);
+        }
         network.announce();
         Ok(network)
     }

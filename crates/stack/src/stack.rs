@@ -198,14 +198,14 @@ impl Stack {
         now_ns: u64,
         until_ns: Option<u64>,
         extra: &[BorrowedFd<'_>],
-    ) -> std::io::Result<()> {
+    ) -> std::io::Result<bool> {
         self.bell.prepare_sleep();
         let has_jobs = !self.core.app.jobs.is_empty() || !self.core.app.controls.is_empty();
         let wants_tx = self.core.has_output();
         let due_ns = [self.next_timer_ns(), until_ns].into_iter().flatten().min();
         let timeout_ns = due_ns.map(|due_ns| due_ns.saturating_sub(now_ns));
         let outcome = if has_jobs || timeout_ns == Some(0) {
-            Ok(())
+            Ok(false)
         } else {
             let mut fds = Vec::with_capacity(extra.len() + 1);
             fds.push(self.bell.fd());
@@ -215,7 +215,7 @@ impl Stack {
                 true => packetio::wait(&mut [], &fds, false, timeout_ns),
                 false => packetio::wait(&mut [&mut *self.port], &fds, wants_tx, timeout_ns),
             }
-            .map(|_| ())
+            .map(|woken| woken.interrupted)
         };
         self.bell.cancel_sleep();
         outcome

@@ -52,7 +52,7 @@ const WALLS: &[Wall] = &[
         may_test_with: &["packetio"],
         ..wall("posix", &["millstream"])
     },
-    wall("capi", &["millstream", "posix"]),
+    wall("capi", &["ring", "millstream", "posix"]),
     wall("preload", &["millstream", "posix"]),
     wall("packetdrill", &["millstream", "packetio", "posix"]),
     wall("mux", &["wire", "ring", "packetio"]),

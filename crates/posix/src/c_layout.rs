@@ -1,21 +1,29 @@
-//! C's structures (x86-64 and AArch64 Linux) as bytes, to and from what `posix` takes.
+//! C's structures (x86-64 and AArch64 Linux) as bytes, to and from what the calls take: for the doors through which C programs come in.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-use posix::{Address, ControlMessage, EpollEvent, Errno, PollFd, number};
+use rustix::io::Errno;
+
+use crate::number;
+use crate::request::{Address, ControlMessage, EpollEvent, PollFd};
 
 /// A piece of the caller's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
+    /// Where it begins.
     pub address: usize,
+    /// Bytes.
     pub len: usize,
 }
 
 /// A `struct msghdr`, of which the pointers are still to be followed.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageHeader {
+    /// The address.
     pub name: Piece,
+    /// An array of `struct iovec`; `len` counts these.
     pub pieces: Piece,
+    /// The control messages.
     pub control: Piece,
 }
 

@@ -1,0 +1,6 @@
+//! Gives the shared library its soname, so that programs ask for the major version that they were linked with.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libmtcp.so.1");
+}

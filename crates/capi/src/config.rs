@@ -1,0 +1,163 @@
+//! The configuration: mTCP's grammar, or TOML, into one set of settings, and from there into Millstream's.
+//!
+//! A key has one meaning and one line in [`keys`], whichever grammar it came in. What is wrong stops with file and line; what mTCP knows and has no meaning here
+//! is named in a warning.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use millstream::IpCidr;
+
+use crate::process::Conf;
+
+mod build;
+mod files;
+mod keys;
+mod lines;
+mod toml_file;
+
+#[cfg(test)]
+mod tests;
+
+/// What `mtcp_getconf` says of a receive buffer that nobody has set: what Linux's begin with. It grows by itself.
+pub const RCVBUF_DEFAULT: i32 = 131_072;
+/// Of a send buffer.
+pub const SNDBUF_DEFAULT: i32 = 16_384;
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    file: Option<PathBuf>,
+    /// From 1; 0: the file as a whole.
+    line: usize,
+    why: String,
+}
+
+impl Problem {
+    /// One that no file is to blame for.
+    pub fn of(why: &impl fmt::Display) -> Self {
+        Self {
+            file: None,
+            line: 0,
+            why: why.to_string(),
+        }
+    }
+
+    fn at(file: &Path, line: usize, why: impl Into<String>) -> Self {
+        Self {
+            file: Some(file.to_owned()),
+            line,
+            why: why.into(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.file, self.line) {
+            (None, _) => write!(f, "{}", self.why),
+            (Some(file), 0) => write!(f, "{}: {}", file.display(), self.why),
+            (Some(file), line) => write!(f, "{}:{line}: {}", file.display(), self.why),
+        }
+    }
+}
+
+/// Where a setting was made: its line, for complaints that come later.
+type Line = usize;
+
+/// What moves the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    Xdp,
+    Memif,
+    Tap,
+    Packet,
+    Loopback,
+    Dpdk,
+}
+
+/// See the module's documentation. `None`: nobody has said anything.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    pub file: Option<PathBuf>,
+    pub io: Option<(Io, Line)>,
+    pub ports: Vec<String>,
+    pub port_line: Line,
+    /// A wire in Millstream's own words, in place of `io` and `port`.
+    pub wire: Option<(String, Line)>,
+    pub addresses: Vec<IpCidr>,
+    pub gateways: Vec<IpAddr>,
+    pub on_link: Vec<IpCidr>,
+    pub neighbours: Vec<(IpAddr, [u8; 6])>,
+    pub num_cores: Option<i32>,
+    pub max_concurrency: Option<i32>,
+    pub max_num_buffers: Option<i32>,
+    pub rcvbuf: Option<i32>,
+    pub sndbuf: Option<i32>,
+    pub tcp_timeout_s: Option<i32>,
+    pub tcp_timewait_s: Option<i32>,
+    pub congestion: Option<millstream::CongestionAlgorithm>,
+    pub is_dedicated: bool,
+    pub spin_us: u64,
+    pub warnings: Vec<String>,
+}
+
+impl Settings {
+    /// Reads a file, and `config/route.conf` and `config/arp.conf` beside it.
+    pub fn read(file: &Path) -> Result<Self, Problem> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Problem::at(file, 0, error.to_string()))?;
+        let mut settings = Self {
+            file: Some(file.to_owned()),
+            ..Self::default()
+        };
+        match file.extension().is_some_and(|end| end == "toml") {
+            true => toml_file::read(&mut settings, file, &text)?,
+            false => lines::read(&mut settings, file, &text)?,
+        }
+        files::read_beside(&mut settings, file)?;
+        Ok(settings)
+    }
+
+    /// What `mtcp_getconf` says from now on: what the file says, else what `before` says.
+    pub fn conf(&self, before: Conf) -> Conf {
+        // As in mTCP, either buffer's size is the other's where only one is set.
+        let (rcvbuf, sndbuf) = (self.rcvbuf.or(self.sndbuf), self.sndbuf.or(self.rcvbuf));
+        Conf {
+            num_cores: self.num_cores.unwrap_or(before.num_cores),
+            max_concurrency: self.max_concurrency.unwrap_or(before.max_concurrency),
+            max_num_buffers: self.max_num_buffers.unwrap_or(before.max_num_buffers),
+            rcvbuf_size: rcvbuf.unwrap_or(before.rcvbuf_size),
+            sndbuf_size: sndbuf.unwrap_or(before.sndbuf_size),
+            tcp_timewait: self.tcp_timewait_s.unwrap_or(before.tcp_timewait),
+            tcp_timeout: self.tcp_timeout_s.unwrap_or(before.tcp_timeout),
+        }
+    }
+
+    /// `MILLSTREAM_WIRE` and `MILLSTREAM_ADDRESS` in place of what the file says, so that one file serves on several machines.
+    pub fn with_environment(mut self) -> Result<Self, Problem> {
+        if let Ok(wire) = std::env::var("MILLSTREAM_WIRE") {
+            self.wire = Some((wire, 0));
+        }
+        for (name, key) in [
+            ("MILLSTREAM_ADDRESS", "ip_addr"),
+            ("MILLSTREAM_GATEWAY", "gateway"),
+        ] {
+            let Ok(value) = std::env::var(name) else {
+                continue;
+            };
+            keys::set(&mut self, key, &value, 0)
+                .map_err(|why| Problem::of(&format!("{name}: {why}")))?;
+        }
+        Ok(self)
+    }
+
+    fn problem(&self, line: Line, why: impl Into<String>) -> Problem {
+        Problem {
+            file: self.file.clone(),
+            line,
+            why: why.into(),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! From settings to Millstream's configuration.
+
+use std::net::IpAddr;
+
+use millstream::{BufferSizes, Config, Crank, IpCidr, Limits, WireSpec};
+
+use super::{Io, Problem, RCVBUF_DEFAULT, SNDBUF_DEFAULT, Settings};
+use crate::interfaces_unsafe;
+use crate::limits::{CHUNKS, LOCAL_PORTS};
+use crate::process::Conf;
+
+/// Where a loopback's contexts are found if nobody says: the first one's address, the others count on.
+const LOOPBACK_ADDRESS: &str = "10.77.0.1/24";
+/// TIME_WAIT of zero seconds.
+const TIME_WAIT_NS_MIN: u64 = 1_000_000;
+/// Bytes of a large chunk.
+const CHUNK_BYTES: usize = 4_096;
+const SECOND_NS: u64 = 1_000_000_000;
+
+impl Settings {
+    /// Adds what the kernel knows, and finds out whether a wire can be made of it all.
+    pub fn complete(mut self) -> Result<Self, Problem> {
+        if self.wire.is_none() && self.io.is_none() && self.ports.is_empty() {
+            // No file, or one that names no wire.
+            self.io = Some((Io::Loopback, 0));
+        }
+        let (spec, line) = self.spec()?;
+        let wire = self.parse(&spec, line)?;
+        if self.addresses.is_empty() {
+            self.addresses = self.addresses_of(&wire, line)?;
+        }
+        if self.gateways.is_empty()
+            && let Some(interface) = interface_of(&wire)
+        {
+            let gateway = interfaces_unsafe::default_gateway(interface);
+            let is_near = |gateway: &IpAddr| self.addresses.iter().any(|a| a.contains(*gateway));
+            self.gateways.extend(gateway.filter(is_near));
+        }
+        Ok(self)
+    }
+
+    fn parse(&self, spec: &str, line: usize) -> Result<WireSpec, Problem> {
+        spec.parse::<WireSpec>()
+            .map_err(|error| self.problem(line, error.to_string()))
+    }
+
+    /// The wire in Millstream's words, and the line that named it.
+    fn spec(&self) -> Result<(String, usize), Problem> {
+        if let Some((wire, line)) = &self.wire {
+            return Ok((wire.clone(), *line));
+        }
+        let Some((io, io_line)) = self.io else {
+            return Err(self.problem(
+                self.port_line,
+                "port: io says of what kind it is, and is missing",
+            ));
+        };
+        let kind = match io {
+            Io::Xdp => "xdp",
+            Io::Memif => "memif",
+            Io::Tap => "tap",
+            Io::Packet => "packet",
+            Io::Loopback => "loopback",
+            Io::Dpdk => {
+                return Err(self.problem(
+                    io_line,
+                    "io: dpdk: no DPDK plug-in is installed; io = xdp with port = INTERFACE drives the same NIC by its kernel driver",
+                ));
+            }
+        };
+        match &self.ports[..] {
+            [] if io == Io::Loopback => Ok((kind.to_owned(), io_line)),
+            [] => Err(self.problem(io_line, format!("io: {kind}: port is missing"))),
+            [port] if port.starts_with(&format!("{kind}:")) => Ok((port.clone(), self.port_line)),
+            [port] => Ok((format!("{kind}:{port}"), self.port_line)),
+            many => Err(self.problem(
+                self.port_line,
+                format!("port: {} of them: a stack has one", many.len()),
+            )),
+        }
+    }
+
+    /// Addresses that nobody has set: the interface's own, as in mTCP.
+    fn addresses_of(&self, wire: &WireSpec, line: usize) -> Result<Vec<IpCidr>, Problem> {
+        if is_loopback(wire) {
+            return keys_cidr(LOOPBACK_ADDRESS).map_err(|why| self.problem(line, why));
+        }
+        let Some(interface) = interface_of(wire) else {
+            return Err(self.problem(
+                line,
+                format!(
+                    "{wire}: the kernel knows no address of it: ip_addr = ADDRESS/BITS is missing"
+                ),
+            ));
+        };
+        let found = interfaces_unsafe::addresses(&interface);
+        match found {
+            Some(found) if !found.is_empty() => Ok(found),
+            Some(_) => Err(self.problem(
+                line,
+                format!("{interface}: the interface has no address: ip_addr = ADDRESS/BITS says which is ours"),
+            )),
+            None => Err(self.problem(line, format!("{interface}: there is no such interface"))),
+        }
+    }
+
+    /// What Millstream is told.
+    pub fn config(&self, conf: &Conf) -> Result<Config, Problem> {
+        let (spec, line) = self.spec()?;
+        let mut config = Config::new(self.parse(&spec, line)?);
+        config.addresses.clone_from(&self.addresses);
+        config.gateways.clone_from(&self.gateways);
+        config.on_link.clone_from(&self.on_link);
+        config.neighbours.clone_from(&self.neighbours);
+        config.contexts = conf.num_cores as usize;
+        config.local_ports = LOCAL_PORTS;
+        config.spin_ns = self.spin_us * 1_000;
+        if self.is_dedicated {
+            config.crank = Crank::Dedicated;
+        }
+        config.limits = limits(conf);
+        tcp(self, conf, &mut config);
+        Ok(config)
+    }
+}
+
+fn keys_cidr(text: &str) -> Result<Vec<IpCidr>, String> {
+    Ok(vec![super::keys::cidr(text)?])
+}
+
+fn limits(conf: &Conf) -> Limits {
+    let mut limits = Limits::for_connections(conf.max_concurrency as usize);
+    let each = conf.rcvbuf_size as usize + conf.sndbuf_size as usize;
+    let wanted = (conf.max_num_buffers as usize).saturating_mul(each) / CHUNK_BYTES;
+    limits.large_chunks = wanted.clamp(CHUNKS.0, CHUNKS.1);
+    limits
+}
+
+fn tcp(settings: &Settings, conf: &Conf, config: &mut Config) {
+    let tcp = &mut config.tcp;
+    tcp.time_wait_ns = (conf.tcp_timewait as u64 * SECOND_NS).max(TIME_WAIT_NS_MIN);
+    if let Some(choice) = settings.congestion {
+        tcp.congestion = choice;
+    }
+    if conf.tcp_timeout > 0 {
+        // Three probes in the second half of it.
+        let timeout_ns = conf.tcp_timeout as u64 * SECOND_NS;
+        tcp.keepalive_idle_ns = (timeout_ns / 2).max(SECOND_NS);
+        tcp.keepalive_interval_ns = (timeout_ns / 6).max(SECOND_NS);
+        tcp.keepalive_probes_max = 3;
+    }
+    if conf.rcvbuf_size != RCVBUF_DEFAULT {
+        tcp.recv_buffer = fixed(conf.rcvbuf_size);
+        tcp.recv_buffer_moderate = false;
+    }
+    if conf.sndbuf_size != SNDBUF_DEFAULT {
+        tcp.send_buffer = fixed(conf.sndbuf_size);
+    }
+}
+
+/// A buffer for so many bytes that does not grow by itself. Half of what is counted is for what the bytes lie in, as in Linux.
+fn fixed(bytes: i32) -> BufferSizes {
+    let counted = (bytes as u32).max(BUFFER_BYTES_USEFUL_MIN) * 2;
+    BufferSizes {
+        bytes_min: counted.min(4_608),
+        bytes_default: counted,
+        bytes_max: counted,
+    }
+}
+
+/// Less than this is no use to a TCP with segments of 1,460 bytes; Linux has the same floor.
+const BUFFER_BYTES_USEFUL_MIN: u32 = 2_304;
+
+fn is_loopback(wire: &WireSpec) -> bool {
+    wire.kind() == "loopback"
+}
+
+/// The kernel's interface whose addresses are ours.
+fn interface_of(wire: &WireSpec) -> Option<String> {
+    wire.interface().map(str::to_owned)
+}

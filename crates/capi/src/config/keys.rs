@@ -1,0 +1,158 @@
+//! Every key, what it takes and what it means.
+
+use std::net::IpAddr;
+
+use millstream::{CongestionAlgorithm, IpCidr};
+
+use super::{Io, Line, Settings};
+use crate::limits::{
+    BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, CONCURRENCY_MAX, CONCURRENCY_MIN, CONTEXTS_MAX,
+};
+
+/// Longest time that can be asked for, in seconds: a day.
+const SECONDS_MAX: i32 = 86_400;
+
+/// Keys that mTCP reads and that change nothing here, and why.
+const WITHOUT_MEANING: [(&str, &str); 8] = [
+    (
+        "core_mask",
+        "threads choose their CPUs (mtcp_core_affinitize)",
+    ),
+    ("stat_print", "the stack prints no statistics"),
+    ("num_mem_ch", "it is DPDK's"),
+    ("multiprocess", "every process has stacks of its own"),
+    ("onvm_inst", "there is no OpenNetVM here"),
+    ("onvm_serv", "there is no OpenNetVM here"),
+    ("onvm_dest", "there is no OpenNetVM here"),
+    ("onvm_nf", "there is no OpenNetVM here"),
+];
+
+/// Makes one setting.
+///
+/// # Errors
+/// What is wrong with the key or its value, in words that fit behind file and line.
+pub fn set(settings: &mut Settings, key: &str, value: &str, line: Line) -> Result<(), String> {
+    if set_number(settings, key, value)? {
+        return Ok(());
+    }
+    match key {
+        "io" => settings.io = Some((io(value)?, line)),
+        "port" => {
+            settings.ports = value.split_whitespace().map(str::to_owned).collect();
+            settings.port_line = line;
+        }
+        "wire" => settings.wire = Some((value.to_owned(), line)),
+        "ip_addr" => settings.addresses = each(key, value, "ADDRESS/BITS")?,
+        "gateway" => settings.gateways = each::<IpAddr>(key, value, "an address")?,
+        "cc" => settings.congestion = Some(congestion(value)?),
+        "crank" => {
+            settings.is_dedicated = match value {
+                "inline" => false,
+                "dedicated" => true,
+                _ => {
+                    return Err(format!("crank: \"{value}\": expected inline or dedicated"));
+                }
+            }
+        }
+        "spin_us" => settings.spin_us = number(key, value, 0, 1_000_000)? as u64,
+        _ => return without_meaning(settings, key, value, line),
+    }
+    Ok(())
+}
+
+/// False: it is none of those that take a number of their own.
+fn set_number(settings: &mut Settings, key: &str, value: &str) -> Result<bool, String> {
+    let (place, min, max) = match key {
+        "num_cores" => (&mut settings.num_cores, 1, CONTEXTS_MAX as i32),
+        "max_concurrency" => (
+            &mut settings.max_concurrency,
+            CONCURRENCY_MIN,
+            CONCURRENCY_MAX,
+        ),
+        "max_num_buffers" => (&mut settings.max_num_buffers, 1, i32::MAX),
+        "rcvbuf" => (&mut settings.rcvbuf, BUFFER_BYTES_MIN, BUFFER_BYTES_MAX),
+        "sndbuf" => (&mut settings.sndbuf, BUFFER_BYTES_MIN, BUFFER_BYTES_MAX),
+        "tcp_timeout" => (&mut settings.tcp_timeout_s, -1, SECONDS_MAX),
+        "tcp_timewait" => (&mut settings.tcp_timewait_s, 0, SECONDS_MAX),
+        _ => return Ok(false),
+    };
+    *place = Some(number(key, value, min, max)?);
+    Ok(true)
+}
+
+fn number(key: &str, value: &str, min: i32, max: i32) -> Result<i32, String> {
+    match value.parse() {
+        Ok(number) if (min..=max).contains(&number) => Ok(number),
+        _ => Err(format!(
+            "{key}: \"{value}\": expected a number from {min} to {max}"
+        )),
+    }
+}
+
+fn each<T: std::str::FromStr>(key: &str, value: &str, expected: &str) -> Result<Vec<T>, String> {
+    let parts = value
+        .split([' ', '\t', ','])
+        .filter(|part| !part.is_empty());
+    parts
+        .map(|part| {
+            part.parse()
+                .map_err(|_| format!("{key}: \"{part}\": expected {expected}"))
+        })
+        .collect()
+}
+
+fn io(value: &str) -> Result<Io, String> {
+    Ok(match value {
+        "xdp" => Io::Xdp,
+        "memif" => Io::Memif,
+        "tap" => Io::Tap,
+        "packet" => Io::Packet,
+        "loopback" => Io::Loopback,
+        "dpdk" => Io::Dpdk,
+        "psio" | "netmap" | "onvm" => {
+            return Err(format!(
+                "io: \"{value}\": Millstream does not have it; io = xdp drives any interface of the kernel's"
+            ));
+        }
+        _ => {
+            return Err(format!(
+                "io: \"{value}\": expected xdp, memif, tap, packet, loopback or dpdk"
+            ));
+        }
+    })
+}
+
+fn congestion(value: &str) -> Result<CongestionAlgorithm, String> {
+    CongestionAlgorithm::from_name(value)
+        .ok_or_else(|| format!("cc: \"{value}\": expected reno, cubic, dctcp or bbr"))
+}
+
+/// What mTCP reads and nobody here needs: it is still to be what mTCP would have taken.
+fn without_meaning(
+    settings: &mut Settings,
+    key: &str,
+    value: &str,
+    line: Line,
+) -> Result<(), String> {
+    let known = WITHOUT_MEANING.iter().find(|(name, _)| *name == key);
+    let Some((_, why)) = known else {
+        return Err(format!("{key}: there is no such key"));
+    };
+    let is_good = match key {
+        "stat_print" => true,
+        "core_mask" => u128::from_str_radix(value.trim_start_matches("0x"), 16).is_ok(),
+        _ => value.parse::<i64>().is_ok(),
+    };
+    if !is_good {
+        return Err(format!("{key}: \"{value}\": expected a number"));
+    }
+    let warning = settings.problem(line, format!("{key} has no meaning here: {why}"));
+    settings.warnings.push(warning.to_string());
+    Ok(())
+}
+
+/// A subnet or a host.
+pub fn cidr(text: &str) -> Result<IpCidr, String> {
+    text.parse()
+        .map_err(|_| format!("\"{text}\": expected ADDRESS/BITS"))
+}

@@ -1,0 +1,30 @@
+//! mTCP's grammar: a key and its value on a line, parted by blanks or `=`; from `#` on it is a comment.
+
+use std::path::Path;
+
+use super::{Problem, Settings, keys};
+
+/// Reads a file's text.
+pub fn read(settings: &mut Settings, file: &Path, text: &str) -> Result<(), Problem> {
+    for (at, line) in numbered(text) {
+        let Some((key, rest)) = line.split_once(|c: char| c == '=' || c.is_ascii_whitespace())
+        else {
+            return Err(Problem::at(file, at, format!("{line}: a value is missing")));
+        };
+        let value = rest.trim_matches(|c: char| c == '=' || c.is_ascii_whitespace());
+        if value.is_empty() {
+            return Err(Problem::at(file, at, format!("{key}: a value is missing")));
+        }
+        keys::set(settings, key, value, at).map_err(|why| Problem::at(file, at, why))?;
+    }
+    Ok(())
+}
+
+/// The lines that say something, without their comments, and their numbers.
+pub fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate();
+    lines.filter_map(|(at, line)| {
+        let said = line.split('#').next().unwrap_or("").trim();
+        (!said.is_empty()).then_some((at + 1, said))
+    })
+}

@@ -1,0 +1,1 @@
+//! The two grammars, key by key, and every error with file and line.

@@ -1,0 +1,98 @@
+//! The process and its contexts: configuration, CPUs, signals.
+
+// The calls bear the names and the types that C knows; each is documented in `include/mtcp_api.h`.
+#![allow(missing_docs, clippy::missing_safety_doc)]
+
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use posix::Errno;
+
+use crate::door::{answer_int, open};
+use crate::process::{self, Conf};
+use crate::seats::{self, Handle};
+use crate::signals_unsafe::{self, Handler};
+use crate::{errno_unsafe, memory_unsafe};
+
+/// `SIG_ERR`
+const SIG_ERR: Handler = libc::SIG_ERR;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_init(config_file: *const c_char) -> c_int {
+    answer_int(|| {
+        let file = match config_file.is_null() {
+            true => None,
+            // SAFETY: not null, and C gives a string.
+            false => Some(unsafe { CStr::from_ptr(config_file) }),
+        };
+        let file = file.map(|file| Path::new(OsStr::from_bytes(file.to_bytes())));
+        process::init(file).map(|()| 0)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_destroy() {
+    open(|| {
+        process::destroy();
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_getconf(conf: *mut Conf) -> c_int {
+    // SAFETY: C gives room for the structure.
+    answer_int(|| unsafe { memory_unsafe::write(conf, process::conf()) }.map(|()| 0))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_setconf(conf: *const Conf) -> c_int {
+    // SAFETY: C gives the structure.
+    answer_int(|| process::set_conf(unsafe { memory_unsafe::read(conf) }?).map(|()| 0))
+}
+
+/// Binds the calling thread to a CPU of those that are online.
+fn affinitize(cpu: c_int) -> Result<i64, Errno> {
+    let cpu = usize::try_from(cpu).map_err(|_| Errno::INVAL)?;
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu % process::cpus_online());
+    rustix::thread::sched_setaffinity(None, &set).map(|()| 0)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_core_affinitize(cpu: c_int) -> c_int {
+    answer_int(|| affinitize(cpu))
+}
+
+/// As programs for mTCP have it from its `cpu.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GetNumCPUs() -> c_int {
+    process::cpus_online() as c_int
+}
+
+/// See [`GetNumCPUs`].
+#[unsafe(no_mangle)]
+pub extern "C" fn CoreAffinitize(cpu: c_int) -> c_int {
+    answer_int(|| affinitize(cpu))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_create_context(cpu: c_int) -> Handle {
+    open(|| process::create_context(cpu)).unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_destroy_context(mctx: Handle) {
+    open(|| seats::destroy(mctx));
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_register_signal(signum: c_int, handler: Handler) -> Handler {
+    match signals_unsafe::register(signum, handler) {
+        Ok(before) => before,
+        Err(errno) => {
+            errno_unsafe::set(errno);
+            SIG_ERR
+        }
+    }
+}

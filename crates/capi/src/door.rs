@@ -1,0 +1,30 @@
+//! What every call from C passes on its way out: failures become `errno`, and no panic goes further.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use posix::Errno;
+
+use crate::errno_unsafe;
+
+/// Runs a call: its value, or -1 with `errno`.
+pub fn answer(call: impl FnOnce() -> Result<i64, Errno>) -> i64 {
+    open(call).unwrap_or(-1)
+}
+
+/// Runs a call whose value fits an `int`.
+pub fn answer_int(call: impl FnOnce() -> Result<i64, Errno>) -> i32 {
+    let value = answer(call);
+    i32::try_from(value).unwrap_or(i32::MAX)
+}
+
+/// Runs a call; `None` after setting `errno`.
+pub fn open<T>(call: impl FnOnce() -> Result<T, Errno>) -> Option<T> {
+    // What a broken call leaves behind is a context that is borrowed no more; each structure in it is whole between its own statements.
+    let errno = match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(value)) => return Some(value),
+        Ok(Err(errno)) => errno,
+        Err(_) => Errno::IO,
+    };
+    errno_unsafe::set(errno);
+    None
+}

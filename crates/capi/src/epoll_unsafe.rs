@@ -1,0 +1,155 @@
+//! Waiting for several descriptors: epoll and poll.
+
+// The calls bear the names and the types that C knows; each is documented in `include/mtcp_epoll.h`.
+#![allow(missing_docs, clippy::missing_safety_doc)]
+
+use std::ffi::{CStr, c_char, c_int, c_ulong};
+
+use libc::pollfd;
+use posix::number::{EPOLL_CTL_DEL, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, EPOLLRDHUP};
+use posix::{Errno, PollFd, Request};
+
+use crate::door::answer_int;
+use crate::limits::POLL_ENTRIES_MAX;
+use crate::memory_unsafe as memory;
+use crate::seats::{Handle, with};
+
+/// `struct mtcp_epoll_event`: not packed, unlike the kernel's.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct EpollEvent {
+    events: u32,
+    data: u64,
+}
+
+const _: () = assert!(size_of::<EpollEvent>() == 16);
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_epoll_create(mctx: Handle, size: c_int) -> c_int {
+    if size <= 0 {
+        return answer_int(|| Err(Errno::INVAL));
+    }
+    mtcp_epoll_create1(mctx, 0)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_epoll_create1(mctx: Handle, flags: c_int) -> c_int {
+    let request = Request::EpollCreate { flags };
+    answer_int(|| with(mctx, |seat| seat.sockets.wait_for(&request).0))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_epoll_ctl(
+    mctx: Handle,
+    epfd: c_int,
+    op: c_int,
+    fd: c_int,
+    event: *const EpollEvent,
+) -> c_int {
+    answer_int(|| {
+        let event = match op {
+            EPOLL_CTL_DEL => EpollEvent { events: 0, data: 0 },
+            // SAFETY: C gives an event.
+            _ => unsafe { memory::read(event) }?,
+        };
+        let event = posix::EpollEvent {
+            events: event.events,
+            data: event.data,
+        };
+        let request = Request::EpollCtl {
+            epfd,
+            op,
+            fd,
+            event,
+        };
+        with(mctx, |seat| seat.sockets.wait_for(&request).0)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_epoll_wait(
+    mctx: Handle,
+    epfd: c_int,
+    events: *mut EpollEvent,
+    maxevents: c_int,
+    timeout: c_int,
+) -> c_int {
+    answer_int(|| {
+        with(mctx, |seat| {
+            if !seat.sockets.has(epfd) {
+                return Err(Errno::BADF);
+            }
+            let max = usize::try_from(maxevents).unwrap_or(0);
+            if max == 0 {
+                return Err(Errno::INVAL);
+            }
+            if events.is_null() {
+                return Err(Errno::FAULT);
+            }
+            let found = &mut seat.events;
+            seat.sockets.epoll_wait_into(epfd, max, timeout, found)?;
+            for (at, event) in found.iter().take(max).enumerate() {
+                let event = EpollEvent {
+                    events: event.events,
+                    data: event.data,
+                };
+                // SAFETY: C gives room for `maxevents` of them.
+                unsafe { memory::write(events.add(at), event) }?;
+            }
+            Ok(found.len() as i64)
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_poll(
+    mctx: Handle,
+    fds: *mut pollfd,
+    nfds: c_ulong,
+    timeout_ms: c_int,
+) -> c_int {
+    answer_int(|| {
+        with(mctx, |seat| {
+            let count = usize::try_from(nfds).unwrap_or(usize::MAX);
+            if count > POLL_ENTRIES_MAX {
+                return Err(Errno::INVAL);
+            }
+            // SAFETY: C gives so many entries.
+            let asked = unsafe { memory::array(fds.cast_const(), count) }?;
+            let entries = &mut seat.entries;
+            entries.clear();
+            entries.extend(asked.iter().map(|entry| PollFd {
+                fd: entry.fd,
+                events: entry.events,
+                revents: 0,
+            }));
+            let ready = seat.sockets.poll_entries(entries, timeout_ms)?;
+            for (at, entry) in entries.iter().enumerate() {
+                let told = pollfd {
+                    fd: entry.fd,
+                    events: entry.events,
+                    revents: entry.revents,
+                };
+                // SAFETY: as above; nobody looks at `asked` any more.
+                unsafe { memory::write(fds.add(at), told) }?;
+            }
+            Ok(ready as i64)
+        })
+    })
+}
+
+/// The name of the first event in a mask.
+#[unsafe(no_mangle)]
+pub extern "C" fn EventToString(event: u32) -> *mut c_char {
+    let names: [(u32, &CStr); 6] = [
+        (EPOLLIN, c"IN"),
+        (EPOLLPRI, c"PRI"),
+        (EPOLLOUT, c"OUT"),
+        (EPOLLERR, c"ERR"),
+        (EPOLLHUP, c"HUP"),
+        (EPOLLRDHUP, c"RDHUP"),
+    ];
+    let name = names.iter().find(|(bit, _)| event & bit != 0);
+    let name = name.map_or(c"NONE", |(_, name)| name);
+    name.as_ptr().cast_mut()
+}

@@ -1,0 +1,115 @@
+//! C's memory as slices and values. A null pointer to something that is needed is `EFAULT`; what a pointer that is not null leads to is the caller's promise,
+//! as with every function of C.
+
+use std::ffi::c_void;
+use std::net::SocketAddr;
+
+use libc::{sockaddr, socklen_t};
+use posix::c_layout::{SOCKADDR_LEN_MAX, from_address, to_address};
+use posix::{Address, Errno};
+
+use crate::limits::BYTES_PER_CALL_MAX;
+
+/// Bytes to read from; longer ones are cut to what one call moves.
+///
+/// # Safety
+/// `at` is null or leads to `len` bytes that nobody writes during `'a`.
+pub unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], Errno> {
+    match (at.is_null(), len) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Errno::FAULT),
+        // SAFETY: not null, and the caller's promise.
+        _ => Ok(unsafe { std::slice::from_raw_parts(at.cast(), len.min(BYTES_PER_CALL_MAX)) }),
+    }
+}
+
+/// Bytes to write to; longer ones are cut to what one call moves.
+///
+/// # Safety
+/// `at` is null or leads to `len` bytes that nobody else uses during `'a`.
+pub unsafe fn bytes_mut<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
+    match (at.is_null(), len) {
+        (_, 0) => Ok(&mut []),
+        (true, _) => Err(Errno::FAULT),
+        // SAFETY: not null, and the caller's promise.
+        _ => Ok(unsafe { std::slice::from_raw_parts_mut(at.cast(), len.min(BYTES_PER_CALL_MAX)) }),
+    }
+}
+
+/// An array's elements.
+///
+/// # Safety
+/// `at` is null or leads to `count` values that nobody writes during `'a`.
+pub unsafe fn array<'a, T: Copy>(at: *const T, count: usize) -> Result<&'a [T], Errno> {
+    match (at.is_null() || !at.is_aligned(), count) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Errno::FAULT),
+        // SAFETY: not null, aligned, and the caller's promise.
+        _ => Ok(unsafe { std::slice::from_raw_parts(at, count) }),
+    }
+}
+
+/// A value.
+///
+/// # Safety
+/// `at` is null or leads to a `T`.
+pub unsafe fn read<T: Copy>(at: *const T) -> Result<T, Errno> {
+    if at.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: not null, and the caller's promise; it need not be aligned.
+    Ok(unsafe { at.read_unaligned() })
+}
+
+/// Puts a value where C wants it.
+///
+/// # Safety
+/// `at` is null or leads to room for a `T`.
+pub unsafe fn write<T>(at: *mut T, value: T) -> Result<(), Errno> {
+    if at.is_null() {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: not null, and the caller's promise; it need not be aligned.
+    unsafe { at.write_unaligned(value) };
+    Ok(())
+}
+
+/// An address that C gives.
+///
+/// # Safety
+/// `at` is null or leads to `len` bytes.
+pub unsafe fn address(at: *const sockaddr, len: socklen_t) -> Result<Address, Errno> {
+    if len as i32 > SOCKADDR_LEN_MAX as i32 || (len as i32) < 0 {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { bytes(at.cast(), len as usize) }?;
+    Ok(to_address(bytes))
+}
+
+/// Tells C an address: as much of it as there is room for, and how long it is.
+///
+/// # Safety
+/// `at` is null or leads to as many bytes as `len` says; `len` is null or leads to a length.
+pub unsafe fn give_address(
+    address: SocketAddr,
+    at: *mut sockaddr,
+    len: *mut socklen_t,
+) -> Result<(), Errno> {
+    // SAFETY: the caller's promise, three times.
+    let room = unsafe { room(len) }?;
+    let bytes = from_address(address);
+    let count = room.min(bytes.len());
+    unsafe { bytes_mut(at.cast(), count) }?.copy_from_slice(&bytes[..count]);
+    unsafe { write(len, bytes.len() as socklen_t) }
+}
+
+/// The room that a length in C's memory tells of; a negative one is `EINVAL`.
+///
+/// # Safety
+/// `len` is null or leads to a length.
+pub unsafe fn room(len: *const socklen_t) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    let room = unsafe { read(len) }? as i32;
+    usize::try_from(room).map_err(|_| Errno::INVAL)
+}

@@ -1,0 +1,222 @@
+//! What a process has one of: the settings, and the runtime that is made of them when the first context is.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millstream::Runtime;
+use posix::Errno;
+
+use crate::config::{self, Settings};
+use crate::limits::{BUFFERS_DEFAULT, CONCURRENCY_DEFAULT, CONCURRENCY_MAX, CONTEXTS_MAX};
+use crate::seats;
+
+/// `struct mtcp_conf`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conf {
+    pub num_cores: i32,
+    pub max_concurrency: i32,
+    pub max_num_buffers: i32,
+    pub rcvbuf_size: i32,
+    pub sndbuf_size: i32,
+    pub tcp_timewait: i32,
+    pub tcp_timeout: i32,
+}
+
+impl Conf {
+    /// What holds where nobody has said anything.
+    const fn new() -> Self {
+        Self {
+            num_cores: 0,
+            max_concurrency: CONCURRENCY_DEFAULT,
+            max_num_buffers: BUFFERS_DEFAULT,
+            rcvbuf_size: config::RCVBUF_DEFAULT,
+            sndbuf_size: config::SNDBUF_DEFAULT,
+            tcp_timewait: 0,
+            tcp_timeout: 0,
+        }
+    }
+}
+
+struct Process {
+    conf: Conf,
+    settings: Option<Settings>,
+    runtime: Option<Arc<Runtime>>,
+}
+
+static PROCESS: Mutex<Process> = Mutex::new(Process {
+    conf: Conf::new(),
+    settings: None,
+    runtime: None,
+});
+
+fn process() -> MutexGuard<'static, Process> {
+    let mut process = PROCESS.lock().unwrap_or_else(PoisonError::into_inner);
+    if process.conf.num_cores == 0 {
+        process.conf.num_cores = cpus_online().min(CONTEXTS_MAX) as i32;
+    }
+    process
+}
+
+/// CPUs that are online.
+pub fn cpus_online() -> usize {
+    std::fs::read_to_string("/sys/devices/system/cpu/online")
+        .ok()
+        .and_then(|text| count_cpus(text.trim()))
+        .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
+        .unwrap_or(1)
+}
+
+/// The number of CPUs in a list such as `0-3,8`.
+fn count_cpus(list: &str) -> Option<usize> {
+    let range = |part: &str| -> Option<usize> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        Some(last.checked_sub(first)? + 1)
+    };
+    list.split(',').map(range).sum()
+}
+
+/// The settings as they stand.
+pub fn conf() -> Conf {
+    process().conf
+}
+
+/// Changes settings; fields that are not positive stay as they are, but for the two times, of which zero means something.
+///
+/// # Errors
+/// `EINVAL` out of range; `EBUSY` once a context exists, unless nothing changes.
+pub fn set_conf(asked: Conf) -> Result<(), Errno> {
+    let mut process = process();
+    let or = |asked: i32, is: i32| if asked > 0 { asked } else { is };
+    let is = process.conf;
+    let conf = Conf {
+        num_cores: or(asked.num_cores, is.num_cores),
+        max_concurrency: or(asked.max_concurrency, is.max_concurrency),
+        max_num_buffers: or(asked.max_num_buffers, is.max_num_buffers),
+        rcvbuf_size: or(asked.rcvbuf_size, is.rcvbuf_size),
+        sndbuf_size: or(asked.sndbuf_size, is.sndbuf_size),
+        tcp_timewait: asked.tcp_timewait.max(0),
+        tcp_timeout: asked.tcp_timeout,
+    };
+    if conf.num_cores as usize > CONTEXTS_MAX || conf.max_concurrency > CONCURRENCY_MAX {
+        return Err(Errno::INVAL);
+    }
+    if process.runtime.is_some() && conf != is {
+        return Err(Errno::BUSY);
+    }
+    process.conf = conf;
+    Ok(())
+}
+
+/// Reads the configuration: `file`, or what the environment's `MILLSTREAM_CONFIG` names, or nothing.
+///
+/// # Errors
+/// `EINVAL` after a line on standard error; `EALREADY` if it was done before.
+pub fn init(file: Option<&Path>) -> Result<(), Errno> {
+    let mut process = process();
+    if process.settings.is_some() {
+        return Err(Errno::ALREADY);
+    }
+    let file = match file {
+        Some(file) => Some(file.to_owned()),
+        None => std::env::var_os("MILLSTREAM_CONFIG").map(PathBuf::from),
+    };
+    let read = match &file {
+        Some(file) => Settings::read(file),
+        None => Ok(Settings::default()),
+    };
+    let checked = read.and_then(|settings| {
+        let conf = settings.conf(process.conf);
+        settings.with_environment()?.complete().map(|s| (s, conf))
+    });
+    match checked {
+        Ok((settings, conf)) => {
+            for warning in &settings.warnings {
+                eprintln!("mtcp: {warning}");
+            }
+            process.conf = conf;
+            process.settings = Some(settings);
+            Ok(())
+        }
+        Err(problem) => {
+            eprintln!("mtcp: {problem}");
+            Err(Errno::INVAL)
+        }
+    }
+}
+
+/// Forgets the configuration and the settings. Contexts that exist go on.
+pub fn destroy() {
+    let mut process = process();
+    process.settings = None;
+    process.runtime = None;
+    process.conf = Conf::new();
+}
+
+/// Opens context `index`.
+///
+/// # Errors
+/// `EINVAL` without `mtcp_init` or beyond `num_cores`; `EEXIST`; why the wire cannot be opened.
+pub fn create_context(index: i32) -> Result<seats::Handle, Errno> {
+    let (index, runtime) = {
+        let mut process = process();
+        let Some(settings) = &process.settings else {
+            eprintln!("mtcp: mtcp_create_context: mtcp_init comes first");
+            return Err(Errno::INVAL);
+        };
+        let index = usize::try_from(index).map_err(|_| Errno::INVAL)?;
+        if index >= process.conf.num_cores as usize {
+            eprintln!(
+                "mtcp: context {index}: num_cores is {}",
+                process.conf.num_cores
+            );
+            return Err(Errno::INVAL);
+        }
+        let runtime = match &process.runtime {
+            Some(runtime) => runtime.clone(),
+            None => {
+                let config = settings.config(&process.conf);
+                let runtime = config.and_then(|config| {
+                    Runtime::lazy(config).map_err(|error| config::Problem::of(&error))
+                });
+                match runtime {
+                    Ok(runtime) => Arc::new(runtime),
+                    Err(problem) => {
+                        eprintln!("mtcp: {problem}");
+                        return Err(Errno::INVAL);
+                    }
+                }
+            }
+        };
+        process.runtime = Some(runtime.clone());
+        (index, runtime)
+    };
+    seats::open(index, runtime)
+}
+
+/// Why a context cannot be had, as a number.
+pub fn errno(error: &millstream::Error) -> Errno {
+    match error {
+        millstream::Error::Context(..) => Errno::EXIST,
+        millstream::Error::System { source, .. } => source
+            .raw_os_error()
+            .map_or(Errno::IO, Errno::from_raw_os_error),
+        millstream::Error::Wire(_) => Errno::NODEV,
+        _ => Errno::INVAL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_listed_are_counted() {
+        let cases = [("0", Some(1)), ("0-3,8", Some(5)), ("0-1,3-4", Some(4))];
+        for (list, count) in cases {
+            assert_eq!(count_cpus(list), count, "{list}");
+        }
+        assert_eq!(count_cpus("all"), None);
+    }
+}

@@ -1,0 +1,211 @@
+//! Contexts, found by the handle that C holds.
+//!
+//! A handle is a number, never a pointer that anybody follows, so a stale or foreign one is an errno and nothing worse. A context is opened by the thread that
+//! makes it and belongs to the first thread that calls with it: mostly the same. Its sockets live in that thread's own storage.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use millstream::Runtime;
+use posix::{Address, Descriptors, EpollEvent, Errno, LowestFree, PollFd, Sockets, number};
+
+use crate::process;
+use crate::signals_unsafe;
+
+/// What C holds of a context.
+pub type Handle = usize;
+
+/// A context that belongs to this thread.
+pub struct Seat {
+    handle: Handle,
+    pub sockets: Sockets,
+    /// Filled by each wait for events.
+    pub events: Vec<EpollEvent>,
+    /// Filled by each `mtcp_poll`.
+    pub entries: Vec<PollFd>,
+    /// Where connections leave from, as `mtcp_init_rss` said: the first address, how many there are, and whose turn it is.
+    pub sources: Option<Sources>,
+    /// Set on every socket: `tcp_timeout`.
+    pub timeout_s: u32,
+}
+
+/// A row of local addresses that connections take in turn.
+#[derive(Clone, Copy)]
+pub struct Sources {
+    pub first: u32,
+    pub count: u32,
+    pub next: u32,
+}
+
+impl Sources {
+    /// The next one.
+    pub fn take(&mut self) -> Address {
+        let ip = self.first.wrapping_add(self.next % self.count);
+        self.next = self.next.wrapping_add(1);
+        Address::Inet((std::net::Ipv4Addr::from(ip), 0).into())
+    }
+}
+
+/// What the process knows of a context.
+struct Known {
+    handle: Handle,
+    index: usize,
+    runtime: Arc<Runtime>,
+    is_claimed: bool,
+}
+
+/// Every context there is.
+static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+
+/// Handles are multiples of this: no small number that a program might make up.
+const HANDLE_STEP: usize = 0x1000;
+
+thread_local! {
+    static OWN: RefCell<Vec<Seat>> = const { RefCell::new(Vec::new()) };
+}
+
+fn known() -> MutexGuard<'static, Vec<Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Seat {
+    /// Also when its thread ends without having destroyed it.
+    fn drop(&mut self) {
+        known().retain(|one| one.handle != self.handle);
+    }
+}
+
+/// Opens context `index` for whichever thread calls with it first.
+pub fn open(index: usize, runtime: Arc<Runtime>) -> Result<Handle, Errno> {
+    static SERIAL: Mutex<usize> = Mutex::new(0);
+    if known().iter().any(|one| one.index == index) {
+        return Err(Errno::EXIST);
+    }
+    if let Err(error) = runtime.open(index) {
+        eprintln!("mtcp: context {index}: {error}");
+        return Err(process::errno(&error));
+    }
+    let mut serial = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
+    *serial += 1;
+    let handle = *serial * HANDLE_STEP;
+    known().push(Known {
+        handle,
+        index,
+        runtime,
+        is_claimed: false,
+    });
+    Ok(handle)
+}
+
+/// Makes a call with a context of this thread.
+pub fn with<T>(
+    handle: Handle,
+    call: impl FnOnce(&mut Seat) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let mut call = Some(call);
+    loop {
+        let outcome = OWN.try_with(|own| {
+            // A call from within a call: from a signal's handler.
+            let mut own = own.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
+            let Some(seat) = own.iter_mut().find(|seat| seat.handle == handle) else {
+                return Ok(None);
+            };
+            call.take().map(|call| call(seat)).transpose()
+        });
+        match outcome {
+            Ok(Ok(Some(value))) => return Ok(value),
+            Ok(Ok(None)) => claim(handle)?,
+            Ok(Err(errno)) => return Err(errno),
+            Err(_) => return Err(Errno::PERM),
+        }
+    }
+}
+
+/// This thread takes a context that nobody has called with yet.
+fn claim(handle: Handle) -> Result<(), Errno> {
+    let (index, runtime) = {
+        let mut known = known();
+        let one = known.iter_mut().find(|one| one.handle == handle);
+        let one = one.ok_or(Errno::INVAL)?;
+        if std::mem::replace(&mut one.is_claimed, true) {
+            return Err(Errno::PERM);
+        }
+        (one.index, one.runtime.clone())
+    };
+    let seat = sit_down(handle, index, &runtime);
+    if seat.is_err() {
+        known().retain(|one| one.handle != handle);
+    }
+    let seat = seat?;
+    OWN.with(|own| own.borrow_mut().push(seat));
+    Ok(())
+}
+
+fn sit_down(handle: Handle, index: usize, runtime: &Runtime) -> Result<Seat, Errno> {
+    let context = runtime
+        .context(index)
+        .map_err(|error| process::errno(&error))?;
+    context.set_interrupter(signals_unsafe::interrupter(index)?);
+    let conf = process::conf();
+    // Number 0 is left out: programs exist that take it for none.
+    let numbers = LowestFree::from(1).limited(conf.max_concurrency as usize - 1);
+    let numbers: Box<dyn Descriptors> = Box::new(numbers);
+    Ok(Seat {
+        handle,
+        sockets: Sockets::with_descriptors(context, numbers),
+        events: Vec::new(),
+        entries: Vec::new(),
+        sources: None,
+        timeout_s: u32::try_from(conf.tcp_timeout).unwrap_or(0),
+    })
+}
+
+/// Closes all that a context holds, and the context.
+pub fn destroy(handle: Handle) -> Result<(), Errno> {
+    let own = OWN.try_with(|own| {
+        let mut own = own.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
+        let place = own.iter().position(|seat| seat.handle == handle);
+        Ok(place.map(|place| own.swap_remove(place)))
+    });
+    match own {
+        // Dropped here, where nothing is borrowed any more: closing takes its time.
+        Ok(Ok(Some(seat))) => {
+            drop(seat);
+            return Ok(());
+        }
+        Ok(Err(errno)) => return Err(errno),
+        Ok(Ok(None)) | Err(_) => {}
+    }
+    let mut known = known();
+    let place = known.iter().position(|one| one.handle == handle);
+    let place = place.ok_or(Errno::INVAL)?;
+    if known[place].is_claimed {
+        return Err(Errno::PERM);
+    }
+    let one = known.swap_remove(place);
+    one.runtime.close(one.index);
+    Ok(())
+}
+
+impl Seat {
+    /// What every new socket begins with: a peer that has gone is found out within `tcp_timeout`.
+    pub fn prepare(&mut self, fd: i32) {
+        if self.timeout_s == 0 {
+            return;
+        }
+        let ms = self.timeout_s.saturating_mul(1_000).min(i32::MAX as u32) as i32;
+        for (level, name, value) in [
+            (number::SOL_SOCKET, number::SO_KEEPALIVE, 1),
+            (number::SOL_TCP, number::TCP_USER_TIMEOUT, ms),
+        ] {
+            let request = posix::Request::Setsockopt {
+                fd,
+                level,
+                name,
+                value: posix::layout::int(value),
+            };
+            // They are options that every socket has.
+            let _ = self.sockets.wait_for(&request);
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Calls that make, join, describe and end sockets.
+
+// The calls bear the names and the types that C knows; each is documented in `include/mtcp_api.h`.
+#![allow(missing_docs, clippy::missing_safety_doc)]
+
+use std::ffi::{c_int, c_long, c_uint, c_void};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use libc::{in_addr_t, sockaddr, socklen_t};
+use posix::number::{F_SETFL, FIONBIO, O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK};
+use posix::{Address, Errno, Reply, Request};
+use rustix::event::EventfdFlags;
+use rustix::pipe::PipeFlags;
+
+use crate::door::answer_int;
+use crate::limits::OPTION_BYTES_MAX;
+use crate::memory_unsafe::{self as memory, bytes, give_address};
+use crate::seats::{Handle, Seat, Sources, with};
+
+/// Makes a call that gives nothing but its value.
+fn plain(mctx: Handle, request: &Request) -> c_int {
+    answer_int(|| with(mctx, |seat| seat.sockets.wait_for(request).0))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_socket(mctx: Handle, domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    answer_int(|| {
+        with(mctx, |seat| {
+            let request = Request::Socket {
+                domain,
+                kind,
+                protocol,
+            };
+            let fd = seat.sockets.wait_for(&request).0?;
+            seat.prepare(fd as i32);
+            Ok(fd)
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_bind(
+    mctx: Handle,
+    fd: c_int,
+    addr: *const sockaddr,
+    addrlen: socklen_t,
+) -> c_int {
+    answer_int(|| {
+        // SAFETY: C gives an address of that length.
+        let address = unsafe { memory::address(addr, addrlen) };
+        with(mctx, |seat| {
+            let request = Request::Bind {
+                fd,
+                address: seat.checked(fd, address)?,
+            };
+            seat.sockets.wait_for(&request).0
+        })
+    })
+}
+
+impl Seat {
+    /// An address that came with `fd`: a bad descriptor is complained of first.
+    fn checked(&self, fd: c_int, address: Result<Address, Errno>) -> Result<Address, Errno> {
+        match self.sockets.has(fd) {
+            true => address,
+            false => Err(Errno::BADF),
+        }
+    }
+
+    /// Takes the next of the addresses that `mtcp_init_rss` said, if the socket has none yet.
+    fn bind_source(&mut self, fd: c_int) {
+        let is_v6 = self.sockets.is_v6(fd);
+        let Some(sources) = self.sources.as_mut().filter(|_| !is_v6) else {
+            return;
+        };
+        let (outcome, reply) = self.sockets.wait_for(&Request::Getsockname { fd });
+        let is_bound = !matches!(reply, Reply::Address(name) if name.port() == 0);
+        if outcome.is_err() || is_bound {
+            return;
+        }
+        // With an address that is not ours, or without a free port, the stack chooses.
+        let address = sources.take();
+        let _ = self.sockets.wait_for(&Request::Bind { fd, address });
+    }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_listen(mctx: Handle, fd: c_int, backlog: c_int) -> c_int {
+    plain(mctx, &Request::Listen { fd, backlog })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_accept(
+    mctx: Handle,
+    fd: c_int,
+    addr: *mut sockaddr,
+    addrlen: *mut socklen_t,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { mtcp_accept4(mctx, fd, addr, addrlen, 0) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_accept4(
+    mctx: Handle,
+    fd: c_int,
+    addr: *mut sockaddr,
+    addrlen: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    answer_int(|| {
+        with(mctx, |seat| {
+            let (accepted, reply) = seat.sockets.wait_for(&Request::Accept { fd, flags });
+            let accepted = accepted?;
+            if !addr.is_null()
+                && let Reply::Address(peer) = reply
+                // SAFETY: C gives room as long as it says.
+                && let Err(errno) = unsafe { give_address(peer, addr, addrlen) }
+            {
+                let fd = accepted as i32;
+                let _ = seat.sockets.wait_for(&Request::Close { fd });
+                return Err(errno);
+            }
+            Ok(accepted)
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_init_rss(
+    mctx: Handle,
+    saddr_base: in_addr_t,
+    num_addr: c_int,
+    _daddr: in_addr_t,
+    _dport: in_addr_t,
+) -> c_int {
+    answer_int(|| {
+        let first = u32::from(Ipv4Addr::from(saddr_base.to_ne_bytes()));
+        let count = u32::try_from(num_addr).ok().filter(|&count| count > 0);
+        let count = count.ok_or(Errno::INVAL)?;
+        with(mctx, |seat| {
+            // One address of ours, or any: the stack chooses anyway, and its ports are the context's own.
+            seat.sources = (first != 0 && count > 1).then_some(Sources {
+                first,
+                count,
+                next: 0,
+            });
+            Ok(0)
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_connect(
+    mctx: Handle,
+    fd: c_int,
+    addr: *const sockaddr,
+    addrlen: socklen_t,
+) -> c_int {
+    answer_int(|| {
+        // SAFETY: C gives an address of that length.
+        let address = unsafe { memory::address(addr, addrlen) };
+        with(mctx, |seat| {
+            let address = seat.checked(fd, address)?;
+            seat.bind_source(fd);
+            seat.sockets.wait_for(&Request::Connect { fd, address }).0
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_close(mctx: Handle, fd: c_int) -> c_int {
+    plain(mctx, &Request::Close { fd })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_abort(mctx: Handle, fd: c_int) -> c_int {
+    answer_int(|| with(mctx, |seat| seat.sockets.abort(fd).map(|()| 0)))
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_shutdown(mctx: Handle, fd: c_int, how: c_int) -> c_int {
+    plain(mctx, &Request::Shutdown { fd, how })
+}
+
+/// Tells one of a socket's two names.
+///
+/// # Safety
+/// As [`give_address`].
+unsafe fn name(
+    mctx: Handle,
+    request: &Request,
+    addr: *mut sockaddr,
+    addrlen: *mut socklen_t,
+) -> c_int {
+    answer_int(|| {
+        with(mctx, |seat| {
+            let (outcome, reply) = seat.sockets.wait_for(request);
+            outcome?;
+            match reply {
+                // SAFETY: the caller's promise.
+                Reply::Address(name) => unsafe { give_address(name, addr, addrlen) }.map(|()| 0),
+                _ => Ok(0),
+            }
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_getsockname(
+    mctx: Handle,
+    fd: c_int,
+    addr: *mut sockaddr,
+    addrlen: *mut socklen_t,
+) -> c_int {
+    // SAFETY: C gives room as long as it says.
+    unsafe { name(mctx, &Request::Getsockname { fd }, addr, addrlen) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_getpeername(
+    mctx: Handle,
+    fd: c_int,
+    addr: *mut sockaddr,
+    addrlen: *mut socklen_t,
+) -> c_int {
+    // SAFETY: C gives room as long as it says.
+    unsafe { name(mctx, &Request::Getpeername { fd }, addr, addrlen) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_getsockopt(
+    mctx: Handle,
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    optval: *mut c_void,
+    optlen: *mut socklen_t,
+) -> c_int {
+    answer_int(|| {
+        with(mctx, |seat| {
+            if !seat.sockets.has(fd) {
+                return Err(Errno::BADF);
+            }
+            // SAFETY: C gives a length, and below room as long as it says.
+            let len = unsafe { memory::room(optlen) }?;
+            let request = Request::Getsockopt {
+                fd,
+                level,
+                name,
+                len: len.min(OPTION_BYTES_MAX),
+            };
+            let (outcome, reply) = seat.sockets.wait_for(&request);
+            outcome?;
+            let Reply::Bytes(value) = reply else {
+                return Ok(0);
+            };
+            // SAFETY: see above; the value is no longer than the room.
+            unsafe { memory::bytes_mut(optval, value.len()) }?.copy_from_slice(&value);
+            unsafe { memory::write(optlen, value.len() as socklen_t) }?;
+            Ok(0)
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_setsockopt(
+    mctx: Handle,
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    optval: *const c_void,
+    optlen: socklen_t,
+) -> c_int {
+    answer_int(|| {
+        with(mctx, |seat| {
+            if !seat.sockets.has(fd) {
+                return Err(Errno::BADF);
+            }
+            let len = usize::try_from(optlen as i32).map_err(|_| Errno::INVAL)?;
+            // SAFETY: C gives a value of that length.
+            let value = unsafe { bytes(optval, len.min(OPTION_BYTES_MAX)) }?.to_vec();
+            let request = Request::Setsockopt {
+                fd,
+                level,
+                name,
+                value,
+            };
+            seat.sockets.wait_for(&request).0
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_setsock_nonblock(mctx: Handle, fd: c_int) -> c_int {
+    plain(
+        mctx,
+        &Request::Fcntl {
+            fd,
+            command: F_SETFL,
+            argument: O_NONBLOCK,
+        },
+    )
+}
+
+/// Variadic for C. On the platforms that we build for, a callee with one integer or pointer more finds it where a variadic call puts it.
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_fcntl(mctx: Handle, fd: c_int, command: c_int, argument: c_long) -> c_int {
+    plain(
+        mctx,
+        &Request::Fcntl {
+            fd,
+            command,
+            argument: argument as i32,
+        },
+    )
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_socket_ioctl(
+    mctx: Handle,
+    fd: c_int,
+    request: c_int,
+    argp: *mut c_void,
+) -> c_int {
+    answer_int(|| {
+        with(mctx, |seat| {
+            if !seat.sockets.has(fd) {
+                return Err(Errno::BADF);
+            }
+            let number = u64::from(request as u32);
+            let argument = match number == FIONBIO {
+                // SAFETY: C gives an int for this one.
+                true => unsafe { memory::read(argp.cast::<c_int>()) }?,
+                false => 0,
+            };
+            let call = Request::Ioctl {
+                fd,
+                request: number,
+                argument,
+            };
+            let (outcome, reply) = seat.sockets.wait_for(&call);
+            outcome?;
+            match reply {
+                // SAFETY: C gives room for an int for those that answer one.
+                Reply::Int(value) => unsafe { memory::write(argp.cast(), value) }.map(|()| 0),
+                _ => Ok(0),
+            }
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_pipe(mctx: Handle, pipeid: *mut c_int) -> c_int {
+    answer_int(|| {
+        with(mctx, |seat| {
+            if pipeid.is_null() {
+                return Err(Errno::FAULT);
+            }
+            let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
+            let (from, to) = rustix::pipe::pipe_with(flags)?;
+            let read = seat.sockets.adopt(from, false)?;
+            let write = match seat.sockets.adopt(to, false) {
+                Ok(write) => write,
+                Err(errno) => {
+                    let _ = seat.sockets.wait_for(&Request::Close { fd: read });
+                    return Err(errno);
+                }
+            };
+            // SAFETY: C gives room for two.
+            unsafe { memory::write(pipeid.cast(), [read, write]) }.map(|()| 0)
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_eventfd(mctx: Handle, initval: c_uint, flags: c_int) -> c_int {
+    answer_int(|| {
+        with(mctx, |seat| {
+            let asked = EventfdFlags::from_bits(flags as u32).ok_or(Errno::INVAL)?;
+            let known = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
+            if !known.contains(asked) {
+                return Err(Errno::INVAL);
+            }
+            let own = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+            let kernel = rustix::event::eventfd(initval, asked | own)?;
+            let is_nonblocking = asked.contains(EventfdFlags::NONBLOCK);
+            seat.sockets.adopt(kernel, is_nonblocking).map(i64::from)
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_attach_fd(mctx: Handle, fd: c_int) -> c_int {
+    answer_int(|| {
+        with(mctx, |seat| {
+            let kernel = copy(fd)?;
+            let flags = rustix::fs::fcntl_getfl(&kernel)?;
+            let is_nonblocking = flags.contains(rustix::fs::OFlags::NONBLOCK);
+            seat.sockets.adopt(kernel, is_nonblocking).map(i64::from)
+        })
+    })
+}
+
+/// A copy of a descriptor of the kernel's: the caller may close its own.
+fn copy(fd: c_int) -> Result<OwnedFd, Errno> {
+    if fd < 0 {
+        return Err(Errno::BADF);
+    }
+    // SAFETY: borrowed for one call, which says EBADF of a number that is not open.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    let kernel = rustix::io::fcntl_dupfd_cloexec(borrowed, 0)?;
+    // What an epoll of the kernel's refuses cannot be waited for.
+    let probe = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
+    let data = rustix::event::epoll::EventData::new_u64(0);
+    let flags = rustix::event::epoll::EventFlags::empty();
+    rustix::event::epoll::add(&probe, &kernel, data, flags)?;
+    Ok(kernel)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn mtcp_kernel_fd(mctx: Handle, fd: c_int) -> c_int {
+    answer_int(|| {
+        with(mctx, |seat| {
+            Ok(seat.sockets.kernel_fd(fd)?.as_raw_fd().into())
+        })
+    })
+}
+
+const _: () = assert!(SOCK_NONBLOCK == libc::SOCK_NONBLOCK && SOCK_CLOEXEC == libc::SOCK_CLOEXEC);

@@ -1,0 +1,63 @@
+//! Ends a context's waits from another thread or from a signal's handler.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use ring::doorbell::StackBell;
+use ring::published::Flag;
+
+use crate::error::Error;
+
+/// Ends the wait of a context that it was given to ([`Context::set_interrupter`](crate::Context::set_interrupter)) with `Interrupted`: the one that is under
+/// way, or the next. Clones are the same interrupter, and serve one context at a time.
+#[derive(Clone)]
+pub struct Interrupter {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    flag: Flag,
+    bell: StackBell,
+}
+
+impl Interrupter {
+    /// Serves nobody yet.
+    ///
+    /// # Errors
+    /// The kernel's, of `eventfd`.
+    pub fn new() -> Result<Self, Error> {
+        let bell = StackBell::new().map_err(|errno| Error::System {
+            what: "eventfd",
+            source: errno.into(),
+        })?;
+        let flag = Flag::new();
+        Ok(Self {
+            inner: Arc::new(Inner { flag, bell }),
+        })
+    }
+
+    /// Ends the wait. Safe in a signal's handler: a store, and a write to an eventfd if somebody sleeps.
+    pub fn interrupt(&self) {
+        self.inner.flag.raise();
+        self.inner.bell.ring();
+    }
+
+    /// Announced first, looked at second: whoever interrupts from here on wakes the sleeper.
+    pub(crate) fn prepare_wait(&self) {
+        self.inner.bell.prepare_sleep();
+    }
+
+    pub(crate) fn is_raised(&self) -> bool {
+        self.inner.flag.is_raised()
+    }
+
+    /// True once for each interruption.
+    pub(crate) fn finish_wait(&self) -> bool {
+        self.inner.bell.cancel_sleep();
+        self.inner.flag.take()
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.inner.bell.fd()
+    }
+}

@@ -1,0 +1,367 @@
+//! One wire for several stacks of a process, whatever queues it has: a thread that hands each frame to the stack that owns its flow.
+//!
+//! ```text
+//!  wire queue 0 ─┐              ┌─ member 0: a loopback's end, the stack has the other
+//!  wire queue 1 ─┴── switch ────┼─ member 1
+//!                    (thread)   └─ member 2 ...
+//! ```
+//!
+//! The wire's own choice of queue is not trusted: a veth has one queue, a kernel may change a flow's. Who owns a frame is decided by its transport ports. A port that
+//! members listen on belongs, flow by flow, to one of those that listen (rendezvous hashing, so a newcomer moves no flow but its own); another port belongs to
+//! the member that last sent a SYN from it: members keep to ranges of local ports of their own ([`ports_of`]). What is not TCP (ARP, neighbour discovery, ICMP) goes
+//! to all, but an echo request to one.
+//!
+//! Without a wire it is a small Ethernet: each member has an address of its own, and frames go to whom they name ([`Switch::ethernet`]).
+//!
+//! Owns the wire's ports and the far ends of its members. `millstream::Runtime` makes one when there are more contexts than the wire is known to serve.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ring::doorbell::StackBell;
+use ring::published::Flag;
+use rustix::fd::BorrowedFd;
+
+use crate::frame_unsafe::RxFrame;
+use crate::limits::{FRAME_HEADER_MAX, SWITCH_MEMBERS_MAX, SWITCH_TURNS_MAX};
+use crate::loopback::{Loopback, LoopbackOptions, pair};
+use crate::open::OpenError;
+use crate::port::{ChecksumPolicy, MacAddr, Port, PortError};
+use crate::wait::wait_each;
+
+mod owner;
+
+use owner::{Addressee, Owners};
+
+/// A handle on the switch. The thread ends when the last handle and every member has gone.
+pub struct Switch {
+    shared: Arc<Shared>,
+    mac: Option<MacAddr>,
+    mtu: usize,
+    rx_checksum: ChecksumPolicy,
+    name: String,
+}
+
+/// What handles and the thread share; off the hot path.
+struct Shared {
+    joining: Mutex<Vec<(usize, Loopback)>>,
+    /// By member: ports and how many sockets listen there.
+    listening: Mutex<Vec<(u16, Vec<u16>)>>,
+    /// `listening` or `joining` has changed.
+    changed: Flag,
+    over: Flag,
+    bell: StackBell,
+}
+
+impl Shared {
+    fn listening(&self) -> MutexGuard<'_, Vec<(u16, Vec<u16>)>> {
+        self.listening
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn joining(&self) -> MutexGuard<'_, Vec<(usize, Loopback)>> {
+        self.joining.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self) {
+        self.changed.raise();
+        self.bell.insist();
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.shared.over.raise();
+        self.shared.tell();
+    }
+}
+
+/// The part of a range of local ports that is member `index`'s of `members`.
+#[must_use]
+pub fn ports_of(range: (u16, u16), index: usize, members: usize) -> (u16, u16) {
+    let count = usize::from(range.1.saturating_sub(range.0)) + 1;
+    let each = (count / members.max(1)).max(1);
+    let first = usize::from(range.0) + (index * each).min(count - 1);
+    let last = (first + each - 1).min(range.1.into());
+    (first as u16, last as u16)
+}
+
+impl Switch {
+    /// Shares these queues of one wire among `members`.
+    ///
+    /// # Errors
+    /// More members than one switch serves, or what the kernel refuses.
+    pub fn start(wire: Vec<Box<dyn Port + Send>>, members: usize) -> Result<Self, OpenError> {
+        let Some(first) = wire.first() else {
+            return Self::ethernet(1500, members);
+        };
+        let own = first.capabilities().clone();
+        let mut switch = Self::spawn(wire, members, own.mtu)?;
+        switch.mac = Some(own.mac);
+        switch.rx_checksum = own.rx_checksum;
+        switch.name = own.name;
+        Ok(switch)
+    }
+
+    /// An Ethernet within the process.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn ethernet(mtu: usize, members: usize) -> Result<Self, OpenError> {
+        Self::spawn(Vec::new(), members, mtu)
+    }
+
+    fn spawn(
+        wire: Vec<Box<dyn Port + Send>>,
+        members: usize,
+        mtu: usize,
+    ) -> Result<Self, OpenError> {
+        if members == 0 || members + wire.len() > SWITCH_MEMBERS_MAX {
+            let why = format!(
+                "{members} stacks: a wire can be shared by {}",
+                SWITCH_MEMBERS_MAX - wire.len()
+            );
+            return Err(OpenError::refused("switch", why));
+        }
+        let bell = StackBell::new().map_err(|errno| OpenError::io("switch", "eventfd", errno))?;
+        let shared = Arc::new(Shared {
+            joining: Mutex::default(),
+            listening: Mutex::default(),
+            changed: Flag::new(),
+            over: Flag::new(),
+            bell,
+        });
+        let fabric = Fabric {
+            shared: shared.clone(),
+            owners: Owners::new(members, wire.is_empty()),
+            wire,
+            ends: (0..members).map(|_| None).collect(),
+            scratch: vec![0; mtu + FRAME_HEADER_MAX],
+            targets: Vec::new(),
+        };
+        let thread = std::thread::Builder::new().name("millstream-switch".into());
+        thread.spawn(move || fabric.run()).map_err(|error| {
+            let errno =
+                rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::AGAIN);
+            OpenError::io("switch", "start a thread", errno)
+        })?;
+        Ok(Self {
+            shared,
+            mac: None,
+            mtu,
+            rx_checksum: ChecksumPolicy::Verify,
+            name: "loopback".to_owned(),
+        })
+    }
+
+    /// The port of member `index`. One that comes again takes the place of the one before it.
+    ///
+    /// # Errors
+    /// When the process is out of descriptors.
+    pub fn member(&self, index: usize) -> Result<Box<dyn Port + Send>, OpenError> {
+        let options = LoopbackOptions {
+            name: format!("{}#{index}", self.name),
+            mac: self.mac,
+            mtu: self.mtu,
+            ..LoopbackOptions::default()
+        };
+        let (near, far) = pair(&options)?;
+        self.shared.joining().push((index, far));
+        self.shared.tell();
+        Ok(Box::new(near.with_checksum_policy(self.rx_checksum)))
+    }
+
+    /// A socket of member `index` listens at `port`, or does so no more.
+    pub fn listens(&self, index: usize, port: u16, on: bool) {
+        let mut listening = self.shared.listening();
+        let at = match listening.iter().position(|(known, _)| *known == port) {
+            Some(at) => at,
+            None => {
+                listening.push((port, vec![0; SWITCH_MEMBERS_MAX]));
+                listening.len() - 1
+            }
+        };
+        if let Some(count) = listening[at].1.get_mut(index) {
+            *count = match on {
+                true => count.saturating_add(1),
+                false => count.saturating_sub(1),
+            };
+        }
+        if listening[at].1.iter().all(|&count| count == 0) {
+            listening.swap_remove(at);
+        }
+        drop(listening);
+        self.shared.tell();
+    }
+}
+
+/// The thread's own.
+struct Fabric {
+    shared: Arc<Shared>,
+    owners: Owners,
+    wire: Vec<Box<dyn Port + Send>>,
+    ends: Vec<Option<Loopback>>,
+    scratch: Vec<u8>,
+    /// Of the batch in hand: who gets each frame, a bit each.
+    targets: Vec<u64>,
+}
+
+impl Fabric {
+    fn run(mut self) {
+        loop {
+            if self.shared.changed.take() {
+                self.look_around();
+            }
+            let mut turns = 0;
+            while turns < SWITCH_TURNS_MAX && self.turn() > 0 {
+                turns += 1;
+            }
+            if self.shared.over.is_raised() && self.ends.iter().all(Option::is_none) {
+                return;
+            }
+            if turns < SWITCH_TURNS_MAX {
+                self.sleep();
+            }
+        }
+    }
+
+    fn look_around(&mut self) {
+        for (index, end) in self.shared.joining().drain(..) {
+            self.owners.joined(index, end.capabilities().mac);
+            self.ends[index] = Some(end);
+        }
+        self.owners.set_listening(&self.shared.listening());
+    }
+
+    /// One batch from each port; how many frames moved.
+    fn turn(&mut self) -> usize {
+        let from_wire: usize = (0..self.wire.len()).map(|queue| self.downlink(queue)).sum();
+        let from_members: usize = (0..self.ends.len()).map(|index| self.uplink(index)).sum();
+        from_wire + from_members
+    }
+
+    /// From a queue of the wire to the members.
+    fn downlink(&mut self, queue: usize) -> usize {
+        let Ok(frames) = self.wire[queue].receive() else {
+            // A peer may come back; a wire that is gone has nothing to say.
+            return 0;
+        };
+        let moved = frames.len();
+        self.targets.clear();
+        for frame in frames {
+            self.targets.push(self.owners.of(frame));
+        }
+        let all = self.targets.iter().fold(0, |all, mask| all | mask);
+        for (index, end) in self.ends.iter_mut().enumerate() {
+            if let Some(end) = end
+                && all >> index & 1 == 1
+            {
+                deliver(frames, &self.targets, index, end, &mut self.scratch);
+            }
+        }
+        self.wire[queue].release();
+        moved
+    }
+
+    /// From a member to the wire, or to the members that its frames name.
+    fn uplink(&mut self, index: usize) -> usize {
+        let Some(mut end) = self.ends[index].take() else {
+            return 0;
+        };
+        let frames = match end.receive() {
+            Ok(frames) => frames,
+            Err(PortError::Disconnected | PortError::Gone | PortError::Io { .. }) => {
+                self.owners.left(index);
+                return 0;
+            }
+        };
+        let moved = frames.len();
+        self.targets.clear();
+        for frame in frames {
+            self.targets.push(match self.owners.sent(index, frame) {
+                Addressee::Wire => 1,
+                Addressee::Members(mask) => mask & !(1 << index),
+            });
+        }
+        if self.wire.is_empty() {
+            for (other, to) in self.ends.iter_mut().enumerate() {
+                if let Some(to) = to {
+                    deliver(frames, &self.targets, other, to, &mut self.scratch);
+                }
+            }
+        } else if !frames.is_empty() {
+            let queue = index % self.wire.len();
+            let wire = &mut self.wire[queue];
+            deliver(frames, &self.targets, 0, wire, &mut self.scratch);
+        }
+        end.release();
+        self.ends[index] = Some(end);
+        moved
+    }
+
+    fn sleep(&mut self) {
+        // Announced first, looked at second: whoever tells from here on wakes us.
+        self.shared.bell.prepare_sleep();
+        if !self.shared.changed.is_raised() {
+            let wire = self.wire.iter_mut().map(|port| port as &mut dyn Port);
+            let ends = self.ends.iter_mut().flatten();
+            let mut ports: Vec<&mut dyn Port> =
+                wire.chain(ends.map(|end| end as &mut dyn Port)).collect();
+            let extra: [BorrowedFd<'_>; 1] = [self.shared.bell.fd()];
+            // An error (no memory) is met like a wake-up, after a moment.
+            if wait_each(&mut ports, &extra, 0, None).is_err() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        self.shared.bell.cancel_sleep();
+    }
+}
+
+/// Hands on the frames that are marked for `index`, in order. Those that find no room are lost, as on any wire: TCP sends them again.
+fn deliver<P: Port + ?Sized>(
+    frames: &[RxFrame],
+    targets: &[u64],
+    index: usize,
+    to: &mut P,
+    scratch: &mut [u8],
+) {
+    let marked = |mask: &u64| mask >> index & 1 == 1;
+    let mut chosen = frames
+        .iter()
+        .zip(targets)
+        .filter(|(_, mask)| marked(mask))
+        .map(|(frame, _)| frame);
+    let mut left = targets.iter().filter(|mask| marked(mask)).count();
+    while left > 0 {
+        let slots = to.reserve(left.min(to.capabilities().batch_max));
+        let count = slots.len();
+        if count == 0 {
+            return;
+        }
+        for slot in slots {
+            let Some(frame) = chosen.next() else { break };
+            let bytes = &mut scratch[..];
+            let len = frame.copy_to(0, bytes);
+            if len == frame.len() && len <= slot.capacity() {
+                slot.set_len(slot.write(0, &bytes[..len]));
+            }
+        }
+        if to.send(count).is_err() {
+            return;
+        }
+        left = left.saturating_sub(count);
+    }
+}
+
+/// A hasher of this process's own: nobody outside can aim flows at one member.
+fn hasher() -> RandomState {
+    RandomState::new()
+}
+
+fn hash(hasher: &RandomState, bytes: &[u8], salt: usize) -> u64 {
+    hasher.hash_one((bytes, salt))
+}
+
+#[cfg(test)]
+mod tests;

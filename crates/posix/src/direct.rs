@@ -1,0 +1,269 @@
+//! Calls for callers who have memory to read into and a thread to block: done when they return. The data path of C programs, so nothing here allocates once
+//! a connection stands, but for receives with flags.
+
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::call::{Progress, Reply};
+use crate::kernel;
+use crate::number::*;
+use crate::request::{EpollEvent, Request};
+use crate::sockets::{Entry, File, Sockets, Step, errno};
+
+/// What a wait for several things sleeps at most, when one of them may come without an event of the stack's.
+const SLICE_NS: u64 = 5_000_000;
+/// Kernel descriptors that one sleep watches.
+const PARKED_FDS_MAX: usize = 64;
+
+impl Sockets {
+    /// Makes a call and waits until it is over.
+    ///
+    /// # Errors
+    /// What `errno` is.
+    pub fn wait_for(&mut self, request: &Request) -> (Result<i64, Errno>, Reply) {
+        let mut reply = Reply::None;
+        let outcome = self.drive(None, |sockets, progress| {
+            sockets.step(request, progress, &mut reply)
+        });
+        (outcome, reply)
+    }
+
+    /// Tries a step again and again, asleep in between, until it is over. `fd`: a descriptor of the kernel may be what it waits for.
+    fn drive(
+        &mut self,
+        fd: Option<i32>,
+        mut step: impl FnMut(&mut Self, &mut Progress) -> Step,
+    ) -> Result<i64, Errno> {
+        let mut progress = Progress::default();
+        loop {
+            if let Some(value) = step(self, &mut progress)? {
+                return Ok(value);
+            }
+            let (context, entry) = match fd.and_then(|fd| self.with_context(fd)) {
+                Some((context, entry)) => (context, Some(entry)),
+                None => (self.context(), None),
+            };
+            let mut until_ns = progress.deadline_ns;
+            let kernel = match entry.map(|entry| &entry.file) {
+                Some(File::Kernel(kernel)) => Some(kernel.as_fd()),
+                _ => None,
+            };
+            if kernel.is_some() || progress.is_unannounced {
+                let slice_ns = context.now_ns() + SLICE_NS;
+                until_ns = Some(until_ns.map_or(slice_ns, |until_ns| until_ns.min(slice_ns)));
+            }
+            if let Err(error) = context.park(until_ns, kernel.as_slice()) {
+                return match progress.done {
+                    0 => Err(errno(&error)),
+                    done => Ok(done as i64),
+                };
+            }
+        }
+    }
+
+    /// `recv`: as many bytes as are there.
+    ///
+    /// # Errors
+    /// What `errno` is.
+    pub fn recv_into(&mut self, fd: i32, bytes: &mut [u8], flags: i32) -> Result<usize, Errno> {
+        let entry = self.entry(fd)?;
+        let is_nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
+        let is_plain = flags & !(MSG_DONTWAIT | MSG_NOSIGNAL) == 0 && !bytes.is_empty();
+        match &entry.file {
+            File::Stream(stream) if is_plain => {
+                if is_nonblocking || stream.tcp.options().recv_lowat() <= 1 {
+                    return match (&stream.tcp).read(bytes) {
+                        Err(error) if !is_nonblocking && errno(&error) == Errno::AGAIN => {
+                            self.recv_slowly(fd, bytes, flags)
+                        }
+                        read => read.map_err(|error| errno(&error)),
+                    };
+                }
+            }
+            File::Kernel(_) => return self.kernel_read(fd, bytes, flags),
+            File::Epoll(_) => return Err(Errno::INVAL),
+            _ => {}
+        }
+        self.recv_slowly(fd, bytes, flags)
+    }
+
+    fn recv_slowly(&mut self, fd: i32, bytes: &mut [u8], flags: i32) -> Result<usize, Errno> {
+        if bytes.is_empty() && flags == 0 {
+            return self.socket_entry(fd).map(|_| 0);
+        }
+        let (len, mut reply) = (bytes.len(), Reply::None);
+        let read = self.drive(None, |sockets, progress| {
+            sockets.recv(fd, len, flags, progress, &mut reply)
+        })?;
+        if let Reply::Bytes(got) = reply {
+            let count = got.len().min(len);
+            bytes[..count].copy_from_slice(&got[..count]);
+        }
+        Ok(read as usize)
+    }
+
+    fn kernel_read(&mut self, fd: i32, bytes: &mut [u8], flags: i32) -> Result<usize, Errno> {
+        let read = self.drive(Some(fd), |sockets, _| {
+            let entry = sockets.entry(fd)?;
+            let File::Kernel(kernel) = &entry.file else {
+                return Err(Errno::BADF);
+            };
+            found(kernel::read(kernel, bytes), entry, flags)
+        });
+        read.map(|read| read as usize)
+    }
+
+    /// `send`: all of the bytes on a blocking descriptor, as many as there is room for on another.
+    ///
+    /// # Errors
+    /// What `errno` is.
+    pub fn send_from(&mut self, fd: i32, bytes: &[u8], flags: i32) -> Result<usize, Errno> {
+        let sent = match self.entry(fd)?.file {
+            File::Kernel(_) => self.drive(Some(fd), |sockets, _| {
+                let entry = sockets.entry(fd)?;
+                let File::Kernel(kernel) = &entry.file else {
+                    return Err(Errno::BADF);
+                };
+                found(kernel::write(kernel, bytes), entry, flags)
+            }),
+            File::Epoll(_) => Err(Errno::INVAL),
+            _ => self.drive(None, |sockets, progress| {
+                sockets.send(fd, bytes, flags, None, None, progress)
+            }),
+        };
+        sent.map(|sent| sent as usize)
+    }
+
+    /// `epoll_wait`: events of what is ready, in place of what `found` held, `max` at most.
+    ///
+    /// # Errors
+    /// What `errno` is; `EINTR` by an [`Interrupter`](millstream::Interrupter) and, if the context has one, by a signal.
+    pub fn epoll_wait_into(
+        &mut self,
+        epfd: i32,
+        max: usize,
+        timeout_ms: i32,
+        found: &mut Vec<EpollEvent>,
+    ) -> Result<(), Errno> {
+        found.clear();
+        let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+        let deadline_ns = self.deadline_ns(timeout);
+        loop {
+            // Notifications come without an event of the stack's.
+            let slice = match self.has_notifications {
+                true => Some(Duration::from_nanos(SLICE_NS)),
+                false => None,
+            };
+            let left = deadline_ns.map(|at_ns| at_ns.saturating_sub(self.context.now_ns()));
+            let left = left.map(Duration::from_nanos);
+            let wait = [slice, left].into_iter().flatten().min();
+            self.epoll_found(epfd, max, wait, found)?;
+            let is_over = deadline_ns.is_some_and(|at_ns| self.context.now_ns() >= at_ns);
+            if !found.is_empty() || is_over {
+                return Ok(());
+            }
+        }
+    }
+
+    /// When a wait that begins now is over.
+    fn deadline_ns(&self, timeout: Option<Duration>) -> Option<u64> {
+        let ns = u64::try_from(timeout?.as_nanos()).unwrap_or(u64::MAX);
+        Some(self.context.now_ns().saturating_add(ns))
+    }
+
+    /// `poll`: the `revents` of each entry; how many are not zero.
+    ///
+    /// # Errors
+    /// `EINTR`; `ENETDOWN` if the wire is gone.
+    pub fn poll_entries(
+        &mut self,
+        fds: &mut [crate::PollFd],
+        timeout_ms: i32,
+    ) -> Result<usize, Errno> {
+        let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+        let deadline_ns = self.deadline_ns(timeout);
+        loop {
+            // What has happened so far is seen, even by those who do not wait.
+            self.context.turn().map_err(|error| errno(&error))?;
+            for entry in fds.iter_mut() {
+                entry.revents = self.poll_one(entry.fd, entry.events);
+            }
+            let count = fds.iter().filter(|entry| entry.revents != 0).count();
+            let now_ns = self.context.now_ns();
+            if count > 0 || deadline_ns.is_some_and(|at_ns| now_ns >= at_ns) {
+                return Ok(count);
+            }
+            let kernels = self.kernels(fds);
+            let mut until_ns = deadline_ns;
+            if !kernels.is_empty() || self.has_notifications {
+                let slice_ns = now_ns + SLICE_NS;
+                until_ns = Some(until_ns.map_or(slice_ns, |at_ns| at_ns.min(slice_ns)));
+            }
+            let parked = self.context.park(until_ns, &kernels);
+            parked.map_err(|error| errno(&error))?;
+        }
+    }
+
+    fn kernels(&self, fds: &[crate::PollFd]) -> Vec<BorrowedFd<'_>> {
+        let kernel = |entry: &crate::PollFd| match &self.with_context(entry.fd)?.1.file {
+            File::Kernel(kernel) if entry.events & POLLIN != 0 => Some(kernel.as_fd()),
+            _ => None,
+        };
+        fds.iter().filter_map(kernel).take(PARKED_FDS_MAX).collect()
+    }
+
+    /// A descriptor of ours for one of the kernel's.
+    ///
+    /// # Errors
+    /// `EMFILE`
+    pub fn adopt(&mut self, kernel: OwnedFd, nonblocking: bool) -> Result<i32, Errno> {
+        self.install(Entry {
+            nonblocking,
+            ..Entry::of(File::Kernel(kernel), false)
+        })
+    }
+
+    /// The kernel's descriptor behind one of ours.
+    ///
+    /// # Errors
+    /// `EBADF`; `EINVAL` if there is none.
+    pub fn kernel_fd(&self, fd: i32) -> Result<BorrowedFd<'_>, Errno> {
+        match &self.with_context(fd).ok_or(Errno::BADF)?.1.file {
+            File::Kernel(kernel) => Ok(kernel.as_fd()),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    /// Closes a socket and resets its connection, whatever its options say.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTSOCK`; `ENOTCONN` if there is no connection: nothing is closed then.
+    pub fn abort(&mut self, fd: i32) -> Result<(), Errno> {
+        let File::Stream(stream) = &self.socket_entry(fd)?.file else {
+            return Err(Errno::NOTCONN);
+        };
+        stream.tcp.set_abort_on_close(true);
+        self.forget_watched(fd);
+        self.uninstall(fd);
+        Ok(())
+    }
+
+    /// It is an IPv6 socket.
+    #[must_use]
+    pub fn is_v6(&self, fd: i32) -> bool {
+        self.with_context(fd).is_some_and(|(_, entry)| entry.is_v6)
+    }
+}
+
+/// What a read or write of the kernel's came to: blocked, unless the descriptor is to say so.
+fn found(outcome: Result<usize, Errno>, entry: &Entry, flags: i32) -> Step {
+    let is_nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
+    match outcome {
+        Err(Errno::AGAIN) if !is_nonblocking => Ok(None),
+        Err(errno) => Err(errno),
+        Ok(count) => Ok(Some(count as i64)),
+    }
+}

@@ -48,10 +48,26 @@ pub enum Chore {
     Packetdrill(PacketdrillOptions),
     /// libmtcp with eight threads and thousands of connections, and clients that vanish, for minutes
     Stress(StressOptions),
+    /// Lay out libmtcp as a distribution would: library, headers, pkg-config file, manual pages
+    Install(InstallOptions),
     /// Install what the other chores need
     Setup,
     /// Remove what an interrupted run left: namespaces and temporary files
     Clean,
+}
+
+/// Options of `install`.
+#[derive(Args)]
+pub struct InstallOptions {
+    /// Where programs will find it
+    #[arg(long, value_name = "DIR", default_value = "/usr/local")]
+    pub prefix: PathBuf,
+    /// Put everything below this directory, for a package
+    #[arg(long, value_name = "DIR")]
+    pub destdir: Option<PathBuf>,
+    /// Build nothing: install what the last release build made
+    #[arg(long)]
+    pub no_build: bool,
 }
 
 /// Options of `demo`; all of them go on to `mill demo`.

@@ -1,1 +1,251 @@
 //! The two grammars, key by key, and every error with file and line.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+
+/// A directory with these files, of this test's own.
+fn directory(test: &str, files: &[(&str, &str)]) -> PathBuf {
+    let name = format!("capi-config-{}-{test}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(directory.join("config")).unwrap();
+    for (name, text) in files {
+        fs::write(directory.join(name), text).unwrap();
+    }
+    directory
+}
+
+fn read(test: &str, files: &[(&str, &str)]) -> Result<Settings, String> {
+    let directory = directory(test, files);
+    let settings = Settings::read(&directory.join(files[0].0));
+    let said = settings.map_err(|problem| {
+        let place = format!("{}/", directory.display());
+        problem.to_string().replace(&place, "")
+    });
+    fs::remove_dir_all(&directory).unwrap();
+    said
+}
+
+fn refused(test: &str, text: &str) -> String {
+    read(test, &[("a.conf", text)]).unwrap_err()
+}
+
+const BEFORE: Conf = Conf {
+    num_cores: 1,
+    max_concurrency: 2,
+    max_num_buffers: 3,
+    rcvbuf_size: 4,
+    sndbuf_size: 5,
+    tcp_timewait: 6,
+    tcp_timeout: 7,
+};
+
+#[test]
+fn file_of_mtcp_s_own_form_is_understood() {
+    let text = "# a comment\n\
+        io = memif   # behind it another\n\
+        port=/run/a.sock,role=client\n\
+        num_cores 8\n\
+        core_mask = 0xff\n\
+        max_concurrency = 20000\n\
+        max_num_buffers = 30000\n\
+        rcvbuf = 8192\n\
+        sndbuf = 4096\n\
+        tcp_timeout = 30\n\
+        tcp_timewait = 0\n\
+        cc = reno\n\
+        ip_addr = 10.0.0.2/24 fd00::2/64\n\
+        gateway = 10.0.0.1\n\
+        crank = dedicated\n\
+        spin_us = 50\n\
+        stat_print = dpdk0 dpdk1\n\
+        num_mem_ch = 4\n\
+        multiprocess = 1\n\
+        onvm_inst = 1\n\
+        onvm_serv = 1\n\
+        onvm_dest = 2\n";
+    let settings = read("whole", &[("a.conf", text)]).unwrap();
+    assert_eq!(settings.io, Some((Io::Memif, 2)));
+    assert_eq!(settings.ports, ["/run/a.sock,role=client"]);
+    assert_eq!(settings.addresses.len(), 2);
+    assert!(settings.is_dedicated && settings.spin_us == 50);
+    let conf = settings.conf(BEFORE);
+    let expected = Conf {
+        num_cores: 8,
+        max_concurrency: 20_000,
+        max_num_buffers: 30_000,
+        rcvbuf_size: 8_192,
+        sndbuf_size: 4_096,
+        tcp_timewait: 0,
+        tcp_timeout: 30,
+    };
+    assert_eq!(conf, expected);
+    assert_eq!(settings.warnings.len(), 7);
+    assert!(settings.warnings[0].contains("a.conf:5: core_mask has no meaning here"));
+    let config = settings.complete().unwrap().config(&conf).unwrap();
+    assert_eq!(config.wire.to_string(), "memif:/run/a.sock,role=client");
+    assert_eq!(config.contexts, 8);
+    assert_eq!(config.tcp.recv_buffer.bytes_max, 16_384);
+}
+
+#[test]
+fn key_not_given_keeps_what_was_before() {
+    let settings = read("empty", &[("a.conf", "\n# nothing\n")]).unwrap();
+    assert_eq!(settings.conf(BEFORE), BEFORE);
+}
+
+#[test]
+fn buffer_given_alone_sizes_the_other() {
+    let settings = read("alone", &[("a.conf", "sndbuf = 2048")]).unwrap();
+    let conf = settings.conf(BEFORE);
+    assert_eq!((conf.rcvbuf_size, conf.sndbuf_size), (2_048, 2_048));
+}
+
+#[test]
+fn toml_says_the_same() {
+    let text = "io = \"memif\"\n\
+        port = \"/run/a.sock\"\n\
+        num_cores = 2\n\
+        ip_addr = [\"10.0.0.2/24\", \"fd00::2/64\"]\n\
+        routes = [\"10.0.1.0/24\", \"10.0.0.1/0\"]\n\
+        arp = [\"10.0.0.1/32 00:00:00:00:00:01\"]\n";
+    let settings = read("toml", &[("a.toml", text)]).unwrap();
+    assert_eq!(settings.num_cores, Some(2));
+    assert_eq!(settings.addresses.len(), 2);
+    assert_eq!(settings.on_link.len(), 1);
+    assert_eq!(settings.gateways, [IpAddr::from([10, 0, 0, 1])]);
+    assert_eq!(settings.neighbours.len(), 1);
+}
+
+#[test]
+fn toml_that_is_wrong_names_its_line() {
+    let cases = [
+        ("io = \"memif\"\nnum_cores = \"x\"\n", "a.toml:2: num_cores"),
+        ("\n\nwidth = 3\n", "a.toml:3: width: there is no such key"),
+        ("io = true\n", "a.toml:1: io: expected a number"),
+        ("io = \"xdp\"\nport =\n", "a.toml:2: "),
+    ];
+    for (text, expected) in cases {
+        let said = read("toml-wrong", &[("a.toml", text)]).unwrap_err();
+        assert!(said.starts_with(expected), "{text}: {said}");
+    }
+}
+
+#[test]
+fn value_that_is_wrong_stops_with_file_and_line() {
+    let cases = [
+        ("num_cores = 0", "num_cores"),
+        ("num_cores = many", "num_cores"),
+        ("max_concurrency = 5000000", "max_concurrency"),
+        ("max_num_buffers = -1", "max_num_buffers"),
+        ("rcvbuf = 63", "rcvbuf"),
+        ("sndbuf = 1x", "sndbuf"),
+        ("tcp_timeout = -2", "tcp_timeout"),
+        ("tcp_timewait = -1", "tcp_timewait"),
+        ("io = carrier", "io"),
+        ("io = netmap", "io"),
+        ("cc = fast", "cc"),
+        ("core_mask = xyz", "core_mask"),
+        ("num_mem_ch = four", "num_mem_ch"),
+        ("ip_addr = 10.0.0.2/33", "ip_addr"),
+        ("gateway = here", "gateway"),
+        ("crank = both", "crank"),
+        ("spin_us = -1", "spin_us"),
+        ("colour = red", "colour: there is no such key"),
+        ("port =", "port: a value is missing"),
+        ("port", "port: a value is missing"),
+    ];
+    for (line, expected) in cases {
+        let said = refused("wrong", &format!("# one\n\n{line}\n"));
+        assert!(
+            said.starts_with(&format!("a.conf:3: {expected}")),
+            "{line}: {said}"
+        );
+    }
+}
+
+#[test]
+fn wire_that_cannot_be_says_where() {
+    let cases = [
+        ("port = eth0\n", "a.conf:1: port: io says"),
+        ("io = xdp\n", "a.conf:1: io: xdp: port is missing"),
+        ("io = xdp\nport = a b\n", "a.conf:2: port: 2 of them"),
+        (
+            "\nio = dpdk\nport = dpdk0\n",
+            "a.conf:2: io: dpdk: no DPDK plug-in",
+        ),
+        (
+            "io = xdp\nport = capi-none\n",
+            "a.conf:2: capi-none: there is no such interface",
+        ),
+        (
+            "io = memif\nport = /run/a,width=3\nip_addr=10.0.0.1/8\n",
+            "a.conf:2: wire",
+        ),
+        (
+            "io = memif\nport = /run/a\n",
+            "a.conf:2: memif:/run/a: the kernel knows no address",
+        ),
+    ];
+    for (text, expected) in cases {
+        let directory = directory("wire", &[("a.conf", text)]);
+        let settings = Settings::read(&directory.join("a.conf")).unwrap();
+        let said = settings.complete().unwrap_err().to_string();
+        let said = said.replace(&format!("{}/", directory.display()), "");
+        assert!(said.starts_with(expected), "{text}: {said}");
+    }
+}
+
+#[test]
+fn routes_and_neighbours_lie_beside() {
+    let routes = "# comment\nROUTES 2\n10.0.1.0/24 dpdk0\n10.0.0.1/0 dpdk0\n";
+    let arp = "ARP_ENTRY 2\n10.0.0.1/32 00:11:22:33:44:55\n10.0.2.0/30 00:00:00:00:00:02\n";
+    let files = [
+        ("a.conf", "io = loopback\n"),
+        ("config/route.conf", routes),
+        ("config/arp.conf", arp),
+    ];
+    let settings = read("beside", &files).unwrap();
+    assert_eq!(settings.on_link, [keys::cidr("10.0.1.0/24").unwrap()]);
+    assert_eq!(settings.gateways, [IpAddr::from([10, 0, 0, 1])]);
+    assert_eq!(settings.neighbours.len(), 5);
+    assert_eq!(settings.neighbours[0].1, [0, 0x11, 0x22, 0x33, 0x44, 0x55]);
+}
+
+#[test]
+fn file_beside_that_is_wrong_says_where() {
+    let cases = [
+        ("config/route.conf", "ROUTES x\n", ":1: ROUTES"),
+        ("config/route.conf", "10.0.0.0/8 eth0\n", ":1: more entries"),
+        (
+            "config/route.conf",
+            "ROUTES 2\n10.0.0.0/8 eth0\n",
+            ": 1 entries fewer",
+        ),
+        ("config/route.conf", "ROUTES 1\n10.0.0.0/99 eth0\n", ":2: "),
+        ("config/arp.conf", "ARP_ENTRY 1\n10.0.0.1/32\n", ":2: "),
+        (
+            "config/arp.conf",
+            "ARP_ENTRY 1\n10.0.0.1/32 1:2:3\n",
+            ":2: ",
+        ),
+        (
+            "config/arp.conf",
+            "ARP_ENTRY 1\n10.0.0.1/8 1:2:3:4:5:6\n",
+            ":2: ",
+        ),
+    ];
+    for (name, text, expected) in cases {
+        let said = read(
+            "beside-wrong",
+            &[("a.conf", "io = loopback\n"), (name, text)],
+        );
+        let said = said.unwrap_err();
+        assert!(
+            said.starts_with(&format!("{name}{expected}")),
+            "{text}: {said}"
+        );
+    }
+}

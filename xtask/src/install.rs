@@ -1,0 +1,137 @@
+//! `cargo xtask install`: libmtcp as a distribution would lay it out.
+//!
+//! ```text
+//! PREFIX/lib/libmtcp.so -> libmtcp.so.1 -> libmtcp.so.0.1.0     libmtcp.a     pkgconfig/libmtcp.pc, mtcp.pc
+//! PREFIX/include/mtcp_api.h, mtcp_epoll.h
+//! PREFIX/share/man/man3/*.3, man7/*.7     share/doc/libmtcp/mtcp.conf
+//! ```
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::cli::InstallOptions;
+use crate::run;
+
+/// The major version that programs ask for: crates/capi/build.rs says the same.
+const SONAME: &str = "libmtcp.so.1";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What the library itself needs of the system: of concern to static linking alone.
+const PRIVATE_LIBS: &str = "-lpthread -ldl -lm -lgcc_s -lc";
+
+/// Builds, unless told otherwise, and lays out.
+pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
+    if !options.no_build {
+        run::run(run::cargo().args(["build", "--release", "-p", "capi", "--lib"]))?;
+    }
+    if options.prefix.is_relative() {
+        return Err(format!(
+            "--prefix {}: not absolute",
+            options.prefix.display()
+        ));
+    }
+    let place = match &options.destdir {
+        Some(below) => below.join(options.prefix.strip_prefix("/").unwrap_or(&options.prefix)),
+        None => options.prefix.clone(),
+    };
+    libraries(&built(root), &place.join("lib"))?;
+    let capi = root.join("crates/capi");
+    copy_all(&capi.join("include"), "h", &place.join("include"))?;
+    for section in ["3", "7"] {
+        let pages = root.join(format!("docs/man/man{section}"));
+        copy_all(
+            &pages,
+            section,
+            &place.join(format!("share/man/man{section}")),
+        )?;
+    }
+    copy_all(
+        &capi.join("config"),
+        "conf",
+        &place.join("share/doc/libmtcp"),
+    )?;
+    let description = pkg_config(&options.prefix);
+    for name in ["libmtcp.pc", "mtcp.pc"] {
+        write(&place.join("lib/pkgconfig").join(name), &description)?;
+    }
+    println!("libmtcp {VERSION} is in {}", place.display());
+    Ok(())
+}
+
+/// Where cargo puts what it builds for release.
+fn built(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    target
+        .unwrap_or_else(|| root.join("target"))
+        .join("release")
+}
+
+fn libraries(from: &Path, to: &Path) -> Result<(), String> {
+    let full = format!("libmtcp.so.{VERSION}");
+    copy(&from.join("libmtcp.so"), &to.join(&full), 0o755)?;
+    copy(&from.join("libmtcp.a"), &to.join("libmtcp.a"), 0o644)?;
+    link(&full, &to.join(SONAME))?;
+    link(SONAME, &to.join("libmtcp.so"))
+}
+
+fn pkg_config(prefix: &Path) -> String {
+    format!(
+        "prefix={}\n\
+         libdir=${{prefix}}/lib\n\
+         includedir=${{prefix}}/include\n\
+         \n\
+         Name: libmtcp\n\
+         Description: The socket calls of Millstream, by the names of mTCP\n\
+         Version: {VERSION}\n\
+         Libs: -L${{libdir}} -lmtcp\n\
+         Libs.private: {PRIVATE_LIBS}\n\
+         Cflags: -I${{includedir}}\n",
+        prefix.display()
+    )
+}
+
+/// The files of a directory with this extension; a directory that is not there has none.
+fn copy_all(from: &Path, extension: &str, to: &Path) -> Result<(), String> {
+    let entries = match fs::read_dir(from) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(format!("{}: {error}", from.display())),
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|end| end == extension) {
+            copy(&path, &to.join(entry.file_name()), 0o644)?;
+        }
+    }
+    Ok(())
+}
+
+fn make_room(path: &Path) -> Result<(), String> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    // Never written in place: a program may have it open.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(format!("{}: {error}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn copy(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
+    make_room(to)?;
+    fs::copy(from, to)
+        .and_then(|_| fs::set_permissions(to, fs::Permissions::from_mode(mode)))
+        .map_err(|error| format!("{} to {}: {error}", from.display(), to.display()))
+}
+
+fn write(to: &Path, text: &str) -> Result<(), String> {
+    make_room(to)?;
+    fs::write(to, text).map_err(|error| format!("{}: {error}", to.display()))
+}
+
+fn link(to: &str, at: &Path) -> Result<(), String> {
+    make_room(at)?;
+    symlink(to, at).map_err(|error| format!("{}: {error}", at.display()))
+}

@@ -23,7 +23,13 @@ fn layouts_hold_in_c_and_in_cpp() {
         let program = directory.join(format!("layout{at}"));
         let language = if compiler == "g++" { "c++" } else { "c" };
         let flags = [standard, "-pedantic", "-x", language];
-        compile(compiler, &source(), &flags, With::Headers, &program.with_extension("o"));
+        compile(
+            compiler,
+            &source(),
+            &flags,
+            With::Headers,
+            &program.with_extension("o"),
+        );
         let object = vec![program.with_extension("o")];
         compile(compiler, &object, &[], With::Libmtcp, &program);
         let ended = Command::new(&program).status().unwrap();
@@ -44,6 +50,10 @@ fn static_library_is_enough() {
         .args(["-lpthread", "-ldl", "-lm", "-lrt"])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(Command::new(&program).status().unwrap().success());
 }

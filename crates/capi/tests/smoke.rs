@@ -25,7 +25,8 @@ fn runs(name: &str, flags: &[&str], settings: &str) {
     assert!(output.status.success(), "{}: {said}", output.status);
 }
 
-const LOOPBACK: &str = "io = loopback\nip_addr = 10.9.0.1/24\nnum_cores = 2\nmax_concurrency = 1000\n";
+const LOOPBACK: &str =
+    "io = loopback\nip_addr = 10.9.0.1/24\nnum_cores = 2\nmax_concurrency = 1000\n";
 
 #[test]
 fn two_contexts_of_one_process_talk() {
@@ -34,7 +35,11 @@ fn two_contexts_of_one_process_talk() {
 
 #[test]
 fn dedicated_crank_serves_as_well() {
-    runs("smoke-dedicated", &[], &format!("{LOOPBACK}crank = dedicated\n"));
+    runs(
+        "smoke-dedicated",
+        &[],
+        &format!("{LOOPBACK}crank = dedicated\n"),
+    );
 }
 
 #[test]

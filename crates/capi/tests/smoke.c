@@ -142,11 +142,15 @@ static void kernel_descriptors(mctx_t mctx)
     char text[8];
     struct mtcp_epoll_event events[4];
     int ep = mtcp_epoll_create1(mctx, 0);
+    int outer = mtcp_epoll_create1(mctx, 0);
     int bell = mtcp_eventfd(mctx, 0, 0);
     MUST(mtcp_pipe(mctx, pipes) == 0 && bell > 0);
     add(mctx, ep, bell, MTCP_EPOLLIN);
     add(mctx, ep, pipes[0], MTCP_EPOLLIN);
+    add(mctx, outer, ep, MTCP_EPOLLIN);
+    MUST(mtcp_epoll_wait(mctx, outer, events, 4, 0) == 0);
     MUST(write(mtcp_kernel_fd(mctx, bell), &count, sizeof count) == sizeof count);
+    MUST(mtcp_epoll_wait(mctx, outer, events, 4, 1000) == 1 && events[0].data.sockid == ep);
     MUST(mtcp_epoll_wait(mctx, ep, events, 4, -1) == 1 && events[0].data.sockid == bell);
     MUST(mtcp_read(mctx, bell, (char *)&count, sizeof count) == sizeof count && count == 3);
     MUST(mtcp_write(mctx, pipes[1], "abc", 3) == 3);
@@ -155,7 +159,7 @@ static void kernel_descriptors(mctx_t mctx)
     MUST(mtcp_epoll_wait(mctx, ep, events, 4, 10) == 0);
     MUST(mtcp_socket_ioctl(mctx, 9999, FIONREAD, &value) == -1 && errno == EBADF);
     MUST(mtcp_close(mctx, pipes[0]) == 0 && mtcp_close(mctx, pipes[1]) == 0);
-    MUST(mtcp_close(mctx, bell) == 0 && mtcp_close(mctx, ep) == 0);
+    MUST(mtcp_close(mctx, bell) == 0 && mtcp_close(mctx, ep) == 0 && mtcp_close(mctx, outer) == 0);
 }
 
 static void *call(void *server_ip)

@@ -47,6 +47,7 @@ pub mod limits;
 mod listener;
 mod options;
 mod poll;
+mod poll_nest;
 mod poll_set;
 mod readiness;
 mod runtime;

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use crate::context::{Context, Inner};
 use crate::crank::Step;
 use crate::limits::EVENTS_PER_WAIT_MAX;
+use crate::poll_nest::NestError;
 use crate::poll_set::Wanted;
 use crate::readiness::Readiness;
 
@@ -343,12 +344,7 @@ impl Poll {
         mode: Mode,
         one_shot: bool,
     ) -> io::Result<()> {
-        let kernel = match &self.kernel {
-            Some(kernel) => kernel,
-            None => self
-                .kernel
-                .insert(epoll::create(epoll::CreateFlags::CLOEXEC)?),
-        };
+        let kernel = self.kernel()?;
         let data = epoll::EventData::new_u64(token.0 as u64);
         Ok(epoll::add(
             kernel,
@@ -389,6 +385,100 @@ impl Poll {
         Ok(epoll::delete(kernel, fd)?)
     }
 
+    /// Begins to watch another poll of this context: it is readable while a wait on it would find something.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `InvalidInput` for another context's, or polls nested too deeply; `ELOOP` for one that watches this one.
+    pub fn register_poll(
+        &mut self,
+        other: &mut Poll,
+        token: Token,
+        interest: Interest,
+        mode: Mode,
+        one_shot: bool,
+    ) -> io::Result<()> {
+        if !Rc::ptr_eq(&other.inner, &self.inner) {
+            return Err(Errno::INVAL.into());
+        }
+        let wanted = Wanted {
+            token,
+            interest,
+            mode,
+            one_shot,
+        };
+        let nested = self
+            .inner
+            .state()
+            .polls
+            .nest(self.index, other.index, wanted);
+        nested.map_err(|error| match error {
+            NestError::Exists => Errno::EXIST,
+            NestError::Loop => Errno::LOOP,
+            NestError::TooDeep => Errno::INVAL,
+        })?;
+        // The descriptors of the kernel that it watches, or will watch, are for the kernel to look at.
+        let watched = other
+            .kernel()
+            .and_then(|kernel| self.register_fd_with(kernel, token, interest, mode, one_shot));
+        if watched.is_err() {
+            self.inner.state().polls.unnest(self.index, other.index);
+        }
+        watched
+    }
+
+    /// Changes what is wanted of a watched poll.
+    ///
+    /// # Errors
+    /// `NotFound` if this poll does not watch it.
+    pub fn reregister_poll(
+        &mut self,
+        other: &mut Poll,
+        token: Token,
+        interest: Interest,
+        mode: Mode,
+        one_shot: bool,
+    ) -> io::Result<()> {
+        let wanted = Wanted {
+            token,
+            interest,
+            mode,
+            one_shot,
+        };
+        let found = self
+            .inner
+            .state()
+            .polls
+            .renest(self.index, other.index, wanted);
+        if !found {
+            return Err(Errno::NOENT.into());
+        }
+        let kernel = self.kernel.as_ref().ok_or(Errno::NOENT)?;
+        let data = epoll::EventData::new_u64(token.0 as u64);
+        let flags = kernel_flags(interest, mode, one_shot);
+        Ok(epoll::modify(kernel, other.kernel()?, data, flags)?)
+    }
+
+    /// Stops watching a poll. Dropping it does so too.
+    ///
+    /// # Errors
+    /// `NotFound` if this poll does not watch it.
+    pub fn deregister_poll(&mut self, other: &mut Poll) -> io::Result<()> {
+        if !self.inner.state().polls.unnest(self.index, other.index) {
+            return Err(Errno::NOENT.into());
+        }
+        self.deregister_fd(other.kernel()?)
+    }
+
+    /// Its part in the kernel, made if need be.
+    fn kernel(&mut self) -> io::Result<&OwnedFd> {
+        if self.kernel.is_none() {
+            self.kernel = Some(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        }
+        self.kernel
+            .as_ref()
+            .ok_or_else(|| io::Error::from(Errno::NOENT))
+    }
+
     /// Waits until a watched source is ready or `timeout` has passed, and says how many are. What the application has written, closed and connected since
     /// it last waited leaves first; with an inline crank this is where TCP happens.
     ///
@@ -415,9 +505,11 @@ impl Poll {
             {
                 break Err(error);
             }
-            inner
-                .state()
-                .collect(self.index, &mut events.events, events.capacity);
+            {
+                let state = &mut *inner.state();
+                state.collect(self.index, &mut events.events, events.capacity);
+                state.collect_nested(self.index, &mut events.events, events.capacity);
+            }
             if !self.kernel_first
                 && let Err(error) = self.collect_kernel(events)
             {

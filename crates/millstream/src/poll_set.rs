@@ -16,6 +16,7 @@ use ring::socket_block::SocketId;
 
 use crate::app_socket::{AppSockets, NO_REGISTRATION};
 use crate::poll::{Event, Interest, Mode, Token};
+use crate::poll_nest::{InnerPoll, Nested};
 use crate::readiness::{self, Readiness};
 
 /// What a registration asks for.
@@ -45,11 +46,27 @@ struct Registration {
     dead: bool,
 }
 
+impl Registration {
+    /// A change of state is an edge both ways; bytes are news only to who reads, room only to who writes.
+    fn is_news(&self, in_edges: u32, out_edges: u32) -> bool {
+        let interest = self.wanted.interest;
+        self.fresh
+            || (interest.is_readable() && self.in_edges_seen != in_edges)
+            || (interest.is_writable() && self.out_edges_seen != out_edges)
+    }
+}
+
 #[derive(Default)]
 struct PollState {
     ready: VecDeque<u32>,
     members: usize,
     open: bool,
+    /// Which use of the number this is.
+    generation: u32,
+    /// How often anything has come to the list.
+    listings: u64,
+    /// Members that are polls themselves.
+    nested: Vec<Nested>,
 }
 
 /// See the module's documentation.
@@ -73,7 +90,11 @@ impl PollSets {
             .position(|poll| !poll.open && poll.members == 0)
         {
             Some(index) => {
-                self.polls[index] = fresh;
+                let generation = self.polls[index].generation.wrapping_add(1);
+                self.polls[index] = PollState {
+                    generation,
+                    ..fresh
+                };
                 index as u32
             }
             None => {
@@ -103,6 +124,54 @@ impl PollSets {
             }
         }
         self.polls[poll as usize].open = false;
+        self.polls[poll as usize].nested.clear();
+    }
+
+    pub fn count(&self) -> u32 {
+        self.polls.len() as u32
+    }
+
+    /// A poll in its present use.
+    pub fn named(&self, poll: u32) -> InnerPoll {
+        InnerPoll {
+            index: poll,
+            generation: self.polls[poll as usize].generation,
+        }
+    }
+
+    /// It has not been closed since it was named.
+    pub fn is_current(&self, inner: InnerPoll) -> bool {
+        let poll = &self.polls[inner.index as usize];
+        poll.open && poll.generation == inner.generation
+    }
+
+    pub fn nested(&self, poll: u32) -> &[Nested] {
+        &self.polls[poll as usize].nested
+    }
+
+    pub fn nested_mut(&mut self, poll: u32) -> &mut Vec<Nested> {
+        &mut self.polls[poll as usize].nested
+    }
+
+    /// How often anything has come to a poll's list.
+    pub fn listings(&self, poll: u32) -> u64 {
+        self.polls[poll as usize].listings
+    }
+
+    /// A registration on a poll's list, left where it is; `None` if nobody is to be told of it.
+    pub fn peek(&self, poll: u32, place: usize) -> Option<(u32, SocketId)> {
+        let at = *self.polls[poll as usize].ready.get(place)?;
+        let registration = &self.registrations[at as usize];
+        let is_told = !registration.dead && registration.armed;
+        is_told.then_some((at, registration.socket))
+    }
+
+    /// Whether [`judge`](Self::judge) would have something to report, of these edges in and out.
+    pub fn would_tell(&self, at: u32, ready: Readiness, edges: (u32, u32)) -> bool {
+        let registration = &self.registrations[at as usize];
+        let got = ready.intersection(reportable(registration.wanted.interest));
+        !got.is_none()
+            && (registration.wanted.mode == Mode::Level || registration.is_news(edges.0, edges.1))
     }
 
     /// Adds a registration. False: the socket is registered with this poll already.
@@ -240,6 +309,7 @@ impl PollSets {
     /// What a registration has to report, given what is ready and the socket's edge counters.
     pub fn judge(&mut self, at: u32, ready: Readiness, in_edges: u32, out_edges: u32) -> Verdict {
         let registration = &mut self.registrations[at as usize];
+        let is_news = registration.is_news(in_edges, out_edges);
         let Wanted {
             token,
             interest,
@@ -248,10 +318,6 @@ impl PollSets {
         } = registration.wanted;
         let got = ready.intersection(reportable(interest));
         let waits_for_room = interest.is_writable() && !ready.contains(Readiness::WRITABLE);
-        // A change of state is an edge both ways; bytes are news only to who reads, room only to who writes.
-        let is_news = registration.fresh
-            || (interest.is_readable() && registration.in_edges_seen != in_edges)
-            || (interest.is_writable() && registration.out_edges_seen != out_edges);
         if got.is_none() || (mode == Mode::Edge && !is_news) {
             return Verdict {
                 event: None,
@@ -277,7 +343,9 @@ impl PollSets {
         let registration = &mut self.registrations[at as usize];
         if !registration.listed && registration.armed {
             registration.listed = true;
-            self.polls[registration.poll as usize].ready.push_back(at);
+            let poll = &mut self.polls[registration.poll as usize];
+            poll.ready.push_back(at);
+            poll.listings += 1;
         }
     }
 

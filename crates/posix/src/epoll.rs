@@ -153,17 +153,17 @@ impl Sockets {
         match op {
             EPOLL_CTL_ADD if epoll.watched.at(fd).is_some() => return Err(Errno::EXIST),
             EPOLL_CTL_ADD => {
-                add(&mut epoll.poll, &entry.file, fd, event)?;
+                add(&mut epoll.poll, &mut entry.file, fd, event)?;
                 epoll.watched.set(fd, event);
             }
             EPOLL_CTL_MOD => {
                 epoll.watched.at(fd).ok_or(Errno::NOENT)?;
-                change(&mut epoll.poll, &entry.file, fd, event)?;
+                change(&mut epoll.poll, &mut entry.file, fd, event)?;
                 epoll.watched.set(fd, event);
             }
             EPOLL_CTL_DEL => {
                 epoll.watched.remove(fd).ok_or(Errno::NOENT)?;
-                remove(&mut epoll.poll, &entry.file)?;
+                remove(&mut epoll.poll, &mut entry.file)?;
             }
             _ => return Err(Errno::INVAL),
         }
@@ -275,7 +275,7 @@ impl Sockets {
             && let Some(event) = epoll.watched.at(fd)
         {
             // It is registered, or it would not have been told of.
-            let _ = change(&mut epoll.poll, &entry.file, fd, event);
+            let _ = change(&mut epoll.poll, &mut entry.file, fd, event);
         }
     }
 
@@ -287,7 +287,7 @@ impl Sockets {
                 && let Some(event) = epoll.watched.at(fd)
             {
                 // A new socket is watched by nobody yet.
-                let _ = add(&mut epoll.poll, &entry.file, fd, event);
+                let _ = add(&mut epoll.poll, &mut entry.file, fd, event);
             }
         }
     }
@@ -301,7 +301,7 @@ impl Sockets {
                 epoll.watched.remove(fd);
                 // The kernel goes on watching what has another descriptor somewhere.
                 if matches!(entry.file, File::Kernel(_)) {
-                    let _ = remove(&mut epoll.poll, &entry.file);
+                    let _ = remove(&mut epoll.poll, &mut entry.file);
                 }
             }
         }
@@ -335,7 +335,7 @@ pub(crate) fn wanted(event: EpollEvent) -> (Interest, Mode) {
     (interest, mode)
 }
 
-fn add(poll: &mut Poll, file: &File, fd: i32, event: EpollEvent) -> Result<(), Errno> {
+fn add(poll: &mut Poll, file: &mut File, fd: i32, event: EpollEvent) -> Result<(), Errno> {
     fn with(poll: &mut Poll, source: &impl Source, fd: i32, event: EpollEvent) -> io::Result<()> {
         let (interest, mode) = wanted(event);
         let token = Token(fd as usize);
@@ -349,12 +349,17 @@ fn add(poll: &mut Poll, file: &File, fd: i32, event: EpollEvent) -> Result<(), E
         File::Listener(listener) => with(poll, listener, fd, event),
         File::Stream(stream) => with(poll, &stream.tcp, fd, event),
         File::Kernel(kernel) => kernel::watch(poll, kernel, fd, event, false),
-        File::Epoll(_) | File::Lost => return Err(Errno::PERM),
+        File::Epoll(inner) => {
+            let (interest, mode) = wanted(event);
+            let (token, once) = (Token(fd as usize), event.events & EPOLLONESHOT != 0);
+            poll.register_poll(&mut inner.poll, token, interest, mode, once)
+        }
+        File::Lost => return Err(Errno::PERM),
     };
     added.map_err(|error| errno(&error))
 }
 
-fn change(poll: &mut Poll, file: &File, fd: i32, event: EpollEvent) -> Result<(), Errno> {
+fn change(poll: &mut Poll, file: &mut File, fd: i32, event: EpollEvent) -> Result<(), Errno> {
     fn with(poll: &mut Poll, source: &impl Source, fd: i32, event: EpollEvent) -> io::Result<()> {
         let (interest, mode) = wanted(event);
         let token = Token(fd as usize);
@@ -368,18 +373,24 @@ fn change(poll: &mut Poll, file: &File, fd: i32, event: EpollEvent) -> Result<()
         File::Listener(listener) => with(poll, listener, fd, event),
         File::Stream(stream) => with(poll, &stream.tcp, fd, event),
         File::Kernel(kernel) => kernel::watch(poll, kernel, fd, event, true),
-        File::Epoll(_) | File::Lost => return Err(Errno::NOENT),
+        File::Epoll(inner) => {
+            let (interest, mode) = wanted(event);
+            let (token, once) = (Token(fd as usize), event.events & EPOLLONESHOT != 0);
+            poll.reregister_poll(&mut inner.poll, token, interest, mode, once)
+        }
+        File::Lost => return Err(Errno::NOENT),
     };
     changed.map_err(|error| errno(&error))
 }
 
-fn remove(poll: &mut Poll, file: &File) -> Result<(), Errno> {
+fn remove(poll: &mut Poll, file: &mut File) -> Result<(), Errno> {
     let removed = match file {
         File::Idle(socket) | File::Deferred(socket, _) => poll.deregister(socket),
         File::Listener(listener) => poll.deregister(listener),
         File::Stream(stream) => poll.deregister(&stream.tcp),
         File::Kernel(kernel) => poll.deregister_fd(kernel),
-        File::Epoll(_) | File::Lost => return Err(Errno::NOENT),
+        File::Epoll(inner) => poll.deregister_poll(&mut inner.poll),
+        File::Lost => return Err(Errno::NOENT),
     };
     removed.map_err(|error| errno(&error))
 }

@@ -42,9 +42,12 @@ pub struct Switch {
     name: String,
 }
 
+/// A member's number, its address, and our end of its loopback.
+type Newcomer = (usize, MacAddr, Loopback);
+
 /// What handles and the thread share; off the hot path.
 struct Shared {
-    joining: Mutex<Vec<(usize, Loopback)>>,
+    joining: Mutex<Vec<Newcomer>>,
     /// By member: ports and how many sockets listen there.
     listening: Mutex<Vec<(u16, Vec<u16>)>>,
     /// `listening` or `joining` has changed.
@@ -60,7 +63,7 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn joining(&self) -> MutexGuard<'_, Vec<(usize, Loopback)>> {
+    fn joining(&self) -> MutexGuard<'_, Vec<Newcomer>> {
         self.joining.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,7 +170,8 @@ impl Switch {
             ..LoopbackOptions::default()
         };
         let (near, far) = pair(&options)?;
-        self.shared.joining().push((index, far));
+        let mac = near.capabilities().mac;
+        self.shared.joining().push((index, mac, far));
         self.shared.tell();
         Ok(Box::new(near.with_checksum_policy(self.rx_checksum)))
     }
@@ -227,8 +231,8 @@ impl Fabric {
     }
 
     fn look_around(&mut self) {
-        for (index, end) in self.shared.joining().drain(..) {
-            self.owners.joined(index, end.capabilities().mac);
+        for (index, mac, end) in self.shared.joining().drain(..) {
+            self.owners.joined(index, mac);
             self.ends[index] = Some(end);
         }
         self.owners.set_listening(&self.shared.listening());

@@ -100,7 +100,9 @@ pub unsafe fn give_address(
     let room = unsafe { room(len) }?;
     let bytes = from_address(address);
     let count = room.min(bytes.len());
+    // SAFETY: as above.
     unsafe { bytes_mut(at.cast(), count) }?.copy_from_slice(&bytes[..count]);
+    // SAFETY: as above.
     unsafe { write(len, bytes.len() as socklen_t) }
 }
 

@@ -258,6 +258,7 @@ pub unsafe extern "C" fn mtcp_getsockopt(
             };
             // SAFETY: see above; the value is no longer than the room.
             unsafe { memory::bytes_mut(optval, value.len()) }?.copy_from_slice(&value);
+            // SAFETY: as above.
             unsafe { memory::write(optlen, value.len() as socklen_t) }?;
             Ok(0)
         })

@@ -147,6 +147,7 @@ pub unsafe extern "C" fn mtcp_readv(
             let count = usize::try_from(count).map_err(|_| Errno::INVAL);
             // SAFETY: C gives so many pieces, and room in each.
             let pieces = seat.room(fd, count.and_then(|count| unsafe { pieces(iov, count) }))?;
+            // SAFETY: as above.
             unsafe { seat.receive(fd, pieces, 0) }.map(|got| got as i64)
         })
     })
@@ -175,6 +176,7 @@ pub unsafe extern "C" fn mtcp_writev(
             let count = usize::try_from(count).map_err(|_| Errno::INVAL);
             // SAFETY: C gives so many pieces, and bytes in each.
             let pieces = seat.room(fd, count.and_then(|count| unsafe { pieces(iov, count) }))?;
+            // SAFETY: as above.
             unsafe { seat.transmit(fd, pieces, 0) }.map(|sent| sent as i64)
         })
     })
@@ -218,6 +220,7 @@ pub unsafe extern "C" fn mtcp_sendto(
         with(mctx, |seat| {
             // SAFETY: C gives so many bytes, and an address of that length.
             let from = seat.room(fd, unsafe { bytes(buf, len) })?;
+            // SAFETY: as above.
             let to = unsafe { memory::address(addr, addrlen) }?;
             let request = Request::Send {
                 fd,
@@ -263,19 +266,24 @@ pub unsafe extern "C" fn mtcp_sendmsg(
         with(mctx, |seat| {
             // SAFETY: C gives a message, and memory where it says.
             let header = seat.room(fd, unsafe { memory::read(msg) })?;
+            // SAFETY: as above.
             let pieces = unsafe { pieces(header.msg_iov, header.msg_iovlen as usize) }?;
             if header.msg_name.is_null() && header.msg_controllen == 0 {
+                // SAFETY: as above.
                 return unsafe { seat.transmit(fd, pieces, flags) }.map(|sent| sent as i64);
             }
             let to = match header.msg_name.is_null() {
                 true => None,
                 false => {
+                    // SAFETY: as above.
                     Some(unsafe { memory::address(header.msg_name.cast(), header.msg_namelen) }?)
                 }
             };
+            // SAFETY: as above.
             let control = unsafe { bytes(header.msg_control, header.msg_controllen as usize) }?;
             let mut all = Vec::new();
             for piece in pieces {
+                // SAFETY: as above.
                 all.extend_from_slice(unsafe { bytes(piece.iov_base, piece.iov_len) }?);
                 all.truncate(BYTES_PER_CALL_MAX);
             }
@@ -303,13 +311,16 @@ pub unsafe extern "C" fn mtcp_recvmsg(
         with(mctx, |seat| {
             // SAFETY: C gives a message, and memory where it says; so for what follows.
             let mut header = seat.room(fd, unsafe { memory::read(msg) })?;
+            // SAFETY: as above.
             let pieces = unsafe { pieces(header.msg_iov, header.msg_iovlen as usize) }?;
             let room = header.msg_controllen as usize;
             header.msg_namelen = 0;
             header.msg_controllen = 0;
             header.msg_flags = 0;
             if room == 0 && flags & !(MSG_DONTWAIT | MSG_WAITALL) == 0 {
+                // SAFETY: as above.
                 let got = unsafe { seat.receive(fd, pieces, flags) }?;
+                // SAFETY: as above.
                 unsafe { memory::write(msg, header) }?;
                 return Ok(got as i64);
             }
@@ -328,12 +339,15 @@ pub unsafe extern "C" fn mtcp_recvmsg(
                 flags,
             } = reply
             {
+                // SAFETY: as above.
                 unsafe { scatter(&bytes, pieces) }?;
                 let control = from_control(&control, room);
+                // SAFETY: as above.
                 unsafe { bytes_mut(header.msg_control, control.len()) }?.copy_from_slice(&control);
                 header.msg_controllen = control.len() as _;
                 header.msg_flags = flags;
             }
+            // SAFETY: as above.
             unsafe { memory::write(msg, header) }?;
             Ok(done)
         })

@@ -32,7 +32,7 @@ pub struct Runtime {
 /// What there is of a context.
 enum Place {
     Closed,
-    Waiting(Seat),
+    Waiting(Box<Seat>),
     /// Somebody has it, for as long as the lease is held.
     Taken(Weak<Lease>),
 }
@@ -145,7 +145,7 @@ impl Runtime {
             None => open(&self.config, index)?,
         };
         let stack = self.stack_config(index);
-        *place = Place::Waiting(seat(&self.config, stack, port, index)?);
+        *place = Place::Waiting(Box::new(seat(&self.config, stack, port, index)?));
         Ok(())
     }
 
@@ -161,7 +161,8 @@ impl Runtime {
             .into_iter()
             .enumerate()
             .map(|(index, port)| {
-                seat(&config, config.stack(index), port, index).map(Place::Waiting)
+                let seat = seat(&config, config.stack(index), port, index)?;
+                Ok(Place::Waiting(Box::new(seat)))
             })
             .collect();
         Ok(Self {
@@ -183,12 +184,10 @@ impl Runtime {
         let lease = Arc::new(Lease { member });
         let taken = Place::Taken(Arc::downgrade(&lease));
         match std::mem::replace(&mut places[index], taken) {
-            Place::Waiting(seat) => Ok(Context::new(
-                seat.app,
-                seat.crank,
-                self.config.clone(),
-                lease,
-            )),
+            Place::Waiting(seat) => {
+                let Seat { app, crank } = *seat;
+                Ok(Context::new(app, crank, self.config.clone(), lease))
+            }
             _ => Err(Error::Context(index, "was taken before")),
         }
     }

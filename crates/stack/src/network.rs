@@ -53,14 +53,7 @@ impl Network {
             // Two addresses of one subnet share its route.
             let _ = routes.add(route);
         }
-        for &prefix in &config.on_link {
-            // One of our own subnets is reached directly already.
-            let _ = routes.add(Route {
-                prefix: prefix.network(),
-                gateway: None,
-                port: PORT,
-            });
-        }
+        add_on_link(&mut routes, &config.on_link);
         for &gateway in &config.gateways {
             let any = if gateway.is_ipv4() {
                 IpAddr::from(Ipv4Addr::UNSPECIFIED)
@@ -178,6 +171,17 @@ impl Network {
     pub fn mss_for(&self, remote: Addr) -> u16 {
         let headers = if remote.is_v4() { 40 } else { 60 };
         self.mtu.saturating_sub(headers).min(usize::from(u16::MAX)) as u16
+    }
+}
+
+/// Subnets that are reached directly. One of our own is so already.
+fn add_on_link(routes: &mut Routes, subnets: &[IpCidr]) {
+    for prefix in subnets {
+        let _ = routes.add(Route {
+            prefix: prefix.network(),
+            gateway: None,
+            port: PORT,
+        });
     }
 }
 

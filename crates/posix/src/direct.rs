@@ -73,15 +73,15 @@ impl Sockets {
         let is_nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
         let is_plain = flags & !(MSG_DONTWAIT | MSG_NOSIGNAL) == 0 && !bytes.is_empty();
         match &entry.file {
-            File::Stream(stream) if is_plain => {
-                if is_nonblocking || stream.tcp.options().recv_lowat() <= 1 {
-                    return match (&stream.tcp).read(bytes) {
-                        Err(error) if !is_nonblocking && errno(&error) == Errno::AGAIN => {
-                            self.recv_slowly(fd, bytes, flags)
-                        }
-                        read => read.map_err(|error| errno(&error)),
-                    };
-                }
+            File::Stream(stream)
+                if is_plain && (is_nonblocking || stream.tcp.options().recv_lowat() <= 1) =>
+            {
+                return match (&stream.tcp).read(bytes) {
+                    Err(error) if !is_nonblocking && errno(&error) == Errno::AGAIN => {
+                        self.recv_slowly(fd, bytes, flags)
+                    }
+                    read => read.map_err(|error| errno(&error)),
+                };
             }
             File::Kernel(_) => return self.kernel_read(fd, bytes, flags),
             File::Epoll(_) => return Err(Errno::INVAL),

@@ -11,7 +11,7 @@ use posix::{Errno, PollFd, Request};
 
 use crate::door::answer_int;
 use crate::limits::POLL_ENTRIES_MAX;
-use crate::memory_unsafe as memory;
+use crate::memory_unsafe;
 use crate::seats::{Handle, with};
 
 /// `struct mtcp_epoll_event`: not packed, unlike the kernel's.
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn mtcp_epoll_ctl(
         let event = match op {
             EPOLL_CTL_DEL => EpollEvent { events: 0, data: 0 },
             // SAFETY: C gives an event.
-            _ => unsafe { memory::read(event) }?,
+            _ => unsafe { memory_unsafe::read(event) }?,
         };
         let event = posix::EpollEvent {
             events: event.events,
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn mtcp_epoll_wait(
                     data: event.data,
                 };
                 // SAFETY: C gives room for `maxevents` of them.
-                unsafe { memory::write(events.add(at), event) }?;
+                unsafe { memory_unsafe::write(events.add(at), event) }?;
             }
             Ok(found.len() as i64)
         })
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn mtcp_poll(
                 return Err(Errno::INVAL);
             }
             // SAFETY: C gives so many entries.
-            let asked = unsafe { memory::array(fds.cast_const(), count) }?;
+            let asked = unsafe { memory_unsafe::array(fds.cast_const(), count) }?;
             let entries = &mut seat.entries;
             entries.clear();
             entries.extend(asked.iter().map(|entry| PollFd {
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn mtcp_poll(
                     revents: entry.revents,
                 };
                 // SAFETY: as above; nobody looks at `asked` any more.
-                unsafe { memory::write(fds.add(at), told) }?;
+                unsafe { memory_unsafe::write(fds.add(at), told) }?;
             }
             Ok(ready as i64)
         })

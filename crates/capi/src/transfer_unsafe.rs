@@ -267,7 +267,7 @@ pub unsafe extern "C" fn mtcp_sendmsg(
             // SAFETY: C gives a message, and memory where it says.
             let header = seat.room(fd, unsafe { memory::read(msg) })?;
             // SAFETY: as above.
-            let pieces = unsafe { pieces(header.msg_iov, header.msg_iovlen as usize) }?;
+            let pieces = unsafe { pieces(header.msg_iov, header.msg_iovlen) }?;
             if header.msg_name.is_null() && header.msg_controllen == 0 {
                 // SAFETY: as above.
                 return unsafe { seat.transmit(fd, pieces, flags) }.map(|sent| sent as i64);
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn mtcp_sendmsg(
                 }
             };
             // SAFETY: as above.
-            let control = unsafe { bytes(header.msg_control, header.msg_controllen as usize) }?;
+            let control = unsafe { bytes(header.msg_control, header.msg_controllen) }?;
             let mut all = Vec::new();
             for piece in pieces {
                 // SAFETY: as above.
@@ -312,8 +312,8 @@ pub unsafe extern "C" fn mtcp_recvmsg(
             // SAFETY: C gives a message, and memory where it says; so for what follows.
             let mut header = seat.room(fd, unsafe { memory::read(msg) })?;
             // SAFETY: as above.
-            let pieces = unsafe { pieces(header.msg_iov, header.msg_iovlen as usize) }?;
-            let room = header.msg_controllen as usize;
+            let pieces = unsafe { pieces(header.msg_iov, header.msg_iovlen) }?;
+            let room = header.msg_controllen;
             header.msg_namelen = 0;
             header.msg_controllen = 0;
             header.msg_flags = 0;

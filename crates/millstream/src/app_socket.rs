@@ -44,6 +44,10 @@ impl AcceptQueue {
         self.0.iter_mut().find_map(Consumer::pop)
     }
 
+    pub fn len(&mut self) -> usize {
+        self.0.iter_mut().map(Consumer::len).sum()
+    }
+
     pub fn is_empty(&mut self) -> bool {
         self.0.iter_mut().all(Consumer::is_empty)
     }

@@ -25,6 +25,7 @@ pub struct TcpListener {
     id: SocketId,
     local: SocketAddr,
     nonblocking: std::cell::Cell<bool>,
+    backlog: std::cell::Cell<usize>,
 }
 
 /// How to listen.
@@ -36,13 +37,14 @@ pub struct ListenerBuilder {
 }
 
 impl TcpListener {
-    pub(crate) fn of(inner: Rc<Inner>, id: SocketId, local: SocketAddr) -> Self {
+    pub(crate) fn of(inner: Rc<Inner>, id: SocketId, local: SocketAddr, backlog: usize) -> Self {
         inner.lease.listens(local.port(), true);
         Self {
             inner,
             id,
             local,
             nonblocking: false.into(),
+            backlog: backlog.into(),
         }
     }
 
@@ -116,6 +118,7 @@ impl TcpListener {
     /// Those of asking the stack.
     pub fn set_backlog(&self, backlog: usize) -> io::Result<()> {
         let backlog = backlog.min(self.inner.config().limits.backlog_max);
+        self.backlog.set(backlog);
         let mut longer = None;
         if let Some(queue) = &mut self.inner.state().sockets.at(self.id).queue
             && queue.capacity() <= backlog
@@ -129,6 +132,16 @@ impl TcpListener {
             backlog: backlog as u32,
             longer,
         }))
+    }
+
+    /// How many connections wait to be accepted, and how many may.
+    #[must_use]
+    pub fn queued(&self) -> (usize, usize) {
+        let waiting = match &mut self.inner.state().sockets.at(self.id).kind {
+            Kind::Listener(queue) => queue.len(),
+            _ => 0,
+        };
+        (waiting, self.backlog.get())
     }
 
     /// What can be done with it now.
@@ -185,7 +198,7 @@ impl ListenerBuilder {
             socket.queue = Some(Box::new(AcceptQueue::new(queue)));
             socket.settings = Some(Rc::new(settings));
         }
-        let listener = TcpListener::of(inner, id, local);
+        let listener = TcpListener::of(inner, id, local, backlog);
         listener.inner.control(Control::Listen(Listen {
             socket: id,
             local,

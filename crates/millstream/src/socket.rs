@@ -211,7 +211,7 @@ impl TcpSocket {
         self.inner.state().sockets.at(id).queue = queue;
         self.inner.state().become_kind(id, Kind::Listener);
         self.is_spent = true;
-        Ok(TcpListener::of(self.inner.clone(), id, local))
+        Ok(TcpListener::of(self.inner.clone(), id, local, backlog))
     }
 
     /// Begins to connect, and returns at once a stream that is non-blocking; it is writable in a [`Poll`](crate::Poll) when the outcome is known, and

@@ -1,7 +1,7 @@
 //! `struct tcp_info` and its relatives as Linux 7.0 lays them out (6.18 has accurate ECN's modes in other bits of the last word).
 //!
-//! All times are microseconds but for the four "last" ones, which are milliseconds ago. What Millstream does not count reads as zero: `tcpi_fackets`,
-//! `tcpi_last_ack_sent` (in Linux too), `tcpi_rcv_rtt`, `tcpi_rcv_ooopack`, `tcpi_rehash` and the counts of timeouts.
+//! All times are microseconds but for the four "last" ones and `tcpi_total_rto_time`, which are milliseconds. Three fields are zero always: `tcpi_fackets` and
+//! `tcpi_last_ack_sent`, as in Linux, and `tcpi_rehash`, since no flow of ours changes its path's hash.
 
 use millstream::{SocketInfo, TcpConfig, TcpState};
 
@@ -41,9 +41,9 @@ pub fn state_number(state: TcpState) -> u8 {
 }
 
 /// `TCP_CLOSE`
-pub const CLOSED: u8 = 7;
+const CLOSED: u8 = 7;
 /// `TCP_LISTEN`
-pub const LISTEN: u8 = 10;
+const LISTEN: u8 = 10;
 
 /// The structure being filled: each field at its place.
 struct Fields([u8; TCP_INFO_BYTES]);
@@ -51,6 +51,10 @@ struct Fields([u8; TCP_INFO_BYTES]);
 impl Fields {
     fn byte(&mut self, at: usize, value: u8) {
         self.0[at] = value;
+    }
+
+    fn half(&mut self, at: usize, value: u16) {
+        self.0[at..at + 2].copy_from_slice(&value.to_ne_bytes());
     }
 
     fn word(&mut self, at: usize, value: u32) {
@@ -66,15 +70,38 @@ fn micros(ns: u64) -> u32 {
     u32::try_from(ns / 1_000).unwrap_or(u32::MAX)
 }
 
-/// What is said of a socket that has no connection: with which window one would begin.
+/// What is said of a listener on which `waiting` connections of at most `backlog` wait to be accepted.
 #[must_use]
-pub fn without_connection(state: u8, config: &TcpConfig) -> [u8; TCP_INFO_BYTES] {
+pub fn of_listener((waiting, backlog): (usize, usize), config: &TcpConfig) -> [u8; TCP_INFO_BYTES] {
     let mut fields = Fields([0; TCP_INFO_BYTES]);
-    fields.byte(0, state);
+    fields.byte(0, LISTEN);
+    fields.word(24, u32::try_from(waiting).unwrap_or(u32::MAX));
+    fields.word(28, u32::try_from(backlog).unwrap_or(u32::MAX));
+    common_part(&mut fields, config);
+    fields.0
+}
+
+/// What is said of a socket that has no connection: with what one would begin.
+#[must_use]
+pub fn without_connection(config: &TcpConfig) -> [u8; TCP_INFO_BYTES] {
+    let mut fields = Fields([0; TCP_INFO_BYTES]);
+    fields.byte(0, CLOSED);
+    // Nobody has asked for more yet.
+    fields.byte(7, 1);
+    fields.word(8, micros(config.rto_initial_ns));
+    fields.word(16, config.mss_default_v4.into());
+    fields.word(72, micros(config.rto_initial_ns / 4));
+    fields.word(76, SSTHRESH_INFINITE);
+    fields.word(148, u32::MAX);
+    common_part(&mut fields, config);
+    fields.0
+}
+
+fn common_part(fields: &mut Fields, config: &TcpConfig) {
     fields.word(80, config.initial_window_segments.into());
     fields.word(88, config.dup_acks_max.into());
+    fields.long(104, NO_PACING_LIMIT);
     fields.long(112, NO_PACING_LIMIT);
-    fields.0
 }
 
 /// What is said of a connection at `now_ns`.
@@ -90,10 +117,11 @@ pub fn tcp_info(info: &SocketInfo, now_ns: u64) -> [u8; TCP_INFO_BYTES] {
     };
     fields.word(44, ago_ms(tcp.last_data_sent_ns));
     fields.word(52, ago_ms(tcp.last_data_recv_ns));
-    fields.word(56, ago_ms(tcp.last_recv_ns));
+    fields.word(56, ago_ms(tcp.last_ack_recv_ns));
     fields.word(60, info.path_mtu);
     fields.word(64, tcp.rcv_ssthresh);
     fields.word(84, tcp.advmss);
+    fields.word(92, micros(tcp.rcv_rtt_ns));
     fields.word(96, tcp.rcv_space);
     fields.long(104, tcp.pacing_rate);
     fields.long(112, tcp.max_pacing_rate);
@@ -104,8 +132,15 @@ pub fn tcp_info(info: &SocketInfo, now_ns: u64) -> [u8; TCP_INFO_BYTES] {
     fields.word(144, tcp.notsent_bytes);
     fields.word(152, tcp.data_segs_in);
     fields.word(156, tcp.data_segs_out);
+    fields.word(224, tcp.out_of_order_in);
     fields.word(228, tcp.snd_wnd);
     fields.word(232, tcp.rcv_wnd);
+    fields.half(240, tcp.timeouts);
+    fields.half(242, tcp.timeout_recoveries);
+    fields.word(
+        244,
+        u32::try_from(tcp.timeout_recovery_ns / 1_000_000).unwrap_or(u32::MAX),
+    );
     accurate_ecn_part(&mut fields, info);
     fields.0
 }
@@ -156,7 +191,14 @@ fn congestion_part(fields: &mut Fields, info: &SocketInfo) {
     fields.word(32, tcp.lost);
     fields.word(36, tcp.retrans);
     fields.word(68, micros(tcp.rtt_ns));
-    fields.word(72, micros(tcp.rttvar_ns));
+    // As long as nothing is measured, a quarter of the first timeout (Linux).
+    let unknown = tcp.rtt_ns == 0 && tcp.rttvar_ns == 0;
+    let rttvar_ns = if unknown {
+        tcp.rto_ns >> tcp.backoff >> 2
+    } else {
+        tcp.rttvar_ns
+    };
+    fields.word(72, micros(rttvar_ns));
     fields.word(76, tcp.snd_ssthresh.min(SSTHRESH_INFINITE));
     fields.word(80, tcp.snd_cwnd);
     fields.word(88, tcp.reordering);

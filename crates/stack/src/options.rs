@@ -173,15 +173,20 @@ impl Core {
         let unread = slot.rx.reclaim(pool, block);
         let conn = slot.conn.as_ref()?;
         let key = &slot.key;
+        let tcp = conn.info_at(self.now_ns);
+        let path_mss = match tcp.narrow_mss {
+            0 => u32::from(self.network.mss_for(key.remote)),
+            narrow => narrow,
+        };
         Some(SocketInfo {
-            tcp: conn.info_at(self.now_ns),
+            tcp,
             local: socket_addr(key.local, key.local_port),
             remote: socket_addr(key.remote, key.remote_port),
             send_buffered: slot.tx.buffered(block),
             send_buffer_max: conn.send_buffer(),
             unread,
             recv_buffer_max: conn.recv_buffer(),
-            path_mtu: u32::from(self.network.mss_for(key.remote)) + headers_len(key.remote.is_v4()),
+            path_mtu: path_mss + headers_len(key.remote.is_v4()),
         })
     }
 }

@@ -200,7 +200,7 @@ impl Connection {
         let wanted = wanted.min(u64::from(cx.config.recv_buffer.bytes_max)) as u32;
         if wanted > self.rx.buffer {
             self.rx.buffer = wanted;
-            self.rx.clamp = self.full_space().min(self.window_ceiling());
+            self.rx.clamp = self.full_space();
         }
     }
 
@@ -391,7 +391,7 @@ impl Connection {
 }
 
 /// Linux's guess of the peer's segment size before anything has arrived: small, so that ACKs are rather too many.
-const SEGMENT_GUESS_MIN: u32 = 88;
+pub(crate) const SEGMENT_GUESS_MIN: u32 = 88;
 const SEGMENT_GUESS_MAX: u32 = 536;
 /// Up to this window a peer is taken as small by nature.
 const SMALL_WINDOW_MAX: u32 = 536;

@@ -38,7 +38,7 @@ use crate::recovery::records::RecordPool;
 use crate::rtt::RoundTrip;
 use crate::segment::{Segment, TransmitClass};
 use crate::state::{ConnectionError, State};
-use crate::timers::{NEVER_NS, Timers};
+use crate::timers::{NEVER_NS, Tally, Timers};
 use crate::variables::{Cold, Rcv, Receiver, Sender, Snd};
 use crate::{MILLISECOND_NS, limits};
 
@@ -169,7 +169,7 @@ impl Connection {
             iss: open.iss,
             una: open.iss,
             ts_offset: open.ts_offset,
-            cwnd: 1,
+            cwnd: Congestion::initial_window(cx.config, false),
         };
         self.begin(cx, &first, &open.buffers, receiver);
         self.tx.peer_mss = open.mss_default;
@@ -229,6 +229,9 @@ impl Connection {
             None => self.tx.rtt = RoundTrip::new(cx.config.rto_after_syn_loss_ns),
         }
         self.enter_established(cx);
+        let again = h.repetitions;
+        self.tx.total_retrans = u32::from(again.sent);
+        self.cold.tally = Tally::of_handshake(again.timeouts, again.took_ms);
     }
 
     /// No connection yet: what a place for one holds before the first is made there.
@@ -346,6 +349,11 @@ impl Connection {
         self.tx.backoff = 0;
         self.tx.small_end = self.snd.una;
         self.tx.progress_ns = cx.now_ns;
+        // Idle times count from here.
+        self.tx.last_sent_ns = cx.now_ns;
+        self.rx.last_data_ns = cx.now_ns;
+        self.rx.advmss =
+            self.rx.mss - timestamp_bytes(self.marks.has(Marks::TIMESTAMPS)).min(self.rx.mss / 2);
         self.begin_model(cx);
         self.marks.clear(Marks::SYN_DUE | Marks::TIMING);
         self.begin_buffers(cx);

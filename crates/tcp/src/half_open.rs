@@ -14,11 +14,12 @@
 use wire::SeqNumber;
 use wire::tcp::{Flags, Options, Timestamp};
 
+use crate::MILLISECOND_NS;
 use crate::challenge::AckGate;
 use crate::config::Config;
 use crate::connection::Cx;
 use crate::ecn::{EcnKind, HalfOpenEcn, SynEcn, grant};
-use crate::handshake::{Handshake, WindowScales};
+use crate::handshake::{Handshake, SynAckRepetitions, WindowScales};
 use crate::isn::timestamp_value;
 use crate::listen::{PassiveOpen, SynRequest};
 use crate::reset;
@@ -402,6 +403,19 @@ impl HalfOpen {
             rtt_ns: self.rtt_ns(cx, seg),
             // One repetition proves nothing where the first timeout is 1 s (RFC 6928 section 2, RFC 6298).
             syn_ack_lost: self.retries > 1,
+            repetitions: self.repetitions(cx),
+        }
+    }
+
+    fn repetitions(&self, cx: &Cx<'_>) -> SynAckRepetitions {
+        if self.sent <= 1 && self.retries == 0 {
+            return SynAckRepetitions::default();
+        }
+        let took_ms = cx.now_ns.saturating_sub(self.sent_ns) / MILLISECOND_NS;
+        SynAckRepetitions {
+            sent: self.sent.saturating_sub(1),
+            timeouts: self.retries,
+            took_ms: u32::try_from(took_ms).unwrap_or(u32::MAX),
         }
     }
 
@@ -416,7 +430,7 @@ impl HalfOpen {
             return None;
         }
         let ms = timestamp_value(cx.now_ns, self.ts_offset).wrapping_sub(echo);
-        Some(u64::from(ms.max(1)) * crate::MILLISECOND_NS)
+        Some(u64::from(ms.max(1)) * MILLISECOND_NS)
     }
 
     fn has(&self, flag: u8) -> bool {

@@ -47,6 +47,19 @@ pub struct Handshake {
     pub rtt_ns: Option<u64>,
     /// The SYN-ACK was retransmitted: the initial congestion window is one segment (RFC 5681 3.1).
     pub syn_ack_lost: bool,
+    /// How often it was sent.
+    pub repetitions: SynAckRepetitions,
+}
+
+/// What `TCP_INFO` tells of a SYN-ACK that was sent more than once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SynAckRepetitions {
+    /// Times that it was sent again.
+    pub sent: u8,
+    /// Times that its timer fired.
+    pub timeouts: u8,
+    /// Milliseconds from the first one to the end of the handshake.
+    pub took_ms: u32,
 }
 
 /// What remains of a connection in TIME_WAIT. Made by `Connection::time_wait`, used by `time_wait`.

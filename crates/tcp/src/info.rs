@@ -1,11 +1,17 @@
 //! A snapshot of a connection for `TCP_INFO`, `mill ss` and tests.
 
-use crate::congestion::BbrInfo;
+use crate::MILLISECOND_NS;
+use crate::autotune::SEGMENT_GUESS_MIN;
+use crate::congestion::{BbrInfo, CaState};
 use crate::connection::Connection;
 use crate::ecn::AccurateEcnInfo;
 use crate::fast_open::FastOpenFailure;
+use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
 use crate::state::State;
+
+/// The largest payload that every path and peer takes (RFC 9293 MUST-15).
+const MSS_UNKNOWN: u32 = 536;
 
 /// Values in the manner of Linux's `tcp_info`. Times are nanoseconds, windows bytes, unless named else.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,8 +114,18 @@ pub struct Info {
     pub rcv_ssthresh: u32,
     /// What it may grow to at all (TCP_WINDOW_CLAMP).
     pub window_clamp: u32,
-    /// Free receive buffer in bytes.
+    /// Bytes that the application read in its best round trip.
     pub rcv_space: u32,
+    /// Round trip as the receiver sees it; 0 = not measured.
+    pub rcv_rtt_ns: u64,
+    /// Segments that arrived ahead of others and were kept.
+    pub out_of_order_in: u32,
+    /// Retransmission timeouts in all.
+    pub timeouts: u16,
+    /// Times that one came after progress.
+    pub timeout_recoveries: u16,
+    /// Time from a first timeout to its repair, in all.
+    pub timeout_recovery_ns: u64,
     /// Bytes in the send buffer that were never sent.
     pub notsent_bytes: u32,
     /// Payload bytes acknowledged by the peer.
@@ -124,12 +140,14 @@ pub struct Info {
     pub data_segs_out: u32,
     /// Segments with payload received.
     pub data_segs_in: u32,
-    /// When payload was last sent; 0 = never.
+    /// When payload was last sent, or the connection established; 0 = neither.
     pub last_data_sent_ns: u64,
-    /// When payload last arrived; 0 = never.
+    /// When payload last arrived, or the connection was established; 0 = neither.
     pub last_data_recv_ns: u64,
-    /// When anything last arrived.
-    pub last_recv_ns: u64,
+    /// When an acceptable ACK last arrived, or the connection began.
+    pub last_ack_recv_ns: u64,
+    /// What a router said that the path takes, without IP and TCP headers; 0 = none did, or long ago.
+    pub narrow_mss: u32,
     /// What BBR knows of the path, while it is in use.
     pub bbr: Option<BbrInfo>,
 }
@@ -151,6 +169,34 @@ impl Connection {
     /// Values in the manner of `tcp_info` at this time.
     #[must_use]
     pub fn info_at(&self, now_ns: u64) -> Info {
+        let mut info = self.all_info(now_ns);
+        if self.state == State::SynSent {
+            self.tell_of_syn(&mut info);
+        }
+        info
+    }
+
+    /// Before the peer has answered nothing is agreed upon, and all that is in flight is the SYN.
+    fn tell_of_syn(&self, info: &mut Info) {
+        info.sack = false;
+        info.window_scaling = false;
+        info.snd_wscale = 0;
+        info.rcv_wscale = 0;
+        info.delivered = 0;
+        info.rcv_wnd = self.rx.wnd;
+        info.unacked = u32::from(self.cold.is_syn_sent);
+        info.snd_mss = MSS_UNKNOWN - u32::from(timestamp_bytes(self.marks.has(Marks::TIMESTAMPS)));
+        info.rcv_mss = SEGMENT_GUESS_MIN;
+        info.timestamps = false;
+        if self.tx.retransmits > 0 {
+            info.ca_state = CaState::Loss as u8;
+            info.lost = 1;
+            info.retrans = 1;
+            info.snd_cwnd = 1;
+        }
+    }
+
+    fn all_info(&self, now_ns: u64) -> Info {
         let mss = u32::from(self.snd.mss.max(1));
         let recovery = &self.recovery;
         let rate = &self.delivery;
@@ -207,6 +253,12 @@ impl Connection {
             rcv_ssthresh: self.rx.ssthresh,
             window_clamp: self.rx.clamp,
             rcv_space: self.tune_space(),
+            rcv_rtt_ns: u64::from(self.tune.rtt_us8 >> 3) * 1000,
+            out_of_order_in: self.cold.out_of_order_in,
+            timeouts: self.cold.tally.timeouts,
+            timeout_recoveries: self.cold.tally.recoveries,
+            timeout_recovery_ns: u64::from(self.cold.tally.spent_ms(self.clock_ms(now_ns)))
+                * MILLISECOND_NS,
             notsent_bytes: self.unsent() + u32::from(self.fin_unsent()),
             bytes_acked: self.tx.bytes_acked,
             bytes_received: self.rx.bytes_received,
@@ -216,7 +268,11 @@ impl Connection {
             data_segs_in: self.rx.data_segs_in,
             last_data_sent_ns: self.tx.last_sent_ns,
             last_data_recv_ns: self.rx.last_data_ns,
-            last_recv_ns: self.rx.last_recv_ns,
+            last_ack_recv_ns: self.rx.last_ack_ns,
+            narrow_mss: match self.marks.has(Marks::PATH_NARROWED) {
+                true => u32::from(self.path.narrow_mss),
+                false => 0,
+            },
             bbr: self.bbr_info(),
         }
     }

@@ -70,7 +70,7 @@ pub use counters::Counters;
 pub use ecn::{AccurateEcnInfo, EcnGrant, EcnMode, SynEcn};
 pub use effects::Effects;
 pub use fast_open::{FastOpenFailure, FastOpenKeys, FastOpenReply, FastOpenSettings, FastOpenSyn};
-pub use handshake::{Handshake, TimeWaitEntry, WindowScales};
+pub use handshake::{Handshake, SynAckRepetitions, TimeWaitEntry, WindowScales};
 pub use info::Info;
 pub use output::PlainAck;
 pub use path_mtu::PathMtuSettings;

@@ -40,7 +40,6 @@ impl Connection {
         cx.counters.segments_in += 1;
         self.rx.segs_in = self.rx.segs_in.wrapping_add(1);
         self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(u32::from(seg.len > 0));
-        self.rx.last_recv_ns = cx.now_ns;
         // Whoever announced more has had until now (Linux).
         self.marks.clear(Marks::MORE);
         if self.is_predicted(seg) {

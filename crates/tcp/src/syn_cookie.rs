@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::connection::Cx;
 use crate::ecn::{EcnGrant, EcnKind, dress_cookie, granted_by_cookie};
 use crate::half_open::{Granted, SynAck, syn_ack_segment};
-use crate::handshake::{Handshake, WindowScales};
+use crate::handshake::{Handshake, SynAckRepetitions, WindowScales};
 use crate::isn::{hash_flow, timestamp_value};
 use crate::limits::WINDOW_SHIFT_MAX;
 use crate::listen::{PassiveOpen, SynRequest};
@@ -203,6 +203,7 @@ impl SynCookies {
             ts_offset: open.ts_offset,
             rtt_ns: None,
             syn_ack_lost: false,
+            repetitions: SynAckRepetitions::default(),
         })
     }
 }

@@ -19,6 +19,10 @@ mod delayed_ack;
 mod keepalive;
 mod persist;
 mod retransmit;
+mod tally;
+
+pub(crate) use delayed_ack::least_delay_us;
+pub(crate) use tally::Tally;
 
 /// No deadline.
 pub(crate) const NEVER_NS: u64 = u64::MAX;

@@ -20,7 +20,7 @@ use crate::pack::{Packing, Usual};
 use crate::reassembly::{Held, Range};
 use crate::record_ends::RecordEnds;
 use crate::rtt::RoundTrip;
-use crate::timers::Timers;
+use crate::timers::{Tally, Timers};
 
 /// Hot send variables.
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +125,7 @@ pub(crate) struct Sender {
     pub max_wnd: u32,
     /// When `una` last moved, or flight or probing began: the user timeout counts from here.
     pub progress_ns: u64,
-    /// When payload was last sent; 0 = never.
+    /// When payload was last sent, or the connection established; 0 = neither.
     pub last_sent_ns: u64,
     /// Payload bytes acknowledged in all.
     pub bytes_acked: u64,
@@ -179,10 +179,10 @@ impl Sender {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Receiver {
-    /// When payload last arrived; 0 = never.
+    /// When payload last arrived, or the connection was established; 0 = neither.
     pub last_data_ns: u64,
-    /// When anything last arrived.
-    pub last_recv_ns: u64,
+    /// When an acceptable ACK last arrived.
+    pub last_ack_ns: u64,
     /// Payload bytes received in order.
     pub bytes_received: u64,
     /// The receive buffer in bytes of memory.
@@ -270,6 +270,10 @@ pub(crate) struct Cold {
     pub is_syn_sent: bool,
     /// TCP_SYNCNT; 0 = the stack's setting.
     pub syn_retries_max: u8,
+    /// Timeouts so far.
+    pub tally: Tally,
+    /// Segments that arrived ahead of others and were kept.
+    pub out_of_order_in: u32,
 }
 
 impl Cold {
@@ -286,6 +290,8 @@ impl Cold {
         is_port_blocked: false,
         is_syn_sent: false,
         syn_retries_max: 0,
+        tally: Tally::NONE,
+        out_of_order_in: 0,
     };
 }
 
@@ -294,7 +300,7 @@ impl Receiver {
     pub fn new(now_ns: u64, mss: u16, buffer: u32, initial: &InitialWindow) -> Self {
         Receiver {
             last_data_ns: 0,
-            last_recv_ns: now_ns,
+            last_ack_ns: now_ns,
             bytes_received: 0,
             buffer,
             charged: 0,

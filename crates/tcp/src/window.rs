@@ -162,7 +162,8 @@ impl Connection {
     }
 
     fn clamp_window(&mut self, bytes: u32) {
-        let clamp = bytes.max(WINDOW_CLAMP_MIN).min(self.window_ceiling());
+        // As in Linux what the field cannot say is cut off when it is filled in.
+        let clamp = bytes.max(WINDOW_CLAMP_MIN);
         if clamp < self.rx.clamp {
             self.rx.ssthresh = self.rx.ssthresh.min(clamp);
         } else {

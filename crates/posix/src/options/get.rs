@@ -8,7 +8,7 @@ use crate::layout::{int, linger};
 use crate::number::*;
 use crate::open::{as_family, info};
 use crate::sockets::{File, errno};
-use crate::tcp_info::{CLOSED, LISTEN, meminfo, tcp_info, without_connection};
+use crate::tcp_info::{meminfo, of_listener, tcp_info, without_connection};
 
 type Value = Result<Vec<u8>, Errno>;
 
@@ -210,13 +210,13 @@ fn max_segment(asked: &Asked<'_>) -> Result<i32, Errno> {
 }
 
 fn info_bytes(asked: &Asked<'_>) -> Value {
-    let without = |state| without_connection(state, &asked.context.tcp_config()).to_vec();
-    if matches!(asked.entry.file, File::Listener(_)) {
-        return Ok(without(LISTEN));
+    let config = asked.context.tcp_config();
+    if let File::Listener(listener) = &asked.entry.file {
+        return Ok(of_listener(listener.queued(), &config).to_vec());
     }
     Ok(match asked.info()? {
         Some(info) => tcp_info(&info, asked.context.now_ns()).to_vec(),
-        None => without(CLOSED),
+        None => without_connection(&config).to_vec(),
     })
 }
 

@@ -106,6 +106,7 @@ impl Connection {
         self.tx.retransmits = 0;
         self.tx.backoff = 0;
         self.tx.progress_ns = cx.now_ns;
+        self.cold.tally.end(self.clock_ms(cx.now_ns));
         if self.state == State::SynReceived {
             self.state = State::Established;
         }

@@ -98,6 +98,7 @@ fn syn_received_final_ack_completes() {
         ts_offset: TS_OFFSET,
         rtt_ns: Some(30 * crate::MILLISECOND_NS),
         syn_ack_lost: false,
+        repetitions: SynAckRepetitions::default(),
     };
     assert_eq!(handshake(entry.on_segment(&mut world.cx(), &ack)), expected);
 }

@@ -7,6 +7,7 @@ use super::Plan;
 use crate::congestion::{CaState, Congestion, Event};
 use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
+use crate::recovery::rate::Busy;
 use crate::recovery::{Pending, flag};
 use crate::segment::SegmentOut;
 use crate::state::State;
@@ -15,7 +16,9 @@ impl Connection {
     #[inline]
     pub(super) fn note_sent(&mut self, cx: &mut Cx<'_>, plan: Plan, out: &SegmentOut) {
         cx.counters.segments_out += 1;
-        self.tx.segs_out = self.tx.segs_out.wrapping_add(1);
+        // A RST that answers what is none of its business is no segment of the connection.
+        let own = u32::from(plan != Plan::ReplyReset);
+        self.tx.segs_out = self.tx.segs_out.wrapping_add(own);
         match plan {
             Plan::Nothing => {}
             Plan::Fresh { len, fin } => self.note_fresh(cx, len, fin),
@@ -66,6 +69,7 @@ impl Connection {
         self.note_sent_new(cx, end, fin);
         if fin {
             self.marks.set(Marks::FIN_SENT);
+            self.delivery.start(cx.now_ns, Busy::Sending);
         }
         if len > 0 {
             self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(1);
@@ -167,11 +171,16 @@ impl Connection {
             self.tx.progress_ns = cx.now_ns;
             self.marks.set(Marks::TIMING);
             self.tx.rtt.timed_at_ns = cx.now_ns;
-        } else {
+        } else if !self.is_syn_ack_of_crossed_open() {
             cx.counters.segments_retransmitted += 1;
             self.tx.total_retrans = self.tx.total_retrans.wrapping_add(1);
             self.marks.clear(Marks::TIMING);
         }
         self.start_retransmit_timer(cx);
+    }
+
+    /// The first SYN-ACK after the SYNs crossed: another segment, no repetition. The round trip is still that of the SYN, at most.
+    fn is_syn_ack_of_crossed_open(&self) -> bool {
+        self.state == State::SynReceived && self.tx.retransmits == 0 && !self.is_fast_opened()
     }
 }

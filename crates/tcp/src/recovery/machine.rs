@@ -118,6 +118,9 @@ impl Connection {
 
     fn ack_in_loss(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) -> bool {
         self.take_ack_in_loss(cx, ack);
+        if self.recovery.ca_state != CaState::Loss {
+            self.cold.tally.end(self.clock_ms(cx.now_ns));
+        }
         self.find_losses(cx, ack);
         let goes_on = self.recovery.ca_state == CaState::Open || ack.lost_retrans;
         if goes_on {

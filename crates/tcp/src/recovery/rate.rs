@@ -88,7 +88,8 @@ impl Delivery {
             app_limited: 0,
             rate_delivered: 0,
             rate_interval_us: 0,
-            rate_app_limited: false,
+            // Nobody has asked for more yet.
+            rate_app_limited: true,
             busy: Busy::Idle,
             busy_since_ns: 0,
             busy_ns: [0; 3],

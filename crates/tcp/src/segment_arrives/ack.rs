@@ -50,6 +50,7 @@ impl Connection {
             return self.old_ack(cx, seg);
         }
         self.tx.probes = 0;
+        self.rx.last_ack_ns = cx.now_ns;
         self.learn_timestamp(cx, seg);
         let effects = self.take_ack(cx, seg) | self.after_fin_acked(cx);
         if self.state == State::Closed {

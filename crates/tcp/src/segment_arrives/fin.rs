@@ -8,6 +8,7 @@ use crate::marks::Marks;
 use crate::reassembly::Range;
 use crate::segment::Segment;
 use crate::state::State;
+use crate::timers::least_delay_us;
 
 impl Connection {
     /// `fin` = the segment has one, and all text before it in the segment was taken.
@@ -85,5 +86,10 @@ impl Connection {
             self.marks.set(Marks::NO_MEMORY | Marks::ACK_NOW);
         }
         self.schedule_ack(cx);
+        if self.rx.ato_us == 0 {
+            // No text came before: there is no pace to wait for.
+            self.rx.interactive = false;
+            self.rx.ato_us = least_delay_us(cx);
+        }
     }
 }

@@ -57,6 +57,7 @@ impl Connection {
         cx.counters.predicted_in += 1;
         let mut effects = Effects::NONE;
         self.tx.probes = 0;
+        self.rx.last_ack_ns = cx.now_ns;
         if self.snd.ecn.is_accurate() {
             self.note_arrival(cx, seg);
         }

@@ -65,6 +65,7 @@ impl Connection {
         self.tx.acked += bytes;
         // The SYN included, as Linux counts.
         self.tx.bytes_acked += u64::from(seg.ack.since(self.snd.una));
+        self.rx.last_ack_ns = cx.now_ns;
         self.snd.una = seg.ack;
         self.snd.wl1 = seg.seq;
         self.snd.wl2 = seg.ack;
@@ -81,7 +82,9 @@ impl Connection {
             State::Established
         };
         self.begin_established(cx);
-        self.recovery.delivered = 1;
+        self.cold.tally.end(self.clock_ms(cx.now_ns));
+        // Of a SYN that was crossed the ACK counts as well (Linux).
+        self.recovery.delivered = if syn { 1 } else { 2 };
         if syn {
             self.take_feedback_of_syn_ack(seg);
         } else if self.snd.ecn.is_accurate() {

@@ -238,6 +238,7 @@ impl Connection {
         cx.counters.bytes_drop_no_memory += u64::from(text.len - stored);
         let held = stored > 0 && self.hold_range(cx, left, left + stored, rx);
         if held {
+            self.cold.out_of_order_in = self.cold.out_of_order_in.wrapping_add(1);
             self.learn_segment_size(seg.len, seg.flags);
             cx.counters.bytes_out_of_order += u64::from(stored);
             if self.marks.has(Marks::SACK) {

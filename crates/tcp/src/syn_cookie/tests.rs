@@ -55,6 +55,7 @@ fn cookie_remembers_everything_with_timestamps() {
         ts_offset: TS_OFFSET,
         rtt_ns: None,
         syn_ack_lost: false,
+        repetitions: SynAckRepetitions::default(),
     };
     assert_eq!(done, expected);
 }

@@ -59,7 +59,7 @@ impl Connection {
     pub(crate) fn enter_quick_ack(&mut self, cx: &Cx<'_>, acks_max: u8) {
         self.raise_quick_acks(acks_max);
         self.rx.interactive = false;
-        self.rx.ato_us = min_us(cx);
+        self.rx.ato_us = least_delay_us(cx);
     }
 
     /// TCP_QUICKACK: on = acknowledge at once from now on; off = expect answers to ride on. Neither lasts (Linux).
@@ -89,7 +89,7 @@ impl Connection {
         if self.marks.has(Marks::ACK_PENDING) && self.rx.quick_acks > 0 {
             self.rx.quick_acks -= 1;
             if self.rx.quick_acks == 0 {
-                self.rx.ato_us = min_us(cx);
+                self.rx.ato_us = least_delay_us(cx);
             }
         }
         self.marks.clear(Marks::ACK_PENDING | Marks::ACK_NOW);
@@ -113,7 +113,7 @@ impl Connection {
         // No ride came in time: wait longer in a one-way flow, start over in a dialogue.
         if self.rx.interactive {
             self.rx.interactive = false;
-            self.rx.ato_us = min_us(cx);
+            self.rx.ato_us = least_delay_us(cx);
         } else {
             self.rx.ato_us = self.rx.ato_us.saturating_mul(2).min(self.tx.rtt.rto_us);
         }
@@ -223,7 +223,7 @@ impl Connection {
         } else {
             (gap_ns / 1000).min(u64::from(u32::MAX)) as u32
         };
-        let min_us = min_us(cx);
+        let min_us = least_delay_us(cx);
         self.rx.last_data_ns = cx.now_ns;
         if self.rx.ato_us == 0 {
             self.raise_quick_acks(cx.config.quick_acks_max);
@@ -262,6 +262,7 @@ impl Connection {
     }
 }
 
-fn min_us(cx: &Cx<'_>) -> u32 {
+/// The least time for which an ACK is held back.
+pub(crate) fn least_delay_us(cx: &Cx<'_>) -> u32 {
     (cx.config.delayed_ack_ns_min / 1000).clamp(1, u64::from(u32::MAX)) as u32
 }

@@ -32,7 +32,8 @@ impl Connection {
         }
         let idle_ns = u64::from(self.tx.keepalive_idle_ms) * MILLISECOND_NS;
         let interval_ns = u64::from(self.tx.keepalive_interval_ms) * MILLISECOND_NS;
-        let silent_ns = cx.now_ns.saturating_sub(self.rx.last_recv_ns);
+        let heard_ns = self.rx.last_ack_ns.max(self.rx.last_data_ns);
+        let silent_ns = cx.now_ns.saturating_sub(heard_ns);
         // Data in flight or waiting has timers of its own, which notice a dead peer sooner.
         if silent_ns < idle_ns || self.has_unfinished_sending() {
             let rest_ns = if silent_ns < idle_ns {

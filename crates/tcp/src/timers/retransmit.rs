@@ -109,6 +109,7 @@ impl Connection {
         if self.tx.retransmits >= PATH_RETRIES {
             self.suspect_black_hole(cx);
         }
+        self.note_timeout(cx);
         self.enter_loss(cx);
         self.recovery.put(flag::SEND_HEAD, true);
         self.back_off(cx);
@@ -143,6 +144,7 @@ impl Connection {
         }
         self.marks.set(Marks::SYN_DUE);
         self.marks.clear(Marks::TIMING);
+        self.note_timeout(cx);
         if self.tx.retransmits < linear {
             self.tx.retransmits += 1;
             self.restart_retransmit_timer(cx);
@@ -167,6 +169,11 @@ impl Connection {
             }
             (_, asked) => (asked, 0),
         }
+    }
+
+    fn note_timeout(&mut self, cx: &Cx<'_>) {
+        let now_ms = self.clock_ms(cx.now_ns);
+        self.cold.tally.note(self.tx.retransmits == 0, now_ms);
     }
 
     /// RFC 6298 5.5 and 5.6: twice the timeout, and the timer again. Karn: nothing in flight is timed.

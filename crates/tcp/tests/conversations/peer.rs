@@ -273,6 +273,7 @@ impl Peer {
             ts_offset: 0,
             rtt_ns,
             syn_ack_lost: false,
+            repetitions: tcp::SynAckRepetitions::default(),
         };
         let conn = Connection::accept(&mut cx, &handshake, &setup.buffers());
         Peer::around(conn, setup, config, counters, variant)

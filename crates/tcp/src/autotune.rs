@@ -30,6 +30,8 @@ pub(crate) struct Autotune {
     rtt_at_us: u32,
     /// The last echoed timestamp that was measured.
     pub last_echo: u32,
+    /// The segment at hand ends the handshake: the next one is measured, even if it echoes the same.
+    pub ends_handshake: bool,
     /// Bytes that the application read in the best round trip so far.
     space: u32,
     /// Where and when this round trip began, by the reader's position.
@@ -49,6 +51,7 @@ impl Autotune {
             rtt_seq: SeqNumber(0),
             rtt_at_us: 0,
             last_echo: 0,
+            ends_handshake: false,
             space: 0,
             space_seq: SeqNumber(0),
             space_at_us: 0,
@@ -68,6 +71,7 @@ impl Autotune {
             rtt_seq,
             rtt_at_us,
             last_echo,
+            ends_handshake,
             space,
             space_seq,
             space_at_us,
@@ -81,6 +85,7 @@ impl Autotune {
         p.seq(rtt_seq, SeqNumber(0));
         p.u32(rtt_at_us, 0);
         p.u32(last_echo, 0);
+        p.bool(ends_handshake);
         p.u32(space, 14_480);
         p.seq(space_seq, usual.rcv_nxt);
         p.u32(space_at_us, usual.us());
@@ -136,6 +141,9 @@ impl Connection {
         if let Some(stamp) = seg.options.timestamp
             && self.marks.has(Marks::TIMESTAMPS)
         {
+            if core::mem::take(&mut self.tune.ends_handshake) {
+                return;
+            }
             if stamp.echo == self.tune.last_echo {
                 return;
             }

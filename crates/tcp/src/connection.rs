@@ -231,6 +231,7 @@ impl Connection {
         self.enter_established(cx);
         let again = h.repetitions;
         self.tx.total_retrans = u32::from(again.sent);
+        self.tune.ends_handshake = true;
         self.cold.tally = Tally::of_handshake(again.timeouts, again.took_ms);
     }
 

@@ -37,6 +37,7 @@ impl Connection {
         self.marks.set(Marks::FIN_HELD);
         self.rx.fin_seq = fin_seq;
         if bare {
+            self.cold.out_of_order_in = self.cold.out_of_order_in.wrapping_add(1);
             if self.marks.has(Marks::SACK) {
                 let reported = Range {
                     left: fin_seq,

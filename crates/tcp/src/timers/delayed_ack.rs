@@ -178,24 +178,18 @@ impl Connection {
         self.arm_delayed_ack(armed_ns.min(cx.now_ns.saturating_add(delay_ns)));
     }
 
-    /// The size of the peer's full segments, for "every second one" (Linux's estimate). A segment larger than ours
-    /// may be was put together on its way: what the peer takes is the best guess of what it sends.
+    /// The size of the peer's full segments, for "every second one" (Linux's estimate).
     #[inline]
     pub(crate) fn learn_segment_size(&mut self, bytes: u32, flags: Flags) {
         let last_small = core::mem::take(&mut self.rx.last_small);
-        let advmss = u32::from(self.rx.advmss);
-        let len = if bytes > advmss {
-            u32::from(self.tx.peer_mss).min(advmss)
-        } else {
-            bytes
-        };
+        let len = self.size_on_the_wire(bytes);
         let estimate = u32::from(self.rx.peer_segment);
         if len >= estimate {
             if len != estimate {
                 self.learn_ratio(bytes);
             }
             // Both are at most a u16.
-            self.rx.peer_segment = len.min(advmss) as u16;
+            self.rx.peer_segment = len.min(u32::from(self.rx.advmss)) as u16;
             if flags.contains(Flags::PSH) {
                 self.rx.pushed = self.rx.pushed.max(1);
             }
@@ -211,6 +205,23 @@ impl Connection {
             }
         }
         self.rx.pushed = (self.rx.pushed + 1).min(2);
+    }
+
+    /// A segment larger than we allow, of a whole number of the peer's, was put together on its way; any other is the peer's own doing.
+    fn size_on_the_wire(&self, len: u32) -> u32 {
+        let advmss = u32::from(self.rx.advmss);
+        if len <= advmss {
+            return len;
+        }
+        let options = u32::from(timestamp_bytes(self.marks.has(Marks::TIMESTAMPS)));
+        let peers = u32::from(self.tx.peer_mss)
+            .saturating_sub(options)
+            .min(advmss);
+        if peers > 0 && len.is_multiple_of(peers) {
+            peers
+        } else {
+            len
+        }
     }
 
     /// The delay follows the gap between arrivals, between its minimum and the timeout.

@@ -8,6 +8,7 @@ use ring::spsc::Consumer;
 use stack::context::Accepted;
 
 use crate::settings::Settings;
+use crate::urgent::Urgent;
 
 pub(crate) const NO_REGISTRATION: u32 = u32::MAX;
 
@@ -70,6 +71,8 @@ pub(crate) struct AppSocket {
     pub queue: Option<Box<AcceptQueue>>,
     /// First of the list of registrations with polls.
     pub registrations: u32,
+    /// Urgent data.
+    pub urgent: Urgent,
 }
 
 impl AppSocket {
@@ -85,6 +88,7 @@ impl AppSocket {
             settings: None,
             queue: None,
             registrations: NO_REGISTRATION,
+            urgent: Urgent::default(),
         }
     }
 }
@@ -95,6 +99,8 @@ const _: () = assert!(size_of::<AppSocket>() == 64);
 #[derive(Default)]
 pub(crate) struct AppSockets {
     sockets: Vec<AppSocket>,
+    /// See [`Urgent::is_apart`].
+    pub urgent_apart: bool,
 }
 
 impl AppSockets {
@@ -107,6 +113,7 @@ impl AppSockets {
         self.sockets[index] = AppSocket {
             id,
             kind,
+            urgent: Urgent::new(self.urgent_apart),
             ..AppSocket::unused()
         };
     }

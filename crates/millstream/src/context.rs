@@ -72,6 +72,12 @@ impl Context {
         }
     }
 
+    /// From now on sockets of this context take urgent bytes out of the stream, unless told otherwise, as BSD's do
+    /// ([`TcpStream::urgent_mark`](crate::TcpStream::urgent_mark)). Without it they stay in the stream (RFC 6093).
+    pub fn set_urgent_apart(&self, on: bool) {
+        self.inner.state().sockets.urgent_apart = on;
+    }
+
     /// What the stack has counted and what it holds.
     ///
     /// # Errors

@@ -55,6 +55,7 @@ mod settings;
 mod socket;
 mod spin;
 mod stream;
+mod urgent;
 mod watchdog;
 
 pub use config::{Config, Crank};
@@ -78,3 +79,4 @@ pub use tcp::{
     FastOpenSettings, SlowStart, SynCookieUse,
 };
 pub use tcp::{Config as TcpConfig, Info as TcpInfo, State as TcpState};
+pub use urgent::UrgentMark;

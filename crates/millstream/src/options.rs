@@ -201,6 +201,17 @@ impl SocketOptions<'_> {
         self.look(|settings| settings.send_timeout)
     }
 
+    /// `SO_OOBINLINE`: urgent bytes stay in the stream, where [`Context::set_urgent_apart`](crate::Context::set_urgent_apart) takes them out.
+    pub fn set_urgent_inline(&self, on: bool) {
+        self.change(|settings| settings.urgent_inline = on);
+    }
+
+    /// `SO_OOBINLINE`
+    #[must_use]
+    pub fn urgent_inline(&self) -> bool {
+        self.look(|settings| settings.urgent_inline)
+    }
+
     /// `SO_RCVLOWAT`: bytes that make the socket readable; 0 and 1: any.
     pub fn set_recv_lowat(&self, bytes: u32) {
         self.change(|settings| settings.recv_lowat = bytes);

@@ -390,7 +390,8 @@ fn reportable(interest: Interest) -> Readiness {
     if interest.is_readable() {
         mask = mask
             .union(Readiness::READABLE)
-            .union(Readiness::READ_CLOSED);
+            .union(Readiness::READ_CLOSED)
+            .union(Readiness::URGENT);
     }
     if interest.is_writable() {
         mask = mask.union(Readiness::WRITABLE);

@@ -22,6 +22,8 @@ impl Readiness {
     pub const HANGUP: Self = Self(1 << 3);
     /// The connection failed.
     pub const ERROR: Self = Self(1 << 4);
+    /// An urgent byte has arrived and stands apart from the stream, or will be read next but a few.
+    pub const URGENT: Self = Self(1 << 5);
 
     /// Whether all of `other` is among it.
     #[must_use]
@@ -87,10 +89,14 @@ pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
     if !is_over && !state.contains(SocketState::CONNECTED) {
         return Readiness::NONE;
     }
-    let wanted = socket
+    let mut wanted = socket
         .settings
         .as_ref()
         .map_or(1, |settings| settings.recv_lowat.max(1));
+    let mark = socket.urgent_mark(block);
+    // A byte that stands apart is nothing to read.
+    wanted += u32::from(mark.is_some_and(|mark| mark.is_apart && mark.ahead == 0));
+    let is_urgent = mark.is_some_and(|mark| mark.has_arrived && !mark.is_taken);
     let read_closed = is_over || socket.read_shut || state.contains(SocketState::EOF);
     let write_closed = is_over || socket.write_shut;
     Readiness::NONE
@@ -102,6 +108,7 @@ pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
         .with(Readiness::READ_CLOSED, read_closed)
         .with(Readiness::HANGUP, is_over || (read_closed && write_closed))
         .with(Readiness::ERROR, failed && !socket.error_taken)
+        .with(Readiness::URGENT, is_urgent)
 }
 
 /// The rule by which the stack tells of room (`event_queue`): a third of the send buffer is free.

@@ -59,6 +59,8 @@ pub(crate) struct Settings {
     pub priority: i32,
     pub mark: u32,
     pub inq: bool,
+    /// Urgent bytes stay in the stream whatever the context says.
+    pub urgent_inline: bool,
     pub stamp_arrivals: bool,
     /// 0: not set.
     pub window_clamp: u32,

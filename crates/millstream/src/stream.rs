@@ -17,6 +17,7 @@ use crate::poll::{Source, sealed};
 use crate::readiness::Readiness;
 use crate::settings::Linger;
 use crate::socket::TcpSocket;
+use crate::urgent::UrgentMark;
 
 /// A TCP connection. Dropped, it is closed: what was written still leaves, unless bytes were left unread, which resets it.
 pub struct TcpStream {
@@ -338,6 +339,20 @@ impl TcpStream {
     pub fn mark_urgent(&self) -> io::Result<()> {
         let urgent = SocketOption::Urgent(self.position());
         self.inner.control(Control::Option(self.id, urgent))
+    }
+
+    /// Where the last byte is that the peer called urgent; `None` when there is none, or it has been read. Reads do not stop there of themselves.
+    #[must_use]
+    pub fn urgent_mark(&self) -> Option<UrgentMark> {
+        self.inner.state().urgent_mark(self.id)
+    }
+
+    /// The urgent byte, which stays in the stream; `takes`: once only. `None` as long as it has not arrived, and when it was taken.
+    #[must_use]
+    pub fn urgent_byte(&self, takes: bool) -> Option<u8> {
+        let mark = self.urgent_mark().filter(|mark| !mark.is_taken)?;
+        let ahead = u32::try_from(mark.ahead).ok()?;
+        self.inner.state().urgent_byte(self.id, ahead, takes)
     }
 
     /// Asks for time stamps of the byte that was written last. They come with [`stamps`](Self::stamps).

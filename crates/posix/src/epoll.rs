@@ -61,6 +61,7 @@ fn mask(ready: Readiness) -> u32 {
         (Readiness::READ_CLOSED, EPOLLRDHUP),
         (Readiness::HANGUP, EPOLLHUP),
         (Readiness::ERROR, EPOLLERR),
+        (Readiness::URGENT, EPOLLPRI),
     ];
     let said = pairs.iter().filter(|(flag, _)| ready.contains(*flag));
     said.fold(0, |all, (_, bits)| all | bits)
@@ -321,7 +322,7 @@ impl Sockets {
 
 /// What Millstream's poll is asked, so that it tells of at least what was asked for.
 pub(crate) fn wanted(event: EpollEvent) -> (Interest, Mode) {
-    let reads = event.events & (EPOLLIN | EPOLLRDNORM | EPOLLRDHUP) != 0;
+    let reads = event.events & (EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI) != 0;
     let writes = event.events & (EPOLLOUT | EPOLLWRNORM) != 0;
     let interest = match (reads, writes) {
         (true, true) => Interest::READABLE | Interest::WRITABLE,

@@ -44,6 +44,7 @@ mod table;
 pub mod tcp_info;
 mod timestamping;
 mod transfer;
+mod urgent;
 mod zero_copy;
 
 pub use call::{Call, Outcome, Reply};

@@ -112,6 +112,7 @@ impl Sockets {
     /// No descriptors yet; `numbers` numbers them.
     #[must_use]
     pub fn with_descriptors(context: Context, numbers: Box<dyn Descriptors>) -> Self {
+        context.set_urgent_apart(true);
         Self {
             context,
             numbers,

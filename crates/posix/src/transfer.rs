@@ -12,6 +12,7 @@ use crate::open::{blocked, info};
 use crate::request::{Address, ControlMessage};
 use crate::sockets::{File, Sockets, Step, Stream, errno};
 use crate::timestamping;
+use crate::urgent::{self, Before};
 
 /// What one receive takes at most, so that a caller's `len` alone claims no memory.
 const READ_BYTES_MAX: usize = 1 << 20;
@@ -104,8 +105,10 @@ impl Sockets {
             return Ok(done);
         }
         if flags & MSG_OOB != 0 && !matches!(entry.file, File::Listener(_)) {
-            // Urgent bytes are delivered in line (RFC 6093): there is never one apart.
-            return Err(Errno::INVAL);
+            return match &entry.file {
+                File::Stream(stream) => urgent::recv(&stream.tcp, len, flags, reply),
+                _ => Err(Errno::INVAL),
+            };
         }
         let nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
         let stream = match &mut entry.file {
@@ -238,7 +241,8 @@ impl Sockets {
             File::Listener(_) if request == SIOCATMARK => 0,
             File::Listener(_) => return Err(Errno::INVAL),
             File::Stream(stream) => match request {
-                SIOCINQ => stream.tcp.readable() as i32,
+                SIOCINQ => urgent::readable(&stream.tcp) as i32,
+                SIOCATMARK => urgent::is_at_mark(&stream.tcp).into(),
                 SIOCOUTQ => info(stream)?.map_or(0, |info| info.send_buffered as i32),
                 SIOCOUTQNSD => info(stream)?.map_or(0, |info| info.tcp.notsent_bytes as i32),
                 _ => 0,
@@ -263,7 +267,7 @@ fn recv_unconnected(error: Option<Errno>, is_shut: bool, reply: &mut Reply) -> S
 
 /// What `TCP_INQ` tells: bytes that wait, and one more for an end that was announced, so that nobody forgets to read it.
 fn inq(stream: &Stream) -> i32 {
-    stream.tcp.readable() as i32 + i32::from(stream.tcp.is_read_closed())
+    urgent::readable(&stream.tcp) as i32 + i32::from(stream.tcp.is_read_closed())
 }
 
 /// Writes what is left of `bytes`.
@@ -302,9 +306,12 @@ fn write_on(
     }
 }
 
+/// Whether there is more to wait for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum AtEnd {
+pub(crate) enum AtEnd {
+    /// What was read is all that this call will see.
     Yes,
+    /// More may come.
     No,
 }
 
@@ -320,7 +327,12 @@ fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result
         };
     }
     loop {
-        let room = (len - got.len()).min(READ_BYTES_MAX);
+        let before_mark = match urgent::before(&stream.tcp, got.is_empty(), peeks) {
+            Before::Bytes(bytes) => bytes,
+            Before::Stop => return Ok(AtEnd::Yes),
+            Before::Peek => return urgent::peek_behind(&stream.tcp, got, len),
+        };
+        let room = (len - got.len()).min(READ_BYTES_MAX).min(before_mark);
         let ready = stream.tcp.readable();
         if room == 0 || (ready == 0 && !got.is_empty() && !stream.tcp.is_open()) {
             // What went wrong behind these bytes is told by the next call, as in Linux.

@@ -6,7 +6,7 @@
 //! rx_tail     bytes received      rx_head     bytes read
 //! tx_una      bytes acknowledged  tx_tail     bytes written
 //! tx_limit    send buffer         tx_open     chunk to append to
-//! tx_wake     and unsent, tx_sent
+//! tx_wake     and unsent, tx_sent, urgent_end
 //! state, edges, generation        requests, want_writable, owner
 //! ports, both ends'               addresses, both ends': the stack writes them before CONNECTED is published
 //! ```
@@ -44,6 +44,8 @@ impl SocketState {
     pub const LISTENING: Self = Self(1 << 4);
     /// The stack has let go of the connection; the block is about to be used again.
     pub const CLOSED: Self = Self(1 << 5);
+    /// The peer has announced urgent data, once at least; [`SocketBlock::urgent_end`] says up to where.
+    pub const URGENT: Self = Self(1 << 6);
 
     /// Whether all of `flags` are set.
     #[inline]
@@ -151,6 +153,7 @@ pub(crate) struct StackLine {
     pub(crate) tx_sent: AtomicU32,
     /// Local and remote port.
     ports: AtomicU32,
+    urgent_end: AtomicU32,
     spare: [AtomicU32; 3],
 }
 
@@ -232,6 +235,12 @@ impl SocketBlock {
     pub fn add_state(&self, flags: SocketState) {
         let state = self.stack.state.load(Ordering::Relaxed);
         self.stack.state.store(state | flags.0, Ordering::Release);
+    }
+
+    /// The peer announces urgent data up to this position of what the application reads.
+    pub fn set_urgent_end(&self, position: u32) {
+        self.stack.urgent_end.store(position, Ordering::Release);
+        self.add_state(SocketState::URGENT);
     }
 
     /// Marks the socket failed with this error number; the first failure stays.
@@ -317,6 +326,11 @@ impl SocketBlock {
     #[inline]
     pub fn state(&self) -> SocketState {
         SocketState(self.stack.state.load(Ordering::Acquire))
+    }
+
+    /// The position after the last urgent byte, as announced last; valid once URGENT has been seen.
+    pub fn urgent_end(&self) -> u32 {
+        self.stack.urgent_end.load(Ordering::Acquire)
     }
 
     /// Counts arrivals of something to read: has it moved since the last look?

@@ -19,6 +19,7 @@ impl Core {
             | Effects::WRITABLE
             | Effects::CONNECTED
             | Effects::EOF
+            | Effects::URGENT
             | Effects::FAILED;
         if effects.intersects(told) {
             self.tell_application(socket, effects);
@@ -63,6 +64,9 @@ impl Core {
                 self.network.neighbours.confirm(id, self.now_ns);
             }
         }
+        if effects.intersects(Effects::URGENT) {
+            block.set_urgent_end(slot.rx.tail().wrapping_add_signed(conn.urgent_ahead()));
+        }
         if effects.intersects(Effects::EOF) {
             block.add_state(SocketState::EOF);
             // A change of state, which Linux tells writers too.
@@ -78,9 +82,12 @@ impl Core {
             block.fail(errno_of(conn.error(), block.state()));
             block.add_out_edge();
         }
-        if effects
-            .intersects(Effects::READABLE | Effects::EOF | Effects::CONNECTED | Effects::FAILED)
-        {
+        let news = Effects::READABLE
+            | Effects::URGENT
+            | Effects::EOF
+            | Effects::CONNECTED
+            | Effects::FAILED;
+        if effects.intersects(news) {
             block.add_in_edge();
             mark |= MARK_TELL;
         }

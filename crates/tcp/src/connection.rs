@@ -562,6 +562,14 @@ impl Connection {
         ahead.then(|| self.rx.urgent_end.since(self.rcv.nxt))
     }
 
+    /// From the end of what was received in order to the end of the urgent data announced last, in bytes of the stream; negative if it lies
+    /// before. Asked after [`Effects::URGENT`].
+    #[must_use]
+    pub fn urgent_ahead(&self) -> i32 {
+        let peers_fin = i32::from(!self.state.receives_data() && self.state.is_synchronized());
+        self.rx.urgent_end.since(self.rcv.nxt) as i32 + peers_fin
+    }
+
     /// In TIME_WAIT: what a compact entry needs to take over. `None` in any other state.
     #[must_use]
     pub fn time_wait(&self) -> Option<TimeWaitEntry> {

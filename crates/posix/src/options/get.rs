@@ -66,8 +66,7 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {
         SO_SNDBUF => int(asked.buffers()?.0 as i32),
         SO_RCVBUF => int(asked.buffers()?.1 as i32),
         SO_KEEPALIVE => int(options.keepalive().into()),
-        // Urgent bytes always come in line.
-        SO_OOBINLINE => int(1),
+        SO_OOBINLINE => int(options.urgent_inline().into()),
         SO_PRIORITY => int(options.priority()),
         SO_MARK => int(options.mark() as i32),
         SO_LINGER => match options.linger() {

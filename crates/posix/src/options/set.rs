@@ -68,8 +68,7 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         SO_MAX_PACING_RATE => return done(options.set_max_pacing_rate(to_rate(value))),
         SO_PRIORITY => options.set_priority(number),
         SO_MARK => options.set_mark(number as u32),
-        // In line is how urgent bytes come.
-        SO_OOBINLINE if number != 0 => {}
+        SO_OOBINLINE => options.set_urgent_inline(number != 0),
         SO_BINDTODEVICE => return bind_to_device(value),
         SO_TIMESTAMP | SO_TIMESTAMPNS | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {
             asked.entry.timestamping.set_arrivals(name, number != 0);

@@ -23,12 +23,13 @@ struct Text {
 }
 
 impl Connection {
-    /// Sixth step. Urgent data stays in line (RFC 6093); the application may ask where it ends (MUST-32).
+    /// Sixth step. Urgent data stays in line (RFC 6093); the application may ask where it ends (MUST-32). A pointer of 0 means the segment's
+    /// first byte, as in Linux.
     pub(super) fn step_urgent(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         if !seg.has(Flags::URG) {
             return Effects::NONE;
         }
-        let end = seg.seq + u32::from(seg.urgent);
+        let end = seg.seq + u32::from(seg.urgent.max(1));
         let known = self.marks.has(Marks::URGENT) && end.le(self.rx.urgent_end);
         if known || end.le(self.rcv.nxt) {
             return Effects::NONE;

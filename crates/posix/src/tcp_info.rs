@@ -21,6 +21,7 @@ mod option {
     pub const ECN: u8 = 8;
     pub const ECN_SEEN: u8 = 16;
     pub const SYN_DATA: u8 = 32;
+    pub const TFO_CHILD: u8 = 128;
 }
 
 /// Linux's number of a state.
@@ -171,6 +172,7 @@ fn state_part(fields: &mut Fields, info: &SocketInfo) {
         (tcp.ecn, option::ECN),
         (tcp.ecn_seen, option::ECN_SEEN),
         (tcp.syn_data_acked, option::SYN_DATA),
+        (tcp.fast_child, option::TFO_CHILD),
     ];
     let set = flags.iter().filter(|(on, _)| *on);
     fields.byte(5, set.fold(0, |all, (_, bit)| all | bit));

@@ -154,7 +154,7 @@ pub(crate) struct StackLine {
     /// Local and remote port.
     ports: AtomicU32,
     urgent_end: AtomicU32,
-    spare: [AtomicU32; 3],
+    spare: [AtomicU32; 2],
 }
 
 /// Written by the application, and by whoever swaps.

@@ -410,7 +410,9 @@ impl Connection {
         if self.state == State::Closed {
             self.forget_in_flight(cx);
         }
-        if matches!(self.state, State::Closed | State::TimeWait) {
+        if matches!(self.state, State::Closed | State::TimeWait)
+            && !self.marks.has(Marks::RESET_DUE)
+        {
             self.rx.held.release(cx.ranges);
         }
         self.due = self.transmit_class(cx);
@@ -466,6 +468,7 @@ impl Connection {
     /// The connection is over. A RST that is due stays due.
     pub(crate) fn finish_closed(&mut self) -> Effects {
         self.state = State::Closed;
+        self.tx.backoff = 0;
         self.disarm_all();
         self.marks.clear(
             Marks::ACK_NOW

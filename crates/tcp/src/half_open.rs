@@ -164,13 +164,10 @@ impl HalfOpen {
         if self.is_repeated_syn(seg) && !is_old {
             return self.on_repeated_syn(cx, seg);
         }
-        if seg.has(Flags::ACK) && seg.ack != self.iss + 1 {
+        if seg.has(Flags::ACK) && !seg.has(Flags::RST) && seg.ack != self.iss + 1 {
             // Before the sequence number, as Linux: this is about another connection, whose owner should know.
             cx.counters.half_open_bad_ack += 1;
-            return match seg.has(Flags::RST) {
-                true => HalfOpenOutcome::Drop,
-                false => HalfOpenOutcome::Reset(reset::refuse(seg.ack)),
-            };
+            return HalfOpenOutcome::Reset(reset::refuse(seg.ack));
         }
         if is_old {
             cx.counters.drop_paws += 1;

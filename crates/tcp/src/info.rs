@@ -40,6 +40,8 @@ pub struct Info {
     pub window_scaling: bool,
     /// Payload of a SYN was acknowledged by the SYN-ACK (`TCPI_OPT_SYN_DATA`).
     pub syn_data_acked: bool,
+    /// Accepted by Fast Open (`TCPI_OPT_TFO_CHILD`).
+    pub fast_child: bool,
     /// Why the client's Fast Open came to nothing (`tcpi_fastopen_client_fail`).
     pub fast_open_failure: FastOpenFailure,
     /// The peer's window shift.
@@ -215,6 +217,7 @@ impl Connection {
             accurate_ecn: self.accurate_ecn_info(),
             window_scaling: self.marks.has(Marks::WINDOW_SCALING),
             syn_data_acked: self.syn_data_acked(),
+            fast_child: self.cold.is_fast_child,
             fast_open_failure: self.cold.fast_open_failure,
             snd_wscale: self.snd.shift,
             rcv_wscale: self.rcv_shift,

@@ -67,7 +67,7 @@ impl Connection {
 
     /// Bytes from SND.NXT to the end of the record that it is in.
     #[inline]
-    fn record_room(&self) -> u32 {
+    pub(crate) fn record_room(&self) -> u32 {
         if !self.marks.has(Marks::RECORDS) {
             return u32::MAX;
         }

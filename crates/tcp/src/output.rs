@@ -10,6 +10,7 @@ use crate::segment::{SegmentOut, TransmitClass};
 
 mod build;
 mod burst;
+mod defer;
 mod next;
 mod plain_ack;
 mod sent;

@@ -270,6 +270,8 @@ pub(crate) struct Cold {
     pub is_syn_sent: bool,
     /// TCP_SYNCNT; 0 = the stack's setting.
     pub syn_retries_max: u8,
+    /// Made by a SYN with a good cookie (Linux's `TCPI_OPT_TFO_CHILD`).
+    pub is_fast_child: bool,
     /// Timeouts so far.
     pub tally: Tally,
     /// Segments that arrived ahead of others and were kept.
@@ -290,6 +292,7 @@ impl Cold {
         is_port_blocked: false,
         is_syn_sent: false,
         syn_retries_max: 0,
+        is_fast_child: false,
         tally: Tally::NONE,
         out_of_order_in: 0,
     };

@@ -1,6 +1,6 @@
 //! The values of options.
 
-use millstream::{Buffers, Linger};
+use millstream::{Buffers, Linger, TcpState};
 use rustix::io::Errno;
 
 use super::{Asked, from_timeout, kept, timer};
@@ -199,12 +199,19 @@ fn quick_ack(asked: &Asked<'_>) -> Result<bool, Errno> {
 
 /// The segment size in use; of a socket without a connection what was asked for, or RFC 9293's default.
 fn max_segment(asked: &Asked<'_>) -> Result<i32, Errno> {
+    let wanted = i32::from(asked.options.max_segment());
     if let Some(info) = asked.info()? {
-        return Ok(info.tcp.snd_mss as i32);
+        let in_use = info.tcp.snd_mss as i32;
+        let is_asked_for = info.tcp.state == TcpState::SynSent && wanted != 0;
+        // Before the peer has said what it takes, what was asked for counts, less the options.
+        return Ok(match is_asked_for {
+            true => wanted - (i32::from(asked.context.tcp_config().mss_default_v4) - in_use),
+            false => in_use,
+        });
     }
-    Ok(match asked.options.max_segment() {
+    Ok(match wanted {
         0 => asked.context.tcp_config().mss_default_v4.into(),
-        bytes => bytes.into(),
+        bytes => bytes,
     })
 }
 

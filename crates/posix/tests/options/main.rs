@@ -128,15 +128,6 @@ fn telling_socket_rows() -> Vec<Row> {
     rows
 }
 
-/// Urgent bytes come in line (RFC 6093).
-fn in_line_rows() -> Vec<Row> {
-    const S: i32 = SOL_SOCKET;
-    let refused = Differs(ENOPROTOOPT, "urgent bytes always come in line (RFC 6093)");
-    let mut rows = ints("SO_OOBINLINE", S, SO_OOBINLINE, &[1], Both);
-    rows.extend(ints("SO_OOBINLINE", S, SO_OOBINLINE, &[0], refused));
-    rows
-}
-
 fn tcp_rows() -> Vec<Row> {
     const T: i32 = SOL_TCP;
     let mut rows = Vec::new();
@@ -332,14 +323,7 @@ fn compare(row: &Row, stage: Stage) -> Result<(), String> {
 
 #[test]
 fn options_are_what_the_kernel_makes_of_them() {
-    let rows = [
-        socket_rows(),
-        in_line_rows(),
-        tcp_rows(),
-        odd_tcp_rows(),
-        ip_rows(),
-    ]
-    .concat();
+    let rows = [socket_rows(), tcp_rows(), odd_tcp_rows(), ip_rows()].concat();
     let mut wrong = Vec::new();
     for row in &rows {
         for stage in STAGES {

@@ -35,7 +35,7 @@ enum May {
 
 use May::{Differ, Privilege, Value};
 
-const LISTED: [(i32, i32, May); 44] = [
+const LISTED: [(i32, i32, May); 43] = [
     (SOL_SOCKET, SO_DEBUG, Privilege),
     (
         SOL_SOCKET,
@@ -43,11 +43,6 @@ const LISTED: [(i32, i32, May); 44] = [
         Differ("routes are the stack's own"),
     ),
     (SOL_SOCKET, SO_SNDBUF, Value),
-    (
-        SOL_SOCKET,
-        SO_OOBINLINE,
-        Differ("urgent bytes always come in line"),
-    ),
     (SOL_SOCKET, SO_PRIORITY, Value),
     (SOL_SOCKET, SO_MARK, Value),
     (

@@ -121,7 +121,7 @@ impl App {
         self.control(Control::Option(id, option));
     }
 
-    fn control(&mut self, control: Control) {
+    pub fn control(&mut self, control: Control) {
         let pushed = self.side.controls.push(control);
         assert!(pushed.is_ok(), "room for a control request");
     }

@@ -19,3 +19,4 @@ mod neighbours;
 mod offloads;
 mod pacing;
 mod rest;
+mod stamps;

@@ -64,6 +64,7 @@ impl Connection {
         }
         self.put_ecn_of_fast_open(cx, granted.ecn, syn.ecn);
         self.cold.fast_open = cookie;
+        self.cold.is_fast_child = true;
         self.enter_established(cx);
         self.marks.set(Marks::FAST_OPENED | Marks::SYN_DUE);
     }

@@ -105,6 +105,9 @@ impl Connection {
         let mss = self.current_mss(cx);
         let len = self.segment_size(mss, unsent, usable, fin_waits)?;
         let fin = fin_waits && len == unsent && len < usable;
-        fits_path.then_some(Plan::Fresh { len, fin })
+        if !fits_path || (len == mss && self.deferral(cx, mss).is_some()) {
+            return None;
+        }
+        Some(Plan::Fresh { len, fin })
     }
 }

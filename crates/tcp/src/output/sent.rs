@@ -4,6 +4,7 @@ use wire::SeqNumber;
 use wire::tcp::Flags;
 
 use super::Plan;
+use super::defer::Deferral;
 use crate::congestion::{CaState, Congestion, Event};
 use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
@@ -17,6 +18,7 @@ impl Connection {
     pub(super) fn note_sent(&mut self, cx: &mut Cx<'_>, plan: Plan, out: &SegmentOut) {
         cx.counters.segments_out += 1;
         // A RST that answers what is none of its business is no segment of the connection.
+        self.delivery.last_out_ns = cx.now_ns;
         let own = u32::from(plan != Plan::ReplyReset);
         self.tx.segs_out = self.tx.segs_out.wrapping_add(own);
         match plan {
@@ -31,6 +33,7 @@ impl Connection {
             Plan::Reset => {
                 cx.counters.resets_out += 1;
                 self.marks.clear(Marks::RESET_DUE);
+                self.rx.held.release(cx.ranges);
             }
             Plan::ReplyReset => {
                 cx.counters.resets_out += 1;
@@ -94,7 +97,7 @@ impl Connection {
         if idle || self.recovery.pending == Pending::Probe {
             self.rearm_retransmit(cx);
         }
-        self.validate_window(cx);
+        self.validate_window(cx, false);
         if self.recovery.any(flag::PROBE_NEW) {
             self.note_probe_sent(cx, false);
         } else {
@@ -104,8 +107,8 @@ impl Connection {
 
     /// How far the window is used (RFC 2861); one that stays unused decays.
     #[inline]
-    pub(super) fn validate_window(&mut self, cx: &Cx<'_>) {
-        let limited = self.segments_in_flight() >= self.congestion.window.cwnd;
+    pub(super) fn validate_window(&mut self, cx: &Cx<'_>, deferred: bool) {
+        let limited = deferred || self.segments_in_flight() >= self.congestion.window.cwnd;
         let flight = self.recovery.packets_out;
         let Congestion { window, usage, .. } = &mut self.congestion;
         usage.on_flight(self.snd.una, self.snd.nxt, flight, limited);
@@ -134,7 +137,9 @@ impl Connection {
         self.note_busy(cx);
         let waits = self.unsent() > 0;
         if waits && self.segments_in_flight() >= self.congestion.window.cwnd {
-            self.validate_window(cx);
+            self.validate_window(cx, false);
+        } else if waits && self.deferral(cx, self.current_mss(cx)) == Some(Deferral::Congestion) {
+            self.validate_window(cx, true);
         }
     }
 

@@ -89,7 +89,8 @@ impl Connection {
             if leaving.first_sent_ns == 0 {
                 leaving.first_sent_ns = leaving.last_sent_ns;
             }
-            leaving.lowest = leaving.lowest.min(record.seq);
+            // What was acknowledged of it before fills no hole.
+            leaving.lowest = leaving.lowest.min(record.seq.max(ack.prior_una));
             ack.original_acked |= record.end.le(recovery.high_seq);
         }
         if record.has(tag::LOST) {

@@ -71,6 +71,8 @@ pub(crate) struct Delivery {
     pub bytes_sent: u64,
     /// Payload bytes sent again.
     pub bytes_retrans: u64,
+    /// When a segment last left, of whatever kind.
+    pub last_out_ns: u64,
     /// Segments that the burst under way still has.
     pub burst_left: u16,
     /// The segment at hand is the first of its burst.
@@ -95,6 +97,7 @@ impl Delivery {
             busy_ns: [0; 3],
             bytes_sent: 0,
             bytes_retrans: 0,
+            last_out_ns: 0,
             burst_left: 0,
             burst_begins: true,
         }

@@ -16,6 +16,11 @@ impl Connection {
         if seg.has(Flags::RST) {
             return Step::Continue(Effects::NONE);
         }
+        if !seg.flags.intersects(Flags::ACK | Flags::SYN) {
+            // Of no use to anybody, whatever its number (Linux).
+            cx.counters.drop_no_ack += 1;
+            return Step::Done(Effects::NONE);
+        }
         if self.paws_rejects(cx, seg) {
             cx.counters.drop_paws += 1;
             self.answer_invalid(cx, seg);
@@ -45,7 +50,9 @@ impl Connection {
             return false;
         }
         // Text beyond the edge is believed in nothing, its ACK neither, while text waits to be read (Linux of late). A FIN takes no room.
-        if (seg.seq + seg.len).gt(edge) && self.rx.unread > 0 {
+        // So does the peer's FIN.
+        let is_waiting = self.rx.unread > 0 || !self.state.receives_data();
+        if (seg.seq + seg.len).gt(edge) && is_waiting {
             return false;
         }
         // At the very edge of a window that is not shut, text has nothing to tell but that it came too soon.
@@ -59,7 +66,7 @@ impl Connection {
             if seg.seq.lt(self.rcv.nxt) {
                 self.enter_quick_ack(cx, cx.config.quick_acks_max);
                 self.suspect_option(seg);
-                self.note_duplicate(cx, seg.seq, seg.end().min(self.rcv.nxt));
+                self.report_duplicate(cx, seg.seq, seg.end().min(self.rcv.nxt));
             }
             self.marks.set(Marks::ACK_NOW);
         } else if self.may_answer_invalid(cx) {

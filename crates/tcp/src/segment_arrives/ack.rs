@@ -219,17 +219,28 @@ impl Connection {
         }
     }
 
+    /// Nothing about it is new but its timestamp, which Linux learns before it looks at the ACK number.
+    fn is_plain_repetition(&self, seg: &Segment) -> bool {
+        seg.seq == self.rcv.nxt
+            && seg.flags.without(Flags::PSH) == Flags::ACK
+            && seg.options.sack.is_empty()
+            && self.scaled_window(seg) == self.snd.wnd
+            && !self.marks.any(Marks::OUT_OF_ORDER | Marks::URGENT)
+    }
+
     /// Acknowledged before. Within the largest window it may be late (RFC 5961 5.2): its text counts, its
     /// ACK does not, its SACK blocks do.
     fn old_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         // What was never sent cannot be acknowledged late either, however large the window.
         let age = u64::from(self.snd.una.since(seg.ack));
+        if self.is_plain_repetition(seg) {
+            self.learn_timestamp(cx, seg);
+        }
         if age > u64::from(self.tx.max_wnd).min(self.tx.bytes_acked) {
             cx.counters.drop_ack_too_old += 1;
             let _ = self.challenge(cx);
             return Step::Done(Effects::NONE);
         }
-        self.learn_timestamp(cx, seg);
         if !seg.options.sack.is_empty() && !self.is_reno() {
             let mut ack = self.read_ack(seg);
             self.take_sack(cx, &seg.options.sack, &mut ack);

@@ -56,7 +56,8 @@ impl Connection {
         self.keep_edge();
         self.rx.dup_acks_due = 0;
         self.rx.held.release(cx.ranges);
-        self.marks.clear(Marks::FIN_HELD | Marks::OUT_OF_ORDER);
+        self.marks
+            .clear(Marks::FIN_HELD | Marks::OUT_OF_ORDER | Marks::DSACK);
         match self.state {
             State::Established => {
                 self.state = State::CloseWait;

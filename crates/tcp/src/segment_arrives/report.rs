@@ -27,6 +27,12 @@ impl Connection {
         }
     }
 
+    /// `left..right` arrived before, and is all that the next ACK reports of the kind.
+    pub(super) fn report_duplicate(&mut self, cx: &Cx<'_>, left: SeqNumber, right: SeqNumber) {
+        self.marks.clear(Marks::DSACK);
+        self.note_duplicate(cx, left, right);
+    }
+
     /// `left..right` arrived now: the parts of it that are held already are reported.
     pub(super) fn note_duplicates(&mut self, cx: &Cx<'_>, left: SeqNumber, right: SeqNumber) {
         if !self.marks.has(Marks::SACK) {

@@ -72,7 +72,7 @@ impl Connection {
         if seg.end().le(self.rcv.nxt) {
             cx.counters.bytes_duplicate += u64::from(seg.len);
             self.suspect_option(seg);
-            self.note_duplicate(cx, seg.seq, seg.end());
+            self.report_duplicate(cx, seg.seq, seg.end());
             self.answer_unwanted(cx);
             return Effects::NONE;
         }
@@ -85,7 +85,7 @@ impl Connection {
         let text = self.fresh_text(seg);
         cx.counters.bytes_duplicate += u64::from(text.skip);
         if text.skip > 0 && text.len > 0 {
-            self.note_duplicate(cx, seg.seq, self.rcv.nxt);
+            self.report_duplicate(cx, seg.seq, self.rcv.nxt);
         }
         let (stored, effects) = match text {
             Text { len: 0, .. } => (0, Effects::NONE),
@@ -105,7 +105,7 @@ impl Connection {
             self.reply_reset(seg);
             return self.reset_by_peer();
         }
-        self.note_duplicate(cx, seg.seq, seg.end().min(self.rcv.nxt));
+        self.report_duplicate(cx, seg.seq, seg.end().min(self.rcv.nxt));
         self.restart_time_wait(cx, seg);
         self.answer_unwanted(cx);
         Effects::NONE

@@ -36,8 +36,9 @@ impl Connection {
         // MAY hold more than one full segment's worth (SHLD-19); but an ACK that could not keep the window open
         // waits for the reader.
         let full = self.rcv.nxt.since(self.rcv.acked) > u32::from(self.rx.peer_segment);
-        if self.in_quick_ack_mode()
-            || (full && self.select_window(cx.memory) >= self.rx.wnd)
+        // The look at the window may end the quick ACKs: first.
+        if (full && self.select_window(cx.memory) >= self.rx.wnd)
+            || self.in_quick_ack_mode()
             || self.marks.has(Marks::ACK_NOW)
         {
             self.marks.set(Marks::ACK_NOW);

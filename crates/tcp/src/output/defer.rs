@@ -1,0 +1,72 @@
+//! Whether a burst waits for the next ACK (Linux's `tcp_tso_should_defer`): the window takes little now, an ACK is expected at once and will open it further, and
+//! one large burst serves receivers better than two small ones.
+
+use crate::MILLISECOND_NS;
+use crate::connection::{Connection, Cx};
+use crate::recovery::flag;
+
+/// The part of the window that is worth a burst (`tcp_tso_win_divisor`).
+const WINDOW_DIVISOR: u32 = 3;
+
+/// What keeps a burst back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Deferral {
+    /// The congestion window.
+    Congestion,
+    /// The peer's window, or nothing but the hope of more data.
+    Other,
+}
+
+impl Connection {
+    /// Why the burst that is next waits; `None` = it does not. Asked when a segment of `mss` bytes fits both windows.
+    pub(crate) fn deferral(&self, cx: &Cx<'_>, mss: u32) -> Option<Deferral> {
+        let (unsent, mss) = (self.unsent(), mss.max(1));
+        let recovery = &self.recovery;
+        let cwnd = self.congestion.window.cwnd;
+        // Nothing in flight, or it is under way, or what leaves is no burst.
+        if recovery.packets_out == 0 || self.delivery.burst_left > 0 || unsent <= mss {
+            return None;
+        }
+        // What is paced is spread over time already.
+        if self.pacing.on
+            || !recovery.is_before_recovery()
+            || recovery.any(flag::PROBE_NEW | flag::SEND_NEW)
+        {
+            return None;
+        }
+        let by_cwnd = cwnd
+            .saturating_sub(recovery.in_flight())
+            .saturating_mul(mss);
+        let by_peer = self.snd.usable();
+        let limit = by_cwnd.min(by_peer);
+        let chunk = self.snd.wnd.min(cwnd.saturating_mul(mss)) / WINDOW_DIVISOR;
+        if limit >= chunk || limit >= self.burst_segments_max(cx).saturating_mul(mss) {
+            return None;
+        }
+        if cx.now_ns.saturating_sub(self.delivery.last_out_ns) > MILLISECOND_NS
+            || !self.expects_ack_soon(cx)
+        {
+            return None;
+        }
+        if by_cwnd < by_peer {
+            if by_cwnd <= unsent {
+                return Some(Deferral::Congestion);
+            }
+        } else if by_peer <= unsent {
+            return Some(Deferral::Other);
+        }
+        // What gets no more data does not wait.
+        let complete = self.fin_unsent() || self.record_room() <= unsent;
+        (!complete).then_some(Deferral::Other)
+    }
+
+    /// The first segment in flight was sent a round trip ago, nearly.
+    fn expects_ack_soon(&self, cx: &Cx<'_>) -> bool {
+        let Some(head) = cx.records.get(self.recovery.chain.head) else {
+            return false;
+        };
+        let srtt_ns = self.tx.rtt.srtt_ns();
+        let soon_ns = (srtt_ns / 2).min(MILLISECOND_NS);
+        head.sent_ns.saturating_add(srtt_ns) <= cx.now_ns.saturating_add(soon_ns)
+    }
+}

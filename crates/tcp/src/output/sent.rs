@@ -152,6 +152,8 @@ impl Connection {
             self.tx.last_sent_ns = cx.now_ns;
             self.delivery.bytes_sent += u64::from(len);
             self.delivery.bytes_retrans += u64::from(len);
+            // Linux tells a repetition from an answer no more than we can.
+            self.note_answer(cx);
             self.pace(cx, len);
         }
         self.note_resent(cx, seq, len, fin);

@@ -221,7 +221,8 @@ impl Connection {
 
     /// Nothing about it is new but its timestamp, which Linux learns before it looks at the ACK number.
     fn is_plain_repetition(&self, seg: &Segment) -> bool {
-        seg.seq == self.rcv.nxt
+        seg.len == 0
+            && seg.seq == self.rcv.nxt
             && seg.flags.without(Flags::PSH) == Flags::ACK
             && seg.options.sack.is_empty()
             && self.scaled_window(seg) == self.snd.wnd

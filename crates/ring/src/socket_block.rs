@@ -468,6 +468,7 @@ impl SocketBlock {
                 tx_unsent_wake: word(),
                 tx_sent: word(),
                 ports: word(),
+                urgent_end: word(),
                 spare: core::array::from_fn(|_| word()),
             },
             app: AppLine {

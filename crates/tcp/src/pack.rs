@@ -290,7 +290,7 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn last_active_ns(&self) -> u64 {
-        self.rx.last_recv_ns.max(self.tx.last_sent_ns)
+        self.rx.last_ack_ns.max(self.tx.last_sent_ns)
     }
 
     /// Walks all fields of a quiet connection. A reader may begin with any connection: every field is set.
@@ -315,12 +315,12 @@ impl Connection {
             delivery,
             tune,
         } = self;
-        p.u64(&mut rx.last_recv_ns, 0);
+        p.u64(&mut rx.last_ack_ns, 0);
         p.seq(&mut snd.una, SeqNumber(0));
         p.seq(&mut tx.iss, snd.una - 1);
         p.seq(&mut rcv.nxt, SeqNumber(0));
         let usual = Usual {
-            now_ns: rx.last_recv_ns,
+            now_ns: rx.last_ack_ns,
             una: snd.una,
             first: tx.iss + 1,
             rcv_nxt: rcv.nxt,

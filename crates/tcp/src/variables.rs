@@ -428,7 +428,7 @@ impl Sender {
 }
 
 impl Receiver {
-    /// `last_recv_ns` and RCV.NXT are packed already; the rest of `rcv` is packed along.
+    /// `last_ack_ns` and RCV.NXT are packed already; the rest of `rcv` is packed along.
     pub fn pack(&mut self, p: &mut impl Packing, rcv: &mut Rcv) {
         let Rcv {
             nxt,
@@ -440,14 +440,14 @@ impl Receiver {
         p.u32(&mut self.wnd, USUAL_BUFFER / 2);
         p.seq(adv, *acked + self.wnd);
         p.u32(ts_recent, 0);
-        p.u32(&mut self.ts_recent_at, coarse(self.last_recv_ns));
+        p.u32(&mut self.ts_recent_at, coarse(self.last_ack_ns));
         self.pack_rest(p, *nxt);
     }
 
     fn pack_rest(&mut self, p: &mut impl Packing, nxt: SeqNumber) {
         let Receiver {
             last_data_ns,
-            last_recv_ns,
+            last_ack_ns,
             bytes_received,
             buffer,
             charged,
@@ -482,8 +482,7 @@ impl Receiver {
         p.u64(bytes_received, u64::from(nxt.since(*irs + 1)));
         p.u32(segs_in, 0);
         p.u32(data_segs_in, 0);
-        let data_ns = if *data_segs_in > 0 { *last_recv_ns } else { 0 };
-        p.u64(last_data_ns, data_ns);
+        p.u64(last_data_ns, *last_ack_ns);
         p.u32(buffer, USUAL_BUFFER);
         p.u32(charged, 0);
         p.u32(unread, 0);
@@ -529,6 +528,9 @@ impl Cold {
             is_port_blocked,
             is_syn_sent,
             syn_retries_max,
+            is_fast_child,
+            tally,
+            out_of_order_in,
         } = self;
         if p.must(fast_open.is_none() && record_ends.is_untouched() && urgent_out.is_none()) {
             (*fast_open, *record_ends, *urgent_out) = (None, RecordEnds::NONE, None);
@@ -554,5 +556,8 @@ impl Cold {
         p.bool(is_port_blocked);
         p.bool(is_syn_sent);
         p.u8(syn_retries_max, 0);
+        p.bool(is_fast_child);
+        tally.pack(p);
+        p.u32(out_of_order_in, 0);
     }
 }

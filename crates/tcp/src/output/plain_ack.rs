@@ -54,6 +54,7 @@ impl Connection {
             timestamp,
         };
         cx.counters.segments_out += 1;
+        self.delivery.last_out_ns = cx.now_ns;
         self.tx.segs_out = self.tx.segs_out.wrapping_add(1);
         self.note_ack_sent(cx);
         Some(ack)

@@ -116,6 +116,7 @@ impl Delivery {
             busy_ns,
             bytes_sent,
             bytes_retrans,
+            last_out_ns,
             burst_left,
             burst_begins,
         } = self;
@@ -126,7 +127,9 @@ impl Delivery {
         p.u32(app_limited, 0);
         p.u32(rate_delivered, 0);
         p.u32(rate_interval_us, 0);
-        p.bool(rate_app_limited);
+        let mut was_asked_for_more = !*rate_app_limited;
+        p.bool(&mut was_asked_for_more);
+        *rate_app_limited = !was_asked_for_more;
         p.one_of(
             busy,
             &[
@@ -141,6 +144,7 @@ impl Delivery {
             p.u64(time_ns, 0);
         }
         p.u64(bytes_retrans, 0);
+        p.u64(last_out_ns, usual.now_ns);
         p.u16(burst_left, 0);
         let mut is_within = !*burst_begins;
         p.bool(&mut is_within);

@@ -1,5 +1,7 @@
 //! How many timeouts there were and how long recovery from them took, for `TCP_INFO`: counted as Linux counts them.
 
+use crate::pack::Packing;
+
 /// Timeouts of a connection; owned by `Cold`, told by the timers and by loss recovery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally {
@@ -21,6 +23,19 @@ impl Tally {
         spent_ms: 0,
         began_ms: 0,
     };
+
+    pub fn pack(&mut self, p: &mut impl Packing) {
+        let Tally {
+            timeouts,
+            recoveries,
+            spent_ms,
+            began_ms,
+        } = self;
+        p.u16(timeouts, 0);
+        p.u16(recoveries, 0);
+        p.u32(spent_ms, 0);
+        p.u32(began_ms, 0);
+    }
 
     /// A timeout; `first` = something was acknowledged since the last one.
     pub fn note(&mut self, first: bool, now_ms: u32) {

@@ -178,15 +178,17 @@ impl Connection {
             self.tx.progress_ns = cx.now_ns;
             self.marks.set(Marks::TIMING);
             self.tx.rtt.timed_at_ns = cx.now_ns;
-        } else if !self.is_syn_ack_of_crossed_open() {
-            cx.counters.segments_retransmitted += 1;
-            self.tx.total_retrans = self.tx.total_retrans.wrapping_add(1);
+        } else {
             self.marks.clear(Marks::TIMING);
+            if !self.is_syn_ack_of_crossed_open() {
+                cx.counters.segments_retransmitted += 1;
+                self.tx.total_retrans = self.tx.total_retrans.wrapping_add(1);
+            }
         }
         self.start_retransmit_timer(cx);
     }
 
-    /// The first SYN-ACK after the SYNs crossed: another segment, no repetition. The round trip is still that of the SYN, at most.
+    /// The first SYN-ACK after the SYNs crossed: another segment, no repetition; but its ACK may be the SYN's (Karn).
     fn is_syn_ack_of_crossed_open(&self) -> bool {
         self.state == State::SynReceived && self.tx.retransmits == 0 && !self.is_fast_opened()
     }

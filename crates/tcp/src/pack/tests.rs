@@ -23,6 +23,7 @@ fn accepted(world: &mut World) -> Connection {
         window_scales: Some(WindowScales { ours: 7, peers: 7 }),
         rtt_ns: Some(30_000),
         syn_ack_lost: false,
+        repetitions: crate::SynAckRepetitions::default(),
         ecn: EcnGrant::default(),
     };
     let buffers = Buffers::of(&world.config);

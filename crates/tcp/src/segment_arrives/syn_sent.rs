@@ -83,8 +83,7 @@ impl Connection {
         };
         self.begin_established(cx);
         self.cold.tally.end(self.clock_ms(cx.now_ns));
-        // Of a SYN that was crossed the ACK counts as well (Linux).
-        self.recovery.delivered = if syn { 1 } else { 2 };
+        self.recovery.delivered = 1;
         if syn {
             self.take_feedback_of_syn_ack(seg);
         } else if self.snd.ecn.is_accurate() {

@@ -116,9 +116,9 @@ pub fn tcp_info(info: &SocketInfo, now_ns: u64) -> [u8; TCP_INFO_BYTES] {
         let ago_ns = now_ns.saturating_sub(then_ns);
         u32::try_from(ago_ns / 1_000_000).unwrap_or(u32::MAX)
     };
-    fields.word(44, ago_ms(tcp.last_data_sent_ns));
-    fields.word(52, ago_ms(tcp.last_data_recv_ns));
-    fields.word(56, ago_ms(tcp.last_ack_recv_ns));
+    fields.word(44, ago_ms(tcp.last.data_sent_ns));
+    fields.word(52, ago_ms(tcp.last.data_recv_ns));
+    fields.word(56, ago_ms(tcp.last.ack_recv_ns));
     fields.word(60, info.path_mtu);
     fields.word(64, tcp.rcv_ssthresh);
     fields.word(84, tcp.advmss);
@@ -136,11 +136,11 @@ pub fn tcp_info(info: &SocketInfo, now_ns: u64) -> [u8; TCP_INFO_BYTES] {
     fields.word(224, tcp.out_of_order_in);
     fields.word(228, tcp.snd_wnd);
     fields.word(232, tcp.rcv_wnd);
-    fields.half(240, tcp.timeouts);
-    fields.half(242, tcp.timeout_recoveries);
+    fields.half(240, tcp.timeouts.count);
+    fields.half(242, tcp.timeouts.recoveries);
     fields.word(
         244,
-        u32::try_from(tcp.timeout_recovery_ns / 1_000_000).unwrap_or(u32::MAX),
+        u32::try_from(tcp.timeouts.recovery_ns / 1_000_000).unwrap_or(u32::MAX),
     );
     accurate_ecn_part(&mut fields, info);
     fields.0

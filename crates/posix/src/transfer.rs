@@ -105,10 +105,7 @@ impl Sockets {
             return Ok(done);
         }
         if flags & MSG_OOB != 0 && !matches!(entry.file, File::Listener(_)) {
-            return match &entry.file {
-                File::Stream(stream) => urgent::recv(&stream.tcp, len, flags, reply),
-                _ => Err(Errno::INVAL),
-            };
+            return urgent::recv(&entry.file, len, flags, reply);
         }
         let nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
         let stream = match &mut entry.file {

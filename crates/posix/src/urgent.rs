@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::call::Reply;
 use crate::number::*;
-use crate::sockets::{Step, errno};
+use crate::sockets::{File, Step, Stream, errno};
 use crate::transfer::AtEnd;
 
 /// How far the next read goes.
@@ -62,7 +62,10 @@ pub(crate) fn peek_behind(
 }
 
 /// `MSG_OOB`: the urgent byte, once. It never waits.
-pub(crate) fn recv(stream: &TcpStream, len: usize, flags: i32, reply: &mut Reply) -> Step {
+pub(crate) fn recv(file: &File, len: usize, flags: i32, reply: &mut Reply) -> Step {
+    let File::Stream(Stream { tcp: stream, .. }) = file else {
+        return Err(Errno::INVAL);
+    };
     let mark = stream.urgent_mark();
     let Some(mark) = mark.filter(|mark| mark.is_apart && !mark.is_taken) else {
         return Err(Errno::INVAL);

@@ -122,12 +122,8 @@ pub struct Info {
     pub rcv_rtt_ns: u64,
     /// Segments that arrived ahead of others and were kept.
     pub out_of_order_in: u32,
-    /// Retransmission timeouts in all.
-    pub timeouts: u16,
-    /// Times that one came after progress.
-    pub timeout_recoveries: u16,
-    /// Time from a first timeout to its repair, in all.
-    pub timeout_recovery_ns: u64,
+    /// Retransmission timeouts.
+    pub timeouts: TimeoutInfo,
     /// Bytes in the send buffer that were never sent.
     pub notsent_bytes: u32,
     /// Payload bytes acknowledged by the peer.
@@ -142,16 +138,34 @@ pub struct Info {
     pub data_segs_out: u32,
     /// Segments with payload received.
     pub data_segs_in: u32,
-    /// When payload was last sent, or the connection established; 0 = neither.
-    pub last_data_sent_ns: u64,
-    /// When payload last arrived, or the connection was established; 0 = neither.
-    pub last_data_recv_ns: u64,
-    /// When an acceptable ACK last arrived, or the connection began.
-    pub last_ack_recv_ns: u64,
+    /// When something last happened.
+    pub last: LastInfo,
     /// What a router said that the path takes, without IP and TCP headers; 0 = none did, or long ago.
     pub narrow_mss: u32,
     /// What BBR knows of the path, while it is in use.
     pub bbr: Option<BbrInfo>,
+}
+
+/// Retransmission timeouts of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeoutInfo {
+    /// In all.
+    pub count: u16,
+    /// Times that one came after progress.
+    pub recoveries: u16,
+    /// Time from the first of a row to its repair, in all.
+    pub recovery_ns: u64,
+}
+
+/// When something last happened to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastInfo {
+    /// Payload was sent, or the connection established; 0 = neither.
+    pub data_sent_ns: u64,
+    /// Payload arrived, or the connection was established; 0 = neither.
+    pub data_recv_ns: u64,
+    /// An acceptable ACK arrived, or the connection began.
+    pub ack_recv_ns: u64,
 }
 
 impl Connection {
@@ -200,13 +214,10 @@ impl Connection {
 
     fn all_info(&self, now_ns: u64) -> Info {
         let mss = u32::from(self.snd.mss.max(1));
-        let recovery = &self.recovery;
-        let rate = &self.delivery;
-        let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = rate.busy_times_ns(now_ns);
-        let rtt = &self.tx.rtt;
+        let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = self.busy_ns(now_ns);
         Info {
             state: self.state,
-            ca_state: recovery.ca_state as u8,
+            ca_state: self.recovery.ca_state as u8,
             retransmits: self.tx.retransmits,
             probes: self.tx.probes,
             backoff: self.tx.backoff,
@@ -221,7 +232,7 @@ impl Connection {
             fast_open_failure: self.cold.fast_open_failure,
             snd_wscale: self.snd.shift,
             rcv_wscale: self.rcv_shift,
-            rto_ns: rtt.rto_ns(),
+            rto_ns: self.tx.rtt.rto_ns(),
             ato_ns: u64::from(self.rx.ato_us) * 1000,
             quick_ack: !self.rx.interactive,
             snd_mss: mss,
@@ -229,25 +240,25 @@ impl Connection {
             advmss: u32::from(self.rx.advmss),
             pacing_rate: self.pacing.rate,
             max_pacing_rate: self.pacing.rate_max,
-            unacked: recovery.packets_out,
-            lost: recovery.lost_out,
-            sacked: recovery.sacked_out,
-            retrans: recovery.retrans_out,
+            unacked: self.recovery.packets_out,
+            lost: self.recovery.lost_out,
+            sacked: self.recovery.sacked_out,
+            retrans: self.recovery.retrans_out,
             total_retrans: self.tx.total_retrans,
-            rtt_ns: rtt.srtt_ns(),
-            rttvar_ns: rtt.rttvar_ns(),
+            rtt_ns: self.tx.rtt.srtt_ns(),
+            rttvar_ns: self.tx.rtt.rttvar_ns(),
             min_rtt_ns: self.min_rtt_ns(),
             snd_ssthresh: self.congestion.window.ssthresh,
             snd_cwnd: self.congestion.window.cwnd,
-            reordering: u32::from(recovery.reordering),
-            dsack_dups: recovery.dsack_dups,
-            reord_seen: recovery.reord_seen,
-            delivered: recovery.delivered,
-            delivered_ce: recovery.delivered_ce,
-            bytes_sent: rate.bytes_sent,
-            bytes_retrans: rate.bytes_retrans,
-            delivery_rate: rate.bytes_per_second(mss),
-            delivery_rate_app_limited: rate.rate_app_limited,
+            reordering: u32::from(self.recovery.reordering),
+            dsack_dups: self.recovery.dsack_dups,
+            reord_seen: self.recovery.reord_seen,
+            delivered: self.recovery.delivered,
+            delivered_ce: self.recovery.delivered_ce,
+            bytes_sent: self.delivery.bytes_sent,
+            bytes_retrans: self.delivery.bytes_retrans,
+            delivery_rate: self.delivery.bytes_per_second(mss),
+            delivery_rate_app_limited: self.delivery.rate_app_limited,
             busy_time_ns,
             rwnd_limited_ns,
             sndbuf_limited_ns,
@@ -258,10 +269,7 @@ impl Connection {
             rcv_space: self.tune_space(),
             rcv_rtt_ns: u64::from(self.tune.rtt_us8 >> 3) * 1000,
             out_of_order_in: self.cold.out_of_order_in,
-            timeouts: self.cold.tally.timeouts,
-            timeout_recoveries: self.cold.tally.recoveries,
-            timeout_recovery_ns: u64::from(self.cold.tally.spent_ms(self.clock_ms(now_ns)))
-                * MILLISECOND_NS,
+            timeouts: self.timeout_info(now_ns),
             notsent_bytes: self.unsent() + u32::from(self.fin_unsent()),
             bytes_acked: self.tx.bytes_acked,
             bytes_received: self.rx.bytes_received,
@@ -269,14 +277,37 @@ impl Connection {
             segs_in: self.rx.segs_in,
             data_segs_out: self.tx.data_segs_out,
             data_segs_in: self.rx.data_segs_in,
-            last_data_sent_ns: self.tx.last_sent_ns,
-            last_data_recv_ns: self.rx.last_data_ns,
-            last_ack_recv_ns: self.rx.last_ack_ns,
-            narrow_mss: match self.marks.has(Marks::PATH_NARROWED) {
-                true => u32::from(self.path.narrow_mss),
-                false => 0,
-            },
+            last: self.last_info(),
+            narrow_mss: self.narrow_mss(),
             bbr: self.bbr_info(),
+        }
+    }
+
+    fn busy_ns(&self, now_ns: u64) -> [u64; 3] {
+        self.delivery.busy_times_ns(now_ns)
+    }
+
+    fn timeout_info(&self, now_ns: u64) -> TimeoutInfo {
+        let tally = &self.cold.tally;
+        TimeoutInfo {
+            count: tally.timeouts,
+            recoveries: tally.recoveries,
+            recovery_ns: u64::from(tally.spent_ms(self.clock_ms(now_ns))) * MILLISECOND_NS,
+        }
+    }
+
+    fn last_info(&self) -> LastInfo {
+        LastInfo {
+            data_sent_ns: self.tx.last_sent_ns,
+            data_recv_ns: self.rx.last_data_ns,
+            ack_recv_ns: self.rx.last_ack_ns,
+        }
+    }
+
+    fn narrow_mss(&self) -> u32 {
+        match self.marks.has(Marks::PATH_NARROWED) {
+            true => u32::from(self.path.narrow_mss),
+            false => 0,
         }
     }
 

@@ -93,7 +93,8 @@ impl AppSocket {
     }
 }
 
-const _: () = assert!(size_of::<AppSocket>() == 64);
+// Urgent data takes the last sixteen.
+const _: () = assert!(size_of::<AppSocket>() == 80);
 
 /// The application's sockets by index; grows to what is used, never beyond the stack's limit.
 #[derive(Default)]

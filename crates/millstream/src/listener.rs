@@ -137,10 +137,9 @@ impl TcpListener {
     /// How many connections wait to be accepted, and how many may.
     #[must_use]
     pub fn queued(&self) -> (usize, usize) {
-        let waiting = match &mut self.inner.state().sockets.at(self.id).kind {
-            Kind::Listener(queue) => queue.len(),
-            _ => 0,
-        };
+        let mut state = self.inner.state();
+        let queue = state.sockets.at(self.id).queue.as_mut();
+        let waiting = queue.map_or(0, |queue| queue.len());
         (waiting, self.backlog.get())
     }
 

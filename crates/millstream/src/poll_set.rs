@@ -36,6 +36,8 @@ struct Registration {
     next: u32,
     in_edges_seen: u32,
     out_edges_seen: u32,
+    /// Up to where the socket was written when it was last looked at.
+    tail_seen: u32,
     /// Not reported since it was made or changed: whatever is ready is news.
     fresh: bool,
     /// A one-shot registration is off once it was reported.
@@ -193,6 +195,7 @@ impl PollSets {
             next: *first,
             in_edges_seen: 0,
             out_edges_seen: 0,
+            tail_seen: 0,
             fresh: true,
             armed: true,
             listed: false,
@@ -299,6 +302,14 @@ impl PollSets {
             }
         }
         None
+    }
+
+    /// The registration asks to be told of room, and its socket was written to, up to `tail`, since the last look.
+    fn wrote_since(&mut self, at: u32, tail: u32) -> bool {
+        let registration = &mut self.registrations[at as usize];
+        let has_moved = registration.tail_seen != tail;
+        registration.tail_seen = tail;
+        has_moved && registration.wanted.interest.is_writable()
     }
 
     /// How many registrations are on a poll's list.
@@ -413,6 +424,12 @@ impl crate::context::State {
             let Some(socket) = self.sockets.current(id) else {
                 continue;
             };
+            // Chunks may be too few for all writers in one turn: who had some since the last look comes after those who had none.
+            if self.polls.wrote_since(at, socket.tx.tail()) {
+                self.polls.list(at);
+                budget += 1;
+                continue;
+            }
             // Edges before readiness: an edge that comes in between is then reported once more, not lost.
             let (in_edges, out_edges) = (block.in_edges(), block.out_edges());
             let ready = readiness::of(socket, block);

@@ -74,6 +74,8 @@ pub(crate) struct Core {
     pub ranges: RangePool,
     /// How much memory is left for socket buffers; judged once per turn.
     pub memory: Memory,
+    /// The most that one connection may have in its send buffer, judged with `memory`.
+    pub fair_share: u32,
     /// The socket that was last looked at for something to shed.
     pub shed_next: u32,
     pub hasher: FlowHasher,
@@ -179,6 +181,7 @@ impl Core {
             records: RecordPool::new(limits.segment_records, limits.sockets_max),
             ranges: RangePool::new(limits.range_blocks),
             memory: Memory::Ample,
+            fair_share: u32::MAX,
             shed_next: 0,
             hasher: FlowHasher::new(secrets.key(2)),
             isn: IsnGenerator::new(secrets.key(3)),

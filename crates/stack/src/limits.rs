@@ -161,6 +161,10 @@ pub const MEMORY_LOW: u64 = 32;
 pub const MEMORY_PRESSURE: u64 = 16;
 /// Below which it is exhausted: nothing is taken out of order any more.
 pub const MEMORY_EXHAUSTED: u64 = 4;
+/// While memory is low: the 64ths of all bytes in chunks that send buffers share, an equal part for each connection.
+pub const MEMORY_SHARED: u64 = 48;
+/// The least part: it keeps a connection going.
+pub const SHARE_BYTES_MIN: u32 = 4_096;
 /// Frames that one turn takes from the driver before it goes on to the next stage.
 pub const RX_FRAMES_PER_TURN: usize = 256;
 /// While answers wait for the port no more is taken in, unless it has taken nothing for this long: its other end may be waiting for us in turn.

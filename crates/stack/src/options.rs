@@ -152,8 +152,15 @@ impl Core {
         if block.wants_writable() {
             conn.on_writer_waits(&cx);
         }
-        block.set_tx_limit(conn.send_limit(&cx));
-        block.set_tx_wake(conn.wake_limit(), conn.unsent_wake_limit(&cx));
+        let (mut limit, mut wake) = (conn.send_limit(&cx), conn.wake_limit());
+        if limit > self.fair_share {
+            // What is buffered stays; whole segments, so that a limit that follows the ACKs cuts no small ones.
+            let mss = u32::from(conn.send_mss().max(1));
+            limit = (self.fair_share - self.fair_share % mss).max(mss);
+            wake = wake.min(limit - limit / 3);
+        }
+        block.set_tx_limit(limit);
+        block.set_tx_wake(wake, conn.unsent_wake_limit(&cx));
         slot.tx.publish_sent(block, conn.unacked_payload());
     }
 

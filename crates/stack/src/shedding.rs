@@ -7,10 +7,28 @@ use ring::raw::RawSlice;
 use tcp::Memory;
 
 use crate::core::{Core, tcp_cx};
-use crate::limits::SHED_SOCKETS_PER_TURN;
+use crate::limits::{MEMORY_SHARED, SHARE_BYTES_MIN, SHED_SOCKETS_PER_TURN};
 use crate::rx_sink::RxSink;
 
 impl Core {
+    /// Called once per turn: how much memory is left, and while it is low, how much of it each connection may fill with what it sends.
+    #[inline]
+    pub(crate) fn judge_memory(&mut self) {
+        self.memory = self.sockets.judge_memory();
+        self.fair_share = match self.memory {
+            Memory::Ample => u32::MAX,
+            _ => self.share_memory(),
+        };
+    }
+
+    /// What all of them may fill together, in equal parts. Without it those who have much would get back what they free, for ever.
+    fn share_memory(&self) -> u32 {
+        let others = self.half_opens.len() + self.time_waits.len();
+        let connections = self.flows.len().saturating_sub(others).max(1) as u64;
+        let share = self.sockets.memory_bytes() / 64 * MEMORY_SHARED / connections;
+        u32::try_from(share).map_or(u32::MAX, |share| share.max(SHARE_BYTES_MIN))
+    }
+
     /// Called once per turn, when its judgement of memory is known.
     #[inline]
     pub(crate) fn relieve_memory(&mut self) {

@@ -472,14 +472,8 @@ impl Sockets {
     /// How much of the memory for socket buffers is free. Chunks in the application's stock count as taken.
     #[inline]
     pub fn judge_memory(&self) -> tcp::Memory {
-        let bytes = |count: fn(&ChunkPool, ChunkClass) -> u32| -> u64 {
-            [ChunkClass::Small, ChunkClass::Large]
-                .into_iter()
-                .map(|class| u64::from(count(&self.pool, class)) * u64::from(class.data_bytes()))
-                .sum()
-        };
-        let free = bytes(ChunkPool::free) * 64;
-        let total = bytes(ChunkPool::total);
+        let free = self.bytes_in(ChunkPool::free) * 64;
+        let total = self.memory_bytes();
         if free >= total * MEMORY_LOW {
             tcp::Memory::Ample
         } else if free >= total * MEMORY_PRESSURE {
@@ -489,6 +483,20 @@ impl Sockets {
         } else {
             tcp::Memory::Exhausted
         }
+    }
+
+    /// Bytes that all chunks hold.
+    #[inline]
+    pub fn memory_bytes(&self) -> u64 {
+        self.bytes_in(ChunkPool::total)
+    }
+
+    #[inline]
+    fn bytes_in(&self, count: fn(&ChunkPool, ChunkClass) -> u32) -> u64 {
+        [ChunkClass::Small, ChunkClass::Large]
+            .into_iter()
+            .map(|class| u64::from(count(&self.pool, class)) * u64::from(class.data_bytes()))
+            .sum()
     }
 
     /// Connections, listeners, and sockets whose connection has ended.

@@ -96,7 +96,7 @@ impl Stack {
         core.sockets.now_ns = now_ns;
         core.sockets.rest_some();
         core.counters.turns += 1;
-        core.memory = core.sockets.judge_memory();
+        core.judge_memory();
         core.relieve_memory();
         let received = match core.packet_in(&mut *self.port) {
             Ok(received) => received,

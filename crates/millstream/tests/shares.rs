@@ -1,0 +1,142 @@
+//! Many downloads of one server, on a virtual clock: none starves, though what all of them would buffer does not fit.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use millstream::{
+    Clock, Config, Context, Crank, Events, Interest, Limits, Mode, Poll, Runtime, TcpListener,
+    TcpStream, Token, VirtualClock,
+};
+
+const TURN_NS: u64 = 50_000;
+/// Bytes that one stream may move in one visit.
+const VISIT_BYTES_MAX: usize = 1 << 20;
+
+struct World {
+    clock: VirtualClock,
+    contexts: [Context; 2],
+    _runtimes: [Runtime; 2],
+}
+
+impl World {
+    fn new(name: &str, mtu: usize, large_chunks: usize) -> Self {
+        let clock = VirtualClock::new(1_000_000_000);
+        let open = |address: &str| {
+            let mut config = Config::new(format!("loopback:{name},mtu={mtu}").parse().unwrap());
+            config.crank = Crank::Inline;
+            config.addresses.push(address.parse().unwrap());
+            config.limits = Limits {
+                large_chunks,
+                ..Limits::for_connections(256)
+            };
+            config.seed = Some([1, 2, 3, 4]);
+            config.clock = Clock::Virtual(clock.clone());
+            config.linger_ns = 0;
+            Runtime::new(config).unwrap()
+        };
+        let runtimes = [open("10.9.0.1/24"), open("10.9.0.2/24")];
+        let contexts = [runtimes[0].context(0), runtimes[1].context(0)].map(Result::unwrap);
+        Self {
+            clock,
+            contexts,
+            _runtimes: runtimes,
+        }
+    }
+
+    /// As many connections: the server's ends and the client's.
+    fn connections(&self, count: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
+        let [here, there] = &self.contexts;
+        let address: SocketAddr = "10.9.0.1:80".parse().unwrap();
+        let listener = TcpListener::bind(here, address).unwrap();
+        listener.set_nonblocking(true);
+        let (mut servers, mut clients) = (Vec::new(), Vec::new());
+        while servers.len() < count {
+            if clients.len() == servers.len() {
+                let client = TcpStream::start_connect(there, address).unwrap();
+                client.set_nonblocking(true);
+                clients.push(client);
+            }
+            there.turn().unwrap();
+            here.turn().unwrap();
+            self.clock.advance_ns(TURN_NS);
+            if let Ok((server, _)) = listener.accept() {
+                server.set_nonblocking(true);
+                servers.push(server);
+            }
+        }
+        (servers, clients)
+    }
+}
+
+/// Streams of one end, and what each moved.
+struct End {
+    poll: Poll,
+    streams: Vec<TcpStream>,
+    moved: Vec<usize>,
+    buffer: Vec<u8>,
+}
+
+impl End {
+    fn new(context: &Context, streams: Vec<TcpStream>, interest: Interest, mode: Mode) -> Self {
+        let mut poll = Poll::new(context);
+        for (token, stream) in streams.iter().enumerate() {
+            poll.register(stream, Token(token), interest, mode).unwrap();
+        }
+        Self {
+            poll,
+            moved: vec![0; streams.len()],
+            streams,
+            buffer: vec![7; 65_536],
+        }
+    }
+
+    fn turn(&mut self, act: fn(&mut TcpStream, &mut [u8]) -> std::io::Result<usize>) {
+        let mut events = Events::with_capacity(1_024);
+        self.poll.wait(&mut events, Some(Duration::ZERO)).unwrap();
+        for event in &events {
+            let Token(token) = event.token();
+            let mut moved = 0;
+            while moved < VISIT_BYTES_MAX {
+                match act(&mut self.streams[token], &mut self.buffer) {
+                    Ok(n) => moved += n,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            self.moved[token] += moved;
+        }
+    }
+}
+
+/// The least of the downloads against the greatest.
+fn evenness(name: &str, mtu: usize, large_chunks: usize, flows: usize, turns: usize) -> f64 {
+    let world = World::new(name, mtu, large_chunks);
+    let (servers, clients) = world.connections(flows);
+    let [here, there] = &world.contexts;
+    let mut server = End::new(here, servers, Interest::WRITABLE, Mode::Level);
+    let mut client = End::new(there, clients, Interest::READABLE, Mode::Level);
+    for turn in 0..turns {
+        if turn == turns / 4 {
+            client.moved.fill(0);
+        }
+        server.turn(|stream, bytes| stream.write(bytes));
+        client.turn(|stream, bytes| stream.read(bytes));
+        world.clock.advance_ns(TURN_NS);
+    }
+    let (least, most) = (client.moved.iter().min(), client.moved.iter().max());
+    *least.unwrap() as f64 / *most.unwrap() as f64
+}
+
+#[test]
+fn writers_that_want_more_than_a_turns_chunks_all_get_some() {
+    let evenness = evenness("magazine", 9_000, 16_384, 24, 400);
+    // Congestion windows still differ after so short a time. What must not be is that some get nothing, turn after turn.
+    assert!(evenness > 0.1, "{evenness}");
+}
+
+#[test]
+fn writers_that_want_more_than_all_chunks_share_them() {
+    let evenness = evenness("pool", 1_500, 1_024, 128, 1_200);
+    assert!(evenness > 0.9, "{evenness}");
+}

@@ -210,3 +210,6 @@ impl Train {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

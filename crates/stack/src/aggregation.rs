@@ -2,8 +2,8 @@
 //! (Menon and Zwaenepoel, "Optimizing TCP Receive Performance", USENIX ATC 2008).
 //!
 //! What may join: data with ACK, or ACK and PSH, next in order by sequence number and not behind by ACK number, with the same ECN codepoint, and
-//! with no option but timestamps; all else passes alone, in its order. Each segment's ACK number, timestamp and length are acted upon one by one
-//! ([`tcp::run`]), and the ACKs that fall due on the way become a train ([`ack_trains`](crate::ack_trains)), so that congestion control on both sides
+//! with no option but timestamps; and pure ACKs, each of something new. All else passes alone, in its order: duplicates, SACKs, what is out of order.
+//! Each segment's ACK number, timestamp and length are acted upon one by one ([`tcp::run`]), and the ACKs that fall due on the way become a train ([`ack_trains`](crate::ack_trains)), so that congestion control on both sides
 //! sees what it would see without aggregation. What is saved is what is done once per visit: finding the flow, planning output, timers, events.
 //!
 //! A run ends with the batch at the latest: nothing ever waits to be merged. [`StackConfig::aggregation_max`](crate::StackConfig) bounds it; 1
@@ -13,7 +13,7 @@ use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
 use tcp::run::Run;
 use tcp::{Connection, Effects, SegmentOut};
 use wire::checksum::Sum;
-use wire::plain::{Pattern, Sequel};
+use wire::plain::Sequel;
 use wire::tcp::Flags;
 use wire::{Ecn, FlowKey, SeqNumber};
 
@@ -36,8 +36,6 @@ pub(crate) struct OpenRun {
     ack: SeqNumber,
     ecn: Ecn,
     has_timestamp: bool,
-    /// What the frame of a sequel looks like.
-    pattern: Option<Pattern>,
 }
 
 impl OpenRun {
@@ -47,28 +45,26 @@ impl OpenRun {
         segment.seq == self.next
             && arrival.key == self.key
             && is_mergeable(arrival)
-            && segment.ack.ge(self.ack)
+            && (segment.ack.gt(self.ack) || (segment.ack == self.ack && segment.len > 0))
             && segment.ecn == self.ecn
             && segment.options.timestamp.is_some() == self.has_timestamp
     }
 }
 
-/// Data with nothing unusual about it.
+/// Data or an ACK with nothing unusual about it.
 #[inline]
 fn is_mergeable(arrival: &Arrival) -> bool {
     let segment = &arrival.segment;
-    segment.len > 0 && segment.flags.without(Flags::PSH) == Flags::ACK && segment.options.is_plain()
+    segment.flags.without(Flags::PSH) == Flags::ACK && segment.options.is_plain()
 }
 
 impl Core {
     /// The frame bears a sequel: the next segment of the run under way, with nothing in it but text and perhaps a timestamp that the connection has to act
-    /// upon. It was recognized by comparing its head with the first one's, and was taken. False: nothing was done, and the usual way decides.
+    /// upon. It was recognized by comparing its head with that of `last`, the run's last segment that came the usual way, and was taken. False: nothing was
+    /// done, and the usual way decides.
     #[inline]
-    pub(crate) fn takes_sequel(&mut self, frame: &RxFrame) -> bool {
-        let Some(open) = &self.open_run else {
-            return false;
-        };
-        let Some(pattern) = &open.pattern else {
+    pub(crate) fn takes_sequel(&mut self, last: &Arrival, frame: &RxFrame) -> bool {
+        let Some(open) = self.open_run.as_ref().filter(|_| last.is_plain) else {
             return false;
         };
         let is_verified = match (frame.checksum(), self.policy) {
@@ -79,7 +75,7 @@ impl Core {
         if open.segments >= self.config.aggregation_max {
             return false;
         }
-        match pattern.read(&frame.head(), frame.len()) {
+        match Sequel::read(&last.head, &frame.head(), frame.len()) {
             Some(sequel) if sequel.seq == open.next && sequel.ack == open.ack => {
                 self.sequel_in(open.socket, frame, &sequel, is_verified)
             }
@@ -145,7 +141,7 @@ impl Core {
         let (Some(open), Some((_, effects))) = (&mut self.open_run, taken) else {
             return true;
         };
-        self.counters.rx_merged += 1;
+        self.counters.rx_merged += u64::from(arrival.segment.len > 0);
         open.segments += 1;
         open.next = arrival.segment.end();
         open.ack = arrival.segment.ack;
@@ -175,15 +171,16 @@ impl Core {
             ack: arrival.segment.ack,
             ecn: arrival.segment.ecn,
             has_timestamp: arrival.segment.options.timestamp.is_some(),
-            pattern: arrival.is_plain.then(|| Pattern::new(&arrival.head)),
         });
     }
 
     /// The run under way, if there is one, has had its last segment.
     #[inline]
     pub(crate) fn end_run(&mut self) {
-        if let Some(open) = self.open_run.take() {
-            self.finish_run(open.socket, open.run, open.effects);
+        if let Some(open) = &self.open_run {
+            let (socket, run, effects) = (open.socket, open.run, open.effects);
+            self.open_run = None;
+            self.finish_run(socket, run, effects);
         }
     }
 

@@ -257,7 +257,13 @@ impl Core {
         slot.awaits_neighbour = false;
         match failure {
             Some(kind) => self.lose_segments(socket, Some(kind)),
-            None => self.settle(socket, Effects::TRANSMIT),
+            None => {
+                if let Some(conn) = slot.conn.as_mut() {
+                    // Time has passed since it was asked.
+                    let _ = conn.refresh_due(&tcp_cx!(self));
+                }
+                self.settle(socket, Effects::TRANSMIT);
+            }
         }
     }
 

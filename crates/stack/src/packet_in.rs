@@ -29,7 +29,7 @@ impl Core {
             for frame in frames {
                 self.counters.rx_frames += 1;
                 self.counters.rx_bytes += frame.len() as u64;
-                if self.takes_sequel(frame) {
+                if self.takes_sequel(&arrival, frame) {
                     self.stages.lap(Stage::TcpIn);
                     continue;
                 }
@@ -47,7 +47,8 @@ impl Core {
                         self.end_run();
                         self.other_in(frame, &other);
                     }
-                    Err(Dropped) => {}
+                    // What was dropped is no pattern for what comes.
+                    Err(Dropped) => arrival.is_plain = false,
                 }
                 self.stages.lap(Stage::TcpIn);
             }

@@ -2,10 +2,10 @@
 
 use packetio::TxFrame;
 use ring::raw::RawSliceMut;
-use tcp::SegmentOut;
+use tcp::{BurstRest, SegmentOut};
 use wire::checksum::{self, Sum};
 use wire::ethernet::{self, EtherType, MacAddr};
-use wire::tcp::Header as TcpHeader;
+use wire::tcp::{Flags, Header as TcpHeader};
 use wire::{Ecn, FlowKey, ipv4, ipv6, plain, protocol};
 
 use crate::limits::HEADER_BYTES_MAX;
@@ -147,6 +147,47 @@ pub(crate) fn write_plain(
     }
     frame.set_len(header_bytes + payload_len);
     true
+}
+
+/// Writes `rest.segments` segments that follow `first` into as many frames, as [`build_segment`] would. `payload` copies the bytes from an offset of the send
+/// buffer on. The number built: frames that are too small come last.
+pub(crate) fn build_rest(
+    frames: &[TxFrame],
+    ends: LinkEnds,
+    key: &FlowKey,
+    (first, rest): (&SegmentOut, BurstRest),
+    offload: bool,
+    mut payload: impl FnMut(u32, RawSliceMut<'_>) -> u32,
+) -> usize {
+    let mut segment = first.clone();
+    let headers = plain_headers(ends, key, first);
+    let mut template = headers.map(|headers| plain::DataTemplate::new(&headers, offload));
+    let len = first.payload_len;
+    let mut built = 0;
+    for left in (0..rest.segments).rev() {
+        let Some(frame) = frames.get(built) else {
+            break;
+        };
+        segment.seq += len;
+        segment.payload_offset += len;
+        if left == 0 && rest.ends_burst {
+            segment.flags |= Flags::PSH;
+        }
+        let copy = |place: RawSliceMut<'_>| payload(segment.payload_offset, place);
+        let done = match &mut template {
+            Some(template) => {
+                let at = template.header_bytes();
+                let sum = frame.slice_mut(at, len as usize).map(copy);
+                sum.is_some_and(|sum| {
+                    let bytes = template.expand(segment.seq, segment.flags, sum as u16);
+                    write_plain(frame, bytes, at, len as usize, offload)
+                })
+            }
+            None => build_segment(frame, ends, key, &segment, offload, copy),
+        };
+        built += usize::from(done);
+    }
+    built
 }
 
 /// Any segment: other options, IPv6.

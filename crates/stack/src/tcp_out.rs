@@ -10,7 +10,7 @@ use crate::core::{Core, tcp_cx};
 use crate::event_queue::MARK_ROOM;
 use crate::limits::{BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
 use crate::neighbours::Link;
-use crate::packet_out::{LinkEnds, build_bare, build_segment};
+use crate::packet_out::{LinkEnds, build_bare, build_rest, build_segment};
 use crate::sockets::Role;
 use crate::stamps::StampedAt;
 
@@ -126,6 +126,21 @@ impl Core {
             // A frame too small for an MSS that the port's own MTU gave: counted, and retransmission tries again.
             self.counters.tx_frame_too_small += u64::from(!built);
             used += usize::from(built);
+            // What is stamped, or numbered for want of DF, passes one by one.
+            if ends.header.discovers_mtu && slot.stamps.is_none() {
+                let room = frames.len() - used;
+                let rest = conn.poll_rest(&mut cx, &segment, room as u32);
+                if rest.segments > 0 {
+                    let copy = |offset, place: RawSliceMut<'_>| {
+                        slot.tx.copy_out(pool.memory(), block, offset, place)
+                    };
+                    let run = (&segment, rest);
+                    let built =
+                        build_rest(&frames[used..], ends, &slot.key, run, self.offload, copy);
+                    self.counters.tx_frame_too_small += rest.segments as u64 - built as u64;
+                    used += built;
+                }
+            }
             if let Some(stamps) = slot.stamps.as_mut()
                 && segment.payload_len > 0
             {
@@ -138,16 +153,28 @@ impl Core {
                 self.counters.stamps_lost += stamps.on_segment(&at, &segment);
             }
         }
+        self.connection_sent(socket, used, has_more);
+        used
+    }
+
+    /// `used` frames of a connection were filled. `has_more`: they ended before its segments did, perhaps.
+    #[inline]
+    fn connection_sent(&mut self, socket: u32, used: usize, has_more: bool) {
+        let (slot, _, block) = self.sockets.parts(socket);
+        let Some(conn) = slot.conn.as_mut() else {
+            return;
+        };
+        let mut cx = tcp_cx!(self);
         let limits_unsent = used > 0 && conn.limits_unsent(&cx);
         if limits_unsent {
             slot.tx.publish_sent(block, conn.unacked_payload());
         }
         let mut class = TransmitClass::None;
         if has_more {
-            class = conn.transmit_class(&cx);
+            class = conn.refresh_due(&cx);
             if class == TransmitClass::None {
                 // The frames ended with the segments. The engine is told that it was asked in vain: it may have to arm its persist timer.
-                let more = conn.poll_transmit(&mut cx, &mut segment);
+                let more = conn.poll_transmit(&mut cx, &mut SegmentOut::default());
                 debug_assert!(!more, "nothing was to be sent");
             }
         }
@@ -157,7 +184,6 @@ impl Core {
             self.events.mark(socket, slot, MARK_ROOM);
         }
         self.lists.put(socket, class);
-        used
     }
 
     /// Where a connection's frames go. `None`: not known yet, or nobody there; whoever resolves it puts the connection back on its list.

@@ -72,7 +72,7 @@ pub use effects::Effects;
 pub use fast_open::{FastOpenFailure, FastOpenKeys, FastOpenReply, FastOpenSettings, FastOpenSyn};
 pub use handshake::{Handshake, SynAckRepetitions, TimeWaitEntry, WindowScales};
 pub use info::Info;
-pub use output::PlainAck;
+pub use output::{BurstRest, PlainAck};
 pub use path_mtu::PathMtuSettings;
 pub use reassembly::RangePool;
 pub use recovery::records::RecordPool;

@@ -103,6 +103,11 @@ impl Marks {
             | Self::RECOVERING.0,
     );
 
+    /// These and `more`.
+    pub const fn with(self, more: Marks) -> Marks {
+        Marks(self.0 | more.0)
+    }
+
     /// Of `marks`, those that are set.
     #[inline]
     pub const fn of(self, marks: Marks) -> Marks {

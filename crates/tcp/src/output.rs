@@ -13,9 +13,11 @@ mod burst;
 mod defer;
 mod next;
 mod plain_ack;
+mod rest;
 mod sent;
 
 pub use plain_ack::PlainAck;
+pub use rest::BurstRest;
 
 /// The next segment to send.
 #[must_use]
@@ -62,6 +64,14 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn due(&self) -> TransmitClass {
+        self.due
+    }
+
+    /// What is to be sent first, at this time: for a caller that stopped to poll before there was nothing left, or that comes back after a while.
+    /// [`due`](Self::due) says so from then on.
+    #[inline]
+    pub fn refresh_due(&mut self, cx: &Cx<'_>) -> TransmitClass {
+        self.due = self.transmit_class(cx);
         self.due
     }
 

@@ -20,7 +20,7 @@ mod sequel;
 #[cfg(test)]
 mod tests;
 
-pub use sequel::{Pattern, Sequel};
+pub use sequel::Sequel;
 
 /// Bytes of the three headers at most.
 pub const BYTES_MAX: usize = TCP_AT + TIMESTAMP_HEADER_LEN;
@@ -241,6 +241,59 @@ impl Headers {
             None => Sum::of_words(pseudo).fold(),
         };
         put32(out, TCP_AT + 16, u32::from(checksum) << 16);
+    }
+}
+
+/// Segments of equal length that follow each other: headers and sum are made once, and each segment patches its own fields.
+#[derive(Clone, Debug)]
+pub struct DataTemplate {
+    bytes: [u8; BYTES_MAX],
+    len: usize,
+    /// Data offset and window: with the flags, the fourth word of the TCP header.
+    control: u32,
+    /// The sum of pseudo-header and TCP header less what [`expand`](Self::expand) adds; `None`: the port makes the checksum.
+    sum: Option<u64>,
+}
+
+impl DataTemplate {
+    /// From the headers of one of them. With `offload` the port makes the checksum.
+    #[must_use]
+    pub fn new(headers: &Headers, offload: bool) -> Self {
+        let one = Headers {
+            seq: SeqNumber(0),
+            flags: Flags::NONE,
+            ..*headers
+        };
+        let mut bytes = [0; BYTES_MAX];
+        one.emit(&mut bytes, (!offload).then_some(0));
+        let checksum = be16(&bytes, TCP_AT + 16);
+        Self {
+            len: one.header_bytes(),
+            control: be32(&bytes, TCP_AT + 12),
+            sum: (!offload).then_some(u64::from(!checksum)),
+            bytes,
+        }
+    }
+
+    /// Bytes of the headers.
+    #[inline]
+    #[must_use]
+    pub fn header_bytes(&self) -> usize {
+        self.len
+    }
+
+    /// The headers of the segment at `seq`, with zeros behind them, given the sum of its payload.
+    #[inline]
+    pub fn expand(&mut self, seq: SeqNumber, flags: Flags, payload: u16) -> &[u8; BYTES_MAX] {
+        let control = self.control | (u32::from(flags.0) << 16);
+        put32(&mut self.bytes, TCP_AT + 4, seq.0);
+        put32(&mut self.bytes, TCP_AT + 12, control);
+        if let Some(sum) = self.sum {
+            let added = u64::from(seq.0) + (u64::from(flags.0) << 16) + u64::from(payload);
+            let checksum = Sum::of_words(sum + added).finish();
+            put16(&mut self.bytes, TCP_AT + 16, checksum);
+        }
+        &self.bytes
     }
 }
 

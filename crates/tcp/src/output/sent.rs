@@ -90,7 +90,7 @@ impl Connection {
 
     /// Timers and the use of the window, after a new segment; `idle` = nothing was in flight before.
     #[inline]
-    fn after_new_sent(&mut self, cx: &mut Cx<'_>, idle: bool) {
+    pub(super) fn after_new_sent(&mut self, cx: &mut Cx<'_>, idle: bool) {
         if self.marks.has(Marks::PERSIST) {
             self.end_persist();
         }

@@ -12,6 +12,7 @@ use wire::SeqNumber;
 use wire::tcp::Options;
 
 use crate::peer::MS;
+use crate::shadow::Shadow;
 
 /// A small, seeded generator (xorshift).
 struct Random(u64);
@@ -233,6 +234,7 @@ impl World {
 
     fn transmit(&mut self, i: usize) {
         let mut out = SegmentOut::empty();
+        let mut shadow = None;
         loop {
             let end = &mut self.ends[i];
             let mut cx = Cx {
@@ -245,8 +247,10 @@ impl World {
                 memory: tcp::Memory::Ample,
             };
             if !end.conn.poll_transmit(&mut cx, &mut out) {
+                assert!(shadow.is_none(), "less than foretold");
                 return;
             }
+            Shadow::follow(&mut shadow, &end.conn, &cx, &out);
             let from = out.payload_offset as usize;
             let payload = end.outbox[from..from + out.payload_len as usize].to_vec();
             let segment = Segment {

@@ -19,6 +19,7 @@ mod recovery;
 mod review;
 mod sack;
 mod script;
+mod shadow;
 mod spurious;
 mod states;
 mod storm;

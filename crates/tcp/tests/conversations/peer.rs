@@ -12,6 +12,7 @@ use wire::SeqNumber;
 use wire::tcp::Flags;
 
 use crate::script::Line;
+use crate::shadow::Shadow;
 
 pub const MS: u64 = 1_000_000;
 
@@ -358,6 +359,7 @@ impl Peer {
     fn check_effects(&mut self, effects: Effects, before_ns: u64) {
         let class = self.class();
         let context = &self.context;
+        assert_eq!(self.conn.due(), class, "{context}: what is due is stale");
         assert_eq!(
             effects.contains(Effects::TRANSMIT),
             class != TransmitClass::None,
@@ -398,6 +400,7 @@ impl Peer {
     /// Polls until there is nothing more to send.
     pub fn poll(&mut self) {
         let mut out = SegmentOut::empty();
+        let mut shadow = None;
         for _ in 0..10_000 {
             let mut cx = Cx {
                 now_ns: self.now_ns,
@@ -413,9 +416,11 @@ impl Peer {
             self.conn.check_in_flight(&cx);
             if !sends {
                 assert_eq!(class, TransmitClass::None);
+                assert!(shadow.is_none(), "{}: less than foretold", self.context);
                 return self.check_liveness();
             }
             assert_ne!(class, TransmitClass::None);
+            Shadow::follow(&mut shadow, &self.conn, &cx, &out);
             let searches = self.config.path_mtu.probing != tcp::path_mtu::MtuProbing::Never;
             assert!(
                 searches || out.payload_len <= u32::from(self.conn.send_mss()),

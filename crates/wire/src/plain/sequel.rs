@@ -1,6 +1,6 @@
 //! The packet that follows another of its flow: recognized by comparison with the first, so that only what may differ is read.
 //!
-//! `stack`'s stage `aggregation` keeps the first packet's head for as long as a run lasts. What [`Pattern::read`] accepts, [`parse`](super::parse) accepts
+//! `stack`'s stage `aggregation` keeps the first packet's head for as long as a run lasts. What [`Sequel::read`] accepts, [`parse`](super::parse) accepts
 //! as well and says the same of it: a test here compares them.
 
 use super::{BYTES_MAX, BYTES_MIN, FRAGMENT_MASK, IP_AT, OFFSET_TIMESTAMP, TCP_AT};
@@ -66,12 +66,6 @@ const fn words(mask: &[u8; COMPARED]) -> [u64; WORDS] {
     words
 }
 
-/// The head of a plain packet, [`parse`](super::parse)d, that others are compared with.
-#[derive(Clone, Copy, Debug)]
-pub struct Pattern {
-    head: [u8; BYTES_MAX],
-}
-
 /// What a packet says that continues a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sequel {
@@ -93,26 +87,20 @@ pub struct Sequel {
     pub sum: u16,
 }
 
-impl Pattern {
-    /// Of the first packet's head, which [`parse`](super::parse) has accepted.
+impl Sequel {
+    /// Reads the head of a frame of `frame_len` bytes, given the head of the first packet, which [`parse`](super::parse) has accepted. `None`: it differs
+    /// from the first in more than a sequel may, or something is wrong with it.
     #[inline]
     #[must_use]
-    pub fn new(head: &[u8; BYTES_MAX]) -> Self {
-        Self { head: *head }
-    }
-
-    /// Reads the head of a frame of `frame_len` bytes. `None`: it differs from the first in more than a sequel may, or something is wrong with it.
-    #[inline]
-    #[must_use]
-    pub fn read(&self, head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Sequel> {
-        let has_timestamp = self.head[TCP_AT + 12] & !1 == OFFSET_TIMESTAMP;
+    pub fn read(first: &[u8; BYTES_MAX], head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Self> {
+        let has_timestamp = first[TCP_AT + 12] & !1 == OFFSET_TIMESTAMP;
         let (mask, payload_at) = match has_timestamp {
             true => (&SHARED, BYTES_MAX),
             false => (&SHARED_BARE, BYTES_MIN),
         };
         let total_len = usize::from(be16(head, IP_AT + 2));
         let payload_len = (IP_AT + total_len).checked_sub(payload_at)?;
-        if self.differs(head, mask) || IP_AT + total_len > frame_len {
+        if differs(first, head, mask) || IP_AT + total_len > frame_len {
             return None;
         }
         // Sums are added up in the machine's order and turned once.
@@ -139,7 +127,7 @@ impl Pattern {
                 echo: be32(head, TCP_AT + 28),
             });
         }
-        Some(Sequel {
+        Some(Self {
             seq: SeqNumber(be32(head, TCP_AT + 4)),
             ack: SeqNumber(be32(head, TCP_AT + 8)),
             push: u16::from(head[TCP_AT + 13]) & Flags::PSH.0 != 0,
@@ -150,15 +138,15 @@ impl Pattern {
             sum: Sum::of_words(sum).fold().to_be(),
         })
     }
+}
 
-    #[inline(always)]
-    fn differs(&self, head: &[u8; BYTES_MAX], mask: &[u64; WORDS]) -> bool {
-        let (first, _) = self.head.as_chunks::<8>();
-        let (second, _) = head.as_chunks::<8>();
-        let mut difference = 0;
-        for ((first, second), mask) in first.iter().zip(second).zip(mask) {
-            difference |= (u64::from_ne_bytes(*first) ^ u64::from_ne_bytes(*second)) & mask;
-        }
-        difference != 0
+#[inline(always)]
+fn differs(first: &[u8; BYTES_MAX], second: &[u8; BYTES_MAX], mask: &[u64; WORDS]) -> bool {
+    let (first, _) = first.as_chunks::<8>();
+    let (second, _) = second.as_chunks::<8>();
+    let mut difference = 0;
+    for ((first, second), mask) in first.iter().zip(second).zip(mask) {
+        difference |= (u64::from_ne_bytes(*first) ^ u64::from_ne_bytes(*second)) & mask;
     }
+    difference != 0
 }

@@ -169,6 +169,22 @@ proptest! {
     }
 
     #[test]
+    fn expanded_segments_are_those_emitted_one_by_one(
+        plain in headers(),
+        points in proptest::collection::vec((any::<u32>(), 0u16..0x200, any::<u16>()), 1..6),
+        offload in any::<bool>(),
+    ) {
+        let mut template = DataTemplate::new(&plain, offload);
+        for (seq, flags, payload) in points {
+            let one = Headers { seq: SeqNumber(seq), flags: Flags(flags), ..plain };
+            let mut out = [0; BYTES_MAX];
+            one.emit(&mut out, (!offload).then_some(payload));
+            prop_assert_eq!(&out, template.expand(SeqNumber(seq), Flags(flags), payload));
+            prop_assert_eq!(one.header_bytes(), template.header_bytes());
+        }
+    }
+
+    #[test]
     fn parsed_packets_are_those_of_the_general_parsers(
         plain in headers(),
         flips in proptest::collection::vec((0..BYTES_MAX * 8, any::<bool>()), 0..4),
@@ -246,14 +262,13 @@ proptest! {
         let bare = first.header_bytes();
         // What lies behind a header without options is payload.
         head[bare..].fill(0xa5);
-        let pattern = Pattern::new(&head);
         let frame_len = (bare + usize::from(payload_len) + 40).saturating_sub(trimmed);
         let is_whole = frame_len >= bare + usize::from(payload_len);
-        prop_assert_eq!(pattern.read(&other, frame_len).is_some(), is_whole);
+        prop_assert_eq!(Sequel::read(&head, &other, frame_len).is_some(), is_whole);
         for flip in flips {
             other[flip / 8] ^= 1 << (flip % 8);
         }
-        if let Some(sequel) = pattern.read(&other, frame_len) {
+        if let Some(sequel) = Sequel::read(&head, &other, frame_len) {
             let packet = parse(&other, frame_len).expect("plain, as the first");
             let read = Sequel {
                 seq: packet.seq,

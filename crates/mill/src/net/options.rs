@@ -35,6 +35,41 @@ pub struct NetOptions {
     /// Congestion control of Millstream's connections: cubic, reno, dctcp or bbr
     #[arg(long, value_name = "NAME", value_parser = congestion)]
     pub congestion: Option<CongestionAlgorithm>,
+    /// Segments of one flow that Millstream takes together; 1: each alone; its default without this
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub aggregation_max: Option<u16>,
+    /// What becomes of the ACKs that fall due together
+    #[arg(long, value_enum, default_value_t)]
+    pub acks: Acks,
+}
+
+/// What becomes of the ACKs that fall due together at a receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Acks {
+    /// They are expanded from one template.
+    #[default]
+    On,
+    /// Each is made alone.
+    Off,
+    /// The last stands for all.
+    Merge,
+}
+
+impl Acks {
+    /// As an option's value.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+            Self::Merge => "merge",
+        }
+    }
+
+    /// Puts the choice into the settings.
+    pub fn apply(self, config: &mut millstream::Config) {
+        config.merge_acks = self == Self::Merge;
+        config.offload_acks = self != Self::Off;
+    }
 }
 
 fn congestion(name: &str) -> Result<CongestionAlgorithm, String> {

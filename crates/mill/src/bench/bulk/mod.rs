@@ -10,6 +10,7 @@ use clap::Args;
 
 use super::frame::{Claim, Figure, Outcome, Point, Repeats, Series, Spread, turns};
 use crate::failure::Failure;
+use crate::net::options::Acks;
 pub use side::{SideOptions, side};
 
 /// Options of `mill bench bulk`.
@@ -24,6 +25,8 @@ pub struct BulkOptions {
 enum System {
     /// Over memif with buffers for packets of so many bytes.
     Memif(usize),
+    /// The same at an MTU of 1500 with this limit of receive aggregation, and this done with ACKs.
+    Aggregated(u16, Acks),
     KernelVeth(usize),
     KernelLoopback,
     /// Both ends in one thread.
@@ -34,6 +37,13 @@ impl std::fmt::Display for System {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Memif(mtu) => write!(formatter, "Millstream, memif, MTU {mtu}"),
+            Self::Aggregated(limit, acks) => {
+                let acks = acks.name();
+                write!(
+                    formatter,
+                    "Millstream, aggregation {limit}, ACK offload {acks}"
+                )
+            }
             Self::KernelVeth(mtu) => {
                 write!(formatter, "kernel, veth without TSO and GRO, MTU {mtu}")
             }
@@ -60,6 +70,21 @@ const JUMBO: [System; 3] = [
     System::Smoltcp(9000),
 ];
 const LONG: [System; 2] = [System::KernelLoopback, System::Memif(LARGE)];
+
+/// Receive aggregation and ACK offload by the tables of Menon and Zwaenepoel (USENIX ATC 2008): figure 11's limits, figure 7's switch, and both off.
+const LIMITS: [System; 8] = [
+    System::Aggregated(1, Acks::Off),
+    System::Aggregated(1, Acks::On),
+    System::Aggregated(2, Acks::On),
+    System::Aggregated(5, Acks::On),
+    System::Aggregated(10, Acks::On),
+    AGGREGATED,
+    System::Aggregated(40, Acks::On),
+    System::Aggregated(20, Acks::Merge),
+];
+/// The first and the best of them, for figure 12's many flows.
+const SWITCHED: [System; 2] = [LIMITS[0], AGGREGATED];
+const AGGREGATED: System = System::Aggregated(20, Acks::On);
 
 /// One run's numbers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,7 +127,30 @@ pub fn bulk(options: &BulkOptions) -> Result<(), Failure> {
     ] {
         study(&repeats, &mut outcome, systems, (id, title), (many, false));
     }
+    let limits = if repeats.quick {
+        &SWITCHED[..]
+    } else {
+        &LIMITS[..]
+    };
+    let title = "MTU 1500, receive aggregation and ACK offload";
+    study(
+        &repeats,
+        &mut outcome,
+        limits,
+        ("aggregation", title),
+        (&[1], false),
+    );
     if !repeats.quick {
+        study(
+            &repeats,
+            &mut outcome,
+            &SWITCHED,
+            (
+                "aggregation-flows",
+                "MTU 1500, aggregation and ACK offload, many flows",
+            ),
+            (&[1, 10, 50, 100, 200, 400], false),
+        );
         study(
             &repeats,
             &mut outcome,
@@ -271,6 +319,18 @@ fn claims(outcome: &mut Outcome) {
                 at_most: false,
             }));
         }
+    }
+    let receiver =
+        |system: System| outcome.median("aggregation-receiver", &system.to_string(), 1.0);
+    if let (Some(off), Some(on)) = (receiver(SWITCHED[0]), receiver(SWITCHED[1])) {
+        outcome.claim(Some(Claim {
+            measure: "receive aggregation and ACK offload: receiver's CPU per byte at MTU 1500, off against on".to_owned(),
+            seen: format!("{off:.3} against {on:.3} CPU seconds per GB"),
+            value: off / on,
+            bar: 1.5,
+            aim: 2.0,
+            at_most: false,
+        }));
     }
     let index = outcome.median("jain-jain", &SMALL[1].to_string(), CROWD as f64);
     outcome.claim(index.map(|index| Claim {

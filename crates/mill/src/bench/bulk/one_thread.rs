@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::limits::READ_BYTES;
+use crate::net::options::Acks;
 
 const SEED: [u64; 4] = [1, 2, 3, 4];
 /// What passes in one turn of both: at 10 Gbit/s some sixty full segments arrive in it.
@@ -34,21 +35,9 @@ pub struct ThreadOptions {
     /// Segments that the receiver takes together; its default without this
     #[arg(long)]
     pub aggregation_max: Option<u16>,
-    /// The receiver expands the ACKs of a run from one template (on), makes each alone (off), or sends the last alone (merge)
+    /// What becomes of the ACKs that fall due together
     #[arg(long, value_enum, default_value_t)]
     pub acks: Acks,
-}
-
-/// What becomes of the ACKs that fall due together.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Acks {
-    /// One template, expanded.
-    #[default]
-    On,
-    /// Each made alone.
-    Off,
-    /// The last stands for all.
-    Merge,
 }
 
 /// What it prints.
@@ -84,8 +73,7 @@ fn open(address: &str, options: &ThreadOptions, clock: &VirtualClock) -> std::io
     config.aggregation_max = options.aggregation_max.unwrap_or(config.aggregation_max);
     // Large from the start: a window that the reader holds up would hold up ACKs too.
     config.tcp.recv_buffer.bytes_default = RECEIVE_BYTES;
-    config.merge_acks = options.acks == Acks::Merge;
-    config.offload_acks = options.acks != Acks::Off;
+    options.acks.apply(&mut config);
     Runtime::new(config).map_err(|error| invalid(&error))
 }
 

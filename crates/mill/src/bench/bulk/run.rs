@@ -49,17 +49,30 @@ pub fn run(system: System, load: Load) -> Result<Seen, String> {
         .as_ref()
         .map(|veth| (veth.server(), veth.client()));
     let namespace = namespaces.as_ref().map(|both| both.0.as_str());
-    let words = words("server", &place.wires.0, &place.addresses.0, load);
+    let mut words = words("server", &place.wires.0, &place.addresses.0, load);
+    words.extend(choices(system));
     let mut server = Process::mill(namespace, &words)?;
     let ready: Ready = server.says().map_err(|cause| format!("server: {cause}"))?;
     let mut words = self::words("client", &place.wires.1, &place.addresses.1, load);
     words.extend(["--server".to_owned(), ready.address.to_string()]);
+    words.extend(choices(system));
     let namespace = namespaces.as_ref().map(|both| both.1.as_str());
     let mut client = Process::mill(namespace, &words)?;
     match load.up {
         true => watch(&mut server, &client),
         false => watch(&mut client, &server),
     }
+}
+
+/// What is set at both ends.
+fn choices(system: System) -> Vec<String> {
+    let System::Aggregated(limit, acks) = system else {
+        return Vec::new();
+    };
+    let limit = limit.to_string();
+    ["--aggregation-max", &limit, "--acks", acks.name()]
+        .map(str::to_owned)
+        .to_vec()
 }
 
 /// Waits for the receiver's count, and for what both ends use while it counts.
@@ -116,7 +129,11 @@ fn place(system: System) -> Result<Place, String> {
     let kernel = || "kernel".to_owned();
     let both = |server: &str, client: &str| (server.to_owned(), client.to_owned());
     match system {
-        System::Memif(mtu) => {
+        System::Memif(_) | System::Aggregated(..) => {
+            let mtu = match system {
+                System::Memif(mtu) => mtu,
+                _ => 1500,
+            };
             let path = std::env::temp_dir().join(format!("mst-{}-bulk.sock", std::process::id()));
             let buffer = mtu + BUFFER_OVERHEAD_BYTES;
             let wire = |role| format!("memif:{},role={role},buffer={buffer}", path.display());

@@ -18,28 +18,44 @@ pub struct Counted {
     pub functions: HashMap<String, u64>,
 }
 
-/// The part of what `mill bench one-thread` says that is read here.
+/// The part of what the benchmark says that is read here.
 #[derive(Deserialize)]
 struct Ran {
     transactions_all: u64,
     segments: u64,
 }
 
-/// Runs `mill bench one-thread` with these words on a virtual clock under callgrind.
-pub fn count(words: &[String]) -> Result<Counted, String> {
+/// What is run under callgrind.
+pub struct Load<'a> {
+    /// The benchmark of `mill bench`, which says how many transactions and segments there were.
+    pub command: &'a [&'a str],
+    /// Its options.
+    pub words: &'a [String],
+    /// Only what happens within functions of this name counts.
+    pub within: Option<String>,
+}
+
+/// Counts the instructions of a load.
+pub fn count(load: &Load<'_>) -> Result<Counted, String> {
     let file = std::env::temp_dir().join(format!("mst-{}-callgrind.out", std::process::id()));
-    let counted = count_into(&file, words);
+    let counted = count_into(&file, load);
     let _ = std::fs::remove_file(&file);
     counted
 }
 
-fn count_into(file: &Path, words: &[String]) -> Result<Counted, String> {
+fn count_into(file: &Path, load: &Load<'_>) -> Result<Counted, String> {
     let output = Command::new("valgrind")
         .args(["-q", "--tool=callgrind"])
         .arg(format!("--callgrind-out-file={}", file.display()))
+        .args(
+            load.within
+                .iter()
+                .map(|name| format!("--toggle-collect={name}")),
+        )
         .arg(process::ourselves()?)
-        .args(["bench", "one-thread", "--virtual-clock"])
-        .args(words)
+        .arg("bench")
+        .args(load.command)
+        .args(load.words)
         // The environment lies on the stack; what is in it is to change nothing.
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
@@ -50,7 +66,7 @@ fn count_into(file: &Path, words: &[String]) -> Result<Counted, String> {
         return Err(format!("valgrind: {}: {}", output.status, cause.trim()));
     }
     let ran: Ran = serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("mill bench one-thread: {error}"))?;
+        .map_err(|error| format!("mill bench {}: {error}", load.command.join(" ")))?;
     let profile =
         std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let mut counted = parse(&profile);

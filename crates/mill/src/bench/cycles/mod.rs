@@ -5,6 +5,7 @@
 //! the repository. Cycles come from the time-stamp counter ([`stages`]), of a `mill` that was built to count them.
 
 mod callgrind;
+mod ends;
 mod stages;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::frame::outcome::number;
 use super::frame::{Claim, Figure, Outcome, Point, Series, Spread};
 use crate::failure::Failure;
-use callgrind::Counted;
+use callgrind::{Counted, Load};
 
 /// Instructions may rise by this share before the check fails.
 const RISE_MAX: f64 = 0.02;
@@ -109,6 +110,20 @@ pub struct Cost {
     pub segments_per_transaction: f64,
 }
 
+impl Cost {
+    /// Of what a long run has more than a short one.
+    fn between(short: &Counted, long: &Counted) -> Self {
+        let transactions = (long.transactions - short.transactions) as f64;
+        let segments = (long.segments - short.segments) as f64;
+        let instructions = (long.instructions - short.instructions) as f64;
+        Self {
+            per_transaction: instructions / transactions,
+            per_segment: instructions / segments,
+            segments_per_transaction: segments / transactions,
+        }
+    }
+}
+
 type Costs = BTreeMap<String, Cost>;
 
 /// Counts, compares, prints.
@@ -135,6 +150,7 @@ pub fn cycles(options: &CyclesOptions) -> Result<(), Failure> {
         }
     }
     add_figures(&costs, &mut outcome);
+    ends::measure(options.quick, &mut costs, &mut outcome).map_err(Failure::Run)?;
     if let Some(program) = &options.stages {
         stages::add(program, &mut outcome);
     }
@@ -166,18 +182,16 @@ fn measure(case: &Case) -> Result<(Cost, Vec<(String, f64)>), String> {
         };
         let mut words = plan.words();
         words.extend(["--pairs".to_owned(), case.pairs.to_string()]);
-        callgrind::count(&words)
+        callgrind::count(&Load {
+            command: &["one-thread", "--virtual-clock"],
+            words: &words,
+            within: None,
+        })
     };
     let first = TRANSACTIONS_FIRST * case.connections as u64 / weight.min(8);
     let (short, long) = (run(first)?, run(first + TRANSACTIONS_MORE / weight)?);
     let transactions = (long.transactions - short.transactions) as f64;
-    let segments = (long.segments - short.segments) as f64;
-    let instructions = (long.instructions - short.instructions) as f64;
-    let cost = Cost {
-        per_transaction: instructions / transactions,
-        per_segment: instructions / segments,
-        segments_per_transaction: segments / transactions,
-    };
+    let cost = Cost::between(&short, &long);
     Ok((cost, by_function(&short, &long, transactions)))
 }
 

@@ -265,7 +265,8 @@ const STUDIES: &[Study] = &[
     Study {
         name: "latency",
         x: "connections",
-        systems: &[System::Kernel, System::Inline],
+        // With and without: table 1 of Menon and Zwaenepoel (USENIX ATC 2008).
+        systems: &[System::Kernel, System::Inline, System::InlineAlone],
         xs: &[1.0],
         quick_xs: &[1.0],
         plan: one_byte,

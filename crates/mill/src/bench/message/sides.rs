@@ -84,6 +84,7 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
         &place.server_addresses,
         run,
     );
+    words.extend(choices(system));
     words.extend(["--role", "server", "--core"].map(str::to_owned));
     words.push(run.server_core.to_string());
     let namespace = place.server_namespace.as_deref();
@@ -97,6 +98,7 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
         &place.client_addresses,
         run,
     );
+    words.extend(choices(system));
     words.extend(["--role", "client", "--core"].map(str::to_owned));
     words.push(run.client_core.to_string());
     words.extend(["--server".to_owned(), ready.address.to_string()]);
@@ -124,6 +126,16 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
         seen.stages = stages.map(|(name, cycles)| (name, cycles / each)).collect();
     }
     judged(seen)
+}
+
+/// What is set at both ends.
+fn choices(system: System) -> Vec<String> {
+    match system {
+        System::InlineAlone => ["--aggregation-max", "1", "--acks", "off"]
+            .map(str::to_owned)
+            .to_vec(),
+        _ => Vec::new(),
+    }
 }
 
 /// A run whose transactions failed by the score says nothing.

@@ -15,6 +15,8 @@ pub enum System {
     KernelUring,
     /// Millstream over memif, the application's thread turning the crank.
     Inline,
+    /// The same without receive aggregation and ACK offload.
+    InlineAlone,
     /// Millstream over memif, a thread of the stack's own on the application's core.
     Dedicated,
     /// Epoll server and client over veth.
@@ -57,7 +59,7 @@ impl System {
     pub fn place(self) -> Place {
         match self {
             Self::Kernel | Self::KernelUring => Place::Loopback,
-            Self::Inline | Self::Dedicated => Place::Memif,
+            Self::Inline | Self::InlineAlone | Self::Dedicated => Place::Memif,
             Self::KernelVeth | Self::XdpServer | Self::XdpBoth => Place::Veth,
             Self::OneThread | Self::Smoltcp | Self::Gvisor => Place::Together,
         }
@@ -83,6 +85,7 @@ impl System {
             Self::Kernel => "kernel, loopback",
             Self::KernelUring => "kernel, io_uring, loopback",
             Self::Inline => "Millstream, memif, inline",
+            Self::InlineAlone => "Millstream, memif, inline, no aggregation, no ACK offload",
             Self::Dedicated => "Millstream, memif, dedicated",
             Self::KernelVeth => "kernel, veth",
             Self::XdpServer => "kernel client, Millstream on AF_XDP, veth",

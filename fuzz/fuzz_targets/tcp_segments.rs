@@ -11,6 +11,8 @@ mod peer;
 #[path = "../../crates/tcp/tests/conversations/script.rs"]
 mod script;
 mod segment_steps;
+#[path = "../../crates/tcp/tests/conversations/shadow.rs"]
+mod shadow;
 #[path = "../../crates/tcp/tests/conversations/states.rs"]
 mod states;
 

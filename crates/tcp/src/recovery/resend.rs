@@ -196,7 +196,12 @@ impl Connection {
 
     /// A record with `tags` has `after` segments where it had `before`.
     pub(crate) fn adjust_counts(&mut self, tags: u8, before: u32, after: u32) {
+        let is_reno = self.is_reno();
         let recovery = &mut self.recovery;
+        if is_reno {
+            // What duplicates count has no record of its own: of fewer segments fewer have arrived.
+            recovery.sacked_out = recovery.sacked_out.saturating_sub(before.saturating_sub(after));
+        }
         let adjust = |count: &mut u32| *count = (*count + after).saturating_sub(before);
         adjust(&mut recovery.packets_out);
         if tags & tag::SACKED != 0 {

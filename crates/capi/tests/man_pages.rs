@@ -9,6 +9,9 @@ use std::process::Command;
 
 type Names = BTreeSet<String>;
 
+/// What programs for mTCP expect of its `cpu.h`, and declare themselves: no part of the API.
+const UNPUBLISHED: [&str; 2] = ["CoreAffinitize", "GetNumCPUs"];
+
 fn man_directory(section: u32) -> PathBuf {
     let crates = common::crate_directory();
     crates.join(format!("../../docs/man/man{section}"))
@@ -28,7 +31,7 @@ fn exported() -> Names {
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>());
     let functions = words.filter_map(|words| match words[..] {
-        [_, "T", name] => Some(name.to_owned()),
+        [_, "T", name] if !UNPUBLISHED.contains(&name) => Some(name.to_owned()),
         _ => None,
     });
     functions.collect()

@@ -99,7 +99,8 @@ pub struct Settings {
     pub tcp_timewait_s: Option<i32>,
     pub congestion: Option<millstream::CongestionAlgorithm>,
     pub is_dedicated: bool,
-    pub spin_us: u64,
+    /// Microseconds; Millstream's default if none.
+    pub spin_us: Option<u64>,
     pub warnings: Vec<String>,
 }
 

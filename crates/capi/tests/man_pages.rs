@@ -68,7 +68,6 @@ fn documented() -> Names {
 }
 
 #[test]
-#[ignore = "needs the library, which is not complete yet"]
 fn calls_pages_and_headers_are_the_same_names() {
     let (exported, declared, documented) = (exported(), declared(), documented());
     assert!(declared.contains("mtcp_epoll_wait"), "{declared:?}");

@@ -35,7 +35,6 @@ fn worked_diff_is_what_differs() {
 }
 
 #[test]
-#[ignore = "needs the library, which is not complete yet"]
 fn both_programs_compile_as_c_and_as_cxx() {
     let scratch = common::scratch("porting");
     for compiler in ["gcc", "g++"] {

@@ -114,7 +114,9 @@ impl Settings {
         config.neighbours.clone_from(&self.neighbours);
         config.contexts = conf.num_cores as usize;
         config.local_ports = LOCAL_PORTS;
-        config.spin_ns = self.spin_us * 1_000;
+        if let Some(spin_us) = self.spin_us {
+            config.spin_ns = spin_us * 1_000;
+        }
         if self.is_dedicated {
             config.crank = Crank::Dedicated;
         }

@@ -54,7 +54,7 @@ pub fn set(settings: &mut Settings, key: &str, value: &str, line: Line) -> Resul
                 }
             }
         }
-        "spin_us" => settings.spin_us = number(key, value, 0, 1_000_000)? as u64,
+        "spin_us" => settings.spin_us = Some(number(key, value, 0, 1_000_000)? as u64),
         _ => return without_meaning(settings, key, value, line),
     }
     Ok(())

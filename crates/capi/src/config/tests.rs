@@ -70,7 +70,7 @@ fn file_of_mtcp_s_own_form_is_understood() {
     assert_eq!(settings.io, Some((Io::Memif, 2)));
     assert_eq!(settings.ports, ["/run/a.sock,role=client"]);
     assert_eq!(settings.addresses.len(), 2);
-    assert!(settings.is_dedicated && settings.spin_us == 50);
+    assert!(settings.is_dedicated && settings.spin_us == Some(50));
     let conf = settings.conf(BEFORE);
     let expected = Conf {
         num_cores: 8,

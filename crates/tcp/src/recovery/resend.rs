@@ -200,7 +200,9 @@ impl Connection {
         let recovery = &mut self.recovery;
         if is_reno {
             // What duplicates count has no record of its own: of fewer segments fewer have arrived.
-            recovery.sacked_out = recovery.sacked_out.saturating_sub(before.saturating_sub(after));
+            recovery.sacked_out = recovery
+                .sacked_out
+                .saturating_sub(before.saturating_sub(after));
         }
         let adjust = |count: &mut u32| *count = (*count + after).saturating_sub(before);
         adjust(&mut recovery.packets_out);

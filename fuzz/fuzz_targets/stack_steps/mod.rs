@@ -358,6 +358,10 @@ impl Play {
         if !self.world.peer.has_room() {
             self.rest();
         }
+        // While nothing leaves a stack may take nothing in, and a full wire loses the frame.
+        if !self.world.peer.has_room() {
+            return;
+        }
         self.world.peer.transmit(&frame);
         self.under_way += 1;
         self.sent.push(frame);

@@ -187,7 +187,6 @@ fn relay_joins_both_worlds() {
 
 /// No root, no interface: shared memory between the two programs, two contexts each.
 #[test]
-#[ignore = "over memif the client finds no route to the server: docs/roadmap.md, issue 5"]
 fn webserver_and_downloader_meet_over_memif() {
     let directory = common::scratch("examples-memif");
     let body = kernel::noise(100_000);

@@ -88,7 +88,6 @@ fn until_nothing_is_open(lines: &Receiver<String>) {
 }
 
 #[test]
-#[ignore = "not tried yet: docs/roadmap.md, issue 5"]
 fn crowds_come_and_go_and_nothing_is_left() {
     let seconds = setting("CAPI_STRESS_SECONDS", 12);
     let connections = setting("CAPI_STRESS_CONNECTIONS", 50);

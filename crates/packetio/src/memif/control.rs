@@ -6,7 +6,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use rustix::event::epoll;
+use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::time::Timespec;
 
 use super::client::Client;
@@ -35,6 +35,7 @@ pub struct Shared {
     /// The interface's address.
     pub mac: MacAddr,
     epoll: Arc<OwnedFd>,
+    news: Arc<[OwnedFd]>,
     control: Mutex<Control>,
 }
 
@@ -61,6 +62,9 @@ pub struct Control {
     role: Role,
     link: Option<Arc<Link>>,
     generation: u64,
+    /// One for each queue: rung when the generation changes. What came on the control channel is gone once one queue has handled it, and the others' sleep
+    /// would go on.
+    news: Arc<[OwnedFd]>,
     queues: Box<[Queue]>,
     reason: String,
 }
@@ -94,6 +98,10 @@ impl Shared {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|errno| OpenError::io(wire(), "epoll_create1", errno))?;
         let epoll = Arc::new(epoll);
+        let news: Result<Arc<[OwnedFd]>, _> = (0..options.queues)
+            .map(|_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))
+            .collect();
+        let news = news.map_err(|errno| OpenError::io(wire(), "eventfd", errno))?;
         let role = match options.role {
             MemifRole::Server => Role::Server(
                 Server::new(options, &epoll)
@@ -106,6 +114,7 @@ impl Shared {
             role,
             link: None,
             generation: 0,
+            news: Arc::clone(&news),
             queues: vec![Queue::default(); options.queues].into(),
             reason: String::new(),
         };
@@ -113,6 +122,7 @@ impl Shared {
             options: options.clone(),
             mac,
             epoll,
+            news,
             control: Mutex::new(control),
         }))
     }
@@ -120,6 +130,18 @@ impl Shared {
     /// What to sleep on.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+
+    /// What the port of `queue` sleeps on besides: another queue's port has found that the connection came or went.
+    pub fn news(&self, queue: usize) -> Option<BorrowedFd<'_>> {
+        self.news.get(queue).map(AsFd::as_fd)
+    }
+
+    /// The port of `queue` knows.
+    pub fn heard(&self, queue: usize) {
+        if let Some(news) = self.news.get(queue) {
+            let _ = rustix::io::read(news, &mut [0; 8]);
+        }
     }
 
     /// The control state, if no other queue is at it.
@@ -154,12 +176,12 @@ impl Control {
             Some(Change::Refused(reason)) => self.reason = reason,
             Some(Change::Up(link)) => {
                 self.link = Some(Arc::new(link));
-                self.generation += 1;
+                self.begin_generation();
             }
             Some(Change::Down(reason)) => {
                 self.reason = reason;
                 self.link = None;
-                self.generation += 1;
+                self.begin_generation();
             }
         }
     }
@@ -175,7 +197,15 @@ impl Control {
         }
         self.reason = reason.to_owned();
         self.link = None;
+        self.begin_generation();
+    }
+
+    fn begin_generation(&mut self) {
         self.generation += 1;
+        for news in &*self.news {
+            // Full is rung already.
+            let _ = rustix::io::write(news, &1_u64.to_ne_bytes());
+        }
     }
 
     /// The connection, if it is up.

@@ -110,6 +110,7 @@ impl MemifPort {
         };
         self.look_at_ns = now_ns + pause_ns;
         if control.generation() != self.generation {
+            self.shared.heard(self.capabilities.queue);
             self.follow(&control);
         }
         true
@@ -288,6 +289,9 @@ impl Port for MemifPort {
 
     fn poll_fds<'a>(&'a self, _want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
         fds(self.shared.descriptor(), PollFlags::IN);
+        if let Some(news) = self.shared.news(self.capabilities.queue) {
+            fds(news, PollFlags::IN);
+        }
         if let Some(rx) = &self.rx {
             fds(rx.bell(), PollFlags::IN);
         }

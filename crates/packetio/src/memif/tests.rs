@@ -1,5 +1,7 @@
 //! What options are refused, and how queues of one interface share it.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::*;
 
 fn options(path: &str) -> MemifOptions {
@@ -119,4 +121,50 @@ fn path_in_use_is_refused_and_a_stale_socket_file_is_replaced() {
     assert!(refusal(&MemifOptions { id: 1, ..options }, 0).contains("listen"));
     drop(server);
     assert!(!std::path::Path::new(&path).exists());
+}
+
+/// Whether a sleep on the port's descriptors would end at once.
+fn is_called(port: &dyn Port) -> bool {
+    let mut fds = Vec::new();
+    port.poll_fds(false, &mut |fd, _| {
+        fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    });
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    poll(&mut fds, Some(&now)).expect("poll") > 0
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets of this kind")]
+fn queue_asleep_hears_of_a_connection_that_another_queue_has_made() {
+    let server = MemifOptions {
+        queues: 2,
+        ..options("@memif-asleep")
+    };
+    let client = MemifOptions {
+        role: MemifRole::Client,
+        ..server.clone()
+    };
+    let mut servers = Memif::connect(&server).expect("server");
+    let mut clients = Memif::connect(&client).expect("client");
+    // One queue of each side sleeps from the start; the others do everything.
+    for port in [&mut servers[1], &mut clients[1]] {
+        assert!(!port.prepare_wait(false));
+        assert!(!is_called(port));
+    }
+    for _ in 0..5_000 {
+        if servers[0].is_connected() && clients[0].is_connected() {
+            break;
+        }
+        let _ = (servers[0].receive(), clients[0].receive());
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    for port in [&mut servers[1], &mut clients[1]] {
+        assert!(is_called(port));
+        port.finish_wait();
+        assert!(!port.prepare_wait(false));
+        assert!(port.is_connected() && !is_called(port));
+    }
 }

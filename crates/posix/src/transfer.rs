@@ -14,9 +14,6 @@ use crate::sockets::{File, Sockets, Step, Stream, errno};
 use crate::timestamping;
 use crate::urgent::{self, Before};
 
-/// What one receive takes at most, so that a caller's `len` alone claims no memory.
-const READ_BYTES_MAX: usize = 1 << 20;
-
 impl Sockets {
     pub(crate) fn sendmsg(
         &mut self,
@@ -312,7 +309,12 @@ pub(crate) enum AtEnd {
     No,
 }
 
-/// Reads what is there, up to `len` bytes in all.
+/// Nothing will arrive any more: the peer has ended its direction, or the connection is over.
+fn is_at_last(stream: &Stream) -> bool {
+    stream.tcp.is_read_closed() || !stream.tcp.is_open()
+}
+
+/// Reads what is there, up to `len` bytes in all, so that `len` alone claims no memory.
 fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result<AtEnd, Errno> {
     let peeks = flags & MSG_PEEK != 0;
     if len == 0 {
@@ -329,11 +331,14 @@ fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result
             Before::Stop => return Ok(AtEnd::Yes),
             Before::Peek => return urgent::peek_behind(&stream.tcp, got, len),
         };
-        let room = (len - got.len()).min(READ_BYTES_MAX).min(before_mark);
+        let room = (len - got.len()).min(before_mark);
         let ready = stream.tcp.readable();
-        if room == 0 || (ready == 0 && !got.is_empty() && !stream.tcp.is_open()) {
-            // What went wrong behind these bytes is told by the next call, as in Linux.
+        if room == 0 {
             return Ok(AtEnd::No);
+        }
+        if ready == 0 && !got.is_empty() && is_at_last(stream) {
+            // What comes after these bytes, an end or a failure, is for the next call to find, as in Linux.
+            return Ok(AtEnd::Yes);
         }
         let from = got.len();
         got.resize(from + room.min(ready.max(1)), 0);
@@ -344,11 +349,11 @@ fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result
         got.truncate(from + *read.as_ref().unwrap_or(&0));
         match read {
             Ok(0) => return Ok(AtEnd::Yes),
-            Ok(_) if peeks => return Ok(AtEnd::No),
-            // What comes after these bytes, an end or a failure, is for the next call to find.
-            Ok(_) if stream.tcp.readable() == 0 => {
-                let is_last = stream.tcp.is_read_closed() || !stream.tcp.is_open();
-                return Ok(if is_last { AtEnd::Yes } else { AtEnd::No });
+            Ok(_) if peeks || stream.tcp.readable() == 0 => {
+                return Ok(match is_at_last(stream) {
+                    true => AtEnd::Yes,
+                    false => AtEnd::No,
+                });
             }
             Ok(_) => {}
             Err(error) => return Err(errno(&error)),

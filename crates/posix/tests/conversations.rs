@@ -95,6 +95,47 @@ fn blocking_connect_read_and_write_wait() {
     );
 }
 
+/// A call that waits for ten bytes and gets five; then what ends it.
+fn waits_for_all(flags: i32, ends: impl FnOnce(&mut World, i32)) {
+    let mut world = World::new();
+    let (a, b, _) = world.connected();
+    let blocking = Request::Fcntl {
+        fd: a,
+        command: F_SETFL,
+        argument: 0,
+    };
+    assert_eq!(world.a.done(blocking), Ok(0));
+    let mut read = Call::start(Request::Recv {
+        fd: a,
+        len: 10,
+        flags: flags | MSG_WAITALL,
+    });
+    world.b.write(b, b"01234").unwrap();
+    world.settle();
+    assert_eq!(read.poll(&mut world.a.sockets), Outcome::Pending);
+    ends(&mut world, b);
+    world.settle();
+    assert_eq!(read.poll(&mut world.a.sockets), Outcome::Done(Ok(5)));
+    assert_eq!(read.into_reply(), Reply::Bytes(b"01234".to_vec()));
+}
+
+#[test]
+fn call_that_waits_for_all_ends_with_the_connection() {
+    fn end(world: &mut World, fd: i32) {
+        let how = SHUT_WR;
+        assert_eq!(world.b.done(Request::Shutdown { fd, how }), Ok(0));
+    }
+    fn reset(world: &mut World, fd: i32) {
+        let abort = posix::layout::linger(true, 0);
+        assert_eq!(world.b.setsockopt(fd, SOL_SOCKET, SO_LINGER, abort), Ok(0));
+        world.b.close(fd).unwrap();
+    }
+    for flags in [0, MSG_PEEK] {
+        waits_for_all(flags, end);
+        waits_for_all(flags, reset);
+    }
+}
+
 #[test]
 fn idle_socket_says_what_linux_says() {
     let mut world = World::new();

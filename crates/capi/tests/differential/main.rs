@@ -98,6 +98,22 @@ impl<'a> Suite<'a> {
     }
 }
 
+/// Addresses of the kernel's own for both ends. A call to one comes from the other, as between hosts; of itself the kernel would call itself from either.
+fn give_loopback(lab: &Lab) {
+    for [four, six] in LOOPBACK {
+        lab.ip("ours", &format!("addr add {four}/32 dev lo"));
+        lab.ip("ours", &format!("addr add {six}/128 dev lo nodad"));
+        lab.ip("ours", &format!("-6 route del local {six} dev lo table local"));
+    }
+    let [mine, peers] = LOOPBACK;
+    for (to, from) in [(mine, peers), (peers, mine)] {
+        for (to, from) in to.into_iter().zip(from) {
+            let route = format!("route replace local {to} dev lo table local src {from}");
+            lab.ip("ours", &route);
+        }
+    }
+}
+
 /// `name: what ours says`, under a reason that begins with `#`.
 fn listed() -> Lines {
     let text = include_str!("../differences.txt");
@@ -121,10 +137,7 @@ fn libmtcp_says_what_the_kernel_says() {
         return;
     };
     let lab = lab.with_tap();
-    for [four, six] in LOOPBACK {
-        lab.ip("ours", &format!("addr add {four}/32 dev lo"));
-        lab.ip("ours", &format!("addr add {six}/128 dev lo"));
-    }
+    give_loopback(&lab);
     let ends = [lab::OURS, lab::KERNEL];
     let kernel = Suite::build(&lab, "on-kernel", &["-DON_KERNEL"], With::Libc, LOOPBACK);
     let mut ours = Suite::build(&lab, "on-libmtcp", &[], With::Libmtcp, ends);

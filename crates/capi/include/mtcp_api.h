@@ -100,8 +100,9 @@ int mtcp_bind(mctx_t mctx, int sockid, const struct sockaddr *addr, socklen_t ad
 int mtcp_listen(mctx_t mctx, int sockid, int backlog);
 int mtcp_accept(mctx_t mctx, int sockid, struct sockaddr *addr, socklen_t *addrlen);
 
-/* Connections that this context opens from now on use num_addr local addresses from saddr_base on (INADDR_ANY: ours), and local
- * ports whose answers arrive at the context's own queue. Addresses and port in network byte order. */
+/* Connections that this context opens from now on use num_addr local addresses from saddr_base on in turn (INADDR_ANY: ours), and
+ * local ports whose answers arrive at the context's own queue. Addresses and port in network byte order. EADDRNOTAVAIL: one of the
+ * addresses is not ours; connections leave from our own then. */
 int mtcp_init_rss(mctx_t mctx, in_addr_t saddr_base, int num_addr, in_addr_t daddr, in_addr_t dport);
 
 int mtcp_connect(mctx_t mctx, int sockid, const struct sockaddr *addr, socklen_t addrlen);
@@ -154,6 +155,27 @@ int mtcp_attach_fd(mctx_t mctx, int fd);
 
 /* The kernel's descriptor behind one of mtcp_attach_fd, mtcp_eventfd or mtcp_pipe. EINVAL: there is none. */
 int mtcp_kernel_fd(mctx_t mctx, int sockid);
+
+/* A table or a pool: what is in use, and of how many. */
+struct mtcp_pool {
+    unsigned int used;
+    unsigned int total;
+};
+
+/* How full the tables and pools of a context are. At each limit there is an answer: mtcp_getusage(3). */
+struct mtcp_usage {
+    struct mtcp_pool descriptors;     /* numbers of the context */
+    struct mtcp_pool sockets;         /* connections and listeners, also closed ones that are not over */
+    struct mtcp_pool half_open;       /* handshakes in progress */
+    struct mtcp_pool time_wait;       /* connections in TIME_WAIT */
+    struct mtcp_pool small_chunks;    /* memory of socket buffers, 256 bytes each */
+    struct mtcp_pool large_chunks;    /* 4 KiB each */
+    struct mtcp_pool segment_records; /* of segments in flight */
+    struct mtcp_pool range_blocks;    /* of ranges that arrived out of order */
+    struct mtcp_pool rest_blocks;     /* that quiet sockets are packed in */
+};
+
+int mtcp_getusage(mctx_t mctx, struct mtcp_usage *usage);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,7 @@
 // The calls bear the names and the types that C knows; each is documented in `include/mtcp_api.h`.
 #![allow(missing_docs, clippy::missing_safety_doc)]
 
-use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_uint};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use posix::Errno;
 
 use crate::door::{answer_int, open};
 use crate::process::{self, Conf};
-use crate::seats::{self, Handle};
+use crate::seats::{self, Handle, Seat};
 use crate::signals_unsafe::{self, Handler};
 use crate::{errno_unsafe, memory_unsafe};
 
@@ -49,6 +49,68 @@ pub unsafe extern "C" fn mtcp_getconf(conf: *mut Conf) -> c_int {
 pub unsafe extern "C" fn mtcp_setconf(conf: *const Conf) -> c_int {
     // SAFETY: C gives the structure.
     answer_int(|| process::set_conf(unsafe { memory_unsafe::read(conf) }?).map(|()| 0))
+}
+
+/// `struct mtcp_pool`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Pool {
+    used: c_uint,
+    total: c_uint,
+}
+
+impl From<millstream::Pool> for Pool {
+    fn from(pool: millstream::Pool) -> Self {
+        Self {
+            used: pool.used,
+            total: pool.total,
+        }
+    }
+}
+
+/// `struct mtcp_usage`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    descriptors: Pool,
+    sockets: Pool,
+    half_open: Pool,
+    time_wait: Pool,
+    small_chunks: Pool,
+    large_chunks: Pool,
+    segment_records: Pool,
+    range_blocks: Pool,
+    rest_blocks: Pool,
+}
+
+impl Seat {
+    fn usage(&self) -> Result<Usage, Errno> {
+        let pools = self.sockets.context().pools();
+        let pools = pools.map_err(|error| posix::errno(&error))?;
+        Ok(Usage {
+            descriptors: Pool {
+                used: self.sockets.count() as c_uint,
+                total: self.descriptors_max,
+            },
+            sockets: pools.sockets.into(),
+            half_open: pools.half_open.into(),
+            time_wait: pools.time_wait.into(),
+            small_chunks: pools.small_chunks.into(),
+            large_chunks: pools.large_chunks.into(),
+            segment_records: pools.segment_records.into(),
+            range_blocks: pools.range_blocks.into(),
+            rest_blocks: pools.rest_blocks.into(),
+        })
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_getusage(mctx: Handle, usage: *mut Usage) -> c_int {
+    answer_int(|| {
+        let said = seats::with(mctx, |seat| seat.usage())?;
+        // SAFETY: C gives room for the structure.
+        unsafe { memory_unsafe::write(usage, said) }.map(|()| 0)
+    })
 }
 
 /// Binds the calling thread to a CPU of those that are online.

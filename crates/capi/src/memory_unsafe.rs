@@ -2,20 +2,29 @@
 //! as with every function of C.
 
 use std::ffi::c_void;
+use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
-use libc::{sockaddr, socklen_t};
+use libc::{iovec, sockaddr, socklen_t};
 use posix::c_layout::{SOCKADDR_LEN_MAX, from_address, to_address};
 use posix::{Address, Errno};
 
-use crate::limits::BYTES_PER_CALL_MAX;
+use crate::limits::{BYTES_PER_CALL_MAX, PIECES_MAX};
+
+/// Pieces of a vectored call that are looked at without an allocation.
+const FEW_PIECES: usize = 8;
+
+/// What no program's memory reaches, on any platform of ours: `EFAULT`, as the kernel says before it looks at anything.
+fn reaches_beyond(at: *const c_void, len: usize) -> bool {
+    at.addr().saturating_add(len) > isize::MAX as usize
+}
 
 /// Bytes to read from; longer ones are cut to what one call moves.
 ///
 /// # Safety
 /// `at` is null or leads to `len` bytes that nobody writes during `'a`.
 pub unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], Errno> {
-    match (at.is_null(), len) {
+    match (at.is_null() || reaches_beyond(at, len), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Errno::FAULT),
         // SAFETY: not null, and the caller's promise.
@@ -28,7 +37,7 @@ pub unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], Errno
 /// # Safety
 /// `at` is null or leads to `len` bytes that nobody else uses during `'a`.
 pub unsafe fn bytes_mut<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
-    match (at.is_null(), len) {
+    match (at.is_null() || reaches_beyond(at, len), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(Errno::FAULT),
         // SAFETY: not null, and the caller's promise.
@@ -47,6 +56,73 @@ pub unsafe fn array<'a, T: Copy>(at: *const T, count: usize) -> Result<&'a [T], 
         // SAFETY: not null, aligned, and the caller's promise.
         _ => Ok(unsafe { std::slice::from_raw_parts(at, count) }),
     }
+}
+
+/// The pieces of a vectored call: not too many, and each of a length that a call may return.
+///
+/// # Safety
+/// `iov` is null or leads to `count` pieces that nobody writes during `'a`.
+unsafe fn pieces<'a>(iov: *const iovec, count: usize) -> Result<&'a [iovec], Errno> {
+    if count > PIECES_MAX {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: the caller's promise.
+    let pieces = unsafe { array(iov, count) }?;
+    let is_long = |piece: &iovec| piece.iov_len > isize::MAX as usize;
+    match pieces.iter().any(is_long) {
+        true => Err(Errno::INVAL),
+        false => Ok(pieces),
+    }
+}
+
+/// Makes a call with pieces to read from.
+///
+/// # Safety
+/// `iov` is null or leads to `count` pieces, and each of them is memory that nobody writes during the call.
+pub unsafe fn with_pieces<T>(
+    iov: *const iovec,
+    count: usize,
+    call: impl FnOnce(&[IoSlice<'_>]) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    // SAFETY: the caller's promise; so for the pieces below.
+    let pieces = unsafe { pieces(iov, count) }?;
+    // SAFETY: as above.
+    let slice = |piece: &iovec| unsafe { bytes(piece.iov_base, piece.iov_len) }.map(IoSlice::new);
+    if pieces.len() > FEW_PIECES {
+        let many: Vec<_> = pieces.iter().map(slice).collect::<Result<_, _>>()?;
+        return call(&many);
+    }
+    let mut few = [IoSlice::new(&[]); FEW_PIECES];
+    for (place, piece) in few.iter_mut().zip(pieces) {
+        *place = slice(piece)?;
+    }
+    call(&few[..pieces.len()])
+}
+
+/// Makes a call with pieces to write to.
+///
+/// # Safety
+/// `iov` is null or leads to `count` pieces, and each of them is room that nobody else uses during the call.
+pub unsafe fn with_pieces_mut<T>(
+    iov: *const iovec,
+    count: usize,
+    call: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    // SAFETY: the caller's promise; so for the pieces below.
+    let pieces = unsafe { pieces(iov, count) }?;
+    let slice = |piece: &iovec| {
+        // SAFETY: as above.
+        unsafe { bytes_mut(piece.iov_base, piece.iov_len) }.map(IoSliceMut::new)
+    };
+    if pieces.len() > FEW_PIECES {
+        let mut many: Vec<_> = pieces.iter().map(slice).collect::<Result<_, _>>()?;
+        return call(&mut many);
+    }
+    let mut few: [IoSliceMut<'_>; FEW_PIECES] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
+    for (place, piece) in few.iter_mut().zip(pieces) {
+        *place = slice(piece)?;
+    }
+    call(&mut few[..pieces.len()])
 }
 
 /// A value.

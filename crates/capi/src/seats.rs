@@ -4,10 +4,11 @@
 //! makes it and belongs to the first thread that calls with it: mostly the same. Its sockets live in that thread's own storage.
 
 use std::cell::RefCell;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::Runtime;
-use posix::{Address, Descriptors, EpollEvent, Errno, LowestFree, PollFd, Sockets, number};
+use posix::{Descriptors, EpollEvent, Errno, LowestFree, PollFd, Sockets, number};
 
 use crate::process;
 use crate::signals_unsafe;
@@ -27,6 +28,8 @@ pub struct Seat {
     pub sources: Option<Sources>,
     /// Set on every socket: `tcp_timeout`.
     pub timeout_s: u32,
+    /// Descriptors that there may be.
+    pub descriptors_max: u32,
 }
 
 /// A row of local addresses that connections take in turn.
@@ -38,11 +41,16 @@ pub struct Sources {
 }
 
 impl Sources {
+    /// All of them.
+    pub fn all(self) -> impl Iterator<Item = Ipv4Addr> {
+        (0..self.count).map(move |at| Ipv4Addr::from(self.first.wrapping_add(at)))
+    }
+
     /// The next one.
-    pub fn take(&mut self) -> Address {
+    pub fn take(&mut self) -> Ipv4Addr {
         let ip = self.first.wrapping_add(self.next % self.count);
         self.next = self.next.wrapping_add(1);
-        Address::Inet((std::net::Ipv4Addr::from(ip), 0).into())
+        ip.into()
     }
 }
 
@@ -148,7 +156,8 @@ fn sit_down(handle: Handle, index: usize, runtime: &Runtime) -> Result<Seat, Err
     context.set_interrupter(signals_unsafe::interrupter(index)?);
     let conf = process::conf();
     // Number 0 is left out: programs exist that take it for none.
-    let numbers = LowestFree::from(1).limited(conf.max_concurrency as usize - 1);
+    let descriptors_max = conf.max_concurrency as u32 - 1;
+    let numbers = LowestFree::from(1).limited(descriptors_max as usize);
     let numbers: Box<dyn Descriptors> = Box::new(numbers);
     Ok(Seat {
         handle,
@@ -157,6 +166,7 @@ fn sit_down(handle: Handle, index: usize, runtime: &Runtime) -> Result<Seat, Err
         entries: Vec::new(),
         sources: None,
         timeout_s: u32::try_from(conf.tcp_timeout).unwrap_or(0),
+        descriptors_max,
     })
 }
 

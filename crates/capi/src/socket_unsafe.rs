@@ -8,7 +8,9 @@ use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use libc::{in_addr_t, sockaddr, socklen_t};
-use posix::number::{F_SETFL, FIONBIO, O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK};
+use posix::number::{
+    AF_INET, F_SETFL, FIONBIO, O_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM,
+};
 use posix::{Address, Errno, Reply, Request};
 use rustix::event::EventfdFlags;
 use rustix::pipe::PipeFlags;
@@ -68,20 +70,26 @@ impl Seat {
         }
     }
 
-    /// Takes the next of the addresses that `mtcp_init_rss` said, if the socket has none yet.
-    fn bind_source(&mut self, fd: c_int) {
+    /// Takes the next of the addresses that `mtcp_init_rss` said.
+    fn choose_source(&mut self, fd: c_int) {
         let is_v6 = self.sockets.is_v6(fd);
-        let Some(sources) = self.sources.as_mut().filter(|_| !is_v6) else {
-            return;
-        };
-        let (outcome, reply) = self.sockets.wait_for(&Request::Getsockname { fd });
-        let is_bound = !matches!(reply, Reply::Address(name) if name.port() == 0);
-        if outcome.is_err() || is_bound {
-            return;
+        if let Some(sources) = self.sources.as_mut().filter(|_| !is_v6) {
+            self.sockets.set_source(fd, sources.take().into());
         }
-        // With an address that is not ours, or without a free port, the stack chooses.
-        let address = sources.take();
-        let _ = self.sockets.wait_for(&Request::Bind { fd, address });
+    }
+
+    /// Whether an address is ours: a socket can be bound to it.
+    fn check_source(&mut self, source: Ipv4Addr) -> Result<(), Errno> {
+        let request = Request::Socket {
+            domain: AF_INET,
+            kind: SOCK_STREAM,
+            protocol: 0,
+        };
+        let fd = self.sockets.wait_for(&request).0? as i32;
+        let address = Address::Inet((source, 0).into());
+        let bound = self.sockets.wait_for(&Request::Bind { fd, address }).0;
+        let _ = self.sockets.wait_for(&Request::Close { fd });
+        bound.map(|_| ())
     }
 }
 
@@ -140,12 +148,18 @@ pub extern "C" fn mtcp_init_rss(
         let count = u32::try_from(num_addr).ok().filter(|&count| count > 0);
         let count = count.ok_or(Errno::INVAL)?;
         with(mctx, |seat| {
-            // One address of ours, or any: the stack chooses anyway, and its ports are the context's own.
-            seat.sources = (first != 0 && count > 1).then_some(Sources {
+            seat.sources = None;
+            if first == 0 {
+                // Any: the stack chooses anyway, and its ports are the context's own.
+                return Ok(0);
+            }
+            let sources = Sources {
                 first,
                 count,
                 next: 0,
-            });
+            };
+            sources.all().try_for_each(|ip| seat.check_source(ip))?;
+            seat.sources = Some(sources);
             Ok(0)
         })
     })
@@ -163,7 +177,7 @@ pub unsafe extern "C" fn mtcp_connect(
         let address = unsafe { memory::address(addr, addrlen) };
         with(mctx, |seat| {
             let address = seat.checked(fd, address)?;
-            seat.bind_source(fd);
+            seat.choose_source(fd);
             seat.sockets.wait_for(&Request::Connect { fd, address }).0
         })
     })

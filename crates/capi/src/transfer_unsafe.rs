@@ -4,16 +4,36 @@
 #![allow(missing_docs, clippy::missing_safety_doc)]
 
 use std::ffi::{c_char, c_int, c_void};
+use std::io::{IoSlice, IoSliceMut};
 
 use libc::{iovec, msghdr, sockaddr, socklen_t, ssize_t};
 use posix::c_layout::{from_control, to_control};
-use posix::number::{MSG_CTRUNC, MSG_DONTWAIT, MSG_PEEK, MSG_WAITALL};
+use posix::number::{MSG_CTRUNC, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 use posix::{Errno, Reply, Request};
 
 use crate::door::{answer, answer_int};
 use crate::limits::{BYTES_PER_CALL_MAX, PIECES_MAX};
 use crate::memory_unsafe::{self as memory, bytes, bytes_mut};
 use crate::seats::{Handle, Seat, with};
+
+impl Seat {
+    /// Memory that came with `fd`: a bad descriptor is complained of first.
+    fn room<T>(&self, fd: c_int, memory: Result<T, Errno>) -> Result<T, Errno> {
+        match self.sockets.has(fd) {
+            true => memory,
+            false => Err(Errno::BADF),
+        }
+    }
+
+    /// The header of a message, and how many pieces it has.
+    fn header(&self, fd: c_int, header: Result<msghdr, Errno>) -> Result<(msghdr, usize), Errno> {
+        let header = self.room(fd, header)?;
+        match header.msg_iovlen {
+            count @ 0..=PIECES_MAX => Ok((header, count)),
+            _ => Err(Errno::MSGSIZE),
+        }
+    }
+}
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mtcp_read(
@@ -22,8 +42,15 @@ pub unsafe extern "C" fn mtcp_read(
     buf: *mut c_char,
     len: usize,
 ) -> ssize_t {
-    // SAFETY: as the caller promises.
-    unsafe { mtcp_recv(mctx, fd, buf, len, 0) }
+    let read = answer(|| {
+        with(mctx, |seat| {
+            // SAFETY: C gives room for so many bytes.
+            let into = seat.room(fd, unsafe { bytes_mut(buf.cast(), len) })?;
+            let read = seat.sockets.read_into(fd, &mut [IoSliceMut::new(into)])?;
+            Ok(read as i64)
+        })
+    });
+    read as ssize_t
 }
 
 #[unsafe(no_mangle)]
@@ -36,103 +63,34 @@ pub unsafe extern "C" fn mtcp_recv(
 ) -> ssize_t {
     let received = answer(|| {
         with(mctx, |seat| {
+            if flags & MSG_TRUNC != 0 && !seat.sockets.is_kernel(fd) {
+                // What is received is dropped: the memory is not looked at.
+                return seat.sockets.wait_for(&Request::Recv { fd, len, flags }).0;
+            }
             // SAFETY: C gives room for so many bytes.
-            let into = unsafe { bytes_mut(buf.cast(), len) };
-            let read = seat.sockets.recv_into(fd, seat.room(fd, into)?, flags)?;
-            Ok(read as i64)
+            let into = seat.room(fd, unsafe { bytes_mut(buf.cast(), len) })?;
+            let into = &mut [IoSliceMut::new(into)];
+            let received = seat.sockets.recv_into(fd, into, flags)?;
+            Ok(received as i64)
         })
     });
     received as ssize_t
 }
 
-impl Seat {
-    /// Memory that came with `fd`: a bad descriptor is complained of first.
-    fn room<T>(&self, fd: c_int, memory: Result<T, Errno>) -> Result<T, Errno> {
-        match self.sockets.has(fd) {
-            true => memory,
-            false => Err(Errno::BADF),
-        }
-    }
-
-    /// Reads into pieces one after the other: waits for the first bytes alone.
-    ///
-    /// # Safety
-    /// The pieces are room that nobody else uses.
-    unsafe fn receive(
-        &mut self,
-        fd: c_int,
-        pieces: &[iovec],
-        flags: c_int,
-    ) -> Result<usize, Errno> {
-        let (mut done, mut later) = (0, 0);
-        for piece in pieces.iter().filter(|piece| piece.iov_len > 0) {
-            // SAFETY: the caller's promise.
-            let into = unsafe { bytes_mut(piece.iov_base, piece.iov_len) };
-            let want = piece.iov_len;
-            let got = into.and_then(|into| self.sockets.recv_into(fd, into, flags | later));
-            match got {
-                Ok(got) => done += got,
-                Err(_) if done > 0 => return Ok(done),
-                Err(errno) => return Err(errno),
-            }
-            if got.is_ok_and(|got| got < want) {
-                break;
-            }
-            if flags & MSG_WAITALL == 0 {
-                later = MSG_DONTWAIT;
-            }
-        }
-        if done == 0 && pieces.iter().all(|piece| piece.iov_len == 0) {
-            return self.sockets.recv_into(fd, &mut [], flags);
-        }
-        Ok(done)
-    }
-
-    /// Writes pieces one after the other.
-    ///
-    /// # Safety
-    /// The pieces are memory that nobody writes.
-    unsafe fn transmit(
-        &mut self,
-        fd: c_int,
-        pieces: &[iovec],
-        flags: c_int,
-    ) -> Result<usize, Errno> {
-        let mut done = 0;
-        for piece in pieces.iter().filter(|piece| piece.iov_len > 0) {
-            // SAFETY: the caller's promise.
-            let from = unsafe { bytes(piece.iov_base, piece.iov_len) };
-            match from.and_then(|from| self.sockets.send_from(fd, from, flags)) {
-                Ok(sent) if sent < piece.iov_len => return Ok(done + sent),
-                Ok(sent) => done += sent,
-                Err(_) if done > 0 => return Ok(done),
-                Err(errno) => return Err(errno),
-            }
-        }
-        if pieces.iter().all(|piece| piece.iov_len == 0) {
-            return self.sockets.send_from(fd, &[], flags);
-        }
-        Ok(done)
-    }
-}
-
-/// An array of pieces: not too many, and no more bytes than a call may return.
-///
-/// # Safety
-/// `iov` is null or leads to so many pieces.
-unsafe fn pieces<'a>(iov: *const iovec, count: usize) -> Result<&'a [iovec], Errno> {
-    if count > PIECES_MAX {
-        return Err(Errno::INVAL);
-    }
-    // SAFETY: the caller's promise.
-    let pieces = unsafe { memory::array(iov, count) }?;
-    let sum = pieces
-        .iter()
-        .try_fold(0_usize, |sum, piece| sum.checked_add(piece.iov_len));
-    match sum {
-        Some(sum) if sum <= isize::MAX as usize => Ok(pieces),
-        _ => Err(Errno::INVAL),
-    }
+/// A vectored call: of no bytes, it is nothing but a look at the descriptor.
+fn vectored(
+    mctx: Handle,
+    fd: c_int,
+    count: c_int,
+    call: impl FnOnce(&mut Seat, usize) -> Result<usize, Errno>,
+) -> c_int {
+    answer_int(|| {
+        with(mctx, |seat| {
+            let count = usize::try_from(count).map_err(|_| Errno::INVAL);
+            let count = seat.room(fd, count)?;
+            call(seat, count).map(|moved| moved as i64)
+        })
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -142,14 +100,27 @@ pub unsafe extern "C" fn mtcp_readv(
     iov: *const iovec,
     count: c_int,
 ) -> c_int {
-    answer_int(|| {
-        with(mctx, |seat| {
-            let count = usize::try_from(count).map_err(|_| Errno::INVAL);
-            // SAFETY: C gives so many pieces, and room in each.
-            let pieces = seat.room(fd, count.and_then(|count| unsafe { pieces(iov, count) }))?;
-            // SAFETY: as above.
-            unsafe { seat.receive(fd, pieces, 0) }.map(|got| got as i64)
-        })
+    vectored(mctx, fd, count, |seat, count| {
+        let read = |pieces: &mut [IoSliceMut<'_>]| seat.sockets.read_into(fd, pieces);
+        // SAFETY: C gives so many pieces, and room in each.
+        unsafe { memory::with_pieces_mut(iov, count, read) }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_writev(
+    mctx: Handle,
+    fd: c_int,
+    iov: *const iovec,
+    count: c_int,
+) -> c_int {
+    vectored(mctx, fd, count, |seat, count| {
+        let write = |pieces: &[IoSlice<'_>]| match pieces.iter().all(|piece| piece.is_empty()) {
+            true => Ok(0),
+            false => seat.sockets.write_from(fd, pieces),
+        };
+        // SAFETY: C gives so many pieces, and bytes in each.
+        unsafe { memory::with_pieces(iov, count, write) }
     })
 }
 
@@ -160,26 +131,15 @@ pub unsafe extern "C" fn mtcp_write(
     buf: *const c_char,
     len: usize,
 ) -> ssize_t {
-    // SAFETY: as the caller promises.
-    unsafe { mtcp_send(mctx, fd, buf.cast(), len, 0) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mtcp_writev(
-    mctx: Handle,
-    fd: c_int,
-    iov: *const iovec,
-    count: c_int,
-) -> c_int {
-    answer_int(|| {
+    let written = answer(|| {
         with(mctx, |seat| {
-            let count = usize::try_from(count).map_err(|_| Errno::INVAL);
-            // SAFETY: C gives so many pieces, and bytes in each.
-            let pieces = seat.room(fd, count.and_then(|count| unsafe { pieces(iov, count) }))?;
-            // SAFETY: as above.
-            unsafe { seat.transmit(fd, pieces, 0) }.map(|sent| sent as i64)
+            // SAFETY: C gives so many bytes.
+            let from = seat.room(fd, unsafe { bytes(buf.cast(), len) })?;
+            let written = seat.sockets.write_from(fd, &[IoSlice::new(from)])?;
+            Ok(written as i64)
         })
-    })
+    });
+    written as ssize_t
 }
 
 #[unsafe(no_mangle)]
@@ -194,9 +154,8 @@ pub unsafe extern "C" fn mtcp_send(
         with(mctx, |seat| {
             // SAFETY: C gives so many bytes.
             let from = seat.room(fd, unsafe { bytes(buf, len) })?;
-            seat.sockets
-                .send_from(fd, from, flags)
-                .map(|sent| sent as i64)
+            let sent = seat.sockets.send_from(fd, &[IoSlice::new(from)], flags)?;
+            Ok(sent as i64)
         })
     });
     sent as ssize_t
@@ -264,13 +223,13 @@ pub unsafe extern "C" fn mtcp_sendmsg(
 ) -> ssize_t {
     let sent = answer(|| {
         with(mctx, |seat| {
-            // SAFETY: C gives a message, and memory where it says.
-            let header = seat.room(fd, unsafe { memory::read(msg) })?;
-            // SAFETY: as above.
-            let pieces = unsafe { pieces(header.msg_iov, header.msg_iovlen) }?;
+            // SAFETY: C gives a message, and memory where it says; so for what follows.
+            let (header, count) = seat.header(fd, unsafe { memory::read(msg) })?;
+            let iov = header.msg_iov;
             if header.msg_name.is_null() && header.msg_controllen == 0 {
+                let send = |pieces: &[IoSlice<'_>]| seat.sockets.send_from(fd, pieces, flags);
                 // SAFETY: as above.
-                return unsafe { seat.transmit(fd, pieces, flags) }.map(|sent| sent as i64);
+                return unsafe { memory::with_pieces(iov, count, send) }.map(|sent| sent as i64);
             }
             let to = match header.msg_name.is_null() {
                 true => None,
@@ -281,12 +240,13 @@ pub unsafe extern "C" fn mtcp_sendmsg(
             };
             // SAFETY: as above.
             let control = unsafe { bytes(header.msg_control, header.msg_controllen) }?;
-            let mut all = Vec::new();
-            for piece in pieces {
-                // SAFETY: as above.
-                all.extend_from_slice(unsafe { bytes(piece.iov_base, piece.iov_len) }?);
-                all.truncate(BYTES_PER_CALL_MAX);
-            }
+            let gather = |pieces: &[IoSlice<'_>]| {
+                let slices: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
+                Ok(slices.concat())
+            };
+            // SAFETY: as above.
+            let mut all = unsafe { memory::with_pieces(iov, count, gather) }?;
+            all.truncate(BYTES_PER_CALL_MAX);
             let request = Request::Send {
                 fd,
                 bytes: all,
@@ -310,21 +270,25 @@ pub unsafe extern "C" fn mtcp_recvmsg(
     let received = answer(|| {
         with(mctx, |seat| {
             // SAFETY: C gives a message, and memory where it says; so for what follows.
-            let mut header = seat.room(fd, unsafe { memory::read(msg) })?;
-            // SAFETY: as above.
-            let pieces = unsafe { pieces(header.msg_iov, header.msg_iovlen) }?;
-            let room = header.msg_controllen;
+            let (mut header, count) = seat.header(fd, unsafe { memory::read(msg) })?;
+            let (iov, room) = (header.msg_iov, header.msg_controllen);
             header.msg_namelen = 0;
             header.msg_controllen = 0;
             header.msg_flags = 0;
-            if room == 0 && flags & !(MSG_DONTWAIT | MSG_WAITALL) == 0 {
+            if room == 0 && flags & !(MSG_DONTWAIT | MSG_WAITALL | MSG_PEEK) == 0 {
+                let receive =
+                    |pieces: &mut [IoSliceMut<'_>]| seat.sockets.recv_into(fd, pieces, flags);
                 // SAFETY: as above.
-                let got = unsafe { seat.receive(fd, pieces, flags) }?;
+                let got = unsafe { memory::with_pieces_mut(iov, count, receive) }?;
                 // SAFETY: as above.
                 unsafe { memory::write(msg, header) }?;
                 return Ok(got as i64);
             }
-            let len = pieces.iter().map(|piece| piece.iov_len).sum::<usize>();
+            let measure = |pieces: &mut [IoSliceMut<'_>]| {
+                Ok(pieces.iter().map(|piece| piece.len()).sum::<usize>())
+            };
+            // SAFETY: as above.
+            let len = unsafe { memory::with_pieces_mut(iov, count, measure) }?;
             let request = Request::Recvmsg {
                 fd,
                 len: len.min(BYTES_PER_CALL_MAX),
@@ -339,8 +303,12 @@ pub unsafe extern "C" fn mtcp_recvmsg(
                 flags,
             } = reply
             {
+                let scatter = |pieces: &mut [IoSliceMut<'_>]| {
+                    posix::scatter(&bytes, pieces);
+                    Ok(())
+                };
                 // SAFETY: as above.
-                unsafe { scatter(&bytes, pieces) }?;
+                unsafe { memory::with_pieces_mut(iov, count, scatter) }?;
                 let control = from_control(&control, room);
                 // SAFETY: as above.
                 unsafe { bytes_mut(header.msg_control, control.len()) }?.copy_from_slice(&control);
@@ -353,20 +321,6 @@ pub unsafe extern "C" fn mtcp_recvmsg(
         })
     });
     received as ssize_t
-}
-
-/// Puts what was received into the pieces.
-///
-/// # Safety
-/// The pieces are room that nobody else uses.
-unsafe fn scatter(mut received: &[u8], pieces: &[iovec]) -> Result<(), Errno> {
-    for piece in pieces {
-        let count = piece.iov_len.min(received.len());
-        // SAFETY: the caller's promise.
-        unsafe { bytes_mut(piece.iov_base, count) }?.copy_from_slice(&received[..count]);
-        received = &received[count..];
-    }
-    Ok(())
 }
 
 const _: () = assert!(MSG_PEEK == libc::MSG_PEEK && MSG_CTRUNC == libc::MSG_CTRUNC);

@@ -1,6 +1,6 @@
 //! Eight threads on whatever CPUs there are, each with its context and its connections, against eight others over memif; clients that end in order, that close with
 //! bytes under way, that reset, and that vanish. No byte is lost, nothing stalls, and at the end nothing is left: the server's count is zero, as
-//! many connections as ever fit once more, and the sanitizers are silent.
+//! many connections as ever fit once more, every pool is full, and the sanitizers are silent.
 //!
 //! A short form is a part of CI. `cargo xtask stress` is the long one: it sets the two variables that [`setting`] reads.
 
@@ -34,7 +34,7 @@ fn configuration(directory: &Path, role: &str, address: u32, connections: u64) {
     // Those of a crowd that vanished are still there when the next comes; a listener and an epoll need a place too.
     let places = connections * 2 + 100;
     let text = format!(
-        "io = memif\nport = wire.sock,role={role},queues={THREADS}\nip_addr = 10.79.0.{address}/24\nnum_cores = {THREADS}\nmax_concurrency = {places}\ntcp_timeout = {TIMEOUT_S}\n"
+        "io = memif\nport = wire.sock,role={role},queues={THREADS}\nip_addr = 10.79.0.{address}/24\nnum_cores = {THREADS}\nmax_concurrency = {places}\ntcp_timeout = {TIMEOUT_S}\ntcp_timewait = 1\n"
     );
     fs::write(directory.join(format!("{role}.conf")), text).unwrap();
 }

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ring::socket_block::SocketId;
-use rustix::event::epoll;
 use rustix::io::Errno;
 
 use crate::context::{Context, Inner};
 use crate::crank::Step;
 use crate::limits::EVENTS_PER_WAIT_MAX;
+use crate::poll_kernel::kernel_events;
 use crate::poll_nest::NestError;
 use crate::poll_set::Wanted;
 use crate::readiness::Readiness;
@@ -25,21 +25,38 @@ pub struct Token(pub usize);
 pub struct Interest(u8);
 
 impl Interest {
+    /// Failures and hang-ups alone.
+    pub const NONE: Self = Self(0);
     /// Something to read: bytes, the peer's end, a connection to accept.
     pub const READABLE: Self = Self(1);
     /// Room to write; the outcome of a connect.
     pub const WRITABLE: Self = Self(2);
+    /// The peer's end, whatever there is to read before it.
+    pub const READ_CLOSED: Self = Self(4);
+    /// An urgent byte.
+    pub const URGENT: Self = Self(8);
 
     /// Whether reading is of interest.
     #[must_use]
     pub const fn is_readable(self) -> bool {
-        self.0 & 1 != 0
+        self.contains(Self::READABLE)
     }
 
     /// Whether writing is of interest.
     #[must_use]
     pub const fn is_writable(self) -> bool {
-        self.0 & 2 != 0
+        self.contains(Self::WRITABLE)
+    }
+
+    /// Whether all of `other` is of interest.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// What arrives is of interest, or nothing but failures is: they arrive, too.
+    pub(crate) const fn looks_in(self) -> bool {
+        self.0 != Self::WRITABLE.0
     }
 }
 
@@ -66,11 +83,25 @@ pub enum Mode {
 pub struct Event {
     token: Token,
     ready: Readiness,
+    /// What the kernel said; 0 of a socket.
+    kernel: u32,
 }
 
 impl Event {
     pub(crate) const fn new(token: Token, ready: Readiness) -> Self {
-        Self { token, ready }
+        Self {
+            token,
+            ready,
+            kernel: 0,
+        }
+    }
+
+    pub(crate) const fn of_kernel(token: Token, ready: Readiness, kernel: u32) -> Self {
+        Self {
+            token,
+            ready,
+            kernel,
+        }
     }
 
     /// The source's token.
@@ -83,6 +114,15 @@ impl Event {
     #[must_use]
     pub const fn readiness(&self) -> Readiness {
         self.ready
+    }
+
+    /// Of a descriptor of the kernel, its events in the kernel's own bits.
+    #[must_use]
+    pub const fn kernel_events(&self) -> Option<u32> {
+        match self.kernel {
+            0 => None,
+            bits => Some(bits),
+        }
     }
 
     /// Reading gets somewhere: bytes, the end, an error, a connection (`EPOLLIN`).
@@ -119,8 +159,8 @@ impl Event {
 /// Room for the events of one wait.
 #[derive(Debug)]
 pub struct Events {
-    events: Vec<Event>,
-    capacity: usize,
+    pub(crate) events: Vec<Event>,
+    pub(crate) capacity: usize,
 }
 
 impl Events {
@@ -201,7 +241,7 @@ pub struct Poll {
     inner: Rc<Inner>,
     index: u32,
     /// Made when the first kernel descriptor is registered.
-    kernel: Option<OwnedFd>,
+    pub(crate) kernel: Option<OwnedFd>,
     /// Sockets and descriptors come first in turns, so that neither fills the room for events every time.
     kernel_first: bool,
 }
@@ -230,12 +270,7 @@ impl Poll {
         interest: Interest,
         mode: Mode,
     ) -> io::Result<()> {
-        let wanted = Wanted {
-            token,
-            interest,
-            mode,
-            one_shot: false,
-        };
+        let wanted = Wanted::new(token, interest, mode, false);
         self.add(source.inner(), source.id(), wanted)
     }
 
@@ -250,12 +285,7 @@ impl Poll {
         interest: Interest,
         mode: Mode,
     ) -> io::Result<()> {
-        let wanted = Wanted {
-            token,
-            interest,
-            mode,
-            one_shot: true,
-        };
+        let wanted = Wanted::new(token, interest, mode, true);
         self.add(source.inner(), source.id(), wanted)
     }
 
@@ -270,15 +300,7 @@ impl Poll {
         interest: Interest,
         mode: Mode,
     ) -> io::Result<()> {
-        self.change(
-            source.id(),
-            Wanted {
-                token,
-                interest,
-                mode,
-                one_shot: false,
-            },
-        )
+        self.change(source.id(), Wanted::new(token, interest, mode, false))
     }
 
     /// As [`reregister`](Self::reregister), to be told of it once.
@@ -292,15 +314,7 @@ impl Poll {
         interest: Interest,
         mode: Mode,
     ) -> io::Result<()> {
-        self.change(
-            source.id(),
-            Wanted {
-                token,
-                interest,
-                mode,
-                one_shot: true,
-            },
-        )
+        self.change(source.id(), Wanted::new(token, interest, mode, true))
     }
 
     /// Stops watching a socket. Closing it does so too.
@@ -319,72 +333,6 @@ impl Poll {
         }
     }
 
-    /// Begins to watch a descriptor of the kernel, level-triggered.
-    ///
-    /// # Errors
-    /// Those of `epoll_ctl`.
-    pub fn register_fd(
-        &mut self,
-        fd: impl AsFd,
-        token: Token,
-        interest: Interest,
-    ) -> io::Result<()> {
-        self.register_fd_with(fd, token, interest, Mode::Level, false)
-    }
-
-    /// As [`register_fd`](Self::register_fd), edge-triggered or to be told of once if wanted.
-    ///
-    /// # Errors
-    /// Those of `epoll_ctl`.
-    pub fn register_fd_with(
-        &mut self,
-        fd: impl AsFd,
-        token: Token,
-        interest: Interest,
-        mode: Mode,
-        one_shot: bool,
-    ) -> io::Result<()> {
-        let kernel = self.kernel()?;
-        let data = epoll::EventData::new_u64(token.0 as u64);
-        Ok(epoll::add(
-            kernel,
-            fd,
-            data,
-            kernel_flags(interest, mode, one_shot),
-        )?)
-    }
-
-    /// Changes what is wanted of a watched descriptor of the kernel.
-    ///
-    /// # Errors
-    /// Those of `epoll_ctl`; `NotFound` if none was ever registered.
-    pub fn reregister_fd_with(
-        &mut self,
-        fd: impl AsFd,
-        token: Token,
-        interest: Interest,
-        mode: Mode,
-        one_shot: bool,
-    ) -> io::Result<()> {
-        let kernel = self.kernel.as_ref().ok_or(Errno::NOENT)?;
-        let data = epoll::EventData::new_u64(token.0 as u64);
-        Ok(epoll::modify(
-            kernel,
-            fd,
-            data,
-            kernel_flags(interest, mode, one_shot),
-        )?)
-    }
-
-    /// Stops watching a descriptor of the kernel.
-    ///
-    /// # Errors
-    /// Those of `epoll_ctl`; `NotFound` if none was ever registered.
-    pub fn deregister_fd(&mut self, fd: impl AsFd) -> io::Result<()> {
-        let kernel = self.kernel.as_ref().ok_or(Errno::NOENT)?;
-        Ok(epoll::delete(kernel, fd)?)
-    }
-
     /// Begins to watch another poll of this context: it is readable while a wait on it would find something.
     ///
     /// # Errors
@@ -400,12 +348,7 @@ impl Poll {
         if !Rc::ptr_eq(&other.inner, &self.inner) {
             return Err(Errno::INVAL.into());
         }
-        let wanted = Wanted {
-            token,
-            interest,
-            mode,
-            one_shot,
-        };
+        let wanted = Wanted::new(token, interest, mode, one_shot);
         let nested = self
             .inner
             .state()
@@ -417,9 +360,10 @@ impl Poll {
             NestError::TooDeep => Errno::INVAL,
         })?;
         // The descriptors of the kernel that it watches, or will watch, are for the kernel to look at.
+        let events = kernel_events(wanted);
         let watched = other
             .kernel()
-            .and_then(|kernel| self.register_fd_with(kernel, token, interest, mode, one_shot));
+            .and_then(|kernel| self.register_fd_with(kernel, token, events));
         if watched.is_err() {
             self.inner.state().polls.unnest(self.index, other.index);
         }
@@ -438,12 +382,7 @@ impl Poll {
         mode: Mode,
         one_shot: bool,
     ) -> io::Result<()> {
-        let wanted = Wanted {
-            token,
-            interest,
-            mode,
-            one_shot,
-        };
+        let wanted = Wanted::new(token, interest, mode, one_shot);
         let found = self
             .inner
             .state()
@@ -452,10 +391,7 @@ impl Poll {
         if !found {
             return Err(Errno::NOENT.into());
         }
-        let kernel = self.kernel.as_ref().ok_or(Errno::NOENT)?;
-        let data = epoll::EventData::new_u64(token.0 as u64);
-        let flags = kernel_flags(interest, mode, one_shot);
-        Ok(epoll::modify(kernel, other.kernel()?, data, flags)?)
+        self.reregister_fd_with(other.kernel()?, token, kernel_events(wanted))
     }
 
     /// Stops watching a poll. Dropping it does so too.
@@ -469,14 +405,14 @@ impl Poll {
         self.deregister_fd(other.kernel()?)
     }
 
-    /// Its part in the kernel, made if need be.
-    fn kernel(&mut self) -> io::Result<&OwnedFd> {
-        if self.kernel.is_none() {
-            self.kernel = Some(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+    /// Readable while a wait on it would find something.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        let is_ready = self.inner.state().has_something(self.index) || self.has_kernel_events();
+        match is_ready {
+            true => Readiness::READABLE,
+            false => Readiness::NONE,
         }
-        self.kernel
-            .as_ref()
-            .ok_or_else(|| io::Error::from(Errno::NOENT))
     }
 
     /// Waits until a watched source is ready or `timeout` has passed, and says how many are. What the application has written, closed and connected since
@@ -555,37 +491,6 @@ impl Poll {
             Err(Errno::NOENT.into())
         }
     }
-
-    fn collect_kernel(&mut self, events: &mut Events) -> io::Result<()> {
-        let Some(kernel) = &self.kernel else {
-            return Ok(());
-        };
-        let room = (events.capacity - events.events.len()).min(KERNEL_EVENTS_MAX);
-        if room == 0 {
-            return Ok(());
-        }
-        let zero = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let none = epoll::Event {
-            flags: epoll::EventFlags::empty(),
-            data: epoll::EventData::new_u64(0),
-        };
-        let mut found = [none; KERNEL_EVENTS_MAX];
-        let count = match epoll::wait(kernel, &mut found[..room], Some(&zero)) {
-            Ok(count) => count,
-            Err(Errno::INTR) => 0,
-            Err(errno) => return Err(errno.into()),
-        };
-        for event in &found[..count] {
-            let ready = kernel_readiness(event.flags);
-            events
-                .events
-                .push(Event::new(Token(event.data.u64() as usize), ready));
-        }
-        Ok(())
-    }
 }
 
 impl Drop for Poll {
@@ -593,31 +498,4 @@ impl Drop for Poll {
         let state = &mut *self.inner.state();
         state.polls.close_poll(self.index, &mut state.sockets);
     }
-}
-
-/// Events of the kernel's that one look takes.
-const KERNEL_EVENTS_MAX: usize = 64;
-
-fn kernel_flags(interest: Interest, mode: Mode, one_shot: bool) -> epoll::EventFlags {
-    use epoll::EventFlags as Flags;
-    let mut flags = Flags::empty();
-    flags.set(Flags::IN | Flags::RDHUP, interest.is_readable());
-    flags.set(Flags::OUT, interest.is_writable());
-    flags.set(Flags::ET, mode == Mode::Edge);
-    flags.set(Flags::ONESHOT, one_shot);
-    flags
-}
-
-fn kernel_readiness(flags: epoll::EventFlags) -> Readiness {
-    let pairs = [
-        (epoll::EventFlags::IN, Readiness::READABLE),
-        (epoll::EventFlags::OUT, Readiness::WRITABLE),
-        (epoll::EventFlags::RDHUP, Readiness::READ_CLOSED),
-        (epoll::EventFlags::HUP, Readiness::HANGUP),
-        (epoll::EventFlags::ERR, Readiness::ERROR),
-    ];
-    pairs
-        .into_iter()
-        .filter(|(flag, _)| flags.contains(*flag))
-        .fold(Readiness::NONE, |all, (_, one)| all.union(one))
 }

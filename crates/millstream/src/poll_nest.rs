@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 5;
 pub(crate) struct Nested {
     pub inner: InnerPoll,
     pub wanted: Wanted,
-    /// How often anything had come to the inner one's list when it was last told of.
+    /// How often anything had happened to the inner one's members when it was last told of.
     seen: u64,
     fresh: bool,
     armed: bool,
@@ -122,21 +122,21 @@ impl crate::context::State {
                 break;
             }
             let token = one.wanted.token;
-            let lists = self.polls.listings(one.inner.index);
-            let is_news = one.fresh || one.wanted.mode == Mode::Level || one.seen != lists;
+            let news = self.polls.news(one.inner.index);
+            let is_news = one.fresh || one.wanted.mode == Mode::Level || one.seen != news;
             let wants = one.armed && is_news && one.wanted.interest.is_readable();
             if !wants || is_told(events, token) || !self.has_something(one.inner.index) {
                 continue;
             }
             events.push(Event::new(token, Readiness::READABLE));
-            (one.fresh, one.seen) = (false, lists);
+            (one.fresh, one.seen) = (false, news);
             one.armed = !one.wanted.one_shot;
         }
         *self.polls.nested_mut(poll) = members;
     }
 
     /// A wait on this poll would find a socket, or a poll that has one.
-    fn has_something(&mut self, poll: u32) -> bool {
+    pub(crate) fn has_something(&mut self, poll: u32) -> bool {
         for place in 0..self.polls.listed(poll) {
             let Some((at, id)) = self.polls.peek(poll, place) else {
                 continue;

@@ -28,6 +28,17 @@ pub(crate) struct Wanted {
     pub one_shot: bool,
 }
 
+impl Wanted {
+    pub const fn new(token: Token, interest: Interest, mode: Mode, one_shot: bool) -> Self {
+        Self {
+            token,
+            interest,
+            mode,
+            one_shot,
+        }
+    }
+}
+
 struct Registration {
     poll: u32,
     socket: SocketId,
@@ -53,7 +64,7 @@ impl Registration {
     fn is_news(&self, in_edges: u32, out_edges: u32) -> bool {
         let interest = self.wanted.interest;
         self.fresh
-            || (interest.is_readable() && self.in_edges_seen != in_edges)
+            || (interest.looks_in() && self.in_edges_seen != in_edges)
             || (interest.is_writable() && self.out_edges_seen != out_edges)
     }
 }
@@ -65,8 +76,8 @@ struct PollState {
     open: bool,
     /// Which use of the number this is.
     generation: u32,
-    /// How often anything has come to the list.
-    listings: u64,
+    /// How often anything has happened to a member.
+    news: u64,
     /// Members that are polls themselves.
     nested: Vec<Nested>,
 }
@@ -155,9 +166,9 @@ impl PollSets {
         &mut self.polls[poll as usize].nested
     }
 
-    /// How often anything has come to a poll's list.
-    pub fn listings(&self, poll: u32) -> u64 {
-        self.polls[poll as usize].listings
+    /// How often anything has happened to a poll's members.
+    pub fn news(&self, poll: u32) -> u64 {
+        self.polls[poll as usize].news
     }
 
     /// A registration on a poll's list, left where it is; `None` if nobody is to be told of it.
@@ -213,7 +224,7 @@ impl PollSets {
         };
         *first = at;
         self.polls[poll as usize].members += 1;
-        self.list(at);
+        self.stir(at);
         true
     }
 
@@ -232,7 +243,7 @@ impl PollSets {
         registration.wanted = wanted;
         registration.fresh = true;
         registration.armed = true;
-        self.list(at);
+        self.stir(at);
         true
     }
 
@@ -271,7 +282,7 @@ impl PollSets {
     pub fn socket_changed(&mut self, first: u32) {
         let mut at = first;
         while at != NO_REGISTRATION {
-            self.list(at);
+            self.stir(at);
             at = self.registrations[at as usize].next;
         }
     }
@@ -283,7 +294,7 @@ impl PollSets {
             let registration = &mut self.registrations[at as usize];
             registration.fresh = true;
             let next = registration.next;
-            self.list(at);
+            self.stir(at);
             at = next;
         }
     }
@@ -356,8 +367,17 @@ impl PollSets {
             registration.listed = true;
             let poll = &mut self.polls[registration.poll as usize];
             poll.ready.push_back(at);
-            poll.listings += 1;
         }
+    }
+
+    /// Something has happened to a registration: its poll looks at it, and whoever watches that poll is told, once per happening if by edges.
+    #[inline]
+    fn stir(&mut self, at: u32) {
+        let registration = &self.registrations[at as usize];
+        if registration.armed {
+            self.polls[registration.poll as usize].news += 1;
+        }
+        self.list(at);
     }
 
     fn find(&self, poll: u32, socket: SocketId, sockets: &mut AppSockets) -> Option<u32> {
@@ -397,15 +417,20 @@ pub(crate) struct Verdict {
 
 /// Linux reports failures and hang-ups whether asked for or not.
 fn reportable(interest: Interest) -> Readiness {
+    let pairs = [
+        (
+            Interest::READABLE,
+            Readiness::READABLE.union(Readiness::READ_CLOSED),
+        ),
+        (Interest::WRITABLE, Readiness::WRITABLE),
+        (Interest::READ_CLOSED, Readiness::READ_CLOSED),
+        (Interest::URGENT, Readiness::URGENT),
+    ];
     let mut mask = Readiness::HANGUP.union(Readiness::ERROR);
-    if interest.is_readable() {
-        mask = mask
-            .union(Readiness::READABLE)
-            .union(Readiness::READ_CLOSED)
-            .union(Readiness::URGENT);
-    }
-    if interest.is_writable() {
-        mask = mask.union(Readiness::WRITABLE);
+    for (wanted, told) in pairs {
+        if interest.contains(wanted) {
+            mask = mask.union(told);
+        }
     }
     mask
 }

@@ -34,6 +34,8 @@ pub struct TcpSocket {
     id: SocketId,
     is_v6: bool,
     bound: std::cell::Cell<Option<SocketAddr>>,
+    /// Where it connects from, if it is not bound.
+    source: std::cell::Cell<Option<IpAddr>>,
     /// Another socket has taken over the id.
     is_spent: bool,
 }
@@ -85,6 +87,7 @@ impl TcpSocket {
             id,
             is_v6,
             bound: None.into(),
+            source: None.into(),
             is_spent: false,
         })
     }
@@ -154,6 +157,12 @@ impl TcpSocket {
             .block_unannounced(|_| answers.pop().map(|said| said.map_err(io::Error::from)))?;
         self.bound.set(Some(said));
         Ok(said)
+    }
+
+    /// Connects from this address, unless it is bound; the port is chosen then, and need be unique for that peer alone (`IP_BIND_ADDRESS_NO_PORT`). One that is
+    /// not ours is found by the attempt to connect: `AddrNotAvailable`.
+    pub fn set_source(&self, source: IpAddr) {
+        self.source.set(Some(source));
     }
 
     fn any(&self) -> SocketAddr {
@@ -295,9 +304,10 @@ impl TcpSocket {
         let options = self.options().look(|settings| settings.for_stack(&tcp));
         let (answer, mut answers) = ring::spsc::queue(1);
         self.inner.state().name_peer(self.id, remote);
+        let source = || self.source.get().map(|ip| SocketAddr::new(ip, 0));
         self.inner.control(Control::Connect(Connect {
             socket: self.id,
-            local: self.bound.get(),
+            local: self.bound.get().or_else(source),
             remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
             options,
             fast_open,

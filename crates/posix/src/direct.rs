@@ -1,14 +1,12 @@
-//! Calls for callers who have memory to read into and a thread to block: done when they return. The data path of C programs, so nothing here allocates once
-//! a connection stands, but for receives with flags.
+//! Calls for callers who have a thread to block: done when they return.
 
-use std::io::Read;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
-use crate::kernel;
 use crate::number::*;
 use crate::request::{EpollEvent, Request};
 use crate::sockets::{Entry, File, Sockets, Step, errno};
@@ -32,7 +30,7 @@ impl Sockets {
     }
 
     /// Tries a step again and again, asleep in between, until it is over. `fd`: a descriptor of the kernel may be what it waits for.
-    fn drive(
+    pub(crate) fn drive(
         &mut self,
         fd: Option<i32>,
         mut step: impl FnMut(&mut Self, &mut Progress) -> Step,
@@ -62,79 +60,6 @@ impl Sockets {
                 };
             }
         }
-    }
-
-    /// `recv`: as many bytes as are there.
-    ///
-    /// # Errors
-    /// What `errno` is.
-    pub fn recv_into(&mut self, fd: i32, bytes: &mut [u8], flags: i32) -> Result<usize, Errno> {
-        let entry = self.entry(fd)?;
-        let is_nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
-        let is_plain = flags & !(MSG_DONTWAIT | MSG_NOSIGNAL) == 0 && !bytes.is_empty();
-        match &entry.file {
-            File::Stream(stream)
-                if is_plain && (is_nonblocking || stream.tcp.options().recv_lowat() <= 1) =>
-            {
-                return match (&stream.tcp).read(bytes) {
-                    Err(error) if !is_nonblocking && errno(&error) == Errno::AGAIN => {
-                        self.recv_slowly(fd, bytes, flags)
-                    }
-                    read => read.map_err(|error| errno(&error)),
-                };
-            }
-            File::Kernel(_) => return self.kernel_read(fd, bytes, flags),
-            File::Epoll(_) => return Err(Errno::INVAL),
-            _ => {}
-        }
-        self.recv_slowly(fd, bytes, flags)
-    }
-
-    fn recv_slowly(&mut self, fd: i32, bytes: &mut [u8], flags: i32) -> Result<usize, Errno> {
-        if bytes.is_empty() && flags == 0 {
-            return self.socket_entry(fd).map(|_| 0);
-        }
-        let (len, mut reply) = (bytes.len(), Reply::None);
-        let read = self.drive(None, |sockets, progress| {
-            sockets.recv(fd, len, flags, progress, &mut reply)
-        })?;
-        if let Reply::Bytes(got) = reply {
-            let count = got.len().min(len);
-            bytes[..count].copy_from_slice(&got[..count]);
-        }
-        Ok(read as usize)
-    }
-
-    fn kernel_read(&mut self, fd: i32, bytes: &mut [u8], flags: i32) -> Result<usize, Errno> {
-        let read = self.drive(Some(fd), |sockets, _| {
-            let entry = sockets.entry(fd)?;
-            let File::Kernel(kernel) = &entry.file else {
-                return Err(Errno::BADF);
-            };
-            found(kernel::read(kernel, bytes), entry, flags)
-        });
-        read.map(|read| read as usize)
-    }
-
-    /// `send`: all of the bytes on a blocking descriptor, as many as there is room for on another.
-    ///
-    /// # Errors
-    /// What `errno` is.
-    pub fn send_from(&mut self, fd: i32, bytes: &[u8], flags: i32) -> Result<usize, Errno> {
-        let sent = match self.entry(fd)?.file {
-            File::Kernel(_) => self.drive(Some(fd), |sockets, _| {
-                let entry = sockets.entry(fd)?;
-                let File::Kernel(kernel) = &entry.file else {
-                    return Err(Errno::BADF);
-                };
-                found(kernel::write(kernel, bytes), entry, flags)
-            }),
-            File::Epoll(_) => Err(Errno::INVAL),
-            _ => self.drive(None, |sockets, progress| {
-                sockets.send(fd, bytes, flags, None, None, progress)
-            }),
-        };
-        sent.map(|sent| sent as usize)
     }
 
     /// `epoll_wait`: events of what is ready, in place of what `found` held, `max` at most.
@@ -210,6 +135,7 @@ impl Sockets {
     fn kernels(&self, fds: &[crate::PollFd]) -> Vec<BorrowedFd<'_>> {
         let kernel = |entry: &crate::PollFd| match &self.with_context(entry.fd)?.1.file {
             File::Kernel(kernel) if entry.events & POLLIN != 0 => Some(kernel.as_fd()),
+            File::Epoll(epoll) if entry.events & POLLIN != 0 => epoll.kernel_fd(),
             _ => None,
         };
         fds.iter().filter_map(kernel).take(PARKED_FDS_MAX).collect()
@@ -224,6 +150,12 @@ impl Sockets {
             nonblocking,
             ..Entry::of(File::Kernel(kernel), false)
         })
+    }
+
+    /// There is a descriptor of the kernel's behind it.
+    #[must_use]
+    pub fn is_kernel(&self, fd: i32) -> bool {
+        self.kernel_fd(fd).is_ok()
     }
 
     /// The kernel's descriptor behind one of ours.
@@ -251,19 +183,18 @@ impl Sockets {
         Ok(())
     }
 
+    /// Lets a socket connect from an address of ours, at a port that is chosen then. Nothing, if it is bound, or has begun to connect.
+    pub fn set_source(&mut self, fd: i32, source: IpAddr) {
+        if let Some((_, entry)) = self.with_context(fd)
+            && let File::Idle(socket) = &entry.file
+        {
+            socket.set_source(source);
+        }
+    }
+
     /// It is an IPv6 socket.
     #[must_use]
     pub fn is_v6(&self, fd: i32) -> bool {
         self.with_context(fd).is_some_and(|(_, entry)| entry.is_v6)
-    }
-}
-
-/// What a read or write of the kernel's came to: blocked, unless the descriptor is to say so.
-fn found(outcome: Result<usize, Errno>, entry: &Entry, flags: i32) -> Step {
-    let is_nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
-    match outcome {
-        Err(Errno::AGAIN) if !is_nonblocking => Ok(None),
-        Err(errno) => Err(errno),
-        Ok(count) => Ok(Some(count as i64)),
     }
 }

@@ -1,6 +1,7 @@
 //! `poll` and epoll.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use millstream::{Events, Interest, Mode, Poll, Readiness, Source, Token};
@@ -18,8 +19,13 @@ pub(crate) struct Epoll {
     poll: Poll,
     watched: Watched,
     events: Events,
-    /// Descriptors that were told of once in vain.
-    again: Vec<i32>,
+}
+
+impl Epoll {
+    /// What it watches of the kernel's, for those who sleep until something is ready.
+    pub fn kernel_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.poll.kernel_fd()
+    }
 }
 
 /// What is watched, by descriptor.
@@ -67,13 +73,15 @@ fn mask(ready: Readiness) -> u32 {
     said.fold(0, |all, (_, bits)| all | bits)
 }
 
-fn ready(file: &File) -> Option<Readiness> {
-    Some(match file {
+/// What `poll` says of a descriptor, asked for `events`.
+fn ready(file: &File, events: u32) -> u32 {
+    mask(match file {
         File::Idle(socket) | File::Deferred(socket, _) => socket.readiness(),
         File::Listener(listener) => listener.readiness(),
         File::Stream(stream) => stream.tcp.readiness(),
-        File::Kernel(fd) => kernel::readiness(fd),
-        File::Epoll(_) | File::Lost => return None,
+        File::Kernel(fd) => return kernel::ready(fd, events as i16) as u32,
+        File::Epoll(epoll) => epoll.poll.readiness(),
+        File::Lost => Readiness::NONE,
     })
 }
 
@@ -109,7 +117,7 @@ impl Sockets {
         match self.entry(fd) {
             Err(_) => POLLNVAL,
             Ok(entry) => {
-                let mut said = ready(&entry.file).map_or(0, mask) as i16;
+                let mut said = ready(&entry.file, events as u32) as i16;
                 if is_told(entry, false) {
                     said |= error_queue::mask(entry) as i16;
                 }
@@ -133,7 +141,6 @@ impl Sockets {
             poll,
             watched: Watched::default(),
             events: Events::with_capacity(1),
-            again: Vec::new(),
         });
         let fd = self.install(Entry {
             close_on_exec: flags & EPOLL_CLOEXEC != 0,
@@ -151,6 +158,7 @@ impl Sockets {
         let File::Epoll(epoll) = &mut epoll.file else {
             return Err(Errno::INVAL);
         };
+        check_exclusive(op, &entry.file, event.events)?;
         match op {
             EPOLL_CTL_ADD if epoll.watched.at(fd).is_some() => return Err(Errno::EXIST),
             EPOLL_CTL_ADD => {
@@ -213,30 +221,19 @@ impl Sockets {
             let Some(watched) = epoll.watched.at(fd) else {
                 continue;
             };
-            let said = mask(event.readiness()) & (watched.events | EPOLLERR | EPOLLHUP);
+            let said = event
+                .kernel_events()
+                .unwrap_or_else(|| mask(event.readiness()));
+            let said = said & (watched.events | EPOLLERR | EPOLLHUP);
             if said != 0 {
                 found.push(EpollEvent {
                     events: said,
                     data: watched.data,
                 });
-            } else if watched.events & EPOLLONESHOT != 0 {
-                epoll.again.push(fd);
             }
         }
-        let mut again = std::mem::take(&mut epoll.again);
         if self.has_notifications {
             self.add_notifications(epfd, max, found);
-        }
-        // What is ready of these nobody asked for.
-        for fd in again.drain(..) {
-            self.arm_again(epfd, fd);
-        }
-        if let Ok(Entry {
-            file: File::Epoll(epoll),
-            ..
-        }) = self.entry(epfd)
-        {
-            epoll.again = again;
         }
         Ok(())
     }
@@ -258,7 +255,7 @@ impl Sockets {
                 continue;
             }
             let queued = error_queue::mask(entry) & (event.events | EPOLLERR);
-            let said = ready(&entry.file).map_or(0, mask) & event.events | queued;
+            let said = ready(&entry.file, event.events) & event.events | queued;
             if let Some(other) = found.iter_mut().find(|other| other.data == event.data) {
                 other.events |= said;
             } else if found.len() < max {
@@ -267,16 +264,6 @@ impl Sockets {
                     data: event.data,
                 });
             }
-        }
-    }
-
-    fn arm_again(&mut self, epfd: i32, fd: i32) {
-        if let Some((epoll, entry)) = self.pair(epfd, fd)
-            && let File::Epoll(epoll) = &mut epoll.file
-            && let Some(event) = epoll.watched.at(fd)
-        {
-            // It is registered, or it would not have been told of.
-            let _ = change(&mut epoll.poll, &mut entry.file, fd, event);
         }
     }
 
@@ -320,15 +307,29 @@ impl Sockets {
     }
 }
 
-/// What Millstream's poll is asked, so that it tells of at least what was asked for.
-pub(crate) fn wanted(event: EpollEvent) -> (Interest, Mode) {
-    let reads = event.events & (EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI) != 0;
-    let writes = event.events & (EPOLLOUT | EPOLLWRNORM) != 0;
-    let interest = match (reads, writes) {
-        (true, true) => Interest::READABLE | Interest::WRITABLE,
-        (false, true) => Interest::WRITABLE,
-        (_, false) => Interest::READABLE,
-    };
+/// `EPOLLEXCLUSIVE` goes with few others; a context has one thread, so nobody else is there to be left asleep.
+fn check_exclusive(op: i32, file: &File, events: u32) -> Result<(), Errno> {
+    const ALONG: u32 = EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET;
+    let is_asked = events & EPOLLEXCLUSIVE != 0 && op != EPOLL_CTL_DEL;
+    let is_fitting = op == EPOLL_CTL_ADD
+        && !matches!(file, File::Epoll(_))
+        && events & !(ALONG | EPOLLEXCLUSIVE) == 0;
+    match is_asked && !is_fitting {
+        true => Err(Errno::INVAL),
+        false => Ok(()),
+    }
+}
+
+/// What Millstream's poll is asked: nothing that nobody asked for, or a wait would return with it again and again.
+fn wanted(event: EpollEvent) -> (Interest, Mode) {
+    let pairs = [
+        (EPOLLIN | EPOLLRDNORM, Interest::READABLE),
+        (EPOLLOUT | EPOLLWRNORM, Interest::WRITABLE),
+        (EPOLLRDHUP, Interest::READ_CLOSED),
+        (EPOLLPRI, Interest::URGENT),
+    ];
+    let asked = pairs.iter().filter(|(bits, _)| event.events & bits != 0);
+    let interest = asked.fold(Interest::NONE, |all, (_, one)| all | *one);
     let mode = match event.events & EPOLLET {
         0 => Mode::Level,
         _ => Mode::Edge,
@@ -349,7 +350,7 @@ fn add(poll: &mut Poll, file: &mut File, fd: i32, event: EpollEvent) -> Result<(
         File::Idle(socket) | File::Deferred(socket, _) => with(poll, socket, fd, event),
         File::Listener(listener) => with(poll, listener, fd, event),
         File::Stream(stream) => with(poll, &stream.tcp, fd, event),
-        File::Kernel(kernel) => kernel::watch(poll, kernel, fd, event, false),
+        File::Kernel(kernel) => poll.register_fd_with(kernel, Token(fd as usize), event.events),
         File::Epoll(inner) => {
             let (interest, mode) = wanted(event);
             let (token, once) = (Token(fd as usize), event.events & EPOLLONESHOT != 0);
@@ -373,7 +374,7 @@ fn change(poll: &mut Poll, file: &mut File, fd: i32, event: EpollEvent) -> Resul
         File::Idle(socket) | File::Deferred(socket, _) => with(poll, socket, fd, event),
         File::Listener(listener) => with(poll, listener, fd, event),
         File::Stream(stream) => with(poll, &stream.tcp, fd, event),
-        File::Kernel(kernel) => kernel::watch(poll, kernel, fd, event, true),
+        File::Kernel(kernel) => poll.reregister_fd_with(kernel, Token(fd as usize), event.events),
         File::Epoll(inner) => {
             let (interest, mode) = wanted(event);
             let (token, once) = (Token(fd as usize), event.events & EPOLLONESHOT != 0);

@@ -1,73 +1,79 @@
-//! Descriptors of the kernel among ours, so that one loop serves both: pipes, eventfds, and whatever else a program brings along.
+//! Descriptors of the kernel among ours, so that one loop serves both: pipes, eventfds, and whatever else a program brings along. What they answer is the
+//! kernel's own; but they never wait here, whatever their flags say: the caller sleeps where sockets wake it, too.
 
-use std::io;
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 
-use millstream::{Poll, Readiness, Token};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 
-use crate::epoll::wanted;
-use crate::number::EPOLLONESHOT;
-use crate::request::EpollEvent;
+use crate::number::{POLLERR, POLLHUP, POLLIN, POLLOUT};
 
 const NOW: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
+/// To `preadv2` and `pwritev2`: where the descriptor stands.
+const HERE: u64 = u64::MAX;
 
-/// What can be done with it now.
-pub(crate) fn readiness(fd: &OwnedFd) -> Readiness {
-    let asked = PollFlags::IN | PollFlags::OUT | PollFlags::RDHUP;
-    let mut fds = [PollFd::new(fd, asked)];
-    if poll(&mut fds, Some(&NOW)).is_err() {
-        return Readiness::NONE;
-    }
-    let said = fds[0].revents();
-    let pairs = [
-        (PollFlags::IN, Readiness::READABLE),
-        (PollFlags::OUT, Readiness::WRITABLE),
-        (PollFlags::RDHUP, Readiness::READ_CLOSED),
-        (PollFlags::HUP, Readiness::HANGUP),
-        (PollFlags::ERR, Readiness::ERROR),
-    ];
-    let ready = pairs.iter().filter(|(flag, _)| said.contains(*flag));
-    ready.fold(Readiness::NONE, |all, (_, one)| all.union(*one))
-}
-
-/// Watches it, or changes what is wanted of it.
-pub(crate) fn watch(
-    poll: &mut Poll,
-    kernel: &OwnedFd,
-    fd: i32,
-    event: EpollEvent,
-    changes: bool,
-) -> io::Result<()> {
-    let (interest, mode) = wanted(event);
-    let (token, once) = (Token(fd as usize), event.events & EPOLLONESHOT != 0);
-    match changes {
-        false => poll.register_fd_with(kernel, token, interest, mode, once),
-        true => poll.reregister_fd_with(kernel, token, interest, mode, once),
+/// What `poll` says of it now, asked for `events`.
+pub(crate) fn ready(fd: &OwnedFd, events: i16) -> i16 {
+    let mut fds = [PollFd::new(fd, PollFlags::from_bits_retain(events as u16))];
+    match poll(&mut fds, Some(&NOW)) {
+        Ok(_) => fds[0].revents().bits() as i16,
+        Err(_) => 0,
     }
 }
 
-/// Reads what is there: never waits, whatever the descriptor's own flags say.
-pub(crate) fn read(fd: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno> {
-    let enough = [Readiness::READABLE, Readiness::HANGUP, Readiness::ERROR];
-    if !is_any(readiness(fd), &enough) {
-        return Err(Errno::AGAIN);
+/// Reads what is there.
+pub(crate) fn read(fd: &OwnedFd, pieces: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+    // Nothing is read without waiting; an eventfd, say, wants to complain of it.
+    if let [piece] = pieces
+        && piece.is_empty()
+    {
+        return rustix::io::read(fd, &mut piece[..]);
     }
-    rustix::io::read(fd, bytes)
+    match rustix::io::preadv2(fd, pieces, HERE, ReadWriteFlags::NOWAIT) {
+        Err(Errno::OPNOTSUPP) => {}
+        read => return read,
+    }
+    match ready(fd, POLLIN) & (POLLIN | POLLHUP | POLLERR) {
+        0 => Err(Errno::AGAIN),
+        _ => rustix::io::readv(fd, pieces),
+    }
 }
 
 /// Writes what there is room for.
-pub(crate) fn write(fd: &OwnedFd, bytes: &[u8]) -> Result<usize, Errno> {
-    if !is_any(readiness(fd), &[Readiness::WRITABLE, Readiness::ERROR]) {
-        return Err(Errno::AGAIN);
+pub(crate) fn write(fd: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
+    if let [piece] = pieces
+        && piece.is_empty()
+    {
+        return rustix::io::write(fd, piece);
     }
-    rustix::io::write(fd, bytes)
+    match rustix::io::pwritev2(fd, pieces, HERE, ReadWriteFlags::NOWAIT) {
+        Err(Errno::OPNOTSUPP) => {}
+        written => return written,
+    }
+    match ready(fd, POLLOUT) & (POLLOUT | POLLERR) {
+        0 => Err(Errno::AGAIN),
+        _ => rustix::io::writev(fd, pieces),
+    }
 }
 
-fn is_any(ready: Readiness, wanted: &[Readiness]) -> bool {
-    wanted.iter().any(|one| ready.contains(*one))
+/// `recvmsg`, which sockets alone know.
+pub(crate) fn recv(
+    fd: &OwnedFd,
+    pieces: &mut [IoSliceMut<'_>],
+    flags: i32,
+) -> Result<usize, Errno> {
+    let flags = RecvFlags::from_bits_retain(flags as u32) | RecvFlags::DONTWAIT;
+    let mut none = RecvAncillaryBuffer::default();
+    rustix::net::recvmsg(fd, pieces, &mut none, flags).map(|message| message.bytes)
+}
+
+/// `sendmsg`, which sockets alone know.
+pub(crate) fn send(fd: &OwnedFd, pieces: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
+    let flags = SendFlags::from_bits_retain(flags as u32) | SendFlags::DONTWAIT;
+    rustix::net::sendmsg(fd, pieces, &mut SendAncillaryBuffer::default(), flags)
 }

@@ -28,6 +28,7 @@ pub mod c_layout;
 mod call;
 mod descriptors;
 mod direct;
+mod direct_bytes;
 mod epoll;
 mod error_queue;
 mod fast_open;
@@ -49,6 +50,7 @@ mod zero_copy;
 
 pub use call::{Call, Outcome, Reply};
 pub use descriptors::{Descriptors, LowestFree};
+pub use direct_bytes::scatter;
 pub use request::{Address, ControlMessage, EpollEvent, PollFd, Request};
 pub use rustix::io::Errno;
-pub use sockets::Sockets;
+pub use sockets::{Sockets, errno};

@@ -148,6 +148,12 @@ impl Sockets {
         self.entries.at(fd).is_some()
     }
 
+    /// How many descriptors are open.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.entries.count()
+    }
+
     /// Carries a call on. What it does is done when this returns, as it is when a system call does: on a virtual clock, where no other thread sees to it, the
     /// stack is turned after it.
     pub(crate) fn carry_on(
@@ -325,8 +331,9 @@ impl Sockets {
     }
 }
 
-/// The number in an error.
-pub(crate) fn errno(error: &io::Error) -> Errno {
+/// The number in an error of Millstream's.
+#[must_use]
+pub fn errno(error: &io::Error) -> Errno {
     if let Some(number) = error.raw_os_error() {
         return Errno::from_raw_os_error(number);
     }

@@ -37,6 +37,11 @@ impl Table {
         self.places[place] = Some(entry);
     }
 
+    /// How many are open.
+    pub fn count(&self) -> usize {
+        self.places.iter().flatten().count()
+    }
+
     pub fn remove(&mut self, fd: i32) -> Option<Entry> {
         self.places.get_mut(usize::try_from(fd).ok()?)?.take()
     }

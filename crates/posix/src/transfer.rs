@@ -200,7 +200,7 @@ impl Sockets {
         let entry = self.entry(fd)?;
         let flag = |on: bool, flag: i32| if on { flag } else { 0 };
         let value = match command {
-            F_GETFL => O_RDWR | flag(entry.nonblocking, O_NONBLOCK),
+            F_GETFL => access(&entry.file) | flag(entry.nonblocking, O_NONBLOCK),
             F_SETFL => {
                 entry.nonblocking = argument & O_NONBLOCK != 0;
                 0
@@ -231,6 +231,10 @@ impl Sockets {
             return Err(Errno::NOTTY);
         }
         let value = match &entry.file {
+            File::Kernel(kernel) if request == SIOCINQ => {
+                let waiting = rustix::io::ioctl_fionread(kernel)?;
+                i32::try_from(waiting).unwrap_or(i32::MAX)
+            }
             File::Epoll(_) | File::Kernel(_) => return Err(Errno::NOTTY),
             File::Listener(_) if request == SIOCATMARK => 0,
             File::Listener(_) => return Err(Errno::INVAL),
@@ -246,6 +250,17 @@ impl Sockets {
         *reply = Reply::Int(value);
         Ok(Some(0))
     }
+}
+
+/// `O_ACCMODE` of it.
+fn access(file: &File) -> i32 {
+    let File::Kernel(kernel) = file else {
+        return O_RDWR;
+    };
+    let flags = rustix::fs::fcntl_getfl(kernel);
+    flags.map_or(O_RDWR, |flags| {
+        (flags & rustix::fs::OFlags::RWMODE).bits() as i32
+    })
 }
 
 /// A read of a socket without a connection: what went wrong is told first, then the end if reading was shut.

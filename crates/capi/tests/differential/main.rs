@@ -103,7 +103,10 @@ fn give_loopback(lab: &Lab) {
     for [four, six] in LOOPBACK {
         lab.ip("ours", &format!("addr add {four}/32 dev lo"));
         lab.ip("ours", &format!("addr add {six}/128 dev lo nodad"));
-        lab.ip("ours", &format!("-6 route del local {six} dev lo table local"));
+        lab.ip(
+            "ours",
+            &format!("-6 route del local {six} dev lo table local"),
+        );
     }
     let [mine, peers] = LOOPBACK;
     for (to, from) in [(mine, peers), (peers, mine)] {

@@ -222,6 +222,8 @@ void *load(void *argument)
     for (int i = 0; i < connections; i++)
         begin(&crowd, &crowd.clients[i]);
     run(&crowd, 0);
+    /* The epoll. */
+    must_be_at_rest(worker, 1, 0);
     mtcp_destroy_context(worker->mctx);
     free(crowd.clients);
     return NULL;

@@ -52,6 +52,36 @@ void watch(struct worker *worker, int op, int sockid, uint32_t events, void *wha
         fail(worker, "mtcp_epoll_ctl");
 }
 
+static bool is_at_rest(const struct mtcp_usage *usage, unsigned int descriptors, unsigned int sockets)
+{
+    return usage->descriptors.used == descriptors && usage->sockets.used == sockets && usage->half_open.used == 0 && usage->time_wait.used == 0
+           && usage->small_chunks.used == 0 && usage->large_chunks.used == 0 && usage->segment_records.used == 0 && usage->range_blocks.used == 0
+           && usage->rest_blocks.used == 0;
+}
+
+void must_be_at_rest(struct worker *worker, unsigned int descriptors, unsigned int sockets)
+{
+    struct mtcp_epoll_event events[EVENTS_MAX];
+    struct mtcp_usage usage;
+    long until_ms = now_ms() + REST_MS;
+
+    for (;;) {
+        if (mtcp_getusage(worker->mctx, &usage) < 0)
+            fail(worker, "mtcp_getusage");
+        if (is_at_rest(&usage, descriptors, sockets))
+            return;
+        if (now_ms() > until_ms)
+            break;
+        if (mtcp_epoll_wait(worker->mctx, worker->epoll, events, EVENTS_MAX, TICK_MS) < 0 && errno != EINTR)
+            fail(worker, "mtcp_epoll_wait");
+    }
+    printf("thread %d holds: descriptors %u sockets %u half_open %u time_wait %u small_chunks %u large_chunks %u segment_records %u range_blocks %u rest_blocks %u\n",
+           worker->number, usage.descriptors.used, usage.sockets.used, usage.half_open.used, usage.time_wait.used, usage.small_chunks.used,
+           usage.large_chunks.used, usage.segment_records.used, usage.range_blocks.used, usage.rest_blocks.used);
+    errno = 0;
+    fail(worker, "a pool is not full at the end");
+}
+
 static void tell(const struct worker *workers, int threads)
 {
     struct counts sum;

@@ -29,6 +29,8 @@
 #define PORT 9
 /* A connection that neither sends nor receives for that long has stalled. */
 #define STALL_MS 60000
+/* How long a context may take to be rid of connections that have ended. */
+#define REST_MS 20000
 /* How long a loop waits at most, to look at the clock. */
 #define TICK_MS 200
 
@@ -59,5 +61,7 @@ long now_ms(void);
 /* A context and an epoll for the calling thread. */
 void open_worker(struct worker *worker);
 void watch(struct worker *worker, int op, int sockid, uint32_t events, void *what);
+/* Waits until all pools are full again, but for that many descriptors and sockets that are still open. */
+void must_be_at_rest(struct worker *worker, unsigned int descriptors, unsigned int sockets);
 
 #endif

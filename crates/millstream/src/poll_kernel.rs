@@ -1,0 +1,155 @@
+//! Descriptors of the kernel in a [`Poll`]: its part in the kernel is an epoll, made when it is first needed, and what that says is told in the kernel's own bits.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
+use rustix::io::Errno;
+
+use crate::poll::{Event, Events, Interest, Mode, Poll, Token};
+use crate::poll_set::Wanted;
+use crate::readiness::Readiness;
+
+/// Events that one look takes.
+const KERNEL_EVENTS_MAX: usize = 64;
+const NOW: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
+impl Poll {
+    /// Begins to watch a descriptor of the kernel, level-triggered.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl`.
+    pub fn register_fd(
+        &mut self,
+        fd: impl AsFd,
+        token: Token,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let events = kernel_events(Wanted::new(token, interest, Mode::Level, false));
+        self.register_fd_with(fd, token, events)
+    }
+
+    /// As [`register_fd`](Self::register_fd), for `events` in the kernel's own bits: `EPOLLIN`, `EPOLLET`, `EPOLLONESHOT` and so on.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl`.
+    pub fn register_fd_with(&mut self, fd: impl AsFd, token: Token, events: u32) -> io::Result<()> {
+        let flags = epoll::EventFlags::from_bits_retain(events);
+        Ok(epoll::add(self.kernel()?, fd, data(token), flags)?)
+    }
+
+    /// Changes what is wanted of a watched descriptor of the kernel.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl`; `NotFound` if none was ever registered.
+    pub fn reregister_fd_with(
+        &mut self,
+        fd: impl AsFd,
+        token: Token,
+        events: u32,
+    ) -> io::Result<()> {
+        let kernel = self.kernel.as_ref().ok_or(Errno::NOENT)?;
+        let flags = epoll::EventFlags::from_bits_retain(events);
+        Ok(epoll::modify(kernel, fd, data(token), flags)?)
+    }
+
+    /// Stops watching a descriptor of the kernel.
+    ///
+    /// # Errors
+    /// Those of `epoll_ctl`; `NotFound` if none was ever registered.
+    pub fn deregister_fd(&mut self, fd: impl AsFd) -> io::Result<()> {
+        let kernel = self.kernel.as_ref().ok_or(Errno::NOENT)?;
+        Ok(epoll::delete(kernel, fd)?)
+    }
+
+    /// Its part in the kernel, if it has one: readable while a descriptor of the kernel that it watches is ready.
+    #[must_use]
+    pub fn kernel_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.kernel.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Its part in the kernel, made if need be.
+    pub(crate) fn kernel(&mut self) -> io::Result<&OwnedFd> {
+        if self.kernel.is_none() {
+            self.kernel = Some(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        }
+        self.kernel
+            .as_ref()
+            .ok_or_else(|| io::Error::from(Errno::NOENT))
+    }
+
+    pub(crate) fn has_kernel_events(&self) -> bool {
+        let Some(kernel) = &self.kernel else {
+            return false;
+        };
+        let mut fds = [PollFd::new(kernel, PollFlags::IN)];
+        rustix::event::poll(&mut fds, Some(&NOW)).is_ok_and(|count| count > 0)
+    }
+
+    pub(crate) fn collect_kernel(&mut self, events: &mut Events) -> io::Result<()> {
+        let Some(kernel) = &self.kernel else {
+            return Ok(());
+        };
+        let room = (events.capacity - events.events.len()).min(KERNEL_EVENTS_MAX);
+        if room == 0 {
+            return Ok(());
+        }
+        let none = epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        };
+        let mut found = [none; KERNEL_EVENTS_MAX];
+        let count = match epoll::wait(kernel, &mut found[..room], Some(&NOW)) {
+            Ok(count) => count,
+            Err(Errno::INTR) => 0,
+            Err(errno) => return Err(errno.into()),
+        };
+        for event in &found[..count] {
+            // The kernel's structure is packed.
+            let flags = event.flags;
+            let token = Token(event.data.u64() as usize);
+            let ready = readiness(flags);
+            events
+                .events
+                .push(Event::of_kernel(token, ready, flags.bits()));
+        }
+        Ok(())
+    }
+}
+
+fn data(token: Token) -> epoll::EventData {
+    epoll::EventData::new_u64(token.0 as u64)
+}
+
+/// What a registration asks for, in the kernel's bits.
+pub(crate) fn kernel_events(wanted: Wanted) -> u32 {
+    use epoll::EventFlags as Flags;
+    let interest = wanted.interest;
+    let looks_at_end = interest.is_readable() || interest.contains(Interest::READ_CLOSED);
+    let mut flags = Flags::empty();
+    flags.set(Flags::IN | Flags::RDNORM, interest.is_readable());
+    flags.set(Flags::OUT, interest.is_writable());
+    flags.set(Flags::RDHUP, looks_at_end);
+    flags.set(Flags::PRI, interest.contains(Interest::URGENT));
+    flags.set(Flags::ET, wanted.mode == Mode::Edge);
+    flags.set(Flags::ONESHOT, wanted.one_shot);
+    flags.bits()
+}
+
+fn readiness(flags: epoll::EventFlags) -> Readiness {
+    let pairs = [
+        (epoll::EventFlags::IN, Readiness::READABLE),
+        (epoll::EventFlags::OUT, Readiness::WRITABLE),
+        (epoll::EventFlags::RDHUP, Readiness::READ_CLOSED),
+        (epoll::EventFlags::HUP, Readiness::HANGUP),
+        (epoll::EventFlags::ERR, Readiness::ERROR),
+        (epoll::EventFlags::PRI, Readiness::URGENT),
+    ];
+    pairs
+        .into_iter()
+        .filter(|(flag, _)| flags.contains(*flag))
+        .fold(Readiness::NONE, |all, (_, one)| all.union(one))
+}

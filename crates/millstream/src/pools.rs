@@ -1,0 +1,70 @@
+//! How full a stack's tables and pools are, for an application that watches over itself.
+
+use std::io;
+
+use stack::{Limits, Usage};
+
+use crate::context::Context;
+
+/// A table or a pool: what is in use, and of how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pool {
+    /// In use.
+    pub used: u32,
+    /// There are.
+    pub total: u32,
+}
+
+/// The tables and pools of a context's stack. At each limit there is an answer: see [`Limits`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pools {
+    /// Connections and listeners, those among them that the application has closed and that are not over, and sockets that it holds after their connection.
+    pub sockets: Pool,
+    /// Handshakes in progress.
+    pub half_open: Pool,
+    /// Connections in TIME_WAIT.
+    pub time_wait: Pool,
+    /// Chunks of 256 bytes that hold bytes of socket buffers.
+    pub small_chunks: Pool,
+    /// Chunks of 4 KiB.
+    pub large_chunks: Pool,
+    /// Records of segments in flight.
+    pub segment_records: Pool,
+    /// Blocks of ranges that arrived out of order.
+    pub range_blocks: Pool,
+    /// Blocks that quiet sockets are packed in.
+    pub rest_blocks: Pool,
+}
+
+impl Pools {
+    fn of(usage: &Usage, limits: &Limits) -> Self {
+        fn count(number: usize) -> u32 {
+            u32::try_from(number).unwrap_or(u32::MAX)
+        }
+        let pool = |used: usize, total: usize| Pool {
+            used: count(used),
+            total: count(total),
+        };
+        Self {
+            sockets: pool(usage.sockets, limits.sockets_max),
+            half_open: pool(usage.half_open, limits.half_open_max),
+            time_wait: pool(usage.time_wait, limits.time_wait_max),
+            small_chunks: pool(usage.small_chunks as usize, limits.small_chunks),
+            large_chunks: pool(usage.large_chunks as usize, limits.large_chunks),
+            segment_records: pool(usage.segment_records, limits.segment_records),
+            range_blocks: pool(usage.range_blocks, limits.range_blocks),
+            rest_blocks: pool(usage.rest_blocks, limits.rest_blocks),
+        }
+    }
+}
+
+impl Context {
+    /// How full the stack's tables and pools are.
+    ///
+    /// # Errors
+    /// Those of waiting for its answer.
+    pub fn pools(&self) -> io::Result<Pools> {
+        let report = self.report()?;
+        Ok(Pools::of(&report.usage, self.limits()))
+    }
+}

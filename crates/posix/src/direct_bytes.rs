@@ -1,0 +1,188 @@
+//! Calls that move bytes, for callers who have the memory and a thread to block: done when they return. The data path of C programs, so nothing here allocates
+//! once a connection stands, but for receives with flags.
+
+use std::io::{IoSlice, IoSliceMut, Read};
+use std::os::fd::OwnedFd;
+
+use millstream::TcpStream;
+use rustix::io::Errno;
+
+use crate::call::Reply;
+use crate::kernel;
+use crate::number::*;
+use crate::sockets::{Entry, File, Sockets, Step, errno};
+
+/// Flags that change nothing about how bytes are read.
+const PLAIN: i32 = MSG_DONTWAIT | MSG_NOSIGNAL;
+
+impl Sockets {
+    /// `read` and `readv`: as many bytes as are there. No bytes are asked for by one empty piece.
+    ///
+    /// # Errors
+    /// What `errno` is.
+    pub fn read_into(&mut self, fd: i32, pieces: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+        match &self.entry(fd)?.file {
+            File::Epoll(_) => Err(Errno::INVAL),
+            File::Kernel(_) => self.drive_kernel(fd, 0, |kernel| kernel::read(kernel, pieces)),
+            _ if pieces.iter().all(|piece| piece.is_empty()) => Ok(0),
+            _ => self.recv_into(fd, pieces, 0),
+        }
+    }
+
+    /// `recv` and `recvmsg`: as many bytes as are there.
+    ///
+    /// # Errors
+    /// What `errno` is.
+    pub fn recv_into(
+        &mut self,
+        fd: i32,
+        pieces: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Result<usize, Errno> {
+        let entry = self.entry(fd)?;
+        let is_nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
+        match &entry.file {
+            File::Stream(stream)
+                if flags & !PLAIN == 0
+                    && (is_nonblocking || stream.tcp.options().recv_lowat() <= 1)
+                    && stream.tcp.urgent_mark().is_none() =>
+            {
+                match read_pieces(&stream.tcp, pieces) {
+                    Some(Err(Errno::AGAIN)) if !is_nonblocking => {}
+                    Some(read) => return read,
+                    None => {}
+                }
+            }
+            File::Kernel(_) => {
+                return self.drive_kernel(fd, flags, |kernel| kernel::recv(kernel, pieces, flags));
+            }
+            _ => {}
+        }
+        self.recv_slowly(fd, pieces, flags)
+    }
+
+    fn recv_slowly(
+        &mut self,
+        fd: i32,
+        pieces: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Result<usize, Errno> {
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        let mut reply = Reply::None;
+        let read = self.drive(None, |sockets, progress| {
+            sockets.recv(fd, len, flags, progress, &mut reply)
+        })?;
+        if let Reply::Bytes(got) = reply {
+            scatter(&got, pieces);
+        }
+        Ok(read as usize)
+    }
+
+    /// `write` and `writev`: all of the bytes on a blocking descriptor, as many as there is room for on another.
+    ///
+    /// # Errors
+    /// What `errno` is.
+    pub fn write_from(&mut self, fd: i32, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        match &self.entry(fd)?.file {
+            File::Epoll(_) => Err(Errno::INVAL),
+            File::Kernel(_) => self.drive_kernel(fd, 0, |kernel| kernel::write(kernel, pieces)),
+            _ => self.send_from(fd, pieces, 0),
+        }
+    }
+
+    /// `send` and `sendmsg`, as [`write_from`](Self::write_from).
+    ///
+    /// # Errors
+    /// What `errno` is.
+    pub fn send_from(
+        &mut self,
+        fd: i32,
+        pieces: &[IoSlice<'_>],
+        flags: i32,
+    ) -> Result<usize, Errno> {
+        if let File::Kernel(_) = self.entry(fd)?.file {
+            return self.drive_kernel(fd, flags, |kernel| kernel::send(kernel, pieces, flags));
+        }
+        let Some(last) = pieces.iter().rposition(|piece| !piece.is_empty()) else {
+            return self.send_piece(fd, &[], flags);
+        };
+        let mut done = 0;
+        for (at, piece) in pieces[..=last].iter().enumerate() {
+            if piece.is_empty() {
+                continue;
+            }
+            let flags = match at == last {
+                true => flags,
+                // The mark is at the end of it all.
+                false => flags & !(MSG_EOR | MSG_OOB),
+            };
+            match self.send_piece(fd, piece, flags) {
+                Ok(sent) if sent < piece.len() => return Ok(done + sent),
+                Ok(sent) => done += sent,
+                Err(_) if done > 0 => return Ok(done),
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(done)
+    }
+
+    fn send_piece(&mut self, fd: i32, bytes: &[u8], flags: i32) -> Result<usize, Errno> {
+        let sent = self.drive(None, |sockets, progress| {
+            sockets.send(fd, bytes, flags, None, None, progress)
+        });
+        sent.map(|sent| sent as usize)
+    }
+
+    /// Makes a call to the kernel that does not wait, again and again if the descriptor is to.
+    fn drive_kernel(
+        &mut self,
+        fd: i32,
+        flags: i32,
+        mut call: impl FnMut(&OwnedFd) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        let done = self.drive(Some(fd), |sockets, _| {
+            let entry = sockets.entry(fd)?;
+            let File::Kernel(kernel) = &entry.file else {
+                return Err(Errno::BADF);
+            };
+            found(call(kernel), entry, flags)
+        });
+        done.map(|done| done as usize)
+    }
+}
+
+/// Puts what was received into the pieces, one after the other.
+pub fn scatter(mut received: &[u8], pieces: &mut [IoSliceMut<'_>]) {
+    for piece in pieces {
+        let (now, later) = received.split_at(received.len().min(piece.len()));
+        piece[..now.len()].copy_from_slice(now);
+        received = later;
+    }
+}
+
+/// What a read or write of the kernel's came to: blocked, unless the descriptor is to say so.
+fn found(outcome: Result<usize, Errno>, entry: &Entry, flags: i32) -> Step {
+    let is_nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
+    match outcome {
+        Err(Errno::AGAIN) if !is_nonblocking => Ok(None),
+        Err(errno) => Err(errno),
+        Ok(count) => Ok(Some(count as i64)),
+    }
+}
+
+/// What there is, into one piece after the other; `None` if there is no room for anything.
+fn read_pieces(
+    mut stream: &TcpStream,
+    pieces: &mut [IoSliceMut<'_>],
+) -> Option<Result<usize, Errno>> {
+    let mut done = 0;
+    for piece in pieces.iter_mut().filter(|piece| !piece.is_empty()) {
+        match stream.read(piece) {
+            Ok(got) if got < piece.len() => return Some(Ok(done + got)),
+            Ok(got) => done += got,
+            Err(_) if done > 0 => break,
+            Err(error) => return Some(Err(errno(&error))),
+        }
+    }
+    (done > 0).then_some(Ok(done))
+}

@@ -6,7 +6,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 
 use libc::{iovec, sockaddr, socklen_t};
-use posix::c_layout::{SOCKADDR_LEN_MAX, from_address, to_address};
+use posix::c_layout::{SOCKADDR_LEN_MAX, from_address, to_address, to_bound_address};
 use posix::{Address, Errno};
 
 use crate::limits::{BYTES_PER_CALL_MAX, PIECES_MAX};
@@ -155,12 +155,27 @@ pub unsafe fn write<T>(at: *mut T, value: T) -> Result<(), Errno> {
 /// # Safety
 /// `at` is null or leads to `len` bytes.
 pub unsafe fn address(at: *const sockaddr, len: socklen_t) -> Result<Address, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { address_bytes(at, len) }.map(to_address)
+}
+
+/// An address that C gives to `bind`.
+///
+/// # Safety
+/// As [`address`].
+pub unsafe fn bound_address(at: *const sockaddr, len: socklen_t) -> Result<Address, Errno> {
+    // SAFETY: the caller's promise.
+    unsafe { address_bytes(at, len) }.map(to_bound_address)
+}
+
+/// # Safety
+/// As [`address`].
+unsafe fn address_bytes<'a>(at: *const sockaddr, len: socklen_t) -> Result<&'a [u8], Errno> {
     if len as i32 > SOCKADDR_LEN_MAX as i32 || (len as i32) < 0 {
         return Err(Errno::INVAL);
     }
     // SAFETY: the caller's promise.
-    let bytes = unsafe { bytes(at.cast(), len as usize) }?;
-    Ok(to_address(bytes))
+    unsafe { bytes(at.cast(), len as usize) }
 }
 
 /// Tells C an address: as much of it as there is room for, and how long it is.

@@ -50,7 +50,7 @@ pub unsafe extern "C" fn mtcp_bind(
 ) -> c_int {
     answer_int(|| {
         // SAFETY: C gives an address of that length.
-        let address = unsafe { memory::address(addr, addrlen) };
+        let address = unsafe { memory::bound_address(addr, addrlen) };
         with(mctx, |seat| {
             let request = Request::Bind {
                 fd,
@@ -254,9 +254,7 @@ pub unsafe extern "C" fn mtcp_getsockopt(
 ) -> c_int {
     answer_int(|| {
         with(mctx, |seat| {
-            if !seat.sockets.has(fd) {
-                return Err(Errno::BADF);
-            }
+            seat.sockets.check_options_level(fd, level)?;
             // SAFETY: C gives a length, and below room as long as it says.
             let len = unsafe { memory::room(optlen) }?;
             let request = Request::Getsockopt {

@@ -122,17 +122,21 @@ impl crate::context::State {
                 break;
             }
             let token = one.wanted.token;
-            let news = self.polls.news(one.inner.index);
-            let is_news = one.fresh || one.wanted.mode == Mode::Level || one.seen != news;
-            let wants = one.armed && is_news && one.wanted.interest.is_readable();
+            let wants = one.armed && self.is_news(one) && one.wanted.interest.is_readable();
             if !wants || is_told(events, token) || !self.has_something(one.inner.index) {
                 continue;
             }
             events.push(Event::new(token, Readiness::READABLE));
-            (one.fresh, one.seen) = (false, news);
+            (one.fresh, one.seen) = (false, self.polls.news(one.inner.index));
             one.armed = !one.wanted.one_shot;
         }
         *self.polls.nested_mut(poll) = members;
+    }
+
+    /// It is to be told of, if there is anything to tell.
+    fn is_news(&self, one: &Nested) -> bool {
+        let is_edge = one.wanted.mode == Mode::Edge;
+        one.fresh || !is_edge || one.seen != self.polls.news(one.inner.index)
     }
 
     /// A wait on this poll would find a socket, or a poll that has one.
@@ -160,7 +164,10 @@ impl crate::context::State {
         }
         let below: Vec<u32> = {
             let members = self.polls.nested(poll).iter();
-            let current = members.filter(|one| one.armed && self.polls.is_current(one.inner));
+            let current = members.filter(|one| {
+                let is_wanted = one.wanted.interest.is_readable() && self.is_news(one);
+                one.armed && is_wanted && self.polls.is_current(one.inner)
+            });
             current.map(|one| one.inner.index).collect()
         };
         below.into_iter().any(|inner| self.has_something(inner))

@@ -47,7 +47,8 @@ pub fn to_address(bytes: &[u8]) -> Address {
     let port = array(bytes, 2).map_or(0, u16::from_be_bytes);
     match i32::from(family) {
         number::AF_UNSPEC => Address::Unspec,
-        number::AF_INET if bytes.len() >= SOCKADDR_IN_LEN => {
+        _ if bytes.len() < SOCKADDR_IN_LEN => Address::Short,
+        number::AF_INET => {
             let address: [u8; 4] = array(bytes, 4).unwrap_or_default();
             Address::Inet((IpAddr::from(address), port).into())
         }
@@ -58,8 +59,18 @@ pub fn to_address(bytes: &[u8]) -> Address {
             let address = SocketAddrV6::new(Ipv6Addr::from(address), port, flow, scope);
             Address::Inet(SocketAddr::V6(address))
         }
-        number::AF_INET | number::AF_INET6 => Address::Short,
         _ => Address::Family(family),
+    }
+}
+
+/// As [`to_address`], for `bind`, to which IPv4's unspecified address is one also without its family.
+pub fn to_bound_address(bytes: &[u8]) -> Address {
+    match to_address(bytes) {
+        Address::Unspec if array(bytes, 4) == Some([0; 4]) && bytes.len() >= SOCKADDR_IN_LEN => {
+            let port = array(bytes, 2).map_or(0, u16::from_be_bytes);
+            Address::Inet((Ipv4Addr::UNSPECIFIED, port).into())
+        }
+        address => address,
     }
 }
 

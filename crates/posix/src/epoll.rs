@@ -14,6 +14,9 @@ use crate::number::*;
 use crate::request::{EpollEvent, PollFd};
 use crate::sockets::{Entry, File, Sockets, Step, errno, is_over};
 
+/// The most events that a wait may ask for (`EP_MAX_EVENTS`): as many of the kernel's structures as an `int` counts bytes.
+const EVENTS_MAX: usize = i32::MAX as usize / 12;
+
 /// An epoll descriptor.
 pub(crate) struct Epoll {
     poll: Poll,
@@ -210,7 +213,7 @@ impl Sockets {
         let File::Epoll(epoll) = &mut self.entry(epfd)?.file else {
             return Err(Errno::INVAL);
         };
-        if max == 0 {
+        if max == 0 || max > EVENTS_MAX {
             return Err(Errno::INVAL);
         }
         epoll.events.set_capacity(max);

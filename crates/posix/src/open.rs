@@ -22,6 +22,9 @@ impl Sockets {
             AF_INET6 => true,
             _ => return Err(Errno::AFNOSUPPORT),
         };
+        if !(0..IPPROTO_END).contains(&protocol) {
+            return Err(Errno::INVAL);
+        }
         match (kind & SOCK_TYPE_MASK, protocol) {
             (SOCK_STREAM, IPPROTO_IP | IPPROTO_TCP) => {}
             (SOCK_STREAM, _) => return Err(Errno::PROTONOSUPPORT),
@@ -89,6 +92,7 @@ impl Sockets {
         progress: &mut Progress,
         reply: &mut Reply,
     ) -> Step {
+        self.entry(fd)?;
         if flags & !(SOCK_NONBLOCK | SOCK_CLOEXEC) != 0 {
             return Err(Errno::INVAL);
         }
@@ -337,10 +341,14 @@ impl Sockets {
             SHUT_RDWR => Shutdown::Both,
             _ => return Err(Errno::INVAL),
         };
-        match &entry.file {
+        match &mut entry.file {
             // A handshake that is under way is given up, whichever end is shut.
             File::Stream(stream) if stream.tcp.is_connecting() => return self.disconnect(fd),
-            File::Stream(stream) => stream.tcp.shutdown(how).map_err(|error| errno(&error))?,
+            File::Stream(stream) => {
+                // Who shuts a connection knows of it.
+                stream.connecting = false;
+                stream.tcp.shutdown(how).map_err(|error| errno(&error))?;
+            }
             File::Listener(_) if how == Shutdown::Write => {}
             File::Listener(_) => self.unlisten(fd)?,
             File::Deferred(..) => self.undefer(fd)?,
@@ -408,6 +416,9 @@ impl Sockets {
     }
 }
 
+/// One more than the last protocol that Linux numbers (`IPPROTO_MAX`).
+const IPPROTO_END: i32 = 263;
+
 /// What is known of a connection.
 pub(crate) fn info(stream: &Stream) -> Result<Option<Box<millstream::SocketInfo>>, Errno> {
     let asked = stream.tcp.options().info();
@@ -451,8 +462,9 @@ pub(crate) fn address_for(is_v6: bool, address: Address) -> Result<SocketAddr, E
         Address::Inet(address) if address.is_ipv6() == is_v6 => {
             Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
         }
-        // IPv4's structure is too short for one of IPv6.
+        // IPv4's structure is too short for one of IPv6, and what calls itself IPv6 and is none, for itself.
         Address::Inet(_) if is_v6 => Err(Errno::INVAL),
+        Address::Family(family) if is_v6 && i32::from(family) == AF_INET6 => Err(Errno::INVAL),
         Address::Inet(_) | Address::Family(_) | Address::Unspec => Err(Errno::AFNOSUPPORT),
         Address::Short => Err(Errno::INVAL),
     }

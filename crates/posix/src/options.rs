@@ -42,6 +42,19 @@ impl Sockets {
         })
     }
 
+    /// Whether the socket has options of a level at all, which Linux says before it looks at any argument.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTSOCK`; `EOPNOTSUPP`: it has none.
+    pub fn check_options_level(&mut self, fd: i32, level: i32) -> Result<(), Errno> {
+        let entry = self.socket_entry(fd)?;
+        match level {
+            SOL_SOCKET | SOL_TCP | SOL_IP => Ok(()),
+            SOL_IPV6 if entry.is_v6 => Ok(()),
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+
     pub(crate) fn getsockopt(
         &mut self,
         fd: i32,

@@ -227,6 +227,9 @@ impl Sockets {
             entry.nonblocking = argument != 0;
             return Ok(Some(0));
         }
+        if matches!(entry.file, File::Epoll(_)) {
+            return Err(Errno::INVAL);
+        }
         if !matches!(request, SIOCINQ | SIOCOUTQ | SIOCOUTQNSD | SIOCATMARK) {
             return Err(Errno::NOTTY);
         }
@@ -235,7 +238,7 @@ impl Sockets {
                 let waiting = rustix::io::ioctl_fionread(kernel)?;
                 i32::try_from(waiting).unwrap_or(i32::MAX)
             }
-            File::Epoll(_) | File::Kernel(_) => return Err(Errno::NOTTY),
+            File::Kernel(_) => return Err(Errno::NOTTY),
             File::Listener(_) if request == SIOCATMARK => 0,
             File::Listener(_) => return Err(Errno::INVAL),
             File::Stream(stream) => match request {

@@ -73,6 +73,12 @@ impl Lab {
         ok(&words);
     }
 
+    /// A setting of a namespace's: `NAME=VALUE`.
+    pub fn sysctl(&self, side: &str, setting: &str) {
+        let namespace = self.namespace(side);
+        ok(&["ip", "netns", "exec", &namespace, "sysctl", "-qw", setting]);
+    }
+
     /// A file of the test's.
     pub fn write(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.directory.join(name);

@@ -18,12 +18,16 @@ static int huge_number(void)
     return 1 << 30;
 }
 
+/* The last of many, so that what the case opens next has a lower number. */
 static int just_closed(void)
 {
-    int fd = tcp_socket(&me);
+    int fds[16];
 
-    CALL(close, fd);
-    return fd;
+    for (int i = 0; i < 16; i++)
+        fds[i] = tcp_socket(&me);
+    for (int i = 0; i < 16; i++)
+        CALL(close, fds[i]);
+    return fds[15];
 }
 
 static int fresh(void)

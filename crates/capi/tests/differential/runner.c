@@ -33,6 +33,8 @@ static struct {
     int fd;
 } kept[KEPT_MAX];
 static int kept_count;
+/* The aide closes, too. */
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void open_sides(void);
 void close_sides(void);
@@ -72,11 +74,34 @@ int keep(struct side *side, int fd)
 {
     if (fd < 0)
         return fd;
+    pthread_mutex_lock(&kept_lock);
     if (kept_count == KEPT_MAX)
         abort();
     kept[kept_count].side = side;
     kept[kept_count++].fd = fd;
+    pthread_mutex_unlock(&kept_lock);
     return fd;
+}
+
+/* Whose descriptors are the kernel's. */
+static bool is_kernels(const struct side *side)
+{
+#ifdef ON_KERNEL
+    (void)side;
+    return true;
+#else
+    return side != &me;
+#endif
+}
+
+int close_now(int fd)
+{
+    pthread_mutex_lock(&kept_lock);
+    for (int i = 0; i < kept_count; i++)
+        if (kept[i].fd == fd && is_kernels(kept[i].side))
+            kept[i].fd = -1;
+    pthread_mutex_unlock(&kept_lock);
+    return (close)(fd);
 }
 
 static void clean(void)
@@ -84,7 +109,8 @@ static void clean(void)
     aide_join();
     while (kept_count > 0) {
         kept_count--;
-        ON(kept[kept_count].side, close, kept[kept_count].fd);
+        if (kept[kept_count].fd >= 0)
+            ON(kept[kept_count].side, close, kept[kept_count].fd);
     }
 }
 

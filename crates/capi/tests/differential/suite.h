@@ -98,6 +98,9 @@ struct sockaddr_in listening_aide(void);
 
 /* Closes at the case's end. */
 int keep(struct side *side, int fd);
+/* As close(2); what is closed so is not closed again at the case's end, when its number may be somebody else's. */
+int close_now(int fd);
+#define close(fd) close_now(fd)
 /* A non-blocking TCP socket. */
 int tcp_socket(struct side *side);
 int tcp_socket6(struct side *side);

@@ -11,7 +11,16 @@ fn addresses_go_there_and_back() {
     assert_eq!(to_address(&[0; 16]), Address::Unspec);
     assert_eq!(to_address(&[2]), Address::Short);
     assert_eq!(to_address(&[2, 0, 0, 80, 1, 2, 3, 4]), Address::Short);
-    assert_eq!(to_address(&[1, 0, b'/']), Address::Family(1));
+    assert_eq!(to_address(&[1, 0, b'/']), Address::Short);
+    let mut other = [0; 16];
+    other[0] = 1;
+    assert_eq!(to_address(&other), Address::Family(1));
+    // IPv6's, as long as one of IPv4.
+    other[0] = 10;
+    assert_eq!(to_address(&other), Address::Family(10));
+    let any = Address::Inet("0.0.0.0:0".parse().unwrap());
+    assert_eq!(to_bound_address(&[0; 16]), any);
+    assert_eq!(to_bound_address(&[0; 15]), Address::Unspec);
 }
 
 #[test]

@@ -192,6 +192,7 @@ pub(super) fn ip_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         IP_TTL if number == 0 => Err(Errno::INVAL),
         IP_TTL => done(options.set_hop_limit(to_hop_limit(number)?)),
         IP_MTU_DISCOVER => done(options.set_mtu_discover(to_mtu_discover(number)?)),
+        IP_FREEBIND if value.is_empty() => Err(Errno::INVAL),
         IP_FREEBIND => {
             options.set_free_bind(number != 0);
             Ok(())

@@ -1,6 +1,6 @@
 //! C's structures (x86-64 and AArch64 Linux) as bytes, to and from what the calls take: for the doors through which C programs come in.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use rustix::io::Errno;
 

@@ -133,6 +133,14 @@ impl AppSockets {
             .filter(|socket| socket.id == id && !matches!(socket.kind, Kind::Unused))
     }
 
+    /// Asks for the memory of what `id` may name.
+    #[inline]
+    pub fn prefetch(&self, id: SocketId) {
+        if let Some(socket) = self.sockets.get(id.index as usize) {
+            ring::prefetch::read(socket);
+        }
+    }
+
     /// Ends a use.
     pub fn close(&mut self, id: SocketId) {
         self.sockets[id.index as usize] = AppSocket::unused();

@@ -395,6 +395,12 @@ impl State {
             // The counterpart of the stack's fence in `event_queue`: taken out first, looked at second.
             fence_full();
             for id in &batch[..count] {
+                self.sockets.prefetch(*id);
+                if let Some(block) = self.side.memory.block(id.index) {
+                    block.prefetch();
+                }
+            }
+            for id in &batch[..count] {
                 if let Some(socket) = self.sockets.current(*id) {
                     self.polls.socket_changed(socket.registrations);
                 }

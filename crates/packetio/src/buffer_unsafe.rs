@@ -187,6 +187,19 @@ impl RxBatch {
         self.bufs.push(buf);
     }
 
+    /// Adds the frames that `take` puts at the end of the buffers it is given.
+    #[inline]
+    pub fn extend_with(&mut self, take: impl FnOnce(&mut Vec<FrameBuf>)) {
+        let begin = self.bufs.len();
+        take(&mut self.bufs);
+        debug_assert!(self.bufs.len() >= begin, "what is lent stays");
+        self.frames.extend(self.bufs[begin..].iter().map(|buf| {
+            // SAFETY: as in `push`.
+            let frame = unsafe { RxFrame::new(buf.ptr.as_ptr(), buf.len) };
+            frame.with_checksum(buf.checksum)
+        }));
+    }
+
     /// The frames, to be lent.
     #[inline]
     pub fn frames(&self) -> &[RxFrame] {
@@ -238,6 +251,17 @@ impl TxBatch {
         self.bufs.push(buf);
     }
 
+    /// Adds empty slots.
+    #[inline]
+    pub fn extend(&mut self, bufs: impl Iterator<Item = FrameBuf>) {
+        let begin = self.bufs.len();
+        self.bufs.extend(bufs);
+        self.frames.extend(self.bufs[begin..].iter().map(|buf| {
+            // SAFETY: as in `push`.
+            unsafe { TxFrame::new(buf.ptr.as_ptr(), buf.capacity) }
+        }));
+    }
+
     /// The first `n` slots, each of length 0 again.
     #[inline]
     pub fn frames(&self, n: usize) -> &[TxFrame] {
@@ -255,12 +279,19 @@ impl TxBatch {
     /// The grant is over: all buffers come back in order, each with the length that the caller set.
     #[inline]
     pub fn drain(&mut self) -> std::vec::Drain<'_, FrameBuf> {
-        for (buf, frame) in self.bufs.iter_mut().zip(&self.frames) {
+        self.drain_first(self.len())
+    }
+
+    /// The grant is over for the first `n` buffers: they come back as from [`drain`](Self::drain), the others stay.
+    #[inline]
+    pub fn drain_first(&mut self, n: usize) -> std::vec::Drain<'_, FrameBuf> {
+        let n = n.min(self.len());
+        for (buf, frame) in self.bufs[..n].iter_mut().zip(&self.frames) {
             buf.set_len(frame.len());
             buf.checksum = RxChecksum::Unknown;
         }
-        self.frames.clear();
-        self.bufs.drain(..)
+        self.frames.drain(..n);
+        self.bufs.drain(..n)
     }
 }
 
@@ -293,6 +324,19 @@ mod tests {
         frames[0].set_len(64);
         let lens: Vec<usize> = tx.drain().map(|b| b.len()).collect();
         assert_eq!(lens, [64, 0]);
+        assert!(tx.is_empty());
+    }
+
+    #[test]
+    fn first_buffers_are_taken_and_the_others_stay_granted() {
+        let mut tx = TxBatch::new(3);
+        tx.extend(carve(3, 64).into_iter());
+        tx.frames(3)[0].set_len(10);
+        assert_eq!(tx.drain_first(1).map(|b| b.len()).collect::<Vec<_>>(), [10]);
+        assert_eq!((tx.len(), tx.frames(3).len()), (2, 2));
+        tx.frames(2)[1].set_len(20);
+        let lens: Vec<usize> = tx.drain_first(9).map(|b| b.len()).collect();
+        assert_eq!(lens, [0, 20]);
         assert!(tx.is_empty());
     }
 

@@ -104,13 +104,25 @@ impl RxFrame {
     /// The frame's first `N` bytes; zeros stand for what it does not have.
     #[inline]
     pub fn head<const N: usize>(&self) -> [u8; N] {
-        if self.len() >= N {
-            // SAFETY: the frame has at least `N` bytes, valid for raw reads (`new`'s promise), and bytes need no alignment.
-            return unsafe { std::ptr::read(self.ptr.cast::<[u8; N]>()) };
+        if self.len() < N {
+            return self.short_head();
         }
+        // SAFETY: the frame has at least `N` bytes (`new`'s promise), of which any values make an array.
+        unsafe { std::ptr::read_unaligned(self.ptr.cast()) }
+    }
+
+    #[inline(never)]
+    fn short_head<const N: usize>(&self) -> [u8; N] {
         let mut head = [0; N];
         self.copy_to(0, &mut head);
         head
+    }
+
+    /// Asks for the lines that [`head`](Self::head) will read.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        ring::prefetch::line(self.ptr);
+        ring::prefetch::line(self.ptr.wrapping_add(64));
     }
 
     /// The bytes `offset..offset+len` as raw memory; `None` if the frame is shorter.

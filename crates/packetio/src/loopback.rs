@@ -231,11 +231,15 @@ impl Port for Loopback {
 
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
         self.release();
-        let (lent, totals) = (&mut self.lent, &mut self.totals);
-        let n = self.inbox.frames.pop_batch(LOOPBACK_BATCH_MAX, |buf| {
-            totals.rx_bytes += buf.len() as u64;
-            lent.push(buf);
+        let (lent, frames) = (&mut self.lent, &mut self.inbox.frames);
+        let (mut n, mut bytes) = (0, 0);
+        lent.extend_with(|bufs| {
+            n = frames.pop_batch(LOOPBACK_BATCH_MAX, |buf| {
+                bytes += buf.len() as u64;
+                bufs.push(buf);
+            });
         });
+        self.totals.rx_bytes += bytes;
         self.totals.rx_frames += n as u64;
         if n == 0 && self.inbox.frames.is_abandoned() && self.inbox.frames.is_empty() {
             return Err(PortError::Disconnected);
@@ -247,10 +251,10 @@ impl Port for Loopback {
         if self.lent.is_empty() {
             return;
         }
-        for buf in self.lent.drain() {
-            let returned = self.inbox.empties.push(buf);
-            debug_assert!(returned.is_ok(), "as many places as slots");
-        }
+        let mut bufs = self.lent.drain();
+        self.inbox.empties.push_batch(&mut bufs);
+        debug_assert!(bufs.next().is_none(), "as many places as slots");
+        drop(bufs);
         self.inbox.room.ring();
     }
 
@@ -259,27 +263,25 @@ impl Port for Loopback {
         if self.granted.len() + self.free.len() < n {
             self.collect();
         }
-        while self.granted.len() < n {
-            let Some(buf) = self.free.pop() else {
-                break;
-            };
-            self.granted.push(buf);
-        }
+        let missing = n.saturating_sub(self.granted.len());
+        let from = self.free.len().saturating_sub(missing);
+        self.granted.extend(self.free.drain(from..));
         self.granted.frames(n)
     }
 
     fn send(&mut self, n: usize) -> Result<(), PortError> {
-        let mut sent = 0;
-        for (i, buf) in self.granted.drain().enumerate() {
-            if i >= n || buf.is_empty() {
-                self.free.push(buf);
-                continue;
+        let (free, totals) = (&mut self.free, &mut self.totals);
+        let mut written = self.granted.drain_first(n).filter_map(|buf| {
+            if buf.is_empty() {
+                free.push(buf);
+                return None;
             }
-            self.totals.tx_bytes += buf.len() as u64;
-            sent += 1;
-            let queued = self.outbox.frames.push(buf);
-            debug_assert!(queued.is_ok(), "as many places as slots");
-        }
+            totals.tx_bytes += buf.len() as u64;
+            Some(buf)
+        });
+        let sent = self.outbox.frames.push_batch(&mut written) as u64;
+        debug_assert!(written.next().is_none(), "as many places as slots");
+        drop(written);
         if sent > 0 {
             self.totals.tx_frames += sent;
             self.outbox.arrival.0.ring();
@@ -294,7 +296,8 @@ impl Port for Loopback {
             self.outbox.wants_room = true;
             self.collect();
         }
-        !self.inbox.frames.is_empty() || (want_tx && !self.free.is_empty())
+        let has_room = !self.free.is_empty() || !self.granted.is_empty();
+        !self.inbox.frames.is_empty() || (want_tx && has_room)
     }
 
     fn finish_wait(&mut self) {

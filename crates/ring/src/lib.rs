@@ -18,6 +18,7 @@
 //! | [`trylock`] | the crank: one compare-and-swap per turn |
 //! | [`tsc`] | the time-stamp counter |
 //! | [`published`] | relaxed words for counters and watchdogs |
+//! | [`prefetch`] | asking for memory before it is needed |
 //! | [`driver`] | accessors for rings that others define (AF_XDP, memif) |
 //!
 //! Unsafe code stands only in files named `*_unsafe.rs`. The crate is checked
@@ -33,6 +34,8 @@ pub mod doorbell;
 pub mod driver;
 pub mod limits;
 pub mod memory;
+#[path = "prefetch_unsafe.rs"]
+pub mod prefetch;
 pub mod published;
 #[path = "raw_unsafe.rs"]
 pub mod raw;

@@ -189,6 +189,16 @@ const _: () = {
     assert!(core::mem::offset_of!(SocketBlock, app) == 64);
 };
 
+/// What both do with it.
+impl SocketBlock {
+    /// Asks for the lines that every use touches.
+    #[inline(always)]
+    pub fn prefetch(&self) {
+        crate::prefetch::read(&self.stack);
+        crate::prefetch::read(&self.app);
+    }
+}
+
 /// What the stack does with it.
 impl SocketBlock {
     /// Starts a new use of the block: all cursors to zero, a new generation,

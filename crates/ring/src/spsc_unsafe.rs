@@ -92,16 +92,23 @@ impl<T: Send> Producer<T> {
     /// place.
     #[inline]
     pub fn push_batch(&mut self, items: &mut impl Iterator<Item = T>) -> usize {
-        let mut count = 0;
-        while self.room() != 0 {
-            let Some(item) = items.next() else { break };
-            self.fill(item);
-            count += 1;
+        let begin = self.tail;
+        'full: loop {
+            let room = self.room();
+            if room == 0 {
+                break;
+            }
+            for _ in 0..room {
+                let Some(item) = items.next() else {
+                    break 'full;
+                };
+                self.fill(item);
+            }
         }
-        if count != 0 {
+        if self.tail != begin {
             self.publish();
         }
-        count
+        self.tail.wrapping_sub(begin) as usize
     }
 
     /// Free slots, after a look at the consumer's cursor.

@@ -43,7 +43,7 @@ impl OpenRun {
     fn continues_with(&self, arrival: &Arrival) -> bool {
         let segment = &arrival.segment;
         segment.seq == self.next
-            && arrival.key == self.key
+            && arrival.key.is_same(&self.key)
             && is_mergeable(arrival)
             && (segment.ack.gt(self.ack) || (segment.ack == self.ack && segment.len > 0))
             && segment.ecn == self.ecn
@@ -136,7 +136,6 @@ impl Core {
             return false;
         }
         let socket = open.socket;
-        self.take_due_ack(socket);
         let taken = self.take_segment(socket, arrival, frame);
         let (Some(open), Some((_, effects))) = (&mut self.open_run, taken) else {
             return true;
@@ -194,11 +193,8 @@ impl Core {
 
     /// Another segment is about to arrive: an ACK that is due for those before it would have left by now. It waits in a train, unless the settings say
     /// that one for all will do, trains are full, or the port had no room for the last turn's output: then it would not have left.
-    #[inline]
     pub(crate) fn take_due_ack(&mut self, socket: u32) {
-        let conn = self.sockets.slot(socket).conn.as_ref();
-        let is_due = conn.is_some_and(|conn| conn.has_ack_due());
-        if is_due && !self.config.merge_acks && !self.is_port_short {
+        if !self.config.merge_acks && !self.is_port_short {
             self.couple_ack(socket);
         }
     }

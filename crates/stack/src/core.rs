@@ -12,7 +12,7 @@ use ring::spsc::Producer;
 use tcp::FastOpenKeys;
 use tcp::isn::IsnGenerator;
 use tcp::syn_cookie::SynCookies;
-use tcp::{ChallengeLimiter, Memory, RangePool, RecordPool};
+use tcp::{ChallengeLimiter, Memory, RangePool, RecordPool, SegmentOut};
 use wire::{FlowHasher, FlowKey};
 
 use crate::ack_trains::AckTrains;
@@ -27,8 +27,10 @@ use crate::destinations::Destinations;
 use crate::event_queue::EventQueue;
 use crate::flow_table::FlowTable;
 use crate::half_opens::HalfOpens;
+use crate::limits::RX_GROUP;
 use crate::listeners::Listeners;
 use crate::network::Network;
+use crate::packet_in::Looked;
 use crate::packet_out::HeaderFields;
 use crate::sockets::Sockets;
 use crate::stage_clock::StageClock;
@@ -118,6 +120,8 @@ pub(crate) struct Core {
     /// Which kind of segment came first in the last small batch.
     pub tx_next: usize,
     /// Storage of the stages, kept between turns.
+    pub segment_out: SegmentOut,
+    pub looked: Vec<Looked>,
     pub job_batch: Vec<SocketId>,
     pub control_batch: Vec<Control>,
     pub released: Vec<u32>,
@@ -212,6 +216,8 @@ impl Core {
             app,
             port_counter: secrets.key(5)[0] as u32,
             tx_next: 0,
+            segment_out: SegmentOut::default(),
+            looked: (0..RX_GROUP).map(|_| Looked::blank()).collect(),
             job_batch: Vec::with_capacity(crate::limits::JOBS_PER_TURN),
             control_batch: Vec::with_capacity(crate::limits::CONTROLS_PER_TURN),
             reports: Vec::new(),

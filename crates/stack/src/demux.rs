@@ -11,14 +11,17 @@ use wire::{Addr, Ecn, FlowKey, WireError, ipv4, ipv6, plain, protocol};
 
 use crate::addresses::LocalAddresses;
 use crate::counters::Counters;
+use crate::flow_table::FlowEntry;
 use crate::limits::HEADER_BYTES_MAX;
 use crate::options::ECN_BITS;
 
 /// A TCP segment for one of our addresses, its payload still in the frame.
 pub(crate) struct Arrival {
     pub key: FlowKey,
-    /// Keyed hash of `key`, once somebody needs it.
+    /// Keyed hash of `key`: `packet_in` fills it in.
     pub hash: u64,
+    /// What the flow table had under this hash when `packet_in` looked, if anything.
+    pub likely: Option<FlowEntry>,
     pub segment: Segment,
     /// Its DSCP, in the upper six bits: what answers it without a connection bears the same.
     pub dscp: u8,
@@ -69,6 +72,7 @@ impl Arrival {
                 remote_port: 0,
             },
             hash: 0,
+            likely: None,
             segment: Segment::from((&wire::tcp::Header::default(), 0)),
             dscp: 0,
             payload_at: 0,
@@ -122,20 +126,43 @@ impl Demux<'_> {
     #[inline]
     pub fn classify(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
         arrival.head = frame.head();
-        match plain::parse(&arrival.head, frame.len()) {
-            Some(packet) if packet.dst_mac == self.mac => self.plain(frame, &packet, arrival),
-            _ => self.classify_any(frame, arrival),
+        let Some(packet) = plain::parse(&arrival.head, frame.len()) else {
+            return self.classify_syn(frame, arrival);
+        };
+        if packet.dst_mac != self.mac {
+            return self.classify_any(frame, arrival);
         }
+        self.plain(frame, &packet, arrival)?;
+        arrival.is_plain = true;
+        arrival.segment.options.reset_to(packet.timestamp);
+        Ok(Found::Tcp)
     }
 
-    /// What nearly every packet is; see [`plain`].
-    #[inline]
+    /// What nearly every packet is that is not quite so plain: a SYN or SYN-ACK.
+    #[inline(never)]
+    fn classify_syn(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
+        let head = frame.head::<{ plain::SYN_BYTES }>();
+        let Some((packet, syn)) = plain::parse_syn(&head, frame.len()) else {
+            return self.classify_any(frame, arrival);
+        };
+        if packet.dst_mac != self.mac {
+            return self.classify_any(frame, arrival);
+        }
+        self.plain(frame, &packet, arrival)?;
+        arrival.is_plain = false;
+        let options = &mut arrival.segment.options;
+        options.reset_to_syn(packet.timestamp, syn);
+        Ok(Found::Tcp)
+    }
+
+    /// Takes over all of a plain packet but its options.
+    #[inline(always)]
     fn plain(
         &mut self,
         frame: &RxFrame,
         packet: &plain::Packet,
         arrival: &mut Arrival,
-    ) -> Result<Found, Dropped> {
+    ) -> Result<(), Dropped> {
         let key = FlowKey {
             local: Addr::v4(packet.dst),
             remote: Addr::v4(packet.src),
@@ -143,13 +170,15 @@ impl Demux<'_> {
             remote_port: packet.src_port,
         };
         self.addresses(key.local, key.remote)?;
-        let is_unverified = self.is_unverified(frame, packet.pseudo == packet.checksum)?;
+        let is_partial = || packet.pseudo.fold() == packet.checksum;
+        let is_unverified = self.is_unverified(frame, is_partial)?;
         self.counters.rx_segments += 1;
         arrival.key = key;
-        arrival.is_plain = true;
         arrival.dscp = packet.dscp_ecn & !ECN_BITS;
         arrival.payload_at = packet.payload_at as u32;
-        arrival.unverified = is_unverified.then_some(Unverified::new(packet.sum));
+        arrival.unverified = is_unverified.then_some(Unverified {
+            headers: packet.sum,
+        });
         let segment = &mut arrival.segment;
         segment.seq = packet.seq;
         segment.ack = packet.ack;
@@ -158,8 +187,7 @@ impl Demux<'_> {
         segment.urgent = packet.urgent;
         segment.len = packet.payload_len;
         segment.ecn = Ecn::of(packet.dscp_ecn);
-        segment.options.reset_to(packet.timestamp);
-        Ok(Found::Tcp)
+        Ok(())
     }
 
     /// Any frame, whatever is in it.
@@ -284,6 +312,7 @@ impl Demux<'_> {
         Ok(Arrival {
             key,
             hash: 0,
+            likely: None,
             segment: Segment {
                 ecn: Ecn::of(transport.class),
                 ..Segment::from((&header, payload_len))
@@ -309,15 +338,19 @@ impl Demux<'_> {
         Ok(())
     }
 
-    /// Whether the port's policy leaves the checksum to be verified; `is_partial` = the field holds just the pseudo-header's sum, not
+    /// Whether the port's policy leaves the checksum to be verified; `is_partial`: the field holds just the pseudo-header's sum, not
     /// inverted, as from a local kernel peer that left the rest to hardware.
     #[inline]
-    fn is_unverified(&mut self, frame: &RxFrame, is_partial: bool) -> Result<bool, Dropped> {
+    fn is_unverified(
+        &mut self,
+        frame: &RxFrame,
+        is_partial: impl FnOnce() -> bool,
+    ) -> Result<bool, Dropped> {
         match (frame.checksum(), self.policy) {
             (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => Ok(false),
             (RxChecksum::Bad, _) => Err(self.drop(|c| &mut c.rx_drop_tcp_checksum)),
             (RxChecksum::Unknown, ChecksumPolicy::Verify) => Ok(true),
-            (RxChecksum::Unknown, ChecksumPolicy::AcceptPartial) => Ok(!is_partial),
+            (RxChecksum::Unknown, ChecksumPolicy::AcceptPartial) => Ok(!is_partial()),
         }
     }
 
@@ -336,7 +369,7 @@ impl Demux<'_> {
             protocol::TCP,
             transport.len as u32,
         );
-        if !self.is_unverified(frame, sum.fold() == field)? {
+        if !self.is_unverified(frame, || sum.fold() == field)? {
             return Ok(None);
         }
         sum.add_bytes(header);

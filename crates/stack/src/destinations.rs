@@ -35,6 +35,8 @@ pub(crate) struct Destinations {
     sets: Vec<[Option<Destination>; DESTINATIONS_EACH_SET]>,
     key: [u64; 2],
     uses: u32,
+    /// The last word of a router ceases to count then: until there is one, nobody need be looked up.
+    path_mtu_until_ns_max: u64,
     pause: Pause,
 }
 
@@ -52,12 +54,17 @@ impl Destinations {
             sets: vec![[None; DESTINATIONS_EACH_SET]; DESTINATIONS_MAX / DESTINATIONS_EACH_SET],
             key,
             uses: 0,
+            path_mtu_until_ns_max: 0,
             pause: Pause::default(),
         }
     }
 
     /// The path's MTU to `address`, if a router's word of it still counts.
+    #[inline]
     pub fn path_mtu(&mut self, address: Addr, now_ns: u64) -> Option<u16> {
+        if now_ns >= self.path_mtu_until_ns_max {
+            return None;
+        }
         let entry = self.find(address)?;
         (entry.path_mtu != 0 && now_ns < entry.path_mtu_until_ns).then_some(entry.path_mtu)
     }
@@ -67,6 +74,7 @@ impl Destinations {
         let entry = self.entry(address);
         entry.path_mtu = mtu;
         entry.path_mtu_until_ns = until_ns;
+        self.path_mtu_until_ns_max = self.path_mtu_until_ns_max.max(until_ns);
     }
 
     /// How a SYN to `address` opens fast, over a link whose segments have at most `mss` bytes; `None`: it is plain.

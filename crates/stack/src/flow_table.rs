@@ -6,7 +6,10 @@
 //!
 //! A look-up reads the home bucket, compares ten 16-bit tags, and asks the caller to compare the key of a candidate; it goes on to the
 //! next bucket only if some entry, since removed or not, once had to. `overflow` counts those entries, so that nothing needs a
-//! tombstone and cost stays flat however long the table lives. The table is built for its limit and never grows.
+//! tombstone and cost stays flat however long the table lives. The table is built for its limit and never grows. No entry lies further than
+//! [`FLOW_PROBES_MAX`] buckets from its home: should the hash ever be found out, what aims at one bucket is refused there.
+
+use crate::limits::FLOW_PROBES_MAX;
 
 /// What a flow is to this core, in 32 bits: two for the kind, the rest an index into that kind's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,34 @@ impl Bucket {
         tags: [0; WAYS],
         overflow: 0,
     };
+
+    /// The places with this tag, a bit each.
+    #[inline(always)]
+    fn places_of(&self, tag: u16) -> u32 {
+        let mut places = 0;
+        for (way, &held) in self.tags.iter().enumerate() {
+            places |= u32::from(held == tag) << way;
+        }
+        places
+    }
+
+    #[inline(always)]
+    fn find(&self, tag: u16, is_it: &mut impl FnMut(FlowEntry) -> bool) -> Option<FlowEntry> {
+        let mut found = self.places_of(tag);
+        while found != 0 {
+            let entry = FlowEntry::unpack(self.values[found.trailing_zeros() as usize]);
+            if is_it(entry) {
+                return Some(entry);
+            }
+            found &= found - 1;
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn has_overflowed(&self) -> bool {
+        self.overflow != 0
+    }
 }
 
 /// The table is full: the caller refuses or evicts by the rule of what it wanted to add.
@@ -115,24 +146,43 @@ impl FlowTable {
     /// The entry under `hash` for which `is_it` finds that the keys agree.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(FlowEntry) -> bool) -> Option<FlowEntry> {
-        let tag = tag_of(hash);
-        let mut place = hash as usize & self.mask;
-        for _ in 0..=self.mask {
-            let bucket = &self.buckets[place];
-            for way in 0..WAYS {
-                if bucket.tags[way] == tag {
-                    let entry = FlowEntry::unpack(bucket.values[way]);
-                    if is_it(entry) {
-                        return Some(entry);
-                    }
-                }
+        let bucket = &self.buckets[hash as usize & self.mask];
+        let found = bucket.find(tag_of(hash), &mut is_it);
+        if found.is_some() || !bucket.has_overflowed() {
+            return found;
+        }
+        self.find_further(hash, is_it)
+    }
+
+    /// In the buckets behind the home bucket.
+    #[cold]
+    fn find_further(
+        &self,
+        hash: u64,
+        mut is_it: impl FnMut(FlowEntry) -> bool,
+    ) -> Option<FlowEntry> {
+        for probes in 1..FLOW_PROBES_MAX {
+            let bucket = &self.buckets[(hash as usize + probes) & self.mask];
+            let found = bucket.find(tag_of(hash), &mut is_it);
+            if found.is_some() || !bucket.has_overflowed() {
+                return found;
             }
-            if bucket.overflow == 0 {
-                return None;
-            }
-            place = (place + 1) & self.mask;
         }
         None
+    }
+
+    /// Asks for the memory in which [`find`](Self::find) will look first.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        ring::prefetch::read(&self.buckets[hash as usize & self.mask]);
+    }
+
+    /// What [`find`](Self::find) will probably ask about first: for who wants to prefetch that too.
+    #[inline]
+    pub fn likely(&self, hash: u64) -> Option<FlowEntry> {
+        let bucket = &self.buckets[hash as usize & self.mask];
+        let found = bucket.places_of(tag_of(hash));
+        (found != 0).then(|| FlowEntry::unpack(bucket.values[found.trailing_zeros() as usize]))
     }
 
     /// Adds an entry. The caller has seen by [`find`](Self::find) that the flow is not there.
@@ -140,18 +190,22 @@ impl FlowTable {
         if self.len == self.len_max {
             return Err(FlowTableFull);
         }
-        let mut place = hash as usize & self.mask;
-        loop {
-            let bucket = &mut self.buckets[place];
-            if let Some(way) = bucket.tags.iter().position(|&tag| tag == 0) {
+        let home = hash as usize & self.mask;
+        for probes in 0..FLOW_PROBES_MAX {
+            let bucket = &mut self.buckets[(home + probes) & self.mask];
+            let free = bucket.places_of(0);
+            if free != 0 {
+                let way = free.trailing_zeros() as usize;
                 bucket.tags[way] = tag_of(hash);
                 bucket.values[way] = entry.pack();
+                for passed in 0..probes {
+                    self.buckets[(home + passed) & self.mask].overflow += 1;
+                }
                 self.len += 1;
                 return Ok(());
             }
-            bucket.overflow += 1;
-            place = (place + 1) & self.mask;
         }
+        Err(FlowTableFull)
     }
 
     /// Puts `new` in the place of `old`, when a flow changes its kind (half-open → connection → TIME_WAIT). False: `old` is not there.
@@ -185,14 +239,17 @@ impl FlowTable {
     fn locate(&self, hash: u64, entry: FlowEntry) -> Option<(usize, usize)> {
         let (tag, value) = (tag_of(hash), entry.pack());
         let mut place = hash as usize & self.mask;
-        for _ in 0..=self.mask {
+        for _ in 0..FLOW_PROBES_MAX {
             let bucket = &self.buckets[place];
-            for way in 0..WAYS {
-                if bucket.tags[way] == tag && bucket.values[way] == value {
+            let mut found = bucket.places_of(tag);
+            while found != 0 {
+                let way = found.trailing_zeros() as usize;
+                if bucket.values[way] == value {
                     return Some((place, way));
                 }
+                found &= found - 1;
             }
-            if bucket.overflow == 0 {
+            if !bucket.has_overflowed() {
                 return None;
             }
             place = (place + 1) & self.mask;

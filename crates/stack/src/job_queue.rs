@@ -11,7 +11,7 @@ use crate::accept_queue::AcceptQueue;
 use crate::context::{Answer, Backlog, Control, Listen};
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
-use crate::limits::{CONTROLS_PER_TURN, JOBS_PER_TURN};
+use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
 use crate::listeners::ListenError;
 use crate::sockets::Role;
 
@@ -26,9 +26,13 @@ impl Core {
             .pop_batch(CONTROLS_PER_TURN, |control| controls.push(control));
         let count = batch.len() + controls.len();
         if controls.is_empty() {
-            for id in batch.drain(..) {
+            for (at, &id) in batch.iter().enumerate() {
+                if let Some(ahead) = batch.get(at + JOBS_AHEAD) {
+                    self.sockets.prefetch(ahead.index);
+                }
                 self.apply_job(id);
             }
+            batch.clear();
         } else {
             batch.retain(|&id| {
                 let waits = self
@@ -227,9 +231,7 @@ impl Core {
     /// Ends a connection that never had an application.
     fn disown(&mut self, socket: u32) {
         self.sockets.orphan(socket);
-        let slot = self.sockets.slot(socket);
-        let is_over = slot.role != Role::Connection;
-        let Some(conn) = slot.conn.as_mut().filter(|_| !is_over) else {
+        let Some(conn) = self.sockets.slot(socket).live_mut() else {
             return self.release_socket(socket);
         };
         let effects = conn.abort(&mut tcp_cx!(self));

@@ -165,6 +165,13 @@ pub const MEMORY_EXHAUSTED: u64 = 4;
 pub const MEMORY_SHARED: u64 = 48;
 /// The least part: it keeps a connection going.
 pub const SHARE_BYTES_MIN: u32 = 4_096;
+/// Received frames that are looked at together: while one is worked on, the memory that the others need is on its way.
+pub const RX_GROUP: usize = 8;
+/// How many jobs ahead of the one that is applied the memory of a socket is asked for.
+pub const JOBS_AHEAD: usize = 4;
+/// How many buckets from its home an entry of the flow table may lie. The table is at most 70 % full, where the furthest of two million flows lies 11 to 16 buckets
+/// away: nobody gets there by chance; a flow that would is refused (`flow_table_full`).
+pub const FLOW_PROBES_MAX: usize = 32;
 /// Frames that one turn takes from the driver before it goes on to the next stage.
 pub const RX_FRAMES_PER_TURN: usize = 256;
 /// While answers wait for the port no more is taken in, unless it has taken nothing for this long: its other end may be waiting for us in turn.

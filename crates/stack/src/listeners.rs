@@ -8,7 +8,7 @@ use std::mem::discriminant;
 use std::net::IpAddr;
 
 use ring::socket_block::SocketId;
-use tcp::FastOpenKeys;
+use tcp::{CongestionAlgorithm, FastOpenKeys};
 use wire::Addr;
 
 use crate::accept_queue::AcceptQueue;
@@ -31,6 +31,10 @@ pub(crate) struct Listener {
     pub options: Vec<SocketOption>,
     /// Those of them that its SYN-ACKs show.
     pub header: HeaderFields,
+    /// TCP_CONGESTION among them.
+    pub congestion: Option<CongestionAlgorithm>,
+    /// Options that size buffers are among them.
+    pub sizes_buffers: bool,
     /// Its handshakes in progress.
     pub half_open: u32,
     pub fast_open: FastOpenQueue,
@@ -102,6 +106,15 @@ impl Listener {
     /// Takes an option: for itself, or for the connections to come.
     pub fn set_option(&mut self, option: SocketOption) {
         self.header.take(option);
+        self.sizes_buffers |= matches!(
+            option,
+            SocketOption::RecvBuffer(_)
+                | SocketOption::SendBuffer(_)
+                | SocketOption::WindowClamp(_)
+        );
+        if let SocketOption::Congestion(choice) = option {
+            self.congestion = Some(choice);
+        }
         match option {
             SocketOption::FastOpen(pending) => self.fast_open.pending_max = pending,
             SocketOption::FastOpenKey(keys) => self.fast_open.keys = Some(keys),
@@ -174,6 +187,8 @@ impl Listeners {
             queue,
             options: Vec::new(),
             header: HeaderFields::default(),
+            congestion: None,
+            sizes_buffers: false,
             half_open: 0,
             fast_open: FastOpenQueue::default(),
             no_cookie: false,

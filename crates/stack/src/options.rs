@@ -4,11 +4,11 @@
 //! with them, as in Linux.
 
 use tcp::{Buffers, Effects};
-use wire::FlowKey;
 
 use crate::connect::socket_addr;
 use crate::context::{InfoQuery, SocketInfo, SocketOption};
 use crate::core::{Core, tcp_cx};
+use crate::half_opens::ListenerId;
 use crate::packet_out::HeaderFields;
 use crate::sockets::Role;
 
@@ -134,11 +134,11 @@ impl Core {
     }
 
     /// The buffers of a connection that a listener will accept: its own.
-    pub(crate) fn buffers_to_accept(&self, key: &FlowKey) -> Buffers {
-        let listener = self.listeners.find(key.local, key.local_port);
-        match listener.and_then(|id| self.listeners.at(id)) {
-            Some(listening) => self.buffers_of(&listening.options),
-            None => Buffers::of(&self.config.tcp),
+    #[inline]
+    pub(crate) fn buffers_to_accept(&self, listener: ListenerId) -> Buffers {
+        match self.listeners.at(listener) {
+            Some(listening) if listening.sizes_buffers => self.buffers_of(&listening.options),
+            _ => Buffers::of(&self.config.tcp),
         }
     }
 

@@ -1,59 +1,62 @@
 //! A batch of frames from the driver, through demux and aggregation to `tcp_in`.
+//!
+//! Frames are taken in small groups: first the headers of all of them are read and their flows looked for, so that the cache lines of
+//! every connection in the group have been asked for before the first segment is acted upon. What a frame means is decided when its turn has come.
 
-use packetio::{Port, PortError};
+use packetio::{Port, PortError, RxFrame};
 
 use crate::core::Core;
 use crate::demux::{Arrival, Demux, Dropped, Found};
-use crate::limits::{PORT_STUCK_NS, PORT_STUCK_REFUSALS, RX_FRAMES_PER_TURN};
+use crate::flow_table::FlowEntry;
+use crate::limits::{PORT_STUCK_NS, PORT_STUCK_REFUSALS, RX_FRAMES_PER_TURN, RX_GROUP};
+use crate::sockets::NO_KEY;
 use crate::stage_clock::Stage;
+
+/// A frame whose headers have been read.
+pub(crate) struct Looked {
+    arrival: Arrival,
+    found: Result<Found, Dropped>,
+}
+
+impl Looked {
+    pub fn blank() -> Self {
+        Self {
+            arrival: Arrival::blank(),
+            found: Err(Dropped),
+        }
+    }
+}
 
 impl Core {
     /// Takes what the driver has, batch after batch, up to a turn's budget. Frames are lent by the port until the next batch; nothing here
     /// keeps one.
     pub(crate) fn packet_in(&mut self, port: &mut dyn Port) -> Result<usize, PortError> {
         let mut taken = 0;
-        let mut arrival = Arrival::blank();
+        let mut looked = std::mem::take(&mut self.looked);
         self.is_input_held = false;
-        while taken < RX_FRAMES_PER_TURN {
+        let outcome = loop {
             if self.holds_input() {
                 self.is_input_held = true;
                 self.counters.input_held += 1;
-                break;
+                break Ok(());
             }
-            let frames = port.receive()?;
+            let frames = match port.receive() {
+                Ok(frames) => frames,
+                Err(error) => break Err(error),
+            };
             self.stages.lap(Stage::PacketIn);
             if frames.is_empty() {
-                break;
+                break Ok(());
             }
             taken += frames.len();
-            for frame in frames {
-                self.counters.rx_frames += 1;
-                self.counters.rx_bytes += frame.len() as u64;
-                if self.takes_sequel(&arrival, frame) {
-                    self.stages.lap(Stage::TcpIn);
-                    continue;
-                }
-                let mut demux = Demux {
-                    mac: self.network.mac,
-                    policy: self.policy,
-                    addresses: &self.network.addresses,
-                    counters: &mut self.counters,
-                };
-                let found = demux.classify(frame, &mut arrival);
-                self.stages.lap(Stage::Demux);
-                match found {
-                    Ok(Found::Tcp) => self.tcp_in(&mut arrival, frame),
-                    Ok(Found::Other(other)) => {
-                        self.end_run();
-                        self.other_in(frame, &other);
-                    }
-                    // What was dropped is no pattern for what comes.
-                    Err(Dropped) => arrival.is_plain = false,
-                }
-                self.stages.lap(Stage::TcpIn);
-            }
+            self.take_batch(frames, &mut looked);
             self.end_run();
-        }
+            if taken >= RX_FRAMES_PER_TURN {
+                break Ok(());
+            }
+        };
+        self.looked = looked;
+        outcome?;
         port.release();
         self.stages.lap(Stage::PacketIn);
         Ok(taken)
@@ -65,5 +68,88 @@ impl Core {
         let is_stuck = self.port_refusals >= PORT_STUCK_REFUSALS
             && self.now_ns >= self.port_took_ns + PORT_STUCK_NS;
         self.control.is_half_full() && !is_stuck
+    }
+
+    fn take_batch(&mut self, frames: &[RxFrame], looked: &mut [Looked]) {
+        frames.iter().take(RX_GROUP).for_each(RxFrame::prefetch);
+        self.counters.rx_frames += frames.len() as u64;
+        self.counters.rx_bytes += frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+        let mut rest = frames;
+        // What a sequel is compared with: the last frame that was not one.
+        let mut last = 0;
+        while let Some((frame, behind)) = rest.split_first() {
+            if self.takes_sequel(&looked[last].arrival, frame) {
+                self.stages.lap(Stage::TcpIn);
+                rest = behind;
+                continue;
+            }
+            let count = self.look_at(rest, looked);
+            self.stages.lap(Stage::Demux);
+            let (group, behind) = rest.split_at(count);
+            behind.iter().take(RX_GROUP).for_each(RxFrame::prefetch);
+            for (frame, one) in group.iter().zip(&mut *looked) {
+                match &one.found {
+                    Ok(Found::Tcp) => self.tcp_in(&mut one.arrival, frame),
+                    Ok(Found::Other(other)) => {
+                        self.end_run();
+                        self.other_in(frame, other);
+                    }
+                    // What was dropped is no pattern for what comes.
+                    Err(Dropped) => one.arrival.is_plain = false,
+                }
+            }
+            last = count - 1;
+            self.stages.lap(Stage::TcpIn);
+            rest = behind;
+        }
+    }
+
+    /// Reads the headers of a group of frames, and asks for the memory of the flows that they belong to. The number of frames in the group: it ends
+    /// where one flow's text goes on, since the rest of that may be taken as sequels.
+    fn look_at(&mut self, frames: &[RxFrame], looked: &mut [Looked]) -> usize {
+        let mut demux = Demux {
+            mac: self.network.mac,
+            policy: self.policy,
+            addresses: &self.network.addresses,
+            counters: &mut self.counters,
+        };
+        let mut count = 0;
+        let mut last = (NO_KEY, 0);
+        for (frame, one) in frames.iter().zip(&mut *looked) {
+            count += 1;
+            one.found = demux.classify(frame, &mut one.arrival);
+            if let Ok(Found::Tcp) = one.found {
+                let goes_on = one.arrival.key.is_same(&last.0);
+                if !goes_on {
+                    last = (one.arrival.key, self.hasher.hash(&one.arrival.key));
+                    self.flows.prefetch(last.1);
+                }
+                one.arrival.hash = last.1;
+                if goes_on && one.arrival.segment.len > 0 {
+                    break;
+                }
+            }
+        }
+        let mut last = (0, None);
+        for one in &mut looked[..count] {
+            if let Ok(Found::Tcp) = one.found {
+                if one.arrival.hash != last.0 {
+                    last = (one.arrival.hash, self.flows.likely(one.arrival.hash));
+                    self.prefetch_entry(last.1);
+                }
+                one.arrival.likely = last.1;
+            }
+        }
+        count
+    }
+
+    #[inline]
+    fn prefetch_entry(&self, entry: Option<FlowEntry>) {
+        match entry {
+            Some(FlowEntry::Connection(socket)) => self.sockets.prefetch(socket),
+            Some(FlowEntry::HalfOpen(index)) => self.half_opens.prefetch(index),
+            Some(FlowEntry::TimeWait(index)) => self.time_waits.prefetch(index),
+            None => {}
+        }
     }
 }

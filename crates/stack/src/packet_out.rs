@@ -67,9 +67,16 @@ pub(crate) fn build_segment(
     offload: bool,
     payload: impl FnOnce(RawSliceMut<'_>) -> u32,
 ) -> bool {
-    match plain_headers(ends, key, segment) {
-        Some(headers) => build_plain(frame, &headers, offload, payload),
-        None => build_any(frame, ends, key, segment, offload, payload),
+    let Some(headers) = headers_of(ends, key, segment) else {
+        return build_any(frame, ends, key, segment, offload, payload);
+    };
+    if segment.options.is_plain() {
+        return build_plain(frame, &headers, offload, payload);
+    }
+    match segment.options.plain_syn() {
+        // Fast Open's payload is a rare guest.
+        Some(syn) if segment.payload_len == 0 => build_syn(frame, &headers, syn, offload),
+        _ => build_any(frame, ends, key, segment, offload, payload),
     }
 }
 
@@ -80,7 +87,13 @@ pub(crate) fn plain_headers(
     key: &FlowKey,
     segment: &SegmentOut,
 ) -> Option<plain::Headers> {
-    if !segment.options.is_plain() || !ends.header.discovers_mtu || segment.urgent != 0 {
+    headers_of(ends, key, segment).filter(|_| segment.options.is_plain())
+}
+
+/// What the headers of an IPv4 segment say beside its options, if there is nothing unusual about it.
+#[inline]
+fn headers_of(ends: LinkEnds, key: &FlowKey, segment: &SegmentOut) -> Option<plain::Headers> {
+    if !ends.header.discovers_mtu || segment.urgent != 0 {
         return None;
     }
     let (src, dst) = (key.local.to_v4()?, key.remote.to_v4()?);
@@ -100,6 +113,27 @@ pub(crate) fn plain_headers(
         timestamp: segment.options.timestamp,
         payload_len: segment.payload_len as u16,
     })
+}
+
+/// A SYN or SYN-ACK without payload, in one straight line.
+#[inline(never)]
+fn build_syn(
+    frame: &TxFrame,
+    headers: &plain::Headers,
+    syn: plain::SynOptions,
+    offload: bool,
+) -> bool {
+    if frame.capacity() < plain::SYN_BYTES {
+        return false;
+    }
+    let mut out = [0; plain::SYN_BYTES];
+    headers.emit_syn(&mut out, syn, (!offload).then_some(0));
+    if offload {
+        frame.set_checksum_offload(plain::TCP_AT as u16, wire::tcp::CHECKSUM_OFFSET as u16);
+    }
+    frame.write_head(&out);
+    frame.set_len(plain::SYN_BYTES);
+    true
 }
 
 #[inline]

@@ -3,13 +3,14 @@
 
 use ring::socket_block::SocketState;
 use tcp::time_wait::TimeWait;
-use tcp::{ConnectionError, Effects, SegmentOut};
+use tcp::{ConnectionError, Effects};
 
 use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::flow_table::FlowEntry;
 use crate::sockets::Role;
+use crate::timer_stage::note_deadline;
 
 impl Core {
     /// Acts on the effects of a call into the connection of `socket`.
@@ -45,7 +46,7 @@ impl Core {
             self.lists.put(socket, conn.due());
         }
         if effects.intersects(Effects::TIMER) {
-            self.arm(socket);
+            note_deadline(&mut self.wheel, &mut self.departures, socket, conn);
         }
     }
 
@@ -109,10 +110,9 @@ impl Core {
             return;
         };
         let (key, header) = (slot.key, slot.header);
-        let mut last = SegmentOut::default();
-        while conn.poll_transmit(&mut tcp_cx!(self), &mut last) {
-            if last.payload_len == 0 {
-                let segment = last.clone();
+        while conn.poll_transmit(&mut tcp_cx!(self), &mut self.segment_out) {
+            if self.segment_out.payload_len == 0 {
+                let segment = self.segment_out.clone();
                 let one = ControlSegment {
                     key,
                     segment,
@@ -137,6 +137,9 @@ impl Core {
         {
             self.remove_time_wait(oldest);
             self.counters.time_wait_evicted += 1;
+            if let Some(hash) = self.time_waits.look_ahead() {
+                self.flows.prefetch(hash);
+            }
         }
         let Some(index) = self
             .time_waits

@@ -50,6 +50,14 @@ impl<T> Slab<T> {
         self.entries.get_mut(index as usize)?.as_mut()
     }
 
+    /// Asks for the memory of what is under `index`.
+    #[inline]
+    pub fn prefetch(&self, index: u32) {
+        if let Some(entry) = self.entries.get(index as usize) {
+            ring::prefetch::read(entry);
+        }
+    }
+
     /// Entries held.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()

@@ -116,7 +116,8 @@ pub(crate) struct Slot {
     pub socket: u32,
 }
 
-const NO_KEY: FlowKey = FlowKey {
+/// The flow of a socket that has none.
+pub(crate) const NO_KEY: FlowKey = FlowKey {
     local: Addr::UNSPECIFIED_V4,
     remote: Addr::UNSPECIFIED_V4,
     local_port: 0,
@@ -143,6 +144,15 @@ impl Slot {
             event_position: 0,
             event_generation: 0,
             socket: 0,
+        }
+    }
+
+    /// The connection, unless it has ended: what is known of one that has (`TCP_INFO`) stays until the application closes.
+    #[inline]
+    pub fn live_mut(&mut self) -> Option<&mut Connection> {
+        match self.role {
+            Role::Connection => self.conn.as_mut(),
+            _ => None,
         }
     }
 
@@ -254,12 +264,15 @@ impl Sockets {
         }
     }
 
-    /// The connection of `socket` is of this flow.
+    /// The socket has a connection of this flow.
     #[inline]
     pub fn is_of(&self, socket: u32, key: &FlowKey) -> bool {
         let place = self.places[socket as usize];
         match place.warm() {
-            Some(at) => self.warm[at].key == *key,
+            Some(at) => {
+                let slot = &self.warm[at];
+                slot.key.is_same(key) && slot.role == Role::Connection
+            }
             None => place
                 .dormant()
                 .is_some_and(|at| self.dormant.is_of(at, key)),
@@ -271,6 +284,18 @@ impl Sockets {
     pub fn slot(&mut self, socket: u32) -> &mut Slot {
         let at = self.warm_place(socket);
         &mut self.warm[at]
+    }
+
+    /// Asks for the memory that a segment or a job of this socket will touch.
+    #[inline]
+    pub fn prefetch(&self, socket: u32) {
+        let Some(place) = self.places.get(socket as usize) else {
+            return;
+        };
+        if let Some(slot) = place.warm().and_then(|at| self.warm.get(at)) {
+            ring::prefetch::read(slot);
+            self.block(socket).prefetch();
+        }
     }
 
     /// A slot with the chunk pool and the block that its rings need.

@@ -11,13 +11,13 @@ use tcp::half_open::{GoneReason, HalfOpen, HalfOpenOutcome};
 use tcp::listen::{ListenOutcome, PassiveOpen, SynRequest, defer_timeouts};
 use tcp::run::Run;
 use tcp::time_wait::TimeWaitOutcome;
-use tcp::{CongestionAlgorithm, Effects, Handshake, SynCookieUse};
+use tcp::{Effects, Handshake, SynCookieUse};
 use wire::checksum::Sum;
 use wire::tcp::FastOpenCookie;
 use wire::{Addr, FlowKey, SeqNumber};
 
 use crate::connect::{name_of, socket_addr};
-use crate::context::{Accepted, SocketOption};
+use crate::context::Accepted;
 
 use crate::core::{Core, tcp_cx};
 use crate::demux::{Arrival, Unverified};
@@ -34,8 +34,11 @@ impl Core {
         if self.joins_run(arrival, frame) {
             return;
         }
-        arrival.hash = self.hasher.hash(&arrival.key);
-        match self.find_flow(&arrival.key, arrival.hash) {
+        let found = match arrival.likely {
+            Some(entry) if self.holds(entry, &arrival.key) => Some(entry),
+            _ => self.find_flow(&arrival.key, arrival.hash),
+        };
+        match found {
             Some(FlowEntry::Connection(socket)) => self.connection_in(socket, arrival, frame),
             Some(FlowEntry::HalfOpen(index)) => self.half_open_in(index, arrival, frame),
             Some(FlowEntry::TimeWait(index)) => self.time_wait_in(index, arrival, frame),
@@ -46,19 +49,22 @@ impl Core {
     /// What this core holds of a flow.
     #[inline]
     pub(crate) fn find_flow(&self, key: &FlowKey, hash: u64) -> Option<FlowEntry> {
-        self.flows.find(hash, |entry| {
-            let held = match entry {
-                FlowEntry::Connection(socket) => return self.sockets.is_of(socket, key),
-                FlowEntry::HalfOpen(index) => self.half_opens.at(index).map(|slot| &slot.key),
-                FlowEntry::TimeWait(index) => self.time_waits.at(index).map(|slot| &slot.key),
-            };
-            held == Some(key)
-        })
+        self.flows.find(hash, |entry| self.holds(entry, key))
+    }
+
+    /// The entry is there, and of this flow.
+    #[inline]
+    fn holds(&self, entry: FlowEntry, key: &FlowKey) -> bool {
+        let held = match entry {
+            FlowEntry::Connection(socket) => return self.sockets.is_of(socket, key),
+            FlowEntry::HalfOpen(index) => self.half_opens.at(index).map(|slot| &slot.key),
+            FlowEntry::TimeWait(index) => self.time_waits.at(index).map(|slot| &slot.key),
+        };
+        held.is_some_and(|held| held.is_same(key))
     }
 
     /// A segment of an established flow, the first of a run perhaps.
     fn connection_in(&mut self, socket: u32, arrival: &Arrival, frame: &RxFrame) {
-        self.take_due_ack(socket);
         let Some((run, effects)) = self.take_segment(socket, arrival, frame) else {
             return;
         };
@@ -81,7 +87,11 @@ impl Core {
             self.counters.rx_drop_tcp_header += 1;
             return None;
         };
-        let (slot, pool, block) = self.sockets.parts(socket);
+        let (mut slot, mut pool, mut block) = self.sockets.parts(socket);
+        if slot.conn.as_ref()?.has_ack_due() {
+            self.take_due_ack(socket);
+            (slot, pool, block) = self.sockets.parts(socket);
+        }
         let conn = slot.conn.as_mut()?;
         let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);
         if let Some(unverified) = arrival.unverified {
@@ -356,35 +366,26 @@ impl Core {
 
     /// What we bring to a handshake that a peer began.
     fn passive_open(&mut self, listener: ListenerId, key: &FlowKey, iss: SeqNumber) -> PassiveOpen {
-        let (mss_max, defer_accept_seconds, retries_max) = match self.listeners.at_mut(listener) {
-            Some(listening) => (
-                listening.mss_max,
-                listening.defer_accept_seconds,
-                listening.syn_retries,
-            ),
-            None => (0, 0, 0),
-        };
+        let (mss_max, defer_accept_seconds, retries_max, congestion) =
+            match self.listeners.at(listener) {
+                Some(listening) => (
+                    listening.mss_max,
+                    listening.defer_accept_seconds,
+                    listening.syn_retries,
+                    listening.congestion,
+                ),
+                None => (0, 0, 0, None),
+            };
         PassiveOpen {
             iss,
             ts_offset: self.isn.timestamp_offset(key),
             mss: self.mss_for(key.remote, mss_max),
-            buffers: self.buffers_to_accept(key),
+            buffers: self.buffers_to_accept(listener),
             is_v4: key.remote.is_v4(),
-            congestion: self.congestion_to_accept(listener),
+            congestion: congestion.unwrap_or(self.config.tcp.congestion),
             defer_accept: defer_timeouts(&self.config.tcp, defer_accept_seconds),
             retries_max,
         }
-    }
-
-    /// The congestion control that a connection begins with if this listener accepts it.
-    fn congestion_to_accept(&mut self, listener: ListenerId) -> CongestionAlgorithm {
-        let own = self.listeners.at_mut(listener).and_then(|listening| {
-            listening.options.iter().find_map(|option| match option {
-                SocketOption::Congestion(choice) => Some(*choice),
-                _ => None,
-            })
-        });
-        own.unwrap_or(self.config.tcp.congestion)
     }
 
     /// The largest segment on the way to `remote`: what the link takes, less what a router said of the path and the application asked for
@@ -447,7 +448,7 @@ impl Core {
             self.counters.flow_table_full += 1;
             return self.sockets.release(id.index);
         }
-        let buffers = self.buffers_to_accept(&arrival.key);
+        let buffers = self.buffers_to_accept(listener);
         self.sockets
             .connect(id.index, arrival.key, arrival.hash)
             .accept_in(&mut tcp_cx!(self), handshake, &buffers);

@@ -11,8 +11,8 @@ use crate::event_queue::MARK_ROOM;
 use crate::limits::{BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
 use crate::neighbours::Link;
 use crate::packet_out::{LinkEnds, build_bare, build_rest, build_segment};
-use crate::sockets::Role;
 use crate::stamps::StampedAt;
+use crate::timer_stage::note_deadline;
 
 impl Core {
     /// Something is ready to leave.
@@ -92,6 +92,9 @@ impl Core {
             let Some(socket) = self.lists.pop(class) else {
                 break;
             };
+            if let Some(next) = self.lists.first(class) {
+                self.sockets.prefetch(next);
+            }
             used += self.connection_out(socket, &frames[used..]);
         }
         used
@@ -107,10 +110,10 @@ impl Core {
             return 0;
         };
         let mut cx = tcp_cx!(self);
-        let mut segment = SegmentOut::default();
+        let segment = &mut self.segment_out;
         let (mut used, mut has_more) = (0, true);
         while used < frames.len() {
-            has_more = conn.poll_transmit(&mut cx, &mut segment);
+            has_more = conn.poll_transmit(&mut cx, segment);
             if !has_more {
                 break;
             }
@@ -122,19 +125,19 @@ impl Core {
                 slot.header.ident = slot.header.ident.wrapping_add(1);
                 ends.header.ident = slot.header.ident;
             }
-            let built = build_segment(&frames[used], ends, &slot.key, &segment, self.offload, copy);
+            let built = build_segment(&frames[used], ends, &slot.key, segment, self.offload, copy);
             // A frame too small for an MSS that the port's own MTU gave: counted, and retransmission tries again.
             self.counters.tx_frame_too_small += u64::from(!built);
             used += usize::from(built);
             // What is stamped, or numbered for want of DF, passes one by one.
             if ends.header.discovers_mtu && slot.stamps.is_none() {
                 let room = frames.len() - used;
-                let rest = conn.poll_rest(&mut cx, &segment, room as u32);
+                let rest = conn.poll_rest(&mut cx, segment, room as u32);
                 if rest.segments > 0 {
                     let copy = |offset, place: RawSliceMut<'_>| {
                         slot.tx.copy_out(pool.memory(), block, offset, place)
                     };
-                    let run = (&segment, rest);
+                    let run = (&*segment, rest);
                     let built =
                         build_rest(&frames[used..], ends, &slot.key, run, self.offload, copy);
                     self.counters.tx_frame_too_small += rest.segments as u64 - built as u64;
@@ -150,7 +153,7 @@ impl Core {
                     buffered: slot.tx.buffered(block),
                     now_ns: cx.now_ns,
                 };
-                self.counters.stamps_lost += stamps.on_segment(&at, &segment);
+                self.counters.stamps_lost += stamps.on_segment(&at, segment);
             }
         }
         self.connection_sent(socket, used, has_more);
@@ -174,13 +177,12 @@ impl Core {
             class = conn.refresh_due(&cx);
             if class == TransmitClass::None {
                 // The frames ended with the segments. The engine is told that it was asked in vain: it may have to arm its persist timer.
-                let more = conn.poll_transmit(&mut cx, &mut SegmentOut::default());
+                let more = conn.poll_transmit(&mut cx, &mut self.segment_out);
                 debug_assert!(!more, "nothing was to be sent");
             }
         }
-        self.arm(socket);
+        note_deadline(&mut self.wheel, &mut self.departures, socket, conn);
         if limits_unsent {
-            let slot = self.sockets.slot(socket);
             self.events.mark(socket, slot, MARK_ROOM);
         }
         self.lists.put(socket, class);
@@ -246,11 +248,7 @@ impl Core {
     /// timers see to it: they try again, and give up in the end.
     #[cold]
     pub(crate) fn lose_segments(&mut self, socket: u32, failure: Option<IcmpError>) {
-        let slot = self.sockets.slot(socket);
-        if slot.role != Role::Connection {
-            return;
-        }
-        let Some(conn) = slot.conn.as_mut() else {
+        let Some(conn) = self.sockets.slot(socket).live_mut() else {
             return;
         };
         let mut cx = tcp_cx!(self);

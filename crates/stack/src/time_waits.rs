@@ -89,6 +89,20 @@ impl TimeWaits {
         }
     }
 
+    /// Asks for the memory of an entry.
+    #[inline]
+    pub fn prefetch(&self, index: u32) {
+        self.slots.prefetch(index);
+    }
+
+    /// Asks for the memory of the one behind the oldest, and says under which hash the oldest lies: for who evicts one after another.
+    #[inline]
+    pub fn look_ahead(&self) -> Option<u64> {
+        let oldest = self.slots.at(self.head)?;
+        self.slots.prefetch(oldest.next);
+        Some(oldest.hash)
+    }
+
     /// The one that ends first, with the time at which it does.
     pub fn first(&self) -> Option<(u32, u64)> {
         self.slots

@@ -1,7 +1,11 @@
 //! The timer stage of a turn: what is due in the wheel, who may depart, the list of TIME_WAIT entries, and the neighbour cache.
 
+use tcp::Connection;
+
 use crate::core::{Core, tcp_cx};
+use crate::departures::Departures;
 use crate::limits::{EVENTS_RETRY_NS, INPUT_RETRY_NS, TIMERS_PER_TURN};
+use crate::timers::Wheel;
 
 /// From here on the uses of the stack's secrets are those of cookies, one after another.
 const SECRET_COOKIES: u64 = 1 << 32;
@@ -85,20 +89,11 @@ impl Core {
         self.settle(socket, effects);
     }
 
-    /// Notes when a connection wants to be called: its paced data to the nanosecond, all else in the wheel.
+    /// Notes when a connection wants to be called.
     #[inline]
     pub(crate) fn arm(&mut self, socket: u32) {
-        let Some(conn) = self.sockets.slot(socket).conn.as_ref() else {
-            return;
-        };
-        let deadline_ns = conn.deadline_ns();
-        if deadline_ns == u64::MAX {
-            return;
-        }
-        if conn.departure_ns() == Some(deadline_ns) {
-            self.departures.set(socket, deadline_ns);
-        } else {
-            self.wheel.set_at_latest(socket, deadline_ns);
+        if let Some(conn) = self.sockets.slot(socket).conn.as_ref() {
+            note_deadline(&mut self.wheel, &mut self.departures, socket, conn);
         }
     }
 
@@ -114,5 +109,24 @@ impl Core {
         };
         let outcome = slot.entry.on_timer(&mut tcp_cx!(self));
         self.settle_half_open(index, outcome, 0);
+    }
+}
+
+/// Notes when the connection of `socket` wants to be called: its paced data to the nanosecond, all else in the wheel.
+#[inline]
+pub(crate) fn note_deadline(
+    wheel: &mut Wheel,
+    departures: &mut Departures,
+    socket: u32,
+    conn: &Connection,
+) {
+    let deadline_ns = conn.deadline_ns();
+    if deadline_ns == u64::MAX {
+        return;
+    }
+    if conn.departure_ns() == Some(deadline_ns) {
+        departures.set(socket, deadline_ns);
+    } else {
+        wheel.set_at_latest(socket, deadline_ns);
     }
 }

@@ -103,6 +103,12 @@ impl TxLists {
         Some(socket)
     }
 
+    /// The first connection of list `class`, which stays there.
+    #[inline]
+    pub fn first(&self, class: usize) -> Option<u32> {
+        Some(self.lists[class].head).filter(|&socket| socket != NONE)
+    }
+
     /// Takes a connection off whatever list it is on.
     #[inline]
     pub fn take_out(&mut self, socket: u32) {

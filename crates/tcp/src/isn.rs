@@ -3,7 +3,7 @@
 //! One generator per process: its key must be the same wherever a flow of this host may be opened. The stack asks it for
 //! every open, active, passive or by reuse of a TIME_WAIT entry.
 
-use wire::siphash::siphash24_words;
+use wire::siphash::{siphash24_tail, siphash24_words};
 use wire::{Addr, FlowKey, SeqNumber};
 
 #[cfg(test)]
@@ -18,20 +18,25 @@ const REUSE_GAP: u32 = u16::MAX as u32 + 2;
 #[derive(Clone, Debug)]
 pub struct IsnGenerator {
     key: [u64; 2],
+    /// The pair of addresses that was asked for last, and its offset: whoever talks to one peer opens many connections to it.
+    last_offset: Option<(Addr, Addr, u32)>,
 }
 
 impl IsnGenerator {
     /// A generator with its secret, from the system's random source.
     #[must_use]
     pub fn new(key: [u64; 2]) -> Self {
-        Self { key }
+        Self {
+            key,
+            last_offset: None,
+        }
     }
 
     /// The initial sequence number for a connection of `flow` that is opened now.
     #[must_use]
     pub fn isn(&self, flow: &FlowKey, now_ns: u64) -> SeqNumber {
         let clock = (now_ns / TICK_NS) as u32;
-        SeqNumber(clock.wrapping_add(hash_flow(self.key, flow, [PURPOSE_ISN, 0]) as u32))
+        SeqNumber(clock.wrapping_add(self.hash(flow, PURPOSE_ISN)))
     }
 
     /// As [`IsnGenerator::isn`], for a flow whose last incarnation ended at `floor` (RFC 6191, RFC 9293 3.10.7.4): the
@@ -46,13 +51,33 @@ impl IsnGenerator {
     /// What is added to our millisecond clock to give the timestamp values that this pair of addresses sees. The same for
     /// all ports, so that timestamps grow from one connection to the next and RFC 6191 and PAWS keep working.
     #[must_use]
-    pub fn timestamp_offset(&self, flow: &FlowKey) -> u32 {
+    pub fn timestamp_offset(&mut self, flow: &FlowKey) -> u32 {
+        if let Some((local, remote, offset)) = self.last_offset
+            && local == flow.local
+            && remote == flow.remote
+        {
+            return offset;
+        }
         let pair = FlowKey {
             local_port: 0,
             remote_port: 0,
             ..*flow
         };
-        hash_flow(self.key, &pair, [PURPOSE_TIMESTAMP, 0]) as u32
+        let offset = self.hash(&pair, PURPOSE_TIMESTAMP);
+        self.last_offset = Some((flow.local, flow.remote, offset));
+        offset
+    }
+
+    /// 32 bits of the keyed hash of a flow, for values that outsiders see and must not predict.
+    fn hash(&self, flow: &FlowKey, purpose: u8) -> u32 {
+        let ports = u64::from(flow.local_port) << 16 | u64::from(flow.remote_port);
+        let tail = ports | u64::from(purpose) << 32;
+        if flow.local.is_v4() && flow.remote.is_v4() {
+            return siphash24_tail(self.key, &[pair_v4(flow)], tail) as u32;
+        }
+        let halves = |addr: Addr| [(addr.bits() >> 64) as u64, addr.bits() as u64];
+        let words = [halves(flow.local), halves(flow.remote)];
+        siphash24_tail(self.key, words.as_flattened(), tail) as u32
     }
 }
 
@@ -63,16 +88,20 @@ pub fn timestamp_value(now_ns: u64, ts_offset: u32) -> u32 {
 }
 
 /// Separates the uses of one key.
-const PURPOSE_ISN: u64 = 1;
-const PURPOSE_TIMESTAMP: u64 = 2;
+const PURPOSE_ISN: u8 = 1;
+const PURPOSE_TIMESTAMP: u8 = 2;
 
-/// The keyed hash of a flow and two more words, for values that outsiders see and must not predict.
+/// Both addresses of an IPv4 flow.
+fn pair_v4(flow: &FlowKey) -> u64 {
+    u64::from(flow.local.bits() as u32) << 32 | u64::from(flow.remote.bits() as u32)
+}
+
+/// The keyed hash of a flow and two more words, for cookies, which outsiders see and must not predict.
 pub(crate) fn hash_flow(key: [u64; 2], flow: &FlowKey, more: [u64; 2]) -> u64 {
     let ports = u64::from(flow.local_port) << 16 | u64::from(flow.remote_port);
     if flow.local.is_v4() && flow.remote.is_v4() {
         // Shorter than the other form, so that the two never have one input.
-        let pair = u64::from(flow.local.bits() as u32) << 32 | u64::from(flow.remote.bits() as u32);
-        return siphash24_words(key, &[pair, ports | more[0] << 32, more[1]]);
+        return siphash24_words(key, &[pair_v4(flow), ports | more[0] << 32, more[1]]);
     }
     let halves = |addr: Addr| [(addr.bits() >> 64) as u64, addr.bits() as u64];
     let [local_high, local_low] = halves(flow.local);

@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    fn open(&self, iss: SeqNumber) -> PassiveOpen {
+    fn open(&mut self, iss: SeqNumber) -> PassiveOpen {
         PassiveOpen {
             iss,
             ts_offset: self.isns.timestamp_offset(&flow()),

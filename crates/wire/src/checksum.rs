@@ -24,6 +24,16 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Sum(u64);
 
+/// Two sums are equal if they come to the same in the packet.
+impl PartialEq for Sum {
+    #[inline]
+    fn eq(&self, other: &Sum) -> bool {
+        self.fold() == other.fold()
+    }
+}
+
+impl Eq for Sum {}
+
 impl Sum {
     /// The empty sum.
     #[inline]

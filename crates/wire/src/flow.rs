@@ -1,7 +1,7 @@
 //! A flow's name (its two ends) and the keyed hash under which `stack`'s flow table keeps it.
 
 use crate::addr::Addr;
-use crate::siphash::State;
+use crate::siphash::siphash24_words;
 
 /// Both ends of a TCP flow, seen from here. For a received segment, `local` is the destination.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -17,6 +17,17 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
+    /// Whether both name the same flow: `==` without a branch, for who asks it of every packet.
+    #[inline]
+    #[must_use]
+    pub const fn is_same(&self, other: &FlowKey) -> bool {
+        let (a, b) = (self.local.words(), other.local.words());
+        let (c, d) = (self.remote.words(), other.remote.words());
+        let addresses = (a[0] ^ b[0]) | (a[1] ^ b[1]) | (c[0] ^ d[0]) | (c[1] ^ d[1]);
+        let ports = (self.local_port ^ other.local_port) | (self.remote_port ^ other.remote_port);
+        addresses | ports as u64 == 0
+    }
+
     /// The same flow seen from the other end.
     #[inline]
     #[must_use]
@@ -30,8 +41,11 @@ impl FlowKey {
     }
 }
 
-/// Hashes flow keys with a secret, so that nobody outside can aim at one bucket. SipHash-1-3: of 12
-/// bytes for an IPv4 flow (two words, one round each), of 36 for an IPv6 one.
+/// Hashes flow keys with a secret, so that nobody outside can aim at one bucket.
+///
+/// Two rounds of NH, the universal hash of UMAC (RFC 4418 section 5.2.2) in 64-bit words: a secret is added to every word, and the words are
+/// multiplied in pairs into 128 bits. Whatever two keys somebody chooses without knowing the secret, they agree after each round with a probability of
+/// 2^-64; the second round and the folding of its halves spread what differs over all bits. The one path serves both families.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -48,15 +62,16 @@ impl FlowKey {
 /// ```
 #[derive(Clone)]
 pub struct FlowHasher {
-    state: State<1, 3>,
+    /// One for each word of a key, and two for the second round.
+    secrets: [u64; 8],
 }
 
 impl FlowHasher {
     /// A hasher with its secret.
-    #[inline]
-    pub const fn new(secret: [u64; 2]) -> FlowHasher {
+    #[must_use]
+    pub fn new(secret: [u64; 2]) -> FlowHasher {
         FlowHasher {
-            state: State::new(secret),
+            secrets: core::array::from_fn(|at| siphash24_words(secret, &[at as u64])),
         }
     }
 
@@ -64,19 +79,26 @@ impl FlowHasher {
     #[inline]
     #[must_use]
     pub fn hash(&self, key: &FlowKey) -> u64 {
+        let [a, b, c, d, e, f, g, h] = self.secrets;
+        let (local, remote) = (key.local.words(), key.remote.words());
         let ports = u64::from(key.local_port) | u64::from(key.remote_port) << 16;
-        let (local, remote) = (key.local.bits(), key.remote.bits());
-        let mut state = self.state;
-        if key.local.is_v4() && key.remote.is_v4() {
-            state.word(u64::from(local as u32) | u64::from(remote as u32) << 32);
-            return state.finish(ports, 12);
-        }
-        for addr in [local, remote] {
-            state.word((addr >> 64) as u64);
-            state.word(addr as u64);
-        }
-        state.finish(ports, 36)
+        let first = product(local[0].wrapping_add(a), local[1].wrapping_add(b))
+            .wrapping_add(product(
+                remote[0].wrapping_add(c),
+                remote[1].wrapping_add(d),
+            ))
+            .wrapping_add(product(ports.wrapping_add(e), f));
+        let second = product(
+            (first as u64).wrapping_add(g),
+            ((first >> 64) as u64).wrapping_add(h),
+        );
+        second as u64 ^ (second >> 64) as u64
     }
+}
+
+#[inline(always)]
+fn product(a: u64, b: u64) -> u128 {
+    u128::from(a) * u128::from(b)
 }
 
 #[cfg(test)]

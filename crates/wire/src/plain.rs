@@ -1,8 +1,10 @@
 //! The packet that nearly every packet is: Ethernet without tags, IPv4 without options or fragments, TCP with no option or with
-//! an aligned timestamp alone. It is read and written in one straight line, each field once.
+//! an aligned timestamp alone. It is read and written in one straight line, each field once. A SYN or SYN-ACK with the four options
+//! that Linux and we put into it, in their order, is read and written likewise.
 //!
-//! `stack` tries [`parse`] on every frame and goes to the general parsers when it is `None`; it emits through [`Headers::emit`] what
-//! [`Options::is_plain`] allows. What the two ways say of a packet is the same: a test here compares them.
+//! `stack` tries [`parse`] on every frame, then [`parse_syn`], and goes to the general parsers when both are `None`; it emits through [`Headers::emit`] what
+//! [`Options::is_plain`] allows, and through [`Headers::emit_syn`] what is [`Options::plain_syn`]. What the two ways say of a packet is the same: a test here
+//! compares them.
 //!
 //! Sums are taken of 32-bit words in host order: 2^16 is 1 modulo 2^16 - 1, so a word counts as the sum of its halves (RFC 1071).
 
@@ -13,7 +15,7 @@ use crate::ethernet::{self, MacAddr};
 use crate::field::{be16, be32, bytes, put, put16, put32};
 use crate::seq::SeqNumber;
 use crate::tcp::{AccEcn, Flags, HEADER_LEN, Options, SackBlocks, TIMESTAMP_HEADER_LEN, Timestamp};
-use crate::tcp_option::TIMESTAMP_ALIGNED;
+use crate::tcp_option::{TIMESTAMP_AFTER_SACK_PERMITTED, TIMESTAMP_ALIGNED};
 use crate::{ipv4, protocol};
 
 mod sequel;
@@ -26,6 +28,8 @@ pub use sequel::Sequel;
 pub const BYTES_MAX: usize = TCP_AT + TIMESTAMP_HEADER_LEN;
 /// Bytes of the three headers at least.
 pub const BYTES_MIN: usize = TCP_AT + HEADER_LEN;
+/// Bytes of the three headers of a plain SYN.
+pub const SYN_BYTES: usize = BYTES_MIN + 20;
 /// Where the TCP header lies in the frame.
 pub const TCP_AT: usize = IP_AT + ipv4::HEADER_LEN;
 
@@ -41,6 +45,12 @@ const FLAGS_MASK: u16 = 0x01ff;
 /// Data offset of 5 and 8 words, no other bit of that byte but perhaps AE.
 const OFFSET_BARE: u8 = 0x50;
 const OFFSET_TIMESTAMP: u8 = 0x80;
+/// Data offset of 10 words: a plain SYN's.
+const OFFSET_SYN: u8 = 0xa0;
+/// MSS, kind and length, before two bytes of value.
+const MSS_HEAD: u32 = 0x0204;
+/// A NOP, and kind and length of the window scale, before a byte of value.
+const WINDOW_SCALE_HEAD: u32 = 0x01_0303;
 const OFFSET_MASK: u8 = 0xf0;
 
 /// A plain packet that arrived: its headers are consistent and IPv4's checksum is right, TCP's is not yet known.
@@ -77,9 +87,18 @@ pub struct Packet {
     /// Payload bytes.
     pub payload_len: u32,
     /// The pseudo-header's sum.
-    pub pseudo: u16,
+    pub pseudo: Sum,
     /// The sum of pseudo-header and TCP header: with the payload's it must come to 0xffff.
-    pub sum: u16,
+    pub sum: Sum,
+}
+
+/// What a plain SYN says beside a timestamp and that SACK may be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SynOptions {
+    /// Maximum segment size, bytes.
+    pub mss: u16,
+    /// Window scale, bits, as on the wire.
+    pub window_scale: u8,
 }
 
 /// Reads the first bytes of a frame of `frame_len` bytes; what lies behind the frame's end in `head` is not looked at. `None`: not a
@@ -91,6 +110,59 @@ pub struct Packet {
 #[inline]
 #[must_use]
 pub fn parse(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
+    // The lowest bit is AE.
+    let (timestamp, payload_at) = match head[TCP_AT + 12] & !1 {
+        OFFSET_BARE => (None, BYTES_MIN),
+        OFFSET_TIMESTAMP if be32(head, TCP_AT + HEADER_LEN) == TIMESTAMP_ALIGNED => {
+            let [value, echo] = [be32(head, TCP_AT + 24), be32(head, TCP_AT + 28)];
+            (Some(Timestamp { value, echo }), BYTES_MAX)
+        }
+        _ => return None,
+    };
+    let options = match timestamp {
+        Some(stamp) => {
+            u64::from(TIMESTAMP_ALIGNED) + u64::from(stamp.value) + u64::from(stamp.echo)
+        }
+        None => 0,
+    };
+    parse_fixed(head, frame_len, payload_at, timestamp, options)
+}
+
+/// Reads the first bytes of a frame that may be a SYN or SYN-ACK with MSS, SACK permitted, timestamp and window scale in Linux's order. `None`: not one, or one
+/// that something is wrong with.
+#[inline]
+#[must_use]
+pub fn parse_syn(head: &[u8; SYN_BYTES], frame_len: usize) -> Option<(Packet, SynOptions)> {
+    let word = |at: usize| be32(head, BYTES_MIN + 4 * at);
+    let is_plain = head[TCP_AT + 12] & !1 == OFFSET_SYN
+        && word(0) >> 16 == MSS_HEAD
+        && word(1) == TIMESTAMP_AFTER_SACK_PERMITTED
+        && word(4) >> 8 == WINDOW_SCALE_HEAD;
+    if !is_plain {
+        return None;
+    }
+    let stamp = Timestamp {
+        value: word(2),
+        echo: word(3),
+    };
+    let options = (0..5).map(|at| u64::from(word(at))).sum();
+    let packet = parse_fixed(head, frame_len, SYN_BYTES, Some(stamp), options)?;
+    let syn = SynOptions {
+        mss: word(0) as u16,
+        window_scale: word(4) as u8,
+    };
+    Some((packet, syn))
+}
+
+/// What follows from the headers without options; these have been read, and their words come to `options`.
+#[inline(always)]
+fn parse_fixed<const N: usize>(
+    head: &[u8; N],
+    frame_len: usize,
+    payload_at: usize,
+    timestamp: Option<Timestamp>,
+    options: u64,
+) -> Option<Packet> {
     let is_plain = be32(head, ETHERTYPE_AT) & 0xffff_ff00 == IPV4_PLAIN
         && be16(head, IP_AT + 6) & FRAGMENT_MASK == 0
         && head[IP_AT + 9] == protocol::TCP;
@@ -104,19 +176,13 @@ pub fn parse(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
     if !Sum::of_words(ip).is_valid() || total_len > frame_len - IP_AT {
         return None;
     }
-    let mut sum =
-        word(TCP_AT) + word(TCP_AT + 4) + word(TCP_AT + 8) + word(TCP_AT + 12) + word(TCP_AT + 16);
-    // The lowest bit is AE.
-    let (timestamp, payload_at) = match head[TCP_AT + 12] & !1 {
-        OFFSET_BARE => (None, BYTES_MIN),
-        OFFSET_TIMESTAMP if be32(head, TCP_AT + HEADER_LEN) == TIMESTAMP_ALIGNED => {
-            let [value, echo] = [be32(head, TCP_AT + 24), be32(head, TCP_AT + 28)];
-            sum += u64::from(TIMESTAMP_ALIGNED) + u64::from(value) + u64::from(echo);
-            (Some(Timestamp { value, echo }), BYTES_MAX)
-        }
-        _ => return None,
-    };
     let payload_len = (IP_AT + total_len).checked_sub(payload_at)?;
+    let sum = word(TCP_AT)
+        + word(TCP_AT + 4)
+        + word(TCP_AT + 8)
+        + word(TCP_AT + 12)
+        + word(TCP_AT + 16)
+        + options;
     let tcp_len = (payload_at - TCP_AT + payload_len) as u64;
     let pseudo = addresses + u64::from(protocol::TCP) + tcp_len;
     Some(Packet {
@@ -135,8 +201,8 @@ pub fn parse(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
         timestamp,
         payload_at,
         payload_len: payload_len as u32,
-        pseudo: Sum::of_words(pseudo).fold(),
-        sum: Sum::of_words(pseudo + sum).fold(),
+        pseudo: Sum::of_words(pseudo),
+        sum: Sum::of_words(pseudo + sum),
     })
 }
 
@@ -189,9 +255,46 @@ impl Headers {
     /// (`None`) left to the port: then the field holds the pseudo-header's.
     #[inline]
     pub fn emit(&self, out: &mut [u8; BYTES_MAX], payload: Option<u16>) {
+        let pseudo = self.emit_network(out, self.header_bytes());
+        let (offset, options) = match self.timestamp {
+            Some(stamp) => {
+                put32(out, TCP_AT + HEADER_LEN, TIMESTAMP_ALIGNED);
+                put32(out, TCP_AT + HEADER_LEN + 4, stamp.value);
+                put32(out, TCP_AT + HEADER_LEN + 8, stamp.echo);
+                let words = [TIMESTAMP_ALIGNED, stamp.value, stamp.echo];
+                (OFFSET_TIMESTAMP, words.map(u64::from).iter().sum())
+            }
+            None => (OFFSET_BARE, 0),
+        };
+        self.emit_transport(out, pseudo, offset, options, payload);
+    }
+
+    /// As [`emit`](Self::emit), for a SYN or SYN-ACK; without a timestamp of its own it bears zeros.
+    #[inline]
+    pub fn emit_syn(&self, out: &mut [u8; SYN_BYTES], syn: SynOptions, payload: Option<u16>) {
+        let pseudo = self.emit_network(out, SYN_BYTES);
+        let stamp = self.timestamp.unwrap_or_default();
+        let words = [
+            MSS_HEAD << 16 | u32::from(syn.mss),
+            TIMESTAMP_AFTER_SACK_PERMITTED,
+            stamp.value,
+            stamp.echo,
+            WINDOW_SCALE_HEAD << 8 | u32::from(syn.window_scale),
+        ];
+        let mut options = 0;
+        for (at, word) in words.into_iter().enumerate() {
+            put32(out, BYTES_MIN + 4 * at, word);
+            options += u64::from(word);
+        }
+        self.emit_transport(out, pseudo, OFFSET_SYN, options, payload);
+    }
+
+    /// Ethernet's and IPv4's header, where all headers come to `header_bytes`. The pseudo-header's sum.
+    #[inline(always)]
+    fn emit_network<const N: usize>(&self, out: &mut [u8; N], header_bytes: usize) -> u64 {
         put(out, 0, &self.dst_mac.0);
         put(out, 6, &self.src_mac.0);
-        let tcp_len = (self.header_bytes() - TCP_AT) as u16 + self.payload_len;
+        let tcp_len = (header_bytes - TCP_AT) as u16 + self.payload_len;
         let total_len = tcp_len + ipv4::HEADER_LEN as u16;
         let (src, dst) = (self.src.to_bits(), self.dst.to_bits());
         let addresses = u64::from(src) + u64::from(dst);
@@ -208,34 +311,32 @@ impl Headers {
         put16(out, IP_AT + 10, Sum::of_words(ip + addresses).finish());
         put32(out, IP_AT + 12, src);
         put32(out, IP_AT + 16, dst);
-        let pseudo = addresses + u64::from(protocol::TCP) + u64::from(tcp_len);
-        self.emit_tcp(out, pseudo, payload);
+        addresses + u64::from(protocol::TCP) + u64::from(tcp_len)
     }
 
+    /// TCP's header but for the options, whose words come to `options`.
     #[inline(always)]
-    fn emit_tcp(&self, out: &mut [u8; BYTES_MAX], pseudo: u64, payload: Option<u16>) {
+    fn emit_transport<const N: usize>(
+        &self,
+        out: &mut [u8; N],
+        pseudo: u64,
+        offset: u8,
+        options: u64,
+        payload: Option<u16>,
+    ) {
         let ports = (u32::from(self.src_port) << 16) | u32::from(self.dst_port);
-        let offset = match self.timestamp {
-            Some(_) => OFFSET_TIMESTAMP,
-            None => OFFSET_BARE,
-        };
         let control =
             (u32::from(offset) << 24) | (u32::from(self.flags.0) << 16) | u32::from(self.window);
-        let mut sum = pseudo
-            + u64::from(ports)
-            + u64::from(self.seq.0)
-            + u64::from(self.ack.0)
-            + u64::from(control);
         put32(out, TCP_AT, ports);
         put32(out, TCP_AT + 4, self.seq.0);
         put32(out, TCP_AT + 8, self.ack.0);
         put32(out, TCP_AT + 12, control);
-        if let Some(stamp) = self.timestamp {
-            put32(out, TCP_AT + HEADER_LEN, TIMESTAMP_ALIGNED);
-            put32(out, TCP_AT + HEADER_LEN + 4, stamp.value);
-            put32(out, TCP_AT + HEADER_LEN + 8, stamp.echo);
-            sum += u64::from(TIMESTAMP_ALIGNED) + u64::from(stamp.value) + u64::from(stamp.echo);
-        }
+        let sum = pseudo
+            + u64::from(ports)
+            + u64::from(self.seq.0)
+            + u64::from(self.ack.0)
+            + u64::from(control)
+            + options;
         let checksum = match payload {
             Some(payload) => Sum::of_words(sum + u64::from(payload)).finish(),
             None => Sum::of_words(pseudo).fold(),
@@ -382,6 +483,31 @@ impl Options {
         }
         if self.accecn.is_present() {
             self.accecn = AccEcn::NONE;
+        }
+    }
+
+    /// Becomes what a plain SYN has.
+    #[inline]
+    pub fn reset_to_syn(&mut self, timestamp: Option<Timestamp>, syn: SynOptions) {
+        self.reset_to(timestamp);
+        self.mss = Some(syn.mss);
+        self.window_scale = Some(syn.window_scale);
+        self.sack_permitted = true;
+    }
+
+    /// What [`Headers::emit_syn`] puts beside the timestamp, if these are the options of a plain SYN.
+    #[inline]
+    #[must_use]
+    pub fn plain_syn(&self) -> Option<SynOptions> {
+        let has_more =
+            !self.sack.is_empty() || self.fast_open.is_some() || self.accecn.is_present();
+        match (self.mss, self.window_scale) {
+            (Some(mss), Some(window_scale))
+                if self.sack_permitted && self.timestamp.is_some() && !has_more =>
+            {
+                Some(SynOptions { mss, window_scale })
+            }
+            _ => None,
         }
     }
 

@@ -30,6 +30,9 @@ const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 pub(crate) const TIMESTAMP_ALIGNED_LEN: usize = 12;
 /// What an aligned timestamp option starts with.
 pub(crate) const TIMESTAMP_ALIGNED: u32 = u32::from_be_bytes([NOP, NOP, TIMESTAMP, 10]);
+/// In a SYN, SACK permitted takes the place of the padding.
+pub(crate) const TIMESTAMP_AFTER_SACK_PERMITTED: u32 =
+    u32::from_be_bytes([SACK_PERMITTED, 2, TIMESTAMP, 10]);
 
 /// A timestamp option, RFC 7323 section 3.2.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]

@@ -38,6 +38,40 @@ fn same_hash_entries_are_told_apart_by_their_keys() {
 }
 
 #[test]
+fn flood_of_one_bucket_is_refused_where_a_look_up_would_get_long() {
+    let mut table = FlowTable::new(4_096);
+    let places = (FLOW_PROBES_MAX * WAYS) as u32;
+    for index in 0..places {
+        assert_eq!(table.insert(7, FlowEntry::Connection(index)), Ok(()));
+    }
+    let one_more = FlowEntry::Connection(places);
+    assert_eq!(table.insert(7, one_more), Err(FlowTableFull));
+    let last = FlowEntry::Connection(places - 1);
+    assert_eq!(table.find(7, |entry| entry == last), Some(last));
+    assert!(table.remove(7, FlowEntry::Connection(0)));
+    assert_eq!(table.insert(7, one_more), Ok(()));
+    for index in 1..=places {
+        assert!(table.remove(7, FlowEntry::Connection(index)));
+    }
+    assert!(
+        table
+            .buckets
+            .iter()
+            .all(|bucket| bucket.overflow == 0 && bucket.tags == [0; WAYS])
+    );
+}
+
+#[test]
+fn likely_entry_is_the_one_that_is_found() {
+    let mut table = FlowTable::new(64);
+    assert_eq!(table.likely(5 << 48), None);
+    table.insert(5 << 48, FlowEntry::TimeWait(3)).unwrap();
+    table.prefetch(5 << 48);
+    assert_eq!(table.likely(5 << 48), Some(FlowEntry::TimeWait(3)));
+    assert_eq!(table.likely(8 << 48), None);
+}
+
+#[test]
 fn replaced_entry_changes_its_kind_in_place() {
     let mut table = FlowTable::new(64);
     table.insert(5, FlowEntry::HalfOpen(1)).unwrap();

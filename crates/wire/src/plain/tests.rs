@@ -38,7 +38,15 @@ fn headers() -> impl Strategy<Value = Headers> {
 
 /// The same headers by way of the general emitters, for a payload whose sum is `payload_sum`.
 fn emit_in_pieces(plain: &Headers, payload_sum: Option<u16>) -> Vec<u8> {
-    let mut out = [0; BYTES_MAX];
+    let options = Options {
+        timestamp: plain.timestamp,
+        ..Options::NONE
+    };
+    emit_any_in_pieces(plain, options, payload_sum)
+}
+
+fn emit_any_in_pieces(plain: &Headers, options: Options, payload_sum: Option<u16>) -> Vec<u8> {
+    let mut out = [0; SYN_BYTES];
     ethernet::Header {
         dst: plain.dst_mac,
         src: plain.src_mac,
@@ -46,7 +54,7 @@ fn emit_in_pieces(plain: &Headers, payload_sum: Option<u16>) -> Vec<u8> {
         ethertype: EtherType::IPV4,
     }
     .emit(&mut out);
-    let tcp_len = (plain.header_bytes() - TCP_AT) as u16 + plain.payload_len;
+    let tcp_len = (HEADER_LEN + options.emit_len()) as u16 + plain.payload_len;
     let network = ipv4::Header {
         dscp_ecn: plain.dscp_ecn,
         total_len: tcp_len + ipv4::HEADER_LEN as u16,
@@ -64,10 +72,7 @@ fn emit_in_pieces(plain: &Headers, payload_sum: Option<u16>) -> Vec<u8> {
         ack: plain.ack,
         flags: plain.flags,
         window: plain.window,
-        options: Options {
-            timestamp: plain.timestamp,
-            ..Options::NONE
-        },
+        options,
         ..tcp::Header::default()
     };
     let end = TCP_AT + transport.emit(&mut out[TCP_AT..]);
@@ -89,7 +94,26 @@ fn emit_in_pieces(plain: &Headers, payload_sum: Option<u16>) -> Vec<u8> {
 
 /// What the general parsers say, if the packet is plain.
 fn parse_in_pieces(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
-    let bytes = &head[..frame_len.min(BYTES_MAX)];
+    let (packet, options) = parse_any_in_pieces(head, frame_len)?;
+    let aligned = packet.payload_at == BYTES_MIN
+        || (packet.payload_at == BYTES_MAX && be32(head, BYTES_MIN) == TIMESTAMP_ALIGNED);
+    (aligned && options.is_plain()).then_some(packet)
+}
+
+/// What the general parsers say, if the packet is a plain SYN.
+fn parse_syn_in_pieces(head: &[u8; SYN_BYTES], frame_len: usize) -> Option<(Packet, SynOptions)> {
+    let (packet, options) = parse_any_in_pieces(head, frame_len)?;
+    let emitted = {
+        let mut out = [0; crate::limits::TCP_OPTION_BYTES_MAX];
+        let len = options.emit(&mut out);
+        out[..len].to_vec()
+    };
+    let in_our_order = packet.payload_at == SYN_BYTES && emitted == head[BYTES_MIN..SYN_BYTES];
+    in_our_order.then_some((packet, options.plain_syn()?))
+}
+
+fn parse_any_in_pieces(head: &[u8], frame_len: usize) -> Option<(Packet, Options)> {
+    let bytes = &head[..frame_len.min(head.len())];
     let (link, at) = ethernet::Header::parse(bytes).ok()?;
     if link.ethertype != EtherType::IPV4 || link.vlan.is_some() {
         return None;
@@ -103,16 +127,11 @@ fn parse_in_pieces(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
     if header_len > segment_len || bytes[TCP_AT + 12] & 0x0e != 0 {
         return None;
     }
-    let aligned = header_len == HEADER_LEN
-        || (header_len == TIMESTAMP_HEADER_LEN && be32(head, TCP_AT + 20) == TIMESTAMP_ALIGNED);
-    if !aligned {
-        return None;
-    }
     let (src, dst) = (network.src, network.dst);
     let pseudo = checksum::pseudo_header_v4(src, dst, protocol::TCP, segment_len as u32);
     let mut sum = pseudo;
     sum.add_bytes(&bytes[TCP_AT..TCP_AT + header_len]);
-    Some(Packet {
+    let packet = Packet {
         dst_mac: link.dst,
         src,
         dst,
@@ -128,9 +147,22 @@ fn parse_in_pieces(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
         timestamp: transport.options.timestamp,
         payload_at: TCP_AT + header_len,
         payload_len: (segment_len - header_len) as u32,
-        pseudo: pseudo.fold(),
-        sum: sum.fold(),
-    })
+        pseudo,
+        sum,
+    };
+    Some((packet, transport.options))
+}
+
+/// Flips bits of a frame. Mostly the IP checksum is what gives one away: some pass.
+fn break_bits(head: &mut [u8], flips: Vec<(usize, bool)>) {
+    for (bit, mend) in flips {
+        head[bit / 8] ^= 1 << (bit % 8);
+        if mend {
+            head[IP_AT + 10..IP_AT + 12].fill(0);
+            let checksum = checksum::of(&head[IP_AT..TCP_AT]).finish();
+            head[IP_AT + 10..IP_AT + 12].copy_from_slice(&checksum.to_be_bytes());
+        }
+    }
 }
 
 proptest! {
@@ -142,6 +174,51 @@ proptest! {
         let mut out = [0; BYTES_MAX];
         plain.emit(&mut out, payload_sum);
         prop_assert_eq!(&out[..plain.header_bytes()], &emit_in_pieces(&plain, payload_sum)[..]);
+    }
+
+    #[test]
+    fn emitted_syns_are_those_of_the_general_emitters(
+        plain in headers(),
+        stamp in any::<(u32, u32)>(),
+        (mss, window_scale) in any::<(u16, u8)>(),
+        payload_sum in any::<Option<u16>>(),
+    ) {
+        let timestamp = Some(Timestamp { value: stamp.0, echo: stamp.1 });
+        let plain = Headers { timestamp, ..plain };
+        let options = Options {
+            mss: Some(mss),
+            window_scale: Some(window_scale),
+            sack_permitted: true,
+            timestamp,
+            ..Options::NONE
+        };
+        let syn = options.plain_syn().unwrap();
+        let mut out = [0; SYN_BYTES];
+        plain.emit_syn(&mut out, syn, payload_sum);
+        prop_assert_eq!(&out[..], &emit_any_in_pieces(&plain, options, payload_sum)[..]);
+        let mut read = Options::NONE;
+        read.reset_to_syn(timestamp, syn);
+        prop_assert_eq!(read, options);
+    }
+
+    #[test]
+    fn parsed_syns_are_those_of_the_general_parsers(
+        plain in headers(),
+        stamp in any::<(u32, u32)>(),
+        (mss, window_scale) in any::<(u16, u8)>(),
+        flips in proptest::collection::vec((0..SYN_BYTES * 8, any::<bool>()), 0..4),
+        trimmed in 0usize..80,
+    ) {
+        let timestamp = Some(Timestamp { value: stamp.0, echo: stamp.1 });
+        let mut head = [0; SYN_BYTES];
+        let plain = Headers { timestamp, ..plain };
+        plain.emit_syn(&mut head, SynOptions { mss, window_scale }, Some(0));
+        break_bits(&mut head, flips);
+        let whole = SYN_BYTES + usize::from(plain.payload_len) + 40;
+        let frame_len = whole.saturating_sub(trimmed);
+        let known = frame_len.min(SYN_BYTES);
+        head[known..].fill(0);
+        prop_assert_eq!(parse_syn(&head, frame_len), parse_syn_in_pieces(&head, frame_len));
     }
 
     #[test]
@@ -192,15 +269,7 @@ proptest! {
     ) {
         let mut head = [0; BYTES_MAX];
         plain.emit(&mut head, Some(0));
-        for (bit, mend) in flips {
-            head[bit / 8] ^= 1 << (bit % 8);
-            // Mostly the IP checksum is what gives a flipped bit away: let some pass.
-            if mend {
-                head[IP_AT + 10..IP_AT + 12].fill(0);
-                let checksum = checksum::of(&head[IP_AT..TCP_AT]).finish();
-                head[IP_AT + 10..IP_AT + 12].copy_from_slice(&checksum.to_be_bytes());
-            }
-        }
+        break_bits(&mut head, flips);
         let whole = plain.header_bytes() + usize::from(plain.payload_len) + 40;
         let frame_len = whole.saturating_sub(trimmed);
         let known = frame_len.min(BYTES_MAX);
@@ -232,7 +301,7 @@ fn packet_with_its_payload_sums_to_all_ones() {
     plain.emit(&mut head, Some(payload));
     let packet = parse(&head, BYTES_MAX + 5).unwrap();
     assert_eq!((packet.payload_at, packet.payload_len), (BYTES_MAX, 5));
-    let mut sum = Sum::from_folded(packet.sum);
+    let mut sum = packet.sum;
     sum.combine(Sum::from_folded(payload), false);
     assert!(sum.is_valid());
 }

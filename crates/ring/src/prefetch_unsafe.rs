@@ -1,0 +1,47 @@
+//! Asking for memory before it is needed, so that the cache lines of several sockets are on their way at once. A hint: it reads nothing, changes nothing
+//! and cannot fail. Whoever works through a batch asks for what a later item will touch while it works on an earlier one.
+
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+
+/// Asks for all lines of `value`.
+#[inline(always)]
+pub fn read<T>(value: &T) {
+    first(value, size_of::<T>());
+}
+
+/// Asks for the first `bytes` of `value`.
+#[inline(always)]
+pub fn first<T>(value: &T, bytes: usize) {
+    let at = core::ptr::from_ref(value).cast::<u8>();
+    for offset in (0..bytes.min(size_of::<T>())).step_by(LINE_BYTES) {
+        line(at.wrapping_add(offset));
+    }
+}
+
+/// Asks for the line at this address, whatever is there.
+#[inline(always)]
+pub fn line(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: the instruction is part of every x86-64 and is a hint, which does nothing at an address that cannot be read.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hint_about_anything_changes_nothing() {
+        let words = [7u64; 100];
+        read(&words);
+        first(&words, 10_000);
+        line(core::ptr::null());
+        assert_eq!(words, [7; 100]);
+    }
+}

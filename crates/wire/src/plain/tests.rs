@@ -347,7 +347,7 @@ proptest! {
                 timestamp: packet.timestamp,
                 payload_at: packet.payload_at,
                 payload_len: packet.payload_len,
-                sum: packet.sum,
+                sum: packet.sum.fold(),
             };
             prop_assert_eq!(sequel, read);
             prop_assert_eq!(packet.flags.without(Flags::PSH), first.flags);

@@ -1,7 +1,8 @@
 //! Active opens: a source address, a local port that makes the flow unique, and a connection in SYN_SENT.
 //!
 //! Ports are chosen as RFC 6056 section 3.3.3 describes (algorithm 3, "simple hash-based"): a keyed hash of both addresses and the remote port
-//! says where to begin, a counter goes on from there. A port is free if its flow is; many connections to different peers share one.
+//! says where to begin, a counter goes on from there. A port is free if its flow is; many connections to different peers share one. The hash is not the flow table's: peers see
+//! the ports, and nothing may be seen of the table's.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -130,7 +131,7 @@ impl Core {
         }
         let (first, last) = self.config.local_ports;
         let count = u32::from(last - first) + 1;
-        let start = (self.hasher.hash(&key) >> 32) as u32;
+        let start = self.isn.port_start(&key);
         for _ in 0..count {
             let offset = start.wrapping_add(self.port_counter) % count;
             self.port_counter = self.port_counter.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! Initial sequence numbers (RFC 6528) and timestamp offsets (RFC 7323 section 7.1).
+//! Initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323 section 7.1) and where local ports begin (RFC 6056).
 //!
 //! One generator per process: its key must be the same wherever a flow of this host may be opened. The stack asks it for
 //! every open, active, passive or by reuse of a TIME_WAIT entry.
@@ -68,6 +68,17 @@ impl IsnGenerator {
         offset
     }
 
+    /// Where the search for the local port of a flow's active open begins (RFC 6056 section 3.3.3, algorithm 3): the same for all opens between two addresses to one
+    /// port. The peer sees what comes of it.
+    #[must_use]
+    pub fn port_start(&self, flow: &FlowKey) -> u32 {
+        let portless = FlowKey {
+            local_port: 0,
+            ..*flow
+        };
+        self.hash(&portless, PURPOSE_PORT)
+    }
+
     /// 32 bits of the keyed hash of a flow, for values that outsiders see and must not predict.
     fn hash(&self, flow: &FlowKey, purpose: u8) -> u32 {
         let ports = u64::from(flow.local_port) << 16 | u64::from(flow.remote_port);
@@ -90,6 +101,7 @@ pub fn timestamp_value(now_ns: u64, ts_offset: u32) -> u32 {
 /// Separates the uses of one key.
 const PURPOSE_ISN: u8 = 1;
 const PURPOSE_TIMESTAMP: u8 = 2;
+const PURPOSE_PORT: u8 = 3;
 
 /// Both addresses of an IPv4 flow.
 fn pair_v4(flow: &FlowKey) -> u64 {

@@ -57,3 +57,17 @@ fn timestamp_offset_is_the_address_pairs() {
     assert_eq!(timestamp_value(3 * MILLISECOND_NS + 9, 10), 13);
     assert_eq!(timestamp_value(MILLISECOND_NS, u32::MAX), 0);
 }
+
+#[test]
+fn port_start_is_of_addresses_and_remote_port_and_tells_nothing_of_the_sequence_number() {
+    let isns = IsnGenerator::new([1, 2]);
+    let with_ports = |local_port, remote_port| FlowKey {
+        local_port,
+        remote_port,
+        ..flow()
+    };
+    let start = isns.port_start(&with_ports(0, 80));
+    assert_eq!(isns.port_start(&with_ports(9, 80)), start);
+    assert_ne!(isns.port_start(&with_ports(0, 81)), start);
+    assert_ne!(isns.isn(&with_ports(0, 80), 0).0, start);
+}

@@ -81,6 +81,17 @@ impl Arrival {
             unverified: None,
         }
     }
+
+    /// It bears text, and the frame looks like a sequel to it.
+    #[inline]
+    pub fn goes_on_in(&self, frame: &RxFrame) -> bool {
+        if self.segment.len == 0 || !self.is_plain {
+            return false;
+        }
+        let next = frame.head();
+        plain::have_same_ends(&self.head, &next)
+            && plain::Sequel::read(&self.head, &next, frame.len()).is_some()
+    }
 }
 
 /// What a frame turned out to be.

@@ -94,8 +94,7 @@ impl Core {
                         self.end_run();
                         self.other_in(frame, other);
                     }
-                    // What was dropped is no pattern for what comes.
-                    Err(Dropped) => one.arrival.is_plain = false,
+                    Err(Dropped) => {}
                 }
             }
             last = count - 1;
@@ -105,7 +104,7 @@ impl Core {
     }
 
     /// Reads the headers of a group of frames, and asks for the memory of the flows that they belong to. The number of frames in the group: it ends
-    /// where one flow's text goes on, since the rest of that may be taken as sequels.
+    /// where one flow's text goes on, since that may be taken as sequels.
     fn look_at(&mut self, frames: &[RxFrame], looked: &mut [Looked]) -> usize {
         let mut demux = Demux {
             mac: self.network.mac,
@@ -113,21 +112,28 @@ impl Core {
             addresses: &self.network.addresses,
             counters: &mut self.counters,
         };
+        let merges = self.config.aggregation_max > 1;
         let mut count = 0;
         let mut last = (NO_KEY, 0);
         for (frame, one) in frames.iter().zip(&mut *looked) {
             count += 1;
             one.found = demux.classify(frame, &mut one.arrival);
-            if let Ok(Found::Tcp) = one.found {
-                let goes_on = one.arrival.key.is_same(&last.0);
-                if !goes_on {
-                    last = (one.arrival.key, self.hasher.hash(&one.arrival.key));
-                    self.flows.prefetch(last.1);
-                }
-                one.arrival.hash = last.1;
-                if goes_on && one.arrival.segment.len > 0 {
-                    break;
-                }
+            if !matches!(one.found, Ok(Found::Tcp)) {
+                // No pattern for what comes.
+                one.arrival.is_plain = false;
+                continue;
+            }
+            if !one.arrival.key.is_same(&last.0) {
+                last = (one.arrival.key, self.hasher.hash(&one.arrival.key));
+                self.flows.prefetch(last.1);
+            }
+            one.arrival.hash = last.1;
+            if merges
+                && frames
+                    .get(count)
+                    .is_some_and(|next| one.arrival.goes_on_in(next))
+            {
+                break;
             }
         }
         let mut last = (0, None);

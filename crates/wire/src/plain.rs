@@ -22,7 +22,7 @@ mod sequel;
 #[cfg(test)]
 mod tests;
 
-pub use sequel::Sequel;
+pub use sequel::{Sequel, have_same_ends};
 
 /// Bytes of the three headers at most.
 pub const BYTES_MAX: usize = TCP_AT + TIMESTAMP_HEADER_LEN;

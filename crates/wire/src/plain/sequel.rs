@@ -140,6 +140,14 @@ impl Sequel {
     }
 }
 
+/// Whether two plain packets are of one flow, given their heads: a quick look, before a closer one.
+#[inline]
+#[must_use]
+pub fn have_same_ends(one: &[u8; BYTES_MAX], other: &[u8; BYTES_MAX]) -> bool {
+    let ends = IP_AT + 12..TCP_AT + 4;
+    one[ends.clone()] == other[ends]
+}
+
 #[inline(always)]
 fn differs(first: &[u8; BYTES_MAX], second: &[u8; BYTES_MAX], mask: &[u64; WORDS]) -> bool {
     let (first, _) = first.as_chunks::<8>();

@@ -50,6 +50,8 @@ pub enum Chore {
     Stress(StressOptions),
     /// Lay out libmtcp as a distribution would: library, headers, pkg-config file, manual pages
     Install(InstallOptions),
+    /// Build the DPDK plug-in, against the DPDK of this machine
+    Dpdk,
     /// Install what the other chores need
     Setup,
     /// Remove what an interrupted run left: namespaces and temporary files

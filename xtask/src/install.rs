@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! PREFIX/lib/libmtcp.so -> libmtcp.so.1 -> libmtcp.so.0.1.0     libmtcp.a     pkgconfig/libmtcp.pc, mtcp.pc
+//! PREFIX/lib/millstream/libmillstream_dpdk.so   where pkg-config finds libdpdk
 //! PREFIX/include/mtcp_api.h, mtcp_epoll.h
 //! PREFIX/share/man/man3/*.3, man7/*.7     share/doc/libmtcp/mtcp.conf
 //! ```
@@ -12,6 +13,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::cli::InstallOptions;
+use crate::dpdk;
 use crate::run;
 
 /// The major version that programs ask for: crates/capi/build.rs says the same.
@@ -36,6 +38,7 @@ pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
         None => options.prefix.clone(),
     };
     libraries(&built(root), &place.join("lib"))?;
+    plugin(root, options, &place.join("lib/millstream"))?;
     let capi = root.join("crates/capi");
     copy_all(&capi.join("include"), "h", &place.join("include"))?;
     for section in ["3", "7"] {
@@ -61,10 +64,21 @@ pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
 
 /// Where cargo puts what it builds for release.
 fn built(root: &Path) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    target
-        .unwrap_or_else(|| root.join("target"))
-        .join("release")
+    run::target(root).join("release")
+}
+
+/// The DPDK plug-in, where it can be built, or was.
+fn plugin(root: &Path, options: &InstallOptions, to: &Path) -> Result<(), String> {
+    let directory = built(root).join("millstream");
+    if !options.no_build && dpdk::is_possible() {
+        dpdk::build(root, &directory)?;
+    }
+    let file = directory.join(dpdk::FILE);
+    if !file.is_file() {
+        println!("without the DPDK plug-in: pkg-config finds no libdpdk");
+        return Ok(());
+    }
+    copy(&file, &to.join(dpdk::FILE), 0o755)
 }
 
 fn libraries(from: &Path, to: &Path) -> Result<(), String> {

@@ -11,6 +11,7 @@ mod cleanup;
 mod cli;
 mod conformance;
 mod demo;
+mod dpdk;
 mod install;
 mod packetdrill;
 mod report;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Chore::Sim(options) => chores::sim(&options.arguments).map(|()| true),
         Chore::Stress(options) => chores::stress(&options),
         Chore::Packetdrill(options) => packetdrill::packetdrill(&root, &options),
+        Chore::Dpdk => dpdk::dpdk(&root).map(|()| true),
         Chore::Install(options) => install::install(&root, &options).map(|()| true),
         Chore::Setup => setup::setup(&root, &setup::Need::everything()),
         Chore::Clean => cleanup::clean(),

@@ -66,6 +66,12 @@ pub fn command(program: &str) -> Command {
     command
 }
 
+/// Where cargo builds.
+pub fn target(root: &Path) -> PathBuf {
+    let named = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    named.unwrap_or_else(|| root.join("target"))
+}
+
 /// `cargo` of the toolchain that runs us.
 pub fn cargo() -> Command {
     command("cargo")

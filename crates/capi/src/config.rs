@@ -77,6 +77,14 @@ pub enum Io {
     Dpdk,
 }
 
+/// What is DPDK's own.
+#[derive(Clone, Debug, Default)]
+pub struct Dpdk {
+    pub memory_channels: Option<(i32, Line)>,
+    /// Further arguments for EAL.
+    pub arguments: Option<(String, Line)>,
+}
+
 /// See the module's documentation. `None`: nobody has said anything.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
@@ -101,6 +109,7 @@ pub struct Settings {
     pub is_dedicated: bool,
     /// Microseconds; Millstream's default if none.
     pub spin_us: Option<u64>,
+    pub dpdk: Dpdk,
     pub warnings: Vec<String>,
 }
 

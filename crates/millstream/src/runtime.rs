@@ -242,6 +242,7 @@ fn switch(config: &Config) -> Result<Option<Arc<Switch>>, Error> {
         Backend::Memif(options) if options.queues >= config.contexts => return Ok(None),
         Backend::Memif(options) => options.queues,
         Backend::Xdp(options) => XdpInterface::open(options, &[])?.queues(),
+        Backend::Dpdk(options) => options.queues,
         Backend::Tap(_) | Backend::Packet(_) => 1,
     };
     let wire: Result<Vec<_>, Error> = (0..queues.min(QUEUES_SHARED_MAX))

@@ -51,6 +51,30 @@ pub const XDP_BIND_WAIT_NS_MAX: u64 = 2_000_000_000;
 /// Receive calls between two reads of the kernel's own counters of an AF_XDP socket.
 pub const XDP_STATISTICS_INTERVAL: u32 = 4096;
 
+/// Frames in one batch of a DPDK port (`plugins/dpdk/millstream_dpdk.h`).
+pub const DPDK_BATCH_MAX: usize = 64;
+
+/// Descriptors of a DPDK queue that receive, unless its driver wants more or fewer.
+pub const DPDK_RX_SLOTS: u32 = 1024;
+
+/// Descriptors of a DPDK queue that send, unless its driver wants more or fewer.
+pub const DPDK_TX_SLOTS: u32 = 1024;
+
+/// The first sleep of an idle DPDK port whose driver has no interrupts, and of one that waits for room to send, in ns. Each further one is twice as long ...
+pub const DPDK_SLEEP_NS_MIN: u64 = 50_000;
+
+/// ... up to this: what a frame that comes to an idle port waits at most, in ns.
+pub const DPDK_SLEEP_NS_MAX: u64 = 1_000_000;
+
+/// The same with interrupts, which make a frame wait for nothing: how long an interrupt that a driver lost goes unnoticed, in ns.
+pub const DPDK_INTERRUPT_SLEEP_NS_MAX: u64 = 100_000_000;
+
+/// How often, at most, a port about to sleep asks the device for its counters, in ns.
+pub const DPDK_LOOK_NS: u64 = 10_000_000;
+
+/// Receive calls between two such looks of a port that never sleeps.
+pub const DPDK_LOOK_RECEIVES: u32 = 1 << 16;
+
 /// Bytes of Ethernet header with one VLAN tag: a frame is at most this longer than the MTU.
 pub const FRAME_HEADER_MAX: usize = 18;
 

@@ -16,7 +16,7 @@ use crate::pcap::Pcap;
 use crate::port::{Capabilities, ChecksumPolicy, Port, PortCounters, PortError};
 use crate::spec::{Backend, WireSpec};
 use crate::tap::Tap;
-use crate::{loopback, memif, xdp};
+use crate::{dpdk, loopback, memif, xdp};
 
 /// Opens queue `queue` of a wire: the backend, behind the faults, behind the capture (which so sees what the stack sees).
 ///
@@ -28,6 +28,7 @@ pub fn open(spec: &WireSpec, queue: usize) -> Result<Box<dyn Port + Send>, OpenE
     let mut port: Box<dyn Port + Send> = match &spec.backend {
         Backend::Xdp(options) => xdp::open(options, queue)?,
         Backend::Memif(options) => memif::open(options, queue)?,
+        Backend::Dpdk(options) => dpdk::open(options, queue)?,
         Backend::Tap(options) => Box::new(Tap::open(options, queue)?),
         Backend::Packet(options) => Box::new(Packet::open(options, queue)?),
         Backend::Loopback(options) => Box::new(loopback::open(options, queue)?),

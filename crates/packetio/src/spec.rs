@@ -3,6 +3,7 @@
 //! ```text
 //! xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,zerocopy=auto|off]
 //! memif:PATH[,role=server|client][,id=N][,ring=1024][,buffer=2048][,queues=N][,secret=..][,mac=..]
+//! dpdk:PORT[,queues=N][,mtu=N][,plugin=FILE]          ,eal=ARGUMENTS... comes last of all: it takes the rest of the line
 //! tap:NAME[,mac=..][,mtu=N][,up=yes|no][,queues=N]
 //! packet:IFACE[,mac=..][,promiscuous=yes|no]
 //! loopback[:NAME][,mtu=N][,mac=..]
@@ -21,6 +22,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::dpdk::DpdkOptions;
 use crate::fault::FaultOptions;
 use crate::loopback::LoopbackOptions;
 use crate::memif::MemifOptions;
@@ -43,6 +45,8 @@ pub enum Backend {
     Xdp(XdpOptions),
     /// Shared memory with another process.
     Memif(MemifOptions),
+    /// A port of DPDK's, through the plug-in.
+    Dpdk(DpdkOptions),
     /// A TAP interface of the kernel.
     Tap(TapOptions),
     /// A raw AF_PACKET socket on an interface.
@@ -102,6 +106,7 @@ impl WireSpec {
         match self.backend {
             Backend::Xdp(_) => "xdp",
             Backend::Memif(_) => "memif",
+            Backend::Dpdk(_) => "dpdk",
             Backend::Tap(_) => "tap",
             Backend::Packet(_) => "packet",
             Backend::Loopback(_) => "loopback",
@@ -114,7 +119,7 @@ impl WireSpec {
         match &self.backend {
             Backend::Xdp(options) => Some(&options.interface),
             Backend::Packet(options) => Some(&options.interface),
-            Backend::Memif(_) | Backend::Tap(_) | Backend::Loopback(_) => None,
+            Backend::Memif(_) | Backend::Dpdk(_) | Backend::Tap(_) | Backend::Loopback(_) => None,
         }
     }
 }
@@ -160,7 +165,10 @@ impl FromStr for WireSpec {
     }
 }
 
-/// The comma-separated parts of a specification, each with its byte offset.
+/// The key whose value takes the rest of the line: EAL's arguments have commas of their own.
+const EAL: &str = "eal=";
+
+/// The comma-separated parts of a specification, each with its byte offset. `eal=` is the last one, commas and all.
 struct Parts<'a> {
     text: &'a str,
     at: usize,
@@ -171,7 +179,10 @@ impl<'a> Iterator for Parts<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let rest = self.text.get(self.at..)?;
-        let part = rest.split(',').next()?;
+        let part = match rest.starts_with(EAL) {
+            true => rest,
+            false => rest.split(',').next()?,
+        };
         let at = self.at;
         self.at += part.len() + 1;
         Some((at, part))

@@ -24,6 +24,7 @@ impl Settings {
             // No file, or one that names no wire.
             self.io = Some((Io::Loopback, 0));
         }
+        self.warn_of_dpdk();
         let (spec, line) = self.spec()?;
         let wire = self.parse(&spec, line)?;
         if self.addresses.is_empty() {
@@ -61,22 +62,61 @@ impl Settings {
             Io::Tap => "tap",
             Io::Packet => "packet",
             Io::Loopback => "loopback",
-            Io::Dpdk => {
-                return Err(self.problem(
-                    io_line,
-                    "io: dpdk: no DPDK plug-in is installed; io = xdp with port = INTERFACE drives the same NIC by its kernel driver",
-                ));
-            }
+            Io::Dpdk => "dpdk",
         };
         match &self.ports[..] {
             [] if io == Io::Loopback => Ok((kind.to_owned(), io_line)),
             [] => Err(self.problem(io_line, format!("io: {kind}: port is missing"))),
-            [port] if port.starts_with(&format!("{kind}:")) => Ok((port.clone(), self.port_line)),
-            [port] => Ok((format!("{kind}:{port}"), self.port_line)),
+            [port] => {
+                let kind = match port.starts_with(&format!("{kind}:")) {
+                    true => String::new(),
+                    false => format!("{kind}:"),
+                };
+                Ok((format!("{kind}{port}{}", self.eal(port)), self.port_line))
+            }
             many => Err(self.problem(
                 self.port_line,
                 format!("port: {} of them: a stack has one", many.len()),
             )),
+        }
+    }
+
+    /// What follows the port's name for EAL, with `io = dpdk`: `num_mem_ch` is its `-n`.
+    fn eal(&self, port: &str) -> String {
+        if !self.is_dpdk() {
+            return String::new();
+        }
+        let channels = match self.dpdk.memory_channels {
+            Some((channels, _)) if channels > 0 => format!("-n {channels}"),
+            _ => String::new(),
+        };
+        let more = self.dpdk.arguments.as_ref().map_or("", |(text, _)| text);
+        let words = format!("{channels} {more}");
+        match (words.trim(), port.contains(",eal=")) {
+            ("", _) => String::new(),
+            (words, true) => format!(" {words}"),
+            (words, false) => format!(",eal={words}"),
+        }
+    }
+
+    /// `io = dpdk`, and no wire in its place.
+    fn is_dpdk(&self) -> bool {
+        self.wire.is_none() && matches!(self.io, Some((Io::Dpdk, _)))
+    }
+
+    /// A warning for each setting of DPDK's on a wire that is not.
+    fn warn_of_dpdk(&mut self) {
+        if self.is_dpdk() {
+            return;
+        }
+        let channels = self.dpdk.memory_channels.map(|(_, line)| line);
+        let arguments = self.dpdk.arguments.as_ref().map(|(_, line)| *line);
+        for (key, line) in [("num_mem_ch", channels), ("dpdk_args", arguments)] {
+            if let Some(line) = line {
+                let why = format!("{key} has no meaning here: it is for io = dpdk");
+                let warning = self.problem(line, why).to_string();
+                self.warnings.push(warning);
+            }
         }
     }
 

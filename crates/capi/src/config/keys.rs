@@ -13,13 +13,12 @@ use crate::limits::{
 const SECONDS_MAX: i32 = 86_400;
 
 /// Keys that mTCP reads and that change nothing here, and why.
-const WITHOUT_MEANING: [(&str, &str); 8] = [
+const WITHOUT_MEANING: [(&str, &str); 7] = [
     (
         "core_mask",
         "threads choose their CPUs (mtcp_core_affinitize)",
     ),
     ("stat_print", "the stack prints no statistics"),
-    ("num_mem_ch", "it is DPDK's"),
     ("multiprocess", "every process has stacks of its own"),
     ("onvm_inst", "there is no OpenNetVM here"),
     ("onvm_serv", "there is no OpenNetVM here"),
@@ -54,6 +53,11 @@ pub fn set(settings: &mut Settings, key: &str, value: &str, line: Line) -> Resul
                 }
             }
         }
+        "num_mem_ch" => {
+            let channels = number(key, value, 0, i32::MAX)?;
+            settings.dpdk.memory_channels = Some((channels, line));
+        }
+        "dpdk_args" => settings.dpdk.arguments = Some((value.to_owned(), line)),
         "spin_us" => settings.spin_us = Some(number(key, value, 0, 1_000_000)? as u64),
         _ => return without_meaning(settings, key, value, line),
     }

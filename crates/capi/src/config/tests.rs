@@ -82,9 +82,10 @@ fn file_of_mtcp_s_own_form_is_understood() {
         tcp_timeout: 30,
     };
     assert_eq!(conf, expected);
-    assert_eq!(settings.warnings.len(), 7);
     assert!(settings.warnings[0].contains("a.conf:5: core_mask has no meaning here"));
-    let config = settings.complete().unwrap().config(&conf).unwrap();
+    let settings = settings.complete().unwrap();
+    assert_eq!(settings.warnings.len(), 7);
+    let config = settings.config(&conf).unwrap();
     assert_eq!(config.wire.to_string(), "memif:/run/a.sock,role=client");
     assert_eq!(config.contexts, 8);
     assert_eq!(config.tcp.recv_buffer.bytes_max, 16_384);
@@ -174,7 +175,7 @@ fn wire_that_cannot_be_says_where() {
         ("io = xdp\nport = a b\n", "a.conf:2: port: 2 of them"),
         (
             "\nio = dpdk\nport = dpdk0\n",
-            "a.conf:2: io: dpdk: no DPDK plug-in",
+            "a.conf:3: dpdk:0: the kernel knows no address of it",
         ),
         (
             "io = xdp\nport = capi-none\n",
@@ -196,6 +197,42 @@ fn wire_that_cannot_be_says_where() {
         let said = said.replace(&format!("{}/", directory.display()), "");
         assert!(said.starts_with(expected), "{text}: {said}");
     }
+}
+
+#[test]
+fn dpdk_of_mtcp_s_own_form_is_the_plug_in_s_port() {
+    let cases = [
+        ("port = dpdk0\n", "dpdk:0"),
+        ("port = dpdk:dpdk0\n", "dpdk:0"),
+        ("port = dpdk0\nnum_mem_ch = 0\n", "dpdk:0"),
+        ("port = dpdk1\nnum_mem_ch = 4\n", "dpdk:1,eal=-n 4"),
+        (
+            "num_mem_ch = 4\ndpdk_args = --no-huge --vdev=net_tap0,iface=x\nport = net_tap0,queues=2\n",
+            "dpdk:net_tap0,queues=2,eal=-n 4 --no-huge --vdev=net_tap0,iface=x",
+        ),
+        (
+            "port = dpdk0,eal=--no-huge\ndpdk_args = -m 64\n",
+            "dpdk:0,eal=--no-huge -m 64",
+        ),
+    ];
+    for (text, expected) in cases {
+        let text = format!("io = dpdk\nip_addr = 10.0.0.2/24\n{text}");
+        let settings = read("dpdk", &[("a.conf", &text)]).unwrap();
+        let settings = settings.complete().unwrap();
+        assert_eq!(settings.warnings, [""; 0], "{text}");
+        let config = settings.config(&BEFORE).unwrap();
+        assert_eq!(config.wire.to_string(), expected);
+    }
+}
+
+#[test]
+fn dpdk_settings_of_another_wire_are_warned_of() {
+    let text = "io = loopback\nnum_mem_ch = 4\ndpdk_args = --no-huge\n";
+    let settings = read("no-dpdk", &[("a.conf", text)]).unwrap();
+    let warnings = settings.complete().unwrap().warnings;
+    assert_eq!(warnings.len(), 2);
+    assert!(warnings[0].contains("a.conf:2: num_mem_ch has no meaning here"));
+    assert!(warnings[1].contains("a.conf:3: dpdk_args has no meaning here"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use packetio::WireSpec;
 /// Which wire, and who we are on it.
 #[derive(Args, Clone, Debug)]
 pub struct NetOptions {
-    /// The wire: xdp:IFACE, memif:PATH, tap:NAME, packet:IFACE, each with ,key=value; or `kernel`, the kernel's own sockets
+    /// The wire: xdp:IFACE, memif:PATH, dpdk:PORT, tap:NAME, packet:IFACE, each with ,key=value; or `kernel`, the kernel's own sockets
     #[arg(long, value_name = "SPEC")]
     pub wire: Wire,
     /// Our address on the wire with the length of its subnet's prefix; may be given several times

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::dpdk::DpdkOptions;
 use crate::fault::{FaultOptions, LineOptions, Ratio};
 use crate::loopback::LoopbackOptions;
 use crate::memif::{MemifOptions, MemifRole};
@@ -17,6 +18,7 @@ impl Display for WireSpec {
         match &self.backend {
             Backend::Xdp(o) => xdp(f, o)?,
             Backend::Memif(o) => memif(f, o)?,
+            Backend::Dpdk(o) => dpdk(f, o)?,
             Backend::Tap(o) => tap(f, o)?,
             Backend::Packet(o) => packet(f, o)?,
             Backend::Loopback(o) => loopback(f, o)?,
@@ -30,9 +32,13 @@ impl Display for WireSpec {
         if let Some(options) = &self.fault {
             fault(f, options)?;
         }
-        match &self.pcap {
-            Some(path) => write!(f, ",pcap={}", path.display()),
-            None => Ok(()),
+        if let Some(path) = &self.pcap {
+            write!(f, ",pcap={}", path.display())?;
+        }
+        match &self.backend {
+            // Behind everything: it takes the rest of the line.
+            Backend::Dpdk(o) if !o.eal.is_empty() => write!(f, ",eal={}", o.eal),
+            _ => Ok(()),
         }
     }
 }
@@ -92,6 +98,13 @@ fn memif(f: &mut Formatter<'_>, o: &MemifOptions) -> fmt::Result {
     key(f, "queues", o.queues, default.queues)?;
     option(f, "secret", o.secret.as_ref())?;
     mac(f, o.mac)
+}
+
+fn dpdk(f: &mut Formatter<'_>, o: &DpdkOptions) -> fmt::Result {
+    write!(f, "dpdk:{}", o.port)?;
+    key(f, "queues", o.queues, 1)?;
+    option(f, "mtu", o.mtu)?;
+    option(f, "plugin", o.plugin.as_ref().map(|file| file.display()))
 }
 
 fn tap(f: &mut Formatter<'_>, o: &TapOptions) -> fmt::Result {

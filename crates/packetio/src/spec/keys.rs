@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::dpdk::DpdkOptions;
 use crate::fault::LineOptions;
 use crate::limits::{FAULT_SLOTS_MAX, MTU_MAX, MTU_MIN, NAME_BYTES_MAX, QUEUES_MAX};
 use crate::loopback::LoopbackOptions;
@@ -20,6 +21,7 @@ use super::{Backend, Bits, Bytes, Nanos, WireSpec};
 /// The keys of each backend, for messages.
 const XDP_KEYS: &str = "mode, queues, queue, zerocopy";
 const MEMIF_KEYS: &str = "role, id, ring, buffer, queues, secret, mac";
+const DPDK_KEYS: &str = "queues, mtu, plugin, eal";
 const TAP_KEYS: &str = "mac, mtu, up, queues";
 const PACKET_KEYS: &str = "mac, promiscuous";
 const LOOPBACK_KEYS: &str = "mac, mtu";
@@ -42,6 +44,10 @@ pub(super) fn backend(head: &str) -> Result<Backend, String> {
             path: path.to_owned(),
             ..MemifOptions::default()
         })),
+        ("dpdk", Some(name)) => Ok(Backend::Dpdk(DpdkOptions {
+            port: dpdk_port(name)?,
+            ..DpdkOptions::default()
+        })),
         ("tap", Some(name)) => Ok(Backend::Tap(TapOptions {
             name: interface(name)?,
             ..TapOptions::default()
@@ -54,10 +60,13 @@ pub(super) fn backend(head: &str) -> Result<Backend, String> {
             name: name.unwrap_or_default().to_owned(),
             ..LoopbackOptions::default()
         })),
-        ("xdp" | "memif" | "tap" | "packet", None) => {
+        ("xdp" | "memif" | "dpdk" | "tap" | "packet", None) => {
             Err(format!("expected a name, as in {kind}:NAME"))
         }
-        _ => Err("expected xdp:IFACE, memif:PATH, tap:NAME, packet:IFACE or loopback".to_owned()),
+        _ => Err(
+            "expected xdp:IFACE, memif:PATH, dpdk:PORT, tap:NAME, packet:IFACE or loopback"
+                .to_owned(),
+        ),
     }
 }
 
@@ -75,6 +84,19 @@ fn interface(name: &str) -> Result<String, String> {
     }
 }
 
+/// DPDK's number of a port, also as mTCP writes it (`dpdk0`), or a device's name.
+fn dpdk_port(name: &str) -> Result<String, String> {
+    let number = name.strip_prefix("dpdk").unwrap_or(name);
+    match (name, number.parse::<u16>()) {
+        ("", _) => Err("the port's number or name is missing".to_owned()),
+        (_, Ok(number)) => Ok(number.to_string()),
+        _ if name.contains(|c: char| c.is_whitespace() || c == '\0') => {
+            Err("a port's name has no space".to_owned())
+        }
+        _ => Ok(name.to_owned()),
+    }
+}
+
 /// Applies one key to the wire.
 pub(super) fn apply(spec: &mut WireSpec, key: &str, value: &str) -> Result<(), String> {
     if common(spec, key, value)? || fault(spec, key, value)? {
@@ -83,6 +105,7 @@ pub(super) fn apply(spec: &mut WireSpec, key: &str, value: &str) -> Result<(), S
     let (known, keys) = match &mut spec.backend {
         Backend::Xdp(o) => (xdp(o, key, value)?, XDP_KEYS),
         Backend::Memif(o) => (memif(o, key, value)?, MEMIF_KEYS),
+        Backend::Dpdk(o) => (dpdk(o, key, value)?, DPDK_KEYS),
         Backend::Tap(o) => (tap(o, key, value)?, TAP_KEYS),
         Backend::Packet(o) => (packet(o, key, value)?, PACKET_KEYS),
         Backend::Loopback(o) => (loopback(o, key, value)?, LOOPBACK_KEYS),
@@ -203,6 +226,18 @@ fn memif(o: &mut MemifOptions, key: &str, value: &str) -> Result<bool, String> {
         "secret" if value.len() > 24 => return Err("a secret has at most 24 bytes".to_owned()),
         "secret" => o.secret = Some(value.to_owned()),
         "mac" => o.mac = Some(mac(value)?),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn dpdk(o: &mut DpdkOptions, key: &str, value: &str) -> Result<bool, String> {
+    match key {
+        "queues" => o.queues = number(value, 1, QUEUES_MAX)?,
+        "mtu" => o.mtu = Some(number(value, MTU_MIN, MTU_MAX)?),
+        "plugin" if value.is_empty() => return Err("expected a file name".to_owned()),
+        "plugin" => o.plugin = Some(PathBuf::from(value)),
+        "eal" => o.eal = value.trim().to_owned(),
         _ => return Ok(false),
     }
     Ok(true)

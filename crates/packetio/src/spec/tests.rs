@@ -20,6 +20,13 @@ fn error(text: &str) -> String {
     }
 }
 
+fn assert_refused(text: &str, said: &str) {
+    let error = error(text);
+    assert!(error.contains(said), "{text}: {error}");
+    assert!(error.starts_with(&format!("wire \"{text}\": ")), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
+
 #[test]
 fn spec_xdp_with_all_keys() {
     let Backend::Xdp(o) = spec("xdp:eth0,mode=native,queues=4,queue=2,zerocopy=off").backend else {
@@ -41,6 +48,19 @@ fn spec_memif_with_all_keys() {
     );
     assert_eq!((o.ring_slots, o.buffer_bytes, o.queues), (512, 4096, 2));
     assert_eq!(o.mac, Some(MacAddr([2, 0, 0, 0, 0, 10])));
+}
+
+#[test]
+fn spec_dpdk_leaves_the_rest_of_the_line_to_eal() {
+    let text = "dpdk:dpdk3,queues=4,mtu=9000,plugin=/opt/p.so,loss=1%,eal=--no-huge --vdev=net_memif0,role=client,loss=x -n 4";
+    let spec = spec(text);
+    let Backend::Dpdk(o) = spec.backend else {
+        panic!("not dpdk")
+    };
+    assert_eq!((o.port.as_str(), o.queues, o.mtu), ("3", 4, Some(9000)));
+    assert_eq!(o.plugin, Some(PathBuf::from("/opt/p.so")));
+    assert_eq!(o.eal, "--no-huge --vdev=net_memif0,role=client,loss=x -n 4");
+    assert!(spec.fault.is_some());
 }
 
 #[test]
@@ -68,6 +88,9 @@ fn spec_printed_parses_to_the_same() {
         "memif:@abstract,role=client,id=3,ring=512,buffer=4096,queues=2,secret=s,mac=02:00:00:00:00:0a",
         "tap:mill0,mac=02:00:00:00:00:01,mtu=9000,up=yes,queues=2",
         "packet:veth1,promiscuous=no",
+        "dpdk:0",
+        "dpdk:0000:3b:00.0,queues=4,mtu=9000,plugin=/opt/p.so",
+        "dpdk:net_tap0,checksum=partial,pcap=x,eal=--no-huge --vdev=net_tap0,iface=a,mac=fixed",
         "loopback",
         "loopback:a,mtu=9000",
         "loopback,checksum=trust,seed=3,slots=16,loss=0.01,dup=0.5,reorder=1,corrupt=0.25,delay=5ms,jitter=100us,rate=1gbit,limit=64kb,pcap=x",
@@ -143,9 +166,25 @@ fn spec_wrong_says_what_and_where() {
         ("loopback,mtu=x", "expected a number"),
     ];
     for (text, said) in rows {
-        let error = error(text);
-        assert!(error.contains(said), "{text}: {error}");
-        assert!(error.starts_with(&format!("wire \"{text}\": ")), "{error}");
-        assert_eq!(error.lines().count(), 1, "{error}");
+        assert_refused(text, said);
+    }
+}
+
+#[test]
+fn spec_dpdk_wrong_says_what_and_where() {
+    let rows = [
+        ("dpdk", "expected a name, as in dpdk:NAME"),
+        ("dpdk:", "the port's number or name is missing"),
+        ("dpdk:a b", "a port's name has no space"),
+        ("dpdk:0,queues=0", "expected a number from 1 to 256"),
+        ("dpdk:0,plugin=", "expected a file name"),
+        ("dpdk:0,role=client", "known here: queues, mtu, plugin, eal"),
+        (
+            "tap:x,eal=-n 4,mtu=9",
+            "\"eal=-n 4,mtu=9\" (column 7): unknown key eal",
+        ),
+    ];
+    for (text, said) in rows {
+        assert_refused(text, said);
     }
 }

@@ -580,7 +580,8 @@ static uint32_t prepare_wait(struct millstream_dpdk_queue *queue)
 		rte_eth_dev_rx_intr_enable(queue->port_id, queue->index);
 		rte_spinlock_unlock(&queue->port->interrupts);
 	}
-	uint32_t found = flush(queue) ? MILLSTREAM_DPDK_HAS_ROOM : 0;
+	bool has_room = flush(queue) && (queue->granted_len > 0 || !rte_mempool_empty(queue->pool));
+	uint32_t found = has_room ? MILLSTREAM_DPDK_HAS_ROOM : 0;
 	if (queue->lent_len == 0) {
 		queue->lent_len = rte_eth_rx_burst(queue->port_id, queue->index, queue->lent, BATCH);
 		queue->is_ahead = queue->lent_len > 0;

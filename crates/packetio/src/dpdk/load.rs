@@ -1,5 +1,6 @@
 //! Finds and loads the plug-in, once in a process, and puts EAL's arguments together.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -26,8 +27,9 @@ static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
 /// Opens a port. EAL is started, or runs with the same arguments.
 pub(super) fn device(options: &DpdkOptions) -> Result<Device, String> {
-    let environment = std::env::var("MILLSTREAM_DPDK_ARGS").unwrap_or_default();
-    let arguments = arguments(&format!("{} {environment}", options.eal), first_cpu());
+    let more = environment("MILLSTREAM_DPDK_ARGS").unwrap_or_default();
+    let more = more.to_string_lossy();
+    let arguments = arguments(&format!("{} {more}", options.eal), first_cpu());
     let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(running) = &*running {
         if running.pid != std::process::id() {
@@ -64,8 +66,7 @@ pub(super) fn device(options: &DpdkOptions) -> Result<Device, String> {
 ///
 /// No telemetry socket; no files that other processes could join by, unless some are named; warnings only; and one core, `cpu`, for EAL has no work for
 /// more: the threads that turn Millstream's stacks are none of its own.
-#[must_use]
-pub fn arguments(given: &str, cpu: usize) -> Vec<String> {
+fn arguments(given: &str, cpu: usize) -> Vec<String> {
     let words: Vec<&str> = given.split_whitespace().collect();
     let says = |names: &[&str]| {
         let is = |word: &str, name: &str| {
@@ -110,6 +111,11 @@ const SHARING: &[&str] = &[
     "--huge-unlink",
 ];
 
+/// What the environment says, unless the program has more rights than who started it: both settings name code to be loaded.
+fn environment(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|_| !is_privileged())
+}
+
 /// A CPU that this thread may use.
 fn first_cpu() -> usize {
     let allowed = sched_getaffinity(None).ok();
@@ -120,10 +126,8 @@ fn first_cpu() -> usize {
 
 /// Loads the plug-in from the file that is named, or from where it is.
 fn find(named: Option<&Path>) -> Result<Plugin, String> {
-    let from_environment = std::env::var_os("MILLSTREAM_DPDK")
-        .filter(|_| !is_privileged())
-        .map(PathBuf::from);
-    if let Some(path) = named.map(Path::to_owned).or(from_environment) {
+    let from_environment = || environment("MILLSTREAM_DPDK").map(PathBuf::from);
+    if let Some(path) = named.map(Path::to_owned).or_else(from_environment) {
         return Plugin::load(&path);
     }
     let beside = own_file().map(|file| places(&file)).unwrap_or_default();

@@ -10,7 +10,7 @@
 //!
 //! * **The plug-in** is `plugin=FILE`; else what `MILLSTREAM_DPDK` names; else `libmillstream_dpdk.so` beside the program or library that this code is in, in a
 //!   directory `millstream` beside it, in `../lib/millstream` of it; else wherever the loader looks. `cargo xtask dpdk` builds it.
-//! * **EAL** starts once in a process, with the first port, and never ends. Its arguments are ours ([`arguments`]), those of `eal=`, and those of
+//! * **EAL** starts once in a process, with the first port, and never ends. Its arguments are ours (`load.rs`), those of `eal=`, and those of
 //!   `MILLSTREAM_DPDK_ARGS`. A later port has the same ones. It survives no `fork`: a child is refused.
 //! * **Frames** are received and sent in place, in mbufs; one frame, one mbuf.
 //! * **Checksums.** What a driver has verified is not verified again, TCP's of what is sent is the driver's work if it offers to. The rest is as on any wire: over
@@ -27,7 +27,6 @@ mod port;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-pub use load::arguments;
 pub use port::DpdkPort;
 
 use self::plugin_unsafe::{Device, Queue};

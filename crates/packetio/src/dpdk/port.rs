@@ -102,6 +102,10 @@ impl Port for DpdkPort {
     }
 
     fn send(&mut self, n: usize) -> Result<(), PortError> {
+        if n > 0 {
+            // An answer may be near.
+            self.sleep_ns = DPDK_SLEEP_NS_MIN;
+        }
         self.queue.send(n);
         Ok(())
     }

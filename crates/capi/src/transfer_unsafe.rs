@@ -8,7 +8,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use libc::{iovec, msghdr, sockaddr, socklen_t, ssize_t};
 use posix::c_layout::{from_control, to_control};
-use posix::number::{MSG_CTRUNC, MSG_DONTWAIT, MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
+use posix::number::{MSG_CTRUNC, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 use posix::{Errno, Reply, Request};
 
 use crate::door::{answer, answer_int};
@@ -297,6 +297,7 @@ pub unsafe extern "C" fn mtcp_recvmsg(
             };
             let (outcome, reply) = seat.sockets.wait_for(&request);
             let done = outcome?;
+            let drops = flags & (MSG_TRUNC | MSG_ERRQUEUE) == MSG_TRUNC;
             if let Reply::Message {
                 bytes,
                 control,
@@ -304,7 +305,9 @@ pub unsafe extern "C" fn mtcp_recvmsg(
             } = reply
             {
                 let scatter = |pieces: &mut [IoSliceMut<'_>]| {
-                    posix::scatter(&bytes, pieces);
+                    if !drops {
+                        posix::scatter(&bytes, pieces);
+                    }
                     Ok(())
                 };
                 // SAFETY: as above.

@@ -448,6 +448,84 @@ CASE(waiting_poll_then_a_signal)
     aide_join();
 }
 
+/* A call with a time limit of its own is never begun again after a handler. */
+static void set_recv_limit(int fd)
+{
+    struct timeval limit = {4, 0};
+
+    CALL(setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+}
+
+CASE(blocking_read_then_a_signal)
+{
+    struct pair pair = with_aide();
+    pthread_t self = pthread_self();
+    long began = now_ms();
+
+    REGISTER_SIGNAL(SIGUSR1, on_signal);
+    set_recv_limit(pair.fd);
+    later(LATER_MS, aide_signals, &self);
+    TRY(read, pair.fd, bytes, 10);
+    note_wait(began);
+    aide_join();
+    later(LATER_MS, aide_writes, &pair);
+    TRY(read, pair.fd, bytes, 10);
+    aide_join();
+}
+
+CASE(blocking_waitall_then_a_signal)
+{
+    struct pair pair = with_aide();
+    pthread_t self = pthread_self();
+
+    REGISTER_SIGNAL(SIGUSR1, on_signal);
+    set_recv_limit(pair.fd);
+    aide_do(aide_writes, &pair);
+    later(LATER_MS, aide_signals, &self);
+    TRY(recv, pair.fd, bytes, 10, MSG_WAITALL);
+    aide_join();
+}
+
+CASE(blocking_accept_then_a_signal)
+{
+    struct sockaddr_in at;
+    pthread_t self = pthread_self();
+    int fd = tcp_listener(&me, 4, &at);
+
+    REGISTER_SIGNAL(SIGUSR1, on_signal);
+    set_blocking(&me, fd, true);
+    set_recv_limit(fd);
+    later(LATER_MS, aide_signals, &self);
+    TRY(accept, fd, NULL, NULL);
+    aide_join();
+}
+
+CASE(blocking_peek_waitall_then_the_end)
+{
+    struct pair pair = with_aide();
+
+    later(LATER_MS, aide_writes_and_ends, &pair);
+    TRY(recv, pair.fd, bytes, 10, MSG_WAITALL | MSG_PEEK);
+    TRY(recv, pair.fd, bytes, 10, MSG_WAITALL);
+    TRY(recv, pair.fd, bytes, 10, MSG_WAITALL);
+    aide_join();
+}
+
+CASE(blocking_waitall_into_parts)
+{
+    struct pair pair = with_aide();
+    struct iovec parts[2] = {{bytes, 3}, {bytes + 3, 7}};
+    struct msghdr message;
+
+    memset(&message, 0, sizeof message);
+    message.msg_iov = parts;
+    message.msg_iovlen = 2;
+    later(LATER_MS, aide_writes_twice, &pair);
+    TRY(recvmsg, pair.fd, &message, MSG_WAITALL);
+    note(" '%.10s'", bytes);
+    aide_join();
+}
+
 CASE(blocking_pipe)
 {
     int ends[2];

@@ -30,7 +30,7 @@
 /* A connection that neither sends nor receives for that long has stalled. */
 #define STALL_MS 60000
 /* How long a context may take to be rid of connections that have ended. */
-#define REST_MS 20000
+#define REST_MS 60000
 /* How long a loop waits at most, to look at the clock. */
 #define TICK_MS 200
 

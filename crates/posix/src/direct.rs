@@ -26,6 +26,12 @@ impl Sockets {
         let outcome = self.drive(None, |sockets, progress| {
             sockets.step(request, progress, &mut reply)
         });
+        // Other calls between two refusals change nothing.
+        let moves = matches!(request, Request::Accept { .. } | Request::Connect { .. });
+        let outcome = match moves {
+            true => self.told(outcome),
+            false => outcome,
+        };
         (outcome, reply)
     }
 

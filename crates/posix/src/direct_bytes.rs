@@ -23,7 +23,10 @@ impl Sockets {
     pub fn read_into(&mut self, fd: i32, pieces: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
         match &self.entry(fd)?.file {
             File::Epoll(_) => Err(Errno::INVAL),
-            File::Kernel(_) => self.drive_kernel(fd, 0, |kernel| kernel::read(kernel, pieces)),
+            File::Kernel(_) => {
+                let read = self.drive_kernel(fd, 0, |kernel| kernel::read(kernel, pieces));
+                self.told(read)
+            }
             _ if pieces.iter().all(|piece| piece.is_empty()) => Ok(0),
             _ => self.recv_into(fd, pieces, 0),
         }
@@ -33,7 +36,18 @@ impl Sockets {
     ///
     /// # Errors
     /// What `errno` is.
+    #[inline]
     pub fn recv_into(
+        &mut self,
+        fd: i32,
+        pieces: &mut [IoSliceMut<'_>],
+        flags: i32,
+    ) -> Result<usize, Errno> {
+        let received = self.recv_pieces(fd, pieces, flags);
+        self.told(received)
+    }
+
+    fn recv_pieces(
         &mut self,
         fd: i32,
         pieces: &mut [IoSliceMut<'_>],
@@ -85,7 +99,10 @@ impl Sockets {
     pub fn write_from(&mut self, fd: i32, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
         match &self.entry(fd)?.file {
             File::Epoll(_) => Err(Errno::INVAL),
-            File::Kernel(_) => self.drive_kernel(fd, 0, |kernel| kernel::write(kernel, pieces)),
+            File::Kernel(_) => {
+                let written = self.drive_kernel(fd, 0, |kernel| kernel::write(kernel, pieces));
+                self.told(written)
+            }
             _ => self.send_from(fd, pieces, 0),
         }
     }
@@ -94,12 +111,18 @@ impl Sockets {
     ///
     /// # Errors
     /// What `errno` is.
+    #[inline]
     pub fn send_from(
         &mut self,
         fd: i32,
         pieces: &[IoSlice<'_>],
         flags: i32,
     ) -> Result<usize, Errno> {
+        let sent = self.send_pieces(fd, pieces, flags);
+        self.told(sent)
+    }
+
+    fn send_pieces(&mut self, fd: i32, pieces: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
         if let File::Kernel(_) = self.entry(fd)?.file {
             return self.drive_kernel(fd, flags, |kernel| kernel::send(kernel, pieces, flags));
         }

@@ -26,6 +26,8 @@ pub struct Sockets {
     pub(crate) epolls: Vec<i32>,
     /// Some socket was asked to tell by its error queue.
     pub(crate) has_notifications: bool,
+    /// The last call of those that move bytes or connections would have blocked.
+    in_vain: bool,
     /// Descriptors that were ever opened.
     opened: u64,
 }
@@ -119,6 +121,7 @@ impl Sockets {
             entries: Table::default(),
             epolls: Vec::new(),
             has_notifications: false,
+            in_vain: false,
             opened: 0,
         }
     }
@@ -146,6 +149,18 @@ impl Sockets {
     #[must_use]
     pub fn has(&self, fd: i32) -> bool {
         self.entries.at(fd).is_some()
+    }
+
+    /// What a call that may block came to. A program that asks again and again and never waits turns the stack by it: the second refusal in a row, and each that
+    /// follows, lets the stack move on. Loops that read until there is no more do not: each of their refusals comes after a success.
+    #[inline]
+    pub(crate) fn told<T>(&mut self, outcome: Result<T, Errno>) -> Result<T, Errno> {
+        let is_refusal = matches!(outcome, Err(Errno::AGAIN | Errno::ALREADY));
+        if std::mem::replace(&mut self.in_vain, is_refusal) && is_refusal {
+            // A wire that is gone is found by the calls that wait.
+            let _ = self.context.turn();
+        }
+        outcome
     }
 
     /// How many descriptors are open.

@@ -136,6 +136,24 @@ fn call_that_waits_for_all_ends_with_the_connection() {
     }
 }
 
+/// Bytes through the calls that have the caller's memory; `a` asks, and nobody turns its stack for it.
+#[test]
+fn who_asks_in_vain_twice_turns_the_stack() {
+    let mut world = World::new();
+    let (a, b, _) = world.connected();
+    world.a.nonblocking(a);
+    world.b.write(b, b"question").unwrap();
+    let mut bytes = [0; 20];
+    let mut read = |world: &mut World| {
+        let pieces = &mut [std::io::IoSliceMut::new(&mut bytes)];
+        world.a.sockets.read_into(a, pieces)
+    };
+    assert_eq!(read(&mut world), Err(Errno::AGAIN), "the first is believed");
+    assert_eq!(read(&mut world), Err(Errno::AGAIN), "the second turns");
+    assert_eq!(read(&mut world), Ok(8));
+    assert_eq!(&bytes[..8], b"question");
+}
+
 #[test]
 fn idle_socket_says_what_linux_says() {
     let mut world = World::new();

@@ -41,6 +41,9 @@ pub struct ScriptOptions {
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1, requires = "random")]
     seed: u64,
+    /// The peer is a receiver behind a path that loses: what the sender makes of it
+    #[arg(long, requires = "random")]
+    path: bool,
     /// Kernels played on at once, each in its own namespace
     #[arg(long, value_name = "J", default_value_t = 8, requires = "compare")]
     jobs: usize,

@@ -22,14 +22,14 @@ pub enum Linger {
 /// What path MTU discovery does (`IP_MTU_DISCOVER`), with Linux's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuDiscover {
-    /// Never: packets may be fragmented, and what routers say of the path is not heeded.
+    /// Packets may be fragmented; what routers say of the path counts from the next segment on, and nothing is sent again for it.
     Dont,
     /// As routes say: the default.
     #[default]
     Want,
     /// Always.
     Do,
-    /// For datagrams that probe the path: of TCP, as [`Dont`](Self::Dont), as in Linux.
+    /// For datagrams that probe the path: TCP heeds routers, but its packets may be fragmented, as in Linux.
     Probe,
     /// The interface's MTU and no router's: of TCP, as [`Dont`](Self::Dont).
     Interface,
@@ -39,7 +39,10 @@ pub enum MtuDiscover {
 
 impl MtuDiscover {
     pub(crate) const fn option(self) -> SocketOption {
-        SocketOption::MtuDiscover(matches!(self, Self::Want | Self::Do))
+        SocketOption::MtuDiscover {
+            dont_fragment: matches!(self, Self::Want | Self::Do),
+            resends: matches!(self, Self::Want | Self::Do | Self::Probe),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ring::socket_block::{Name, Requests, SocketId, SocketState};
 use rustix::io::Errno;
-use stack::context::{Connect, Control, SocketOption, StampAnswer, StampKinds};
+use stack::context::{Connect, Control, SocketOption, SoftErrorQuery, StampAnswer, StampKinds};
 
 use crate::app_socket::Kind;
 use crate::context::{Context, Inner, State};
@@ -390,6 +390,23 @@ impl TcpStream {
     #[must_use]
     pub fn take_error(&self) -> Option<io::Error> {
         self.inner.state().take_failure(self.id)
+    }
+
+    /// What an ICMP error said of the path of a connection that goes on, once (`SO_ERROR` in Linux). Asks the stack only if there was such an error.
+    ///
+    /// # Errors
+    /// Those of waiting for the stack's answer.
+    pub fn take_soft_error(&self) -> io::Result<Option<io::Error>> {
+        let said = self.inner.state().parts(self.id).1.state();
+        if !said.contains(SocketState::SOFT_ERROR) {
+            return Ok(None);
+        }
+        let (answer, mut answers) = ring::spsc::queue(1);
+        let socket = self.id;
+        self.inner
+            .control(Control::SoftError(SoftErrorQuery { socket, answer }))?;
+        let errno: u16 = self.inner.block_unannounced(|_| answers.pop().map(Ok))?;
+        Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno.into())))
     }
 
     /// Bytes that can be read at once.

@@ -46,6 +46,8 @@ impl SocketState {
     pub const CLOSED: Self = Self(1 << 5);
     /// The peer has announced urgent data, once at least; [`SocketBlock::urgent_end`] says up to where.
     pub const URGENT: Self = Self(1 << 6);
+    /// An ICMP error about the connection has come, once at least: the stack knows whether there is one to tell.
+    pub const SOFT_ERROR: Self = Self(1 << 7);
 
     /// Whether all of `flags` are set.
     #[inline]

@@ -67,6 +67,8 @@ pub enum Control {
     Info(InfoQuery),
     /// Hand out time stamps.
     Stamps(StampQuery),
+    /// Tell what an ICMP error said, once.
+    SoftError(SoftErrorQuery),
     /// Say what was counted and what is held.
     Report(Producer<Report>),
     /// Say what a Fast Open to a destination could carry (RFC 7413).
@@ -144,6 +146,14 @@ pub struct InfoQuery {
     pub socket: SocketId,
     /// Where the answer goes; `None` is said of a socket without a connection.
     pub answer: Producer<Option<Box<SocketInfo>>>,
+}
+
+/// Arguments of [`Control::SoftError`].
+pub struct SoftErrorQuery {
+    /// The socket.
+    pub socket: SocketId,
+    /// Where the answer goes: an error number, 0 if there is nothing to tell.
+    pub answer: Producer<u16>,
 }
 
 /// Arguments of [`Control::Stamps`].
@@ -336,8 +346,13 @@ pub enum SocketOption {
     Congestion(tcp::CongestionAlgorithm),
     /// `IP_TOS`, `IPV6_TCLASS`: the DSCP of what is sent, in the upper six bits; ECN's two are TCP's.
     TrafficClass(u8),
-    /// `IP_MTU_DISCOVER`: whether the path's MTU is discovered: IPv4 packets bear DF, and what routers say counts.
-    MtuDiscover(bool),
+    /// `IP_MTU_DISCOVER`
+    MtuDiscover {
+        /// IPv4 packets bear DF.
+        dont_fragment: bool,
+        /// What is in flight and too long is sent again when a router says so; else its word counts from the next segment on.
+        resends: bool,
+    },
     /// `IP_TTL`, `IPV6_UNICAST_HOPS` of what is sent.
     HopLimit(u8),
     /// `TCP_USER_TIMEOUT` in ns; 0: the default rule of retries.

@@ -132,8 +132,6 @@ counters! {
     echo_replies,
     /// ICMP errors about one of our connections.
     icmp_errors,
-    /// Packet-too-big messages about connections that asked not to heed them (`IP_MTU_DISCOVER`).
-    icmp_mtu_unheeded,
     /// Connections whose bytes beyond gaps were given up because memory was exhausted.
     connections_shed,
     /// Time stamps of sent bytes that an application asked for and did not fetch in time.

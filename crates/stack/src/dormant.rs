@@ -244,10 +244,12 @@ fn pack_header(header: &mut HeaderFields, p: &mut impl Packing) {
         dscp,
         hop_limit,
         discovers_mtu,
+        resends_for_mtu,
         ident,
     } = header;
     p.u8(dscp, 0);
     p.u8(hop_limit, 64);
     p.bool(discovers_mtu);
+    p.bool(resends_for_mtu);
     p.u16(ident, 0);
 }

@@ -148,6 +148,7 @@ impl Core {
             Control::Bind(bind) => self.bind(bind),
             Control::Info(query) => self.answer_info(query),
             Control::Stamps(query) => self.answer_stamps(query),
+            Control::SoftError(query) => self.answer_soft_error(query),
             Control::Report(answer) => self.reports.push(answer),
             Control::FastOpenQuery(query) => self.answer_fast_open(query),
             Control::Settings(settings) => {

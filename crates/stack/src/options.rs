@@ -31,7 +31,10 @@ impl HeaderFields {
         match option {
             SocketOption::TrafficClass(class) => self.dscp = class & !ECN_BITS,
             SocketOption::HopLimit(limit) => self.hop_limit = limit,
-            SocketOption::MtuDiscover(on) => self.discovers_mtu = on,
+            SocketOption::MtuDiscover {
+                dont_fragment,
+                resends,
+            } => (self.discovers_mtu, self.resends_for_mtu) = (dont_fragment, resends),
             _ => return false,
         }
         true
@@ -110,7 +113,7 @@ impl Core {
             | SocketOption::Urgent(_)
             | SocketOption::TrafficClass(_)
             | SocketOption::HopLimit(_)
-            | SocketOption::MtuDiscover(_)
+            | SocketOption::MtuDiscover { .. }
             | SocketOption::FastOpen(_)
             | SocketOption::FastOpenKey(_)
             | SocketOption::FastOpenNoCookie(_)

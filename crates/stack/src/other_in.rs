@@ -1,6 +1,7 @@
 //! What arrives and is not TCP: ARP, neighbour discovery, echo, ICMP errors. The cold path: the packet is copied to a scratch buffer and parsed there.
 
 use packetio::RxFrame;
+use ring::socket_block::SocketState;
 use tcp::{Effects, IcmpError};
 use wire::ethernet::EtherType;
 use wire::{MacAddr, ethernet, ipv4, ipv6, protocol};
@@ -183,15 +184,18 @@ impl Core {
             }
         }
         let slot = self.sockets.slot(socket);
-        let discovers_mtu = slot.header.discovers_mtu;
+        let resends = slot.header.resends_for_mtu;
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
         let effects = match report.kind {
-            ErrorKind::Failed(kind) => conn.on_icmp_error(&mut tcp_cx!(self), kind, report.seq),
-            ErrorKind::PacketTooBig { .. } if !discovers_mtu => {
-                self.counters.icmp_mtu_unheeded += 1;
-                Effects::NONE
+            ErrorKind::Failed(kind) => {
+                let effects = conn.on_icmp_error(&mut tcp_cx!(self), kind, report.seq);
+                if conn.has_soft_error() {
+                    let (_, _, block) = self.sockets.parts(socket);
+                    block.add_state(SocketState::SOFT_ERROR);
+                }
+                effects
             }
             ErrorKind::PacketTooBig { .. } if !conn.is_quoted_in_flight(report.seq) => {
                 self.tcp_counters.drop_icmp_outside_window += 1;
@@ -208,7 +212,8 @@ impl Core {
                 };
                 let until_ns = self.now_ns.saturating_add(settings.age_ns_max);
                 self.destinations.learn_path_mtu(remote, mtu, until_ns);
-                conn.on_mtu(&mut tcp_cx!(self), mtu.saturating_sub(headers_of(remote)))
+                let mss = mtu.saturating_sub(headers_of(remote));
+                conn.on_mtu(&mut tcp_cx!(self), mss, resends)
             }
         };
         self.settle(socket, effects);

@@ -28,8 +28,10 @@ pub(crate) struct HeaderFields {
     /// In the upper six bits; the lower two are zero.
     pub dscp: u8,
     pub hop_limit: u8,
-    /// DF, which IPv6 needs no bit for; and what routers say of the path's MTU counts.
+    /// DF, which IPv6 needs no bit for.
     pub discovers_mtu: bool,
+    /// What is in flight and too long for the path is sent again in smaller segments when a router says so.
+    pub resends_for_mtu: bool,
     /// Without DF: tells this packet's fragments from others' (RFC 6864).
     pub ident: u16,
 }
@@ -40,6 +42,7 @@ impl Default for HeaderFields {
             dscp: 0,
             hop_limit: HOP_LIMIT,
             discovers_mtu: true,
+            resends_for_mtu: true,
             // With DF set the field means nothing.
             ident: 0,
         }

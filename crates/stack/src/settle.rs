@@ -5,6 +5,7 @@ use ring::socket_block::SocketState;
 use tcp::time_wait::TimeWait;
 use tcp::{ConnectionError, Effects};
 
+use crate::context::SoftErrorQuery;
 use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
@@ -187,6 +188,18 @@ impl Core {
         block.add_in_edge();
         block.add_out_edge();
         self.events.mark(socket, slot, MARK_TELL);
+    }
+
+    /// What an ICMP error said of a connection that goes on.
+    pub(crate) fn answer_soft_error(&mut self, mut query: SoftErrorQuery) {
+        let error = self.sockets.resolve(query.socket).and_then(|socket| {
+            let conn = self.sockets.slot(socket).conn.as_mut()?;
+            conn.take_soft_error()
+        });
+        // Who asked may have gone.
+        let _ = query
+            .answer
+            .push(errno_of(error, SocketState::default()));
     }
 
     /// The socket's index is free for another.

@@ -71,7 +71,7 @@ impl Connection {
             self.rx.unread = unread;
             self.adjust_receive_space(cx);
             let update = self.read_deserves_ack(copied)
-                || (self.state.receives_data() && self.wants_window_update(cx.memory));
+                || (self.state.receives_data() && self.wants_window_update(cx));
             if update {
                 self.marks.set(Marks::ACK_NOW);
             }

@@ -216,6 +216,8 @@ pub struct Config {
     pub timestamps: bool,
     /// Offer and accept window scaling (RFC 7323 2).
     pub window_scaling: bool,
+    /// A window that scales may be taken back when memory is short (Linux's `tcp_shrink_window`; RFC 9293 SHLD-14 says no).
+    pub shrink_window: bool,
     /// Offer and accept selective acknowledgments (RFC 2018).
     pub sack: bool,
     /// A soft ICMP error ends an attempt to connect, as in Linux (RFC 5461; RFC 9293 MUST-56 says no).
@@ -308,6 +310,7 @@ impl Default for Config {
             min_rtt_window_ns: 300 * SECOND_NS,
             timestamps: true,
             window_scaling: true,
+            shrink_window: false,
             sack: true,
             soft_errors_end_connect: true,
             mss_default_v4: 536,

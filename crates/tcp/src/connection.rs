@@ -122,6 +122,8 @@ pub struct Connection {
     pub(crate) congestion: Congestion,
     /// ECN, both halves.
     pub(crate) ecn: EcnState,
+    /// The furthest right edge that was ever advertised (RFC 7323 2.4), while `rx.retracted`.
+    pub(crate) promised: SeqNumber,
     /// When data may leave.
     pub(crate) pacing: Pacing,
     pub(crate) cold: Cold,
@@ -273,6 +275,7 @@ impl Connection {
             recovery: Recovery::new(zero, cx.config.dup_acks_max),
             congestion: Congestion::new(&moment, cx.config.congestion, 1),
             ecn: EcnState::default(),
+            promised: zero,
             pacing: Pacing::new(cx.config),
             cold: Cold::NEW,
             path: Path::new(mss),
@@ -304,12 +307,14 @@ impl Connection {
             recovery,
             congestion,
             ecn,
+            promised,
             pacing,
             cold,
             path,
             delivery,
             tune,
         } = self;
+        *promised = SeqNumber(0);
         let mss = receiver.mss;
         *snd = Snd::new(first.una, mss);
         *rcv = Rcv::NEW;

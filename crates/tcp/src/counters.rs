@@ -108,6 +108,8 @@ counters! {
     bytes_drop_ranges_full,
     /// Bytes that the receive buffer had no memory for.
     bytes_drop_no_memory,
+    /// Bytes on a SYN-ACK: they are to be sent again.
+    bytes_drop_syn_ack,
     /// Bytes that arrived after the application had closed; answered by a RST.
     bytes_drop_orphan,
     /// Segments sent to probe the path for a larger MTU (RFC 4821).

@@ -35,6 +35,17 @@ impl Connection {
         self.finish(cx, effects, deadline_ns)
     }
 
+    /// What an ICMP error said of the path, once (`SO_ERROR` of a connection that goes on, as in Linux). A timeout that comes later does not name it any more.
+    pub fn take_soft_error(&mut self) -> Option<ConnectionError> {
+        self.tx.soft_error.take()
+    }
+
+    /// An ICMP error was heard of and neither told nor disproved yet.
+    #[must_use]
+    pub fn has_soft_error(&self) -> bool {
+        self.tx.soft_error.is_some()
+    }
+
     /// The application took this connection, which was opened fast, out of the accept queue.
     pub fn note_accepted(&mut self) {
         self.cold.is_accepted = true;
@@ -42,15 +53,15 @@ impl Connection {
 
     /// The path takes segments of at most `mss` payload bytes without options: path MTU less headers. The
     /// caller has validated the message (`is_quoted_in_flight`). Segments in flight that are too long are
-    /// cut anew and sent again, without a reduction of the congestion window.
-    pub fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: u16) -> Effects {
+    /// cut anew and, if `resends`, sent again at once, without a reduction of the congestion window.
+    pub fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: u16, resends: bool) -> Effects {
         let deadline_ns = self.deadline_ns;
         let old = self.snd.mss;
         self.narrow_path(cx, mss);
         let new = self.snd.mss;
         if self.state == State::SynSent {
             self.shrink_syn(cx);
-        } else if new < old && self.may_send_data() {
+        } else if resends && new < old && self.may_send_data() {
             self.resend_too_long(cx);
         }
         self.finish(cx, Effects::NONE, deadline_ns)

@@ -309,6 +309,7 @@ impl Connection {
             recovery,
             congestion,
             ecn,
+            promised,
             pacing,
             cold,
             path,
@@ -329,6 +330,9 @@ impl Connection {
         p.one_of(state, &[State::Established]);
         if p.must(error.is_none()) {
             *error = None;
+        }
+        if p.must(!rx.retracted) {
+            (rx.retracted, *promised) = (false, SeqNumber(0));
         }
         p.u8(rcv_shift, 7);
         p.one_of(due, &[TransmitClass::None]);

@@ -126,7 +126,6 @@ impl TimeWait {
         if self.is_repeated_fin(seg) {
             // The only thing that should arrive: our last ACK was lost.
             cx.counters.time_wait_fins_in += 1;
-            self.note_timestamp(cx, seg);
             self.deadline_ns = cx.now_ns + cx.config.time_wait_ns;
         } else {
             cx.counters.drop_outside_window += 1;

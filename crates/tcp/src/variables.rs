@@ -229,6 +229,8 @@ pub(crate) struct Receiver {
     pub dup_acks_sent: u8,
     /// SACKs held back since the last ACK.
     pub compressed: u8,
+    /// The window was taken back: the connection's `promised` lies beyond `rcv.adv`.
+    pub retracted: bool,
     /// RCV.NXT when `dup_acks_sent` began.
     pub dup_acks_at: SeqNumber,
     /// Out-of-order ranges.
@@ -333,6 +335,7 @@ impl Receiver {
             fin_seq: SeqNumber(0),
             irs: SeqNumber(0),
             urgent_end: SeqNumber(0),
+            retracted: false,
         }
     }
 }
@@ -471,6 +474,7 @@ impl Receiver {
             dup_acks_due,
             dup_acks_sent,
             compressed,
+            retracted: _,
             dup_acks_at,
             held,
             duplicate,

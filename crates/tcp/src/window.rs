@@ -1,7 +1,8 @@
 //! The receive window: what to advertise (RFC 9293 3.8.6.2.2, RFC 7323 2), and the peer's window as it
 //! is learnt.
 //!
-//! The right edge never goes back, but for the one case of data in order that found no memory. It moves by
+//! The right edge never goes back, but for data in order that found no memory, and where the settings let it (`shrink_window`, as Linux's
+//! `tcp_shrink_window`); what was promised is taken all the same (RFC 7323 2.4). It moves by
 //! whole segments of the peer or, with scaling, by whole units (receiver's silly-window avoidance). What
 //! may be advertised is what the buffer's free memory is worth, bounded by `rx.ssthresh`, which grows as
 //! well-filled segments arrive.
@@ -21,24 +22,54 @@ const TELLING_BYTES_MIN: u32 = 128;
 
 impl Connection {
     /// The window field of a segment that leaves now; moves the right edge if it pays.
-    pub(crate) fn advertise_window(&mut self, memory: Memory) -> u16 {
+    pub(crate) fn advertise_window(&mut self, cx: &Cx<'_>) -> u16 {
         if self.marks.has(Marks::NO_MEMORY) {
             self.marks.clear(Marks::NO_MEMORY);
+            self.retract();
             self.rx.wnd = 0;
             self.rcv.adv = self.rcv.nxt;
             return 0;
         }
         let current = self.rcv.wnd();
         let unit = 1u32 << self.rcv_shift;
-        let mut window = self.select_window(memory);
+        let mut window = self.select_window(cx);
         if window < current {
-            // What was promised is kept.
-            window = current.next_multiple_of(unit);
+            if self.may_shrink(cx) {
+                self.retract();
+            } else {
+                // What was promised is kept.
+                window = current.next_multiple_of(unit);
+            }
         }
         // Without a scale the field may say less than there is. As in Linux what there is counts, for what is taken and when it is acknowledged.
         self.rx.wnd = window;
         self.rcv.adv = self.rcv.nxt + window;
+        if self.rx.retracted && self.promised.le(self.rcv.adv) {
+            (self.rx.retracted, self.promised) = (false, SeqNumber(0));
+        }
         (window.min(self.window_ceiling()) >> self.rcv_shift) as u16
+    }
+
+    /// The window may be taken back: the settings say so, and the field can say it.
+    fn may_shrink(&self, cx: &Cx<'_>) -> bool {
+        cx.config.shrink_window && self.rcv_shift > 0
+    }
+
+    /// The right edge is about to go back: remembers where it was.
+    #[cold]
+    fn retract(&mut self) {
+        if !self.rx.retracted || self.rcv.adv.gt(self.promised) {
+            self.promised = self.rcv.adv;
+        }
+        self.rx.retracted = true;
+    }
+
+    /// The largest window that was promised and is not used up: what the peer may send though a later segment of ours said less (RFC 7323 2.4).
+    pub(crate) fn promised_window(&self) -> u32 {
+        if self.rx.retracted && self.promised.gt(self.rcv.adv) {
+            return self.promised.since(self.rcv.nxt);
+        }
+        self.rcv.wnd()
     }
 
     /// The window field of a SYN or SYN-ACK: never scaled (RFC 7323 2.2).
@@ -63,7 +94,7 @@ impl Connection {
     }
 
     /// What could be advertised, whatever was promised before.
-    pub(crate) fn select_window(&mut self, memory: Memory) -> u32 {
+    pub(crate) fn select_window(&mut self, cx: &Cx<'_>) -> u32 {
         let allowed = i64::from(self.full_space());
         let full = allowed.min(i64::from(self.rx.clamp));
         let mss = i64::from(self.rx.peer_segment).min(full);
@@ -72,14 +103,18 @@ impl Connection {
         }
         let unit = 1i64 << self.rcv_shift;
         let mut free = self.free_space();
+        let shrinks = self.may_shrink(cx);
+        if shrinks {
+            free -= free & (unit - 1);
+        }
         if free < full / 2 {
             // The reader does not keep up: no more quick ACKs, and before memory is out the window shuts.
             self.rx.quick_acks = 0;
-            if memory >= Memory::Pressure {
+            if cx.memory >= Memory::Pressure {
                 self.lower_ssthresh();
             }
             free -= free & (unit - 1);
-            if free < allowed / 16 || free < mss {
+            if free < allowed / 16 || free < mss || (shrinks && free < unit) {
                 return 0;
             }
         }
@@ -106,12 +141,12 @@ impl Connection {
 
     /// The application read. An update that the peer waits for leaves at once: when the window at least
     /// doubles.
-    pub(crate) fn wants_window_update(&mut self, memory: Memory) -> bool {
+    pub(crate) fn wants_window_update(&mut self, cx: &Cx<'_>) -> bool {
         let current = self.rcv.wnd();
         if current.saturating_mul(2) > self.rx.clamp {
             return false;
         }
-        let window = self.select_window(memory);
+        let window = self.select_window(cx);
         window > 0 && window >= current.saturating_mul(2)
     }
 

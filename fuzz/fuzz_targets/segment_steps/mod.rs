@@ -178,7 +178,7 @@ fn take(peer: &mut Peer, step: &Step) {
             peer.call(|conn, cx, _| conn.set_keepalive(cx, keepalive));
         }
         Step::UserTimeout(ms) => peer.conn.set_user_timeout(u64::from(ms) * MS),
-        Step::Mtu(mss) => peer.call(|conn, cx, _| conn.on_mtu(cx, mss)),
+        Step::Mtu(mss) => peer.call(|conn, cx, _| conn.on_mtu(cx, mss, true)),
         Step::Icmp(ahead) => {
             let seq = Distance::Near(ahead).from(peer.conn.una(), peer.conn.nxt());
             peer.call(|conn, cx, _| conn.on_icmp_error(cx, IcmpError::HostUnreachable, seq));

@@ -81,7 +81,10 @@ fn subjects(options: &ScriptOptions) -> Result<Vec<Subject>, Failure> {
     for seed in options.seed..options.seed + options.random.unwrap_or(0) {
         found.push(Subject {
             name: format!("seed {seed}"),
-            text: random::script(seed),
+            text: match options.path {
+                true => random::path::script(seed),
+                false => random::script(seed),
+            },
         });
     }
     Ok(found)

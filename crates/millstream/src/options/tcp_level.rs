@@ -41,11 +41,20 @@ impl SocketOptions<'_> {
     /// # Errors
     /// `InvalidInput` outside 88 to 32767.
     pub fn set_max_segment(&self, bytes: u16) -> io::Result<()> {
+        self.check_max_segment(bytes)?;
+        self.change(|settings| settings.max_segment = bytes);
+        self.tell(SocketOption::MaxSegment(bytes))
+    }
+
+    /// Whether [`set_max_segment`](Self::set_max_segment) would take it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_max_segment(&self, bytes: u16) -> io::Result<()> {
         if bytes != 0 && !(MAX_SEGMENT_MIN..=MAX_SEGMENT_MAX).contains(&bytes) {
             return Err(invalid());
         }
-        self.change(|settings| settings.max_segment = bytes);
-        self.tell(SocketOption::MaxSegment(bytes))
+        Ok(())
     }
 
     /// `TCP_WINDOW_CLAMP`: no more than so many bytes are advertised, 1,152 at least; 0, before it connects: no bound. As in Linux the bound follows the

@@ -41,10 +41,12 @@ impl Asked<'_> {
 
     fn take_error(&self) -> i32 {
         match &self.entry.file {
-            File::Stream(stream) => stream
-                .tcp
-                .take_error()
-                .map_or(0, |error| errno(&error).raw_os_error()),
+            File::Stream(stream) => {
+                let failure = stream.tcp.take_error();
+                failure
+                    .or_else(|| stream.tcp.take_soft_error().ok().flatten())
+                    .map_or(0, |error| errno(&error).raw_os_error())
+            }
             _ => {
                 let failure = self.entry.error.take();
                 failure.map_or(0, Errno::raw_os_error)

@@ -134,7 +134,11 @@ pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         TCP_CORK => options.set_cork(number != 0),
         TCP_MAXSEG => {
             let bytes = u16::try_from(number).map_err(|_| Errno::INVAL)?;
-            options.set_max_segment(bytes)
+            match asked.entry.file {
+                // Too late: Linux takes it and does nothing.
+                File::Stream(_) => options.check_max_segment(bytes),
+                _ => options.set_max_segment(bytes),
+            }
         }
         TCP_KEEPIDLE => options.set_keepalive_idle_s(unsigned(value)?),
         TCP_KEEPINTVL => options.set_keepalive_interval_s(unsigned(value)?),

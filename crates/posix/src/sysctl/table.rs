@@ -122,6 +122,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     setting!("net.ipv4.tcp_rto_max_ms", time(MILLI), rto_ns_max),
     setting!("net.ipv4.tcp_rto_min_us", time(MICRO), rto_ns_min),
     setting!("net.ipv4.tcp_sack", flag, sack),
+    setting!("net.ipv4.tcp_shrink_window", flag, shrink_window),
     setting!(
         "net.ipv4.tcp_slow_start_after_idle",
         flag,

@@ -4,6 +4,9 @@
 //! or beyond an edge, a flag that has no business there, a stale timestamp, a SACK block of what was never sent. The text is a script like any other, so that one
 //! that shows a difference can be kept, cut and read. `mill script --compare --random` plays them.
 
+pub mod path;
+mod receiver;
+
 use std::fmt::Write as _;
 
 use crate::world::random::Random;

@@ -56,6 +56,14 @@ impl Record {
         self.entries.iter().filter(is_packet).count()
     }
 
+    /// The packets that left, and when.
+    pub(super) fn departed(&self) -> impl Iterator<Item = (Micros, &Segment)> {
+        self.entries.iter().filter_map(|entry| match &entry.what {
+            What::Packet(segment) => Some((entry.at, segment)),
+            What::Said(_) => None,
+        })
+    }
+
     /// The packets, bursts put together, and the rest, each in order.
     fn parts(&self) -> (Vec<Left>, Vec<(Micros, &str)>) {
         let (mut packets, mut said) = (Vec::new(), Vec::new());

@@ -17,6 +17,7 @@ const ENDS: LinkEnds = LinkEnds {
         dscp: 0,
         hop_limit: 64,
         discovers_mtu: true,
+        resends_for_mtu: true,
         ident: 0,
     },
 };

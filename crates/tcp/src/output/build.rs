@@ -50,7 +50,7 @@ impl Connection {
         out.ack = self.rcv.nxt;
         out.flags = Flags::ACK;
         out.ecn = Ecn::NotEct;
-        out.window = self.advertise_window(cx.memory);
+        out.window = self.advertise_window(cx);
         out.options = self.data_options(cx.now_ns);
         if self.marks.any(Marks::OUT_OF_ORDER | Marks::DSACK) && self.marks.has(Marks::SACK) {
             if self.marks.has(Marks::DSACK) {

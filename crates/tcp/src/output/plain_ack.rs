@@ -50,11 +50,11 @@ impl Connection {
         let ack = PlainAck {
             seq: self.acceptable_seq(),
             ack: self.rcv.nxt,
-            window: self.advertise_window(cx.memory),
+            window: self.advertise_window(cx),
             timestamp,
         };
         cx.counters.segments_out += 1;
-        self.delivery.last_out_ns = cx.now_ns;
+        self.delivery.note_out(cx.now_ns, false);
         self.tx.segs_out = self.tx.segs_out.wrapping_add(1);
         self.note_ack_sent(cx);
         Some(ack)

@@ -17,8 +17,10 @@ impl Connection {
     #[inline]
     pub(super) fn note_sent(&mut self, cx: &mut Cx<'_>, plan: Plan, out: &SegmentOut) {
         cx.counters.segments_out += 1;
+        let bears_payload = matches!(plan, Plan::Fresh { .. } | Plan::Repeat { .. });
+        let goes_on = bears_payload && !self.delivery.burst_begins;
+        self.delivery.note_out(cx.now_ns, goes_on);
         // A RST that answers what is none of its business is no segment of the connection.
-        self.delivery.last_out_ns = cx.now_ns;
         let own = u32::from(plan != Plan::ReplyReset);
         self.tx.segs_out = self.tx.segs_out.wrapping_add(own);
         match plan {

@@ -17,8 +17,6 @@ pub(crate) struct Rack {
     pub sent_ns: u64,
     /// Where it ends.
     pub end: SeqNumber,
-    /// It had been sent more than once.
-    pub resent: bool,
     /// The round trip of the latest delivery.
     pub rtt_us: u32,
     /// Segments delivered when the reordering window was last widened.
@@ -39,7 +37,6 @@ impl Rack {
         Rack {
             sent_ns: 0,
             end: una,
-            resent: false,
             rtt_us: 0,
             last_delivered: 0,
             steps: 1,
@@ -53,7 +50,6 @@ impl Rack {
         let Rack {
             sent_ns,
             end,
-            resent,
             rtt_us,
             last_delivered,
             steps,
@@ -64,7 +60,6 @@ impl Rack {
         let was_used = delivered > 1;
         p.u64(sent_ns, if was_used { usual.now_ns } else { 0 });
         p.seq(end, usual.una);
-        p.bool(resent);
         p.u32(rtt_us, 0);
         p.u32(last_delivered, 0);
         p.u8(steps, 1);
@@ -73,16 +68,11 @@ impl Rack {
         p.bool(dsack_seen);
     }
 
-    /// The latest delivered segment was sent after `record` was. What is sent again within the same turn
-    /// leaves later than what was new then, or would have been called lost by it.
+    /// The latest delivered segment was sent after `record` was. Only segments of one burst were sent at the same moment (`Delivery::note_out`).
     #[inline]
     fn is_after(&self, record: &Record) -> bool {
         if self.sent_ns != record.sent_ns {
             return self.sent_ns > record.sent_ns;
-        }
-        let resent = record.has(tag::EVER_RETRANS);
-        if self.resent != resent {
-            return self.resent;
         }
         self.end.gt(record.end)
     }
@@ -103,7 +93,6 @@ impl Connection {
         if !rack.is_after(record) {
             rack.sent_ns = record.sent_ns;
             rack.end = record.end;
-            rack.resent = record.has(tag::EVER_RETRANS);
         }
     }
 

@@ -71,7 +71,7 @@ pub(crate) struct Delivery {
     pub bytes_sent: u64,
     /// Payload bytes sent again.
     pub bytes_retrans: u64,
-    /// When a segment last left, of whatever kind.
+    /// When a segment last left, of whatever kind; bursts of one turn are a nanosecond apart.
     pub last_out_ns: u64,
     /// Segments that the burst under way still has.
     pub burst_left: u16,
@@ -100,6 +100,15 @@ impl Delivery {
             last_out_ns: 0,
             burst_left: 0,
             burst_begins: true,
+        }
+    }
+
+    /// A segment leaves at `now_ns`; `goes_on`: in a burst under way. A turn reads the clock once, and yet what was sent first must show: of two segments
+    /// that left in one turn the one sent first is not lost because the other has arrived (RFC 8985 6.2).
+    #[inline]
+    pub fn note_out(&mut self, now_ns: u64, goes_on: bool) {
+        if !goes_on || self.last_out_ns < now_ns {
+            self.last_out_ns = now_ns.max(self.last_out_ns + 1);
         }
     }
 

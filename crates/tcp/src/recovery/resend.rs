@@ -184,7 +184,7 @@ impl Connection {
     }
 
     /// Changes a record in a way that may change its number of segments.
-    fn recount(&mut self, records: &mut RecordPool, at: Index, change: impl FnOnce(&mut Record)) {
+    pub(super) fn recount(&mut self, records: &mut RecordPool, at: Index, change: impl FnOnce(&mut Record)) {
         let Some(record) = records.get_mut(at) else {
             return;
         };
@@ -243,7 +243,7 @@ impl Connection {
     pub(crate) fn stamp_sent(&mut self, cx: &mut Cx<'_>, at: Index) {
         let delivered = self.recovery.delivered;
         if let Some(record) = cx.records.get_mut(at) {
-            record.sent_ns = cx.now_ns;
+            record.sent_ns = self.delivery.last_out_ns;
             record.tags &= !tag::SETTLED;
             self.delivery.on_sent(record, delivered, false);
         }
@@ -266,7 +266,8 @@ impl Connection {
     pub(crate) fn note_sent_new(&mut self, cx: &mut Cx<'_>, end: SeqNumber, fin: bool) {
         let idle = self.recovery.packets_out == 0;
         let tags = if fin { tag::FIN } else { 0 };
-        let mut record = Record::new(self.snd.nxt, end, self.snd.mss, cx.now_ns, tags);
+        let sent_ns = self.delivery.last_out_ns;
+        let mut record = Record::new(self.snd.nxt, end, self.snd.mss, sent_ns, tags);
         let delivered = self.recovery.delivered;
         self.delivery.on_sent(&mut record, delivered, idle);
         let recovery = &mut self.recovery;

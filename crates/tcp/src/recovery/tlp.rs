@@ -113,9 +113,13 @@ impl Connection {
         let mut at = self.recovery.chain.tail;
         if let Some(tail) = cx.records.get(at).copied()
             && seq.gt(tail.seq)
-            && self.split(cx.records, at, seq)
         {
-            at = self.recovery.chain.tail;
+            if seq == self.snd.una {
+                // The front of the only segment left is acknowledged: it is gone, and no segment of its own.
+                self.recount(cx.records, at, |record| record.seq = seq);
+            } else if self.split(cx.records, at, seq) {
+                at = self.recovery.chain.tail;
+            }
         }
         self.stamp_sent(cx, at);
         if let Some(record) = cx.records.get_mut(at) {

@@ -45,7 +45,7 @@ impl Connection {
     /// window is not for us. The rest passes on for the sake of its ACK (MUST-66), and the window looks at its
     /// text later.
     fn is_acceptable(&self, seg: &Segment) -> bool {
-        let edge = self.rcv.nxt + self.rcv.wnd();
+        let edge = self.rcv.nxt + self.promised_window();
         if seg.end().lt(self.rcv.acked) || seg.seq.gt(edge) {
             return false;
         }

@@ -63,6 +63,8 @@ impl Connection {
     /// An acceptable ACK that is not old: SND.UNA =< SEG.ACK =< SND.NXT.
     #[inline]
     pub(super) fn take_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
+        // The path works: what an ICMP error said of it is past.
+        self.tx.soft_error = None;
         let mut ack = self.read_ack(seg);
         let window = self.snd.wnd;
         let effects = self.advance_una(cx, seg);
@@ -150,8 +152,6 @@ impl Connection {
         self.tx.bytes_acked += u64::from(acked);
         self.tx.progress_ns = cx.now_ns;
         self.tx.retransmits = 0;
-        // The path works: what an ICMP error said of it is past.
-        self.tx.soft_error = None;
         if bytes > 0 {
             Effects::WRITABLE
         } else {

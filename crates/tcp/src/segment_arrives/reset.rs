@@ -38,8 +38,9 @@ impl Connection {
 
     pub(super) fn reset_by_peer(&mut self) -> Effects {
         match self.state {
-            // All that was to be said has been said.
-            State::Closing | State::LastAck | State::TimeWait => self.finish_closed(),
+            // All that was to be said has been said, and heard.
+            State::TimeWait => self.finish_closed(),
+            // An application that is still there is told, as in Linux, although the peer has ended.
             _ => self.fail(ConnectionError::Reset),
         }
     }

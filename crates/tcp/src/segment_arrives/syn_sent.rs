@@ -3,22 +3,15 @@
 
 use wire::tcp::Flags;
 
-use super::without_syn;
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::limits::{SYN_AGAIN_NS, WINDOW_SHIFT_MAX, coarse};
 use crate::marks::Marks;
-use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::{ConnectionError, State};
 
 impl Connection {
-    pub(super) fn syn_sent(
-        &mut self,
-        cx: &mut Cx<'_>,
-        seg: &Segment,
-        rx: &mut impl RecvBuffer,
-    ) -> Effects {
+    pub(super) fn syn_sent(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         let acks = seg.has(Flags::ACK);
         let acceptable = acks && seg.ack.gt(self.tx.iss) && seg.ack.le(self.snd.nxt);
         if acks && !acceptable {
@@ -40,12 +33,9 @@ impl Connection {
         if !acceptable {
             return self.enter_syn_received(cx);
         }
-        let mut effects = self.syn_acknowledged(cx, seg);
-        // Text or a FIN behind the SYN is taken at once.
-        let rest = without_syn(seg);
-        if rest.seq_len() > 0 {
-            effects |= self.text_and_fin(cx, &rest, rx);
-        }
+        let effects = self.syn_acknowledged(cx, seg);
+        // Text or a FIN behind the SYN is left to be sent again, as Linux does it: RFC 9293 3.10.7.3 would go on with the sixth step.
+        cx.counters.bytes_drop_syn_ack += u64::from(seg.len);
         if self.unsent() > 0 {
             // The ACK rides on data, and the peer's answer is to be expected (Linux: a write is pending).
             self.rx.last_data_ns = cx.now_ns;

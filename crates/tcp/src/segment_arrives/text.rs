@@ -126,7 +126,7 @@ impl Connection {
     /// A segment that starts beyond the window, or that ends there while something waits to be read, is refused
     /// whole. With nothing to be read it is taken: the promise was small, not the room. A FIN takes no room.
     fn is_beyond_window(&self, seg: &Segment) -> bool {
-        let window = self.rcv.wnd();
+        let window = self.promised_window();
         if seg.len == 0 {
             // A bare FIN.
             return seg.seq.gt(self.rcv.nxt + window);

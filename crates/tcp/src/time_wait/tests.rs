@@ -42,7 +42,7 @@ fn time_wait_fin_again_is_acked_and_restarts_the_wait() {
         out.options.timestamp,
         Some(Timestamp {
             value: world.ts(),
-            echo: 75
+            echo: 70
         })
     );
     assert_eq!(entry.deadline_ns(), world.now_ns + 60 * SECOND_NS);

@@ -37,7 +37,7 @@ impl Connection {
         // waits for the reader.
         let full = self.rcv.nxt.since(self.rcv.acked) > u32::from(self.rx.peer_segment);
         // The look at the window may end the quick ACKs: first.
-        if (full && self.select_window(cx.memory) >= self.rx.wnd)
+        if (full && self.select_window(cx) >= self.rx.wnd)
             || self.in_quick_ack_mode()
             || self.marks.has(Marks::ACK_NOW)
         {

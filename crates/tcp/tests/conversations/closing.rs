@@ -317,8 +317,8 @@ fn last_ack_old_ack() {
 fn last_ack_rst() {
     conversation(last_ack, |p| {
         p.inject("R 2:2(0)");
-        p.expect_effects(Effects::CLOSED);
-        assert_eq!(p.conn.error(), None);
+        p.expect_effects(Effects::FAILED | Effects::CLOSED);
+        assert_eq!(p.conn.error(), Some(tcp::ConnectionError::Reset));
     });
 }
 
@@ -361,7 +361,7 @@ fn closing_timeout() {
 fn closing_rst() {
     conversation(closing, |p| {
         p.inject("R 2:2(0)");
-        p.expect_effects(Effects::CLOSED);
+        p.expect_effects(Effects::FAILED | Effects::CLOSED);
     });
 }
 

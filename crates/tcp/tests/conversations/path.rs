@@ -28,7 +28,7 @@ fn acknowledge(p: &mut Peer, end: u32) {
 #[test]
 fn established_narrowed_path_is_tried_wide_again_after_ten_minutes() {
     conversation(searched(MtuProbing::Never), |p| {
-        p.call(|conn, cx, _| conn.on_mtu(cx, 1000));
+        p.call(|conn, cx, _| conn.on_mtu(cx, 1000, true));
         assert_eq!(p.conn.send_mss(), 1000);
         p.wait_ms(590_000);
         p.write(10);
@@ -44,8 +44,8 @@ fn established_narrowed_path_is_tried_wide_again_after_ten_minutes() {
 #[test]
 fn established_narrowed_path_is_never_widened_by_another_word() {
     conversation(searched(MtuProbing::Never), |p| {
-        p.call(|conn, cx, _| conn.on_mtu(cx, 1000));
-        p.call(|conn, cx, _| conn.on_mtu(cx, 1200));
+        p.call(|conn, cx, _| conn.on_mtu(cx, 1000, true));
+        p.call(|conn, cx, _| conn.on_mtu(cx, 1200, true));
         assert_eq!(p.conn.send_mss(), 1000);
     });
 }

@@ -106,7 +106,7 @@ fn application(random: &mut Random, p: &mut Peer) {
         }
         17 => {
             let mss = random.below(3000) as u16;
-            p.call(|conn, cx, _| conn.on_mtu(cx, mss));
+            p.call(|conn, cx, _| conn.on_mtu(cx, mss, true));
         }
         18 => {
             let (idle, probes) = (random.below(100_000), random.below(4) as u8);

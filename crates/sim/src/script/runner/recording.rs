@@ -94,6 +94,7 @@ impl Runner<'_> {
             Err(errno) => format!("-1 {}", symbols::error_name(errno.raw_os_error())),
         };
         let gave = match reply {
+            _ if result.is_err() => String::new(),
             Reply::Bytes(value) if call.name == "getsockopt" && value.len() <= 8 => {
                 format!(" {value:?}")
             }

@@ -107,7 +107,10 @@ pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
         .with(Readiness::WRITABLE, write_closed || has_room(socket, block))
         .with(Readiness::READ_CLOSED, read_closed)
         .with(Readiness::HANGUP, is_over || (read_closed && write_closed))
-        .with(Readiness::ERROR, failed && !socket.error_taken)
+        .with(
+            Readiness::ERROR,
+            failed && (!socket.error_taken || state.contains(SocketState::REFUSED_BY_ICMP)),
+        )
         .with(Readiness::URGENT, is_urgent)
 }
 

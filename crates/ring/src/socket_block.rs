@@ -48,6 +48,8 @@ impl SocketState {
     pub const URGENT: Self = Self(1 << 6);
     /// An ICMP error about the connection has come, once at least: the stack knows whether there is one to tell.
     pub const SOFT_ERROR: Self = Self(1 << 7);
+    /// An ICMP error ended the attempt to connect. Linux keeps it in the socket's error queue as well.
+    pub const REFUSED_BY_ICMP: Self = Self(1 << 8);
 
     /// Whether all of `flags` are set.
     #[inline]

@@ -191,10 +191,13 @@ impl Core {
         let effects = match report.kind {
             ErrorKind::Failed(kind) => {
                 let effects = conn.on_icmp_error(&mut tcp_cx!(self), kind, report.seq);
-                if conn.has_soft_error() {
-                    let (_, _, block) = self.sockets.parts(socket);
-                    block.add_state(SocketState::SOFT_ERROR);
-                }
+                let said = match conn.has_soft_error() {
+                    true => SocketState::SOFT_ERROR,
+                    false if effects.contains(Effects::FAILED) => SocketState::REFUSED_BY_ICMP,
+                    false => SocketState::default(),
+                };
+                let (_, _, block) = self.sockets.parts(socket);
+                block.add_state(said);
                 effects
             }
             ErrorKind::PacketTooBig { .. } if !conn.is_quoted_in_flight(report.seq) => {

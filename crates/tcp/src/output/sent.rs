@@ -67,7 +67,8 @@ impl Connection {
             self.tell_algorithm(cx, event);
             self.pace_by_model(cx);
         }
-        if len > u32::from(self.snd.mss) {
+        // Nothing has changed since it was planned.
+        if self.path_probe(cx, self.unsent(), self.snd.usable()) == Some(len) {
             self.note_path_probe(cx, len);
         }
         let end = self.snd.nxt + len + u32::from(fin);

@@ -7,7 +7,7 @@
 
 use crate::congestion::CaState;
 use crate::connection::{Connection, Cx};
-use crate::limits::{SEND_MSS_MIN, TIMESTAMP_OPTION_LEN, coarse};
+use crate::limits::{SEND_MSS_MIN, coarse, timestamp_bytes};
 use crate::marks::Marks;
 use crate::path_mtu::MtuProbing;
 
@@ -17,13 +17,23 @@ const PROBE_CWND_MIN: u32 = 11;
 const FOLLOWERS: u32 = 1;
 
 impl Connection {
-    /// The connection is open: the search begins, if it is always on.
+    /// The connection is open: the search begins, if it is always on. As in Linux who connects keeps room for the timestamps that it offered, and who
+    /// was connected to sends segments of the full size until the first probe has passed.
     pub(crate) fn begin_probing(&mut self, cx: &Cx<'_>) {
-        if cx.config.path_mtu.probing == MtuProbing::Always {
-            self.begin_search(cx, cx.config.path_mtu.probe_mss_base);
+        if cx.config.path_mtu.probing != MtuProbing::Always {
+            return;
+        }
+        let base = cx.config.path_mtu.probe_mss_base;
+        if self.cold.is_syn_sent {
+            let offered = timestamp_bytes(cx.config.timestamps);
+            self.begin_search(cx, base.saturating_add(offered));
+            self.refresh_path();
+        } else {
+            self.begin_search(cx, base.saturating_add(self.option_bytes()));
         }
     }
 
+    /// Without effect on the segments' size yet.
     fn begin_search(&mut self, cx: &Cx<'_>, low: u16) {
         self.marks.set(Marks::PATH_PROBING);
         let high = self.path.mss_max.min(self.tx.peer_mss);
@@ -32,7 +42,6 @@ impl Connection {
         self.path.probe = 0;
         self.path.probed_at = coarse(cx.now_ns);
         self.path.threshold = cx.config.path_mtu.probe_threshold;
-        self.refresh_path();
     }
 
     /// A search that has ended begins anew after a while: the path may have become wider.
@@ -41,6 +50,7 @@ impl Connection {
         let age = coarse(cx.now_ns).wrapping_sub(self.path.probed_at);
         if self.path.probe == 0 && self.search_is_over() && age > coarse(interval_ns) {
             self.begin_search(cx, self.path.low);
+            self.refresh_path();
         }
     }
 
@@ -74,7 +84,7 @@ impl Connection {
         let followers = u32::from(self.recovery.reordering) + FOLLOWERS;
         let needed = len + followers * mss;
         let fits = unsent >= needed && usable >= needed && self.segments_in_flight() + 2 <= cwnd;
-        (fits && len > mss).then_some(len)
+        fits.then_some(len)
     }
 
     /// The middle of what is not known.
@@ -83,11 +93,7 @@ impl Connection {
     }
 
     fn option_bytes(&self) -> u16 {
-        if self.marks.has(Marks::TIMESTAMPS) {
-            TIMESTAMP_OPTION_LEN
-        } else {
-            0
-        }
+        timestamp_bytes(self.marks.has(Marks::TIMESTAMPS))
     }
 
     /// A probe of `len` bytes is about to leave from SND.NXT. It stands for two segments, so the window has one less until it is known.
@@ -138,13 +144,17 @@ impl Connection {
         if settings.probing == MtuProbing::Never {
             return;
         }
-        if !self.marks.has(Marks::PATH_PROBING) {
-            return self.begin_search(cx, settings.probe_mss_base);
+        let options = self.option_bytes();
+        if self.marks.has(Marks::PATH_PROBING) {
+            let half = self.path.low.saturating_sub(options) / 2;
+            let low = half
+                .min(settings.probe_mss_base)
+                .max(settings.probe_mss_min)
+                .saturating_add(options);
+            self.path.low = low.clamp(SEND_MSS_MIN, self.path.high);
+        } else {
+            self.begin_search(cx, settings.probe_mss_base.saturating_add(options));
         }
-        let low = (self.path.low / 2).min(settings.probe_mss_base);
-        self.path.low = low
-            .max(settings.probe_mss_min)
-            .clamp(SEND_MSS_MIN, self.path.high);
         self.refresh_path();
     }
 }

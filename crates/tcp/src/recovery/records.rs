@@ -334,8 +334,8 @@ impl Chain {
         Some(new)
     }
 
-    /// Merges the record behind `index` into it, if the receiver holds both and neither is under way
-    /// again: when they were sent matters no more. Returns whether it did.
+    /// Merges the record behind `index` into it, if the receiver holds both, neither is under way again and both or neither were sent more than once
+    /// (a D-SACK may ask): when they were sent matters no more. Returns whether it did.
     pub fn merge_sacked(&mut self, pool: &mut RecordPool, index: Index) -> bool {
         let next = pool.next(index);
         let (Some(&a), Some(&b)) = (pool.get(index), pool.get(next)) else {
@@ -344,6 +344,7 @@ impl Chain {
         let apart = tag::SACKED | tag::LOST | tag::RETRANS | tag::FIN;
         if a.tags & apart != tag::SACKED
             || b.tags & apart != tag::SACKED
+            || (a.tags ^ b.tags) & tag::EVER_RETRANS != 0
             || a.end != b.seq
             || a.mss != b.mss
             || !a.is_full()
@@ -353,7 +354,6 @@ impl Chain {
         if let Some(node) = pool.get_mut(index) {
             node.end = b.end;
             node.sent_ns = a.sent_ns.max(b.sent_ns);
-            node.tags |= b.tags & tag::EVER_RETRANS;
         }
         self.unlink(pool, next);
         true

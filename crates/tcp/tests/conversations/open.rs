@@ -31,7 +31,11 @@ fn syn_sent_syn_ack_with_data_waiting() {
 #[test]
 fn syn_sent_syn_ack_with_data_and_fin() {
     conversation(syn_sent, |p| {
+        // As Linux: text and FIN are to be sent again.
         p.inject("FS. 0:5(5) ack 1 <mss 1000>");
+        p.expect_state(State::Established);
+        p.expect(". 1:1(0) ack 1");
+        p.inject("F. 1:6(5) ack 1");
         p.expect_state(State::CloseWait);
         p.expect_received(5);
         p.expect(". 1:1(0) ack 7");

@@ -197,9 +197,7 @@ impl Core {
             conn.take_soft_error()
         });
         // Who asked may have gone.
-        let _ = query
-            .answer
-            .push(errno_of(error, SocketState::default()));
+        let _ = query.answer.push(errno_of(error, SocketState::default()));
     }
 
     /// The socket's index is free for another.

@@ -184,7 +184,12 @@ impl Connection {
     }
 
     /// Changes a record in a way that may change its number of segments.
-    pub(super) fn recount(&mut self, records: &mut RecordPool, at: Index, change: impl FnOnce(&mut Record)) {
+    pub(super) fn recount(
+        &mut self,
+        records: &mut RecordPool,
+        at: Index,
+        change: impl FnOnce(&mut Record),
+    ) {
         let Some(record) = records.get_mut(at) else {
             return;
         };

@@ -225,7 +225,9 @@ impl Draw {
         }
         let mut delay = self.rtt / 2 + SLOWER + self.dice.below(self.jitter as u64 + 1) as Micros;
         if is_late {
-            delay += self.dice.pick(&[2000, self.rtt / 8, self.rtt / 3, self.rtt]);
+            delay += self
+                .dice
+                .pick(&[2000, self.rtt / 8, self.rtt / 3, self.rtt]);
         }
         if is_twice {
             let later = at + delay + 3000;

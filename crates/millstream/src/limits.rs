@@ -4,6 +4,9 @@
 pub const CONTEXTS_MAX: usize = 128;
 /// Events that one wait hands to the application at most, whatever room it offers.
 pub const EVENTS_PER_WAIT_MAX: usize = 4_096;
+/// While few are ready a wait hands over a quarter of them, but no fewer than this if there are as many: what the application answers to these leaves before it gets the
+/// others, and the peer need not wait for all (decision 0028).
+pub const EVENTS_PER_WAIT_FEW: usize = 16;
 /// How long an application may stay away from its stack before the watchdog turns the crank for it.
 pub const WATCHDOG_TICK_NS: u64 = 5_000_000;
 /// How long a stack without work looks for some before it sleeps, unless configured otherwise: longer than it takes to wake whoever will send it, or two stacks would

@@ -190,6 +190,8 @@ pub const TIMERS_PER_TURN: usize = 512;
 pub const TX_FRAMES_PER_TURN: usize = 512;
 /// Connections that one turn tells that the port has no room; the others are told in later turns.
 pub const BLOCKED_TOLD_PER_TURN: usize = 64;
+/// Segments that a connection sends before it is another's turn: a run that a receiver with our aggregation merges whole.
+pub const SEGMENTS_PER_VISIT: usize = 20;
 /// Of the transmit budget, the share in 1/8ths that each list has for certain: control, ACK, data.
 pub const TX_SHARES: [usize; 3] = [2, 2, 4];
 /// Small and large chunks that lie ready for what the application writes; an empty stock makes a write wait for the next turn.

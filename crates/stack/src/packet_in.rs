@@ -34,6 +34,7 @@ impl Core {
         let mut taken = 0;
         let mut looked = std::mem::take(&mut self.looked);
         self.is_input_held = false;
+        let batch_max = port.capabilities().batch_max;
         let outcome = loop {
             if self.holds_input() {
                 self.is_input_held = true;
@@ -49,9 +50,12 @@ impl Core {
                 break Ok(());
             }
             taken += frames.len();
+            // A batch that is not full was all there was. What came meanwhile is for the next turn: whoever sent it works at the answers to this one while we work at
+            // that (decision 0028).
+            let is_all = frames.len() < batch_max;
             self.take_batch(frames, &mut looked);
             self.end_run();
-            if taken >= RX_FRAMES_PER_TURN {
+            if is_all || taken >= RX_FRAMES_PER_TURN {
                 break Ok(());
             }
         };

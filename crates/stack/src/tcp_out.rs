@@ -8,7 +8,9 @@ use crate::ack_trains::{Expansion, Filled};
 use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::MARK_ROOM;
-use crate::limits::{BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
+use crate::limits::{
+    BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, SEGMENTS_PER_VISIT, TX_BATCH_SHARED_MIN, TX_SHARES,
+};
 use crate::neighbours::Link;
 use crate::packet_out::{LinkEnds, build_bare, build_rest, build_segment};
 use crate::stamps::StampedAt;
@@ -75,7 +77,7 @@ impl Core {
     pub(crate) fn port_blocked(&mut self) {
         const DATA: usize = 2;
         for _ in 0..BLOCKED_TOLD_PER_TURN {
-            let Some(socket) = self.lists.pop(DATA) else {
+            let Some((socket, _)) = self.lists.pop(DATA) else {
                 return;
             };
             let mut effects = Effects::TRANSMIT;
@@ -89,13 +91,19 @@ impl Core {
     fn list_out(&mut self, class: usize, frames: &[TxFrame]) -> usize {
         let mut used = 0;
         while used < frames.len() {
-            let Some(socket) = self.lists.pop(class) else {
+            let Some((socket, turn)) = self.lists.pop(class) else {
                 break;
             };
             if let Some(next) = self.lists.first(class) {
                 self.sockets.prefetch(next);
             }
-            used += self.connection_out(socket, &frames[used..]);
+            let room = (frames.len() - used).min(turn);
+            let sent = self.connection_out(socket, &frames[used..used + room]);
+            used += sent;
+            if used == frames.len() && sent < turn.min(SEGMENTS_PER_VISIT) {
+                self.lists
+                    .resume(socket, class, turn.min(SEGMENTS_PER_VISIT) - sent);
+            }
         }
         used
     }

@@ -2,9 +2,12 @@
 //!
 //! A connection is on at most one list, first in, first out; [`TxLists::put`] moves it when what it has to send became more urgent.
 //! Each list has a guaranteed share of a turn's frames ([`limits::TX_SHARES`](crate::limits::TX_SHARES)), so that none starves another, and what one list leaves
-//! of its share the others use. The links lie in an array of their own, eight bytes a socket, of which one that never sent anything of itself has touched none.
+//! of its share the others use. Within a list connections take turns of [`SEGMENTS_PER_VISIT`]: one whose turn the end of a batch cut short goes on with it in the
+//! next, so that nobody's share depends on where batches end (deficit round robin, counted in segments). The links lie in an array of their own, eight bytes a socket, of which one that never sent anything of itself has touched none.
 
 use tcp::TransmitClass;
+
+use crate::limits::SEGMENTS_PER_VISIT;
 
 /// No socket: one more than any number.
 const NONE: u32 = (1 << CLASS_SHIFT) - 1;
@@ -17,6 +20,8 @@ const CLASS_SHIFT: u32 = 30;
 struct List {
     head: u32,
     tail: u32,
+    /// Segments that the first may still send before it is another's turn.
+    turn_left: usize,
 }
 
 /// See the module's documentation.
@@ -61,6 +66,7 @@ impl TxLists {
             lists: [List {
                 head: NONE,
                 tail: NONE,
+                turn_left: SEGMENTS_PER_VISIT,
             }; 3],
             links: vec![Link::default(); sockets_max],
         }
@@ -92,15 +98,40 @@ impl TxLists {
         list.tail = socket;
     }
 
-    /// The first connection of list `class` (0 control, 1 ACK, 2 data), taken off.
+    /// The first connection of list `class` (0 control, 1 ACK, 2 data), taken off, and how many segments it may send: as many as it likes if it is alone.
     #[inline]
-    pub fn pop(&mut self, class: usize) -> Option<u32> {
-        let socket = self.lists[class].head;
+    pub fn pop(&mut self, class: usize) -> Option<(u32, usize)> {
+        let List {
+            head: socket,
+            turn_left,
+            ..
+        } = self.lists[class];
         if socket == NONE {
             return None;
         }
         self.take_out(socket);
-        Some(socket)
+        let is_alone = self.lists[class].head == NONE;
+        Some((socket, if is_alone { usize::MAX } else { turn_left }))
+    }
+
+    /// A connection that was taken off list `class` and has been put back goes first again, with what is left of its turn.
+    pub fn resume(&mut self, socket: u32, class: usize, turn_left: usize) {
+        let on = class as u32 + 1;
+        if self.links[socket as usize].class() != on {
+            return;
+        }
+        self.take_out(socket);
+        let list = &mut self.lists[class];
+        let next = list.head;
+        self.links[socket as usize] = Link::new(on, NONE, next);
+        match next {
+            NONE => list.tail = socket,
+            next => {
+                let after = self.links[next as usize];
+                self.links[next as usize] = Link::new(on, socket, after.next);
+            }
+        }
+        (list.head, list.turn_left) = (socket, turn_left);
     }
 
     /// The first connection of list `class`, which stays there.
@@ -120,7 +151,7 @@ impl TxLists {
         self.links[socket as usize] = Link::default();
         let list = &mut self.lists[class as usize - 1];
         match prev {
-            NONE => list.head = next,
+            NONE => (list.head, list.turn_left) = (next, SEGMENTS_PER_VISIT),
             prev => self.links[prev as usize].next = next,
         }
         match next {
@@ -147,7 +178,7 @@ mod tests {
     use super::*;
 
     fn drain(lists: &mut TxLists, class: usize) -> Vec<u32> {
-        std::iter::from_fn(|| lists.pop(class)).collect()
+        std::iter::from_fn(|| lists.pop(class).map(|(socket, _)| socket)).collect()
     }
 
     #[test]
@@ -157,6 +188,22 @@ mod tests {
             lists.put(socket, TransmitClass::Data);
         }
         assert_eq!(drain(&mut lists, 2), [3, 1, 2]);
+        assert!(lists.is_empty());
+    }
+
+    #[test]
+    fn resumed_goes_first_with_the_rest_of_its_turn_and_the_next_has_a_whole_one() {
+        let mut lists = TxLists::new(8);
+        (0..3).for_each(|socket| lists.put(socket, TransmitClass::Data));
+        assert_eq!(lists.pop(2), Some((0, SEGMENTS_PER_VISIT)));
+        lists.put(0, TransmitClass::Data);
+        lists.resume(0, 2, 3);
+        assert_eq!(lists.pop(2), Some((0, 3)));
+        assert_eq!(lists.pop(2), Some((1, SEGMENTS_PER_VISIT)));
+        lists.put(1, TransmitClass::Ack);
+        lists.resume(1, 2, 3);
+        assert_eq!(lists.pop(2), Some((2, usize::MAX)));
+        assert_eq!(drain(&mut lists, 1), [1]);
         assert!(lists.is_empty());
     }
 

@@ -38,7 +38,8 @@ fn syn_sent_syn_ack_with_data_and_fin() {
         p.inject("F. 1:6(5) ack 1");
         p.expect_state(State::CloseWait);
         p.expect_received(5);
-        p.expect_after_ms(45, ". 1:1(0) ack 7");
+        p.wait_ms(50);
+        p.expect(". 1:1(0) ack 7");
     });
 }
 

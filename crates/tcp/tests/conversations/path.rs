@@ -55,13 +55,13 @@ fn established_search_begins_low_and_goes_up_by_probes_that_arrive() {
     conversation(searched(MtuProbing::Always), |p| {
         // Who was connected to sends full segments until the first probe has passed (Linux).
         assert_eq!(p.conn.send_mss(), 1460);
-        p.write(12_000);
+        p.write(1242 + 7 * 1460);
         assert_eq!(p.counters.path_probes_out, 1, "one probe at a time");
-        acknowledge(p, 12_001);
+        acknowledge(p, 11_463);
         assert_eq!(p.counters.path_probes_acked, 1);
         assert_eq!(p.conn.send_mss(), 1242, "half of the way to 1460");
-        p.write(20_000);
-        acknowledge(p, 32_001);
+        p.write(1351 + 15 * 1242);
+        acknowledge(p, 31_444);
         assert_eq!(p.conn.send_mss(), 1351);
     });
 }

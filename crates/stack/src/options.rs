@@ -155,15 +155,15 @@ impl Core {
         if block.wants_writable() {
             conn.on_writer_waits(&cx);
         }
-        let (mut limit, mut wake) = (conn.send_limit(&cx), conn.wake_limit());
-        if limit > self.fair_share {
+        let mut room = conn.send_room(&cx);
+        if room.limit > self.fair_share {
             // What is buffered stays; whole segments, so that a limit that follows the ACKs cuts no small ones.
             let mss = u32::from(conn.send_mss().max(1));
-            limit = (self.fair_share - self.fair_share % mss).max(mss);
-            wake = wake.min(limit - limit / 3);
+            room.limit = (self.fair_share - self.fair_share % mss).max(mss);
+            room.wake = room.wake.min(room.limit - room.limit / 3);
         }
-        block.set_tx_limit(limit);
-        block.set_tx_wake(wake, conn.unsent_wake_limit(&cx));
+        block.set_tx_limit(room.limit);
+        block.set_tx_wake(room.wake, room.unsent_wake);
         slot.tx.publish_sent(block, conn.unacked_payload());
     }
 

@@ -39,6 +39,17 @@ pub(crate) struct Autotune {
     space_at_us: u32,
 }
 
+/// What the application may put into the send buffer, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SendRoom {
+    /// It may have so many in it, counted from SND.UNA.
+    pub limit: u32,
+    /// A waiting writer is woken when there are so many at most,
+    pub wake: u32,
+    /// and so many unsent ones at most: below half of TCP_NOTSENT_LOWAT; `u32::MAX`: any number.
+    pub unsent_wake: u32,
+}
+
 impl Autotune {
     pub fn new(buffers: &Buffers) -> Self {
         Autotune {
@@ -287,22 +298,34 @@ impl Connection {
         (bytes - bytes % mss).max(mss)
     }
 
-    /// How many bytes the application may have in the send buffer, counted from SND.UNA: runs are filled up as
-    /// long as the buffer's size and TCP_NOTSENT_LOWAT allow another one to be begun.
+    /// What the application may have in the send buffer now, and when a writer that waits for room is woken.
     #[must_use]
-    pub fn send_limit(&self, cx: &Cx<'_>) -> u32 {
-        let run = self.run_bytes();
-        let size = self.payload_of(self.tune.send_buffer);
-        let flight = self.unacked_payload();
-        let at_hand = match self.unsent() {
+    pub fn send_room(&self, cx: &Cx<'_>) -> SendRoom {
+        let (run, memory) = (self.run_bytes(), self.tune.send_buffer);
+        let lowat = self.notsent_lowat(cx);
+        SendRoom {
+            limit: self.send_limit(run, payload_of(memory, run), lowat),
+            // A third of it is free (Linux).
+            wake: payload_of(memory - memory / 3, run),
+            unsent_wake: match lowat {
+                u32::MAX => u32::MAX,
+                lowat => lowat.div_ceil(2).saturating_sub(1),
+            },
+        }
+    }
+
+    /// In a buffer for `size` bytes runs are filled up as long as its size and TCP_NOTSENT_LOWAT allow another one to be begun.
+    fn send_limit(&self, run: u32, size: u32, lowat: u32) -> u32 {
+        let (buffered, unsent) = (self.snd.buffered, self.unsent());
+        let flight = buffered.saturating_sub(unsent);
+        let at_hand = match unsent {
             0 => size.saturating_sub(flight).next_multiple_of(run),
             unsent => unsent,
         };
         // What leaves at once is cut off from its run: what is left of the run is filled up again.
         let leaves = self.sendable().min(at_hand);
         let sent = flight.saturating_add(leaves);
-        let unsent = self.unsent().saturating_sub(leaves);
-        let lowat = self.notsent_lowat(cx);
+        let unsent = unsent.saturating_sub(leaves);
         // A run that may be begun is filled up.
         let may_begin = (sent < size || leaves < at_hand) && unsent < lowat;
         let by_size = size.saturating_sub(sent).div_ceil(run);
@@ -310,8 +333,7 @@ impl Connection {
             .min(lowat.div_ceil(run))
             .max(u32::from(may_begin))
             .max(unsent.div_ceil(run));
-        sent.saturating_add(runs.saturating_mul(run))
-            .max(self.snd.buffered)
+        sent.saturating_add(runs.saturating_mul(run)).max(buffered)
     }
 
     /// No further run may be begun. Asked after every call: no division.
@@ -321,28 +343,7 @@ impl Connection {
         if self.snd.buffered < self.tune.send_buffer / 32 {
             return false;
         }
-        self.snd.buffered >= self.payload_of(self.tune.send_buffer)
-    }
-
-    /// A waiting writer is woken when so many bytes are in the send buffer at most: a third of it is free (Linux).
-    #[must_use]
-    pub fn wake_limit(&self) -> u32 {
-        self.payload_of(self.tune.send_buffer - self.tune.send_buffer / 3)
-    }
-
-    /// And when so many of them are unsent at most: below half of TCP_NOTSENT_LOWAT; `u32::MAX` = any number.
-    #[must_use]
-    pub fn unsent_wake_limit(&self, cx: &Cx<'_>) -> u32 {
-        match self.notsent_lowat(cx) {
-            u32::MAX => u32::MAX,
-            lowat => lowat.div_ceil(2).saturating_sub(1),
-        }
-    }
-
-    /// Payload in runs that `memory` bytes hold.
-    fn payload_of(&self, memory: u32) -> u32 {
-        let run = u64::from(self.run_bytes());
-        (u64::from(memory) * run / (run + u64::from(RUN_OVERHEAD))) as u32
+        self.snd.buffered >= payload_of(self.tune.send_buffer, self.run_bytes())
     }
 
     /// SO_SNDBUF: twice what was asked for; the buffer no longer grows by itself.
@@ -396,6 +397,13 @@ impl Connection {
         let room = self.congestion_room().min(self.snd.usable());
         room - room % mss
     }
+}
+
+/// Payload in runs of `run` bytes that `memory` bytes hold.
+#[inline]
+fn payload_of(memory: u32, run: u32) -> u32 {
+    let run = u64::from(run);
+    (u64::from(memory) * run / (run + u64::from(RUN_OVERHEAD))) as u32
 }
 
 /// Linux's guess of the peer's segment size before anything has arrived: small, so that ACKs are rather too many.

@@ -61,6 +61,7 @@ mod timestamp;
 mod variables;
 pub mod window;
 
+pub use autotune::SendRoom;
 pub use buffers::{Buffers, Memory};
 pub use challenge::ChallengeLimiter;
 pub use config::{BufferSizes, Config, CubicSettings, EcnUse, SlowStart, SynCookieUse};

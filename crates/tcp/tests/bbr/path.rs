@@ -255,10 +255,10 @@ impl Path {
             return;
         }
         let end = &mut self.ends[SENDER];
-        let limit = end.conn.send_limit(&cx!(self, end));
-        if limit > end.buffered && end.buffered <= end.conn.wake_limit() {
-            end.buffered = limit;
-            let _ = end.conn.on_write(&mut cx!(self, end), limit);
+        let room = end.conn.send_room(&cx!(self, end));
+        if room.limit > end.buffered && end.buffered <= room.wake {
+            end.buffered = room.limit;
+            let _ = end.conn.on_write(&mut cx!(self, end), room.limit);
         }
     }
 

@@ -13,6 +13,7 @@ use crate::core::{Core, tcp_cx};
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
 use crate::listeners::ListenError;
+use crate::options::publish_room_of;
 use crate::sockets::Role;
 
 impl Core {
@@ -123,11 +124,11 @@ impl Core {
         if ends(requests) {
             self.sockets.orphan(socket);
         } else {
+            if wrote {
+                publish_room_of(conn, &slot.tx, block, &cx, self.fair_share);
+            }
             // An application that found no chunk waits for room although the buffer has some.
             self.events.mark(socket, slot, MARK_ROOM);
-        }
-        if wrote && !ends(requests) {
-            self.publish_room(socket);
         }
         self.settle(socket, effects);
     }

@@ -3,7 +3,9 @@
 //! A connection has its options itself (most are TCP's). A listener keeps those that were set on it, latest last, and each connection that it accepts begins
 //! with them, as in Linux.
 
-use tcp::{Buffers, Effects};
+use ring::byte_ring::TxReader;
+use ring::socket_block::SocketBlock;
+use tcp::{Buffers, Connection, Cx, Effects};
 
 use crate::connect::socket_addr;
 use crate::context::{InfoQuery, SocketInfo, SocketOption};
@@ -148,23 +150,9 @@ impl Core {
     /// Says in the socket's block how much the application may write, and from when on a waiting writer is to be woken.
     pub(crate) fn publish_room(&mut self, socket: u32) {
         let (slot, _, block) = self.sockets.parts(socket);
-        let Some(conn) = slot.conn.as_mut() else {
-            return;
-        };
-        let cx = tcp_cx!(self);
-        if block.wants_writable() {
-            conn.on_writer_waits(&cx);
+        if let Some(conn) = slot.conn.as_mut() {
+            publish_room_of(conn, &slot.tx, block, &tcp_cx!(self), self.fair_share);
         }
-        let mut room = conn.send_room(&cx);
-        if room.limit > self.fair_share {
-            // What is buffered stays; whole segments, so that a limit that follows the ACKs cuts no small ones.
-            let mss = u32::from(conn.send_mss().max(1));
-            room.limit = (self.fair_share - self.fair_share % mss).max(mss);
-            room.wake = room.wake.min(room.limit - room.limit / 3);
-        }
-        block.set_tx_limit(room.limit);
-        block.set_tx_wake(room.wake, room.unsent_wake);
-        slot.tx.publish_sent(block, conn.unacked_payload());
     }
 
     /// What is known of a connection.
@@ -199,4 +187,27 @@ impl Core {
             path_mtu: path_mss + headers_len(key.remote.is_v4()),
         })
     }
+}
+
+/// As [`Core::publish_room`], of a connection that is at hand. `fair_share`: what it may have at most.
+pub(crate) fn publish_room_of(
+    conn: &mut Connection,
+    tx: &TxReader,
+    block: &SocketBlock,
+    cx: &Cx<'_>,
+    fair_share: u32,
+) {
+    if block.wants_writable() {
+        conn.on_writer_waits(cx);
+    }
+    let mut room = conn.send_room(cx);
+    if room.limit > fair_share {
+        // What is buffered stays; whole segments, so that a limit that follows the ACKs cuts no small ones.
+        let mss = u32::from(conn.send_mss().max(1));
+        room.limit = (fair_share - fair_share % mss).max(mss);
+        room.wake = room.wake.min(room.limit - room.limit / 3);
+    }
+    block.set_tx_limit(room.limit);
+    block.set_tx_wake(room.wake, room.unsent_wake);
+    tx.publish_sent(block, conn.unacked_payload());
 }

@@ -10,6 +10,7 @@ use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::flow_table::FlowEntry;
+use crate::options::publish_room_of;
 use crate::sockets::Role;
 use crate::timer_stage::note_deadline;
 
@@ -25,11 +26,6 @@ impl Core {
             | Effects::FAILED;
         if effects.intersects(told) {
             self.tell_application(socket, effects);
-            if effects.intersects(Effects::WRITABLE | Effects::CONNECTED)
-                && !self.sockets.slot(socket).app_gone
-            {
-                self.publish_room(socket);
-            }
         }
         if effects.intersects(Effects::CONNECTED | Effects::CLOSED | Effects::FAST_OPEN_LOST) {
             self.end_pending_fast_open(socket);
@@ -96,8 +92,14 @@ impl Core {
         if effects.intersects(Effects::READABLE) {
             stamped |= slot.stamps.is_some();
         }
-        if mark != 0 && !slot.app_gone {
-            self.events.mark(socket, slot, mark);
+        if !slot.app_gone {
+            if effects.intersects(Effects::WRITABLE | Effects::CONNECTED) {
+                let cx = tcp_cx!(self);
+                publish_room_of(conn, &slot.tx, block, &cx, self.fair_share);
+            }
+            if mark != 0 {
+                self.events.mark(socket, slot, mark);
+            }
         }
         if stamped {
             self.stamp_progress(socket, effects);

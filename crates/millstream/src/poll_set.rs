@@ -88,6 +88,8 @@ pub(crate) struct PollSets {
     registrations: Vec<Registration>,
     free: Vec<u32>,
     polls: Vec<PollState>,
+    /// Those of one wait that are looked at last; empty in between.
+    writers: Vec<(u32, SocketId)>,
 }
 
 impl PollSets {
@@ -436,36 +438,50 @@ fn reportable(interest: Interest) -> Readiness {
 }
 
 impl crate::context::State {
-    /// Looks at what is on a poll's list and appends what is ready to `events`, up to `max`.
+    /// Looks at what is on a poll's list, at each once, and appends what is ready to `events`, up to `max`.
     pub(crate) fn collect(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
         let mut budget = self.polls.listed(poll);
-        while events.len() < max {
-            let Some((at, id)) = self.polls.next_ready(poll, &mut budget) else {
-                return;
-            };
-            let Some(block) = self.side.memory.block(id.index) else {
-                continue;
-            };
-            let Some(socket) = self.sockets.current(id) else {
-                continue;
-            };
+        let mut writers = std::mem::take(&mut self.polls.writers);
+        while events.len() < max
+            && let Some((at, id)) = self.polls.next_ready(poll, &mut budget)
+        {
             // Chunks may be too few for all writers in one turn: who had some since the last look comes after those who had none.
-            if self.polls.wrote_since(at, socket.tx.tail()) {
-                self.polls.list(at);
-                budget += 1;
-                continue;
+            let has_written = self
+                .sockets
+                .current(id)
+                .is_some_and(|socket| self.polls.wrote_since(at, socket.tx.tail()));
+            match has_written {
+                true => writers.push((at, id)),
+                false => self.look(at, id, events),
             }
-            // Edges before readiness: an edge that comes in between is then reported once more, not lost.
-            let (in_edges, out_edges) = (block.in_edges(), block.out_edges());
-            let ready = readiness::of(socket, block);
-            let verdict = self.polls.judge(at, ready, in_edges, out_edges);
-            events.extend(verdict.event);
-            if verdict.waits_for_room {
-                block.set_want_writable();
-                // Room that came before the wish was known is told of by nobody.
-                if readiness::of(socket, block).contains(Readiness::WRITABLE) {
-                    self.polls.list(at);
-                }
+        }
+        for (at, id) in writers.drain(..) {
+            match events.len() < max {
+                true => self.look(at, id, events),
+                false => self.polls.list(at),
+            }
+        }
+        self.polls.writers = writers;
+    }
+
+    /// Looks at a registration that was taken off its poll's list.
+    fn look(&mut self, at: u32, id: SocketId, events: &mut Vec<Event>) {
+        let Some(block) = self.side.memory.block(id.index) else {
+            return;
+        };
+        let Some(socket) = self.sockets.current(id) else {
+            return;
+        };
+        // Edges before readiness: an edge that comes in between is then reported once more, not lost.
+        let (in_edges, out_edges) = (block.in_edges(), block.out_edges());
+        let ready = readiness::of(socket, block);
+        let verdict = self.polls.judge(at, ready, in_edges, out_edges);
+        events.extend(verdict.event);
+        if verdict.waits_for_room {
+            block.set_want_writable();
+            // Room that came before the wish was known is told of by nobody.
+            if readiness::of(socket, block).contains(Readiness::WRITABLE) {
+                self.polls.list(at);
             }
         }
     }

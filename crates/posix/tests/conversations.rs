@@ -247,6 +247,42 @@ fn epoll_tells_level_and_edge() {
     assert_eq!(world.b.done(wait), Ok(0));
 }
 
+/// A wait that tells of one socket twice lets a program close it, and free what it had for it, twice.
+#[test]
+fn epoll_tells_of_each_once_though_another_was_written_to() {
+    let mut world = World::new();
+    let listener = world.b.listener(80);
+    let mut connect = || {
+        let client = world.a.socket();
+        assert_eq!(world.a.connect(client, B, 80), Err(Errno::INPROGRESS));
+        world.settle();
+        (client, world.b.accept(listener).unwrap())
+    };
+    let ((peer, reader), (_, writer)) = (connect(), connect());
+    let epfd = world.b.done(Request::EpollCreate { flags: 0 }).unwrap() as i32;
+    for (fd, events) in [(reader, EPOLLIN), (writer, EPOLLOUT)] {
+        let event = posix::EpollEvent { events, data: 0 };
+        let op = EPOLL_CTL_ADD;
+        let add = Request::EpollCtl {
+            epfd,
+            op,
+            fd,
+            event,
+        };
+        assert_eq!(world.b.done(add), Ok(0));
+    }
+    world.a.write(peer, b"x").unwrap();
+    world.settle();
+    world.b.write(writer, b"y").unwrap();
+    let wait = Request::EpollWait {
+        epfd,
+        max_events: 4,
+        timeout_ms: 0,
+    };
+    let told = [EPOLLIN, EPOLLOUT].map(|events| posix::EpollEvent { events, data: 0 });
+    assert_eq!(world.b.call(wait), (Ok(2), Reply::Epoll(told.to_vec())));
+}
+
 #[test]
 fn listen_again_changes_the_backlog() {
     let mut world = World::new();

@@ -19,10 +19,13 @@ use common::lab::{Running, printed};
 use rustix::process::Signal;
 
 const THREADS: u32 = 8;
-/// Idle connections whose peer does not answer are given up after so long.
-const TIMEOUT_S: u32 = 6;
 /// How long what vanished may take to be noticed, all of it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Connections that get no further are given up after so long. Of a large crowd each has to wait for the others: two CPUs serve some thousand in a second.
+fn timeout_s(connections: u64) -> u64 {
+    6 + connections / 400
+}
 
 /// A number of the environment's, or the short form's.
 fn setting(name: &str, short: u64) -> u64 {
@@ -33,8 +36,9 @@ fn setting(name: &str, short: u64) -> u64 {
 fn configuration(directory: &Path, role: &str, address: u32, connections: u64) {
     // Those of a crowd that vanished are still there when the next comes; a listener and an epoll need a place too.
     let places = connections * 2 + 100;
+    let timeout_s = timeout_s(connections);
     let text = format!(
-        "io = memif\nport = wire.sock,role={role},queues={THREADS}\nip_addr = 10.79.0.{address}/24\nnum_cores = {THREADS}\nmax_concurrency = {places}\ntcp_timeout = {TIMEOUT_S}\ntcp_timewait = 1\n"
+        "io = memif\nport = wire.sock,role={role},queues={THREADS}\nip_addr = 10.79.0.{address}/24\nnum_cores = {THREADS}\nmax_concurrency = {places}\ntcp_timeout = {timeout_s}\ntcp_timewait = 1\n"
     );
     fs::write(directory.join(format!("{role}.conf")), text).unwrap();
 }

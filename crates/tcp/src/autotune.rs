@@ -305,8 +305,7 @@ impl Connection {
         let lowat = self.notsent_lowat(cx);
         SendRoom {
             limit: self.send_limit(run, payload_of(memory, run), lowat),
-            // A third of it is free (Linux).
-            wake: payload_of(memory - memory / 3, run),
+            wake: self.wake_limit(cx, run),
             unsent_wake: match lowat {
                 u32::MAX => u32::MAX,
                 lowat => lowat.div_ceil(2).saturating_sub(1),
@@ -314,16 +313,33 @@ impl Connection {
         }
     }
 
+    /// A waiting writer is woken when so many bytes are in the send buffer at most: a third of it is free (Linux).
+    fn wake_limit(&self, cx: &Cx<'_>, run: u32) -> u32 {
+        let memory = self.tune.send_buffer - self.tune.send_buffer / 3;
+        if !self.tune.send_locked {
+            return payload_of(memory, run);
+        }
+        // In a buffer of a size that the user chose, and so perhaps a small one, what the bursts in flight take beside their payload counts.
+        let burst = u32::from(self.snd.mss.max(1)) * self.burst_segments_max(cx).max(1);
+        let runs = self.unacked_payload().div_ceil(burst) + self.unsent().div_ceil(run);
+        memory.saturating_sub(runs.saturating_mul(RUN_OVERHEAD))
+    }
+
     /// In a buffer for `size` bytes runs are filled up as long as its size and TCP_NOTSENT_LOWAT allow another one to be begun.
     fn send_limit(&self, run: u32, size: u32, lowat: u32) -> u32 {
-        let (buffered, unsent) = (self.snd.buffered, self.unsent());
-        let flight = buffered.saturating_sub(unsent);
+        let buffered = self.snd.buffered;
+        let (mut unsent, mut sendable) = (self.unsent(), self.sendable());
+        let mut flight = buffered.saturating_sub(unsent);
+        if sendable >= unsent {
+            // All of it leaves now, and perhaps some of what is written next.
+            (flight, sendable, unsent) = (flight + unsent, sendable - unsent, 0);
+        }
         let at_hand = match unsent {
             0 => size.saturating_sub(flight).next_multiple_of(run),
             unsent => unsent,
         };
         // What leaves at once is cut off from its run: what is left of the run is filled up again.
-        let leaves = self.sendable().min(at_hand);
+        let leaves = sendable.min(at_hand);
         let sent = flight.saturating_add(leaves);
         let unsent = unsent.saturating_sub(leaves);
         // A run that may be begun is filled up.

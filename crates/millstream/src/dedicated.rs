@@ -97,7 +97,8 @@ fn run(mut stack: Stack, stop: &Flag, config: &Config) {
         if turned.busy {
             spin.worked(now_ns);
         } else if spin.looks_on(now_ns) {
-            std::hint::spin_loop();
+            // The application's thread may need this very core, to answer what it was just told of.
+            std::thread::yield_now();
         } else if stack.wait(now_ns, None, &[]).is_err() {
             // A wait that fails at once must not become a busy loop.
             std::thread::sleep(std::time::Duration::from_millis(1));

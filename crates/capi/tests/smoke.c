@@ -3,6 +3,8 @@
  */
 #include <mtcp_epoll.h>
 
+#include "common/must.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -16,14 +18,6 @@
 
 #define CONNECTIONS 50
 #define BYTES 300000
-
-#define MUST(what)                                                                     \
-    do {                                                                               \
-        if (!(what)) {                                                                 \
-            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #what, strerror(errno)); \
-            exit(1);                                                                   \
-        }                                                                              \
-    } while (0)
 
 static volatile sig_atomic_t done;
 static mctx_t foreign;

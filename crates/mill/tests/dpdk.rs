@@ -8,25 +8,11 @@ mod world;
 use std::fs;
 use std::process::Output;
 
-use world::{OURS, World};
-
-const CURL: [&str; 4] = ["curl", "-sS", "--max-time", "60"];
+use world::{CURL, OURS, World, noise};
 
 fn ok(output: &Output) {
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaint}");
-}
-
-/// Bytes that do not repeat soon.
-fn noise(length: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    (0..length).map(|_| next()).collect()
 }
 
 /// A wire on the only device of an EAL.

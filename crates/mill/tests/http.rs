@@ -5,7 +5,7 @@ mod world;
 use std::fs;
 use std::process::Output;
 
-use world::{OURS, World};
+use world::{CURL, OURS, World, noise};
 
 fn text(output: &Output) -> String {
     assert!(
@@ -16,24 +16,10 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Bytes that do not repeat soon.
-fn noise(length: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    (0..length).map(|_| next()).collect()
-}
-
 /// Options that follow `mill serve DIR`.
 fn ours<'a>(wire: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["--wire", wire], &OURS[..], more].concat()
 }
-
-const CURL: [&str; 4] = ["curl", "-sS", "--max-time", "30"];
 
 #[test]
 fn curl_gets_what_a_server_owes_it() {

@@ -8,9 +8,7 @@ use crate::ack_trains::{Expansion, Filled};
 use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::MARK_ROOM;
-use crate::limits::{
-    BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, SEGMENTS_PER_VISIT, TX_BATCH_SHARED_MIN, TX_SHARES,
-};
+use crate::limits::{BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
 use crate::neighbours::Link;
 use crate::packet_out::{LinkEnds, build_bare, build_rest, build_segment};
 use crate::stamps::StampedAt;
@@ -94,15 +92,16 @@ impl Core {
             let Some((socket, turn)) = self.lists.pop(class) else {
                 break;
             };
+            let mut room = frames.len() - used;
+            // Alone on its list it sends as much as it likes.
             if let Some(next) = self.lists.first(class) {
                 self.sockets.prefetch(next);
+                room = room.min(turn);
             }
-            let room = (frames.len() - used).min(turn);
             let sent = self.connection_out(socket, &frames[used..used + room]);
             used += sent;
-            if used == frames.len() && sent < turn.min(SEGMENTS_PER_VISIT) {
-                self.lists
-                    .resume(socket, class, turn.min(SEGMENTS_PER_VISIT) - sent);
+            if used == frames.len() && sent < turn {
+                self.lists.resume(socket, class, turn - sent);
             }
         }
         used

@@ -98,20 +98,13 @@ impl TxLists {
         list.tail = socket;
     }
 
-    /// The first connection of list `class` (0 control, 1 ACK, 2 data), taken off, and how many segments it may send: as many as it likes if it is alone.
+    /// The first connection of list `class` (0 control, 1 ACK, 2 data), taken off, and how many segments are left of its turn.
     #[inline]
     pub fn pop(&mut self, class: usize) -> Option<(u32, usize)> {
-        let List {
-            head: socket,
-            turn_left,
-            ..
-        } = self.lists[class];
-        if socket == NONE {
-            return None;
-        }
+        let socket = self.first(class)?;
+        let turn = self.lists[class].turn_left;
         self.take_out(socket);
-        let is_alone = self.lists[class].head == NONE;
-        Some((socket, if is_alone { usize::MAX } else { turn_left }))
+        Some((socket, turn))
     }
 
     /// A connection that was taken off list `class` and has been put back goes first again, with what is left of its turn.
@@ -202,7 +195,7 @@ mod tests {
         assert_eq!(lists.pop(2), Some((1, SEGMENTS_PER_VISIT)));
         lists.put(1, TransmitClass::Ack);
         lists.resume(1, 2, 3);
-        assert_eq!(lists.pop(2), Some((2, usize::MAX)));
+        assert_eq!(lists.pop(2), Some((2, SEGMENTS_PER_VISIT)));
         assert_eq!(drain(&mut lists, 1), [1]);
         assert!(lists.is_empty());
     }

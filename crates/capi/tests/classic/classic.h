@@ -23,6 +23,8 @@
 #include <mtcp_api.h>
 #include <mtcp_epoll.h>
 
+#include "../common/must.h"
+
 /* As many events as programs for mTCP have room for. */
 #define EVENTS_MAX 30000
 #define CORES 2
@@ -40,14 +42,6 @@
 #define SLOW 's'  /* read slowly, and answer with the number of bytes when the end comes */
 #define RESET 'r' /* reset */
 #define MUCH_BYTES 3000000
-
-#define MUST(what)                                                                                   \
-    do {                                                                                             \
-        if (!(what)) {                                                                               \
-            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #what, strerror(errno));         \
-            exit(1);                                                                                 \
-        }                                                                                            \
-    } while (0)
 
 extern volatile sig_atomic_t is_done;
 

@@ -7,7 +7,21 @@ use std::process::{Child, Command, Output, Stdio};
 
 /// Our addresses: `.1`/`::1` on the kernel's side, `.2`/`::2` on Millstream's.
 pub const OURS: [&str; 4] = ["--addr", "10.78.0.2/24", "--addr", "fd78::2/64"];
+/// Patient: the machine may be busy.
+pub const CURL: [&str; 4] = ["curl", "-sS", "--max-time", "60"];
 const MILL: &str = env!("CARGO_BIN_EXE_mill");
+
+/// Bytes that do not repeat soon.
+pub fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
 
 /// The place of one test.
 pub struct World {

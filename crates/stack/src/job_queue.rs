@@ -90,8 +90,9 @@ impl Core {
         let mut wrote = false;
         let unread = slot.rx.reclaim(pool, block);
         let mut cx = tcp_cx!(self);
+        let run = conn.begin_run();
         if requests.contains(Requests::READ) {
-            effects |= conn.on_read(&mut cx, unread);
+            conn.note_read(&mut cx, unread);
         }
         if !requests.is_empty() && requests != Requests::READ {
             // The writer may have held its last chunk while the ACK that drained the stream was acted on.
@@ -99,27 +100,30 @@ impl Core {
             let buffered = slot.tx.buffered(block);
             let more =
                 requests.contains(Requests::WROTE_MORE) && !requests.contains(Requests::WROTE);
-            effects |= match more {
-                true => conn.on_write_more(&mut cx, buffered),
-                false => conn.on_write(&mut cx, buffered),
-            };
+            match more {
+                true => conn.note_write_more(&mut cx, buffered),
+                false => conn.note_write(&mut cx, buffered),
+            }
             wrote = true;
         }
         if requests.contains(Requests::SHUTDOWN_READ) {
             conn.shutdown_read();
         }
         if requests.contains(Requests::SHUTDOWN_WRITE) {
-            effects |= conn.shutdown_write(&mut cx);
+            conn.note_shutdown_write();
             block.add_state(SocketState::TX_SHUT);
         }
         if ends(requests) {
             // Bytes that nobody will read: the peer must not believe them delivered (RFC 9293 3.10.4, RFC 1122 4.2.2.13).
             let abort = requests.contains(Requests::ABORT) || unread > 0 || is_crowded;
-            effects |= if abort {
+            effects = if abort {
                 conn.abort(&mut cx)
             } else {
-                conn.close(&mut cx)
+                conn.note_close(&mut cx)
             };
+        }
+        if !requests.is_empty() {
+            effects = conn.end_run(&mut cx, effects, run);
         }
         if ends(requests) {
             self.sockets.orphan(socket);

@@ -162,6 +162,11 @@ impl Core {
                 };
                 self.counters.stamps_lost += stamps.on_segment(&at, segment);
             }
+            if conn.due() == TransmitClass::None {
+                // It said so with the last one.
+                has_more = false;
+                break;
+            }
         }
         self.connection_sent(socket, used, has_more);
         used

@@ -1,5 +1,8 @@
 //! What the application does, as the stack tells it: bytes written and read, close, abort, options
 //! (RFC 9293 3.9.1 and 3.10.2 to 3.10.5).
+//!
+//! Whoever reads usually answers, and may close behind the answer: what comes together is told by `note_read`, `note_write` and their like between
+//! [`begin_run`](Connection::begin_run) and [`end_run`](Connection::end_run), and what follows from it is found out once.
 
 use crate::MILLISECOND_NS;
 use crate::congestion::CongestionAlgorithm;
@@ -14,23 +17,34 @@ impl Connection {
     /// The send buffer holds `buffered` bytes counted from SND.UNA, sent and unsent.
     #[inline]
     pub fn on_write(&mut self, cx: &mut Cx<'_>, buffered: u32) -> Effects {
-        let deadline_ns = self.deadline_ns;
+        let run = self.begin_run();
+        self.note_write(cx, buffered);
+        self.end_run(cx, Effects::NONE, run)
+    }
+
+    /// [`on_write`](Self::on_write) as one of several calls.
+    #[inline]
+    pub fn note_write(&mut self, cx: &mut Cx<'_>, buffered: u32) {
         self.marks.clear(Marks::MORE);
         self.marks.set(Marks::PUSH_AT_END);
         self.take_written(cx, buffered);
-        self.finish(cx, Effects::NONE, deadline_ns)
     }
 
     /// As `on_write`, and more is to follow at once (MSG_MORE): a partial segment waits for it, until the next ACK at the latest or for as
     /// long as a corked one.
     pub fn on_write_more(&mut self, cx: &mut Cx<'_>, buffered: u32) -> Effects {
-        let deadline_ns = self.deadline_ns;
+        let run = self.begin_run();
+        self.note_write_more(cx, buffered);
+        self.end_run(cx, Effects::NONE, run)
+    }
+
+    /// [`on_write_more`](Self::on_write_more) as one of several calls.
+    pub fn note_write_more(&mut self, cx: &mut Cx<'_>, buffered: u32) {
         if self.unsent() == 0 {
             self.marks.clear(Marks::PUSH_AT_END);
         }
         self.marks.set(Marks::MORE);
         self.take_written(cx, buffered);
-        self.finish(cx, Effects::NONE, deadline_ns)
     }
 
     /// What was written up to `offset` bytes from SND.UNA on is a record: no segment goes beyond its end (MSG_EOR). Of too many such ends the
@@ -60,7 +74,14 @@ impl Connection {
     /// The application has read: `unread` published bytes are left.
     #[inline]
     pub fn on_read(&mut self, cx: &mut Cx<'_>, unread: u32) -> Effects {
-        let deadline_ns = self.deadline_ns;
+        let run = self.begin_run();
+        self.note_read(cx, unread);
+        self.end_run(cx, Effects::NONE, run)
+    }
+
+    /// [`on_read`](Self::on_read) as one of several calls.
+    #[inline]
+    pub fn note_read(&mut self, cx: &mut Cx<'_>, unread: u32) {
         let copied = self.rx.unread.saturating_sub(unread);
         if copied > 0 {
             let out_of_order = self.rx.held.bytes(cx.ranges);
@@ -76,7 +97,6 @@ impl Connection {
                 self.marks.set(Marks::ACK_NOW);
             }
         }
-        self.finish(cx, Effects::NONE, deadline_ns)
     }
 
     /// The application reads no more. What arrives is taken none the less, until the other direction ends too.
@@ -86,24 +106,35 @@ impl Connection {
 
     /// No more data from the application: a FIN follows what is buffered.
     pub fn shutdown_write(&mut self, cx: &mut Cx<'_>) -> Effects {
-        let deadline_ns = self.deadline_ns;
+        let run = self.begin_run();
+        self.note_shutdown_write();
+        self.end_run(cx, Effects::NONE, run)
+    }
+
+    /// [`shutdown_write`](Self::shutdown_write) as one of several calls.
+    pub fn note_shutdown_write(&mut self) {
         self.queue_fin();
-        self.finish(cx, Effects::NONE, deadline_ns)
     }
 
     /// The application is gone: as `shutdown_write`, and orphan rules from now on.
     pub fn close(&mut self, cx: &mut Cx<'_>) -> Effects {
-        let deadline_ns = self.deadline_ns;
+        let run = self.begin_run();
+        let effects = self.note_close(cx);
+        self.end_run(cx, effects, run)
+    }
+
+    /// [`close`](Self::close) as one of several calls, the last.
+    #[inline]
+    pub fn note_close(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.marks.set(Marks::ORPHAN);
-        let mut effects = Effects::NONE;
         match self.state {
-            State::SynSent | State::Closed => effects = self.finish_closed(),
+            State::SynSent | State::Closed => return self.finish_closed(),
             // An orphan in FIN_WAIT_2 or TIME_WAIT has no other timer than that state's.
-            State::FinWait2 => effects = self.enter_fin_wait_2(cx),
-            State::TimeWait => effects = Effects::TIME_WAIT,
+            State::FinWait2 => return self.enter_fin_wait_2(cx),
+            State::TimeWait => return Effects::TIME_WAIT,
             _ => self.queue_fin(),
         }
-        self.finish(cx, effects, deadline_ns)
+        Effects::NONE
     }
 
     /// `TCP_CONGESTION`: another algorithm takes over, at any time.

@@ -17,6 +17,8 @@ pub(crate) struct Autotune {
     pub compressed_ns: u64,
     /// The send buffer in bytes of memory.
     pub send_buffer: u32,
+    /// What it comes to in payload.
+    runs: Runs,
     /// SO_RCVBUF was set: the receive buffer does not grow.
     pub recv_locked: bool,
     /// SO_SNDBUF was set: the send buffer does not grow.
@@ -39,6 +41,33 @@ pub(crate) struct Autotune {
     space_at_us: u32,
 }
 
+/// The send buffer in payload: kept, since it is asked for with every write and every ACK, and costs divisions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Runs {
+    /// The size to which queued segments are filled up: a large run, no more than half the largest window.
+    bytes: u16,
+    /// What the buffer holds in such runs.
+    size: u32,
+}
+
+impl Runs {
+    fn new(mss: u16, window_max: u32, memory: u32) -> Self {
+        let mss = u32::from(mss.max(1));
+        let half = if window_max > SMALL_WINDOW_MAX {
+            window_max / 2
+        } else {
+            window_max
+        };
+        let most = RUN_BYTES_MAX.min(half.max(mss));
+        // Both are at most a u16.
+        let bytes = (most - most % mss).max(mss) as u16;
+        Runs {
+            bytes,
+            size: payload_of(memory, bytes),
+        }
+    }
+}
+
 /// What the application may put into the send buffer, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendRoom {
@@ -51,10 +80,12 @@ pub struct SendRoom {
 }
 
 impl Autotune {
-    pub fn new(buffers: &Buffers) -> Self {
+    /// `mss`: what a segment takes at first.
+    pub fn new(buffers: &Buffers, mss: u16) -> Self {
         Autotune {
             compressed_ns: crate::timers::NEVER_NS,
             send_buffer: buffers.send_bytes,
+            runs: Runs::new(mss, 0, buffers.send_bytes),
             recv_locked: buffers.recv_locked,
             send_locked: buffers.send_locked,
             notsent_lowat: 0,
@@ -75,6 +106,8 @@ impl Autotune {
         let Autotune {
             compressed_ns,
             send_buffer,
+            // Follows from others.
+            runs: _,
             recv_locked,
             send_locked,
             notsent_lowat,
@@ -113,6 +146,8 @@ const SEND_HEADERS: u32 = 320 + 320;
 const SEND_DESCRIPTOR: u32 = 256;
 /// Bytes of memory that a queued run of segments takes beside its payload.
 const RUN_OVERHEAD: u32 = 1280;
+/// No window takes more: shifts are bounded (RFC 7323 2.3).
+const WINDOW_BYTES_MAX: u32 = 1 << 30;
 /// The largest run of segments that is queued as one.
 const RUN_BYTES_MAX: u32 = 65_215;
 
@@ -261,7 +296,10 @@ impl Connection {
         };
         let wanted = u64::from(each) * windows * u64::from(segments);
         let wanted = wanted.min(u64::from(cx.config.send_buffer.bytes_max)) as u32;
-        self.tune.send_buffer = self.tune.send_buffer.max(wanted);
+        if wanted > self.tune.send_buffer {
+            self.tune.send_buffer = wanted;
+            self.refresh_runs();
+        }
     }
 
     /// The congestion window in segments, at least what reordering may hold up.
@@ -275,7 +313,7 @@ impl Connection {
         let segments = cwnd.saturating_sub(self.segments_in_flight());
         segments
             .saturating_mul(u32::from(self.snd.mss))
-            .min(1 << 30)
+            .min(WINDOW_BYTES_MAX)
     }
 
     /// Unsent bytes below which the socket is writable.
@@ -286,26 +324,23 @@ impl Connection {
         }
     }
 
-    /// The size to which queued segments are filled up: a large run, no more than half the largest window.
-    pub(crate) fn run_bytes(&self) -> u32 {
-        let mss = u32::from(self.snd.mss.max(1));
-        let half = if self.tx.max_wnd > SMALL_WINDOW_MAX {
-            self.tx.max_wnd / 2
-        } else {
-            self.tx.max_wnd
-        };
-        let bytes = RUN_BYTES_MAX.min(half.max(mss));
-        (bytes - bytes % mss).max(mss)
+    fn runs(&self) -> Runs {
+        Runs::new(self.snd.mss, self.tx.max_wnd, self.tune.send_buffer)
+    }
+
+    /// Segment size, largest window or send buffer changed.
+    pub(crate) fn refresh_runs(&mut self) {
+        self.tune.runs = self.runs();
     }
 
     /// What the application may have in the send buffer now, and when a writer that waits for room is woken.
     #[must_use]
     pub fn send_room(&self, cx: &Cx<'_>) -> SendRoom {
-        let (run, memory) = (self.run_bytes(), self.tune.send_buffer);
+        debug_assert_eq!(self.tune.runs, self.runs());
         let lowat = self.notsent_lowat(cx);
         SendRoom {
-            limit: self.send_limit(run, payload_of(memory, run), lowat),
-            wake: self.wake_limit(cx, run),
+            limit: self.send_limit(lowat),
+            wake: self.wake_limit(cx),
             unsent_wake: match lowat {
                 u32::MAX => u32::MAX,
                 lowat => lowat.div_ceil(2).saturating_sub(1),
@@ -314,19 +349,24 @@ impl Connection {
     }
 
     /// A waiting writer is woken when so many bytes are in the send buffer at most: a third of it is free (Linux).
-    fn wake_limit(&self, cx: &Cx<'_>, run: u32) -> u32 {
+    #[inline]
+    fn wake_limit(&self, cx: &Cx<'_>) -> u32 {
         let memory = self.tune.send_buffer - self.tune.send_buffer / 3;
         if !self.tune.send_locked {
-            return payload_of(memory, run);
+            return payload_of(memory, self.tune.runs.bytes);
         }
         // In a buffer of a size that the user chose, and so perhaps a small one, what the bursts in flight take beside their payload counts.
         let burst = u32::from(self.snd.mss.max(1)) * self.burst_segments_max(cx).max(1);
-        let runs = self.unacked_payload().div_ceil(burst) + self.unsent().div_ceil(run);
+        let bursts = self.unacked_payload().div_ceil(burst);
+        let runs = bursts + self.unsent().div_ceil(u32::from(self.tune.runs.bytes));
         memory.saturating_sub(runs.saturating_mul(RUN_OVERHEAD))
     }
 
-    /// In a buffer for `size` bytes runs are filled up as long as its size and TCP_NOTSENT_LOWAT allow another one to be begun.
-    fn send_limit(&self, run: u32, size: u32, lowat: u32) -> u32 {
+    /// Runs are filled up as long as the buffer's size and TCP_NOTSENT_LOWAT allow another one to be begun.
+    #[inline]
+    fn send_limit(&self, lowat: u32) -> u32 {
+        let Runs { bytes, size } = self.tune.runs;
+        let bytes = u32::from(bytes);
         let buffered = self.snd.buffered;
         let (mut unsent, mut sendable) = (self.unsent(), self.sendable());
         let mut flight = buffered.saturating_sub(unsent);
@@ -334,8 +374,11 @@ impl Connection {
             // All of it leaves now, and perhaps some of what is written next.
             (flight, sendable, unsent) = (flight + unsent, sendable - unsent, 0);
         }
+        let free = size.saturating_sub(flight);
         let at_hand = match unsent {
-            0 => size.saturating_sub(flight).next_multiple_of(run),
+            // More than can leave, in whole runs or not.
+            0 if sendable < free => free,
+            0 => free.next_multiple_of(bytes),
             unsent => unsent,
         };
         // What leaves at once is cut off from its run: what is left of the run is filled up again.
@@ -344,22 +387,16 @@ impl Connection {
         let unsent = unsent.saturating_sub(leaves);
         // A run that may be begun is filled up.
         let may_begin = (sent < size || leaves < at_hand) && unsent < lowat;
-        let by_size = size.saturating_sub(sent).div_ceil(run);
-        let runs = by_size
-            .min(lowat.div_ceil(run))
-            .max(u32::from(may_begin))
-            .max(unsent.div_ceil(run));
-        sent.saturating_add(runs.saturating_mul(run)).max(buffered)
+        let room = size.saturating_sub(sent).min(lowat).max(unsent);
+        let runs = room.div_ceil(bytes).max(u32::from(may_begin));
+        sent.saturating_add(runs.saturating_mul(bytes))
+            .max(buffered)
     }
 
-    /// No further run may be begun. Asked after every call: no division.
+    /// No further run may be begun.
     #[inline]
     pub(crate) fn is_send_buffer_full(&self) -> bool {
-        // Even in runs of the smallest MSS payload takes more of the buffer than this.
-        if self.snd.buffered < self.tune.send_buffer / 32 {
-            return false;
-        }
-        self.snd.buffered >= payload_of(self.tune.send_buffer, self.run_bytes())
+        self.snd.buffered >= self.tune.runs.size
     }
 
     /// SO_SNDBUF: twice what was asked for; the buffer no longer grows by itself.
@@ -368,6 +405,7 @@ impl Connection {
             .with_send(cx.config, asked)
             .send_bytes;
         self.tune.send_locked = true;
+        self.refresh_runs();
     }
 
     /// SO_RCVBUF: twice what was asked for; the buffer no longer grows by itself. A window that was promised stays so.
@@ -408,16 +446,21 @@ impl Connection {
     }
 
     /// What congestion window and peer's window take now, in whole segments.
+    #[inline]
     fn sendable(&self) -> u32 {
         let mss = u32::from(self.snd.mss.max(1));
-        let room = self.congestion_room().min(self.snd.usable());
-        room - room % mss
+        let (path, peer) = (self.congestion_room(), self.snd.usable());
+        match path {
+            // Whole segments already.
+            0..WINDOW_BYTES_MAX if path <= peer => path,
+            _ => path.min(peer) - path.min(peer) % mss,
+        }
     }
 }
 
 /// Payload in runs of `run` bytes that `memory` bytes hold.
 #[inline]
-fn payload_of(memory: u32, run: u32) -> u32 {
+fn payload_of(memory: u32, run: u16) -> u32 {
     let run = u64::from(run);
     (u64::from(memory) * run / (run + u64::from(RUN_OVERHEAD))) as u32
 }

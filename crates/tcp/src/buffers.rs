@@ -91,23 +91,23 @@ pub enum Memory {
 }
 
 /// Denominator of the ratio of payload to memory.
-const RATIO_ONE: u32 = 256;
+pub(crate) const RATIO_ONE: u64 = 256;
 /// The ratio before anything has arrived: half.
 pub(crate) const RATIO_DEFAULT: u8 = 128;
 
 /// Payload bytes that `space` bytes of memory hold.
 pub(crate) fn window_of(space: i64, ratio: u8) -> i64 {
-    space * i64::from(ratio) / i64::from(RATIO_ONE)
+    space * i64::from(ratio) / RATIO_ONE as i64
 }
 
 /// Bytes of memory that hold `window` payload bytes.
 pub(crate) fn space_for(window: u64, ratio: u8) -> u64 {
-    window * u64::from(RATIO_ONE) / u64::from(ratio.max(1))
+    window * RATIO_ONE / u64::from(ratio.max(1))
 }
 
 /// The ratio of `payload` in `memory` bytes.
 pub(crate) fn ratio_of(payload: u32, memory: u32) -> u8 {
-    let ratio = u64::from(payload) * u64::from(RATIO_ONE) / u64::from(memory.max(1));
+    let ratio = u64::from(payload) * RATIO_ONE / u64::from(memory.max(1));
     ratio.clamp(1, u64::from(u8::MAX)) as u8
 }
 

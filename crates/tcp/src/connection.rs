@@ -281,7 +281,7 @@ impl Connection {
             path: Path::new(mss),
             delivery: Delivery::new(),
             rx: receiver,
-            tune: Autotune::new(buffers),
+            tune: Autotune::new(buffers, mss),
         }
     }
 
@@ -335,7 +335,7 @@ impl Connection {
         *cold = Cold::NEW;
         *path = Path::new(mss);
         *delivery = Delivery::new();
-        *tune = Autotune::new(buffers);
+        *tune = Autotune::new(buffers, mss);
     }
 
     /// Data may flow from here on, since our SYN was answered: loss recovery and congestion control begin anew.
@@ -420,7 +420,10 @@ impl Connection {
         {
             self.rx.held.release(cx.ranges);
         }
-        self.due = self.transmit_class(cx);
+        self.due = match self.lone() {
+            Some(lone) => lone.class(),
+            None => self.transmit_class(cx),
+        };
         if self.due != TransmitClass::None {
             effects |= Effects::TRANSMIT;
         } else {

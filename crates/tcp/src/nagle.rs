@@ -29,6 +29,7 @@ impl Connection {
             // Below `base`, so it fits a u16.
             (cutoff as u16).max(SEND_MSS_MIN.min(base))
         };
+        self.refresh_runs();
     }
 
     /// The largest payload of a segment that leaves now: SACK blocks take their room from it.

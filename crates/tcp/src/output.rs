@@ -1,5 +1,5 @@
 //! Output: what to send next (`next`, the policy), how it looks as a segment (`build`), and what changes
-//! when it has left (`sent`).
+//! when it has left (`sent`). The segment of a short message takes a straight line through all three (`lone`).
 //!
 //! `poll_transmit` asks for a [`Plan`], builds the segment and notes what was sent. Planning changes
 //! nothing, so `transmit_class` and `Effects::TRANSMIT` ask for the same plan.
@@ -11,6 +11,7 @@ use crate::segment::{SegmentOut, TransmitClass};
 mod build;
 mod burst;
 mod defer;
+mod lone;
 mod next;
 mod plain_ack;
 mod rest;
@@ -60,7 +61,8 @@ impl Plan {
 }
 
 impl Connection {
-    /// What the last call found to be sent first: where `Effects::TRANSMIT` puts the connection.
+    /// What the last call found to be sent first: where `Effects::TRANSMIT` puts the connection. After [`poll_transmit`](Self::poll_transmit) gave a segment
+    /// `None` says that it was the last one; anything else, that more may follow.
     #[inline]
     #[must_use]
     pub fn due(&self) -> TransmitClass {
@@ -82,19 +84,20 @@ impl Connection {
         self.plan(cx).class()
     }
 
-    /// The next segment to send, at most one MSS of payload; false when there is none. Call until false.
+    /// The next segment to send, at most one MSS of payload; false when there is none. Call until false, or until [`due`](Self::due) says that nothing
+    /// follows.
     pub fn poll_transmit(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
+        if let Some(lone) = self.lone() {
+            self.send_lone(cx, out, lone);
+            return true;
+        }
         if self.marks.any(Marks::PATH_NARROWED | Marks::PATH_PROBING) {
             self.review_path(cx);
         }
         let plan = self.plan(cx);
         match plan {
             Plan::Nothing => {
-                self.due = TransmitClass::None;
-                self.delivery.burst_left = 0;
-                self.note_stop(cx);
-                self.arm_departure(cx);
-                self.arm_persist_if_stuck(cx);
+                self.stop(cx);
                 return false;
             }
             Plan::Reset => self.build_reset(cx, out),
@@ -112,7 +115,30 @@ impl Connection {
             Plan::Ack => self.build_ack(cx, out, self.acceptable_seq()),
         }
         self.note_sent(cx, plan, out);
+        self.due = plan.class();
+        if self.is_drained() {
+            self.stop(cx);
+        }
         true
+    }
+
+    /// There is nothing more to send now: who was the limit, and what will go on from here?
+    #[inline]
+    fn stop(&mut self, cx: &mut Cx<'_>) {
+        self.due = TransmitClass::None;
+        self.delivery.burst_left = 0;
+        self.note_stop(cx);
+        self.arm_departure(cx);
+        self.arm_persist_if_stuck(cx);
+    }
+
+    /// Plainly nothing is left: the next plan would be none.
+    #[inline]
+    fn is_drained(&self) -> bool {
+        let owes = Marks::SEND_NOW
+            .with(Marks::PATH_NARROWED)
+            .with(Marks::PATH_PROBING);
+        self.unsent() == 0 && !self.fin_unsent() && !self.marks.any(owes)
     }
 
     /// An ACK is due now, whether or not it will leave alone.
@@ -154,16 +180,17 @@ impl Connection {
 
     /// RFC 5681 4.1: the congestion window of a sender that paused says little about the path now. Asked when
     /// there is something to send again: the application wrote, or the peer's window changed (as Linux).
+    #[inline]
     pub(crate) fn restart_if_idle(&mut self, cx: &Cx<'_>) {
+        let idle_ns = cx.now_ns.saturating_sub(self.tx.last_sent_ns);
+        let rto_ns = self.tx.rtt.rto_ns();
+        if idle_ns <= rto_ns || self.tx.last_sent_ns == 0 {
+            return;
+        }
         if !cx.config.slow_start_after_idle || self.recovery.packets_out > 0 || self.unsent() == 0 {
             return;
         }
         if self.congestion.algorithm.is_model() {
-            return;
-        }
-        let idle_ns = cx.now_ns.saturating_sub(self.tx.last_sent_ns);
-        let rto_ns = self.tx.rtt.rto_ns();
-        if self.tx.last_sent_ns == 0 || idle_ns <= rto_ns {
             return;
         }
         let moment = self.moment(cx);
@@ -173,12 +200,14 @@ impl Connection {
     /// Payload in the send buffer that was never sent.
     #[inline]
     pub(crate) fn unsent(&self) -> u32 {
-        if !self.may_send_data() {
-            return 0;
-        }
         let fin = u32::from(self.marks.has(Marks::FIN_SENT));
         let sent = self.snd.flight().saturating_sub(fin);
-        self.snd.buffered.saturating_sub(sent)
+        match self.snd.buffered.saturating_sub(sent) {
+            // Mostly; the state is asked only if it matters.
+            0 => 0,
+            unsent if self.may_send_data() => unsent,
+            _ => 0,
+        }
     }
 
     /// A FIN is queued and was never sent.

@@ -349,6 +349,9 @@ impl Connection {
         tune.pack(p, &usual);
         let nearest_ns = tx.timers.nearest_ns().min(pacing.departure_ns);
         p.u64(deadline_ns, nearest_ns);
+        if p.is_reading() {
+            self.refresh_runs();
+        }
     }
 
     /// Panics unless the connection, if it is quiet, comes out of packing as it went in; for tests. Returns the bytes that it took.

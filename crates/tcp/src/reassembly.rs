@@ -175,7 +175,7 @@ impl Block {
 }
 
 /// The blocks of all connections of a stack. Made once, by the stack; lent through `Cx`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RangePool {
     blocks: Vec<Block>,
     /// First of the free blocks, linked by `next`.

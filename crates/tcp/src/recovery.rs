@@ -11,6 +11,7 @@
 //!                ├─ reno    lost by duplicates (RFC 6582)  └─ frto   the timeout was spurious (RFC 5682)
 //!          ──► prr          how fast the window shrinks (RFC 6937), or growth
 //!          ──► rate         delivery rate
+//!          (or whole_flight all of it at once, when the ACK leaves nothing in flight and nothing unusual happened)
 //!   a timer ─► timeout      everything old is lost (RFC 6298 5); or rack's, or tlp's
 //!   output ──► resend       the next segment to send again
 //! ```
@@ -39,6 +40,7 @@ mod scoreboard;
 mod timeout;
 mod tlp;
 mod undo;
+mod whole_flight;
 
 use rack::Rack;
 use records::{Chain, Index, NONE, tag};

@@ -67,6 +67,21 @@ impl Connection {
         seg: &Segment,
         rx: &mut impl RecvBuffer,
     ) -> Effects {
+        if self.is_in_order(seg) {
+            return match self.step_ack(cx, seg) {
+                Step::Continue(effects) => effects | self.text_and_fin(cx, seg, rx),
+                Step::Done(effects) => effects,
+            };
+        }
+        self.all_steps(cx, seg, rx)
+    }
+
+    fn all_steps(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        rx: &mut impl RecvBuffer,
+    ) -> Effects {
         if self.is_repeated_fast_syn(seg) {
             self.on_repeated_fast_syn(cx);
             return Effects::NONE;

@@ -9,11 +9,17 @@
 
 use wire::SeqNumber;
 
-use crate::buffers::{Memory, WINDOW_CLAMP_MIN, cost_of, ratio_of, window_of};
+use crate::buffers::{Memory, RATIO_ONE, WINDOW_CLAMP_MIN, cost_of, ratio_of, window_of};
 use crate::connection::{Connection, Cx};
 use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
 use crate::segment::Segment;
+
+/// `bytes`, up to a whole number of units, which are a power of two.
+#[inline]
+fn up_to(bytes: u32, unit: u32) -> u32 {
+    (bytes + (unit - 1)) & !(unit - 1)
+}
 
 /// IP and TCP header without options.
 const HEADER_BYTES: u32 = 40;
@@ -38,7 +44,7 @@ impl Connection {
                 self.retract();
             } else {
                 // What was promised is kept.
-                window = current.next_multiple_of(unit);
+                window = up_to(current, unit);
             }
         }
         // Without a scale the field may say less than there is. As in Linux what there is counts, for what is taken and when it is acknowledged.
@@ -94,7 +100,31 @@ impl Connection {
     }
 
     /// What could be advertised, whatever was promised before.
+    #[inline]
     pub(crate) fn select_window(&mut self, cx: &Cx<'_>) -> u32 {
+        match self.roomy_window(cx) {
+            Some(window) => window,
+            None => self.select_window_in_full(cx),
+        }
+    }
+
+    /// The same while the reader keeps up: half of the buffer is free, and the field is scaled.
+    #[inline]
+    fn roomy_window(&self, cx: &Cx<'_>) -> Option<u32> {
+        let rx = &self.rx;
+        let ratio = u64::from(rx.ratio);
+        let full = (u64::from(rx.buffer) * ratio / RATIO_ONE).min(u64::from(rx.clamp));
+        let free = u64::from(rx.buffer.checked_sub(rx.charged)?) * ratio / RATIO_ONE;
+        let is_roomy = free >= full / 2
+            && full > 0
+            && rx.peer_segment > 0
+            && self.rcv_shift > 0
+            && !cx.config.shrink_window;
+        let window = free.min(u64::from(rx.ssthresh)) as u32;
+        is_roomy.then_some(up_to(window, 1 << self.rcv_shift))
+    }
+
+    fn select_window_in_full(&mut self, cx: &Cx<'_>) -> u32 {
         let allowed = i64::from(self.full_space());
         let full = allowed.min(i64::from(self.rx.clamp));
         let mss = i64::from(self.rx.peer_segment).min(full);

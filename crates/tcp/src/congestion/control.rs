@@ -53,7 +53,25 @@ impl Congestion {
         }
     }
 
+    /// The algorithm wants to know when a flight begins.
+    #[inline]
+    pub fn heeds_start(&self) -> bool {
+        match &self.algorithm {
+            Algorithm::Cubic(cubic) => cubic.has_epoch(),
+            Algorithm::NewReno(_) | Algorithm::Dctcp(_) => false,
+            Algorithm::Bbr(_) => true,
+        }
+    }
+
+    /// An ACK with news that leaves the window to the algorithm: it is told, and the window grows.
+    #[inline]
+    pub fn on_progress(&mut self, at: &Moment<'_>, ack: &AckSample) {
+        self.algorithm.on_acked(at, &mut self.window, ack);
+        self.grow(at, ack);
+    }
+
     /// Segments were acknowledged while the window was not being reduced: it grows if it was in use (RFC 5681 3.1, RFC 7661).
+    #[inline]
     pub fn grow(&mut self, at: &Moment<'_>, ack: &AckSample) {
         if self.usage.is_limiting(&self.window) {
             self.algorithm.grow(at, &mut self.window, ack);

@@ -112,6 +112,12 @@ impl Cubic {
         }
     }
 
+    /// The window grows again after a reduction, so that time counts.
+    #[inline]
+    pub fn has_epoch(&self) -> bool {
+        self.epoch_ms.is_some()
+    }
+
     /// Packs `algorithm`, or makes it one of this kind.
     pub fn pack_in(algorithm: &mut Algorithm, p: &mut impl Packing, usual: &Usual) {
         if let Algorithm::Cubic(cubic) = algorithm {

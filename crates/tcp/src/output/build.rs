@@ -150,7 +150,7 @@ impl Connection {
     }
 
     #[inline]
-    fn data_options(&self, now_ns: u64) -> Options {
+    pub(super) fn data_options(&self, now_ns: u64) -> Options {
         let mut options = Options::default();
         if self.marks.has(Marks::TIMESTAMPS) {
             options.timestamp = Some(Timestamp {

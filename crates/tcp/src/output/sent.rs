@@ -58,13 +58,7 @@ impl Connection {
             self.tx.progress_ns = cx.now_ns;
         }
         if self.segments_in_flight() == 0 {
-            let idle_ns = cx.now_ns.saturating_sub(self.tx.last_sent_ns);
-            let app_limited = self.delivery.app_limited != 0;
-            let event = Event::TxStart {
-                idle_ns,
-                app_limited,
-            };
-            self.tell_algorithm(cx, event);
+            self.tell_of_start(cx);
             self.pace_by_model(cx);
         }
         // Nothing has changed since it was planned.
@@ -89,6 +83,20 @@ impl Connection {
         }
         self.marks.clear(Marks::PUSH_DUE);
         self.after_new_sent(cx, idle);
+    }
+
+    /// A flight begins.
+    #[inline]
+    pub(super) fn tell_of_start(&mut self, cx: &Cx<'_>) {
+        if self.congestion.heeds_start() {
+            let idle_ns = cx.now_ns.saturating_sub(self.tx.last_sent_ns);
+            let app_limited = self.delivery.app_limited != 0;
+            let event = Event::TxStart {
+                idle_ns,
+                app_limited,
+            };
+            self.tell_algorithm(cx, event);
+        }
     }
 
     /// Timers and the use of the window, after a new segment; `idle` = nothing was in flight before.

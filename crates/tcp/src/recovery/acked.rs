@@ -216,13 +216,23 @@ impl Connection {
             },
         };
         ack.latest_rtt_ns = Some(latest_ns);
-        self.tx
-            .rtt
-            .note_least(latest_ns, ack.maybe_delayed, cx.now_ns, cx.config);
-        self.tx
-            .rtt
-            .sample(rtt_ns, self.snd.una, self.snd.nxt, cx.config);
-        self.tx.backoff = 0;
+        self.take_round_trip(cx, rtt_ns, latest_ns, ack.maybe_delayed);
         true
+    }
+
+    /// A round trip for the estimate, and one for the least, which was `maybe_delayed` by the receiver.
+    #[inline]
+    pub(super) fn take_round_trip(
+        &mut self,
+        cx: &Cx<'_>,
+        rtt_ns: u64,
+        latest_ns: u64,
+        maybe_delayed: bool,
+    ) {
+        let (una, nxt) = (self.snd.una, self.snd.nxt);
+        let rtt = &mut self.tx.rtt;
+        rtt.note_least(latest_ns, maybe_delayed, cx.now_ns, cx.config);
+        rtt.sample(rtt_ns, una, nxt, cx.config);
+        self.tx.backoff = 0;
     }
 }

@@ -3,7 +3,6 @@
 
 use wire::SeqNumber;
 
-use super::ack::Ack;
 use super::records::{Index, NONE, Record, tag};
 use super::{Pending, flag};
 use crate::connection::{Connection, Cx};
@@ -183,13 +182,15 @@ impl Connection {
     }
 
     /// D-SACKs widen the reordering window, at most once a round trip; recoveries without narrow it again.
-    pub(crate) fn rack_update_window(&mut self, ack: &Ack) {
+    /// `prior_delivered` is the rate sample's.
+    #[inline]
+    pub(crate) fn rack_update_window(&mut self, prior_delivered: u32) {
         let recovery = &mut self.recovery;
         let rack = &mut recovery.rack;
-        if ack.rate.prior_delivered == 0 {
+        if prior_delivered == 0 {
             return;
         }
-        if (ack.rate.prior_delivered.wrapping_sub(rack.last_delivered) as i32) < 0 {
+        if (prior_delivered.wrapping_sub(rack.last_delivered) as i32) < 0 {
             rack.dsack_seen = false;
         }
         if core::mem::take(&mut rack.dsack_seen) {

@@ -6,7 +6,6 @@
 
 use wire::SeqNumber;
 
-use super::ack::Ack;
 use super::records::{Record, tag};
 use crate::connection::{Connection, Cx};
 use crate::pack::{Packing, Usual};
@@ -207,6 +206,12 @@ impl Delivery {
         self.busy_since_ns = now_ns;
     }
 
+    /// Something other than sending takes the time.
+    #[inline]
+    fn is_held_up(&self) -> bool {
+        self.busy > Busy::Sending
+    }
+
     /// Something keeps the sender busy; only what matters more than the present reason changes it.
     #[inline]
     pub fn start(&mut self, now_ns: u64, reason: Busy) {
@@ -249,18 +254,24 @@ impl Delivery {
 }
 
 impl Connection {
-    /// The ACK is understood: the sample is complete.
-    pub(crate) fn finish_rate_sample(&mut self, cx: &Cx<'_>, ack: &mut Ack, was_reneging: bool) {
+    /// The ACK is understood, it delivered `newly` segments: the sample is complete.
+    #[inline]
+    pub(crate) fn finish_rate_sample(
+        &mut self,
+        cx: &Cx<'_>,
+        sample: &mut RateSample,
+        newly: u32,
+        was_reneging: bool,
+    ) {
         let delivered = self.recovery.delivered;
         let rate = &mut self.delivery;
         // Bubbles that the application left are out of the pipe.
         if rate.app_limited != 0 && delivered.wrapping_sub(rate.app_limited) as i32 > 0 {
             rate.app_limited = 0;
         }
-        if delivered != ack.prior_delivered {
+        if newly != 0 {
             rate.delivered_ns = cx.now_ns;
         }
-        let sample = &mut ack.rate;
         if sample.prior_delivered == 0 || was_reneging {
             return;
         }
@@ -299,9 +310,18 @@ impl Connection {
     #[inline]
     pub(crate) fn note_busy(&mut self, cx: &Cx<'_>) {
         let unsent = self.unsent();
-        if unsent == 0 && self.snd.flight() == 0 {
-            return self.delivery.rest(cx.now_ns);
+        if unsent == 0 {
+            if self.snd.flight() == 0 {
+                return self.delivery.rest(cx.now_ns);
+            }
+            if !self.delivery.is_held_up() && !self.is_send_buffer_full() {
+                return;
+            }
         }
+        self.note_hold_up(cx, unsent);
+    }
+
+    fn note_hold_up(&mut self, cx: &Cx<'_>, unsent: u32) {
         let has_room = self.recovery.in_flight() < self.congestion.window.cwnd;
         // All that the buffer holds is in flight, and the path would take more.
         let full = unsent == 0 && has_room && self.is_send_buffer_full();

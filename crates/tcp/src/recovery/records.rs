@@ -144,7 +144,7 @@ fn segments(bytes: u32, mss: u16) -> u32 {
 }
 
 /// All records of a stack.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordPool {
     nodes: Vec<Record>,
     /// First of the records that were given back, linked by `next`.
@@ -207,6 +207,7 @@ impl RecordPool {
         Some(self.nodes.len() as Index - 1)
     }
 
+    #[inline]
     fn give_back(&mut self, index: Index) {
         let free = self.free;
         if let Some(node) = self.nodes.get_mut(index as usize) {
@@ -389,6 +390,24 @@ impl Chain {
         if self.head == NONE {
             pool.claims += 1;
         }
+    }
+
+    /// As [`push`](Self::push), for the first record of an empty chain, which always finds a place.
+    #[inline]
+    pub fn begin(&mut self, pool: &mut RecordPool, record: Record) {
+        debug_assert!(self.is_empty());
+        if let Some(index) = pool.take(record, true) {
+            (self.head, self.tail) = (index, index);
+        }
+    }
+
+    /// As [`unlink`](Self::unlink), for the only record of a chain.
+    #[inline]
+    pub fn clear_one(&mut self, pool: &mut RecordPool) {
+        debug_assert!(self.head == self.tail && self.head != NONE);
+        pool.give_back(self.head);
+        *self = Chain::EMPTY;
+        pool.claims += 1;
     }
 
     /// Gives all records back.

@@ -266,6 +266,19 @@ impl Connection {
         prev
     }
 
+    /// As [`note_sent_new`](Self::note_sent_new), of one segment when nothing is in flight and the state is Open.
+    #[inline]
+    pub(crate) fn note_first_sent(&mut self, cx: &mut Cx<'_>, end: SeqNumber, fin: bool) {
+        let tags = if fin { tag::FIN } else { 0 };
+        let sent_ns = self.delivery.last_out_ns;
+        let mut record = Record::new(self.snd.nxt, end, self.snd.mss, sent_ns, tags);
+        let recovery = &mut self.recovery;
+        self.delivery.on_sent(&mut record, recovery.delivered, true);
+        recovery.chain.begin(cx.records, record);
+        recovery.packets_out = u32::from(!recovery.chain.is_empty());
+        self.snd.nxt = end;
+    }
+
     /// New segments up to `end` have left for the first time. SND.NXT still stands before them.
     #[inline]
     pub(crate) fn note_sent_new(&mut self, cx: &mut Cx<'_>, end: SeqNumber, fin: bool) {

@@ -15,15 +15,33 @@ impl Connection {
     /// Sets the probe's timer, if a probe makes sense. `afresh` = an ACK restarts the timeout as well.
     #[inline]
     pub(crate) fn schedule_probe(&mut self, cx: &Cx<'_>, afresh: bool) -> bool {
+        if !self.is_probe_sensible(cx) {
+            return false;
+        }
+        let timeout_ns = if afresh {
+            Some(self.tx.rtt.rto_ns())
+        } else {
+            self.timeout_from_head_ns(cx)
+        };
+        self.arm_probe(cx, timeout_ns);
+        true
+    }
+
+    /// Something is in flight whose loss a probe could show sooner than the timeout.
+    #[inline]
+    pub(crate) fn is_probe_sensible(&self, cx: &Cx<'_>) -> bool {
         let recovery = &self.recovery;
-        let sensible = cx.config.tail_loss_probe
+        cx.config.tail_loss_probe
             && recovery.packets_out > 0
             && !self.marks.has(Marks::FAST_OPENED)
             && !self.is_reno()
-            && matches!(recovery.ca_state, CaState::Open | CaState::Cwr);
-        if !sensible {
-            return false;
-        }
+            && matches!(recovery.ca_state, CaState::Open | CaState::Cwr)
+    }
+
+    /// The probe's time: two round trips, and never behind the timeout, `timeout_ns` from now.
+    #[inline]
+    pub(crate) fn arm_probe(&mut self, cx: &Cx<'_>, timeout_ns: Option<u64>) {
+        let recovery = &self.recovery;
         let mut wait_ns = if self.tx.rtt.srtt_us == 0 {
             SECOND_NS
         } else if recovery.packets_out == 1 {
@@ -32,16 +50,10 @@ impl Connection {
         } else {
             2 * self.tx.rtt.srtt_ns() + TIMER_SLACK_NS
         };
-        let timeout_ns = if afresh {
-            Some(self.tx.rtt.rto_ns())
-        } else {
-            self.timeout_from_head_ns(cx)
-        };
         if let Some(timeout_ns) = timeout_ns {
             wait_ns = wait_ns.min(timeout_ns);
         }
         self.arm_pending(Pending::Probe, cx.now_ns + wait_ns);
-        true
     }
 
     /// How far the timeout is away, counted from when the first segment was last sent; none = it is past.

@@ -65,6 +65,13 @@ impl Connection {
     pub(super) fn take_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         // The path works: what an ICMP error said of it is past.
         self.tx.soft_error = None;
+        if let Some(record) = self.whole_flight(cx, seg) {
+            return self.take_whole_flight(cx, seg, &record);
+        }
+        self.take_ack_in_full(cx, seg)
+    }
+
+    fn take_ack_in_full(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         let mut ack = self.read_ack(seg);
         let window = self.snd.wnd;
         let effects = self.advance_una(cx, seg);
@@ -133,7 +140,7 @@ impl Connection {
 
     /// SND.UNA moves to SEG.ACK; bytes leave the send buffer.
     #[inline]
-    fn advance_una(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
+    pub(crate) fn advance_una(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         let acked = seg.ack.since(self.snd.una);
         if acked == 0 {
             return Effects::NONE;
@@ -175,7 +182,7 @@ impl Connection {
         }
         let was_reneging = self.recovery.any(flag::RENEGING);
         self.take_acked_records(cx, &mut ack);
-        self.rack_update_window(&ack);
+        self.rack_update_window(ack.rate.prior_delivered);
         if self.snd.ecn.is_accurate() {
             self.take_feedback(cx, seg, &mut ack);
         }
@@ -188,7 +195,8 @@ impl Connection {
         if ack.set_timer {
             self.set_transmit_timer(cx);
         }
-        self.finish_rate_sample(cx, &mut ack, was_reneging);
+        let newly = self.recovery.delivered.wrapping_sub(ack.prior_delivered);
+        self.finish_rate_sample(cx, &mut ack.rate, newly, was_reneging);
         self.control_window(cx, &ack);
         self.refresh_pacing(cx);
         self.after_recovery_event();

@@ -37,7 +37,7 @@ impl Connection {
     }
 
     #[inline]
-    fn stamp_is_current(&self, seg: &Segment) -> bool {
+    pub(super) fn stamp_is_current(&self, seg: &Segment) -> bool {
         match seg.options.timestamp {
             Some(stamp) => {
                 !self.marks.has(Marks::TIMESTAMPS) || !is_before(stamp.value, self.rcv.ts_recent)
@@ -69,6 +69,7 @@ impl Connection {
             self.rx.ts_recent_at = coarse(cx.now_ns);
         }
         if seg.ack == self.snd.una {
+            self.tx.soft_error = None;
             self.take_window(cx, seg, self.snd.wnd);
         } else {
             effects |= self.take_ack(cx, seg);

@@ -11,8 +11,9 @@ use tcp::{
 use wire::SeqNumber;
 use wire::tcp::Options;
 
-use crate::peer::MS;
+use crate::peer::{MS, poll};
 use crate::shadow::Shadow;
+use crate::twin::alike;
 
 /// A small, seeded generator (xorshift).
 struct Random(u64);
@@ -34,6 +35,15 @@ impl Random {
     }
 }
 
+/// How the applications write.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Manner {
+    /// As much as fits.
+    Bulk,
+    /// Small messages, most of them when what was written before has arrived.
+    Brief,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Faults {
     loss: u64,
@@ -48,6 +58,7 @@ struct Packet {
 }
 
 /// A receive buffer with gaps, as the stack's: bytes by offset, published in order.
+#[derive(Clone)]
 struct Inbox {
     payload: Vec<u8>,
     tail: Vec<u8>,
@@ -92,6 +103,8 @@ struct End {
     eof: bool,
     shut: bool,
     over: bool,
+    /// Straight lines may be taken.
+    may_predict: bool,
 }
 
 struct World {
@@ -101,6 +114,7 @@ struct World {
     wire: BTreeMap<(u64, u64), (usize, Packet)>,
     sent: u64,
     faults: Faults,
+    manner: Manner,
     random: Random,
 }
 
@@ -153,6 +167,7 @@ impl End {
             eof: false,
             shut: false,
             over: false,
+            may_predict: prediction,
         }
     }
 
@@ -160,7 +175,7 @@ impl End {
         &mut self,
         now_ns: u64,
         config: &Config,
-        call: impl FnOnce(&mut Connection, &mut Cx<'_>, &mut Inbox) -> Effects,
+        call: impl Fn(&mut Connection, &mut Cx<'_>, &mut Inbox) -> Effects,
     ) {
         if self.over {
             return;
@@ -174,7 +189,8 @@ impl End {
             ranges: &mut self.ranges,
             memory: tcp::Memory::Ample,
         };
-        let effects = call(&mut self.conn, &mut cx, &mut self.inbox);
+        let may_predict = self.may_predict;
+        let effects = alike(&mut self.conn, &mut cx, &mut self.inbox, may_predict, call);
         self.conn.check_in_flight(&cx);
         let acked = self.conn.take_acked() as usize;
         self.outbox.drain(..acked);
@@ -189,8 +205,12 @@ impl End {
     }
 
     /// The application: reads what there is, writes in pieces of its own liking, then shuts down.
-    fn application(&mut self, now_ns: u64, config: &Config) {
-        let appetite = if self.lazy { 1 } else { 70 };
+    fn application(&mut self, now_ns: u64, config: &Config, manner: Manner) {
+        let appetite = match manner {
+            Manner::Bulk if self.lazy => 1,
+            Manner::Bulk => 70,
+            Manner::Brief => 95,
+        };
         if !self.inbox.unread.is_empty() && self.random.chance(appetite) {
             let n = 1 + self.random.below(self.inbox.unread.len() as u64) as usize;
             for byte in self.inbox.unread.drain(..n) {
@@ -200,9 +220,13 @@ impl End {
             let unread = self.inbox.unread.len() as u32;
             self.call(now_ns, config, |conn, cx, _| conn.on_read(cx, unread));
         }
-        let room = BUFFER - self.outbox.len();
+        let (room, size_max) = match manner {
+            Manner::Bulk => (BUFFER - self.outbox.len(), 9000),
+            Manner::Brief if self.outbox.is_empty() || self.random.chance(5) => (BUFFER, 700),
+            Manner::Brief => (0, 0),
+        };
         if self.to_write > 0 && room > 0 {
-            let n = (1 + self.random.below(9000) as usize)
+            let n = (1 + self.random.below(size_max) as usize)
                 .min(self.to_write)
                 .min(room);
             for _ in 0..n {
@@ -224,7 +248,7 @@ impl World {
     fn turn(&mut self) {
         for i in 0..2 {
             let (now_ns, config) = (self.now_ns, self.config.clone());
-            self.ends[i].application(now_ns, &config);
+            self.ends[i].application(now_ns, &config, self.manner);
             if self.ends[i].conn.deadline_ns() <= now_ns {
                 self.ends[i].call(now_ns, &config, |conn, cx, _| conn.on_timer(cx));
             }
@@ -246,7 +270,8 @@ impl World {
                 ranges: &mut end.ranges,
                 memory: tcp::Memory::Ample,
             };
-            if !end.conn.poll_transmit(&mut cx, &mut out) {
+            let may_predict = end.may_predict;
+            if !alike(&mut end.conn, &mut cx, &mut out, may_predict, poll).0 {
                 assert!(shadow.is_none(), "less than foretold");
                 return;
             }
@@ -303,7 +328,9 @@ impl World {
     fn next_ns(&self) -> u64 {
         let arrival_ns = self.wire.keys().next().map_or(u64::MAX, |key| key.0);
         let busy = self.ends.iter().any(|end| {
-            !end.inbox.unread.is_empty() || end.to_write > 0 && end.outbox.len() < BUFFER
+            let may_write =
+                self.manner == Manner::Bulk && end.outbox.len() < BUFFER || end.outbox.is_empty();
+            !end.inbox.unread.is_empty() || end.to_write > 0 && may_write
         });
         let soon_ns = if busy { self.now_ns + MS } else { u64::MAX };
         self.ends
@@ -323,7 +350,7 @@ impl World {
     }
 }
 
-fn run(seed: u64, faults: Faults, bytes: [usize; 2], prediction: bool) -> World {
+fn run(seed: u64, faults: Faults, manner: Manner, bytes: [usize; 2], prediction: bool) -> World {
     // With a third of all segments lost, patience is a matter of luck.
     let config = Config {
         retries_max: 60,
@@ -343,6 +370,7 @@ fn run(seed: u64, faults: Faults, bytes: [usize; 2], prediction: bool) -> World 
         wire: BTreeMap::new(),
         sent: 0,
         faults,
+        manner,
         random,
     };
     for _ in 0..2_000_000 {
@@ -366,10 +394,14 @@ fn run(seed: u64, faults: Faults, bytes: [usize; 2], prediction: bool) -> World 
 }
 
 fn check(seed: u64, faults: Faults, bytes: [usize; 2]) -> u64 {
+    check_in(Manner::Bulk, seed, faults, bytes)
+}
+
+fn check_in(manner: Manner, seed: u64, faults: Faults, bytes: [usize; 2]) -> u64 {
     let mut ends_at = [0; 2];
     let mut counted = Vec::new();
     for (i, prediction) in [true, false].into_iter().enumerate() {
-        let world = run(seed, faults, bytes, prediction);
+        let world = run(seed, faults, manner, bytes, prediction);
         for (from, to) in [(0, 1), (1, 0)] {
             assert_eq!(
                 world.ends[to].inbox.total, bytes[from],
@@ -437,6 +469,19 @@ fn link_with_everything() {
             delay_ns: (seed % 5) * 3 * MS,
         };
         check(seed, faults, [(seed as usize % 6) * 30_000, 100_000]);
+    }
+}
+
+#[test]
+fn link_with_brief_messages() {
+    for seed in 1..60 {
+        let faults = Faults {
+            loss: [0, 0, 0, 1, 5][seed as usize % 5],
+            duplication: [0, 0, 2][seed as usize % 3],
+            reordering: [0, 0, 0, 10][seed as usize % 4],
+            delay_ns: [0, MS / 20, MS, 30 * MS][seed as usize % 4],
+        };
+        check_in(Manner::Brief, seed, faults, [20_000, 10_000]);
     }
 }
 

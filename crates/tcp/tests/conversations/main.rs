@@ -24,4 +24,5 @@ mod spurious;
 mod states;
 mod storm;
 mod timestamps;
+mod twin;
 mod window;

@@ -13,6 +13,7 @@ use wire::tcp::Flags;
 
 use crate::script::Line;
 use crate::shadow::Shadow;
+use crate::twin::alike;
 
 pub const MS: u64 = 1_000_000;
 
@@ -81,6 +82,19 @@ pub struct Received {
     pub compare: bool,
 }
 
+/// A copy takes what is to come; what was published it does not know.
+impl Clone for Received {
+    fn clone(&self) -> Self {
+        Received {
+            at: self.at,
+            tail: self.tail.clone(),
+            published: Vec::new(),
+            memory: self.memory,
+            compare: self.compare,
+        }
+    }
+}
+
 impl RecvBuffer for Received {
     fn write_at(&mut self, offset: u32, skip: u32, len: u32) -> u32 {
         let room = self
@@ -110,6 +124,12 @@ impl RecvBuffer for Received {
     }
 }
 
+/// The next segment, and whether there is one.
+pub fn poll(conn: &mut Connection, cx: &mut Cx<'_>, out: &mut SegmentOut) -> (bool, SegmentOut) {
+    let sends = conn.poll_transmit(cx, out);
+    (sends, out.clone())
+}
+
 /// The byte of either stream at a relative sequence number.
 fn byte_at(seq: u32) -> u8 {
     (seq.wrapping_mul(2_654_435_761) >> 24) as u8
@@ -132,6 +152,8 @@ pub struct Peer {
     pub polls: bool,
     /// What the stack says of its memory.
     pub memory: tcp::Memory,
+    /// Straight lines may be taken.
+    may_predict: bool,
     context: String,
     iss: SeqNumber,
     irs: SeqNumber,
@@ -305,6 +327,7 @@ impl Peer {
             effects: Effects::NONE,
             polls: true,
             memory: tcp::Memory::Ample,
+            may_predict: variant.prediction,
             context: String::new(),
             iss: SeqNumber(variant.iss),
             irs: SeqNumber(variant.irs),
@@ -318,10 +341,7 @@ impl Peer {
     }
 
     /// One call into the connection, with the checks that hold for all.
-    pub fn call(
-        &mut self,
-        call: impl FnOnce(&mut Connection, &mut Cx<'_>, &mut Received) -> Effects,
-    ) {
+    pub fn call(&mut self, call: impl Fn(&mut Connection, &mut Cx<'_>, &mut Received) -> Effects) {
         assert!(!self.removed, "{}: removed already", self.context);
         let before_ns = self.conn.deadline_ns();
         let mut cx = Cx {
@@ -333,7 +353,8 @@ impl Peer {
             ranges: &mut self.ranges,
             memory: self.memory,
         };
-        let effects = call(&mut self.conn, &mut cx, &mut self.rx);
+        let may_predict = self.may_predict;
+        let effects = alike(&mut self.conn, &mut cx, &mut self.rx, may_predict, call);
         self.conn.check_in_flight(&cx);
         self.effects = effects;
         self.check_effects(effects, before_ns);
@@ -400,7 +421,7 @@ impl Peer {
     /// Polls until there is nothing more to send.
     pub fn poll(&mut self) {
         let mut out = SegmentOut::empty();
-        let mut shadow = None;
+        let (mut shadow, mut was_last) = (None, false);
         for _ in 0..10_000 {
             let mut cx = Cx {
                 now_ns: self.now_ns,
@@ -412,7 +433,8 @@ impl Peer {
                 memory: self.memory,
             };
             let class = self.conn.transmit_class(&cx);
-            let sends = self.conn.poll_transmit(&mut cx, &mut out);
+            let may_predict = self.may_predict;
+            let (sends, _) = alike(&mut self.conn, &mut cx, &mut out, may_predict, poll);
             self.conn.check_in_flight(&cx);
             if !sends {
                 assert_eq!(class, TransmitClass::None);
@@ -420,6 +442,8 @@ impl Peer {
                 return self.check_liveness();
             }
             assert_ne!(class, TransmitClass::None);
+            assert!(!was_last, "{}: more than was announced", self.context);
+            was_last = self.conn.due() == TransmitClass::None;
             Shadow::follow(&mut shadow, &self.conn, &cx, &out);
             let searches = self.config.path_mtu.probing != tcp::path_mtu::MtuProbing::Never;
             assert!(

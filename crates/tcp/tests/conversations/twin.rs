@@ -1,0 +1,45 @@
+//! Straight lines against the general way: each call is made on a copy that may take none, too. Both must answer the same, and leave the same variables,
+//! records and counters behind.
+
+use std::fmt::Debug;
+
+use tcp::{Connection, Cx};
+
+/// Makes `call` on `conn`, and first, if `conn` may take straight lines, on a copy that may not.
+pub fn alike<R: Clone, T: Debug + PartialEq>(
+    conn: &mut Connection,
+    cx: &mut Cx<'_>,
+    rx: &mut R,
+    may_predict: bool,
+    call: impl Fn(&mut Connection, &mut Cx<'_>, &mut R) -> T,
+) -> T {
+    if !may_predict {
+        return call(conn, cx, rx);
+    }
+    let before = conn.clone();
+    let (mut counters, mut records) = (cx.counters.clone(), cx.records.clone());
+    let mut twin = conn.clone();
+    twin.set_prediction(false);
+    let mut beside = Cx {
+        now_ns: cx.now_ns,
+        config: cx.config,
+        challenge: &mut cx.challenge.clone(),
+        counters: &mut counters,
+        records: &mut records,
+        ranges: &mut cx.ranges.clone(),
+        memory: cx.memory,
+    };
+    let general = call(&mut twin, &mut beside, &mut rx.clone());
+    let straight = call(conn, cx, rx);
+    twin.set_prediction(true);
+    counters.predicted_in = cx.counters.predicted_in;
+    assert_eq!(straight, general, "answers; before {before:?}");
+    assert_eq!(
+        format!("{conn:?}"),
+        format!("{twin:?}"),
+        "before {before:?}"
+    );
+    assert_eq!(cx.counters, &counters, "before {before:?}");
+    assert_eq!(cx.records, &records, "before {before:?}");
+    straight
+}

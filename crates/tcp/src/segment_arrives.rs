@@ -76,12 +76,7 @@ impl Connection {
         self.all_steps(cx, seg, rx)
     }
 
-    fn all_steps(
-        &mut self,
-        cx: &mut Cx<'_>,
-        seg: &Segment,
-        rx: &mut impl RecvBuffer,
-    ) -> Effects {
+    fn all_steps(&mut self, cx: &mut Cx<'_>, seg: &Segment, rx: &mut impl RecvBuffer) -> Effects {
         if self.is_repeated_fast_syn(seg) {
             self.on_repeated_fast_syn(cx);
             return Effects::NONE;

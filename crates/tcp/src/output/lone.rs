@@ -102,8 +102,10 @@ impl Connection {
         out.urgent = 0;
         self.note_lone(cx, lone);
         self.note_ack_sent(cx);
-        // What is in flight now has a timer, and nothing waits for one.
-        self.stop(cx);
+        // As `stop`: what is in flight now has a timer, and nothing waits for one.
+        self.due = TransmitClass::None;
+        self.note_busy(cx);
+        self.arm_departure(cx);
     }
 
     #[inline]

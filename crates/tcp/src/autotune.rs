@@ -339,7 +339,10 @@ impl Connection {
         debug_assert_eq!(self.tune.runs, self.runs());
         let lowat = self.notsent_lowat(cx);
         SendRoom {
-            limit: self.send_limit(lowat),
+            limit: match self.roomy_limit(lowat) {
+                Some(limit) => limit,
+                None => self.send_limit(lowat),
+            },
             wake: self.wake_limit(cx),
             unsent_wake: match lowat {
                 u32::MAX => u32::MAX,
@@ -362,8 +365,25 @@ impl Connection {
         memory.saturating_sub(runs.saturating_mul(RUN_OVERHEAD))
     }
 
-    /// Runs are filled up as long as the buffer's size and TCP_NOTSENT_LOWAT allow another one to be begun.
+    /// What [`send_limit`](Self::send_limit) comes to when all that waits leaves now, the congestion window is the limit, and it takes less than the buffer.
     #[inline]
+    fn roomy_limit(&self, lowat: u32) -> Option<u32> {
+        let Runs { bytes, size } = self.tune.runs;
+        let path = self.congestion_room();
+        let sent = self.snd.buffered + path.checked_sub(self.unsent())?;
+        let is_roomy = sent < size
+            && path <= self.snd.usable()
+            && path < WINDOW_BYTES_MAX
+            && lowat == u32::MAX;
+        if !is_roomy {
+            return None;
+        }
+        let limit = sent + (size - sent).next_multiple_of(u32::from(bytes.max(1)));
+        debug_assert_eq!(limit, self.send_limit(lowat));
+        Some(limit)
+    }
+
+    /// Runs are filled up as long as the buffer's size and TCP_NOTSENT_LOWAT allow another one to be begun.
     fn send_limit(&self, lowat: u32) -> u32 {
         let Runs { bytes, size } = self.tune.runs;
         let bytes = u32::from(bytes);

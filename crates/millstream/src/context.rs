@@ -234,6 +234,20 @@ impl Inner {
 
     /// Sends a request with arguments. A full queue is waited for: nothing is lost.
     pub fn control(&self, control: Control) -> io::Result<()> {
+        let refused = {
+            let state = &mut *self.state();
+            let pushed = state.side.controls.push(control);
+            state.ring();
+            pushed
+        };
+        match refused {
+            Ok(()) => Ok(()),
+            Err(control) => self.control_when_room(control),
+        }
+    }
+
+    #[cold]
+    fn control_when_room(&self, control: Control) -> io::Result<()> {
         let mut waiting = Some(control);
         self.block_unannounced(|state| {
             let control = waiting.take()?;

@@ -12,9 +12,9 @@
 
 use std::collections::VecDeque;
 
-use ring::socket_block::SocketId;
+use ring::socket_block::{SocketBlock, SocketId};
 
-use crate::app_socket::{AppSockets, NO_REGISTRATION};
+use crate::app_socket::{AppSocket, AppSockets, NO_REGISTRATION};
 use crate::poll::{Event, Interest, Mode, Token};
 use crate::poll_nest::{InnerPoll, Nested};
 use crate::readiness::{self, Readiness};
@@ -26,6 +26,8 @@ pub(crate) struct Wanted {
     pub interest: Interest,
     pub mode: Mode,
     pub one_shot: bool,
+    /// What of a source's readiness is told: it follows from the interest.
+    told: Readiness,
 }
 
 impl Wanted {
@@ -35,9 +37,12 @@ impl Wanted {
             interest,
             mode,
             one_shot,
+            told: reportable(interest),
         }
     }
 }
+
+const _: () = assert!(size_of::<Registration>() == 48);
 
 struct Registration {
     poll: u32,
@@ -184,7 +189,7 @@ impl PollSets {
     /// Whether [`judge`](Self::judge) would have something to report, of these edges in and out.
     pub fn would_tell(&self, at: u32, ready: Readiness, edges: (u32, u32)) -> bool {
         let registration = &self.registrations[at as usize];
-        let got = ready.intersection(reportable(registration.wanted.interest));
+        let got = ready.intersection(registration.wanted.told);
         !got.is_none()
             && (registration.wanted.mode == Mode::Level || registration.is_news(edges.0, edges.1))
     }
@@ -284,8 +289,7 @@ impl PollSets {
     pub fn socket_changed(&mut self, first: u32) {
         let mut at = first;
         while at != NO_REGISTRATION {
-            self.stir(at);
-            at = self.registrations[at as usize].next;
+            at = self.stir(at);
         }
     }
 
@@ -293,11 +297,8 @@ impl PollSets {
     pub fn state_changed(&mut self, first: u32) {
         let mut at = first;
         while at != NO_REGISTRATION {
-            let registration = &mut self.registrations[at as usize];
-            registration.fresh = true;
-            let next = registration.next;
-            self.stir(at);
-            at = next;
+            self.registrations[at as usize].fresh = true;
+            at = self.stir(at);
         }
     }
 
@@ -339,8 +340,9 @@ impl PollSets {
             interest,
             mode,
             one_shot,
+            told,
         } = registration.wanted;
-        let got = ready.intersection(reportable(interest));
+        let got = ready.intersection(told);
         let waits_for_room = interest.is_writable() && !ready.contains(Readiness::WRITABLE);
         if got.is_none() || (mode == Mode::Edge && !is_news) {
             return Verdict {
@@ -372,14 +374,19 @@ impl PollSets {
         }
     }
 
-    /// Something has happened to a registration: its poll looks at it, and whoever watches that poll is told, once per happening if by edges.
+    /// Something has happened to a registration: its poll looks at it, and whoever watches that poll is told, once per happening if by edges. The socket's
+    /// next registration.
     #[inline]
-    fn stir(&mut self, at: u32) {
-        let registration = &self.registrations[at as usize];
+    fn stir(&mut self, at: u32) -> u32 {
+        let registration = &mut self.registrations[at as usize];
         if registration.armed {
-            self.polls[registration.poll as usize].news += 1;
+            let poll = &mut self.polls[registration.poll as usize];
+            poll.news += 1;
+            if !std::mem::replace(&mut registration.listed, true) {
+                poll.ready.push_back(at);
+            }
         }
-        self.list(at);
+        registration.next
     }
 
     fn find(&self, poll: u32, socket: SocketId, sockets: &mut AppSockets) -> Option<u32> {
@@ -418,23 +425,23 @@ pub(crate) struct Verdict {
 }
 
 /// Linux reports failures and hang-ups whether asked for or not.
-fn reportable(interest: Interest) -> Readiness {
-    let pairs = [
-        (
-            Interest::READABLE,
-            Readiness::READABLE.union(Readiness::READ_CLOSED),
-        ),
-        (Interest::WRITABLE, Readiness::WRITABLE),
-        (Interest::READ_CLOSED, Readiness::READ_CLOSED),
-        (Interest::URGENT, Readiness::URGENT),
-    ];
-    let mut mask = Readiness::HANGUP.union(Readiness::ERROR);
-    for (wanted, told) in pairs {
-        if interest.contains(wanted) {
-            mask = mask.union(told);
-        }
+const fn reportable(interest: Interest) -> Readiness {
+    let mut told = Readiness::HANGUP.union(Readiness::ERROR);
+    if interest.contains(Interest::READABLE) {
+        told = told
+            .union(Readiness::READABLE)
+            .union(Readiness::READ_CLOSED);
     }
-    mask
+    if interest.contains(Interest::WRITABLE) {
+        told = told.union(Readiness::WRITABLE);
+    }
+    if interest.contains(Interest::READ_CLOSED) {
+        told = told.union(Readiness::READ_CLOSED);
+    }
+    if interest.contains(Interest::URGENT) {
+        told = told.union(Readiness::URGENT);
+    }
+    told
 }
 
 impl crate::context::State {
@@ -445,44 +452,49 @@ impl crate::context::State {
         while events.len() < max
             && let Some((at, id)) = self.polls.next_ready(poll, &mut budget)
         {
+            let Some(socket) = self.sockets.current(id) else {
+                continue;
+            };
             // Chunks may be too few for all writers in one turn: who had some since the last look comes after those who had none.
-            let has_written = self
-                .sockets
-                .current(id)
-                .is_some_and(|socket| self.polls.wrote_since(at, socket.tx.tail()));
-            match has_written {
-                true => writers.push((at, id)),
-                false => self.look(at, id, events),
+            if self.polls.wrote_since(at, socket.tx.tail()) {
+                writers.push((at, id));
+            } else if let Some(block) = self.side.memory.block(id.index) {
+                look(&mut self.polls, at, (socket, block), events);
             }
         }
         for (at, id) in writers.drain(..) {
-            match events.len() < max {
-                true => self.look(at, id, events),
-                false => self.polls.list(at),
+            if events.len() >= max {
+                self.polls.list(at);
+            } else if let Some(socket) = self.sockets.current(id)
+                && let Some(block) = self.side.memory.block(id.index)
+            {
+                look(&mut self.polls, at, (socket, block), events);
             }
         }
         self.polls.writers = writers;
     }
+}
 
-    /// Looks at a registration that was taken off its poll's list.
-    fn look(&mut self, at: u32, id: SocketId, events: &mut Vec<Event>) {
-        let Some(block) = self.side.memory.block(id.index) else {
-            return;
-        };
-        let Some(socket) = self.sockets.current(id) else {
-            return;
-        };
-        // Edges before readiness: an edge that comes in between is then reported once more, not lost.
-        let (in_edges, out_edges) = (block.in_edges(), block.out_edges());
-        let ready = readiness::of(socket, block);
-        let verdict = self.polls.judge(at, ready, in_edges, out_edges);
-        events.extend(verdict.event);
-        if verdict.waits_for_room {
-            block.set_want_writable();
-            // Room that came before the wish was known is told of by nobody.
-            if readiness::of(socket, block).contains(Readiness::WRITABLE) {
-                self.polls.list(at);
-            }
+/// Looks at the socket of a registration that was taken off its poll's list.
+#[inline]
+fn look(
+    polls: &mut PollSets,
+    at: u32,
+    (socket, block): (&mut AppSocket, &SocketBlock),
+    events: &mut Vec<Event>,
+) {
+    // Edges before readiness: an edge that comes in between is then reported once more, not lost.
+    let (in_edges, out_edges) = (block.in_edges(), block.out_edges());
+    let ready = readiness::of(socket, block);
+    let verdict = polls.judge(at, ready, in_edges, out_edges);
+    if let Some(event) = verdict.event {
+        events.push(event);
+    }
+    if verdict.waits_for_room {
+        block.set_want_writable();
+        // Room that came before the wish was known is told of by nobody.
+        if readiness::of(socket, block).contains(Readiness::WRITABLE) {
+            polls.list(at);
         }
     }
 }

@@ -186,9 +186,7 @@ impl TcpStream {
     /// The connection is open, at least in one direction.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        let said = self.inner.state().block(self.id).state();
-        said.contains(SocketState::CONNECTED)
-            && !said.intersects(SocketState::FAILED | SocketState::CLOSED)
+        is_open(self.inner.state().block(self.id).state())
     }
 
     /// The peer has closed its direction.
@@ -489,6 +487,11 @@ fn socket_addr(name: Name) -> SocketAddr {
     SocketAddr::new(address.to_canonical(), name.port)
 }
 
+fn is_open(said: SocketState) -> bool {
+    said.contains(SocketState::CONNECTED)
+        && !said.intersects(SocketState::FAILED | SocketState::CLOSED)
+}
+
 impl State {
     /// Whom a socket is about to connect to: its block says so from now on.
     pub(crate) fn name_peer(&self, id: SocketId, remote: SocketAddr) {
@@ -595,11 +598,9 @@ impl State {
         slices: &[IoSlice<'_>],
         how: Requests,
     ) -> Option<io::Result<usize>> {
-        if let Some(outcome) = self.cannot_write(id) {
-            return Some(outcome);
-        }
-        if !self.block(id).state().contains(SocketState::CONNECTED) {
-            return None;
+        let (socket, block) = self.parts(id);
+        if socket.write_shut || !is_open(block.state()) {
+            return self.cannot_write(id);
         }
         let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
         for attempt in 0..2 {
@@ -649,9 +650,7 @@ impl State {
 
     fn cannot_write(&mut self, id: SocketId) -> Option<io::Result<usize>> {
         let said = self.block(id).state();
-        if said.contains(SocketState::CONNECTED)
-            && !said.intersects(SocketState::FAILED | SocketState::CLOSED)
-        {
+        if is_open(said) {
             return self
                 .sockets
                 .at(id)
@@ -712,11 +711,16 @@ impl Write for TcpStream {
 
 impl Drop for TcpStream {
     fn drop(&mut self) {
-        let how = match self.options().linger() {
-            Linger::Seconds(0) => Requests::ABORT,
-            _ => Requests::CLOSE,
+        let state = &mut *self.inner.state();
+        let settings = &state.sockets.at(self.id).settings;
+        let aborts = settings
+            .as_ref()
+            .is_some_and(|settings| settings.linger == Linger::Seconds(0));
+        let how = match aborts {
+            true => Requests::ABORT,
+            false => Requests::CLOSE,
         };
-        self.inner.state().close(self.id, how);
+        state.close(self.id, how);
     }
 }
 

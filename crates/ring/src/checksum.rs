@@ -90,10 +90,8 @@ pub fn forms() -> Vec<(&'static str, fn(RawSliceMut<'_>, RawSlice<'_>) -> u32)> 
 /// end (RFC 1071 section 2(B)), so the loops add words as the machine loads them.
 #[inline(always)]
 fn fold(native: u64) -> u32 {
-    let sum = (native >> 32) + (native & 0xffff_ffff);
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    u32::from((sum as u16).to_be())
+    // Each half of the word is added to the other, and what that carries out to both.
+    let sum = (native.wrapping_add(native.rotate_right(32)) >> 32) as u32;
+    let sum = (sum.wrapping_add(sum.rotate_right(16)) >> 16) as u16;
+    u32::from(sum.to_be())
 }

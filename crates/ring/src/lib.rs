@@ -19,6 +19,7 @@
 //! | [`tsc`] | the time-stamp counter |
 //! | [`published`] | relaxed words for counters and watchdogs |
 //! | [`prefetch`] | asking for memory before it is needed |
+//! | [`tables`] | large tables on huge pages |
 //! | [`driver`] | accessors for rings that others define (AF_XDP, memif) |
 //!
 //! Unsafe code stands only in files named `*_unsafe.rs`. The crate is checked
@@ -42,6 +43,8 @@ pub mod raw;
 pub mod socket_block;
 #[path = "spsc_unsafe.rs"]
 pub mod spsc;
+#[path = "tables_unsafe.rs"]
+pub mod tables;
 #[path = "trylock_unsafe.rs"]
 pub mod trylock;
 #[path = "tsc_unsafe.rs"]

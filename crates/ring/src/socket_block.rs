@@ -281,6 +281,21 @@ impl SocketBlock {
         self.stack.tx_unsent_wake.store(unsent, Ordering::Relaxed);
     }
 
+    /// [`set_tx_limit`](Self::set_tx_limit) and [`set_tx_wake`](Self::set_tx_wake). False: whatever a writer found or finds in its buffer, it is as
+    /// writable as before, so nobody who waits need be told.
+    #[inline]
+    pub fn set_room(&self, limit: u32, waiting: u32, unsent: u32) -> bool {
+        let waiting_before = self.stack.tx_wake.load(Ordering::Relaxed);
+        let unsent_before = self.stack.tx_unsent_wake.load(Ordering::Relaxed);
+        // The number of bytes that wait decides alone, and the bound is what it was.
+        let is_same = waiting_before == waiting
+            && unsent & unsent_before == u32::MAX
+            && self.tx_limit().min(limit) > waiting;
+        self.set_tx_limit(limit);
+        self.set_tx_wake(waiting, unsent);
+        !is_same
+    }
+
     /// Counts one more arrival of something to read (bytes, end, failure, a connection).
     #[inline]
     pub fn add_in_edge(&self) {

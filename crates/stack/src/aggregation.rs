@@ -21,7 +21,7 @@ use crate::core::{Core, tcp_cx};
 use crate::demux::{Arrival, Unverified};
 
 /// What a segment may mean for its connection without ending the run.
-const WITHIN_RUN: Effects = Effects::READABLE.union(Effects::WRITABLE);
+pub(crate) const WITHIN_RUN: Effects = Effects::READABLE.union(Effects::WRITABLE);
 
 /// The run under way.
 pub(crate) struct OpenRun {
@@ -136,7 +136,7 @@ impl Core {
             return false;
         }
         let socket = open.socket;
-        let taken = self.take_segment(socket, arrival, frame);
+        let taken = self.take_segment(socket, arrival, frame, true);
         let (Some(open), Some((_, effects))) = (&mut self.open_run, taken) else {
             return true;
         };

@@ -131,7 +131,7 @@ impl Core {
         }
         let (first, last) = self.config.local_ports;
         let count = u32::from(last - first) + 1;
-        let start = self.isn.port_start(&key);
+        let start = self.port_start(&key);
         for _ in 0..count {
             let offset = start.wrapping_add(self.port_counter) % count;
             self.port_counter = self.port_counter.wrapping_add(1);
@@ -145,6 +145,14 @@ impl Core {
             }
         }
         Err(Errno::ADDRNOTAVAIL)
+    }
+
+    /// Where the search for a local port begins. `key` has none yet; most opens are like the one before.
+    fn port_start(&mut self, key: &FlowKey) -> u32 {
+        if !self.port_start.0.is_same(key) {
+            self.port_start = (*key, self.isn.port_start(key));
+        }
+        self.port_start.1
     }
 
     fn is_free(&self, key: &FlowKey, hash: u64) -> bool {

@@ -32,7 +32,7 @@ use crate::listeners::Listeners;
 use crate::network::Network;
 use crate::packet_in::Looked;
 use crate::packet_out::HeaderFields;
-use crate::sockets::Sockets;
+use crate::sockets::{NO_KEY, Sockets};
 use crate::stage_clock::StageClock;
 use crate::time_waits::TimeWaits;
 use crate::timers::Wheel;
@@ -110,6 +110,8 @@ pub(crate) struct Core {
     pub is_port_short: bool,
     /// When the port last took a frame.
     pub port_took_ns: u64,
+    /// Slots that the next batch reserves.
+    pub frames_ahead: usize,
     /// Turns since in which it had no room.
     pub port_refusals: u32,
     /// Frames may be waiting that this turn left to the driver ([`Core::holds_input`]).
@@ -117,6 +119,8 @@ pub(crate) struct Core {
     pub events: EventQueue,
     pub app: StackSide,
     pub port_counter: u32,
+    /// Where the last search for a local port began, with the ends that it follows from.
+    pub port_start: (FlowKey, u32),
     /// Which kind of segment came first in the last small batch.
     pub tx_next: usize,
     /// Storage of the stages, kept between turns.
@@ -209,12 +213,14 @@ impl Core {
             ack_trains: AckTrains::new(),
             is_port_short: false,
             port_took_ns: now_ns,
+            frames_ahead: crate::limits::TX_FRAMES_AHEAD_MIN,
             port_refusals: 0,
             is_input_held: false,
             control: ControlQueue::new(limits.control_queue_max),
             events,
             app,
             port_counter: secrets.key(5)[0] as u32,
+            port_start: (NO_KEY, 0),
             tx_next: 0,
             segment_out: SegmentOut::default(),
             looked: (0..RX_GROUP).map(|_| Looked::blank()).collect(),

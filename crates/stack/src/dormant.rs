@@ -41,7 +41,7 @@ pub(crate) struct RestBlocks {
 impl RestBlocks {
     pub fn new(capacity: usize) -> Self {
         Self {
-            blocks: Vec::with_capacity(capacity),
+            blocks: ring::tables::with_capacity(capacity),
             free: NONE,
             in_use: 0,
             capacity,

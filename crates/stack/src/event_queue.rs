@@ -8,7 +8,7 @@ use ring::published::fence_full;
 use ring::socket_block::SocketId;
 use ring::spsc::Producer;
 
-use crate::sockets::{Role, Slot, Sockets};
+use crate::sockets::{Role, Sockets};
 
 /// Something to read, an end, a failure, a new connection: the application is told.
 pub(crate) const MARK_TELL: u8 = 1;
@@ -36,13 +36,13 @@ impl EventQueue {
         }
     }
 
-    /// Remembers a socket until the turn ends.
+    /// Remembers a socket until the turn ends; `marks` are its slot's.
     #[inline]
-    pub fn mark(&mut self, socket: u32, slot: &mut Slot, mark: u8) {
-        if slot.marks & (MARK_TELL | MARK_ROOM) == 0 {
+    pub fn mark(&mut self, socket: u32, marks: &mut u8, mark: u8) {
+        if *marks & (MARK_TELL | MARK_ROOM) == 0 {
             self.marked.push(socket);
         }
-        slot.marks |= mark;
+        *marks |= mark;
     }
 
     /// Tells the application; the number of sockets told of. `has_chunks`: what it writes will find one.
@@ -76,7 +76,7 @@ impl EventQueue {
         while let Some(socket) = self.starved.pop() {
             let slot = sockets.slot(socket);
             slot.marks &= !MARK_STARVED;
-            self.mark(socket, slot, MARK_ROOM);
+            self.mark(socket, &mut slot.marks, MARK_ROOM);
         }
     }
 
@@ -89,7 +89,10 @@ impl EventQueue {
             return true;
         }
         let mut told = marks & MARK_TELL != 0;
-        if marks & MARK_ROOM != 0 && block.is_writable_at(slot.tx.buffered(block)) {
+        if marks & MARK_ROOM != 0
+            && block.wants_writable()
+            && block.is_writable_at(slot.tx.buffered(block))
+        {
             if !has_chunks {
                 if slot.marks & MARK_STARVED == 0 {
                     slot.marks |= MARK_STARVED;

@@ -174,7 +174,7 @@ impl Core {
         let _ = query.answer.push(answer);
         if let Some(socket) = self.reserved(query.socket) {
             let (slot, _, _) = self.sockets.parts(socket);
-            self.events.mark(socket, slot, MARK_TELL);
+            self.events.mark(socket, &mut slot.marks, MARK_TELL);
         }
     }
 

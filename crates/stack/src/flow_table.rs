@@ -101,7 +101,7 @@ pub struct FlowTableFull;
 
 /// See the module's documentation.
 pub struct FlowTable {
-    buckets: Box<[Bucket]>,
+    buckets: Vec<Bucket>,
     mask: usize,
     len: usize,
     len_max: usize,
@@ -124,7 +124,7 @@ impl FlowTable {
     pub fn new(entries_max: usize) -> Self {
         let count = Self::buckets(entries_max);
         Self {
-            buckets: vec![Bucket::EMPTY; count].into_boxed_slice(),
+            buckets: ring::tables::filled(Bucket::EMPTY, count),
             mask: count - 1,
             len: 0,
             len_max: entries_max,

@@ -15,6 +15,10 @@ use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
 use crate::listeners::ListenError;
 use crate::options::publish_room_of;
 use crate::sockets::Role;
+use crate::timer_stage::note_deadline;
+
+/// What nearly every job comes to.
+const DUE: Effects = Effects::TRANSMIT.union(Effects::TIMER);
 
 impl Core {
     /// Applies jobs and control requests, up to a turn's budget; the number applied.
@@ -127,14 +131,22 @@ impl Core {
         }
         if ends(requests) {
             self.sockets.orphan(socket);
-        } else {
-            if wrote {
-                publish_room_of(conn, &slot.tx, block, &cx, self.fair_share);
-            }
-            // An application that found no chunk waits for room although the buffer has some.
-            self.events.mark(socket, slot, MARK_ROOM);
+            return self.settle(socket, effects);
         }
-        self.settle(socket, effects);
+        let is_news = wrote && publish_room_of(conn, &slot.tx, block, &cx, self.fair_share);
+        // An application that found no chunk waits although the buffer has room: it has said so before it asked for this.
+        if is_news || block.wants_writable() {
+            self.events.mark(socket, &mut slot.marks, MARK_ROOM);
+        }
+        if !effects.without(DUE).is_empty() {
+            return self.settle(socket, effects);
+        }
+        if effects.intersects(Effects::TRANSMIT) {
+            self.lists.put(socket, conn.due());
+        }
+        if effects.intersects(Effects::TIMER) {
+            note_deadline(&mut self.wheel, &mut self.departures, socket, conn);
+        }
     }
 
     /// One orphan more would be too many (Linux's `tcp_max_orphans`).
@@ -197,7 +209,7 @@ impl Core {
             let (slot, _, block) = self.sockets.parts(socket);
             slot.role = Role::Listener(index);
             block.add_state(SocketState::LISTENING);
-            self.events.mark(socket, slot, MARK_TELL);
+            self.events.mark(socket, &mut slot.marks, MARK_TELL);
         }
         self.answer(socket, outcome.map(|_| ()), listen.answer);
     }
@@ -283,7 +295,7 @@ impl Core {
         block.fail(errno.raw_os_error() as u16);
         block.add_in_edge();
         block.add_out_edge();
-        self.events.mark(socket, slot, MARK_TELL);
+        self.events.mark(socket, &mut slot.marks, MARK_TELL);
     }
 }
 

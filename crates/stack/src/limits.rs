@@ -188,6 +188,8 @@ pub const CONTROLS_PER_TURN: usize = 256;
 pub const TIMERS_PER_TURN: usize = 512;
 /// Frames that one turn hands to the driver.
 pub const TX_FRAMES_PER_TURN: usize = 512;
+/// Slots that a turn reserves in its driver at least; otherwise twice as many as the last batch used.
+pub const TX_FRAMES_AHEAD_MIN: usize = 64;
 /// Connections that one turn tells that the port has no room; the others are told in later turns.
 pub const BLOCKED_TOLD_PER_TURN: usize = 64;
 /// Segments that a connection sends before it is another's turn: a run that a receiver with our aggregation merges whole.

@@ -12,8 +12,10 @@ use crate::config::{ConfigError, StackConfig};
 use crate::core::Secrets;
 use crate::frame_queue::FrameQueue;
 use crate::icmp::IcmpLimiter;
-use crate::neighbours::{NeighbourId, NeighbourTimers, Neighbours};
+use crate::neighbours::{Link, NeighbourId, NeighbourTimers, Neighbours};
+use crate::packet_out::LinkEnds;
 use crate::routes::{Route, Routes};
+use crate::sockets::Slot;
 
 /// A stack has one port as yet.
 const PORT: u8 = 0;
@@ -115,6 +117,19 @@ impl Network {
         });
         let frame = arp_nd::announcement_frame(cidr.address(), self.identity());
         self.out.push(frame.as_slice());
+    }
+
+    /// Where the frames of a connection go, if that is known and fresh.
+    #[inline]
+    pub fn link_of(&mut self, slot: &Slot, now_ns: u64) -> Option<LinkEnds> {
+        match self.neighbours.link(slot.neighbour?, now_ns) {
+            Link::Ready(destination) => Some(LinkEnds {
+                source: self.mac,
+                destination,
+                header: slot.header,
+            }),
+            _ => None,
+        }
     }
 
     /// Tells the link of our addresses, so that neighbours drop what they knew of whoever had them before.

@@ -189,14 +189,15 @@ impl Core {
     }
 }
 
-/// As [`Core::publish_room`], of a connection that is at hand. `fair_share`: what it may have at most.
+/// As [`Core::publish_room`], of a connection that is at hand. `fair_share`: what it may have at most. False: it is no news for
+/// a writer who waits.
 pub(crate) fn publish_room_of(
     conn: &mut Connection,
     tx: &TxReader,
     block: &SocketBlock,
     cx: &Cx<'_>,
     fair_share: u32,
-) {
+) -> bool {
     if block.wants_writable() {
         conn.on_writer_waits(cx);
     }
@@ -207,7 +208,6 @@ pub(crate) fn publish_room_of(
         room.limit = (fair_share - fair_share % mss).max(mss);
         room.wake = room.wake.min(room.limit - room.limit / 3);
     }
-    block.set_tx_limit(room.limit);
-    block.set_tx_wake(room.wake, room.unsent_wake);
     tx.publish_sent(block, conn.unacked_payload());
+    block.set_room(room.limit, room.wake, room.unsent_wake)
 }

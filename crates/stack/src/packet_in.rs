@@ -27,6 +27,14 @@ impl Looked {
     }
 }
 
+impl Looked {
+    /// It may be of the same flow as the TCP segment before it.
+    #[inline]
+    fn may_follow(&self, before: &Looked) -> bool {
+        !matches!(self.found, Ok(Found::Tcp)) || self.arrival.hash == before.arrival.hash
+    }
+}
+
 impl Core {
     /// Takes what the driver has, batch after batch, up to a turn's budget. Frames are lent by the port until the next batch; nothing here
     /// keeps one.
@@ -91,9 +99,14 @@ impl Core {
             self.stages.lap(Stage::Demux);
             let (group, behind) = rest.split_at(count);
             behind.iter().take(RX_GROUP).for_each(RxFrame::prefetch);
-            for (frame, one) in group.iter().zip(&mut *looked) {
+            for (at, frame) in group.iter().enumerate() {
+                let may_go_on = match looked.get(at + 1) {
+                    Some(next) if at + 1 < count => next.may_follow(&looked[at]),
+                    _ => !behind.is_empty(),
+                };
+                let one = &mut looked[at];
                 match &one.found {
-                    Ok(Found::Tcp) => self.tcp_in(&mut one.arrival, frame),
+                    Ok(Found::Tcp) => self.tcp_in(&mut one.arrival, frame, may_go_on),
                     Ok(Found::Other(other)) => {
                         self.end_run();
                         self.other_in(frame, other);
@@ -127,8 +140,9 @@ impl Core {
                 one.arrival.is_plain = false;
                 continue;
             }
-            if !one.arrival.key.is_same(&last.0) {
-                last = (one.arrival.key, self.hasher.hash(&one.arrival.key));
+            let key = &one.arrival.key;
+            if key.remote_port != last.0.remote_port || !key.is_same(&last.0) {
+                last = (*key, self.hasher.hash(key));
                 self.flows.prefetch(last.1);
             }
             one.arrival.hash = last.1;

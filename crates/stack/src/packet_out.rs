@@ -5,6 +5,7 @@ use ring::raw::RawSliceMut;
 use tcp::{BurstRest, SegmentOut};
 use wire::checksum::{self, Sum};
 use wire::ethernet::{self, EtherType, MacAddr};
+use wire::plain::{Moving, Standing};
 use wire::tcp::{Flags, Header as TcpHeader};
 use wire::{Ecn, FlowKey, ipv4, ipv6, plain, protocol};
 
@@ -81,6 +82,52 @@ pub(crate) fn build_segment(
         Some(syn) if segment.payload_len == 0 => build_syn(frame, &headers, syn, offload),
         _ => build_any(frame, ends, key, segment, offload, payload),
     }
+}
+
+/// As [`build_segment`], with the headers that are kept beside the connection: made here when they do not fit.
+#[inline]
+pub(crate) fn build_with(
+    standing: &mut Standing,
+    frame: &TxFrame,
+    ends: LinkEnds,
+    key: &FlowKey,
+    segment: &SegmentOut,
+    offload: bool,
+    payload: impl FnOnce(RawSliceMut<'_>) -> u32,
+) -> bool {
+    let header = &ends.header;
+    let is_plain = header.discovers_mtu
+        && segment.urgent == 0
+        && segment.ecn == Ecn::NotEct
+        && segment.options.is_plain();
+    if is_plain && !standing.fits(ends.destination, header.dscp, header.hop_limit) {
+        match headers_of(ends, key, segment) {
+            Some(headers) => *standing = Standing::new(&headers),
+            None => standing.forget(),
+        }
+    }
+    if !is_plain || !standing.is_made() {
+        return build_segment(frame, ends, key, segment, offload, payload);
+    }
+    let one = Moving {
+        seq: segment.seq,
+        ack: segment.ack,
+        flags: segment.flags,
+        window: segment.window,
+        timestamp: segment.options.timestamp,
+        payload_len: segment.payload_len as u16,
+    };
+    let (at, payload_len) = (one.header_bytes(), segment.payload_len as usize);
+    let mut payload_sum = 0;
+    if payload_len > 0 {
+        let Some(place) = frame.slice_mut(at, payload_len) else {
+            return false;
+        };
+        payload_sum = payload(place) as u16;
+    }
+    let mut out = [0; plain::BYTES_MAX];
+    standing.emit(&mut out, &one, (!offload).then_some(payload_sum));
+    write_plain(frame, &out, at, payload_len, offload)
 }
 
 /// The segment's headers, if it is what nearly every segment is; see [`plain`].

@@ -1,23 +1,108 @@
 //! The one door for what follows from a call into a connection: acknowledged bytes are freed, the application is told, a transmit list and a
 //! timer are set, and a connection that has ended leaves.
 
-use ring::socket_block::SocketState;
+use ring::chunk::ChunkPool;
+use ring::socket_block::{SocketBlock, SocketState};
 use tcp::time_wait::TimeWait;
-use tcp::{ConnectionError, Effects};
+use tcp::{ConnectionError, Cx, Effects};
 
 use crate::context::SoftErrorQuery;
 use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
-use crate::event_queue::{MARK_ROOM, MARK_TELL};
+use crate::departures::Departures;
+use crate::event_queue::{EventQueue, MARK_ROOM, MARK_TELL};
 use crate::flow_table::FlowEntry;
+use crate::neighbours::Neighbours;
 use crate::options::publish_room_of;
-use crate::sockets::Role;
+use crate::sockets::{Role, Slot};
 use crate::timer_stage::note_deadline;
+use crate::timers::Wheel;
+use crate::tx_lists::TxLists;
+
+/// What nearly every call into a connection comes to, in any combination.
+pub(crate) const USUAL: Effects = Effects::READABLE
+    .union(Effects::WRITABLE)
+    .union(Effects::TRANSMIT)
+    .union(Effects::TIMER);
+
+/// What a connection's effects touch beside its own socket: see [`beside!`].
+pub(crate) struct Beside<'a> {
+    pub cx: Cx<'a>,
+    pub neighbours: &'a mut Neighbours,
+    pub events: &'a mut EventQueue,
+    pub lists: &'a mut TxLists,
+    pub wheel: &'a mut Wheel,
+    pub departures: &'a mut Departures,
+    pub fair_share: u32,
+}
+
+/// A [`Beside`] from the fields of a [`Core`] that are not its sockets.
+macro_rules! beside {
+    ($core:expr, $cx:expr) => {
+        crate::settle::Beside {
+            cx: $cx,
+            neighbours: &mut $core.network.neighbours,
+            events: &mut $core.events,
+            lists: &mut $core.lists,
+            wheel: &mut $core.wheel,
+            departures: &mut $core.departures,
+            fair_share: $core.fair_share,
+        }
+    };
+}
+pub(crate) use beside;
+
+/// Acts on effects that are [`USUAL`], in one straight line, for who has the socket at hand: one that no time stamps are asked of.
+#[inline(always)]
+pub(crate) fn settle_usual(
+    socket: u32,
+    (slot, pool, block): (&mut Slot, &mut ChunkPool, &SocketBlock),
+    effects: Effects,
+    beside: Beside<'_>,
+) {
+    let Some(conn) = slot.conn.as_mut() else {
+        return;
+    };
+    let mut mark = 0;
+    if effects.intersects(Effects::WRITABLE) {
+        slot.tx.acknowledge(pool, block, conn.take_acked());
+        mark |= MARK_ROOM;
+        // RFC 4861 7.3.1: progress shows that the neighbour is there.
+        if let Some(id) = slot.neighbour {
+            beside.neighbours.confirm(id, beside.cx.now_ns);
+        }
+        if !slot.app_gone {
+            publish_room_of(conn, &slot.tx, block, &beside.cx, beside.fair_share);
+        }
+    }
+    if effects.intersects(Effects::READABLE) {
+        block.add_in_edge();
+        mark |= MARK_TELL;
+    }
+    if mark != 0 && !slot.app_gone {
+        beside.events.mark(socket, &mut slot.marks, mark);
+    }
+    if effects.intersects(Effects::TRANSMIT) {
+        beside.lists.put(socket, conn.due());
+    }
+    if effects.intersects(Effects::TIMER) {
+        note_deadline(beside.wheel, beside.departures, socket, conn);
+    }
+}
 
 impl Core {
     /// Acts on the effects of a call into the connection of `socket`.
-    #[inline]
     pub(crate) fn settle(&mut self, socket: u32, effects: Effects) {
+        let (slot, pool, block) = self.sockets.parts(socket);
+        if effects.without(USUAL).is_empty() && slot.stamps.is_none() {
+            let beside = beside!(self, tcp_cx!(self));
+            return settle_usual(socket, (slot, pool, block), effects, beside);
+        }
+        self.settle_unusual(socket, effects);
+    }
+
+    #[inline(never)]
+    fn settle_unusual(&mut self, socket: u32, effects: Effects) {
         let told = Effects::READABLE
             | Effects::WRITABLE
             | Effects::CONNECTED
@@ -98,7 +183,7 @@ impl Core {
                 publish_room_of(conn, &slot.tx, block, &cx, self.fair_share);
             }
             if mark != 0 {
-                self.events.mark(socket, slot, mark);
+                self.events.mark(socket, &mut slot.marks, mark);
             }
         }
         if stamped {
@@ -189,7 +274,7 @@ impl Core {
         block.add_state(SocketState::CLOSED);
         block.add_in_edge();
         block.add_out_edge();
-        self.events.mark(socket, slot, MARK_TELL);
+        self.events.mark(socket, &mut slot.marks, MARK_TELL);
     }
 
     /// What an ICMP error said of a connection that goes on.

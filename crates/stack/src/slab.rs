@@ -12,7 +12,7 @@ impl<T> Slab<T> {
     /// A table of at most `capacity` entries.
     pub fn new(capacity: usize) -> Self {
         Self {
-            entries: Vec::with_capacity(capacity),
+            entries: ring::tables::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
             capacity,
         }

@@ -28,7 +28,9 @@ use ring::chunk::{ChunkClass, ChunkPool};
 use ring::memory::Memory;
 use ring::socket_block::{SocketBlock, SocketId};
 use ring::spsc::Producer;
+use ring::tables;
 use tcp::Connection;
+use wire::plain::Standing;
 use wire::{Addr, FlowKey};
 
 use crate::dormant::RestBlocks;
@@ -57,13 +59,18 @@ pub(crate) enum Role {
 pub(crate) struct Seat {
     conn: Connection,
     is_taken: bool,
+    /// Of its segments; in what alignment would leave empty.
+    headers: Standing,
 }
+
+const _: () = assert!(size_of::<Seat>() == size_of::<Connection>() + 64);
 
 impl Seat {
     fn new() -> Self {
         Self {
             conn: Connection::unused(),
             is_taken: false,
+            headers: Standing::NONE,
         }
     }
 
@@ -77,10 +84,17 @@ impl Seat {
         self.is_taken.then_some(&mut self.conn)
     }
 
+    /// With the headers of its segments, which fit or are to be made.
+    #[inline]
+    pub fn with_headers(&mut self) -> Option<(&mut Connection, &mut Standing)> {
+        self.is_taken.then_some((&mut self.conn, &mut self.headers))
+    }
+
     /// Whatever was there, to be made a connection by whoever calls.
     #[inline]
     pub fn take(&mut self) -> &mut Connection {
         self.is_taken = true;
+        self.headers.forget();
         &mut self.conn
     }
 }
@@ -234,7 +248,7 @@ pub(crate) struct Sockets {
 impl Sockets {
     pub fn new(memory: Memory, pool: ChunkPool, limits: &Limits, send_buffer_bytes: u32) -> Self {
         let capacity = limits.sockets_max;
-        let mut warm = Vec::with_capacity(capacity + 1);
+        let mut warm = tables::with_capacity(capacity + 1);
         warm.push(Slot::new());
         Self {
             memory,

@@ -22,7 +22,8 @@ use crate::core::{Core, CoreParts, Secrets, StackSide};
 use crate::counters::Counters;
 use crate::event_queue::EventQueue;
 use crate::limits::{
-    CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX, TX_FRAMES_PER_TURN,
+    CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX,
+    TX_FRAMES_AHEAD_MIN, TX_FRAMES_PER_TURN,
 };
 use crate::network::Network;
 use crate::sockets::Sockets;
@@ -129,7 +130,8 @@ impl Stack {
         let (port, core) = (&mut self.port, &mut self.core);
         let mut sent = 0;
         while core.has_output() && sent < TX_FRAMES_PER_TURN {
-            let frames = port.reserve(port.capabilities().batch_max);
+            let wanted = core.frames_ahead.min(port.capabilities().batch_max);
+            let frames = port.reserve(wanted);
             core.stages.lap(Stage::PacketOut);
             if frames.is_empty() {
                 core.counters.tx_backpressure += 1;
@@ -143,6 +145,8 @@ impl Stack {
             core.counters.tx_bytes += bytes as u64;
             core.counters.tx_frames += used as u64;
             let room = frames.len();
+            // Slots cost their driver something: about as many as were used last, and more if those were too few.
+            core.frames_ahead = (2 * used).max(TX_FRAMES_AHEAD_MIN);
             // What was lost is sent again; a failure that lasts is found by the next receive.
             let _ = port.send(used);
             core.stages.lap(Stage::PacketOut);

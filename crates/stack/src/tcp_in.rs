@@ -19,6 +19,7 @@ use wire::{Addr, FlowKey, SeqNumber};
 use crate::connect::{name_of, socket_addr};
 use crate::context::Accepted;
 
+use crate::aggregation::WITHIN_RUN;
 use crate::core::{Core, tcp_cx};
 use crate::demux::{Arrival, Unverified};
 use crate::event_queue::MARK_TELL;
@@ -26,11 +27,12 @@ use crate::flow_table::FlowEntry;
 use crate::half_opens::{HalfOpenSlot, ListenerId};
 use crate::packet_out::HeaderFields;
 use crate::rx_sink::RxSink;
+use crate::settle::{beside, settle_usual};
 
 impl Core {
-    /// Brings one segment to its owner.
+    /// Brings one segment to its owner. `may_go_on`: the one behind it may continue its run.
     #[inline]
-    pub(crate) fn tcp_in(&mut self, arrival: &mut Arrival, frame: &RxFrame) {
+    pub(crate) fn tcp_in(&mut self, arrival: &mut Arrival, frame: &RxFrame, may_go_on: bool) {
         if self.joins_run(arrival, frame) {
             return;
         }
@@ -39,7 +41,9 @@ impl Core {
             _ => self.find_flow(&arrival.key, arrival.hash),
         };
         match found {
-            Some(FlowEntry::Connection(socket)) => self.connection_in(socket, arrival, frame),
+            Some(FlowEntry::Connection(socket)) => {
+                self.connection_in(socket, arrival, frame, may_go_on);
+            }
             Some(FlowEntry::HalfOpen(index)) => self.half_open_in(index, arrival, frame),
             Some(FlowEntry::TimeWait(index)) => self.time_wait_in(index, arrival, frame),
             None => self.stranger_in(arrival, frame),
@@ -64,8 +68,8 @@ impl Core {
     }
 
     /// A segment of an established flow, the first of a run perhaps.
-    fn connection_in(&mut self, socket: u32, arrival: &Arrival, frame: &RxFrame) {
-        let Some((run, effects)) = self.take_segment(socket, arrival, frame) else {
+    fn connection_in(&mut self, socket: u32, arrival: &Arrival, frame: &RxFrame, may_go_on: bool) {
+        let Some((run, effects)) = self.take_segment(socket, arrival, frame, may_go_on) else {
             return;
         };
         if effects.contains(Effects::CONNECTED) {
@@ -74,13 +78,14 @@ impl Core {
         self.begin_run(socket, arrival, run, effects);
     }
 
-    /// Verifies a segment and hands it to its connection. `None`: it was dropped and counted.
-    #[inline]
+    /// Verifies a segment and hands it to its connection. `None`: it was dropped and counted; or, unless `may_go_on`, it was a run of its own, and nothing
+    /// is left to do.
     pub(crate) fn take_segment(
         &mut self,
         socket: u32,
         arrival: &Arrival,
         frame: &RxFrame,
+        may_go_on: bool,
     ) -> Option<(Run, Effects)> {
         let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize)
         else {
@@ -111,10 +116,16 @@ impl Core {
             }
         }
         let run = conn.begin_run();
-        let effects = conn.on_segment_of_run(&mut tcp_cx!(self), &arrival.segment, &mut sink);
+        let mut cx = tcp_cx!(self);
+        let effects = conn.on_segment_of_run(&mut cx, &arrival.segment, &mut sink);
         sink.clear_tail();
         self.counters.rx_no_buffer += u64::from(sink.starved);
-        Some((run, effects))
+        if may_go_on || !effects.without(WITHIN_RUN).is_empty() || slot.stamps.is_some() {
+            return Some((run, effects));
+        }
+        let effects = conn.end_run(&mut cx, effects, run);
+        settle_usual(socket, (slot, pool, block), effects, beside!(self, cx));
+        None
     }
 
     /// Whether a segment that is not for a connection's fast path is whole; drops and counts it otherwise.
@@ -455,7 +466,7 @@ impl Core {
         self.publish_room(id.index);
         self.announce_accepted(listener, id, &arrival.key);
         self.settle(id.index, Effects::TIMER);
-        self.connection_in(id.index, arrival, frame);
+        self.connection_in(id.index, arrival, frame, true);
     }
 
     /// Puts a new connection into its listener's accept queue, which has room. Last, when all that the application may ask of it is in place.
@@ -490,7 +501,8 @@ impl Core {
         self.counters.accepted += 1;
         let (slot, _, block) = self.sockets.parts(listener_socket);
         block.add_in_edge();
-        self.events.mark(listener_socket, slot, MARK_TELL);
+        self.events
+            .mark(listener_socket, &mut slot.marks, MARK_TELL);
     }
 
     fn refuse(&mut self, arrival: &Arrival) {

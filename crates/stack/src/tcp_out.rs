@@ -1,8 +1,13 @@
 //! Per ready connection: what to send now. Frames are filled in the order control, ACK, data, each list with its guaranteed share of a batch.
 
 use packetio::TxFrame;
+use ring::byte_ring::TxReader;
+use ring::memory::Memory;
 use ring::raw::RawSliceMut;
-use tcp::{Effects, IcmpError, SegmentOut, TransmitClass};
+use ring::socket_block::SocketBlock;
+use tcp::{BurstRest, Connection, Cx, Effects, IcmpError, SegmentOut, TransmitClass};
+use wire::FlowKey;
+use wire::plain::Standing;
 
 use crate::ack_trains::{Expansion, Filled};
 use crate::control_queue::ControlSegment;
@@ -10,7 +15,9 @@ use crate::core::{Core, tcp_cx};
 use crate::event_queue::MARK_ROOM;
 use crate::limits::{BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
 use crate::neighbours::Link;
-use crate::packet_out::{LinkEnds, build_bare, build_rest, build_segment};
+use crate::packet_out::{
+    HeaderFields, LinkEnds, build_bare, build_rest, build_segment, build_with,
+};
 use crate::stamps::StampedAt;
 use crate::timer_stage::note_deadline;
 
@@ -109,12 +116,24 @@ impl Core {
 
     /// Segments of one connection, as many as it has and frames hold. It goes to the end of its list if it has more.
     fn connection_out(&mut self, socket: u32, frames: &[TxFrame]) -> usize {
-        let Some(mut ends) = self.link_of(socket) else {
+        let (mut slot, mut pool, mut block) = self.sockets.parts(socket);
+        let mut link = self.network.link_of(slot, self.now_ns);
+        if link.is_none() {
+            link = self.link_slowly(socket);
+            (slot, pool, block) = self.sockets.parts(socket);
+        }
+        let (Some(ends), Some((conn, standing))) = (link, slot.conn.with_headers()) else {
             return 0;
         };
-        let (slot, pool, block) = self.sockets.parts(socket);
-        let Some(conn) = slot.conn.as_mut() else {
-            return 0;
+        let mut way = Way {
+            ends,
+            key: &slot.key,
+            header: &mut slot.header,
+            standing,
+            tx: &mut slot.tx,
+            memory: pool.memory(),
+            block,
+            offload: self.offload,
         };
         let mut cx = tcp_cx!(self);
         let segment = &mut self.segment_out;
@@ -124,29 +143,15 @@ impl Core {
             if !has_more {
                 break;
             }
-            let copy = |place: RawSliceMut<'_>| {
-                slot.tx
-                    .copy_out(pool.memory(), block, segment.payload_offset, place)
-            };
-            if !ends.header.discovers_mtu {
-                slot.header.ident = slot.header.ident.wrapping_add(1);
-                ends.header.ident = slot.header.ident;
-            }
-            let built = build_segment(&frames[used], ends, &slot.key, segment, self.offload, copy);
+            let built = way.segment_out(&frames[used], segment);
             // A frame too small for an MSS that the port's own MTU gave: counted, and retransmission tries again.
             self.counters.tx_frame_too_small += u64::from(!built);
             used += usize::from(built);
             // What is stamped, or numbered for want of DF, passes one by one.
             if ends.header.discovers_mtu && slot.stamps.is_none() {
-                let room = frames.len() - used;
-                let rest = conn.poll_rest(&mut cx, segment, room as u32);
+                let rest = conn.poll_rest(&mut cx, segment, (frames.len() - used) as u32);
                 if rest.segments > 0 {
-                    let copy = |offset, place: RawSliceMut<'_>| {
-                        slot.tx.copy_out(pool.memory(), block, offset, place)
-                    };
-                    let run = (&*segment, rest);
-                    let built =
-                        build_rest(&frames[used..], ends, &slot.key, run, self.offload, copy);
+                    let built = way.rest_out(&frames[used..], segment, rest);
                     self.counters.tx_frame_too_small += rest.segments as u64 - built as u64;
                     used += built;
                 }
@@ -156,8 +161,8 @@ impl Core {
             {
                 let at = StampedAt {
                     conn,
-                    tx: &slot.tx,
-                    buffered: slot.tx.buffered(block),
+                    tx: way.tx,
+                    buffered: way.tx.buffered(block),
                     now_ns: cx.now_ns,
                 };
                 self.counters.stamps_lost += stamps.on_segment(&at, segment);
@@ -168,61 +173,28 @@ impl Core {
                 break;
             }
         }
-        self.connection_sent(socket, used, has_more);
-        used
-    }
-
-    /// `used` frames of a connection were filled. `has_more`: they ended before its segments did, perhaps.
-    #[inline]
-    fn connection_sent(&mut self, socket: u32, used: usize, has_more: bool) {
-        let (slot, _, block) = self.sockets.parts(socket);
-        let Some(conn) = slot.conn.as_mut() else {
-            return;
+        if used > 0 && conn.limits_unsent(&cx) {
+            way.tx.publish_sent(block, conn.unacked_payload());
+            self.events.mark(socket, &mut slot.marks, MARK_ROOM);
+        }
+        // The frames ended before the segments did, or with them.
+        let class = match has_more {
+            true => rest_of(conn, &mut cx, segment),
+            false => TransmitClass::None,
         };
-        let mut cx = tcp_cx!(self);
-        let limits_unsent = used > 0 && conn.limits_unsent(&cx);
-        if limits_unsent {
-            slot.tx.publish_sent(block, conn.unacked_payload());
-        }
-        let mut class = TransmitClass::None;
-        if has_more {
-            class = conn.refresh_due(&cx);
-            if class == TransmitClass::None {
-                // The frames ended with the segments. The engine is told that it was asked in vain: it may have to arm its persist timer.
-                let more = conn.poll_transmit(&mut cx, &mut self.segment_out);
-                debug_assert!(!more, "nothing was to be sent");
-            }
-        }
         note_deadline(&mut self.wheel, &mut self.departures, socket, conn);
-        if limits_unsent {
-            self.events.mark(socket, slot, MARK_ROOM);
-        }
         self.lists.put(socket, class);
-    }
-
-    /// Where a connection's frames go. `None`: not known yet, or nobody there; whoever resolves it puts the connection back on its list.
-    #[inline]
-    fn link_of(&mut self, socket: u32) -> Option<LinkEnds> {
-        match self.ready_link(socket) {
-            Some(ends) => Some(ends),
-            None => self.link_slowly(socket),
-        }
+        used
     }
 
     /// Where a connection's frames go, if that is known and fresh.
     #[inline]
     pub(crate) fn ready_link(&mut self, socket: u32) -> Option<LinkEnds> {
         let slot = self.sockets.slot(socket);
-        match self.network.neighbours.link(slot.neighbour?, self.now_ns) {
-            Link::Ready(destination) => Some(LinkEnds {
-                source: self.network.mac,
-                destination,
-                header: slot.header,
-            }),
-            _ => None,
-        }
+        self.network.link_of(slot, self.now_ns)
     }
 
+    /// Where a connection's frames go. `None`: not known yet, or nobody there; whoever resolves it puts the connection back on its list.
     #[cold]
     fn link_slowly(&mut self, socket: u32) -> Option<LinkEnds> {
         let slot = self.sockets.slot(socket);
@@ -323,4 +295,53 @@ impl Core {
             }
         }
     }
+}
+
+/// From a connection's send buffer into frames.
+struct Way<'a> {
+    ends: LinkEnds,
+    key: &'a FlowKey,
+    header: &'a mut HeaderFields,
+    standing: &'a mut Standing,
+    tx: &'a mut TxReader,
+    memory: &'a Memory,
+    block: &'a SocketBlock,
+    offload: bool,
+}
+
+impl Way<'_> {
+    /// Builds one segment. False: the frame is too small for it.
+    #[inline(always)]
+    fn segment_out(&mut self, frame: &TxFrame, segment: &SegmentOut) -> bool {
+        if !self.ends.header.discovers_mtu {
+            self.header.ident = self.header.ident.wrapping_add(1);
+            self.ends.header.ident = self.header.ident;
+        }
+        let copy = |place: RawSliceMut<'_>| {
+            self.tx
+                .copy_out(self.memory, self.block, segment.payload_offset, place)
+        };
+        let (key, ends, offload) = (self.key, self.ends, self.offload);
+        build_with(self.standing, frame, ends, key, segment, offload, copy)
+    }
+
+    /// Builds the segments that follow `first`; how many.
+    fn rest_out(&mut self, frames: &[TxFrame], first: &SegmentOut, rest: BurstRest) -> usize {
+        let copy = |offset, place: RawSliceMut<'_>| {
+            self.tx.copy_out(self.memory, self.block, offset, place)
+        };
+        let (key, ends, offload) = (self.key, self.ends, self.offload);
+        build_rest(frames, ends, key, (first, rest), offload, copy)
+    }
+}
+
+/// What is left of a connection that filled all the frames it was given.
+fn rest_of(conn: &mut Connection, cx: &mut Cx<'_>, segment: &mut SegmentOut) -> TransmitClass {
+    let class = conn.refresh_due(cx);
+    if class == TransmitClass::None {
+        // The engine is told that it was asked in vain: it may have to arm its persist timer.
+        let more = conn.poll_transmit(cx, segment);
+        debug_assert!(!more, "nothing was to be sent");
+    }
+    class
 }

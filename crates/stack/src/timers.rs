@@ -68,7 +68,7 @@ impl Wheel {
             occupied: [0; LEVELS],
             heads: [[NONE; SLOTS]; LEVELS],
             due: NONE,
-            nodes: Vec::with_capacity(capacity),
+            nodes: ring::tables::with_capacity(capacity),
             capacity,
         }
     }

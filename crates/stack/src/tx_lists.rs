@@ -68,7 +68,7 @@ impl TxLists {
                 tail: NONE,
                 turn_left: SEGMENTS_PER_VISIT,
             }; 3],
-            links: vec![Link::default(); sockets_max],
+            links: ring::tables::filled(Link::default(), sockets_max),
         }
     }
 

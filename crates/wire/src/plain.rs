@@ -19,10 +19,12 @@ use crate::tcp_option::{TIMESTAMP_AFTER_SACK_PERMITTED, TIMESTAMP_ALIGNED};
 use crate::{ipv4, protocol};
 
 mod sequel;
+mod standing;
 #[cfg(test)]
 mod tests;
 
 pub use sequel::{Sequel, have_same_ends};
+pub use standing::{Moving, Standing};
 
 /// Bytes of the three headers at most.
 pub const BYTES_MAX: usize = TCP_AT + TIMESTAMP_HEADER_LEN;

@@ -188,7 +188,11 @@ impl RxWriter {
     pub fn release_all(&mut self, pool: &mut ChunkPool) {
         let mut next = self.first;
         while let Some(chunk) = next {
-            next = pool.memory().next(chunk);
+            // Nearly always there is but one.
+            next = match self.last == next {
+                true => None,
+                false => pool.memory().next(chunk),
+            };
             pool.give(chunk);
         }
         self.first = None;
@@ -273,6 +277,9 @@ impl RxWriter {
         let position = self.tail.wrapping_add(offset);
         let Some(hint) = self.hint else {
             let first = self.start_chain(pool, block, offset.saturating_add(len))?;
+            if offset < first.data_bytes() {
+                return Some((first, offset));
+            }
             return self.walk(pool, first, position, len);
         };
         let at = position.wrapping_sub(pool.memory().header(hint).start());

@@ -295,9 +295,11 @@ impl TxReader {
             return self.free_passed(pool);
         }
         while let Some(first) = self.first {
-            let next = pool.memory().next(first);
+            self.first = match first == closed {
+                true => None,
+                false => pool.memory().next(first),
+            };
             pool.give(first);
-            self.first = if first == closed { None } else { next };
         }
         self.cursor = None;
         self.closed = None;

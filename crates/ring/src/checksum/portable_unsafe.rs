@@ -3,15 +3,14 @@
 
 use crate::raw::{RawSlice, RawSliceMut};
 
-/// Sum of the native-order 16-bit words, unfolded (32-bit halves added up;
-/// 2^32 of them fit, far above any slice that is handed in).
+/// Sum of the native-order 16-bit words, not folded.
 #[inline]
 pub(super) fn sum(src: RawSlice<'_>) -> u64 {
     // SAFETY: a `RawSlice` is readable for its length.
     unsafe { sum_at(src.as_ptr(), src.len()) }
 }
 
-/// Copies the smaller of the two lengths; returns the unfolded sum.
+/// Copies the smaller of the two lengths; returns the sum, not folded.
 #[inline]
 pub(super) fn copy_and_sum(mut dst: RawSliceMut<'_>, src: RawSlice<'_>) -> u64 {
     let len = src.len().min(dst.len());
@@ -19,9 +18,11 @@ pub(super) fn copy_and_sum(mut dst: RawSliceMut<'_>, src: RawSlice<'_>) -> u64 {
     unsafe { copy_and_sum_at(dst.as_mut_ptr(), src.as_ptr(), len) }
 }
 
+/// Adds a word of four 16-bit ones: what is carried out comes back in (RFC 1071 section 2), since 2^64 is 1 modulo 2^16 - 1.
 #[inline(always)]
-fn halves(word: u64) -> u64 {
-    (word & 0xffff_ffff) + (word >> 32)
+pub(super) fn add(total: u64, word: u64) -> u64 {
+    let (sum, carry) = total.overflowing_add(word);
+    sum + u64::from(carry)
 }
 
 /// # Safety
@@ -32,16 +33,16 @@ pub(super) unsafe fn sum_at(mut src: *const u8, mut len: usize) -> u64 {
     while len >= 8 {
         // SAFETY: at least 8 readable bytes are left; unaligned reads are asked for as such.
         unsafe {
-            total += halves(src.cast::<u64>().read_unaligned());
+            total = add(total, src.cast::<u64>().read_unaligned());
             src = src.add(8);
         }
         len -= 8;
     }
-    if len == 0 {
-        return total;
+    if len > 0 {
+        // SAFETY: `len` in 1..8 readable bytes are left.
+        total = add(total, unsafe { load_short(src, len) });
     }
-    // SAFETY: `len` in 1..8 readable bytes are left.
-    total + halves(unsafe { load_short(src, len) })
+    total
 }
 
 /// # Safety
@@ -49,27 +50,30 @@ pub(super) unsafe fn sum_at(mut src: *const u8, mut len: usize) -> u64 {
 #[inline]
 pub(super) unsafe fn copy_and_sum_at(mut dst: *mut u8, mut src: *const u8, mut len: usize) -> u64 {
     let mut total = 0;
-    while len >= 8 {
-        // SAFETY: at least 8 bytes are left on both sides; unaligned access is asked for as such.
-        unsafe {
+    // SAFETY: as many bytes as are moved are left on both sides; unaligned access is asked for as such. What is stored is the word that
+    // was summed, not a second look at `src`.
+    unsafe {
+        while len >= 16 {
+            let [first, second] = src.cast::<[u64; 2]>().read_unaligned();
+            dst.cast::<[u64; 2]>().write_unaligned([first, second]);
+            total = add(add(total, first), second);
+            (src, dst) = (src.add(16), dst.add(16));
+            len -= 16;
+        }
+        if len >= 8 {
             let word = src.cast::<u64>().read_unaligned();
             dst.cast::<u64>().write_unaligned(word);
-            total += halves(word);
-            src = src.add(8);
-            dst = dst.add(8);
+            total = add(total, word);
+            (src, dst) = (src.add(8), dst.add(8));
+            len -= 8;
         }
-        len -= 8;
+        if len > 0 {
+            let word = load_short(src, len);
+            store_short(dst, word, len);
+            total = add(total, word);
+        }
     }
-    if len == 0 {
-        return total;
-    }
-    // SAFETY: `len` in 1..8 bytes are left on both sides. What is stored is the word that was
-    // summed, not a second look at `src`.
-    unsafe {
-        let word = load_short(src, len);
-        store_short(dst, word, len);
-        total + halves(word)
-    }
+    total
 }
 
 /// The next `len` (1..8) bytes in memory order, zeros after them; each byte loaded once.

@@ -23,7 +23,7 @@ pub(super) fn form() -> &'static str {
     if has_avx2() { "avx2" } else { "sse2" }
 }
 
-#[inline]
+#[inline(never)]
 pub(super) fn sum(src: RawSlice<'_>) -> u64 {
     if has_avx2() {
         // SAFETY: AVX2 is there, and a `RawSlice` is readable for its length.
@@ -33,7 +33,7 @@ pub(super) fn sum(src: RawSlice<'_>) -> u64 {
     unsafe { sum_sse2(src.as_ptr(), src.len()) }
 }
 
-#[inline]
+#[inline(never)]
 pub(super) fn copy_and_sum(mut dst: RawSliceMut<'_>, src: RawSlice<'_>) -> u64 {
     if has_avx2() {
         let len = src.len().min(dst.len());
@@ -104,7 +104,9 @@ unsafe fn sum_avx2(src: *const u8, len: usize) -> u64 {
         at += block;
     }
     // SAFETY: `len - at` readable bytes are left at `at`.
-    total + unsafe { portable_unsafe::sum_at(src.add(at), len - at) }
+    portable_unsafe::add(total, unsafe {
+        portable_unsafe::sum_at(src.add(at), len - at)
+    })
 }
 
 /// # Safety
@@ -147,7 +149,9 @@ unsafe fn copy_and_sum_avx2(dst: *mut u8, src: *const u8, len: usize) -> u64 {
         at += block;
     }
     // SAFETY: `len - at` bytes are left at `at` on both sides.
-    total + unsafe { portable_unsafe::copy_and_sum_at(dst.add(at), src.add(at), len - at) }
+    portable_unsafe::add(total, unsafe {
+        portable_unsafe::copy_and_sum_at(dst.add(at), src.add(at), len - at)
+    })
 }
 
 /// # Safety
@@ -200,7 +204,7 @@ unsafe fn sum_sse2(src: *const u8, len: usize) -> u64 {
     }
     // SAFETY: `len - at` readable bytes are left at `at`.
     let rest = unsafe { portable_unsafe::sum_at(src.add(at), len - at) };
-    total_sse2(_mm_add_epi64(a, b)) + rest
+    portable_unsafe::add(total_sse2(_mm_add_epi64(a, b)), rest)
 }
 
 /// # Safety
@@ -226,5 +230,5 @@ unsafe fn copy_and_sum_sse2(dst: *mut u8, src: *const u8, len: usize) -> u64 {
     }
     // SAFETY: `len - at` bytes are left at `at` on both sides.
     let rest = unsafe { portable_unsafe::copy_and_sum_at(dst.add(at), src.add(at), len - at) };
-    total_sse2(_mm_add_epi64(a, b)) + rest
+    portable_unsafe::add(total_sse2(_mm_add_epi64(a, b)), rest)
 }

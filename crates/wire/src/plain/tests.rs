@@ -262,6 +262,52 @@ proptest! {
     }
 
     #[test]
+    fn standing_headers_made_whole_are_those_emitted_alone(
+        plain in headers(),
+        others in proptest::collection::vec((headers(), any::<u16>()), 1..4),
+        offload in any::<bool>(),
+    ) {
+        let mut standing = Standing::new(&plain);
+        for (other, payload) in others {
+            let one = Headers {
+                dst_mac: plain.dst_mac,
+                src_mac: plain.src_mac,
+                src: plain.src,
+                dst: plain.dst,
+                dscp_ecn: plain.dscp_ecn,
+                ttl: plain.ttl,
+                src_port: plain.src_port,
+                dst_port: plain.dst_port,
+                ..other
+            };
+            let moving = Moving {
+                seq: one.seq,
+                ack: one.ack,
+                flags: one.flags,
+                window: one.window,
+                timestamp: one.timestamp,
+                payload_len: one.payload_len,
+            };
+            prop_assert_eq!(moving.header_bytes(), one.header_bytes());
+            let payload = (!offload).then_some(payload);
+            let (mut alone, mut whole) = ([0; BYTES_MAX], [0; BYTES_MAX]);
+            one.emit(&mut alone, payload);
+            standing.emit(&mut whole, &moving, payload);
+            prop_assert_eq!(alone, whole);
+        }
+        prop_assert!(standing.fits(plain.dst_mac, plain.dscp_ecn, plain.ttl));
+        prop_assert!(!standing.fits(plain.dst_mac, plain.dscp_ecn ^ 4, plain.ttl));
+        prop_assert!(!standing.fits(plain.dst_mac, plain.dscp_ecn, plain.ttl ^ 1));
+        let mut elsewhere = plain.dst_mac;
+        elsewhere.0[5] ^= 1;
+        prop_assert!(!standing.fits(elsewhere, plain.dscp_ecn, plain.ttl));
+        prop_assert!(standing.is_made());
+        standing.forget();
+        prop_assert!(!standing.is_made());
+        prop_assert!(!standing.fits(plain.dst_mac, plain.dscp_ecn, plain.ttl));
+    }
+
+    #[test]
     fn parsed_packets_are_those_of_the_general_parsers(
         plain in headers(),
         flips in proptest::collection::vec((0..BYTES_MAX * 8, any::<bool>()), 0..4),

@@ -1,0 +1,65 @@
+//! Large tables on huge pages. A table of many thousand entries that are touched in no order costs a walk through the page tables with nearly
+//! every touch if it lies on pages of 4 KiB; on pages of 2 MiB a few entries of the TLB cover it.
+//!
+//! It is advice: where the kernel grants no huge pages the table is slower, not wrong. Small tables are left alone, so that a process that
+//! holds little stays small. Called by whoever makes a table to its limit.
+
+/// Bytes of a huge page.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Smaller tables stay on ordinary pages.
+const TABLE_BYTES_MIN: usize = HUGE_PAGE_BYTES;
+/// What an allocator may need for itself, at the most, in a mapping of its own.
+const SPARE_BYTES: usize = 2048;
+
+/// An empty table with room for `capacity` entries, perhaps a few more, whose pages will be huge ones if it is large and the kernel grants them.
+#[must_use]
+pub fn with_capacity<T>(capacity: usize) -> Vec<T> {
+    let bytes = capacity.saturating_mul(size_of::<T>());
+    if bytes < TABLE_BYTES_MIN || cfg!(any(miri, loom)) {
+        return Vec::with_capacity(capacity);
+    }
+    // Allocators give what is so large a mapping of its own, and Linux begins a mapping on a huge page's boundary if its length is a multiple of one.
+    let whole = (bytes + SPARE_BYTES).next_multiple_of(HUGE_PAGE_BYTES) - SPARE_BYTES;
+    let mut table: Vec<T> = Vec::with_capacity(whole / size_of::<T>());
+    let room = table.spare_capacity_mut();
+    advise(room.as_mut_ptr().cast(), size_of_val(room));
+    table
+}
+
+/// A table of `count` times `entry`, likewise.
+#[must_use]
+pub fn filled<T: Clone>(entry: T, count: usize) -> Vec<T> {
+    let mut table = with_capacity(count);
+    table.resize(count, entry);
+    table
+}
+
+/// Advises huge pages for the pages that these bytes lie on.
+fn advise(start: *mut u8, bytes: usize) {
+    use rustix::mm::{Advice, madvise};
+    const PAGE_BYTES: usize = 4096;
+    let before = start.addr() % PAGE_BYTES;
+    let bytes = (before + bytes).next_multiple_of(PAGE_BYTES);
+    // SAFETY: the pages hold an allocation of the caller's, and perhaps ends of others; this advice changes no contents and takes nothing away.
+    let _ = unsafe {
+        let first = start.wrapping_sub(before);
+        madvise(first.cast(), bytes, Advice::LinuxHugepage)
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn table_of_any_size_holds_what_was_put_in() {
+        for count in [0, 1, 1_000, 1_500_000] {
+            let mut table = with_capacity(count);
+            assert!(table.capacity() >= count && table.is_empty());
+            let room = table.capacity();
+            table.extend(0..count as u64);
+            assert_eq!((table.len(), table.capacity()), (count, room));
+            assert!(filled(7u64, count).iter().all(|&entry| entry == 7));
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The headers of a flow's segments, kept with all that stays the same, and made whole for each segment.
+//!
+//! Two sums are kept with them, so that a checksum costs what the segment itself brings. `stack` keeps one beside each connection.
+
+use super::{
+    BYTES_MAX, BYTES_MIN, ETHERTYPE_AT, Headers, IP_AT, IPV4_PLAIN, OFFSET_BARE, OFFSET_TIMESTAMP,
+    TCP_AT,
+};
+use crate::checksum::Sum;
+use crate::ethernet::MacAddr;
+use crate::field::{be16, be32, bytes, put16, put32};
+use crate::seq::SeqNumber;
+use crate::tcp::{Flags, HEADER_LEN, Timestamp};
+use crate::tcp_option::TIMESTAMP_ALIGNED;
+use crate::{ipv4, protocol};
+
+/// See the module's documentation. DF is set, identification zero, as [`Headers::emit`] has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// Lengths, sums, numbers and window are zero.
+    bytes: [u8; BYTES_MIN],
+    /// The sum of the IPv4 header without its length.
+    ip: u16,
+    /// The sum of addresses, protocol and ports.
+    tcp: u16,
+}
+
+/// What a segment has for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moving {
+    /// SEG.SEQ
+    pub seq: SeqNumber,
+    /// SEG.ACK
+    pub ack: SeqNumber,
+    /// Control bits.
+    pub flags: Flags,
+    /// SEG.WND, unscaled.
+    pub window: u16,
+    /// The only option that may be there.
+    pub timestamp: Option<Timestamp>,
+    /// Payload bytes; with the headers at most 65,535.
+    pub payload_len: u16,
+}
+
+impl Moving {
+    /// Bytes of the three headers: where the payload begins.
+    #[inline]
+    #[must_use]
+    pub fn header_bytes(&self) -> usize {
+        match self.timestamp {
+            Some(_) => BYTES_MAX,
+            None => BYTES_MIN,
+        }
+    }
+}
+
+impl Standing {
+    /// No flow's: it fits nothing.
+    pub const NONE: Self = Self {
+        bytes: [0; BYTES_MIN],
+        ip: 0,
+        tcp: 0,
+    };
+
+    /// What stays the same of these headers.
+    #[must_use]
+    pub fn new(headers: &Headers) -> Self {
+        let one = Headers {
+            seq: SeqNumber(0),
+            ack: SeqNumber(0),
+            flags: Flags::NONE,
+            window: 0,
+            timestamp: None,
+            payload_len: 0,
+            ..*headers
+        };
+        let mut whole = [0; BYTES_MAX];
+        one.emit(&mut whole, None);
+        let word = |at: usize| u64::from(be16(&whole, at));
+        // Without the length of bare headers, and the sum itself.
+        let ip = word(IP_AT) + word(IP_AT + 6) + word(IP_AT + 8);
+        let addresses = u64::from(be32(&whole, IP_AT + 12)) + u64::from(be32(&whole, IP_AT + 16));
+        let ports = u64::from(be32(&whole, TCP_AT));
+        Self {
+            bytes: bytes(&whole, 0),
+            ip: Sum::of_words(ip + addresses).fold(),
+            tcp: Sum::of_words(addresses + u64::from(protocol::TCP) + ports).fold(),
+        }
+    }
+
+    /// It is a flow's, of segments that go to `dst_mac` with this DSCP and ECN and this hop limit.
+    #[inline]
+    #[must_use]
+    pub fn fits(&self, dst_mac: MacAddr, dscp_ecn: u8, ttl: u8) -> bool {
+        let version_tos = IPV4_PLAIN | u32::from(dscp_ecn);
+        bytes::<6, _>(&self.bytes, 0) == dst_mac.0
+            && be32(&self.bytes, ETHERTYPE_AT) == version_tos
+            && self.bytes[IP_AT + 8] == ttl
+    }
+
+    /// It is a flow's.
+    #[inline]
+    #[must_use]
+    pub fn is_made(&self) -> bool {
+        self.bytes[ETHERTYPE_AT] != 0
+    }
+
+    /// Fits nothing any more.
+    #[inline]
+    pub fn forget(&mut self) {
+        self.bytes[ETHERTYPE_AT] = 0;
+    }
+
+    /// Writes the headers of one segment, as [`Headers::emit`] would.
+    #[inline]
+    pub fn emit(&self, out: &mut [u8; BYTES_MAX], one: &Moving, payload: Option<u16>) {
+        out[..BYTES_MIN].copy_from_slice(&self.bytes);
+        let (offset, options) = match one.timestamp {
+            Some(stamp) => {
+                put32(out, TCP_AT + HEADER_LEN, TIMESTAMP_ALIGNED);
+                put32(out, TCP_AT + HEADER_LEN + 4, stamp.value);
+                put32(out, TCP_AT + HEADER_LEN + 8, stamp.echo);
+                let [value, echo] = [u64::from(stamp.value), u64::from(stamp.echo)];
+                let options = u64::from(TIMESTAMP_ALIGNED) + value + echo;
+                (OFFSET_TIMESTAMP, options)
+            }
+            None => (OFFSET_BARE, 0),
+        };
+        let tcp_len = (one.header_bytes() - TCP_AT) as u16 + one.payload_len;
+        let total_len = tcp_len + ipv4::HEADER_LEN as u16;
+        put16(out, IP_AT + 2, total_len);
+        let ip = u64::from(self.ip) + u64::from(total_len);
+        put16(out, IP_AT + 10, Sum::of_words(ip).finish());
+        let control =
+            (u32::from(offset) << 24) | (u32::from(one.flags.0) << 16) | u32::from(one.window);
+        put32(out, TCP_AT + 4, one.seq.0);
+        put32(out, TCP_AT + 8, one.ack.0);
+        put32(out, TCP_AT + 12, control);
+        let checksum = match payload {
+            Some(payload) => {
+                let sum = u64::from(self.tcp)
+                    + u64::from(tcp_len)
+                    + u64::from(one.seq.0)
+                    + u64::from(one.ack.0)
+                    + u64::from(control)
+                    + options
+                    + u64::from(payload);
+                Sum::of_words(sum).finish()
+            }
+            None => self.pseudo(tcp_len),
+        };
+        put16(out, TCP_AT + 16, checksum);
+    }
+
+    /// The pseudo-header's sum: for a port that makes the checksum.
+    fn pseudo(&self, tcp_len: u16) -> u16 {
+        let addresses =
+            u64::from(be32(&self.bytes, IP_AT + 12)) + u64::from(be32(&self.bytes, IP_AT + 16));
+        Sum::of_words(addresses + u64::from(protocol::TCP) + u64::from(tcp_len)).fold()
+    }
+}

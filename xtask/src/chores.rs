@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::cli::{FuzzOptions, StressOptions};
+use crate::cli::FuzzOptions;
 use crate::run;
 use crate::setup::{self, NIGHTLY, Need, TARGET_NO_OS};
 
@@ -85,18 +85,6 @@ pub fn sim(arguments: &[String]) -> Result<(), String> {
             .args(["--bin", "sim", "--"])
             .args(arguments),
     )
-}
-
-/// `cargo xtask stress`: the long form of a test that CI runs shortly.
-pub fn stress(options: &StressOptions) -> Result<bool, String> {
-    run::run(
-        run::cargo()
-            .args(["test", "--release", "-p", "capi", "--test", "stress"])
-            .args(["--", "--nocapture"])
-            .env("CAPI_STRESS_SECONDS", options.seconds.to_string())
-            .env("CAPI_STRESS_CONNECTIONS", options.connections.to_string()),
-    )?;
-    Ok(true)
 }
 
 /// So many seeds, from the first.
@@ -207,7 +195,7 @@ fn fuzz_targets(root: &Path) -> Result<Vec<String>, String> {
 }
 
 /// Other flags and toolchains build elsewhere, so that they do not throw away each other's work.
-fn target_of(root: &Path, chore: &str) -> std::path::PathBuf {
+pub fn target_of(root: &Path, chore: &str) -> std::path::PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     root.join(target).join(chore)
 }

@@ -153,6 +153,9 @@ pub struct StressOptions {
     /// Connections of each of the eight threads on either side
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     pub connections: u64,
+    /// With the address sanitizer within the library too, which takes a nightly compiler; the short programs in C first
+    #[arg(long)]
+    pub sanitize: bool,
 }
 
 /// Options of `packetdrill`.

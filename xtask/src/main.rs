@@ -17,6 +17,7 @@ mod packetdrill;
 mod report;
 mod run;
 mod setup;
+mod stress;
 mod suite;
 mod tidy;
 
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(options) => chores::fuzz(&root, &options),
         Chore::Bench(options) => bench::bench(&root, &options),
         Chore::Sim(options) => chores::sim(&options.arguments).map(|()| true),
-        Chore::Stress(options) => chores::stress(&options),
+        Chore::Stress(options) => stress::stress(&root, &options),
         Chore::Packetdrill(options) => packetdrill::packetdrill(&root, &options),
         Chore::Dpdk => dpdk::dpdk(&root).map(|()| true),
         Chore::Install(options) => install::install(&root, &options).map(|()| true),

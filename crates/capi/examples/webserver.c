@@ -26,6 +26,7 @@ static int port = 80;
 
 /* One connection. It reads requests while it has nothing to write, and the other way round. */
 struct connection {
+    struct connection *next, **place; /* in the worker's list: what follows, and where this one is pointed to from */
     int sockid;
     int closes; /* after the answer */
     size_t request_len;
@@ -42,6 +43,7 @@ struct worker {
     mctx_t mctx;
     int epoll;
     int listener;
+    struct connection *connections; /* that are open */
 };
 
 /* Answers. */
@@ -119,6 +121,9 @@ static void finish(struct worker *worker, struct connection *connection)
 {
     /* Closing takes it out of the epoll. */
     mtcp_close(worker->mctx, connection->sockid);
+    *connection->place = connection->next;
+    if (connection->next)
+        connection->next->place = connection->place;
     free(connection);
 }
 
@@ -216,6 +221,11 @@ static void accept_all(struct worker *worker)
         }
         memset(connection, 0, offsetof(struct connection, request));
         connection->sockid = sockid;
+        connection->next = worker->connections;
+        connection->place = &worker->connections;
+        if (connection->next)
+            connection->next->place = &connection->next;
+        worker->connections = connection;
         watch(worker, connection, MTCP_EPOLL_CTL_ADD, MTCP_EPOLLIN);
         /* The request came with the last packet of the handshake, or soon after. */
         on_event(worker, connection, 0);
@@ -278,6 +288,8 @@ static void *work(void *argument)
                 accept_all(worker);
         }
     }
+    while (worker->connections)
+        finish(worker, worker->connections);
     mtcp_destroy_context(worker->mctx);
     return NULL;
 }

@@ -17,6 +17,7 @@
 //! | `seats` | contexts, found by the handle that C holds; each belongs to one thread |
 //! | `process` | what the process has one of: settings, and the runtime made of them |
 //! | `config` | the configuration's two grammars |
+//! | `kernel_unsafe` | calls on sockets of the kernel's that a context has taken in |
 //! | `signals_unsafe`, `interfaces_unsafe`, `errno_unsafe` | the few calls of libc that have no better name |
 
 #![deny(unsafe_code)]
@@ -31,6 +32,8 @@ mod epoll_unsafe;
 mod errno_unsafe;
 #[allow(unsafe_code)]
 mod interfaces_unsafe;
+#[allow(unsafe_code)]
+mod kernel_unsafe;
 pub mod limits;
 #[allow(unsafe_code)]
 mod memory_unsafe;

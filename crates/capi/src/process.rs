@@ -112,10 +112,11 @@ pub fn set_conf(asked: Conf) -> Result<(), Errno> {
 /// Reads the configuration: `file`, or what the environment's `MILLSTREAM_CONFIG` names, or nothing.
 ///
 /// # Errors
-/// `EINVAL` after a line on standard error; `EALREADY` if it was done before.
+/// `EINVAL` after a line on standard error; `EALREADY` once a context was made of what was read before.
 pub fn init(file: Option<&Path>) -> Result<(), Errno> {
     let mut process = process();
-    if process.settings.is_some() {
+    if process.runtime.is_some() {
+        eprintln!("mtcp: mtcp_init: contexts were made already, and mtcp_destroy comes first");
         return Err(Errno::ALREADY);
     }
     let file = match file {

@@ -16,6 +16,7 @@ use rustix::event::EventfdFlags;
 use rustix::pipe::PipeFlags;
 
 use crate::door::answer_int;
+use crate::kernel_unsafe as kernel;
 use crate::limits::OPTION_BYTES_MAX;
 use crate::memory_unsafe::{self as memory, bytes, give_address};
 use crate::seats::{Handle, Seat, Sources, with};
@@ -70,6 +71,26 @@ impl Seat {
         }
     }
 
+    /// Takes a connection from a listener of the kernel's into the context.
+    fn accept_of_kernel(
+        &mut self,
+        fd: c_int,
+        flags: c_int,
+        mut accept: impl FnMut(&OwnedFd) -> Result<OwnedFd, Errno>,
+    ) -> Result<i64, Errno> {
+        if flags & !(SOCK_NONBLOCK | SOCK_CLOEXEC) != 0 {
+            return Err(Errno::INVAL);
+        }
+        let mut accepted = None;
+        self.sockets.on_kernel(fd, 0, |listener| {
+            accepted = Some(accept(listener)?);
+            Ok(0)
+        })?;
+        let accepted = accepted.ok_or(Errno::IO)?;
+        let own = self.sockets.adopt(accepted, flags & SOCK_NONBLOCK != 0);
+        own.map(i64::from)
+    }
+
     /// Takes the next of the addresses that `mtcp_init_rss` said.
     fn choose_source(&mut self, fd: c_int) {
         let is_v6 = self.sockets.is_v6(fd);
@@ -119,6 +140,11 @@ pub unsafe extern "C" fn mtcp_accept4(
 ) -> c_int {
     answer_int(|| {
         with(mctx, |seat| {
+            if seat.sockets.is_kernel(fd) {
+                // SAFETY: as the caller promises.
+                let accept = |own: &_| unsafe { kernel::accept(own, (addr, addrlen)) };
+                return seat.accept_of_kernel(fd, flags, accept);
+            }
             let (accepted, reply) = seat.sockets.wait_for(&Request::Accept { fd, flags });
             let accepted = accepted?;
             if !addr.is_null()
@@ -195,7 +221,12 @@ pub extern "C" fn mtcp_abort(mctx: Handle, fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_shutdown(mctx: Handle, fd: c_int, how: c_int) -> c_int {
-    plain(mctx, &Request::Shutdown { fd, how })
+    answer_int(|| {
+        with(mctx, |seat| match seat.sockets.kernel_fd(fd) {
+            Ok(own) => kernel::shutdown(own, how),
+            Err(_) => seat.sockets.wait_for(&Request::Shutdown { fd, how }).0,
+        })
+    })
 }
 
 /// Tells one of a socket's two names.
@@ -204,12 +235,18 @@ pub extern "C" fn mtcp_shutdown(mctx: Handle, fd: c_int, how: c_int) -> c_int {
 /// As [`give_address`].
 unsafe fn name(
     mctx: Handle,
+    fd: c_int,
     request: &Request,
     addr: *mut sockaddr,
     addrlen: *mut socklen_t,
 ) -> c_int {
     answer_int(|| {
         with(mctx, |seat| {
+            if let Ok(own) = seat.sockets.kernel_fd(fd) {
+                let is_peers = matches!(request, Request::Getpeername { .. });
+                // SAFETY: the caller's promise.
+                return unsafe { kernel::name(own, is_peers, addr, addrlen) };
+            }
             let (outcome, reply) = seat.sockets.wait_for(request);
             outcome?;
             match reply {
@@ -229,7 +266,7 @@ pub unsafe extern "C" fn mtcp_getsockname(
     addrlen: *mut socklen_t,
 ) -> c_int {
     // SAFETY: C gives room as long as it says.
-    unsafe { name(mctx, &Request::Getsockname { fd }, addr, addrlen) }
+    unsafe { name(mctx, fd, &Request::Getsockname { fd }, addr, addrlen) }
 }
 
 #[unsafe(no_mangle)]
@@ -240,7 +277,7 @@ pub unsafe extern "C" fn mtcp_getpeername(
     addrlen: *mut socklen_t,
 ) -> c_int {
     // SAFETY: C gives room as long as it says.
-    unsafe { name(mctx, &Request::Getpeername { fd }, addr, addrlen) }
+    unsafe { name(mctx, fd, &Request::Getpeername { fd }, addr, addrlen) }
 }
 
 #[unsafe(no_mangle)]
@@ -254,6 +291,10 @@ pub unsafe extern "C" fn mtcp_getsockopt(
 ) -> c_int {
     answer_int(|| {
         with(mctx, |seat| {
+            if let Ok(own) = seat.sockets.kernel_fd(fd) {
+                // SAFETY: C gives a length, and room as long as it says.
+                return unsafe { kernel::getsockopt(own, (level, name), optval, optlen) };
+            }
             seat.sockets.check_options_level(fd, level)?;
             // SAFETY: C gives a length, and below room as long as it says.
             let len = unsafe { memory::room(optlen) }?;
@@ -288,6 +329,10 @@ pub unsafe extern "C" fn mtcp_setsockopt(
 ) -> c_int {
     answer_int(|| {
         with(mctx, |seat| {
+            if let Ok(own) = seat.sockets.kernel_fd(fd) {
+                // SAFETY: C gives a value of that length.
+                return unsafe { kernel::setsockopt(own, (level, name), optval, optlen) };
+            }
             if !seat.sockets.has(fd) {
                 return Err(Errno::BADF);
             }

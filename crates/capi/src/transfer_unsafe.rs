@@ -11,7 +11,8 @@ use posix::c_layout::{from_control, to_control};
 use posix::number::{MSG_CTRUNC, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_PEEK, MSG_TRUNC, MSG_WAITALL};
 use posix::{Errno, Reply, Request};
 
-use crate::door::{answer, answer_int};
+use crate::door::{answer, answer_int, open};
+use crate::kernel_unsafe as kernel;
 use crate::limits::{BYTES_PER_CALL_MAX, PIECES_MAX};
 use crate::memory_unsafe::{self as memory, bytes, bytes_mut};
 use crate::seats::{Handle, Seat, with};
@@ -177,6 +178,12 @@ pub unsafe extern "C" fn mtcp_sendto(
     }
     let sent = answer(|| {
         with(mctx, |seat| {
+            if seat.sockets.is_kernel(fd) {
+                // SAFETY: as the caller promises.
+                let send =
+                    |own: &_| unsafe { kernel::sendto(own, (buf, len), flags, (addr, addrlen)) };
+                return seat.sockets.on_kernel(fd, flags, send).map(|n| n as i64);
+            }
             // SAFETY: C gives so many bytes, and an address of that length.
             let from = seat.room(fd, unsafe { bytes(buf, len) })?;
             // SAFETY: as above.
@@ -204,6 +211,24 @@ pub unsafe extern "C" fn mtcp_recvfrom(
     addr: *mut sockaddr,
     addrlen: *mut socklen_t,
 ) -> ssize_t {
+    if !addr.is_null() {
+        let received = open(|| {
+            with(mctx, |seat| {
+                if !seat.sockets.is_kernel(fd) {
+                    return Ok(None);
+                }
+                // SAFETY: as the caller promises.
+                let receive =
+                    |own: &_| unsafe { kernel::recvfrom(own, (buf, len), flags, (addr, addrlen)) };
+                seat.sockets.on_kernel(fd, flags, receive).map(Some)
+            })
+        });
+        match received {
+            Some(Some(received)) => return received as ssize_t,
+            Some(None) => {}
+            None => return -1,
+        }
+    }
     // SAFETY: as the caller promises.
     let received = unsafe { mtcp_recv(mctx, fd, buf.cast(), len, flags) };
     if received >= 0 && !addr.is_null() && !addrlen.is_null() {
@@ -223,6 +248,11 @@ pub unsafe extern "C" fn mtcp_sendmsg(
 ) -> ssize_t {
     let sent = answer(|| {
         with(mctx, |seat| {
+            if seat.sockets.is_kernel(fd) {
+                // SAFETY: as the caller promises.
+                let send = |own: &_| unsafe { kernel::sendmsg(own, msg, flags) };
+                return seat.sockets.on_kernel(fd, flags, send).map(|n| n as i64);
+            }
             // SAFETY: C gives a message, and memory where it says; so for what follows.
             let (header, count) = seat.header(fd, unsafe { memory::read(msg) })?;
             let iov = header.msg_iov;
@@ -269,6 +299,11 @@ pub unsafe extern "C" fn mtcp_recvmsg(
 ) -> ssize_t {
     let received = answer(|| {
         with(mctx, |seat| {
+            if seat.sockets.is_kernel(fd) {
+                // SAFETY: as the caller promises.
+                let receive = |own: &_| unsafe { kernel::recvmsg(own, msg, flags) };
+                return seat.sockets.on_kernel(fd, flags, receive).map(|n| n as i64);
+            }
             // SAFETY: C gives a message, and memory where it says; so for what follows.
             let (mut header, count) = seat.header(fd, unsafe { memory::read(msg) })?;
             let (iov, room) = (header.msg_iov, header.msg_controllen);

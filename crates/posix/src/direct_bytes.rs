@@ -156,7 +156,20 @@ impl Sockets {
         sent.map(|sent| sent as usize)
     }
 
-    /// Makes a call to the kernel that does not wait, again and again if the descriptor is to.
+    /// Makes a call that does not wait on the kernel's descriptor behind one of ours; again and again, asleep in between, if ours is to wait.
+    ///
+    /// # Errors
+    /// What `errno` is; `EBADF` if there is none behind it.
+    pub fn on_kernel(
+        &mut self,
+        fd: i32,
+        flags: i32,
+        call: impl FnMut(&OwnedFd) -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        let done = self.drive_kernel(fd, flags, call);
+        self.told(done)
+    }
+
     fn drive_kernel(
         &mut self,
         fd: i32,

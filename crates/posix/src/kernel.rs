@@ -5,6 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FileType;
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 
@@ -44,19 +45,26 @@ pub(crate) fn read(fd: &OwnedFd, pieces: &mut [IoSliceMut<'_>]) -> Result<usize,
     }
 }
 
-/// Writes what there is room for.
+/// `RWF_NOSIGNAL`, of Linux 6.18: older ones refuse it.
+const NO_SIGNAL: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x100);
+
+/// Writes what there is room for. No signal comes of it: what nobody will read is an error alone.
 pub(crate) fn write(fd: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
     if let [piece] = pieces
         && piece.is_empty()
     {
         return rustix::io::write(fd, piece);
     }
-    match rustix::io::pwritev2(fd, pieces, HERE, ReadWriteFlags::NOWAIT) {
+    match rustix::io::pwritev2(fd, pieces, HERE, ReadWriteFlags::NOWAIT | NO_SIGNAL) {
         Err(Errno::OPNOTSUPP) => {}
         written => return written,
     }
-    match ready(fd, POLLOUT) & (POLLOUT | POLLERR) {
-        0 => Err(Errno::AGAIN),
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
+    match (ready(fd, POLLOUT) & (POLLOUT | POLLERR), kind) {
+        (0, _) => Err(Errno::AGAIN),
+        (_, FileType::Socket) => send(fd, pieces, 0),
+        // Nobody has its other end.
+        (said, FileType::Fifo) if said & POLLERR != 0 => Err(Errno::PIPE),
         _ => rustix::io::writev(fd, pieces),
     }
 }
@@ -74,6 +82,7 @@ pub(crate) fn recv(
 
 /// `sendmsg`, which sockets alone know.
 pub(crate) fn send(fd: &OwnedFd, pieces: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
-    let flags = SendFlags::from_bits_retain(flags as u32) | SendFlags::DONTWAIT;
+    let own = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    let flags = SendFlags::from_bits_retain(flags as u32) | own;
     rustix::net::sendmsg(fd, pieces, &mut SendAncillaryBuffer::default(), flags)
 }

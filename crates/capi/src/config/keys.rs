@@ -13,13 +13,17 @@ use crate::limits::{
 const SECONDS_MAX: i32 = 86_400;
 
 /// Keys that mTCP reads and that change nothing here, and why.
-const WITHOUT_MEANING: [(&str, &str); 7] = [
+const WITHOUT_MEANING: [(&str, &str); 8] = [
     (
         "core_mask",
         "threads choose their CPUs (mtcp_core_affinitize)",
     ),
     ("stat_print", "the stack prints no statistics"),
     ("multiprocess", "every process has stacks of its own"),
+    (
+        "num_ip",
+        "mtcp_init_rss says how many addresses to call from",
+    ),
     ("onvm_inst", "there is no OpenNetVM here"),
     ("onvm_serv", "there is no OpenNetVM here"),
     ("onvm_dest", "there is no OpenNetVM here"),
@@ -145,6 +149,11 @@ fn without_meaning(
     let is_good = match key {
         "stat_print" => true,
         "core_mask" => u128::from_str_radix(value.trim_start_matches("0x"), 16).is_ok(),
+        // Which core this process is, and whether it is the master.
+        "multiprocess" => value
+            .split_whitespace()
+            .next()
+            .is_some_and(|core| core.parse::<i64>().is_ok()),
         _ => value.parse::<i64>().is_ok(),
     };
     if !is_good {

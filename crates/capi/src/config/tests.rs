@@ -62,7 +62,8 @@ fn file_of_mtcp_s_own_form_is_understood() {
         spin_us = 50\n\
         stat_print = dpdk0 dpdk1\n\
         num_mem_ch = 4\n\
-        multiprocess = 1\n\
+        multiprocess = 0 master\n\
+        num_ip = 1\n\
         onvm_inst = 1\n\
         onvm_serv = 1\n\
         onvm_dest = 2\n";
@@ -84,7 +85,7 @@ fn file_of_mtcp_s_own_form_is_understood() {
     assert_eq!(conf, expected);
     assert!(settings.warnings[0].contains("a.conf:5: core_mask has no meaning here"));
     let settings = settings.complete().unwrap();
-    assert_eq!(settings.warnings.len(), 7);
+    assert_eq!(settings.warnings.len(), 8);
     let config = settings.config(&conf).unwrap();
     assert_eq!(config.wire.to_string(), "memif:/run/a.sock,role=client");
     assert_eq!(config.contexts, 8);

@@ -57,7 +57,14 @@ pub fn echoed(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
 
 /// An HTTP server of one document, for as many requests as come; its port is told at once.
 pub fn serve(lab: &Lab, side: &str, address: &'static str, body: Vec<u8>) -> u16 {
-    let listener = within(lab, side, move || TcpListener::bind((address, 0)).unwrap());
+    serve_at(lab, side, address, 0, body)
+}
+
+/// The same at a port.
+pub fn serve_at(lab: &Lab, side: &str, address: &'static str, port: u16, body: Vec<u8>) -> u16 {
+    let listener = within(lab, side, move || {
+        TcpListener::bind((address, port)).unwrap()
+    });
     let listener = listener.join().unwrap();
     let port = listener.local_addr().unwrap().port();
     // A socket stays in the namespace that it was made in. The thread ends with the test.

@@ -24,8 +24,13 @@ pub fn crate_directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where cargo has put `libmtcp.so`, beside this test.
+/// Where cargo has put `libmtcp.so`, beside this test; or one of another build's, that `cargo xtask stress --sanitize` made.
 pub fn library_directory() -> PathBuf {
+    if let Some(other) = std::env::var_os("CAPI_LIBRARY") {
+        let other = PathBuf::from(other);
+        let _ = std::os::unix::fs::symlink("libmtcp.so", other.join("libmtcp.so.1"));
+        return other;
+    }
     let own = std::env::current_exe().unwrap();
     let mut places = own.ancestors().skip(1).take(2);
     let found = places.find(|directory| directory.join("libmtcp.so").exists());
@@ -65,6 +70,17 @@ pub enum With {
     Headers,
 }
 
+/// What a program is linked with to get libmtcp: the shared library, or the archive if the environment says so.
+pub fn libmtcp() -> Vec<String> {
+    let directory = library_directory();
+    let directory = directory.display();
+    let words = match std::env::var("CAPI_LINKAGE").as_deref() {
+        Ok("static") => format!("{directory}/libmtcp.a -ldl -lm -lrt"),
+        _ => format!("-L{directory} -lmtcp -Wl,-rpath,{directory}"),
+    };
+    words.split(' ').map(str::to_owned).collect()
+}
+
 /// Compiles and links, strictly; panics with the compiler's words.
 pub fn compile(compiler: &str, sources: &[PathBuf], flags: &[&str], with: With, program: &Path) {
     let mut command = Command::new(compiler);
@@ -75,10 +91,12 @@ pub fn compile(compiler: &str, sources: &[PathBuf], flags: &[&str], with: With, 
     if with == With::Headers {
         command.arg("-c");
     }
+    if with != With::Libc && std::env::var_os("CAPI_LIBRARY").is_some() {
+        // Such a library is not without its runtime.
+        command.args(SANITIZE);
+    }
     if with == With::Libmtcp {
-        let library = library_directory();
-        command.arg("-L").arg(&library).arg("-lmtcp");
-        command.arg(format!("-Wl,-rpath,{}", library.display()));
+        command.args(libmtcp());
     }
     command.arg("-lpthread");
     let output = command.output().unwrap();

@@ -1,0 +1,146 @@
+//! Calls on sockets of the kernel's that a context has taken in: the kernel answers them itself, addresses, control messages and options included. None of them
+//! waits, nor raises `SIGPIPE`; `posix::Sockets::on_kernel` makes them again for who waits.
+
+use std::ffi::{c_int, c_void};
+use std::io::Error;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libc::{msghdr, sockaddr, socklen_t};
+use posix::Errno;
+
+/// What a call of libc's came to.
+fn told(returned: isize) -> Result<usize, Errno> {
+    usize::try_from(returned).map_err(|_| {
+        let errno = Error::last_os_error().raw_os_error();
+        errno.map_or(Errno::IO, Errno::from_raw_os_error)
+    })
+}
+
+/// `sendto`.
+///
+/// # Safety
+/// As for libc's: the kernel looks at what C gives, and copies it during the call.
+pub unsafe fn sendto(
+    kernel: &OwnedFd,
+    (at, len): (*const c_void, usize),
+    flags: c_int,
+    (addr, addrlen): (*const sockaddr, socklen_t),
+) -> Result<usize, Errno> {
+    let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the caller's promise; a pointer that leads nowhere is `EFAULT`.
+    told(unsafe { libc::sendto(kernel.as_raw_fd(), at, len, flags, addr, addrlen) })
+}
+
+/// `recvfrom`.
+///
+/// # Safety
+/// As [`sendto`]; nobody else uses the memory.
+pub unsafe fn recvfrom(
+    kernel: &OwnedFd,
+    (at, len): (*mut c_void, usize),
+    flags: c_int,
+    (addr, addrlen): (*mut sockaddr, *mut socklen_t),
+) -> Result<usize, Errno> {
+    let flags = flags | libc::MSG_DONTWAIT;
+    // SAFETY: the caller's promise.
+    told(unsafe { libc::recvfrom(kernel.as_raw_fd(), at, len, flags, addr, addrlen) })
+}
+
+/// `sendmsg`.
+///
+/// # Safety
+/// As [`sendto`].
+pub unsafe fn sendmsg(kernel: &OwnedFd, msg: *const msghdr, flags: c_int) -> Result<usize, Errno> {
+    let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the caller's promise.
+    told(unsafe { libc::sendmsg(kernel.as_raw_fd(), msg, flags) })
+}
+
+/// `recvmsg`.
+///
+/// # Safety
+/// As [`recvfrom`].
+pub unsafe fn recvmsg(kernel: &OwnedFd, msg: *mut msghdr, flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: the caller's promise.
+    told(unsafe { libc::recvmsg(kernel.as_raw_fd(), msg, flags | libc::MSG_DONTWAIT) })
+}
+
+/// `accept4`, unless nobody has come yet.
+///
+/// # Safety
+/// As [`recvfrom`].
+pub unsafe fn accept(
+    kernel: &OwnedFd,
+    (addr, addrlen): (*mut sockaddr, *mut socklen_t),
+) -> Result<OwnedFd, Errno> {
+    let mut entry = libc::pollfd {
+        fd: kernel.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one entry, which is ours.
+    if told(unsafe { libc::poll(&raw mut entry, 1, 0) } as isize)? == 0 {
+        return Err(Errno::AGAIN);
+    }
+    let flags = libc::SOCK_CLOEXEC;
+    // SAFETY: the caller's promise.
+    let fd = told(unsafe { libc::accept4(entry.fd, addr, addrlen, flags) } as isize)?;
+    // SAFETY: a descriptor that was just made, and that nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
+}
+
+/// `shutdown`.
+pub fn shutdown(kernel: BorrowedFd<'_>, how: c_int) -> Result<i64, Errno> {
+    // SAFETY: it takes numbers alone.
+    told(unsafe { libc::shutdown(kernel.as_raw_fd(), how) } as isize).map(|_| 0)
+}
+
+/// `getsockopt`.
+///
+/// # Safety
+/// As [`recvfrom`].
+pub unsafe fn getsockopt(
+    kernel: BorrowedFd<'_>,
+    (level, name): (c_int, c_int),
+    optval: *mut c_void,
+    optlen: *mut socklen_t,
+) -> Result<i64, Errno> {
+    let fd = kernel.as_raw_fd();
+    // SAFETY: the caller's promise.
+    told(unsafe { libc::getsockopt(fd, level, name, optval, optlen) } as isize).map(|_| 0)
+}
+
+/// `setsockopt`.
+///
+/// # Safety
+/// As [`sendto`].
+pub unsafe fn setsockopt(
+    kernel: BorrowedFd<'_>,
+    (level, name): (c_int, c_int),
+    optval: *const c_void,
+    optlen: socklen_t,
+) -> Result<i64, Errno> {
+    let fd = kernel.as_raw_fd();
+    // SAFETY: the caller's promise.
+    told(unsafe { libc::setsockopt(fd, level, name, optval, optlen) } as isize).map(|_| 0)
+}
+
+/// `getsockname` or `getpeername`.
+///
+/// # Safety
+/// As [`recvfrom`].
+pub unsafe fn name(
+    kernel: BorrowedFd<'_>,
+    is_peers: bool,
+    addr: *mut sockaddr,
+    addrlen: *mut socklen_t,
+) -> Result<i64, Errno> {
+    let fd = kernel.as_raw_fd();
+    let returned = match is_peers {
+        // SAFETY: the caller's promise.
+        true => unsafe { libc::getpeername(fd, addr, addrlen) },
+        // SAFETY: the caller's promise.
+        false => unsafe { libc::getsockname(fd, addr, addrlen) },
+    };
+    told(returned as isize).map(|_| 0)
+}

@@ -1,0 +1,84 @@
+//! `cargo xtask stress`: libmtcp under eight threads with thousands of connections each, and the same with the address sanitizer within the library.
+//!
+//! The C programs of `crates/capi/tests` are built with sanitizers in any case; with `--sanitize` the library is, too, the standard library included, as a shared
+//! one and as an archive. The runtime is gcc's, which comes with the C programs.
+
+use std::path::{Path, PathBuf};
+
+use crate::chores::target_of;
+use crate::cli::StressOptions;
+use crate::run;
+use crate::setup::{self, NIGHTLY, Need};
+
+/// What the library is built for. Named, so that the flags are the library's and not those of build scripts.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// As fast as a release, and with what we believe of ourselves asserted.
+const PROFILE: &str = "sim";
+const FLAGS: &str = "-Zsanitizer=address -Cforce-frame-pointers=yes";
+/// Programs in C that are run with each form of the library, beside the stress test.
+const SHORT_TESTS: [&str; 5] = ["smoke", "classic", "ports", "attached", "leftovers"];
+
+/// The chore.
+pub fn stress(root: &Path, options: &StressOptions) -> Result<bool, String> {
+    if !options.sanitize {
+        run::run(long(options).arg("--nocapture"))?;
+        return Ok(true);
+    }
+    let directory = build(root)?;
+    for linkage in ["shared", "static"] {
+        let mut short = tests(&SHORT_TESTS);
+        short.arg("--test-threads=1");
+        run::run(with(&mut short, &directory, linkage))?;
+    }
+    let mut long = long(options);
+    run::run(with(long.arg("--nocapture"), &directory, "shared"))?;
+    Ok(true)
+}
+
+fn tests(names: &[&str]) -> std::process::Command {
+    let mut command = run::cargo();
+    command.args(["test", "--release", "-p", "capi"]);
+    for name in names {
+        command.args(["--test", name]);
+    }
+    command.arg("--");
+    command
+}
+
+fn long(options: &StressOptions) -> std::process::Command {
+    let mut command = tests(&["stress"]);
+    command
+        .env("CAPI_STRESS_SECONDS", options.seconds.to_string())
+        .env("CAPI_STRESS_CONNECTIONS", options.connections.to_string());
+    command
+}
+
+/// Tells `crates/capi/tests/common` which library to link.
+fn with<'a>(
+    command: &'a mut std::process::Command,
+    directory: &Path,
+    linkage: &str,
+) -> &'a mut std::process::Command {
+    command
+        .env("CAPI_LIBRARY", directory)
+        .env("CAPI_LINKAGE", linkage)
+}
+
+/// Builds the library with the sanitizer inside; where it is.
+fn build(root: &Path) -> Result<PathBuf, String> {
+    let need = Need {
+        miri: true,
+        ..Need::default()
+    };
+    setup::setup(root, &need)?;
+    let target = target_of(root, "sanitize");
+    run::run(
+        run::cargo()
+            .arg(format!("+{NIGHTLY}"))
+            .args(["build", "-Zbuild-std", "--target", TARGET])
+            .args(["--profile", PROFILE, "-p", "capi", "--lib"])
+            .env("RUSTFLAGS", FLAGS)
+            .env("CARGO_TARGET_DIR", &target),
+    )?;
+    Ok(target.join(TARGET).join(PROFILE))
+}

@@ -147,8 +147,8 @@ pub struct SimOptions {
 /// Options of `stress`.
 #[derive(Args)]
 pub struct StressOptions {
-    /// Seconds that each of the two crowds stays
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    /// Seconds that each of the two crowds means to stay; the first one vanishes after a third of it
+    #[arg(long, value_name = "SECONDS", default_value_t = 450)]
     pub seconds: u64,
     /// Connections of each of the eight threads on either side
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]

@@ -149,8 +149,9 @@ int mtcp_fcntl(mctx_t mctx, int sockid, int cmd, ...);
 /* As eventfd(2). Read and written by mtcp_read and mtcp_write; other threads write to its mtcp_kernel_fd. */
 int mtcp_eventfd(mctx_t mctx, unsigned int initval, int flags);
 
-/* A descriptor of the context for one of the kernel's (a UNIX socket, a timerfd, a pipe …), so that mtcp_epoll_ctl, mtcp_poll,
- * mtcp_read and mtcp_write take it. mtcp_close of it leaves the kernel's open. EPERM: it cannot be polled. */
+/* A descriptor of the context for one of the kernel's (a UDP or UNIX socket, a timerfd, a pipe …), so that mtcp_epoll_ctl, mtcp_poll
+ * and the calls above take it, but mtcp_bind, mtcp_listen and mtcp_connect. mtcp_close of it leaves the kernel's open. EPERM: it
+ * cannot be polled. */
 int mtcp_attach_fd(mctx_t mctx, int fd);
 
 /* The kernel's descriptor behind one of mtcp_attach_fd, mtcp_eventfd or mtcp_pipe. EINVAL: there is none. */

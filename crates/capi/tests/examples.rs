@@ -185,6 +185,38 @@ fn relay_joins_both_worlds() {
     assert!(said.contains("25 connections, 0 open"), "{said}");
 }
 
+/// Configurations of both ends of a shared memory, `server.conf` and `client.conf`.
+fn memif(directory: &Path, queues: u32) {
+    for (name, role, address) in [("server", "server", 1), ("client", "client", 2)] {
+        let text = format!(
+            "io = memif\nport = wire.sock,role={role},queues={queues}\nip_addr = 10.79.0.{address}/24\nnum_cores = {queues}\nmax_concurrency = 1000\n"
+        );
+        fs::write(directory.join(format!("{name}.conf")), text).unwrap();
+    }
+}
+
+fn start_in(directory: &Path, program: &Path, words: &[&str]) -> Running {
+    let mut command = Command::new(program);
+    command
+        .args(words)
+        .current_dir(directory)
+        .stdout(Stdio::piped());
+    let mut running = Running::start(&mut command);
+    assert!(running.first_line().contains("ready"));
+    running
+}
+
+fn run_in(directory: &Path, program: &Path, words: &str) -> String {
+    let words: Vec<&str> = words.split(' ').collect();
+    let mut command = Command::new(program);
+    let output = command
+        .args(&words)
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    printed(&words, &output)
+}
+
 /// No root, no interface: shared memory between the two programs, two contexts each.
 #[test]
 fn webserver_and_downloader_meet_over_memif() {
@@ -192,30 +224,14 @@ fn webserver_and_downloader_meet_over_memif() {
     let body = kernel::noise(100_000);
     fs::create_dir(directory.join("www")).unwrap();
     fs::write(directory.join("www/document"), &body).unwrap();
-    for (name, role, address) in [("server", "server", 1), ("client", "client", 2)] {
-        let text = format!(
-            "io = memif\nport = wire.sock,role={role},queues=2\nip_addr = 10.79.0.{address}/24\nnum_cores = 2\nmax_concurrency = 1000\n"
-        );
-        fs::write(directory.join(format!("{name}.conf")), text).unwrap();
-    }
+    memif(&directory, 2);
     let webserver = build(&directory, "webserver");
-    let mut command = Command::new(webserver);
-    command
-        .args(["-f", "server.conf", "www"])
-        .current_dir(&directory)
-        .stdout(Stdio::piped());
-    let mut server = Running::start(&mut command);
-    assert!(server.first_line().contains("ready"));
+    let mut server = start_in(&directory, &webserver, &["-f", "server.conf", "www"]);
     assert!(server.first_line().contains("ready"));
 
+    let downloader = build(&directory, "downloader");
     let words = "-f client.conf -c 40 -n 400 -o copy http://10.79.0.1/document";
-    let words: Vec<&str> = words.split(' ').collect();
-    let output = Command::new(build(&directory, "downloader"))
-        .args(&words)
-        .current_dir(&directory)
-        .output()
-        .unwrap();
-    let said = printed(&words, &output);
+    let said = run_in(&directory, &downloader, words);
     let total = 400 * body.len();
     assert!(
         said.contains(&format!("400 downloads, {total} bytes, 0 failed")),
@@ -223,4 +239,64 @@ fn webserver_and_downloader_meet_over_memif() {
     );
     assert!(fs::read(directory.join("copy")).unwrap() == body);
     ends_well(server);
+}
+
+/// It has connections under way, and connections that say nothing, when it is asked to end: what it held for them is freed.
+#[test]
+fn webserver_ends_in_the_middle_of_it_all() {
+    let directory = common::scratch("examples-middle");
+    fs::create_dir(directory.join("www")).unwrap();
+    fs::write(directory.join("www/document"), kernel::noise(3_000_000)).unwrap();
+    memif(&directory, 1);
+    let webserver = build(&directory, "webserver");
+    let server = start_in(&directory, &webserver, &["-f", "server.conf", "www"]);
+    let mut command = Command::new(build(&directory, "downloader"));
+    command
+        .args("-f client.conf -c 100 -n 100000 http://10.79.0.1/document".split(' '))
+        .current_dir(&directory)
+        .stderr(Stdio::null());
+    let downloader = Running::start(&mut command);
+    std::thread::sleep(std::time::Duration::from_millis(800));
+    ends_well(server);
+    drop(downloader);
+}
+
+#[test]
+fn echo_answers_over_memif() {
+    let directory = common::scratch("examples-echo-memif");
+    memif(&directory, 1);
+    let server = start_in(
+        &directory,
+        &build(&directory, "echo"),
+        &["-f", "server.conf"],
+    );
+    let client = directory.join("echoer");
+    let source = common::crate_directory().join("tests/ports/echoer.cc");
+    let flags = [&["-std=c++11"], &common::SANITIZE[..]].concat();
+    common::compile("g++", &[source], &flags, With::Libmtcp, &client);
+    // Three at a time of one that serves one after the other.
+    let said = run_in(&directory, &client, "load client.conf 1 3 50000 10.79.0.1");
+    assert!(said.contains("done"), "{said}");
+    ends_well(server);
+}
+
+#[test]
+fn relay_joins_memif_and_the_kernel() {
+    let directory = common::scratch("examples-relay-memif");
+    memif(&directory, 1);
+    let body = kernel::noise(500_000);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let backend = format!("127.0.0.1:{}", kernel::serve_on(listener, body.clone()));
+    let program = build(&directory, "relay");
+    let relay = start_in(&directory, &program, &["-f", "server.conf", &backend]);
+    let downloader = build(&directory, "downloader");
+    let words = "-f client.conf -c 10 -n 40 -o copy http://10.79.0.1/";
+    let said = run_in(&directory, &downloader, words);
+    assert!(
+        said.contains("40 downloads, 20000000 bytes, 0 failed"),
+        "{said}"
+    );
+    assert!(fs::read(directory.join("copy")).unwrap() == body);
+    let said = ends_well(relay);
+    assert!(said.contains("40 connections, 0 open"), "{said}");
 }

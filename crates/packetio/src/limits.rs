@@ -147,5 +147,13 @@ pub const IP_WIRE_PACKET_BYTES_MAX: usize = 65_575;
 
 /// Stacks, and queues of the wire, that one switch joins: a bit each in a word, and what one sleep watches.
 pub const SWITCH_MEMBERS_MAX: usize = 48;
+/// Frame slots between a switch and each of its members, in each direction: as many as an AF_XDP port has ...
+pub const SWITCH_SLOTS: usize = 2048;
+/// ... unless they would take more memory than this, in bytes.
+pub const SWITCH_BYTES: usize = 4 << 20;
+/// Batches that a switch takes from a queue of the wire before it looks at what its members send.
+pub const SWITCH_DRAIN_BATCHES_MAX: usize = 32;
+/// How long the last frames of a member that has gone wait for room in the wire, in ns.
+pub const SWITCH_FAREWELL_NS: u64 = 100_000_000;
 /// Batches that a switch moves before it looks whether anybody has come or gone.
 pub const SWITCH_TURNS_MAX: usize = 256;

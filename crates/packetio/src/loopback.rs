@@ -215,6 +215,36 @@ impl Loopback {
         self
     }
 
+    /// The other end has sent something that nobody has received.
+    pub(crate) fn has_frames(&mut self) -> bool {
+        !self.inbox.frames.is_empty()
+    }
+
+    /// The other end is gone.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.inbox.frames.is_abandoned()
+    }
+
+    /// As `receive`: `max` frames at most.
+    pub(crate) fn receive_some(&mut self, max: usize) -> Result<&[RxFrame], PortError> {
+        let max = max.min(LOOPBACK_BATCH_MAX);
+        self.release();
+        let (lent, frames) = (&mut self.lent, &mut self.inbox.frames);
+        let (mut n, mut bytes) = (0, 0);
+        lent.extend_with(|bufs| {
+            n = frames.pop_batch(max, |buf| {
+                bytes += buf.len() as u64;
+                bufs.push(buf);
+            });
+        });
+        self.totals.rx_bytes += bytes;
+        self.totals.rx_frames += n as u64;
+        if n == 0 && self.inbox.frames.is_abandoned() && self.inbox.frames.is_empty() {
+            return Err(PortError::Disconnected);
+        }
+        Ok(self.lent.frames())
+    }
+
     /// Slots that came back are free again.
     fn collect(&mut self) {
         let free = &mut self.free;
@@ -230,21 +260,7 @@ impl Port for Loopback {
     }
 
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
-        self.release();
-        let (lent, frames) = (&mut self.lent, &mut self.inbox.frames);
-        let (mut n, mut bytes) = (0, 0);
-        lent.extend_with(|bufs| {
-            n = frames.pop_batch(LOOPBACK_BATCH_MAX, |buf| {
-                bytes += buf.len() as u64;
-                bufs.push(buf);
-            });
-        });
-        self.totals.rx_bytes += bytes;
-        self.totals.rx_frames += n as u64;
-        if n == 0 && self.inbox.frames.is_abandoned() && self.inbox.frames.is_empty() {
-            return Err(PortError::Disconnected);
-        }
-        Ok(self.lent.frames())
+        self.receive_some(LOOPBACK_BATCH_MAX)
     }
 
     fn release(&mut self) {

@@ -23,14 +23,19 @@ use ring::published::Flag;
 use rustix::fd::BorrowedFd;
 
 use crate::frame_unsafe::RxFrame;
-use crate::limits::{FRAME_HEADER_MAX, SWITCH_MEMBERS_MAX, SWITCH_TURNS_MAX};
+use crate::limits::{
+    FRAME_HEADER_MAX, LOOPBACK_BATCH_MAX, SWITCH_BYTES, SWITCH_DRAIN_BATCHES_MAX,
+    SWITCH_MEMBERS_MAX, SWITCH_SLOTS, SWITCH_TURNS_MAX,
+};
 use crate::loopback::{Loopback, LoopbackOptions, pair};
 use crate::open::OpenError;
 use crate::port::{ChecksumPolicy, MacAddr, Port, PortError};
-use crate::wait::wait_each;
+use crate::wait::{monotonic_ns, wait_each};
 
+mod member;
 mod owner;
 
+use member::{Drops, Member};
 use owner::{Addressee, Owners};
 
 /// A handle on the switch. The thread ends when the last handle and every member has gone.
@@ -43,7 +48,37 @@ pub struct Switch {
 }
 
 /// A member's number, its address, and our end of its loopback.
-type Newcomer = (usize, MacAddr, Loopback);
+type Newcomer = (usize, MacAddr, End);
+
+/// Our end of a member's loopback.
+struct End {
+    far: Loopback,
+    drops: Arc<Drops>,
+    /// Since when the member has gone while the wire had no room for the last of what it sent; 0: it has not.
+    left_at_ns: u64,
+}
+
+impl End {
+    fn new(far: Loopback, drops: Arc<Drops>) -> Self {
+        Self {
+            far,
+            drops,
+            left_at_ns: 0,
+        }
+    }
+
+    /// The member is there, or has only just gone: its last frames may still find room.
+    fn may_be_held(&mut self) -> bool {
+        if !self.far.is_abandoned() {
+            return true;
+        }
+        let now_ns = monotonic_ns();
+        if self.left_at_ns == 0 {
+            self.left_at_ns = now_ns;
+        }
+        now_ns - self.left_at_ns < SWITCH_FAREWELL_NS
+    }
+}
 
 /// What handles and the thread share; off the hot path.
 struct Shared {
@@ -57,6 +92,16 @@ struct Shared {
 }
 
 impl Shared {
+    fn new(bell: StackBell) -> Self {
+        Self {
+            joining: Mutex::default(),
+            listening: Mutex::default(),
+            changed: Flag::new(),
+            over: Flag::new(),
+            bell,
+        }
+    }
+
     fn listening(&self) -> MutexGuard<'_, Vec<(u16, Vec<u16>)>> {
         self.listening
             .lock()
@@ -128,21 +173,8 @@ impl Switch {
             return Err(OpenError::refused("switch", why));
         }
         let bell = StackBell::new().map_err(|errno| OpenError::io("switch", "eventfd", errno))?;
-        let shared = Arc::new(Shared {
-            joining: Mutex::default(),
-            listening: Mutex::default(),
-            changed: Flag::new(),
-            over: Flag::new(),
-            bell,
-        });
-        let fabric = Fabric {
-            shared: shared.clone(),
-            owners: Owners::new(members, wire.is_empty()),
-            wire,
-            ends: (0..members).map(|_| None).collect(),
-            scratch: vec![0; mtu + FRAME_HEADER_MAX],
-            targets: Vec::new(),
-        };
+        let shared = Arc::new(Shared::new(bell));
+        let fabric = Fabric::new(shared.clone(), wire, members, mtu);
         let thread = std::thread::Builder::new().name("millstream-switch".into());
         thread.spawn(move || fabric.run()).map_err(|error| {
             let errno =
@@ -167,13 +199,18 @@ impl Switch {
             name: format!("{}#{index}", self.name),
             mac: self.mac,
             mtu: self.mtu,
-            ..LoopbackOptions::default()
+            slots: (SWITCH_BYTES / (self.mtu + FRAME_HEADER_MAX)).clamp(256, SWITCH_SLOTS),
         };
         let (near, far) = pair(&options)?;
+        let (near, drops) = (
+            near.with_checksum_policy(self.rx_checksum),
+            Arc::<Drops>::default(),
+        );
+        let end = End::new(far, drops.clone());
         let mac = near.capabilities().mac;
-        self.shared.joining().push((index, mac, far));
+        self.shared.joining().push((index, mac, end));
         self.shared.tell();
-        Ok(Box::new(near.with_checksum_policy(self.rx_checksum)))
+        Ok(Box::new(Member { near, drops }))
     }
 
     /// A socket of member `index` listens at `port`, or does so no more.
@@ -205,13 +242,32 @@ struct Fabric {
     shared: Arc<Shared>,
     owners: Owners,
     wire: Vec<Box<dyn Port + Send>>,
-    ends: Vec<Option<Loopback>>,
+    ends: Vec<Option<End>>,
     scratch: Vec<u8>,
     /// Of the batch in hand: who gets each frame, a bit each.
     targets: Vec<u64>,
+    /// Members with frames that the wire has no room for, a bit each.
+    held: u64,
 }
 
 impl Fabric {
+    fn new(
+        shared: Arc<Shared>,
+        wire: Vec<Box<dyn Port + Send>>,
+        members: usize,
+        mtu: usize,
+    ) -> Self {
+        Self {
+            shared,
+            owners: Owners::new(members, wire.is_empty()),
+            wire,
+            ends: (0..members).map(|_| None).collect(),
+            scratch: vec![0; mtu + FRAME_HEADER_MAX],
+            targets: Vec::new(),
+            held: 0,
+        }
+    }
+
     fn run(mut self) {
         loop {
             if self.shared.changed.take() {
@@ -238,11 +294,25 @@ impl Fabric {
         self.owners.set_listening(&self.shared.listening());
     }
 
-    /// One batch from each port; how many frames moved.
+    /// What the wire has, and a batch from each member; how many frames moved.
     fn turn(&mut self) -> usize {
-        let from_wire: usize = (0..self.wire.len()).map(|queue| self.downlink(queue)).sum();
+        self.held = 0;
+        let from_wire: usize = (0..self.wire.len()).map(|queue| self.drain(queue)).sum();
         let from_members: usize = (0..self.ends.len()).map(|index| self.uplink(index)).sum();
         from_wire + from_members
+    }
+
+    /// Batches of one queue of the wire until it has no more. What the members send causes answers, each member's batch as many as a batch of the wire's takes: of
+    /// one batch a turn the wire's ring would overflow.
+    fn drain(&mut self, queue: usize) -> usize {
+        let mut moved = 0;
+        for _ in 0..SWITCH_DRAIN_BATCHES_MAX {
+            match self.downlink(queue) {
+                0 => break,
+                count => moved += count,
+            }
+        }
+        moved
     }
 
     /// From a queue of the wire to the members.
@@ -261,7 +331,14 @@ impl Fabric {
             if let Some(end) = end
                 && all >> index & 1 == 1
             {
-                deliver(frames, &self.targets, index, end, &mut self.scratch);
+                let lost = deliver(
+                    frames,
+                    &self.targets,
+                    index,
+                    &mut end.far,
+                    &mut self.scratch,
+                );
+                end.drops.to_member.add(lost);
             }
         }
         self.wire[queue].release();
@@ -273,7 +350,20 @@ impl Fabric {
         let Some(mut end) = self.ends[index].take() else {
             return 0;
         };
-        let frames = match end.receive() {
+        let room = match end.far.has_frames() {
+            true => self.room(index),
+            false => LOOPBACK_BATCH_MAX,
+        };
+        if room == 0 {
+            if end.may_be_held() {
+                self.held |= 1 << index;
+                self.ends[index] = Some(end);
+            } else {
+                self.owners.left(index);
+            }
+            return 0;
+        }
+        let frames = match end.far.receive_some(room) {
             Ok(frames) => frames,
             Err(PortError::Disconnected | PortError::Gone | PortError::Io { .. }) => {
                 self.owners.left(index);
@@ -291,30 +381,52 @@ impl Fabric {
         if self.wire.is_empty() {
             for (other, to) in self.ends.iter_mut().enumerate() {
                 if let Some(to) = to {
-                    deliver(frames, &self.targets, other, to, &mut self.scratch);
+                    let to = &mut to.far;
+                    let lost = deliver(frames, &self.targets, other, to, &mut self.scratch);
+                    end.drops.from_member.add(lost);
                 }
             }
         } else if !frames.is_empty() {
             let queue = index % self.wire.len();
             let wire = &mut self.wire[queue];
-            deliver(frames, &self.targets, 0, wire, &mut self.scratch);
+            let lost = deliver(frames, &self.targets, 0, wire, &mut self.scratch);
+            end.drops.from_member.add(lost);
         }
-        end.release();
+        end.far.release();
         self.ends[index] = Some(end);
         moved
+    }
+
+    /// Frames of a member's that the wire takes now.
+    fn room(&mut self, index: usize) -> usize {
+        if self.wire.is_empty() {
+            return LOOPBACK_BATCH_MAX;
+        }
+        let queue = index % self.wire.len();
+        self.wire[queue].reserve(LOOPBACK_BATCH_MAX).len()
     }
 
     fn sleep(&mut self) {
         // Announced first, looked at second: whoever tells from here on wakes us.
         self.shared.bell.prepare_sleep();
         if !self.shared.changed.is_raised() {
+            let wires = self.wire.len();
             let wire = self.wire.iter_mut().map(|port| port as &mut dyn Port);
-            let ends = self.ends.iter_mut().flatten();
-            let mut ports: Vec<&mut dyn Port> =
-                wire.chain(ends.map(|end| end as &mut dyn Port)).collect();
+            // Those that are held are not waited for: it is the wire that has no room.
+            let held = self.held;
+            let ends = self.ends.iter_mut().enumerate();
+            let ends = ends.filter(|(index, _)| held >> index & 1 == 0);
+            let ends = ends.filter_map(|(_, end)| end.as_mut());
+            let mut ports: Vec<&mut dyn Port> = wire
+                .chain(ends.map(|end| &mut end.far as &mut dyn Port))
+                .collect();
+            let (room, timeout_ns) = match held {
+                0 => (0, None),
+                _ => ((1 << wires) - 1, Some(SWITCH_FAREWELL_NS)),
+            };
             let extra: [BorrowedFd<'_>; 1] = [self.shared.bell.fd()];
             // An error (no memory) is met like a wake-up, after a moment.
-            if wait_each(&mut ports, &extra, 0, None).is_err() {
+            if wait_each(&mut ports, &extra, room, timeout_ns).is_err() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         }
@@ -322,14 +434,14 @@ impl Fabric {
     }
 }
 
-/// Hands on the frames that are marked for `index`, in order. Those that find no room are lost, as on any wire: TCP sends them again.
+/// Hands on the frames that are marked for `index`, in order. How many found no room and are lost: TCP sends them again.
 fn deliver<P: Port + ?Sized>(
     frames: &[RxFrame],
     targets: &[u64],
     index: usize,
     to: &mut P,
     scratch: &mut [u8],
-) {
+) -> u64 {
     let marked = |mask: &u64| mask >> index & 1 == 1;
     let mut chosen = frames
         .iter()
@@ -341,7 +453,7 @@ fn deliver<P: Port + ?Sized>(
         let slots = to.reserve(left.min(to.capabilities().batch_max));
         let count = slots.len();
         if count == 0 {
-            return;
+            break;
         }
         for slot in slots {
             let Some(frame) = chosen.next() else { break };
@@ -352,10 +464,11 @@ fn deliver<P: Port + ?Sized>(
             }
         }
         if to.send(count).is_err() {
-            return;
+            break;
         }
         left = left.saturating_sub(count);
     }
+    left as u64
 }
 
 /// A hasher of this process's own: nobody outside can aim flows at one member.

@@ -66,8 +66,12 @@ pub fn serve_at(lab: &Lab, side: &str, address: &'static str, port: u16, body: V
         TcpListener::bind((address, port)).unwrap()
     });
     let listener = listener.join().unwrap();
+    serve_on(listener, body)
+}
+
+/// The same on a listener, which may be in any namespace: a socket stays in the one that it was made in. The thread ends with the test.
+pub fn serve_on(listener: TcpListener, body: Vec<u8>) -> u16 {
     let port = listener.local_addr().unwrap().port();
-    // A socket stays in the namespace that it was made in. The thread ends with the test.
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let body = body.clone();

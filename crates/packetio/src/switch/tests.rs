@@ -59,6 +59,101 @@ fn wire_shared_answers_go_to_the_caller_and_calls_to_who_listens() {
 }
 
 #[test]
+fn wire_full_pushes_the_members_back() {
+    const FRAMES: u16 = 900;
+    let options = LoopbackOptions {
+        slots: 128,
+        ..LoopbackOptions::default()
+    };
+    let (ours, mut peer) = pair(&options).unwrap();
+    let switch = Switch::start(vec![Box::new(ours)], 2).unwrap();
+    let mut member = switch.member(0).unwrap();
+    for number in 0..FRAMES {
+        send(&mut *member, &segment(number, 80, ACK));
+    }
+    // Nobody has taken anything yet.
+    std::thread::sleep(Duration::from_millis(20));
+    let (until, mut next) = (Instant::now() + Duration::from_secs(5), 0);
+    while next < FRAMES && Instant::now() < until {
+        for frame in peer.receive().unwrap() {
+            let head: [u8; 60] = frame.head();
+            assert_eq!(u16::from_be_bytes([head[34], head[35]]), next);
+            next += 1;
+        }
+    }
+    assert_eq!(next, FRAMES);
+    assert_eq!(member.counters().value("switch_tx_dropped"), Some(0));
+}
+
+#[test]
+fn member_gone_is_not_held_for_ever_by_a_full_wire() {
+    let options = LoopbackOptions {
+        slots: 16,
+        ..LoopbackOptions::default()
+    };
+    let (ours, peer) = pair(&options).unwrap();
+    let shared = Arc::new(Shared::new(StackBell::new().unwrap()));
+    let mut fabric = Fabric::new(shared, vec![Box::new(ours)], 1, 1500);
+    let (mut member, far) = pair(&LoopbackOptions::default()).unwrap();
+    fabric.ends[0] = Some(End::new(far, Arc::default()));
+    for _ in 0..100 {
+        send(&mut member, &segment(80, 1, ACK));
+    }
+    while fabric.turn() > 0 {}
+    assert_eq!(fabric.held, 1);
+    drop(member);
+    fabric.turn();
+    assert!(fabric.ends[0].is_some());
+    std::thread::sleep(Duration::from_nanos(SWITCH_FAREWELL_NS));
+    fabric.turn();
+    assert!(fabric.ends[0].is_none() && fabric.held == 0);
+    drop(peer);
+}
+
+/// Each member's batch that leaves may cause a batch of answers, so a batch a turn would not do: the wire's ring overflowed.
+#[test]
+fn wire_is_taken_from_until_it_has_no_more() {
+    let (ours, mut peer) = pair(&LoopbackOptions::default()).unwrap();
+    let shared = Arc::new(Shared::new(StackBell::new().unwrap()));
+    let mut fabric = Fabric::new(shared, vec![Box::new(ours)], 1, 1500);
+    let (mut member, far) = pair(&LoopbackOptions::default()).unwrap();
+    fabric.owners.joined(0, far.capabilities().mac);
+    fabric.ends[0] = Some(End::new(far, Arc::default()));
+    for _ in 0..10 * LOOPBACK_BATCH_MAX {
+        send(&mut peer, &segment(1, 80, ACK));
+        send(&mut member, &segment(80, 1, ACK));
+    }
+    assert_eq!(fabric.turn(), 11 * LOOPBACK_BATCH_MAX);
+    assert_eq!(peer.receive().unwrap().len(), LOOPBACK_BATCH_MAX);
+    assert!(peer.receive().unwrap().is_empty());
+    let mut taken = 0;
+    while let frames @ 1.. = member.receive().unwrap().len() {
+        taken += frames;
+    }
+    assert_eq!(taken, 10 * LOOPBACK_BATCH_MAX);
+}
+
+#[test]
+fn member_that_is_behind_loses_by_count() {
+    let (ours, mut peer) = pair(&LoopbackOptions::default()).unwrap();
+    let switch = Switch::start(vec![Box::new(ours)], 2).unwrap();
+    let member = switch.member(0).unwrap();
+    let sent = SWITCH_SLOTS as u64 + 500;
+    for _ in 0..sent {
+        while peer.reserve(1).is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        send(&mut peer, &segment(1, 80, ACK));
+    }
+    let until = Instant::now() + Duration::from_secs(5);
+    let dropped = || member.counters().value("switch_rx_dropped_full");
+    while dropped() != Some(500) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(dropped(), Some(500));
+}
+
+#[test]
 fn ethernet_frames_go_to_whom_they_name() {
     let switch = Switch::ethernet(1500, 3).unwrap();
     let mut members: Vec<_> = (0..3).map(|index| switch.member(index).unwrap()).collect();

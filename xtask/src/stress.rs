@@ -16,7 +16,14 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const PROFILE: &str = "sim";
 const FLAGS: &str = "-Zsanitizer=address -Cforce-frame-pointers=yes";
 /// Programs in C that are run with each form of the library, beside the stress test.
-const SHORT_TESTS: [&str; 5] = ["smoke", "classic", "ports", "attached", "leftovers"];
+const SHORT_TESTS: [&str; 6] = [
+    "smoke",
+    "control",
+    "classic",
+    "ports",
+    "attached",
+    "leftovers",
+];
 
 /// The chore.
 pub fn stress(root: &Path, options: &StressOptions) -> Result<bool, String> {

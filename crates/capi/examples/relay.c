@@ -3,7 +3,7 @@
  *
  *   relay [-f CONFIG] [-p PORT] [-s SECONDS] ADDRESS:PORT
  *
- * mtcp_attach_fd gives a descriptor of the kernel a number in the context, and from there on epoll, mtcp_read and mtcp_write make no difference between the
+ * mtcp_attach_fd gives a descriptor of the kernel a number in the context, and from there on epoll, mtcp_read, mtcp_write and mtcp_shutdown make no difference between the
  * two. So the loop below does not know which end of a connection is whose. The statistics are a timerfd's doing, every so many seconds: another descriptor in
  * the same epoll.
  */
@@ -21,8 +21,7 @@
 struct end {
     struct relay *relay;
     struct end *other;
-    int sockid;    /* in the context; -1: closed */
-    int kernel_fd; /* behind it; -1: none, it is Millstream's */
+    int sockid;    /* -1: closed */
     int has_ended; /* it will send no more */
     int was_shut;  /* and has been told that the other does not */
     uint32_t watched;
@@ -59,9 +58,6 @@ static void close_end(struct end *end)
         return;
     mtcp_close(mctx, end->sockid);
     end->sockid = -1;
-    /* The context's number is gone; the kernel's descriptor was ours all the time. */
-    if (end->kernel_fd >= 0)
-        close(end->kernel_fd);
 }
 
 static void finish(struct relay *relay)
@@ -90,7 +86,7 @@ static int move(struct end *from, struct end *to)
         }
         from->len = from->sent = 0;
         if (from->has_ended) {
-            if (!to->was_shut && (to->kernel_fd >= 0 ? shutdown(to->kernel_fd, SHUT_WR) : mtcp_shutdown(mctx, to->sockid, SHUT_WR)) < 0)
+            if (!to->was_shut && mtcp_shutdown(mctx, to->sockid, SHUT_WR) < 0)
                 return -1;
             to->was_shut = 1;
             return 0;
@@ -132,12 +128,11 @@ static void on_event(struct end *end, uint32_t events)
     ask(server);
 }
 
-static void start_end(struct end *end, struct end *other, struct relay *relay, int sockid, int kernel_fd)
+static void start_end(struct end *end, struct end *other, struct relay *relay, int sockid)
 {
     end->relay = relay;
     end->other = other;
     end->sockid = sockid;
-    end->kernel_fd = kernel_fd;
     end->watched = MTCP_EPOLLIN;
     watch(end, MTCP_EPOLL_CTL_ADD, sockid, MTCP_EPOLLIN);
 }
@@ -154,8 +149,10 @@ static void accept_one(int sockid)
     attached = mtcp_attach_fd(mctx, fd);
     if (attached < 0)
         die("mtcp_attach_fd");
-    start_end(&relay->client, &relay->server, relay, sockid, -1);
-    start_end(&relay->server, &relay->client, relay, attached, fd);
+    /* The context has a copy of its own. */
+    close(fd);
+    start_end(&relay->client, &relay->server, relay, sockid);
+    start_end(&relay->server, &relay->client, relay, attached);
     relays_total++;
     relays_open++;
 }

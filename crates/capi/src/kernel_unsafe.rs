@@ -3,7 +3,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::io::Error;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::{msghdr, sockaddr, socklen_t};
 use posix::Errno;
@@ -65,7 +65,20 @@ pub unsafe fn recvmsg(kernel: &OwnedFd, msg: *mut msghdr, flags: c_int) -> Resul
     told(unsafe { libc::recvmsg(kernel.as_raw_fd(), msg, flags | libc::MSG_DONTWAIT) })
 }
 
-/// `accept4`, unless nobody has come yet.
+/// It is a socket that listens.
+///
+/// # Errors
+/// `ENOTSOCK`
+fn is_listening(kernel: &OwnedFd) -> Result<bool, Errno> {
+    let (mut listens, mut len): (c_int, _) = (0, size_of::<c_int>() as socklen_t);
+    let (value, len) = ((&raw mut listens).cast(), &raw mut len);
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
+    // SAFETY: room for an int, and its length.
+    unsafe { getsockopt(kernel.as_fd(), (level, name), value, len) }?;
+    Ok(listens != 0)
+}
+
+/// `accept4`, unless nobody has come yet. Of what does not listen the kernel complains without a wait.
 ///
 /// # Safety
 /// As [`recvfrom`].
@@ -79,7 +92,7 @@ pub unsafe fn accept(
         revents: 0,
     };
     // SAFETY: one entry, which is ours.
-    if told(unsafe { libc::poll(&raw mut entry, 1, 0) } as isize)? == 0 {
+    if is_listening(kernel)? && told(unsafe { libc::poll(&raw mut entry, 1, 0) } as isize)? == 0 {
         return Err(Errno::AGAIN);
     }
     let flags = libc::SOCK_CLOEXEC;

@@ -182,7 +182,13 @@ fn relay_joins_both_worlds() {
     let ab = lab.run(&["ab", "-q", "-n", "20", "-c", "5", &url]);
     assert!(ab.contains("Failed requests:        0"), "{ab}");
     let said = ends_well(relay);
-    assert!(said.contains("25 connections, 0 open"), "{said}");
+    // ab may open one more than it has a use for.
+    let last = said.lines().last().unwrap();
+    let served = [
+        "relay: 25 connections, 0 open",
+        "relay: 26 connections, 0 open",
+    ];
+    assert!(served.iter().any(|words| last.starts_with(words)), "{said}");
 }
 
 /// Configurations of both ends of a shared memory, `server.conf` and `client.conf`.

@@ -25,7 +25,7 @@ use rustix::fd::BorrowedFd;
 use crate::frame_unsafe::RxFrame;
 use crate::limits::{
     FRAME_HEADER_MAX, LOOPBACK_BATCH_MAX, SWITCH_BYTES, SWITCH_DRAIN_BATCHES_MAX,
-    SWITCH_MEMBERS_MAX, SWITCH_SLOTS, SWITCH_TURNS_MAX,
+    SWITCH_FAREWELL_NS, SWITCH_MEMBERS_MAX, SWITCH_SLOTS, SWITCH_TURNS_MAX,
 };
 use crate::loopback::{Loopback, LoopbackOptions, pair};
 use crate::open::OpenError;

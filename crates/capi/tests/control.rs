@@ -1,0 +1,40 @@
+//! The control plane, call by call: `control.c` says what is looked at. With the sanitizers, as C and as C++, and with each way to name a configuration.
+
+mod common;
+
+use std::process::Command;
+
+use common::With;
+use common::lab::printed;
+
+#[test]
+fn control_plane_keeps_its_promises() {
+    let directory = common::scratch("control");
+    let source = common::crate_directory().join("tests/control.c");
+    let config = directory.join("mtcp.conf");
+    std::fs::write(&config, "io = loopback\nmax_concurrency = 500\n").unwrap();
+    for (compiler, language) in [("gcc", "c"), ("g++", "c++")] {
+        let program = directory.join(compiler);
+        let object = program.with_extension("o");
+        let flags = [&["-x", language], &common::SANITIZE[..]].concat();
+        common::compile(compiler, &[source.clone()], &flags, With::Headers, &object);
+        common::compile(
+            compiler,
+            &[object],
+            &common::SANITIZE,
+            With::Libmtcp,
+            &program,
+        );
+        let run = |file: Option<&str>, environment: Option<&str>| {
+            let mut command = Command::new("timeout");
+            command.arg("60").arg(&program).args(file);
+            command.env_remove("MILLSTREAM_CONFIG");
+            command.envs(environment.map(|value| ("MILLSTREAM_CONFIG", value)));
+            printed(&[compiler], &command.output().unwrap());
+        };
+        let file = config.to_str();
+        run(file, None);
+        run(None, file);
+        run(None, None);
+    }
+}

@@ -16,7 +16,7 @@ use rustix::event::EventfdFlags;
 use rustix::pipe::PipeFlags;
 
 use crate::door::answer_int;
-use crate::kernel_unsafe as kernel;
+use crate::kernel_unsafe;
 use crate::limits::OPTION_BYTES_MAX;
 use crate::memory_unsafe::{self as memory, bytes, give_address};
 use crate::seats::{Handle, Seat, Sources, with};
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn mtcp_accept4(
         with(mctx, |seat| {
             if seat.sockets.is_kernel(fd) {
                 // SAFETY: as the caller promises.
-                let accept = |own: &_| unsafe { kernel::accept(own, (addr, addrlen)) };
+                let accept = |own: &_| unsafe { kernel_unsafe::accept(own, (addr, addrlen)) };
                 return seat.accept_of_kernel(fd, flags, accept);
             }
             let (accepted, reply) = seat.sockets.wait_for(&Request::Accept { fd, flags });
@@ -223,7 +223,7 @@ pub extern "C" fn mtcp_abort(mctx: Handle, fd: c_int) -> c_int {
 pub extern "C" fn mtcp_shutdown(mctx: Handle, fd: c_int, how: c_int) -> c_int {
     answer_int(|| {
         with(mctx, |seat| match seat.sockets.kernel_fd(fd) {
-            Ok(own) => kernel::shutdown(own, how),
+            Ok(own) => kernel_unsafe::shutdown(own, how),
             Err(_) => seat.sockets.wait_for(&Request::Shutdown { fd, how }).0,
         })
     })
@@ -245,7 +245,7 @@ unsafe fn name(
             if let Ok(own) = seat.sockets.kernel_fd(fd) {
                 let is_peers = matches!(request, Request::Getpeername { .. });
                 // SAFETY: the caller's promise.
-                return unsafe { kernel::name(own, is_peers, addr, addrlen) };
+                return unsafe { kernel_unsafe::name(own, is_peers, addr, addrlen) };
             }
             let (outcome, reply) = seat.sockets.wait_for(request);
             outcome?;
@@ -293,7 +293,7 @@ pub unsafe extern "C" fn mtcp_getsockopt(
         with(mctx, |seat| {
             if let Ok(own) = seat.sockets.kernel_fd(fd) {
                 // SAFETY: C gives a length, and room as long as it says.
-                return unsafe { kernel::getsockopt(own, (level, name), optval, optlen) };
+                return unsafe { kernel_unsafe::getsockopt(own, (level, name), optval, optlen) };
             }
             seat.sockets.check_options_level(fd, level)?;
             // SAFETY: C gives a length, and below room as long as it says.
@@ -331,7 +331,7 @@ pub unsafe extern "C" fn mtcp_setsockopt(
         with(mctx, |seat| {
             if let Ok(own) = seat.sockets.kernel_fd(fd) {
                 // SAFETY: C gives a value of that length.
-                return unsafe { kernel::setsockopt(own, (level, name), optval, optlen) };
+                return unsafe { kernel_unsafe::setsockopt(own, (level, name), optval, optlen) };
             }
             if !seat.sockets.has(fd) {
                 return Err(Errno::BADF);

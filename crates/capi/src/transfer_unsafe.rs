@@ -12,7 +12,7 @@ use posix::number::{MSG_CTRUNC, MSG_DONTWAIT, MSG_ERRQUEUE, MSG_PEEK, MSG_TRUNC,
 use posix::{Errno, Reply, Request};
 
 use crate::door::{answer, answer_int, open};
-use crate::kernel_unsafe as kernel;
+use crate::kernel_unsafe;
 use crate::limits::{BYTES_PER_CALL_MAX, PIECES_MAX};
 use crate::memory_unsafe::{self as memory, bytes, bytes_mut};
 use crate::seats::{Handle, Seat, with};
@@ -180,8 +180,9 @@ pub unsafe extern "C" fn mtcp_sendto(
         with(mctx, |seat| {
             if seat.sockets.is_kernel(fd) {
                 // SAFETY: as the caller promises.
-                let send =
-                    |own: &_| unsafe { kernel::sendto(own, (buf, len), flags, (addr, addrlen)) };
+                let send = |own: &_| unsafe {
+                    kernel_unsafe::sendto(own, (buf, len), flags, (addr, addrlen))
+                };
                 return seat.sockets.on_kernel(fd, flags, send).map(|n| n as i64);
             }
             // SAFETY: C gives so many bytes, and an address of that length.
@@ -218,8 +219,9 @@ pub unsafe extern "C" fn mtcp_recvfrom(
                     return Ok(None);
                 }
                 // SAFETY: as the caller promises.
-                let receive =
-                    |own: &_| unsafe { kernel::recvfrom(own, (buf, len), flags, (addr, addrlen)) };
+                let receive = |own: &_| unsafe {
+                    kernel_unsafe::recvfrom(own, (buf, len), flags, (addr, addrlen))
+                };
                 seat.sockets.on_kernel(fd, flags, receive).map(Some)
             })
         });
@@ -250,7 +252,7 @@ pub unsafe extern "C" fn mtcp_sendmsg(
         with(mctx, |seat| {
             if seat.sockets.is_kernel(fd) {
                 // SAFETY: as the caller promises.
-                let send = |own: &_| unsafe { kernel::sendmsg(own, msg, flags) };
+                let send = |own: &_| unsafe { kernel_unsafe::sendmsg(own, msg, flags) };
                 return seat.sockets.on_kernel(fd, flags, send).map(|n| n as i64);
             }
             // SAFETY: C gives a message, and memory where it says; so for what follows.
@@ -301,7 +303,7 @@ pub unsafe extern "C" fn mtcp_recvmsg(
         with(mctx, |seat| {
             if seat.sockets.is_kernel(fd) {
                 // SAFETY: as the caller promises.
-                let receive = |own: &_| unsafe { kernel::recvmsg(own, msg, flags) };
+                let receive = |own: &_| unsafe { kernel_unsafe::recvmsg(own, msg, flags) };
                 return seat.sockets.on_kernel(fd, flags, receive).map(|n| n as i64);
             }
             // SAFETY: C gives a message, and memory where it says; so for what follows.

@@ -4,7 +4,7 @@
 use ring::chunk::ChunkPool;
 use ring::socket_block::{SocketBlock, SocketState};
 use tcp::time_wait::TimeWait;
-use tcp::{ConnectionError, Cx, Effects};
+use tcp::{ConnectionError, Cx, Effects, TransmitClass};
 
 use crate::context::SoftErrorQuery;
 use crate::control_queue::ControlSegment;
@@ -198,7 +198,9 @@ impl Core {
             return;
         };
         let (key, header) = (slot.key, slot.header);
-        while conn.poll_transmit(&mut tcp_cx!(self), &mut self.segment_out) {
+        while conn.due() != TransmitClass::None
+            && conn.poll_transmit(&mut tcp_cx!(self), &mut self.segment_out)
+        {
             if self.segment_out.payload_len == 0 {
                 let segment = self.segment_out.clone();
                 let one = ControlSegment {

@@ -155,6 +155,7 @@ impl Connection {
     /// Sizes at the moment when data may flow.
     pub(crate) fn begin_buffers(&mut self, cx: &Cx<'_>) {
         self.expand_send_buffer(cx);
+        self.refresh_runs();
         self.rx.peer_segment = u32::from(self.rx.advmss.min(self.snd.mss))
             .min(self.rx.wnd / 2)
             .clamp(SEGMENT_GUESS_MIN, SEGMENT_GUESS_MAX) as u16;
@@ -274,7 +275,11 @@ impl Connection {
     /// small queues towards the device keep the window from being full then, so that in truth each ACK counts.
     pub fn on_writer_waits(&mut self, cx: &Cx<'_>) {
         if self.segments_in_flight() < self.congestion.window.cwnd {
+            let before = self.tune.send_buffer;
             self.expand_send_buffer(cx);
+            if self.tune.send_buffer != before {
+                self.refresh_runs();
+            }
         }
     }
 
@@ -296,10 +301,7 @@ impl Connection {
         };
         let wanted = u64::from(each) * windows * u64::from(segments);
         let wanted = wanted.min(u64::from(cx.config.send_buffer.bytes_max)) as u32;
-        if wanted > self.tune.send_buffer {
-            self.tune.send_buffer = wanted;
-            self.refresh_runs();
-        }
+        self.tune.send_buffer = self.tune.send_buffer.max(wanted);
     }
 
     /// The congestion window in segments, at least what reordering may hold up.

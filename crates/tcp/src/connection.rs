@@ -350,7 +350,7 @@ impl Connection {
 
     /// Data may flow from here on: segment size, buffers, timers.
     pub(crate) fn enter_established(&mut self, cx: &Cx<'_>) {
-        self.refresh_mss();
+        self.find_mss();
         self.tx.retransmits = 0;
         self.tx.backoff = 0;
         self.tx.small_end = self.snd.una;

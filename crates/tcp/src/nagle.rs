@@ -12,6 +12,12 @@ impl Connection {
     /// Eff.snd.MSS (RFC 9293 3.7.1): the least of what the peer takes and the path carries, less options,
     /// and no more than half of the largest window, so that two segments fit.
     pub(crate) fn refresh_mss(&mut self) {
+        self.find_mss();
+        self.refresh_runs();
+    }
+
+    /// The segment size alone: what follows from it is the caller's to refresh.
+    pub(crate) fn find_mss(&mut self) {
         let options = if self.marks.has(Marks::TIMESTAMPS) {
             TIMESTAMP_OPTION_LEN
         } else {
@@ -29,7 +35,6 @@ impl Connection {
             // Below `base`, so it fits a u16.
             (cutoff as u16).max(SEND_MSS_MIN.min(base))
         };
-        self.refresh_runs();
     }
 
     /// The largest payload of a segment that leaves now: SACK blocks take their room from it.

@@ -91,6 +91,10 @@ impl Connection {
             self.send_lone(cx, out, lone);
             return true;
         }
+        if self.owes_plain_ack() {
+            self.send_plain_ack(cx, out);
+            return true;
+        }
         if self.marks.any(Marks::PATH_NARROWED | Marks::PATH_PROBING) {
             self.review_path(cx);
         }

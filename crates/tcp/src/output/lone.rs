@@ -102,8 +102,14 @@ impl Connection {
         out.urgent = 0;
         self.note_lone(cx, lone);
         self.note_ack_sent(cx);
-        // As `stop`: what is in flight now has a timer, and nothing waits for one.
+        self.stop_lone(cx);
+    }
+
+    /// As `stop`, where nothing waits: there is no limit to be named, and nothing to be probed for.
+    #[inline]
+    pub(super) fn stop_lone(&mut self, cx: &mut Cx<'_>) {
         self.due = TransmitClass::None;
+        self.delivery.burst_left = 0;
         self.note_busy(cx);
         self.arm_departure(cx);
     }

@@ -1,7 +1,8 @@
-//! The pure ACKs of a run, one after another: what each says, and nothing of what all of them share.
+//! Pure ACKs that say nothing but how far the text has come: in a line of their own, as the lone segment. Of those of a run, one after another: what each
+//! says, and nothing of what all of them share.
 
-use wire::SeqNumber;
 use wire::tcp::{Flags, Timestamp};
+use wire::{Ecn, SeqNumber};
 
 use super::Plan;
 use crate::connection::{Connection, Cx};
@@ -43,20 +44,55 @@ impl Connection {
         if !is_plain || self.plan(cx) != Plan::Ack {
             return None;
         }
-        let timestamp = self.marks.has(Marks::TIMESTAMPS).then(|| Timestamp {
-            value: self.ts_value(cx.now_ns),
-            echo: self.rcv.ts_recent,
-        });
         let ack = PlainAck {
             seq: self.acceptable_seq(),
             ack: self.rcv.nxt,
             window: self.advertise_window(cx),
-            timestamp,
+            timestamp: self.data_options(cx.now_ns).timestamp,
         };
+        self.note_plain_ack(cx);
+        Some(ack)
+    }
+
+    /// All that is due is a pure ACK, and it is plain.
+    #[inline]
+    pub(super) fn owes_plain_ack(&self) -> bool {
+        let others = Marks::SEND_NOW
+            .with(Marks::ACK_TELLS_MORE)
+            .with(Marks::RECORDS)
+            .with(Marks::PATH_NARROWED)
+            .with(Marks::PATH_PROBING)
+            .with(Marks::NO_PREDICTION);
+        self.marks.of(others) == Marks::ACK_NOW
+            && self.snd.ecn.is_off()
+            && self.rx.dup_acks_due == 0
+            && self.state.is_synchronized()
+            && self.unsent() == 0
+            && !self.fin_unsent()
+    }
+
+    /// It leaves, and nothing is left.
+    #[inline]
+    pub(super) fn send_plain_ack(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) {
+        debug_assert_eq!(self.plan(cx), Plan::Ack);
+        out.seq = self.acceptable_seq();
+        out.ack = self.rcv.nxt;
+        out.flags = Flags::ACK;
+        out.ecn = Ecn::NotEct;
+        out.window = self.advertise_window(cx);
+        out.options = self.data_options(cx.now_ns);
+        out.payload_offset = 0;
+        out.payload_len = 0;
+        out.urgent = 0;
+        self.note_plain_ack(cx);
+        self.stop_lone(cx);
+    }
+
+    #[inline]
+    fn note_plain_ack(&mut self, cx: &mut Cx<'_>) {
         cx.counters.segments_out += 1;
         self.delivery.note_out(cx.now_ns, false);
         self.tx.segs_out = self.tx.segs_out.wrapping_add(1);
         self.note_ack_sent(cx);
-        Some(ack)
     }
 }

@@ -335,3 +335,6 @@ impl Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

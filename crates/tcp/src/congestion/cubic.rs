@@ -21,8 +21,9 @@ const TIME_SHIFT: u32 = 10;
 /// `CubicSettings::scale` (C), `beta` and `K` are fixed-point numbers with ten fractional bits.
 const SCALE_SHIFT: u32 = 10;
 const SCALE: u32 = 1 << SCALE_SHIFT;
-/// The window's target is computed anew at least this often while the window stands still.
-const UPDATE_MS: u32 = 1000 / 32;
+/// The window's target is computed anew at least this often while the window stands still, as in Linux, or once a round trip if that is sooner: where
+/// losses come faster, Linux at this clock gains nothing between them, and RFC 9438 4.3 asks for what Reno would.
+const UPDATE_MS_MAX: u32 = 1000 / 32;
 /// Round trips are not believed for so long after a reduction: queues are still draining.
 const SETTLE_MS: u32 = 1000;
 
@@ -178,7 +179,7 @@ impl Cubic {
         let now_ms = millis(at.now_ns);
         self.ack_cnt = self.ack_cnt.saturating_add(acked);
         let since_ms = now_ms.wrapping_sub(self.last_ms);
-        if self.last_cwnd == cwnd && since_ms <= UPDATE_MS {
+        if self.last_cwnd == cwnd && since_ms <= self.update_ms() {
             return;
         }
         // The function moves once a millisecond at most; the comparison with Reno runs on every time.
@@ -196,6 +197,14 @@ impl Cubic {
         }
         // At most one segment for two acknowledged: half as fast as slow start.
         self.cnt = self.cnt.max(2);
+    }
+
+    /// How long `cnt` holds for one window.
+    fn update_ms(&self) -> u32 {
+        match self.delay_min_us {
+            0 => UPDATE_MS_MAX,
+            delay_us => UPDATE_MS_MAX.min(delay_us / 1000),
+        }
     }
 
     /// Growth begins again after a reduction (RFC 9438 4.2).

@@ -1,14 +1,17 @@
-//! `cargo xtask bench NAME`: a release build and `mill bench NAME`, which measures.
+//! `cargo xtask bench NAME`: a release build, guided by a profile where times are measured, and `mill bench NAME`.
 
 use std::path::{Path, PathBuf};
 
 use crate::cli::BenchOptions;
 use crate::demo;
+use crate::guided;
 use crate::run;
 use crate::setup::{self, Need};
 
 /// What is compared with systems that `mill` does not know itself: `rivals` brings them.
 const WITH_RIVALS: [&str; 3] = ["message", "bulk", "all"];
+/// What is the same from any build, or compared with what a plain one gave.
+const PLAIN: [&str; 3] = ["cycles", "goodput", "report"];
 /// What also shows where a server's cycles go: by a `mill` of another build.
 const WITH_STAGES: [&str; 2] = ["cycles", "all"];
 
@@ -21,12 +24,19 @@ pub fn bench(root: &Path, options: &BenchOptions) -> Result<bool, String> {
         ..Need::default()
     };
     setup::setup(root, &need)?;
-    demo::build_mill()?;
+    let is_short = |word: &String| word == "--quick" || word == "--help";
+    let programs =
+        if PLAIN.contains(&name) || options.plain || options.arguments.iter().any(is_short) {
+            let packages = ["--package", "mill", "--package", "bench"];
+            run::run(run::cargo().args(["build", "--release"]).args(packages))?;
+            run::target(root).join("release")
+        } else {
+            guided::build(root, &["mill", "bench"], &[])?
+        };
     if WITH_RIVALS.contains(&name) {
-        run::run(run::cargo().args(["build", "--release", "--package", "bench"]))?;
-        build_netstack(root)?;
+        build_netstack(root, &programs)?;
     }
-    let mut command = run::command(&demo::mill_binary(root).to_string_lossy());
+    let mut command = run::command(&programs.join("mill").to_string_lossy());
     command.arg("bench").args(&options.arguments);
     let compares_only = ["--check", "--update", "--help"];
     let whole = |word: &String| !compares_only.contains(&word.as_str());
@@ -46,14 +56,14 @@ pub fn cycles_check(root: &Path) -> Result<(), String> {
 }
 
 /// gVisor's netstack, where there is a Go that is new enough (1.24; Debian's is not): without it the report says that it was left out.
-fn build_netstack(root: &Path) -> Result<(), String> {
+fn build_netstack(root: &Path, programs: &Path) -> Result<(), String> {
     if run::find_program("go").is_none() {
         println!("xtask: no Go here: gVisor's netstack is left out");
         return Ok(());
     }
     let mut go = run::command("go");
     go.args(["build", "-mod=readonly", "-o"]);
-    let program = demo::mill_binary(root).with_file_name("netstack");
+    let program = programs.join("netstack");
     go.arg(std::path::absolute(program).map_err(|error| error.to_string())?);
     run::run(go.arg(".").current_dir(root.join("bench/netstack")))
 }

@@ -10,10 +10,11 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::cli::InstallOptions;
 use crate::dpdk;
+use crate::guided;
 use crate::run;
 
 /// The major version that programs ask for: crates/capi/build.rs says the same.
@@ -24,9 +25,15 @@ const PRIVATE_LIBS: &str = "-lpthread -ldl -lm -lgcc_s -lc";
 
 /// Builds, unless told otherwise, and lays out.
 pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
-    if !options.no_build {
-        run::run(run::cargo().args(["build", "--release", "-p", "capi", "--lib"]))?;
-    }
+    let plain = run::target(root).join("release");
+    let built = if options.profile_guided {
+        guided::build(root, &["capi"], &["--lib"])?
+    } else {
+        if !options.no_build {
+            run::run(run::cargo().args(["build", "--release", "-p", "capi", "--lib"]))?;
+        }
+        plain.clone()
+    };
     if options.prefix.is_relative() {
         return Err(format!(
             "--prefix {}: not absolute",
@@ -37,8 +44,8 @@ pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
         Some(below) => below.join(options.prefix.strip_prefix("/").unwrap_or(&options.prefix)),
         None => options.prefix.clone(),
     };
-    libraries(&built(root), &place.join("lib"))?;
-    plugin(root, options, &place.join("lib/millstream"))?;
+    libraries(&built, &place.join("lib"))?;
+    plugin(root, options, &plain, &place.join("lib/millstream"))?;
     let capi = root.join("crates/capi");
     copy_all(&capi.join("include"), "h", &place.join("include"))?;
     for section in ["3", "7"] {
@@ -62,14 +69,9 @@ pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// Where cargo puts what it builds for release.
-fn built(root: &Path) -> PathBuf {
-    run::target(root).join("release")
-}
-
 /// The DPDK plug-in, where it can be built, or was.
-fn plugin(root: &Path, options: &InstallOptions, to: &Path) -> Result<(), String> {
-    let directory = built(root).join("millstream");
+fn plugin(root: &Path, options: &InstallOptions, from: &Path, to: &Path) -> Result<(), String> {
+    let directory = from.join("millstream");
     if !options.no_build && dpdk::is_possible() {
         dpdk::build(root, &directory)?;
     }

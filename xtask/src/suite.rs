@@ -82,6 +82,7 @@ fn need_of(chosen: &dyn Fn(&str) -> bool) -> Need {
         miri: chosen("miri"),
         fuzz: chosen("fuzz"),
         valgrind: chosen("cycles"),
+        profile: false,
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Need {
     pub fuzz: bool,
     /// What counts instructions.
     pub valgrind: bool,
+    /// LLVM's tools, for profile-guided builds.
+    pub profile: bool,
 }
 
 impl Need {
@@ -40,6 +42,7 @@ impl Need {
             miri: true,
             fuzz: true,
             valgrind: true,
+            profile: true,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Toolchains, components and cargo-fuzz, through rustup and cargo. Called by [`super::setup`].
 
 use super::{NIGHTLY, Need, TARGET_NO_OS};
+use crate::guided;
 use crate::run;
 
 /// The version of cargo-fuzz that the fuzz directory is laid out for.
@@ -18,6 +19,9 @@ pub fn install_missing(need: &Need) -> Result<(), String> {
     }
     if need.fuzz {
         cargo_fuzz()?;
+    }
+    if need.profile && !guided::has_profdata() {
+        rustup(&["component", "add", "llvm-tools"])?;
     }
     Ok(())
 }

@@ -14,11 +14,20 @@ pub struct Machine {
     pub kernel: String,
     /// With `+` behind it if the tree had changes.
     pub commit: String,
+    /// How our programs were built, by who built them ([`BUILD`]).
+    #[serde(default)]
+    pub build: String,
     /// Processes that wanted to run, mean over the last minute, before and after.
     pub load: (f64, f64),
     /// Seconds since 1970 at the start.
     pub started_s: u64,
 }
+
+/// What `cargo xtask` says of its own builds: with a profile of what runs or without (decision 0031).
+const BUILD: &str = match option_env!("MILLSTREAM_BUILD") {
+    Some(build) => build,
+    None => "plain",
+};
 
 impl Machine {
     /// Looks at the machine that we run on.
@@ -36,6 +45,7 @@ impl Machine {
                 names.release().to_string_lossy()
             ),
             commit: commit(),
+            build: BUILD.to_owned(),
             load: (load, load),
             started_s: since.map_or(0, |since| since.as_secs()),
         }
@@ -51,12 +61,13 @@ impl std::fmt::Display for Machine {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             formatter,
-            "{}, {} cores, {:.0} GiB; {}; commit {}; load before and after {:.1}, {:.1}",
+            "{}, {} cores, {:.0} GiB; {}; commit {}, {} build; load before and after {:.1}, {:.1}",
             self.processor,
             self.cores,
             self.memory_gib,
             self.kernel,
             self.commit,
+            self.build,
             self.load.0,
             self.load.1
         )

@@ -23,6 +23,9 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What the library itself needs of the system: of concern to static linking alone.
 const PRIVATE_LIBS: &str = "-lpthread -ldl -lm -lgcc_s -lc";
 
+/// What mTCP's library exports beside its calls. Programs are known that have functions of their own by these names: theirs come first, in the archive too.
+const WEAK: [&str; 2] = ["GetNumCPUs", "CoreAffinitize"];
+
 /// Builds, unless told otherwise, and lays out.
 pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
     let plain = run::target(root).join("release");
@@ -86,7 +89,11 @@ fn plugin(root: &Path, options: &InstallOptions, from: &Path, to: &Path) -> Resu
 fn libraries(from: &Path, to: &Path) -> Result<(), String> {
     let full = format!("libmtcp.so.{VERSION}");
     copy(&from.join("libmtcp.so"), &to.join(&full), 0o755)?;
-    copy(&from.join("libmtcp.a"), &to.join("libmtcp.a"), 0o644)?;
+    let archive = to.join("libmtcp.a");
+    copy(&from.join("libmtcp.a"), &archive, 0o644)?;
+    let mut weaken = run::command("objcopy");
+    weaken.args(WEAK.map(|name| format!("--weaken-symbol={name}")));
+    run::run(weaken.arg(&archive))?;
     link(&full, &to.join(SONAME))?;
     link(SONAME, &to.join("libmtcp.so"))
 }

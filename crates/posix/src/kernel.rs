@@ -56,16 +56,27 @@ pub(crate) fn write(fd: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno
         return rustix::io::write(fd, piece);
     }
     match rustix::io::pwritev2(fd, pieces, HERE, ReadWriteFlags::NOWAIT | NO_SIGNAL) {
-        Err(Errno::OPNOTSUPP) => {}
-        written => return written,
+        Err(Errno::OPNOTSUPP) => write_before_6_18(fd, pieces),
+        written => written,
     }
+}
+
+/// The same where no flag keeps the signal away, and for what knows no such flags: an eventfd, a terminal.
+fn write_before_6_18(fd: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
     let kind = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
-    match (ready(fd, POLLOUT) & (POLLOUT | POLLERR), kind) {
-        (0, _) => Err(Errno::AGAIN),
-        (_, FileType::Socket) => send(fd, pieces, 0),
+    if kind == FileType::Socket {
+        return send(fd, pieces, 0);
+    }
+    let said = ready(fd, POLLOUT) & (POLLOUT | POLLERR);
+    match kind {
         // Nobody has its other end.
-        (said, FileType::Fifo) if said & POLLERR != 0 => Err(Errno::PIPE),
-        _ => rustix::io::writev(fd, pieces),
+        FileType::Fifo if said & POLLERR != 0 => return Err(Errno::PIPE),
+        _ if said == 0 => return Err(Errno::AGAIN),
+        _ => {}
+    }
+    match rustix::io::pwritev2(fd, pieces, HERE, ReadWriteFlags::NOWAIT) {
+        Err(Errno::OPNOTSUPP) => rustix::io::writev(fd, pieces),
+        written => written,
     }
 }
 
@@ -85,4 +96,24 @@ pub(crate) fn send(fd: &OwnedFd, pieces: &[IoSlice<'_>], flags: i32) -> Result<u
     let own = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     let flags = SendFlags::from_bits_retain(flags as u32) | own;
     rustix::net::sendmsg(fd, pieces, &mut SendAncillaryBuffer::default(), flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_kernels_write_without_a_wait_and_without_a_signal() {
+        let bytes = [7; 70_000];
+        let all = [IoSlice::new(&bytes)];
+        // It would wait if it were asked to.
+        let (from, to) = rustix::pipe::pipe().unwrap();
+        assert_eq!(write_before_6_18(&to, &all), Ok(65_536));
+        assert_eq!(write_before_6_18(&to, &all), Err(Errno::AGAIN));
+        drop(from);
+        assert_eq!(write_before_6_18(&to, &all), Err(Errno::PIPE));
+        let counter = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).unwrap();
+        let one = [IoSlice::new(&[1, 0, 0, 0, 0, 0, 0, 0])];
+        assert_eq!(write_before_6_18(&counter, &one), Ok(8));
+    }
 }

@@ -20,11 +20,13 @@ use rustix::process::Signal;
 
 const THREADS: u32 = 8;
 /// How long what vanished may take to be noticed, all of it.
-const PATIENCE: Duration = Duration::from_secs(120);
+fn patience() -> Duration {
+    Duration::from_secs(120) * common::slowness()
+}
 
 /// Connections that get no further are given up after so long. Of a large crowd each has to wait for the others: two CPUs serve some thousand in a second.
 fn timeout_s(connections: u64) -> u64 {
-    6 + connections / 400
+    (6 + connections / 400) * u64::from(common::slowness())
 }
 
 /// A number of the environment's, or the short form's.
@@ -83,7 +85,7 @@ fn until_nothing_is_open(lines: &Receiver<String>) {
     while lines.try_recv().is_ok() {}
     let began = Instant::now();
     loop {
-        let left = PATIENCE.saturating_sub(began.elapsed());
+        let left = patience().saturating_sub(began.elapsed());
         let line = lines.recv_timeout(left).expect("connections stay open");
         if line.contains(" open 0 ") {
             return;
@@ -98,7 +100,9 @@ fn crowds_come_and_go_and_nothing_is_left() {
     let directory = common::scratch("stress");
     let sources = common::files(&common::crate_directory().join("tests/stress"), "c");
     let program = directory.join("stress");
-    common::compile("gcc", &sources, &common::SANITIZE, With::Libmtcp, &program);
+    let slowness = format!("-DSLOWNESS={}", common::slowness());
+    let flags = [&common::SANITIZE[..], &[&slowness]].concat();
+    common::compile("gcc", &sources, &flags, With::Libmtcp, &program);
     configuration(&directory, "server", 1, connections);
     configuration(&directory, "client", 2, connections);
 
@@ -109,7 +113,7 @@ fn crowds_come_and_go_and_nothing_is_left() {
         .stdout(Stdio::piped());
     let mut server = Running::start(&mut command);
     let lines = lines_of(server.child());
-    lines.recv_timeout(PATIENCE).expect("the server starts");
+    lines.recv_timeout(patience()).expect("the server starts");
 
     let crowd = Crowd {
         directory: &directory,

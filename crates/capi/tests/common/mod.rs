@@ -40,6 +40,14 @@ pub fn library_directory() -> PathBuf {
     found
 }
 
+/// How many times longer anything may take: sanitizers within the library slow it down.
+pub fn slowness() -> u32 {
+    match std::env::var_os("CAPI_LIBRARY") {
+        Some(_) => 4,
+        None => 1,
+    }
+}
+
 /// A directory of this test's own, emptied.
 pub fn scratch(name: &str) -> PathBuf {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);

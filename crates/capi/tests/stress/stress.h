@@ -27,10 +27,14 @@
 #define THREADS_MAX 64
 #define EVENTS_MAX 512
 #define PORT 9
+/* How many times slower than usual this is, by sanitizers within the library. */
+#ifndef SLOWNESS
+#define SLOWNESS 1
+#endif
 /* A connection that neither sends nor receives for that long has stalled. */
-#define STALL_MS 60000
+#define STALL_MS (60000 * SLOWNESS)
 /* How long a context may take to be rid of connections that have ended. */
-#define REST_MS 60000
+#define REST_MS (60000 * SLOWNESS)
 /* How long a loop waits at most, to look at the clock. */
 #define TICK_MS 200
 

@@ -3,6 +3,7 @@
 mod common;
 
 use std::process::Command;
+use std::slice::from_ref;
 
 use common::With;
 use common::lab::printed;
@@ -17,7 +18,7 @@ fn control_plane_keeps_its_promises() {
         let program = directory.join(compiler);
         let object = program.with_extension("o");
         let flags = [&["-x", language], &common::SANITIZE[..]].concat();
-        common::compile(compiler, &[source.clone()], &flags, With::Headers, &object);
+        common::compile(compiler, from_ref(&source), &flags, With::Headers, &object);
         common::compile(
             compiler,
             &[object],

@@ -138,7 +138,7 @@ impl Core {
         let mut cx = tcp_cx!(self);
         let segment = &mut self.segment_out;
         let (mut used, mut has_more) = (0, true);
-        while used < frames.len() {
+        while has_more && used < frames.len() {
             has_more = conn.poll_transmit(&mut cx, segment);
             if !has_more {
                 break;
@@ -167,11 +167,8 @@ impl Core {
                 };
                 self.counters.stamps_lost += stamps.on_segment(&at, segment);
             }
-            if conn.due() == TransmitClass::None {
-                // It said so with the last one.
-                has_more = false;
-                break;
-            }
+            // With the last one it says so.
+            has_more = conn.due() != TransmitClass::None;
         }
         if used > 0 && conn.limits_unsent(&cx) {
             way.tx.publish_sent(block, conn.unacked_payload());

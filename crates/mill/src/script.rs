@@ -21,7 +21,7 @@ const KERNEL_TOLERANCE_MS: u32 = 14;
 #[derive(Args, Debug)]
 pub struct ScriptOptions {
     /// Scripts; with -v, each packet and call of theirs
-    #[arg(required_unless_present = "random", value_name = "FILE")]
+    #[arg(required_unless_present_any = ["random", "states"], value_name = "FILE")]
     files: Vec<PathBuf>,
     /// A word in the scripts and what stands for it
     #[arg(short = 'D', long = "define", value_name = "WORD=VALUE", value_parser = pair)]
@@ -38,6 +38,9 @@ pub struct ScriptOptions {
     /// So many scripts drawn from seeds, to be compared
     #[arg(long, value_name = "N", requires = "compare")]
     random: Option<u64>,
+    /// The state table: every kind of segment in every state, to be compared
+    #[arg(long, requires = "compare", conflicts_with = "random")]
+    states: bool,
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1, requires = "random")]
     seed: u64,
@@ -87,6 +90,7 @@ pub fn script(options: &ScriptOptions, is_verbose: bool) -> Result<(), Failure> 
         defines: BTreeMap::from_iter(options.defines.clone()),
         nothing_left: options.nothing_left,
         record: false,
+        echoes_what_left: false,
     };
     let mut failed = 0;
     for file in &options.files {

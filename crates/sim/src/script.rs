@@ -29,6 +29,7 @@ pub mod random;
 mod record;
 mod runner;
 mod shell;
+pub mod states;
 mod symbols;
 mod tcp_info;
 
@@ -58,6 +59,9 @@ pub struct Options {
     pub trace: bool,
     /// Nothing that the script expects is compared: what is seen is put into [`Report::record`].
     pub record: bool,
+    /// With [`Options::record`]: an echo means the timestamp that left at that time or a little later, as a kernel in real time is late by parts of a
+    /// millisecond.
+    pub echoes_what_left: bool,
     /// Options as in the script, without the dashes, before its own: `("ip_version", "ipv6")`. A script's own win.
     pub options: Vec<(String, String)>,
     /// Words and what stands for them: `--define`. They come on top of what the known suites define.

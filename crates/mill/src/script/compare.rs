@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
-use sim::script::{self, Machine, Options, Record, differences, random};
+use sim::script::{self, Machine, Options, Record, differences, random, states};
 
 use super::{ScriptOptions, read};
 use crate::failure::Failure;
@@ -34,7 +34,7 @@ enum Verdict {
     Left(String),
 }
 
-/// Compares all scripts, several at a time; prints a line for each file, and for each seed that differs.
+/// Compares all scripts, several at a time; prints a line for each file, and for each seed or cell that differs.
 pub(super) fn compare(options: &ScriptOptions, is_verbose: bool) -> Result<(), Failure> {
     if !rustix::process::geteuid().is_root() {
         let why = "a network namespace of its own for the kernel needs root";
@@ -57,7 +57,8 @@ pub(super) fn compare(options: &ScriptOptions, is_verbose: bool) -> Result<(), F
                 Verdict::Left(_) => 3,
             };
             counts[place] += 1;
-            show(&subject, &verdict, options.random.is_some());
+            let is_generated = options.random.is_some() || options.states;
+            show(&subject, &verdict, is_generated);
         }
     });
     let [same, later, differ, left] = counts;
@@ -87,6 +88,12 @@ fn subjects(options: &ScriptOptions) -> Result<Vec<Subject>, Failure> {
             },
         });
     }
+    if options.states {
+        found.extend(states::cells().into_iter().map(|cell| Subject {
+            name: cell.name,
+            text: cell.text,
+        }));
+    }
     Ok(found)
 }
 
@@ -114,6 +121,7 @@ fn judge(text: &str, options: &ScriptOptions, is_verbose: bool) -> Verdict {
     let how = |on| Options {
         on,
         record: true,
+        echoes_what_left: options.path,
         options: options.options.clone(),
         defines: options.defines.iter().cloned().collect(),
         ..Options::default()
@@ -156,10 +164,10 @@ fn in_full(script: &str, found: &[String], [ours, kernel]: [&Record; 2]) -> Stri
     )
 }
 
-fn show(subject: &Subject, verdict: &Verdict, is_random: bool) {
+fn show(subject: &Subject, verdict: &Verdict, is_generated: bool) {
     let name = &subject.name;
     match verdict {
-        Verdict::Same(_) if is_random => {}
+        Verdict::Same(_) if is_generated => {}
         Verdict::Same(1) => println!("{name}: same"),
         Verdict::Same(play) => println!("{name}: same (play {play})"),
         Verdict::Differs(how) => println!("{name}: differs: {how}"),

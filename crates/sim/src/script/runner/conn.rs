@@ -3,7 +3,7 @@
 //! Sequence numbers in a script are relative to the first SYN, except in packets with SYN, where they are absolute. The live
 //! peer's first sequence number is the script's; the stack's is its own choice and is learnt from its SYN.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use super::Runner;
@@ -51,11 +51,26 @@ pub(super) struct Conn {
     pub timestamps: HashMap<u32, u32>,
     /// The first TSval: the script's and ours.
     pub first_timestamp: Option<(u32, u32)>,
+    /// Timestamps that left, in the script's numbers, where they are recorded.
+    pub timestamps_seen: BTreeSet<u32>,
     /// The flow label that the script writes and the one that was seen.
     pub flow_label: Option<(u32, u32)>,
 }
 
+/// How much later than ours a kernel's timestamp may be, in its milliseconds: two ticks of its clock, by which its timers are late.
+const ECHO_LATE_MAX: u32 = 10;
+
 impl Conn {
+    /// The timestamp `echo` if it left, or the next one that did, if that is near.
+    pub(super) fn nearest_timestamp(&self, echo: u32) -> u32 {
+        let near = echo..=echo.saturating_add(ECHO_LATE_MAX);
+        self.timestamps_seen
+            .range(near)
+            .next()
+            .copied()
+            .unwrap_or(echo)
+    }
+
     /// What is added to a sequence number of ours to get the script's from the live one.
     pub(super) fn local_offset(&self, is_syn: bool) -> u32 {
         match is_syn {
@@ -97,6 +112,7 @@ impl Runner<'_> {
             remote_isn: 0,
             timestamps: HashMap::new(),
             first_timestamp: None,
+            timestamps_seen: BTreeSet::new(),
             flow_label: None,
         });
         self.conns.len() - 1

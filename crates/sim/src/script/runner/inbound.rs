@@ -102,6 +102,10 @@ impl Runner<'_> {
         if let Some(live) = conn.timestamps.get(&echo) {
             return Ok(*live);
         }
+        let echo = match self.options.echoes_what_left {
+            true => conn.nearest_timestamp(echo),
+            false => echo,
+        };
         match conn.first_timestamp {
             Some((script, live)) if self.config.scales_echo || self.options.record => {
                 Ok(echo.wrapping_sub(script).wrapping_add(live))

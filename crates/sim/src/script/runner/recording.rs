@@ -51,6 +51,7 @@ impl Runner<'_> {
                 let (_, first) = *conn.first_timestamp.get_or_insert((FIRST_TIMESTAMP, live));
                 let value = live.wrapping_sub(first).wrapping_add(FIRST_TIMESTAMP);
                 option::set_word(&mut seen.segment.options, place, value);
+                conn.timestamps_seen.insert(value);
             }
             self.record.packet(seen.at, seen.segment);
         }

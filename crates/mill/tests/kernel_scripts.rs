@@ -15,10 +15,9 @@ const SAMPLE_EVERY: usize = 8;
 /// A script that waits longer than this is none for a quick test, in seconds.
 const LONGEST_S: f64 = 3.0;
 /// Scripts in which we differ from the kernel on purpose: docs/differences.md says why.
-const DIFFERENT: [&str; 3] = [
+const DIFFERENT: [&str; 2] = [
     "established/urgent_data_is_in_line.pkt",
     "established/window_taken_back.pkt",
-    "syn_sent/timeout_gives_up.pkt",
 ];
 
 /// In the names of scripts of what is younger than the kernel: Linux 6.18 has no accurate ECN.

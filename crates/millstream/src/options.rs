@@ -18,6 +18,7 @@ mod fast_open;
 mod ip_level;
 mod stamps;
 mod tcp_level;
+mod timers;
 
 /// The options of one socket. Values set before it connects or listens hold from then on; those of a listener are where accepted connections begin.
 #[derive(Clone, Copy)]

@@ -78,6 +78,11 @@ pub(crate) struct Settings {
     pub keep_probes: u8,
     pub syn_retries: u8,
     pub user_timeout_ms: u32,
+    /// 0: the stack's, as in the next two.
+    pub rto_max_ms: u32,
+    pub rto_min_us: u32,
+    pub delayed_ack_max_us: u32,
+    pub thin_linear_timeouts: bool,
     /// 0: not set.
     pub max_segment: u16,
     /// Seconds; 0: the stack's; negative: no FIN_WAIT_2.
@@ -142,6 +147,10 @@ impl Settings {
                 .then_some(SocketOption::KeepAlive(keepalive)),
             unless_zero(self.user_timeout_ms, user_timeout),
             unless_zero(self.linger2_s, |_| self.fin_wait_2(config)),
+            unless_zero(self.rto_max_ms, SocketOption::RtoMax),
+            unless_zero(self.rto_min_us, SocketOption::RtoMin),
+            unless_zero(self.delayed_ack_max_us, SocketOption::DelayedAckMax),
+            unless_zero(self.thin_linear_timeouts, SocketOption::ThinLinearTimeouts),
         ]
     }
 

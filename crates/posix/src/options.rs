@@ -99,20 +99,6 @@ impl Sockets {
 /// Options of sockets that may tell by their error queue.
 const TELLS_BY_ERROR_QUEUE: [i32; 3] = [SO_ZEROCOPY, SO_TIMESTAMPING, SO_TIMESTAMPING_NEW];
 
-/// A timer of all connections: what it is set to, and the least and the most that Linux lets a socket set.
-fn timer(asked: &Asked<'_>, name: i32) -> (i32, i32, i32) {
-    let config = asked.context.tcp_config();
-    let micros = |ns: u64| i32::try_from(ns / 1_000).unwrap_or(i32::MAX);
-    match name {
-        TCP_RTO_MAX_MS => (micros(config.rto_ns_max) / 1_000, 1_000, 120_000),
-        TCP_RTO_MIN_US => (micros(config.rto_ns_min), TIMER_US_MIN, 120_000_000),
-        _ => (micros(config.delayed_ack_ns_max), TIMER_US_MIN, 200_000),
-    }
-}
-
-/// Two ticks of a kernel's clock: the shortest timer that it sets.
-const TIMER_US_MIN: i32 = 2_000;
-
 /// A `struct timeval` as a time-out: zero is for ever, a negative time no wait at all.
 fn to_timeout(value: &[u8]) -> Result<Option<Duration>, Errno> {
     let (seconds, rest) = value.split_first_chunk().ok_or(Errno::INVAL)?;

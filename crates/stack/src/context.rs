@@ -371,6 +371,14 @@ pub enum SocketOption {
     SynRetries(u8),
     /// `TCP_DEFER_ACCEPT` of a listener, in seconds: accept with the first data; 0: off.
     DeferAccept(u32),
+    /// `TCP_RTO_MAX_MS`, `TCP_RTO_MIN_US`, `TCP_DELACK_MAX_US`: the bounds of the connection's timers, each in the unit of its name; 0: the stack's.
+    RtoMax(u32),
+    /// See [`SocketOption::RtoMax`].
+    RtoMin(u32),
+    /// See [`SocketOption::RtoMax`].
+    DelayedAckMax(u32),
+    /// `TCP_THIN_LINEAR_TIMEOUTS`
+    ThinLinearTimeouts(bool),
     /// `TCP_LINGER2`: FIN_WAIT_2 of a closed connection in ns; `None`: do not wait for the peer's FIN at all.
     FinWait2(Option<u64>),
 }

@@ -374,14 +374,15 @@ fn too_big_v4(next_hop_mtu: u16, quote: &[u8]) -> Result<ErrorKind, Drop> {
 /// RFC 792, RFC 1122 3.2.2.1, RFC 1812 5.2.7.1.
 fn unreachable_v4(code: u8) -> Option<IcmpError> {
     Some(match code {
-        0 | 6 | 9 | 11 => IcmpError::NetUnreachable,
-        1 | 10 | 12 => IcmpError::HostUnreachable,
+        0 => IcmpError::NetUnreachable,
+        1 => IcmpError::HostUnreachable,
         5 => IcmpError::SourceRouteFailed,
         7 => IcmpError::HostUnknown,
         8 => IcmpError::HostIsolated,
         2 => IcmpError::ProtocolUnreachable,
         3 => IcmpError::PortUnreachable,
-        13..=15 => IcmpError::Prohibited,
+        6 | 9 | 11 => IcmpError::NetProhibited,
+        10 | 12..=15 => IcmpError::Prohibited,
         _ => return None,
     })
 }

@@ -102,8 +102,9 @@ impl Core {
             // The writer may have held its last chunk while the ACK that drained the stream was acted on.
             slot.tx.reclaim(pool, block);
             let buffered = slot.tx.buffered(block);
-            let more =
-                requests.contains(Requests::WROTE_MORE) && !requests.contains(Requests::WROTE);
+            // Who only ends the stream takes nothing back of what was said of its last bytes.
+            let more = !requests.contains(Requests::WROTE)
+                && (requests.contains(Requests::WROTE_MORE) || conn.announces_more());
             match more {
                 true => conn.note_write_more(&mut cx, buffered),
                 false => conn.note_write(&mut cx, buffered),

@@ -56,6 +56,17 @@ impl Core {
         self.settle(socket, effects);
     }
 
+    /// A new connection begins with an option of its listener's.
+    pub(crate) fn inherit_option(&mut self, socket: u32, option: SocketOption) -> Effects {
+        if let SocketOption::RtoMin(us) = option
+            && let Some(conn) = self.sockets.slot(socket).conn.as_mut()
+        {
+            conn.begin_with_rto_min_us(&tcp_cx!(self), us);
+            return Effects::NONE;
+        }
+        self.set_option(socket, option)
+    }
+
     /// Sets an option of a connection.
     pub(crate) fn set_option(&mut self, socket: u32, option: SocketOption) -> Effects {
         let slot = self.sockets.slot(socket);
@@ -108,6 +119,10 @@ impl Core {
             SocketOption::MaxPacingRate(rate) => conn.set_max_pacing_rate(&cx, rate),
             SocketOption::SynRetries(retries) => conn.set_syn_retries(retries),
             SocketOption::FinWait2(wait_ns) => conn.set_fin_wait_2(wait_ns),
+            SocketOption::RtoMax(ms) => conn.set_rto_max_ms(ms),
+            SocketOption::RtoMin(us) => conn.set_rto_min_us(us),
+            SocketOption::DelayedAckMax(us) => conn.set_delayed_ack_max_us(us),
+            SocketOption::ThinLinearTimeouts(on) => conn.set_thin_linear_timeouts(on),
             // Those of the socket, of its headers, of listeners, and what mattered before the SYN.
             SocketOption::StampSent(..)
             | SocketOption::StampArrivals(_)

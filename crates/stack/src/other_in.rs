@@ -303,7 +303,7 @@ impl Core {
                     }
                 }
                 NeighbourEvent::Failed(id) => {
-                    self.release_waiters(id, Some(IcmpError::HostUnreachable))
+                    self.release_waiters(id, Some(IcmpError::NeighbourUnreachable))
                 }
                 NeighbourEvent::Displaced(socket) => self.neighbour_displaced(socket),
             }

@@ -481,7 +481,7 @@ impl Core {
         while let Some(listening) = self.listeners.at_mut(listener)
             && let Some(&option) = listening.options.get(next)
         {
-            let effects = self.set_option(id.index, option);
+            let effects = self.inherit_option(id.index, option);
             self.settle(id.index, effects);
             next += 1;
         }

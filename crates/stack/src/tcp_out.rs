@@ -219,7 +219,9 @@ impl Core {
                     self.lose_segments(socket, None);
                 }
             }
-            Link::Unreachable => self.lose_segments(socket, Some(IcmpError::HostUnreachable)),
+            Link::Unreachable => {
+                self.lose_segments(socket, Some(IcmpError::NeighbourUnreachable));
+            }
             Link::Gone => self.lose_segments(socket, None),
         }
         None

@@ -47,6 +47,12 @@ impl Connection {
         self.take_written(cx, buffered);
     }
 
+    /// The last write said that more follows (MSG_MORE), and nothing has come of it yet.
+    #[must_use]
+    pub fn announces_more(&self) -> bool {
+        self.marks.has(Marks::MORE)
+    }
+
     /// What was written up to `offset` bytes from SND.UNA on is a record: no segment goes beyond its end (MSG_EOR). Of too many such ends the
     /// newest is forgotten.
     pub fn end_record(&mut self, offset: u32) {
@@ -54,7 +60,9 @@ impl Connection {
         let ends = &mut self.cold.record_ends;
         ends.forget_until(una);
         if offset > 0 && offset <= self.snd.buffered {
-            ends.push(una + offset);
+            // Of what was announced to go on Linux pushes nothing.
+            let is_last = offset == self.snd.buffered;
+            ends.push(una + offset, !is_last || self.marks.any(Marks::PUSH_AT_END));
         }
         let is_marked = !ends.is_empty() || self.cold.urgent_out.is_some();
         self.marks.put(Marks::RECORDS, is_marked);
@@ -186,7 +194,12 @@ impl Connection {
         let deadline_ns = self.deadline_ns;
         self.marks.put(Marks::CORK, on);
         if !on {
+            // Nagle's algorithm holds what it would have held without the cork (Linux).
             self.push();
+            self.marks.put(
+                Marks::PUSH_DUE,
+                self.marks.has(Marks::NODELAY) && self.unsent() > 0,
+            );
         }
         self.finish(cx, Effects::NONE, deadline_ns)
     }

@@ -236,6 +236,8 @@ impl Connection {
             return;
         }
         let copied = self.reader_seq().since(self.tune.space_seq);
+        // What still waits says that the reader, not the window, is the limit (Linux 6.16).
+        let copied = copied.saturating_sub(self.rx.unread);
         if copied > self.tune.space {
             self.grow_receive_buffer(cx, copied);
             self.tune.space = copied;

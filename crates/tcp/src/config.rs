@@ -148,6 +148,8 @@ pub struct Config {
     pub rto_ns_min: u64,
     /// Ceiling of the timeout (RFC 6298 2.5 asks for at least 60 s).
     pub rto_ns_max: u64,
+    /// The first timeouts of a stream with little in flight do not double (Linux's `tcp_thin_linear_timeouts`).
+    pub thin_linear_timeouts: bool,
     /// Shortest delay of an acknowledgment, and the adaptive delay's start.
     pub delayed_ack_ns_min: u64,
     /// Longest delay of an acknowledgment (RFC 9293 MUST-40: below 500 ms).
@@ -277,6 +279,7 @@ impl Default for Config {
             rto_after_syn_loss_ns: 3 * SECOND_NS,
             rto_ns_min: 200 * MILLISECOND_NS,
             rto_ns_max: 120 * SECOND_NS,
+            thin_linear_timeouts: false,
             delayed_ack_ns_min: 40 * MILLISECOND_NS,
             delayed_ack_ns_max: 200 * MILLISECOND_NS,
             quick_acks_max: 16,

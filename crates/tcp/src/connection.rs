@@ -339,8 +339,9 @@ impl Connection {
     }
 
     /// Data may flow from here on, since our SYN was answered: loss recovery and congestion control begin anew.
-    pub(crate) fn begin_established(&mut self, cx: &Cx<'_>) {
-        let handshake_lost = self.tx.retransmits > 1;
+    /// `answers_first`: a timestamp shows that it was the first SYN that was answered, however often it was repeated.
+    pub(crate) fn begin_established(&mut self, cx: &Cx<'_>, answers_first: bool) {
+        let handshake_lost = self.tx.retransmits > 1 && !answers_first;
         let cwnd = Congestion::initial_window(cx.config, handshake_lost);
         self.recovery = Recovery::new(self.snd.una, cx.config.dup_acks_max);
         let choice = self.congestion.algorithm.choice();
@@ -461,9 +462,10 @@ impl Connection {
     /// A round trip that the handshake measured.
     pub(crate) fn note_round_trip(&mut self, cx: &Cx<'_>, rtt_ns: u64) {
         self.tx.rtt.note_least(rtt_ns, false, cx.now_ns, cx.config);
+        let bounds = self.rto_bounds(cx);
         self.tx
             .rtt
-            .sample(rtt_ns, self.snd.una, self.snd.nxt, cx.config);
+            .sample(rtt_ns, self.snd.una, self.snd.nxt, &bounds);
     }
 
     /// The connection failed: closed, with an error for the application.

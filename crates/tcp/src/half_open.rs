@@ -399,9 +399,15 @@ impl HalfOpen {
             ts_offset: self.ts_offset,
             rtt_ns: self.rtt_ns(cx, seg),
             // One repetition proves nothing where the first timeout is 1 s (RFC 6928 section 2, RFC 6298).
-            syn_ack_lost: self.retries > 1,
+            syn_ack_lost: self.retries > 1 && !self.answers_first(seg),
             repetitions: self.repetitions(cx),
         }
+    }
+
+    /// The echo is the timestamp of the SYN-ACK that left first: what was sent again was needless (Eifel, RFC 3522).
+    fn answers_first(&self, seg: &Segment) -> bool {
+        let echo = seg.options.timestamp.map(|timestamp| timestamp.echo);
+        self.has(TIMESTAMPS) && echo == Some(self.ts_first)
     }
 
     fn repetitions(&self, cx: &Cx<'_>) -> SynAckRepetitions {

@@ -30,7 +30,12 @@ impl Connection {
         } else {
             // A live connection outlasts any ICMP error (RFC 5927 6); timeouts tell what is true.
             self.tx.soft_error = Some(error);
-            Effects::NONE
+            match kind {
+                IcmpError::NetUnreachable | IcmpError::HostUnreachable => {
+                    self.revert_backoff(cx, quoted_seq)
+                }
+                _ => Effects::NONE,
+            }
         };
         self.finish(cx, effects, deadline_ns)
     }
@@ -91,10 +96,13 @@ impl Connection {
 /// Whether the error is hard (RFC 1122 4.2.3.9), and what the application would be told: Linux's table.
 fn meaning(kind: IcmpError) -> (bool, ConnectionError) {
     match kind {
-        IcmpError::NetUnreachable => (false, ConnectionError::NetUnreachable),
-        IcmpError::HostUnreachable | IcmpError::TimeExceeded | IcmpError::Prohibited => {
-            (false, ConnectionError::HostUnreachable)
+        IcmpError::NetUnreachable | IcmpError::NetProhibited => {
+            (false, ConnectionError::NetUnreachable)
         }
+        IcmpError::HostUnreachable
+        | IcmpError::NeighbourUnreachable
+        | IcmpError::TimeExceeded
+        | IcmpError::Prohibited => (false, ConnectionError::HostUnreachable),
         IcmpError::PortUnreachable => (true, ConnectionError::Refused),
         IcmpError::ProtocolUnreachable => (true, ConnectionError::NoProtocol),
         IcmpError::AccessDenied => (true, ConnectionError::AccessDenied),

@@ -253,7 +253,7 @@ impl Connection {
             reordering: u32::from(self.recovery.reordering),
             dsack_dups: self.recovery.dsack_dups,
             reord_seen: self.recovery.reord_seen,
-            delivered: self.recovery.delivered,
+            delivered: self.delivered(),
             delivered_ce: self.recovery.delivered_ce,
             bytes_sent: self.delivery.bytes_sent,
             bytes_retrans: self.delivery.bytes_retrans,
@@ -281,6 +281,11 @@ impl Connection {
             narrow_mss: self.narrow_mss(),
             bbr: self.bbr_info(),
         }
+    }
+
+    /// A Fast Open's SYN-ACK is counted already when nothing of it was heard yet.
+    fn delivered(&self) -> u32 {
+        self.recovery.delivered - u32::from(self.is_fast_opened())
     }
 
     fn busy_ns(&self, now_ns: u64) -> [u64; 3] {

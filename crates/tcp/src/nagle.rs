@@ -1,6 +1,8 @@
 //! Which segment sizes may leave: the effective MSS, sender's silly-window avoidance (RFC 9293
 //! 3.8.6.2.1), Nagle's algorithm in Minshall's variant, and the cork.
 
+use wire::SeqNumber;
+
 use crate::connection::{Connection, Cx};
 use crate::limits::{SEND_MSS_MIN, TIMESTAMP_OPTION_LEN};
 use crate::marks::Marks;
@@ -79,6 +81,11 @@ impl Connection {
         }
         let end = self.cold.record_ends.next_after(self.snd.nxt);
         end.map_or(u32::MAX, |end| end.since(self.snd.nxt))
+    }
+
+    /// The application ended a record before `seq` (MSG_EOR): no segment goes on there.
+    pub(crate) fn ends_record(&self, seq: SeqNumber) -> bool {
+        self.marks.has(Marks::RECORDS) && self.cold.record_ends.contains(seq)
     }
 
     /// A partial segment waits: a small one is in flight already (Minshall), or the cork is in.

@@ -9,12 +9,17 @@ use crate::limits::RECORD_ENDS_MAX;
 pub(crate) struct RecordEnds {
     ends: [SeqNumber; RECORD_ENDS_MAX],
     len: u8,
+    /// A bit for each: more was announced behind it (MSG_MORE), so that it is not pushed.
+    silent: u16,
 }
+
+const _: () = assert!(RECORD_ENDS_MAX <= u16::BITS as usize);
 
 impl RecordEnds {
     pub const NONE: RecordEnds = RecordEnds {
         ends: [SeqNumber(0); RECORD_ENDS_MAX],
         len: 0,
+        silent: 0,
     };
 
     fn known(&self) -> &[SeqNumber] {
@@ -30,11 +35,12 @@ impl RecordEnds {
         self.len == 0
     }
 
-    /// Adds an end behind all others; without room it is forgotten, and two records become one.
-    pub fn push(&mut self, end: SeqNumber) {
+    /// Adds an end behind all others; without room it is forgotten, and two records become one. `is_pushed`: PSH goes with it.
+    pub fn push(&mut self, end: SeqNumber, is_pushed: bool) {
         let is_new = self.known().last().is_none_or(|last| end.gt(*last));
         if is_new && let Some(place) = self.ends.get_mut(usize::from(self.len)) {
             *place = end;
+            self.silent |= u16::from(!is_pushed) << self.len;
             self.len += 1;
         }
     }
@@ -44,6 +50,7 @@ impl RecordEnds {
         let gone = self.known().iter().take_while(|end| end.le(una)).count();
         self.ends.copy_within(gone.., 0);
         self.len -= gone as u8;
+        self.silent = self.silent.checked_shr(gone as u32).unwrap_or(0);
     }
 
     /// The first end beyond `seq`.
@@ -51,8 +58,15 @@ impl RecordEnds {
         self.known().iter().copied().find(|end| end.gt(seq))
     }
 
+    /// A record ends at `seq`.
     pub fn contains(&self, seq: SeqNumber) -> bool {
         self.known().contains(&seq)
+    }
+
+    /// A record ends at `seq`, and PSH goes with its last segment.
+    pub fn is_pushed_at(&self, seq: SeqNumber) -> bool {
+        let at = self.known().iter().position(|end| *end == seq);
+        at.is_some_and(|at| self.silent >> at & 1 == 0)
     }
 }
 
@@ -64,11 +78,13 @@ mod tests {
     fn ends_are_found_in_order_and_forgotten_when_acknowledged() {
         let mut ends = RecordEnds::NONE;
         for end in [100, 200, 200, 150, 300] {
-            ends.push(SeqNumber(end));
+            ends.push(SeqNumber(end), end != 200);
         }
         assert_eq!(ends.next_after(SeqNumber(0)), Some(SeqNumber(100)));
         assert_eq!(ends.next_after(SeqNumber(100)), Some(SeqNumber(200)));
-        assert!(ends.contains(SeqNumber(300)) && !ends.contains(SeqNumber(150)));
+        assert!(ends.is_pushed_at(SeqNumber(100)) && !ends.is_pushed_at(SeqNumber(150)));
+        ends.forget_until(SeqNumber(100));
+        assert!(!ends.is_pushed_at(SeqNumber(200)) && ends.is_pushed_at(SeqNumber(300)));
         ends.forget_until(SeqNumber(200));
         assert_eq!(ends.next_after(SeqNumber(0)), Some(SeqNumber(300)));
         ends.forget_until(SeqNumber(300));
@@ -79,7 +95,7 @@ mod tests {
     fn end_without_room_is_forgotten() {
         let mut ends = RecordEnds::NONE;
         for end in 1..=RECORD_ENDS_MAX as u32 + 1 {
-            ends.push(SeqNumber(end));
+            ends.push(SeqNumber(end), true);
         }
         assert_eq!(ends.next_after(SeqNumber(RECORD_ENDS_MAX as u32)), None);
     }

@@ -33,6 +33,15 @@ pub(crate) struct RoundTrip {
     pub timed_at_ns: u64,
 }
 
+/// Between what the timeout stays.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RtoBounds {
+    /// The least variance term.
+    pub ns_min: u64,
+    /// The longest timeout.
+    pub ns_max: u64,
+}
+
 /// The least value over a window of time, by the three best candidates (the filter that Linux calls minmax).
 #[derive(Clone, Copy, Debug)]
 struct Least {
@@ -60,10 +69,10 @@ impl RoundTrip {
     }
 
     /// RFC 6298 2.2 and 2.3; the timeout is computed anew, which ends any backoff (Karn).
-    pub fn sample(&mut self, rtt_ns: u64, una: SeqNumber, nxt: SeqNumber, config: &Config) {
+    pub fn sample(&mut self, rtt_ns: u64, una: SeqNumber, nxt: SeqNumber, bounds: &RtoBounds) {
         let rtt_us = micros(rtt_ns).min(i32::MAX as u32 / 16);
         if self.srtt_8us == 0 {
-            self.first_sample(rtt_us, nxt, config);
+            self.first_sample(rtt_us, nxt, bounds);
         } else {
             self.next_sample(rtt_us);
             if una.gt(self.round_end) {
@@ -71,18 +80,18 @@ impl RoundTrip {
                     self.var_us -= (self.var_us - self.mdev_max_us) / 4;
                 }
                 self.round_end = nxt;
-                self.mdev_max_us = micros(config.rto_ns_min);
+                self.mdev_max_us = micros(bounds.ns_min);
             }
         }
         self.srtt_8us = self.srtt_8us.max(1);
         self.srtt_us = (self.srtt_8us / 8).max(1);
-        self.recompute(config);
+        self.recompute(bounds);
     }
 
-    fn first_sample(&mut self, rtt_us: u32, nxt: SeqNumber, config: &Config) {
+    fn first_sample(&mut self, rtt_us: u32, nxt: SeqNumber, bounds: &RtoBounds) {
         self.srtt_8us = rtt_us * 8;
         self.mdev_4us = rtt_us * 2;
-        self.var_us = self.mdev_4us.max(micros(config.rto_ns_min));
+        self.var_us = self.mdev_4us.max(micros(bounds.ns_min));
         self.mdev_max_us = self.var_us;
         self.round_end = nxt;
     }
@@ -101,19 +110,45 @@ impl RoundTrip {
     }
 
     /// The timeout from the estimate. Linux's floor: the variance term, not the sum, is at least
-    /// `rto_ns_min`.
-    pub fn recompute(&mut self, config: &Config) {
+    /// the bounds' minimum.
+    pub fn recompute(&mut self, bounds: &RtoBounds) {
         if self.srtt_8us == 0 {
             return;
         }
         let rto = u64::from(self.srtt_8us / 8) + u64::from(self.var_us);
-        self.rto_us = rto.min(config.rto_ns_max / 1000) as u32;
+        self.rto_us = rto.min(bounds.ns_max / 1000) as u32;
     }
 
     /// RFC 6298 5.5: doubles the timeout.
-    pub fn back_off(&mut self, config: &Config) {
+    pub fn back_off(&mut self, bounds: &RtoBounds) {
         let rto = u64::from(self.rto_us) * 2;
-        self.rto_us = rto.min(config.rto_ns_max / 1000) as u32;
+        self.rto_us = rto.min(bounds.ns_max / 1000) as u32;
+    }
+
+    /// The timeout after `doublings` of what the estimate gives, or of `initial_ns` if there is none.
+    pub fn recompute_after(&mut self, initial_ns: u64, doublings: u8, bounds: &RtoBounds) {
+        if self.srtt_8us == 0 {
+            self.rto_us = micros(initial_ns);
+        }
+        self.recompute(bounds);
+        for _ in 0..doublings {
+            self.back_off(bounds);
+        }
+    }
+
+    /// The timeout without its doublings, `initial_ns` if nothing was measured.
+    pub fn undoubled_ns(&self, initial_ns: u64) -> u64 {
+        match self.srtt_8us {
+            0 => initial_ns,
+            srtt_8us => (u64::from(srtt_8us / 8) + u64::from(self.var_us)) * 1000,
+        }
+    }
+
+    /// As if the first sample had come under these bounds.
+    pub fn begin_again(&mut self, bounds: &RtoBounds) {
+        self.var_us = self.mdev_4us.max(micros(bounds.ns_min));
+        self.mdev_max_us = self.var_us;
+        self.recompute(bounds);
     }
 
     /// A round trip for the least one; `delayed` = it is probably longer than the path by a delayed ACK.

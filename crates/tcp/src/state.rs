@@ -88,13 +88,17 @@ pub enum ConnectionError {
 pub enum IcmpError {
     /// Net unreachable or no route: soft.
     NetUnreachable,
-    /// Host unreachable, address unreachable, or resolution failed: soft.
+    /// Host unreachable or address unreachable: soft.
     HostUnreachable,
+    /// A neighbour of ours did not answer: as host unreachable, but no router's word (RFC 6069).
+    NeighbourUnreachable,
+    /// Net unknown, prohibited, or unreachable for this type of service: as net unreachable.
+    NetProhibited,
     /// Protocol unreachable: hard.
     ProtocolUnreachable,
     /// Port unreachable: hard.
     PortUnreachable,
-    /// Prohibited by an administrator: as host unreachable.
+    /// Prohibited by an administrator, or unreachable for this type of service: as host unreachable.
     Prohibited,
     /// Hop limit exceeded in transit: soft.
     TimeExceeded,

@@ -17,11 +17,13 @@ use crate::state::State;
 mod closing;
 mod delayed_ack;
 mod keepalive;
+mod own;
 mod persist;
 mod retransmit;
 mod tally;
 
 pub(crate) use delayed_ack::least_delay_us;
+pub(crate) use own::OwnTimers;
 pub(crate) use tally::Tally;
 
 /// No deadline.

@@ -20,7 +20,7 @@ use crate::pack::{Packing, Usual};
 use crate::reassembly::{Held, Range};
 use crate::record_ends::RecordEnds;
 use crate::rtt::RoundTrip;
-use crate::timers::{Tally, Timers};
+use crate::timers::{OwnTimers, Tally, Timers};
 
 /// Hot send variables.
 #[derive(Clone, Copy, Debug)]
@@ -272,6 +272,8 @@ pub(crate) struct Cold {
     pub is_syn_sent: bool,
     /// TCP_SYNCNT; 0 = the stack's setting.
     pub syn_retries_max: u8,
+    /// What the application chose for this socket's timers.
+    pub own_timers: OwnTimers,
     /// Made by a SYN with a good cookie (Linux's `TCPI_OPT_TFO_CHILD`).
     pub is_fast_child: bool,
     /// Timeouts so far.
@@ -294,6 +296,7 @@ impl Cold {
         is_port_blocked: false,
         is_syn_sent: false,
         syn_retries_max: 0,
+        own_timers: OwnTimers::NONE,
         is_fast_child: false,
         tally: Tally::NONE,
         out_of_order_in: 0,
@@ -517,7 +520,7 @@ impl Receiver {
 }
 
 impl Cold {
-    /// A connection that was opened fast, or has records or urgent data under way, is not packed.
+    /// A connection that was opened fast, has records or urgent data under way, or timers of its own, is not packed.
     pub fn pack(&mut self, p: &mut impl Packing) {
         let Cold {
             fast_open,
@@ -532,12 +535,16 @@ impl Cold {
             is_port_blocked,
             is_syn_sent,
             syn_retries_max,
+            own_timers,
             is_fast_child,
             tally,
             out_of_order_in,
         } = self;
         if p.must(fast_open.is_none() && record_ends.is_untouched() && urgent_out.is_none()) {
             (*fast_open, *record_ends, *urgent_out) = (None, RecordEnds::NONE, None);
+        }
+        if p.must(*own_timers == OwnTimers::NONE) {
+            *own_timers = OwnTimers::NONE;
         }
         p.u16(syn_bytes_max, 0);
         p.u16(syn_bytes, 0);

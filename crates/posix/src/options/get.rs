@@ -3,7 +3,7 @@
 use millstream::{Buffers, Linger, TcpState};
 use rustix::io::Errno;
 
-use super::{Asked, from_timeout, kept, timer};
+use super::{Asked, from_timeout, kept};
 use crate::layout::{int, linger};
 use crate::number::*;
 use crate::open::{as_family, info};
@@ -125,7 +125,6 @@ pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {
             bytes
         }
         TCP_FASTOPEN_KEY => key_bytes(asked, len),
-        TCP_RTO_MAX_MS | TCP_RTO_MIN_US | TCP_DELACK_MAX_US => int(timer(asked, name).0),
         _ => match tcp_int(asked, name)? {
             Some(number) => int(number),
             None => kept::get(asked.entry, SOL_TCP, name)?,
@@ -164,6 +163,10 @@ fn tcp_int(asked: &Asked<'_>, name: i32) -> Result<Option<i32>, Errno> {
         TCP_LINGER2 => options.fin_wait_2_s(),
         TCP_DEFER_ACCEPT => options.defer_accept_s() as i32,
         TCP_USER_TIMEOUT => options.user_timeout_ms() as i32,
+        TCP_RTO_MAX_MS => options.rto_max_ms() as i32,
+        TCP_RTO_MIN_US => options.rto_min_us() as i32,
+        TCP_DELACK_MAX_US => options.delayed_ack_max_us() as i32,
+        TCP_THIN_LINEAR_TIMEOUTS => options.thin_linear_timeouts().into(),
         TCP_FASTOPEN => options.fast_open() as i32,
         TCP_FASTOPEN_CONNECT => options.fast_open_connect().into(),
         TCP_FASTOPEN_NO_COOKIE => options.fast_open_no_cookie().into(),

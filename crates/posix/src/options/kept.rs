@@ -44,6 +44,8 @@ enum Write {
     KeepStrict,
     /// Taken, and forgotten.
     Forget,
+    /// The same with 0 and 1, others `EINVAL`.
+    ForgetStrict,
     /// What it is already is taken, and nothing else.
     Only(i32, Errno),
     Fails(Errno),
@@ -225,14 +227,8 @@ const IPV6_ROWS: [Plain; 49] = [
 ];
 
 const T: i32 = SOL_TCP;
-const TCP_ROWS: [Plain; 13] = [
-    row(
-        T,
-        TCP_THIN_LINEAR_TIMEOUTS,
-        Int(0),
-        Only(0, Errno::NOPROTOOPT),
-    ),
-    row(T, TCP_THIN_DUPACK, Int(0), Forget),
+const TCP_ROWS: [Plain; 12] = [
+    row(T, TCP_THIN_DUPACK, Int(0), Write::ForgetStrict),
     row(T, TCP_REPAIR, Int(0), DENIED),
     row(T, TCP_REPAIR_QUEUE, UNREADABLE, DENIED),
     row(T, TCP_QUEUE_SEQ, UNREADABLE, DENIED),
@@ -280,6 +276,8 @@ pub(super) fn set(entry: &Entry, level: i32, name: i32, value: i32) -> Result<()
         KeepStrict if (0..=1).contains(&value) => value,
         KeepStrict => return Err(Errno::INVAL),
         Forget => return Ok(()),
+        Write::ForgetStrict if (0..=1).contains(&value) => return Ok(()),
+        Write::ForgetStrict => return Err(Errno::INVAL),
         Only(number, _) if number == value => return Ok(()),
         Only(_, errno) | Write::Fails(errno) => return Err(errno),
     };

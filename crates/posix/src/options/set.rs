@@ -3,7 +3,7 @@
 use millstream::{CongestionAlgorithm, FastOpenKeys, Linger, MtuDiscover};
 use rustix::io::Errno;
 
-use super::{Asked, kept, timer, to_timeout};
+use super::{Asked, kept, to_timeout};
 use crate::layout::to_int;
 use crate::number::*;
 use crate::sockets::{File, errno};
@@ -36,15 +36,6 @@ fn strict_bool(value: &[u8]) -> Result<bool, Errno> {
         0 => Ok(false),
         1 => Ok(true),
         _ => Err(Errno::INVAL),
-    }
-}
-
-/// A timer that the stack's settings set for all connections.
-fn only_as_set((is, lowest, highest): (i32, i32, i32), asked: i32) -> Done {
-    match asked {
-        asked if !(lowest..=highest).contains(&asked) => Err(Errno::INVAL),
-        asked if asked == is => Ok(()),
-        _ => Err(Errno::NOPROTOOPT),
     }
 }
 
@@ -130,7 +121,7 @@ pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
     done(match name {
         TCP_NODELAY => options.set_nodelay(number != 0),
         TCP_NOTSENT_LOWAT => options.set_notsent_lowat(number as u32),
-        TCP_QUICKACK => options.set_quick_ack(number & 1 != 0),
+        TCP_QUICKACK => options.set_quick_ack(number != 0),
         TCP_CORK => options.set_cork(number != 0),
         TCP_MAXSEG => {
             let bytes = u16::try_from(number).map_err(|_| Errno::INVAL)?;
@@ -155,9 +146,10 @@ pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
             Ok(())
         }
         TCP_WINDOW_CLAMP => options.set_window_clamp(number as u32),
-        TCP_RTO_MAX_MS | TCP_RTO_MIN_US | TCP_DELACK_MAX_US => {
-            return only_as_set(timer(asked, name), number);
-        }
+        TCP_RTO_MAX_MS => options.set_rto_max_ms(unsigned(value)?),
+        TCP_RTO_MIN_US => options.set_rto_min_us(unsigned(value)?),
+        TCP_DELACK_MAX_US => options.set_delayed_ack_max_us(unsigned(value)?),
+        TCP_THIN_LINEAR_TIMEOUTS => options.set_thin_linear_timeouts(strict_bool(value)?),
         _ => return kept::set(asked.entry, SOL_TCP, name, number),
     })
 }

@@ -135,6 +135,11 @@ pub(super) const SETTINGS: &[Setting] = &[
     ),
     setting!("net.ipv4.tcp_syn_retries", number, syn_retries_max),
     setting!("net.ipv4.tcp_synack_retries", number, syn_ack_retries_max),
+    setting!(
+        "net.ipv4.tcp_thin_linear_timeouts",
+        flag,
+        thin_linear_timeouts
+    ),
     setting!("net.ipv4.tcp_timestamps", flag, timestamps),
     setting!("net.ipv4.tcp_window_scaling", flag, window_scaling),
     setting!("tcp_cubic.beta", number, cubic.beta),

@@ -211,13 +211,33 @@ fn odd_tcp_rows() -> Vec<Row> {
         vec![0; 216],
         Differs(ENOPROTOOPT, "not built"),
     ));
+    rows.extend(timer_rows());
+    rows
+}
+
+fn timer_rows() -> Vec<Row> {
+    const T: i32 = SOL_TCP;
+    let mut rows = Vec::new();
     for (name, option, values) in [
-        ("TCP_RTO_MAX_MS", TCP_RTO_MAX_MS, [999, 120_000, 120_001]),
-        ("TCP_RTO_MIN_US", TCP_RTO_MIN_US, [-1, 200_000, 120_000_001]),
+        (
+            "TCP_RTO_MAX_MS",
+            TCP_RTO_MAX_MS,
+            [999, 5_000, 120_000, 120_001],
+        ),
+        (
+            "TCP_RTO_MIN_US",
+            TCP_RTO_MIN_US,
+            [-1, 40_000, 200_000, 120_000_001],
+        ),
         (
             "TCP_DELACK_MAX_US",
             TCP_DELACK_MAX_US,
-            [0, 200_000, 200_001],
+            [0, 20_000, 200_000, 200_001],
+        ),
+        (
+            "TCP_THIN_LINEAR_TIMEOUTS",
+            TCP_THIN_LINEAR_TIMEOUTS,
+            [1, 2, -1, 0],
         ),
     ] {
         rows.extend(ints(name, T, option, &values, Both));

@@ -35,7 +35,7 @@ enum May {
 
 use May::{Differ, Privilege, Value};
 
-const LISTED: [(i32, i32, May); 43] = [
+const LISTED: [(i32, i32, May); 42] = [
     (SOL_SOCKET, SO_DEBUG, Privilege),
     (
         SOL_SOCKET,
@@ -132,11 +132,6 @@ const LISTED: [(i32, i32, May); 43] = [
     (SOL_TCP, TCP_WINDOW_CLAMP, Value),
     (SOL_TCP, TCP_INFO, Value),
     (SOL_TCP, TCP_CONGESTION, Value),
-    (
-        SOL_TCP,
-        TCP_THIN_LINEAR_TIMEOUTS,
-        Differ("thin streams back off as others do"),
-    ),
     (SOL_TCP, TCP_REPAIR, Privilege),
     (
         SOL_TCP,

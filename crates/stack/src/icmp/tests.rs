@@ -276,9 +276,11 @@ fn unreachable_names_flow_number_and_cause() {
         (2, ProtocolUnreachable),
         (3, PortUnreachable),
         (5, IcmpError::SourceRouteFailed),
-        (6, NetUnreachable),
+        (6, IcmpError::NetProhibited),
         (7, IcmpError::HostUnknown),
         (8, IcmpError::HostIsolated),
+        (10, Prohibited),
+        (11, IcmpError::NetProhibited),
         (13, Prohibited),
     ];
     for (code, error) in codes {

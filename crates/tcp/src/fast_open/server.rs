@@ -14,6 +14,7 @@ use crate::limits::coarse;
 use crate::listen::{PassiveOpen, SynRequest};
 use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
+use crate::rtt::RoundTrip;
 use crate::segment::Segment;
 use crate::state::State;
 use crate::timers::NEVER_NS;
@@ -66,6 +67,8 @@ impl Connection {
         self.cold.fast_open = cookie;
         self.cold.is_fast_child = true;
         self.enter_established(cx);
+        // Nothing was measured yet: data waits longer than a SYN-ACK does (RFC 6298 5.7, Linux).
+        self.tx.rtt = RoundTrip::new(cx.config.rto_after_syn_loss_ns);
         self.marks.set(Marks::FAST_OPENED | Marks::SYN_DUE);
     }
 

@@ -22,7 +22,7 @@ impl Connection {
         let offset = seq.since(self.snd.una);
         let mut flags = Flags::ACK;
         let ends_write = offset + len == self.snd.buffered && self.marks.any(Marks::PUSH_AT_END);
-        if len > 0 && (ends_write || self.ends_record(seq + len)) {
+        if len > 0 && (ends_write || self.is_pushed_record(seq + len)) {
             flags |= Flags::PSH;
         }
         if fin {
@@ -39,8 +39,8 @@ impl Connection {
     }
 
     #[inline]
-    fn ends_record(&self, end: SeqNumber) -> bool {
-        self.marks.has(Marks::RECORDS) && self.cold.record_ends.contains(end)
+    fn is_pushed_record(&self, end: SeqNumber) -> bool {
+        self.marks.has(Marks::RECORDS) && self.cold.record_ends.is_pushed_at(end)
     }
 
     /// An ACK without payload, not yet a bearer of ECN.

@@ -184,6 +184,7 @@ impl Connection {
             }
             if len > 0 {
                 self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(1);
+                self.delivery.bytes_sent += u64::from(len);
                 self.tx.last_sent_ns = cx.now_ns;
             }
             self.tx.progress_ns = cx.now_ns;
@@ -196,7 +197,13 @@ impl Connection {
                 self.tx.total_retrans = self.tx.total_retrans.wrapping_add(1);
             }
         }
-        self.start_retransmit_timer(cx);
+        if self.is_fast_opened() {
+            // Of the handshake, not of the connection, as Linux counts.
+            self.tx.segs_out = self.tx.segs_out.wrapping_sub(1);
+            self.arm_syn_ack_timer(cx);
+        } else {
+            self.start_retransmit_timer(cx);
+        }
     }
 
     /// The first SYN-ACK after the SYNs crossed: another segment, no repetition; but its ACK may be the SYN's (Karn).

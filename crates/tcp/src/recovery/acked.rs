@@ -230,9 +230,10 @@ impl Connection {
         maybe_delayed: bool,
     ) {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
+        let bounds = self.rto_bounds(cx);
         let rtt = &mut self.tx.rtt;
         rtt.note_least(latest_ns, maybe_delayed, cx.now_ns, cx.config);
-        rtt.sample(rtt_ns, una, nxt, cx.config);
+        rtt.sample(rtt_ns, una, nxt, &bounds);
         self.tx.backoff = 0;
     }
 }

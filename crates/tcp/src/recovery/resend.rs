@@ -96,7 +96,8 @@ impl Connection {
         let mut len = len;
         let mut at = records.next(at);
         while let Some(next) = records.get(at) {
-            if next.count() > 1 || next.has(tag::SACKED) || len + next.payload() > room {
+            let fits = len + next.payload() <= room && !self.ends_record(next.seq);
+            if next.count() > 1 || next.has(tag::SACKED) || !fits {
                 break;
             }
             len += next.payload();

@@ -153,7 +153,11 @@ impl Connection {
                 });
                 if twice || self.cut_to_block(cx.records, at, block) {
                     self.tag_sacked(cx, at, duplicate || twice, ack);
-                    at = self.merge_sacked(cx.records, at);
+                    // What is reported twice stands alone until it was looked at.
+                    let end = cx.records.get(at).map_or(record.end, |record| record.end);
+                    if !inner.is_some_and(|inner| inner.left.ge(end)) {
+                        at = self.merge_sacked(cx.records, at);
+                    }
                 }
                 at = cx.records.next(at);
             }

@@ -46,7 +46,7 @@ impl Connection {
             SECOND_NS
         } else if recovery.packets_out == 1 {
             // The peer may delay its ACK of a single segment.
-            2 * self.tx.rtt.srtt_ns() + cx.config.rto_ns_min
+            2 * self.tx.rtt.srtt_ns() + self.rto_ns_min(cx)
         } else {
             2 * self.tx.rtt.srtt_ns() + TIMER_SLACK_NS
         };

@@ -2,14 +2,22 @@
 
 use wire::SeqNumber;
 
-use super::RoundTrip;
+use super::{RoundTrip, RtoBounds};
 use crate::config::Config;
 use crate::{MILLISECOND_NS as MS, SECOND_NS};
+
+fn bounds() -> RtoBounds {
+    let config = Config::default();
+    RtoBounds {
+        ns_min: config.rto_ns_min,
+        ns_max: config.rto_ns_max,
+    }
+}
 
 /// One sample a round.
 fn sample(rtt: &mut RoundTrip, round: u32, rtt_ns: u64) {
     let una = SeqNumber(1000 * round);
-    rtt.sample(rtt_ns, una, una + 1000, &Config::default());
+    rtt.sample(rtt_ns, una, una + 1000, &bounds());
 }
 
 fn fresh() -> RoundTrip {
@@ -70,7 +78,7 @@ fn backoff_doubles_to_the_ceiling_and_a_sample_ends_it() {
     let mut rtt = fresh();
     sample(&mut rtt, 0, 100 * MS);
     for _ in 0..20 {
-        rtt.back_off(&config);
+        rtt.back_off(&bounds());
     }
     assert_eq!(rtt.rto_ns(), config.rto_ns_max);
     sample(&mut rtt, 0, 100 * MS);

@@ -71,7 +71,8 @@ impl Connection {
         } else {
             State::Established
         };
-        self.begin_established(cx);
+        let answers_first = self.answers_first_syn(seg);
+        self.begin_established(cx, answers_first);
         self.cold.tally.end(self.clock_ms(cx.now_ns));
         self.recovery.delivered = 1;
         if syn {
@@ -85,6 +86,12 @@ impl Connection {
         } else {
             Effects::CONNECTED
         }
+    }
+
+    /// The echo is the timestamp of the SYN that left first: those that followed were needless, and their loss is none (Eifel, RFC 3522).
+    fn answers_first_syn(&self, seg: &Segment) -> bool {
+        let echo = seg.options.timestamp.map(|timestamp| timestamp.echo);
+        self.marks.has(Marks::TIMESTAMPS) && echo == Some(self.ts_value(self.tx.progress_ns))
     }
 
     /// What only a SYN carries.

@@ -265,7 +265,7 @@ impl Connection {
     /// than a round trip, where one is known.
     fn ack_delay_ns(&self, cx: &Cx<'_>) -> u64 {
         let min_ns = cx.config.delayed_ack_ns_min;
-        let max_ns = cx.config.delayed_ack_ns_max;
+        let max_ns = self.delayed_ack_ns_max(cx);
         let mut delay_ns = u64::from(self.rx.ato_us) * 1000;
         if delay_ns > min_ns && self.tx.rtt.srtt_us > 0 {
             delay_ns = delay_ns.min(self.tx.rtt.srtt_ns().max(min_ns));

@@ -21,7 +21,7 @@ impl Connection {
         }
         self.marks.set(Marks::PERSIST);
         self.tx.progress_ns = cx.now_ns;
-        let wait_ns = self.tx.rtt.rto_ns().max(cx.config.rto_ns_min);
+        let wait_ns = self.tx.rtt.rto_ns().max(self.rto_ns_min(cx));
         self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
     }
 
@@ -35,7 +35,7 @@ impl Connection {
             self.marks.set(Marks::PERSIST);
             self.cold.is_port_blocked = true;
             self.tx.progress_ns = cx.now_ns;
-            let wait_ns = self.tx.rtt.rto_ns().max(cx.config.rto_ns_min);
+            let wait_ns = self.tx.rtt.rto_ns().max(self.rto_ns_min(cx));
             self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
         }
         self.finish(cx, Effects::NONE, deadline_ns)
@@ -65,6 +65,14 @@ impl Connection {
             self.tx.probes = 0;
             self.tx.backoff = 0;
             self.arm_retransmit(super::NEVER_NS);
+        }
+    }
+
+    /// The peer answered and its window is still shut: the next probe waits from now on (Linux).
+    pub(crate) fn restart_probing(&mut self, cx: &Cx<'_>) {
+        if self.snd.usable() == 0 && !self.cold.is_port_blocked {
+            let wait_ns = self.probe_interval_ns(cx);
+            self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
         }
     }
 
@@ -104,15 +112,15 @@ impl Connection {
         // Nobody waits for an orphan: a peer that answers but never opens its window does not keep it (Linux).
         let overdue = self.is_orphan()
             && self.tx.backoff >= limit
-            && self.probe_interval_ns(cx) >= cx.config.rto_ns_max;
+            && self.probe_interval_ns(cx) >= self.rto_ns_max(cx);
         self.tx.probes >= limit || overdue || self.user_timeout_passed(cx.now_ns)
     }
 
     /// SHLD-29 and SHLD-30: first after the timeout, then exponentially longer.
     fn probe_interval_ns(&self, cx: &Cx<'_>) -> u64 {
-        let base_ns = self.tx.rtt.rto_ns().max(cx.config.rto_ns_min);
+        let base_ns = self.tx.rtt.rto_ns().max(self.rto_ns_min(cx));
         let doublings = u32::from(self.tx.backoff.min(20));
-        let wait_ns = (base_ns << doublings).min(cx.config.rto_ns_max);
+        let wait_ns = (base_ns << doublings).min(self.rto_ns_max(cx));
         self.within_user_timeout(cx.now_ns, wait_ns)
     }
 }

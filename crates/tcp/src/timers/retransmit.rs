@@ -1,14 +1,24 @@
 //! The retransmission timer (RFC 6298 5) and giving up (RFC 9293 3.8.3).
 
+use wire::SeqNumber;
+
 use crate::MILLISECOND_NS;
+use crate::congestion::SSTHRESH_INFINITE;
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::marks::Marks;
 use crate::recovery::{Pending, flag};
 use crate::state::{ConnectionError, State};
 
-/// Timeouts in a row after which the path is suspected to swallow long segments: R1 of RFC 9293 3.8.3, Linux's `tcp_retries1`.
+/// Timeouts for whose usual time nothing must be acknowledged before the path is suspected to swallow long segments: R1 of RFC 9293 3.8.3, Linux's
+/// `tcp_retries1`.
 const PATH_RETRIES: u8 = 3;
+/// The first timeout by which Linux reckons how long a number of retries is.
+const USUAL_TIMEOUT_NS: u64 = 200 * MILLISECOND_NS;
+/// With fewer segments than this in flight a stream is thin: duplicate ACKs are too few for fast retransmit.
+const THIN_SEGMENTS: u32 = 4;
+/// So many timeouts in a row of a thin stream do not double.
+const THIN_RETRIES_MAX: u8 = 6;
 
 impl Connection {
     /// RFC 6298 5.1: something with a sequence number leaves; the timer runs from now on.
@@ -106,7 +116,7 @@ impl Connection {
             return self.fail(self.tx.soft_error.unwrap_or(ConnectionError::TimedOut));
         }
         cx.counters.retransmit_timeouts += 1;
-        if self.tx.retransmits >= PATH_RETRIES {
+        if self.has_repeated_for(cx, PATH_RETRIES) {
             self.suspect_black_hole(cx);
         }
         self.note_timeout(cx);
@@ -116,7 +126,49 @@ impl Connection {
         Effects::NONE
     }
 
-    /// Enough timeouts without progress (RFC 9293 3.8.3).
+    /// Whether repetitions have gone on for as long as `retries` timeouts take that begin with `first_ns` and double: by this time, and not by their number,
+    /// Linux gives up, for the first timeouts of a long path are long. `waits_ns` is what the timeouts took so far: a clock that jumps ends no connection.
+    fn has_retried_for(&self, cx: &Cx<'_>, retries: u8, first_ns: u64, waits_ns: u64) -> bool {
+        if self.tx.retransmits == 0 {
+            return false;
+        }
+        // Progress since then begins the count anew.
+        let silent_ns = cx.now_ns.saturating_sub(self.tx.progress_ns);
+        let since_ns = match self.recovery.retrans_stamp_ms {
+            0 => silent_ns,
+            ms => {
+                let now_ms = (cx.now_ns / MILLISECOND_NS) as u32;
+                silent_ns.min(u64::from(now_ms.wrapping_sub(ms)) * MILLISECOND_NS)
+            }
+        };
+        let longest_ns = self.rto_ns_max(cx);
+        let doublings = u32::from(retries).min((longest_ns / first_ns).max(1).ilog2());
+        let doubling_ns = ((2 << doublings) - 1) * first_ns;
+        let rest = u64::from(u32::from(retries) - doublings);
+        since_ns.min(waits_ns) >= doubling_ns.saturating_add(rest.saturating_mul(longest_ns))
+    }
+
+    /// What the timeouts took of which the first took `first_ns`: each twice the one before it, but for the first `linear`.
+    fn waits_ns(&self, cx: &Cx<'_>, first_ns: u64, linear: u8) -> u64 {
+        let longest_ns = self.rto_ns_max(cx);
+        let (mut wait_ns, mut sum_ns) = (first_ns, 0);
+        for timeout in 1..=self.tx.retransmits {
+            if timeout > linear {
+                wait_ns = wait_ns.saturating_mul(2).min(longest_ns);
+            }
+            sum_ns += wait_ns;
+        }
+        sum_ns
+    }
+
+    /// Whether data has been sent again for as long as so many usual timeouts take.
+    fn has_repeated_for(&self, cx: &Cx<'_>, retries: u8) -> bool {
+        let first_ns = self.tx.rtt.undoubled_ns(cx.config.rto_initial_ns);
+        let waits_ns = self.waits_ns(cx, first_ns, 0);
+        self.has_retried_for(cx, retries, USUAL_TIMEOUT_NS, waits_ns)
+    }
+
+    /// Enough time without progress (RFC 9293 3.8.3).
     fn has_given_up(&self, cx: &Cx<'_>) -> bool {
         let limit = if self.is_orphan() {
             cx.config.orphan_retries_max
@@ -125,13 +177,23 @@ impl Connection {
         };
         // MUST-21: the user's patience takes the place of the default, shorter or longer; an orphan has no user.
         let patient = self.tx.user_timeout_ms != 0 && !self.is_orphan();
-        let exhausted = !patient && self.tx.retransmits >= limit;
-        exhausted || self.user_timeout_passed(cx.now_ns)
+        let exhausted = !patient && self.has_repeated_for(cx, limit);
+        (exhausted && !self.is_held_by_a_living_peer(cx)) || self.user_timeout_passed(cx.now_ns)
+    }
+
+    /// What was sent lies beyond a window that was drawn back, and the peer has answered since it was last sent: no reason to give up (RFC 9293 SHLD-17).
+    fn is_held_by_a_living_peer(&self, cx: &Cx<'_>) -> bool {
+        let head = cx.records.get(self.recovery.chain.head);
+        self.snd.wnd < self.snd.flight()
+            && !self.is_orphan()
+            && head.is_some_and(|head| head.sent_ns <= self.rx.last_ack_ns)
     }
 
     fn on_syn_timeout(&mut self, cx: &mut Cx<'_>) -> Effects {
         let (retries, linear) = self.syn_retries(cx);
-        let expired = self.tx.retransmits >= retries || self.user_timeout_passed(cx.now_ns);
+        let expired = self.tx.retransmits >= retries.saturating_add(linear)
+            || self.has_retried_syn_for(cx, retries, linear)
+            || self.user_timeout_passed(cx.now_ns);
         let effects = if self.suspects_fast_open(expired) {
             Effects::FAST_OPEN_LOST
         } else {
@@ -145,7 +207,9 @@ impl Connection {
         self.marks.set(Marks::SYN_DUE);
         self.marks.clear(Marks::TIMING);
         self.note_timeout(cx);
-        if self.tx.retransmits < linear {
+        if self.is_fast_opened() {
+            self.on_syn_ack_timeout(cx);
+        } else if self.tx.retransmits < linear {
             self.tx.retransmits += 1;
             self.restart_retransmit_timer(cx);
         } else {
@@ -154,20 +218,44 @@ impl Connection {
         effects
     }
 
-    /// How often a SYN or SYN-ACK is sent again, and how many of these times without doubling. Who asked for a number (TCP_SYNCNT)
-    /// gets that number and exponential waits; a Fast Open's SYN-ACK, whose connection is in use already, gets one more.
+    /// The SYN-ACK of a Fast Open got no answer, so the data behind it got none either: it is sent again when an ACK of the SYN-ACK has come (Linux).
+    fn on_syn_ack_timeout(&mut self, cx: &mut Cx<'_>) {
+        if self.tx.retransmits == 0 && self.recovery.packets_out > 0 {
+            self.enter_loss(cx);
+        }
+        self.tx.retransmits = self.tx.retransmits.saturating_add(1);
+        self.arm_syn_ack_timer(cx);
+    }
+
+    /// A Fast Open's SYN-ACK waits as a half-open connection's does, whatever the timeout of its data.
+    pub(crate) fn arm_syn_ack_timer(&mut self, cx: &Cx<'_>) {
+        let doublings = u32::from(self.tx.retransmits.min(20));
+        let wait_ns = (cx.config.rto_initial_ns << doublings).min(self.rto_ns_max(cx));
+        let wait_ns = self.within_user_timeout(cx.now_ns, wait_ns);
+        self.arm_pending(Pending::Timeout, cx.now_ns.saturating_add(wait_ns));
+    }
+
+    /// A SYN is given as much time as its retries would take if all of them doubled, a Fast Open's SYN-ACK its number.
+    fn has_retried_syn_for(&self, cx: &Cx<'_>, retries: u8, linear: u8) -> bool {
+        let patient = self.tx.user_timeout_ms != 0 || self.is_fast_opened();
+        let first_ns = cx.config.rto_initial_ns.min(self.rto_ns_max(cx)).max(1);
+        // It counts from the SYN, not from its first repetition.
+        let waits_ns = first_ns + self.waits_ns(cx, first_ns, linear);
+        !patient && self.has_retried_for(cx, retries, first_ns, waits_ns)
+    }
+
+    /// How often a SYN or SYN-ACK is sent again with doubled waits, and how often before that without doubling. TCP_SYNCNT chooses the former. A Fast Open's
+    /// SYN-ACK, whose connection is in use already, is sent once more than others.
     fn syn_retries(&self, cx: &Cx<'_>) -> (u8, u8) {
         let config = cx.config;
-        match (self.state, self.cold.syn_retries_max) {
-            (State::SynSent, 0) => {
-                let linear = config.syn_linear_timeouts_max;
-                (config.syn_retries_max.saturating_add(linear), linear)
-            }
-            (_, 0) => {
-                let more = u8::from(self.is_fast_opened());
-                (config.syn_ack_retries_max.saturating_add(more), 0)
-            }
-            (_, asked) => (asked, 0),
+        let retries = match self.cold.syn_retries_max {
+            0 if self.is_fast_opened() => config.syn_ack_retries_max.saturating_add(1),
+            0 => config.syn_retries_max,
+            asked => asked,
+        };
+        match self.state {
+            State::SynSent => (retries, config.syn_linear_timeouts_max),
+            _ => (retries, 0),
         }
     }
 
@@ -180,8 +268,52 @@ impl Connection {
     fn back_off(&mut self, cx: &Cx<'_>) {
         self.marks.clear(Marks::TIMING);
         self.tx.retransmits = self.tx.retransmits.saturating_add(1);
-        self.tx.backoff = self.tx.backoff.saturating_add(1);
-        self.tx.rtt.back_off(cx.config);
+        let bounds = self.rto_bounds(cx);
+        if self.is_thin_and_linear(cx) {
+            self.tx.backoff = 0;
+            self.tx.rtt.recompute(&bounds);
+        } else {
+            self.tx.backoff = self.tx.backoff.saturating_add(1);
+            self.tx.rtt.back_off(&bounds);
+        }
         self.restart_retransmit_timer(cx);
+    }
+
+    /// Little is in flight, and the application or the stack's settings want no doubling then, for a while (TCP_THIN_LINEAR_TIMEOUTS).
+    fn is_thin_and_linear(&self, cx: &Cx<'_>) -> bool {
+        (self.cold.own_timers.thin_linear || cx.config.thin_linear_timeouts)
+            && self.state == State::Established
+            && self.recovery.packets_out < THIN_SEGMENTS
+            && self.congestion.window.ssthresh != SSTHRESH_INFINITE
+            && self.tx.retransmits <= THIN_RETRIES_MAX
+    }
+
+    /// RFC 6069: a router says that the first segment in flight, which was sent again in vain, did not get through. So its loss is no sign of congestion: one
+    /// doubling of the timeout is taken back. Who is overdue by that is sent again at once.
+    pub(crate) fn revert_backoff(&mut self, cx: &mut Cx<'_>, quoted_seq: SeqNumber) -> Effects {
+        let applies = quoted_seq == self.snd.una
+            && self.may_send_data()
+            && !self.marks.has(Marks::FAST_OPENED)
+            && self.tx.retransmits > 0
+            && self.tx.backoff > 0;
+        let Some(head) = cx.records.get(self.recovery.chain.head) else {
+            return Effects::NONE;
+        };
+        if !applies {
+            return Effects::NONE;
+        }
+        let sent_ns = head.sent_ns;
+        self.tx.backoff -= 1;
+        let bounds = self.rto_bounds(cx);
+        self.tx
+            .rtt
+            .recompute_after(cx.config.rto_initial_ns, self.tx.backoff, &bounds);
+        let due_ns = sent_ns.saturating_add(self.tx.rtt.rto_ns());
+        if due_ns > cx.now_ns {
+            self.arm_pending(Pending::Timeout, due_ns);
+            return Effects::NONE;
+        }
+        self.recovery.pending = Pending::Timeout;
+        self.on_retransmit_timer(cx)
     }
 }

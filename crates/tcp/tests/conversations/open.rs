@@ -329,10 +329,11 @@ fn syn_received_rst_outside_window() {
 #[test]
 fn syn_received_timeouts() {
     conversation(syn_received, |p| {
-        for seconds in [1, 2, 4, 8, 16] {
+        // As of our own SYN: it was we who opened.
+        for seconds in [1, 2, 4, 8, 16, 32] {
             p.expect_after_ms(seconds * 1000, "S. 0:0(0) ack 1 <mss 1460>");
         }
-        p.wait_ms(32_000);
+        p.wait_ms(64_000);
         p.expect_effects(Effects::FAILED | Effects::CLOSED);
         assert_eq!(p.conn.error(), Some(ConnectionError::TimedOut));
     });

@@ -108,6 +108,24 @@ fn established_sack_reordering_seen_widens_the_patience() {
     });
 }
 
+/// Two neighbours are sent again and held, and then one of them comes twice: its repetition was needless, so the original was only late.
+#[test]
+fn established_dsack_of_one_of_two_repetitions_shows_reordering() {
+    conversation(ten_in_flight, |p| {
+        p.inject(". 1:1(0) ack 1 <sack 4001:7001>");
+        p.inject(". 1:1(0) ack 1 <sack 4001:10001>");
+        p.wait_ms(100);
+        p.inject(". 1:1(0) ack 1001 <sack 4001:10001>");
+        p.skip_sent();
+        assert_eq!(p.conn.info().total_retrans, 4);
+        p.wait_ms(100);
+        p.inject(". 1:1(0) ack 1001 <sack 2001:10001>");
+        assert_eq!(p.conn.info().reord_seen, 0);
+        p.inject(". 1:1(0) ack 1001 <sack 3001:4001 2001:10001>");
+        assert_eq!(p.conn.info().reord_seen, 1);
+    });
+}
+
 #[test]
 fn established_sack_reordering_degree() {
     conversation(ten_in_flight, |p| {

@@ -252,7 +252,8 @@ fn established_window_shrinks_to_zero_below_flight_does_not_time_out() {
             p.wait_ms(60_000);
         }
         p.expect_state(State::Established);
-        p.skip_sent();
+        // The first segment was sent again and again, beyond the window as it stands, though nothing of it is in the window.
+        assert!(p.skip_sent() > 20);
         p.inject(". 1:1(0) ack 2001 win 60000");
         assert_eq!(p.conn.unacked(), 0);
     });

@@ -270,3 +270,17 @@ fn established_timestamps_do_not_disturb_duplicates() {
         p.expect(". 1:989(988) ack 1");
     });
 }
+
+/// A machine that slept is no peer that is silent: what counts towards giving up is what the timeouts took.
+#[test]
+fn established_clock_jump_between_timeouts_ends_nothing() {
+    conversation(ten_in_flight, |p| {
+        p.wait_ms(300);
+        p.skip_sent();
+        p.now_ns += 2_000_000 * MS;
+        p.call(|conn, cx, _| conn.on_timer(cx));
+        p.expect_state(tcp::State::Established);
+        p.inject(". 1:1(0) ack 10001");
+        assert_eq!(p.conn.unacked(), 0);
+    });
+}

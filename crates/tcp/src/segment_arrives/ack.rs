@@ -53,9 +53,6 @@ impl Connection {
         self.rx.last_ack_ns = cx.now_ns;
         self.learn_timestamp(cx, seg);
         let effects = self.take_ack(cx, seg) | self.after_fin_acked(cx);
-        if self.marks.has(Marks::PERSIST) {
-            self.restart_probing(cx);
-        }
         if self.state == State::Closed {
             Step::Done(effects)
         } else {
@@ -100,6 +97,9 @@ impl Connection {
         self.learn_window(seg);
         if self.snd.wnd != before {
             self.restart_if_idle(cx);
+        }
+        if self.marks.has(Marks::PERSIST) {
+            self.restart_probing(cx);
         }
     }
 

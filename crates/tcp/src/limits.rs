@@ -49,4 +49,4 @@ const _: () = assert!(RECV_WINDOW_MAX <= CWND_MAX);
 const _: () = assert!(SEND_MSS_MIN > TIMESTAMP_OPTION_LEN);
 
 /// Ends of records (MSG_EOR) that a connection keeps; beyond it the newest is forgotten.
-pub const RECORD_ENDS_MAX: usize = 12;
+pub const RECORD_ENDS_MAX: usize = 11;

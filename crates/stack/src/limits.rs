@@ -47,7 +47,7 @@ impl Default for Limits {
             sockets_max: 32_768,
             half_open_max: 8_192,
             time_wait_max: 32_768,
-            orphans_max: 16_384,
+            orphans_max: orphans_of(32_768),
             listeners_max: 64,
             backlog_max: 4_096,
             small_chunks: 65_536,
@@ -62,6 +62,12 @@ impl Default for Limits {
     }
 }
 
+/// A sixteenth of the sockets is left for those whom somebody still holds. Where the server closes first and its clients take their time, nearly all
+/// others may be orphans, and a reset would take from them what they wait for.
+const fn orphans_of(sockets_max: usize) -> usize {
+    sockets_max - sockets_max / 16
+}
+
 impl Limits {
     /// Limits for a context that will hold `connections` at once: every table that follows from that number, scaled.
     #[must_use]
@@ -74,7 +80,7 @@ impl Limits {
             rest_blocks: sockets_max * REST_BLOCKS_EACH,
             half_open_max: (connections / 2).max(1_024),
             time_wait_max: connections.max(4_096),
-            orphans_max: connections.max(4_096),
+            orphans_max: orphans_of(sockets_max),
             segment_records: (connections * 2).max(16_384),
             small_chunks: (connections * 2).max(8_192),
             backlog_max: connections.clamp(128, BACKLOG_CEILING),

@@ -15,6 +15,9 @@ mod segment_steps;
 mod shadow;
 #[path = "../../crates/tcp/tests/conversations/states.rs"]
 mod states;
+// Every call is also made on a copy that may take no straight line.
+#[path = "../../crates/tcp/tests/conversations/twin.rs"]
+mod twin;
 
 use libfuzzer_sys::fuzz_target;
 

@@ -27,8 +27,10 @@ pub fn bench(root: &Path, options: &BenchOptions) -> Result<bool, String> {
     let is_short = |word: &String| word == "--quick" || word == "--help";
     let programs =
         if PLAIN.contains(&name) || options.plain || options.arguments.iter().any(is_short) {
-            let packages = ["--package", "mill", "--package", "bench"];
-            run::run(run::cargo().args(["build", "--release"]).args(packages))?;
+            demo::build_mill()?;
+            if WITH_RIVALS.contains(&name) {
+                run::run(run::cargo().args(["build", "--release", "--package", "bench"]))?;
+            }
             run::target(root).join("release")
         } else {
             guided::build(root, &["mill", "bench"], &[])?
@@ -70,8 +72,7 @@ fn build_netstack(root: &Path, programs: &Path) -> Result<(), String> {
 
 /// A `mill` that counts the cycles of each stage, in a directory of its own so that it does not replace the other.
 fn build_stages(root: &Path) -> Result<PathBuf, String> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let target = root.join(target).join("stages");
+    let target = run::target(root).join("stages");
     let mut cargo = run::cargo();
     cargo.args([
         "build",

@@ -196,6 +196,5 @@ fn fuzz_targets(root: &Path) -> Result<Vec<String>, String> {
 
 /// Other flags and toolchains build elsewhere, so that they do not throw away each other's work.
 pub fn target_of(root: &Path, chore: &str) -> std::path::PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    root.join(target).join(chore)
+    run::target(root).join(chore)
 }

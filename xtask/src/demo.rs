@@ -8,8 +8,7 @@ use crate::setup::{self, Need};
 
 /// Where the release build of `mill` lies.
 pub fn mill_binary(root: &Path) -> std::path::PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    root.join(target).join("release/mill")
+    run::target(root).join("release/mill")
 }
 
 /// Builds `mill` as it is shipped.

@@ -186,6 +186,9 @@ pub fn has_profdata() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::time::{Duration, SystemTime};
+
     use super::*;
 
     #[test]
@@ -193,14 +196,16 @@ mod tests {
         let place = std::env::temp_dir().join(format!("guided-{}", std::process::id()));
         fs::create_dir_all(&place).unwrap();
         let (program, profile) = (place.join("mill"), place.join("00.profdata"));
+        let written_at = |path: &Path, seconds: u64| {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            File::create(path).unwrap().set_modified(time).unwrap();
+        };
         assert_eq!(newer_than(&place, &program), None);
-        fs::write(&program, "").unwrap();
+        written_at(&program, 1);
         assert_eq!(newer_than(&place, &program), None);
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        fs::write(&profile, "").unwrap();
+        written_at(&profile, 2);
         assert_eq!(newer_than(&place, &program), Some(profile));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        fs::write(&program, "again").unwrap();
+        written_at(&program, 3);
         assert_eq!(newer_than(&place, &program), None);
         fs::remove_dir_all(&place).unwrap();
     }

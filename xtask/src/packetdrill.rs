@@ -33,7 +33,7 @@ const V4: [&str; 4] = [
 /// Runs the scripts. True if all passed.
 pub fn packetdrill(root: &Path, options: &PacketdrillOptions) -> Result<bool, String> {
     run::run(run::cargo().args(["build", "-p", "packetdrill"]))?;
-    let library = target(root).join("debug/libmillstream_packetdrill.so");
+    let library = run::target(root).join("debug/libmillstream_packetdrill.so");
     let binary = absolute(&options.binary)?;
     let has_namespaces = Command::new("unshare").args(["-n", "true"]).output();
     let has_namespaces = has_namespaces.is_ok_and(|output| output.status.success());
@@ -87,8 +87,4 @@ fn tell(script: &Path, family: &str, output: &Output) {
 fn absolute(path: &Path) -> Result<PathBuf, String> {
     path.canonicalize()
         .map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn target(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |at| root.join(at))
 }

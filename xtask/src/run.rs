@@ -68,8 +68,8 @@ pub fn command(program: &str) -> Command {
 
 /// Where cargo builds.
 pub fn target(root: &Path) -> PathBuf {
-    let named = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    named.unwrap_or_else(|| root.join("target"))
+    let named = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root.join(named)
 }
 
 /// `cargo` of the toolchain that runs us.

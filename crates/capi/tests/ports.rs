@@ -119,16 +119,20 @@ fn objects_of_cxx_echo_over_memif() {
     assert!(end(server).contains("done"));
 }
 
+/// A lab with a veth pair, our end of which `file` configures.
+fn beside_the_kernel(name: &str, file: &str) -> Option<Lab> {
+    let lab = Lab::new(name)?.with_veth();
+    let address = format!("{}/24", OURS[0]);
+    configuration(&lab.directory, file, "io = xdp\nport = right", &address);
+    Some(lab)
+}
+
 /// One stack per core on a wire with one queue, and the kernel's clients.
 #[test]
 fn server_serves_crowds_of_the_kernel() {
-    let Some(lab) = Lab::new("ports-veth") else {
+    let Some(lab) = beside_the_kernel("ports-veth", "server.conf") else {
         return;
     };
-    let lab = lab.with_veth();
-    let address = format!("{}/24", OURS[0]);
-    let wire = "io = xdp\nport = right";
-    configuration(&lab.directory, "server.conf", wire, &address);
     let program = build(&lab.directory, "docserver.c");
     let mut command = lab.command("ours", &program);
     let server = start(&mut command, "-f server.conf -N 2", 2);
@@ -151,13 +155,9 @@ fn server_serves_crowds_of_the_kernel() {
 /// The configuration is read first, as programs do that become daemons: what was read holds in the child.
 #[test]
 fn server_goes_into_the_background() {
-    let Some(lab) = Lab::new("ports-daemon") else {
+    let Some(lab) = beside_the_kernel("ports-daemon", "server.conf") else {
         return;
     };
-    let lab = lab.with_veth();
-    let address = format!("{}/24", OURS[0]);
-    let wire = "io = xdp\nport = right";
-    configuration(&lab.directory, "server.conf", wire, &address);
     let program = build(&lab.directory, "docserver.c");
     let mut command = lab.command("ours", &program);
     command.args(["-f", "server.conf", "-N", "1", "-d"]);
@@ -176,13 +176,9 @@ fn server_goes_into_the_background() {
 
 #[test]
 fn load_generator_asks_the_kernel() {
-    let Some(lab) = Lab::new("ports-client") else {
+    let Some(lab) = beside_the_kernel("ports-client", "client.conf") else {
         return;
     };
-    let lab = lab.with_veth();
-    let address = format!("{}/24", OURS[0]);
-    let wire = "io = xdp\nport = right";
-    configuration(&lab.directory, "client.conf", wire, &address);
     let body: Vec<u8> = (0..20_000_usize)
         .map(|at| b'a' + (at * 31 / 7 % 26) as u8)
         .collect();

@@ -118,13 +118,9 @@ pub(crate) fn build_with(
         payload_len: segment.payload_len as u16,
     };
     let (at, payload_len) = (one.header_bytes(), segment.payload_len as usize);
-    let mut payload_sum = 0;
-    if payload_len > 0 {
-        let Some(place) = frame.slice_mut(at, payload_len) else {
-            return false;
-        };
-        payload_sum = payload(place) as u16;
-    }
+    let Some(payload_sum) = put_payload(frame, at, payload_len, payload) else {
+        return false;
+    };
     let mut out = [0; plain::BYTES_MAX];
     standing.emit(&mut out, &one, (!offload).then_some(payload_sum));
     write_plain(frame, &out, at, payload_len, offload)
@@ -198,16 +194,26 @@ fn build_plain(
     if at + payload_len > frame.capacity() {
         return false;
     }
-    let mut payload_sum = 0;
-    if payload_len > 0 {
-        let Some(place) = frame.slice_mut(at, payload_len) else {
-            return false;
-        };
-        payload_sum = payload(place) as u16;
-    }
+    let Some(payload_sum) = put_payload(frame, at, payload_len, payload) else {
+        return false;
+    };
     let mut out = [0; plain::BYTES_MAX];
     headers.emit(&mut out, (!offload).then_some(payload_sum));
     write_plain(frame, &out, at, payload_len, offload)
+}
+
+/// Puts the payload of a plain packet where it belongs; its sum. `None`: the frame is too small.
+#[inline]
+fn put_payload(
+    frame: &TxFrame,
+    at: usize,
+    len: usize,
+    payload: impl FnOnce(RawSliceMut<'_>) -> u32,
+) -> Option<u16> {
+    match len {
+        0 => Some(0),
+        _ => Some(payload(frame.slice_mut(at, len)?) as u16),
+    }
 }
 
 /// Writes the `header_bytes` of a plain packet before its payload and sets the frame's length. False: the frame is too small.

@@ -10,7 +10,6 @@ use wire::tcp::Flags;
 use super::Plan;
 use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
-use crate::recovery::rate::Busy;
 use crate::segment::{SegmentOut, TransmitClass};
 
 /// All that waits: `len` bytes of payload, and the FIN.
@@ -125,18 +124,9 @@ impl Connection {
         self.tell_of_start(cx);
         let end = self.snd.nxt + len + u32::from(fin);
         self.note_first_sent(cx, end, fin);
-        if fin {
-            self.marks.set(Marks::FIN_SENT);
-            self.delivery.start(cx.now_ns, Busy::Sending);
-        }
-        if len > 0 {
-            self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(1);
-            self.tx.last_sent_ns = cx.now_ns;
-            self.delivery.bytes_sent += u64::from(len);
-            self.note_answer(cx);
-            if len < u32::from(self.snd.mss) {
-                self.tx.small_end = end;
-            }
+        self.note_stream_out(cx, len, fin);
+        if len > 0 && len < u32::from(self.snd.mss) {
+            self.tx.small_end = end;
         }
         self.validate_window(cx, false);
         self.set_first_timer(cx);

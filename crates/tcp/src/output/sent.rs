@@ -67,6 +67,20 @@ impl Connection {
         }
         let end = self.snd.nxt + len + u32::from(fin);
         self.note_sent_new(cx, end, fin);
+        self.note_stream_out(cx, len, fin);
+        if len > 0 {
+            self.pace(cx, len);
+            if len < self.current_mss(cx) {
+                self.tx.small_end = self.snd.nxt;
+            }
+        }
+        self.marks.clear(Marks::PUSH_DUE);
+        self.after_new_sent(cx, idle);
+    }
+
+    /// Bytes of the stream, and its end, leave for the first time.
+    #[inline]
+    pub(super) fn note_stream_out(&mut self, cx: &mut Cx<'_>, len: u32, fin: bool) {
         if fin {
             self.marks.set(Marks::FIN_SENT);
             self.delivery.start(cx.now_ns, Busy::Sending);
@@ -75,14 +89,8 @@ impl Connection {
             self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(1);
             self.tx.last_sent_ns = cx.now_ns;
             self.delivery.bytes_sent += u64::from(len);
-            self.pace(cx, len);
             self.note_answer(cx);
-            if len < self.current_mss(cx) {
-                self.tx.small_end = self.snd.nxt;
-            }
         }
-        self.marks.clear(Marks::PUSH_DUE);
-        self.after_new_sent(cx, idle);
     }
 
     /// A flight begins.

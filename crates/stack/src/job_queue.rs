@@ -14,11 +14,12 @@ use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
 use crate::listeners::ListenError;
 use crate::options::publish_room_of;
+use crate::settle::OUTPUT;
 use crate::sockets::Role;
 use crate::timer_stage::note_deadline;
 
 /// What nearly every job comes to.
-const DUE: Effects = Effects::TRANSMIT.union(Effects::TIMER);
+const DUE: Effects = OUTPUT.union(Effects::TIMER);
 
 impl Core {
     /// Applies jobs and control requests, up to a turn's budget; the number applied.
@@ -142,8 +143,8 @@ impl Core {
         if !effects.without(DUE).is_empty() {
             return self.settle(socket, effects);
         }
-        if effects.intersects(Effects::TRANSMIT) {
-            self.lists.put(socket, conn.due());
+        if effects.intersects(OUTPUT) {
+            self.lists.put(socket, conn.list());
         }
         if effects.intersects(Effects::TIMER) {
             note_deadline(&mut self.wheel, &mut self.departures, socket, conn);

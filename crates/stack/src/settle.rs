@@ -22,8 +22,11 @@ use crate::tx_lists::TxLists;
 /// What nearly every call into a connection comes to, in any combination.
 pub(crate) const USUAL: Effects = Effects::READABLE
     .union(Effects::WRITABLE)
-    .union(Effects::TRANSMIT)
+    .union(OUTPUT)
     .union(Effects::TIMER);
+
+/// The turn's output has to ask the connection.
+pub(crate) const OUTPUT: Effects = Effects::TRANSMIT.union(Effects::HELD);
 
 /// What a connection's effects touch beside its own socket: see [`beside!`].
 pub(crate) struct Beside<'a> {
@@ -82,8 +85,8 @@ pub(crate) fn settle_usual(
     if mark != 0 && !slot.app_gone {
         beside.events.mark(socket, &mut slot.marks, mark);
     }
-    if effects.intersects(Effects::TRANSMIT) {
-        beside.lists.put(socket, conn.due());
+    if effects.intersects(OUTPUT) {
+        beside.lists.put(socket, conn.list());
     }
     if effects.intersects(Effects::TIMER) {
         note_deadline(beside.wheel, beside.departures, socket, conn);
@@ -124,8 +127,8 @@ impl Core {
         let Some(conn) = self.sockets.slot(socket).conn.as_ref() else {
             return;
         };
-        if effects.intersects(Effects::TRANSMIT) {
-            self.lists.put(socket, conn.due());
+        if effects.intersects(OUTPUT) {
+            self.lists.put(socket, conn.list());
         }
         if effects.intersects(Effects::TIMER) {
             note_deadline(&mut self.wheel, &mut self.departures, socket, conn);

@@ -428,6 +428,9 @@ impl Connection {
         if self.due != TransmitClass::None {
             effects |= Effects::TRANSMIT;
         } else {
+            if self.unsent() > 0 {
+                effects |= Effects::HELD;
+            }
             self.note_busy(cx);
             self.arm_departure(cx);
             self.arm_persist_if_stuck(cx);

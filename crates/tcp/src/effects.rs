@@ -35,7 +35,11 @@ impl Effects {
     /// A SYN, or what followed it, was lost so often that Fast Open is suspected: the stack pauses it (RFC 7413 7.3 and Linux).
     pub const FAST_OPEN_LOST: Effects = Effects(1 << 10);
 
-    const NAMES: [&'static str; 11] = [
+    /// Bytes wait that may not leave now. At the end of its turn the caller is to call `poll_transmit` once, in vain perhaps, for all that the turn brought:
+    /// then the engine notes who was the limit (what Linux does in `tcp_write_xmit`).
+    pub const HELD: Effects = Effects(1 << 11);
+
+    const NAMES: [&'static str; 12] = [
         "READABLE",
         "WRITABLE",
         "CONNECTED",
@@ -47,6 +51,7 @@ impl Effects {
         "CLOSED",
         "URGENT",
         "FAST_OPEN_LOST",
+        "HELD",
     ];
 
     /// All of `other` is set.

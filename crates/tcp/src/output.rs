@@ -69,6 +69,13 @@ impl Connection {
         self.due
     }
 
+    /// The list that [`Effects::TRANSMIT`](crate::Effects::TRANSMIT) and [`HELD`](crate::Effects::HELD) put the connection on: that of what is due, and of data if nothing is.
+    #[inline]
+    #[must_use]
+    pub fn list(&self) -> TransmitClass {
+        self.due.max(TransmitClass::Data)
+    }
+
     /// What is to be sent first, at this time: for a caller that stopped to poll before there was nothing left, or that comes back after a while.
     /// [`due`](Self::due) says so from then on.
     #[inline]

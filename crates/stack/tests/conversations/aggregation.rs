@@ -379,10 +379,68 @@ impl Bench {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+/// The same bytes, the same segments out, the same variables within (the congestion window among them), whatever is put together.
+fn compare(
+    steps: &[Step],
+    (stamps, merge_acks, newreno): (bool, bool, bool),
+) -> Result<(), TestCaseError> {
+    let play = |aggregation_max, offload_acks| {
+        let bench = Bench::with_stamps(stamps, aggregation_max, |config| {
+            config.merge_acks = merge_acks;
+            config.offload_acks = offload_acks;
+            if newreno {
+                config.tcp.congestion = CongestionAlgorithm::NewReno;
+            }
+        });
+        bench.play(steps)
+    };
+    let alone = play(1, false);
+    for (aggregation_max, offload_acks) in [(1, true), (2, false), (5, true), (20, true)] {
+        let merged = play(aggregation_max, offload_acks);
+        prop_assert_eq!(&alone.0, &merged.0, "aggregation_max {}", aggregation_max);
+        prop_assert!(alone.1 == merged.1);
+        prop_assert_eq!(&alone.2, &merged.2, "aggregation_max {}", aggregation_max);
+    }
+    Ok(())
+}
 
-    /// The same bytes, the same segments out, the same variables within (the congestion window among them).
+/// A pure ACK that leaves alone, or in a train: whether what is kept back behind it is asked for.
+#[test]
+fn established_bytes_kept_back_are_asked_for_once_a_turn() {
+    use Kind::{Ack, Data, DataAck};
+    use Step::{Batch, Read, Wait, Write};
+    let burst_waits = [
+        Batch(vec![Data(FULL)]),
+        Write(1),
+        Wait(1),
+        Read(1),
+        Write(6 * FULL),
+        Write(3 * FULL),
+        Batch(vec![Data(FULL); 5]),
+    ];
+    compare(&burst_waits, (true, false, false)).unwrap();
+    let window_is_full = [
+        Write(14_601),
+        Wait(3),
+        Batch(vec![DataAck(FULL, 1_460)]),
+        Wait(40),
+        Write(4_380),
+        Batch(vec![Ack(1_895), Data(FULL), DataAck(FULL, 1_025)]),
+    ];
+    compare(&window_is_full, (false, false, false)).unwrap();
+}
+
+/// With `PROPTEST_CASES` as many as it says.
+fn cases() -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(128),
+    }
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
     #[test]
     fn any_trace_is_taken_alike_with_and_without_aggregation(
         steps in steps(),
@@ -390,22 +448,6 @@ proptest! {
         merge_acks in any::<bool>(),
         newreno in any::<bool>(),
     ) {
-        let play = |aggregation_max, offload_acks| {
-            let bench = Bench::with_stamps(stamps, aggregation_max, |config| {
-                config.merge_acks = merge_acks;
-                config.offload_acks = offload_acks;
-                if newreno {
-                    config.tcp.congestion = CongestionAlgorithm::NewReno;
-                }
-            });
-            bench.play(&steps)
-        };
-        let alone = play(1, false);
-        for (aggregation_max, offload_acks) in [(1, true), (2, false), (5, true), (20, true)] {
-            let merged = play(aggregation_max, offload_acks);
-            prop_assert_eq!(&alone.0, &merged.0, "aggregation_max {}", aggregation_max);
-            prop_assert!(alone.1 == merged.1);
-            prop_assert_eq!(&alone.2, &merged.2, "aggregation_max {}", aggregation_max);
-        }
+        compare(&steps, (stamps, merge_acks, newreno))?;
     }
 }

@@ -9,7 +9,7 @@ use ring::trylock::TryLock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
-use stack::Stack;
+use stack::{Stack, Turned};
 
 use crate::config::Config;
 use crate::dedicated::{StackThread, linger};
@@ -40,8 +40,17 @@ pub(crate) enum Step {
 impl CrankHandle {
     /// Moves the stack on, if that is this thread's to do. `NetworkDown` when there is no wire, or no stack thread, any more.
     pub fn step(&mut self) -> std::io::Result<Step> {
+        self.step_with(Stack::turn)
+    }
+
+    /// As [`step`](Self::step), for a caller who hands events out and will be back with what they are answered.
+    pub fn step_before_answers(&mut self) -> std::io::Result<Step> {
+        self.step_with(Stack::turn_before_answers)
+    }
+
+    fn step_with(&mut self, turn: fn(&mut Stack, u64) -> Turned) -> std::io::Result<Step> {
         match self {
-            Self::Inline(crank) => crank.step(),
+            Self::Inline(crank) => crank.step(turn),
             Self::Dedicated(thread) if thread.has_ended() => Err(Errno::NETDOWN.into()),
             Self::Dedicated(_) => Ok(Step::Idle),
         }
@@ -117,14 +126,14 @@ impl InlineCrank {
         }
     }
 
-    fn step(&mut self) -> std::io::Result<Step> {
+    fn step(&mut self, turn: fn(&mut Stack, u64) -> Turned) -> std::io::Result<Step> {
         let Some(mut stack) = self.shared.stack.try_lock() else {
             // The watchdog is at it; it takes one turn and lets go.
             std::thread::yield_now();
             return Ok(Step::Moved);
         };
         let now_ns = self.clock.now_ns();
-        let turned = stack.turn(now_ns);
+        let turned = turn(&mut stack, now_ns);
         self.shared.watch.turned();
         if stack.is_gone() {
             return Err(Errno::NETDOWN.into());

@@ -90,7 +90,7 @@ fn run(mut stack: Stack, stop: &Flag, config: &Config) {
     let mut spin = Spin::new(config.spin_ns);
     while !stop.is_raised() {
         let now_ns = config.clock.now_ns();
-        let turned = stack.turn(now_ns);
+        let turned = stack.turn_before_answers(now_ns);
         if stack.is_gone() {
             return;
         }

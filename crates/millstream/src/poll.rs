@@ -431,7 +431,7 @@ impl Poll {
         let mut crank = inner.crank();
         crank.enter();
         let outcome = loop {
-            let step = match crank.step() {
+            let step = match crank.step_before_answers() {
                 Ok(step) => step,
                 Err(error) => break Err(error),
             };

@@ -28,6 +28,7 @@ use crate::limits::{
 use crate::network::Network;
 use crate::sockets::Sockets;
 use crate::stage_clock::Stage;
+use crate::tx_lists::Acks;
 
 /// What a turn did: whether to turn again at once or to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +92,16 @@ impl Stack {
 
     /// One turn: every stage once, each within its budget. `now_ns` is the time of all that happens in it.
     pub fn turn(&mut self, now_ns: u64) -> Turned {
+        self.stages(now_ns, Acks::Leave)
+    }
+
+    /// As [`turn`](Self::turn), for a caller who lets the application act upon the events of this turn and then comes back at once: ACKs that could ride on
+    /// its answers wait for the next turn ([`TransmitClass::Piggyback`](tcp::TransmitClass)).
+    pub fn turn_before_answers(&mut self, now_ns: u64) -> Turned {
+        self.stages(now_ns, Acks::Wait)
+    }
+
+    fn stages(&mut self, now_ns: u64, acks: Acks) -> Turned {
         let core = &mut self.core;
         core.stages.lap(Stage::Outside);
         core.now_ns = now_ns;
@@ -114,12 +125,13 @@ impl Stack {
         core.stages.lap(Stage::JobQueue);
         core.timers();
         core.stages.lap(Stage::Timers);
+        core.lists.end_waits(acks);
         let (sent, blocked) = self.packet_out();
         self.core.is_port_short = self.core.has_output();
         let events = self.event_queue();
         self.core.stages.lap(Stage::EventQueue);
         Turned {
-            busy: received + jobs + sent + events > 0,
+            busy: received + jobs + sent + events > 0 || self.core.lists.has_waiting(),
             events,
             blocked,
         }
@@ -208,7 +220,8 @@ impl Stack {
         let wants_tx = self.core.has_output();
         let due_ns = [self.next_timer_ns(), until_ns].into_iter().flatten().min();
         let timeout_ns = due_ns.map(|due_ns| due_ns.saturating_sub(now_ns));
-        let outcome = if has_jobs || timeout_ns == Some(0) {
+        let has_work = has_jobs || self.core.lists.has_waiting();
+        let outcome = if has_work || timeout_ns == Some(0) {
             Ok(false)
         } else {
             let mut fds = Vec::with_capacity(extra.len() + 1);
@@ -232,7 +245,8 @@ impl Stack {
         let has_jobs = !self.core.app.jobs.is_empty() || !self.core.app.controls.is_empty();
         let wants_tx = self.core.has_output();
         let is_held = self.core.is_input_held;
-        if has_jobs || (!is_held && self.port.prepare_wait(wants_tx)) {
+        let has_work = has_jobs || self.core.lists.has_waiting();
+        if has_work || (!is_held && self.port.prepare_wait(wants_tx)) {
             self.disarm();
             return None;
         }
@@ -307,9 +321,9 @@ impl Stack {
             .min()
     }
 
-    /// Something is ready to leave and waits for room in the port.
+    /// Something is ready to leave and waits for room in the port, or will leave with the next turn.
     pub fn has_output(&self) -> bool {
-        self.core.has_output()
+        self.core.has_output() || self.core.lists.has_waiting()
     }
 
     /// Every connection with its names, in no particular order: for a simulation that looks inside.

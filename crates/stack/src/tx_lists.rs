@@ -1,4 +1,5 @@
-//! Three lists of connections that have something to send: control (SYN, RST, bare FIN) before ACK before data.
+//! Three lists of connections that have something to send: control (SYN, RST, bare FIN) before ACK before data. A fourth is of those whose ACK waits for a
+//! ride: on what the application answers until the next turn's output, for which it moves to the list of data; else it leaves alone then.
 //!
 //! A connection is on at most one list, first in, first out; [`TxLists::put`] moves it when what it has to send became more urgent.
 //! Each list has a guaranteed share of a turn's frames ([`limits::TX_SHARES`](crate::limits::TX_SHARES)), so that none starves another, and what one list leaves
@@ -14,7 +15,18 @@ const NONE: u32 = (1 << CLASS_SHIFT) - 1;
 /// Class of a connection that is on no list; that of list n is n + 1.
 const OFF: u32 = 0;
 /// Where in a word the class stands, above a socket's number.
-const CLASS_SHIFT: u32 = 30;
+const CLASS_SHIFT: u32 = 29;
+/// The list of ACKs that wait for an answer.
+const WAITING: usize = 3;
+
+/// What becomes of ACKs that could ride on what the application answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Acks {
+    /// They leave with this turn.
+    Leave,
+    /// They wait for the next one.
+    Wait,
+}
 
 #[derive(Clone, Copy)]
 struct List {
@@ -26,7 +38,9 @@ struct List {
 
 /// See the module's documentation.
 pub struct TxLists {
-    lists: [List; 3],
+    lists: [List; 4],
+    /// The first one whose ACK has waited for less than a turn.
+    newcomer: u32,
     links: Vec<Link>,
 }
 
@@ -67,15 +81,33 @@ impl TxLists {
                 head: NONE,
                 tail: NONE,
                 turn_left: SEGMENTS_PER_VISIT,
-            }; 3],
+            }; 4],
+            newcomer: NONE,
             links: ring::tables::filled(Link::default(), sockets_max),
         }
     }
 
-    /// Nothing is on any list.
+    /// Nothing is to leave now.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.lists.iter().all(|list| list.head == NONE)
+        self.lists[..WAITING].iter().all(|list| list.head == NONE)
+    }
+
+    /// ACKs wait for what the application will answer.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        self.lists[WAITING].head != NONE
+    }
+
+    /// Before a turn's output: ACKs that waited when it began leave now, since the application has had its say; so do the others if they are not to wait.
+    pub fn end_waits(&mut self, acks: Acks) {
+        if acks == Acks::Leave {
+            self.newcomer = NONE;
+        }
+        while let Some(socket) = self.first(WAITING).filter(|&one| one != self.newcomer) {
+            self.put(socket, TransmitClass::Ack);
+        }
+        self.newcomer = NONE;
     }
 
     /// Puts a connection on the list of its class, at the end, unless it is on that list or a more urgent one.
@@ -96,6 +128,9 @@ impl TxLists {
             tail => self.links[tail as usize].next = socket,
         }
         list.tail = socket;
+        if class as usize == WAITING + 1 && self.newcomer == NONE {
+            self.newcomer = socket;
+        }
     }
 
     /// The first connection of list `class` (0 control, 1 ACK, 2 data), taken off, and how many segments are left of its turn.
@@ -142,6 +177,9 @@ impl TxLists {
             return;
         }
         self.links[socket as usize] = Link::default();
+        if socket == self.newcomer {
+            self.newcomer = next;
+        }
         let list = &mut self.lists[class as usize - 1];
         match prev {
             NONE => (list.head, list.turn_left) = (next, SEGMENTS_PER_VISIT),
@@ -163,6 +201,7 @@ fn place_of(class: TransmitClass) -> Option<u32> {
         TransmitClass::Control => Some(1),
         TransmitClass::Ack => Some(2),
         TransmitClass::Data => Some(3),
+        TransmitClass::Piggyback => Some(WAITING as u32 + 1),
     }
 }
 

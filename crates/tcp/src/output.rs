@@ -88,7 +88,10 @@ impl Connection {
     #[must_use]
     #[inline]
     pub fn transmit_class(&self, cx: &Cx<'_>) -> TransmitClass {
-        self.plan(cx).class()
+        match self.plan(cx) {
+            Plan::Ack if self.ack_may_ride() => TransmitClass::Piggyback,
+            plan => plan.class(),
+        }
     }
 
     /// The next segment to send, at most one MSS of payload; false when there is none. Call until false, or until [`due`](Self::due) says that nothing

@@ -109,11 +109,13 @@ impl Default for SegmentOut {
     }
 }
 
-/// Which of the stack's three transmit lists a connection belongs on.
+/// Which of the stack's transmit lists a connection belongs on, the least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TransmitClass {
     /// Nothing to send.
     None,
+    /// A pure ACK of what the application is about to see: it may wait for the answer and ride on it, for as long as nobody would notice (RFC 9293 3.8.6.3).
+    Piggyback,
     /// New or repeated payload.
     Data,
     /// A pure ACK or a probe.

@@ -1,4 +1,5 @@
-//! Scripts on Millstream's sockets and `Poll`; their peers are Millstream's too, turned by a thread of their own.
+//! Scripts on Millstream's sockets and `Poll`; their peers are Millstream's too, on a stack of their own, which this thread turns so that a busy machine is never
+//! late.
 
 use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -26,6 +27,8 @@ pub struct Ours {
     pipe: (PipeReader, PipeWriter),
     context: Context,
     peer_context: Context,
+    /// Our stack has a thread of its own.
+    is_dedicated: bool,
 }
 
 fn open(wire: &str, address: &str, crank: Crank) -> Context {
@@ -45,7 +48,7 @@ impl Ours {
     pub fn new(crank: Crank) -> Self {
         let wire = format!("loopback:{}", unique("epoll"));
         let context = open(&wire, "10.9.0.1/24", crank);
-        let peer_context = open(&wire, "10.9.0.2/24", Crank::Dedicated);
+        let peer_context = open(&wire, "10.9.0.2/24", Crank::Inline);
         let listener = TcpListener::bind(&context, at(LISTENING)).expect("bind");
         listener.set_nonblocking(true);
         let mut world = Self {
@@ -57,6 +60,7 @@ impl Ours {
             pipe: std::io::pipe().expect("pipe"),
             context,
             peer_context,
+            is_dedicated: crank == Crank::Dedicated,
         };
         for count in 1..=3 {
             world.step(Step::PeerConnect);
@@ -211,11 +215,14 @@ impl World for Ours {
     }
 
     fn settle(&mut self) {
-        for _ in 0..4 {
-            let _ = self.context.turn();
-            std::thread::sleep(Duration::from_millis(1));
+        // Each may have something to say to what the other said.
+        for _ in 0..6 {
+            let _ = self.context.settle();
+            let _ = self.peer_context.settle();
+            if self.is_dedicated {
+                std::thread::sleep(Duration::from_millis(1));
+            }
         }
-        let _ = self.context.turn();
     }
 }
 

@@ -18,5 +18,6 @@ mod memory;
 mod neighbours;
 mod offloads;
 mod pacing;
+mod piggyback;
 mod rest;
 mod stamps;

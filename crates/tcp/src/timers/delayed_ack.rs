@@ -56,6 +56,22 @@ impl Connection {
         self.rx.quick_acks > 0 && !self.rx.interactive
     }
 
+    /// The ACK that is due acknowledges a SYN-ACK, or less text than would make it due if the connection were not young: should the application answer at
+    /// once, one segment does for both. (Linux waits so for a write that is pending already, in `tcp_rcv_synsent_state_process`.)
+    #[inline(never)]
+    pub(crate) fn ack_may_ride(&self) -> bool {
+        let tells_more = Marks::ACK_TELLS_MORE
+            .with(Marks::NO_MEMORY)
+            .with(Marks::ORPHAN);
+        if self.marks.any(tells_more) || self.rx.dup_acks_due > 0 || !self.snd.ecn.is_off() {
+            return false;
+        }
+        match self.rcv.nxt.since(self.rcv.acked) {
+            0 => self.rx.ato_us == 0,
+            text => text <= u32::from(self.rx.peer_segment) && self.in_quick_ack_mode(),
+        }
+    }
+
     /// Something unexpected arrived: acknowledge at once for a while, so that the peer recovers fast.
     pub(crate) fn enter_quick_ack(&mut self, cx: &Cx<'_>, acks_max: u8) {
         self.raise_quick_acks(acks_max);

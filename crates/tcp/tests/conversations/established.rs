@@ -552,6 +552,9 @@ fn established_data_class() {
         assert_eq!(p.class(), TransmitClass::Data);
         p.poll();
         p.inject("P. 1:11(10) ack 11");
+        assert_eq!(p.class(), TransmitClass::Piggyback);
+        p.poll();
+        p.inject("P. 21:31(10) ack 11");
         assert_eq!(p.class(), TransmitClass::Ack);
         p.poll();
         p.shutdown();

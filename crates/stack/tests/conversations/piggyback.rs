@@ -1,0 +1,130 @@
+//! ACKs that wait for what the application answers until the next turn: of a SYN-ACK, and of the little text of a young connection.
+
+use ring::socket_block::SocketId;
+use wire::tcp::Flags;
+
+use crate::common::{Client, PEER_V4, STACK_V4, Tcp, World};
+
+impl World {
+    /// The peer sends a segment, and the application is told before an ACK has left.
+    fn send_and_tell(&mut self, segment: &Tcp) {
+        let frame = self.peer.frame(segment);
+        self.peer.transmit(&frame);
+        assert!(self.stack.turn_before_answers(self.now_ns).busy);
+        self.peer.collect();
+    }
+}
+
+/// A connection that the application opens, up to the SYN-ACK, of which it was told.
+fn answered() -> (World, Client, SocketId) {
+    let mut w = World::new();
+    let socket = w.app.connect(std::net::SocketAddr::new(PEER_V4, 443));
+    w.settle();
+    let syn = w.tcp_with(Flags::SYN);
+    let mut client = Client::answering(&syn);
+    let syn_ack = client.syn_ack();
+    w.send_and_tell(&syn_ack);
+    w.silent();
+    assert_eq!(w.app.take_events(), [socket]);
+    client.rcv = syn.seq + 1;
+    (w, client, socket)
+}
+
+#[test]
+fn syn_sent_syn_ack_is_acknowledged_by_the_first_request() {
+    let (mut w, mut client, socket) = answered();
+    w.write(socket, b"request");
+    let data = w.tcp_with(Flags::ACK | Flags::PSH);
+    assert_eq!(client.take(&data), b"request");
+    w.silent();
+}
+
+#[test]
+fn syn_sent_syn_ack_is_acknowledged_a_turn_later_if_nobody_writes() {
+    let (mut w, client, _) = answered();
+    let turned = w.stack.turn_before_answers(w.now_ns);
+    assert!(turned.busy);
+    w.peer.collect();
+    assert_eq!(w.tcp_with(Flags::ACK).seq, client.rcv);
+    w.settle();
+    w.silent();
+}
+
+#[test]
+fn established_text_is_acknowledged_by_the_answer() {
+    let mut w = World::new();
+    let (mut client, socket) = w.established();
+    let request = client.data(b"request");
+    w.send_and_tell(&request);
+    w.silent();
+    assert_eq!(w.app.read(socket), b"request");
+    w.write(socket, b"response");
+    let data = w.tcp_with(Flags::ACK | Flags::PSH);
+    assert_eq!(
+        (data.ack, client.take(&data)),
+        (client.nxt, b"response".to_vec())
+    );
+    w.silent();
+}
+
+#[test]
+fn established_text_is_acknowledged_a_turn_later_if_nobody_answers() {
+    let mut w = World::new();
+    let (mut client, _) = w.established();
+    let request = client.data(b"request");
+    w.send_and_tell(&request);
+    w.silent();
+    assert!(w.stack.has_output());
+    w.turn();
+    assert_eq!(w.tcp_with(Flags::ACK).ack, client.nxt);
+    assert!(!w.stack.has_output());
+}
+
+#[test]
+fn established_two_full_segments_are_acknowledged_at_once() {
+    let mut w = World::new();
+    let (mut client, _) = w.established();
+    for at_once in [false, true] {
+        // The first of each pair waits, the second does not.
+        let full = client.data(&[7; 1_460]);
+        w.send_and_tell(&full);
+        match at_once {
+            true => assert_eq!(w.tcp_last_ack(), Some(client.nxt)),
+            false => w.silent(),
+        }
+    }
+}
+
+#[test]
+fn established_duplicate_is_acknowledged_at_once() {
+    let mut w = World::new();
+    let (mut client, _) = w.established();
+    let text = client.data(b"once");
+    w.send(&text);
+    w.peer.forget();
+    w.send_and_tell(&text);
+    assert_eq!(w.tcp_with(Flags::ACK).ack, client.nxt);
+}
+
+#[test]
+fn established_acks_that_wait_leave_in_order_and_later_ones_a_turn_later() {
+    let mut w = World::new();
+    let listener = w.listen();
+    let mut clients: Vec<Client> = (0..3).map(|_| w.client()).collect();
+    for client in &mut clients {
+        w.handshake(client);
+        assert!(w.app.accept(listener).is_some());
+    }
+    assert_eq!(clients[0].stack.ip(), STACK_V4);
+    let texts: Vec<Tcp> = clients.iter_mut().map(|client| client.data(b"x")).collect();
+    w.send_and_tell(&texts[0]);
+    w.silent();
+    w.send_and_tell(&texts[1]);
+    assert_eq!(w.tcp_with(Flags::ACK).ack, clients[0].nxt);
+    w.silent();
+    w.send_and_tell(&texts[2]);
+    assert_eq!(w.tcp_with(Flags::ACK).ack, clients[1].nxt);
+    w.silent();
+    w.turn();
+    assert_eq!(w.tcp_with(Flags::ACK).ack, clients[2].nxt);
+}

@@ -73,7 +73,10 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn list(&self) -> TransmitClass {
-        self.due.max(TransmitClass::Data)
+        match self.due {
+            TransmitClass::None => TransmitClass::Data,
+            due => due,
+        }
     }
 
     /// What is to be sent first, at this time: for a caller that stopped to poll before there was nothing left, or that comes back after a while.

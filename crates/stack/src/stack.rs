@@ -147,8 +147,11 @@ impl Stack {
             core.stages.lap(Stage::PacketOut);
             if frames.is_empty() {
                 core.counters.tx_backpressure += 1;
-                core.port_refusals += u32::from(sent == 0);
-                core.port_blocked();
+                // A port that took some of it has its reasons: the next turn asks again.
+                if sent == 0 {
+                    core.port_refusals += 1;
+                    core.port_blocked();
+                }
                 return (sent, true);
             }
             let used = core.fill_frames(frames);

@@ -77,19 +77,19 @@ impl Core {
         used
     }
 
-    /// The port has no room: connections that wait for it are told, a few each time in turn, so that their timers see to it if this lasts.
+    /// The port has had no room for a whole turn: connections that wait for it are told, a few each time in turn, so that their timers see to it if this lasts. They
+    /// keep their places: whoever moved some of them would shuffle the turns of all, a little with each turn that ends on a full port.
     #[cold]
     pub(crate) fn port_blocked(&mut self) {
         const DATA: usize = 2;
         for _ in 0..BLOCKED_TOLD_PER_TURN {
-            let Some((socket, _)) = self.lists.pop(DATA) else {
+            let Some(socket) = self.lists.next_around(DATA) else {
                 return;
             };
-            let mut effects = Effects::TRANSMIT;
             if let Some(conn) = self.sockets.slot(socket).conn.as_mut() {
-                effects |= conn.on_port_blocked(&mut tcp_cx!(self));
+                let effects = conn.on_port_blocked(&mut tcp_cx!(self));
+                self.settle(socket, effects);
             }
-            self.settle(socket, effects);
         }
     }
 

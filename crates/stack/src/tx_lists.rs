@@ -42,6 +42,8 @@ pub struct TxLists {
     /// The first one whose ACK has waited for less than a turn.
     newcomer: u32,
     links: Vec<Link>,
+    /// The last that [`next_around`](Self::next_around) named.
+    around: u32,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -84,6 +86,7 @@ impl TxLists {
             }; 4],
             newcomer: NONE,
             links: ring::tables::filled(Link::default(), sockets_max),
+            around: NONE,
         }
     }
 
@@ -168,6 +171,21 @@ impl TxLists {
         Some(self.lists[class].head).filter(|&socket| socket != NONE)
     }
 
+    /// The connections of list `class`, one after another and round again, each left in its place: whose turn on the wire it is does not depend on who looks at them.
+    pub fn next_around(&mut self, class: usize) -> Option<u32> {
+        let last = self.links.get(self.around as usize);
+        let next = match last {
+            Some(link) if link.class() == class as u32 + 1 => link.next,
+            // It has left the list meanwhile, or nobody was named yet.
+            _ => NONE,
+        };
+        self.around = match next {
+            NONE => self.lists[class].head,
+            next => next,
+        };
+        Some(self.around).filter(|&socket| socket != NONE)
+    }
+
     /// Takes a connection off whatever list it is on.
     #[inline]
     pub fn take_out(&mut self, socket: u32) {
@@ -237,6 +255,22 @@ mod tests {
         assert_eq!(lists.pop(2), Some((2, SEGMENTS_PER_VISIT)));
         assert_eq!(drain(&mut lists, 1), [1]);
         assert!(lists.is_empty());
+    }
+
+    #[test]
+    fn looked_at_in_turn_all_keep_their_places() {
+        let mut lists = TxLists::new(8);
+        assert_eq!(lists.next_around(2), None);
+        for socket in [3, 1, 2] {
+            lists.put(socket, TransmitClass::Data);
+        }
+        let seen: Vec<_> = (0..5).map(|_| lists.next_around(2)).collect();
+        assert_eq!(seen, [3, 1, 2, 3, 1].map(Some));
+        // Who was named last leaves: from the first on.
+        lists.take_out(1);
+        assert_eq!(lists.next_around(2), Some(3));
+        assert_eq!(drain(&mut lists, 2), [3, 2]);
+        assert_eq!(lists.next_around(2), None);
     }
 
     #[test]

@@ -50,6 +50,12 @@ impl ControlQueue {
         self.waiting.len() * 2 > self.capacity
     }
 
+    /// How many more it takes.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.capacity - self.waiting.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

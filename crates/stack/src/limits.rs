@@ -153,6 +153,8 @@ pub(crate) const REST_BYTES_MAX: usize = REST_BLOCKS_EACH * 60;
 /// Slots that are looked at for something to pack whenever one is needed while there are many, and how many of them are packed.
 pub(crate) const HAND_STEPS_MAX: usize = 8;
 pub(crate) const HAND_PACKS_MAX: usize = 2;
+/// A round in which fewer than one slot in so many was packed was in vain; the next begins after a tenth of the time that makes a connection quiet.
+pub(crate) const HAND_WORTH: usize = 16;
 
 /// Segments that aggregation merges by default, as in the paper's measurements.
 pub const AGGREGATION_DEFAULT: u16 = 20;
@@ -180,8 +182,11 @@ pub const JOBS_AHEAD: usize = 4;
 pub const FLOW_PROBES_MAX: usize = 32;
 /// Frames that one turn takes from the driver before it goes on to the next stage.
 pub const RX_FRAMES_PER_TURN: usize = 256;
-/// While answers wait for the port no more is taken in, unless it has taken nothing for this long: its other end may be waiting for us in turn.
+/// While answers wait for the port no more is taken in, unless it has taken nothing for this long: its other end may be waiting for us in turn. From then on as
+/// much is taken in as can be answered without loss.
 pub const PORT_STUCK_NS: u64 = 10_000_000;
+/// After this long what comes in is taken in all the same, and answers that find no room are dropped (`control_queue_full`): peers ask again about now.
+pub const PORT_DEAD_NS: u64 = 200_000_000;
 /// And has refused so often: a core that was not running meanwhile cannot tell.
 pub const PORT_STUCK_REFUSALS: u32 = 16;
 /// When a turn has left frames to the driver, the next one comes no later than after this time.

@@ -8,7 +8,9 @@ use packetio::{Port, PortError, RxFrame};
 use crate::core::Core;
 use crate::demux::{Arrival, Demux, Dropped, Found};
 use crate::flow_table::FlowEntry;
-use crate::limits::{PORT_STUCK_NS, PORT_STUCK_REFUSALS, RX_FRAMES_PER_TURN, RX_GROUP};
+use crate::limits::{
+    PORT_DEAD_NS, PORT_STUCK_NS, PORT_STUCK_REFUSALS, RX_FRAMES_PER_TURN, RX_GROUP,
+};
 use crate::sockets::NO_KEY;
 use crate::stage_clock::Stage;
 
@@ -44,7 +46,7 @@ impl Core {
         self.is_input_held = false;
         let batch_max = port.capabilities().batch_max;
         let outcome = loop {
-            if self.holds_input() {
+            if self.holds_input(batch_max) {
                 self.is_input_held = true;
                 self.counters.input_held += 1;
                 break Ok(());
@@ -75,11 +77,17 @@ impl Core {
     }
 
     /// Frames stay with the driver while the answers to earlier ones fill their queue: what is dropped there is asked for again a second later, what
-    /// waits here loses nothing.
-    fn holds_input(&self) -> bool {
-        let is_stuck = self.port_refusals >= PORT_STUCK_REFUSALS
-            && self.now_ns >= self.port_took_ns + PORT_STUCK_NS;
-        self.control.is_half_full() && !is_stuck
+    /// waits here loses nothing. The other end may do the same and wait for us: after a while some are taken in all the same, as many as the queue has room to answer, since
+    /// the other end may merely be asleep; and whatever comes only when that has lasted as long as its retransmissions take.
+    fn holds_input(&self, batch_max: usize) -> bool {
+        if !self.control.is_half_full() {
+            return false;
+        }
+        let stuck_ns = match self.port_refusals >= PORT_STUCK_REFUSALS {
+            true => self.now_ns.saturating_sub(self.port_took_ns),
+            false => 0,
+        };
+        stuck_ns < PORT_STUCK_NS || (stuck_ns < PORT_DEAD_NS && self.control.room() < batch_max)
     }
 
     fn take_batch(&mut self, frames: &[RxFrame], looked: &mut [Looked]) {

@@ -200,6 +200,34 @@ fn listening_crowd_of_syns_before_a_slow_port_loses_no_answer() {
 }
 
 #[test]
+fn listening_crowd_of_syns_before_a_peer_that_sleeps_loses_no_answer() {
+    const CROWD: usize = 400;
+    let mut w = World::with(|s| {
+        s.wire.slots = 8;
+        s.config.limits.half_open_max = CROWD;
+        s.config.limits.backlog_max = CROWD;
+        s.config.limits.control_queue_max = 256;
+    });
+    w.listen_at(SocketAddr::new(STACK_V4, PORT), CROWD);
+    let mut waiting: Vec<_> = (0..CROWD).map(|_| w.client().syn()).collect();
+    let mut answers = 0;
+    for turn in 0..4 * CROWD {
+        while w.peer.has_room()
+            && let Some(syn) = waiting.pop()
+        {
+            w.peer.transmit(&w.peer.frame(&syn));
+        }
+        // Its core is somebody else's for fifty milliseconds.
+        w.peer.deaf = turn < 100;
+        w.turn();
+        answers += w.peer.take_tcp().len();
+        w.now_ns += MILLIS / 2;
+    }
+    assert_eq!((answers, waiting.len()), (CROWD, 0));
+    assert_eq!(w.stack.counters().control_queue_full, 0);
+}
+
+#[test]
 fn listening_crowd_of_syns_before_a_dead_port_is_taken_after_a_while() {
     let mut w = World::with(|s| s.wire.slots = 8);
     w.listen();

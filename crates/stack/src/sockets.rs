@@ -18,8 +18,10 @@
 //! ```
 //!
 //! Slots are large and few, packed ones small and many. A hand goes round the warm slots, a few steps whenever there are more than
-//! [`Limits::warm_sockets`](crate::limits::Limits), and packs those whose connection has been quiet. Nothing is lost by that, and
-//! nobody but this table knows of it.
+//! [`Limits::warm_sockets`](crate::limits::Limits), and packs those whose connection has been quiet. A round that found hardly any is followed by a pause: all that it
+//! passed were busy, and looking at slots brings them in from memory. Nothing is lost by packing, and nobody but this table knows of it.
+//!
+//! A reserved index has no slot before something is done with it: the slot that was freed last is then taken, which is still near the core.
 
 use std::borrow::Cow;
 
@@ -36,7 +38,8 @@ use wire::{Addr, FlowKey};
 use crate::dormant::RestBlocks;
 use crate::half_opens::ListenerId;
 use crate::limits::{
-    HAND_PACKS_MAX, HAND_STEPS_MAX, Limits, MEMORY_EXHAUSTED, MEMORY_LOW, MEMORY_PRESSURE,
+    HAND_PACKS_MAX, HAND_STEPS_MAX, HAND_WORTH, Limits, MEMORY_EXHAUSTED, MEMORY_LOW,
+    MEMORY_PRESSURE,
 };
 use crate::neighbours::NeighbourId;
 use crate::packet_out::HeaderFields;
@@ -206,6 +209,8 @@ impl Place {
     /// A free index's: the slot that is nobody's.
     const NOBODY: Place = Place(0);
     const DORMANT: u32 = 1 << 31;
+    /// A reserved index's that nothing was done with yet.
+    const RESERVED: Place = Place(u32::MAX);
 
     #[inline]
     fn warm(self) -> Option<usize> {
@@ -214,7 +219,7 @@ impl Place {
 
     #[inline]
     fn dormant(self) -> Option<u32> {
-        (self.0 & Self::DORMANT != 0).then_some(self.0 & !Self::DORMANT)
+        (self.0 & Self::DORMANT != 0 && self != Self::RESERVED).then_some(self.0 & !Self::DORMANT)
     }
 }
 
@@ -237,6 +242,10 @@ pub(crate) struct Sockets {
     rest_ns: u64,
     /// The slot that was last looked at for something to pack.
     hand: usize,
+    /// How many its round has packed so far.
+    hand_packed: usize,
+    /// It stands still until then.
+    hand_until_ns: u64,
     dormant: RestBlocks,
     dormant_count: usize,
     free: Vec<u32>,
@@ -260,6 +269,8 @@ impl Sockets {
             warm_max: limits.warm_sockets,
             rest_ns: limits.rest_ns,
             hand: 0,
+            hand_packed: 0,
+            hand_until_ns: 0,
             dormant: RestBlocks::new(limits.rest_blocks),
             dormant_count: 0,
             free: Vec::with_capacity(capacity),
@@ -274,6 +285,7 @@ impl Sockets {
     pub fn role(&self, socket: u32) -> Role {
         match self.places[socket as usize].warm() {
             Some(at) => self.warm[at].role,
+            None if self.places[socket as usize] == Place::RESERVED => Role::Reserved,
             None => Role::Connection,
         }
     }
@@ -331,9 +343,13 @@ impl Sockets {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn wake(&mut self, socket: u32) -> usize {
-        let Some(at) = self.places[socket as usize].dormant() else {
+        let place = self.places[socket as usize];
+        if place == Place::RESERVED {
+            return self.take_slot(socket);
+        }
+        let Some(at) = place.dormant() else {
             return 0;
         };
         let place = self.take_slot(socket);
@@ -374,7 +390,7 @@ impl Sockets {
     /// Packs a few sockets that rest, if there are more slots in use than there should be.
     #[inline]
     pub fn rest_some(&mut self) {
-        if self.warm_count() >= self.warm_max {
+        if self.warm_count() >= self.warm_max && self.now_ns >= self.hand_until_ns {
             self.move_hand();
         }
     }
@@ -383,16 +399,29 @@ impl Sockets {
     fn move_hand(&mut self) {
         let mut packed = 0;
         for _ in 0..HAND_STEPS_MAX {
-            self.hand = if self.hand + 1 < self.warm.len() {
-                self.hand + 1
-            } else {
-                1
-            };
-            packed += usize::from(self.rest(self.hand));
+            if self.hand + 1 < self.warm.len() {
+                self.hand += 1;
+            } else if self.ends_round() {
+                return;
+            }
+            if self.rest(self.hand) {
+                packed += 1;
+                self.hand_packed += 1;
+            }
             if packed == HAND_PACKS_MAX {
                 return;
             }
         }
+    }
+
+    /// The hand has been everywhere and begins anew. True: not at once, since it met hardly anybody who rests.
+    fn ends_round(&mut self) -> bool {
+        let is_vain = self.hand_packed < self.warm.len() / HAND_WORTH;
+        (self.hand, self.hand_packed) = (1, 0);
+        if is_vain {
+            self.hand_until_ns = self.now_ns + self.rest_ns / 10;
+        }
+        is_vain
     }
 
     fn rest(&mut self, at: usize) -> bool {
@@ -440,7 +469,7 @@ impl Sockets {
             None => return None,
         };
         let generation = block_of(&self.memory, index).open(self.send_buffer_bytes);
-        self.take_slot(index);
+        self.places[index as usize] = Place::RESERVED;
         Some(SocketId { index, generation })
     }
 

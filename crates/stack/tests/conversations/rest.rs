@@ -59,6 +59,32 @@ fn established_quiet_is_packed_and_answers_as_ever() {
 }
 
 #[test]
+fn established_busy_are_looked_at_again_after_a_while() {
+    const HUNDREDTH: u64 = SECOND / 100;
+    let mut w = World::with(|setup| {
+        setup.config.limits.warm_sockets = 1;
+        setup.config.limits.rest_ns = SECOND;
+    });
+    let listener = w.listen();
+    for _ in 0..20 {
+        let mut client = w.client();
+        w.handshake(&mut client);
+        let socket = w.app.accept(listener).expect("the handshake is complete");
+        w.send(&client.data(b"request"));
+        assert_eq!(w.read(socket), b"request");
+    }
+    let dormant_after = |w: &mut World, ns: u64| {
+        w.advance(ns);
+        turns(w);
+        w.stack.usage().dormant
+    };
+    assert_eq!(dormant_after(&mut w, 95 * HUNDREDTH), 0);
+    // All rest by now, but the hand has just passed them, and stands still for a tenth of that time.
+    assert_eq!(dormant_after(&mut w, 8 * HUNDREDTH), 0);
+    assert_eq!(dormant_after(&mut w, 3 * HUNDREDTH), 20);
+}
+
+#[test]
 fn established_packed_is_reset_by_its_peer() {
     let (mut w, ends) = quiet(2, |_| {});
     assert_eq!(w.stack.usage().dormant, 2);

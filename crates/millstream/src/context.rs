@@ -46,6 +46,8 @@ pub(crate) struct State {
     pub side: AppSide,
     pub sockets: AppSockets,
     pub polls: PollSets,
+    /// Somebody wrote and found too few chunks, since a poll was last asked.
+    pub is_short_of_chunks: bool,
 }
 
 impl Context {
@@ -59,6 +61,7 @@ impl Context {
             side,
             sockets: AppSockets::default(),
             polls: PollSets::default(),
+            is_short_of_chunks: false,
         };
         Self {
             inner: Rc::new(Inner {

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::context::{Context, Inner};
 use crate::crank::Step;
-use crate::limits::{EVENTS_PER_WAIT_FEW, EVENTS_PER_WAIT_MAX};
+use crate::limits::EVENTS_PER_WAIT_MAX;
 use crate::poll_kernel::kernel_events;
 use crate::poll_nest::NestError;
 use crate::poll_set::Wanted;
@@ -443,7 +443,7 @@ impl Poll {
             }
             {
                 let state = &mut *inner.state();
-                let share = (state.polls.listed(self.index) / 4).max(EVENTS_PER_WAIT_FEW);
+                let share = state.share_of_events(self.index);
                 let room = events.capacity.min(events.events.len() + share);
                 state.collect(self.index, &mut events.events, room);
                 state.collect_nested(self.index, &mut events.events, events.capacity);

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use ring::socket_block::{SocketBlock, SocketId};
 
 use crate::app_socket::{AppSocket, AppSockets, NO_REGISTRATION};
+use crate::limits::{EVENTS_PER_WAIT_FEW, EVENTS_PER_WAIT_MANY};
 use crate::poll::{Event, Interest, Mode, Token};
 use crate::poll_nest::{InnerPoll, Nested};
 use crate::readiness::{self, Readiness};
@@ -445,9 +446,20 @@ const fn reportable(interest: Interest) -> Readiness {
 }
 
 impl crate::context::State {
+    /// How many of those on a poll's list one wait hands over.
+    pub(crate) fn share_of_events(&self, poll: u32) -> usize {
+        let listed = self.polls.listed(poll);
+        // Whoever went away empty has its turn before those who did not: all are to be looked at.
+        match listed >= EVENTS_PER_WAIT_MANY || self.is_short_of_chunks {
+            true => listed,
+            false => (listed / 4).max(EVENTS_PER_WAIT_FEW),
+        }
+    }
+
     /// Looks at what is on a poll's list, at each once, and appends what is ready to `events`, up to `max`.
     pub(crate) fn collect(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
         let mut budget = self.polls.listed(poll);
+        let is_short = std::mem::take(&mut self.is_short_of_chunks);
         let mut writers = std::mem::take(&mut self.polls.writers);
         while events.len() < max
             && let Some((at, id)) = self.polls.next_ready(poll, &mut budget)
@@ -455,8 +467,9 @@ impl crate::context::State {
             let Some(socket) = self.sockets.current(id) else {
                 continue;
             };
-            // Chunks may be too few for all writers in one turn: who had some since the last look comes after those who had none.
-            if self.polls.wrote_since(at, socket.tx.tail()) {
+            // Chunks were too few for all writers: who had some since the last look comes after those who had none, or not all that they wanted.
+            let was_cut_short = is_short && std::mem::take(&mut socket.was_cut_short);
+            if is_short && self.polls.wrote_since(at, socket.tx.tail()) && !was_cut_short {
                 writers.push((at, id));
             } else if let Some(block) = self.side.memory.block(id.index) {
                 look(&mut self.polls, at, (socket, block), events);

@@ -617,6 +617,7 @@ impl State {
                 if n < wanted {
                     // Whoever was not allowed to write it all is told of room, as if refused. The job below has the stack look after it knows the wish.
                     block.set_want_writable();
+                    self.note_shortage(id);
                 }
                 self.request(id, how);
                 return Some(Ok(n));
@@ -628,11 +629,19 @@ impl State {
         }
         // Room without a chunk to fill it with: a job has the stack look. Without room there is nothing to look at, and a job for each attempt would keep a
         // waiting thread busy.
-        let (socket, block) = self.parts(id);
-        if socket.tx.space(block) > 0 {
+        if self.note_shortage(id) {
             self.request(id, Requests::WROTE);
         }
         None
+    }
+
+    /// A write was cut short. True: for want of chunks, not of room.
+    fn note_shortage(&mut self, id: SocketId) -> bool {
+        let (socket, block) = self.parts(id);
+        let is_short = socket.tx.space(block) > 0;
+        socket.was_cut_short = is_short;
+        self.is_short_of_chunks |= is_short;
+        is_short
     }
 
     fn may_write_on(&mut self, id: SocketId) -> bool {

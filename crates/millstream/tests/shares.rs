@@ -109,8 +109,8 @@ impl End {
     }
 }
 
-/// The least of the downloads against the greatest.
-fn evenness(name: &str, mtu: usize, large_chunks: usize, flows: usize, turns: usize) -> f64 {
+/// What as many downloads as `flows` came to in three quarters of so many turns.
+fn downloads(name: &str, mtu: usize, large_chunks: usize, flows: usize, turns: usize) -> Vec<f64> {
     let world = World::new(name, mtu, large_chunks);
     let (servers, clients) = world.connections(flows);
     let [here, there] = &world.contexts;
@@ -124,21 +124,40 @@ fn evenness(name: &str, mtu: usize, large_chunks: usize, flows: usize, turns: us
         client.turn(|stream, bytes| stream.read(bytes));
         world.clock.advance_ns(TURN_NS);
     }
-    let (least, most) = (client.moved.iter().min(), client.moved.iter().max());
-    *least.unwrap() as f64 / *most.unwrap() as f64
+    client.moved.iter().map(|&bytes| bytes as f64).collect()
+}
+
+/// The least of the downloads against the greatest.
+fn evenness(shares: &[f64]) -> f64 {
+    let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
+    least / shares.iter().copied().fold(0.0, f64::max)
+}
+
+/// Jain's index.
+fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    sum * sum / (shares.len() as f64 * squares)
 }
 
 #[test]
 fn writers_that_want_more_than_a_turns_chunks_all_get_some() {
-    let evenness = evenness("magazine", 9_000, 16_384, 24, 4_000);
+    let evenness = evenness(&downloads("magazine", 9_000, 16_384, 24, 4_000));
     assert!(evenness > 0.75, "{evenness}");
 }
 
 #[test]
 fn writers_that_want_more_than_all_chunks_share_them() {
     // A share is little more than what one visit sends.
-    let evenness = evenness("pool", 1_500, 1_024, 128, 6_000);
+    let evenness = evenness(&downloads("pool", 1_500, 1_024, 128, 6_000));
     assert!(evenness > 0.75, "{evenness}");
+}
+
+#[test]
+fn writers_on_a_wire_that_is_always_full_have_equal_turns() {
+    // Every turn ends with a full port. Whose turn is next does not change by that.
+    let jain = jain(&downloads("turns", 1_500, 1_024, 512, 1_000));
+    assert!(jain > 0.999, "{jain}");
 }
 
 #[test]

@@ -189,7 +189,7 @@ impl Net for Millstream {
 }
 
 /// Those of the stack, TCP, the port and the neighbours; a report that cannot be had is an empty one.
-fn counters(context: &Context) -> Vec<(&'static str, u64)> {
+pub fn counters(context: &Context) -> Vec<(&'static str, u64)> {
     let Ok(report) = context.report() else {
         return Vec::new();
     };

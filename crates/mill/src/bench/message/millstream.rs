@@ -47,8 +47,21 @@ pub fn server(options: &SideOptions) -> Result<(), Failure> {
             let stages: Vec<_> = report.stages.rows().collect();
             println!("{}", serde_json::json!({ "stages": stages }));
         }
+        if options.counters {
+            say_counters(&context)?;
+        }
         Ok(())
     })
+}
+
+/// What a stack has counted, as far as it is not zero.
+pub fn say_counters(context: &Context) -> io::Result<()> {
+    let counted: Vec<String> = net::counters(context)
+        .into_iter()
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    eprintln!("{}", counted.join(", "));
+    Ok(())
 }
 
 /// Runs `task` on a thread per context; the first one on ours.
@@ -185,6 +198,9 @@ pub fn client(options: &SideOptions) -> Result<(), Failure> {
         let mut client = Client::new(&context, server, &plan);
         while client.goes_on() {
             client.turn(Some(Duration::from_secs(1)))?;
+        }
+        if options.counters {
+            say_counters(&context)?;
         }
         let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *whole {

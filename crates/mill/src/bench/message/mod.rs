@@ -79,6 +79,9 @@ pub struct SideOptions {
     pub server: Option<std::net::SocketAddr>,
     #[arg(long)]
     pub core: usize,
+    /// Say on stderr what the stacks counted; of Millstream's only
+    #[arg(long)]
+    pub counters: bool,
 }
 
 /// A side of the transaction.

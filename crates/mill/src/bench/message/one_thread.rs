@@ -76,15 +76,7 @@ pub fn one_thread(options: &OneThreadOptions) -> Result<(), Failure> {
 /// What is not zero, a stack after the other, servers first.
 fn say_counters(pairs: &[Pair]) -> std::io::Result<()> {
     for context in pairs.iter().flat_map(|pair| &pair.contexts) {
-        let report = context.report()?;
-        let counted: Vec<String> = report
-            .stack
-            .rows()
-            .chain(report.tcp.rows())
-            .filter(|(_, count)| *count > 0)
-            .map(|(name, count)| format!("{name} {count}"))
-            .collect();
-        eprintln!("{}", counted.join(", "));
+        super::millstream::say_counters(context)?;
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ impl World {
             config.addresses.push(address.parse().unwrap());
             config.limits = Limits {
                 large_chunks,
-                ..Limits::for_connections(256)
+                ..Limits::for_connections(1_024)
             };
             config.seed = Some([1, 2, 3, 4]);
             config.clock = Clock::Virtual(clock.clone());

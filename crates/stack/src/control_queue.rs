@@ -50,6 +50,12 @@ impl ControlQueue {
         self.waiting.len() * 2 > self.capacity
     }
 
+    /// How many it takes in all.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// How many more it takes.
     #[inline]
     pub fn room(&self) -> usize {

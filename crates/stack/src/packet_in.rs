@@ -87,7 +87,9 @@ impl Core {
             true => self.now_ns.saturating_sub(self.port_took_ns),
             false => 0,
         };
-        stuck_ns < PORT_STUCK_NS || (stuck_ns < PORT_DEAD_NS && self.control.room() < batch_max)
+        // One that is smaller than two batches has never room for what a batch may call for.
+        let spares = self.control.capacity() >= 2 * batch_max && self.control.room() < batch_max;
+        stuck_ns < PORT_STUCK_NS || (stuck_ns < PORT_DEAD_NS && spares)
     }
 
     fn take_batch(&mut self, frames: &[RxFrame], looked: &mut [Looked]) {

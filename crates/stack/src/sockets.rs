@@ -611,8 +611,8 @@ impl Sockets {
                 (slot.role == Role::Connection).then_some((slot.key, Cow::Borrowed(conn)))
             }
             None => {
-                let mut slot = Slot::new();
                 let at = self.places[socket as usize].dormant()?;
+                let mut slot = Slot::new();
                 let generation = block_of(&self.memory, socket).generation();
                 self.dormant.read(at, &mut slot, generation);
                 Some((slot.key, Cow::Owned(slot.conn.conn)))

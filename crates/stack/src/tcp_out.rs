@@ -82,10 +82,16 @@ impl Core {
     #[cold]
     pub(crate) fn port_blocked(&mut self) {
         const DATA: usize = 2;
+        let mut first = None;
         for _ in 0..BLOCKED_TOLD_PER_TURN {
-            let Some(socket) = self.lists.next_around(DATA) else {
+            let Some(socket) = self
+                .lists
+                .next_around(DATA)
+                .filter(|&one| first != Some(one))
+            else {
                 return;
             };
+            first.get_or_insert(socket);
             if let Some(conn) = self.sockets.slot(socket).conn.as_mut() {
                 let effects = conn.on_port_blocked(&mut tcp_cx!(self));
                 self.settle(socket, effects);

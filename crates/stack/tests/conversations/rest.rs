@@ -72,6 +72,7 @@ fn established_busy_are_looked_at_again_after_a_while() {
         let socket = w.app.accept(listener).expect("the handshake is complete");
         w.send(&client.data(b"request"));
         assert_eq!(w.read(socket), b"request");
+        w.peer.forget();
     }
     let dormant_after = |w: &mut World, ns: u64| {
         w.advance(ns);

@@ -160,10 +160,10 @@ fn writers_on_a_wire_that_is_always_full_have_equal_turns() {
     assert!(jain > 0.999, "{jain}");
 }
 
-#[test]
-fn many_ready_are_handed_over_in_parts_and_each_once() {
-    let world = World::new("parts", 1_500, 1_024);
-    let (servers, mut clients) = world.connections(128);
+/// How many waits hand over what as many connections as `count` have received.
+fn waits_for(name: &str, count: usize) -> usize {
+    let world = World::new(name, 1_500, 1_024);
+    let (servers, mut clients) = world.connections(count);
     let [here, there] = &world.contexts;
     let mut poll = Poll::new(here);
     for (token, stream) in servers.iter().enumerate() {
@@ -185,6 +185,17 @@ fn many_ready_are_handed_over_in_parts_and_each_once() {
         waits += 1;
     }
     told.sort_unstable();
-    assert_eq!(told, (0..128).collect::<Vec<_>>());
+    assert_eq!(told, (0..count).collect::<Vec<_>>());
+    waits
+}
+
+#[test]
+fn few_ready_are_handed_over_in_parts_and_each_once() {
+    let waits = waits_for("parts", 100);
     assert!((4..=8).contains(&waits), "{waits}");
+}
+
+#[test]
+fn many_ready_are_handed_over_at_once() {
+    assert_eq!(waits_for("crowd", 400), 1);
 }

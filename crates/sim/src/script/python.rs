@@ -1,11 +1,14 @@
 //! The code between `%{` and `}%`: as much Python as assertions about a connection need.
 //!
-//! Numbers, strings, comparisons in chains, arithmetic, `and`/`or`/`not`, calls of a few functions; assignment,
-//! `assert`, `if`, `print`, in blocks by indentation. What is beyond is refused with its line. The runner owns one
+//! Numbers, strings, lists, comparisons in chains, arithmetic, `and`/`or`/`not`, comprehensions, f-strings, the functions that
+//! come with the language; assignment, `assert`, `if`, `for`, in blocks by indentation. What is beyond (`def`, classes) is refused with its line. The runner owns one
 //! [`Python`] per script, so that a name assigned in one piece of code is known in the next, and sets the names of
 //! `tcp_info` before each piece.
 
+mod calls;
 mod eval;
+mod expression;
+mod format;
 mod lex;
 mod parse;
 

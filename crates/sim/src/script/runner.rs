@@ -29,7 +29,7 @@ use super::host::stack::Stack;
 use super::python::Python;
 use super::record::Record;
 use super::shell::{self, Effect};
-use super::{Machine, Mismatch, Options, Report, tcp_info};
+use super::{Machine, Mismatch, Options, Report};
 
 /// How long a call that is about to be made waits for a blocked one to return.
 const BLOCKED_WAIT: Micros = 1_000_000;
@@ -345,11 +345,10 @@ impl<'s> Runner<'s> {
         let Some(at) = self.under_test else {
             return Err(self.mismatch("no socket to use for code"));
         };
-        let info = match self.tcp_info(self.conns[at].live_fd) {
+        match self.define_names(self.conns[at].live_fd) {
             Err(why) if self.options.record => return self.say(why.cause),
             other => other?,
-        };
-        tcp_info::define(&info, &mut self.python);
+        }
         let outcome = self.python.run(line, text);
         let printed = std::mem::take(&mut self.python.output);
         for line in printed.lines() {

@@ -125,6 +125,75 @@ pub(super) fn define(info: &[u8], python: &mut Python) {
     set("options2", ecn >> 8);
 }
 
+/// Names of `TCP_CC_INFO` with offset and bytes. The algorithms share a union; those fields are known that its bytes reach.
+const CONGESTION: &[&[(&str, usize, usize)]] = &[
+    &[
+        ("bbr_bw_lo", 0, 4),
+        ("bbr_bw_hi", 4, 4),
+        ("bbr_bw", 0, 8),
+        ("bbr_min_rtt", 8, 4),
+        ("bbr_pacing_gain", 12, 4),
+        ("bbr_cwnd_gain", 16, 4),
+    ],
+    &[
+        ("dctcp_enabled", 0, 2),
+        ("dctcp_ce_state", 2, 2),
+        ("dctcp_alpha", 4, 4),
+        ("dctcp_ab_ecn", 8, 4),
+        ("dctcp_ab_tot", 12, 4),
+    ],
+    &[
+        ("tcpv_enabled", 0, 4),
+        ("tcpv_rttcnt", 4, 4),
+        ("tcp_rtt", 8, 4),
+        ("tcp_minrtt", 12, 4),
+    ],
+];
+
+/// Bytes of `union tcp_cc_info`, the largest of its members.
+pub(super) const CONGESTION_LEN: usize = 20;
+
+/// Names of `SO_MEMINFO`, four bytes each, in order.
+const MEMORY: [&str; 9] = [
+    "RMEM_ALLOC",
+    "RCVBUF",
+    "WMEM_ALLOC",
+    "SNDBUF",
+    "FWD_ALLOC",
+    "WMEM_QUEUED",
+    "OPTMEM",
+    "BACKLOG",
+    "DROPS",
+];
+
+/// Bytes of `SO_MEMINFO`.
+pub(super) const MEMORY_LEN: usize = 4 * MEMORY.len();
+
+/// Sets the names of what the congestion control says of itself.
+pub(super) fn define_congestion(info: &[u8], python: &mut Python) {
+    for fields in CONGESTION {
+        let len = fields
+            .iter()
+            .map(|(_, at, len)| at + len)
+            .max()
+            .unwrap_or(0);
+        if info.len() < len {
+            continue;
+        }
+        for &(name, at, len) in *fields {
+            python.set(name, Value::Int(number(info, at, len).into()));
+        }
+    }
+}
+
+/// Sets the names of what the socket's buffers hold.
+pub(super) fn define_memory(info: &[u8], python: &mut Python) {
+    for (at, name) in MEMORY.iter().enumerate() {
+        let value = number(info, 4 * at, 4);
+        python.set(&format!("SK_MEMINFO_{name}"), Value::Int(value.into()));
+    }
+}
+
 fn number(info: &[u8], at: usize, len: usize) -> u64 {
     let mut bytes = [0; 8];
     if let Some(field) = info.get(at..at + len) {

@@ -3,8 +3,10 @@
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
-use super::parse::{Expr, Statement, What};
-use super::{Python, Value};
+use super::expression::{Expr, Loop, Piece, Target};
+use super::parse::{Statement, What};
+use super::{Python, Value, calls, format};
+use crate::limits::MEMBERS_MAX;
 use crate::script::Mismatch;
 
 /// Integers stay far below what `i128` holds.
@@ -23,17 +25,32 @@ pub(super) fn run(python: &mut Python, statements: &[Statement]) -> Result<(), M
                     return Err(at(python.broken(condition, message.as_ref())));
                 }
             }
-            What::Assign {
+            What::Assign(targets, value) => {
+                let value = python.eval(value).map_err(at)?;
+                for target in targets {
+                    python.assign(target, value.clone()).map_err(at)?;
+                }
+            }
+            What::Change {
                 name,
                 operator,
                 value,
             } => {
-                let mut value = python.eval(value).map_err(at)?;
-                if let Some(operator) = operator {
-                    let old = python.name(name).map_err(at)?;
-                    value = binary(operator, old, value).map_err(at)?;
-                }
+                let value = python.eval(value).map_err(at)?;
+                let old = python.name(name).map_err(at)?;
+                let value = binary(operator, old, value).map_err(at)?;
                 python.set(name, value);
+            }
+            What::For {
+                target,
+                over,
+                block,
+            } => {
+                let values = python.eval(over).and_then(calls::members).map_err(at)?;
+                for value in values {
+                    python.assign(target, value).map_err(at)?;
+                    run(python, block)?;
+                }
             }
             What::If(arms) => {
                 for (condition, block) in arms {
@@ -133,10 +150,46 @@ impl Python {
                 let holds = is_true(&self.eval(condition)?);
                 self.eval(if holds { then } else { otherwise })
             }
-            Expr::Call(name, arguments) => {
+            expr => self.eval_made(expr),
+        }
+    }
+
+    /// What is called, taken out of something or put together.
+    fn eval_made(&mut self, expr: &Expr) -> Result<Value, String> {
+        match expr {
+            Expr::Call(name, arguments, named) => {
                 let arguments = self.all(arguments)?;
-                self.call(name, &arguments)
+                let mut options = Vec::new();
+                for (name, value) in named {
+                    options.push((name.as_str(), self.eval(value)?));
+                }
+                calls::call(self, name, &arguments, &options)
             }
+            Expr::Method(of, name, arguments) => {
+                let of = self.eval(of)?;
+                calls::method(&of, name, &self.all(arguments)?)
+            }
+            Expr::Index(of, index) => {
+                let of = self.eval(of)?;
+                calls::index(&of, &self.eval(index)?)
+            }
+            Expr::Slice(of, parts) => {
+                let of = self.eval(of)?;
+                let mut bounds = [None; 3];
+                for (bound, part) in bounds.iter_mut().zip(parts) {
+                    if let Some(part) = part {
+                        *bound = Some(integer(&self.eval(part)?)?);
+                    }
+                }
+                calls::slice(&of, bounds)
+            }
+            Expr::Pieces(pieces) => self.pieces(pieces),
+            Expr::Each(element, loops) => {
+                let mut found = Vec::new();
+                self.each(element, loops, &mut found)?;
+                Ok(Value::Tuple(found))
+            }
+            _ => Err("code of no value".to_owned()),
         }
     }
 
@@ -144,42 +197,69 @@ impl Python {
         exprs.iter().map(|expr| self.eval(expr)).collect()
     }
 
-    fn call(&mut self, name: &str, arguments: &[Value]) -> Result<Value, String> {
-        let spread = match arguments {
-            [Value::Tuple(parts)] => parts,
-            _ => arguments,
-        };
-        match (name, arguments) {
-            ("print", _) => {
-                let words: Vec<String> = arguments.iter().map(Value::to_string).collect();
-                let _ = writeln!(self.output, "{}", words.join(" "));
-                Ok(Value::None)
+    fn assign(&mut self, target: &Target, value: Value) -> Result<(), String> {
+        match target {
+            Target::Name(name) => self.set(name, value),
+            Target::Tuple(targets) => {
+                let values = calls::members(value)?;
+                if values.len() != targets.len() {
+                    let (wanted, seen) = (targets.len(), values.len());
+                    return Err(format!("{seen} values for {wanted} names"));
+                }
+                for (target, value) in targets.iter().zip(values) {
+                    self.assign(target, value)?;
+                }
             }
-            ("int", [value]) => int(value),
-            ("float", [value]) => number(value).map(Value::Float),
-            ("bool", [value]) => Ok(Value::Bool(is_true(value))),
-            ("str" | "repr", [value]) => Ok(Value::Text(value.to_string())),
-            ("hex", [Value::Int(value)]) => Ok(Value::Text(format!("{value:#x}"))),
-            ("abs", [value]) => match value {
-                Value::Float(value) => Ok(Value::Float(value.abs())),
-                _ => integer(value).map(|value| Value::Int(value.abs())),
-            },
-            ("round", [value]) => {
-                number(value).map(|value| Value::Int(value.round_ties_even() as i128))
-            }
-            ("len", [Value::Text(text)]) => Ok(Value::Int(text.chars().count() as i128)),
-            ("len", [Value::Tuple(parts)]) => Ok(Value::Int(parts.len() as i128)),
-            ("min", _) => extreme(spread, Ordering::Less),
-            ("max", _) => extreme(spread, Ordering::Greater),
-            _ => Err(format!(
-                "no function {name} of {} arguments",
-                arguments.len()
-            )),
         }
+        Ok(())
+    }
+
+    fn pieces(&mut self, pieces: &[Piece]) -> Result<Value, String> {
+        let mut text = String::new();
+        for piece in pieces {
+            match piece {
+                Piece::Text(piece) => text += piece,
+                Piece::Value(expr, is_repr, spec) => {
+                    let mut value = self.eval(expr)?;
+                    if *is_repr && spec.is_empty() {
+                        value = Value::Text(format::repr(&value));
+                    }
+                    text += &format::value(&value, spec)?;
+                }
+            }
+        }
+        Ok(Value::Text(text))
+    }
+
+    /// The values of a comprehension. Its names stay known, which Python's do not.
+    fn each(
+        &mut self,
+        element: &Expr,
+        loops: &[Loop],
+        found: &mut Vec<Value>,
+    ) -> Result<(), String> {
+        let Some((first, rest)) = loops.split_first() else {
+            found.push(self.eval(element)?);
+            return match found.len() > MEMBERS_MAX {
+                true => Err("a list is too long".to_owned()),
+                false => Ok(()),
+            };
+        };
+        let values = self.eval(&first.over).and_then(calls::members)?;
+        'values: for value in values {
+            self.assign(&first.target, value)?;
+            for condition in &first.conditions {
+                if !is_true(&self.eval(condition)?) {
+                    continue 'values;
+                }
+            }
+            self.each(element, rest, found)?;
+        }
+        Ok(())
     }
 }
 
-fn is_true(value: &Value) -> bool {
+pub(super) fn is_true(value: &Value) -> bool {
     match value {
         Value::None => false,
         Value::Bool(value) => *value,
@@ -190,7 +270,7 @@ fn is_true(value: &Value) -> bool {
     }
 }
 
-fn integer(value: &Value) -> Result<i128, String> {
+pub(super) fn integer(value: &Value) -> Result<i128, String> {
     match value {
         Value::Int(value) => Ok(*value),
         Value::Bool(value) => Ok(i128::from(*value)),
@@ -198,7 +278,7 @@ fn integer(value: &Value) -> Result<i128, String> {
     }
 }
 
-fn number(value: &Value) -> Result<f64, String> {
+pub(super) fn number(value: &Value) -> Result<f64, String> {
     match value {
         Value::Float(value) => Ok(*value),
         Value::Text(text) => text
@@ -206,17 +286,6 @@ fn number(value: &Value) -> Result<f64, String> {
             .parse()
             .map_err(|_| format!("{text:?} is no number")),
         other => integer(other).map(|value| value as f64),
-    }
-}
-
-fn int(value: &Value) -> Result<Value, String> {
-    match value {
-        Value::Float(value) => Ok(Value::Int(*value as i128)),
-        Value::Text(text) => match text.trim().parse() {
-            Ok(value) => Ok(Value::Int(value)),
-            Err(_) => Err(format!("{text:?} is no integer")),
-        },
-        other => integer(other).map(Value::Int),
     }
 }
 
@@ -230,12 +299,22 @@ fn unary(operator: &str, value: Value) -> Result<Value, String> {
     }
 }
 
-fn binary(operator: &str, left: Value, right: Value) -> Result<Value, String> {
+pub(super) fn binary(operator: &str, left: Value, right: Value) -> Result<Value, String> {
     match (operator, &left, &right) {
         ("+", Value::Text(left), Value::Text(right)) => {
             return Ok(Value::Text(format!("{left}{right}")));
         }
-        ("%", Value::Text(format), _) => return formatted(format, &right).map(Value::Text),
+        ("%", Value::Text(text), _) => return format::percent(text, &right).map(Value::Text),
+        ("+", Value::Tuple(left), Value::Tuple(right)) => {
+            return Ok(Value::Tuple(left.iter().chain(right).cloned().collect()));
+        }
+        ("*", Value::Text(text), _) => {
+            return repeated(text.len(), &right, |n| Value::Text(text.repeat(n)));
+        }
+        ("*", Value::Tuple(parts), _) => {
+            let again = |n| std::iter::repeat_n(parts, n).flatten().cloned().collect();
+            return repeated(parts.len(), &right, |n| Value::Tuple(again(n)));
+        }
         _ => {}
     }
     let is_float = matches!(left, Value::Float(_)) || matches!(right, Value::Float(_));
@@ -270,6 +349,15 @@ fn binary(operator: &str, left: Value, right: Value) -> Result<Value, String> {
     result.map(Value::Int).ok_or_else(out_of_range)
 }
 
+/// Something of `len` parts as often as `count` says.
+fn repeated(len: usize, count: &Value, make: impl Fn(usize) -> Value) -> Result<Value, String> {
+    let count = usize::try_from(integer(count)?.max(0)).unwrap_or(usize::MAX);
+    match len.checked_mul(count) {
+        Some(len) if len <= MEMBERS_MAX => Ok(make(count)),
+        _ => Err("a list is too long".to_owned()),
+    }
+}
+
 fn float(operator: &str, left: f64, right: f64) -> Result<f64, String> {
     match operator {
         "+" => Ok(left + right),
@@ -285,6 +373,9 @@ fn float(operator: &str, left: f64, right: f64) -> Result<f64, String> {
 }
 
 fn compare(operator: &str, left: &Value, right: &Value) -> Result<bool, String> {
+    if operator == "not in" {
+        return compare("in", left, right).map(|is_in| !is_in);
+    }
     if operator == "in" {
         return match (left, right) {
             (_, Value::Tuple(parts)) => Ok(parts
@@ -311,7 +402,7 @@ fn compare(operator: &str, left: &Value, right: &Value) -> Result<bool, String> 
     })
 }
 
-fn order(left: &Value, right: &Value) -> Option<Ordering> {
+pub(super) fn order(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
         (Value::Text(left), Value::Text(right)) => Some(left.cmp(right)),
         (Value::Text(_), _) | (_, Value::Text(_)) => None,
@@ -330,50 +421,4 @@ fn order(left: &Value, right: &Value) -> Option<Ordering> {
         }
         _ => Some(integer(left).ok()?.cmp(&integer(right).ok()?)),
     }
-}
-
-fn extreme(values: &[Value], wanted: Ordering) -> Result<Value, String> {
-    let mut values = values.iter();
-    let Some(mut best) = values.next() else {
-        return Err("min and max of nothing".to_owned());
-    };
-    for value in values {
-        if order(value, best) == Some(wanted) {
-            best = value;
-        }
-    }
-    Ok(best.clone())
-}
-
-/// `"%d of %s" % (1, a)`: the conversions d, i, u, s, r, x, f and %.
-fn formatted(format: &str, arguments: &Value) -> Result<String, String> {
-    let arguments = match arguments {
-        Value::Tuple(parts) => parts.as_slice(),
-        one => std::slice::from_ref(one),
-    };
-    let mut arguments = arguments.iter();
-    let mut out = String::new();
-    let mut chars = format.chars();
-    while let Some(c) = chars.next() {
-        if c != '%' {
-            out.push(c);
-            continue;
-        }
-        let conversion = chars.find(|c| c.is_alphabetic() || *c == '%');
-        if conversion == Some('%') {
-            out.push('%');
-            continue;
-        }
-        let Some(value) = arguments.next() else {
-            return Err("not enough arguments for a format string".to_owned());
-        };
-        match (conversion, value) {
-            (Some('x'), Value::Int(value)) => write!(out, "{value:x}"),
-            (Some('f'), value) => write!(out, "{:.6}", number(value)?),
-            (Some('d' | 'i' | 'u'), value) => write!(out, "{}", int(value)?),
-            (_, value) => write!(out, "{value}"),
-        }
-        .map_err(|_| "a format string failed".to_owned())?;
-    }
-    Ok(out)
 }

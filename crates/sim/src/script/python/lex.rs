@@ -8,6 +8,8 @@ pub(super) enum Token {
     Int(i128),
     Float(f64),
     Text(String),
+    /// What stands in an f-string.
+    Pieces(String),
     /// Operators and brackets.
     Sign(&'static str),
 }
@@ -21,10 +23,10 @@ pub(super) struct Line {
 }
 
 /// Longest first.
-const SIGNS: [&str; 43] = [
+const SIGNS: [&str; 44] = [
     "**=", "//=", "<<=", ">>=", "**", "//", "<<", ">>", "<=", ">=", "==", "!=", "+=", "-=", "*=",
     "/=", "%=", "|=", "&=", "^=", "->", ":=", "+", "-", "*", "/", "%", "<", ">", "=", "(", ")",
-    "[", "]", "{", "}", ",", ":", ";", "|", "&", "^", "~",
+    "[", "]", "{", "}", ",", ":", ";", "|", "&", "^", "~", ".",
 ];
 
 /// Cuts code that starts in line `first` of the script.
@@ -118,8 +120,8 @@ impl Lexer<'_> {
         {
             return self.number(c);
         }
-        if c == '"' || c == '\'' {
-            return self.text(c);
+        if let Some(prefix) = self.prefix() {
+            return self.text(prefix);
         }
         if c.is_alphabetic() || c == '_' {
             let is_name = |c: char| c.is_alphanumeric() || c == '_';
@@ -171,22 +173,50 @@ impl Lexer<'_> {
         }
     }
 
-    fn text(&mut self, quote: char) -> Result<Token, Mismatch> {
+    /// The letters before the quote of a string that is next.
+    fn prefix(&self) -> Option<usize> {
+        let letters = self.rest.find(|c: char| !"rRfFuUbB".contains(c))?;
+        (letters <= 2 && self.rest[letters..].starts_with(['"', '\''])).then_some(letters)
+    }
+
+    /// A string with `prefix` letters before its quote.
+    fn text(&mut self, prefix: usize) -> Result<Token, Mismatch> {
+        let (letters, quoted) = self.rest.split_at(prefix);
+        let is_raw = letters.contains(['r', 'R']);
+        let quote = quoted.chars().next().unwrap_or('"');
+        let triple = quote.to_string().repeat(3);
+        let end = match quoted.starts_with(&triple) {
+            true => triple.as_str(),
+            false => &triple[..1],
+        };
         let mut text = String::new();
-        let mut chars = self.rest.char_indices().skip(1);
-        while let Some((at, c)) = chars.next() {
-            if c == quote {
-                self.skip(at + 1);
-                return Ok(Token::Text(text));
+        let mut at = end.len();
+        while let Some(c) = quoted[at..].chars().next() {
+            if quoted[at..].starts_with(end) {
+                let is_pieces = letters.contains(['f', 'F']);
+                let lines = quoted[..at].matches('\n').count();
+                self.number += lines as u32;
+                self.skip(prefix + at + end.len());
+                return Ok(match is_pieces {
+                    true => Token::Pieces(text),
+                    false => Token::Text(text),
+                });
             }
+            at += c.len_utf8();
             match c {
-                '\\' => match chars.next() {
-                    Some((_, 'n')) => text.push('\n'),
-                    Some((_, 't')) => text.push('\t'),
-                    Some((_, other)) => text.push(other),
-                    None => break,
-                },
-                '\n' => break,
+                '\\' if !is_raw => {
+                    let Some(escaped) = quoted[at..].chars().next() else {
+                        break;
+                    };
+                    at += escaped.len_utf8();
+                    match escaped {
+                        'n' => text.push('\n'),
+                        't' => text.push('\t'),
+                        '\n' => {}
+                        other => text.push(other),
+                    }
+                }
+                '\n' if end.len() == 1 => break,
                 _ => text.push(c),
             }
         }

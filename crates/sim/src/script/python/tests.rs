@@ -97,3 +97,62 @@ fn nonsense_is_refused() {
     }
     fails(&format!("assert {}1{}", "(".repeat(500), ")".repeat(500)));
 }
+
+#[test]
+fn lists_and_loops() {
+    holds("assert cwnd not in (1, 2) and 3 not in [] and 'x' not in 'cat'");
+    holds("assert all(x < 10 for x in range(cwnd)) and not any([x > 9 for x in range(10)])");
+    holds("assert sum([x * 2 for x in range(4) if x % 2]) == 8 and len({1, 1, 2}) == 2 + 1");
+    holds("assert [a + b for a, b in zip([1, 2], (3, 4))] == [4, 6]");
+    holds("assert [(a, b) for a in (1, 2) for b in 'xy'][3] == (2, 'y')");
+    holds(
+        "x = [1, 2, 3, 4]; assert x[0] == 1 and x[-1] == 4 and x[1:3] == [2, 3] and x[::-1][0] == 4",
+    );
+    holds("a, b = 1, 2\na, b = b, a\nassert (a, b) == (2, 1)");
+    holds("a = b = 3; assert a == b == 3; assert list(reversed(range(3))) == [2, 1, 0]");
+    holds("total = 0\nfor i in range(5):\n  if i % 2: total += i\nassert total == 4, total");
+    holds("for i, c in enumerate('ab'): assert c == 'ab'[i]");
+    holds("assert sorted([3, 1, 2], reverse=True) == [3, 2, 1] and max([], default=7) == 7");
+    holds("import math\nassert math.ceil(1.2) == 2 and round(2.345, 1) == 2.3 and pow(2, 3) == 8");
+    holds("assert [1] * 2 + [2] == [1, 1, 2] and '-' * 3 == '---' and divmod(7, 2) == (3, 1)");
+    holds("from math import sqrt; assert int('0x1f', 16) == 31 and 'a b'.split()[1] == 'b'");
+}
+
+#[test]
+fn texts_with_values_in_them() {
+    let text = |code: &str| fails(&format!("assert False, {code}")).1;
+    let said = |code: &str, text_wanted: &str| {
+        assert_eq!(
+            text(code),
+            format!("assertion failed ({text_wanted})"),
+            "{code}"
+        );
+    };
+    said("f'cwnd {cwnd} of {opts:#x}'", "cwnd 10 of 0x26");
+    said(
+        "f'{cwnd=} {cwnd + 1:>4}|{cwnd:<4}|{{}}'",
+        "cwnd=10   11|10  |{}",
+    );
+    said(
+        "f\"{'yes' if cwnd == 10 else 'no'}\" ' and ' f'{1.5:.2f}'",
+        "yes and 1.50",
+    );
+    said("f'{(1, 2)!r} {cwnd != 10}'", "(1, 2) False");
+    said(
+        "'%5.1f%% of %04d %s %#x' % (2.25, 7, None, 255)",
+        "  2.2% of 0007 None 0xff",
+    );
+    said("'{} {1:,} {0:b}'.format(5, 1234567)", "5 1,234,567 101");
+    said("r'a\\b' + '''c'''", "a\\bc");
+    for code in [
+        "f'{'",
+        "f'}'",
+        "f'{}'",
+        "f'{1 2}'",
+        "'%d'",
+        "'%d %d' % 1",
+        "'{2}'.format(1)",
+    ] {
+        fails(&format!("x = {code} + 1"));
+    }
+}

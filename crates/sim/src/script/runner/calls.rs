@@ -7,6 +7,7 @@ use posix::{Errno, Reply, Request, number};
 
 use super::arguments::{Arguments, int, option_value};
 use super::conn::Stage;
+use super::messages::{self, control_room};
 use super::{BLOCKED_WAIT, Due, Runner, seconds};
 use crate::script::ast::{Call, Expr, Message, Micros};
 use crate::script::{Mismatch, symbols, tcp_info};
@@ -243,11 +244,7 @@ impl<'s> Runner<'s> {
                 Request::Recvmsg {
                     fd: self.fd(arguments, 0)?,
                     len: total(message)?,
-                    control_len: if message.control.is_empty() {
-                        0
-                    } else {
-                        CONTROL_BYTES
-                    },
+                    control_len: control_room(&message.control)?,
                     flags: arguments.i32(2)?,
                 }
             }
@@ -262,34 +259,37 @@ impl<'s> Runner<'s> {
                 fd: self.fd(arguments, 0)?,
                 bytes: vec![0; arguments.vector(1)?],
             },
-            "send" => self.send(arguments, arguments.len(2)?, arguments.i32(3)?, None)?,
-            "sendto" => {
-                let to = self.connect_address(arguments, 4)?;
-                self.send(arguments, arguments.len(2)?, arguments.i32(3)?, Some(to))?
-            }
-            "sendmsg" => {
-                let len = total(message(arguments.at(1)?)?)?;
-                let to = self.message_address(arguments.i32(0)?);
-                self.send(arguments, len, arguments.i32(2)?, Some(to))?
-            }
+            "send" | "sendto" | "sendmsg" => self.plan_send(name, arguments)?,
             _ => return Ok(None),
         };
         Ok(Some(Plan::Make(request)))
     }
 
-    fn send(
-        &self,
-        arguments: &Arguments<'_>,
-        len: usize,
-        flags: i32,
-        to: Option<posix::Address>,
-    ) -> Result<Request, String> {
+    fn plan_send(&mut self, name: &str, arguments: &Arguments<'_>) -> Result<Request, String> {
+        let fd = self.fd(arguments, 0)?;
+        let (len, flags, to, mut control) = match name {
+            "send" => (arguments.len(2)?, arguments.i32(3)?, None, Vec::new()),
+            "sendto" => {
+                let to = self.connect_address(arguments, 4)?;
+                (arguments.len(2)?, arguments.i32(3)?, Some(to), Vec::new())
+            }
+            _ => {
+                let message = message(arguments.at(1)?)?;
+                if int(&message.flags)? != 0 {
+                    return Err("sendmsg does not look at msg_flags".to_owned());
+                }
+                let to = self.message_address(arguments.i32(0)?);
+                let control: Result<Vec<_>, String> =
+                    message.control.iter().map(messages::control).collect();
+                (total(message)?, arguments.i32(2)?, Some(to), control?)
+            }
+        };
         Ok(Request::Send {
-            fd: self.fd(arguments, 0)?,
+            fd,
             bytes: vec![0; len],
             flags,
             to,
-            control: Vec::new(),
+            control: control.drain(..).map(|(message, _)| message).collect(),
         })
     }
 
@@ -472,22 +472,45 @@ impl<'s> Runner<'s> {
         Ok(())
     }
 
-    /// The bytes of a live descriptor's `tcp_info`.
-    pub(super) fn tcp_info(&mut self, live_fd: i32) -> Result<Vec<u8>, Mismatch> {
+    /// The bytes of a live descriptor's option.
+    fn option(
+        &mut self,
+        live_fd: i32,
+        level: i32,
+        name: i32,
+        len: usize,
+    ) -> Result<Vec<u8>, Errno> {
         let request = Request::Getsockopt {
             fd: live_fd,
-            level: number::SOL_TCP,
-            name: number::TCP_INFO,
-            len: tcp_info::LEN,
+            level,
+            name,
+            len,
         };
         match self.host.at_once(request) {
             Some((Ok(_), Reply::Bytes(bytes))) => Ok(bytes),
-            Some((Err(errno), _)) => {
-                let name = symbols::error_name(errno.raw_os_error());
-                Err(self.mismatch(format!("no TCP_INFO for code: {name}")))
-            }
-            _ => Err(self.mismatch("no TCP_INFO for code")),
+            Some((Err(errno), _)) => Err(errno),
+            _ => Err(Errno::AGAIN),
         }
+    }
+
+    /// Sets the names that code knows of a live descriptor: `tcp_info`, congestion control, memory.
+    pub(super) fn define_names(&mut self, live_fd: i32) -> Result<(), Mismatch> {
+        let (level, name) = (number::SOL_TCP, number::TCP_INFO);
+        let info = self.option(live_fd, level, name, tcp_info::LEN);
+        let info = info.map_err(|errno| {
+            let name = symbols::error_name(errno.raw_os_error());
+            self.mismatch(format!("no TCP_INFO for code: {name}"))
+        })?;
+        tcp_info::define(&info, &mut self.python);
+        let (name, len) = (number::TCP_CC_INFO, tcp_info::CONGESTION_LEN);
+        if let Ok(info) = self.option(live_fd, level, name, len) {
+            tcp_info::define_congestion(&info, &mut self.python);
+        }
+        let (level, name, len) = (number::SOL_SOCKET, number::SO_MEMINFO, tcp_info::MEMORY_LEN);
+        if let Ok(info) = self.option(live_fd, level, name, len) {
+            tcp_info::define_memory(&info, &mut self.python);
+        }
+        Ok(())
     }
 }
 
@@ -498,9 +521,6 @@ pub(super) fn makes_fd(call: &Call) -> bool {
         "socket" | "accept" | "accept4" | "epoll_create" | "epoll_create1" | "open"
     )
 }
-
-/// Room for control messages.
-const CONTROL_BYTES: usize = 1024;
 
 fn message(expr: &Expr) -> Result<&Message, String> {
     match expr {

@@ -91,6 +91,13 @@ impl Context {
         self.inner.block_unannounced(|_| answers.pop().map(Ok))
     }
 
+    /// How long this thread looked for work before it came, or before it slept ([`Config::spin_ns`](crate::Config::spin_ns)), ns: CPU time in which
+    /// there was nothing to do. Zero with a dedicated crank, which looks on a thread of its own.
+    #[must_use]
+    pub fn looked_ns(&self) -> u64 {
+        self.inner.crank().looked_ns()
+    }
+
     /// Lets the stack move on without waiting for anything: for a thread that has been busy with other things and does not want to
     /// leave its connections to the watchdog.
     ///

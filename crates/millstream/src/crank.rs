@@ -73,6 +73,14 @@ impl CrankHandle {
         }
     }
 
+    /// Time that this thread spent looking for work, ns.
+    pub fn looked_ns(&self) -> u64 {
+        match self {
+            Self::Inline(crank) => crank.spin.looked_ns(),
+            Self::Dedicated(_) => 0,
+        }
+    }
+
     /// When the stack has something to do though nothing arrives, as far as this thread is the one to see to it.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         match self {

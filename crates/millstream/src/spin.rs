@@ -19,6 +19,10 @@ pub(crate) struct Spin {
     skip: u32,
     /// Spells that passed so after the last look in vain.
     skipped: u32,
+    /// When this idle spell began.
+    idle_ns: u64,
+    /// Time spent looking so far.
+    looked_ns: u64,
 }
 
 impl Spin {
@@ -30,7 +34,14 @@ impl Spin {
             is_looking: false,
             skip: 0,
             skipped: 0,
+            idle_ns: 0,
+            looked_ns: 0,
         }
+    }
+
+    /// Time spent looking so far, ns.
+    pub fn looked_ns(&self) -> u64 {
+        self.looked_ns
     }
 
     /// A turn had work.
@@ -43,6 +54,7 @@ impl Spin {
         self.is_idle = false;
         if self.is_looking {
             (self.is_looking, self.skipped) = (false, 0);
+            self.looked_ns += now_ns.saturating_sub(self.idle_ns);
         } else {
             self.skip = self.skip.saturating_sub(1);
         }
@@ -51,7 +63,9 @@ impl Spin {
     /// A turn had none. True: turn again at once; false: sleep.
     #[inline]
     pub fn looks_on(&mut self, now_ns: u64) -> bool {
-        self.is_idle = true;
+        if !self.is_idle {
+            (self.is_idle, self.idle_ns) = (true, now_ns);
+        }
         if self.skip > 0 || self.ns_max == 0 {
             return false;
         }
@@ -61,6 +75,7 @@ impl Spin {
         }
         if self.is_looking {
             self.is_looking = false;
+            self.looked_ns += now_ns.saturating_sub(self.idle_ns);
             self.skipped = (self.skipped * 2).clamp(1, SKIPPED_MAX);
             self.skip = self.skipped;
         }
@@ -96,6 +111,8 @@ mod tests {
         for _ in 0..1_000 {
             assert_eq!(spell(&mut spin, &mut now_ns, MAX / 2), MAX / 2);
         }
+        spin.worked(now_ns);
+        assert_eq!(spin.looked_ns(), 1_000 * MAX / 2);
     }
 
     #[test]

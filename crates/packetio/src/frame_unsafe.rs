@@ -8,6 +8,7 @@
 
 use std::cell::Cell;
 
+use ring::prefetch::{Ahead, LINE_BYTES};
 pub use ring::raw::{RawSlice, RawSliceMut};
 
 /// What is known of a received frame's transport checksum.
@@ -122,7 +123,16 @@ impl RxFrame {
     #[inline(always)]
     pub fn prefetch(&self) {
         ring::prefetch::line(self.ptr);
-        ring::prefetch::line(self.ptr.wrapping_add(64));
+        ring::prefetch::line(self.ptr.wrapping_add(LINE_BYTES));
+    }
+
+    /// What lies behind its first line: to be asked for while the frame before it is copied.
+    #[inline]
+    pub fn ahead(&self) -> Ahead {
+        match self.slice(LINE_BYTES, self.len().saturating_sub(LINE_BYTES)) {
+            Some(rest) => Ahead::of(rest),
+            None => Ahead::NOTHING,
+        }
     }
 
     /// The bytes `offset..offset+len` as raw memory; `None` if the frame is shorter.

@@ -9,6 +9,7 @@ use ring::byte_ring::{RxReader, RxWriter, TxReader, TxWriter};
 use ring::checksum;
 use ring::chunk::magazine;
 use ring::memory::{self, ContextLimits};
+use ring::prefetch::Ahead;
 use ring::raw::{RawSlice, RawSliceMut};
 use ring::spsc;
 use ring::trylock::TryLock;
@@ -65,7 +66,7 @@ fn streams() {
         let name = format!("receive stream, {len}: store+sum, read, free");
         measure(&name, len as usize, 200_000, || {
             let src = RawSlice::from(&bytes[..]);
-            black_box(rx_in.write_at_sum(&mut pool, block, 0, src));
+            black_box(rx_in.write_at_sum(&mut pool, block, 0, src, Ahead::NOTHING));
             rx_in.publish(block, len);
             rx_out.read(&memory, block, &mut back);
             rx_in.reclaim(&mut pool, block);

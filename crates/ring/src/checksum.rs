@@ -14,6 +14,7 @@ mod portable_unsafe;
 #[cfg(target_arch = "x86_64")]
 mod x86_unsafe;
 
+use crate::prefetch::Ahead;
 use crate::raw::{RawSlice, RawSliceMut};
 
 /// Partial sum of `bytes`.
@@ -37,10 +38,18 @@ pub fn sum_raw(src: RawSlice<'_>) -> u32 {
 /// rewrites `src` meanwhile. Copies the smaller of the two lengths.
 #[inline]
 pub fn copy_and_sum(dst: RawSliceMut<'_>, src: RawSlice<'_>) -> u32 {
+    copy_and_sum_ahead(dst, src, Ahead::NOTHING)
+}
+
+/// [`copy_and_sum`], by someone who knows what is read next.
+#[inline]
+pub fn copy_and_sum_ahead(dst: RawSliceMut<'_>, src: RawSlice<'_>, ahead: Ahead) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if src.len().min(dst.len()) >= x86_unsafe::LEN_MIN {
-        return fold(x86_unsafe::copy_and_sum(dst, src));
+        return fold(x86_unsafe::copy_and_sum(dst, src, ahead));
     }
+    // For so few bytes asking would take as long.
+    let _ = ahead;
     fold(portable_unsafe::copy_and_sum(dst, src))
 }
 
@@ -79,7 +88,9 @@ pub fn forms() -> Vec<(&'static str, fn(RawSliceMut<'_>, RawSlice<'_>) -> u32)> 
             fold(x86_unsafe::copy_and_sum_with_sse2(dst, src))
         }));
         if x86_unsafe::form() == "avx2" {
-            forms.push(("avx2", |dst, src| fold(x86_unsafe::copy_and_sum(dst, src))));
+            forms.push(("avx2", |dst, src| {
+                fold(x86_unsafe::copy_and_sum(dst, src, Ahead::NOTHING))
+            }));
         }
     }
     forms

@@ -30,6 +30,8 @@ mod sync;
 pub mod byte_ring;
 pub mod checksum;
 pub mod chunk;
+#[path = "copy_unsafe.rs"]
+mod copy;
 pub mod doorbell;
 #[path = "driver_unsafe.rs"]
 pub mod driver;

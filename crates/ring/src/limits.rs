@@ -19,4 +19,8 @@ pub const QUEUE_SLOTS_MAX: u32 = 1 << 30;
 /// size of the write: a stream this full is not a request and its response.
 pub const SMALL_CHUNK_STREAM_BYTES_MAX: u32 = 2 * crate::chunk::SMALL_DATA_BYTES;
 
+/// Bytes of a piece of a send stream from which on the chunk behind it is asked for
+/// while the piece is copied.
+pub const AHEAD_BYTES_MIN: u32 = 512;
+
 const _: () = assert!(SOCKETS_MAX.is_power_of_two() && QUEUE_SLOTS_MAX.is_power_of_two());

@@ -1,8 +1,50 @@
 //! Asking for memory before it is needed, so that the cache lines of several sockets are on their way at once. A hint: it reads nothing, changes nothing
 //! and cannot fail. Whoever works through a batch asks for what a later item will touch while it works on an earlier one.
 
+use crate::raw::RawSlice;
+
 /// Bytes of a cache line.
-const LINE_BYTES: usize = 64;
+pub const LINE_BYTES: usize = 64;
+
+/// Where bytes lie that will be read next: whoever copies others asks for them on the way, line by line, so that what comes from another core's cache is there when
+/// its turn comes. No prefetcher of the machine knows where the next frame lies. An address and nothing more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead(usize);
+
+impl Ahead {
+    /// Nothing is known of what comes next.
+    pub const NOTHING: Self = Self(0);
+
+    /// These.
+    #[inline]
+    pub fn of(bytes: RawSlice<'_>) -> Self {
+        Self::at(bytes.as_ptr())
+    }
+
+    /// What lies there.
+    #[inline]
+    pub(crate) fn at(place: *const u8) -> Self {
+        Self(place.addr())
+    }
+
+    /// What lies `bytes` behind.
+    #[inline]
+    pub(crate) fn past(self, bytes: u32) -> Self {
+        match self {
+            Self::NOTHING => self,
+            Self(at) => Self(at.wrapping_add(bytes as usize)),
+        }
+    }
+
+    /// The address to ask for; `other` if nothing is known.
+    #[inline]
+    pub(crate) fn or(self, other: *const u8) -> *const u8 {
+        match self {
+            Self::NOTHING => other,
+            Self(at) => core::ptr::without_provenance(at),
+        }
+    }
+}
 
 /// Asks for all lines of `value`.
 #[inline(always)]

@@ -11,6 +11,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use crate::checksum;
+use crate::copy::copy;
 
 /// `len` readable bytes at an address, for the lifetime `'a`.
 #[derive(Clone, Copy)]
@@ -198,10 +199,9 @@ impl<'a> RawSliceMut<'a> {
     #[inline]
     pub fn copy_from(&mut self, src: RawSlice<'_>) -> usize {
         let len = self.len.min(src.len);
-        // SAFETY: both sides are valid for `len` bytes by construction. `copy` and not
-        // `copy_nonoverlapping`: a driver's frames and a chunk never overlap, but nothing
-        // in the types says so.
-        unsafe { core::ptr::copy(src.ptr, self.ptr, len) };
+        // SAFETY: both sides are valid for `len` bytes by construction. A driver's frames and
+        // a chunk never overlap, but nothing in the types says so.
+        unsafe { copy(self.ptr, src.ptr, len) };
         len
     }
 

@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use ring::byte_ring::{RxReader, RxWriter};
 use ring::chunk::{ChunkClass, ChunkPool, LARGE_DATA_BYTES, SMALL_DATA_BYTES};
 use ring::memory::Memory;
+use ring::prefetch::Ahead;
 use ring::raw::RawSlice;
 
 #[derive(Clone, Copy, Debug)]
@@ -125,7 +126,9 @@ impl World {
         let bytes = bytes_at(self.tail.wrapping_add(offset), len);
         let src = RawSlice::from(&bytes[..]);
         let stored = if with_sum {
-            let (stored, sum) = self.writer.write_at_sum(&mut self.pool, block, offset, src);
+            let (stored, sum) =
+                self.writer
+                    .write_at_sum(&mut self.pool, block, offset, src, Ahead::NOTHING);
             assert_eq!(sum, naive_sum(&bytes[..stored as usize]));
             stored
         } else {

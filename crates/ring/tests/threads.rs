@@ -12,6 +12,7 @@ use common::{Random, assert_full, byte_at, memory, naive_sum};
 use ring::byte_ring::{RxReader, RxWriter, TxReader, TxWriter};
 use ring::chunk::{ChunkPool, Magazine, MagazineFeed, magazine};
 use ring::memory::Memory;
+use ring::prefetch::Ahead;
 use ring::raw::{RawSlice, RawSliceMut};
 use ring::socket_block::{Requests, SocketBlock};
 
@@ -91,7 +92,9 @@ impl Stack {
             RawSlice::from(second),
         );
         let src = RawSlice::from(first);
-        let (stored, sum) = self.rx.write_at_sum(&mut self.pool, block, 0, src);
+        let (stored, sum) = self
+            .rx
+            .write_at_sum(&mut self.pool, block, 0, src, Ahead::NOTHING);
         assert_eq!(sum, naive_sum(&first[..stored as usize]));
         in_order += stored;
         if stored as usize == first.len() {

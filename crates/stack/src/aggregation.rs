@@ -10,13 +10,15 @@
 //! turns the stage off.
 
 use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
+use ring::prefetch::Ahead;
 use tcp::run::Run;
-use tcp::{Connection, Effects, SegmentOut};
+use tcp::{Connection, Cx, Effects, SegmentOut};
 use wire::checksum::Sum;
 use wire::plain::Sequel;
 use wire::tcp::Flags;
 use wire::{Ecn, FlowKey, SeqNumber};
 
+use crate::ack_trains::AckTrains;
 use crate::core::{Core, tcp_cx};
 use crate::demux::{Arrival, Unverified};
 
@@ -58,71 +60,126 @@ fn is_mergeable(arrival: &Arrival) -> bool {
     segment.flags.without(Flags::PSH) == Flags::ACK && segment.options.is_plain()
 }
 
+/// Whether the frame's checksum is known to be right; `None`: known to be wrong, or the policy has no say.
+#[inline]
+fn is_verified(frame: &RxFrame, policy: ChecksumPolicy) -> Option<bool> {
+    match (frame.checksum(), policy) {
+        (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => Some(true),
+        (RxChecksum::Unknown, ChecksumPolicy::Verify) => Some(false),
+        _ => None,
+    }
+}
+
+/// Couples the ACK that is due to the train of its connection: where it goes is known, and how it looks. False: it is the first of a train, or no plain one.
+#[inline]
+fn couple_next(
+    trains: &mut AckTrains,
+    key: &FlowKey,
+    conn: &mut Connection,
+    cx: &mut Cx<'_>,
+) -> bool {
+    let Some(train) = trains.last_of(key) else {
+        return false;
+    };
+    let Some(ack) = conn.poll_plain_ack(cx) else {
+        return false;
+    };
+    let ends = train.ends;
+    if !train.couple(&ack) {
+        trains.push(key, ends, SegmentOut::from(ack));
+    }
+    true
+}
+
 impl Core {
-    /// The frame bears a sequel: the next segment of the run under way, with nothing in it but text and perhaps a timestamp that the connection has to act
-    /// upon. It was recognized by comparing its head with that of `last`, the run's last segment that came the usual way, and was taken. False: nothing was
-    /// done, and the usual way decides.
+    /// Takes the frames that lead `frames` and bear sequels: the next segments of the run under way, with nothing in them but text and perhaps a timestamp that
+    /// the connection has to act upon. They are recognized by comparing their heads with that of `last`, the run's last segment that came the usual way.
+    /// How many: nothing was done of the one behind them, and the usual way decides.
     #[inline]
-    pub(crate) fn takes_sequel(&mut self, last: &Arrival, frame: &RxFrame) -> bool {
+    pub(crate) fn take_sequels(&mut self, last: &Arrival, frames: &[RxFrame]) -> usize {
         let Some(open) = self.open_run.as_ref().filter(|_| last.is_plain) else {
-            return false;
+            return 0;
         };
-        let is_verified = match (frame.checksum(), self.policy) {
-            (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => true,
-            (RxChecksum::Unknown, ChecksumPolicy::Verify) => false,
-            _ => return false,
-        };
-        if open.segments >= self.config.aggregation_max {
-            return false;
-        }
-        match Sequel::read(&last.head, &frame.head(), frame.len()) {
-            Some(sequel) if sequel.seq == open.next && sequel.ack == open.ack => {
-                self.sequel_in(open.socket, frame, &sequel, is_verified)
+        let socket = open.socket;
+        let room = self.config.aggregation_max.saturating_sub(open.segments);
+        let frames = &frames[..frames.len().min(usize::from(room))];
+        let (mut taken, mut is_asked) = (0, false);
+        loop {
+            let (more, awaits_ack) = self.sequels_in(socket, last, &frames[taken..], is_asked);
+            taken += more;
+            if !awaits_ack {
+                return taken;
             }
-            _ => false,
+            self.couple_first_ack(socket);
+            is_asked = true;
         }
     }
 
-    #[inline]
-    fn sequel_in(
+    /// As [`take_sequels`](Self::take_sequels), up to a segment before which the first ACK of a train is due: then true with their number.
+    /// `is_asked`: before the first of these frames an ACK was asked for.
+    fn sequels_in(
         &mut self,
         socket: u32,
-        frame: &RxFrame,
-        sequel: &Sequel,
-        is_verified: bool,
-    ) -> bool {
-        let len = sequel.payload_len;
-        let Some(payload) = frame.slice(sequel.payload_at, len as usize) else {
-            return false;
+        last: &Arrival,
+        frames: &[RxFrame],
+        is_asked: bool,
+    ) -> (usize, bool) {
+        let (slot, pool, block) = self.sockets.parts(socket);
+        let (Some(conn), Some(open)) = (slot.conn.as_mut(), &mut self.open_run) else {
+            return (0, false);
         };
-        let (mut slot, mut pool, mut block) = self.sockets.parts(socket);
-        if slot.conn.as_ref().is_some_and(Connection::has_ack_due) {
-            self.take_due_ack(socket);
-            (slot, pool, block) = self.sockets.parts(socket);
+        if !conn.takes_sequels() {
+            return (0, false);
         }
-        let Some(conn) = slot.conn.as_mut().filter(|conn| conn.takes_sequel(sequel)) else {
-            return false;
-        };
-        let (stored, sum) = slot.rx.write_at_sum(pool, block, 0, payload);
-        let is_whole =
-            is_verified || Unverified::new(sequel.sum).holds_with(Sum::from_folded(sum as u16));
-        if stored < len || !is_whole {
-            // Damaged, or no chunk for all of it: what that means the usual way knows.
-            slot.rx.discard_unpublished();
-            slot.rx.reclaim(pool, block);
-            return false;
-        }
-        let effects = conn.on_sequel(&mut tcp_cx!(self), sequel);
-        slot.rx.publish(block, len);
-        self.counters.rx_segments += 1;
-        self.counters.rx_merged += 1;
-        self.counters.rx_fused_bytes += u64::from(if is_verified { 0 } else { len });
-        if let Some(open) = &mut self.open_run {
-            open.segments += 1;
+        let mut cx = tcp_cx!(self);
+        let asks = !self.config.merge_acks && !self.is_port_short;
+        let (mut taken, mut fused, mut awaits_ack) = (0, 0, false);
+        for frame in frames {
+            let Some(is_verified) = is_verified(frame, self.policy) else {
+                break;
+            };
+            let Some(sequel) = Sequel::read(&last.head, &frame.head(), frame.len()) else {
+                break;
+            };
+            let len = sequel.payload_len;
+            let Some(payload) = frame.slice(sequel.payload_at, len as usize) else {
+                break;
+            };
+            if sequel.seq != open.next || sequel.ack != open.ack {
+                break;
+            }
+            if asks && conn.has_ack_due() && (taken > 0 || !is_asked) {
+                if !self.ack_trains.has_room() {
+                    self.counters.acks_merged += 1;
+                } else if !couple_next(&mut self.ack_trains, &slot.key, conn, &mut cx) {
+                    awaits_ack = true;
+                    break;
+                }
+            }
+            if !conn.takes_sequel(&sequel) {
+                break;
+            }
+            let ahead = frames.get(taken + 1).map_or(Ahead::NOTHING, RxFrame::ahead);
+            let (stored, sum) = slot.rx.write_at_sum(pool, block, 0, payload, ahead);
+            let is_whole =
+                is_verified || Unverified::new(sequel.sum).holds_with(Sum::from_folded(sum as u16));
+            if stored < len || !is_whole {
+                // Damaged, or no chunk for all of it: what that means the usual way knows.
+                slot.rx.discard_unpublished();
+                slot.rx.reclaim(pool, block);
+                break;
+            }
+            open.effects |= conn.on_sequel(&mut cx, &sequel);
+            slot.rx.publish(block, len);
             open.next = sequel.seq + len;
-            open.effects |= effects;
+            fused += u64::from(if is_verified { 0 } else { len });
+            taken += 1;
         }
-        true
+        open.segments += taken as u16;
+        self.counters.rx_segments += taken as u64;
+        self.counters.rx_merged += taken as u64;
+        self.counters.rx_fused_bytes += fused;
+        (taken, awaits_ack)
     }
 
     /// The segment continues the run under way, and was taken. False: it does not, and the run has ended.
@@ -206,15 +263,9 @@ impl Core {
             return;
         }
         let slot = self.sockets.slot(socket);
-        // All but the first of a train: where they go is known, and how they look.
-        if let Some(train) = self.ack_trains.last_of(&slot.key)
-            && let Some(conn) = slot.conn.as_mut()
-            && let Some(ack) = conn.poll_plain_ack(&mut tcp_cx!(self))
+        if let Some(conn) = slot.conn.as_mut()
+            && couple_next(&mut self.ack_trains, &slot.key, conn, &mut tcp_cx!(self))
         {
-            if !train.couple(&ack) {
-                let (key, ends) = (slot.key, train.ends);
-                self.ack_trains.push(&key, ends, SegmentOut::from(ack));
-            }
             return;
         }
         self.couple_first_ack(socket);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use packetio::{Capabilities, ChecksumPolicy};
 use ring::chunk::MagazineFeed;
+use ring::prefetch::Ahead;
 use ring::socket_block::SocketId;
 use ring::spsc::Consumer;
 use ring::spsc::Producer;
@@ -108,6 +109,8 @@ pub(crate) struct Core {
     pub ack_trains: AckTrains,
     /// The last turn ended with output that the port had no room for.
     pub is_port_short: bool,
+    /// The frame behind the one that is worked on.
+    pub ahead: Ahead,
     /// When the port last took a frame.
     pub port_took_ns: u64,
     /// Slots that the next batch reserves.
@@ -212,6 +215,7 @@ impl Core {
             open_run: None,
             ack_trains: AckTrains::new(),
             is_port_short: false,
+            ahead: Ahead::NOTHING,
             port_took_ns: now_ns,
             frames_ahead: crate::limits::TX_FRAMES_AHEAD_MIN,
             port_refusals: 0,

@@ -175,6 +175,8 @@ pub const MEMORY_SHARED: u64 = 48;
 pub const SHARE_BYTES_MIN: u32 = 4_096;
 /// Received frames that are looked at together: while one is worked on, the memory that the others need is on its way.
 pub const RX_GROUP: usize = 8;
+/// With so many bytes of payload the next frame's are asked for while these are copied.
+pub const AHEAD_BYTES_MIN: u32 = 256;
 /// How many jobs ahead of the one that is applied the memory of a socket is asked for.
 pub const JOBS_AHEAD: usize = 4;
 /// How many buckets from its home an entry of the flow table may lie. The table is at most 70 % full, where the furthest of two million flows lies 11 to 16 buckets

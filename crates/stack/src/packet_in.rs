@@ -4,12 +4,13 @@
 //! every connection in the group have been asked for before the first segment is acted upon. What a frame means is decided when its turn has come.
 
 use packetio::{Port, PortError, RxFrame};
+use ring::prefetch::Ahead;
 
 use crate::core::Core;
 use crate::demux::{Arrival, Demux, Dropped, Found};
 use crate::flow_table::FlowEntry;
 use crate::limits::{
-    PORT_DEAD_NS, PORT_STUCK_NS, PORT_STUCK_REFUSALS, RX_FRAMES_PER_TURN, RX_GROUP,
+    AHEAD_BYTES_MIN, PORT_DEAD_NS, PORT_STUCK_NS, PORT_STUCK_REFUSALS, RX_FRAMES_PER_TURN, RX_GROUP,
 };
 use crate::sockets::NO_KEY;
 use crate::stage_clock::Stage;
@@ -99,10 +100,11 @@ impl Core {
         let mut rest = frames;
         // What a sequel is compared with: the last frame that was not one.
         let mut last = 0;
-        while let Some((frame, behind)) = rest.split_first() {
-            if self.takes_sequel(&looked[last].arrival, frame) {
+        while !rest.is_empty() {
+            let sequels = self.take_sequels(&looked[last].arrival, rest);
+            if sequels > 0 {
                 self.stages.lap(Stage::TcpIn);
-                rest = behind;
+                rest = &rest[sequels..];
                 continue;
             }
             let count = self.look_at(rest, looked);
@@ -115,6 +117,9 @@ impl Core {
                     _ => !behind.is_empty(),
                 };
                 let one = &mut looked[at];
+                if one.arrival.segment.len >= AHEAD_BYTES_MIN {
+                    self.ahead = rest.get(at + 1).map_or(Ahead::NOTHING, RxFrame::ahead);
+                }
                 match &one.found {
                     Ok(Found::Tcp) => self.tcp_in(&mut one.arrival, frame, may_go_on),
                     Ok(Found::Other(other)) => {

@@ -2,6 +2,7 @@
 
 use ring::byte_ring::RxWriter;
 use ring::chunk::ChunkPool;
+use ring::prefetch::Ahead;
 use ring::raw::RawSlice;
 use ring::socket_block::SocketBlock;
 use tcp::RecvBuffer;
@@ -38,10 +39,12 @@ impl<'a> RxSink<'a> {
         }
     }
 
-    /// Copies the whole payload to the unpublished tail and sums it in the same pass.
+    /// Copies the whole payload to the unpublished tail and sums it in the same pass, in which what lies `ahead` is asked for.
     #[inline]
-    pub fn copy_in_order(&mut self) -> Sum {
-        let (stored, sum) = self.rx.write_at_sum(self.pool, self.block, 0, self.payload);
+    pub fn copy_in_order(&mut self, ahead: Ahead) -> Sum {
+        let (stored, sum) = self
+            .rx
+            .write_at_sum(self.pool, self.block, 0, self.payload, ahead);
         self.stranded = stored > 0;
         if stored as usize == self.payload.len() {
             self.copied = stored;

@@ -101,7 +101,7 @@ impl Core {
         let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);
         if let Some(unverified) = arrival.unverified {
             if conn.expects(&arrival.segment) {
-                let sum = sink.copy_in_order();
+                let sum = sink.copy_in_order(self.ahead);
                 if !unverified.holds_with(sum) {
                     sink.clear_tail();
                     self.counters.rx_drop_tcp_checksum += 1;

@@ -79,6 +79,10 @@ impl Net for Millstream {
     type Stream = TcpStream;
     type Poll = Poll;
 
+    fn looked_ns(&self) -> u64 {
+        self.context.looked_ns()
+    }
+
     fn poll(&self) -> io::Result<Poll> {
         Ok(Poll {
             poll: millstream::Poll::new(&self.context),

@@ -34,6 +34,10 @@ pub trait Net {
     /// A set of registrations.
     type Poll;
 
+    /// CPU time that was spent looking for something to do so far, ns.
+    fn looked_ns(&self) -> u64 {
+        0
+    }
     /// A new, empty set.
     fn poll(&self) -> io::Result<Self::Poll>;
     /// Binds and listens.

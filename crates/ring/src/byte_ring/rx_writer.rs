@@ -5,6 +5,7 @@ use super::restart_word;
 use crate::checksum;
 use crate::chunk::{ChunkClass, ChunkId, ChunkPool};
 use crate::memory::Memory;
+use crate::prefetch::Ahead;
 use crate::raw::RawSlice;
 use crate::socket_block::SocketBlock;
 use crate::sync::Ordering;
@@ -78,7 +79,8 @@ impl RxWriter {
 
     /// [`write_at`](Self::write_at) and the partial checksum of the bytes
     /// stored (see [`checksum`]), in one pass. The sum is worth nothing to the
-    /// caller if fewer bytes than `src` were stored.
+    /// caller if fewer bytes than `src` were stored. What lies `ahead` is asked for on
+    /// the way.
     #[inline]
     pub fn write_at_sum(
         &mut self,
@@ -86,6 +88,7 @@ impl RxWriter {
         block: &SocketBlock,
         offset: u32,
         src: RawSlice<'_>,
+        ahead: Ahead,
     ) -> (u32, u32) {
         let mut sum = 0;
         let stored = self.store(
@@ -94,7 +97,7 @@ impl RxWriter {
             offset,
             src,
             |memory, chunk, at, piece, done| {
-                let piece_sum = memory.copy_in_sum(chunk, at, piece);
+                let piece_sum = memory.copy_in_sum(chunk, at, piece, ahead.past(done));
                 sum = checksum::combine(sum, piece_sum, done & 1 != 0);
             },
         );

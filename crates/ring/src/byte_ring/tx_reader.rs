@@ -4,7 +4,9 @@
 use super::restart_parts;
 use crate::checksum;
 use crate::chunk::{ChunkId, ChunkPool};
+use crate::limits::AHEAD_BYTES_MIN;
 use crate::memory::Memory;
+use crate::prefetch::Ahead;
 use crate::raw::RawSliceMut;
 use crate::socket_block::SocketBlock;
 use crate::sync::Ordering;
@@ -103,7 +105,8 @@ impl TxReader {
         loop {
             let (piece, rest) = dst.split_at(len as usize);
             let piece_len = piece.len() as u32;
-            let piece_sum = memory.copy_out_sum(chunk, at, piece);
+            let ahead = ahead_of(memory, chunk, at + piece_len, piece_len);
+            let piece_sum = memory.copy_out_sum(chunk, at, piece, ahead);
             sum = checksum::combine(sum, piece_sum, done & 1 != 0);
             done += piece_len;
             dst = rest;
@@ -303,5 +306,21 @@ impl TxReader {
         }
         self.cursor = None;
         self.closed = None;
+    }
+}
+
+/// As many bytes as were asked for just now, `step`, will be asked for after the first `done` of this chunk: they lie there, or, if they pass its end, at the next
+/// one's begin. Small pieces are not worth the question.
+#[inline]
+fn ahead_of(memory: &Memory, chunk: ChunkId, done: u32, step: u32) -> Ahead {
+    if step < AHEAD_BYTES_MIN {
+        return Ahead::NOTHING;
+    }
+    if done + step <= chunk.data_bytes() {
+        return memory.ahead(chunk, done);
+    }
+    match memory.next(chunk) {
+        Some(next) => memory.ahead(next, 0),
+        None => Ahead::NOTHING,
     }
 }

@@ -6,12 +6,13 @@
 use core::arch::x86_64::*;
 
 use super::portable_unsafe;
+use crate::prefetch::{self, Ahead, LINE_BYTES};
 use crate::raw::{RawSlice, RawSliceMut};
 
 /// Below this many bytes the portable loop is as fast.
 pub(super) const LEN_MIN: usize = 96;
-/// Whole vectors that are summed in 32-bit lanes at once. A lane takes up to 2^16 with each vector, and 2^31 in all.
-const BLOCK_BYTES: usize = 1 << 18;
+/// Whole vectors that are summed in 32-bit lanes at once, a block. A word counts 2^15 at most, so all lanes of a block together come to 2^30.
+const BLOCK_BYTES: usize = 1 << 16;
 
 /// Whether the machine has AVX2: asked once, `std` keeps the answer in a word.
 #[inline(always)]
@@ -23,7 +24,7 @@ pub(super) fn form() -> &'static str {
     if has_avx2() { "avx2" } else { "sse2" }
 }
 
-#[inline(never)]
+#[inline]
 pub(super) fn sum(src: RawSlice<'_>) -> u64 {
     if has_avx2() {
         // SAFETY: AVX2 is there, and a `RawSlice` is readable for its length.
@@ -33,12 +34,12 @@ pub(super) fn sum(src: RawSlice<'_>) -> u64 {
     unsafe { sum_sse2(src.as_ptr(), src.len()) }
 }
 
-#[inline(never)]
-pub(super) fn copy_and_sum(mut dst: RawSliceMut<'_>, src: RawSlice<'_>) -> u64 {
+#[inline]
+pub(super) fn copy_and_sum(mut dst: RawSliceMut<'_>, src: RawSlice<'_>, ahead: Ahead) -> u64 {
     if has_avx2() {
         let len = src.len().min(dst.len());
         // SAFETY: AVX2 is there, and both sides are valid for `len`.
-        return unsafe { copy_and_sum_avx2(dst.as_mut_ptr(), src.as_ptr(), len) };
+        return unsafe { copy_and_sum_avx2(dst.as_mut_ptr(), src.as_ptr(), len, ahead) };
     }
     copy_and_sum_with_sse2(dst, src)
 }
@@ -62,18 +63,16 @@ fn add_avx2(total: __m256i, words: __m256i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn total_avx2(a: __m256i, b: __m256i, bytes: usize) -> u64 {
-    let wide = |lanes| {
-        let low = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(lanes));
-        _mm256_add_epi64(
-            low,
-            _mm256_cvtepi32_epi64(_mm256_extracti128_si256::<1>(lanes)),
-        )
-    };
-    let lanes = _mm256_add_epi64(wide(a), wide(b));
-    let low = _mm256_castsi256_si128(lanes);
-    let sum = total_sse2(_mm_add_epi64(low, _mm256_extracti128_si256::<1>(lanes)));
+    let lanes = _mm256_add_epi32(a, b);
+    let four = _mm_add_epi32(
+        _mm256_castsi256_si128(lanes),
+        _mm256_extracti128_si256::<1>(lanes),
+    );
+    let two = _mm_add_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
+    let one = _mm_add_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two));
     // The bias of each word comes back: never less than what is taken away.
-    sum.wrapping_add((bytes as u64 / 2) << 15)
+    let biased = i64::from(_mm_cvtsi128_si32(one));
+    (biased + ((bytes as i64 / 2) << 15)) as u64
 }
 
 #[inline]
@@ -140,12 +139,15 @@ unsafe fn sum_block_avx2(src: *const u8, len: usize) -> u64 {
 /// # Safety
 /// `src` must be readable and `dst` writable for `len` bytes.
 #[target_feature(enable = "avx2")]
-unsafe fn copy_and_sum_avx2(dst: *mut u8, src: *const u8, len: usize) -> u64 {
+unsafe fn copy_and_sum_avx2(dst: *mut u8, src: *const u8, len: usize, ahead: Ahead) -> u64 {
+    let ahead = ahead.or(src);
     let (mut total, mut at) = (0, 0);
     while len - at >= 32 {
         let block = (len - at).min(BLOCK_BYTES) & !31;
         // SAFETY: `block` bytes are left at `at` on both sides.
-        total += unsafe { copy_and_sum_block_avx2(dst.add(at), src.add(at), block) };
+        total += unsafe {
+            copy_and_sum_block_avx2(dst.add(at), src.add(at), block, ahead.wrapping_add(at))
+        };
         at += block;
     }
     // SAFETY: `len - at` bytes are left at `at` on both sides.
@@ -154,11 +156,18 @@ unsafe fn copy_and_sum_avx2(dst: *mut u8, src: *const u8, len: usize) -> u64 {
     })
 }
 
+/// Asks for the lines from `ahead` on as it goes.
+///
 /// # Safety
 /// `src` must be readable and `dst` writable for `len` bytes, whole vectors and [`BLOCK_BYTES`] at most.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn copy_and_sum_block_avx2(dst: *mut u8, src: *const u8, len: usize) -> u64 {
+unsafe fn copy_and_sum_block_avx2(
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+    ahead: *const u8,
+) -> u64 {
     let mut a = _mm256_setzero_si256();
     let mut b = _mm256_setzero_si256();
     let mut at = 0;
@@ -168,13 +177,16 @@ unsafe fn copy_and_sum_block_avx2(dst: *mut u8, src: *const u8, len: usize) -> u
         _mm256_storeu_si256(dst.add(at).cast(), words);
         words
     };
-    while len - at >= 128 {
+    while len - at >= 2 * LINE_BYTES {
+        prefetch::line(ahead.wrapping_add(at));
+        prefetch::line(ahead.wrapping_add(at + LINE_BYTES));
         a = add_avx2(a, copy(at));
         b = add_avx2(b, copy(at + 32));
         a = add_avx2(a, copy(at + 64));
         b = add_avx2(b, copy(at + 96));
-        at += 128;
+        at += 2 * LINE_BYTES;
     }
+    prefetch::line(ahead.wrapping_add(at));
     while at < len {
         a = add_avx2(a, copy(at));
         at += 32;

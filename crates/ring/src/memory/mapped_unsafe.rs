@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::{Layout, MemoryError};
 use crate::checksum;
 use crate::chunk::{ChunkClass, ChunkHeader, ChunkId, HEADER_BYTES, LARGE_BYTES, SMALL_BYTES};
+use crate::prefetch::Ahead;
 use crate::raw::{RawSlice, RawSliceMut};
 use crate::socket_block::SocketBlock;
 
@@ -134,6 +135,12 @@ impl Memory {
         unsafe { RawSlice::new(payload.as_mut_ptr(), len) }
     }
 
+    /// The chunk from `offset` on, header and all, as what is read next.
+    #[inline]
+    pub(crate) fn ahead(&self, chunk: ChunkId, offset: u32) -> Ahead {
+        Ahead::at(self.address(chunk).as_ptr()).past(offset)
+    }
+
     #[inline]
     pub(crate) fn copy_in(&self, chunk: ChunkId, offset: u32, src: RawSlice<'_>) {
         debug_assert!(offset as usize + src.len() <= chunk.data_bytes() as usize);
@@ -141,9 +148,15 @@ impl Memory {
     }
 
     #[inline]
-    pub(crate) fn copy_in_sum(&self, chunk: ChunkId, offset: u32, src: RawSlice<'_>) -> u32 {
+    pub(crate) fn copy_in_sum(
+        &self,
+        chunk: ChunkId,
+        offset: u32,
+        src: RawSlice<'_>,
+        ahead: Ahead,
+    ) -> u32 {
         debug_assert!(offset as usize + src.len() <= chunk.data_bytes() as usize);
-        checksum::copy_and_sum(self.payload(chunk, offset), src)
+        checksum::copy_and_sum_ahead(self.payload(chunk, offset), src, ahead)
     }
 
     #[inline]
@@ -153,9 +166,15 @@ impl Memory {
     }
 
     #[inline]
-    pub(crate) fn copy_out_sum(&self, chunk: ChunkId, offset: u32, dst: RawSliceMut<'_>) -> u32 {
+    pub(crate) fn copy_out_sum(
+        &self,
+        chunk: ChunkId,
+        offset: u32,
+        dst: RawSliceMut<'_>,
+        ahead: Ahead,
+    ) -> u32 {
         debug_assert!(offset as usize + dst.len() <= chunk.data_bytes() as usize);
-        checksum::copy_and_sum(dst, self.payload(chunk, offset).as_raw())
+        checksum::copy_and_sum_ahead(dst, self.payload(chunk, offset).as_raw(), ahead)
     }
 }
 

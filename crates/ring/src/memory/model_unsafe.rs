@@ -5,6 +5,7 @@
 use super::{Layout, MemoryError};
 use crate::checksum;
 use crate::chunk::{ChunkClass, ChunkHeader, ChunkId};
+use crate::prefetch::Ahead;
 use crate::raw::{RawSlice, RawSliceMut};
 use crate::socket_block::SocketBlock;
 use crate::sync::{Arc, UnsafeCell};
@@ -82,6 +83,10 @@ impl Memory {
         &self.chunk(chunk).header
     }
 
+    pub(crate) fn ahead(&self, _chunk: ChunkId, _offset: u32) -> Ahead {
+        Ahead::NOTHING
+    }
+
     pub(crate) fn copy_in(&self, chunk: ChunkId, offset: u32, src: RawSlice<'_>) {
         let mut bytes = vec![0; src.len()];
         src.copy_to(&mut bytes);
@@ -91,7 +96,13 @@ impl Memory {
         }
     }
 
-    pub(crate) fn copy_in_sum(&self, chunk: ChunkId, offset: u32, src: RawSlice<'_>) -> u32 {
+    pub(crate) fn copy_in_sum(
+        &self,
+        chunk: ChunkId,
+        offset: u32,
+        src: RawSlice<'_>,
+        _ahead: Ahead,
+    ) -> u32 {
         self.copy_in(chunk, offset, src);
         checksum::sum_raw(src)
     }
@@ -110,6 +121,7 @@ impl Memory {
         chunk: ChunkId,
         offset: u32,
         mut dst: RawSliceMut<'_>,
+        _ahead: Ahead,
     ) -> u32 {
         self.copy_out(chunk, offset, dst.reborrow());
         checksum::sum_raw(dst.as_raw())

@@ -112,11 +112,22 @@ impl Connection {
         self.schedule_ack(cx);
     }
 
-    /// Whether [`on_sequel`](Self::on_sequel) does all that the segment asks for: it is predicted, and brings text and a timestamp perhaps,
-    /// but no news of acknowledgment, window, round trip or congestion.
+    /// Whether sequels may come, until something else happens to the connection: asked once for as many as follow each other.
+    #[inline]
+    #[must_use]
+    pub fn takes_sequels(&self) -> bool {
+        !self.marks.any(Marks::OFF_FAST_PATH)
+            && self.snd.ecn.is_off()
+            && self.state.receives_data()
+            && !self.refuses_text()
+    }
+
+    /// Of a connection that [`takes_sequels`](Self::takes_sequels): whether [`on_sequel`](Self::on_sequel) does all that the segment asks for. It is predicted,
+    /// and brings text and a timestamp perhaps, but no news of acknowledgment, window, round trip or congestion.
     #[inline]
     #[must_use]
     pub fn takes_sequel(&self, sequel: &Sequel) -> bool {
+        debug_assert!(self.takes_sequels(), "asked before");
         let is_stamp_plain = match sequel.timestamp {
             Some(stamp) if self.marks.has(Marks::TIMESTAMPS) => {
                 stamp.echo == self.tune.last_echo && !is_before(stamp.value, self.rcv.ts_recent)
@@ -130,10 +141,6 @@ impl Connection {
             && sequel.payload_len > 0
             && sequel.payload_len <= self.rcv.wnd()
             && self.rx.charged <= self.rx.buffer
-            && !self.marks.any(Marks::OFF_FAST_PATH)
-            && self.snd.ecn.is_off()
-            && self.state.receives_data()
-            && !self.refuses_text()
     }
 
     /// A segment of a run that [`takes_sequel`](Self::takes_sequel). Its text is stored at the tail; what is published is the caller's to publish.

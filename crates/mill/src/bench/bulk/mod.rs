@@ -111,7 +111,7 @@ pub fn bulk(options: &BulkOptions) -> Result<(), Failure> {
     let mut outcome = Outcome::new(
         "bulk",
         "One end writes as fast as it may, the other reads; whoever receives counts. Server and client are processes of their own, each pinned \
-         to a core; smoltcp has both ends in one thread. Over veth neither side has segmentation or checksum offload. Over loopback the kernel computes no checksum.",
+         to a core; smoltcp has both ends in one thread. The receiver's CPU is without the time in which it looked for more. Over veth neither side has segmentation or checksum offload. Over loopback the kernel computes no checksum.",
     );
     let repeats = options.repeats.settled();
     repeats.describe(&mut outcome);

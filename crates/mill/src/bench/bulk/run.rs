@@ -82,6 +82,8 @@ fn watch(receiver: &mut Process, sender: &Process) -> Result<Seen, String> {
     let used = (cpu::time_ns(receiver.id()), cpu::time_ns(sender.id()));
     let received: Received = receiver.says().map_err(named)?;
     let receiver_ns = cpu::time_ns(receiver.id()).saturating_sub(used.0);
+    // A receiver that is faster than its sender looks for more: that is no cost of what came.
+    let receiver_s = (receiver_ns as f64 / 1e9 - received.looked_seconds).max(0.0);
     let sender_ns = cpu::time_ns(sender.id()).saturating_sub(used.1);
     if received.bytes == 0 {
         return Err("nothing came".to_owned());
@@ -89,7 +91,7 @@ fn watch(receiver: &mut Process, sender: &Process) -> Result<Seen, String> {
     let gigabytes = received.bytes as f64 / 1e9;
     Ok(Seen {
         gbit_per_second: gigabytes * 8.0 / received.seconds,
-        receiver_s_per_gb: receiver_ns as f64 / 1e9 / gigabytes,
+        receiver_s_per_gb: receiver_s / gigabytes,
         sender_s_per_gb: sender_ns as f64 / 1e9 / gigabytes,
         jain: received.jain,
     })

@@ -55,6 +55,9 @@ pub struct SideOptions {
 pub struct Received {
     pub bytes: u64,
     pub seconds: f64,
+    /// Of these, spent looking for something to do.
+    #[serde(default)]
+    pub looked_seconds: f64,
     /// Of the flows' shares.
     pub jain: f64,
 }
@@ -190,13 +193,14 @@ impl<N: Net> End<'_, N> {
             return Ok(());
         }
         self.bytes.fill(0);
-        let begin = Instant::now();
+        let (begin, looked_ns) = (Instant::now(), self.net.looked_ns());
         say(&serde_json::json!({ "begin": true }))?;
         self.turn_until(Some(Duration::from_secs_f64(options.seconds)))?;
         let shares: Vec<f64> = self.bytes.iter().map(|&bytes| bytes as f64).collect();
         say(&serde_json::json!(Received {
             bytes: self.bytes.iter().sum(),
             seconds: begin.elapsed().as_secs_f64(),
+            looked_seconds: (self.net.looked_ns() - looked_ns) as f64 / 1e9,
             jain: jain(&shares),
         }))
     }

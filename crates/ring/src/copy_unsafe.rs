@@ -1,0 +1,85 @@
+//! Copies of payload, by vectors. The C library copies pieces of this size with `rep movsb`, which takes twice as long as vectors while the bytes lie in the
+//! caches, as those of a stream do: a chunk was filled a moment ago, and will be read a moment from now. Called by [`raw`](crate::raw).
+
+/// From so many bytes on the C library would not use vectors either.
+const LEN_MIN: usize = 2_048;
+/// Up to so many bytes: beyond them the caches do not hold what is copied.
+const LEN_MAX: usize = 1 << 17;
+
+/// Copies `len` bytes as if by way of a buffer.
+///
+/// # Safety
+/// `src` must be readable and `dst` writable for `len` bytes. They may overlap, and others may write either meanwhile.
+#[inline]
+pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if (LEN_MIN..LEN_MAX).contains(&len)
+        && (dst as usize).abs_diff(src as usize) >= len
+        && std::arch::is_x86_feature_detected!("avx2")
+    {
+        // SAFETY: AVX2 is there, both sides are valid for `len`, and they do not overlap.
+        return unsafe { x86::copy_avx2(dst, src, len) };
+    }
+    // SAFETY: both sides are valid for `len`.
+    unsafe { core::ptr::copy(src, dst, len) }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86 {
+    use core::arch::x86_64::*;
+
+    /// Bytes of a vector, and of a turn of the loop.
+    const VECTOR: usize = 32;
+    const TURN: usize = 4 * VECTOR;
+
+    /// # Safety
+    /// `src` must be readable and `dst` writable for `len` bytes, a turn's or more, and they must not overlap.
+    #[inline(never)]
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn copy_avx2(dst: *mut u8, src: *const u8, len: usize) {
+        // SAFETY: each load and store is of a vector at `at`, and both sides have `at + VECTOR` bytes: the first, a turn within the loop, and the last turn, which
+        // ends where both sides end. Stores are aligned where `at` was made so.
+        unsafe {
+            let load = |at: usize| _mm256_loadu_si256(src.add(at).cast());
+            let store = |at: usize, vector| _mm256_storeu_si256(dst.add(at).cast(), vector);
+            store(0, load(0));
+            // A store across two lines costs two: from here on each lies in one.
+            let mut at = VECTOR - (dst as usize & (VECTOR - 1));
+            while at + TURN <= len {
+                let vectors = [0, 1, 2, 3].map(|n| load(at + n * VECTOR));
+                store(at, vectors[0]);
+                store(at + VECTOR, vectors[1]);
+                store(at + 2 * VECTOR, vectors[2]);
+                store(at + 3 * VECTOR, vectors[3]);
+                at += TURN;
+            }
+            let last = len - TURN;
+            let vectors = [0, 1, 2, 3].map(|n| load(last + n * VECTOR));
+            store(last, vectors[0]);
+            store(last + VECTOR, vectors[1]);
+            store(last + 2 * VECTOR, vectors[2]);
+            store(last + 3 * VECTOR, vectors[3]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::raw::{RawSlice, RawSliceMut};
+
+    #[test]
+    fn any_piece_arrives_and_nothing_beside_it() {
+        let source: Vec<u8> = (0..9_000u32).map(|n| (n * 7 / 3) as u8).collect();
+        for len in [0, 1, 2_047, 2_048, 2_049, 2_175, 2_176, 4_080, 8_191] {
+            for (from, to) in [(0, 0), (16, 1), (3, 31), (66, 32), (1, 63)] {
+                let mut target = vec![0xa5; len + to + 64];
+                let piece = &source[from..from + len];
+                let copied = RawSliceMut::from(&mut target[to..]).copy_from(RawSlice::from(piece));
+                assert_eq!(copied, len);
+                assert!(target[..to].iter().all(|&byte| byte == 0xa5));
+                assert!(target[to..to + len] == *piece, "{len} from {from} to {to}");
+                assert!(target[to + len..].iter().all(|&byte| byte == 0xa5));
+            }
+        }
+    }
+}

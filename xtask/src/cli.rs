@@ -70,6 +70,12 @@ pub struct InstallOptions {
     /// Build nothing: install what the last release build made
     #[arg(long, conflicts_with = "profile_guided")]
     pub no_build: bool,
+    /// Where the libraries were built, in place of the last release build
+    #[arg(long, value_name = "DIR", requires = "no_build")]
+    pub from: Option<PathBuf>,
+    /// Without the shared library, so that `-lmtcp` takes the archive: for a tree as mTCP's, with --prefix TREE/mtcp
+    #[arg(long = "static")]
+    pub is_static: bool,
     /// Build with a profile of what runs, which takes two builds and a minute, and spares a fifth of the CPU time
     #[arg(long)]
     pub profile_guided: bool,

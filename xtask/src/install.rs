@@ -6,6 +6,8 @@
 //! PREFIX/include/mtcp_api.h, mtcp_epoll.h
 //! PREFIX/share/man/man3/*.3, man7/*.7     share/doc/libmtcp/mtcp.conf
 //! ```
+//!
+//! With `--static` the shared library is left out: programs that say `-lmtcp` and nothing of where it is when they run get the archive, as from mTCP.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -23,8 +25,26 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What the library itself needs of the system: of concern to static linking alone.
 const PRIVATE_LIBS: &str = "-lpthread -ldl -lm -lgcc_s -lc";
 
-/// What mTCP's library exports beside its calls. Programs are known that have functions of their own by these names: theirs come first, in the archive too.
-const WEAK: [&str; 2] = ["GetNumCPUs", "CoreAffinitize"];
+/// What mTCP's library exports beside its calls, and what it has not: a program may have functions of its own by these names. They come first, in the archive too.
+const WEAK: [&str; 17] = [
+    "GetNumCPUs",
+    "CoreAffinitize",
+    "mtcp_abort",
+    "mtcp_accept4",
+    "mtcp_attach_fd",
+    "mtcp_eventfd",
+    "mtcp_fcntl",
+    "mtcp_getcounters",
+    "mtcp_getusage",
+    "mtcp_kernel_fd",
+    "mtcp_poll",
+    "mtcp_recvfrom",
+    "mtcp_recvmsg",
+    "mtcp_send",
+    "mtcp_sendmsg",
+    "mtcp_sendto",
+    "mtcp_shutdown",
+];
 
 /// Builds, unless told otherwise, and lays out.
 pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
@@ -35,7 +55,7 @@ pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
         if !options.no_build {
             run::run(run::cargo().args(["build", "--release", "-p", "capi", "--lib"]))?;
         }
-        plain.clone()
+        options.from.clone().unwrap_or_else(|| plain.clone())
     };
     if options.prefix.is_relative() {
         return Err(format!(
@@ -47,7 +67,10 @@ pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
         Some(below) => below.join(options.prefix.strip_prefix("/").unwrap_or(&options.prefix)),
         None => options.prefix.clone(),
     };
-    libraries(&built, &place.join("lib"))?;
+    archive(&built, &place.join("lib"))?;
+    if !options.is_static {
+        shared(&built, &place.join("lib"))?;
+    }
     plugin(root, options, &plain, &place.join("lib/millstream"))?;
     let capi = root.join("crates/capi");
     copy_all(&capi.join("include"), "h", &place.join("include"))?;
@@ -86,14 +109,17 @@ fn plugin(root: &Path, options: &InstallOptions, from: &Path, to: &Path) -> Resu
     copy(&file, &to.join(dpdk::FILE), 0o755)
 }
 
-fn libraries(from: &Path, to: &Path) -> Result<(), String> {
-    let full = format!("libmtcp.so.{VERSION}");
-    copy(&from.join("libmtcp.so"), &to.join(&full), 0o755)?;
+fn archive(from: &Path, to: &Path) -> Result<(), String> {
     let archive = to.join("libmtcp.a");
     copy(&from.join("libmtcp.a"), &archive, 0o644)?;
     let mut weaken = run::command("objcopy");
     weaken.args(WEAK.map(|name| format!("--weaken-symbol={name}")));
-    run::run(weaken.arg(&archive))?;
+    run::run(weaken.arg(&archive))
+}
+
+fn shared(from: &Path, to: &Path) -> Result<(), String> {
+    let full = format!("libmtcp.so.{VERSION}");
+    copy(&from.join("libmtcp.so"), &to.join(&full), 0o755)?;
     link(&full, &to.join(SONAME))?;
     link(SONAME, &to.join("libmtcp.so"))
 }

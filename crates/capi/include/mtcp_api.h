@@ -6,7 +6,8 @@
  * max_concurrency; each context counts its own, and they are no descriptors of the kernel. Calls return -1 and set errno
  * as the kernel's calls of the same name do. A context that another thread made answers EPERM, one that is gone EINVAL.
  *
- * The first half of this file is the API as mTCP published it; the second half goes beyond it in the same style.
+ * The first half of this file is the API as mTCP published it; the second half goes beyond it in the same style, unless MTCP_PUBLISHED_ONLY is
+ * defined, for programs that have names like these of their own.
  * Manual pages: mtcp(7), and one in section 3 for each call.
  */
 #ifndef MTCP_API_H
@@ -120,6 +121,8 @@ int mtcp_readv(mctx_t mctx, int sockid, const struct iovec *iov, int numIOV);
 ssize_t mtcp_write(mctx_t mctx, int sockid, const char *buf, size_t len);
 int mtcp_writev(mctx_t mctx, int sockid, const struct iovec *iov, int numIOV);
 
+#ifndef MTCP_PUBLISHED_ONLY
+
 /*
  * Beyond mTCP.
  */
@@ -177,6 +180,17 @@ struct mtcp_usage {
 };
 
 int mtcp_getusage(mctx_t mctx, struct mtcp_usage *usage);
+
+/* Something that a context's stack counts: frames, retransmissions, drops, limits that were reached. */
+struct mtcp_counter {
+    char name[40];
+    uint64_t value; /* since the context was made */
+};
+
+/* Tells at most max counters of a context, always in the same order; how many there are. */
+int mtcp_getcounters(mctx_t mctx, struct mtcp_counter *counters, int max);
+
+#endif /* MTCP_PUBLISHED_ONLY */
 
 #ifdef __cplusplus
 }

@@ -110,14 +110,15 @@ pub struct Settings {
     /// Microseconds; Millstream's default if none.
     pub spin_us: Option<u64>,
     pub dpdk: Dpdk,
+    /// `stat_print`: of which interface does not matter, for a stack has one.
+    pub prints_statistics: bool,
     pub warnings: Vec<String>,
 }
 
 impl Settings {
-    /// Reads a file, and `config/route.conf` and `config/arp.conf` beside it.
+    /// Reads a file, and the tables of routes and neighbours that go with it.
     pub fn read(file: &Path) -> Result<Self, Problem> {
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| Problem::at(file, 0, error.to_string()))?;
+        let text = lines::text_of(file)?;
         let mut settings = Self {
             file: Some(file.to_owned()),
             ..Self::default()

@@ -113,12 +113,61 @@ pub unsafe extern "C" fn mtcp_getusage(mctx: Handle, usage: *mut Usage) -> c_int
     })
 }
 
-/// Binds the calling thread to a CPU of those that are online.
+/// Bytes of a counter's name in C, the NUL included.
+const COUNTER_NAME_BYTES: usize = 40;
+
+/// `struct mtcp_counter`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Counter {
+    name: [u8; COUNTER_NAME_BYTES],
+    value: u64,
+}
+
+impl Counter {
+    /// A name that is too long is cut; none is.
+    fn new(name: &str, value: u64) -> Self {
+        let mut bytes = [0; COUNTER_NAME_BYTES];
+        let len = name.len().min(COUNTER_NAME_BYTES - 1);
+        bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
+        Self { name: bytes, value }
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtcp_getcounters(
+    mctx: Handle,
+    counters: *mut Counter,
+    max: c_int,
+) -> c_int {
+    answer_int(|| {
+        let max = usize::try_from(max).map_err(|_| Errno::INVAL)?;
+        let counted = seats::with(mctx, |seat| {
+            let counted = seat.sockets.context().counters();
+            counted.map_err(|error| posix::errno(&error))
+        })?;
+        for (at, &(name, value)) in counted.iter().take(max).enumerate() {
+            // SAFETY: C gives room for `max` of them, or null, and then for none.
+            unsafe { memory_unsafe::write(counters.wrapping_add(at), Counter::new(name, value)) }?;
+        }
+        Ok(counted.len() as i64)
+    })
+}
+
+/// Binds the calling thread to a CPU of those that are online; to the next that it may use, where it is kept from some (`cpuset`).
 fn affinitize(cpu: c_int) -> Result<i64, Errno> {
     let cpu = usize::try_from(cpu).map_err(|_| Errno::INVAL)?;
-    let mut set = rustix::thread::CpuSet::new();
-    set.set(cpu % process::cpus_online());
-    rustix::thread::sched_setaffinity(None, &set).map(|()| 0)
+    let cpus = process::cpus();
+    let mut outcome = Err(Errno::INVAL);
+    for at in 0..cpus.len() {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(cpus[(cpu % cpus.len() + at) % cpus.len()]);
+        outcome = rustix::thread::sched_setaffinity(None, &set);
+        if outcome != Err(Errno::INVAL) {
+            break;
+        }
+    }
+    outcome.map(|()| 0)
 }
 
 #[unsafe(no_mangle)]

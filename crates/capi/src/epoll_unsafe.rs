@@ -86,6 +86,7 @@ pub unsafe extern "C" fn mtcp_epoll_wait(
             if events.is_null() {
                 return Err(Errno::FAULT);
             }
+            seat.begin_wait();
             let found = &mut seat.events;
             seat.sockets.epoll_wait_into(epfd, max, timeout, found)?;
             for (at, event) in found.iter().take(max).enumerate() {
@@ -110,6 +111,7 @@ pub unsafe extern "C" fn mtcp_poll(
 ) -> c_int {
     answer_int(|| {
         with(mctx, |seat| {
+            seat.begin_wait();
             let count = usize::try_from(nfds).unwrap_or(usize::MAX);
             if count > POLL_ENTRIES_MAX {
                 return Err(Errno::INVAL);

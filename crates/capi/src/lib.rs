@@ -16,6 +16,7 @@
 //! | `door` | what every call passes: no panic leaves, failures become `errno` |
 //! | `seats` | contexts, found by the handle that C holds; each belongs to one thread |
 //! | `process` | what the process has one of: settings, and the runtime made of them |
+//! | `stats` | the lines of `stat_print` |
 //! | `config` | the configuration's two grammars |
 //! | `kernel_unsafe` | calls on sockets of the kernel's that a context has taken in |
 //! | `signals_unsafe`, `interfaces_unsafe`, `errno_unsafe` | the few calls of libc that have no better name |
@@ -43,5 +44,6 @@ mod seats;
 mod signals_unsafe;
 #[allow(unsafe_code)]
 mod socket_unsafe;
+mod stats;
 #[allow(unsafe_code)]
 mod transfer_unsafe;

@@ -60,26 +60,40 @@ fn process() -> MutexGuard<'static, Process> {
 
 /// CPUs that are online.
 pub fn cpus_online() -> usize {
-    std::fs::read_to_string("/sys/devices/system/cpu/online")
-        .ok()
-        .and_then(|text| count_cpus(text.trim()))
-        .or_else(|| std::thread::available_parallelism().ok().map(usize::from))
-        .unwrap_or(1)
+    cpus().len()
 }
 
-/// The number of CPUs in a list such as `0-3,8`.
-fn count_cpus(list: &str) -> Option<usize> {
-    let range = |part: &str| -> Option<usize> {
+/// The numbers of the CPUs that are online; at least one.
+pub fn cpus() -> Vec<usize> {
+    let listed = std::fs::read_to_string("/sys/devices/system/cpu/online");
+    let listed = listed.ok().and_then(|text| cpus_of(text.trim()));
+    listed.filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| {
+        let count = std::thread::available_parallelism();
+        (0..count.map_or(1, usize::from)).collect()
+    })
+}
+
+/// The CPUs in a list such as `0-3,8`.
+fn cpus_of(list: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        Some(last.checked_sub(first)? + 1)
-    };
-    list.split(',').map(range).sum()
+        let range: std::ops::RangeInclusive<usize> = first.parse().ok()?..=last.parse().ok()?;
+        cpus.extend(range);
+    }
+    Some(cpus)
 }
 
 /// The settings as they stand.
 pub fn conf() -> Conf {
     process().conf
+}
+
+/// The configuration has `stat_print`.
+pub fn prints_statistics() -> bool {
+    let process = process();
+    let settings = process.settings.as_ref();
+    settings.is_some_and(|settings| settings.prints_statistics)
 }
 
 /// Changes settings; fields that are not positive stay as they are, but for the two times, of which zero means something.
@@ -213,11 +227,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpus_listed_are_counted() {
-        let cases = [("0", Some(1)), ("0-3,8", Some(5)), ("0-1,3-4", Some(4))];
-        for (list, count) in cases {
-            assert_eq!(count_cpus(list), count, "{list}");
+    fn cpus_listed_are_known() {
+        let cases = [
+            ("0", Some(vec![0])),
+            ("0-3,8", Some(vec![0, 1, 2, 3, 8])),
+            ("2,4-5", Some(vec![2, 4, 5])),
+            ("all", None),
+        ];
+        for (list, cpus) in cases {
+            assert_eq!(cpus_of(list), cpus, "{list}");
         }
-        assert_eq!(count_cpus("all"), None);
     }
 }

@@ -12,6 +12,7 @@ use posix::{Descriptors, EpollEvent, Errno, LowestFree, PollFd, Sockets, number}
 
 use crate::process;
 use crate::signals_unsafe;
+use crate::stats::Stats;
 
 /// What C holds of a context.
 pub type Handle = usize;
@@ -30,6 +31,8 @@ pub struct Seat {
     pub timeout_s: u32,
     /// Descriptors that there may be.
     pub descriptors_max: u32,
+    /// `stat_print`, if the configuration has it.
+    pub stats: Option<Box<Stats>>,
 }
 
 /// A row of local addresses that connections take in turn.
@@ -167,6 +170,7 @@ fn sit_down(handle: Handle, index: usize, runtime: &Runtime) -> Result<Seat, Err
         sources: None,
         timeout_s: u32::try_from(conf.tcp_timeout).unwrap_or(0),
         descriptors_max,
+        stats: process::prints_statistics().then(|| Box::new(Stats::new(index))),
     })
 }
 
@@ -198,6 +202,13 @@ pub fn destroy(handle: Handle) -> Result<(), Errno> {
 }
 
 impl Seat {
+    /// What a wait does first.
+    pub fn begin_wait(&mut self) {
+        if let Some(stats) = &mut self.stats {
+            stats.look(&self.sockets);
+        }
+    }
+
     /// What every new socket begins with: a peer that has gone is found out within `tcp_timeout`.
     pub fn prepare(&mut self, fd: i32) {
         if self.timeout_s == 0 {

@@ -152,6 +152,27 @@ static void two(int signum)
     (void)signum;
 }
 
+/* Each counter has a name of its own, which fits; what was sent is counted. */
+static void counters_are_told(void)
+{
+    struct mtcp_counter some[3], all[300];
+    int count = mtcp_getcounters(shared, NULL, 0);
+
+    MUST(count > 100 && count < 300);
+    REFUSED(mtcp_getcounters(shared, NULL, 1), EFAULT);
+    REFUSED(mtcp_getcounters(shared, some, -1), EINVAL);
+    REFUSED(mtcp_getcounters(NULL, some, 3), EINVAL);
+    memset(some, 0x55, sizeof some);
+    MUST(mtcp_getcounters(shared, some, 2) == count && some[2].value == 0x5555555555555555);
+    MUST(mtcp_getcounters(shared, all, 300) == count && strcmp(all[0].name, some[0].name) == 0);
+    MUST(strcmp(all[0].name, "turns") == 0 && all[0].value >= some[0].value && some[0].value > 0);
+    for (int i = 0; i < count; i++) {
+        MUST(strlen(all[i].name) > 0 && strlen(all[i].name) < sizeof all[i].name - 1);
+        for (int other = 0; other < i; other++)
+            MUST(strcmp(all[i].name, all[other].name) != 0);
+    }
+}
+
 static void signals_have_one_handler(void)
 {
     MUST(mtcp_register_signal(SIGUSR1, one) == SIG_DFL);
@@ -190,6 +211,7 @@ int main(int argc, char **argv)
     configurations_are_read();
     contexts_belong_to_threads();
     some_calls_have_few_uses();
+    counters_are_told();
     contexts_outlive_the_configuration();
     return 0;
 }

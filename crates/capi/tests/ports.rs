@@ -127,6 +127,46 @@ fn beside_the_kernel(name: &str, file: &str) -> Option<Lab> {
     Some(lab)
 }
 
+/// Both processes drive their end of the pair, and the kernel has no address on it.
+#[test]
+fn server_and_load_generator_meet_over_xdp() {
+    let Some(lab) = beside_the_kernel("ports-xdp", "server.conf") else {
+        return;
+    };
+    lab.ip("kernel", "addr flush dev left");
+    let address = format!("{}/24", common::lab::KERNEL[0]);
+    configuration(
+        &lab.directory,
+        "client.conf",
+        "io = xdp\nport = left",
+        &address,
+    );
+    let (server, client) = (
+        build(&lab.directory, "docserver.c"),
+        build(&lab.directory, "puller.c"),
+    );
+    let mut command = lab.command("ours", &server);
+    let server = start(&mut command, "-f server.conf -N 2", 2);
+    for (words, expected) in [
+        (
+            "-c 400 -n 2000 -b 3000",
+            "finished 4000 failed 0 bytes 12000000 ",
+        ),
+        ("-c 40 -n 40 -b 0", "finished 80 failed 0 bytes 0 "),
+        (
+            "-c 20 -n 20 -b 1000000",
+            "finished 40 failed 0 bytes 40000000 ",
+        ),
+    ] {
+        let mut command = lab.command("kernel", &client);
+        command.args(["-f", "client.conf", "-N", "2"]);
+        command.args(words.split(' ')).arg(OURS[0]);
+        let said = printed(&[words], &command.output().unwrap());
+        assert!(said.contains(expected), "{said}");
+    }
+    assert!(end(server).contains("errors 0"));
+}
+
 /// One stack per core on a wire with one queue, and the kernel's clients.
 #[test]
 fn server_serves_crowds_of_the_kernel() {

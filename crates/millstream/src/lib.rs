@@ -39,6 +39,7 @@
 mod app_socket;
 mod config;
 mod context;
+mod counted;
 mod crank;
 mod dedicated;
 mod error;

@@ -1,4 +1,4 @@
-//! `config/route.conf` and `config/arp.conf` beside the configuration, in mTCP's form: a line with the number of entries, then the entries.
+//! `config/route.conf` and `config/arp.conf`, in mTCP's form: a line with the number of entries, then the entries.
 //!
 //! ```text
 //! ROUTES 2                                ARP_ENTRY 1
@@ -7,7 +7,7 @@
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{Problem, Settings, keys, lines};
 use crate::limits::NEIGHBOURS_PER_LINE_MAX;
@@ -17,22 +17,34 @@ type Add = fn(&mut Settings, &str) -> Result<(), String>;
 
 /// Reads both, if they are there.
 pub fn read_beside(settings: &mut Settings, config: &Path) -> Result<(), Problem> {
-    let directory = config.parent().unwrap_or(Path::new("")).join("config");
-    read_file(settings, &directory.join("route.conf"), "ROUTES", add_route)?;
-    read_file(
-        settings,
-        &directory.join("arp.conf"),
-        "ARP_ENTRY",
-        add_neighbour,
-    )
+    read_file(settings, config, "route.conf", "ROUTES", add_route)?;
+    read_file(settings, config, "arp.conf", "ARP_ENTRY", add_neighbour)
 }
 
-fn read_file(settings: &mut Settings, file: &Path, heading: &str, add: Add) -> Result<(), Problem> {
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Problem::at(file, 0, error.to_string())),
+/// Where a table may lie, the first that is there: in `config` beside the configuration; beside it, if it lies in such a directory itself; in `config` where
+/// the program was started, where mTCP looked.
+fn places(config: &Path, name: &str) -> Vec<PathBuf> {
+    let home = config.parent().unwrap_or(Path::new(""));
+    let mut places = vec![home.join("config").join(name)];
+    if home.file_name().is_some_and(|own| own == "config") {
+        places.push(home.join(name));
+    }
+    places.push(Path::new("config").join(name));
+    places
+}
+
+fn read_file(
+    settings: &mut Settings,
+    config: &Path,
+    name: &str,
+    heading: &str,
+    add: Add,
+) -> Result<(), Problem> {
+    let places = places(config, name);
+    let Some(file) = places.iter().find(|place| place.exists()) else {
+        return Ok(());
     };
+    let text = lines::text_of(file)?;
     let mut left = 0_usize;
     for (at, line) in lines::numbered(&text) {
         let fail = |why: String| Problem::at(file, at, why);

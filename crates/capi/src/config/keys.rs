@@ -1,6 +1,6 @@
 //! Every key, what it takes and what it means.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use millstream::{CongestionAlgorithm, IpCidr};
 
@@ -13,12 +13,11 @@ use crate::limits::{
 const SECONDS_MAX: i32 = 86_400;
 
 /// Keys that mTCP reads and that change nothing here, and why.
-const WITHOUT_MEANING: [(&str, &str); 8] = [
+const WITHOUT_MEANING: [(&str, &str); 7] = [
     (
         "core_mask",
         "threads choose their CPUs (mtcp_core_affinitize)",
     ),
-    ("stat_print", "the stack prints no statistics"),
     ("multiprocess", "every process has stacks of its own"),
     (
         "num_ip",
@@ -45,8 +44,17 @@ pub fn set(settings: &mut Settings, key: &str, value: &str, line: Line) -> Resul
             settings.port_line = line;
         }
         "wire" => settings.wire = Some((value.to_owned(), line)),
-        "ip_addr" => settings.addresses = each(key, value, "ADDRESS/BITS")?,
-        "gateway" => settings.gateways = each::<IpAddr>(key, value, "an address")?,
+        "ip_addr" => {
+            let cidrs = parts(value).map(cidr).collect::<Result<_, _>>();
+            settings.addresses = cidrs.map_err(|why| format!("{key}: {why}"))?;
+        }
+        "gateway" => {
+            let gateways = parts(value).map(|part| {
+                part.parse::<IpAddr>()
+                    .map_err(|_| format!("{key}: \"{part}\": expected an address"))
+            });
+            settings.gateways = gateways.collect::<Result<_, _>>()?;
+        }
         "cc" => settings.congestion = Some(congestion(value)?),
         "crank" => {
             settings.is_dedicated = match value {
@@ -62,6 +70,7 @@ pub fn set(settings: &mut Settings, key: &str, value: &str, line: Line) -> Resul
             settings.dpdk.memory_channels = Some((channels, line));
         }
         "dpdk_args" => settings.dpdk.arguments = Some((value.to_owned(), line)),
+        "stat_print" => settings.prints_statistics = true,
         "spin_us" => settings.spin_us = Some(number(key, value, 0, 1_000_000)? as u64),
         _ => return without_meaning(settings, key, value, line),
     }
@@ -97,16 +106,10 @@ fn number(key: &str, value: &str, min: i32, max: i32) -> Result<i32, String> {
     }
 }
 
-fn each<T: std::str::FromStr>(key: &str, value: &str, expected: &str) -> Result<Vec<T>, String> {
-    let parts = value
-        .split([' ', '\t', ','])
-        .filter(|part| !part.is_empty());
-    parts
-        .map(|part| {
-            part.parse()
-                .map_err(|_| format!("{key}: \"{part}\": expected {expected}"))
-        })
-        .collect()
+/// The values of a key that takes several.
+fn parts(value: &str) -> impl Iterator<Item = &str> {
+    let parts = value.split([' ', '\t', ',']);
+    parts.filter(|part| !part.is_empty())
 }
 
 fn io(value: &str) -> Result<Io, String> {
@@ -147,7 +150,6 @@ fn without_meaning(
         return Err(format!("{key}: there is no such key"));
     };
     let is_good = match key {
-        "stat_print" => true,
         "core_mask" => u128::from_str_radix(value.trim_start_matches("0x"), 16).is_ok(),
         // Which core this process is, and whether it is the master.
         "multiprocess" => value
@@ -164,8 +166,18 @@ fn without_meaning(
     Ok(())
 }
 
-/// A subnet or a host.
+/// A subnet or a host: `ADDRESS`, `ADDRESS/BITS`, or `ADDRESS/NETMASK` as `ifconfig` had it.
 pub fn cidr(text: &str) -> Result<IpCidr, String> {
-    text.parse()
-        .map_err(|_| format!("\"{text}\": expected ADDRESS/BITS"))
+    let expected = || format!("\"{text}\": expected ADDRESS/BITS");
+    let Some((address, mask)) = text.split_once('/') else {
+        return text.parse().map_err(|_| expected());
+    };
+    let Ok(mask) = mask.parse::<Ipv4Addr>() else {
+        return text.parse().map_err(|_| expected());
+    };
+    let bits = mask.to_bits().leading_ones();
+    if mask.to_bits().count_ones() != bits {
+        return Err(format!("\"{text}\": the netmask has gaps"));
+    }
+    format!("{address}/{bits}").parse().map_err(|_| expected())
 }

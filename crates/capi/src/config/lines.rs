@@ -4,6 +4,14 @@ use std::path::Path;
 
 use super::{Problem, Settings, keys};
 
+/// What a file says. Comments may be in any encoding.
+pub fn text_of(file: &Path) -> Result<String, Problem> {
+    match std::fs::read(file) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) => Err(Problem::at(file, 0, error.to_string())),
+    }
+}
+
 /// Reads a file's text.
 pub fn read(settings: &mut Settings, file: &Path, text: &str) -> Result<(), Problem> {
     for (at, line) in numbered(text) {

@@ -1,6 +1,7 @@
 //! The two grammars, key by key, and every error with file and line.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use super::*;
@@ -85,7 +86,8 @@ fn file_of_mtcp_s_own_form_is_understood() {
     assert_eq!(conf, expected);
     assert!(settings.warnings[0].contains("a.conf:5: core_mask has no meaning here"));
     let settings = settings.complete().unwrap();
-    assert_eq!(settings.warnings.len(), 8);
+    assert_eq!(settings.warnings.len(), 7);
+    assert!(settings.prints_statistics);
     let config = settings.config(&conf).unwrap();
     assert_eq!(config.wire.to_string(), "memif:/run/a.sock,role=client");
     assert_eq!(config.contexts, 8);
@@ -152,6 +154,11 @@ fn value_that_is_wrong_stops_with_file_and_line() {
         ("core_mask = xyz", "core_mask"),
         ("num_mem_ch = four", "num_mem_ch"),
         ("ip_addr = 10.0.0.2/33", "ip_addr"),
+        (
+            "ip_addr = 10.0.0.2/255.0.255.0",
+            "ip_addr: \"10.0.0.2/255.0.255.0\": the netmask has gaps",
+        ),
+        ("ip_addr = 10.0.0.2/", "ip_addr"),
         ("gateway = here", "gateway"),
         ("crank = both", "crank"),
         ("spin_us = -1", "spin_us"),
@@ -250,6 +257,66 @@ fn routes_and_neighbours_lie_beside() {
     assert_eq!(settings.gateways, [IpAddr::from([10, 0, 0, 1])]);
     assert_eq!(settings.neighbours.len(), 5);
     assert_eq!(settings.neighbours[0].1, [0, 0x11, 0x22, 0x33, 0x44, 0x55]);
+}
+
+/// Every form that a table's line may have, and what it comes to.
+#[test]
+fn lines_of_tables_may_be_written_in_many_ways() {
+    let routes = "\r\n# from here on\r\nROUTES 6 # of them\r\n\r\n10.0.0.1/32 dpdk0\r\n\t10.1.2.3/8\tdpdk1 # behind it\r\n\n192.168.1.7/31\n0.0.0.0/1 xge0\n10.9.8.7 eth0\n172.16.5.4/255.255.240.0 eth0";
+    let arp = "ARP_ENTRY 3\n10.0.0.1/32   00:11:22:aa:BB:cC\n10.0.0.2/255.255.255.255 0:1:2:3:4:5\n10.0.0.3\t00:00:00:00:00:03\n\n";
+    let files = [
+        ("a.conf", "io = loopback\n"),
+        ("config/route.conf", routes),
+        ("config/arp.conf", arp),
+    ];
+    let settings = read("forms", &files).unwrap();
+    let expected = [
+        "10.0.0.1/32",
+        "10.0.0.0/8",
+        "192.168.1.6/31",
+        "0.0.0.0/1",
+        "10.9.8.7/32",
+        "172.16.0.0/20",
+    ];
+    let on_link: Vec<_> = settings.on_link.iter().map(ToString::to_string).collect();
+    assert_eq!(on_link, expected);
+    let macs: Vec<_> = settings.neighbours.iter().map(|(_, mac)| mac[5]).collect();
+    assert_eq!(macs, [0xcc, 5, 3]);
+}
+
+#[test]
+fn every_prefix_length_is_a_subnet() {
+    for bits in 1..=32 {
+        let line = format!("255.255.255.255/{bits} eth0");
+        let mut settings = Settings::default();
+        files::add_route(&mut settings, &line).unwrap();
+        assert_eq!(settings.on_link[0].prefix_len(), bits, "{line}");
+        let mask = Ipv4Addr::from_bits(u32::MAX << (32 - bits));
+        let line = format!("255.255.255.255/{mask}");
+        files::add_route(&mut settings, &line).unwrap();
+        assert_eq!(settings.on_link[0], settings.on_link[1], "{line}");
+    }
+}
+
+/// As in a program's own directory, where mTCP looked: the configuration may lie among the tables.
+#[test]
+fn tables_may_lie_beside_a_configuration_in_a_directory_of_that_name() {
+    let files = [
+        ("config/a.conf", "io = loopback\n"),
+        ("config/route.conf", "ROUTES 1\n10.0.0.1/0 eth0\n"),
+    ];
+    let settings = read("among", &files).unwrap();
+    assert_eq!(settings.gateways.len(), 1);
+}
+
+#[test]
+fn comment_may_be_in_any_encoding() {
+    let directory = directory("encoding", &[]);
+    let file = directory.join("a.conf");
+    fs::write(&file, b"# \xc6\xf7\xc6\xae\nnum_cores = 3\n").unwrap();
+    let settings = Settings::read(&file).unwrap();
+    fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(settings.num_cores, Some(3));
 }
 
 #[test]

@@ -11,7 +11,9 @@
 #define MAX_EVENTS (MAX_FLOW_NUM * 3)
 #define HTTP_HEADER_LEN 1024
 #define SNDBUF_SIZE (8 * 1024)
-#define DOCUMENT_MAX (8 << 20)
+#define DOCUMENT_MAX (100 << 20)
+/* After so many bytes a document begins again. */
+#define DOCUMENT_PERIOD 182
 
 struct server_vars {
     char request[HTTP_HEADER_LEN];
@@ -283,9 +285,11 @@ int main(int argc, char **argv)
         else if (o == 'd')
             background = TRUE;
     }
-    document = malloc(DOCUMENT_MAX);
-    for (i = 0; i < DOCUMENT_MAX; i++)
+    document = malloc(DOCUMENT_MAX + DOCUMENT_PERIOD);
+    for (i = 0; i < DOCUMENT_PERIOD; i++)
         document[i] = document_byte(i);
+    for (i = DOCUMENT_PERIOD; i < DOCUMENT_MAX; i += DOCUMENT_PERIOD)
+        memcpy(document + i, document, DOCUMENT_PERIOD);
     mtcp_getconf(&mcfg);
     mcfg.num_cores = core_limit;
     mtcp_setconf(&mcfg);

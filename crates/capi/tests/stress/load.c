@@ -155,6 +155,8 @@ static void on_event(struct crowd *crowd, struct client *client, uint32_t events
     if (events & MTCP_EPOLLERR) {
         socklen_t len = sizeof errno;
 
+        printf("connected %d, sent %zu and received %zu of %zu, progress %ld ms ago\n", client->is_connected, client->sent, client->received, client->length, now_ms() - client->progress_ms);
+        tell_connection(worker, client->sockid, "client");
         mtcp_getsockopt(worker->mctx, client->sockid, SOL_SOCKET, SO_ERROR, &errno, &len);
         fail(worker, client->is_connected ? "a connection broke" : "a connection was not made");
     }
@@ -177,6 +179,7 @@ static void look_for_stalls(struct crowd *crowd)
 
         if (client->sockid >= 0 && now - client->progress_ms > STALL_MS) {
             printf("connected %d, sent %zu and received %zu of %zu\n", client->is_connected, client->sent, client->received, client->length);
+            tell_connection(crowd->worker, client->sockid, "client");
             fail(crowd->worker, "a connection stalls");
         }
     }
@@ -194,6 +197,7 @@ static void run(struct crowd *crowd, long until_ms)
 
         if (count < 0 && errno != EINTR)
             fail(worker, "mtcp_epoll_wait");
+        note_counters(worker);
         for (int i = 0; i < count; i++)
             on_event(crowd, (struct client *)events[i].data.ptr, events[i].events);
         if (now_ms() - looked_ms > TICK_MS) {

@@ -14,13 +14,65 @@ static void end_soon(int signum)
     is_over = 1;
 }
 
+static struct worker workers[THREADS_MAX];
+
+/* What all threads counted, but zeroes: what went wrong, when something does. The names are the same in all of them. */
+static void tell_counters(void)
+{
+    const struct worker *first = &workers[0];
+
+    printf("counters:");
+    for (int at = 0; at < first->counters_len; at++) {
+        unsigned long long sum = 0;
+
+        for (int i = 0; i < THREADS_MAX; i++)
+            if (at < workers[i].counters_len)
+                sum += workers[i].counters[at].value;
+        if (sum > 0)
+            printf(" %s %llu", first->counters[at].name, sum);
+    }
+    printf("\n");
+    fflush(stdout);
+}
+
 void fail(const struct worker *worker, const char *what)
 {
     int error = errno;
 
+    tell_counters();
     printf("FAILED: thread %d: %s (%s)\n", worker->number, what, strerror(error));
     fflush(stdout);
     _exit(1);
+}
+
+void note_counters(struct worker *worker)
+{
+    if (now_ms() - worker->noted_ms < 1000)
+        return;
+    worker->noted_ms = now_ms();
+    worker->counters_len = mtcp_getcounters(worker->mctx, worker->counters, COUNTERS_MAX);
+    if (worker->counters_len < 0 || worker->counters_len > COUNTERS_MAX)
+        fail(worker, "mtcp_getcounters");
+}
+
+void tell_connection(const struct worker *worker, int sockid, const char *what)
+{
+    struct sockaddr_in own, peer;
+    socklen_t own_len = sizeof own, peer_len = sizeof peer, len = sizeof(struct tcp_info);
+    struct tcp_info info;
+
+    memset(&info, 0, sizeof info);
+    memset(&own, 0, sizeof own);
+    memset(&peer, 0, sizeof peer);
+    mtcp_getsockname(worker->mctx, sockid, (struct sockaddr *)&own, &own_len);
+    mtcp_getpeername(worker->mctx, sockid, (struct sockaddr *)&peer, &peer_len);
+    mtcp_getsockopt(worker->mctx, sockid, IPPROTO_TCP, TCP_INFO, &info, &len);
+    printf("%s: thread %d ports %u %u: state %u retransmits %u backoff %u probes %u rto %u rtt %u unacked %u lost %u retrans %u total_retrans %u cwnd %u notsent %u "
+           "last_sent %u last_received %u last_ack %u acked %llu received %llu\n",
+           what, worker->number, ntohs(own.sin_port), ntohs(peer.sin_port), info.tcpi_state, info.tcpi_retransmits, info.tcpi_backoff, info.tcpi_probes, info.tcpi_rto,
+           info.tcpi_rtt, info.tcpi_unacked, info.tcpi_lost, info.tcpi_retrans, info.tcpi_total_retrans, info.tcpi_snd_cwnd, info.tcpi_notsent_bytes,
+           info.tcpi_last_data_sent, info.tcpi_last_data_recv, info.tcpi_last_ack_recv, (unsigned long long)info.tcpi_bytes_acked,
+           (unsigned long long)info.tcpi_bytes_received);
 }
 
 long now_ms(void)
@@ -68,6 +120,7 @@ void must_be_at_rest(struct worker *worker, unsigned int descriptors, unsigned i
     for (;;) {
         if (mtcp_getusage(worker->mctx, &usage) < 0)
             fail(worker, "mtcp_getusage");
+        note_counters(worker);
         if (is_at_rest(&usage, descriptors, sockets))
             return;
         if (now_ms() > until_ms)
@@ -82,7 +135,7 @@ void must_be_at_rest(struct worker *worker, unsigned int descriptors, unsigned i
     fail(worker, "a pool is not full at the end");
 }
 
-static void tell(const struct worker *workers, int threads)
+static void tell(int threads)
 {
     struct counts sum;
 
@@ -106,9 +159,8 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
-    static struct worker workers[THREADS_MAX];
     const char *config = NULL;
-    int option, threads = 8, running;
+    int option, threads = 8, running, round = 0;
     void *(*work)(void *) = argc > 1 && strcmp(argv[1], "load") == 0 ? load : serve;
 
     optind = 2;
@@ -142,12 +194,15 @@ int main(int argc, char **argv)
         struct timespec second = {1, 0};
 
         nanosleep(&second, NULL);
-        tell(workers, threads);
+        tell(threads);
+        if (++round % COUNTERS_S == 0)
+            tell_counters();
         while (running > 0 && pthread_tryjoin_np(workers[running - 1].thread, NULL) == 0)
             running--;
     }
+    tell_counters();
     printf("done: ");
-    tell(workers, threads);
+    tell(threads);
     mtcp_destroy();
     return 0;
 }

@@ -7,14 +7,42 @@
 #define ROOM 4096
 
 struct echo {
+    struct echo *next, *before;
+    long progress_ms;
     int sockid;
     bool has_ended, is_full;
     size_t len, sent;
     char bytes[ROOM];
 };
 
+/* All of a worker's, linked in a ring. */
+struct echoes {
+    struct echo head;
+    long looked_ms;
+};
+
+/* Tells of the first that wait for long, a few at a time. */
+static void look_for_the_late(struct worker *worker, struct echoes *echoes)
+{
+    const struct echo *echo;
+    long now = now_ms();
+    int count = 0;
+
+    if (now - echoes->looked_ms < LATE_MS)
+        return;
+    echoes->looked_ms = now;
+    for (echo = echoes->head.next; echo != &echoes->head && count < 3; echo = echo->next)
+        if (now - echo->progress_ms > LATE_MS) {
+            printf("late by %ld ms: full %d, to write %zu; ", now - echo->progress_ms, echo->is_full, echo->len - echo->sent);
+            tell_connection(worker, echo->sockid, "server");
+            count++;
+        }
+}
+
 static void finish(struct worker *worker, struct echo *echo, bool is_orderly)
 {
+    echo->next->before = echo->before;
+    echo->before->next = echo->next;
     mtcp_close(worker->mctx, echo->sockid);
     free(echo);
     worker->counts.open--;
@@ -55,13 +83,14 @@ static void on_event(struct worker *worker, struct echo *echo)
 {
     bool was_full = echo->is_full;
 
+    echo->progress_ms = now_ms();
     if (!move(worker, echo) || echo->has_ended)
         finish(worker, echo, echo->has_ended);
     else if (was_full != echo->is_full)
         watch(worker, MTCP_EPOLL_CTL_MOD, echo->sockid, echo->is_full ? MTCP_EPOLLOUT : MTCP_EPOLLIN, echo);
 }
 
-static void accept_all(struct worker *worker, int listener)
+static void accept_all(struct worker *worker, int listener, struct echoes *echoes)
 {
     int sockid;
 
@@ -73,6 +102,11 @@ static void accept_all(struct worker *worker, int listener)
         echo->sockid = sockid;
         echo->has_ended = echo->is_full = false;
         echo->len = echo->sent = 0;
+        echo->progress_ms = now_ms();
+        echo->next = &echoes->head;
+        echo->before = echoes->head.before;
+        echo->before->next = echo;
+        echoes->head.before = echo;
         watch(worker, MTCP_EPOLL_CTL_ADD, sockid, MTCP_EPOLLIN, echo);
         worker->counts.open++;
         worker->counts.opened++;
@@ -86,8 +120,11 @@ void *serve(void *argument)
     struct worker *worker = (struct worker *)argument;
     struct mtcp_epoll_event events[EVENTS_MAX];
     struct sockaddr_in at;
+    struct echoes echoes;
     int listener;
 
+    echoes.head.next = echoes.head.before = &echoes.head;
+    echoes.looked_ms = now_ms();
     open_worker(worker);
     listener = mtcp_socket(worker->mctx, AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     memset(&at, 0, sizeof at);
@@ -101,11 +138,13 @@ void *serve(void *argument)
 
         if (count < 0 && errno != EINTR)
             fail(worker, "mtcp_epoll_wait");
+        note_counters(worker);
+        look_for_the_late(worker, &echoes);
         for (int i = 0; i < count; i++)
             if (events[i].data.ptr)
                 on_event(worker, (struct echo *)events[i].data.ptr);
             else
-                accept_all(worker, listener);
+                accept_all(worker, listener, &echoes);
     }
     /* The epoll, and the listener. Whoever ends the server has seen to it that nothing else is open. */
     must_be_at_rest(worker, 2, 1);

@@ -12,6 +12,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -35,6 +36,12 @@
 #define STALL_MS (60000 * SLOWNESS)
 /* How long a context may take to be rid of connections that have ended. */
 #define REST_MS (60000 * SLOWNESS)
+/* Counters that a thread keeps, at most. */
+#define COUNTERS_MAX 256
+/* How often the counters of all threads are printed. */
+#define COUNTERS_S 20
+/* How long an end of a connection may wait for progress before the server tells of it. */
+#define LATE_MS (30000 * SLOWNESS)
 /* How long a loop waits at most, to look at the clock. */
 #define TICK_MS 200
 
@@ -49,6 +56,9 @@ struct worker {
     mctx_t mctx;
     int epoll;
     struct counts counts; /* read by the main thread while it changes: figures for people */
+    struct mtcp_counter counters[COUNTERS_MAX]; /* as they last stood, likewise */
+    int counters_len;
+    long noted_ms;
 };
 
 extern int connections;    /* of each thread */
@@ -65,6 +75,10 @@ long now_ms(void);
 /* A context and an epoll for the calling thread. */
 void open_worker(struct worker *worker);
 void watch(struct worker *worker, int op, int sockid, uint32_t events, void *what);
+/* Keeps the context's counters where the main thread finds them; once a second, however often it is called. */
+void note_counters(struct worker *worker);
+/* What a connection's two ends know of it: printed where it makes no progress. */
+void tell_connection(const struct worker *worker, int sockid, const char *what);
 /* Waits until all pools are full again, but for that many descriptors and sockets that are still open. */
 void must_be_at_rest(struct worker *worker, unsigned int descriptors, unsigned int sockets);
 

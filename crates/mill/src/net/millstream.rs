@@ -192,23 +192,9 @@ impl Net for Millstream {
     }
 }
 
-/// Those of the stack, TCP, the port and the neighbours; a report that cannot be had is an empty one.
+/// Those that counted anything; none where they cannot be had.
 pub fn counters(context: &Context) -> Vec<(&'static str, u64)> {
-    let Ok(report) = context.report() else {
-        return Vec::new();
-    };
-    let mut rows: Vec<(&'static str, u64)> = report.stack.rows().collect();
-    rows.extend(report.tcp.rows());
-    rows.extend_from_slice(report.port.named());
-    let neighbours = &report.neighbours;
-    rows.extend([
-        ("neighbour_requests", neighbours.requests),
-        ("neighbour_failed", neighbours.failed),
-        ("neighbour_evicted", neighbours.evicted),
-        ("neighbour_table_full", neighbours.table_full),
-        ("neighbour_waiting_full", neighbours.waiting_full),
-        ("neighbour_frames_dropped", neighbours.frames_dropped),
-    ]);
+    let mut rows = context.counters().unwrap_or_default();
     rows.retain(|(_, value)| *value > 0);
     rows
 }

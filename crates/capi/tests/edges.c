@@ -1,0 +1,294 @@
+/*
+ * The edges of calls that programs for mTCP make: any port, nobody's address, nothing to accept, a listener or a context that goes while others are in the middle.
+ *
+ *   edges CONFIG     io = loopback, contexts from 10.9.0.1 on
+ */
+#include <arpa/inet.h>
+#include <poll.h>
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <mtcp_api.h>
+#include <mtcp_epoll.h>
+
+#include "common/must.h"
+
+#define PORT 80
+#define PEERS 10
+#define THREADS 8
+#define ROUNDS 20
+
+/* Both are this thread's: one listens at 10.9.0.1, the other asks. */
+static mctx_t server, client;
+static int listener;
+
+static long now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000L + now.tv_nsec / 1000000;
+}
+
+static struct sockaddr_in address(const char *ip, int port)
+{
+    struct sockaddr_in at;
+
+    memset(&at, 0, sizeof at);
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = inet_addr(ip);
+    at.sin_port = htons((uint16_t)port);
+    return at;
+}
+
+static int new_socket(mctx_t mctx)
+{
+    int sockid = mtcp_socket(mctx, AF_INET, SOCK_STREAM, 0);
+
+    MUST(sockid > 0);
+    return sockid;
+}
+
+static void listen_again(void)
+{
+    struct sockaddr_in at = address("0.0.0.0", PORT);
+    int on = 1;
+
+    listener = new_socket(server);
+    MUST(mtcp_setsockopt(server, listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
+    MUST(mtcp_setsock_nonblock(server, listener) == 0);
+    MUST(mtcp_bind(server, listener, (struct sockaddr *)&at, sizeof at) == 0);
+    MUST(mtcp_listen(server, listener, 100) == 0);
+}
+
+/* Waits for what a socket tells; both stacks go on meanwhile. */
+static int told(mctx_t mctx, int sockid, short events)
+{
+    struct pollfd one = {sockid, events, 0};
+    long until_ms = now_ms() + 10000;
+
+    while (mtcp_poll(mctx, &one, 1, 10) == 0)
+        MUST(now_ms() < until_ms);
+    return one.revents;
+}
+
+static int connected(int sockid)
+{
+    struct sockaddr_in to = address("10.9.0.1", PORT);
+
+    MUST(mtcp_connect(client, sockid, (struct sockaddr *)&to, sizeof to) == 0);
+    return sockid;
+}
+
+static int accepted(void)
+{
+    int sockid;
+
+    MUST(told(server, listener, POLLIN) == POLLIN);
+    sockid = mtcp_accept(server, listener, NULL, NULL);
+    MUST(sockid > 0);
+    return sockid;
+}
+
+static struct sockaddr_in own_address(int sockid)
+{
+    struct sockaddr_in own;
+    socklen_t len = sizeof own;
+
+    MUST(mtcp_getsockname(client, sockid, (struct sockaddr *)&own, &len) == 0 && len == sizeof own);
+    return own;
+}
+
+/* A connection that must stand: a byte goes across. */
+static void meet(int sockid)
+{
+    char byte = 0;
+    int other = (connected(sockid), accepted());
+
+    MUST(mtcp_write(client, sockid, "x", 1) == 1);
+    MUST(mtcp_read(server, other, &byte, 1) == 1 && byte == 'x');
+    MUST(mtcp_close(client, sockid) == 0);
+    MUST(mtcp_read(server, other, &byte, 1) == 0);
+    MUST(mtcp_close(server, other) == 0);
+}
+
+static void any_port_is_a_port(void)
+{
+    struct sockaddr_in any = address("0.0.0.0", 0);
+    int sockid = new_socket(client);
+
+    any.sin_port = INPORT_ANY;
+    MUST(mtcp_bind(client, sockid, (struct sockaddr *)&any, sizeof any) == 0);
+    MUST(own_address(sockid).sin_port != 0);
+    meet(sockid);
+}
+
+/* Without mtcp_init_rss, with nobody named in it, and with everybody. */
+static void addresses_are_had_without_a_pool(void)
+{
+    in_addr_t own = inet_addr("10.9.0.2");
+    int sockid;
+
+    meet(new_socket(client));
+    MUST(mtcp_init_rss(client, INADDR_ANY, 1, 0, 0) == 0);
+    meet(new_socket(client));
+    MUST(mtcp_init_rss(client, own, 1, INADDR_ANY, htons(PORT)) == 0);
+    meet(new_socket(client));
+    MUST(mtcp_init_rss(client, own, 1, inet_addr("10.9.0.1"), htons(PORT)) == 0);
+    /* A socket that is bound keeps its address. */
+    sockid = new_socket(client);
+    connected(sockid);
+    MUST(own_address(sockid).sin_addr.s_addr == own && own_address(sockid).sin_port != 0);
+    MUST(mtcp_close(client, sockid) == 0);
+    MUST(mtcp_close(server, accepted()) == 0);
+}
+
+static void nothing_to_accept_is_eagain(void)
+{
+    MUST(mtcp_accept(server, listener, NULL, NULL) == -1 && errno == EAGAIN);
+    MUST(mtcp_accept4(server, listener, NULL, NULL, SOCK_NONBLOCK) == -1 && errno == EAGAIN);
+}
+
+static void waits_are_as_long_as_they_are_asked_to_be(void)
+{
+    struct mtcp_epoll_event event = {MTCP_EPOLLIN, {NULL}};
+    int epoll = mtcp_epoll_create(server, 10);
+    long began_ms;
+
+    MUST(epoll > 0 && mtcp_epoll_ctl(server, epoll, MTCP_EPOLL_CTL_ADD, listener, &event) == 0);
+    began_ms = now_ms();
+    for (int i = 0; i < 100; i++)
+        MUST(mtcp_epoll_wait(server, epoll, &event, 1, 0) == 0);
+    MUST(now_ms() - began_ms < 500);
+    began_ms = now_ms();
+    MUST(mtcp_epoll_wait(server, epoll, &event, 1, 60) == 0);
+    MUST(now_ms() - began_ms >= 59 && now_ms() - began_ms < 5000);
+    MUST(mtcp_close(server, epoll) == 0);
+}
+
+/* Who waits to be accepted is reset, who comes later is refused; what was accepted stays. */
+static void listener_goes_and_connections_stay(void)
+{
+    int kept = connected(new_socket(client)), other = accepted(), waiting = connected(new_socket(client)), late = new_socket(client), error = 0;
+    struct sockaddr_in to = address("10.9.0.1", PORT);
+    socklen_t len = sizeof error;
+    char byte;
+
+    MUST(told(server, listener, POLLIN) == POLLIN);
+    MUST(mtcp_close(server, listener) == 0);
+    MUST(told(client, waiting, POLLIN) & POLLERR);
+    MUST(mtcp_read(client, waiting, &byte, 1) == -1 && errno == ECONNRESET);
+    MUST(mtcp_setsock_nonblock(client, late) == 0);
+    MUST(mtcp_connect(client, late, (struct sockaddr *)&to, sizeof to) == -1 && (errno == EINPROGRESS || errno == ECONNREFUSED));
+    /* The answer may have been there already. */
+    if (errno == EINPROGRESS) {
+        MUST(told(client, late, POLLOUT) & POLLERR);
+        MUST(mtcp_getsockopt(client, late, SOL_SOCKET, SO_ERROR, &error, &len) == 0 && error == ECONNREFUSED);
+    }
+    MUST(mtcp_write(server, other, "y", 1) == 1 && mtcp_read(client, kept, &byte, 1) == 1 && byte == 'y');
+    MUST(mtcp_close(client, waiting) == 0 && mtcp_close(client, late) == 0 && mtcp_close(client, kept) == 0 && mtcp_close(server, other) == 0);
+    listen_again();
+    meet(new_socket(client));
+}
+
+/* A context that goes with all that it holds tells its peers, and its number is free. */
+static void context_goes_with_its_sockets(void)
+{
+    int sockids[PEERS];
+
+    for (int i = 0; i < PEERS; i++) {
+        sockids[i] = connected(new_socket(client));
+        MUST(mtcp_write(client, sockids[i], "unread", 6) == 6);
+        /* The last ones stay in the queue. */
+        if (i < PEERS / 2)
+            accepted();
+    }
+    /* Handshakes come to their end: with a context goes all that could answer who is in the middle of one. */
+    MUST(mtcp_poll(server, NULL, 0, 100) == 0);
+    mtcp_destroy_context(server);
+    for (int i = 0; i < PEERS; i++) {
+        char byte;
+        ssize_t count;
+
+        MUST(told(client, sockids[i], POLLIN) & POLLIN);
+        count = mtcp_read(client, sockids[i], &byte, 1);
+        MUST(count == 0 || (count == -1 && errno == ECONNRESET));
+        MUST(mtcp_close(client, sockids[i]) == 0);
+    }
+    MUST(mtcp_socket(server, AF_INET, SOCK_STREAM, 0) == -1 && errno == EINVAL);
+    server = mtcp_create_context(0);
+    MUST(server != NULL);
+    listen_again();
+    meet(new_socket(client));
+}
+
+/* stat_print: at most a line a second of each context, about what moved. edges.rs reads it. */
+static void statistics_are_printed(void)
+{
+    MUST(mtcp_poll(client, NULL, 0, 1100) == 0);
+    meet(new_socket(client));
+    MUST(mtcp_poll(client, NULL, 0, 1100) == 0);
+    MUST(mtcp_poll(client, NULL, 0, 0) == 0);
+}
+
+static pthread_barrier_t together;
+
+static void *come_and_go(void *number)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        mctx_t mctx;
+        int sockid;
+
+        pthread_barrier_wait(&together);
+        mctx = mtcp_create_context((int)(intptr_t)number);
+        MUST(mctx != NULL);
+        sockid = new_socket(mctx);
+        if (round % 2 == 0)
+            MUST(mtcp_close(mctx, sockid) == 0);
+        mtcp_destroy_context(mctx);
+    }
+    return NULL;
+}
+
+static void threads_make_contexts_at_once(void)
+{
+    pthread_t threads[THREADS];
+
+    MUST(pthread_barrier_init(&together, NULL, THREADS) == 0);
+    for (int i = 0; i < THREADS; i++)
+        MUST(pthread_create(&threads[i], NULL, come_and_go, (void *)(intptr_t)i) == 0);
+    for (int i = 0; i < THREADS; i++)
+        MUST(pthread_join(threads[i], NULL) == 0);
+    pthread_barrier_destroy(&together);
+}
+
+int main(int argc, char **argv)
+{
+    struct mtcp_conf conf;
+
+    MUST(argc > 1);
+    /* More than the machine has, set before the file is read, which does not say. */
+    MUST(mtcp_getconf(&conf) == 0);
+    conf.num_cores = THREADS;
+    MUST(mtcp_setconf(&conf) == 0 && mtcp_init(argv[1]) == 0 && mtcp_getconf(&conf) == 0 && conf.num_cores == THREADS);
+    /* And after it, over what it says. */
+    conf.max_concurrency = 300;
+    MUST(mtcp_setconf(&conf) == 0);
+    threads_make_contexts_at_once();
+    server = mtcp_create_context(0);
+    client = mtcp_create_context(1);
+    MUST(server != NULL && client != NULL);
+    listen_again();
+    any_port_is_a_port();
+    addresses_are_had_without_a_pool();
+    nothing_to_accept_is_eagain();
+    waits_are_as_long_as_they_are_asked_to_be();
+    listener_goes_and_connections_stay();
+    context_goes_with_its_sockets();
+    statistics_are_printed();
+    mtcp_destroy_context(client);
+    mtcp_destroy_context(server);
+    mtcp_destroy();
+    return 0;
+}

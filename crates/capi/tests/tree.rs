@@ -1,0 +1,103 @@
+//! A tree as mTCP's: `cargo xtask install --prefix TREE/mtcp --static` puts headers and library where its programs look for them, and a program beside it is built by
+//! a Makefile that knows nothing of Millstream. Its helpers bear names that the library has too.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::lab::printed;
+
+/// Libraries that such Makefiles name, where the machine has them.
+const WANTED: [&str; 2] = ["numa", "gmp"];
+
+fn run(command: &mut Command) -> String {
+    let words = format!("{command:?}");
+    printed(&[&words], &command.output().unwrap())
+}
+
+fn install(tree: &Path, more: &[&str]) {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["run", "--quiet", "--package", "xtask", "--", "install"]);
+    command.args(["--no-build", "--from"]);
+    command.arg(common::library_directory());
+    command.arg("--prefix").arg(tree.join("mtcp")).args(more);
+    run(command.current_dir(common::crate_directory().join("../..")));
+}
+
+fn links(library: &str, directory: &Path) -> bool {
+    let mut command = Command::new("gcc");
+    command.args(["-x", "c", "-o"]).arg(directory.join("try"));
+    command.arg("-").arg(format!("-l{library}"));
+    let source = directory.join("try.c");
+    fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    command.stdin(fs::File::open(source).unwrap());
+    command.output().unwrap().status.success()
+}
+
+#[test]
+fn program_in_a_tree_like_mtcp_s_is_built_by_its_own_makefile() {
+    let tree = common::scratch("tree");
+    let (program, util) = (tree.join("apps/pair"), tree.join("util"));
+    install(&tree, &["--static"]);
+    for directory in [&program, &util] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    let sources = common::crate_directory().join("tests/tree");
+    for (name, to) in [
+        ("Makefile", &program),
+        ("pair.c", &program),
+        ("cpu.c", &util),
+        ("cpu.h", &util),
+    ] {
+        fs::copy(sources.join(name), to.join(name)).unwrap();
+    }
+    let config = "io = loopback\nip_addr = 10.9.0.1/24\nmax_concurrency = 100\n";
+    fs::write(program.join("pair.conf"), config).unwrap();
+    let found = WANTED.iter().filter(|library| links(library, &program));
+    let more: String = found.map(|library| format!(" -l{library}")).collect();
+    let modes = [
+        "-fPIE -pie",
+        "-fno-pie -no-pie",
+        "-std=gnu99",
+        "-std=c89 -D_GNU_SOURCE",
+    ];
+    for mode in modes {
+        let mut make = Command::new("make");
+        make.args(["-s", "clean", "all"])
+            .arg(format!("MODE={mode}"));
+        run(make.arg(format!("MORE={more}")).current_dir(&program));
+        let mut command = Command::new("timeout");
+        command.args(["60", "./pair", "pair.conf"]);
+        assert_eq!(run(command.current_dir(&program)), "done\n", "{mode}");
+    }
+    // Nobody has to say where the library is when the program starts.
+    let mut needed = Command::new("readelf");
+    let needed = run(needed.arg("-d").arg(program.join("pair")));
+    assert!(!needed.contains("libmtcp"), "{needed}");
+}
+
+/// A distribution's layout: the shared library is taken, by its major version.
+#[test]
+fn program_finds_the_library_by_pkg_config() {
+    let tree = common::scratch("prefix");
+    install(&tree, &[]);
+    let prefix = tree.join("mtcp");
+    let mut command = Command::new("pkg-config");
+    command.args(["--cflags", "--libs", "libmtcp"]);
+    let flags = run(command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
+    let program = tree.join("layout");
+    let mut command = Command::new("gcc");
+    command.arg(common::crate_directory().join("tests/layout.c"));
+    command
+        .args(flags.split_whitespace())
+        .arg("-o")
+        .arg(&program);
+    run(command.arg(format!("-Wl,-rpath,{}", prefix.join("lib").display())));
+    run(&mut Command::new(&program));
+    let mut needed = Command::new("readelf");
+    let needed = run(needed.arg("-d").arg(&program));
+    assert!(needed.contains("[libmtcp.so.1]"), "{needed}");
+    assert!(prefix.join("share/man/man3/mtcp_getcounters.3").is_file());
+}

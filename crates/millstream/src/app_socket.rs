@@ -65,8 +65,6 @@ pub(crate) struct AppSocket {
     pub write_shut: bool,
     /// `shutdown(Read)` was called: reads find the end.
     pub read_shut: bool,
-    /// The last write found too few chunks.
-    pub was_cut_short: bool,
     /// What was set on it; `None`: nothing.
     pub settings: Option<Rc<Settings>>,
     /// A listener's.
@@ -87,7 +85,6 @@ impl AppSocket {
             error_taken: false,
             write_shut: false,
             read_shut: false,
-            was_cut_short: false,
             settings: None,
             queue: None,
             registrations: NO_REGISTRATION,

@@ -467,9 +467,8 @@ impl crate::context::State {
             let Some(socket) = self.sockets.current(id) else {
                 continue;
             };
-            // Chunks were too few for all writers: who had some since the last look comes after those who had none, or not all that they wanted.
-            let was_cut_short = is_short && std::mem::take(&mut socket.was_cut_short);
-            if is_short && self.polls.wrote_since(at, socket.tx.tail()) && !was_cut_short {
+            // Chunks were too few for all writers: who had some since the last look comes after those who had none.
+            if is_short && self.polls.wrote_since(at, socket.tx.tail()) {
                 writers.push((at, id));
             } else if let Some(block) = self.side.memory.block(id.index) {
                 look(&mut self.polls, at, (socket, block), events);

@@ -639,7 +639,6 @@ impl State {
     fn note_shortage(&mut self, id: SocketId) -> bool {
         let (socket, block) = self.parts(id);
         let is_short = socket.tx.space(block) > 0;
-        socket.was_cut_short = is_short;
         self.is_short_of_chunks |= is_short;
         is_short
     }

@@ -449,8 +449,7 @@ impl crate::context::State {
     /// How many of those on a poll's list one wait hands over.
     pub(crate) fn share_of_events(&self, poll: u32) -> usize {
         let listed = self.polls.listed(poll);
-        // Whoever went away empty has its turn before those who did not: all are to be looked at.
-        match listed >= EVENTS_PER_WAIT_MANY || self.is_short_of_chunks {
+        match listed >= EVENTS_PER_WAIT_MANY {
             true => listed,
             false => (listed / 4).max(EVENTS_PER_WAIT_FEW),
         }

@@ -96,7 +96,7 @@ impl Stack {
     }
 
     /// As [`turn`](Self::turn), for a caller who lets the application act upon the events of this turn and then comes back at once: ACKs that could ride on
-    /// its answers wait for the next turn ([`TransmitClass::Piggyback`](tcp::TransmitClass)).
+    /// its answers wait for a few turns ([`TransmitClass::Piggyback`](tcp::TransmitClass)).
     pub fn turn_before_answers(&mut self, now_ns: u64) -> Turned {
         self.stages(now_ns, Acks::Wait)
     }

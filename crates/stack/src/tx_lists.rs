@@ -1,5 +1,5 @@
 //! Three lists of connections that have something to send: control (SYN, RST, bare FIN) before ACK before data. A fourth is of those whose ACK waits for a
-//! ride: on what the application answers until the next turn's output, for which it moves to the list of data; else it leaves alone then.
+//! ride: on what the application answers within a few turns, for which it moves to the list of data; else it leaves alone then.
 //!
 //! A connection is on at most one list, first in, first out; [`TxLists::put`] moves it when what it has to send became more urgent.
 //! Each list has a guaranteed share of a turn's frames ([`limits::TX_SHARES`](crate::limits::TX_SHARES)), so that none starves another, and what one list leaves
@@ -8,7 +8,7 @@
 
 use tcp::TransmitClass;
 
-use crate::limits::SEGMENTS_PER_VISIT;
+use crate::limits::{ANSWER_TURNS, SEGMENTS_PER_VISIT};
 
 /// No socket: one more than any number.
 const NONE: u32 = (1 << CLASS_SHIFT) - 1;
@@ -24,7 +24,7 @@ const WAITING: usize = 3;
 pub enum Acks {
     /// They leave with this turn.
     Leave,
-    /// They wait for the next one.
+    /// They wait for a few.
     Wait,
 }
 
@@ -39,8 +39,9 @@ struct List {
 /// See the module's documentation.
 pub struct TxLists {
     lists: [List; 4],
-    /// The first one whose ACK has waited for less than a turn.
+    /// The first one whose ACK began to wait after ACKs last left, and the turns since.
     newcomer: u32,
+    turns_waited: u32,
     links: Vec<Link>,
     /// The last that [`next_around`](Self::next_around) named.
     around: u32,
@@ -85,6 +86,7 @@ impl TxLists {
                 turn_left: SEGMENTS_PER_VISIT,
             }; 4],
             newcomer: NONE,
+            turns_waited: 1,
             links: ring::tables::filled(Link::default(), sockets_max),
             around: NONE,
         }
@@ -102,15 +104,18 @@ impl TxLists {
         self.lists[WAITING].head != NONE
     }
 
-    /// Before a turn's output: ACKs that waited when it began leave now, since the application has had its say; so do the others if they are not to wait.
+    /// Before a turn's output: ACKs that have waited for [`ANSWER_TURNS`] leave now, since the application has had its say, and all of them if they are not to wait.
     pub fn end_waits(&mut self, acks: Acks) {
         if acks == Acks::Leave {
             self.newcomer = NONE;
+        } else if self.turns_waited < ANSWER_TURNS {
+            self.turns_waited += 1;
+            return;
         }
         while let Some(socket) = self.first(WAITING).filter(|&one| one != self.newcomer) {
             self.put(socket, TransmitClass::Ack);
         }
-        self.newcomer = NONE;
+        (self.newcomer, self.turns_waited) = (NONE, 1);
     }
 
     /// Puts a connection on the list of its class, at the end, unless it is on that list or a more urgent one.
@@ -271,6 +276,33 @@ mod tests {
         assert_eq!(lists.next_around(2), Some(3));
         assert_eq!(drain(&mut lists, 2), [3, 2]);
         assert_eq!(lists.next_around(2), None);
+    }
+
+    #[test]
+    fn waiting_acks_leave_after_some_turns_in_order_unless_something_takes_them_along() {
+        let mut lists = TxLists::new(8);
+        let mut left = Vec::new();
+        for turn in 0..12 {
+            lists.put(turn, TransmitClass::Piggyback);
+            if turn == 6 {
+                lists.put(5, TransmitClass::Data);
+                lists.put(4, TransmitClass::Data);
+            }
+            lists.end_waits(Acks::Wait);
+            left.extend(
+                drain(&mut lists, 1)
+                    .into_iter()
+                    .map(|socket| (socket, turn)),
+            );
+            if turn == 7 {
+                break;
+            }
+        }
+        assert_eq!(left, [(0, 7), (1, 7), (2, 7), (3, 7)]);
+        assert_eq!(drain(&mut lists, 2), [5, 4]);
+        lists.end_waits(Acks::Leave);
+        assert_eq!(drain(&mut lists, 1), [6, 7]);
+        assert!(!lists.has_waiting());
     }
 
     #[test]

@@ -8,10 +8,11 @@ use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::marks::Marks;
 use crate::recovery::ack::Ack;
-use crate::recovery::flag;
 use crate::recovery::rate::RateSample;
+use crate::recovery::{Pending, flag};
 use crate::segment::Segment;
 use crate::state::State;
+use crate::timers::NEVER_NS;
 
 impl Connection {
     pub(super) fn step_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
@@ -52,7 +53,11 @@ impl Connection {
         self.tx.probes = 0;
         self.rx.last_ack_ns = cx.now_ns;
         self.learn_timestamp(cx, seg);
-        let effects = self.take_ack(cx, seg) | self.after_fin_acked(cx);
+        let taken = match self.is_last_ack(seg) {
+            true => self.take_last_ack(cx, seg),
+            false => self.take_ack(cx, seg),
+        };
+        let effects = taken | self.after_fin_acked(cx);
         if self.state == State::Closed {
             Step::Done(effects)
         } else {
@@ -73,6 +78,23 @@ impl Connection {
             return Effects::NONE;
         }
         self.take_ack_in_full(cx, seg)
+    }
+
+    /// The FIN of somebody who has gone is acknowledged, and all before it: nothing will be sent again, and nobody can ask any more what was learnt.
+    #[inline]
+    fn is_last_ack(&self, seg: &Segment) -> bool {
+        self.marks.has(Marks::FIN_SENT | Marks::ORPHAN)
+            && seg.ack == self.snd.nxt
+            && seg.ack != self.snd.una
+            && !self.marks.any(Marks::RECOVERING | Marks::PERSIST)
+    }
+
+    /// What is in flight has arrived; path, window and recovery are not looked at.
+    fn take_last_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
+        let effects = self.advance_una(cx, seg);
+        self.forget_in_flight(cx);
+        self.arm_pending(Pending::Timeout, NEVER_NS);
+        effects
     }
 
     fn take_ack_in_full(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {

@@ -266,8 +266,8 @@ pub(crate) struct Cold {
     pub record_ends: RecordEnds,
     /// SND.UP: the sequence number after the last urgent byte (`Marks::RECORDS`).
     pub urgent_out: Option<SeqNumber>,
-    /// The port had no room for what is due: the persist timer watches over the wait.
-    pub is_port_blocked: bool,
+    /// The port had no room for what is due, and the persist timer watches over the wait: a mark of what had left by it at the last look; 0: it had.
+    pub port_blocked_at: u8,
     /// The SYN or SYN-ACK left once.
     pub is_syn_sent: bool,
     /// TCP_SYNCNT; 0 = the stack's setting.
@@ -293,7 +293,7 @@ impl Cold {
         fin_wait_2_ms: Some(0),
         record_ends: RecordEnds::NONE,
         urgent_out: None,
-        is_port_blocked: false,
+        port_blocked_at: 0,
         is_syn_sent: false,
         syn_retries_max: 0,
         own_timers: OwnTimers::NONE,
@@ -532,7 +532,7 @@ impl Cold {
             fin_wait_2_ms,
             record_ends,
             urgent_out,
-            is_port_blocked,
+            port_blocked_at,
             is_syn_sent,
             syn_retries_max,
             own_timers,
@@ -564,7 +564,7 @@ impl Cold {
         let mut ms = fin_wait_2_ms.unwrap_or(0);
         p.u32(&mut ms, 0);
         *fin_wait_2_ms = (!is_never).then_some(ms);
-        p.bool(is_port_blocked);
+        p.u8(port_blocked_at, 0);
         p.bool(is_syn_sent);
         p.u8(syn_retries_max, 0);
         p.bool(is_fast_child);

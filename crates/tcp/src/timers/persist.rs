@@ -33,7 +33,7 @@ impl Connection {
         let is_idle = self.snd.flight() == 0 && self.tx.timers.retransmit_ns == super::NEVER_NS;
         if waits && is_idle && self.may_send_data() {
             self.marks.set(Marks::PERSIST);
-            self.cold.is_port_blocked = true;
+            self.cold.port_blocked_at = departed(cx);
             self.tx.progress_ns = cx.now_ns;
             let wait_ns = self.tx.rtt.rto_ns().max(self.rto_ns_min(cx));
             self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
@@ -41,9 +41,14 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// The port is still blocked, or was a moment ago.
+    /// The port is still blocked, or was a moment ago. If segments of others have left since the last look it is only short of room, and this connection waits for
+    /// its turn: nothing that counts as a probe without an answer, however many are before it.
     #[cold]
     fn on_blocked_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let departed = departed(cx);
+        if core::mem::replace(&mut self.cold.port_blocked_at, departed) != departed {
+            self.tx.probes = 0;
+        }
         if self.tx.probes == 0 {
             self.tx.progress_ns = cx.now_ns;
         } else if self.persist_exhausted(cx) {
@@ -61,7 +66,7 @@ impl Connection {
         if self.marks.has(Marks::PERSIST) {
             self.marks
                 .clear(Marks::PERSIST | Marks::PUSH_DUE | Marks::PROBE_DUE);
-            self.cold.is_port_blocked = false;
+            self.cold.port_blocked_at = 0;
             self.tx.probes = 0;
             self.tx.backoff = 0;
             self.arm_retransmit(super::NEVER_NS);
@@ -70,7 +75,7 @@ impl Connection {
 
     /// The peer answered and its window is still shut: the next probe waits from now on (Linux).
     pub(crate) fn restart_probing(&mut self, cx: &Cx<'_>) {
-        if self.snd.usable() == 0 && !self.cold.is_port_blocked {
+        if self.snd.usable() == 0 && self.cold.port_blocked_at == 0 {
             let wait_ns = self.probe_interval_ns(cx);
             self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
         }
@@ -81,7 +86,7 @@ impl Connection {
             self.end_persist();
             return Effects::NONE;
         }
-        if self.cold.is_port_blocked {
+        if self.cold.port_blocked_at != 0 {
             return self.on_blocked_timer(cx);
         }
         // MUST-37: as long as probes are answered (`probes` is 0 again), the window may stay shut.
@@ -123,4 +128,10 @@ impl Connection {
         let wait_ns = (base_ns << doublings).min(self.rto_ns_max(cx));
         self.within_user_timeout(cx.now_ns, wait_ns)
     }
+}
+
+/// What tells whether anything has left: how many segments of all connections did, in one byte that is not zero. Two looks of many may see the same by chance; it takes
+/// a dozen in a row to give up.
+fn departed(cx: &Cx<'_>) -> u8 {
+    (cx.counters.segments_out % 255) as u8 + 1
 }

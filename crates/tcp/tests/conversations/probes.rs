@@ -1,4 +1,4 @@
-//! Keep-alive.
+//! Keep-alive, and a port that has no room.
 
 use tcp::{ConnectionError, Effects, Keepalive, State};
 
@@ -76,5 +76,38 @@ fn established_keepalive_of_the_peer_is_answered() {
         // With an octet of garbage (RFC 9293 MAY-6).
         p.inject(". 0:1(1) ack 1");
         p.expect(". 1:1(0) ack 1");
+    });
+}
+
+fn blocked(p: &mut Peer) {
+    p.polls = false;
+    p.write(100);
+    p.call(|conn, cx, _| conn.on_port_blocked(cx));
+}
+
+#[test]
+fn established_port_blocked_for_all() {
+    conversation(established, |p| {
+        blocked(p);
+        p.wait_ms(7000);
+        p.expect_state(State::Established);
+        p.wait_ms(2000);
+        assert_eq!(p.conn.error(), Some(ConnectionError::TimedOut));
+    });
+}
+
+/// Others' segments leave: it waits for its turn, and that is no reason to give up.
+#[test]
+fn established_port_blocked_while_others_leave() {
+    conversation(established, |p| {
+        blocked(p);
+        for _ in 0..100 {
+            p.counters.segments_out += 1;
+            p.wait_ms(400);
+        }
+        p.expect_state(State::Established);
+        p.polls = true;
+        p.poll();
+        p.expect("P. 1:101(100) ack 1");
     });
 }

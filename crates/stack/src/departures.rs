@@ -1,7 +1,8 @@
-//! The earliest-departure queue: connections whose pacing holds data back, by the nanosecond at which it may leave.
+//! The earliest-departure queue: connections that hold back data for their pace, or SACKs for more of them, by the nanosecond at which
+//! it may leave.
 //!
 //! A binary heap of sockets with each one's place noted, so that a departure can be moved and taken out in O(log n). A connection is in
-//! it once at most, only while it waits; one that is not paced never touches it. The wheel of [`timers`](crate::timers) holds all that milliseconds are fine
+//! it once at most, only while it waits; one that is not paced touches it only while segments are missing. The wheel of [`timers`](crate::timers) holds all that milliseconds are fine
 //! enough for.
 
 /// See the module's documentation.

@@ -112,7 +112,7 @@ impl Core {
     }
 }
 
-/// Notes when the connection of `socket` wants to be called: its paced data to the nanosecond, all else in the wheel.
+/// Notes when the connection of `socket` wants to be called: for its paced data and its SACKs to the nanosecond, for all else in the wheel.
 #[inline]
 pub(crate) fn note_deadline(
     wheel: &mut Wheel,
@@ -124,7 +124,7 @@ pub(crate) fn note_deadline(
     if deadline_ns == u64::MAX {
         return;
     }
-    if conn.departure_ns() == Some(deadline_ns) {
+    if conn.is_deadline_fine() {
         departures.set(socket, deadline_ns);
     } else {
         wheel.set_at_latest(socket, deadline_ns);

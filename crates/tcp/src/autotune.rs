@@ -10,11 +10,9 @@ use crate::marks::Marks;
 use crate::pack::{Packing, Usual};
 use crate::segment::Segment;
 
-/// What sizing of buffers and held-back SACKs need to remember.
+/// What sizing of buffers needs to remember.
 #[derive(Clone, Debug)]
 pub(crate) struct Autotune {
-    /// When held-back SACKs leave.
-    pub compressed_ns: u64,
     /// The send buffer in bytes of memory.
     pub send_buffer: u32,
     /// What it comes to in payload.
@@ -83,7 +81,6 @@ impl Autotune {
     /// `mss`: what a segment takes at first.
     pub fn new(buffers: &Buffers, mss: u16) -> Self {
         Autotune {
-            compressed_ns: crate::timers::NEVER_NS,
             send_buffer: buffers.send_bytes,
             runs: Runs::new(mss, 0, buffers.send_bytes),
             recv_locked: buffers.recv_locked,
@@ -104,7 +101,6 @@ impl Autotune {
 impl Autotune {
     pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
         let Autotune {
-            compressed_ns,
             send_buffer,
             // Follows from others.
             runs: _,
@@ -120,7 +116,6 @@ impl Autotune {
             space_seq,
             space_at_us,
         } = self;
-        p.u64(compressed_ns, crate::timers::NEVER_NS);
         p.u32(send_buffer, 87_040);
         p.bool(recv_locked);
         p.bool(send_locked);

@@ -232,8 +232,11 @@ pub struct Config {
     pub dsack: bool,
     /// Longest delay of SACKs behind a gap, once three duplicate ACKs have left; 0 = none is delayed.
     pub comp_sack_ns_max: u64,
-    /// The same in hundredths of the round trip, of which the lesser holds.
+    /// The same in hundredths of the round trip, of which the lesser holds. Linux: 5 up to 6.18, 33 since; a peer that has lost
+    /// what it repeated learns of it that much later.
     pub comp_sack_rtt_percent: u8,
+    /// How much later than that they may leave, so that more of them are one (Linux's slack of its timer).
+    pub comp_sack_slack_ns: u64,
     /// SACKs that one delayed SACK may stand for; 0 = none is delayed.
     pub comp_sacks_max: u8,
     /// Receive buffer of a socket.
@@ -320,7 +323,8 @@ impl Default for Config {
             mss_default_v6: 1220,
             dsack: true,
             comp_sack_ns_max: MILLISECOND_NS,
-            comp_sack_rtt_percent: 33,
+            comp_sack_rtt_percent: 5,
+            comp_sack_slack_ns: MILLISECOND_NS / 10,
             comp_sacks_max: 44,
             recv_buffer: BufferSizes {
                 bytes_min: 4096,

@@ -225,12 +225,12 @@ impl Connection {
         }
     }
 
-    /// Data waits for its departure: when that is, at the clock's full grain. `deadline_ns` includes it; a caller
-    /// whose timers are coarse should serve it apart.
+    /// `deadline_ns`, which is some, is to be met at the clock's full grain: paced data departs, or SACKs that were held back. A caller whose
+    /// timers are coarse should serve it apart.
     #[inline]
     #[must_use]
-    pub fn departure_ns(&self) -> Option<u64> {
-        (self.pacing.departure_ns != NEVER_NS).then_some(self.pacing.departure_ns)
+    pub fn is_deadline_fine(&self) -> bool {
+        self.deadline_ns == self.pacing.departure_ns || self.waits_for_sacks()
     }
 
     /// The departure has come.

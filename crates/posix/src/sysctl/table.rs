@@ -55,6 +55,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         number,
         comp_sack_rtt_percent
     ),
+    setting!(
+        "net.ipv4.tcp_comp_sack_slack_ns",
+        time(1),
+        comp_sack_slack_ns
+    ),
     setting!("net.ipv4.tcp_dsack", flag, dsack),
     setting!("net.ipv4.tcp_ecn_fallback", flag, ecn_fallback),
     setting!(

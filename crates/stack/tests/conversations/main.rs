@@ -20,4 +20,5 @@ mod offloads;
 mod pacing;
 mod piggyback;
 mod rest;
+mod sacks;
 mod stamps;

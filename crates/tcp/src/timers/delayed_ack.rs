@@ -111,7 +111,6 @@ impl Connection {
         }
         self.marks.clear(Marks::ACK_PENDING | Marks::ACK_NOW);
         self.note_ecn_told();
-        self.tune.compressed_ns = super::NEVER_NS;
         if self.tx.timers.delayed_ack_ns != super::NEVER_NS {
             self.arm_delayed_ack(super::NEVER_NS);
         }
@@ -176,10 +175,18 @@ impl Connection {
         }
         self.rx.compressed += 1;
         if self.rx.compressed == 1 {
-            let at_ns = cx.now_ns.saturating_add(delay_ns);
+            let at_ns = cx
+                .now_ns
+                .saturating_add(delay_ns + config.comp_sack_slack_ns);
             self.arm_delayed_ack(self.tx.timers.delayed_ack_ns.min(at_ns));
         }
         true
+    }
+
+    /// What the connection waits for next is the end of a SACK's delay: that is a part of a round trip, and a millisecond may be a whole one.
+    #[inline]
+    pub(crate) fn waits_for_sacks(&self) -> bool {
+        self.rx.compressed > 0 && self.deadline_ns == self.tx.timers.delayed_ack_ns
     }
 
     /// Holds the ACK back, unless the delay of an earlier one is about to end.

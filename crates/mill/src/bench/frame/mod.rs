@@ -18,4 +18,4 @@ pub use machine::Machine;
 pub use outcome::{Claim, Figure, Outcome, Point, Series};
 pub use process::Process;
 pub use repeats::Repeats;
-pub use stats::{Spread, jain, median};
+pub use stats::{Spread, jain, median, quartiles};

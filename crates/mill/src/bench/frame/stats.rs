@@ -40,6 +40,15 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
+/// The medians of the lower and of the upper half; the middle one of an odd number belongs to both.
+pub fn quartiles(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    let half = values.len().div_ceil(2);
+    let (lower, upper) = (&values[..half], &values[values.len() - half..]);
+    (median(lower.iter().copied()), median(upper.iter().copied()))
+}
+
 /// Jain's fairness index: 1 if all got the same, 1/n if one got everything.
 pub fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
@@ -62,6 +71,13 @@ mod tests {
         assert_eq!(median([]), 0.0);
         let spread = Spread::of([2.0, 1.0, 9.0]);
         assert_eq!((spread.min, spread.median, spread.max), (1.0, 2.0, 9.0));
+    }
+
+    #[test]
+    fn quartiles_are_the_medians_of_the_halves() {
+        assert_eq!(quartiles([4.0, 1.0, 3.0, 2.0]), (1.5, 3.5));
+        assert_eq!(quartiles([5.0, 1.0, 3.0]), (2.0, 4.0));
+        assert_eq!(quartiles([]), (0.0, 0.0));
     }
 
     #[test]

@@ -2,23 +2,23 @@
 //!
 //! A cell is a loss rate, a delay and a share of reordering. In each cell, for each seed, three pairs send for the same
 //! time over a wire that does the same to each: kernel to kernel, Millstream to the kernel, the kernel to Millstream. The
-//! goodput is what the receiver's application read. [`world`] makes the namespaces and the wire, [`side`] sends and receives,
-//! [`table`] and [`plot`] show what came out. Needs root, since it makes namespaces.
+//! goodput is what the receiver's application read. Few losses tell in seconds; where every fifth frame is lost, minutes pass in
+//! timeouts, but many wires fit on the machine: seconds and wires at once may be given for each loss rate. [`world`] makes the
+//! namespaces and the wire, [`schedule`] runs the cells, [`side`] sends and receives, [`table`] and [`plot`] show what came out. Needs
+//! root, since it makes namespaces.
 
 mod plot;
+mod schedule;
 mod side;
 mod table;
 mod world;
 
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::thread;
 
 use clap::Args;
 use serde::Serialize;
 
-use crate::bench::frame::median;
+use crate::bench::frame::{median, quartiles};
 use crate::failure::Failure;
 pub use side::{SideOptions, side};
 
@@ -58,16 +58,21 @@ pub struct GoodputOptions {
     /// Seeds per cell; the median over them is compared
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub seeds: u32,
-    /// Seconds that each transfer is counted, from its first byte
-    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
-    pub seconds: f64,
+    /// Seconds that each transfer is counted, from its first byte: one number, or one for each loss
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        value_delimiter = ',',
+        default_value = "5"
+    )]
+    pub seconds: Vec<f64>,
     /// Congestion control of all ends, the kernel's and ours; without it what the machine is set to. What
     /// namespaces may not choose they may while this runs
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
-    /// Wires at once
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub jobs: u32,
+    /// Wires at once: one number, or one for each loss. Two CPUs bear two full wires, and sixty that wait for timeouts
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: Vec<u32>,
     /// Write everything that was measured to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -87,6 +92,18 @@ pub struct Cell {
     pub reorder: String,
 }
 
+impl Cell {
+    /// In words.
+    pub fn name(&self) -> String {
+        let Self {
+            loss,
+            delay,
+            reorder,
+        } = self;
+        format!("loss {loss}, delay {delay}, reordered {reorder}")
+    }
+}
+
 /// Who sends to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -98,10 +115,11 @@ pub enum Pair {
 
 const PAIRS: [Pair; 3] = [Pair::KernelToKernel, Pair::OursToKernel, Pair::KernelToOurs];
 
-/// Goodput of one cell: megabits per second, one value per seed, in the order of [`PAIRS`].
+/// Goodput of one cell: megabits per second, one value per seed from the first on, in the order of [`PAIRS`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     pub cell: Cell,
+    pub seconds: f64,
     pub mbit_per_second: [Vec<f64>; 3],
 }
 
@@ -109,6 +127,11 @@ impl Measured {
     /// Median over the seeds.
     pub fn median(&self, pair: Pair) -> f64 {
         median(self.mbit_per_second[pair as usize].iter().copied())
+    }
+
+    /// A quarter of the seeds lie below the first, a quarter above the second.
+    pub fn quartiles(&self, pair: Pair) -> (f64, f64) {
+        quartiles(self.mbit_per_second[pair as usize].iter().copied())
     }
 
     /// Of the medians, against kernel to kernel; `None` if that carried nothing.
@@ -122,16 +145,10 @@ impl Measured {
 pub fn goodput(options: &GoodputOptions) -> Result<(), Failure> {
     let _permission =
         world::Permission::to_use(options.congestion.as_deref()).map_err(Failure::Run)?;
-    let cells = cells(options);
-    let mut found = Vec::with_capacity(cells.len());
-    for cell in cells {
-        let measured = measure(options, cell).map_err(Failure::Run)?;
-        eprintln!("{}", table::row(&measured));
-        found.push(measured);
-    }
+    let found = schedule::measure(options)?;
     let table = table::table(&found);
     print!("{table}");
-    let json = serde_json::json!({ "rate": options.rate, "congestion": world::congestion(options).map_err(Failure::Run)?, "limit": options.limit, "seconds": options.seconds, "cells": found });
+    let json = serde_json::json!({ "rate": options.rate, "congestion": world::congestion(options).map_err(Failure::Run)?, "limit": options.limit, "cells": found });
     for (path, text) in [
         (&options.json, format!("{json:#}\n")),
         (&options.table, table),
@@ -145,58 +162,6 @@ pub fn goodput(options: &GoodputOptions) -> Result<(), Failure> {
         Some(path) => plot::plot(path, &found).map_err(Failure::Run),
         None => Ok(()),
     }
-}
-
-fn cells(options: &GoodputOptions) -> Vec<Cell> {
-    let mut cells = Vec::new();
-    for reorder in &options.reorder {
-        for delay in &options.delay {
-            for loss in &options.loss {
-                cells.push(Cell {
-                    loss: loss.clone(),
-                    delay: delay.clone(),
-                    reorder: reorder.clone(),
-                });
-            }
-        }
-    }
-    cells
-}
-
-/// All seeds of a cell, some at once. The pairs of a seed take turns, so that they meet the same machine.
-fn measure(options: &GoodputOptions, cell: Cell) -> Result<Measured, String> {
-    let seeds = Mutex::new(1..=options.seeds);
-    let next = || seeds.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let worker = |job: u32| {
-        let mut rows = Vec::new();
-        while let Some(seed) = next() {
-            let mut row = [0.0; 3];
-            for pair in PAIRS {
-                row[pair as usize] = world::run(options, &cell, pair, seed, job)?;
-            }
-            rows.push(row);
-        }
-        Ok::<_, String>(rows)
-    };
-    let rows = thread::scope(|scope| {
-        let workers: Vec<_> = (0..options.jobs)
-            .map(|job| scope.spawn(move || worker(job)))
-            .collect();
-        let mut rows = Vec::new();
-        for worker in workers {
-            rows.extend(
-                worker
-                    .join()
-                    .map_err(|_| "a worker panicked".to_owned())??,
-            );
-        }
-        Ok::<_, String>(rows)
-    })?;
-    let column = |pair: Pair| rows.iter().map(|row| row[pair as usize]).collect();
-    Ok(Measured {
-        cell,
-        mbit_per_second: PAIRS.map(column),
-    })
 }
 
 #[cfg(test)]

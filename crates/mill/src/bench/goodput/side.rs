@@ -16,8 +16,10 @@ use crate::net::{Interest, Net};
 
 const PORT: u16 = 5001;
 const TOKEN: usize = 0;
-/// A peer that is silent for so long does not come.
-const SILENCE_MAX: Duration = Duration::from_secs(40);
+/// A peer that is silent for so long does not come: three ARP requests and six SYNs may be lost.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// A sender may write nothing for as long as its timeouts take, which double: who started it ends it.
+const BLOCKED_MAX: Duration = Duration::from_secs(3600);
 
 /// Options of one end: what the benchmark gives to the processes that it starts.
 #[derive(Args, Clone, Debug)]
@@ -148,7 +150,7 @@ fn send_once<N: Net>(net: &N, receiver: SocketAddr) -> io::Result<()> {
     net.register(&mut poll, &stream, TOKEN, Interest::Write)?;
     let block = vec![0x5a; READ_BYTES];
     loop {
-        wait(net, &mut poll, SILENCE_MAX)?;
+        wait(net, &mut poll, BLOCKED_MAX)?;
         loop {
             match net.write(&mut stream, &block) {
                 Ok(_) => {}

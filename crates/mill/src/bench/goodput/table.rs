@@ -1,8 +1,8 @@
-//! What was measured, as a Markdown table.
+//! What was measured, as a Markdown table: medians, between which values half of the seeds lie, ratios of the medians.
 
 use super::{Measured, Pair};
 
-/// The table, medians in Mbit/s.
+/// The table, in Mbit/s.
 pub fn table(found: &[Measured]) -> String {
     let mut text = String::from(
         "| loss | delay | reordered | kernel to kernel | Millstream to kernel | ratio | kernel to Millstream | ratio |\n\
@@ -18,7 +18,10 @@ pub fn table(found: &[Measured]) -> String {
 /// One row of it.
 pub fn row(measured: &Measured) -> String {
     let cell = &measured.cell;
-    let rate = |pair| format!("{:.2}", measured.median(pair));
+    let rate = |pair| {
+        let (low, high) = measured.quartiles(pair);
+        format!("{:.2} ({low:.2}–{high:.2})", measured.median(pair))
+    };
     let ratio = |pair| {
         measured
             .ratio(pair)

@@ -8,19 +8,24 @@ use crate::bench::frame::process::ip;
 const SENDER: &str = "10.78.0.1";
 const RECEIVER: &str = "10.78.0.2";
 
-/// Runs one transfer and says its goodput in megabits per second.
-pub fn run(
-    options: &GoodputOptions,
-    cell: &Cell,
-    pair: Pair,
-    seed: u32,
-    job: u32,
-) -> Result<f64, String> {
-    let named = |cause: String| format!("{pair:?} at {cell:?}, seed {seed}: {cause}");
+/// One transfer: who to whom, over which wire, for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Transfer<'a> {
+    pub cell: &'a Cell,
+    pub pair: Pair,
+    pub seconds: f64,
+    pub seed: u32,
+    /// Which of the wires that there are at once.
+    pub job: u32,
+}
+
+/// Runs it and says its goodput in megabits per second.
+pub fn run(options: &GoodputOptions, transfer: &Transfer<'_>) -> Result<f64, String> {
+    let named = |cause: String| format!("{transfer:?}: {cause}");
     let world = congestion(options)
-        .and_then(|congestion| World::new(pair, job, congestion))
+        .and_then(|congestion| World::new(transfer.pair, transfer.job, congestion))
         .map_err(named)?;
-    transfer(&world, options, cell, pair, seed).map_err(named)
+    carry(&world, options, transfer).map_err(named)
 }
 
 /// What the machine is set to, unless the user asked for another: the kernel's and ours.
@@ -35,16 +40,10 @@ pub fn congestion(options: &GoodputOptions) -> Result<String, String> {
     }
 }
 
-fn transfer(
-    world: &World,
-    options: &GoodputOptions,
-    cell: &Cell,
-    pair: Pair,
-    seed: u32,
-) -> Result<f64, String> {
-    let mut wire = world.wire(options, cell, seed)?;
+fn carry(world: &World, options: &GoodputOptions, transfer: &Transfer<'_>) -> Result<f64, String> {
+    let mut wire = world.wire(options, transfer.cell, transfer.seed)?;
     wire.line()?;
-    let seconds = options.seconds.to_string();
+    let (pair, seconds) = (transfer.pair, transfer.seconds.to_string());
     let receiver_is_ours = pair == Pair::KernelToOurs;
     let mut words = world.end(RECEIVER, receiver_is_ours);
     words.extend(["--role", "receive", "--seconds", &seconds].map(str::to_owned));

@@ -49,7 +49,7 @@ pub struct NeighbourTimers {
     pub multicast_requests_max: u8,
     /// Unicast requests before a known neighbour counts as lost (MAX_UNICAST_SOLICIT).
     pub unicast_requests_max: u8,
-    /// How long a failed address is not asked for again.
+    /// How long an address that nobody answered for is not asked for again.
     pub failed_ns: u64,
 }
 
@@ -307,7 +307,7 @@ impl Neighbours {
         self.link_not_fresh(id.index, now_ns)
     }
 
-    /// TCP's advice: the peer behind this neighbour acknowledged new data, so both directions work (RFC 4861 7.3.1).
+    /// TCP's advice: the peer behind this neighbour acknowledged new data, or sent some, so both directions work (RFC 4861 7.3.1).
     #[inline]
     pub fn confirm(&mut self, id: NeighbourId, now_ns: u64) {
         use NeighbourState::{Delay, Probe, Reachable, Stale};
@@ -513,8 +513,10 @@ impl Neighbours {
             _ => return None,
         };
         if entry.requests_sent >= requests_max {
+            // One that was there a moment ago may have another address: its next use asks the whole link.
+            let was_known = entry.state == Probe;
             entry.state = Failed;
-            entry.until_ns = now_ns + timers.failed_ns;
+            entry.until_ns = now_ns + if was_known { 0 } else { timers.failed_ns };
             self.counters.failed += 1;
             return Some(NeighbourEvent::Failed(self.id(index)));
         }

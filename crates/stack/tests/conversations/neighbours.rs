@@ -174,6 +174,33 @@ fn established_with_a_neighbour_that_falls_silent_outlives_it() {
 }
 
 #[test]
+fn established_with_new_data_from_its_neighbour_does_not_ask_whether_it_is_there() {
+    let (mut w, mut client, socket) = silenced();
+    for _ in 0..120 {
+        w.send(&client.data(b"here I am"));
+        assert_eq!(w.read(socket), b"here I am");
+        w.advance(SECOND);
+    }
+    while let Some(seen) = w.peer.next() {
+        assert!(!matches!(seen, Seen::Arp(_)), "{seen:?}");
+    }
+}
+
+#[test]
+fn established_whose_probes_were_lost_acknowledges_what_arrives() {
+    let (mut w, mut client, _socket) = silenced();
+    w.advance(10 * SECOND);
+    // The probes are over and had no answer.
+    w.peer.answers_for = vec![PEER_V4];
+    w.peer.forget();
+    // One segment was lost, so that what arrives shows nothing of the neighbour.
+    client.data(b"lost");
+    w.send(&client.data(b"found"));
+    assert!(matches!(w.peer.next(), Some(Seen::Arp(_))));
+    w.tcp_with(Flags::ACK);
+}
+
+#[test]
 fn orphan_whose_neighbour_is_gone_ends() {
     for half_seconds in [8, 14, 16, 17, 18, 20, 40] {
         let (mut w, _client, socket) = silenced();

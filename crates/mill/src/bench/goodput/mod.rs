@@ -70,8 +70,8 @@ pub struct GoodputOptions {
     /// namespaces may not choose they may while this runs
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
-    /// Wires at once: one number, or one for each loss. Two CPUs bear two full wires, and sixty that wait for timeouts
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2", value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// Wires at once: one number, or one for each loss. Two CPUs bear two full wires, and two hundred that wait for timeouts
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub jobs: Vec<u32>,
     /// Write everything that was measured to this file, as JSON
     #[arg(long, value_name = "FILE")]
@@ -90,18 +90,6 @@ pub struct Cell {
     pub loss: String,
     pub delay: String,
     pub reorder: String,
-}
-
-impl Cell {
-    /// In words.
-    pub fn name(&self) -> String {
-        let Self {
-            loss,
-            delay,
-            reorder,
-        } = self;
-        format!("loss {loss}, delay {delay}, reordered {reorder}")
-    }
 }
 
 /// Who sends to whom.

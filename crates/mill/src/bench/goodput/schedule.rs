@@ -13,9 +13,6 @@ struct Part {
     jobs: u32,
 }
 
-/// Megabits per second of one seed, in the order of [`PAIRS`].
-type Row = [f64; 3];
-
 /// Measures every cell; in the order of the table.
 pub fn measure(options: &GoodputOptions) -> Result<Vec<Measured>, Failure> {
     let mut columns = Vec::new();
@@ -71,58 +68,67 @@ fn cells(options: &GoodputOptions, loss: &str) -> Vec<Cell> {
     cells
 }
 
-/// Every cell with every seed. The pairs of a seed take turns, so that they meet the same machine.
+/// Every cell with every seed, and every pair. The pairs of a seed follow each other, so that they meet the same machine.
 fn run(options: &GoodputOptions, part: &Part) -> Result<Vec<Measured>, String> {
-    let seeds = options.seeds as usize;
-    let turns = Mutex::new(0..part.cells.len() * seeds);
+    let count = part.cells.len() * options.seeds as usize * PAIRS.len();
+    let turns = Mutex::new(0..count);
     let next = || turns.lock().unwrap_or_else(PoisonError::into_inner).next();
     let worker = |job: u32| {
-        let mut rows = Vec::new();
+        let mut done = Vec::new();
         while let Some(turn) = next() {
-            let cell = &part.cells[turn / seeds];
-            // There are a thousand at most.
-            let seed = (turn % seeds) as u32 + 1;
-            let mut row = [0.0; 3];
-            for pair in PAIRS {
-                let transfer = world::Transfer {
-                    cell,
-                    pair,
-                    seconds: part.seconds,
-                    seed,
-                    job,
-                };
-                row[pair as usize] = world::run(options, &transfer)?;
-            }
-            eprintln!("{}, seed {seed}: {row:.3?}", cell.name());
-            rows.push((turn, row));
+            let transfer = transfer(options, part, turn, job);
+            done.push((turn, world::run(options, &transfer)?));
         }
-        Ok::<_, String>(rows)
+        Ok::<_, String>(done)
     };
-    let mut rows = thread::scope(|scope| {
+    let mut done = thread::scope(|scope| {
         let workers: Vec<_> = (0..part.jobs)
             .map(|job| scope.spawn(move || worker(job)))
             .collect();
-        let mut rows = Vec::new();
+        let mut all = Vec::with_capacity(count);
         for worker in workers {
             let done = worker.join().map_err(|_| "a worker panicked".to_owned())?;
-            rows.extend(done?);
+            all.extend(done?);
         }
-        Ok::<_, String>(rows)
+        Ok::<_, String>(all)
     })?;
-    rows.sort_unstable_by_key(|(turn, _)| *turn);
-    let rows: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
-    let cells = part.cells.iter().zip(rows.chunks(seeds));
+    done.sort_unstable_by_key(|(turn, _)| *turn);
+    let rates: Vec<f64> = done.into_iter().map(|(_, rate)| rate).collect();
+    let cells = part
+        .cells
+        .iter()
+        .zip(rates.chunks(count / part.cells.len()));
     Ok(cells
-        .map(|(cell, rows)| measured(part, cell, rows))
+        .map(|(cell, rates)| measured(part, cell, rates))
         .collect())
 }
 
-fn measured(part: &Part, cell: &Cell, rows: &[Row]) -> Measured {
-    let column = |pair: Pair| rows.iter().map(|row| row[pair as usize]).collect();
+/// The transfer whose turn it is: pair by pair, seed by seed, cell by cell.
+fn transfer<'a>(
+    options: &GoodputOptions,
+    part: &'a Part,
+    turn: usize,
+    job: u32,
+) -> world::Transfer<'a> {
+    let seeds = options.seeds as usize;
+    let (row, pair) = (turn / PAIRS.len(), PAIRS[turn % PAIRS.len()]);
+    world::Transfer {
+        cell: &part.cells[row / seeds],
+        pair,
+        seconds: part.seconds,
+        // There are a thousand at most.
+        seed: (row % seeds) as u32 + 1,
+        job,
+    }
+}
+
+/// What the transfers of a cell come to.
+fn measured(part: &Part, cell: &Cell, rates: &[f64]) -> Measured {
+    let column = |pair: Pair| rates.iter().skip(pair as usize).step_by(PAIRS.len());
     let measured = Measured {
         cell: cell.clone(),
         seconds: part.seconds,
-        mbit_per_second: PAIRS.map(column),
+        mbit_per_second: PAIRS.map(|pair| column(pair).copied().collect()),
     };
     eprintln!("{}", table::row(&measured));
     measured

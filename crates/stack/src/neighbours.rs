@@ -67,6 +67,9 @@ impl Default for NeighbourTimers {
     }
 }
 
+/// For so long what a peer sent is news of its neighbour: ACKs leave sooner than that.
+const NEWS_NS: u64 = 1_000_000_000;
+
 /// A neighbour as a connection remembers it. Stale ids are recognised, not dangerous.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NeighbourId {
@@ -294,6 +297,13 @@ impl Neighbours {
     /// use, which is what sends a stale one to be probed.
     #[inline]
     pub fn link(&mut self, id: NeighbourId, now_ns: u64) -> Link {
+        self.link_to_peer(id, now_ns, 0)
+    }
+
+    /// The same for a connection whose peer last sent something new at `news_ns` (0 never). That shows that our ACKs reach it (RFC 4861 7.3.1), so who only
+    /// receives need not ask for its neighbour.
+    #[inline]
+    pub fn link_to_peer(&mut self, id: NeighbourId, now_ns: u64, news_ns: u64) -> Link {
         let Some(entry) = self.entries.get_mut(id.index as usize) else {
             return Link::Gone;
         };
@@ -304,10 +314,10 @@ impl Neighbours {
         if entry.state == NeighbourState::Reachable && now_ns < entry.until_ns {
             return Link::Ready(entry.mac);
         }
-        self.link_not_fresh(id.index, now_ns)
+        self.link_not_fresh(id.index, now_ns, news_ns)
     }
 
-    /// TCP's advice: the peer behind this neighbour acknowledged new data, or sent some, so both directions work (RFC 4861 7.3.1).
+    /// TCP's advice: the peer behind this neighbour acknowledged new data, so both directions work (RFC 4861 7.3.1).
     #[inline]
     pub fn confirm(&mut self, id: NeighbourId, now_ns: u64) {
         use NeighbourState::{Delay, Probe, Reachable, Stale};
@@ -475,12 +485,16 @@ impl Neighbours {
     }
 
     #[cold]
-    fn link_not_fresh(&mut self, index: u32, now_ns: u64) -> Link {
+    fn link_not_fresh(&mut self, index: u32, now_ns: u64, news_ns: u64) -> Link {
         use NeighbourState::{Delay, Failed, Incomplete, Permanent, Probe, Reachable, Stale};
+        if news_ns != 0 && now_ns < news_ns.saturating_add(NEWS_NS) {
+            self.confirm(self.id(index), now_ns);
+        }
         let delay_ns = self.timers.delay_ns;
         let entry = &mut self.entries[index as usize];
         let mac = entry.mac;
         match entry.state {
+            Reachable if now_ns < entry.until_ns => Link::Ready(mac),
             Permanent | Delay | Probe => Link::Ready(mac),
             Reachable | Stale => {
                 entry.state = Delay;

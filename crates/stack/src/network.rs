@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use packetio::Capabilities;
 use rustix::io::Errno;
+use tcp::Connection;
 use wire::{Addr, MacAddr};
 
 use crate::addresses::{IpCidr, LocalAddresses};
@@ -122,7 +123,8 @@ impl Network {
     /// Where the frames of a connection go, if that is known and fresh.
     #[inline]
     pub fn link_of(&mut self, slot: &Slot, now_ns: u64) -> Option<LinkEnds> {
-        match self.neighbours.link(slot.neighbour?, now_ns) {
+        let news_ns = slot.conn.as_ref().map_or(0, Connection::last_news_ns);
+        match (self.neighbours).link_to_peer(slot.neighbour?, now_ns, news_ns) {
             Link::Ready(destination) => Some(LinkEnds {
                 source: self.mac,
                 destination,

@@ -28,9 +28,6 @@ pub(crate) const USUAL: Effects = Effects::READABLE
 /// The turn's output has to ask the connection.
 pub(crate) const OUTPUT: Effects = Effects::TRANSMIT.union(Effects::HELD);
 
-/// What shows that the neighbour is there: the peer has our bytes, or sends new ones since it has our ACKs (RFC 4861 7.3.1).
-const PROGRESS: Effects = Effects::READABLE.union(Effects::WRITABLE);
-
 /// What a connection's effects touch beside its own socket: see [`beside!`].
 pub(crate) struct Beside<'a> {
     pub cx: Cx<'a>,
@@ -70,14 +67,13 @@ pub(crate) fn settle_usual(
         return;
     };
     let mut mark = 0;
-    if effects.intersects(PROGRESS)
-        && let Some(id) = slot.neighbour
-    {
-        beside.neighbours.confirm(id, beside.cx.now_ns);
-    }
     if effects.intersects(Effects::WRITABLE) {
         slot.tx.acknowledge(pool, block, conn.take_acked());
         mark |= MARK_ROOM;
+        // RFC 4861 7.3.1: progress shows that the neighbour is there.
+        if let Some(id) = slot.neighbour {
+            beside.neighbours.confirm(id, beside.cx.now_ns);
+        }
         if !slot.app_gone {
             publish_room_of(conn, &slot.tx, block, &beside.cx, beside.fair_share);
         }
@@ -145,15 +141,14 @@ impl Core {
             return;
         };
         let (mut mark, mut stamped) = (0, false);
-        if effects.intersects(PROGRESS)
-            && let Some(id) = slot.neighbour
-        {
-            self.network.neighbours.confirm(id, self.now_ns);
-        }
         if effects.intersects(Effects::WRITABLE) {
             slot.tx.acknowledge(pool, block, conn.take_acked());
             mark |= MARK_ROOM;
             stamped = slot.stamps.is_some();
+            // RFC 4861 7.3.1: progress shows that the neighbour is there.
+            if let Some(id) = slot.neighbour {
+                self.network.neighbours.confirm(id, self.now_ns);
+            }
         }
         if effects.intersects(Effects::URGENT) {
             block.set_urgent_end(slot.rx.tail().wrapping_add_signed(conn.urgent_ahead()));

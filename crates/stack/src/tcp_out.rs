@@ -209,7 +209,8 @@ impl Core {
             slot.neighbour = Some(id);
             slot.awaits_neighbour = false;
         }
-        match self.network.neighbours.link(id, self.now_ns) {
+        let news_ns = slot.conn.as_ref().map_or(0, Connection::last_news_ns);
+        match (self.network.neighbours).link_to_peer(id, self.now_ns, news_ns) {
             Link::Ready(destination) => {
                 return Some(LinkEnds {
                     source: self.network.mac,

@@ -286,6 +286,13 @@ impl Connection {
         self.rx.last_data_ns.max(self.tx.last_sent_ns)
     }
 
+    /// When the peer last sent something new in order, and so has had our ACKs until then; 0: never.
+    #[inline]
+    #[must_use]
+    pub fn last_news_ns(&self) -> u64 {
+        self.rx.last_data_ns
+    }
+
     /// When anything last arrived, or payload last left.
     #[inline]
     #[must_use]

@@ -20,7 +20,8 @@ pub fn row(measured: &Measured) -> String {
     let cell = &measured.cell;
     let rate = |pair| {
         let (low, high) = measured.quartiles(pair);
-        format!("{:.2} ({low:.2}–{high:.2})", measured.median(pair))
+        let [median, low, high] = [measured.median(pair), low, high].map(shown);
+        format!("{median} ({low}–{high})")
     };
     let ratio = |pair| {
         measured
@@ -38,4 +39,10 @@ pub fn row(measured: &Measured) -> String {
         rate(Pair::KernelToOurs),
         ratio(Pair::KernelToOurs),
     )
+}
+
+/// Megabits per second; of few, more digits.
+fn shown(rate: f64) -> String {
+    let digits = if rate < 1.0 { 3 } else { 2 };
+    format!("{rate:.digits$}")
 }

@@ -22,7 +22,7 @@ fn medians_are_compared() {
     assert_eq!(measured.ratio(Pair::OursToKernel), Some(20.5 / 20.0));
     assert_eq!(
         table::row(&measured),
-        "| 1% | 10ms | 0 | 20.00 (15.00–25.00) | 20.50 (1.00–40.00) | 1.02 | 0.00 (0.00–0.00) | 0.00 |"
+        "| 1% | 10ms | 0 | 20.00 (15.00–25.00) | 20.50 (1.00–40.00) | 1.02 | 0.000 (0.000–0.000) | 0.00 |"
     );
 }
 

@@ -74,7 +74,9 @@ pub use readiness::Readiness;
 pub use runtime::Runtime;
 pub use settings::{Linger, MtuDiscover};
 pub use socket::{Refused, TcpSocket};
-pub use stack::context::{Report, SocketInfo, StampAnswer, StampKinds, StampStats, TxStamp};
+pub use stack::context::{
+    IcmpNote, Report, SocketInfo, StampAnswer, StampKinds, StampStats, TxStamp,
+};
 pub use stack::{Counters, IpCidr, Limits, Usage};
 pub use stream::TcpStream;
 pub use tcp::path_mtu::MtuProbing;

@@ -111,6 +111,12 @@ impl TcpListener {
         TcpSocket::like(inner, local.is_ipv6(), Some(local), settings)
     }
 
+    /// How many connections, and one more, may wait to be accepted.
+    #[must_use]
+    pub fn backlog(&self) -> usize {
+        self.backlog.get()
+    }
+
     /// `listen` once more: from now on so many connections, and one more, may wait to be accepted. Those that wait already stay. Cut to
     /// [`Limits::backlog_max`](crate::Limits).
     ///

@@ -14,8 +14,10 @@ use crate::app_socket::Kind;
 use crate::context::Inner;
 use crate::settings::{Linger, Settings, defer_accept_retransmissions, defer_accept_s, millis};
 
+mod errors;
 mod fast_open;
 mod ip_level;
+mod saved_syn;
 mod stamps;
 mod tcp_level;
 mod timers;

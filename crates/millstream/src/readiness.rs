@@ -109,7 +109,8 @@ pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
         .with(Readiness::HANGUP, is_over || (read_closed && write_closed))
         .with(
             Readiness::ERROR,
-            failed && (!socket.error_taken || state.contains(SocketState::REFUSED_BY_ICMP)),
+            failed && (!socket.error_taken || state.contains(SocketState::REFUSED_BY_ICMP))
+                || state.contains(SocketState::ERROR_WAITS),
         )
         .with(Readiness::URGENT, is_urgent)
 }

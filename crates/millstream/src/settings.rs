@@ -65,6 +65,10 @@ pub(crate) struct Settings {
     /// Urgent bytes stay in the stream whatever the context says.
     pub urgent_inline: bool,
     pub stamp_arrivals: bool,
+    /// Errors of ICMP, of ICMPv6: what the next call fails with.
+    pub receive_errors: [bool; 2],
+    /// 0: off; 1: from the network's header on; 2: from the link's.
+    pub save_syn: u8,
     /// 0: not set.
     pub window_clamp: u32,
     pub send_buffer: Option<u32>,
@@ -156,7 +160,9 @@ impl Settings {
 
     fn of_headers(&self) -> Vec<Option<SocketOption>> {
         let is_default = self.mtu_discover == MtuDiscover::default();
+        let [v4, v6] = self.receive_errors;
         vec![
+            (v4 || v6).then_some(SocketOption::ReceiveErrors { v4, v6 }),
             self.hop_limit.map(SocketOption::HopLimit),
             (!is_default).then_some(self.mtu_discover.option()),
             unless_zero(self.traffic_class, SocketOption::TrafficClass),
@@ -175,6 +181,7 @@ impl Settings {
             self.fast_open.map(SocketOption::FastOpen),
             self.fast_open_keys.map(SocketOption::FastOpenKey),
             unless_zero(self.defer_accept, defer_accept),
+            unless_zero(self.save_syn, SocketOption::SaveSyn),
         ]
     }
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use ring::socket_block::{Name, Requests, SocketId, SocketState};
 use rustix::io::Errno;
-use stack::context::{Connect, Control, SocketOption, SoftErrorQuery, StampAnswer, StampKinds};
+use stack::context::{
+    Connect, Control, IcmpNote, SocketOption, SoftErrorQuery, StampAnswer, StampKinds,
+};
 
 use crate::app_socket::Kind;
 use crate::context::{Context, Inner, State};
@@ -405,6 +407,26 @@ impl TcpStream {
             .control(Control::SoftError(SoftErrorQuery { socket, answer }))?;
         let errno: u16 = self.inner.block_unannounced(|_| answers.pop().map(Ok))?;
         Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno.into())))
+    }
+
+    /// The ICMP error that ended the attempt to connect, once (Linux's error queue).
+    ///
+    /// # Errors
+    /// Those of waiting for the stack's answer.
+    pub fn take_icmp_note(&self) -> io::Result<Option<IcmpNote>> {
+        let said = self.inner.state().parts(self.id).1.state();
+        match said.contains(SocketState::REFUSED_BY_ICMP) {
+            true => self.options().icmp_note(),
+            false => Ok(None),
+        }
+    }
+
+    /// An ICMP error waits for [`take_soft_error`](Self::take_soft_error), as the socket asked for
+    /// ([`set_receive_errors_v4`](SocketOptions::set_receive_errors_v4)).
+    #[must_use]
+    pub fn has_waiting_error(&self) -> bool {
+        let said = self.inner.state().parts(self.id).1.state();
+        said.contains(SocketState::ERROR_WAITS)
     }
 
     /// Bytes that can be read at once.

@@ -62,7 +62,8 @@ impl Sockets {
                     && stream.tcp.urgent_mark().is_none() =>
             {
                 match read_pieces(&stream.tcp, pieces) {
-                    Some(Err(Errno::AGAIN)) if !is_nonblocking => {}
+                    Some(Err(Errno::AGAIN))
+                        if !is_nonblocking || stream.tcp.has_waiting_error() => {}
                     Some(read) => return read,
                     None => {}
                 }

@@ -1,9 +1,14 @@
-//! The error queue of a socket (`MSG_ERRQUEUE`): time stamps of what was sent, and sends that need their bytes no longer.
+//! The error queue of a socket (`MSG_ERRQUEUE`): time stamps of what was sent, sends that need their bytes no longer, and ICMP errors that ended an attempt to
+//! connect.
+
+use std::net::{IpAddr, SocketAddr};
+
+use millstream::IcmpNote;
 
 use crate::call::Reply;
 use crate::number::*;
 use crate::request::ControlMessage;
-use crate::sockets::{Entry, Sockets, Step};
+use crate::sockets::{Entry, File, Sockets, Step};
 use crate::{timestamping, zero_copy};
 
 /// `sizeof(struct cmsghdr)`
@@ -14,7 +19,9 @@ pub(crate) fn is_told(entry: &mut Entry, consume: bool) -> bool {
     timestamping::look(entry);
     zero_copy::look(entry);
     // Both are asked: news of one are none of the other.
-    timestamping::is_told(entry, consume) | zero_copy::is_told(entry, consume)
+    timestamping::is_told(entry, consume)
+        | zero_copy::is_told(entry, consume)
+        | !entry.icmp_notes.borrow().is_empty()
 }
 
 /// What `poll` says of a socket's error queue.
@@ -24,6 +31,46 @@ pub(crate) fn mask(entry: &Entry) -> u32 {
         false => EPOLLERR,
     }
 }
+
+/// Notes that a socket holds; a further one is lost, as where memory for options is exhausted.
+const NOTES_MAX: usize = 16;
+
+/// Puts one into the queue.
+pub(crate) fn add_note(entry: &Entry, note: IcmpNote) {
+    let mut notes = entry.icmp_notes.borrow_mut();
+    if notes.len() < NOTES_MAX {
+        notes.push_back(note);
+    }
+}
+
+/// The next ICMP error: the segment that it quotes, and the message that tells what it says and who said it.
+fn next_note(entry: &Entry) -> Option<(Vec<u8>, bool, Vec<ControlMessage>)> {
+    let held = entry.icmp_notes.borrow_mut().pop_front();
+    let note = held.or_else(|| match &entry.file {
+        File::Stream(stream) => stream.tcp.take_icmp_note().ok().flatten(),
+        _ => None,
+    })?;
+    let (origin, address) = match (note.sender, entry.is_v6) {
+        (IpAddr::V4(sender), true) => (SO_EE_ORIGIN_ICMP, sender.to_ipv6_mapped().into()),
+        (sender @ IpAddr::V4(_), false) => (SO_EE_ORIGIN_ICMP, sender),
+        (sender, _) => (SO_EE_ORIGIN_ICMP6, sender),
+    };
+    let mut data = u32::from(note.errno).to_ne_bytes().to_vec();
+    data.extend([origin, note.kind, note.code, 0]);
+    data.extend(note.info.to_ne_bytes());
+    data.extend(0_u32.to_ne_bytes());
+    data.extend(crate::layout::sockaddr(SocketAddr::new(address, 0)));
+    let (level, kind) = match entry.is_v6 {
+        true => (SOL_IPV6, IPV6_RECVERR),
+        false => (SOL_IP, IP_RECVERR),
+    };
+    let message = ControlMessage { level, kind, data };
+    let quoted = note.quoted[..note.quoted_len].to_vec();
+    Some((quoted, false, vec![message]))
+}
+
+const SO_EE_ORIGIN_ICMP: u8 = 2;
+const SO_EE_ORIGIN_ICMP6: u8 = 3;
 
 /// A message of the socket's family: a `struct sock_extended_err`, and behind it an empty address.
 pub(crate) fn message(is_v6: bool, mut data: Vec<u8>) -> ControlMessage {
@@ -68,6 +115,7 @@ impl Sockets {
         timestamping::look(entry);
         zero_copy::look(entry);
         let (mut bytes, is_cut, messages) = timestamping::next(context, entry)
+            .or_else(|| next_note(entry))
             .or_else(|| zero_copy::next(entry).map(|message| (Vec::new(), false, vec![message])))
             .ok_or(rustix::io::Errno::AGAIN)?;
         let mut flags = MSG_ERRQUEUE;

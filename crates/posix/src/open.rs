@@ -7,6 +7,7 @@ use millstream::{Linger, TcpSocket, TcpState};
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
+use crate::error_queue;
 use crate::number::*;
 use crate::request::Address;
 use crate::sockets::{Entry, File, Sockets, Step, Stream, errno, is_over};
@@ -275,8 +276,13 @@ impl Sockets {
         let Ok(entry) = self.socket_entry(fd) else {
             return;
         };
+        let mut is_told = false;
         match std::mem::replace(&mut entry.file, File::Lost) {
             File::Stream(stream) => {
+                if let Ok(Some(note)) = stream.tcp.take_icmp_note() {
+                    error_queue::add_note(entry, note);
+                    is_told = true;
+                }
                 if let Ok(socket) = stream.tcp.into_socket() {
                     entry.file = File::Idle(socket);
                     self.watch_again(fd);
@@ -284,6 +290,7 @@ impl Sockets {
             }
             other => entry.file = other,
         }
+        self.has_notifications |= is_told;
     }
 
     fn disconnect(&mut self, fd: i32) -> Step {

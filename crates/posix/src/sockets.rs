@@ -1,12 +1,12 @@
 //! The descriptors of a process, so to speak, and what each stands for.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use millstream::{Context, TcpListener, TcpSocket, TcpStream};
+use millstream::{Context, IcmpNote, TcpListener, TcpSocket, TcpStream};
 use rustix::io::Errno;
 
 use crate::call::{Call, Outcome, Progress, Reply};
@@ -40,6 +40,8 @@ pub(crate) struct Entry {
     pub nonblocking: bool,
     /// `FD_CLOEXEC`
     pub close_on_exec: bool,
+    /// ICMP errors that ended attempts to connect, in the error queue.
+    pub icmp_notes: RefCell<VecDeque<IcmpNote>>,
     /// What the next call is to be told of a connection that was dissolved.
     pub error: Cell<Option<Errno>>,
     /// `SO_ZEROCOPY` and what came of it.
@@ -57,6 +59,19 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// The option to be told of errors was turned off: Linux empties the error queue of them.
+    pub fn forget_errors(&self, on: bool) {
+        if let File::Stream(stream) = &self.file
+            && !on
+        {
+            // What there is of them is of no interest.
+            let _ = stream.tcp.take_icmp_note();
+        }
+        if !on {
+            self.icmp_notes.borrow_mut().clear();
+        }
+    }
+
     /// An option that is only kept was set.
     pub fn has_kept(&self, level: i32, name: i32) -> bool {
         self.kept.borrow().contains_key(&(level, name))
@@ -69,6 +84,7 @@ impl Entry {
             is_v6,
             nonblocking: false,
             close_on_exec: false,
+            icmp_notes: RefCell::default(),
             error: None.into(),
             zero_copy: ZeroCopy::default(),
             timestamping: Timestamping::default(),

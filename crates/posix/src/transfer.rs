@@ -70,6 +70,7 @@ impl Sockets {
         let File::Stream(stream) = &mut entry.file else {
             return Err(entry.error.take().unwrap_or(Errno::PIPE));
         };
+        waiting_error(stream)?;
         let timeout = stream.tcp.options().send_timeout();
         match write_on(stream, bytes, flags, progress) {
             Ok(()) => Ok(Some(progress.done as i64)),
@@ -132,6 +133,8 @@ impl Sockets {
         let step = match found {
             Ok(AtEnd::Yes) => Ok(Some(0)),
             _ if is_enough => Ok(Some(0)),
+            Ok(AtEnd::No) | Err(Errno::AGAIN) if got.is_empty() => waiting_error(stream)
+                .and_then(|()| blocked(Errno::AGAIN, nonblocking, progress, now_ns, timeout)),
             Ok(AtEnd::No) => blocked(Errno::AGAIN, nonblocking, progress, now_ns, timeout),
             Err(found) => blocked(found, nonblocking, progress, now_ns, timeout),
         };
@@ -315,6 +318,18 @@ fn write_on(
             Ok(n) => progress.done += n,
             Err(error) => return Err(errno(&error)),
         }
+    }
+}
+
+/// What the connection has to tell although it goes on (`IP_RECVERR`), once.
+fn waiting_error(stream: &Stream) -> Result<(), Errno> {
+    if !stream.tcp.has_waiting_error() {
+        return Ok(());
+    }
+    match stream.tcp.take_soft_error() {
+        Ok(Some(error)) => Err(errno(&error)),
+        Ok(None) => Ok(()),
+        Err(error) => Err(errno(&error)),
     }
 }
 

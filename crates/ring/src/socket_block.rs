@@ -50,6 +50,8 @@ impl SocketState {
     pub const SOFT_ERROR: Self = Self(1 << 7);
     /// An ICMP error ended the attempt to connect. Linux keeps it in the socket's error queue as well.
     pub const REFUSED_BY_ICMP: Self = Self(1 << 8);
+    /// An error waits that the next call is to fail with, though the connection goes on.
+    pub const ERROR_WAITS: Self = Self(1 << 9);
 
     /// Whether all of `flags` are set.
     #[inline]
@@ -249,6 +251,12 @@ impl SocketBlock {
     pub fn add_state(&self, flags: SocketState) {
         let state = self.stack.state.load(Ordering::Relaxed);
         self.stack.state.store(state | flags.0, Ordering::Release);
+    }
+
+    /// Takes flags back.
+    pub fn clear_state(&self, flags: SocketState) {
+        let state = self.stack.state.load(Ordering::Relaxed);
+        self.stack.state.store(state & !flags.0, Ordering::Release);
     }
 
     /// The peer announces urgent data up to this position of what the application reads.

@@ -16,7 +16,7 @@
 //!
 //! The same queues serve both ways of turning the crank; inline, both ends are on one thread.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ring::chunk::Magazine;
 use ring::doorbell::{AppBell, StackBell};
@@ -69,6 +69,10 @@ pub enum Control {
     Stamps(StampQuery),
     /// Tell what an ICMP error said, once.
     SoftError(SoftErrorQuery),
+    /// Tell of the ICMP error that ended an attempt to connect, once.
+    IcmpNote(IcmpNoteQuery),
+    /// Hand out the headers of the SYN that made a connection, once.
+    SavedSyn(SavedSynQuery),
     /// Say what was counted and what is held.
     Report(Producer<Report>),
     /// Say what a Fast Open to a destination could carry (RFC 7413).
@@ -154,6 +158,48 @@ pub struct SoftErrorQuery {
     pub socket: SocketId,
     /// Where the answer goes: an error number, 0 if there is nothing to tell.
     pub answer: Producer<u16>,
+}
+
+/// Arguments of [`Control::IcmpNote`].
+pub struct IcmpNoteQuery {
+    /// The socket.
+    pub socket: SocketId,
+    /// Where the answer goes.
+    pub answer: Producer<Option<IcmpNote>>,
+}
+
+/// An ICMP error that ended an attempt to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpNote {
+    /// The error number that `connect` failed with.
+    pub errno: u16,
+    /// ICMP's type.
+    pub kind: u8,
+    /// ICMP's code.
+    pub code: u8,
+    /// Where a header was not understood; the word behind ICMPv6's checksum.
+    pub info: u32,
+    /// Who said so.
+    pub sender: IpAddr,
+    /// The segment that it quotes, from its TCP header on: the first `quoted_len` bytes.
+    pub quoted: [u8; IcmpNote::QUOTED_BYTES_MAX],
+    /// Bytes of `quoted` that count.
+    pub quoted_len: usize,
+}
+
+impl IcmpNote {
+    /// A SYN with all its options, and a little of its data. More is cut off.
+    pub const QUOTED_BYTES_MAX: usize = 64;
+}
+
+/// Arguments of [`Control::SavedSyn`].
+pub struct SavedSynQuery {
+    /// The socket.
+    pub socket: SocketId,
+    /// Bytes that the asker has room for: headers that are longer stay.
+    pub room: usize,
+    /// Where the answer goes: the headers, empty if there are none; `Err` with their length if there is no room for them.
+    pub answer: Producer<Result<Vec<u8>, usize>>,
 }
 
 /// Arguments of [`Control::Stamps`].
@@ -379,6 +425,15 @@ pub enum SocketOption {
     DelayedAckMax(u32),
     /// `TCP_THIN_LINEAR_TIMEOUTS`
     ThinLinearTimeouts(bool),
+    /// `IP_RECVERR`, `IPV6_RECVERR`: an ICMP error about a connection that goes on is what its next call fails with.
+    ReceiveErrors {
+        /// Of IPv4.
+        v4: bool,
+        /// Of IPv6.
+        v6: bool,
+    },
+    /// `TCP_SAVE_SYN` of a listener: 1 keeps the headers of SYNs from the network's on, 2 from the link's; 0: off.
+    SaveSyn(u8),
     /// `TCP_LINGER2`: FIN_WAIT_2 of a closed connection in ns; `None`: do not wait for the peer's FIN at all.
     FinWait2(Option<u64>),
 }

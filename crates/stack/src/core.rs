@@ -28,11 +28,13 @@ use crate::destinations::Destinations;
 use crate::event_queue::EventQueue;
 use crate::flow_table::FlowTable;
 use crate::half_opens::HalfOpens;
+use crate::icmp_notes::IcmpNotes;
 use crate::limits::RX_GROUP;
 use crate::listeners::Listeners;
 use crate::network::Network;
 use crate::packet_in::Looked;
 use crate::packet_out::HeaderFields;
+use crate::saved_syns::SavedSyns;
 use crate::sockets::{NO_KEY, Sockets};
 use crate::stage_clock::StageClock;
 use crate::time_waits::TimeWaits;
@@ -99,6 +101,8 @@ pub(crate) struct Core {
     pub listeners: Listeners,
     pub binds: Binds,
     pub half_opens: HalfOpens,
+    pub icmp_notes: IcmpNotes,
+    pub saved_syns: SavedSyns,
     pub time_waits: TimeWaits,
     pub wheel: Wheel,
     pub departures: Departures,
@@ -208,6 +212,8 @@ impl Core {
             listeners: Listeners::new(limits.listeners_max),
             binds: Binds::default(),
             half_opens: HalfOpens::new(limits.half_open_max),
+            icmp_notes: IcmpNotes::default(),
+            saved_syns: SavedSyns::default(),
             time_waits: TimeWaits::new(limits.time_wait_max),
             wheel: Wheel::new(limits.sockets_max + limits.half_open_max, now_ns),
             departures: Departures::new(limits.sockets_max),

@@ -136,6 +136,10 @@ counters! {
     connections_shed,
     /// Time stamps of sent bytes that an application asked for and did not fetch in time.
     stamps_lost,
+    /// ICMP errors that applications did not fetch in time.
+    icmp_notes_lost,
+    /// SYNs whose headers were not kept, though a listener asked for it: too many are.
+    saved_syns_lost,
     /// Half-open handshakes ended by an ICMP error.
     half_open_icmp,
     /// Jobs applied for the application.

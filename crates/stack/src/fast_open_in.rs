@@ -15,6 +15,7 @@ use crate::event_queue::MARK_TELL;
 use crate::flow_table::FlowEntry;
 use crate::half_opens::ListenerId;
 use crate::rx_sink::RxSink;
+use crate::saved_syns::Saved;
 
 /// What a SYN is, by the rules of Fast Open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +119,7 @@ impl Core {
         if let Some(listening) = self.listeners.at_mut(listener) {
             listening.fast_open.pending += 1;
         }
+        self.save_syn(listener, arrival, frame, Saved::Connection(id.index));
         self.announce_accepted(listener, id, &arrival.key);
         self.settle(id.index, effects);
         true

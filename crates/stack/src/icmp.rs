@@ -220,10 +220,9 @@ impl Icmp<'_> {
                 ErrorKind::Failed(unreachable_v6(code).ok_or(Drop::Kind)?),
                 quote,
             ),
-            Message::PacketTooBig { mtu, quote } => {
-                let mtu = mtu.max(MTU_MIN_V6);
-                (ErrorKind::PacketTooBig { mtu }, quote)
-            }
+            // Every link of IPv6 takes that much: RFC 8201 section 4 has such a message discarded.
+            Message::PacketTooBig { mtu, .. } if mtu < MTU_MIN_V6 => return Err(Drop::Kind),
+            Message::PacketTooBig { mtu, quote } => (ErrorKind::PacketTooBig { mtu }, quote),
             Message::TimeExceeded { quote, .. } => {
                 (ErrorKind::Failed(IcmpError::TimeExceeded), quote)
             }

@@ -168,6 +168,8 @@ impl Core {
             Control::Info(query) => self.answer_info(query),
             Control::Stamps(query) => self.answer_stamps(query),
             Control::SoftError(query) => self.answer_soft_error(query),
+            Control::IcmpNote(query) => self.answer_icmp_note(query),
+            Control::SavedSyn(query) => self.answer_saved_syn(query),
             Control::Report(answer) => self.reports.push(answer),
             Control::FastOpenQuery(query) => self.answer_fast_open(query),
             Control::Settings(settings) => {

@@ -279,6 +279,12 @@ const _: () = assert!(NEIGHBOURS_MAX <= NEIGHBOUR_WAITING_MAX);
 /// Sockets that one turn looks at for bytes beyond gaps, when memory is exhausted; the next turn goes on from there.
 pub(crate) const SHED_SOCKETS_PER_TURN: u32 = 1_024;
 
+/// ICMP errors that the sockets of a stack hold for their applications, of each of two kinds; the oldest is lost and counted.
+pub(crate) const ICMP_NOTES_MAX: usize = 1024;
+
+/// SYNs whose headers a stack keeps for its applications (`TCP_SAVE_SYN`); of further ones none are kept, which is counted.
+pub(crate) const SAVED_SYNS_MAX: usize = 4096;
+
 /// Stamps of sent bytes that a socket holds for its application, and as many bytes that it waits for; further ones are lost and counted.
 pub(crate) const STAMPS_HELD_MAX: usize = 512;
 /// Arrivals that a socket remembers for its application; the oldest is forgotten, and its bytes count as having come with the next.

@@ -46,6 +46,8 @@ pub(crate) struct Listener {
     pub mss_max: u16,
     /// TCP_SYNCNT; 0: not set.
     pub syn_retries: u8,
+    /// TCP_SAVE_SYN; 0: off.
+    pub save_syn: u8,
     generation: u32,
 }
 
@@ -122,6 +124,7 @@ impl Listener {
             SocketOption::DeferAccept(seconds) => self.defer_accept_seconds = seconds,
             SocketOption::SynRetries(retries) => self.syn_retries = retries,
             SocketOption::MaxSegment(mss) => self.mss_max = mss,
+            SocketOption::SaveSyn(how) => self.save_syn = how,
             inherited => {
                 let kind = discriminant(&inherited);
                 let held = self
@@ -195,6 +198,7 @@ impl Listeners {
             defer_accept_seconds: 0,
             mss_max: 0,
             syn_retries: 0,
+            save_syn: 0,
             generation: self.generation,
         };
         for option in options {

@@ -74,6 +74,7 @@ impl Core {
             return Effects::NONE;
         }
         match option {
+            SocketOption::ReceiveErrors { .. } => self.set_receive_errors(socket, option),
             SocketOption::StampSent(end, kinds) => self.await_stamps(socket, end, kinds),
             SocketOption::StampArrivals(on) => {
                 slot.stamps.get_or_insert_default().of_arrivals = on;
@@ -135,6 +136,8 @@ impl Core {
             | SocketOption::FastOpenKey(_)
             | SocketOption::FastOpenNoCookie(_)
             | SocketOption::DeferAccept(_)
+            | SocketOption::SaveSyn(_)
+            | SocketOption::ReceiveErrors { .. }
             | SocketOption::V6Only(_) => {}
         }
         Effects::NONE

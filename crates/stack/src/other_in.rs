@@ -100,7 +100,7 @@ impl Core {
                 self.counters.echo_replies += 1;
                 self.answer_out(&answer[..len], source_mac, ethertype);
             }
-            Incoming::Error(report) => self.error_in(&report),
+            Incoming::Error(report) => self.error_in(&report, packet),
             Incoming::Neighbour { message, source } => {
                 let network = &mut self.network;
                 let identity = network.identity();
@@ -164,16 +164,16 @@ impl Core {
     }
 
     /// An ICMP error about one of our connections. The connection checks the quoted sequence number (RFC 5927).
-    fn error_in(&mut self, report: &ErrorReport) {
+    fn error_in(&mut self, report: &ErrorReport, packet: &[u8]) {
         let hash = self.hasher.hash(&report.flow);
         match self.find_flow(&report.flow, hash) {
-            Some(FlowEntry::Connection(socket)) => self.connection_error_in(socket, report),
+            Some(FlowEntry::Connection(socket)) => self.connection_error_in(socket, report, packet),
             Some(FlowEntry::HalfOpen(index)) => self.half_open_error_in(index, report),
             _ => self.counters.rx_drop_icmp += 1,
         }
     }
 
-    fn connection_error_in(&mut self, socket: u32, report: &ErrorReport) {
+    fn connection_error_in(&mut self, socket: u32, report: &ErrorReport, packet: &[u8]) {
         self.counters.icmp_errors += 1;
         if let Some(listener) = self.sockets.slot(socket).fast_opened_by {
             let is_accepted = !self.is_unaccepted(listener, socket);
@@ -191,13 +191,12 @@ impl Core {
         let effects = match report.kind {
             ErrorKind::Failed(kind) => {
                 let effects = conn.on_icmp_error(&mut tcp_cx!(self), kind, report.seq);
-                let said = match conn.has_soft_error() {
-                    true => SocketState::SOFT_ERROR,
-                    false if effects.contains(Effects::FAILED) => SocketState::REFUSED_BY_ICMP,
-                    false => SocketState::default(),
-                };
-                let (_, _, block) = self.sockets.parts(socket);
-                block.add_state(said);
+                if conn.has_soft_error() {
+                    self.note_soft_error(socket, report);
+                } else if effects.contains(Effects::FAILED) {
+                    self.settle(socket, effects);
+                    return self.note_refusal(socket, report, packet);
+                }
                 effects
             }
             ErrorKind::PacketTooBig { .. } if !conn.is_quoted_in_flight(report.seq) => {

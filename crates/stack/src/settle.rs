@@ -6,7 +6,6 @@ use ring::socket_block::{SocketBlock, SocketState};
 use tcp::time_wait::TimeWait;
 use tcp::{ConnectionError, Cx, Effects, TransmitClass};
 
-use crate::context::SoftErrorQuery;
 use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
 use crate::departures::Departures;
@@ -14,6 +13,7 @@ use crate::event_queue::{EventQueue, MARK_ROOM, MARK_TELL};
 use crate::flow_table::FlowEntry;
 use crate::neighbours::Neighbours;
 use crate::options::publish_room_of;
+use crate::saved_syns::Saved;
 use crate::sockets::{Role, Slot};
 use crate::timer_stage::note_deadline;
 use crate::timers::Wheel;
@@ -282,16 +282,6 @@ impl Core {
         self.events.mark(socket, &mut slot.marks, MARK_TELL);
     }
 
-    /// What an ICMP error said of a connection that goes on.
-    pub(crate) fn answer_soft_error(&mut self, mut query: SoftErrorQuery) {
-        let error = self.sockets.resolve(query.socket).and_then(|socket| {
-            let conn = self.sockets.slot(socket).conn.as_mut()?;
-            conn.take_soft_error()
-        });
-        // Who asked may have gone.
-        let _ = query.answer.push(errno_of(error, SocketState::default()));
-    }
-
     /// The socket's index is free for another.
     pub(crate) fn release_socket(&mut self, socket: u32) {
         if self.sockets.slot(socket).bound {
@@ -299,11 +289,14 @@ impl Core {
         }
         self.lists.take_out(socket);
         self.disarm(socket);
+        self.icmp_notes.forget(socket);
+        self.saved_syns.forget(Saved::Connection(socket));
         self.sockets.release(socket);
     }
 
     pub(crate) fn remove_half_open(&mut self, index: u32) {
         if let Some(slot) = self.half_opens.remove(index) {
+            self.saved_syns.forget(Saved::HalfOpen(index));
             if let Some(listening) = self.listeners.at_mut(slot.listener) {
                 listening.half_open = listening.half_open.saturating_sub(1);
             }
@@ -320,7 +313,7 @@ impl Core {
 }
 
 /// Linux's errno for what happened to a connection in this state.
-fn errno_of(error: Option<ConnectionError>, said: SocketState) -> u16 {
+pub(crate) fn errno_of(error: Option<ConnectionError>, said: SocketState) -> u16 {
     use rustix::io::Errno;
     let in_close_wait = said.contains(SocketState::EOF) && !said.contains(SocketState::TX_SHUT);
     let errno = match error {

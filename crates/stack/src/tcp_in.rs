@@ -27,6 +27,7 @@ use crate::flow_table::FlowEntry;
 use crate::half_opens::{HalfOpenSlot, ListenerId};
 use crate::packet_out::HeaderFields;
 use crate::rx_sink::RxSink;
+use crate::saved_syns::Saved;
 use crate::settle::{beside, settle_usual};
 
 impl Core {
@@ -300,10 +301,12 @@ impl Core {
         if choice.now && self.open_fast(listener, arrival, frame, (request, &open), choice.cookie) {
             return;
         }
-        self.half_open(listener, arrival, request, &open, choice.cookie);
+        if let Some(index) = self.half_open(listener, arrival, request, &open, choice.cookie) {
+            self.save_syn(listener, arrival, frame, Saved::HalfOpen(index));
+        }
     }
 
-    /// Makes an entry of a SYN and answers it, with a Fast Open cookie if there is one to give.
+    /// Makes an entry of a SYN and answers it, with a Fast Open cookie if there is one to give. Its index, if there was room for it.
     fn half_open(
         &mut self,
         listener: ListenerId,
@@ -311,7 +314,7 @@ impl Core {
         request: &SynRequest,
         open: &PassiveOpen,
         cookie: Option<FastOpenCookie>,
-    ) {
+    ) -> Option<u32> {
         let mut cx = tcp_cx!(self);
         let mut entry = HalfOpen::new(&mut cx, request, open);
         let mut syn_ack = entry.syn_ack(&mut cx);
@@ -323,9 +326,7 @@ impl Core {
             entry,
             listener,
         };
-        let Ok(index) = self.half_opens.insert(slot) else {
-            return;
-        };
+        let index = self.half_opens.insert(slot).ok()?;
         if self
             .flows
             .insert(arrival.hash, FlowEntry::HalfOpen(index))
@@ -333,7 +334,7 @@ impl Core {
         {
             self.half_opens.remove(index);
             self.counters.flow_table_full += 1;
-            return;
+            return None;
         }
         if let Some(listening) = self.listeners.at_mut(listener) {
             listening.half_open += 1;
@@ -341,6 +342,7 @@ impl Core {
         self.wheel
             .set_at_latest(self.half_open_timer(index), deadline_ns);
         self.reply(arrival.key, syn_ack, self.header_of(listener));
+        Some(index)
     }
 
     /// What a listener chose of the network headers of its SYN-ACKs (`IP_TOS`, `IP_TTL`, `IP_MTU_DISCOVER`).
@@ -447,6 +449,7 @@ impl Core {
             Some(index) => {
                 self.wheel.stop(self.half_open_timer(index));
                 self.half_opens.remove(index);
+                self.saved_syns.accept(index, id.index);
                 if let Some(listening) = self.listeners.at_mut(listener) {
                     listening.half_open = listening.half_open.saturating_sub(1);
                 }
@@ -457,6 +460,7 @@ impl Core {
         };
         if !placed {
             self.counters.flow_table_full += 1;
+            self.saved_syns.forget(Saved::Connection(id.index));
             return self.sockets.release(id.index);
         }
         let buffers = self.buffers_to_accept(listener);

@@ -218,7 +218,11 @@ impl Connection {
         Info {
             state: self.state,
             ca_state: self.recovery.ca_state as u8,
-            retransmits: self.tx.retransmits,
+            // Repetitions into a window that is shut are not counted (Linux).
+            retransmits: match self.snd.wnd {
+                0 if self.state.sends_data() => 0,
+                _ => self.tx.retransmits,
+            },
             probes: self.tx.probes,
             backoff: self.tx.backoff,
             timestamps: self.marks.has(Marks::TIMESTAMPS),

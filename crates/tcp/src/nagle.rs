@@ -90,6 +90,10 @@ impl Connection {
 
     /// A partial segment waits: a small one is in flight already (Minshall), or the cork is in.
     fn held_by_nagle(&self) -> bool {
+        self.is_small_held() && !self.is_urgent()
+    }
+
+    fn is_small_held(&self) -> bool {
         if self.marks.any(Marks::CORK | Marks::MORE) {
             return true;
         }
@@ -97,5 +101,11 @@ impl Connection {
             return false;
         }
         self.tx.small_end.gt(self.snd.una) && self.tx.small_end.le(self.snd.nxt)
+    }
+
+    /// Something urgent is not acknowledged yet: nothing waits for the end of a segment meanwhile (Linux).
+    fn is_urgent(&self) -> bool {
+        let end = self.cold.urgent_out;
+        end.is_some_and(|end| end.gt(self.snd.una))
     }
 }

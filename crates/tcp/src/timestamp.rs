@@ -26,12 +26,13 @@ impl Connection {
         (echo != 0).then(|| echo.wrapping_sub(self.tx.ts_offset))
     }
 
-    /// RFC 7323 5.3 R1: the timestamp is older than TS.Recent, which is not itself outdated (5.5).
+    /// RFC 7323 5.3 R1: the timestamp is older than TS.Recent, by more than hosts may be off by (Linux), which is not itself outdated (5.5).
     pub(crate) fn paws_rejects(&self, cx: &Cx<'_>, seg: &Segment) -> bool {
         let Some(stamp) = seg.options.timestamp else {
             return false;
         };
-        if !self.marks.has(Marks::TIMESTAMPS) || !is_before(stamp.value, self.rcv.ts_recent) {
+        let oldest = self.rcv.ts_recent.wrapping_sub(PAWS_SLACK);
+        if !self.marks.has(Marks::TIMESTAMPS) || !is_before(stamp.value, oldest) {
             return false;
         }
         coarse(cx.now_ns).wrapping_sub(self.rx.ts_recent_at) < TS_RECENT_AGE_MAX
@@ -47,7 +48,10 @@ impl Connection {
         if !self.marks.has(Marks::TIMESTAMPS) || seg.seq.gt(self.rcv.acked) {
             return;
         }
-        // An older value gets here only when TS.Recent is outdated.
+        if self.rcv.ts_recent.wrapping_sub(stamp.value) == PAWS_SLACK {
+            return;
+        }
+        // A value older than that gets here only when TS.Recent is outdated.
         self.rcv.ts_recent = stamp.value;
         self.rx.ts_recent_at = coarse(cx.now_ns);
     }
@@ -67,6 +71,9 @@ impl Connection {
         Some(u64::from(elapsed.max(1)) * MILLISECOND_NS)
     }
 }
+
+/// Stamps of one host may be off by so much from one segment to the next (Linux's `TCP_PAWS_WINDOW`).
+const PAWS_SLACK: u32 = 1;
 
 /// `a` is older than `b` on the timestamp circle.
 pub(crate) fn is_before(a: u32, b: u32) -> bool {

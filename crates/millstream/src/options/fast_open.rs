@@ -14,10 +14,10 @@ impl SocketOptions<'_> {
         self.tell(SocketOption::FastOpen(backlog))
     }
 
-    /// `TCP_FASTOPEN`
+    /// `TCP_FASTOPEN`; `None`: it was not set.
     #[must_use]
-    pub fn fast_open(&self) -> u32 {
-        self.look(|settings| settings.fast_open.unwrap_or(0))
+    pub fn fast_open(&self) -> Option<u32> {
+        self.look(|settings| settings.fast_open)
     }
 
     /// `TCP_FASTOPEN_CONNECT`: connect waits for the first write, whose bytes go with the SYN if the peer's cookie is known. Kept for layers above.

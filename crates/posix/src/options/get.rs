@@ -125,6 +125,7 @@ pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {
             bytes
         }
         TCP_FASTOPEN_KEY => key_bytes(asked, len),
+        TCP_SAVED_SYN => options.saved_syn(len).map_err(|error| errno(&error))?,
         _ => match tcp_int(asked, name)? {
             Some(number) => int(number),
             None => kept::get(asked.entry, SOL_TCP, name)?,
@@ -167,16 +168,30 @@ fn tcp_int(asked: &Asked<'_>, name: i32) -> Result<Option<i32>, Errno> {
         TCP_RTO_MIN_US => options.rto_min_us() as i32,
         TCP_DELACK_MAX_US => options.delayed_ack_max_us() as i32,
         TCP_THIN_LINEAR_TIMEOUTS => options.thin_linear_timeouts().into(),
-        TCP_FASTOPEN => options.fast_open() as i32,
+        TCP_FASTOPEN => fast_open(asked),
         TCP_FASTOPEN_CONNECT => options.fast_open_connect().into(),
         TCP_FASTOPEN_NO_COOKIE => options.fast_open_no_cookie().into(),
         TCP_INQ => options.inq().into(),
+        TCP_SAVE_SYN => options.save_syn().into(),
         TCP_WINDOW_CLAMP => match asked.info()? {
             Some(info) => info.tcp.window_clamp as i32,
             None => options.window_clamp() as i32,
         },
         _ => return Ok(None),
     }))
+}
+
+/// `TCP_FASTOPEN`: what was asked for, or what the settings give every listener.
+fn fast_open(asked: &Asked<'_>) -> i32 {
+    let config = asked.context.tcp_config();
+    let settings = &config.fast_open;
+    match (asked.options.fast_open(), &asked.entry.file) {
+        (Some(pending), _) => pending as i32,
+        (None, File::Listener(listener)) if settings.server && settings.every_listener => {
+            listener.backlog() as i32
+        }
+        (None, _) => 0,
+    }
 }
 
 /// `SO_PEERNAME`: an address that is longer than the room is told in part, one that is shorter not at all.
@@ -250,6 +265,7 @@ pub(super) fn ip_level(asked: &Asked<'_>, name: i32) -> Value {
         IP_MTU_DISCOVER => asked.options.mtu_discover() as i32,
         IP_MTU => path_mtu(asked)?,
         IP_FREEBIND => asked.options.free_bind().into(),
+        IP_RECVERR => asked.options.receive_errors()[0].into(),
         // Linux's sockets of IPv6 begin without it.
         IP_MULTICAST_ALL if asked.entry.is_v6 && !asked.entry.has_kept(SOL_IP, name) => 0,
         _ => return kept::get(asked.entry, SOL_IP, name),
@@ -263,6 +279,7 @@ pub(super) fn ipv6_level(asked: &Asked<'_>, name: i32) -> Value {
         IPV6_MTU_DISCOVER => asked.options.mtu_discover() as i32,
         IPV6_MTU => path_mtu(asked)?,
         IPV6_FREEBIND => asked.options.free_bind().into(),
+        IPV6_RECVERR => asked.options.receive_errors()[1].into(),
         IPV6_V6ONLY => asked.options.v6_only().into(),
         IPV6_ADDRFORM => match asked.entry.file {
             File::Stream(_) => AF_INET6,

@@ -116,7 +116,7 @@ const SOCKET_ROWS: [Plain; 36] = [
 ];
 
 const I: i32 = SOL_IP;
-const IP_ROWS: [Plain; 39] = [
+const IP_ROWS: [Plain; 38] = [
     row(I, IP_HDRINCL, Int(0), READ_ONLY),
     row(I, IP_OPTIONS, Empty, READ_ONLY),
     row(I, IP_ROUTER_ALERT, Int(0), INVALID),
@@ -124,7 +124,6 @@ const IP_ROWS: [Plain; 39] = [
     row(I, IP_RETOPTS, Int(0), KeepBool),
     row(I, IP_PKTINFO, Int(0), KeepBool),
     row(I, IP_PKTOPTIONS, Empty, READ_ONLY),
-    row(I, IP_RECVERR, Int(0), Only(0, Errno::NOPROTOOPT)),
     row(I, IP_RECVTTL, Int(0), KeepBool),
     row(I, IP_RECVTOS, Int(0), KeepBool),
     row(I, IP_PASSSEC, Int(0), KeepBool),
@@ -169,7 +168,7 @@ const IP_ROWS: [Plain; 39] = [
 ];
 
 const V: i32 = SOL_IPV6;
-const IPV6_ROWS: [Plain; 49] = [
+const IPV6_ROWS: [Plain; 48] = [
     row(V, IPV6_2292PKTINFO, Int(0), KeepBool),
     row(V, IPV6_2292HOPOPTS, Int(0), KeepBool),
     row(V, IPV6_2292DSTOPTS, Int(0), KeepBool),
@@ -183,7 +182,6 @@ const IPV6_ROWS: [Plain; 49] = [
     row(V, IPV6_ADD_MEMBERSHIP, NOPROTOOPT, INVALID),
     row(V, IPV6_DROP_MEMBERSHIP, NOPROTOOPT, INVALID),
     row(V, IPV6_ROUTER_ALERT, Int(0), READ_ONLY),
-    row(V, IPV6_RECVERR, Int(0), Only(0, Errno::NOPROTOOPT)),
     row(V, IPV6_JOIN_ANYCAST, NOPROTOOPT, INVALID),
     row(V, IPV6_LEAVE_ANYCAST, NOPROTOOPT, INVALID),
     row(V, IPV6_MULTICAST_ALL, Int(1), KeepBool),
@@ -227,15 +225,13 @@ const IPV6_ROWS: [Plain; 49] = [
 ];
 
 const T: i32 = SOL_TCP;
-const TCP_ROWS: [Plain; 12] = [
+const TCP_ROWS: [Plain; 10] = [
     row(T, TCP_THIN_DUPACK, Int(0), Write::ForgetStrict),
     row(T, TCP_REPAIR, Int(0), DENIED),
     row(T, TCP_REPAIR_QUEUE, UNREADABLE, DENIED),
     row(T, TCP_QUEUE_SEQ, UNREADABLE, DENIED),
     row(T, TCP_REPAIR_OPTIONS, NOPROTOOPT, INVALID),
     row(T, TCP_TIMESTAMP, NOPROTOOPT, DENIED),
-    row(T, TCP_SAVE_SYN, Int(0), Only(0, Errno::NOPROTOOPT)),
-    row(T, TCP_SAVED_SYN, Empty, READ_ONLY),
     row(T, TCP_REPAIR_WINDOW, UNREADABLE, DENIED),
     row(T, TCP_TX_DELAY, Int(0), Only(0, Errno::NOPROTOOPT)),
     row(T, TCP_IS_MPTCP, Int(0), READ_ONLY),

@@ -145,6 +145,11 @@ pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
             options.set_inq(strict_bool(value)?);
             Ok(())
         }
+        TCP_SAVE_SYN => {
+            let how = u8::try_from(number).map_err(|_| Errno::INVAL)?;
+            options.set_save_syn(how)
+        }
+        TCP_SAVED_SYN => return Err(Errno::NOPROTOOPT),
         TCP_WINDOW_CLAMP => options.set_window_clamp(number as u32),
         TCP_RTO_MAX_MS => options.set_rto_max_ms(unsigned(value)?),
         TCP_RTO_MIN_US => options.set_rto_min_us(unsigned(value)?),
@@ -193,6 +198,11 @@ pub(super) fn ip_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
             options.set_free_bind(number != 0);
             Ok(())
         }
+        IP_RECVERR => {
+            done(options.set_receive_errors_v4(number != 0))?;
+            asked.entry.forget_errors(number != 0);
+            Ok(())
+        }
         IP_IPSEC_POLICY => Err(Errno::OPNOTSUPP),
         IP_XFRM_POLICY => Err(match asked.entry.is_v6 {
             true => Errno::OPNOTSUPP,
@@ -234,6 +244,11 @@ pub(super) fn ipv6_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         IPV6_MTU_DISCOVER => done(options.set_mtu_discover(to_mtu_discover(number)?)),
         IPV6_FREEBIND => {
             options.set_free_bind(number != 0);
+            Ok(())
+        }
+        IPV6_RECVERR => {
+            done(options.set_receive_errors_v6(number != 0))?;
+            asked.entry.forget_errors(number != 0);
             Ok(())
         }
         // Not any more once there is an address.

@@ -12,6 +12,7 @@ use crate::recovery::rate::Busy;
 use crate::recovery::{Pending, flag};
 use crate::segment::SegmentOut;
 use crate::state::State;
+use crate::timers::NEVER_NS;
 
 impl Connection {
     #[inline]
@@ -208,7 +209,10 @@ impl Connection {
         if self.is_fast_opened() {
             // Of the handshake, not of the connection, as Linux counts.
             self.tx.segs_out = self.tx.segs_out.wrapping_sub(1);
-            self.arm_syn_ack_timer(cx);
+            // One that answers the SYN again leaves the timer as it is (Linux).
+            if self.tx.timers.retransmit_ns == NEVER_NS {
+                self.arm_syn_ack_timer(cx);
+            }
         } else {
             self.start_retransmit_timer(cx);
         }

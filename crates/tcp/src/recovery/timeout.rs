@@ -15,7 +15,9 @@ impl Connection {
         let recovery = &self.recovery;
         let first = matches!(recovery.ca_state, CaState::Open | CaState::Disorder)
             || recovery.high_seq.le(self.snd.una)
-            || (recovery.ca_state == CaState::Loss && self.tx.retransmits == 0);
+            || (recovery.ca_state == CaState::Loss
+                // Repetitions into a window that is shut are not counted, so each begins anew.
+                && (self.tx.retransmits == 0 || self.snd.wnd == 0));
         if first {
             self.congestion.window.prior_ssthresh = self.current_ssthresh();
             self.congestion.window.prior_cwnd = self.congestion.window.cwnd;

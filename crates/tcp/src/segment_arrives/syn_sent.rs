@@ -17,6 +17,13 @@ impl Connection {
         if acks && !acceptable {
             return self.reject_ack(cx, seg);
         }
+        if acks && self.is_echo_foreign(cx, seg) {
+            cx.counters.drop_paws += 1;
+            if !seg.has(Flags::RST) {
+                self.reply_reset(seg);
+            }
+            return Effects::NONE;
+        }
         if seg.has(Flags::RST) {
             if acceptable {
                 cx.counters.resets_in += 1;
@@ -144,6 +151,16 @@ impl Connection {
         self.marks.set(Marks::SYN_DUE);
         self.restart_retransmit_timer(cx);
         Effects::NONE
+    }
+
+    /// The echo is of no timestamp that one of our SYNs bore: an answer to another connection's (Linux; RFC 7323 5.8).
+    fn is_echo_foreign(&self, cx: &Cx<'_>, seg: &Segment) -> bool {
+        let Some(stamp) = seg.options.timestamp.filter(|stamp| stamp.echo != 0) else {
+            return false;
+        };
+        let first = self.ts_value(self.tx.progress_ns);
+        let span = self.ts_value(cx.now_ns).wrapping_sub(first);
+        self.marks.has(Marks::TIMESTAMPS) && stamp.echo.wrapping_sub(first) > span
     }
 
     /// An ACK of something that we never sent: an old connection of ours. Its owner gets a RST, unless it is one, and then our

@@ -89,6 +89,10 @@ impl Connection {
         if self.cold.port_blocked_at != 0 {
             return self.on_blocked_timer(cx);
         }
+        if self.tx.backoff == 0 {
+            // The user's patience is counted from the first probe on, as in Linux.
+            self.tx.progress_ns = cx.now_ns;
+        }
         // MUST-37: as long as probes are answered (`probes` is 0 again), the window may stay shut.
         if self.persist_exhausted(cx) {
             cx.counters.timed_out += 1;

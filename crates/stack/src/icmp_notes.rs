@@ -92,7 +92,7 @@ impl Core {
         }
     }
 
-    /// An ICMP error, `packet` with its IP header, was remembered by a connection that goes on.
+    /// An ICMP error was remembered by a connection that goes on.
     pub(crate) fn note_soft_error(&mut self, socket: u32, report: &ErrorReport) {
         let (slot, _, block) = self.sockets.parts(socket);
         block.add_state(SocketState::SOFT_ERROR);
@@ -111,7 +111,7 @@ impl Core {
         self.events.mark(socket, &mut slot.marks, MARK_TELL);
     }
 
-    /// An ICMP error ended an attempt to connect. Of IPv6 it is kept only for who asked for it.
+    /// An ICMP error, `packet` with its IP header, ended an attempt to connect. Of IPv6 it is kept only for who asked for it.
     pub(crate) fn note_refusal(&mut self, socket: u32, report: &ErrorReport, packet: &[u8]) {
         let is_v4 = report.flow.local.is_v4();
         if self.sockets.role(socket) != Role::Ended {
@@ -164,7 +164,7 @@ fn note(report: &ErrorReport, packet: &[u8], errno: u16) -> Option<IcmpNote> {
     let (icmp, sender) = if is_v4 {
         let header = ipv4::Header::parse(packet, packet.len()).ok()?;
         (
-            packet.get(header.header_len.into()..)?,
+            packet.get(usize::from(header.header_len)..)?,
             Addr::from(header.src),
         )
     } else {

@@ -247,7 +247,7 @@ impl Sockets {
             File::Stream(stream) => match request {
                 SIOCINQ => urgent::readable(&stream.tcp) as i32,
                 SIOCATMARK => urgent::is_at_mark(&stream.tcp).into(),
-                SIOCOUTQ => info(stream)?.map_or(0, |info| info.send_buffered as i32),
+                SIOCOUTQ => info(stream)?.map_or(0, |info| waiting(&info)),
                 SIOCOUTQNSD => info(stream)?.map_or(0, |info| info.tcp.notsent_bytes as i32),
                 _ => 0,
             },
@@ -256,6 +256,13 @@ impl Sockets {
         *reply = Reply::Int(value);
         Ok(Some(0))
     }
+}
+
+/// What the peer has not acknowledged: bytes, and a FIN as one more.
+fn waiting(info: &millstream::SocketInfo) -> i32 {
+    use millstream::TcpState::{Closing, FinWait1, LastAck};
+    let has_fin = matches!(info.tcp.state, FinWait1 | Closing | LastAck);
+    info.send_buffered as i32 + i32::from(has_fin)
 }
 
 /// `O_ACCMODE` of it.

@@ -26,6 +26,9 @@ mod tests;
 
 use limiter::Bucket;
 
+/// The code of "time exceeded" that is about reassembly.
+const V4_REASSEMBLY_TIME: u8 = 1;
+
 /// Hop limit of what we send.
 const HOP_LIMIT: u8 = 64;
 
@@ -181,6 +184,10 @@ impl Icmp<'_> {
                 ErrorKind::Failed(unreachable_v4(code).ok_or(Drop::Kind)?),
                 quote,
             ),
+            // Of fragments, which say nothing of the path that our segments take whole (Linux).
+            Message::TimeExceeded { code, .. } if code == V4_REASSEMBLY_TIME => {
+                return Err(Drop::Kind);
+            }
             Message::TimeExceeded { quote, .. } => {
                 (ErrorKind::Failed(IcmpError::TimeExceeded), quote)
             }
@@ -216,18 +223,17 @@ impl Icmp<'_> {
                 let reply = Message::EchoReply { ident, seq, data };
                 return echo_v6(&header, &reply, out);
             }
-            Message::DestinationUnreachable { code, quote } => (
-                ErrorKind::Failed(unreachable_v6(code).ok_or(Drop::Kind)?),
-                quote,
-            ),
+            Message::DestinationUnreachable { code, quote } => {
+                (ErrorKind::Failed(unreachable_v6(code)), quote)
+            }
             // Every link of IPv6 takes that much: RFC 8201 section 4 has such a message discarded.
             Message::PacketTooBig { mtu, .. } if mtu < MTU_MIN_V6 => return Err(Drop::Kind),
             Message::PacketTooBig { mtu, quote } => (ErrorKind::PacketTooBig { mtu }, quote),
             Message::TimeExceeded { quote, .. } => {
                 (ErrorKind::Failed(IcmpError::TimeExceeded), quote)
             }
-            Message::ParameterProblem { code, quote, .. } => {
-                (ErrorKind::Failed(parameter_problem_v6(code)), quote)
+            Message::ParameterProblem { quote, .. } => {
+                (ErrorKind::Failed(IcmpError::ParameterProblem), quote)
             }
             _ => return Err(Drop::Kind),
         };
@@ -387,21 +393,14 @@ fn unreachable_v4(code: u8) -> Option<IcmpError> {
 }
 
 /// RFC 4443 section 3.1.
-fn unreachable_v6(code: u8) -> Option<IcmpError> {
-    Some(match code {
+fn unreachable_v6(code: u8) -> IcmpError {
+    match code {
         0 => IcmpError::NetUnreachable,
         2 | 3 => IcmpError::HostUnreachable,
         4 => IcmpError::PortUnreachable,
         1 | 5 | 6 => IcmpError::AccessDenied,
-        _ => return None,
-    })
-}
-
-fn parameter_problem_v6(code: u8) -> IcmpError {
-    if code == icmpv6::UNRECOGNIZED_NEXT_HEADER {
-        IcmpError::ProtocolUnreachable
-    } else {
-        IcmpError::ParameterProblem
+        // Codes of later years are some problem or other (Linux).
+        _ => IcmpError::ParameterProblem,
     }
 }
 

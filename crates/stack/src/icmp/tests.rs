@@ -302,6 +302,7 @@ fn unreachable_names_flow_number_and_cause() {
         (1, IcmpError::AccessDenied),
         (3, HostUnreachable),
         (4, PortUnreachable),
+        (7, IcmpError::ParameterProblem),
     ] {
         let told = icmpv6::Message::DestinationUnreachable {
             code,
@@ -329,6 +330,12 @@ fn other_errors_name_their_cause() {
         world.take(&packet),
         report_v4(ErrorKind::Failed(IcmpError::TimeExceeded))
     );
+    let told = icmpv4::Message::TimeExceeded {
+        code: 1,
+        quote: &quote,
+    };
+    let packet = packet_v4(&told, "192.0.2.1", "10.0.0.1");
+    assert_eq!(world.take(&packet), Incoming::Dropped(Drop::Kind));
     let told = icmpv4::Message::ParameterProblem {
         code: 0,
         pointer: 3,
@@ -342,7 +349,7 @@ fn other_errors_name_their_cause() {
     let quote = quote_v6("2001:db8::1");
     for (code, error) in [
         (0, IcmpError::ParameterProblem),
-        (1, IcmpError::ProtocolUnreachable),
+        (1, IcmpError::ParameterProblem),
     ] {
         let told = icmpv6::Message::ParameterProblem {
             code,

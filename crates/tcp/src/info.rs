@@ -212,17 +212,21 @@ impl Connection {
         }
     }
 
+    /// Repetitions into a window that is shut are not counted (Linux).
+    fn retransmits_told(&self) -> u8 {
+        match self.snd.wnd {
+            0 if self.state.sends_data() => 0,
+            _ => self.tx.retransmits,
+        }
+    }
+
     fn all_info(&self, now_ns: u64) -> Info {
         let mss = u32::from(self.snd.mss.max(1));
         let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = self.busy_ns(now_ns);
         Info {
             state: self.state,
             ca_state: self.recovery.ca_state as u8,
-            // Repetitions into a window that is shut are not counted (Linux).
-            retransmits: match self.snd.wnd {
-                0 if self.state.sends_data() => 0,
-                _ => self.tx.retransmits,
-            },
+            retransmits: self.retransmits_told(),
             probes: self.tx.probes,
             backoff: self.tx.backoff,
             timestamps: self.marks.has(Marks::TIMESTAMPS),

@@ -10,9 +10,6 @@ use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
 use crate::state::State;
 
-/// The largest payload that every path and peer takes (RFC 9293 MUST-15).
-const MSS_UNKNOWN: u32 = 536;
-
 /// Values in the manner of Linux's `tcp_info`. Times are nanoseconds, windows bytes, unless named else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
@@ -201,7 +198,8 @@ impl Connection {
         info.delivered = 0;
         info.rcv_wnd = self.rx.wnd;
         info.unacked = u32::from(self.cold.is_syn_sent);
-        info.snd_mss = MSS_UNKNOWN - u32::from(timestamp_bytes(self.marks.has(Marks::TIMESTAMPS)));
+        let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
+        info.snd_mss = u32::from(self.tx.peer_mss.saturating_sub(options));
         info.rcv_mss = SEGMENT_GUESS_MIN;
         info.timestamps = false;
         if self.tx.retransmits > 0 {

@@ -1,7 +1,6 @@
 //! What arrives and is not TCP: ARP, neighbour discovery, echo, ICMP errors. The cold path: the packet is copied to a scratch buffer and parsed there.
 
 use packetio::RxFrame;
-use ring::socket_block::SocketState;
 use tcp::{Effects, IcmpError};
 use wire::ethernet::EtherType;
 use wire::{MacAddr, ethernet, ipv4, ipv6, protocol};

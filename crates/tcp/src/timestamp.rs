@@ -31,8 +31,8 @@ impl Connection {
         let Some(stamp) = seg.options.timestamp else {
             return false;
         };
-        let oldest = self.rcv.ts_recent.wrapping_sub(PAWS_SLACK);
-        if !self.marks.has(Marks::TIMESTAMPS) || !is_before(stamp.value, oldest) {
+        let behind = self.rcv.ts_recent.wrapping_sub(stamp.value) as i32;
+        if !self.marks.has(Marks::TIMESTAMPS) || behind <= PAWS_SLACK {
             return false;
         }
         coarse(cx.now_ns).wrapping_sub(self.rx.ts_recent_at) < TS_RECENT_AGE_MAX
@@ -48,7 +48,7 @@ impl Connection {
         if !self.marks.has(Marks::TIMESTAMPS) || seg.seq.gt(self.rcv.acked) {
             return;
         }
-        if self.rcv.ts_recent.wrapping_sub(stamp.value) == PAWS_SLACK {
+        if self.rcv.ts_recent.wrapping_sub(stamp.value) == PAWS_SLACK as u32 {
             return;
         }
         // A value older than that gets here only when TS.Recent is outdated.
@@ -73,7 +73,7 @@ impl Connection {
 }
 
 /// Stamps of one host may be off by so much from one segment to the next (Linux's `TCP_PAWS_WINDOW`).
-const PAWS_SLACK: u32 = 1;
+const PAWS_SLACK: i32 = 1;
 
 /// `a` is older than `b` on the timestamp circle.
 pub(crate) fn is_before(a: u32, b: u32) -> bool {

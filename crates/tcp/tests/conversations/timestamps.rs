@@ -15,7 +15,7 @@ fn established_timestamp_is_echoed() {
 #[test]
 fn established_paws_data() {
     conversation(established_timestamps, |p| {
-        p.inject("P. 1:101(100) ack 1 <TS val 99 ecr 1000>");
+        p.inject("P. 1:101(100) ack 1 <TS val 98 ecr 1000>");
         p.expect(". 1:1(0) ack 1 <TS val 1000 ecr 100>");
         p.expect_received(0);
         assert_eq!(p.counters.drop_paws, 1);
@@ -25,7 +25,7 @@ fn established_paws_data() {
 #[test]
 fn established_paws_spares_rst() {
     conversation(established_timestamps, |p| {
-        p.inject("R. 1:1(0) ack 1 <TS val 99 ecr 1000>");
+        p.inject("R. 1:1(0) ack 1 <TS val 98 ecr 1000>");
         assert!(p.is_removed());
     });
 }
@@ -46,11 +46,11 @@ fn established_paws_wraps() {
 fn established_ts_recent_ages_out_after_24_days() {
     conversation(established_timestamps, |p| {
         p.wait_ms(24 * 86_400 * 1000 - 5000);
-        p.inject("P. 1:2(1) ack 1 <TS val 99 ecr 1000>");
+        p.inject("P. 1:2(1) ack 1 <TS val 98 ecr 1000>");
         p.expect_received(0);
         p.wait_ms(10_000);
         p.skip_sent();
-        p.inject("P. 1:2(1) ack 1 <TS val 99 ecr 1000>");
+        p.inject("P. 1:2(1) ack 1 <TS val 98 ecr 1000>");
         p.expect_received(1);
         // The echo is the new one.
         assert_eq!(p.conn.info().bytes_received, 1);

@@ -152,13 +152,9 @@ pub fn have_same_ends(one: &[u8; BYTES_MAX], other: &[u8; BYTES_MAX]) -> bool {
 fn differs(first: &[u8; BYTES_MAX], second: &[u8; BYTES_MAX], mask: &[u64; WORDS]) -> bool {
     let (first, _) = first.as_chunks::<8>();
     let (second, _) = second.as_chunks::<8>();
-    // All words first, then all differences: so that the compiler takes two at a time.
-    let mut differences = [0; WORDS];
-    for (at, difference) in differences.iter_mut().enumerate() {
-        *difference = u64::from_ne_bytes(first[at]) ^ u64::from_ne_bytes(second[at]);
+    let mut difference = 0;
+    for ((first, second), mask) in first.iter().zip(second).zip(mask) {
+        difference |= (u64::from_ne_bytes(*first) ^ u64::from_ne_bytes(*second)) & mask;
     }
-    for (difference, mask) in differences.iter_mut().zip(mask) {
-        *difference &= mask;
-    }
-    differences.iter().fold(0, |all, one| all | one) != 0
+    difference != 0
 }

@@ -18,6 +18,7 @@ use crate::neighbours::Link;
 use crate::packet_out::{
     HeaderFields, LinkEnds, build_bare, build_rest, build_segment, build_with,
 };
+use crate::settle::OUTPUT;
 use crate::stamps::StampedAt;
 use crate::timer_stage::note_deadline;
 
@@ -251,7 +252,8 @@ impl Core {
             let una = conn.una();
             effects |= conn.on_icmp_error(&mut cx, kind, una);
         }
-        self.settle(socket, effects);
+        // What is kept back waits for a timer: back on its list this output would ask for it again, without end.
+        self.settle(socket, effects.without(OUTPUT));
     }
 
     fn control_out(&mut self, frames: &[TxFrame]) -> usize {

@@ -174,6 +174,21 @@ fn established_with_a_neighbour_that_falls_silent_outlives_it() {
 }
 
 #[test]
+fn established_with_more_to_say_than_may_leave_when_its_neighbour_falls_silent_waits() {
+    let (mut w, _, socket) = silenced();
+    // Beyond what the congestion window lets out some are kept back: each output in vain must end.
+    for _ in 0..40 {
+        let _ = w.app.write(socket, &[7; 4_000]);
+        w.advance(SECOND);
+    }
+    assert_eq!(w.app.errno(socket), None);
+    w.peer.answers_for = vec![PEER_V4];
+    w.peer.forget();
+    w.advance(60 * SECOND);
+    assert!(!w.peer.take_tcp().is_empty(), "the data never left");
+}
+
+#[test]
 fn established_with_new_data_from_its_neighbour_does_not_ask_whether_it_is_there() {
     let (mut w, mut client, socket) = silenced();
     for _ in 0..120 {

@@ -11,13 +11,13 @@ impl Connection {
     /// is left in flight (RFC 5681 3.1).
     pub(crate) fn enter_loss(&mut self, cx: &mut Cx<'_>) {
         let before_recovery = self.recovery.is_before_recovery();
+        // Repetitions into a window that is shut are not counted (Linux), so each begins anew and none is put to the test of F-RTO.
+        let is_counted = self.tx.retransmits > 0 && self.snd.wnd > 0;
         self.timeout_mark_lost(cx);
         let recovery = &self.recovery;
         let first = matches!(recovery.ca_state, CaState::Open | CaState::Disorder)
             || recovery.high_seq.le(self.snd.una)
-            || (recovery.ca_state == CaState::Loss
-                // Repetitions into a window that is shut are not counted, so each begins anew.
-                && (self.tx.retransmits == 0 || self.snd.wnd == 0));
+            || (recovery.ca_state == CaState::Loss && !is_counted);
         if first {
             self.congestion.window.prior_ssthresh = self.current_ssthresh();
             self.congestion.window.prior_cwnd = self.congestion.window.cwnd;
@@ -41,7 +41,7 @@ impl Connection {
         let recovery = &mut self.recovery;
         recovery.high_seq = self.snd.nxt;
         recovery.put(flag::TLP | flag::SEND, false);
-        let frto = cx.config.frto && (before_recovery || self.tx.retransmits > 0);
+        let frto = cx.config.frto && (before_recovery || is_counted);
         recovery.put(flag::FRTO, frto);
         self.queue_cwr();
     }

@@ -236,7 +236,8 @@ fn probe_bw_restart_after_a_pause_is_paced_at_the_estimate() {
     assert!(path.info().snd_cwnd >= cwnd, "no window is given up");
     let mut queued = 0;
     path.run_looking(60 * MS, |path| queued = queued.max(path.queued()));
-    assert!(queued < 30_000, "{queued} queued: no burst");
+    // A burst would be the window, twice the pipe of 125,000 bytes; a round that probes for more adds a quarter of it.
+    assert!(queued < 50_000, "{queued} queued: no burst");
 }
 
 #[test]

@@ -275,6 +275,19 @@ pub enum SynCookieUse {
     Always,
 }
 
+/// Linux's `tcp_rmem`.
+const RECV_BUFFER: BufferSizes = BufferSizes {
+    bytes_min: 4096,
+    bytes_default: 131_072,
+    bytes_max: 6 << 20,
+};
+/// Linux's `tcp_wmem`.
+const SEND_BUFFER: BufferSizes = BufferSizes {
+    bytes_min: 4096,
+    bytes_default: 16_384,
+    bytes_max: 4 << 20,
+};
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -326,16 +339,8 @@ impl Default for Config {
             comp_sack_rtt_percent: 5,
             comp_sack_slack_ns: MILLISECOND_NS / 10,
             comp_sacks_max: 44,
-            recv_buffer: BufferSizes {
-                bytes_min: 4096,
-                bytes_default: 131_072,
-                bytes_max: 6 << 20,
-            },
-            send_buffer: BufferSizes {
-                bytes_min: 4096,
-                bytes_default: 16_384,
-                bytes_max: 4 << 20,
-            },
+            recv_buffer: RECV_BUFFER,
+            send_buffer: SEND_BUFFER,
             recv_buffer_option_max: 4 << 20,
             send_buffer_option_max: 4 << 20,
             recv_buffer_moderate: true,

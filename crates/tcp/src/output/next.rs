@@ -51,11 +51,12 @@ impl Connection {
         {
             return plan;
         }
-        if self.marks.has(Marks::PROBE_DUE) {
-            return Plan::Probe;
-        }
+        // Before a probe, which bears the same ACK but is no answer to one: two ends that keep alive in step would not hear each other.
         if self.marks.has(Marks::ACK_NOW) {
             return Plan::Ack;
+        }
+        if self.marks.has(Marks::PROBE_DUE) {
+            return Plan::Probe;
         }
         Plan::Nothing
     }

@@ -79,6 +79,18 @@ fn established_keepalive_of_the_peer_is_answered() {
     });
 }
 
+#[test]
+fn established_keepalive_of_the_peer_is_answered_though_a_probe_of_our_own_is_due() {
+    conversation(kept_alive, |p| {
+        p.polls = false;
+        p.inject(". 0:0(0) ack 1");
+        p.wait_ms(10_000);
+        p.poll();
+        p.expect(". 1:1(0) ack 1");
+        p.expect(". 0:0(0) ack 1");
+    });
+}
+
 fn blocked(p: &mut Peer) {
     p.polls = false;
     p.write(100);

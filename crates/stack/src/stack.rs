@@ -125,7 +125,10 @@ impl Stack {
         core.stages.lap(Stage::JobQueue);
         core.timers();
         core.stages.lap(Stage::Timers);
-        core.lists.end_waits(acks);
+        // Nothing arrived and nothing was asked: who was told has no answer.
+        let is_quiet = received + jobs == 0;
+        core.lists
+            .end_waits(if is_quiet { Acks::Leave } else { acks });
         let (sent, blocked) = self.packet_out();
         self.core.is_port_short = self.core.has_output();
         let events = self.event_queue();

@@ -163,9 +163,9 @@ pub const ACK_TRAINS_MAX: usize = 256;
 /// ACKs in one train; one more begins another.
 pub const ACKS_PER_TRAIN_MAX: usize = 16;
 
-/// For so many turns an ACK waits for the application's answer to ride on, at least, and for twice as many at most. The application may get what is ready in four parts
-/// (`EVENTS_PER_WAIT_FEW` in `millstream`).
-pub const ANSWER_TURNS: u32 = 4;
+/// For so many turns an ACK waits for the application's answer to ride on, at least, and for twice as many at most: the application may get what is ready in parts
+/// (`EVENTS_PER_WAIT_FEW` in `millstream`), and who has no answer to give should not wait for long (decision 0037).
+pub const ANSWER_TURNS: u32 = 2;
 
 /// Of the bytes in chunks, the free 1/64ths below which memory counts as low: socket buffers stop growing.
 pub const MEMORY_LOW: u64 = 32;

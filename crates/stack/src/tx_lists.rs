@@ -282,26 +282,23 @@ mod tests {
     fn waiting_acks_leave_after_some_turns_in_order_unless_something_takes_them_along() {
         let mut lists = TxLists::new(8);
         let mut left = Vec::new();
-        for turn in 0..12 {
+        for turn in 0..2 * ANSWER_TURNS {
             lists.put(turn, TransmitClass::Piggyback);
-            if turn == 6 {
-                lists.put(5, TransmitClass::Data);
-                lists.put(4, TransmitClass::Data);
+            if turn == 2 * ANSWER_TURNS - 2 {
+                lists.put(ANSWER_TURNS, TransmitClass::Data);
             }
             lists.end_waits(Acks::Wait);
-            left.extend(
-                drain(&mut lists, 1)
-                    .into_iter()
-                    .map(|socket| (socket, turn)),
-            );
-            if turn == 7 {
-                break;
-            }
+            let now = drain(&mut lists, 1);
+            left.extend(now.into_iter().map(|socket| (socket, turn)));
         }
-        assert_eq!(left, [(0, 7), (1, 7), (2, 7), (3, 7)]);
-        assert_eq!(drain(&mut lists, 2), [5, 4]);
+        let first: Vec<_> = (0..ANSWER_TURNS)
+            .map(|socket| (socket, 2 * ANSWER_TURNS - 1))
+            .collect();
+        assert_eq!(left, first);
+        assert_eq!(drain(&mut lists, 2), [ANSWER_TURNS]);
         lists.end_waits(Acks::Leave);
-        assert_eq!(drain(&mut lists, 1), [6, 7]);
+        let rest: Vec<_> = (ANSWER_TURNS + 1..2 * ANSWER_TURNS).collect();
+        assert_eq!(drain(&mut lists, 1), rest);
         assert!(!lists.has_waiting());
     }
 

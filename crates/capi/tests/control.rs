@@ -3,35 +3,22 @@
 mod common;
 
 use std::process::Command;
-use std::slice::from_ref;
 
-use common::With;
 use common::lab::printed;
 
 #[test]
 fn control_plane_keeps_its_promises() {
     let directory = common::scratch("control");
-    let source = common::crate_directory().join("tests/control.c");
     let config = directory.join("mtcp.conf");
     std::fs::write(&config, "io = loopback\nmax_concurrency = 500\n").unwrap();
-    for (compiler, language) in [("gcc", "c"), ("g++", "c++")] {
-        let program = directory.join(compiler);
-        let object = program.with_extension("o");
-        let flags = [&["-x", language], &common::SANITIZE[..]].concat();
-        common::compile(compiler, from_ref(&source), &flags, With::Headers, &object);
-        common::compile(
-            compiler,
-            &[object],
-            &common::SANITIZE,
-            With::Libmtcp,
-            &program,
-        );
+    for language in common::LANGUAGES {
+        let program = common::sanitized("control.c", language, &directory);
         let run = |file: Option<&str>, environment: Option<&str>| {
             let mut command = Command::new("timeout");
             command.arg("60").arg(&program).args(file);
             command.env_remove("MILLSTREAM_CONFIG");
             command.envs(environment.map(|value| ("MILLSTREAM_CONFIG", value)));
-            printed(&[compiler], &command.output().unwrap());
+            printed(&[language.0], &command.output().unwrap());
         };
         let file = config.to_str();
         run(file, None);

@@ -3,27 +3,14 @@
 mod common;
 
 use std::process::Command;
-use std::slice::from_ref;
 
-use common::With;
 use common::lab::printed;
 
 #[test]
 fn edges_are_as_the_manual_says() {
     let directory = common::scratch("edges");
-    let source = common::crate_directory().join("tests/edges.c");
-    for (compiler, language) in [("gcc", "c"), ("g++", "c++")] {
-        let program = directory.join(compiler);
-        let object = program.with_extension("o");
-        let flags = [&["-x", language], &common::SANITIZE[..]].concat();
-        common::compile(compiler, from_ref(&source), &flags, With::Headers, &object);
-        common::compile(
-            compiler,
-            &[object],
-            &common::SANITIZE,
-            With::Libmtcp,
-            &program,
-        );
+    for language in common::LANGUAGES {
+        let program = common::sanitized("edges.c", language, &directory);
         for crank in ["inline", "dedicated"] {
             let config = directory.join("edges.conf");
             let text = format!(
@@ -33,7 +20,7 @@ fn edges_are_as_the_manual_says() {
             let mut command = Command::new("timeout");
             command.args(["-s", "KILL", "120"]).arg(&program);
             let output = command.arg(&config).output().unwrap();
-            printed(&[compiler, crank], &output);
+            printed(&[language.0, crank], &output);
             let said = String::from_utf8_lossy(&output.stderr);
             let is_line = |line: &str| {
                 line.starts_with("mtcp: context 1: ") && line.contains(" Mbit/s, out ")

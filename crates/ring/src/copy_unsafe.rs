@@ -42,23 +42,21 @@ mod x86 {
         unsafe {
             let load = |at: usize| _mm256_loadu_si256(src.add(at).cast());
             let store = |at: usize, vector| _mm256_storeu_si256(dst.add(at).cast(), vector);
-            store(0, load(0));
-            // A store across two lines costs two: from here on each lies in one.
-            let mut at = VECTOR - (dst as usize & (VECTOR - 1));
-            while at + TURN <= len {
+            let turn = |at: usize| {
                 let vectors = [0, 1, 2, 3].map(|n| load(at + n * VECTOR));
                 store(at, vectors[0]);
                 store(at + VECTOR, vectors[1]);
                 store(at + 2 * VECTOR, vectors[2]);
                 store(at + 3 * VECTOR, vectors[3]);
+            };
+            store(0, load(0));
+            // A store across two lines costs two: from here on each lies in one.
+            let mut at = VECTOR - (dst as usize & (VECTOR - 1));
+            while at + TURN <= len {
+                turn(at);
                 at += TURN;
             }
-            let last = len - TURN;
-            let vectors = [0, 1, 2, 3].map(|n| load(last + n * VECTOR));
-            store(last, vectors[0]);
-            store(last + VECTOR, vectors[1]);
-            store(last + 2 * VECTOR, vectors[2]);
-            store(last + 3 * VECTOR, vectors[3]);
+            turn(len - TURN);
         }
     }
 }

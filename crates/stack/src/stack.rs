@@ -134,7 +134,7 @@ impl Stack {
         let events = self.event_queue();
         self.core.stages.lap(Stage::EventQueue);
         Turned {
-            busy: received + jobs + sent + events > 0 || self.core.lists.has_waiting(),
+            busy: received + jobs + sent + events > 0,
             events,
             blocked,
         }
@@ -210,6 +210,12 @@ impl Stack {
         events
     }
 
+    /// Something waits for the next turn, and for nothing else: what the application asked, or ACKs for an answer that did not come.
+    fn has_work(&mut self) -> bool {
+        let app = &mut self.core.app;
+        !app.jobs.is_empty() || !app.controls.is_empty() || self.core.lists.has_waiting()
+    }
+
     /// Sleeps until a frame arrives, the application has asked for something, a timer is due, one of `extra` is ready, or `until_ns` has come. Returns at
     /// once if there is work already.
     ///
@@ -222,12 +228,10 @@ impl Stack {
         extra: &[BorrowedFd<'_>],
     ) -> std::io::Result<bool> {
         self.bell.prepare_sleep();
-        let has_jobs = !self.core.app.jobs.is_empty() || !self.core.app.controls.is_empty();
         let wants_tx = self.core.has_output();
         let due_ns = [self.next_timer_ns(), until_ns].into_iter().flatten().min();
         let timeout_ns = due_ns.map(|due_ns| due_ns.saturating_sub(now_ns));
-        let has_work = has_jobs || self.core.lists.has_waiting();
-        let outcome = if has_work || timeout_ns == Some(0) {
+        let outcome = if self.has_work() || timeout_ns == Some(0) {
             Ok(false)
         } else {
             let mut fds = Vec::with_capacity(extra.len() + 1);
@@ -248,11 +252,9 @@ impl Stack {
     /// already. [`disarm`](Self::disarm) ends it.
     pub fn arm(&mut self) -> Option<Vec<(OwnedFd, PollFlags)>> {
         self.bell.prepare_sleep();
-        let has_jobs = !self.core.app.jobs.is_empty() || !self.core.app.controls.is_empty();
         let wants_tx = self.core.has_output();
         let is_held = self.core.is_input_held;
-        let has_work = has_jobs || self.core.lists.has_waiting();
-        if has_work || (!is_held && self.port.prepare_wait(wants_tx)) {
+        if self.has_work() || (!is_held && self.port.prepare_wait(wants_tx)) {
             self.disarm();
             return None;
         }

@@ -89,6 +89,20 @@ pub fn libmtcp() -> Vec<String> {
     words.split(' ').map(str::to_owned).collect()
 }
 
+/// A program of one source in `tests/`, with the sanitizers: as C by gcc, or as C++ by g++, through an object of its own. Named by the compiler.
+pub fn sanitized(source: &str, (compiler, language): (&str, &str), directory: &Path) -> PathBuf {
+    let source = crate_directory().join("tests").join(source);
+    let program = directory.join(compiler);
+    let object = program.with_extension("o");
+    let flags = [&["-x", language], &SANITIZE[..]].concat();
+    compile(compiler, &[source], &flags, With::Headers, &object);
+    compile(compiler, &[object], &SANITIZE, With::Libmtcp, &program);
+    program
+}
+
+/// gcc and what it compiles, g++ and what it compiles.
+pub const LANGUAGES: [(&str, &str); 2] = [("gcc", "c"), ("g++", "c++")];
+
 /// Compiles and links, strictly; panics with the compiler's words.
 pub fn compile(compiler: &str, sources: &[PathBuf], flags: &[&str], with: With, program: &Path) {
     let mut command = Command::new(compiler);

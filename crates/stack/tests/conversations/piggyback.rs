@@ -38,6 +38,16 @@ fn answered() -> (World, Client, SocketId) {
     (w, client, socket)
 }
 
+/// An accepted connection, and a request of which the application was told.
+fn asked() -> (World, Client, SocketId) {
+    let mut w = World::new();
+    let (mut client, socket) = w.established();
+    let request = client.data(b"request");
+    w.send_and_tell(&request);
+    w.silent();
+    (w, client, socket)
+}
+
 #[test]
 fn syn_sent_syn_ack_is_acknowledged_by_the_first_request() {
     let (mut w, mut client, socket) = answered();
@@ -58,11 +68,7 @@ fn syn_sent_syn_ack_is_acknowledged_when_the_application_comes_back_and_nobody_w
 
 #[test]
 fn established_text_is_acknowledged_by_the_answer() {
-    let mut w = World::new();
-    let (mut client, socket) = w.established();
-    let request = client.data(b"request");
-    w.send_and_tell(&request);
-    w.silent();
+    let (mut w, mut client, socket) = asked();
     assert_eq!(w.app.read(socket), b"request");
     w.write(socket, b"response");
     let data = w.tcp_with(Flags::ACK | Flags::PSH);
@@ -75,11 +81,7 @@ fn established_text_is_acknowledged_by_the_answer() {
 
 #[test]
 fn established_text_is_acknowledged_when_the_application_comes_back_and_nobody_answers() {
-    let mut w = World::new();
-    let (mut client, _) = w.established();
-    let request = client.data(b"request");
-    w.send_and_tell(&request);
-    w.silent();
+    let (mut w, client, _) = asked();
     w.come_back();
     assert_eq!(w.tcp_with(Flags::ACK).ack, client.nxt);
     assert!(!w.stack.has_output());
@@ -87,11 +89,7 @@ fn established_text_is_acknowledged_when_the_application_comes_back_and_nobody_a
 
 #[test]
 fn established_text_is_acknowledged_at_once_when_the_application_may_stay_away() {
-    let mut w = World::new();
-    let (mut client, _) = w.established();
-    let request = client.data(b"request");
-    w.send_and_tell(&request);
-    w.silent();
+    let (mut w, client, _) = asked();
     w.turn();
     assert_eq!(w.tcp_with(Flags::ACK).ack, client.nxt);
 }

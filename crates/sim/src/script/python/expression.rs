@@ -6,6 +6,9 @@ use super::lex::{Line, Token, lines};
 use crate::limits::NESTING_MAX;
 use crate::script::Mismatch;
 
+/// Values, and `name=value`s.
+type Arguments = (Vec<Expr>, Vec<(String, Expr)>);
+
 #[derive(Debug)]
 pub(super) enum Expr {
     Int(i128),
@@ -502,11 +505,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Values and `name=value`s.
-    #[allow(clippy::type_complexity)]
-    fn arguments(
-        &mut self,
-        close: &'static str,
-    ) -> Result<(Vec<Expr>, Vec<(String, Expr)>), Mismatch> {
+    fn arguments(&mut self, close: &'static str) -> Result<Arguments, Mismatch> {
         let (mut arguments, mut named) = (Vec::new(), Vec::new());
         while self.sign(&[close]).is_none() {
             let is_named = matches!(

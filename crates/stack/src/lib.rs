@@ -8,7 +8,7 @@
 //! job_queue      what the application asked since last turn
 //! timers         what is due
 //! tcp_out        per ready connection: what to send now
-//! tx_lists       control before ACK before data
+//! tx_lists       control before ACK before data before openings
 //! packet_out     frames built in the driver's own buffers
 //! event_queue    what the application should look at; its doorbell at most once
 //! ```

@@ -1,5 +1,6 @@
-//! Three lists of connections that have something to send: control (SYN, RST, bare FIN) before ACK before data. A fourth is of those whose ACK waits for a
-//! ride: on what the application answers within a few turns, for which it moves to the list of data; else it leaves alone then.
+//! Four lists of connections that have something to send: control (RST, bare FIN) before ACK before data before openings (SYN). Who is under way goes on first, and who
+//! only begins comes last ([`OPENINGS_PER_TURN`](crate::limits::OPENINGS_PER_TURN), decision 0038). A fifth is of those whose ACK waits for a ride: on what the application answers
+//! within a few turns, for which it moves to the list of data; else it leaves alone then.
 //!
 //! A connection is on at most one list, first in, first out; [`TxLists::put`] moves it when what it has to send became more urgent.
 //! Each list has a guaranteed share of a turn's frames ([`limits::TX_SHARES`](crate::limits::TX_SHARES)), so that none starves another, and what one list leaves
@@ -16,8 +17,10 @@ const NONE: u32 = (1 << CLASS_SHIFT) - 1;
 const OFF: u32 = 0;
 /// Where in a word the class stands, above a socket's number.
 const CLASS_SHIFT: u32 = 29;
+/// The list of connections that begin.
+pub(crate) const OPENINGS: usize = 3;
 /// The list of ACKs that wait for an answer.
-const WAITING: usize = 3;
+const WAITING: usize = 4;
 
 /// What becomes of ACKs that could ride on what the application answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +41,7 @@ struct List {
 
 /// See the module's documentation.
 pub struct TxLists {
-    lists: [List; 4],
+    lists: [List; 5],
     /// The first one whose ACK began to wait after ACKs last left, and the turns since.
     newcomer: u32,
     turns_waited: u32,
@@ -84,7 +87,7 @@ impl TxLists {
                 head: NONE,
                 tail: NONE,
                 turn_left: SEGMENTS_PER_VISIT,
-            }; 4],
+            }; 5],
             newcomer: NONE,
             turns_waited: 1,
             links: ring::tables::filled(Link::default(), sockets_max),
@@ -141,7 +144,7 @@ impl TxLists {
         }
     }
 
-    /// The first connection of list `class` (0 control, 1 ACK, 2 data), taken off, and how many segments are left of its turn.
+    /// The first connection of list `class` (0 control, 1 ACK, 2 data, 3 openings), taken off, and how many segments are left of its turn.
     #[inline]
     pub fn pop(&mut self, class: usize) -> Option<(u32, usize)> {
         let socket = self.first(class)?;
@@ -224,6 +227,7 @@ fn place_of(class: TransmitClass) -> Option<u32> {
         TransmitClass::Control => Some(1),
         TransmitClass::Ack => Some(2),
         TransmitClass::Data => Some(3),
+        TransmitClass::Opening => Some(OPENINGS as u32 + 1),
         TransmitClass::Piggyback => Some(WAITING as u32 + 1),
     }
 }

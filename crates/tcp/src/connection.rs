@@ -320,7 +320,7 @@ impl Connection {
         *rcv = Rcv::NEW;
         (*deadline_ns, *marks) = (NEVER_NS, Marks::default());
         (*state, *error) = (State::SynSent, None);
-        (*rcv_shift, *due) = (0, TransmitClass::Control);
+        (*rcv_shift, *due) = (0, TransmitClass::Opening);
         *tx = blank_sender(cx, first.iss, first.ts_offset, mss);
         tx.small_end = first.una;
         *rx = receiver;

@@ -52,7 +52,8 @@ impl Plan {
     fn class(self) -> TransmitClass {
         match self {
             Plan::Nothing => TransmitClass::None,
-            Plan::Reset | Plan::ReplyReset | Plan::Syn => TransmitClass::Control,
+            Plan::Reset | Plan::ReplyReset => TransmitClass::Control,
+            Plan::Syn => TransmitClass::Opening,
             Plan::Repeat { len: 0, .. } | Plan::Fresh { len: 0, .. } => TransmitClass::Control,
             Plan::Repeat { .. } | Plan::Fresh { .. } => TransmitClass::Data,
             Plan::Probe | Plan::OwedAck | Plan::Ack => TransmitClass::Ack,

@@ -116,10 +116,12 @@ pub enum TransmitClass {
     None,
     /// A pure ACK of what the application is about to see: it may wait for the answer and ride on it, for as long as nobody would notice (RFC 9293 3.8.6.3).
     Piggyback,
+    /// The SYN of a connection that begins: those that are under way come first.
+    Opening,
     /// New or repeated payload.
     Data,
     /// A pure ACK or a probe.
     Ack,
-    /// SYN, SYN-ACK, RST or a FIN without data.
+    /// RST, or a FIN without data.
     Control,
 }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use wire::tcp::Flags;
 
 use crate::common::{MILLIS, PEER_V4, PORT, SECOND, STACK_V4, World};
-use stack::limits::{CONTROLS_PER_TURN, JOBS_PER_TURN};
+use stack::limits::{CONTROLS_PER_TURN, JOBS_PER_TURN, OPENINGS_PER_TURN};
 
 fn large() -> World {
     World::with(|s| {
@@ -49,6 +49,40 @@ fn connect_requests_beyond_a_turn_and_closes_that_overtake_them() {
     w.peer.forget();
     assert_eq!(w.stack.usage().sockets, 0);
     assert_eq!(w.stack.usage().flows, 0);
+}
+
+#[test]
+fn connecting_crowd_begins_some_in_each_turn_and_all_in_the_end() {
+    let mut w = large();
+    connects(&mut w, 3 * OPENINGS_PER_TURN + 1);
+    let mut begun = Vec::new();
+    for _ in 0..5 {
+        w.turn();
+        begun.push(w.peer.take_tcp().len());
+    }
+    let each = OPENINGS_PER_TURN;
+    assert_eq!(begun, [each, each, each, 1, 0]);
+    w.app.abort_all();
+}
+
+#[test]
+fn connecting_crowd_has_an_eighth_of_the_port_while_others_fill_it() {
+    let mut w = World::with(|s| {
+        s.wire.slots = 16;
+        s.config.limits.sockets_max = 256;
+    });
+    let others: Vec<_> = (0..2)
+        .map(|_| w.connected(SocketAddr::new(PEER_V4, 443)))
+        .collect();
+    connects(&mut w, 20);
+    for (_, socket) in &others {
+        w.app.write(*socket, &[7; 20_000]);
+    }
+    w.turn();
+    let seen = w.peer.take_tcp();
+    let syns = seen.iter().filter(|one| one.flags.contains(Flags::SYN));
+    assert_eq!((syns.count(), seen.len()), (2, 16));
+    w.app.abort_all();
 }
 
 #[test]

@@ -459,7 +459,7 @@ fn syn_is_control() {
             p.skip_sent();
             p.polls = false;
             p.wait_ms(1000);
-            assert_eq!(p.class(), TransmitClass::Control);
+            assert_eq!(p.class(), TransmitClass::Opening);
         },
     );
 }

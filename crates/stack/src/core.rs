@@ -111,8 +111,6 @@ pub(crate) struct Core {
     /// The run of segments that is visiting its connection.
     pub open_run: Option<OpenRun>,
     pub ack_trains: AckTrains,
-    /// Connections that may still begin in this turn ([`OPENINGS_PER_TURN`]).
-    pub openings_left: usize,
     /// The last turn ended with output that the port had no room for.
     pub is_port_short: bool,
     /// The frame behind the one that is worked on.
@@ -222,7 +220,6 @@ impl Core {
             lists: TxLists::new(limits.sockets_max),
             open_run: None,
             ack_trains: AckTrains::new(),
-            openings_left: crate::limits::OPENINGS_PER_TURN,
             is_port_short: false,
             ahead: Ahead::NOTHING,
             port_took_ns: now_ns,

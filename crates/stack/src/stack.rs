@@ -22,7 +22,7 @@ use crate::core::{Core, CoreParts, Secrets, StackSide};
 use crate::counters::Counters;
 use crate::event_queue::EventQueue;
 use crate::limits::{
-    CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, OPENINGS_PER_TURN, SOCKET_STOCK_MAX,
+    CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX,
     TX_FRAMES_AHEAD_MIN, TX_FRAMES_PER_TURN,
 };
 use crate::network::Network;
@@ -128,7 +128,7 @@ impl Stack {
         // Nothing arrived and nothing was asked: who was told has no answer.
         let is_quiet = received + jobs == 0;
         core.lists
-            .end_waits(if is_quiet { Acks::Leave } else { acks });
+            .before_output(if is_quiet { Acks::Leave } else { acks });
         let (sent, blocked) = self.packet_out();
         // Openings that are left for the next turn say nothing about the port.
         self.core.is_port_short = blocked || (sent >= TX_FRAMES_PER_TURN && self.core.has_output());
@@ -145,7 +145,6 @@ impl Stack {
     fn packet_out(&mut self) -> (usize, bool) {
         let (port, core) = (&mut self.port, &mut self.core);
         let mut sent = 0;
-        core.openings_left = OPENINGS_PER_TURN;
         while core.has_output() && sent < TX_FRAMES_PER_TURN {
             let wanted = core.frames_ahead.min(port.capabilities().batch_max);
             let frames = port.reserve(wanted);

@@ -21,7 +21,6 @@ use crate::packet_out::{
 use crate::settle::OUTPUT;
 use crate::stamps::StampedAt;
 use crate::timer_stage::note_deadline;
-use crate::tx_lists::OPENINGS;
 
 impl Core {
     /// Something is ready to leave.
@@ -101,17 +100,7 @@ impl Core {
         }
     }
 
-    /// What the connections of a list have to send, as far as `frames` go.
     fn list_out(&mut self, class: usize, frames: &[TxFrame]) -> usize {
-        if class != OPENINGS {
-            return self.first_out(class, frames);
-        }
-        let used = self.first_out(class, &frames[..frames.len().min(self.openings_left)]);
-        self.openings_left -= used;
-        used
-    }
-
-    fn first_out(&mut self, class: usize, frames: &[TxFrame]) -> usize {
         let mut used = 0;
         while used < frames.len() {
             let Some((socket, turn)) = self.lists.pop(class) else {

@@ -9,7 +9,7 @@
 
 use tcp::TransmitClass;
 
-use crate::limits::{ANSWER_TURNS, SEGMENTS_PER_VISIT};
+use crate::limits::{ANSWER_TURNS, OPENINGS_PER_TURN, SEGMENTS_PER_VISIT};
 
 /// No socket: one more than any number.
 const NONE: u32 = (1 << CLASS_SHIFT) - 1;
@@ -18,7 +18,7 @@ const OFF: u32 = 0;
 /// Where in a word the class stands, above a socket's number.
 const CLASS_SHIFT: u32 = 29;
 /// The list of connections that begin.
-pub(crate) const OPENINGS: usize = 3;
+const OPENINGS: usize = 3;
 /// The list of ACKs that wait for an answer.
 const WAITING: usize = 4;
 
@@ -42,6 +42,8 @@ struct List {
 /// See the module's documentation.
 pub struct TxLists {
     lists: [List; 5],
+    /// Connections that may still begin in this turn.
+    openings_left: usize,
     /// The first one whose ACK began to wait after ACKs last left, and the turns since.
     newcomer: u32,
     turns_waited: u32,
@@ -88,6 +90,7 @@ impl TxLists {
                 tail: NONE,
                 turn_left: SEGMENTS_PER_VISIT,
             }; 5],
+            openings_left: OPENINGS_PER_TURN,
             newcomer: NONE,
             turns_waited: 1,
             links: ring::tables::filled(Link::default(), sockets_max),
@@ -107,8 +110,10 @@ impl TxLists {
         self.lists[WAITING].head != NONE
     }
 
-    /// Before a turn's output: ACKs that have waited for [`ANSWER_TURNS`] leave now, since the application has had its say, and all of them if they are not to wait.
-    pub fn end_waits(&mut self, acks: Acks) {
+    /// Before a turn's output: some connections may begin. ACKs that have waited for [`ANSWER_TURNS`] leave now, since the application has had its say, and all of them if they
+    /// are not to wait.
+    pub fn before_output(&mut self, acks: Acks) {
+        self.openings_left = OPENINGS_PER_TURN;
         if acks == Acks::Leave {
             self.newcomer = NONE;
         } else if self.turns_waited < ANSWER_TURNS {
@@ -144,10 +149,14 @@ impl TxLists {
         }
     }
 
-    /// The first connection of list `class` (0 control, 1 ACK, 2 data, 3 openings), taken off, and how many segments are left of its turn.
+    /// The first connection of list `class` (0 control, 1 ACK, 2 data, 3 openings), taken off, and how many segments are left of its turn. `None` also
+    /// if as many have begun as may in a turn.
     #[inline]
     pub fn pop(&mut self, class: usize) -> Option<(u32, usize)> {
         let socket = self.first(class)?;
+        if class == OPENINGS {
+            self.openings_left = self.openings_left.checked_sub(1)?;
+        }
         let turn = self.lists[class].turn_left;
         self.take_out(socket);
         Some((socket, turn))
@@ -291,7 +300,7 @@ mod tests {
             if turn == 2 * ANSWER_TURNS - 2 {
                 lists.put(ANSWER_TURNS, TransmitClass::Data);
             }
-            lists.end_waits(Acks::Wait);
+            lists.before_output(Acks::Wait);
             let now = drain(&mut lists, 1);
             left.extend(now.into_iter().map(|socket| (socket, turn)));
         }
@@ -300,7 +309,7 @@ mod tests {
             .collect();
         assert_eq!(left, first);
         assert_eq!(drain(&mut lists, 2), [ANSWER_TURNS]);
-        lists.end_waits(Acks::Leave);
+        lists.before_output(Acks::Leave);
         let rest: Vec<_> = (ANSWER_TURNS + 1..2 * ANSWER_TURNS).collect();
         assert_eq!(drain(&mut lists, 1), rest);
         assert!(!lists.has_waiting());

@@ -32,6 +32,9 @@ pub struct Seen {
     /// CPU time of the server's process per transaction.
     #[serde(default)]
     pub server_cpu_us: f64,
+    /// The part of it in which the server looked for more before it slept, where it does that.
+    #[serde(default)]
+    pub server_looked_us: f64,
     /// Bytes that the server's process came to hold for each idle connection.
     #[serde(default)]
     pub idle_bytes: f64,
@@ -158,6 +161,7 @@ impl Tally {
         Seen {
             client_cpu_us: cpu_ns as f64 / 1e3 / self.transactions_all.max(1) as f64,
             server_cpu_us: 0.0,
+            server_looked_us: 0.0,
             idle_bytes: 0.0,
             held_bytes: 0.0,
             stages: Vec::new(),

@@ -91,6 +91,12 @@ const STUDIES: &[Study] = &[
                 |seen| seen.server_cpu_us,
             ),
             falling(
+                "7a-work",
+                "The same without the time in which it looked for more (inline)",
+                "µs",
+                |seen| seen.server_cpu_us - seen.server_looked_us,
+            ),
+            falling(
                 "7a-cpu",
                 "CPU time of both processes for each (fig. 7a)",
                 "µs",

@@ -16,6 +16,7 @@ use millstream::{
 use slab::Slab;
 
 use super::SideOptions;
+use super::sides::Left;
 use crate::failure::Failure;
 use crate::limits::{BACKLOG_DEFAULT, EVENTS_MAX, READ_BYTES};
 use crate::net::millstream as net;
@@ -32,6 +33,10 @@ const OPENING_TIME: Duration = Duration::from_secs(30);
 pub fn server(options: &SideOptions) -> Result<(), Failure> {
     let runtime = net::runtime(&options.net)?;
     let address = options.net.listen_address(PORT);
+    let left = Mutex::new(Left {
+        stages: Vec::new(),
+        looked_seconds: 0.0,
+    });
     on_every_context(&runtime, |context, index| {
         let mut server = Server::new(&context, address, &options.plan)?;
         server
@@ -42,16 +47,22 @@ pub fn server(options: &SideOptions) -> Result<(), Failure> {
             io::stdout().flush()?;
         }
         while server.turn(None)? {}
+        let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
+        left.looked_seconds += context.looked_ns() as f64 / 1e9;
         if index == 0 {
-            let report = context.report()?;
-            let stages: Vec<_> = report.stages.rows().collect();
-            println!("{}", serde_json::json!({ "stages": stages }));
+            let stages = context.report()?.stages;
+            left.stages = stages
+                .rows()
+                .map(|(name, n)| (name.into(), n as f64))
+                .collect();
         }
         if options.counters {
             say_counters(&context)?;
         }
         Ok(())
-    })
+    })?;
+    println!("{}", serde_json::json!(left));
+    Ok(())
 }
 
 /// What a stack has counted, as far as it is not zero.

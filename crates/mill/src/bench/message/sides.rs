@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use measure::{Plan, Seen, cpu};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::system::{Place, Stack, System};
 use crate::bench::frame::namespace::{self, Veth, VethOptions};
@@ -65,10 +65,13 @@ pub fn run(system: System, run: &Run) -> Result<Seen, String> {
     run_with(system, run, None)
 }
 
-/// What a server of Millstream's says at its end: cycles of each stage, if it was built to count them.
-#[derive(Deserialize)]
-struct Left {
-    stages: Vec<(String, f64)>,
+/// What a server of Millstream's says at its end.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Left {
+    /// Cycles of each stage, if it was built to count them.
+    pub stages: Vec<(String, f64)>,
+    /// How long its threads looked for work before they slept: CPU time without work.
+    pub looked_seconds: f64,
 }
 
 /// The same with another `mill` as the server.
@@ -88,7 +91,6 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
     words.extend(["--role", "server", "--core"].map(str::to_owned));
     words.push(run.server_core.to_string());
     let namespace = place.server_namespace.as_deref();
-    let counts = server.is_some();
     let mut server = start(server_stack, namespace, &words, server)?;
     let ready: Ready = server.says().map_err(|cause| format!("server: {cause}"))?;
     let held_before = memory::held_bytes(server.id());
@@ -118,10 +120,11 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
     seen.idle_bytes = held.saturating_sub(held_before) as f64 / run.plan.idle.max(1) as f64;
     seen.held_bytes = held as f64;
     client.finish().map_err(named)?;
-    if counts {
+    if matches!(server_stack, Stack::Inline | Stack::Dedicated) {
         server.let_go();
         let left: Left = server.says().map_err(|cause| format!("server: {cause}"))?;
         let each = seen.transactions_all.max(1) as f64;
+        seen.server_looked_us = left.looked_seconds * 1e6 / each;
         let stages = left.stages.into_iter();
         seen.stages = stages.map(|(name, cycles)| (name, cycles / each)).collect();
     }

@@ -58,20 +58,25 @@ pub enum Chore {
     Clean,
 }
 
+/// A path that is meant from where the command was given: chores run at the root.
+fn absolute(path: &str) -> std::io::Result<PathBuf> {
+    std::path::absolute(path)
+}
+
 /// Options of `install`.
 #[derive(Args)]
 pub struct InstallOptions {
     /// Where programs will find it
-    #[arg(long, value_name = "DIR", default_value = "/usr/local")]
+    #[arg(long, value_name = "DIR", default_value = "/usr/local", value_parser = absolute)]
     pub prefix: PathBuf,
     /// Put everything below this directory, for a package
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = absolute)]
     pub destdir: Option<PathBuf>,
     /// Build nothing: install what the last release build made
     #[arg(long, conflicts_with = "profile_guided")]
     pub no_build: bool,
     /// Where the libraries were built, in place of the last release build
-    #[arg(long, value_name = "DIR", requires = "no_build")]
+    #[arg(long, value_name = "DIR", requires = "no_build", value_parser = absolute)]
     pub from: Option<PathBuf>,
     /// Without the shared library, so that `-lmtcp` takes the archive: for a tree as mTCP's, with --prefix TREE/mtcp
     #[arg(long = "static")]

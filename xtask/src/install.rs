@@ -57,12 +57,6 @@ pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
         }
         options.from.clone().unwrap_or_else(|| plain.clone())
     };
-    if options.prefix.is_relative() {
-        return Err(format!(
-            "--prefix {}: not absolute",
-            options.prefix.display()
-        ));
-    }
     let place = match &options.destdir {
         Some(below) => below.join(options.prefix.strip_prefix("/").unwrap_or(&options.prefix)),
         None => options.prefix.clone(),

@@ -17,13 +17,15 @@ fn run(command: &mut Command) -> String {
     printed(&[&words], &command.output().unwrap())
 }
 
+/// Lays it out in the directory `mtcp` of the tree, named as it is from there.
 fn install(tree: &Path, more: &[&str]) {
+    let manifest = common::crate_directory().join("../../Cargo.toml");
     let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--quiet", "--package", "xtask", "--", "install"]);
-    command.args(["--no-build", "--from"]);
-    command.arg(common::library_directory());
-    command.arg("--prefix").arg(tree.join("mtcp")).args(more);
-    run(command.current_dir(common::crate_directory().join("../..")));
+    command.args(["run", "--quiet", "--package", "xtask", "--manifest-path"]);
+    command.arg(manifest).args(["--", "install", "--no-build"]);
+    command.arg("--from").arg(common::library_directory());
+    command.args(["--prefix", "mtcp"]).args(more);
+    run(command.current_dir(tree));
 }
 
 fn links(library: &str, directory: &Path) -> bool {

@@ -121,10 +121,13 @@ fn objects_of_cxx_echo_over_memif() {
 
 /// A lab with a veth pair, our end of which `file` configures.
 fn beside_the_kernel(name: &str, file: &str) -> Option<Lab> {
-    let lab = Lab::new(name)?.with_veth();
+    Some(configured(Lab::new(name)?.with_veth(), file))
+}
+
+fn configured(lab: Lab, file: &str) -> Lab {
     let address = format!("{}/24", OURS[0]);
     configuration(&lab.directory, file, "io = xdp\nport = right", &address);
-    Some(lab)
+    lab
 }
 
 /// Both processes drive their end of the pair, and the kernel has no address on it.
@@ -190,6 +193,23 @@ fn server_serves_crowds_of_the_kernel() {
     assert!(!said.contains("Non-2xx"), "{said}");
     let said = end(server);
     assert!(said.contains(" errors "), "{said}");
+}
+
+/// Frames come in at each queue of the interface, and there is one stack: it has them all.
+#[test]
+fn one_stack_serves_a_wire_of_many_queues() {
+    let Some(lab) = Lab::new("ports-queues") else {
+        return;
+    };
+    let lab = configured(lab.with_veth_queues(2), "server.conf");
+    let program = build(&lab.directory, "docserver.c");
+    let mut command = lab.command("ours", &program);
+    let server = start(&mut command, "-f server.conf -N 1", 1);
+    let url = format!("http://{}/1000", OURS[0]);
+    let said = lab.run(&["ab", "-q", "-s", "20", "-n", "500", "-c", "50", &url]);
+    assert!(said.contains("Complete requests:      500"), "{said}");
+    assert!(said.contains("Failed requests:        0"), "{said}");
+    assert!(end(server).contains("errors 0"));
 }
 
 /// The configuration is read first, as programs do that become daemons: what was read holds in the child.

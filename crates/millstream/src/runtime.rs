@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use packetio::Port;
 use packetio::spec::Backend;
 use packetio::switch::{Switch, ports_of};
-use packetio::xdp::XdpInterface;
 use ring::trylock::TryLock;
 use stack::context::AppSide;
 use stack::{Stack, StackConfig};
@@ -227,24 +226,24 @@ fn is_ethernet(config: &Config) -> bool {
     matches!(&config.wire.backend, Backend::Loopback(options) if options.name.is_empty())
 }
 
-/// What stands between the wire and more contexts than it serves by itself. Queue *k* of a memif or of a loopback talks to the peer's queue *k*; with all others
-/// nobody but the far side knows which queue a frame takes.
+/// What stands between the wire and its contexts, unless each has a queue that is its own. Queue *k* of a memif or of a loopback talks to the peer's queue *k*; with
+/// all others nobody but the far side knows which queue a frame takes, so that even one context needs all of them.
 fn switch(config: &Config) -> Result<Option<Arc<Switch>>, Error> {
-    if config.contexts < 2 {
-        return Ok(None);
-    }
     let queues = match &config.wire.backend {
-        Backend::Loopback(options) if options.name.is_empty() => {
+        Backend::Loopback(options) if options.name.is_empty() && config.contexts > 1 => {
             let switch = Switch::ethernet(options.mtu, config.contexts)?;
             return Ok(Some(Arc::new(switch)));
         }
         Backend::Loopback(_) => return Ok(None),
         Backend::Memif(options) if options.queues >= config.contexts => return Ok(None),
         Backend::Memif(options) => options.queues,
-        Backend::Xdp(options) => XdpInterface::open(options, &[])?.queues(),
+        Backend::Xdp(options) => packetio::xdp::queues(options)?,
         Backend::Dpdk(options) => options.queues,
         Backend::Tap(_) | Backend::Packet(_) => 1,
     };
+    if config.contexts == 1 && queues == 1 {
+        return Ok(None);
+    }
     let wire: Result<Vec<_>, Error> = (0..queues.min(QUEUES_SHARED_MAX))
         .map(|queue| open(config, queue))
         .collect();

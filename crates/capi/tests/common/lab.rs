@@ -37,8 +37,18 @@ impl Lab {
 
     /// A veth pair between the two: AF_XDP takes the end in `ours`.
     pub fn with_veth(self) -> Self {
+        self.with_veth_of("")
+    }
+
+    /// The same with so many queues each way at both ends. Which one a frame takes is the sender's choice.
+    pub fn with_veth_queues(self, queues: u32) -> Self {
+        self.with_veth_of(&format!(" numtxqueues {queues} numrxqueues {queues}"))
+    }
+
+    fn with_veth_of(self, queues: &str) -> Self {
         let ours = self.namespace("ours");
-        let pair = format!("link add left type veth peer name {INTERFACE} netns {ours}");
+        let pair =
+            format!("link add left{queues} type veth peer name {INTERFACE}{queues} netns {ours}");
         self.ip("kernel", &pair);
         self.name_kernel("kernel", "left");
         self.ip("ours", &format!("link set {INTERFACE} up"));

@@ -133,6 +133,18 @@ impl XdpInterface {
     }
 }
 
+/// How many queues a wire has, whether or not it is open.
+///
+/// # Errors
+/// No such interface, more queues than there are.
+pub fn queues(options: &XdpOptions) -> Result<usize, OpenError> {
+    let wire = wire_name(&options.interface);
+    let device = Device::find(&options.interface)
+        .map_err(|(step, errno)| OpenError::io(&wire, step, errno))?;
+    let (_, queues) = queue_range(options, &device, &wire)?;
+    Ok(queues)
+}
+
 /// Changes the owned addresses of an interface that this process drives in the network namespace of the calling thread.
 ///
 /// # Errors

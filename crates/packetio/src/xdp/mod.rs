@@ -45,7 +45,7 @@ mod rings_unsafe;
 #[allow(unsafe_code)]
 mod umem_unsafe;
 
-pub use interface::{XdpInterface, set_owned};
+pub use interface::{XdpInterface, queues, set_owned};
 pub use options::{Take, XdpMode, XdpOptions, Zerocopy};
 pub use port::XdpPort;
 

@@ -114,7 +114,7 @@ impl Context {
     /// `NetworkDown` if the wire is gone for good.
     pub fn settle(&self) -> io::Result<bool> {
         let mut turns = 0;
-        while turns < SETTLE_TURNS_MAX && self.inner.step()? == Step::Moved {
+        while turns < SETTLE_TURNS_MAX && self.inner.step()? != Step::Idle {
             turns += 1;
         }
         Ok(turns > 0)
@@ -130,7 +130,7 @@ impl Context {
         let mut crank = inner.crank();
         crank.enter();
         let outcome = match crank.step() {
-            Ok(step) if inner.drain_events() || step == Step::Moved => Ok(()),
+            Ok(step) if inner.drain_events() || step != Step::Idle => Ok(()),
             Ok(_) if until_ns.is_some_and(|until_ns| inner.now_ns() >= until_ns) => Ok(()),
             Ok(_) => match inner.sleep(&mut crank, until_ns, extra) {
                 Ok(_) => crank.step().map(|_| {
@@ -305,7 +305,7 @@ impl Inner {
                 break answer;
             }
             let moved = match crank.step() {
-                Ok(step) => step == Step::Moved,
+                Ok(step) => step != Step::Idle,
                 Err(error) => break Err(error),
             };
             let is_over = until_ns.is_some_and(|until_ns| self.now_ns() >= until_ns);

@@ -33,6 +33,8 @@ pub(crate) enum CrankHandle {
 pub(crate) enum Step {
     /// Something moved: look at the sockets again.
     Moved,
+    /// Nothing did, but it is worth looking again at once.
+    Looking,
     /// Nothing is there to be seen: the caller may wait.
     Idle,
 }
@@ -87,6 +89,11 @@ impl CrankHandle {
             Self::Inline(crank) => crank.next_deadline_ns(),
             Self::Dedicated(_) => None,
         }
+    }
+
+    /// The step was this thread's own, and brought nothing: what is to be seen now was there before it.
+    pub fn was_quiet(&self, step: Step) -> bool {
+        matches!(self, Self::Inline(_)) && step != Step::Moved
     }
 
     /// The application's thread is inside a call of ours from here...
@@ -152,7 +159,7 @@ impl InlineCrank {
         }
         if self.spin.looks_on(now_ns) {
             std::hint::spin_loop();
-            return Ok(Step::Moved);
+            return Ok(Step::Looking);
         }
         Ok(Step::Idle)
     }

@@ -443,7 +443,7 @@ impl Poll {
             }
             {
                 let state = &mut *inner.state();
-                let share = state.share_of_events(self.index);
+                let share = state.share_of_events(self.index, crank.was_quiet(step));
                 let room = events.capacity.min(events.events.len() + share);
                 state.collect(self.index, &mut events.events, room);
                 state.collect_nested(self.index, &mut events.events, events.capacity);

@@ -164,6 +164,25 @@ CASE(fewer_places_than_events)
     try_events_max(epoll, 2, 0);
 }
 
+/* Whoever is ready before the wait is told by it, however many they are: programs count. */
+CASE(many_ready_and_room_for_all)
+{
+    enum { MANY = 60 };
+    event_t events[MANY * 2];
+    int epoll = epoll_new();
+
+    for (int i = 0; i < MANY; i++) {
+        struct pair pair = connected();
+
+        CALL(epoll_ctl, epoll, EPOLL_CTL_ADD, pair.fd, &(event_t){.events = EV(IN)});
+        PEER(write, pair.peer, "x", 1);
+    }
+    settle();
+    TRY(epoll_wait, epoll, events, MANY * 2, 1000);
+    TRY(epoll_wait, epoll, events, MANY * 2, 0);
+    TRY(epoll_wait, epoll, events, MANY / 2, 0);
+}
+
 CASE(fewer_places_than_edges)
 {
     struct pair one = connected(), two = connected(), three = connected();

@@ -162,6 +162,10 @@ impl Sockets {
                     return Ok(Some(0));
                 }
                 self.begin_connect(fd, remote, fast.then_some((&[], false)))?;
+                if self.entry(fd)?.nonblocking {
+                    // Also if the answer is there already: Linux looks at it after the call.
+                    return Err(Errno::INPROGRESS);
+                }
                 progress.connecting = true;
                 Errno::INPROGRESS
             }

@@ -133,12 +133,13 @@ impl Settings {
 
     /// What `mtcp_getconf` says from now on: what the file says, else what `before` says.
     pub fn conf(&self, before: Conf) -> Conf {
-        // As in mTCP, either buffer's size is the other's where only one is set.
+        // As in mTCP, either buffer's size is the other's where only one is set, and there are as many buffers as connections.
         let (rcvbuf, sndbuf) = (self.rcvbuf.or(self.sndbuf), self.sndbuf.or(self.rcvbuf));
+        let max_num_buffers = self.max_num_buffers.or(self.max_concurrency);
         Conf {
             num_cores: self.num_cores.unwrap_or(before.num_cores),
             max_concurrency: self.max_concurrency.unwrap_or(before.max_concurrency),
-            max_num_buffers: self.max_num_buffers.unwrap_or(before.max_num_buffers),
+            max_num_buffers: max_num_buffers.unwrap_or(before.max_num_buffers),
             rcvbuf_size: rcvbuf.unwrap_or(before.rcvbuf_size),
             sndbuf_size: sndbuf.unwrap_or(before.sndbuf_size),
             tcp_timewait: self.tcp_timewait_s.unwrap_or(before.tcp_timewait),

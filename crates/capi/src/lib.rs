@@ -19,6 +19,7 @@
 //! | `stats` | the lines of `stat_print` |
 //! | `config` | the configuration's two grammars |
 //! | `kernel_unsafe` | calls on sockets of the kernel's that a context has taken in |
+//! | `fork_unsafe` | a child leaves contexts to its parent |
 //! | `signals_unsafe`, `interfaces_unsafe`, `errno_unsafe` | the few calls of libc that have no better name |
 
 #![deny(unsafe_code)]
@@ -31,6 +32,8 @@ mod door;
 mod epoll_unsafe;
 #[allow(unsafe_code)]
 mod errno_unsafe;
+#[allow(unsafe_code)]
+mod fork_unsafe;
 #[allow(unsafe_code)]
 mod interfaces_unsafe;
 #[allow(unsafe_code)]

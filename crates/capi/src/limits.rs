@@ -6,8 +6,8 @@ pub const CONTEXTS_MAX: usize = millstream::limits::CONTEXTS_MAX;
 pub const CONCURRENCY_DEFAULT: i32 = 10_000;
 /// The largest `max_concurrency`: a descriptor's number takes 20 bits.
 pub const CONCURRENCY_MAX: i32 = 1 << 20;
-/// The smallest: a listener, an epoll, a pipe and some connections.
-pub const CONCURRENCY_MIN: i32 = 16;
+/// The smallest: one socket, which can only call.
+pub const CONCURRENCY_MIN: i32 = 1;
 /// Socket buffers of a context unless `max_num_buffers` says otherwise: mTCP's default.
 pub const BUFFERS_DEFAULT: i32 = 10_000;
 /// The least that a socket's buffer may be set to, in bytes.

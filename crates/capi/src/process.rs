@@ -169,6 +169,14 @@ pub fn destroy() {
     process.conf = Conf::new();
 }
 
+/// In a child of `fork`: contexts that it makes are its own.
+pub fn leave_to_parent() {
+    // What another thread had locked stays locked: that thread is not here.
+    if let Ok(mut process) = PROCESS.try_lock() {
+        process.runtime = None;
+    }
+}
+
 /// Opens context `index`.
 ///
 /// # Errors

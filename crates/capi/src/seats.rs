@@ -4,12 +4,14 @@
 //! makes it and belongs to the first thread that calls with it: mostly the same. Its sockets live in that thread's own storage.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millstream::Runtime;
 use posix::{Descriptors, EpollEvent, Errno, LowestFree, PollFd, Sockets, number};
 
+use crate::fork_unsafe;
 use crate::process;
 use crate::signals_unsafe;
 use crate::stats::Stats;
@@ -73,7 +75,13 @@ const HANDLE_STEP: usize = 0x1000;
 
 thread_local! {
     static OWN: RefCell<Vec<Seat>> = const { RefCell::new(Vec::new()) };
+    /// In a child of `fork`, what is its parent's: never dropped.
+    static PARENTS: RefCell<ManuallyDrop<Vec<Seat>>> =
+        const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
+
+/// The same of [`KNOWN`].
+static PARENTS_KNOWN: Mutex<ManuallyDrop<Vec<Known>>> = Mutex::new(ManuallyDrop::new(Vec::new()));
 
 fn known() -> MutexGuard<'static, Vec<Known>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -92,6 +100,9 @@ pub fn open(index: usize, runtime: Arc<Runtime>) -> Result<Handle, Errno> {
     if known().iter().any(|one| one.index == index) {
         return Err(Errno::EXIST);
     }
+    // A signal that came before the context is no concern of its waits.
+    signals_unsafe::interrupter(index)?.forget();
+    fork_unsafe::watch();
     if let Err(error) = runtime.open(index) {
         eprintln!("mtcp: context {index}: {error}");
         return Err(process::errno(&error));
@@ -106,6 +117,23 @@ pub fn open(index: usize, runtime: Arc<Runtime>) -> Result<Handle, Errno> {
         is_claimed: false,
     });
     Ok(handle)
+}
+
+/// In a child of `fork`: what there is of contexts is the parent's, who goes on with them. Their memory and their wires are shared, so that dropping one here, as the
+/// end of its thread does, would close the parent's connections.
+pub fn leave_to_parent() {
+    // At the end of a thread there is nothing left of them.
+    let _ = OWN.try_with(|own| {
+        if let Ok(mut own) = own.try_borrow_mut() {
+            let own = ManuallyDrop::new(std::mem::take(&mut *own));
+            PARENTS.replace(own);
+        }
+    });
+    // What another thread had locked stays locked: that thread is not here.
+    if let (Ok(mut known), Ok(mut parents)) = (KNOWN.try_lock(), PARENTS_KNOWN.try_lock()) {
+        let known = ManuallyDrop::new(std::mem::take(&mut *known));
+        *parents = known;
+    }
 }
 
 /// Makes a call with a context of this thread.
@@ -158,10 +186,8 @@ fn sit_down(handle: Handle, index: usize, runtime: &Runtime) -> Result<Seat, Err
         .map_err(|error| process::errno(&error))?;
     context.set_interrupter(signals_unsafe::interrupter(index)?);
     let conf = process::conf();
-    // Number 0 is left out: programs exist that take it for none.
-    let descriptors_max = conf.max_concurrency as u32 - 1;
-    let numbers = LowestFree::from(1).limited(descriptors_max as usize);
-    let numbers: Box<dyn Descriptors> = Box::new(numbers);
+    let descriptors_max = conf.max_concurrency as u32;
+    let numbers: Box<dyn Descriptors> = Box::new(ZeroLast::new(descriptors_max as usize));
     Ok(Seat {
         handle,
         sockets: Sockets::with_descriptors(context, numbers),
@@ -172,6 +198,37 @@ fn sit_down(handle: Handle, index: usize, runtime: &Runtime) -> Result<Seat, Err
         descriptors_max,
         stats: process::prints_statistics().then(|| Box::new(Stats::new(index))),
     })
+}
+
+/// The lowest free number from 1 on. Programs exist that take 0 for none, and arrays as long as there are descriptors: so it is the last that is given out.
+struct ZeroLast {
+    others: LowestFree,
+    zero_is_used: bool,
+}
+
+impl ZeroLast {
+    fn new(count: usize) -> Self {
+        Self {
+            others: LowestFree::from(1).limited(count - 1),
+            zero_is_used: false,
+        }
+    }
+}
+
+impl Descriptors for ZeroLast {
+    fn open(&mut self) -> Result<i32, Errno> {
+        match self.others.open() {
+            Err(_) if !std::mem::replace(&mut self.zero_is_used, true) => Ok(0),
+            found => found,
+        }
+    }
+
+    fn close(&mut self, fd: i32) {
+        match fd {
+            0 => self.zero_is_used = false,
+            _ => self.others.close(fd),
+        }
+    }
 }
 
 /// Closes all that a context holds, and the context.

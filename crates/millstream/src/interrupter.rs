@@ -42,6 +42,11 @@ impl Interrupter {
         self.inner.bell.ring();
     }
 
+    /// Forgets an interruption that no wait has noticed: for who gives the interrupter to another context.
+    pub fn forget(&self) {
+        self.inner.flag.take();
+    }
+
     /// Announced first, looked at second: whoever interrupts from here on wakes the sleeper.
     pub(crate) fn prepare_wait(&self) {
         self.inner.bell.prepare_sleep();

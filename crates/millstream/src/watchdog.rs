@@ -68,6 +68,8 @@ impl Drop for Guarded {
 }
 
 struct Dog {
+    /// The process that its thread is in: a child of `fork` has none.
+    pid: u32,
     flock: Mutex<Vec<Sheep>>,
     /// Rung by an owner that leaves; costs a system call only while the dog sleeps for good.
     bell: StackBell,
@@ -90,8 +92,8 @@ pub(crate) fn guard(stack: &Arc<SharedStack>) -> Result<Guarded, Error> {
     static KEYS: Published64 = Published64::new(1);
     let mut place = DOG.lock().unwrap_or_else(PoisonError::into_inner);
     let dog = match &*place {
-        Some(dog) => dog.clone(),
-        None => place.insert(start()?).clone(),
+        Some(dog) if dog.pid == std::process::id() => dog.clone(),
+        _ => place.insert(start()?).clone(),
     };
     drop(place);
     let key = KEYS.add_shared(1);
@@ -115,6 +117,7 @@ fn start() -> Result<Arc<Dog>, Error> {
         source: errno.into(),
     })?;
     let dog = Arc::new(Dog {
+        pid: std::process::id(),
         flock: Mutex::new(Vec::new()),
         bell,
     });

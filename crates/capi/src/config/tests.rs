@@ -108,6 +108,22 @@ fn buffer_given_alone_sizes_the_other() {
 }
 
 #[test]
+fn connections_given_alone_have_a_buffer_each() {
+    let settings = read("buffers", &[("a.conf", "max_concurrency = 30000")]).unwrap();
+    let conf = settings.conf(BEFORE);
+    assert_eq!(
+        (conf.max_concurrency, conf.max_num_buffers),
+        (30_000, 30_000)
+    );
+}
+
+#[test]
+fn few_connections_are_enough() {
+    let settings = read("few", &[("a.conf", "max_concurrency = 3")]).unwrap();
+    assert_eq!(settings.max_concurrency, Some(3));
+}
+
+#[test]
 fn toml_says_the_same() {
     let text = "io = \"memif\"\n\
         port = \"/run/a.sock\"\n\

@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::lab::printed;
@@ -80,24 +80,39 @@ fn program_in_a_tree_like_mtcp_s_is_built_by_its_own_makefile() {
     assert!(!needed.contains("libmtcp"), "{needed}");
 }
 
+/// Builds the program that looks at layouts by what pkg-config says of an installation, and runs it.
+fn build_by_pkg_config(tree: &Path, asked: &[&str], more: &[&str]) -> PathBuf {
+    let mut command = Command::new("pkg-config");
+    command.args(asked).args(["--cflags", "--libs", "libmtcp"]);
+    let flags = run(command.env("PKG_CONFIG_PATH", tree.join("mtcp/lib/pkgconfig")));
+    let program = tree.join("layout");
+    let mut command = Command::new("gcc");
+    command.arg(common::crate_directory().join("tests/layout.c"));
+    command.args(flags.split_whitespace()).args(more);
+    run(command.arg("-o").arg(&program));
+    run(&mut Command::new(&program));
+    program
+}
+
+/// Nothing is shared, the C library neither.
+#[test]
+fn program_is_linked_statically_by_pkg_config() {
+    let tree = common::scratch("static-prefix");
+    install(&tree, &[]);
+    let program = build_by_pkg_config(&tree, &["--static"], &["-static"]);
+    let mut needed = Command::new("readelf");
+    let needed = run(needed.arg("-d").arg(&program));
+    assert!(!needed.contains("NEEDED"), "{needed}");
+}
+
 /// A distribution's layout: the shared library is taken, by its major version.
 #[test]
 fn program_finds_the_library_by_pkg_config() {
     let tree = common::scratch("prefix");
     install(&tree, &[]);
     let prefix = tree.join("mtcp");
-    let mut command = Command::new("pkg-config");
-    command.args(["--cflags", "--libs", "libmtcp"]);
-    let flags = run(command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")));
-    let program = tree.join("layout");
-    let mut command = Command::new("gcc");
-    command.arg(common::crate_directory().join("tests/layout.c"));
-    command
-        .args(flags.split_whitespace())
-        .arg("-o")
-        .arg(&program);
-    run(command.arg(format!("-Wl,-rpath,{}", prefix.join("lib").display())));
-    run(&mut Command::new(&program));
+    let where_it_is = format!("-Wl,-rpath,{}", prefix.join("lib").display());
+    let program = build_by_pkg_config(&tree, &[], &[&where_it_is]);
     let mut needed = Command::new("readelf");
     let needed = run(needed.arg("-d").arg(&program));
     assert!(needed.contains("[libmtcp.so.1]"), "{needed}");

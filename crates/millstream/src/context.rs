@@ -121,20 +121,21 @@ impl Context {
     }
 
     /// Sleeps until the stack has something to tell, one of `extra` is readable or the time is `until_ns`, after one turn that found nothing to do: for
-    /// layers that try a call again and again. It may return early, so the caller looks again.
+    /// layers that try a call again and again. It may return early, so the caller looks again. True: a signal ended the sleep, and there is an [`Interrupter`].
     ///
     /// # Errors
     /// `NetworkDown` if the wire is gone for good; `Interrupted` by an [`Interrupter`]; `WouldBlock` on a virtual clock.
-    pub fn park(&self, until_ns: Option<u64>, extra: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub fn park(&self, until_ns: Option<u64>, extra: &[BorrowedFd<'_>]) -> io::Result<bool> {
         let inner = &*self.inner;
         let mut crank = inner.crank();
         crank.enter();
         let outcome = match crank.step() {
-            Ok(step) if inner.drain_events() || step != Step::Idle => Ok(()),
-            Ok(_) if until_ns.is_some_and(|until_ns| inner.now_ns() >= until_ns) => Ok(()),
+            Ok(step) if inner.drain_events() || step != Step::Idle => Ok(false),
+            Ok(_) if until_ns.is_some_and(|until_ns| inner.now_ns() >= until_ns) => Ok(false),
             Ok(_) => match inner.sleep(&mut crank, until_ns, extra) {
-                Ok(_) => crank.step().map(|_| {
+                Ok(by_signal) => crank.step().map(|_| {
                     inner.drain_events();
+                    by_signal
                 }),
                 Err(error) => Err(error),
             },

@@ -64,6 +64,8 @@ pub(crate) struct Progress {
     pub done: usize,
     /// What it waits for comes without an event.
     pub is_unannounced: bool,
+    /// A signal ended its wait: this is its last step.
+    pub is_interrupted: bool,
 }
 
 impl Call {

@@ -59,11 +59,25 @@ impl Sockets {
                 let slice_ns = context.now_ns() + SLICE_NS;
                 until_ns = Some(until_ns.map_or(slice_ns, |until_ns| until_ns.min(slice_ns)));
             }
-            if let Err(error) = context.park(until_ns, kernel.as_slice()) {
-                return match progress.done {
-                    0 => Err(errno(&error)),
-                    done => Ok(done as i64),
-                };
+            let parked = context.park(until_ns, kernel.as_slice());
+            // Of a call that waits without a limit a signal's handler is no end, as with signal(2) in Linux; one with a limit never goes on after it.
+            let goes_on = progress.deadline_ns.is_none();
+            let ended = match parked {
+                Ok(by_signal) => (by_signal && !goes_on).then_some(Errno::INTR),
+                Err(error) => Some(errno(&error)),
+            };
+            match ended {
+                None => {}
+                Some(_) if progress.done > 0 => return Ok(progress.done as i64),
+                // What came with the signal is no less there.
+                Some(Errno::INTR) => {
+                    progress.is_interrupted = true;
+                    return match step(self, &mut progress)? {
+                        Some(value) => Ok(value),
+                        None => Err(Errno::INTR),
+                    };
+                }
+                Some(why) => return Err(why),
             }
         }
     }
@@ -116,6 +130,7 @@ impl Sockets {
     ) -> Result<usize, Errno> {
         let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
         let deadline_ns = self.deadline_ns(timeout);
+        let mut by_signal = false;
         loop {
             // What has happened so far is seen, even by those who do not wait.
             self.context.turn().map_err(|error| errno(&error))?;
@@ -127,6 +142,9 @@ impl Sockets {
             if count > 0 || deadline_ns.is_some_and(|at_ns| now_ns >= at_ns) {
                 return Ok(count);
             }
+            if by_signal {
+                return Err(Errno::INTR);
+            }
             let kernels = self.kernels(fds);
             let mut until_ns = deadline_ns;
             if !kernels.is_empty() || self.has_notifications {
@@ -134,7 +152,7 @@ impl Sockets {
                 until_ns = Some(until_ns.map_or(slice_ns, |at_ns| at_ns.min(slice_ns)));
             }
             let parked = self.context.park(until_ns, &kernels);
-            parked.map_err(|error| errno(&error))?;
+            by_signal = parked.map_err(|error| errno(&error))?;
         }
     }
 

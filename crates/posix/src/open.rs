@@ -384,7 +384,8 @@ impl Sockets {
             && stream.tcp.shutdown(Shutdown::Write).is_ok()
         {
             let timeout = Duration::from_secs(seconds.into());
-            let is_over = is_over(progress, now_ns, Some(timeout));
+            // Who was interrupted has closed it, too.
+            let is_over = is_over(progress, now_ns, Some(timeout)) || progress.is_interrupted;
             progress.is_unannounced = true;
             if !is_over && is_closing(stream)? {
                 return Ok(None);

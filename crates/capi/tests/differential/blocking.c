@@ -448,6 +448,29 @@ CASE(waiting_poll_then_a_signal)
     aide_join();
 }
 
+/* With a handler that the library does not know of. */
+CASE(waiting_epoll_then_a_signal_of_libc_s)
+{
+    pthread_t self = pthread_self();
+    int epoll = epoll_new();
+
+    signal(SIGUSR1, on_signal);
+    later(LATER_MS, aide_signals, &self);
+    try_events_within(epoll, 4000);
+    aide_join();
+}
+
+CASE(waiting_poll_then_a_signal_of_libc_s)
+{
+    struct pollfd entry = {connected().fd, POLLIN, 0};
+    pthread_t self = pthread_self();
+
+    signal(SIGUSR1, on_signal);
+    later(LATER_MS, aide_signals, &self);
+    TRY(poll, &entry, 1, 2000);
+    aide_join();
+}
+
 /* A call with a time limit of its own is never begun again after a handler. */
 static void set_recv_limit(int fd)
 {
@@ -470,6 +493,38 @@ CASE(blocking_read_then_a_signal)
     aide_join();
     later(LATER_MS, aide_writes, &pair);
     TRY(read, pair.fd, bytes, 10);
+    aide_join();
+}
+
+CASE(blocking_read_then_a_signal_of_libc_s)
+{
+    struct pair pair = with_aide();
+    pthread_t self = pthread_self();
+
+    signal(SIGUSR1, on_signal);
+    set_recv_limit(pair.fd);
+    later(LATER_MS, aide_signals, &self);
+    TRY(read, pair.fd, bytes, 10);
+    aide_join();
+}
+
+CASE(lingering_close_then_a_signal)
+{
+    struct linger linger = {1, 3};
+    struct pair pair = with_aide();
+    pthread_t self = pthread_self();
+    long began = now_ms();
+
+    REGISTER_SIGNAL(SIGUSR1, on_signal);
+    /* More than the peer takes: it reads nothing. */
+    set_blocking(&me, pair.fd, false);
+    fill(&me, pair.fd);
+    set_blocking(&me, pair.fd, true);
+    TRY(setsockopt, pair.fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+    later(LATER_MS, aide_signals, &self);
+    TRY(close, pair.fd);
+    note(now_ms() - began < 2500 ? " soon" : " late");
+    TRY(close, pair.fd);
     aide_join();
 }
 

@@ -174,6 +174,8 @@ pub struct Config {
     pub keepalive_probes_max: u8,
     /// Length of TIME_WAIT. RFC 9293 MUST-13 says 2 MSL = 4 min; Linux 60 s.
     pub time_wait_ns: u64,
+    /// No RST ends TIME_WAIT (RFC 1337 3, Linux's `tcp_rfc1337`); else one at RCV.NXT does (RFC 9293 3.10.7.4).
+    pub time_wait_outlives_resets: bool,
     /// How long a closed connection waits in FIN_WAIT_2 for the peer's FIN.
     pub fin_wait_2_ns: u64,
     /// Least time between two answers to invalid, empty segments of one connection (stops ACK loops).
@@ -212,6 +214,9 @@ pub struct Config {
     pub tail_loss_probe: bool,
     /// Segments that leave back to back, at least, whatever the rate (Linux's `tcp_min_tso_segs`).
     pub burst_segments_min: u8,
+    /// The part of the window, one in so many, that leaves at once although an ACK is about to make room for more; 0: none, but three
+    /// segments (Linux's `tcp_tso_win_divisor`).
+    pub burst_window_divisor: u32,
     /// How long the least round trip is remembered.
     pub min_rtt_window_ns: u64,
     /// Offer and accept timestamps (RFC 7323 3).
@@ -308,6 +313,7 @@ impl Default for Config {
             keepalive_interval_ns: 75 * SECOND_NS,
             keepalive_probes_max: 9,
             time_wait_ns: 60 * SECOND_NS,
+            time_wait_outlives_resets: false,
             fin_wait_2_ns: 60 * SECOND_NS,
             invalid_ack_interval_ns: 500 * MILLISECOND_NS,
             initial_window_segments: 10,
@@ -326,6 +332,7 @@ impl Default for Config {
             frto: true,
             tail_loss_probe: true,
             burst_segments_min: 2,
+            burst_window_divisor: 3,
             min_rtt_window_ns: 300 * SECOND_NS,
             timestamps: true,
             window_scaling: true,

@@ -26,7 +26,7 @@ pub enum TimeWaitOutcome {
     Drop,
     /// Send this ACK.
     Ack(SegmentOut),
-    /// A RST at RCV.NXT ended it early. RFC 1337 would rather ignore it; RFC 9293 and Linux's default do not.
+    /// A RST at RCV.NXT ended it early. RFC 1337 would rather ignore it (`Config::time_wait_outlives_resets`); RFC 9293 and Linux's default do not.
     Gone,
     /// A new connection may take the flow over: remove the entry, and if a listener matches go on as for
     /// [`ListenOutcome::Syn`](crate::listen::ListenOutcome::Syn), with an ISS from
@@ -136,7 +136,7 @@ impl TimeWait {
     /// Only the exact number resets. RFC 5961 3.2 would challenge another in the window; Linux is silent, and in this state
     /// there is nothing to defend that silence does not defend as well.
     fn on_reset(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
-        if seg.seq == self.rcv_nxt {
+        if seg.seq == self.rcv_nxt && !cx.config.time_wait_outlives_resets {
             cx.counters.resets_in += 1;
             return TimeWaitOutcome::Gone;
         }

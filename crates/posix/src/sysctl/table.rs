@@ -124,6 +124,7 @@ pub(super) const SETTINGS: &[Setting] = &[
     ),
     setting!("net.ipv4.tcp_reordering", number, dup_acks_max),
     setting!("net.ipv4.tcp_retries2", number, retries_max),
+    setting!("net.ipv4.tcp_rfc1337", flag, time_wait_outlives_resets),
     setting!("net.ipv4.tcp_rto_max_ms", time(MILLI), rto_ns_max),
     setting!("net.ipv4.tcp_rto_min_us", time(MICRO), rto_ns_min),
     setting!("net.ipv4.tcp_sack", flag, sack),
@@ -146,6 +147,11 @@ pub(super) const SETTINGS: &[Setting] = &[
         thin_linear_timeouts
     ),
     setting!("net.ipv4.tcp_timestamps", flag, timestamps),
+    setting!(
+        "net.ipv4.tcp_tso_win_divisor",
+        number,
+        burst_window_divisor
+    ),
     setting!("net.ipv4.tcp_window_scaling", flag, window_scaling),
     setting!("tcp_cubic.beta", number, cubic.beta),
     setting!("tcp_cubic.bic_scale", number, cubic.scale),

@@ -26,6 +26,8 @@ pub(super) struct Config {
     pub strict_segments: bool,
     /// A packet that differs is only reported.
     pub packets_may_differ: bool,
+    /// A call that gives something else is only reported.
+    pub calls_may_differ: bool,
 }
 
 /// The words that suites define from outside, with the values that their scripts were written for.
@@ -110,6 +112,7 @@ impl Config {
             timestamp_tick: 0,
             strict_segments: false,
             packets_may_differ: false,
+            calls_may_differ: false,
         })
     }
 
@@ -130,7 +133,10 @@ impl Config {
             "tcp_ts_ecr_scaled" => self.scales_echo = true,
             "tcp_ts_tick_usecs" => self.timestamp_tick = value.parse().map_err(|_| bad())?,
             "strict_segments" => self.strict_segments = true,
-            "non_fatal" => self.packets_may_differ = value.contains("packet"),
+            "non_fatal" => {
+                self.packets_may_differ = value.contains("packet");
+                self.calls_may_differ = value.contains("syscall");
+            }
             // What concerns the machine that packetdrill runs on.
             "ip_version" | "gateway_ip" | "netmask_ip" | "mss" | "speed" | "init_scripts"
             | "code_command" | "code_format" | "code_sockopt" | "define" | "D" | "debug"

@@ -41,6 +41,25 @@ const CLOSE: &[&str] = &["+0 close(4) = 0"];
 const ACK_OF_FIN: &[&str] = &["+.01 < . 1:1(0) ack 2 win 30000"];
 const FIN: &[&str] = &["+.01 < F. 1:1(0) ack 1 win 30000"];
 const FIN_AFTER_OURS: &[&str] = &["+.01 < F. 1:1(0) ack 2 win 30000"];
+/// Of our FIN, from a peer that has sent its own.
+const ACK_OF_BOTH: &[&str] = &["+.01 < . 2:2(0) ack 2 win 30000"];
+const WRITE: &[&str] = &["+0 write(4, ..., 100) = 100"];
+const CLOSE_LATER: &[&str] = &["+.01 close(4) = 0"];
+const SYN_ACK: &[&str] = &["+.01 < S. 0:0(0) ack 1 win 30000 <mss 1000,nop,wscale 0>"];
+/// A listener that hands over who has said something.
+const DEFER: &[&str] = &["+0 setsockopt(3, SOL_TCP, TCP_DEFER_ACCEPT, [5], 4) = 0"];
+const ACK: &[&str] = &["+.01 < . 1:1(0) ack 1 win 30000"];
+/// A listener that takes data on SYNs, also without a cookie.
+const FAST: &[&str] = &[
+    "+0 `sysctl -q net.ipv4.tcp_fastopen=0x602`",
+    "+0 bind(3, ..., ...) = 0",
+    "+0 listen(3, 5) = 0",
+];
+const SYN_WITH_DATA: &[&str] = &[
+    "+.01 < S 0:100(100) win 30000 <mss 1000,nop,wscale 0>",
+    "+.01 accept(3, ..., ...) = 4",
+    "+0 fcntl(4, F_SETFL, O_RDWR|O_NONBLOCK) = 0",
+];
 
 const fn state(
     name: &'static str,
@@ -58,7 +77,7 @@ const fn state(
     }
 }
 
-const STATES: [State; 13] = [
+const STATES: [State; 24] = [
     state("listen", &[LISTEN], 3, [1, 1, 1]),
     state("syn_sent", &[CONNECT], 3, [0, 1, 1]),
     state("syn_received", &[LISTEN, SYN], 3, [0, 1, 1]),
@@ -97,6 +116,52 @@ const STATES: [State; 13] = [
         4,
         [2, 2, 1],
     ),
+    state("connected", &[CONNECT, SYN_ACK], 3, [1, 1, 1]),
+    state("in_flight", &[LISTEN, SYN, ACCEPT, WRITE], 4, [1, 101, 1]),
+    state(
+        "fin_wait_1_in_flight",
+        &[LISTEN, SYN, ACCEPT, WRITE, SHUT],
+        4,
+        [1, 102, 1],
+    ),
+    state(
+        "close_wait_in_flight",
+        &[LISTEN, SYN, ACCEPT, WRITE, FIN],
+        4,
+        [1, 101, 2],
+    ),
+    state("syn_received_deferred", &[DEFER, LISTEN, SYN, ACK], 3, [1, 1, 1]),
+    state("syn_received_fast", &[FAST, SYN_WITH_DATA], 4, [0, 1, 101]),
+    state(
+        "syn_received_fast_closed",
+        &[FAST, SYN_WITH_DATA, SHUT],
+        4,
+        [0, 2, 101],
+    ),
+    state(
+        "orphan_closing",
+        &[LISTEN, SYN, ACCEPT, CLOSE, FIN],
+        4,
+        [1, 2, 2],
+    ),
+    state(
+        "orphan_last_ack",
+        &[LISTEN, SYN, ACCEPT, FIN, CLOSE_LATER],
+        4,
+        [1, 2, 2],
+    ),
+    state(
+        "orphan_time_wait",
+        &[LISTEN, SYN, ACCEPT, CLOSE, ACK_OF_FIN, FIN_AFTER_OURS],
+        4,
+        [2, 2, 2],
+    ),
+    state(
+        "time_wait_after_closing",
+        &[LISTEN, SYN, ACCEPT, SHUT, FIN, ACK_OF_BOTH],
+        4,
+        [2, 2, 2],
+    ),
 ];
 
 /// A kind of segment: flags, sequence number from RCV.NXT, length, ACK number from what stands there, window.
@@ -107,6 +172,7 @@ struct Kind {
     len: u32,
     ack: Ack,
     window: u32,
+    urgent: u32,
 }
 
 /// What a segment acknowledges.
@@ -129,6 +195,7 @@ const fn kind(name: &'static str, flags: &'static str, off: i64, len: u32, ack: 
         len,
         ack,
         window: 30_000,
+        urgent: 0,
     }
 }
 
@@ -139,7 +206,10 @@ const PAUSE_MS: u32 = 20;
 /// Far outside any window.
 const FAR: i64 = 4_000_000;
 
-const KINDS: [Kind; 34] = [
+/// The window that a SYN of ours offers.
+const WINDOW: i64 = 65_535;
+
+const KINDS: [Kind; 76] = [
     kind("rst_at_rcv_nxt", "R", 0, 0, No),
     kind("rst_ack_at_rcv_nxt", "R.", 0, 0, Next(0)),
     kind("rst_ack_of_something_else", "R.", 0, 0, Next(100)),
@@ -177,6 +247,51 @@ const KINDS: [Kind; 34] = [
     kind("fin_without_ack", "F", 0, 0, No),
     kind("fin_ahead", "F.", 100, 0, Next(0)),
     kind("fin_again", "F.", -1, 0, Next(0)),
+    kind("rst_with_data", "R", 0, 100, No),
+    kind("rst_at_the_edge", "R", WINDOW, 0, No),
+    kind("rst_before_the_edge", "R", WINDOW - 1, 0, No),
+    kind("rst_with_old_data", "R", -1, 100, No),
+    kind("rst_ack_in_window", "R.", 100, 0, Next(0)),
+    kind("rst_ack_old", "R.", -1, 0, Next(0)),
+    kind("rst_ack_of_old", "R.", 0, 0, Una(-1)),
+    kind("rst_fin", "FR", 0, 0, No),
+    kind("syn_with_data", "S", 0, 100, No),
+    kind("syn_again_with_data", "S", -1, 100, No),
+    kind("syn_in_window_with_data", "S", 500, 100, No),
+    kind("syn_ack_with_data", "S.", -1, 100, Next(0)),
+    kind("syn_ack_at_rcv_nxt", "S.", 0, 0, Next(0)),
+    kind("syn_ack_in_window", "S.", 500, 0, Next(0)),
+    kind("syn_ack_far", "S.", FAR, 0, Next(0)),
+    kind("syn_ack_of_old", "S.", -1, 0, Una(-1)),
+    kind("syn_ack_with_fin", "FS.", -1, 0, Next(0)),
+    kind("syn_rst", "SR", 0, 0, No),
+    kind("all_flags", "FSRPU.", 0, 0, Next(0)),
+    kind("ack_of_a_part", ".", 0, 0, Una(50)),
+    kind("ack_at_the_edge", ".", WINDOW, 0, Next(0)),
+    kind("ack_ahead", ".", 500, 0, Next(0)),
+    kind("ack_beyond_with_old_number", ".", -1, 0, Next(100)),
+    kind("ack_far_beyond", ".", 0, 0, Next(2_000_000_000)),
+    kind("ack_with_marks", "EW.", 0, 0, Next(0)),
+    kind("push_alone", "P.", 0, 0, Next(0)),
+    kind("data_and_nothing", "-", 0, 100, No),
+    kind("data_of_a_part", "P.", 0, 100, Una(50)),
+    kind("data_with_old_ack", "P.", 0, 100, Una(-1)),
+    kind("data_with_very_old_ack", "P.", 0, 100, Una(-100_000)),
+    kind("data_up_to_the_edge", "P.", WINDOW - 100, 100, Next(0)),
+    kind("data_over_the_edge", "P.", WINDOW - 99, 100, Next(0)),
+    kind("data_at_the_edge", "P.", WINDOW, 100, Next(0)),
+    Kind {
+        urgent: 50,
+        ..kind("data_urgent", "PU.", 0, 100, Next(0))
+    },
+    kind("fin_beyond_window", "F.", FAR, 0, Next(0)),
+    kind("fin_at_the_edge", "F.", WINDOW, 0, Next(0)),
+    kind("fin_with_data_ahead", "FP.", 100, 100, Next(0)),
+    kind("fin_with_data_again", "FP.", -1, 101, Next(0)),
+    kind("fin_with_data_over_the_edge", "FP.", WINDOW - 99, 100, Next(0)),
+    kind("fin_with_ack_of_old", "F.", 0, 0, Una(0)),
+    kind("fin_with_ack_beyond", "F.", 0, 0, Next(100)),
+    kind("fin_with_very_old_ack", "F.", 0, 0, Una(-100_000)),
 ];
 
 /// All cells, state by state.
@@ -230,8 +345,12 @@ impl State {
             true => " <mss 1000,nop,wscale 0>",
             false => "",
         };
+        let urgent = match kind.urgent {
+            0 => String::new(),
+            pointer => format!(" urg {pointer}"),
+        };
         format!(
-            "< {} {seq}:{end}({}){ack} win {}{options}",
+            "< {} {seq}:{end}({}){ack} win {}{urgent}{options}",
             kind.flags, kind.len, kind.window
         )
     }
@@ -240,7 +359,7 @@ impl State {
     fn questions(&self) -> Vec<String> {
         let fd = self.fd;
         let mut lines = Vec::new();
-        if self.name == "listen" || self.name == "syn_received" {
+        if matches!(self.name, "listen" | "syn_received" | "syn_received_deferred") {
             lines.push("+.1 accept(3, ..., ...) = 4".to_owned());
             lines.push("+0 fcntl(4, F_SETFL, O_RDWR|O_NONBLOCK) = 0".to_owned());
             lines.push("+0 read(4, ..., 1000) = 0".to_owned());

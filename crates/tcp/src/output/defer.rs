@@ -5,8 +5,8 @@ use crate::MILLISECOND_NS;
 use crate::connection::{Connection, Cx};
 use crate::recovery::flag;
 
-/// The part of the window that is worth a burst (`tcp_tso_win_divisor`).
-const WINDOW_DIVISOR: u32 = 3;
+/// Segments that are worth a burst where no part of the window is (Linux's `tcp_max_tso_deferred_mss`).
+const DEFERRED_SEGMENTS_MAX: u32 = 3;
 
 /// What keeps a burst back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,9 @@ impl Connection {
             .saturating_mul(mss);
         let by_peer = self.snd.usable();
         let limit = by_cwnd.min(by_peer);
-        let chunk = self.snd.wnd.min(cwnd.saturating_mul(mss)) / WINDOW_DIVISOR;
-        if limit >= chunk || limit >= self.burst_segments_max(cx).saturating_mul(mss) {
+        if self.is_worth_a_burst(cx, limit, mss)
+            || limit >= self.burst_segments_max(cx).saturating_mul(mss)
+        {
             return None;
         }
         if cx.now_ns.saturating_sub(self.delivery.last_out_ns) > MILLISECOND_NS
@@ -58,6 +59,18 @@ impl Connection {
         // What gets no more data does not wait.
         let complete = self.fin_unsent() || self.record_room() <= unsent;
         (!complete).then_some(Deferral::Other)
+    }
+
+    /// `limit` bytes, of segments of `mss`, are enough not to wait for more.
+    fn is_worth_a_burst(&self, cx: &Cx<'_>, limit: u32, mss: u32) -> bool {
+        let window = self
+            .snd
+            .wnd
+            .min(self.congestion.window.cwnd.saturating_mul(mss));
+        match window.checked_div(cx.config.burst_window_divisor) {
+            Some(part) => limit >= part,
+            None => limit > DEFERRED_SEGMENTS_MAX * mss,
+        }
     }
 
     /// The first segment in flight was sent a round trip ago, nearly.

@@ -2,7 +2,7 @@
 //!
 //! Lines of the script that expect a packet are kept as places to wait at. Calls are made and what they give is noted.
 
-use posix::{Errno, Reply};
+use posix::{ControlMessage, Errno, Reply, number};
 
 use super::Runner;
 use super::arguments::int;
@@ -15,6 +15,9 @@ use crate::script::{Mismatch, option, symbols};
 
 /// How long after its time a packet is waited for.
 const PATIENCE: Micros = 100_000;
+
+/// Bytes of a `struct sock_extended_err`.
+const EXTENDED_ERROR_BYTES: usize = 16;
 
 impl Runner<'_> {
     /// Puts what has left into the record.
@@ -101,8 +104,8 @@ impl Runner<'_> {
             }
             Reply::Int(value) if call.name == "ioctl" => format!(" [{value}]"),
             Reply::Message { control, flags, .. } => {
-                let kinds: Vec<_> = control.iter().map(|one| (one.level, one.kind)).collect();
-                format!(" {kinds:?} flags {flags:#x}")
+                let told: Vec<_> = control.iter().map(told).collect();
+                format!(" [{}] flags {flags:#x}", told.join(", "))
             }
             Reply::Poll(fds) => {
                 let events = fds
@@ -126,4 +129,17 @@ impl Runner<'_> {
         }
         Ok(())
     }
+}
+
+/// A control message: of errors what the kernel says of them, of others what is no time.
+fn told(message: &ControlMessage) -> String {
+    let ControlMessage { level, kind, data } = message;
+    let shown = match (*level, *kind) {
+        (number::SOL_IP, number::IP_RECVERR) | (number::SOL_IPV6, number::IPV6_RECVERR) => {
+            data.get(..EXTENDED_ERROR_BYTES).unwrap_or(data)
+        }
+        (number::SOL_TCP, _) => data,
+        _ => &[],
+    };
+    format!("({level}, {kind}) {shown:?}")
 }

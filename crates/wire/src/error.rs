@@ -42,6 +42,8 @@ wire_errors! {
     BadChecksum => "bad_checksum",
     /// An option's length is zero, too small, or runs past its header.
     BadOption => "bad_option",
+    /// A signature (RFC 2385) that no key of ours could check.
+    Signed => "signed",
     /// An address stands where the protocol forbids it: a multicast target, an unspecified source.
     BadAddress => "bad_address",
     /// A neighbour discovery message came through a router (hop limit below 255, RFC 4861 section
@@ -66,6 +68,7 @@ impl fmt::Display for WireError {
             WireError::BadVersion => "wrong IP version",
             WireError::BadChecksum => "checksum mismatch",
             WireError::BadOption => "malformed option",
+            WireError::Signed => "a signature without a key",
             WireError::BadAddress => "an address that is not allowed there",
             WireError::BadHopLimit => "neighbour discovery from off the link",
             WireError::BadCode => "unknown code",

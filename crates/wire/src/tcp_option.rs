@@ -21,6 +21,8 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMP: u8 = 8;
+/// RFC 2385. We have no keys: a segment that bears one is not for us (as Linux).
+const SIGNATURE: u8 = 19;
 const FAST_OPEN: u8 = 34;
 const EXPERIMENT: u8 = 254;
 /// The experiment identifier of Fast Open before it had a number, RFC 7413 appendix A and RFC 6994.
@@ -260,6 +262,9 @@ impl Options {
                 return Err(WireError::BadOption);
             }
             let (option, rest) = bytes.split_at_checked(len).ok_or(WireError::BadOption)?;
+            if kind == SIGNATURE {
+                return Err(WireError::Signed);
+            }
             options.take(kind, &option[2..]);
             bytes = rest;
         }

@@ -191,8 +191,8 @@ fn cookie_that_does_not_fit_is_left_out() {
 
 #[test]
 fn unknown_options_are_skipped_by_their_length() {
-    // MD5 signature (19), then an unassigned kind, then MSS.
-    let mut bytes = Vec::from([19, 18]);
+    // A quick-start response (27) that is too long, then an unassigned kind, then MSS.
+    let mut bytes = Vec::from([27, 18]);
     bytes.extend([0xaa; 16]);
     bytes.extend([77, 3, 0xff, 2, 4, 2, 24]);
     assert_eq!(
@@ -202,6 +202,13 @@ fn unknown_options_are_skipped_by_their_length() {
             ..Options::default()
         })
     );
+}
+
+#[test]
+fn signatures_are_refused() {
+    let mut bytes = Vec::from([2, 4, 2, 24, 19, 18]);
+    bytes.extend([0xaa; 16]);
+    assert_eq!(Options::parse(&bytes), Err(WireError::Signed));
 }
 
 #[test]

@@ -50,6 +50,12 @@ fn next_note(entry: &Entry) -> Option<(Vec<u8>, bool, Vec<ControlMessage>)> {
         File::Stream(stream) => stream.tcp.take_icmp_note().ok().flatten(),
         _ => None,
     })?;
+    if let File::Stream(stream) = &entry.file
+        && entry.icmp_notes.borrow().is_empty()
+    {
+        // Who has read what the error was is not told again (Linux).
+        let _ = stream.tcp.take_error();
+    }
     let (origin, address) = match (note.sender, entry.is_v6) {
         (IpAddr::V4(sender), true) => (SO_EE_ORIGIN_ICMP, sender.to_ipv6_mapped().into()),
         (sender @ IpAddr::V4(_), false) => (SO_EE_ORIGIN_ICMP, sender),

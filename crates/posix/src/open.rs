@@ -381,7 +381,8 @@ impl Sockets {
         if let File::Stream(stream) = &entry.file
             && let Linger::Seconds(seconds @ 1..) = stream.tcp.options().linger()
             && stream.tcp.readable() == 0
-            && stream.tcp.shutdown(Shutdown::Write).is_ok()
+            // Nobody will read any more: text that comes is reset.
+            && stream.tcp.shutdown(Shutdown::Both).is_ok()
         {
             let timeout = Duration::from_secs(seconds.into());
             // Who was interrupted has closed it, too.

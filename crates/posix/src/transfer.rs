@@ -289,7 +289,7 @@ fn recv_unconnected(error: Option<Errno>, is_shut: bool, reply: &mut Reply) -> S
 
 /// What `TCP_INQ` tells: bytes that wait, and one more for an end that was announced, so that nobody forgets to read it.
 fn inq(stream: &Stream) -> i32 {
-    urgent::readable(&stream.tcp) as i32 + i32::from(stream.tcp.is_read_closed())
+    stream.tcp.readable() as i32 + i32::from(stream.tcp.is_read_closed())
 }
 
 /// Writes what is left of `bytes`.
@@ -305,6 +305,10 @@ fn write_on(
     }
     if bytes.is_empty() {
         return stream.tcp.check_write().map_err(|error| errno(&error));
+    }
+    // What the connection failed of is for the next call, if something was taken before.
+    if progress.done > 0 && !stream.tcp.is_open() {
+        return Ok(());
     }
     loop {
         let rest = &bytes[progress.done..];

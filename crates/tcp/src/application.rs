@@ -282,9 +282,9 @@ impl Connection {
     fn queue_fin(&mut self) {
         self.state = match self.state {
             State::Established => State::FinWait1,
-            State::SynReceived if self.is_fast_opened() => State::FinWait1,
+            State::SynReceived if self.is_fast_opened() && self.is_orphan() => State::FinWait1,
             State::CloseWait => State::LastAck,
-            // The FIN waits for the handshake.
+            // The FIN waits for the handshake; also where data does not, unless nobody waits with it (Linux).
             State::SynSent | State::SynReceived => self.state,
             _ => return,
         };

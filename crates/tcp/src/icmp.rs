@@ -81,7 +81,8 @@ impl Connection {
         }
     }
 
-    /// A quoted sequence number lies in flight: the message is not a blind forgery (RFC 5927 4.1).
+    /// A quoted sequence number lies in flight: the message is not a blind forgery (RFC 5927 4.1). SND.NXT is what our pure ACKs bear, so it counts too
+    /// (Linux).
     #[must_use]
     pub fn is_quoted_in_flight(&self, quoted_seq: SeqNumber) -> bool {
         let first = if self.is_fast_opened() {
@@ -89,7 +90,7 @@ impl Connection {
         } else {
             self.snd.una
         };
-        self.state != State::Closed && quoted_seq.in_window(first, self.snd.nxt.since(first))
+        self.state != State::Closed && quoted_seq.ge(first) && quoted_seq.le(self.snd.nxt)
     }
 }
 

@@ -118,7 +118,7 @@ impl TimeWait {
             cx.counters.drop_paws += 1;
             return self.acknowledge(cx, seg);
         }
-        if seg.seq_len() == 0 && self.in_window(seg.seq) {
+        if seg.seq_len() == 0 && seg.seq == self.rcv_nxt {
             // A bare ACK in its place says nothing and earns nothing.
             self.note_timestamp(cx, seg);
             return TimeWaitOutcome::Drop;

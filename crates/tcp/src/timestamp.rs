@@ -5,6 +5,7 @@ use crate::connection::{Connection, Cx};
 use crate::limits::{TS_RECENT_AGE_MAX, coarse};
 use crate::marks::Marks;
 use crate::segment::Segment;
+use wire::tcp::Flags;
 
 impl Connection {
     /// TSval of a segment that leaves now: milliseconds plus the address pair's offset.
@@ -32,10 +33,30 @@ impl Connection {
             return false;
         };
         let behind = self.rcv.ts_recent.wrapping_sub(stamp.value) as i32;
-        if !self.marks.has(Marks::TIMESTAMPS) || behind <= PAWS_SLACK {
+        if !self.marks.has(Marks::TIMESTAMPS)
+            || behind <= PAWS_SLACK
+            || self.is_overtaken_ack(seg, behind)
+        {
             return false;
         }
-        coarse(cx.now_ns).wrapping_sub(self.rx.ts_recent_at) < TS_RECENT_AGE_MAX
+        !self.ts_recent_is_outdated(cx)
+    }
+
+    fn ts_recent_is_outdated(&self, cx: &Cx<'_>) -> bool {
+        coarse(cx.now_ns).wrapping_sub(self.rx.ts_recent_at) >= TS_RECENT_AGE_MAX
+    }
+
+    /// A bare ACK in its place that says nothing new, `behind_ms` old: another overtook it on its way, which is no reason to answer (Linux).
+    fn is_overtaken_ack(&self, seg: &Segment, behind_ms: i32) -> bool {
+        let wnd = self.scaled_window(seg);
+        let opens = seg.seq.gt(self.snd.wl1)
+            || (seg.seq == self.snd.wl1 && (wnd > self.snd.wnd || wnd == 0));
+        let longest_ms = self.tx.rtt.rto_ns() * 6 / 5 / MILLISECOND_NS;
+        is_bare_ack(seg)
+            && seg.seq == self.rcv.nxt
+            && seg.ack == self.snd.una
+            && !opens
+            && i64::from(behind_ms) <= longest_ms as i64
     }
 
     /// RFC 7323 4.3: TS.Recent follows a segment that is no older, of an acceptable ACK, and that starts
@@ -48,10 +69,11 @@ impl Connection {
         if !self.marks.has(Marks::TIMESTAMPS) || seg.seq.gt(self.rcv.acked) {
             return;
         }
-        if self.rcv.ts_recent.wrapping_sub(stamp.value) == PAWS_SLACK as u32 {
+        let behind = self.rcv.ts_recent.wrapping_sub(stamp.value) as i32;
+        // Older values get here that are older by no more than the slack, or of an ACK that was overtaken, or when TS.Recent is outdated: only then they count.
+        if behind > 0 && (behind <= PAWS_SLACK || !self.ts_recent_is_outdated(cx)) {
             return;
         }
-        // A value older than that gets here only when TS.Recent is outdated.
         self.rcv.ts_recent = stamp.value;
         self.rx.ts_recent_at = coarse(cx.now_ns);
     }
@@ -74,6 +96,11 @@ impl Connection {
 
 /// Stamps of one host may be off by so much from one segment to the next (Linux's `TCP_PAWS_WINDOW`).
 const PAWS_SLACK: i32 = 1;
+
+/// Nothing but an ACK.
+pub(crate) fn is_bare_ack(seg: &Segment) -> bool {
+    seg.has(Flags::ACK) && seg.seq_len() == 0
+}
 
 /// `a` is older than `b` on the timestamp circle.
 pub(crate) fn is_before(a: u32, b: u32) -> bool {

@@ -147,11 +147,7 @@ pub(super) const SETTINGS: &[Setting] = &[
         thin_linear_timeouts
     ),
     setting!("net.ipv4.tcp_timestamps", flag, timestamps),
-    setting!(
-        "net.ipv4.tcp_tso_win_divisor",
-        number,
-        burst_window_divisor
-    ),
+    setting!("net.ipv4.tcp_tso_win_divisor", number, burst_window_divisor),
     setting!("net.ipv4.tcp_window_scaling", flag, window_scaling),
     setting!("tcp_cubic.beta", number, cubic.beta),
     setting!("tcp_cubic.bic_scale", number, cubic.scale),

@@ -130,7 +130,12 @@ const STATES: [State; 24] = [
         4,
         [1, 101, 2],
     ),
-    state("syn_received_deferred", &[DEFER, LISTEN, SYN, ACK], 3, [1, 1, 1]),
+    state(
+        "syn_received_deferred",
+        &[DEFER, LISTEN, SYN, ACK],
+        3,
+        [1, 1, 1],
+    ),
     state("syn_received_fast", &[FAST, SYN_WITH_DATA], 4, [0, 1, 101]),
     state(
         "syn_received_fast_closed",
@@ -288,7 +293,13 @@ const KINDS: [Kind; 76] = [
     kind("fin_at_the_edge", "F.", WINDOW, 0, Next(0)),
     kind("fin_with_data_ahead", "FP.", 100, 100, Next(0)),
     kind("fin_with_data_again", "FP.", -1, 101, Next(0)),
-    kind("fin_with_data_over_the_edge", "FP.", WINDOW - 99, 100, Next(0)),
+    kind(
+        "fin_with_data_over_the_edge",
+        "FP.",
+        WINDOW - 99,
+        100,
+        Next(0),
+    ),
     kind("fin_with_ack_of_old", "F.", 0, 0, Una(0)),
     kind("fin_with_ack_beyond", "F.", 0, 0, Next(100)),
     kind("fin_with_very_old_ack", "F.", 0, 0, Una(-100_000)),
@@ -359,7 +370,10 @@ impl State {
     fn questions(&self) -> Vec<String> {
         let fd = self.fd;
         let mut lines = Vec::new();
-        if matches!(self.name, "listen" | "syn_received" | "syn_received_deferred") {
+        if matches!(
+            self.name,
+            "listen" | "syn_received" | "syn_received_deferred"
+        ) {
             lines.push("+.1 accept(3, ..., ...) = 4".to_owned());
             lines.push("+0 fcntl(4, F_SETFL, O_RDWR|O_NONBLOCK) = 0".to_owned());
             lines.push("+0 read(4, ..., 1000) = 0".to_owned());
@@ -367,7 +381,7 @@ impl State {
         }
         if self.name.starts_with("orphan") {
             // Whether anybody is at home: an old segment earns an ACK, or a RST.
-            lines.push("+.6 < . 0:0(0) ack 2 win 30000".to_owned());
+            lines.push("+.5 < . 0:0(0) ack 2 win 30000".to_owned());
             lines.push("+.01 getsockopt(3, SOL_SOCKET, SO_ERROR, [0], [4]) = 0".to_owned());
             return lines;
         }

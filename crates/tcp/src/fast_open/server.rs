@@ -96,11 +96,17 @@ impl Connection {
     }
 
     /// The first acceptable ACK of a connection that was opened fast: the handshake is complete. False: it acknowledges what was
-    /// never sent, and earns a RST as in any SYN_RECEIVED.
+    /// never sent, and earns a RST as in any SYN_RECEIVED, or an ACK as in any FIN_WAIT_1.
     pub(crate) fn complete_fast_open(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> bool {
         if seg.ack.lt(self.snd.una) || seg.ack.gt(self.snd.nxt) {
             cx.counters.drop_ack_beyond_sent += 1;
-            self.reply_reset(seg);
+            match self.state {
+                State::SynReceived => self.reply_reset(seg),
+                // Closed by now.
+                _ => {
+                    let _ = self.challenge(cx);
+                }
+            }
             return false;
         }
         cx.counters.established += 1;
@@ -112,7 +118,10 @@ impl Connection {
         self.tx.progress_ns = cx.now_ns;
         self.cold.tally.end(self.clock_ms(cx.now_ns));
         if self.state == State::SynReceived {
-            self.state = State::Established;
+            self.state = match self.fin_unsent() {
+                true => State::FinWait1,
+                false => State::Established,
+            };
         }
         self.arm_retransmit(NEVER_NS);
         if self.snd.flight() > 0 {

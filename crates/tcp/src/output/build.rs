@@ -22,7 +22,7 @@ impl Connection {
         let offset = seq.since(self.snd.una);
         let mut flags = Flags::ACK;
         let ends_write = offset + len == self.snd.buffered && self.marks.any(Marks::PUSH_AT_END);
-        if len > 0 && (ends_write || self.is_pushed_record(seq + len)) {
+        if len > 0 && (ends_write || self.is_pushed_record(seq + len) || self.is_pushed_probe()) {
             flags |= Flags::PSH;
         }
         if fin {
@@ -41,6 +41,12 @@ impl Connection {
     #[inline]
     fn is_pushed_record(&self, end: SeqNumber) -> bool {
         self.marks.has(Marks::RECORDS) && self.cold.record_ends.is_pushed_at(end)
+    }
+
+    /// What the persist timer sends into a window that is too small for more is pushed (Linux).
+    #[inline]
+    fn is_pushed_probe(&self) -> bool {
+        self.marks.has(Marks::PERSIST | Marks::PUSH_DUE)
     }
 
     /// An ACK without payload, not yet a bearer of ECN.

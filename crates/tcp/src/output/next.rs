@@ -91,7 +91,7 @@ impl Connection {
     /// New data and the FIN behind it.
     fn plan_fresh(&self, cx: &Cx<'_>) -> Option<Plan> {
         let unsent = self.unsent();
-        let fin_waits = self.fin_unsent();
+        let fin_waits = self.fin_unsent() && self.state != State::SynReceived;
         let usable = self.snd.usable();
         // A FIN takes a sequence number and, as in Linux of late, room on the path.
         let fits_path = self.segments_in_flight() < self.congestion.window.cwnd

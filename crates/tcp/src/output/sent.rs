@@ -75,8 +75,13 @@ impl Connection {
                 self.tx.small_end = self.snd.nxt;
             }
         }
+        let is_probe = self.marks.has(Marks::PERSIST | Marks::PUSH_DUE);
         self.marks.clear(Marks::PUSH_DUE);
         self.after_new_sent(cx, idle);
+        if is_probe {
+            // The timeout watches over what the persist timer sent, not another probe (Linux).
+            self.restart_retransmit_timer(cx);
+        }
     }
 
     /// Bytes of the stream, and its end, leave for the first time.

@@ -9,6 +9,7 @@ use crate::effects::Effects;
 use crate::marks::Marks;
 use crate::segment::Segment;
 use crate::state::State;
+use crate::timestamp::is_bare_ack;
 
 impl Connection {
     /// The next segment in order, with an ACK: the first four steps have nothing to say to it.
@@ -35,10 +36,13 @@ impl Connection {
         }
         if self.paws_rejects(cx, seg) {
             cx.counters.drop_paws += 1;
-            self.answer_invalid(cx, seg);
+            // A bare ACK that is old by its number too was overtaken: nobody waits for an answer (Linux).
+            if !(is_bare_ack(seg) && seg.seq.lt(self.rcv.nxt)) {
+                self.answer_invalid(cx, seg);
+            }
             return Step::Done(Effects::NONE);
         }
-        if self.is_acceptable(seg) {
+        if self.is_acceptable(seg) && (!self.is_fast_opened() || self.is_in_window(seg)) {
             return Step::Continue(Effects::NONE);
         }
         if seg.has(Flags::SYN) {
@@ -71,6 +75,13 @@ impl Connection {
         seg.seq == self.rcv.nxt || seg.seq != edge || seg.len == 0
     }
 
+    /// RFC 9293 table 6 to the letter, as it completes the handshake of a connection that was opened fast (Linux).
+    fn is_in_window(&self, seg: &Segment) -> bool {
+        let edge = self.rcv.nxt + self.promised_window();
+        let is_within = seg.end().gt(self.rcv.nxt) && seg.seq.lt(edge);
+        seg.seq == self.rcv.nxt || is_within || (seg.seq == edge && seg.end() == edge)
+    }
+
     /// An unacceptable segment is answered with an ACK (RFC 9293 3.10.7.4). Text always is, since its sender
     /// lacks our ACK; empty segments only so often, or two confused peers would answer each other for ever.
     pub(super) fn answer_invalid(&mut self, cx: &mut Cx<'_>, seg: &Segment) {
@@ -87,7 +98,7 @@ impl Connection {
     }
 
     /// A challenge ACK (RFC 5961), if the connection's and the stack's limits grant it.
-    pub(super) fn challenge(&mut self, cx: &mut Cx<'_>) -> bool {
+    pub(crate) fn challenge(&mut self, cx: &mut Cx<'_>) -> bool {
         let granted = self.may_answer_invalid(cx) && cx.challenge.allow(cx.now_ns, cx.config);
         if granted {
             cx.counters.challenge_acks_out += 1;

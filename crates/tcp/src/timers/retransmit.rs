@@ -95,19 +95,37 @@ impl Connection {
         effects
     }
 
-    /// `wait_ns`, but no longer than the user timeout has left.
+    /// `wait_ns`, but no longer than the user timeout has left once it counts.
     pub(super) fn within_user_timeout(&self, now_ns: u64, wait_ns: u64) -> u64 {
-        if self.tx.user_timeout_ms == 0 {
+        let counts = self.tx.retransmits > 0 || self.marks.has(Marks::PERSIST);
+        if self.tx.user_timeout_ms == 0 || !counts {
             return wait_ns;
         }
-        let end_ns = self.tx.progress_ns.saturating_add(self.user_timeout_ns());
-        wait_ns.min(end_ns.saturating_sub(now_ns).max(MILLISECOND_NS))
+        let waited_ns = self.user_has_waited_ns(now_ns);
+        let left_ns = self.user_timeout_ns().saturating_sub(waited_ns);
+        wait_ns.min(left_ns.max(MILLISECOND_NS))
     }
 
     /// Nothing was acknowledged for the time that the user allows (RFC 9293 3.8.3, RFC 5482).
     pub(super) fn user_timeout_passed(&self, now_ns: u64) -> bool {
-        self.tx.user_timeout_ms != 0
-            && now_ns.saturating_sub(self.tx.progress_ns) >= self.user_timeout_ns()
+        self.tx.user_timeout_ms != 0 && self.user_has_waited_ns(now_ns) >= self.user_timeout_ns()
+    }
+
+    /// How long the user has waited. Nobody is impatient before the first timeout (Linux); for data it counts from then, else from when what is due was sent
+    /// first.
+    fn user_has_waited_ns(&self, now_ns: u64) -> u64 {
+        let silent_ns = now_ns.saturating_sub(self.tx.progress_ns);
+        if self.marks.has(Marks::PERSIST) {
+            return silent_ns;
+        }
+        let is_opening = matches!(self.state, State::SynSent | State::SynReceived);
+        match (self.tx.retransmits, self.recovery.retrans_stamp_ms) {
+            (0, _) => 0,
+            _ if is_opening || self.is_fast_opened() => silent_ns,
+            (1, 0) => 0,
+            (_, 0) => silent_ns,
+            (_, stamp_ms) => silent_ns.min(since_ns(now_ns, stamp_ms)),
+        }
     }
 
     fn on_data_timeout(&mut self, cx: &mut Cx<'_>) -> Effects {
@@ -119,7 +137,9 @@ impl Connection {
         if self.has_repeated_for(cx, PATH_RETRIES) {
             self.suspect_black_hole(cx);
         }
-        self.note_timeout(cx);
+        if self.snd.wnd > 0 {
+            self.note_timeout(cx);
+        }
         self.enter_loss(cx);
         self.recovery.put(flag::SEND_HEAD, true);
         self.back_off(cx);
@@ -136,10 +156,7 @@ impl Connection {
         let silent_ns = cx.now_ns.saturating_sub(self.tx.progress_ns);
         let since_ns = match self.recovery.retrans_stamp_ms {
             0 => silent_ns,
-            ms => {
-                let now_ms = (cx.now_ns / MILLISECOND_NS) as u32;
-                silent_ns.min(u64::from(now_ms.wrapping_sub(ms)) * MILLISECOND_NS)
-            }
+            ms => silent_ns.min(since_ns(cx.now_ns, ms)),
         };
         let longest_ns = self.rto_ns_max(cx);
         let doublings = u32::from(retries).min((longest_ns / first_ns).max(1).ilog2());
@@ -218,9 +235,10 @@ impl Connection {
         effects
     }
 
-    /// The SYN-ACK of a Fast Open got no answer, so the data behind it got none either: it is sent again when an ACK of the SYN-ACK has come (Linux).
+    /// The SYN-ACK of a Fast Open got no answer for the second time, so the data behind it got none either: it is sent again when an ACK of the SYN-ACK has
+    /// come (Linux).
     fn on_syn_ack_timeout(&mut self, cx: &mut Cx<'_>) {
-        if self.tx.retransmits == 0 && self.recovery.packets_out > 0 {
+        if self.tx.retransmits == 1 && self.recovery.packets_out > 0 {
             self.enter_loss(cx);
         }
         self.tx.retransmits = self.tx.retransmits.saturating_add(1);
@@ -316,4 +334,10 @@ impl Connection {
         self.recovery.pending = Pending::Timeout;
         self.on_retransmit_timer(cx)
     }
+}
+
+/// The time since `stamp_ms`, a clock of milliseconds that wraps.
+fn since_ns(now_ns: u64, stamp_ms: u32) -> u64 {
+    let now_ms = (now_ns / MILLISECOND_NS) as u32;
+    u64::from(now_ms.wrapping_sub(stamp_ms)) * MILLISECOND_NS
 }

@@ -234,7 +234,7 @@ fn syn_sent_icmp_soft_is_remembered_when_so_configured() {
 #[test]
 fn syn_sent_icmp_for_another_sequence_number() {
     conversation(syn_sent, |p| {
-        let seq = p.conn.nxt();
+        let seq = p.conn.nxt() + 1;
         p.call(|conn, cx, _| conn.on_icmp_error(cx, IcmpError::PortUnreachable, seq));
         p.expect_state(State::SynSent);
         assert_eq!(p.counters.drop_icmp_outside_window, 1);

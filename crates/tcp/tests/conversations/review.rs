@@ -131,7 +131,7 @@ fn established_user_timeout_beyond_the_default() {
         p.write(100);
         p.wait_ms(99_000);
         p.expect_state(State::Established);
-        p.wait_ms(1001);
+        p.wait_ms(2000);
         p.expect_effects(Effects::FAILED | Effects::CLOSED);
     });
 }

@@ -193,7 +193,7 @@ fn established_window_shut_probe_times() {
         p.inject(". 1:1(0) ack 1001 win 500");
         // 500 is half of nothing that was ever promised (60000), but all that there is: pushed in time.
         p.expect_nothing();
-        p.expect_after_ms(300, ". 1001:1501(500) ack 1");
+        p.expect_after_ms(300, "P. 1001:1501(500) ack 1");
     });
 }
 

@@ -142,3 +142,34 @@ fn seeds_that_once_differed_are_the_same() {
         mill(&arguments)
     });
 }
+
+/// A close that lingers blocks, and frees its number at once: who closes that again in the end takes it from whoever has it by then, another script of this process.
+#[test]
+fn close_that_blocks_gives_its_number_away_at_once() {
+    if !can_run("close_that_blocks_gives_its_number_away_at_once") {
+        return;
+    }
+    let script = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lingers.pkt");
+    std::fs::write(&script, LINGERS).expect("a script");
+    let mut words = vec!["--compare"];
+    words.resize(25, script.to_str().expect("a path"));
+    let output = mill(&words);
+    let said = said(&output);
+    assert!(said.contains("0 differ, 0 not compared"), "{said}");
+}
+
+/// Ends while its close waits for an ACK.
+const LINGERS: &str = "
+    0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
+   +0 bind(3, ..., ...) = 0
+   +0 listen(3, 1) = 0
+   +0 < S 0:0(0) win 30000 <mss 1000>
+   +0 > S. 0:0(0) ack 1 <...>
+ +.01 < . 1:1(0) ack 1 win 30000
+   +0 accept(3, ..., ...) = 4
+   +0 setsockopt(4, SOL_SOCKET, SO_LINGER, {onoff=1, linger=5}, 8) = 0
+   +0 write(4, ..., 1000) = 1000
+   +0 > P. 1:1001(1000) ack 1
+  +.01...4 close(4) = 0
+ +.01 < . 1:1(0) ack 1 win 30000
+";

@@ -108,15 +108,13 @@ impl Kernel {
         }
     }
 
-    /// Keeps track of what is open.
+    /// Keeps track of what was opened.
     fn note(&mut self, request: &Request, result: &Result<i64, Errno>) {
-        match (request, result) {
-            (
-                Request::Socket { .. } | Request::Accept { .. } | Request::EpollCreate { .. },
-                Ok(fd),
-            ) => self.open.push(*fd as i32),
-            (Request::Close { fd }, _) => self.open.retain(|open| open != fd),
-            _ => {}
+        if let Request::Socket { .. } | Request::Accept { .. } | Request::EpollCreate { .. } =
+            request
+            && let Ok(fd) = result
+        {
+            self.open.push(*fd as i32);
         }
     }
 }
@@ -150,6 +148,10 @@ impl Host for Kernel {
     }
 
     fn begin(&mut self, request: Request, blocks: bool) {
+        // The number is free at once, also where the close waits: whoever gets it next owns it.
+        if let Request::Close { fd } = request {
+            self.open.retain(|&open| open != fd);
+        }
         self.caller.begin(request);
         if blocks {
             self.caller.wait_asleep();

@@ -427,15 +427,20 @@ static void aide_signals(void *thread)
     pthread_kill(*(pthread_t *)thread, SIGUSR1);
 }
 
-CASE(waiting_epoll_then_a_signal)
+static void wait_epoll_until_a_signal(void)
 {
     pthread_t self = pthread_self();
     int epoll = epoll_new();
 
-    REGISTER_SIGNAL(SIGUSR1, on_signal);
     later(LATER_MS, aide_signals, &self);
     try_events_within(epoll, 4000);
     aide_join();
+}
+
+CASE(waiting_epoll_then_a_signal)
+{
+    REGISTER_SIGNAL(SIGUSR1, on_signal);
+    wait_epoll_until_a_signal();
 }
 
 CASE(waiting_poll_then_a_signal)
@@ -451,13 +456,8 @@ CASE(waiting_poll_then_a_signal)
 /* With a handler that the library does not know of. */
 CASE(waiting_epoll_then_a_signal_of_libc_s)
 {
-    pthread_t self = pthread_self();
-    int epoll = epoll_new();
-
     signal(SIGUSR1, on_signal);
-    later(LATER_MS, aide_signals, &self);
-    try_events_within(epoll, 4000);
-    aide_join();
+    wait_epoll_until_a_signal();
 }
 
 CASE(waiting_poll_then_a_signal_of_libc_s)

@@ -2,7 +2,7 @@
 //! (Menon and Zwaenepoel, "Optimizing TCP Receive Performance", USENIX ATC 2008).
 //!
 //! What may join: data with ACK, or ACK and PSH, next in order by sequence number and not behind by ACK number, with the same ECN codepoint, and
-//! with no option but timestamps; and pure ACKs, each of something new. All else passes alone, in its order: duplicates, SACKs, what is out of order.
+//! with no option of TCP's but timestamps and none of IP's; and pure ACKs, each of something new. All else passes alone, in its order: duplicates, SACKs, what is out of order.
 //! Each segment's ACK number, timestamp and length are acted upon one by one ([`tcp::run`]), and the ACKs that fall due on the way become a train ([`ack_trains`](crate::ack_trains)), so that congestion control on both sides
 //! sees what it would see without aggregation. What is saved is what is done once per visit: finding the flow, planning output, timers, events.
 //!
@@ -57,7 +57,9 @@ impl OpenRun {
 #[inline]
 fn is_mergeable(arrival: &Arrival) -> bool {
     let segment = &arrival.segment;
-    segment.flags.without(Flags::PSH) == Flags::ACK && segment.options.is_plain()
+    segment.flags.without(Flags::PSH) == Flags::ACK
+        && segment.options.is_plain()
+        && (arrival.is_plain || !arrival.has_ip_options)
 }
 
 /// Whether the frame's checksum is known to be right; `None`: known to be wrong, or the policy has no say.

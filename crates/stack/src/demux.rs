@@ -31,6 +31,8 @@ pub(crate) struct Arrival {
     pub head: [u8; plain::BYTES_MAX],
     /// `head` is that of a [`plain`] packet.
     pub is_plain: bool,
+    /// Of one that is not: something lies between the IP header's fixed part and TCP's.
+    pub has_ip_options: bool,
     /// What is left to verify: the sum of the pseudo-header and the TCP header. `None`: the checksum is known to be right.
     pub unverified: Option<Unverified>,
 }
@@ -78,6 +80,7 @@ impl Arrival {
             payload_at: 0,
             head: [0; plain::BYTES_MAX],
             is_plain: false,
+            has_ip_options: false,
             unverified: None,
         }
     }
@@ -130,6 +133,16 @@ struct Transport {
     len: usize,
     /// IPv4's TOS, IPv6's traffic class.
     class: u8,
+}
+
+impl Transport {
+    /// The length of an IP header without options or extension headers.
+    fn bare_len(&self) -> usize {
+        match self.local.is_v4() {
+            true => ipv4::HEADER_LEN,
+            false => ipv6::HEADER_LEN,
+        }
+    }
 }
 
 impl Demux<'_> {
@@ -332,6 +345,7 @@ impl Demux<'_> {
             payload_at: (tcp_at + header_len) as u32,
             head: [0; plain::BYTES_MAX],
             is_plain: false,
+            has_ip_options: transport.at != transport.bare_len(),
             unverified,
         })
     }

@@ -244,6 +244,80 @@ fn established_fin_behind_a_run_passes_alone() {
     assert_eq!(acks.last(), Some(&bench.client.nxt));
 }
 
+/// Where the IPv4 header lies in a frame.
+const IP_AT: usize = 14;
+
+/// Four bytes of options in the IPv4 header: three of no operation, and the end.
+fn with_ip_options(frame: Vec<u8>) -> Vec<u8> {
+    let (head, rest) = frame.split_at(IP_AT + 20);
+    let mut longer = [head, &[1, 1, 1, 0], rest].concat();
+    longer[IP_AT] = 0x46;
+    let total_len = u16::from_be_bytes([frame[IP_AT + 2], frame[IP_AT + 3]]) + 4;
+    longer[IP_AT + 2..IP_AT + 4].copy_from_slice(&total_len.to_be_bytes());
+    with_ip_checksum(longer)
+}
+
+/// The congestion that a router has seen.
+fn marked(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[IP_AT + 1] |= 0b11;
+    with_ip_checksum(frame)
+}
+
+fn with_ip_checksum(mut frame: Vec<u8>) -> Vec<u8> {
+    let end = IP_AT + 4 * usize::from(frame[IP_AT] & 0x0f);
+    frame[IP_AT + 10..IP_AT + 12].fill(0);
+    let words = frame[IP_AT..end].chunks(2);
+    let sum: u32 = words
+        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])))
+        .sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    frame[IP_AT + 10..IP_AT + 12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    frame
+}
+
+#[test]
+fn established_odd_segment_between_two_joins_neither() {
+    type Odd = (&'static str, fn(&mut Tcp), fn(Vec<u8>) -> Vec<u8>);
+    let odd: [Odd; 5] = [
+        ("IP options", |_| {}, with_ip_options),
+        ("another ECN codepoint", |_| {}, marked),
+        (
+            "no timestamp",
+            |tcp| tcp.options.timestamp = None,
+            |frame| frame,
+        ),
+        ("another flag", |tcp| tcp.flags |= Flags::ECE, |frame| frame),
+        (
+            "another option",
+            |tcp| tcp.options.mss = Some(1_460),
+            |frame| frame,
+        ),
+    ];
+    for (name, change, framed) in odd {
+        let mut bench = Bench::new(20, |_| {});
+        let mut segments: Vec<Tcp> = (0..3).map(|_| bench.data(FULL)).collect();
+        change(&mut segments[1]);
+        for (index, segment) in segments.iter().enumerate() {
+            let frame = bench.w.peer.frame(segment);
+            let frame = if index == 1 { framed(frame) } else { frame };
+            bench.w.peer.transmit(&frame);
+        }
+        bench.batch(&[]);
+        assert_eq!(bench.counter("rx_merged"), 0, "{name}");
+        bench.read(usize::MAX);
+        assert!(
+            bench.read.len() == 3 * FULL || name == "no timestamp",
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn settings_merge_twenty_segments_and_no_acks() {
+    let config = stack::StackConfig::default();
+    assert_eq!((config.aggregation_max, config.merge_acks), (20, false));
+}
+
 /// What the peer or the application does next.
 #[derive(Clone, Debug)]
 enum Step {

@@ -104,8 +104,9 @@ impl CrankHandle {
     }
 
     /// ... to here, and may be away for long.
-    pub fn leave(&self) {
+    pub fn leave(&mut self) {
         if let Self::Inline(crank) = self {
+            crank.spin.left();
             crank.shared.watch.leave();
         }
     }

@@ -19,8 +19,8 @@ pub(crate) struct Spin {
     skip: u32,
     /// Spells that passed so after the last look in vain.
     skipped: u32,
-    /// When this idle spell began.
-    idle_ns: u64,
+    /// Since when nothing has been done but look; none while the application is at work.
+    since_ns: Option<u64>,
     /// Time spent looking so far.
     looked_ns: u64,
 }
@@ -34,7 +34,7 @@ impl Spin {
             is_looking: false,
             skip: 0,
             skipped: 0,
-            idle_ns: 0,
+            since_ns: None,
             looked_ns: 0,
         }
     }
@@ -42,6 +42,12 @@ impl Spin {
     /// Time spent looking so far, ns.
     pub fn looked_ns(&self) -> u64 {
         self.looked_ns
+    }
+
+    /// The application goes about its own work: what passes now is not spent looking.
+    #[inline]
+    pub fn left(&mut self) {
+        self.since_ns = None;
     }
 
     /// A turn had work.
@@ -54,7 +60,7 @@ impl Spin {
         self.is_idle = false;
         if self.is_looking {
             (self.is_looking, self.skipped) = (false, 0);
-            self.looked_ns += now_ns.saturating_sub(self.idle_ns);
+            self.looked_until(now_ns);
         } else {
             self.skip = self.skip.saturating_sub(1);
         }
@@ -63,23 +69,28 @@ impl Spin {
     /// A turn had none. True: turn again at once; false: sleep.
     #[inline]
     pub fn looks_on(&mut self, now_ns: u64) -> bool {
-        if !self.is_idle {
-            (self.is_idle, self.idle_ns) = (true, now_ns);
-        }
+        self.is_idle = true;
         if self.skip > 0 || self.ns_max == 0 {
             return false;
         }
+        self.looked_until(now_ns);
         if now_ns.saturating_sub(self.busy_ns) < self.ns_max {
             self.is_looking = true;
+            self.since_ns = Some(now_ns);
             return true;
         }
         if self.is_looking {
             self.is_looking = false;
-            self.looked_ns += now_ns.saturating_sub(self.idle_ns);
             self.skipped = (self.skipped * 2).clamp(1, SKIPPED_MAX);
             self.skip = self.skipped;
         }
         false
+    }
+
+    fn looked_until(&mut self, now_ns: u64) {
+        if let Some(since_ns) = self.since_ns.take() {
+            self.looked_ns += now_ns.saturating_sub(since_ns);
+        }
     }
 }
 
@@ -134,6 +145,20 @@ mod tests {
             spell(&mut spin, &mut now_ns, MAX / 2);
         }
         assert_eq!(spell(&mut spin, &mut now_ns, MAX / 2), MAX / 2);
+    }
+
+    #[test]
+    fn what_the_application_does_between_two_looks_is_not_looking() {
+        let mut spin = Spin::new(MAX);
+        spin.worked(0);
+        assert!(spin.looks_on(10));
+        assert!(spin.looks_on(20));
+        // Something that was ready before is handed over, and read.
+        spin.left();
+        assert!(spin.looks_on(500));
+        spin.left();
+        spin.worked(900);
+        assert_eq!(spin.looked_ns(), 10);
     }
 
     #[test]

@@ -59,7 +59,8 @@ pub fn build(root: &Path, packages: &[&str], kinds: &[&str]) -> Result<PathBuf, 
         "-Cprofile-generate",
     )?;
     let programs = counting.join(&host).join("release");
-    let profile = match newer_than(&place, &programs.join("mill")) {
+    let counted = ["mill", "rivals"].map(|name| programs.join(name));
+    let profile = match newer_than(&place, &counted) {
         Some(profile) => profile,
         None => {
             exercise(&programs.join("mill"), &counts)?;
@@ -146,10 +147,11 @@ fn merge(host: &str, counts: &Path, place: &Path) -> Result<PathBuf, String> {
     Ok(named)
 }
 
-/// The profile, if it was made after `program` was built.
-fn newer_than(place: &Path, program: &Path) -> Option<PathBuf> {
+/// The profile, if it was made after all of `programs` were built.
+fn newer_than(place: &Path, programs: &[PathBuf]) -> Option<PathBuf> {
     let time = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified()).ok();
-    let built = time(program)?;
+    let built: Option<Vec<_>> = programs.iter().map(|program| time(program)).collect();
+    let built = built?.into_iter().max()?;
     profiles(place)
         .into_iter()
         .find(|profile| time(profile).is_some_and(|made| made > built))
@@ -195,18 +197,24 @@ mod tests {
     fn rebuilt_program_makes_its_profile_old() {
         let place = std::env::temp_dir().join(format!("guided-{}", std::process::id()));
         fs::create_dir_all(&place).unwrap();
-        let (program, profile) = (place.join("mill"), place.join("00.profdata"));
+        let profile = place.join("00.profdata");
+        let programs = ["mill", "rivals"].map(|name| place.join(name));
         let written_at = |path: &Path, seconds: u64| {
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
             File::create(path).unwrap().set_modified(time).unwrap();
         };
-        assert_eq!(newer_than(&place, &program), None);
-        written_at(&program, 1);
-        assert_eq!(newer_than(&place, &program), None);
+        assert_eq!(newer_than(&place, &programs), None);
+        written_at(&programs[0], 1);
+        assert_eq!(newer_than(&place, &programs), None);
+        written_at(&programs[1], 1);
+        assert_eq!(newer_than(&place, &programs), None);
         written_at(&profile, 2);
-        assert_eq!(newer_than(&place, &program), Some(profile));
-        written_at(&program, 3);
-        assert_eq!(newer_than(&place, &program), None);
+        assert_eq!(newer_than(&place, &programs), Some(profile));
+        for program in &programs {
+            written_at(program, 3);
+            assert_eq!(newer_than(&place, &programs), None);
+            written_at(program, 1);
+        }
         fs::remove_dir_all(&place).unwrap();
     }
 }

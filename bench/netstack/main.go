@@ -1,6 +1,6 @@
 // Command netstack is a rival of Millstream's in `mill bench message`: both ends of gVisor's network stack in one process, over its pipe link.
 //
-// It takes the words that `mill bench one-thread` takes and prints what that prints. Connections are goroutines with blocking calls, which is how
+// It takes the words that `mill bench one-thread` takes and prints what that prints; with -bulk those of `rivals smoltcp-bulk`. Connections are goroutines with blocking calls, which is how
 // the stack is meant to be used from Go. TIME_WAIT is cut short, since a port would otherwise be held for a minute.
 package main
 
@@ -9,8 +9,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"runtime/debug"
 	"sort"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -28,7 +31,6 @@ import (
 const (
 	nic      = 1
 	port     = 7
-	mtu      = 1500
 	timeWait = 100 * time.Millisecond
 )
 
@@ -45,7 +47,13 @@ var (
 	seconds       = flag.Float64("seconds", 3, "")
 	warmUp        = flag.Float64("warm-up", 1, "")
 	_             = flag.Int("transactions", 0, "")
+	bulkOnly      = flag.Bool("bulk", false, "")
+	packetBytes   = flag.Int("mtu", 1500, "")
+	versionsOnly  = flag.Bool("versions", false, "")
 )
+
+// bufferBytes is what a socket of a long transfer may buffer, both ways.
+const bufferBytes = 4 << 20
 
 // host makes a stack with one address on one end of the pipe.
 func host(link stack.LinkEndpoint, address tcpip.Address) (*stack.Stack, error) {
@@ -56,6 +64,21 @@ func host(link stack.LinkEndpoint, address tcpip.Address) (*stack.Stack, error) 
 	wait := tcpip.TCPTimeWaitTimeoutOption(timeWait)
 	if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, &wait); err != nil {
 		return nil, fmt.Errorf("TIME_WAIT: %s", err)
+	}
+	send := tcpip.TCPSendBufferSizeRangeOption{Min: 4096, Default: bufferBytes, Max: bufferBytes}
+	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4096, Default: bufferBytes, Max: bufferBytes}
+	if *bulkOnly {
+		if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, &send); err != nil {
+			return nil, fmt.Errorf("send buffer: %s", err)
+		}
+		if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, &receive); err != nil {
+			return nil, fmt.Errorf("receive buffer: %s", err)
+		}
+	}
+	// As in Linux; netstack's own default knows none.
+	sack := tcpip.TCPSACKEnabled(true)
+	if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, &sack); err != nil {
+		return nil, fmt.Errorf("SACK: %s", err)
 	}
 	if err := s.CreateNIC(nic, link); err != nil {
 		return nil, fmt.Errorf("link: %s", err)
@@ -159,28 +182,36 @@ func cpuNs() int64 {
 	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
+// pair makes two stacks with a pipe between them, and a listener on the first.
+func pair() (*gonet.TCPListener, *stack.Stack, error) {
+	here, there := pipe.New("\x02\x00\x00\x00\x00\x01", "\x02\x00\x00\x00\x00\x02", uint32(*packetBytes))
+	serverStack, err := host(here, server)
+	if err != nil {
+		return nil, nil, err
+	}
+	clientStack, err := host(there, client)
+	if err != nil {
+		return nil, nil, err
+	}
+	address := tcpip.FullAddress{NIC: nic, Addr: server, Port: port}
+	listener, err := gonet.ListenTCP(serverStack, address, ipv4.ProtocolNumber)
+	return listener, clientStack, err
+}
+
 func run() error {
 	if *exchange != "messages" {
 		return fmt.Errorf("netstack: only messages are exchanged")
 	}
-	here, there := pipe.New("\x02\x00\x00\x00\x00\x01", "\x02\x00\x00\x00\x00\x02", mtu)
-	serverStack, err := host(here, server)
-	if err != nil {
-		return err
-	}
-	clientStack, err := host(there, client)
-	if err != nil {
-		return err
-	}
-	address := tcpip.FullAddress{NIC: nic, Addr: server, Port: port}
-	listener, err := gonet.ListenTCP(serverStack, address, ipv4.ProtocolNumber)
+	listener, clientStack, err := pair()
 	if err != nil {
 		return err
 	}
 	go serve(listener)
 	var failures atomic.Int64
+	var cpuFromNs atomic.Int64
 	counts := time.Now().Add(time.Duration(*warmUp * float64(time.Second)))
 	end := counts.Add(time.Duration(*seconds * float64(time.Second)))
+	time.AfterFunc(time.Until(counts), func() { cpuFromNs.Store(cpuNs()) })
 	loads := make([]load, *connections)
 	var group sync.WaitGroup
 	for index := range loads {
@@ -192,12 +223,12 @@ func run() error {
 		}(&loads[index])
 	}
 	group.Wait()
-	return report(loads, failures.Load())
+	return report(loads, failures.Load(), cpuNs()-cpuFromNs.Load())
 }
 
-func report(loads []load, failures int64) error {
+func report(loads []load, failures, cpuNs int64) error {
 	var latencies []int64
-	all, sum := 0, int64(0)
+	all, sum, squares := 0, int64(0), 0.0
 	for index := range loads {
 		all += loads[index].all
 		latencies = append(latencies, loads[index].latenciesNs...)
@@ -208,28 +239,104 @@ func report(loads []load, failures int64) error {
 	sort.Slice(latencies, func(a, b int) bool { return latencies[a] < latencies[b] })
 	for _, latency := range latencies {
 		sum += latency
+		squares += float64(latency) * float64(latency)
 	}
+	count := float64(len(latencies))
+	mean := float64(sum) / count
+	deviation := math.Sqrt(math.Max(squares/count-mean*mean, 0))
 	at := func(share float64) float64 {
 		return float64(latencies[int(share*float64(len(latencies)-1))]) / 1e3
 	}
 	return json.NewEncoder(os.Stdout).Encode(map[string]any{
-		"transactions":     len(latencies),
-		"transactions_all": all,
-		"failures":         failures,
-		"seconds":          *seconds,
-		"per_second":       float64(len(latencies)) / *seconds,
-		"latency_us_p50":   at(0.5),
-		"latency_us_p99":   at(0.99),
-		"latency_us_p999":  at(0.999),
-		"latency_us_mean":  float64(sum) / 1e3 / float64(len(latencies)),
-		"latency_us_max":   at(1),
-		"client_cpu_us":    float64(cpuNs()) / 1e3 / float64(all),
+		"transactions":         len(latencies),
+		"transactions_all":     all,
+		"failures":             failures,
+		"seconds":              *seconds,
+		"per_second":           float64(len(latencies)) / *seconds,
+		"latency_us_p50":       at(0.5),
+		"latency_us_p99":       at(0.99),
+		"latency_us_p999":      at(0.999),
+		"latency_us_mean":      mean / 1e3,
+		"latency_us_min":       at(0),
+		"latency_us_max":       at(1),
+		"latency_us_deviation": deviation / 1e3,
+		"client_cpu_us":        float64(cpuNs) / 1e3 / count,
 	})
+}
+
+// bulk moves bytes from server to client on one connection, and prints how many came after the warm-up.
+func bulk() error {
+	listener, clientStack, err := pair()
+	if err != nil {
+		return err
+	}
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		block := make([]byte, 256<<10)
+		for {
+			if _, err := conn.Write(block); err != nil {
+				return
+			}
+		}
+	}()
+	to := tcpip.FullAddress{NIC: nic, Addr: server, Port: port}
+	conn, err := gonet.DialTCP(clientStack, to, ipv4.ProtocolNumber)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	buffer := make([]byte, 256<<10)
+	receive := func(seconds float64) (int64, float64, error) {
+		begin, bytes := time.Now(), int64(0)
+		for time.Since(begin).Seconds() < seconds {
+			count, err := conn.Read(buffer)
+			if err != nil {
+				return 0, 0, err
+			}
+			bytes += int64(count)
+		}
+		return bytes, time.Since(begin).Seconds(), nil
+	}
+	if _, _, err := receive(*warmUp); err != nil {
+		return err
+	}
+	bytes, took, err := receive(*seconds)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(map[string]any{"bytes": bytes, "seconds": took, "jain": 1.0})
+}
+
+// versions says what was built in.
+func versions() error {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return fmt.Errorf("netstack: no build information")
+	}
+	said := []string{info.GoVersion}
+	for _, module := range info.Deps {
+		if strings.HasPrefix(module.Path, "gvisor.dev/") {
+			said = append(said, module.Path+" "+module.Version)
+		}
+	}
+	fmt.Println(strings.Join(said, ", "))
+	return nil
 }
 
 func main() {
 	flag.Parse()
-	if err := run(); err != nil {
+	task := run
+	switch {
+	case *versionsOnly:
+		task = versions
+	case *bulkOnly:
+		task = bulk
+	}
+	if err := task(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

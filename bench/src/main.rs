@@ -38,6 +38,8 @@ enum Rival {
         #[arg(long)]
         server: Option<SocketAddr>,
     },
+    /// Say which versions of the libraries were built in
+    Versions,
     /// Two smoltcp interfaces in one thread
     Smoltcp {
         #[command(flatten)]
@@ -48,9 +50,12 @@ enum Rival {
         /// Bytes of an IP packet
         #[arg(long, default_value_t = 1500)]
         mtu: usize,
-        /// How long
+        /// How long, after the warm-up
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
+        /// How long before that
+        #[arg(long, default_value_t = 1.0)]
+        warm_up: f64,
     },
 }
 
@@ -73,7 +78,15 @@ fn main() -> ExitCode {
             (Role::Client, Some(server)) => uring::client::load(plan, *server),
             (Role::Client, None) => Err(io::Error::other("--server is missing")),
         }),
-        Rival::SmoltcpBulk { mtu, seconds } => smoltcp_pair::bulk(*mtu, *seconds),
+        Rival::Versions => {
+            println!("{}", versions());
+            Ok(())
+        }
+        Rival::SmoltcpBulk {
+            mtu,
+            seconds,
+            warm_up,
+        } => smoltcp_pair::bulk(*mtu, *warm_up, *seconds),
         Rival::Smoltcp { plan } => smoltcp_pair::run(plan),
     };
     match outcome {
@@ -85,8 +98,29 @@ fn main() -> ExitCode {
     }
 }
 
+/// What the lock file says of the libraries that are measured.
+fn versions() -> String {
+    let lock = include_str!("../../Cargo.lock");
+    let version = |name: &str| {
+        let at = lock.find(&format!("name = \"{name}\"\nversion = \""));
+        let text = at.and_then(|at| lock[at..].split('"').nth(3));
+        format!("{name} {}", text.unwrap_or("of a version unknown"))
+    };
+    [version("smoltcp"), version("io-uring")].join(", ")
+}
+
 fn pin(core: usize) -> io::Result<()> {
     let mut cores = rustix::thread::CpuSet::new();
     cores.set(core);
     Ok(rustix::thread::sched_setaffinity(None, &cores)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn lock_file_names_what_is_measured() {
+        let said = super::versions();
+        assert!(said.contains("smoltcp 0."), "{said}");
+        assert!(!said.contains("unknown"), "{said}");
+    }
 }

@@ -56,6 +56,8 @@ pub struct Ring {
     /// The server's address, as `connect` reads it.
     address: Box<libc_address::SockaddrIn>,
     done: Vec<Done>,
+    /// What is pushed next follows what was pushed last.
+    in_chain: bool,
 }
 
 /// `struct sockaddr_in`, in the form in which the kernel reads it.
@@ -102,13 +104,14 @@ impl Ring {
             buffer_bytes,
             address,
             done: Vec::new(),
+            in_chain: false,
         })
     }
 
     /// Accepts again and again.
     pub fn accept(&mut self, listener: RawFd) -> io::Result<()> {
         let entry = opcode::AcceptMulti::new(types::Fd(listener)).build();
-        self.push(entry, 0, Operation::Accept)
+        self.push(entry, 0, Operation::Accept, false)
     }
 
     /// Connects to the server; with `linked`, what is pushed next begins when it is done.
@@ -116,7 +119,7 @@ impl Ring {
         let address = (&raw const *self.address).cast();
         let length = size_of::<libc_address::SockaddrIn>() as u32;
         let entry = opcode::Connect::new(types::Fd(fd), address, length).build();
-        self.push(link(entry, linked), slot, Operation::Connect)
+        self.push(entry, slot, Operation::Connect, linked)
     }
 
     /// Receives at most `bytes`; with `whole` until that many have come or the peer has closed.
@@ -126,7 +129,7 @@ impl Ring {
         let entry = opcode::Recv::new(types::Fd(fd), self.buffer(slot), bytes as u32)
             .flags(if whole { WAIT_ALL } else { 0 })
             .build();
-        self.push(entry, slot, Operation::Receive)
+        self.push(entry, slot, Operation::Receive, false)
     }
 
     /// Sends all of `bytes`; with `linked`, what is pushed next begins when they have been taken.
@@ -137,20 +140,20 @@ impl Ring {
         let entry = opcode::Send::new(types::Fd(fd), self.buffer(slot), bytes as u32)
             .flags(WAIT_ALL | NO_SIGNAL)
             .build();
-        self.push(link(entry, linked), slot, Operation::Send)
+        self.push(entry, slot, Operation::Send, linked)
     }
 
     /// Closes a descriptor.
     pub fn close(&mut self, slot: usize, fd: RawFd) -> io::Result<()> {
         let entry = opcode::Close::new(types::Fd(fd)).build();
-        self.push(entry, slot, Operation::Close)
+        self.push(entry, slot, Operation::Close, false)
     }
 
     /// Completes when there is something to read.
     pub fn readable(&mut self, fd: RawFd) -> io::Result<()> {
         const POLL_IN: u32 = 1;
         let entry = opcode::PollAdd::new(types::Fd(fd), POLL_IN).build();
-        self.push(entry, 0, Operation::Readable)
+        self.push(entry, 0, Operation::Readable, false)
     }
 
     /// Submits what was pushed, waits for at least one completion, and hands over all there are.
@@ -180,15 +183,28 @@ impl Ring {
         self.buffers[slot * self.buffer_bytes].get()
     }
 
-    fn push(&mut self, entry: Entry, slot: usize, operation: Operation) -> io::Result<()> {
+    fn push(
+        &mut self,
+        entry: Entry,
+        slot: usize,
+        operation: Operation,
+        linked: bool,
+    ) -> io::Result<()> {
         let entry = entry.user_data((slot as u64) << 8 | operation as u64);
-        // A chain must be submitted as one: there is to be room for all of it.
-        let queue = self.ring.submission();
-        let room = queue.capacity() - queue.len();
-        drop(queue);
-        if room < CHAIN_MAX && !is_linked(operation) {
-            self.ring.submit()?;
+        // A chain must be submitted as one: there is to be room for all of it where it may begin.
+        if !self.in_chain {
+            let queue = self.ring.submission();
+            let room = queue.capacity() - queue.len();
+            drop(queue);
+            if room < CHAIN_MAX {
+                self.ring.submit()?;
+            }
         }
+        self.in_chain = linked;
+        let entry = match linked {
+            true => entry.flags(Flags::IO_LINK),
+            false => entry,
+        };
         // SAFETY: what the entry points at (a slot's buffer, the address) lives on the heap as long as the ring, does not move, and is
         // given to the kernel only; descriptors are plain numbers, and a wrong one is an error of the kernel's.
         let pushed = unsafe { self.ring.submission().push(&entry) };
@@ -196,17 +212,23 @@ impl Ring {
     }
 }
 
-/// Follows another operation of a chain.
-fn is_linked(operation: Operation) -> bool {
-    matches!(
-        operation,
-        Operation::Receive | Operation::Send | Operation::Close
-    )
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn link(entry: Entry, linked: bool) -> Entry {
-    match linked {
-        true => entry.flags(Flags::IO_LINK),
-        false => entry,
+    #[test]
+    fn more_operations_than_entries_are_submitted_in_between() {
+        let Ok(mut ring) = Ring::new(1, 64, None) else {
+            println!("io_uring: skipped: the kernel does not let us");
+            return;
+        };
+        for _ in 0..2 * ENTRIES {
+            // No such descriptor: each is done at once, with an error.
+            ring.receive(0, -1, 64, true).unwrap();
+        }
+        let mut done = 0;
+        while done < 2 * ENTRIES as usize {
+            done += ring.wait().unwrap().len();
+        }
     }
 }

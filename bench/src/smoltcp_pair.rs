@@ -8,7 +8,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::time::Instant;
 
 use measure::{Answering, Asking, Exchange, Next, Plan, Tally};
-use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
+use smoltcp::iface::{
+    Config, Interface, PollIngressSingleResult, PollResult, SocketHandle, SocketSet,
+};
 use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::Instant as SmolInstant;
@@ -138,8 +140,26 @@ impl Host {
         }
     }
 
-    fn poll(&mut self, now: SmolInstant) {
-        self.interface.poll(now, &mut self.end, &mut self.sockets);
+    /// Takes all that came.
+    fn take(&mut self, now: SmolInstant) {
+        let Self {
+            interface,
+            end,
+            sockets,
+            ..
+        } = self;
+        while interface.poll_ingress_single(now, end, sockets) != PollIngressSingleResult::None {}
+    }
+
+    /// Sends a segment of each socket that has one. False: nothing is left.
+    fn send(&mut self, now: SmolInstant) -> bool {
+        let Self {
+            interface,
+            end,
+            sockets,
+            ..
+        } = self;
+        interface.poll_egress(now, end, sockets) != PollResult::None
     }
 }
 
@@ -192,7 +212,6 @@ pub fn run(plan: &Plan) -> io::Result<()> {
         plan.connections,
         plan.request_bytes.max(plan.response_bytes).max(512),
     );
-    let cpu_from_ns = measure::cpu::own_time_ns();
     let mut server = Server {
         host: Host::new(1, SERVER, MTU, sockets),
         talks: vec![None; plan.connections],
@@ -206,21 +225,20 @@ pub fn run(plan: &Plan) -> io::Result<()> {
         port: LOCAL_PORTS.0,
     };
     let begin = Instant::now();
+    server.renew(plan)?;
     while client.tally.goes_on() {
         let now = SmolInstant::from_micros(begin.elapsed().as_micros() as i64);
-        server.turn(plan)?;
-        server.host.poll(now);
+        server.host.take(now);
+        server.turn(plan);
+        server.host.send(now);
+        server.renew(plan)?;
         cross(&mut server.host.end, &mut client.host.end);
-        client.host.poll(now);
+        client.host.take(now);
         client.turn(plan)?;
-        client.host.poll(now);
+        client.host.send(now);
         cross(&mut client.host.end, &mut server.host.end);
-        server.host.poll(now);
     }
-    let mut seen = client.tally.seen();
-    let cpu_ns = measure::cpu::own_time_ns() - cpu_from_ns;
-    seen.client_cpu_us = cpu_ns as f64 / 1e3 / seen.transactions_all.max(1) as f64;
-    println!("{}", serde_json::json!(seen));
+    println!("{}", serde_json::json!(client.tally.seen()));
     Ok(())
 }
 
@@ -232,47 +250,80 @@ fn cross(from: &mut End, to: &mut End) {
     }
 }
 
-/// One flow from server to client for so long; prints how much came.
-pub fn bulk(mtu: usize, seconds: f64) -> io::Result<()> {
-    let mut server = Host::new(1, SERVER, mtu, (1, BULK_BUFFER_BYTES));
-    let mut client = Host::new(2, CLIENT, mtu, (1, BULK_BUFFER_BYTES));
-    let (sender, receiver) = (server.handles[0], client.handles[0]);
-    let refused = |error: &dyn std::fmt::Display| io::Error::other(error.to_string());
-    let listener = server.sockets.get_mut::<Socket>(sender);
-    listener.listen(PORT).map_err(|error| refused(&error))?;
-    let socket = client.sockets.get_mut::<Socket>(receiver);
-    let context = client.interface.context();
-    socket
-        .connect(context, (SERVER, PORT), LOCAL_PORTS.0)
-        .map_err(|error| refused(&error))?;
-    let (block, mut buffer) = (vec![b'm'; BULK_BUFFER_BYTES], vec![0; BULK_BUFFER_BYTES]);
+/// One flow from server to client for so long, after a warm-up; prints how much came.
+pub fn bulk(mtu: usize, warm_up: f64, seconds: f64) -> io::Result<()> {
+    let mut transfer = Transfer::open(mtu)?;
+    transfer.run(warm_up)?;
     let begin = Instant::now();
-    let mut bytes = 0;
-    while begin.elapsed().as_secs_f64() < seconds {
-        let now = SmolInstant::from_micros(begin.elapsed().as_micros() as i64);
-        let socket = server.sockets.get_mut::<Socket>(sender);
-        if socket.can_send() {
-            socket.send_slice(&block).map_err(|error| refused(&error))?;
-        }
-        server.poll(now);
-        cross(&mut server.end, &mut client.end);
-        client.poll(now);
-        let socket = client.sockets.get_mut::<Socket>(receiver);
-        if socket.can_recv() {
-            bytes += socket
-                .recv_slice(&mut buffer)
-                .map_err(|error| refused(&error))? as u64;
-        }
-        client.poll(now);
-        cross(&mut client.end, &mut server.end);
-        server.poll(now);
-    }
+    let bytes = transfer.run(seconds)?;
     let seconds = begin.elapsed().as_secs_f64();
     println!(
         "{}",
         serde_json::json!({ "bytes": bytes, "seconds": seconds, "jain": 1.0 })
     );
     Ok(())
+}
+
+/// A flow from server to client.
+struct Transfer {
+    server: Host,
+    client: Host,
+    start: Instant,
+    buffer: Vec<u8>,
+}
+
+fn refused(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+impl Transfer {
+    fn open(mtu: usize) -> io::Result<Self> {
+        let mut server = Host::new(1, SERVER, mtu, (1, BULK_BUFFER_BYTES));
+        let mut client = Host::new(2, CLIENT, mtu, (1, BULK_BUFFER_BYTES));
+        let listener = server.sockets.get_mut::<Socket>(server.handles[0]);
+        listener.listen(PORT).map_err(refused)?;
+        let socket = client.sockets.get_mut::<Socket>(client.handles[0]);
+        let context = client.interface.context();
+        socket
+            .connect(context, (SERVER, PORT), LOCAL_PORTS.0)
+            .map_err(refused)?;
+        Ok(Self {
+            server,
+            client,
+            start: Instant::now(),
+            buffer: vec![b'm'; BULK_BUFFER_BYTES],
+        })
+    }
+
+    /// Goes on for so long; the bytes that came.
+    fn run(&mut self, seconds: f64) -> io::Result<u64> {
+        let Self {
+            server,
+            client,
+            start,
+            buffer,
+        } = self;
+        let (begin, mut bytes) = (Instant::now(), 0);
+        while begin.elapsed().as_secs_f64() < seconds {
+            let now = SmolInstant::from_micros(start.elapsed().as_micros() as i64);
+            server.take(now);
+            let socket = server.sockets.get_mut::<Socket>(server.handles[0]);
+            if socket.can_send() {
+                socket.send_slice(buffer).map_err(refused)?;
+            }
+            // As many segments as the window lets leave, not one.
+            while server.send(now) {}
+            cross(&mut server.end, &mut client.end);
+            client.take(now);
+            let socket = client.sockets.get_mut::<Socket>(client.handles[0]);
+            if socket.can_recv() {
+                bytes += socket.recv_slice(buffer).map_err(refused)? as u64;
+            }
+            while client.send(now) {}
+            cross(&mut client.end, &mut server.end);
+        }
+        Ok(bytes)
+    }
 }
 
 struct Server {
@@ -282,26 +333,29 @@ struct Server {
 }
 
 impl Server {
-    fn turn(&mut self, plan: &Plan) -> io::Result<()> {
+    fn turn(&mut self, plan: &Plan) {
+        for (handle, talk) in self.host.handles.iter().zip(&mut self.talks) {
+            let Some(answering) = talk else {
+                continue;
+            };
+            let tcp = self.host.sockets.get_mut::<Socket>(*handle);
+            if matches!(tcp.state(), State::Established | State::CloseWait)
+                && answering.go_on(&mut Stream(tcp), plan, &mut self.buffer) == Next::Over
+            {
+                tcp.close();
+                *talk = None;
+            }
+        }
+    }
+
+    /// Listens again with sockets whose connections are over, once their last ACK has left.
+    fn renew(&mut self, plan: &Plan) -> io::Result<()> {
         for (handle, talk) in self.host.handles.iter().zip(&mut self.talks) {
             let tcp = self.host.sockets.get_mut::<Socket>(*handle);
-            match tcp.state() {
-                State::Closed | State::TimeWait => {
-                    *tcp = socket(self.host.buffer_bytes);
-                    tcp.listen(PORT)
-                        .map_err(|error| io::Error::other(error.to_string()))?;
-                    *talk = Some(Answering::new(plan));
-                }
-                State::Established | State::CloseWait => {
-                    let Some(answering) = talk else {
-                        continue;
-                    };
-                    if answering.go_on(&mut Stream(tcp), plan, &mut self.buffer) == Next::Over {
-                        tcp.close();
-                        *talk = None;
-                    }
-                }
-                _ => {}
+            if matches!(tcp.state(), State::Closed | State::TimeWait) {
+                *tcp = socket(self.host.buffer_bytes);
+                tcp.listen(PORT).map_err(refused)?;
+                *talk = Some(Answering::new(plan));
             }
         }
         Ok(())
@@ -334,7 +388,7 @@ impl Client {
             if tcp.state() == State::Closed {
                 let context = self.host.interface.context();
                 tcp.connect(context, (SERVER, PORT), self.port)
-                    .map_err(|error| io::Error::other(error.to_string()))?;
+                    .map_err(refused)?;
                 self.port = match self.port == LOCAL_PORTS.1 {
                     true => LOCAL_PORTS.0,
                     false => self.port + 1,

@@ -52,7 +52,7 @@ impl<'a> Client<'a> {
             plan,
             ring: Ring::new(plan.connections, buffer_bytes, Some(server))?,
             slots: slots.collect(),
-            tally: Tally::new(plan),
+            tally: Tally::announcing(plan),
         })
     }
 

@@ -10,7 +10,8 @@ use rustix::net::{self, AddressFamily, SocketType, sockopt};
 
 use crate::ring_unsafe::{Done, Operation, Ring};
 
-const BACKLOG: i32 = 4_096;
+/// Connections that may wait to be accepted, or more if more are to come at once.
+const BACKLOG: usize = 4_096;
 /// Connections that it serves at once; one slot each, by descriptor.
 const SLOTS: usize = 20_000;
 
@@ -30,7 +31,8 @@ pub fn serve(plan: &Plan) -> io::Result<()> {
         sockopt::set_socket_linger(&listener, Some(Duration::ZERO))?;
     }
     net::bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0)))?;
-    net::listen(&listener, BACKLOG)?;
+    let backlog = BACKLOG.max(plan.connections);
+    net::listen(&listener, i32::try_from(backlog).unwrap_or(i32::MAX))?;
     let address: SocketAddr = net::getsockname(&listener)?.try_into()?;
     let buffer_bytes = plan.request_bytes.max(plan.response_bytes);
     let mut ring = Ring::new(SLOTS, buffer_bytes, None)?;

@@ -1,7 +1,9 @@
-//! Counting transactions: first a warm-up that is not counted, then the time that is.
+//! Counting transactions: first a warm-up that is not counted, then the time that is. CPU time is that of the same time.
 
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::{Plan, cpu};
@@ -25,11 +27,17 @@ pub struct Seen {
     pub latency_us_p999: f64,
     /// Its mean.
     pub latency_us_mean: f64,
+    /// The shortest.
+    #[serde(default)]
+    pub latency_us_min: f64,
     /// The longest.
     pub latency_us_max: f64,
-    /// CPU time of the client's process per transaction.
+    /// How far they lie from their mean: the standard deviation.
+    #[serde(default)]
+    pub latency_us_deviation: f64,
+    /// CPU time of the client's process per transaction, of the time that counts.
     pub client_cpu_us: f64,
-    /// CPU time of the server's process per transaction.
+    /// CPU time of the server's process per transaction, of the time that counts.
     #[serde(default)]
     pub server_cpu_us: f64,
     /// The part of it in which the server looked for more before it slept, where it does that.
@@ -50,10 +58,10 @@ pub struct Seen {
 
 /// Failures beyond this end the run: something is broken, and a rate would mean nothing.
 const FAILURES_MAX: u64 = 10_000;
-/// Latencies are kept in steps of this.
-const STEP_NS: u64 = 250;
-/// Latencies from here on count as this.
-const STEPS: usize = 8_000_000;
+/// Quantiles of latencies are right to so many digits.
+const DIGITS: u8 = 2;
+/// Latencies from here on count as this in quantiles: ten minutes.
+const LATENCY_NS_MAX: u64 = 600_000_000_000;
 
 /// The count of one client.
 #[derive(Clone, Debug)]
@@ -61,18 +69,22 @@ pub struct Tally {
     start: Instant,
     /// As of the last look at the clock: one look per batch of events.
     now_ns: u64,
-    counted_from_ns: u64,
+    warm_up_ns: u64,
     end_ns: u64,
-    transactions: u64,
-    transactions_all: u64,
-    cpu_from_ns: u64,
-    /// How many took so many steps.
-    latencies: Vec<u32>,
-    latency_ns_sum: u64,
     /// The end by number rather than by time.
     transactions_end: u64,
-    latency_ns_max: u64,
+    /// Whoever started us is to be told when the warm-up is over.
+    announces: bool,
+    /// When it was over, and what CPU time had been used by then.
+    counted_from: Option<(u64, u64)>,
+    transactions: u64,
+    transactions_all: u64,
     failures: u64,
+    latencies: Histogram<u32>,
+    latency_ns_sum: u64,
+    latency_ns_squares: f64,
+    latency_ns_min: u64,
+    latency_ns_max: u64,
 }
 
 impl Tally {
@@ -80,26 +92,38 @@ impl Tally {
     pub fn new(plan: &Plan) -> Self {
         let ns = |seconds: f64| Duration::from_secs_f64(seconds).as_nanos() as u64;
         let by_number = plan.transactions > 0;
+        let latencies = Histogram::new_with_max(LATENCY_NS_MAX, DIGITS);
         Self {
             start: Instant::now(),
             now_ns: 0,
-            counted_from_ns: if by_number { 0 } else { ns(plan.warm_up) },
+            warm_up_ns: if by_number { 0 } else { ns(plan.warm_up) },
             end_ns: if by_number {
                 u64::MAX
             } else {
                 ns(plan.warm_up) + ns(plan.seconds)
             },
-            transactions: 0,
-            transactions_all: 0,
-            cpu_from_ns: cpu::own_time_ns(),
-            latencies: vec![0; STEPS],
-            latency_ns_sum: 0,
             transactions_end: match plan.transactions {
                 0 => u64::MAX,
                 count => count,
             },
-            latency_ns_max: 0,
+            announces: false,
+            counted_from: None,
+            transactions: 0,
+            transactions_all: 0,
             failures: 0,
+            latencies: latencies.expect("two digits and ten minutes are bounds that it takes"),
+            latency_ns_sum: 0,
+            latency_ns_squares: 0.0,
+            latency_ns_min: u64::MAX,
+            latency_ns_max: 0,
+        }
+    }
+
+    /// The same, which says on stdout when the warm-up is over: `{"begin":true}`.
+    pub fn announcing(plan: &Plan) -> Self {
+        Self {
+            announces: true,
+            ..Self::new(plan)
         }
     }
 
@@ -109,9 +133,22 @@ impl Tally {
         if self.transactions_end == u64::MAX {
             self.now_ns = self.start.elapsed().as_nanos() as u64;
         }
+        if self.counted_from.is_none() && self.now_ns >= self.warm_up_ns {
+            self.begin();
+        }
         self.now_ns < self.end_ns
             && self.transactions_all < self.transactions_end
             && self.failures <= FAILURES_MAX
+    }
+
+    #[cold]
+    fn begin(&mut self) {
+        self.counted_from = Some((self.now_ns, cpu::own_time_ns()));
+        if self.announces {
+            println!("{{\"begin\":true}}");
+            // Whoever should hear it and is gone will be missed at the end.
+            let _ = io::stdout().flush();
+        }
     }
 
     /// As of the last look at the clock, from the start.
@@ -122,15 +159,19 @@ impl Tally {
     /// A transaction that began at `started_ns` is over.
     pub fn succeed(&mut self, started_ns: u64) {
         self.transactions_all += 1;
-        if self.now_ns < self.counted_from_ns {
+        if self.counted_from.is_none() {
             return;
         }
         self.transactions += 1;
+        if self.transactions_end != u64::MAX {
+            return;
+        }
         let latency_ns = self.now_ns - started_ns;
+        self.latency_ns_min = self.latency_ns_min.min(latency_ns);
         self.latency_ns_max = self.latency_ns_max.max(latency_ns);
         self.latency_ns_sum += latency_ns;
-        let step = (latency_ns / STEP_NS) as usize;
-        self.latencies[step.min(STEPS - 1)] += 1;
+        self.latency_ns_squares += (latency_ns as f64) * (latency_ns as f64);
+        self.latencies.saturating_record(latency_ns);
     }
 
     /// Adds what another thread counted over the same time.
@@ -139,11 +180,13 @@ impl Tally {
         self.transactions += other.transactions;
         self.transactions_all += other.transactions_all;
         self.latency_ns_sum += other.latency_ns_sum;
+        self.latency_ns_squares += other.latency_ns_squares;
+        self.latency_ns_min = self.latency_ns_min.min(other.latency_ns_min);
         self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
         self.failures += other.failures;
-        for (own, other) in self.latencies.iter_mut().zip(&other.latencies) {
-            *own += other;
-        }
+        self.latencies
+            .add(&other.latencies)
+            .expect("both have the same bounds");
     }
 
     /// The first one is said in words.
@@ -156,17 +199,18 @@ impl Tally {
 
     /// What was seen, at the end.
     pub fn seen(&self) -> Seen {
-        let seconds = self.now_ns.saturating_sub(self.counted_from_ns) as f64 / 1e9;
-        let cpu_ns = cpu::own_time_ns() - self.cpu_from_ns;
+        let (from_ns, cpu_from_ns) = self
+            .counted_from
+            .unwrap_or_else(|| (self.now_ns, cpu::own_time_ns()));
+        let seconds = self.now_ns.saturating_sub(from_ns) as f64 / 1e9;
+        let cpu_ns = cpu::own_time_ns().saturating_sub(cpu_from_ns);
+        let count = self.transactions.max(1) as f64;
+        let mean_ns = self.latency_ns_sum as f64 / count;
+        let variance = self.latency_ns_squares / count - mean_ns * mean_ns;
+        let us = |quantile: f64| self.latencies.value_at_quantile(quantile) as f64 / 1e3;
         Seen {
-            client_cpu_us: cpu_ns as f64 / 1e3 / self.transactions_all.max(1) as f64,
-            server_cpu_us: 0.0,
-            server_looked_us: 0.0,
-            idle_bytes: 0.0,
-            held_bytes: 0.0,
-            stages: Vec::new(),
-            transactions_all: self.transactions_all,
             transactions: self.transactions,
+            transactions_all: self.transactions_all,
             failures: self.failures,
             seconds,
             per_second: if seconds > 0.0 {
@@ -174,21 +218,90 @@ impl Tally {
             } else {
                 0.0
             },
-            latency_us_p50: self.quantile_us(0.5),
-            latency_us_p99: self.quantile_us(0.99),
-            latency_us_p999: self.quantile_us(0.999),
-            latency_us_mean: self.latency_ns_sum as f64 / 1e3 / self.transactions.max(1) as f64,
+            latency_us_p50: us(0.5),
+            latency_us_p99: us(0.99),
+            latency_us_p999: us(0.999),
+            latency_us_mean: mean_ns / 1e3,
+            latency_us_min: self.latency_ns_min.min(self.latency_ns_max) as f64 / 1e3,
             latency_us_max: self.latency_ns_max as f64 / 1e3,
+            latency_us_deviation: variance.max(0.0).sqrt() / 1e3,
+            client_cpu_us: cpu_ns as f64 / 1e3 / count,
+            ..Seen::default()
         }
     }
+}
 
-    fn quantile_us(&self, quantile: f64) -> f64 {
-        let wanted = (self.transactions as f64 * quantile).ceil() as u64;
-        let mut passed = 0;
-        let step = self.latencies.iter().position(|&count| {
-            passed += u64::from(count);
-            passed >= wanted
-        });
-        step.unwrap_or(0) as f64 * STEP_NS as f64 / 1e3
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two seconds of which the first is the warm-up, moved by hand.
+    fn tally() -> Tally {
+        Tally::new(&Plan {
+            warm_up: 1.0,
+            seconds: 1.0,
+            ..Plan::default()
+        })
+    }
+
+    fn look_at(tally: &mut Tally, now_ns: u64) -> bool {
+        tally.start = Instant::now() - Duration::from_nanos(now_ns);
+        tally.goes_on()
+    }
+
+    #[test]
+    fn warm_up_counts_for_nothing() {
+        let mut tally = tally();
+        assert!(look_at(&mut tally, 500_000_000));
+        tally.succeed(0);
+        let until_ns = cpu::own_time_ns() + 50_000_000;
+        while cpu::own_time_ns() < until_ns {}
+        assert!(look_at(&mut tally, 1_500_000_000));
+        tally.succeed(1_400_000_000);
+        tally.succeed(1_400_000_000);
+        assert!(!look_at(&mut tally, 2_000_000_000));
+        let seen = tally.seen();
+        assert_eq!((seen.transactions, seen.transactions_all), (2, 3));
+        assert!((seen.seconds - 0.5).abs() < 0.01, "{}", seen.seconds);
+        assert!((seen.per_second - 4.0).abs() < 0.1, "{}", seen.per_second);
+        // The 50 ms before are nobody's.
+        assert!(seen.client_cpu_us < 20_000.0, "{}", seen.client_cpu_us);
+    }
+
+    #[test]
+    fn quantiles_are_right_to_a_hundredth() {
+        let mut tally = tally();
+        look_at(&mut tally, 1_000_000_000);
+        tally.now_ns = 1_500_000_000;
+        for latency_ns in 1_000..2_000 {
+            tally.succeed(tally.now_ns - latency_ns);
+        }
+        tally.succeed(tally.now_ns - 1_000_000_000);
+        let seen = tally.seen();
+        let near = |value: f64, wanted: f64| (value / wanted - 1.0).abs() < 0.01;
+        assert!(near(seen.latency_us_p50, 1.5), "{seen:?}");
+        assert!(near(seen.latency_us_p99, 1.99), "{seen:?}");
+        assert_eq!((seen.latency_us_min, seen.latency_us_max), (1.0, 1e6));
+        assert!(near(seen.latency_us_mean, 1e6 / 1001.0 + 1.5), "{seen:?}");
+        assert!(
+            near(seen.latency_us_deviation, 1e6 / 1001f64.sqrt()),
+            "{seen:?}"
+        );
+    }
+
+    #[test]
+    fn two_threads_are_one_tally() {
+        let (mut one, mut other) = (tally(), tally());
+        for (tally, latency_ns) in [(&mut one, 2_000), (&mut other, 4_000)] {
+            look_at(tally, 1_000_000_000);
+            tally.now_ns = 2_000_000_000;
+            tally.succeed(tally.now_ns - latency_ns);
+        }
+        one.merge(&other);
+        let seen = one.seen();
+        assert_eq!(seen.transactions, 2);
+        assert_eq!(seen.latency_us_mean, 3.0);
+        assert_eq!((seen.latency_us_min, seen.latency_us_max), (2.0, 4.0));
+        assert!((seen.latency_us_deviation - 1.0).abs() < 1e-6);
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::side::Received;
 use super::{Load, Seen, System};
-use crate::bench::frame::namespace::{self, Veth, VethOptions};
+use crate::bench::frame::namespace::{self, Loopback, Veth, VethOptions};
 use crate::bench::frame::{Process, process};
 
 /// What a memif's buffer holds beside the IP packet.
@@ -26,7 +26,11 @@ struct Ready {
 struct Place {
     wires: (String, String),
     addresses: (String, String),
-    veth: Option<Veth>,
+    /// Where server and client run.
+    namespaces: Option<(String, String)>,
+    /// What goes away afterwards.
+    _veth: Option<Veth>,
+    _loopback: Option<Loopback>,
     socket: Option<PathBuf>,
 }
 
@@ -40,15 +44,16 @@ impl Drop for Place {
 
 /// Runs one transfer.
 pub fn run(system: System, load: Load) -> Result<Seen, String> {
-    if let System::Smoltcp(mtu) = system {
-        return smoltcp(mtu, load);
+    let together = match system {
+        System::Smoltcp(mtu) => Some(("rivals", "smoltcp-bulk", mtu)),
+        System::Gvisor(mtu) => Some(("netstack", "-bulk", mtu)),
+        _ => None,
+    };
+    if let Some((name, word, mtu)) = together {
+        return self::together(name, word, mtu, load);
     }
     let place = place(system)?;
-    let namespaces = place
-        .veth
-        .as_ref()
-        .map(|veth| (veth.server(), veth.client()));
-    let namespace = namespaces.as_ref().map(|both| both.0.as_str());
+    let namespace = place.namespaces.as_ref().map(|both| both.0.as_str());
     let mut words = words("server", &place.wires.0, &place.addresses.0, load);
     words.extend(choices(system));
     let mut server = Process::mill(namespace, &words)?;
@@ -56,16 +61,25 @@ pub fn run(system: System, load: Load) -> Result<Seen, String> {
     let mut words = self::words("client", &place.wires.1, &place.addresses.1, load);
     words.extend(["--server".to_owned(), ready.address.to_string()]);
     words.extend(choices(system));
-    let namespace = namespaces.as_ref().map(|both| both.1.as_str());
+    let namespace = place.namespaces.as_ref().map(|both| both.1.as_str());
     let mut client = Process::mill(namespace, &words)?;
-    match load.up {
-        true => watch(&mut server, &client),
-        false => watch(&mut client, &server),
+    let (receiver, sender) = match load.up {
+        true => (&mut server, &client),
+        false => (&mut client, &server),
+    };
+    let seen = watch(receiver, sender)?;
+    // The receiver has left; its end is the sender's.
+    for (name, end) in [("client", client), ("server", server)] {
+        end.leave().map_err(|cause| format!("{name}: {cause}"))?;
     }
+    Ok(seen)
 }
 
 /// What is set at both ends.
 fn choices(system: System) -> Vec<String> {
+    if matches!(system, System::Dedicated(_)) {
+        return ["--crank", "dedicated"].map(str::to_owned).to_vec();
+    }
     let System::Aggregated(limit, acks) = system else {
         return Vec::new();
     };
@@ -88,11 +102,11 @@ fn watch(receiver: &mut Process, sender: &Process) -> Result<Seen, String> {
     if received.bytes == 0 {
         return Err("nothing came".to_owned());
     }
-    let gigabytes = received.bytes as f64 / 1e9;
+    let bytes = received.bytes as f64;
     Ok(Seen {
-        gbit_per_second: gigabytes * 8.0 / received.seconds,
-        receiver_s_per_gb: receiver_s / gigabytes,
-        sender_s_per_gb: sender_ns as f64 / 1e9 / gigabytes,
+        gbit_per_second: bytes * 8.0 / 1e9 / received.seconds,
+        receiver_ns_per_byte: Some(receiver_s * 1e9 / bytes),
+        sender_ns_per_byte: Some(sender_ns as f64 / bytes),
         jain: received.jain,
     })
 }
@@ -130,22 +144,17 @@ fn words(role: &str, wire: &str, address: &str, load: Load) -> Vec<String> {
 fn place(system: System) -> Result<Place, String> {
     let kernel = || "kernel".to_owned();
     let both = |server: &str, client: &str| (server.to_owned(), client.to_owned());
+    let mut place = Place {
+        wires: (kernel(), kernel()),
+        addresses: both("127.0.0.1/8", "127.0.0.1/8"),
+        namespaces: None,
+        _veth: None,
+        _loopback: None,
+        socket: None,
+    };
     match system {
-        System::Memif(_) | System::Aggregated(..) => {
-            let mtu = match system {
-                System::Memif(mtu) => mtu,
-                _ => 1500,
-            };
-            let path = std::env::temp_dir().join(format!("mst-{}-bulk.sock", std::process::id()));
-            let buffer = mtu + BUFFER_OVERHEAD_BYTES;
-            let wire = |role| format!("memif:{},role={role},buffer={buffer}", path.display());
-            Ok(Place {
-                wires: (wire("server"), wire("client")),
-                addresses: both(SERVER_ADDRESS, CLIENT_ADDRESS),
-                veth: None,
-                socket: Some(path),
-            })
-        }
+        System::Memif(mtu) | System::Dedicated(mtu) => over_memif(&mut place, mtu),
+        System::Aggregated(..) => over_memif(&mut place, 1500),
         System::KernelVeth(mtu) => {
             let veth = Veth::new(VethOptions {
                 mtu,
@@ -154,41 +163,50 @@ fn place(system: System) -> Result<Place, String> {
                 segmentation: false,
             })?;
             let (server, client) = (namespace::SERVER, namespace::CLIENT);
-            Ok(Place {
-                wires: (kernel(), kernel()),
-                addresses: (format!("{server}/24"), format!("{client}/24")),
-                veth: Some(veth),
-                socket: None,
-            })
+            place.addresses = (format!("{server}/24"), format!("{client}/24"));
+            place.namespaces = Some((veth.server(), veth.client()));
+            place._veth = Some(veth);
         }
-        System::KernelLoopback | System::Smoltcp(_) => Ok(Place {
-            wires: (kernel(), kernel()),
-            addresses: both("127.0.0.1/8", "127.0.0.1/8"),
-            veth: None,
-            socket: None,
-        }),
+        System::KernelLoopback => {
+            place._loopback = Loopback::new()?;
+            let name = place._loopback.as_ref().map(Loopback::name);
+            place.namespaces = name.map(|name| (name.clone(), name));
+        }
+        System::Smoltcp(_) | System::Gvisor(_) => {}
     }
+    Ok(place)
 }
 
-/// Both ends in one thread: its CPU time is the receiver's and the sender's in one.
-fn smoltcp(mtu: usize, load: Load) -> Result<Seen, String> {
-    let words = [
-        "-c".to_owned(),
-        load.cores.0.to_string(),
-        process::beside("rivals")?.display().to_string(),
-        "smoltcp-bulk".to_owned(),
-        "--mtu".to_owned(),
-        mtu.to_string(),
-        "--seconds".to_owned(),
-        load.seconds.to_string(),
-    ];
+fn over_memif(place: &mut Place, mtu: usize) {
+    let path = std::env::temp_dir().join(format!("mst-{}-bulk.sock", std::process::id()));
+    let buffer = mtu + BUFFER_OVERHEAD_BYTES;
+    let wire = |role| format!("memif:{},role={role},buffer={buffer}", path.display());
+    place.wires = (wire("server"), wire("client"));
+    place.addresses = (SERVER_ADDRESS.to_owned(), CLIENT_ADDRESS.to_owned());
+    place.socket = Some(path);
+}
+
+/// Both ends in one process, on the server's core.
+fn together(name: &str, word: &str, mtu: usize, load: Load) -> Result<Seen, String> {
+    let mut words = vec!["-c".to_owned(), load.cores.0.to_string()];
+    words.push(process::beside(name)?.display().to_string());
+    words.push(word.to_owned());
+    for (name, value) in [
+        ("--mtu", mtu.to_string()),
+        ("--seconds", load.seconds.to_string()),
+        ("--warm-up", load.warm_up.to_string()),
+    ] {
+        words.extend([name.to_owned(), value]);
+    }
     let mut both = Process::start(None, "taskset".into(), &words)?;
     let received: Received = both.says()?;
-    let gigabytes = received.bytes as f64 / 1e9;
+    both.finish()?;
+    if received.bytes == 0 {
+        return Err("nothing came".to_owned());
+    }
     Ok(Seen {
-        gbit_per_second: gigabytes * 8.0 / received.seconds,
-        receiver_s_per_gb: received.seconds / gigabytes,
-        sender_s_per_gb: received.seconds / gigabytes,
+        gbit_per_second: received.bytes as f64 * 8.0 / 1e9 / received.seconds,
         jain: 1.0,
+        ..Seen::default()
     })
 }

@@ -16,7 +16,7 @@ use measure::Plan;
 use serde::{Deserialize, Serialize};
 
 use super::frame::outcome::number;
-use super::frame::{Claim, Figure, Outcome, Point, Series, Spread};
+use super::frame::{Figure, Goal, Outcome, Point, Series, Spread};
 use crate::failure::Failure;
 use callgrind::{Counted, Load};
 
@@ -267,16 +267,13 @@ fn add_figures(costs: &Costs, outcome: &mut Outcome) {
         });
     }
     let of = |case: &Case| costs.get(case.name).map(|cost| cost.per_transaction);
-    if let (Some(one), Some(eight)) = (of(&CASES[0]), of(&CASES[2])) {
-        outcome.claim(Some(Claim {
-            measure: "instructions of a transaction with 8 contexts against 1".to_owned(),
-            seen: format!("{eight:.0} against {one:.0}"),
-            value: eight / one,
-            bar: 1.02,
-            aim: 1.0,
-            at_most: true,
-        }));
-    }
+    let found = of(&CASES[0]).zip(of(&CASES[2]));
+    let found = found.map(|(one, eight)| (eight / one, format!("{eight:.0} against {one:.0}")));
+    let goal = Goal::at_most(
+        "instructions of a transaction with 8 contexts against 1",
+        (1.02, 1.0),
+    );
+    outcome.judge(goal, found);
 }
 
 fn read(path: &Path) -> Result<Costs, String> {

@@ -74,6 +74,50 @@ impl std::fmt::Display for Machine {
     }
 }
 
+/// What the kernel's own stack goes by, where a reader may have set it otherwise.
+pub fn kernel_settings() -> String {
+    let names = [
+        "net/ipv4/tcp_congestion_control",
+        "net/ipv4/tcp_rmem",
+        "net/ipv4/tcp_wmem",
+        "net/ipv4/tcp_timestamps",
+    ];
+    let rows = names.map(|name| {
+        let value = fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default();
+        let words: Vec<&str> = value.split_whitespace().collect();
+        let short = name.rsplit('/').next().unwrap_or(name);
+        format!("{short} {}", words.join(" "))
+    });
+    let clock =
+        fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let clock = clock.unwrap_or_default();
+    format!("{}; clock {}", rows.join(", "), clock.trim())
+}
+
+/// What Millstream goes by where a figure does not say otherwise.
+pub fn own_settings() -> String {
+    match "loopback:settings".parse() {
+        Err(_) => String::new(),
+        Ok(wire) => {
+            let config = millstream::Config::new(wire);
+            format!(
+                "looks for work for {} µs before it sleeps, aggregation of {} segments, ACKs {}, {:?}",
+                config.spin_ns / 1_000,
+                config.aggregation_max,
+                if config.merge_acks { "merged" } else { "each" },
+                config.tcp.congestion
+            )
+        }
+    }
+}
+
+/// The processor's nominal rate, which is its time-stamp counter's; 1 if the kernel does not tell, so that a cycle is a nanosecond.
+pub fn gigahertz() -> f64 {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let megahertz = field(&text, "cpu MHz").and_then(|value| value.parse::<f64>().ok());
+    megahertz.map_or(1.0, |megahertz| megahertz / 1e3)
+}
+
 fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     field(&text, "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned())

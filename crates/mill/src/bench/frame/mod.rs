@@ -4,6 +4,7 @@
 //! the outcomes of one directory together.
 
 pub mod chart;
+mod html;
 pub mod machine;
 pub mod memory;
 pub mod namespace;
@@ -11,11 +12,12 @@ pub mod outcome;
 pub mod page;
 pub mod process;
 pub mod repeats;
+mod rivals;
 pub mod stats;
 pub mod turns;
 
 pub use machine::Machine;
-pub use outcome::{Claim, Figure, Outcome, Point, Series};
+pub use outcome::{Figure, Goal, Outcome, Point, Series};
 pub use process::Process;
 pub use repeats::Repeats;
 pub use stats::{Spread, jain, median, quartiles};

@@ -1,4 +1,4 @@
-//! Two namespaces with a veth pair between them, gone when dropped. Needs root.
+//! Namespaces of a run, gone when dropped: two with a veth pair between them, or one with a loopback of its own. They need root.
 
 use super::process::ip;
 
@@ -20,7 +20,61 @@ pub struct VethOptions {
     pub segmentation: bool,
 }
 
-/// The namespaces.
+/// What the kernel's stack goes by in them: CUBIC, as Millstream does, whatever the machine has set; a crowd that comes at once may wait to be accepted, as
+/// Millstream's listeners let it, and has ports enough that none has to be looked for.
+pub const TUNED: [&str; 4] = [
+    "net.ipv4.tcp_congestion_control=cubic",
+    "net.core.somaxconn=65535",
+    "net.ipv4.tcp_max_syn_backlog=65535",
+    "net.ipv4.ip_local_port_range=1024 65535",
+];
+
+/// Outside of the first namespace Linux lets nobody choose what is not on this list, on which only the machine's own choice need stand.
+const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+
+fn tune(namespace: &str) -> Result<(), String> {
+    let allowed = std::fs::read_to_string(ALLOWED).unwrap_or_default();
+    if !allowed.split_whitespace().any(|name| name == "cubic") {
+        // If it cannot be added, what follows says so.
+        let _ = std::fs::write(ALLOWED, format!("{} cubic", allowed.trim()));
+    }
+    ip(&[&["netns", "exec", namespace, "sysctl", "-qw"][..], &TUNED].concat())
+}
+
+/// A namespace with nothing but a loopback.
+pub struct Loopback {
+    name: String,
+}
+
+impl Loopback {
+    /// Makes it; without root there is none, and the kernel is measured as it is set.
+    pub fn new() -> Result<Option<Self>, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Ok(None);
+        }
+        let loopback = Self {
+            name: format!("mst-{}-loopback", std::process::id()),
+        };
+        let name = loopback.name();
+        ip(&["netns", "add", &name])?;
+        tune(&name)?;
+        ip(&["-n", &name, "link", "set", "dev", "lo", "up"])?;
+        Ok(Some(loopback))
+    }
+
+    pub fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        // What was never made cannot be removed, and that is no news.
+        let _ = ip(&["netns", "delete", &self.name]);
+    }
+}
+
+/// The namespaces of a veth pair.
 pub struct Veth {
     prefix: String,
 }
@@ -63,6 +117,7 @@ fn end(namespace: &str, address: &str, kernel: bool, options: &VethOptions) -> R
         all.extend(words);
         ip(&all)
     };
+    tune(namespace)?;
     let mtu = options.mtu.to_string();
     ip(&["-n", namespace, "link", "set", "dev", DEVICE, "mtu", &mtu])?;
     let mut off = vec!["ethtool", "-K", DEVICE, "tx", "off"];

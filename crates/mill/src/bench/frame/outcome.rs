@@ -19,6 +19,9 @@ pub struct Outcome {
     pub parameters: Vec<(String, String)>,
     pub figures: Vec<Figure>,
     pub claims: Vec<Claim>,
+    /// Claims of which a side was not measured.
+    #[serde(default)]
+    pub unmeasured: Vec<String>,
     /// What failed, what was left out.
     pub notes: Vec<String>,
 }
@@ -64,6 +67,44 @@ pub struct Claim {
     pub aim: f64,
     /// The value is to be at most the bar; otherwise at least.
     pub at_most: bool,
+    /// What others came to, in their papers or on the machine of issue 4: for orientation.
+    #[serde(default)]
+    pub elsewhere: String,
+}
+
+/// What a [`Claim`] is made of before anything is measured.
+pub struct Goal {
+    measure: String,
+    bar: f64,
+    aim: f64,
+    at_most: bool,
+    elsewhere: &'static str,
+}
+
+impl Goal {
+    /// `measure` is to be at least the bar, and better the aim.
+    pub fn at_least(measure: impl Into<String>, (bar, aim): (f64, f64)) -> Self {
+        Self {
+            measure: measure.into(),
+            bar,
+            aim,
+            at_most: false,
+            elsewhere: "",
+        }
+    }
+
+    /// `measure` is to be at most the bar, and better the aim.
+    pub fn at_most(measure: impl Into<String>, goals: (f64, f64)) -> Self {
+        Self {
+            at_most: true,
+            ..Self::at_least(measure, goals)
+        }
+    }
+
+    /// What others came to.
+    pub fn elsewhere(self, elsewhere: &'static str) -> Self {
+        Self { elsewhere, ..self }
+    }
 }
 
 impl Claim {
@@ -89,6 +130,7 @@ impl Outcome {
             parameters: Vec::new(),
             figures: Vec::new(),
             claims: Vec::new(),
+            unmeasured: Vec::new(),
             notes: Vec::new(),
         };
         eprintln!("{name}: {}", outcome.machine);
@@ -99,17 +141,35 @@ impl Outcome {
         self.parameters.push((name.to_owned(), value.to_string()));
     }
 
-    /// Adds a figure, and shows it at once: the next one may take long.
+    /// Adds a figure, and shows it at once: the next one may take long. One without a point is none.
     pub fn add(&mut self, figure: Figure) {
+        if figure.xs().is_empty() {
+            return;
+        }
         eprintln!("\n{}", figure.table());
         self.figures.push(figure);
     }
 
-    /// Adds a claim if both of its sides were measured.
-    pub fn claim(&mut self, claim: Option<Claim>) {
+    /// Adds what came of a goal: the value and what it is of, if all that it takes was measured; otherwise it is said that it was not.
+    pub fn judge(&mut self, goal: Goal, found: Option<(f64, String)>) {
         // A side that carried nothing gives no quotient.
-        self.claims
-            .extend(claim.filter(|claim| claim.value.is_finite()));
+        let Some((value, seen)) = found.filter(|(value, _)| value.is_finite()) else {
+            return self.unmeasured.push(goal.measure);
+        };
+        self.claims.push(Claim {
+            measure: goal.measure,
+            seen,
+            value,
+            bar: goal.bar,
+            aim: goal.aim,
+            at_most: goal.at_most,
+            elsewhere: goal.elsewhere.to_owned(),
+        });
+    }
+
+    /// Nothing at all was measured.
+    pub fn is_empty(&self) -> bool {
+        self.figures.is_empty()
     }
 
     /// The median of a point of a figure, if it was measured.
@@ -125,29 +185,46 @@ impl Outcome {
             .map_err(|error| format!("{}: {error}", directory.display()))?;
         let json = format!("{:#}\n", serde_json::json!(self));
         write(&directory.join(format!("{}.json", self.name)), &json)?;
-        write(
-            &directory.join(format!("{}.md", self.name)),
-            &self.markdown(),
-        )?;
+        let markdown = self.markdown() + &self.claims_markdown();
+        write(&directory.join(format!("{}.md", self.name)), &markdown)?;
         for figure in &self.figures {
             chart::draw(&directory.join(self.chart_name(figure)), figure)?;
         }
         Ok(())
     }
 
-    fn chart_name(&self, figure: &Figure) -> String {
+    pub(super) fn chart_name(&self, figure: &Figure) -> String {
         format!("{}-{}.svg", self.name, figure.id)
+    }
+
+    /// Machine, parameters, and what went wrong, a line each.
+    pub fn circumstances(&self) -> Vec<String> {
+        let parameters = self.parameters.iter();
+        let parameters = parameters.map(|(name, value)| format!("{name}: {value}"));
+        let notes = self.notes.iter().map(|note| format!("Note: {note}"));
+        std::iter::once(self.machine.to_string())
+            .chain(parameters)
+            .chain(notes)
+            .collect()
+    }
+
+    /// What it must show, and what it came to; empty without claims.
+    pub fn claims_markdown(&self) -> String {
+        let claims: Vec<&Claim> = self.claims.iter().collect();
+        match claims.is_empty() {
+            true => String::new(),
+            false => format!(
+                "\n### What they must show\n\n{}",
+                claims_grid(&claims).markdown()
+            ),
+        }
     }
 
     /// A section for the page.
     pub fn markdown(&self) -> String {
         let mut text = format!("## {}\n\n{}\n\n", self.name, self.rule);
-        let _ = writeln!(text, "* {}", self.machine);
-        for (name, value) in &self.parameters {
-            let _ = writeln!(text, "* {name}: {value}");
-        }
-        for note in &self.notes {
-            let _ = writeln!(text, "* Note: {note}");
+        for line in self.circumstances() {
+            let _ = writeln!(text, "* {line}");
         }
         for figure in &self.figures {
             let chart = self.chart_name(figure);
@@ -157,7 +234,7 @@ impl Outcome {
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), String> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
@@ -180,53 +257,113 @@ impl Figure {
 
     /// Heading and table: medians with the least and the largest value, and each system's ratio to the first.
     pub fn table(&self) -> String {
+        let caption = self.caption();
+        format!(
+            "### {}\n\n{caption}\n\n{}",
+            self.title,
+            self.grid().markdown()
+        )
+    }
+
+    /// What the numbers of the table are.
+    pub fn caption(&self) -> String {
+        let points = self.series.iter().flat_map(|series| &series.points);
+        let runs = points.map(|point| point.y.values.len()).max().unwrap_or(0);
+        let mut text = self.y.clone();
+        if let [x] = self.xs()[..]
+            && self.compares
+        {
+            text = format!("{}: {}; {text}", self.x, number(x));
+        }
+        if runs > 1 {
+            let _ = write!(text, "; median of {runs} runs (least to largest)");
+        }
+        let first = self.series.first().filter(|first| !first.points.is_empty());
+        if let Some(first) = first.filter(|_| self.compares && self.series.len() > 1) {
+            let _ = write!(text, "; × {}", first.system);
+        }
+        if self.compares {
+            text.push_str(match self.falls {
+                true => "; less is better",
+                false => "; more is better",
+            });
+        }
+        text
+    }
+
+    /// With one x a row for each system, otherwise a column.
+    pub fn grid(&self) -> Grid {
+        let first = |x| self.series.first().and_then(|series| at(series, x));
+        let cell_of = |index: usize, x: f64| {
+            let compared = first(x).filter(|_| index > 0 && self.compares);
+            at(&self.series[index], x).map(|point| cell(point, compared))
+        };
         if let [x] = self.xs()[..] {
-            return self.list(x);
+            let rows = (0..self.series.len()).map(|index| {
+                let cell = cell_of(index, x).unwrap_or_else(|| "–".to_owned());
+                vec![self.series[index].system.clone(), cell]
+            });
+            return Grid {
+                head: vec![String::new(), self.y.clone()],
+                rows: rows.collect(),
+            };
         }
-        let mut text = format!(
-            "### {}\n\n{}; median (least to largest) × the first column\n\n| {} |",
-            self.title, self.y, self.x
-        );
-        for series in &self.series {
-            let _ = write!(text, " {} |", series.system);
+        let mut head = vec![self.x.clone()];
+        head.extend(self.series.iter().map(|series| series.system.clone()));
+        let row = |x: f64| {
+            let cells = (0..self.series.len()).map(|index| cell_of(index, x));
+            let cells = cells.map(|cell| cell.unwrap_or_else(|| "–".to_owned()));
+            std::iter::once(number(x)).chain(cells).collect()
+        };
+        Grid {
+            head,
+            rows: self.xs().into_iter().map(row).collect(),
         }
-        text.push_str("\n|---|");
-        text.push_str(&"---|".repeat(self.series.len()));
-        text.push('\n');
-        for x in self.xs() {
-            let _ = write!(text, "| {} |", number(x));
-            let first = self.series.first().and_then(|series| at(series, x));
-            for (index, series) in self.series.iter().enumerate() {
-                let cell = at(series, x).map(|point| cell(point, first.filter(|_| index > 0)));
-                let _ = write!(text, " {} |", cell.unwrap_or_else(|| "–".to_owned()));
-            }
-            text.push('\n');
-        }
+    }
+}
+
+/// A table before it is written down.
+pub struct Grid {
+    pub head: Vec<String>,
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Grid {
+    pub fn markdown(&self) -> String {
+        let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let mut text = row(&self.head);
+        text.push_str(&format!("|{}\n", "---|".repeat(self.head.len())));
+        text.extend(self.rows.iter().map(|cells| row(cells)));
         text
     }
 }
 
-impl Figure {
-    /// The table of a figure with one x: a row for each system.
-    fn list(&self, x: f64) -> String {
-        let mut text = format!("### {}\n\n", self.title);
-        if self.compares {
-            let _ = write!(
-                text,
-                "{}: {}; median (least to largest) × the first row\n\n",
-                self.x,
-                number(x)
-            );
-        }
-        let _ = write!(text, "| | {} |\n|---|---|\n", self.y);
-        let first = self.series.first().and_then(|series| at(series, x));
-        for (index, series) in self.series.iter().enumerate() {
-            let compared = first.filter(|_| index > 0 && self.compares);
-            if let Some(point) = at(series, x) {
-                let _ = writeln!(text, "| {} | {} |", series.system, cell(point, compared));
-            }
-        }
-        text
+/// What is claimed, and what it came to.
+pub fn claims_grid(claims: &[&Claim]) -> Grid {
+    let head = [
+        "measure",
+        "seen",
+        "value",
+        "bar",
+        "aim",
+        "reached",
+        "elsewhere",
+    ];
+    let rows = claims.iter().map(|claim| {
+        let sign = if claim.at_most { "≤ " } else { "≥ " };
+        vec![
+            claim.measure.clone(),
+            claim.seen.clone(),
+            number(claim.value),
+            format!("{sign}{}", number(claim.bar)),
+            format!("{sign}{}", number(claim.aim)),
+            claim.verdict().to_owned(),
+            claim.elsewhere.clone(),
+        ]
+    });
+    Grid {
+        head: head.map(str::to_owned).to_vec(),
+        rows: rows.collect(),
     }
 }
 
@@ -329,6 +466,7 @@ mod tests {
             bar: if at_most { 1.5 } else { 15.0 },
             aim: if at_most { 1.0 } else { 25.0 },
             at_most,
+            elsewhere: String::new(),
         };
         let verdicts = [
             (0.9, true),

@@ -1,11 +1,15 @@
 //! The processes that a benchmark starts: each says lines of JSON on stdout, leaves when its stdin closes, and does not outlive us.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+
+/// How long a child may take to leave.
+const LEAVING_TIME: Duration = Duration::from_secs(3);
 
 /// A child; killed when dropped.
 pub struct Process {
@@ -66,9 +70,29 @@ impl Process {
         serde_json::from_str(&line).map_err(|error| format!("{error}: {line}"))
     }
 
-    /// Closes its stdin: it is to leave.
-    pub fn let_go(&mut self) {
+    /// Asks it what it has spent so far: a line on its stdin.
+    pub fn mark(&mut self) -> Result<(), String> {
+        let Some(stdin) = &mut self.child.stdin else {
+            return Err("its stdin is closed".to_owned());
+        };
+        let told = stdin.write_all(b"\n").and_then(|()| stdin.flush());
+        told.map_err(|error| format!("stdin: {error}"))
+    }
+
+    /// Closes its stdin and waits for its end, which is to be a good one. One that takes too long is killed, and that is no fault: it may have
+    /// much to close.
+    pub fn leave(mut self) -> Result<(), String> {
         drop(self.child.stdin.take());
+        let until = Instant::now() + LEAVING_TIME;
+        while Instant::now() < until {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(status.to_string()),
+                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
     }
 
     /// Waits for its end, which is to be a good one.

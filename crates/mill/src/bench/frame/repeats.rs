@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Outcome;
+use super::{Outcome, machine, namespace, rivals};
 use crate::failure::Failure;
 
 /// Options of a comparison.
@@ -72,16 +72,27 @@ impl Repeats {
             "cores of server and client",
             format!("{}, {}", self.server_core, self.client_core),
         );
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        outcome.parameter("command", format!("mill {}", words.join(" ")));
+        outcome.parameter("the kernel's settings", machine::kernel_settings());
+        outcome.parameter("in its namespaces", namespace::TUNED.join(", "));
+        outcome.parameter("Millstream's settings", machine::own_settings());
+        outcome.parameter("other systems", rivals::versions());
     }
 
-    /// Writes `outcome` into the directory, or prints it if there is none.
+    /// Writes `outcome` into the directory, or prints it if there is none. An outcome without a figure is an error.
     pub fn deliver(&self, outcome: &mut Outcome) -> Result<(), Failure> {
         match &self.out {
-            Some(directory) => outcome.write(directory).map_err(Failure::Run),
-            None => {
-                print!("{}", outcome.markdown());
-                Ok(())
-            }
+            Some(directory) => outcome.write(directory).map_err(Failure::Run)?,
+            None => print!("{}{}", outcome.markdown(), outcome.claims_markdown()),
+        }
+        match outcome.is_empty() {
+            false => Ok(()),
+            true => Err(Failure::Run(format!(
+                "{}: nothing could be measured: {}",
+                outcome.name,
+                outcome.notes.join("; ")
+            ))),
         }
     }
 }

@@ -12,8 +12,8 @@ use crate::failure::Failure;
 /// The concurrency that table 2 is about.
 const CROWD: usize = 8_192;
 
-/// What a figure reads off a run.
-type Reading = fn(&Seen) -> f64;
+/// What a figure reads off a run, at its x.
+type Reading = fn(&Seen, f64) -> f64;
 
 /// A set of runs, and the figures that are read off them.
 struct Study {
@@ -43,7 +43,7 @@ const fn rate(id: &'static str, title: &'static str) -> Shown {
         title,
         y: "transactions per second",
         falls: false,
-        reading: |seen| seen.per_second,
+        reading: |seen, _| seen.per_second,
     }
 }
 
@@ -88,19 +88,19 @@ const STUDIES: &[Study] = &[
                 "7a-server",
                 "Server's CPU time for each (fig. 7a)",
                 "µs",
-                |seen| seen.server_cpu_us,
+                |seen, _| seen.server_cpu_us,
             ),
             falling(
                 "7a-work",
                 "The same without the time in which it looked for more (inline)",
                 "µs",
-                |seen| seen.server_cpu_us - seen.server_looked_us,
+                |seen, _| seen.server_cpu_us - seen.server_looked_us,
             ),
             falling(
                 "7a-cpu",
                 "CPU time of both processes for each (fig. 7a)",
                 "µs",
-                |seen| seen.server_cpu_us + seen.client_cpu_us,
+                |seen, _| seen.server_cpu_us + seen.client_cpu_us,
             ),
         ],
         spin_us: None,
@@ -137,7 +137,7 @@ const STUDIES: &[Study] = &[
                 "veth-server",
                 "Server's CPU time for each, over veth",
                 "µs",
-                |seen| seen.server_cpu_us,
+                |seen, _| seen.server_cpu_us,
             ),
         ],
         spin_us: None,
@@ -171,10 +171,19 @@ const STUDIES: &[Study] = &[
             connections: 1_024,
             ..plan
         },
-        readings: &[rate(
-            "7c",
-            "Size of request and response, 1,024 at once (fig. 7c)",
-        )],
+        readings: &[
+            rate(
+                "7c",
+                "Size of request and response, 1,024 at once (fig. 7c)",
+            ),
+            Shown {
+                id: "7c-bits",
+                title: "Payload of the responses, 1,024 at once (fig. 7c)",
+                y: "Gbit/s",
+                falls: false,
+                reading: |seen, bytes| seen.per_second * bytes * 8.0 / 1e9,
+            },
+        ],
         spin_us: None,
     },
     Study {
@@ -194,7 +203,7 @@ const STUDIES: &[Study] = &[
                 "8-server",
                 "Server's CPU time for each (fig. 8)",
                 "µs",
-                |seen| seen.server_cpu_us,
+                |seen, _| seen.server_cpu_us,
             ),
         ],
         spin_us: None,
@@ -211,34 +220,46 @@ const STUDIES: &[Study] = &[
         },
         readings: &[
             falling(
+                "table2-min",
+                "Response time, shortest (table 2)",
+                "µs",
+                |seen, _| seen.latency_us_min,
+            ),
+            falling(
                 "table2-mean",
                 "Response time, mean (table 2)",
                 "µs",
-                |seen| seen.latency_us_mean,
+                |seen, _| seen.latency_us_mean,
+            ),
+            falling(
+                "table2-deviation",
+                "Response time, standard deviation (table 2)",
+                "µs",
+                |seen, _| seen.latency_us_deviation,
             ),
             falling(
                 "table2-p50",
                 "Response time, median (table 2)",
                 "µs",
-                |seen| seen.latency_us_p50,
+                |seen, _| seen.latency_us_p50,
             ),
             falling(
                 "table2-p99",
                 "Response time, 99th percentile (table 2)",
                 "µs",
-                |seen| seen.latency_us_p99,
+                |seen, _| seen.latency_us_p99,
             ),
             falling(
                 "table2-p999",
                 "Response time, 99.9th percentile (table 2)",
                 "µs",
-                |seen| seen.latency_us_p999,
+                |seen, _| seen.latency_us_p999,
             ),
             falling(
                 "table2-max",
                 "Response time, longest (table 2)",
                 "µs",
-                |seen| seen.latency_us_max,
+                |seen, _| seen.latency_us_max,
             ),
         ],
         spin_us: None,
@@ -263,7 +284,7 @@ const STUDIES: &[Study] = &[
                 "persistent-server",
                 "Server's CPU time for each, on connections that stay",
                 "µs",
-                |seen| seen.server_cpu_us,
+                |seen, _| seen.server_cpu_us,
             ),
         ],
         spin_us: None,
@@ -272,7 +293,12 @@ const STUDIES: &[Study] = &[
         name: "latency",
         x: "connections",
         // With and without: table 1 of Menon and Zwaenepoel (USENIX ATC 2008).
-        systems: &[System::Kernel, System::Inline, System::InlineAlone],
+        systems: &[
+            System::Kernel,
+            System::KernelLooks,
+            System::Inline,
+            System::InlineAlone,
+        ],
         xs: &[1.0],
         quick_xs: &[1.0],
         plan: one_byte,
@@ -281,13 +307,13 @@ const STUDIES: &[Study] = &[
                 "latency-p50",
                 "One-byte request and response, median",
                 "µs",
-                |seen| seen.latency_us_p50,
+                |seen, _| seen.latency_us_p50,
             ),
             falling(
                 "latency-p999",
                 "One-byte request and response, 99.9th percentile",
                 "µs",
-                |seen| seen.latency_us_p999,
+                |seen, _| seen.latency_us_p999,
             ),
         ],
         spin_us: None,
@@ -304,13 +330,13 @@ const STUDIES: &[Study] = &[
                 "latency-asleep-p50",
                 "One-byte request and response, median, Millstream asleep between them",
                 "µs",
-                |seen| seen.latency_us_p50,
+                |seen, _| seen.latency_us_p50,
             ),
             falling(
                 "latency-asleep-p999",
                 "The same, 99.9th percentile",
                 "µs",
-                |seen| seen.latency_us_p999,
+                |seen, _| seen.latency_us_p999,
             ),
         ],
         spin_us: Some(0),
@@ -355,6 +381,13 @@ pub fn figures(options: &MessageOptions) -> Result<(), Failure> {
     repeats.deliver(&mut outcome)
 }
 
+/// What a reader has to know of runs that were good enough to count.
+fn failures(system: System, runs: &[Seen]) -> Option<String> {
+    let failed: u64 = runs.iter().map(|seen| seen.failures).sum();
+    let all: u64 = runs.iter().map(|seen| seen.transactions_all).sum();
+    (failed > 0).then(|| format!("{system}: {failed} of {all} transactions failed"))
+}
+
 fn measure(study: &Study, chosen: &[System], repeats: &Repeats, outcome: &mut Outcome) {
     let systems: Vec<System> = study
         .systems
@@ -385,7 +418,8 @@ fn measure(study: &Study, chosen: &[System], repeats: &Repeats, outcome: &mut Ou
         let found = turns::alternate(repeats.runs, &systems, &mut notes, |&system| {
             sides::run(system, &run)
         });
-        for (column, runs) in columns.iter_mut().zip(found) {
+        for ((system, column), runs) in systems.iter().zip(&mut columns).zip(found) {
+            notes.extend(failures(*system, &runs));
             if !runs.is_empty() {
                 column.push((x, runs));
             }
@@ -402,7 +436,7 @@ fn measure(study: &Study, chosen: &[System], repeats: &Repeats, outcome: &mut Ou
                 .iter()
                 .map(|(x, runs)| Point {
                     x: *x,
-                    y: Spread::of(runs.iter().map(shown.reading)),
+                    y: Spread::of(runs.iter().map(|seen| (shown.reading)(seen, *x))),
                 })
                 .collect(),
         });
@@ -413,7 +447,7 @@ fn measure(study: &Study, chosen: &[System], repeats: &Repeats, outcome: &mut Ou
             y: shown.y.to_owned(),
             falls: shown.falls,
             compares: true,
-            series: series.filter(|series| !series.points.is_empty()).collect(),
+            series: series.collect(),
         });
     }
 }

@@ -9,24 +9,28 @@
 //!   sockets are non-blocking from birth (SOCK_NONBLOCK, accept4).
 
 use std::io::{self, Read, Write};
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use measure::{Answering, Asking, Exchange, Next, Plan, Tally};
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 use rustix::process::{Resource, Rlimit};
 
 use super::SideOptions;
-use crate::limits::{ACCEPT_BATCH_MAX, EVENTS_MAX, READ_BYTES};
+use crate::limits::{ACCEPT_BATCH_MAX, BACKLOG_DEFAULT, EVENTS_MAX, READ_BYTES};
 
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 const LISTENER: u64 = u64::MAX;
 const STDIN: u64 = u64::MAX - 1;
-const BACKLOG: i32 = 4096;
+const AT_ONCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
 /// Descriptors of a side beside those of its connections.
 const DESCRIPTORS_SPARE: u64 = 64;
 
@@ -50,6 +54,44 @@ impl Write for Stream {
     }
 }
 
+/// A set of registrations, and how long to look at it again and again before going to sleep: as Millstream does it, where the kernel is to be compared
+/// with that.
+struct Watch {
+    epoll: OwnedFd,
+    spin: Duration,
+    events: Vec<epoll::Event>,
+}
+
+impl Watch {
+    fn new(options: &SideOptions) -> io::Result<Self> {
+        Ok(Self {
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            spin: Duration::from_micros(options.net.spin_us.unwrap_or(0)),
+            events: Vec::with_capacity(EVENTS_MAX),
+        })
+    }
+
+    /// Waits for something, or for `timeout`. The events are given back with [`recycle`](Self::recycle).
+    fn wait(&mut self, timeout: Option<&Timespec>) -> io::Result<Vec<epoll::Event>> {
+        let mut events = std::mem::take(&mut self.events);
+        let begin = (!self.spin.is_zero()).then(Instant::now);
+        loop {
+            let looks = begin.is_some_and(|begin| begin.elapsed() < self.spin);
+            let timeout = if looks { Some(&AT_ONCE) } else { timeout };
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout) {
+                Ok(0) if looks => {}
+                Ok(_) | Err(Errno::INTR) => return Ok(events),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn recycle(&mut self, mut events: Vec<epoll::Event>) {
+        events.clear();
+        self.events = events;
+    }
+}
+
 /// Serves until stdin closes.
 pub fn server(options: &SideOptions) -> io::Result<()> {
     allow_descriptors(&options.plan);
@@ -60,17 +102,22 @@ pub fn server(options: &SideOptions) -> io::Result<()> {
         sockopt::set_socket_linger(&listener, Some(Duration::ZERO))?;
     }
     net::bind(&listener, &options.net.listen_address(0))?;
-    net::listen(&listener, BACKLOG)?;
+    net::listen(&listener, backlog(&options.plan))?;
     let address: SocketAddr = net::getsockname(&listener)?.try_into()?;
     println!("{}", serde_json::json!({ "address": address }));
     io::stdout().flush()?;
     Server {
         plan: &options.plan,
-        epoll: new_epoll()?,
+        watch: Watch::new(options)?,
         waiting: Vec::new(),
         buffer: vec![0; READ_BYTES],
     }
     .run(&listener)
+}
+
+/// As many as Millstream's server lets wait: none of a crowd that comes at once is turned away, as far as `net.core.somaxconn` allows.
+fn backlog(plan: &Plan) -> i32 {
+    i32::try_from(BACKLOG_DEFAULT.max(plan.connections)).unwrap_or(i32::MAX)
 }
 
 /// As many descriptors as the plan needs, if we may; if not, the connections that do not fit will say so.
@@ -88,7 +135,7 @@ fn allow_descriptors(plan: &Plan) {
 
 struct Server<'a> {
     plan: &'a Plan,
-    epoll: OwnedFd,
+    watch: Watch,
     /// Accepted connections that are not over, by descriptor.
     waiting: Vec<Option<(Stream, Answering)>>,
     buffer: Vec<u8>,
@@ -98,22 +145,18 @@ impl Server<'_> {
     fn run(&mut self, listener: &OwnedFd) -> io::Result<()> {
         let stdin = io::stdin();
         let [listens, leaves] = [LISTENER, STDIN].map(EventData::new_u64);
-        epoll::add(&self.epoll, listener, listens, EventFlags::IN)?;
-        epoll::add(&self.epoll, &stdin, leaves, EventFlags::IN)?;
-        let mut events = [MaybeUninit::uninit(); EVENTS_MAX];
+        epoll::add(&self.watch.epoll, listener, listens, EventFlags::IN)?;
+        epoll::add(&self.watch.epoll, &stdin, leaves, EventFlags::IN)?;
         loop {
-            let ready = match epoll::wait(&self.epoll, &mut events, None) {
-                Ok((ready, _)) => ready,
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            };
-            for event in ready.iter() {
+            let events = self.watch.wait(None)?;
+            for event in &events {
                 match event.data.u64() {
                     LISTENER => self.accept(listener)?,
                     STDIN => return Ok(()),
                     fd => self.serve_waiting(fd as usize),
                 }
             }
+            self.watch.recycle(events);
         }
     }
 
@@ -139,7 +182,8 @@ impl Server<'_> {
         let sends_long = self.plan.response_bytes > READ_BYTES;
         let mut flags = EventFlags::IN | EventFlags::ET;
         flags.set(EventFlags::OUT, sends_long);
-        epoll::add(&self.epoll, &stream.0, EventData::new_u64(fd as u64), flags)?;
+        let data = EventData::new_u64(fd as u64);
+        epoll::add(&self.watch.epoll, &stream.0, data, flags)?;
         if fd >= self.waiting.len() {
             self.waiting.resize_with(fd + 1, || None);
         }
@@ -172,11 +216,11 @@ pub fn client(options: &SideOptions) -> io::Result<()> {
     super::say_idle(idle.len())?;
     let mut client = Client {
         plan,
-        epoll: new_epoll()?,
+        watch: Watch::new(options)?,
         server,
         slots: (0..plan.connections).map(|_| None).collect(),
         unopened: Vec::new(),
-        tally: Tally::new(plan),
+        tally: Tally::announcing(plan),
         buffer: vec![0; READ_BYTES],
     };
     client.run()?;
@@ -206,7 +250,7 @@ fn open_idle(count: usize, server: SocketAddr, options: &SideOptions) -> io::Res
 
 struct Client<'a> {
     plan: &'a Plan,
-    epoll: OwnedFd,
+    watch: Watch,
     server: SocketAddr,
     slots: Vec<Option<(Stream, Asking)>>,
     /// Slots whose connection could not be opened: tried again after the next wait.
@@ -220,21 +264,17 @@ impl Client<'_> {
         for index in 0..self.slots.len() {
             self.begin(index);
         }
-        let mut events = [MaybeUninit::uninit(); EVENTS_MAX];
-        let second = rustix::event::Timespec {
+        let second = Timespec {
             tv_sec: 1,
             tv_nsec: 0,
         };
         while self.tally.goes_on() {
-            let ready = match epoll::wait(&self.epoll, &mut events, Some(&second)) {
-                Ok((ready, _)) => ready,
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            };
+            let events = self.watch.wait(Some(&second))?;
             self.tally.goes_on();
-            for event in ready.iter() {
+            for event in &events {
                 self.visit(event.data.u64() as usize, event.flags);
             }
+            self.watch.recycle(events);
             for index in std::mem::take(&mut self.unopened) {
                 self.begin(index);
             }
@@ -266,7 +306,7 @@ impl Client<'_> {
             flags.set(EventFlags::IN, !self.plan.ends_with_its_response());
         }
         let data = EventData::new_u64(index as u64);
-        epoll::add(&self.epoll, &stream.0, data, flags)?;
+        epoll::add(&self.watch.epoll, &stream.0, data, flags)?;
         self.slots[index] = Some((stream, asking));
         Ok(())
     }
@@ -299,8 +339,4 @@ impl Client<'_> {
         self.slots[index] = None;
         self.begin(index);
     }
-}
-
-fn new_epoll() -> io::Result<OwnedFd> {
-    Ok(epoll::create(CreateFlags::CLOEXEC)?)
 }

@@ -16,7 +16,7 @@ use millstream::{
 use slab::Slab;
 
 use super::SideOptions;
-use super::sides::Left;
+use super::sides::Spent;
 use crate::failure::Failure;
 use crate::limits::{BACKLOG_DEFAULT, EVENTS_MAX, READ_BYTES};
 use crate::net::millstream as net;
@@ -29,14 +29,20 @@ const OPENING_MAX: usize = 512;
 /// A connection that has not opened by then does not.
 const OPENING_TIME: Duration = Duration::from_secs(30);
 
-/// Serves until stdin closes.
+/// What a server is told on stdin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    Nothing,
+    /// To say what it has spent so far.
+    Mark,
+    /// To leave.
+    End,
+}
+
+/// Serves until stdin closes; says at each mark what it has spent so far.
 pub fn server(options: &SideOptions) -> Result<(), Failure> {
     let runtime = net::runtime(&options.net)?;
     let address = options.net.listen_address(PORT);
-    let left = Mutex::new(Left {
-        stages: Vec::new(),
-        looked_seconds: 0.0,
-    });
     on_every_context(&runtime, |context, index| {
         let mut server = Server::new(&context, address, &options.plan)?;
         server
@@ -46,23 +52,38 @@ pub fn server(options: &SideOptions) -> Result<(), Failure> {
             println!("{}", serde_json::json!({ "address": address }));
             io::stdout().flush()?;
         }
-        while server.turn(None)? {}
-        let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
-        left.looked_seconds += context.looked_ns() as f64 / 1e9;
-        if index == 0 {
-            let stages = context.report()?.stages;
-            left.stages = stages
-                .rows()
-                .map(|(name, n)| (name.into(), n as f64))
-                .collect();
+        loop {
+            match server.turn(None)? {
+                Told::Nothing => {}
+                Told::Mark => say_spent(&context)?,
+                Told::End => break,
+            }
         }
         if options.counters {
             say_counters(&context)?;
         }
         Ok(())
-    })?;
-    println!("{}", serde_json::json!(left));
-    Ok(())
+    })
+}
+
+fn say_spent(context: &Context) -> io::Result<()> {
+    let stages = context.report()?.stages;
+    let rows = stages.rows().map(|(name, n)| (name.into(), n as f64));
+    let spent = Spent {
+        stages: rows.collect(),
+        looked_seconds: context.looked_ns() as f64 / 1e9,
+    };
+    println!("{}", serde_json::json!(spent));
+    io::stdout().flush()
+}
+
+/// Of a stdin that has something to say. A mark goes to one context alone; the end is seen by all.
+fn told() -> io::Result<Told> {
+    let mut byte = [0];
+    Ok(match rustix::io::read(rustix::stdio::stdin(), &mut byte)? {
+        0 => Told::End,
+        _ => Told::Mark,
+    })
 }
 
 /// What a stack has counted, as far as it is not zero.
@@ -130,8 +151,9 @@ impl<'a> Server<'a> {
         })
     }
 
-    /// One batch of events. False if stdin has closed.
-    pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+    /// One batch of events.
+    pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<Told> {
+        let mut heard = Told::Nothing;
         self.poll.wait(&mut self.events, timeout)?;
         for event in &self.events {
             match event.token() {
@@ -150,7 +172,7 @@ impl<'a> Server<'a> {
                         Err(error) => return Err(error),
                     }
                 },
-                STDIN => return Ok(false),
+                STDIN => heard = told()?,
                 Token(key) => {
                     let Some((stream, answering)) = self.waiting.get_mut(key) else {
                         continue;
@@ -162,7 +184,7 @@ impl<'a> Server<'a> {
                 }
             }
         }
-        Ok(true)
+        Ok(heard)
     }
 }
 
@@ -206,7 +228,11 @@ pub fn client(options: &SideOptions) -> Result<(), Failure> {
         if index == 0 {
             super::say_idle(idle.len())?;
         }
-        let mut client = Client::new(&context, server, &plan);
+        let tally = match index {
+            0 => Tally::announcing(&plan),
+            _ => Tally::new(&plan),
+        };
+        let mut client = Client::new(&context, server, &plan, tally);
         while client.goes_on() {
             client.turn(Some(Duration::from_secs(1)))?;
         }
@@ -279,7 +305,7 @@ pub struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    pub fn new(context: &Context, server: SocketAddr, plan: &'a Plan) -> Self {
+    pub fn new(context: &Context, server: SocketAddr, plan: &'a Plan, tally: Tally) -> Self {
         let mut client = Self {
             plan,
             context: context.clone(),
@@ -289,7 +315,7 @@ impl<'a> Client<'a> {
             slots: (0..plan.connections).map(|_| None).collect(),
             unopened: Vec::new(),
             buffer: vec![0; READ_BYTES],
-            tally: Tally::new(plan),
+            tally,
         };
         for index in 0..client.slots.len() {
             client.begin(index);

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use measure::{Plan, Seen, cpu};
+use measure::{Plan, Seen, Tally};
 use millstream::{Clock, Config, Context, Crank, Limits, Runtime, VirtualClock};
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +53,6 @@ struct Pair {
 
 /// Runs the plan and prints what was seen.
 pub fn one_thread(options: &OneThreadOptions) -> Result<(), Failure> {
-    let cpu_from_ns = cpu::own_time_ns();
     let clock = options
         .virtual_clock
         .then(|| VirtualClock::new(1_000_000_000));
@@ -62,13 +61,11 @@ pub fn one_thread(options: &OneThreadOptions) -> Result<(), Failure> {
     let pairs: Vec<Pair> = (0..count)
         .map(|index| pair(index, clock.as_ref()))
         .collect::<Result<_, _>>()?;
-    let mut ran =
+    let ran =
         run(&pairs, &plan, clock.as_ref()).map_err(|error| Failure::Run(error.to_string()))?;
     if options.counters {
         say_counters(&pairs).map_err(|error| Failure::Run(error.to_string()))?;
     }
-    let cpu_ns = cpu::own_time_ns() - cpu_from_ns;
-    ran.seen.client_cpu_us = cpu_ns as f64 / 1e3 / ran.seen.transactions_all.max(1) as f64;
     println!("{}", serde_json::json!(ran));
     Ok(())
 }
@@ -120,7 +117,8 @@ fn run(pairs: &[Pair], plan: &Plan, clock: Option<&VirtualClock>) -> std::io::Re
     for pair in pairs {
         let [here, there] = &pair.contexts;
         let server = Server::new(here, address, plan)?;
-        sides.push((server, Client::new(there, address, plan)));
+        let client = Client::new(there, address, plan, Tally::new(plan));
+        sides.push((server, client));
     }
     let at_once = Some(Duration::ZERO);
     let mut goes_on = true;

@@ -1,7 +1,8 @@
 //! Starts a server and a client as processes of their own, or one process that is both, and reads what the client saw.
 //!
 //! The server's first line says where it listens; it leaves when its stdin closes. The client's first line says that its idle
-//! connections stand, its last one what it saw.
+//! connections stand, the next that the warm-up is over, the last what it saw. What a server has used is read at these two: CPU time of the warm-up is
+//! nobody's.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use measure::{Plan, Seen, cpu};
 use serde::{Deserialize, Serialize};
 
 use super::system::{Place, Stack, System};
-use crate::bench::frame::namespace::{self, Veth, VethOptions};
+use crate::bench::frame::namespace::{self, Loopback, Veth, VethOptions};
 use crate::bench::frame::{Process, memory, process};
 
 /// Addresses when the wire is a memif; the client's idle connections have others behind this one.
@@ -48,6 +49,7 @@ struct Where {
     server_addresses: Vec<String>,
     client_addresses: Vec<String>,
     /// What goes away afterwards.
+    _loopback: Option<Loopback>,
     _veth: Option<Veth>,
     socket: Option<PathBuf>,
 }
@@ -65,9 +67,9 @@ pub fn run(system: System, run: &Run) -> Result<Seen, String> {
     run_with(system, run, None)
 }
 
-/// What a server of Millstream's says at its end.
-#[derive(Serialize, Deserialize)]
-pub(super) struct Left {
+/// What a server of Millstream's says at a mark.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Spent {
     /// Cycles of each stage, if it was built to count them.
     pub stages: Vec<(String, f64)>,
     /// How long its threads looked for work before they slept: CPU time without work.
@@ -94,6 +96,8 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
     let mut server = start(server_stack, namespace, &words, server)?;
     let ready: Ready = server.says().map_err(|cause| format!("server: {cause}"))?;
     let held_before = memory::held_bytes(server.id());
+    // Each of several contexts hears the end of stdin, but only one would hear a mark; those never look for work either.
+    let is_marked = run.contexts == 1 && matches!(server_stack, Stack::Inline | Stack::Dedicated);
     let mut words = side_words(
         client_stack,
         &place.client_wire,
@@ -113,22 +117,47 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
     let named = |cause: String| format!("client: {cause}");
     client.line().map_err(named)?;
     let held = memory::held_bytes(server.id());
-    let cpu_from_ns = cpu::time_ns(server.id());
+    client.line().map_err(named)?;
+    let before = Used::of(&mut server, is_marked)?;
     let mut seen: Seen = client.says().map_err(named)?;
-    let cpu_ns = cpu::time_ns(server.id()).saturating_sub(cpu_from_ns);
-    seen.server_cpu_us = cpu_ns as f64 / 1e3 / seen.transactions_all.max(1) as f64;
+    let after = Used::of(&mut server, is_marked)?;
+    after.note(&before, &mut seen);
     seen.idle_bytes = held.saturating_sub(held_before) as f64 / run.plan.idle.max(1) as f64;
     seen.held_bytes = held as f64;
     client.finish().map_err(named)?;
-    if matches!(server_stack, Stack::Inline | Stack::Dedicated) {
-        server.let_go();
-        let left: Left = server.says().map_err(|cause| format!("server: {cause}"))?;
-        let each = seen.transactions_all.max(1) as f64;
-        seen.server_looked_us = left.looked_seconds * 1e6 / each;
-        let stages = left.stages.into_iter();
-        seen.stages = stages.map(|(name, cycles)| (name, cycles / each)).collect();
-    }
+    server.leave().map_err(|cause| format!("server: {cause}"))?;
     judged(seen)
+}
+
+/// What a server had used at some moment.
+struct Used {
+    cpu_ns: u64,
+    spent: Spent,
+}
+
+impl Used {
+    fn of(server: &mut Process, is_marked: bool) -> Result<Self, String> {
+        let cpu_ns = cpu::time_ns(server.id());
+        let spent = match is_marked {
+            true => server.mark().and_then(|()| server.says()),
+            false => Ok(Spent::default()),
+        };
+        let spent = spent.map_err(|cause| format!("server: {cause}"))?;
+        Ok(Self { cpu_ns, spent })
+    }
+
+    /// What was used since `before` goes to the transactions that counted.
+    fn note(self, before: &Self, seen: &mut Seen) {
+        let each = seen.transactions.max(1) as f64;
+        let cpu_ns = self.cpu_ns.saturating_sub(before.cpu_ns);
+        seen.server_cpu_us = cpu_ns as f64 / 1e3 / each;
+        let looked_seconds = self.spent.looked_seconds - before.spent.looked_seconds;
+        seen.server_looked_us = looked_seconds * 1e6 / each;
+        let stages = self.spent.stages.into_iter().zip(&before.spent.stages);
+        seen.stages = stages
+            .map(|((name, cycles), (_, before))| (name, (cycles - before) / each))
+            .collect();
+    }
 }
 
 /// What is set at both ends.
@@ -137,12 +166,19 @@ fn choices(system: System) -> Vec<String> {
         System::InlineAlone => ["--aggregation-max", "1", "--acks", "off"]
             .map(str::to_owned)
             .to_vec(),
+        System::KernelLooks => ["--spin-us", "50"].map(str::to_owned).to_vec(),
         _ => Vec::new(),
     }
 }
 
-/// A run whose transactions failed by the score says nothing.
+/// A run whose transactions failed by the score says nothing, nor does one without any.
 fn judged(seen: Seen) -> Result<Seen, String> {
+    if seen.transactions == 0 {
+        return Err(format!(
+            "no transaction ended in the time that counts ({} failed)",
+            seen.failures
+        ));
+    }
     if seen.failures > seen.transactions_all / 1000 {
         return Err(format!(
             "{} of {} transactions failed",
@@ -229,16 +265,22 @@ fn place(system: System, run: &Run) -> Result<Where, String> {
         client_wire: "kernel".to_owned(),
         server_addresses: vec!["127.0.0.1/8".to_owned()],
         client_addresses: vec!["127.0.0.1/8".to_owned()],
+        _loopback: None,
         _veth: None,
         socket: None,
     };
     let more = run.plan.idle / IDLE_PER_ADDRESS;
     match system.place() {
-        Place::Loopback | Place::Together => {
+        Place::Loopback => {
             place
                 .client_addresses
                 .extend((0..more).map(|n| format!("127.0.1.{}/8", n + 1)));
+            let loopback = Loopback::new()?;
+            place.server_namespace = loopback.as_ref().map(Loopback::name);
+            place.client_namespace = place.server_namespace.clone();
+            place._loopback = loopback;
         }
+        Place::Together => {}
         Place::Memif => {
             let socket =
                 std::env::temp_dir().join(format!("mst-{}-message.sock", std::process::id()));

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub enum System {
     /// Epoll server and client on the kernel's loopback.
     Kernel,
+    /// The same, each side looking at its epoll set for as long before it sleeps as Millstream looks.
+    KernelLooks,
     /// The same with io_uring: multishot accept, receive, and send linked to close.
     KernelUring,
     /// Millstream over memif, the application's thread turning the crank.
@@ -58,7 +60,7 @@ pub enum Stack {
 impl System {
     pub fn place(self) -> Place {
         match self {
-            Self::Kernel | Self::KernelUring => Place::Loopback,
+            Self::Kernel | Self::KernelLooks | Self::KernelUring => Place::Loopback,
             Self::Inline | Self::InlineAlone | Self::Dedicated => Place::Memif,
             Self::KernelVeth | Self::XdpServer | Self::XdpBoth => Place::Veth,
             Self::OneThread | Self::Smoltcp | Self::Gvisor => Place::Together,
@@ -68,7 +70,7 @@ impl System {
     /// The server's stack and the client's.
     pub fn stacks(self) -> (Stack, Stack) {
         match self {
-            Self::Kernel | Self::KernelVeth => (Stack::Kernel, Stack::Kernel),
+            Self::Kernel | Self::KernelLooks | Self::KernelVeth => (Stack::Kernel, Stack::Kernel),
             Self::KernelUring => (Stack::Uring, Stack::Uring),
             Self::XdpServer => (Stack::Inline, Stack::Kernel),
             Self::Dedicated => (Stack::Dedicated, Stack::Dedicated),
@@ -77,12 +79,16 @@ impl System {
     }
 
     pub fn is_kernel(self) -> bool {
-        matches!(self, Self::Kernel | Self::KernelUring | Self::KernelVeth)
+        matches!(
+            self,
+            Self::Kernel | Self::KernelLooks | Self::KernelUring | Self::KernelVeth
+        )
     }
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel, loopback",
+            Self::KernelLooks => "kernel, loopback, looking before it sleeps",
             Self::KernelUring => "kernel, io_uring, loopback",
             Self::Inline => "Millstream, memif, inline",
             Self::InlineAlone => "Millstream, memif, inline, no aggregation, no ACK offload",

@@ -13,7 +13,7 @@ use posix::Sockets;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Counters that tell of trouble: shown if they moved.
-const TROUBLE: [&str; 24] = [
+const TROUBLE: [&str; 25] = [
     "failed",
     "timed_out",
     "segments_retransmitted",
@@ -29,6 +29,7 @@ const TROUBLE: [&str; 24] = [
     "half_open_expired",
     "orphans_refused",
     "time_wait_evicted",
+    "fin_wait_2_evicted",
     "fin_wait_2_expired",
     "flow_table_full",
     "rx_no_buffer",

@@ -113,7 +113,8 @@ pub(crate) fn linger(stack: &mut Stack, linger_ns: u64, clock: &Clock) {
     loop {
         let now_ns = clock.now_ns();
         let turned = stack.turn(now_ns);
-        let is_done = stack.usage().sockets == 0 && !stack.has_output();
+        let usage = stack.usage();
+        let is_done = usage.sockets == 0 && usage.fin_wait_2 == 0 && !stack.has_output();
         if is_done || stack.is_gone() {
             return;
         }

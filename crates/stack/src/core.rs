@@ -214,7 +214,7 @@ impl Core {
             half_opens: HalfOpens::new(limits.half_open_max),
             icmp_notes: IcmpNotes::default(),
             saved_syns: SavedSyns::default(),
-            time_waits: TimeWaits::new(limits.time_wait_max),
+            time_waits: TimeWaits::new(limits.time_wait_max, now_ns),
             wheel: Wheel::new(limits.sockets_max + limits.half_open_max, now_ns),
             departures: Departures::new(limits.sockets_max),
             lists: TxLists::new(limits.sockets_max),

@@ -106,13 +106,17 @@ counters! {
     flow_table_full,
     /// Frames of the driver that were too small for a segment of its own MTU.
     tx_frame_too_small,
-    /// TIME_WAIT entries made.
+    /// Entries made of connections in TIME_WAIT, or in FIN_WAIT_2 when their application had gone.
     time_wait_entered,
-    /// TIME_WAIT entries forgotten early because the table was full.
+    /// Of these, the ones in FIN_WAIT_2.
+    fin_wait_2_entered,
+    /// Entries in TIME_WAIT forgotten early, or not made, because the table was full.
     time_wait_evicted,
+    /// Entries in FIN_WAIT_2 forgotten early because the table was full of such.
+    fin_wait_2_evicted,
     /// TIME_WAIT entries taken over by a new SYN (RFC 6191).
     time_wait_reused,
-    /// Closed connections reset because too many were not over yet.
+    /// Closed connections reset because too many were not over yet, those in FIN_WAIT_2 apart.
     orphans_refused,
     /// Resets sent for segments that belong to nothing.
     resets_sent,

@@ -18,7 +18,7 @@ pub enum FlowEntry {
     Connection(u32),
     /// A handshake in progress, by its index in the SYN queue.
     HalfOpen(u32),
-    /// A compact TIME_WAIT entry, by its index.
+    /// A compact entry of TIME_WAIT or FIN_WAIT_2, by its index.
     TimeWait(u32),
 }
 

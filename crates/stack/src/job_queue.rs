@@ -9,11 +9,13 @@ use tcp::Effects;
 
 use crate::accept_queue::AcceptQueue;
 use crate::context::{Answer, Backlog, Control, Listen};
+use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
 use crate::listeners::ListenError;
 use crate::options::publish_room_of;
+use crate::packet_out::HeaderFields;
 use crate::settle::OUTPUT;
 use crate::sockets::Role;
 use crate::timer_stage::note_deadline;
@@ -86,7 +88,7 @@ impl Core {
 
     #[inline]
     fn connection_job(&mut self, socket: u32, requests: Requests) {
-        let is_crowded = ends(requests) && self.is_crowded_with_orphans();
+        let is_crowded = ends(requests) && self.is_crowded_with_orphans(socket);
         let (slot, pool, block) = self.sockets.parts(socket);
         let Some(conn) = slot.conn.as_mut() else {
             return;
@@ -152,11 +154,20 @@ impl Core {
     }
 
     /// One orphan more would be too many (Linux's `tcp_max_orphans`).
+    #[inline]
+    fn is_crowded_with_orphans(&mut self, socket: u32) -> bool {
+        self.sockets.orphans() >= self.config.limits.orphans_max && self.would_be_orphan(socket)
+    }
+
+    /// Who has only the peer's FIN to wait for becomes an entry, and no orphan.
     #[cold]
-    fn is_crowded_with_orphans(&mut self) -> bool {
-        let is_crowded = self.sockets.orphans() >= self.config.limits.orphans_max;
-        self.counters.orphans_refused += u64::from(is_crowded);
-        is_crowded
+    fn would_be_orphan(&mut self, socket: u32) -> bool {
+        let Some(conn) = self.sockets.slot(socket).conn.as_ref() else {
+            return false;
+        };
+        let stays = !conn.closes_as_entry(&self.config.tcp);
+        self.counters.orphans_refused += u64::from(stays);
+        stays
     }
 
     fn apply_control(&mut self, control: Control) {
@@ -260,9 +271,17 @@ impl Core {
         self.settle(socket, effects);
     }
 
-    /// Resets every connection: there is no time left to close them in order.
+    /// Resets every connection, also those of which an entry is left that waits for the peer: there is no time left to close them in order.
     #[cold]
     pub(crate) fn abort_all(&mut self) {
+        for slot in self.time_waits.waiting_for_fin() {
+            let one = ControlSegment {
+                key: slot.key,
+                segment: slot.entry.farewell(),
+                header: HeaderFields::of_answer(slot.dscp),
+            };
+            self.control.push(one, &mut self.counters);
+        }
         for socket in 0..self.sockets.span() {
             if self.sockets.role(socket) == Role::Connection {
                 self.disown(socket);

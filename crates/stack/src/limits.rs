@@ -11,9 +11,11 @@ pub struct Limits {
     pub sockets_max: usize,
     /// Handshakes in progress over all listeners. At the limit SYNs are answered with cookies.
     pub half_open_max: usize,
-    /// Connections in TIME_WAIT. At the limit the oldest is forgotten (`time_wait_evicted`).
+    /// Connections in TIME_WAIT, and those in FIN_WAIT_2 that their application has closed. At the limit the oldest in TIME_WAIT is forgotten
+    /// (`time_wait_evicted`); where all are in FIN_WAIT_2, the oldest of these for a newer one (`fin_wait_2_evicted`).
     pub time_wait_max: usize,
-    /// Connections that their application has closed and that are not over. At the limit one more is reset at once (`orphans_refused`), as in Linux.
+    /// Connections that their application has closed and whose FIN is not acknowledged. At the limit one more is reset at once (`orphans_refused`), as in
+    /// Linux.
     pub orphans_max: usize,
     /// Listening sockets. At the limit `listen` fails with `ENOBUFS`.
     pub listeners_max: usize,

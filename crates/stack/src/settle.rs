@@ -194,7 +194,7 @@ impl Core {
         }
     }
 
-    /// The connection has ended, or is in TIME_WAIT. Its last segment, if one is due, is taken along.
+    /// The connection has ended, or is in TIME_WAIT, or has only the peer's FIN to wait for. Its last segment, if one is due, is taken along.
     fn leave(&mut self, socket: u32, effects: Effects) {
         let (slot, _, _) = self.sockets.parts(socket);
         let Some(conn) = slot.conn.as_mut() else {
@@ -225,22 +225,18 @@ impl Core {
     fn enter_time_wait(&mut self, socket: u32, entry: tcp::TimeWaitEntry) {
         let slot = self.sockets.slot(socket);
         let (key, hash, dscp) = (slot.key, slot.hash, slot.header.dscp);
-        if self.time_waits.is_full()
-            && let Some((oldest, _)) = self.time_waits.first()
-        {
-            self.remove_time_wait(oldest);
-            self.counters.time_wait_evicted += 1;
-            if let Some(hash) = self.time_waits.look_ahead() {
-                self.flows.prefetch(hash);
-            }
+        if self.time_waits.is_full() {
+            self.evict_time_wait(entry.fin_wait_2);
         }
         let Some(index) = self
             .time_waits
             .insert(key, hash, TimeWait::new(&entry), dscp)
         else {
+            self.counters.time_wait_evicted += 1;
             return self.forget_connection(socket);
         };
         self.counters.time_wait_entered += 1;
+        self.counters.fin_wait_2_entered += u64::from(entry.fin_wait_2);
         let placed = self.flows.replace(
             hash,
             FlowEntry::Connection(socket),
@@ -248,6 +244,22 @@ impl Core {
         );
         debug_assert!(placed, "a connection is in the flow table");
         self.end_socket(socket);
+    }
+
+    /// Room for one more, in FIN_WAIT_2 or not.
+    #[inline]
+    fn evict_time_wait(&mut self, for_fin_wait_2: bool) {
+        let Some(index) = self.time_waits.gives_way(for_fin_wait_2) else {
+            return;
+        };
+        if self.remove_time_wait(index) {
+            self.counters.fin_wait_2_evicted += 1;
+            return;
+        }
+        self.counters.time_wait_evicted += 1;
+        if let Some(hash) = self.time_waits.look_ahead() {
+            self.flows.prefetch(hash);
+        }
     }
 
     /// The connection is no more, and nothing stands in its place.
@@ -305,10 +317,13 @@ impl Core {
         }
     }
 
-    pub(crate) fn remove_time_wait(&mut self, index: u32) {
-        if let Some(slot) = self.time_waits.remove(index) {
-            let _ = self.flows.remove(slot.hash, FlowEntry::TimeWait(index));
-        }
+    /// Forgets an entry; whether it was in FIN_WAIT_2.
+    pub(crate) fn remove_time_wait(&mut self, index: u32) -> bool {
+        let Some((hash, in_fin_wait_2)) = self.time_waits.remove(index) else {
+            return false;
+        };
+        let _ = self.flows.remove(hash, FlowEntry::TimeWait(index));
+        in_fin_wait_2
     }
 }
 

@@ -314,6 +314,7 @@ impl Stack {
             rest_blocks: core.sockets.rest_blocks(),
             half_open: core.half_opens.len(),
             time_wait: core.time_waits.len(),
+            fin_wait_2: core.time_waits.fin_wait_2(),
             flows: core.flows.len(),
             small_chunks: used(chunk::ChunkClass::Small),
             large_chunks: used(chunk::ChunkClass::Large),
@@ -359,9 +360,11 @@ pub struct Usage {
     pub rest_blocks: usize,
     /// Handshakes in progress.
     pub half_open: usize,
-    /// TIME_WAIT entries.
+    /// Entries of connections in TIME_WAIT, and of closed ones in FIN_WAIT_2.
     pub time_wait: usize,
-    /// Flows in the table: the sum of connections, handshakes and TIME_WAIT entries.
+    /// Of these, the ones in FIN_WAIT_2.
+    pub fin_wait_2: usize,
+    /// Flows in the table: the sum of connections, handshakes and entries.
     pub flows: usize,
     /// Small chunks in streams.
     pub small_chunks: u32,

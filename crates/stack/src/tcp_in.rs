@@ -206,8 +206,9 @@ impl Core {
         let Some(slot) = self.time_waits.at_mut(index) else {
             return;
         };
-        let deadline_ns = slot.entry.deadline_ns();
+        let (deadline_ns, in_fin_wait_2) = (slot.entry.deadline_ns(), slot.entry.is_fin_wait_2());
         let outcome = slot.entry.on_segment(&mut tcp_cx!(self), &arrival.segment);
+        let entered = in_fin_wait_2 && !slot.entry.is_fin_wait_2();
         let restarted = slot.entry.deadline_ns() != deadline_ns;
         match outcome {
             TimeWaitOutcome::Drop => {}
@@ -215,7 +216,14 @@ impl Core {
                 let header = HeaderFields::of_answer(slot.dscp);
                 self.reply(arrival.key, ack, header);
             }
-            TimeWaitOutcome::Gone => return self.remove_time_wait(index),
+            TimeWaitOutcome::Gone => {
+                self.remove_time_wait(index);
+                return;
+            }
+            TimeWaitOutcome::Reset => {
+                self.remove_time_wait(index);
+                return self.refuse(arrival);
+            }
             TimeWaitOutcome::Reuse { syn, iss_floor } => {
                 // Only a listener can take the flow over; without one the entry stays, for a SYN to nobody proves nothing.
                 if let Some(listener) = self
@@ -230,7 +238,9 @@ impl Core {
                 return;
             }
         }
-        if restarted {
+        if entered {
+            self.time_waits.entered_time_wait(index);
+        } else if restarted {
             self.time_waits.restarted(index);
         }
     }

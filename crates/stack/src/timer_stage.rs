@@ -31,10 +31,9 @@ impl Core {
                 Some(index) => self.half_open_due(index),
             }
         }
-        while let Some((index, deadline_ns)) = self.time_waits.first()
-            && deadline_ns <= self.now_ns
-        {
-            self.remove_time_wait(index);
+        while let Some(index) = self.time_waits.due(self.now_ns) {
+            let gave_up = self.remove_time_wait(index);
+            self.tcp_counters.fin_wait_2_expired += u64::from(gave_up);
         }
         self.neighbour_timers();
         if self.cookies.is_worn(self.now_ns) {
@@ -49,7 +48,7 @@ impl Core {
     pub(crate) fn next_timer_ns(&self) -> Option<u64> {
         let neighbours_ns =
             Some(self.network.neighbours.deadline_ns()).filter(|&ns| ns != u64::MAX);
-        let time_wait_ns = self.time_waits.first().map(|(_, ns)| ns);
+        let time_wait_ns = self.time_waits.next_ns();
         let events_ns = self
             .events
             .is_behind()

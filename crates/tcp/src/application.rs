@@ -138,7 +138,7 @@ impl Connection {
         match self.state {
             State::SynSent | State::Closed => return self.finish_closed(),
             // An orphan in FIN_WAIT_2 or TIME_WAIT has no other timer than that state's.
-            State::FinWait2 => return self.enter_fin_wait_2(cx),
+            State::FinWait2 => return self.enter_fin_wait_2(cx, false),
             State::TimeWait => return Effects::TIME_WAIT,
             _ => self.queue_fin(),
         }

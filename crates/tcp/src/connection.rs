@@ -10,7 +10,8 @@
 //!   timer that fires early does no harm, `on_timer` answers with `TIMER` again.
 //! * `Effects::CLOSED` together with `TRANSMIT`: poll the last segment, then remove the connection.
 //! * `Effects::TIME_WAIT`: the compact entry may take over at once, the connection has nothing more to
-//!   tell but the `EOF` that came with it. What is due (an ACK) is to be polled before.
+//!   tell but the `EOF` that came with it. What is due (an ACK) is to be polled before. In FIN_WAIT_2 the
+//!   entry must: the connection would only reset what comes.
 //!
 //! A run of segments in order may be taken in one visit ([`run`](crate::run)).
 //! The steps, the timers and the output are methods of [`Connection`] in files of their own.
@@ -586,14 +587,17 @@ impl Connection {
         self.rx.urgent_end.since(self.rcv.nxt) as i32 + peers_fin
     }
 
-    /// In TIME_WAIT: what a compact entry needs to take over. `None` in any other state.
+    /// In TIME_WAIT, or in FIN_WAIT_2 without an application: what a compact entry needs to take over. `None` in any other state.
     #[must_use]
     pub fn time_wait(&self) -> Option<TimeWaitEntry> {
-        if self.state != State::TimeWait {
+        let fin_wait_2 = self.state == State::FinWait2 && self.is_orphan();
+        if self.state != State::TimeWait && !fin_wait_2 {
             return None;
         }
         let window = (self.rcv.wnd() >> self.rcv_shift).min(u32::from(u16::MAX)) as u16;
         Some(TimeWaitEntry {
+            fin_wait_2,
+            ecn_capable: self.sends_all_ecn_capable(),
             snd_nxt: self.snd.nxt,
             rcv_nxt: self.rcv.nxt,
             rcv_wnd: self.rcv.wnd(),
@@ -602,7 +606,7 @@ impl Connection {
             ts_recent: self.rcv.ts_recent,
             ts_recent_at: self.rx.ts_recent_at,
             ts_offset: self.tx.ts_offset,
-            deadline_ns: self.deadline_ns,
+            deadline_ns: self.tx.timers.slow_ns,
         })
     }
 

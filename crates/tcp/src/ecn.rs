@@ -122,10 +122,8 @@ mod bit {
     pub const ACK_NEXT: u8 = 1 << 3;
     /// Accurate: the segment that completes the handshake is still to come.
     pub const THIRD_ACK: u8 = 1 << 4;
-    /// Accurate: all of us that is left is an entry that waits for the peer's FIN (Linux).
-    pub const REMNANT: u8 = 1 << 5;
     /// Accurate: the segment that leaves carries a D-SACK.
-    pub const DSACK_OUT: u8 = 1 << 6;
+    pub const DSACK_OUT: u8 = 1 << 5;
 }
 
 /// A connection's part in ECN, beside its [`EcnLine`].

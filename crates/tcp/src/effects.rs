@@ -25,7 +25,7 @@ impl Effects {
     pub const TRANSMIT: Effects = Effects(1 << 5);
     /// `deadline_ns()` must be armed: it is earlier than before the call, or a timer was consumed.
     pub const TIMER: Effects = Effects(1 << 6);
-    /// TIME_WAIT was entered: `time_wait()` gives the compact entry.
+    /// TIME_WAIT was entered, or FIN_WAIT_2 by a connection without an application: `time_wait()` gives the compact entry.
     pub const TIME_WAIT: Effects = Effects(1 << 7);
     /// The connection is over; remove it. With `TRANSMIT` one last segment (a RST) is to be polled first.
     pub const CLOSED: Effects = Effects(1 << 8);

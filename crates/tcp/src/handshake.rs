@@ -1,5 +1,5 @@
 //! What passes between the connection and the compact entries beside it: a completed passive handshake
-//! on the way in, the rest of a connection in TIME_WAIT on the way out.
+//! on the way in, the rest of a connection in TIME_WAIT, or in FIN_WAIT_2 without an application, on the way out.
 
 use wire::SeqNumber;
 
@@ -62,12 +62,17 @@ pub struct SynAckRepetitions {
     pub took_ms: u32,
 }
 
-/// What remains of a connection in TIME_WAIT. Made by `Connection::time_wait`, used by `time_wait`.
+/// What remains of a connection in TIME_WAIT, or of one in FIN_WAIT_2 whose application has closed it. Made by `Connection::time_wait`, used by
+/// `time_wait`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeWaitEntry {
+    /// The peer's FIN is still to come.
+    pub fin_wait_2: bool,
+    /// The ACK of that FIN is ECN-capable, as all that left before it (RFC 9768 3.1.5).
+    pub ecn_capable: bool,
     /// SND.NXT, after our FIN.
     pub snd_nxt: SeqNumber,
-    /// RCV.NXT, after the peer's FIN.
+    /// RCV.NXT, after the peer's FIN if it came.
     pub rcv_nxt: SeqNumber,
     /// The window in bytes beyond `rcv_nxt` that was last advertised.
     pub rcv_wnd: u32,
@@ -81,6 +86,6 @@ pub struct TimeWaitEntry {
     pub ts_recent_at: u32,
     /// Added to our clock in milliseconds to give our timestamp values.
     pub ts_offset: u32,
-    /// When TIME_WAIT ends.
+    /// When the wait ends.
     pub deadline_ns: u64,
 }

@@ -34,6 +34,11 @@ pub const fn timestamp_bytes(timestamps: bool) -> u16 {
     if timestamps { TIMESTAMP_OPTION_LEN } else { 0 }
 }
 
+/// An entry in the place of a connection waits no longer than this in FIN_WAIT_2; what it would wait beyond, the connection waits before (Linux's
+/// `TCP_TIMEWAIT_LEN`, no setting there either).
+pub const FIN_WAIT_2_ENTRY_NS_MAX: u64 = 60 * crate::SECOND_NS;
+/// Age of TS.Recent beyond which a RST is not put to PAWS: 60 s (Linux), in [`coarse`] units.
+pub const TS_RECENT_AGE_MAX_OF_RESET: u32 = ((60 * crate::SECOND_NS) >> COARSE_SHIFT) as u32;
 /// Age of TS.Recent beyond which PAWS no longer trusts it: 24 days (RFC 7323 5.5), in [`coarse`] units.
 pub const TS_RECENT_AGE_MAX: u32 = ((24 * 86_400 * crate::SECOND_NS) >> COARSE_SHIFT) as u32;
 /// Nanoseconds to coarse time: units of 2^30 ns, about a second, which wrap after 146 years.

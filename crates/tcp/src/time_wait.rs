@@ -1,6 +1,7 @@
-//! TIME_WAIT as a compact entry (RFC 9293 section 3.10.7.4, RFC 1337, RFC 6191).
+//! TIME_WAIT as a compact entry (RFC 9293 section 3.10.7.4, RFC 1337, RFC 6191), and FIN_WAIT_2 of a connection whose
+//! application has gone, which becomes TIME_WAIT when the peer's FIN arrives ([`fin_wait_2`]).
 //!
-//! Made from what `Connection::time_wait` leaves. The stack owns the entries, keyed by flow, in a list ordered by
+//! Made from what `Connection::time_wait` leaves. The stack owns the entries, keyed by flow; those in TIME_WAIT in a list ordered by
 //! [`TimeWait::deadline_ns`]: after a call the deadline is where it was, or at the end of the list. There is no timer
 //! function: when the deadline is reached, the entry is gone.
 
@@ -15,6 +16,7 @@ use crate::limits::{TS_RECENT_AGE_MAX, coarse};
 use crate::listen::SynRequest;
 use crate::segment::{Segment, SegmentOut};
 
+mod fin_wait_2;
 #[cfg(test)]
 mod tests;
 
@@ -26,8 +28,10 @@ pub enum TimeWaitOutcome {
     Drop,
     /// Send this ACK.
     Ack(SegmentOut),
-    /// A RST at RCV.NXT ended it early. RFC 1337 would rather ignore it (`Config::time_wait_outlives_resets`); RFC 9293 and Linux's default do not.
+    /// A RST ended it early. RFC 1337 would rather ignore it (`Config::time_wait_outlives_resets`); RFC 9293 and Linux's default do not.
     Gone,
+    /// Nobody reads what the peer sends: remove the entry, and answer with the RST of a segment that belongs to nothing.
+    Reset,
     /// A new connection may take the flow over: remove the entry, and if a listener matches go on as for
     /// [`ListenOutcome::Syn`](crate::listen::ListenOutcome::Syn), with an ISS from
     /// [`isn_above`](crate::isn::IsnGenerator::isn_above) `iss_floor`.
@@ -39,7 +43,7 @@ pub enum TimeWaitOutcome {
     },
 }
 
-/// A connection in TIME_WAIT, 40 bytes.
+/// A connection in TIME_WAIT, or in FIN_WAIT_2 without an application, 40 bytes.
 #[derive(Clone, Debug)]
 pub struct TimeWait {
     deadline_ns: u64,
@@ -52,6 +56,8 @@ pub struct TimeWait {
     gate: AckGate,
     window: u16,
     timestamps: bool,
+    fin_wait_2: bool,
+    ecn_capable: bool,
 }
 
 const _: () = assert!(size_of::<TimeWait>() <= 48);
@@ -59,6 +65,8 @@ const _: () = assert!(size_of::<TimeWait>() <= 48);
 impl From<TimeWaitEntry> for TimeWait {
     fn from(entry: TimeWaitEntry) -> TimeWait {
         let TimeWaitEntry {
+            fin_wait_2,
+            ecn_capable,
             snd_nxt,
             rcv_nxt,
             rcv_wnd,
@@ -80,15 +88,23 @@ impl From<TimeWaitEntry> for TimeWait {
             gate: AckGate::default(),
             window,
             timestamps,
+            fin_wait_2,
+            ecn_capable,
         }
     }
 }
 
 impl TimeWait {
-    /// The entry of a connection that has just entered TIME_WAIT.
+    /// The entry that takes a connection's place.
     #[must_use]
     pub fn new(entry: &TimeWaitEntry) -> TimeWait {
         TimeWait::from(*entry)
+    }
+
+    /// The peer's FIN is still to come.
+    #[must_use]
+    pub fn is_fin_wait_2(&self) -> bool {
+        self.fin_wait_2
     }
 
     /// When the entry ends.
@@ -104,6 +120,9 @@ impl TimeWait {
 
     /// A segment of this flow arrived.
     pub fn on_segment(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
+        if self.fin_wait_2 {
+            return self.in_fin_wait_2(cx, seg);
+        }
         if seg.has(Flags::RST) {
             return self.on_reset(cx, seg);
         }
@@ -207,10 +226,10 @@ impl TimeWait {
         seq == self.rcv_nxt || seq.in_window(self.rcv_nxt, self.rcv_wnd)
     }
 
-    /// The answer to anything that is not where it belongs. Empty segments are held to one answer per interval, or two
+    /// The answer to anything that is not where it belongs. Empty segments and SYNs are held to one answer per interval, or two
     /// ends in TIME_WAIT could answer each other for ever; a FIN or data is no answer to ours.
     fn acknowledge(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
-        if seg.seq_len() == 0 {
+        if seg.seq_len() == 0 || seg.has(Flags::SYN) {
             return self.challenge(cx);
         }
         TimeWaitOutcome::Ack(self.ack(cx))

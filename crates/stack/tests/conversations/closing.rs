@@ -233,21 +233,6 @@ fn fin_wait_1_crossing_fin_closes_both_at_once() {
 }
 
 #[test]
-fn fin_wait_2_of_an_orphan_ends_without_the_peer() {
-    let mut w = World::new();
-    let (mut client, socket) = w.established();
-    w.close(socket);
-    let fin = w.tcp_with(FIN_ACK);
-    client.take(&fin);
-    w.send(&client.ack());
-    w.advance(59 * SECOND);
-    assert_eq!(w.stack.usage().flows, 1);
-    w.advance(2 * SECOND);
-    assert_eq!(w.stack.usage().flows, 0);
-    w.silent();
-}
-
-#[test]
 fn fin_wait_2_held_by_the_application_stays() {
     let mut w = World::new();
     let (mut client, socket) = w.established();

@@ -10,6 +10,7 @@ mod crowds;
 mod data;
 mod events;
 mod fast_open;
+mod fin_wait_2;
 mod handshakes;
 mod hostile;
 mod icmp;

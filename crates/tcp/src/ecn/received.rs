@@ -142,9 +142,6 @@ impl Connection {
         if self.state == State::SynReceived {
             return;
         }
-        if self.state == State::FinWait2 && self.is_orphan() {
-            self.ecn.put(bit::REMNANT, true);
-        }
         if self.ecn.take(bit::THIRD_ACK) {
             self.take_third_ack(cx, seg);
         }
@@ -209,19 +206,18 @@ impl Connection {
         self.ecn.put(bit::DSACK_OUT, true);
     }
 
+    /// See [`dress_accurate`](Self::dress_accurate).
+    pub(crate) fn sends_all_ecn_capable(&self) -> bool {
+        let failed = fail::ACE_RECV | fail::ACE_SEND;
+        self.snd.ecn.is_accurate() && !self.ecn.accurate.has_failed(failed)
+    }
+
     /// Every segment is ECN-capable, ACKs and repetitions too (RFC 9768 3.1.5), unless the path was found not to bear it.
     pub(super) fn dress_accurate(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
         let dsack = self.ecn.take(bit::DSACK_OUT);
         let reflects = self.ecn.take(bit::REFLECT);
-        if !self
-            .ecn
-            .accurate
-            .has_failed(fail::ACE_RECV | fail::ACE_SEND)
-        {
+        if self.sends_all_ecn_capable() {
             out.ecn = Ecn::Ect0;
-        }
-        if self.ecn.has(bit::REMNANT) {
-            return;
         }
         let accurate = &mut self.ecn.accurate;
         let ace = if reflects && out.payload_len == 0 {

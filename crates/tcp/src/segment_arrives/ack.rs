@@ -57,7 +57,7 @@ impl Connection {
             true => self.take_last_ack(cx, seg),
             false => self.take_ack(cx, seg),
         };
-        let effects = taken | self.after_fin_acked(cx);
+        let effects = taken | self.after_fin_acked(cx, seg);
         if self.state == State::Closed {
             Step::Done(effects)
         } else {
@@ -299,13 +299,13 @@ impl Connection {
     }
 
     /// Our FIN is acknowledged: the states that wait for that.
-    fn after_fin_acked(&mut self, cx: &mut Cx<'_>) -> Effects {
+    fn after_fin_acked(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         if !self.marks.has(Marks::FIN_SENT) || self.snd.una != self.snd.nxt {
             return Effects::NONE;
         }
         match self.state {
             State::FinWait1 if self.skips_fin_wait_2() => self.refuse_the_rest(cx),
-            State::FinWait1 => self.enter_fin_wait_2(cx),
+            State::FinWait1 => self.enter_fin_wait_2(cx, seg.has(Flags::FIN)),
             State::Closing => self.enter_time_wait(cx),
             State::LastAck => self.finish_closed(),
             _ => Effects::NONE,

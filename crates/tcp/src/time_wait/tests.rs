@@ -6,6 +6,8 @@ use crate::listen::harness::{IRS, ISS, TS_OFFSET, World, random_segment, said, s
 
 fn entry(world: &World, ts_recent: Option<u32>) -> TimeWait {
     TimeWait::new(&TimeWaitEntry {
+        fin_wait_2: false,
+        ecn_capable: false,
         snd_nxt: ISS + 201,
         rcv_nxt: IRS + 101,
         rcv_wnd: 50_000,

@@ -1,7 +1,10 @@
 //! The timers of a connection that is closing: TIME_WAIT, and FIN_WAIT_2 once the application is gone.
 
+use crate::MILLISECOND_NS;
+use crate::config::Config;
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
+use crate::limits::FIN_WAIT_2_ENTRY_NS_MAX;
 use crate::marks::Marks;
 use crate::state::State;
 
@@ -15,22 +18,57 @@ impl Connection {
         Effects::TIME_WAIT
     }
 
-    /// Our FIN is acknowledged. An orphan waits for the peer's only so long: nobody would read its data.
-    pub(crate) fn enter_fin_wait_2(&mut self, cx: &mut Cx<'_>) -> Effects {
+    /// Our FIN is acknowledged. Once the application is gone only the peer's FIN is waited for, and only so long: an entry does it, as in Linux, or for a
+    /// long wait the connection first. `fin`: the segment has the peer's, which comes next.
+    pub(crate) fn enter_fin_wait_2(&mut self, cx: &mut Cx<'_>, fin: bool) -> Effects {
         self.state = State::FinWait2;
         if !self.is_orphan() {
             return Effects::NONE;
         }
-        let wait_ns = match self.cold.fin_wait_2_ms {
-            None => {
-                cx.counters.fin_wait_2_expired += 1;
-                return self.send_reset_and_close();
-            }
-            Some(0) => cx.config.fin_wait_2_ns,
-            Some(ms) => u64::from(ms) * crate::MILLISECOND_NS,
-        };
-        self.arm_slow(cx.now_ns.saturating_add(wait_ns));
+        if fin {
+            self.arm_slow(cx.now_ns.saturating_add(FIN_WAIT_2_ENTRY_NS_MAX));
+            return Effects::NONE;
+        }
+        if self.cold.fin_wait_2_ms.is_none() {
+            cx.counters.fin_wait_2_expired += 1;
+            return self.send_reset_and_close();
+        }
+        let wait_ns = self.fin_wait_2_ns(cx.config);
+        let beyond_ns = wait_ns.saturating_sub(FIN_WAIT_2_ENTRY_NS_MAX);
+        if beyond_ns == 0 {
+            return self.leave_in_fin_wait_2(cx, wait_ns);
+        }
+        self.arm_slow(cx.now_ns.saturating_add(beyond_ns));
         Effects::NONE
+    }
+
+    /// As it was asked for, and no less than three and a half timeouts (Linux).
+    fn fin_wait_2_ns(&self, config: &Config) -> u64 {
+        let asked_ns = match self.cold.fin_wait_2_ms {
+            None | Some(0) => config.fin_wait_2_ns,
+            Some(ms) => u64::from(ms) * MILLISECOND_NS,
+        };
+        asked_ns.max(self.least_wait_ns())
+    }
+
+    fn least_wait_ns(&self) -> u64 {
+        self.tx.rtt.rto_ns() * 7 / 2
+    }
+
+    /// An entry takes this connection's place; what waits beyond a gap will reach nobody.
+    fn leave_in_fin_wait_2(&mut self, cx: &mut Cx<'_>, wait_ns: u64) -> Effects {
+        self.rx.held.release(cx.ranges);
+        self.disarm_all();
+        self.arm_slow(cx.now_ns.saturating_add(wait_ns));
+        Effects::TIME_WAIT
+    }
+
+    /// Closed now, it would leave an entry that waits for the peer's FIN, and no connection without an application.
+    #[must_use]
+    pub fn closes_as_entry(&self, config: &Config) -> bool {
+        self.state == State::FinWait2
+            && self.cold.fin_wait_2_ms.is_some()
+            && self.fin_wait_2_ns(config) <= FIN_WAIT_2_ENTRY_NS_MAX
     }
 
     /// TCP_LINGER2 below zero: nobody waits for the peer's FIN.
@@ -51,8 +89,15 @@ impl Connection {
         self.finish_closed()
     }
 
+    /// The first part of a long wait is over, or a FIN that came with the ACK of ours was not taken: the peer hears no more of us than a RST.
     pub(super) fn on_fin_wait_2_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let rest_ns = self
+            .fin_wait_2_ns(cx.config)
+            .saturating_sub(FIN_WAIT_2_ENTRY_NS_MAX);
+        if rest_ns > 0 {
+            return self.leave_in_fin_wait_2(cx, rest_ns.max(self.least_wait_ns()));
+        }
         cx.counters.fin_wait_2_expired += 1;
-        self.finish_closed()
+        self.send_reset_and_close()
     }
 }

@@ -193,16 +193,43 @@ fn fin_wait_2_fin_with_old_ack() {
 }
 
 #[test]
-fn fin_wait_2_orphan_expires() {
+fn fin_wait_2_close_leaves_an_entry_that_waits_for_the_fin() {
     conversation(fin_wait_2, |p| {
         p.close();
+        p.expect_effects(Effects::TIME_WAIT);
         p.expect_nothing();
-        p.wait_ms(59_999);
-        p.expect_state(State::FinWait2);
+        let entry = p.conn.time_wait().expect("nobody reads any more");
+        assert!(entry.fin_wait_2);
+        assert_eq!(entry.snd_nxt, p.conn.nxt());
+        assert_eq!(entry.rcv_nxt, p.conn.rcv_nxt());
+        assert_eq!(entry.deadline_ns, p.now_ns + 60_000 * MS);
+    });
+}
+
+#[test]
+fn fin_wait_2_close_with_a_long_wait_waits_itself_first() {
+    conversation(fin_wait_2, |p| {
+        p.conn.set_fin_wait_2(Some(90_000 * MS));
+        p.close();
+        p.expect_effects(Effects::NONE);
+        // As Linux: the time beyond a minute twice, first the connection, then the entry.
+        p.wait_ms(29_999);
+        p.expect_effects(Effects::NONE);
         p.wait_ms(1);
-        p.expect_effects(Effects::CLOSED);
-        assert_eq!(p.conn.error(), None);
-        assert_eq!(p.counters.fin_wait_2_expired, 1);
+        p.expect_effects(Effects::TIME_WAIT);
+        let entry = p.conn.time_wait().expect("the rest of the wait");
+        assert_eq!(entry.deadline_ns, p.now_ns + 30_000 * MS);
+    });
+}
+
+#[test]
+fn fin_wait_2_close_with_a_short_wait_waits_for_repetitions_none_the_less() {
+    conversation(fin_wait_2, |p| {
+        p.conn.set_fin_wait_2(Some(MS));
+        p.close();
+        let entry = p.conn.time_wait().expect("nobody reads any more");
+        let waits_ns = entry.deadline_ns - p.now_ns;
+        assert_eq!(waits_ns, p.conn.info().rto_ns * 7 / 2);
     });
 }
 
@@ -227,13 +254,23 @@ fn fin_wait_2_orphan_fin() {
 }
 
 #[test]
-fn fin_wait_2_close_before_ack_expires_too() {
+fn fin_wait_1_orphan_whose_fin_is_acked_leaves_an_entry() {
     conversation(fin_wait_1, |p| {
         p.close();
         p.inject(". 1:1(0) ack 2");
-        p.expect_state(State::FinWait2);
-        p.wait_ms(60_000);
-        p.expect_effects(Effects::CLOSED);
+        p.expect_effects(Effects::TIME_WAIT);
+        assert!(p.conn.time_wait().is_some_and(|entry| entry.fin_wait_2));
+    });
+}
+
+#[test]
+fn fin_wait_1_orphan_whose_fin_is_acked_by_a_fin_is_in_time_wait_at_once() {
+    conversation(fin_wait_1, |p| {
+        p.close();
+        p.inject("F. 1:1(0) ack 2");
+        p.expect_effects(Effects::EOF | Effects::TIME_WAIT);
+        p.expect(". 2:2(0) ack 2");
+        assert!(p.conn.time_wait().is_some_and(|entry| !entry.fin_wait_2));
     });
 }
 

@@ -401,8 +401,10 @@ impl Peer {
         if effects.contains(Effects::FAILED) {
             assert!(self.conn.error().is_some());
         }
-        let time_wait = self.conn.state() == State::TimeWait;
-        assert_eq!(self.conn.time_wait().is_some(), time_wait);
+        let state = self.conn.state();
+        let is_left =
+            state == State::TimeWait || (state == State::FinWait2 && self.conn.is_orphan());
+        assert_eq!(self.conn.time_wait().is_some(), is_left);
     }
 
     pub fn class(&mut self) -> TransmitClass {

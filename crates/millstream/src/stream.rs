@@ -111,6 +111,10 @@ impl TcpStream {
         inner.state().sockets.open(id, Kind::Stream);
         inner.state().name_peer(id, remote);
         let stream = Self::new(inner, id, None, remote);
+        if local.is_none() {
+            stream.inner.state().request(id, Requests::CONNECT);
+            return Ok(stream);
+        }
         stream.inner.control(Control::Connect(Connect {
             socket: id,
             local,

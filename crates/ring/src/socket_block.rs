@@ -106,6 +106,8 @@ impl Requests {
     pub const WROTE_MORE: Self = Self(1 << 5);
     /// The application will read no more than what has arrived.
     pub const SHUTDOWN_READ: Self = Self(1 << 6);
+    /// Open a connection to the peer of the names.
+    pub const CONNECT: Self = Self(1 << 7);
 
     /// Whether all of `flags` are set.
     #[inline]
@@ -117,6 +119,12 @@ impl Requests {
     #[inline]
     pub const fn union(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
+    }
+
+    /// These without those of `flags`.
+    #[inline]
+    pub const fn without(self, flags: Self) -> Self {
+        Self(self.0 & !flags.0)
     }
 
     /// Whether nothing is asked.

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ring::socket_block::Name;
+use ring::socket_block::{Name, SocketId};
 use rustix::io::Errno;
 use tcp::{ActiveOpen, Effects};
 use wire::{Addr, FlowKey};
@@ -16,6 +16,7 @@ use crate::context::{Connect, SocketOption};
 use crate::core::{Core, tcp_cx};
 use crate::fast_open_in::asks_no_cookie;
 use crate::flow_table::FlowEntry;
+use crate::sockets::Role;
 
 impl Core {
     /// Opens a connection; a failure is told through the socket's state.
@@ -24,10 +25,44 @@ impl Core {
             return;
         };
         let outcome = self.open(socket, &connect);
+        let outcome = outcome.map(|effects| self.settle(socket, effects));
         self.answer(socket, outcome, connect.answer);
     }
 
-    fn open(&mut self, socket: u32, connect: &Connect) -> Result<(), Errno> {
+    /// Whether a reserved socket stands on the list of openings.
+    pub(crate) fn waits_to_begin(&self, socket: u32) -> bool {
+        self.lists.is_opening(socket) && self.sockets.role(socket) == Role::Reserved
+    }
+
+    /// A connection that waited begins, since something is asked of it.
+    pub(crate) fn begin_early(&mut self, socket: u32) {
+        if let Some(effects) = self.begin_waiting(socket) {
+            self.settle(socket, effects);
+        }
+    }
+
+    /// The turn of a connection that waited to begin has come. `None`: it cannot, and the application was told.
+    pub(crate) fn begin_waiting(&mut self, socket: u32) -> Option<Effects> {
+        let (_, remote) = self.sockets.block(socket).names();
+        let plain = Connect {
+            socket: SocketId::default(),
+            local: None,
+            remote: socket_addr(Addr::from_octets(remote.address), remote.port),
+            options: Vec::new(),
+            fast_open: false,
+            answer: None,
+        };
+        match self.open(socket, &plain) {
+            Ok(effects) => Some(effects),
+            Err(errno) => {
+                self.lists.take_out(socket);
+                self.fail_socket(socket, errno);
+                None
+            }
+        }
+    }
+
+    fn open(&mut self, socket: u32, connect: &Connect) -> Result<Effects, Errno> {
         let remote = connect.remote;
         if remote.port() == 0 || remote.ip().is_unspecified() {
             return Err(Errno::CONNREFUSED);
@@ -89,8 +124,7 @@ impl Core {
             let buffered = slot.tx.buffered(block);
             effects |= conn.on_write(&mut tcp_cx!(self), buffered);
         }
-        self.settle(socket, effects);
-        Ok(())
+        Ok(effects)
     }
 
     fn source_of(&self, connect: &Connect, is_bound: bool) -> Result<IpAddr, Errno> {

@@ -84,6 +84,21 @@ pub enum Control {
     Address(crate::addresses::IpCidr),
 }
 
+impl Control {
+    /// The connection that it asks something of, or for; none of what makes a socket something else.
+    pub(crate) fn asked_of(&self) -> Option<SocketId> {
+        match self {
+            Self::Option(socket, _) => Some(*socket),
+            Self::Info(query) => Some(query.socket),
+            Self::Stamps(query) => Some(query.socket),
+            Self::SoftError(query) => Some(query.socket),
+            Self::IcmpNote(query) => Some(query.socket),
+            Self::SavedSyn(query) => Some(query.socket),
+            _ => None,
+        }
+    }
+}
+
 /// Arguments of [`Control::FastOpenQuery`]: what `sendto` with `MSG_FASTOPEN`, or `connect` under `TCP_FASTOPEN_CONNECT`, has to know before it
 /// answers its caller.
 pub struct FastOpenQuery {

@@ -290,6 +290,12 @@ impl Sockets {
         }
     }
 
+    /// Nothing was done with the index yet.
+    #[inline]
+    pub fn is_reserved(&self, socket: u32) -> bool {
+        self.places[socket as usize] == Place::RESERVED
+    }
+
     /// The socket has a connection of this flow.
     #[inline]
     pub fn is_of(&self, socket: u32, key: &FlowKey) -> bool {

@@ -106,6 +106,10 @@ impl Core {
             let Some((socket, turn)) = self.lists.pop(class) else {
                 break;
             };
+            // Whoever waited to begin does it now: `connection_out` has its SYN.
+            if self.sockets.is_reserved(socket) && self.begin_waiting(socket).is_none() {
+                continue;
+            }
             let mut room = frames.len() - used;
             // Alone on its list it sends as much as it likes.
             if let Some(next) = self.lists.first(class) {

@@ -182,6 +182,12 @@ impl TxLists {
         (list.head, list.turn_left) = (socket, turn_left);
     }
 
+    /// It stands on the list of openings.
+    #[inline]
+    pub fn is_opening(&self, socket: u32) -> bool {
+        self.links[socket as usize].class() == OPENINGS as u32 + 1
+    }
+
     /// The first connection of list `class`, which stays there.
     #[inline]
     pub fn first(&self, class: usize) -> Option<u32> {

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 
 use ring::byte_ring::{RxReader, TxWriter};
 use ring::published::fence_full;
-use ring::socket_block::{Requests, SocketBlock, SocketId, SocketState};
+use ring::socket_block::{Name, Requests, SocketBlock, SocketId, SocketState};
 use ring::spsc::{self, Consumer};
 use stack::context::{Accepted, AppSide, Connect, Control, Listen, SocketOption};
+use wire::Addr;
 
 /// See the module's documentation.
 pub struct App {
@@ -85,7 +86,13 @@ impl App {
     }
 
     pub fn connect(&mut self, remote: SocketAddr) -> SocketId {
-        self.connect_from(None, remote)
+        let socket = self.socket();
+        let address = *Addr::from(remote.ip()).octets();
+        let port = remote.port();
+        self.block(socket)
+            .set_names(Name::default(), Name { address, port });
+        self.request(socket, Requests::CONNECT);
+        socket
     }
 
     pub fn connect_from(&mut self, local: Option<SocketAddr>, remote: SocketAddr) -> SocketId {

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use wire::tcp::Flags;
 
 use crate::common::{MILLIS, PEER_V4, PORT, SECOND, STACK_V4, World};
+use stack::context::{Control, InfoQuery, SocketInfo, SocketOption};
 use stack::limits::{CONTROLS_PER_TURN, JOBS_PER_TURN, OPENINGS_PER_TURN};
 
 fn large() -> World {
@@ -63,6 +64,93 @@ fn connecting_crowd_begins_some_in_each_turn_and_all_in_the_end() {
     let each = OPENINGS_PER_TURN;
     assert_eq!(begun, [each, each, each, 1, 0]);
     w.app.abort_all();
+}
+
+/// A crowd of which half has begun, and one who waits.
+fn one_who_waits(w: &mut World) -> ring::socket_block::SocketId {
+    let sockets = connects(w, 2 * OPENINGS_PER_TURN);
+    w.turn();
+    assert_eq!(w.peer.take_tcp().len(), OPENINGS_PER_TURN);
+    assert_eq!(w.stack.usage().flows, OPENINGS_PER_TURN);
+    sockets[2 * OPENINGS_PER_TURN - 1]
+}
+
+fn info_of(w: &mut World, socket: ring::socket_block::SocketId) -> Box<SocketInfo> {
+    let (answer, mut answers) = ring::spsc::queue(1);
+    w.app.control(Control::Info(InfoQuery { socket, answer }));
+    w.turn();
+    answers.pop().unwrap().expect("it has begun")
+}
+
+#[test]
+fn waiting_to_begin_holds_neither_a_connection_nor_a_port() {
+    let mut w = large();
+    one_who_waits(&mut w);
+    assert_eq!(w.stack.usage().sockets, OPENINGS_PER_TURN);
+    w.app.abort_all();
+    w.settle();
+    assert_eq!((w.stack.usage().sockets, w.stack.usage().flows), (0, 0));
+}
+
+#[test]
+fn waiting_to_begin_close_ends_it_unseen() {
+    let mut w = large();
+    let socket = one_who_waits(&mut w);
+    w.app.close(socket);
+    w.settle();
+    assert_eq!(w.peer.take_tcp().len(), OPENINGS_PER_TURN - 1);
+    assert_eq!(w.stack.usage().flows, 2 * OPENINGS_PER_TURN - 1);
+    w.app.abort_all();
+}
+
+#[test]
+fn waiting_to_begin_question_is_answered_of_a_connection() {
+    let mut w = large();
+    let socket = one_who_waits(&mut w);
+    let info = info_of(&mut w, socket);
+    assert_eq!(info.remote, SocketAddr::new(PEER_V4, 443));
+    assert_ne!(info.local.port(), 0);
+    w.app.abort_all();
+}
+
+#[test]
+fn waiting_to_begin_option_is_honoured() {
+    let mut w = large();
+    let socket = one_who_waits(&mut w);
+    w.app.option(socket, SocketOption::SendBuffer(9_999));
+    assert_eq!(info_of(&mut w, socket).send_buffer_max, 2 * 9_999);
+    w.app.abort_all();
+}
+
+#[test]
+fn connect_and_an_option_at_once_begins_with_it() {
+    let mut w = World::new();
+    let socket = w.app.connect(SocketAddr::new(PEER_V4, 443));
+    w.app.option(socket, SocketOption::SendBuffer(9_999));
+    w.settle();
+    assert_eq!(info_of(&mut w, socket).send_buffer_max, 2 * 9_999);
+    w.app.abort_all();
+}
+
+#[test]
+fn waiting_to_begin_where_nobody_can_go_fails() {
+    let mut w = World::new();
+    let nowhere = w.app.connect("224.0.0.1:443".parse().unwrap());
+    w.settle();
+    assert_eq!(w.app.errno(nowhere), Some(Errno::NETUNREACH));
+    assert_eq!(w.app.take_events(), [nowhere]);
+    assert!(!w.stack.has_output());
+}
+
+#[test]
+fn stack_without_an_application_begins_nobody_who_waits() {
+    let mut w = large();
+    one_who_waits(&mut w);
+    w.stack.abort_all();
+    w.settle();
+    let seen = w.peer.take_tcp();
+    assert!(seen.iter().all(|one| !one.flags.contains(Flags::SYN)), "{seen:?}");
+    assert_eq!((w.stack.usage().sockets, w.stack.usage().flows), (0, 0));
 }
 
 #[test]

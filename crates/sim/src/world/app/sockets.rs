@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 
 use ring::byte_ring::{RxReader, TxWriter};
 use ring::published::fence_full;
-use ring::socket_block::{Requests, SocketBlock, SocketId, SocketState};
+use ring::socket_block::{Name, Requests, SocketBlock, SocketId, SocketState};
 use ring::spsc::{self, Consumer};
 use stack::context::{Accepted, AppSide, Connect, Control, Listen, SocketOption};
+use wire::Addr;
 
 /// See the module's documentation.
 pub struct Sockets {
@@ -84,6 +85,10 @@ impl Sockets {
         fast_open: bool,
     ) -> Option<SocketId> {
         let socket = self.socket()?;
+        if local.is_none() && options.is_empty() && !fast_open {
+            self.connect_plainly(socket, remote);
+            return Some(socket);
+        }
         let connect = Connect {
             socket,
             local,
@@ -93,6 +98,15 @@ impl Sockets {
             answer: None,
         };
         self.control(socket, Control::Connect(connect))
+    }
+
+    /// As `TcpStream::connect` asks for it.
+    fn connect_plainly(&mut self, socket: SocketId, remote: SocketAddr) {
+        let (address, port) = (*Addr::from(remote.ip()).octets(), remote.port());
+        if let Some(block) = self.side.memory.block(socket.index) {
+            block.set_names(Name::default(), Name { address, port });
+        }
+        self.request(socket, Requests::CONNECT);
     }
 
     fn control(&mut self, socket: SocketId, control: Control) -> Option<SocketId> {

@@ -12,6 +12,8 @@ pub const EVENTS_PER_WAIT_MANY: usize = 128;
 pub const EVENTS_PER_WAIT_FEW: usize = 16;
 /// How long an application may stay away from its stack before the watchdog turns the crank for it.
 pub const WATCHDOG_TICK_NS: u64 = 5_000_000;
+/// Turns, one a tick, that the watchdog takes for an application that is away before it takes it for one that sleeps, and turns as often as there is something to do.
+pub const WATCHDOG_SINGLE_TURNS: u32 = 10;
 /// How long a stack without work looks for some before it sleeps, unless configured otherwise: longer than it takes to wake whoever will send it, or two stacks would
 /// always find each other asleep.
 pub const SPIN_NS: u64 = 50_000;

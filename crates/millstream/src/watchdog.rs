@@ -1,8 +1,8 @@
 //! The watchdog: one thread per process that turns an inline stack whose owner stays away.
 //!
 //! An owner that returns to its own code marks itself *away*. If it is still away a tick later and its stack has not been turned since, the watchdog takes
-//! one turn under the crank's try-lock, then sleeps on copies of the port's descriptors and until the stack's next timer, without holding the
-//! stack, so that the owner finds it free. While no owner is away it sleeps for good, and the next owner to leave wakes it; so a busy owner pays
+//! one turn under the crank's try-lock, one more with each tick while there is something to do, and turns as often as that is so for an owner who does not come back.
+//! When nothing is to be done it sleeps on copies of the port's descriptors and until the stack's next timer, without holding the stack, so that the owner finds it free. While no owner is away it sleeps for good, and the next owner to leave wakes it; so a busy owner pays
 //! at most one system call a tick, and an idle process none.
 
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use rustix::fd::AsFd;
 
 use crate::crank::SharedStack;
 use crate::error::Error;
-use crate::limits::WATCHDOG_TICK_NS;
+use crate::limits::{WATCHDOG_SINGLE_TURNS, WATCHDOG_TICK_NS};
 
 /// What an owner tells the watchdog of itself.
 pub(crate) struct Watch {
@@ -82,6 +82,8 @@ struct Sheep {
     key: u64,
     stack: Weak<SharedStack>,
     turns_seen: u64,
+    /// Turns that the watchdog took in a row, the owner having taken none.
+    stood_in: u32,
     /// Armed: the descriptors to sleep on, and when the stack's next timer is due.
     armed: Option<(Vec<Watched>, Option<u64>)>,
 }
@@ -101,6 +103,7 @@ pub(crate) fn guard(stack: &Arc<SharedStack>) -> Result<Guarded, Error> {
         key,
         stack: Arc::downgrade(stack),
         turns_seen: 0,
+        stood_in: 0,
         armed: None,
     };
     dog.flock
@@ -182,6 +185,7 @@ impl Sheep {
         let is_away = shared.watch.away.is_raised();
         let moved = std::mem::replace(&mut self.turns_seen, turns) != turns;
         if !is_away || moved {
+            self.stood_in = 0;
             self.disarm(&shared);
             return is_away.then_some(now_ns + WATCHDOG_TICK_NS);
         }
@@ -191,9 +195,15 @@ impl Sheep {
         if self.armed.take().is_some() {
             stack.disarm();
         }
+        self.stood_in = self.stood_in.saturating_add(1);
         if stack.turn(now_ns).busy {
-            return Some(now_ns);
+            // An owner who is only busy with what the last turn brought loses its core, and what lies in its caches, to every turn of ours, and has the more to do when it
+            // comes back (decision 0043).
+            let sleeps = self.stood_in > WATCHDOG_SINGLE_TURNS;
+            return Some(now_ns + if sleeps { 0 } else { WATCHDOG_TICK_NS });
         }
+        // It had nothing to be busy with.
+        self.stood_in = WATCHDOG_SINGLE_TURNS;
         if stack.is_gone() {
             return None;
         }
@@ -221,5 +231,79 @@ impl Sheep {
         self.armed
             .iter()
             .flat_map(move |(fds, _)| fds.iter().filter_map(copy))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use packetio::Port;
+    use packetio::loopback::{self, Loopback, LoopbackOptions};
+    use ring::trylock::TryLock;
+    use stack::{Stack, StackConfig};
+
+    use super::*;
+
+    /// A stack whose owner is away, the other end of its wire, and the watchdog's view of it.
+    fn left_alone() -> (Arc<SharedStack>, Loopback, Sheep) {
+        let (near, far) = loopback::pair(&LoopbackOptions::default()).expect("a link");
+        let config = StackConfig {
+            addresses: vec!["10.0.0.1/24".parse().expect("an address")],
+            ..StackConfig::default()
+        };
+        let (stack, _app) = Stack::new(config, Box::new(near), 0).expect("a stack");
+        let shared = Arc::new(SharedStack {
+            stack: TryLock::new(stack),
+            watch: Watch::new(),
+        });
+        shared.watch.leave();
+        let sheep = Sheep {
+            key: 1,
+            stack: Arc::downgrade(&shared),
+            turns_seen: 0,
+            stood_in: 0,
+            armed: None,
+        };
+        (shared, far, sheep)
+    }
+
+    fn arrives(far: &mut Loopback) {
+        let frames = far.reserve(1);
+        frames[0].write(0, &[0; 60]);
+        frames[0].set_len(60);
+        far.send(1).expect("room on the link");
+    }
+
+    #[test]
+    fn owner_away_for_a_moment_is_stood_in_for_once_a_tick() {
+        let (shared, mut far, mut sheep) = left_alone();
+        for _ in 0..2 {
+            for turn in 1..=2 * WATCHDOG_SINGLE_TURNS {
+                arrives(&mut far);
+                let wait_ns = if turn <= WATCHDOG_SINGLE_TURNS {
+                    WATCHDOG_TICK_NS
+                } else {
+                    0
+                };
+                assert_eq!(sheep.look(7), Some(7 + wait_ns), "turn {turn}");
+            }
+            // The owner is back for a moment, and goes again.
+            shared.watch.turned();
+            assert_eq!(sheep.look(7), Some(7 + WATCHDOG_TICK_NS));
+        }
+        let stack = shared.stack.try_lock().expect("nobody turns it");
+        let taken = stack.counters().rx_frames;
+        assert_eq!(taken, u64::from(4 * WATCHDOG_SINGLE_TURNS));
+    }
+
+    #[test]
+    fn owner_away_and_nothing_arrives_sleeps_on_the_wire() {
+        let (_shared, mut far, mut sheep) = left_alone();
+        // A stack's first turn fills the application's stocks.
+        sheep.look(7);
+        sheep.look(7);
+        assert!(sheep.armed.is_some());
+        arrives(&mut far);
+        assert_eq!(sheep.look(7), Some(7), "what comes is answered at once");
+        assert!(sheep.armed.is_none());
     }
 }

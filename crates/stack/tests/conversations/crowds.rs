@@ -149,7 +149,10 @@ fn stack_without_an_application_begins_nobody_who_waits() {
     w.stack.abort_all();
     w.settle();
     let seen = w.peer.take_tcp();
-    assert!(seen.iter().all(|one| !one.flags.contains(Flags::SYN)), "{seen:?}");
+    assert!(
+        seen.iter().all(|one| !one.flags.contains(Flags::SYN)),
+        "{seen:?}"
+    );
     assert_eq!((w.stack.usage().sockets, w.stack.usage().flows), (0, 0));
 }
 

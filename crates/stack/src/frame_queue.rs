@@ -1,24 +1,25 @@
-//! Whole frames of the cold path (ARP, neighbour discovery, echo replies, ICMP errors) that wait for the transmit stage: a ring of fixed buffers.
+//! Whole frames that wait for the transmit stage, in a ring of fixed buffers: those of the cold path (ARP, neighbour discovery, echo replies, ICMP errors), and what waited
+//! for a neighbour.
 //!
 //! At the limit the newest is dropped; everything here is something that its receiver asks for again.
 
 use packetio::TxFrame;
 
-use crate::limits::{COLD_FRAME_BYTES_MAX, COLD_FRAMES_MAX};
-
 pub(crate) struct FrameQueue {
+    /// Zero and untouched as far as it was never used.
     bytes: Box<[u8]>,
-    lens: [usize; COLD_FRAMES_MAX],
+    lens: Box<[u32]>,
+    frame_bytes_max: usize,
     head: usize,
     len: usize,
 }
 
 impl FrameQueue {
-    pub fn new() -> Self {
-        let bytes = vec![0; COLD_FRAMES_MAX * COLD_FRAME_BYTES_MAX].into_boxed_slice();
+    pub fn new(frames_max: usize, frame_bytes_max: usize) -> Self {
         Self {
-            bytes,
-            lens: [0; COLD_FRAMES_MAX],
+            bytes: vec![0; frames_max * frame_bytes_max].into_boxed_slice(),
+            lens: vec![0; frames_max].into_boxed_slice(),
+            frame_bytes_max,
             head: 0,
             len: 0,
         }
@@ -30,14 +31,14 @@ impl FrameQueue {
 
     /// Lets `write` fill a frame and say how long it is; 0 takes it back. False: no room.
     pub fn push_with(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
-        if self.len == COLD_FRAMES_MAX {
+        if self.len == self.lens.len() {
             return false;
         }
-        let place = (self.head + self.len) % COLD_FRAMES_MAX;
-        let start = place * COLD_FRAME_BYTES_MAX;
-        let len = write(&mut self.bytes[start..start + COLD_FRAME_BYTES_MAX]);
+        let place = (self.head + self.len) % self.lens.len();
+        let start = place * self.frame_bytes_max;
+        let len = write(&mut self.bytes[start..start + self.frame_bytes_max]);
         if len > 0 {
-            self.lens[place] = len;
+            self.lens[place] = len as u32;
             self.len += 1;
         }
         true
@@ -45,7 +46,7 @@ impl FrameQueue {
 
     /// Copies a frame in. False: no room, or too long.
     pub fn push(&mut self, frame: &[u8]) -> bool {
-        frame.len() <= COLD_FRAME_BYTES_MAX
+        frame.len() <= self.frame_bytes_max
             && self.push_with(|out| {
                 out[..frame.len()].copy_from_slice(frame);
                 frame.len()
@@ -56,10 +57,11 @@ impl FrameQueue {
     pub fn fill(&mut self, frames: &[TxFrame]) -> usize {
         let count = self.len.min(frames.len());
         for frame in &frames[..count] {
-            let start = self.head * COLD_FRAME_BYTES_MAX;
-            let written = frame.write(0, &self.bytes[start..start + self.lens[self.head]]);
+            let start = self.head * self.frame_bytes_max;
+            let end = start + self.lens[self.head] as usize;
+            let written = frame.write(0, &self.bytes[start..end]);
             frame.set_len(written);
-            self.head = (self.head + 1) % COLD_FRAMES_MAX;
+            self.head = (self.head + 1) % self.lens.len();
         }
         self.len -= count;
         count

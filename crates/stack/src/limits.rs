@@ -261,9 +261,10 @@ pub const NEIGHBOURS_MAX: usize = 1_024;
 /// Connections that wait for neighbours, over all neighbours. At the limit a connection is not noted and relies on its timer.
 pub const NEIGHBOUR_WAITING_MAX: usize = 8_192;
 /// Control frames held for neighbours, over all neighbours. At the limit a frame is dropped.
-pub const NEIGHBOUR_FRAMES_MAX: usize = 256;
-/// Control frames held for one neighbour. At the limit the oldest is dropped (RFC 4861 7.2.2).
-pub const NEIGHBOUR_FRAMES_EACH_MAX: usize = 3;
+pub const NEIGHBOUR_FRAMES_MAX: usize = 2_048;
+/// Control frames held for one neighbour. At the limit the oldest is dropped (RFC 4861 7.2.2). Behind one neighbour, a proxy or a gateway, may stand a crowd, whose SYNs all
+/// come before it has answered; a SYN-ACK that is dropped costs its peer a second.
+pub const NEIGHBOUR_FRAMES_EACH_MAX: usize = 1_024;
 /// The longest control frame that is held for a neighbour, Ethernet header included.
 pub const CONTROL_FRAME_BYTES_MAX: usize = 160;
 /// ICMP errors sent in a second, on average (RFC 1812 4.3.2.8, RFC 4443 2.4(f)). At the limit none is sent.

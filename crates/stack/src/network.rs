@@ -13,6 +13,9 @@ use crate::config::{ConfigError, StackConfig};
 use crate::core::Secrets;
 use crate::frame_queue::FrameQueue;
 use crate::icmp::IcmpLimiter;
+use crate::limits::{
+    COLD_FRAME_BYTES_MAX, COLD_FRAMES_MAX, CONTROL_FRAME_BYTES_MAX, NEIGHBOUR_FRAMES_EACH_MAX,
+};
 use crate::neighbours::{Link, NeighbourId, NeighbourTimers, Neighbours};
 use crate::packet_out::LinkEnds;
 use crate::routes::{Route, Routes};
@@ -32,6 +35,8 @@ pub(crate) struct Network {
     pub limiter: IcmpLimiter,
     pub echo: bool,
     pub out: FrameQueue,
+    /// What waited for neighbours that have answered.
+    pub released: FrameQueue,
     /// Where a packet of the cold path is copied to be parsed.
     pub scratch: Vec<u8>,
 }
@@ -93,7 +98,8 @@ impl Network {
             neighbours: Neighbours::new(NeighbourTimers::default(), secrets.key(6)),
             limiter: IcmpLimiter::new(secrets.key(7)[0]),
             echo: config.echo,
-            out: FrameQueue::new(),
+            out: FrameQueue::new(COLD_FRAMES_MAX, COLD_FRAME_BYTES_MAX),
+            released: FrameQueue::new(NEIGHBOUR_FRAMES_EACH_MAX, CONTROL_FRAME_BYTES_MAX),
             scratch: vec![0; crate::limits::SMALL_PACKET_BYTES_MAX],
         };
         for &(address, mac) in &config.neighbours {
@@ -145,12 +151,13 @@ impl Network {
 
     /// Frames of the cold path wait to leave.
     pub fn has_frames(&self) -> bool {
-        !self.out.is_empty()
+        !self.out.is_empty() || !self.released.is_empty()
     }
 
     /// Moves those frames to the driver's.
     pub fn fill_frames(&mut self, frames: &[packetio::TxFrame]) -> usize {
-        self.out.fill(frames)
+        let used = self.out.fill(frames);
+        used + self.released.fill(&frames[used..])
     }
 
     pub fn identity(&self) -> LinkIdentity {

@@ -241,7 +241,7 @@ impl Core {
     /// What waited for a neighbour goes on: connections to their lists, frames to the driver; with `failure`, connections are told of it.
     fn release_waiters(&mut self, id: NeighbourId, failure: Option<IcmpError>) {
         let mut sockets = std::mem::take(&mut self.released);
-        let out = &mut self.network.out;
+        let out = &mut self.network.released;
         let mut dropped = 0;
         self.network.neighbours.release(id, |waiter| match waiter {
             Waiter::Token(socket) => sockets.push(socket),

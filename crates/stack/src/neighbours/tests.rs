@@ -4,6 +4,8 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
+use crate::limits::NEIGHBOUR_FRAMES_EACH_MAX;
+
 const SECOND: u64 = 1_000_000_000;
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const OTHER_MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -131,8 +133,9 @@ fn incomplete_answer_releases_what_waits_in_order() {
     for token in [3, 1, 2] {
         assert!(cache.wait(id, token));
     }
-    for n in 0..4 {
-        assert!(cache.hold_frame(id, &[n; 60]));
+    let byte = |n: usize| (n % 251) as u8;
+    for n in 0..=NEIGHBOUR_FRAMES_EACH_MAX {
+        assert!(cache.hold_frame(id, &[byte(n); 60]));
     }
     let ready = cache.on_advertisement(0, ip("10.0.0.2"), answer(MAC), 9);
     assert_eq!(ready, Some(id));
@@ -141,10 +144,10 @@ fn incomplete_answer_releases_what_waits_in_order() {
         out[..3],
         [Released::Token(3), Released::Token(1), Released::Token(2)]
     );
-    // The oldest of four frames gave way; the others bear the answer's MAC address.
-    let frames: Vec<_> = (1..4)
+    // The oldest frame gave way; the others bear the answer's MAC address.
+    let frames: Vec<_> = (1..=NEIGHBOUR_FRAMES_EACH_MAX)
         .map(|n| {
-            let mut frame = vec![n; 60];
+            let mut frame = vec![byte(n); 60];
             frame[..6].copy_from_slice(&MAC.0);
             Released::Frame(frame)
         })

@@ -13,7 +13,7 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Queue {
     tokens: Chain,
     frames: Chain,
-    frames_len: u8,
+    frames_len: u16,
 }
 
 impl Queue {
@@ -32,7 +32,7 @@ impl Queue {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Held {
     pub(super) kept: bool,
-    pub(super) dropped: u8,
+    pub(super) dropped: u16,
 }
 
 /// The memory of all queues.
@@ -109,7 +109,7 @@ impl Pools {
     }
 
     /// Forgets everything in `queue`; returns the number of frames lost.
-    pub(super) fn clear(&mut self, queue: &mut Queue) -> u8 {
+    pub(super) fn clear(&mut self, queue: &mut Queue) -> u16 {
         let frames = queue.frames_len;
         while self.pop_token(queue).is_some() {}
         while self.pop_frame(queue).is_some() {}
@@ -133,25 +133,32 @@ impl Chain {
 
 #[derive(Debug)]
 struct Pool<T> {
+    /// As many as were ever in use at once: room for all is there, and untouched before.
     nodes: Vec<(T, u32)>,
     free: u32,
+    empty: T,
+    len_max: usize,
 }
 
 impl<T: Clone> Pool<T> {
-    fn new(len: usize, empty: T) -> Pool<T> {
-        let mut nodes = vec![(empty, NONE); len];
-        for (at, node) in nodes.iter_mut().enumerate() {
-            node.1 = if at + 1 < len { at as u32 + 1 } else { NONE };
+    fn new(len_max: usize, empty: T) -> Pool<T> {
+        Pool {
+            nodes: Vec::with_capacity(len_max),
+            free: NONE,
+            empty,
+            len_max,
         }
-        Pool { nodes, free: 0 }
     }
 
     /// A place at the end of `chain`, to be filled; `None` when the pool is empty.
     fn push(&mut self, chain: &mut Chain) -> Option<&mut T> {
+        if self.free == NONE && self.nodes.len() < self.len_max {
+            self.free = self.nodes.len() as u32;
+            self.nodes.push((self.empty.clone(), NONE));
+        }
         let at = self.free;
-        let next_free = self.nodes.get(at as usize)?.1;
-        self.free = next_free;
-        self.nodes[at as usize].1 = NONE;
+        let node = self.nodes.get_mut(at as usize)?;
+        self.free = std::mem::replace(&mut node.1, NONE);
         if chain.tail == NONE {
             chain.head = at;
         } else {

@@ -12,7 +12,8 @@ use std::sync::{Arc, OnceLock};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::fence;
+use crate::sync::{AtomicU32, Ordering};
 
 /// The flag of one sleeper; the protocol without the system calls.
 pub struct SleepFlag(AtomicU32);
@@ -36,7 +37,7 @@ impl SleepFlag {
     #[inline]
     pub fn announce(&self) {
         self.0.store(SLEEPING, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        fence::full();
     }
 
     /// The sleeper is awake. True if a ringer has rung (its call may still be on its way).
@@ -49,7 +50,7 @@ impl SleepFlag {
     /// ringers one is told so.
     #[inline]
     pub fn must_wake(&self) -> bool {
-        fence(Ordering::SeqCst);
+        fence::full();
         self.0.load(Ordering::Relaxed) == SLEEPING
             && self.0.swap(AWAKE, Ordering::AcqRel) == SLEEPING
     }

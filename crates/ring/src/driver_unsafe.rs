@@ -103,5 +103,5 @@ pub unsafe fn write_once<T: Copy>(place: *mut T, value: T) {
 /// "do not wake me" flag, or the other way round.
 #[inline(always)]
 pub fn fence_full() {
-    core::sync::atomic::fence(Ordering::SeqCst);
+    crate::fence::full();
 }

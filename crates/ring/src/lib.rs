@@ -35,6 +35,8 @@ mod copy;
 pub mod doorbell;
 #[path = "driver_unsafe.rs"]
 pub mod driver;
+#[path = "fence_unsafe.rs"]
+mod fence;
 pub mod limits;
 pub mod memory;
 #[path = "prefetch_unsafe.rs"]

@@ -118,5 +118,5 @@ impl Flag {
 /// For store-then-look protocols (a want flag, then the cursor), once per turn.
 #[inline]
 pub fn fence_full() {
-    crate::sync::fence(crate::sync::Ordering::SeqCst);
+    crate::fence::full();
 }

@@ -450,7 +450,7 @@ impl SocketBlock {
     #[inline]
     pub fn set_want_writable(&self) {
         self.app.want_writable.store(1, Ordering::Relaxed);
-        crate::sync::fence(Ordering::SeqCst);
+        crate::fence::full();
     }
 
     /// Takes the application end for a thread, by a nonzero token. True if

@@ -145,9 +145,9 @@ impl TxReader {
     /// would otherwise leave its last chunk behind: when it says that it wrote.
     #[inline]
     pub fn reclaim(&mut self, pool: &mut ChunkPool, block: &SocketBlock) {
-        self.free_passed(pool);
-        if self.una == self.tail && self.first.is_some() {
-            self.take_open(pool, block);
+        match self.una == self.tail && self.first.is_some() {
+            true => self.take_open(pool, block),
+            false => self.free_passed(pool),
         }
     }
 
@@ -270,7 +270,7 @@ impl TxReader {
             let word = block.app.tx_open.load(Ordering::Relaxed);
             let Some(open) = pool.memory().checked(word) else {
                 // The writer has it and will be heard of.
-                return;
+                return self.free_passed(pool);
             };
             // Acquire: what the writer did with it. Release: the next chain that the writer begins
             // comes after this.
@@ -280,7 +280,7 @@ impl TxReader {
                     .tx_open
                     .compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed);
             if taken.is_err() {
-                return;
+                return self.free_passed(pool);
             }
             self.closed = Some(open);
             self.refresh(pool.memory(), block);

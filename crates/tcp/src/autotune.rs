@@ -44,6 +44,10 @@ pub(crate) struct Autotune {
 struct Runs {
     /// The size to which queued segments are filled up: a large run, no more than half the largest window.
     bytes: u16,
+    /// Such runs in the buffer, a begun one included; 0: more than this counts.
+    count: u8,
+    /// What two thirds of the buffer hold, less two thirds of what it holds: rounding.
+    wake_more: i8,
     /// What the buffer holds in such runs.
     size: u32,
 }
@@ -59,9 +63,32 @@ impl Runs {
         let most = RUN_BYTES_MAX.min(half.max(mss));
         // Both are at most a u16.
         let bytes = (most - most % mss).max(mss) as u16;
+        let size = payload_of(memory, bytes);
+        let wake = payload_of(memory - memory / 3, bytes);
         Runs {
             bytes,
-            size: payload_of(memory, bytes),
+            count: u8::try_from(size.div_ceil(u32::from(bytes))).unwrap_or(0),
+            // Two divisions that round down, and a third: it is 2 at most, either way.
+            wake_more: wake.wrapping_sub(size - size / 3) as i8,
+            size,
+        }
+    }
+
+    /// What two thirds of the buffer hold.
+    #[inline]
+    fn wake(self) -> u32 {
+        (self.size - self.size / 3).wrapping_add_signed(i32::from(self.wake_more))
+    }
+
+    /// What is free behind `sent` bytes, fewer than the buffer holds, in whole runs.
+    #[inline]
+    fn free_behind(self, sent: u32) -> u32 {
+        let bytes = u32::from(self.bytes);
+        let all = u32::from(self.count) * bytes;
+        // As many as in the whole buffer, as long as what was sent fits beside it into the last one.
+        match self.count > 0 && sent + (all - self.size) < bytes {
+            true => all,
+            false => (self.size - sent).next_multiple_of(bytes.max(1)),
         }
     }
 }
@@ -333,14 +360,15 @@ impl Connection {
     }
 
     /// What the application may have in the send buffer now, and when a writer that waits for room is woken.
+    #[inline]
     #[must_use]
     pub fn send_room(&self, cx: &Cx<'_>) -> SendRoom {
         debug_assert_eq!(self.tune.runs, self.runs());
         let lowat = self.notsent_lowat(cx);
         SendRoom {
-            limit: match self.roomy_limit(lowat) {
+            limit: match self.limit_at_rest(lowat) {
                 Some(limit) => limit,
-                None => self.send_limit(lowat),
+                None => self.limit_in_flight(lowat),
             },
             wake: self.wake_limit(cx),
             unsent_wake: match lowat {
@@ -353,38 +381,73 @@ impl Connection {
     /// A waiting writer is woken when so many bytes are in the send buffer at most: a third of it is free (Linux).
     #[inline]
     fn wake_limit(&self, cx: &Cx<'_>) -> u32 {
-        let memory = self.tune.send_buffer - self.tune.send_buffer / 3;
-        if !self.tune.send_locked {
-            return payload_of(memory, self.tune.runs.bytes);
+        match self.tune.send_locked {
+            true => self.wake_limit_locked(cx),
+            false => self.tune.runs.wake(),
         }
-        // In a buffer of a size that the user chose, and so perhaps a small one, what the bursts in flight take beside their payload counts.
+    }
+
+    /// In a buffer of a size that the user chose, and so perhaps a small one, what the bursts in flight take beside their payload counts.
+    fn wake_limit_locked(&self, cx: &Cx<'_>) -> u32 {
+        let memory = self.tune.send_buffer - self.tune.send_buffer / 3;
         let burst = u32::from(self.snd.mss.max(1)) * self.burst_segments_max(cx).max(1);
         let bursts = self.unacked_payload().div_ceil(burst);
         let runs = bursts + self.unsent().div_ceil(u32::from(self.tune.runs.bytes));
         memory.saturating_sub(runs.saturating_mul(RUN_OVERHEAD))
     }
 
+    /// What [`send_limit`](Self::send_limit) comes to when nothing is in flight and the congestion window, which is the limit, takes all that waits and less
+    /// than the buffer.
+    #[inline]
+    fn limit_at_rest(&self, lowat: u32) -> Option<u32> {
+        let (snd, runs) = (&self.snd, self.tune.runs);
+        let path = (self.congestion.window.cwnd).saturating_mul(u32::from(snd.mss));
+        let is_roomy = snd.una == snd.nxt
+            && self.recovery.packets_out == 0
+            && snd.buffered <= path
+            && path < runs.size
+            && path <= snd.wnd
+            && path < WINDOW_BYTES_MAX
+            && lowat == u32::MAX
+            && self.state.sends_data();
+        if !is_roomy {
+            return None;
+        }
+        let limit = path + runs.free_behind(path);
+        debug_assert_eq!(limit, self.send_limit(lowat));
+        Some(limit)
+    }
+
+    #[inline(never)]
+    fn limit_in_flight(&self, lowat: u32) -> u32 {
+        match self.roomy_limit(lowat) {
+            Some(limit) => limit,
+            None => self.send_limit(lowat),
+        }
+    }
+
     /// What [`send_limit`](Self::send_limit) comes to when all that waits leaves now, the congestion window is the limit, and it takes less than the buffer.
     #[inline]
     fn roomy_limit(&self, lowat: u32) -> Option<u32> {
-        let Runs { bytes, size } = self.tune.runs;
+        let runs = self.tune.runs;
         let path = self.congestion_room();
         let sent = self.snd.buffered + path.checked_sub(self.unsent())?;
-        let is_roomy = sent < size
+        let is_roomy = sent < runs.size
             && path <= self.snd.usable()
             && path < WINDOW_BYTES_MAX
             && lowat == u32::MAX;
         if !is_roomy {
             return None;
         }
-        let limit = sent + (size - sent).next_multiple_of(u32::from(bytes.max(1)));
+        let limit = sent + runs.free_behind(sent);
         debug_assert_eq!(limit, self.send_limit(lowat));
         Some(limit)
     }
 
     /// Runs are filled up as long as the buffer's size and TCP_NOTSENT_LOWAT allow another one to be begun.
+    #[inline]
     fn send_limit(&self, lowat: u32) -> u32 {
-        let Runs { bytes, size } = self.tune.runs;
+        let Runs { bytes, size, .. } = self.tune.runs;
         let bytes = u32::from(bytes);
         let buffered = self.snd.buffered;
         let (mut unsent, mut sendable) = (self.unsent(), self.sendable());

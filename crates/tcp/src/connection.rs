@@ -414,32 +414,62 @@ impl Connection {
         deadline_before_ns: u64,
     ) -> Effects {
         let mut effects = effects;
-        if self.state == State::Closed {
-            self.forget_in_flight(cx);
+        if matches!(self.state, State::Closed | State::TimeWait) {
+            self.let_go(cx);
         }
-        if matches!(self.state, State::Closed | State::TimeWait)
-            && !self.marks.has(Marks::RESET_DUE)
-        {
-            self.rx.held.release(cx.ranges);
-        }
-        self.due = match self.lone() {
-            Some(lone) => lone.class(),
-            None => self.transmit_class(cx),
-        };
-        if self.due != TransmitClass::None {
-            effects |= Effects::TRANSMIT;
+        if self.has_nothing_to_send() {
+            self.due = TransmitClass::None;
+            self.delivery.rest(cx.now_ns);
         } else {
-            if self.unsent() > 0 {
-                effects |= Effects::HELD;
-            }
-            self.note_busy(cx);
-            self.arm_departure(cx);
-            self.arm_persist_if_stuck(cx);
+            effects |= self.find_due(cx);
         }
         if self.deadline_ns < deadline_before_ns {
             effects |= Effects::TIMER;
         }
         effects
+    }
+
+    /// Nothing is buffered, in flight, due or paced: all that is to be done about it is to rest.
+    #[inline]
+    fn has_nothing_to_send(&self) -> bool {
+        const BUSY: Marks = Marks::SEND_NOW
+            .with(Marks::FIN_QUEUED)
+            .with(Marks::NO_PREDICTION);
+        self.snd.buffered == 0
+            && self.snd.una == self.snd.nxt
+            && !self.marks.any(BUSY)
+            && self.pacing.is_off()
+    }
+
+    /// What is to be sent first, or what goes on if it is nothing.
+    #[inline]
+    fn find_due(&mut self, cx: &mut Cx<'_>) -> Effects {
+        self.due = match self.lone() {
+            Some(lone) => lone.class(),
+            None => self.transmit_class(cx),
+        };
+        if self.due != TransmitClass::None {
+            return Effects::TRANSMIT;
+        }
+        let held = match self.unsent() {
+            0 => Effects::NONE,
+            _ => Effects::HELD,
+        };
+        self.note_busy(cx);
+        self.arm_departure(cx);
+        self.arm_persist_if_stuck(cx);
+        held
+    }
+
+    /// What is over holds nothing of the stack's, but for what a RST has yet to say.
+    #[inline(never)]
+    fn let_go(&mut self, cx: &mut Cx<'_>) {
+        if self.state == State::Closed {
+            self.forget_in_flight(cx);
+        }
+        if !self.marks.has(Marks::RESET_DUE) {
+            self.rx.held.release(cx.ranges);
+        }
     }
 
     /// The sender now, for congestion control.

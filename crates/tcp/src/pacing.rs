@@ -133,6 +133,12 @@ impl Pacing {
         self.rate = rate.min(self.rate_max);
     }
 
+    /// Nothing waits for its departure, and nothing will.
+    #[inline]
+    pub fn is_off(&self) -> bool {
+        !self.on && !self.waited && self.departure_ns == NEVER_NS
+    }
+
     /// Data must wait at `now_ns`.
     #[inline]
     pub fn holds(&self, now_ns: u64) -> bool {

@@ -97,14 +97,14 @@ impl RoundTrip {
     }
 
     fn next_sample(&mut self, rtt_us: u32) {
-        let error = i64::from(rtt_us) - i64::from(self.srtt_8us / 8);
-        self.srtt_8us = (i64::from(self.srtt_8us) + error).clamp(1, i64::from(u32::MAX)) as u32;
-        let mut change = error.abs() - i64::from(self.mdev_4us / 4);
+        // Samples have 27 bits, so these have 30 and 29 at most, and no difference leaves an i32.
+        let error = rtt_us.wrapping_sub(self.srtt_8us / 8) as i32;
+        self.srtt_8us = self.srtt_8us.wrapping_add_signed(error).max(1);
+        let mut change = error.unsigned_abs().wrapping_sub(self.mdev_4us / 4) as i32;
         if error < 0 && change > 0 {
             change /= 8;
         }
-        let mdev = i64::from(self.mdev_4us) + change;
-        self.mdev_4us = mdev.clamp(0, i64::from(u32::MAX)) as u32;
+        self.mdev_4us = self.mdev_4us.wrapping_add_signed(change);
         self.mdev_max_us = self.mdev_max_us.max(self.mdev_4us);
         self.var_us = self.var_us.max(self.mdev_max_us);
     }

@@ -1,6 +1,6 @@
 //! Segments as they look on the wire: sequence and acknowledgment numbers, flags, window, options.
 
-use wire::tcp::{Flags, Options, Timestamp};
+use wire::tcp::{Flags, Timestamp};
 use wire::{Ecn, SeqNumber};
 
 use crate::connection::{Connection, Cx};
@@ -57,7 +57,7 @@ impl Connection {
         out.flags = Flags::ACK;
         out.ecn = Ecn::NotEct;
         out.window = self.advertise_window(cx);
-        out.options = self.data_options(cx.now_ns);
+        out.options.reset_to(self.data_stamp(cx.now_ns));
         if self.marks.any(Marks::OUT_OF_ORDER | Marks::DSACK) && self.marks.has(Marks::SACK) {
             if self.marks.has(Marks::DSACK) {
                 self.note_dsack_out();
@@ -155,15 +155,12 @@ impl Connection {
         }
     }
 
+    /// The only option that segments with ACK and no news bear.
     #[inline]
-    pub(super) fn data_options(&self, now_ns: u64) -> Options {
-        let mut options = Options::default();
-        if self.marks.has(Marks::TIMESTAMPS) {
-            options.timestamp = Some(Timestamp {
-                value: self.ts_value(now_ns),
-                echo: self.rcv.ts_recent,
-            });
-        }
-        options
+    pub(super) fn data_stamp(&self, now_ns: u64) -> Option<Timestamp> {
+        self.marks.has(Marks::TIMESTAMPS).then(|| Timestamp {
+            value: self.ts_value(now_ns),
+            echo: self.rcv.ts_recent,
+        })
     }
 }

@@ -95,7 +95,7 @@ impl Connection {
         out.flags = flags;
         out.ecn = Ecn::NotEct;
         out.window = self.advertise_window(cx);
-        out.options = self.data_options(cx.now_ns);
+        out.options.reset_to(self.data_stamp(cx.now_ns));
         out.payload_offset = 0;
         out.payload_len = len;
         out.urgent = 0;

@@ -48,7 +48,7 @@ impl Connection {
             seq: self.acceptable_seq(),
             ack: self.rcv.nxt,
             window: self.advertise_window(cx),
-            timestamp: self.data_options(cx.now_ns).timestamp,
+            timestamp: self.data_stamp(cx.now_ns),
         };
         self.note_plain_ack(cx);
         Some(ack)
@@ -80,7 +80,7 @@ impl Connection {
         out.flags = Flags::ACK;
         out.ecn = Ecn::NotEct;
         out.window = self.advertise_window(cx);
-        out.options = self.data_options(cx.now_ns);
+        out.options.reset_to(self.data_stamp(cx.now_ns));
         out.payload_offset = 0;
         out.payload_len = 0;
         out.urgent = 0;

@@ -83,6 +83,7 @@ impl Connection {
         effects
     }
 
+    #[inline(always)]
     fn text_predicted(
         &mut self,
         cx: &mut Cx<'_>,

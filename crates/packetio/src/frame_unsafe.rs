@@ -205,15 +205,22 @@ impl TxFrame {
         n
     }
 
-    /// Writes the frame's first `N` bytes, as many as fit. Does not change the length.
+    /// Writes the `N` bytes at `offset`, as many as fit. Does not change the length.
     #[inline]
-    pub fn write_head<const N: usize>(&self, bytes: &[u8; N]) {
-        if self.capacity() >= N {
-            // SAFETY: the slot holds at least `N` bytes (`new`'s promise: no Rust reference to it, so `bytes` is elsewhere).
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr, N) };
+    pub fn write_at<const N: usize>(&self, offset: usize, bytes: &[u8; N]) {
+        if offset.saturating_add(N) <= self.capacity() {
+            // SAFETY: the slot holds `N` bytes from there on (`new`'s promise: no Rust reference to it, so `bytes` is elsewhere).
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr.add(offset), N) };
         } else {
-            self.write(0, bytes);
+            self.write_short(offset, bytes);
         }
+    }
+
+    /// Apart, or the compiler makes one copy of both, of a length that it does not know.
+    #[cold]
+    #[inline(never)]
+    fn write_short(&self, offset: usize, bytes: &[u8]) {
+        self.write(offset, bytes);
     }
 
     /// The bytes `offset..offset+len` as raw memory to write; `None` if they pass the capacity.

@@ -207,8 +207,10 @@ pub const CONTROLS_PER_TURN: usize = 256;
 pub const TIMERS_PER_TURN: usize = 512;
 /// Frames that one turn hands to the driver.
 pub const TX_FRAMES_PER_TURN: usize = 512;
-/// Slots that a turn reserves in its driver at least; otherwise twice as many as the last batch used.
-pub const TX_FRAMES_AHEAD_MIN: usize = 64;
+/// Frames and jobs of a turn from which on its output asks for the memory of connections ahead: those of fewer have just been worked at.
+pub const TX_LOOKS_MIN: usize = 64;
+/// Slots that a turn reserves in its driver at least; otherwise half as many more as the last batch used.
+pub const TX_FRAMES_AHEAD_MIN: usize = 16;
 /// Connections that one turn tells that the port has no room; the others are told in later turns.
 pub const BLOCKED_TOLD_PER_TURN: usize = 64;
 /// Segments that a connection sends before it is another's turn: a run that a receiver with our aggregation merges whole.

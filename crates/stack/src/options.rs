@@ -226,6 +226,8 @@ pub(crate) fn publish_room_of(
         room.limit = (fair_share - fair_share % mss).max(mss);
         room.wake = room.wake.min(room.limit - room.limit / 3);
     }
-    tx.publish_sent(block, conn.unacked_payload());
+    if room.unsent_wake != u32::MAX {
+        tx.publish_sent(block, conn.unacked_payload());
+    }
     block.set_room(room.limit, room.wake, room.unsent_wake)
 }

@@ -177,7 +177,7 @@ fn build_syn(
     if offload {
         frame.set_checksum_offload(plain::TCP_AT as u16, wire::tcp::CHECKSUM_OFFSET as u16);
     }
-    frame.write_head(&out);
+    frame.write_at(0, &out);
     frame.set_len(plain::SYN_BYTES);
     true
 }
@@ -228,9 +228,14 @@ pub(crate) fn write_plain(
     if header_bytes + payload_len > frame.capacity() {
         return false;
     }
-    match headers.first_chunk::<{ plain::BYTES_MIN }>() {
-        Some(bare) if header_bytes == plain::BYTES_MIN => frame.write_head(bare),
-        _ => frame.write_head(headers),
+    // Two copies of lengths that the compiler knows.
+    if let Some(bare) = headers.first_chunk::<{ plain::BYTES_MIN }>() {
+        frame.write_at(0, bare);
+    }
+    if header_bytes > plain::BYTES_MIN
+        && let Some(options) = headers.last_chunk::<{ plain::BYTES_MAX - plain::BYTES_MIN }>()
+    {
+        frame.write_at(plain::BYTES_MIN, options);
     }
     if offload {
         frame.set_checksum_offload(plain::TCP_AT as u16, wire::tcp::CHECKSUM_OFFSET as u16);

@@ -66,19 +66,27 @@ impl<'a> RxSink<'a> {
     }
 }
 
-impl RecvBuffer for RxSink<'_> {
-    #[inline]
-    fn write_at(&mut self, offset: u32, skip: u32, len: u32) -> u32 {
-        if offset == 0 && skip == 0 && self.copied > 0 {
-            self.starved |= self.copied < len;
-            return self.copied.min(len);
-        }
+impl RxSink<'_> {
+    /// Stores what does not lie at the tail already.
+    #[inline(never)]
+    fn store_at(&mut self, offset: u32, skip: u32, len: u32) -> u32 {
         let Some(bytes) = self.payload.sub(skip as usize, len as usize) else {
             return 0;
         };
         let stored = self.rx.write_at(self.pool, self.block, offset, bytes);
         self.starved |= stored < len;
         stored
+    }
+}
+
+impl RecvBuffer for RxSink<'_> {
+    #[inline(always)]
+    fn write_at(&mut self, offset: u32, skip: u32, len: u32) -> u32 {
+        if offset == 0 && skip == 0 && self.copied > 0 {
+            self.starved |= self.copied < len;
+            return self.copied.min(len);
+        }
+        self.store_at(offset, skip, len)
     }
 
     fn forget(&mut self, offset: u32) {

@@ -23,7 +23,7 @@ use crate::counters::Counters;
 use crate::event_queue::EventQueue;
 use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX,
-    TX_FRAMES_AHEAD_MIN, TX_FRAMES_PER_TURN,
+    TX_FRAMES_AHEAD_MIN, TX_FRAMES_PER_TURN, TX_LOOKS_MIN,
 };
 use crate::network::Network;
 use crate::sockets::Sockets;
@@ -122,6 +122,7 @@ impl Stack {
             self.answer_reports();
         }
         let core = &mut self.core;
+        core.lists.is_crowded = received + jobs > TX_LOOKS_MIN;
         core.stages.lap(Stage::JobQueue);
         core.timers();
         core.stages.lap(Stage::Timers);
@@ -164,8 +165,8 @@ impl Stack {
             core.counters.tx_bytes += bytes as u64;
             core.counters.tx_frames += used as u64;
             let room = frames.len();
-            // Slots cost their driver something: about as many as were used last, and more if those were too few.
-            core.frames_ahead = (2 * used).max(TX_FRAMES_AHEAD_MIN);
+            // Slots cost their driver something, memif a descriptor in shared memory each: about as many as were used last, and more if those were too few.
+            core.frames_ahead = (used + used / 2).max(TX_FRAMES_AHEAD_MIN);
             // What was lost is sent again; a failure that lasts is found by the next receive.
             let _ = port.send(used);
             core.stages.lap(Stage::PacketOut);

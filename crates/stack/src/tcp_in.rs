@@ -69,6 +69,7 @@ impl Core {
     }
 
     /// A segment of an established flow, the first of a run perhaps.
+    #[inline]
     fn connection_in(&mut self, socket: u32, arrival: &Arrival, frame: &RxFrame, may_go_on: bool) {
         let Some((run, effects)) = self.take_segment(socket, arrival, frame, may_go_on) else {
             return;

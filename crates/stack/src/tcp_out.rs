@@ -113,7 +113,9 @@ impl Core {
             let mut room = frames.len() - used;
             // Alone on its list it sends as much as it likes.
             if let Some(next) = self.lists.first(class) {
-                self.sockets.prefetch(next);
+                if self.lists.is_crowded {
+                    self.sockets.prefetch(next);
+                }
                 room = room.min(turn);
             }
             let sent = self.connection_out(socket, &frames[used..used + room]);

@@ -177,6 +177,7 @@ fn send<S: Write>(stream: &mut S, unsent: &mut usize) -> io::Result<bool> {
 }
 
 /// `None` for what has to wait.
+#[inline]
 fn unblocked(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
     match outcome {
         Ok(count) => Ok(Some(count)),

@@ -7,8 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ring::doorbell::StackBell;
 use ring::published::fence_full;
 use ring::socket_block::{Requests, SocketBlock, SocketId};
+use ring::spsc::Producer;
 use rustix::io::Errno;
 use stack::IpCidr;
 use stack::Limits;
@@ -445,15 +447,14 @@ impl State {
     /// Asks the stack for something.
     #[inline]
     pub fn request(&mut self, id: SocketId, wanted: Requests) {
-        if self.block(id).request(wanted) {
-            // As long as there are sockets, and each stands in it once at most.
-            let pushed = self.side.jobs.push(id);
-            debug_assert!(
-                pushed.is_ok(),
-                "the job queue is as long as the socket table"
-            );
-            self.ring();
-        }
+        let AppSide {
+            memory,
+            jobs,
+            stack_bell,
+            ..
+        } = &mut self.side;
+        let block = memory.block(id.index).expect("ids come from the stack");
+        ask(block, jobs, stack_bell, id, wanted);
     }
 
     /// Wakes whoever sleeps on behalf of the stack: its own thread, or the watchdog.
@@ -476,5 +477,25 @@ impl State {
         self.polls.forget_socket(first);
         self.sockets.close(id);
         self.request(id, how);
+    }
+}
+
+/// As [`State::request`], where the block is at hand.
+#[inline]
+pub(crate) fn ask(
+    block: &SocketBlock,
+    jobs: &mut Producer<SocketId>,
+    stack_bell: &StackBell,
+    id: SocketId,
+    wanted: Requests,
+) {
+    if block.request(wanted) {
+        // As long as there are sockets, and each stands in it once at most.
+        let pushed = jobs.push(id);
+        debug_assert!(
+            pushed.is_ok(),
+            "the job queue is as long as the socket table"
+        );
+        stack_bell.ring();
     }
 }

@@ -67,8 +67,24 @@ impl State {
     }
 }
 
-/// What can be done with a socket now.
+/// What can be done with a socket now. Of an open connection with nothing unusual about it, it is a question of bytes and of room.
+#[inline]
 pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
+    let is_plain = block.state() == SocketState::CONNECTED
+        && socket.kind == Kind::Stream
+        && !socket.read_shut
+        && !socket.write_shut
+        && (socket.settings.as_ref()).is_none_or(|settings| settings.recv_lowat <= 1);
+    if !is_plain {
+        return of_any(socket, block);
+    }
+    Readiness::NONE
+        .with(Readiness::READABLE, socket.rx.readable(block) > 0)
+        .with(Readiness::WRITABLE, has_room(socket, block))
+}
+
+#[inline(never)]
+fn of_any(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
     let state = block.state();
     if socket.kind == Kind::Listener {
         let is_waited_for = socket.queue.as_mut().is_some_and(|queue| !queue.is_empty());

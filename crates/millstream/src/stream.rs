@@ -9,17 +9,19 @@ use std::time::Duration;
 use ring::socket_block::{Name, Requests, SocketId, SocketState};
 use rustix::io::Errno;
 use stack::context::{
-    Connect, Control, IcmpNote, SocketOption, SoftErrorQuery, StampAnswer, StampKinds,
+    AppSide, Connect, Control, IcmpNote, SocketOption, SoftErrorQuery, StampAnswer, StampKinds,
 };
 
 use crate::app_socket::Kind;
-use crate::context::{Context, Inner, State};
+use crate::context::{Context, Inner, State, ask};
 use crate::options::SocketOptions;
 use crate::poll::{Source, sealed};
 use crate::readiness::Readiness;
 use crate::settings::Linger;
 use crate::socket::TcpSocket;
 use crate::urgent::UrgentMark;
+
+mod write;
 
 /// A TCP connection. Dropped, it is closed: what was written still leaves, unless bytes were left unread, which resets it.
 pub struct TcpStream {
@@ -315,8 +317,7 @@ impl TcpStream {
         if bytes.is_empty() {
             return Ok(0);
         }
-        let slice = [IoSlice::new(bytes)];
-        self.transmit(|state, id| state.write(id, &slice, Requests::WROTE_MORE))
+        self.transmit(|state, id| state.write(id, bytes, Requests::WROTE_MORE))
     }
 
     /// Ends a record with what was written last (`MSG_EOR`): no segment bears bytes of it and of what comes after it. A hint to the receiver's
@@ -569,14 +570,19 @@ impl State {
     /// `None`: nothing to read yet.
     #[inline]
     fn read(&mut self, id: SocketId, bytes: &mut [u8]) -> Option<io::Result<usize>> {
-        let memory = &self.side.memory;
+        let AppSide {
+            memory,
+            jobs,
+            stack_bell,
+            ..
+        } = &mut self.side;
         let block = memory.block(id.index)?;
         let socket = self.sockets.at(id);
         // The state first: bytes that were published before an end are then seen before it.
         let said = block.state();
         let n = socket.rx.read(memory, block, bytes);
         if n > 0 {
-            self.request(id, Requests::READ);
+            ask(block, jobs, stack_bell, id, Requests::READ);
             return Some(Ok(n));
         }
         self.nothing_to_read(id, said)
@@ -605,98 +611,6 @@ impl State {
         let is_over = said.intersects(SocketState::FAILED | SocketState::CLOSED);
         (is_over || self.sockets.at(id).read_shut).then_some(Ok(0))
     }
-
-    /// Writes before there is a connection, for the SYN to take along.
-    pub(crate) fn write_ahead(&mut self, id: SocketId, bytes: &[u8]) -> usize {
-        let memory = &self.side.memory;
-        let Some(block) = memory.block(id.index) else {
-            return 0;
-        };
-        let tx = &mut self.sockets.at(id).tx;
-        tx.write(memory, block, &mut self.side.magazine, bytes)
-    }
-
-    /// `None`: no room yet; the stack has been asked to tell of it.
-    #[inline]
-    fn write(
-        &mut self,
-        id: SocketId,
-        slices: &[IoSlice<'_>],
-        how: Requests,
-    ) -> Option<io::Result<usize>> {
-        let (socket, block) = self.parts(id);
-        if socket.write_shut || !is_open(block.state()) {
-            return self.cannot_write(id);
-        }
-        let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
-        for attempt in 0..2 {
-            let memory = &self.side.memory;
-            let block = memory.block(id.index)?;
-            let socket = self.sockets.at(id);
-            let n = match slices {
-                [one] => socket.tx.write(memory, block, &mut self.side.magazine, one),
-                many => socket
-                    .tx
-                    .write_vectored(memory, block, &mut self.side.magazine, many),
-            };
-            if n > 0 {
-                if n < wanted {
-                    // Whoever was not allowed to write it all is told of room, as if refused. The job below has the stack look after it knows the wish.
-                    block.set_want_writable();
-                    self.note_shortage(id);
-                }
-                self.request(id, how);
-                return Some(Ok(n));
-            }
-            if attempt == 0 {
-                // Ask first, try once more after: room that came before the wish was known is told of by nobody.
-                block.set_want_writable();
-            }
-        }
-        // Room without a chunk to fill it with: a job has the stack look. Without room there is nothing to look at, and a job for each attempt would keep a
-        // waiting thread busy.
-        if self.note_shortage(id) {
-            self.request(id, Requests::WROTE);
-        }
-        None
-    }
-
-    /// A write was cut short. True: for want of chunks, not of room.
-    fn note_shortage(&mut self, id: SocketId) -> bool {
-        let (socket, block) = self.parts(id);
-        let is_short = socket.tx.space(block) > 0;
-        self.is_short_of_chunks |= is_short;
-        is_short
-    }
-
-    fn may_write_on(&mut self, id: SocketId) -> bool {
-        let (socket, block) = self.parts(id);
-        let is_over = block
-            .state()
-            .intersects(SocketState::FAILED | SocketState::CLOSED);
-        if is_over || socket.tx.is_writable(block) {
-            return true;
-        }
-        // Asked first, looked at after: room that came before the wish was known is told of by nobody.
-        block.set_want_writable();
-        socket.tx.is_writable(block)
-    }
-
-    fn cannot_write(&mut self, id: SocketId) -> Option<io::Result<usize>> {
-        let said = self.block(id).state();
-        if is_open(said) {
-            return self
-                .sockets
-                .at(id)
-                .write_shut
-                .then(|| Err(Errno::PIPE.into()));
-        }
-        if let Some(failure) = self.take_failure(id) {
-            return Some(Err(failure));
-        }
-        said.intersects(SocketState::FAILED | SocketState::CLOSED)
-            .then(|| Err(Errno::PIPE.into()))
-    }
 }
 
 impl Read for &TcpStream {
@@ -707,14 +621,17 @@ impl Read for &TcpStream {
 
 impl Write for &TcpStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.write_vectored(&[IoSlice::new(bytes)])
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        self.transmit(|state, id| state.write(id, bytes, Requests::WROTE))
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         if slices.iter().all(|slice| slice.is_empty()) {
             return Ok(0);
         }
-        self.transmit(|state, id| state.write(id, slices, Requests::WROTE))
+        self.transmit(|state, id| state.write_slices(id, slices, Requests::WROTE))
     }
 
     /// Nothing is held back: the stack has all that was written.

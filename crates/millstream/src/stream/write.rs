@@ -1,0 +1,145 @@
+//! What a socket takes of what the application writes.
+
+use std::io::{self, IoSlice};
+
+use ring::socket_block::{Requests, SocketId, SocketState};
+use rustix::io::Errno;
+use stack::context::AppSide;
+
+use super::is_open;
+use crate::context::{State, ask};
+
+impl State {
+    /// Writes before there is a connection, for the SYN to take along.
+    pub(crate) fn write_ahead(&mut self, id: SocketId, bytes: &[u8]) -> usize {
+        let memory = &self.side.memory;
+        let Some(block) = memory.block(id.index) else {
+            return 0;
+        };
+        let tx = &mut self.sockets.at(id).tx;
+        tx.write(memory, block, &mut self.side.magazine, bytes)
+    }
+
+    /// `None`: no room yet; the stack has been asked to tell of it.
+    #[inline]
+    pub(super) fn write(
+        &mut self,
+        id: SocketId,
+        bytes: &[u8],
+        how: Requests,
+    ) -> Option<io::Result<usize>> {
+        let AppSide {
+            memory,
+            magazine,
+            jobs,
+            stack_bell,
+            ..
+        } = &mut self.side;
+        let block = memory.block(id.index)?;
+        let socket = self.sockets.at(id);
+        if socket.write_shut || !is_open(block.state()) {
+            return self.cannot_write(id);
+        }
+        let n = socket.tx.write(memory, block, magazine, bytes);
+        if n == bytes.len() {
+            ask(block, jobs, stack_bell, id, how);
+            return Some(Ok(n));
+        }
+        self.finish_write(id, n, &[IoSlice::new(bytes)], how)
+    }
+
+    pub(super) fn write_slices(
+        &mut self,
+        id: SocketId,
+        slices: &[IoSlice<'_>],
+        how: Requests,
+    ) -> Option<io::Result<usize>> {
+        let (socket, block) = self.parts(id);
+        if socket.write_shut || !is_open(block.state()) {
+            return self.cannot_write(id);
+        }
+        let n = self.put(id, slices);
+        self.finish_write(id, n, slices, how)
+    }
+
+    /// Writes what there is room for; how many bytes.
+    fn put(&mut self, id: SocketId, slices: &[IoSlice<'_>]) -> usize {
+        let AppSide {
+            memory, magazine, ..
+        } = &mut self.side;
+        let Some(block) = memory.block(id.index) else {
+            return 0;
+        };
+        let tx = &mut self.sockets.at(id).tx;
+        tx.write_vectored(memory, block, magazine, slices)
+    }
+
+    /// A write found room for `n` bytes of `slices`, perhaps not for all.
+    #[inline(never)]
+    fn finish_write(
+        &mut self,
+        id: SocketId,
+        mut n: usize,
+        slices: &[IoSlice<'_>],
+        how: Requests,
+    ) -> Option<io::Result<usize>> {
+        if n == 0 {
+            // Ask first, try once more after: room that came before the wish was known is told of by nobody.
+            self.block(id).set_want_writable();
+            n = self.put(id, slices);
+        }
+        if n > 0 {
+            let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
+            if n < wanted {
+                // Whoever was not allowed to write it all is told of room, as if refused. The job below has the stack look after it knows the wish.
+                self.block(id).set_want_writable();
+                self.note_shortage(id);
+            }
+            self.request(id, how);
+            return Some(Ok(n));
+        }
+        // Room without a chunk to fill it with: a job has the stack look. Without room there is nothing to look at, and a job for each attempt would keep a
+        // waiting thread busy.
+        if self.note_shortage(id) {
+            self.request(id, Requests::WROTE);
+        }
+        None
+    }
+
+    /// A write was cut short. True: for want of chunks, not of room.
+    fn note_shortage(&mut self, id: SocketId) -> bool {
+        let (socket, block) = self.parts(id);
+        let is_short = socket.tx.space(block) > 0;
+        self.is_short_of_chunks |= is_short;
+        is_short
+    }
+
+    pub(super) fn may_write_on(&mut self, id: SocketId) -> bool {
+        let (socket, block) = self.parts(id);
+        let is_over = block
+            .state()
+            .intersects(SocketState::FAILED | SocketState::CLOSED);
+        if is_over || socket.tx.is_writable(block) {
+            return true;
+        }
+        // Asked first, looked at after: room that came before the wish was known is told of by nobody.
+        block.set_want_writable();
+        socket.tx.is_writable(block)
+    }
+
+    pub(super) fn cannot_write(&mut self, id: SocketId) -> Option<io::Result<usize>> {
+        let said = self.block(id).state();
+        if is_open(said) {
+            return self
+                .sockets
+                .at(id)
+                .write_shut
+                .then(|| Err(Errno::PIPE.into()));
+        }
+        if let Some(failure) = self.take_failure(id) {
+            return Some(Err(failure));
+        }
+        said.intersects(SocketState::FAILED | SocketState::CLOSED)
+            .then(|| Err(Errno::PIPE.into()))
+    }
+}

@@ -20,7 +20,7 @@ use clap::{Args, ValueEnum};
 use measure::{Plan, Seen};
 use serde::Serialize;
 
-use super::frame::{Repeats, median, turns};
+use super::frame::{Machine, Repeats, median, turns};
 use crate::failure::Failure;
 use crate::limits::CLIENT_CONNECTIONS_MAX;
 use crate::net::options::{NetOptions, Wire};
@@ -107,6 +107,7 @@ pub struct Measured {
 /// What the benchmark found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
+    pub machine: Machine,
     pub connections: usize,
     pub server_core: usize,
     pub client_core: usize,
@@ -150,6 +151,7 @@ pub fn measure(options: &MessageOptions) -> Result<Found, Failure> {
         false => &options.systems[..],
     };
     let repeats = options.repeats.settled();
+    let mut machine = Machine::look();
     let run = Run {
         plan: Plan {
             connections: options.connections,
@@ -172,7 +174,9 @@ pub fn measure(options: &MessageOptions) -> Result<Found, Failure> {
         .map(|(system, runs)| summarize(*system, runs))
         .collect();
     let pair = compared(&measured);
+    machine.look_again();
     Ok(Found {
+        machine,
         connections: options.connections,
         server_core: repeats.server_core,
         client_core: repeats.client_core,
@@ -211,6 +215,7 @@ fn quotient(a: f64, b: f64) -> Option<f64> {
 
 impl fmt::Display for Found {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "{}", self.machine)?;
         writeln!(
             formatter,
             "connect, 64-byte request, 64-byte response, server closes first; \

@@ -53,14 +53,7 @@ pub(super) unsafe fn copy_and_sum_at(mut dst: *mut u8, mut src: *const u8, mut l
     // SAFETY: as many bytes as are moved are left on both sides; unaligned access is asked for as such. What is stored is the word that
     // was summed, not a second look at `src`.
     unsafe {
-        while len >= 32 {
-            let words = src.cast::<[u64; 4]>().read_unaligned();
-            dst.cast::<[u64; 4]>().write_unaligned(words);
-            total = words.into_iter().fold(total, add);
-            (src, dst) = (src.add(32), dst.add(32));
-            len -= 32;
-        }
-        if len >= 16 {
+        while len >= 16 {
             let [first, second] = src.cast::<[u64; 2]>().read_unaligned();
             dst.cast::<[u64; 2]>().write_unaligned([first, second]);
             total = add(add(total, first), second);

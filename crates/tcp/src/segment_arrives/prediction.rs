@@ -83,7 +83,6 @@ impl Connection {
         effects
     }
 
-    #[inline(always)]
     fn text_predicted(
         &mut self,
         cx: &mut Cx<'_>,

@@ -21,6 +21,7 @@ use wire::{Ecn, FlowKey, SeqNumber};
 use crate::ack_trains::AckTrains;
 use crate::core::{Core, tcp_cx};
 use crate::demux::{Arrival, Unverified};
+use crate::tcp_in::PartOfRun;
 
 /// What a segment may mean for its connection without ending the run.
 pub(crate) const WITHIN_RUN: Effects = Effects::READABLE.union(Effects::WRITABLE);
@@ -195,7 +196,7 @@ impl Core {
             return false;
         }
         let socket = open.socket;
-        let taken = self.take_segment(socket, arrival, frame, true);
+        let taken = self.take_segment(socket, arrival, frame, PartOfRun::Next);
         let (Some(open), Some((_, effects))) = (&mut self.open_run, taken) else {
             return true;
         };
@@ -210,12 +211,16 @@ impl Core {
         true
     }
 
+    /// A run may begin with this segment, if its effects allow it.
+    #[inline]
+    pub(crate) fn may_begin_run(&self, arrival: &Arrival) -> bool {
+        self.config.aggregation_max > 1 && is_mergeable(arrival)
+    }
+
     /// The connection of `socket` took a segment with these effects: a run begins, or is over at once.
     #[inline]
     pub(crate) fn begin_run(&mut self, socket: u32, arrival: &Arrival, run: Run, effects: Effects) {
-        let may_grow = self.config.aggregation_max > 1
-            && effects.without(WITHIN_RUN).is_empty()
-            && is_mergeable(arrival);
+        let may_grow = effects.without(WITHIN_RUN).is_empty() && self.may_begin_run(arrival);
         if !may_grow {
             return self.finish_run(socket, run, effects);
         }

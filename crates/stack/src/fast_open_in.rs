@@ -180,16 +180,6 @@ impl Core {
         }
     }
 
-    /// An active open is complete: what its SYN-ACK taught about Fast Open is remembered.
-    pub(crate) fn learn_fast_open(&mut self, socket: u32, arrival: &Arrival) {
-        let conn = self.sockets.slot(socket).conn.as_ref();
-        let reply = conn.and_then(|conn| conn.fast_open_reply(&arrival.segment));
-        if let Some(reply) = reply {
-            self.destinations
-                .learn_fast_open(arrival.key.remote, &reply);
-        }
-    }
-
     /// A black hole is suspected.
     #[cold]
     pub(crate) fn pause_fast_open(&mut self) {

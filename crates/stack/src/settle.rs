@@ -5,9 +5,11 @@ use ring::chunk::ChunkPool;
 use ring::socket_block::{SocketBlock, SocketState};
 use tcp::time_wait::TimeWait;
 use tcp::{ConnectionError, Cx, Effects, TransmitClass};
+use wire::FlowKey;
 
 use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
+use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::event_queue::{EventQueue, MARK_ROOM, MARK_TELL};
 use crate::flow_table::FlowEntry;
@@ -24,6 +26,13 @@ pub(crate) const USUAL: Effects = Effects::READABLE
     .union(Effects::WRITABLE)
     .union(OUTPUT)
     .union(Effects::TIMER);
+
+/// The socket's state is another, of which readers and writers are told alike.
+const CHANGES: Effects = Effects::EOF
+    .union(Effects::CONNECTED)
+    .union(Effects::FAILED);
+/// Something for who reads.
+const NEWS: Effects = CHANGES.union(Effects::READABLE).union(Effects::URGENT);
 
 /// The turn's output has to ask the connection.
 pub(crate) const OUTPUT: Effects = Effects::TRANSMIT.union(Effects::HELD);
@@ -93,6 +102,62 @@ pub(crate) fn settle_usual(
     }
 }
 
+/// What the application is told of, if anything.
+#[inline(always)]
+fn tell_application(
+    socket: u32,
+    (slot, pool, block): (&mut Slot, &mut ChunkPool, &SocketBlock),
+    effects: Effects,
+    beside: &mut Beside<'_>,
+    counters: &mut Counters,
+) {
+    let Some(conn) = slot.conn.as_mut() else {
+        return;
+    };
+    let mut mark = 0;
+    if effects.intersects(Effects::WRITABLE) {
+        slot.tx.acknowledge(pool, block, conn.take_acked());
+        mark |= MARK_ROOM;
+        // RFC 4861 7.3.1: progress shows that the neighbour is there.
+        if let Some(id) = slot.neighbour {
+            beside.neighbours.confirm(id, beside.cx.now_ns);
+        }
+    }
+    if effects.intersects(Effects::URGENT) {
+        block.set_urgent_end(slot.rx.tail().wrapping_add_signed(conn.urgent_ahead()));
+    }
+    if effects.intersects(CHANGES) {
+        let mut said = SocketState::default();
+        if effects.intersects(Effects::EOF) {
+            said = said | SocketState::EOF;
+        }
+        if effects.intersects(Effects::CONNECTED) {
+            counters.connected += 1;
+            said = said | SocketState::CONNECTED;
+        }
+        block.add_state(said);
+        if effects.intersects(Effects::FAILED) {
+            counters.failed += 1;
+            block.fail(errno_of(conn.error(), block.state()));
+        }
+        // A change of state, which Linux tells writers too.
+        block.add_out_edge();
+    }
+    if effects.intersects(NEWS) {
+        block.add_in_edge();
+        mark |= MARK_TELL;
+    }
+    if slot.app_gone {
+        return;
+    }
+    if effects.intersects(Effects::WRITABLE | Effects::CONNECTED) {
+        publish_room_of(conn, &slot.tx, block, &beside.cx, beside.fair_share);
+    }
+    if mark != 0 {
+        beside.events.mark(socket, &mut slot.marks, mark);
+    }
+}
+
 impl Core {
     /// Acts on the effects of a call into the connection of `socket`.
     pub(crate) fn settle(&mut self, socket: u32, effects: Effects) {
@@ -104,103 +169,46 @@ impl Core {
         self.settle_unusual(socket, effects);
     }
 
+    /// Acts on any effects, with one look at the socket as long as it keeps its connection.
     #[inline(never)]
-    fn settle_unusual(&mut self, socket: u32, effects: Effects) {
-        let told = Effects::READABLE
-            | Effects::WRITABLE
-            | Effects::CONNECTED
-            | Effects::EOF
-            | Effects::URGENT
-            | Effects::FAILED;
-        if effects.intersects(told) {
-            self.tell_application(socket, effects);
-        }
-        if effects.intersects(Effects::CONNECTED | Effects::CLOSED | Effects::FAST_OPEN_LOST) {
-            self.end_pending_fast_open(socket);
-            if effects.contains(Effects::FAST_OPEN_LOST) {
-                self.pause_fast_open();
-            }
-        }
-        if effects.intersects(Effects::CLOSED | Effects::TIME_WAIT) {
-            return self.leave(socket, effects);
-        }
-        let Some(conn) = self.sockets.slot(socket).conn.as_ref() else {
-            return;
-        };
-        if effects.intersects(OUTPUT) {
-            self.lists.put(socket, conn.list());
-        }
-        if effects.intersects(Effects::TIMER) {
-            note_deadline(&mut self.wheel, &mut self.departures, socket, conn);
-        }
-    }
-
-    fn tell_application(&mut self, socket: u32, effects: Effects) {
+    pub(crate) fn settle_unusual(&mut self, socket: u32, effects: Effects) {
         let (slot, pool, block) = self.sockets.parts(socket);
-        let Some(conn) = slot.conn.as_mut() else {
+        let mut beside = beside!(self, tcp_cx!(self));
+        let parts = (&mut *slot, pool, block);
+        tell_application(socket, parts, effects, &mut beside, &mut self.counters);
+        let Some(conn) = slot.conn.as_ref() else {
             return;
         };
-        let (mut mark, mut stamped) = (0, false);
-        if effects.intersects(Effects::WRITABLE) {
-            slot.tx.acknowledge(pool, block, conn.take_acked());
-            mark |= MARK_ROOM;
-            stamped = slot.stamps.is_some();
-            // RFC 4861 7.3.1: progress shows that the neighbour is there.
-            if let Some(id) = slot.neighbour {
-                self.network.neighbours.confirm(id, self.now_ns);
-            }
+        let leaves = effects.intersects(Effects::CLOSED | Effects::TIME_WAIT);
+        if !leaves && effects.intersects(OUTPUT) {
+            beside.lists.put(socket, conn.list());
         }
-        if effects.intersects(Effects::URGENT) {
-            block.set_urgent_end(slot.rx.tail().wrapping_add_signed(conn.urgent_ahead()));
+        if !leaves && effects.intersects(Effects::TIMER) {
+            note_deadline(beside.wheel, beside.departures, socket, conn);
         }
-        if effects.intersects(Effects::EOF) {
-            block.add_state(SocketState::EOF);
-            // A change of state, which Linux tells writers too.
-            block.add_out_edge();
-        }
-        if effects.intersects(Effects::CONNECTED) {
-            self.counters.connected += 1;
-            block.add_state(SocketState::CONNECTED);
-            block.add_out_edge();
-        }
-        if effects.intersects(Effects::FAILED) {
-            self.counters.failed += 1;
-            block.fail(errno_of(conn.error(), block.state()));
-            block.add_out_edge();
-        }
-        let news = Effects::READABLE
-            | Effects::URGENT
-            | Effects::EOF
-            | Effects::CONNECTED
-            | Effects::FAILED;
-        if effects.intersects(news) {
-            block.add_in_edge();
-            mark |= MARK_TELL;
-        }
-        if effects.intersects(Effects::READABLE) {
-            stamped |= slot.stamps.is_some();
-        }
-        if !slot.app_gone {
-            if effects.intersects(Effects::WRITABLE | Effects::CONNECTED) {
-                let cx = tcp_cx!(self);
-                publish_room_of(conn, &slot.tx, block, &cx, self.fair_share);
-            }
-            if mark != 0 {
-                self.events.mark(socket, &mut slot.marks, mark);
-            }
-        }
-        if stamped {
+        let is_fast = slot.fast_opened_by.is_some();
+        if slot.stamps.is_some() && effects.intersects(Effects::WRITABLE | Effects::READABLE) {
             self.stamp_progress(socket, effects);
+        }
+        if is_fast && effects.intersects(Effects::CONNECTED | Effects::CLOSED) {
+            self.end_pending_fast_open(socket);
+        }
+        if effects.contains(Effects::FAST_OPEN_LOST) {
+            self.end_pending_fast_open(socket);
+            self.pause_fast_open();
+        }
+        if leaves {
+            self.leave(socket, effects);
         }
     }
 
     /// The connection has ended, or is in TIME_WAIT, or has only the peer's FIN to wait for. Its last segment, if one is due, is taken along.
     fn leave(&mut self, socket: u32, effects: Effects) {
-        let (slot, _, _) = self.sockets.parts(socket);
+        let slot = self.sockets.slot(socket);
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
-        let (key, header) = (slot.key, slot.header);
+        let (key, hash, header) = (slot.key, slot.hash, slot.header);
         while conn.due() != TransmitClass::None
             && conn.poll_transmit(&mut tcp_cx!(self), &mut self.segment_out)
         {
@@ -214,26 +222,39 @@ impl Core {
                 self.control.push(one, &mut self.counters);
             }
         }
-        match conn.time_wait() {
-            Some(entry) if !effects.contains(Effects::CLOSED) => {
-                self.enter_time_wait(socket, entry)
-            }
-            _ => self.forget_connection(socket),
+        let app_gone = slot.app_gone;
+        let entry = conn
+            .time_wait()
+            .filter(|_| !effects.contains(Effects::CLOSED));
+        let waits = entry
+            .is_some_and(|entry| self.enter_time_wait(socket, (&key, hash), &entry, header.dscp));
+        if !waits {
+            let found = self.flows.remove(hash, FlowEntry::Connection(socket));
+            debug_assert!(found, "a connection is in the flow table");
+        }
+        match app_gone {
+            true => self.release_socket(socket),
+            false => self.end_socket(socket),
         }
     }
 
-    fn enter_time_wait(&mut self, socket: u32, entry: tcp::TimeWaitEntry) {
-        let slot = self.sockets.slot(socket);
-        let (key, hash, dscp) = (slot.key, slot.hash, slot.header.dscp);
+    /// A compact entry takes the flow over. False: there is no room for one.
+    fn enter_time_wait(
+        &mut self,
+        socket: u32,
+        (key, hash): (&FlowKey, u64),
+        entry: &tcp::TimeWaitEntry,
+        dscp: u8,
+    ) -> bool {
         if self.time_waits.is_full() {
             self.evict_time_wait(entry.fin_wait_2);
         }
         let Some(index) = self
             .time_waits
-            .insert(key, hash, TimeWait::new(&entry), dscp)
+            .insert(*key, hash, TimeWait::new(entry), dscp)
         else {
             self.counters.time_wait_evicted += 1;
-            return self.forget_connection(socket);
+            return false;
         };
         self.counters.time_wait_entered += 1;
         self.counters.fin_wait_2_entered += u64::from(entry.fin_wait_2);
@@ -243,7 +264,7 @@ impl Core {
             FlowEntry::TimeWait(index),
         );
         debug_assert!(placed, "a connection is in the flow table");
-        self.end_socket(socket);
+        true
     }
 
     /// Room for one more, in FIN_WAIT_2 or not.
@@ -262,19 +283,8 @@ impl Core {
         }
     }
 
-    /// The connection is no more, and nothing stands in its place.
-    fn forget_connection(&mut self, socket: u32) {
-        let hash = self.sockets.slot(socket).hash;
-        let found = self.flows.remove(hash, FlowEntry::Connection(socket));
-        debug_assert!(found, "a connection is in the flow table");
-        self.end_socket(socket);
-    }
-
     /// The socket has lost its connection. It stays for as long as the application holds it: there may be bytes to read.
     fn end_socket(&mut self, socket: u32) {
-        if self.sockets.slot(socket).app_gone {
-            return self.release_socket(socket);
-        }
         self.lists.take_out(socket);
         self.disarm(socket);
         let (slot, pool, block) = self.sockets.parts(socket);
@@ -296,14 +306,13 @@ impl Core {
 
     /// The socket's index is free for another.
     pub(crate) fn release_socket(&mut self, socket: u32) {
-        if self.sockets.slot(socket).bound {
-            self.binds.remove(socket);
-        }
         self.lists.take_out(socket);
         self.disarm(socket);
         self.icmp_notes.forget(socket);
         self.saved_syns.forget(Saved::Connection(socket));
-        self.sockets.release(socket);
+        if self.sockets.release(socket) {
+            self.binds.remove(socket);
+        }
     }
 
     pub(crate) fn remove_half_open(&mut self, index: u32) {

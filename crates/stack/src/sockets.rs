@@ -503,12 +503,12 @@ impl Sockets {
         self.orphans
     }
 
-    /// Frees an index and all that it holds.
-    pub fn release(&mut self, socket: u32) {
+    /// Frees an index and all that it holds. True: it stands among the bound ones.
+    pub fn release(&mut self, socket: u32) -> bool {
         let at = self.warm_place(socket);
         let slot = &mut self.warm[at];
         if slot.role == Role::Free {
-            return;
+            return false;
         }
         slot.role = Role::Free;
         slot.conn.is_taken = false;
@@ -521,9 +521,11 @@ impl Sockets {
         slot.rx.release_all(&mut self.pool);
         slot.tx.release_all(&mut self.pool, block);
         block.retire();
+        let bound = slot.bound;
         self.warm_free.push(at as u32);
         self.places[socket as usize] = Place::NOBODY;
         self.free.push(socket);
+        bound
     }
 
     /// Fills the application's stock of socket ids, up to a half of what is free.
@@ -532,7 +534,8 @@ impl Sockets {
         while room > 0 {
             let Some(id) = self.reserve() else { return };
             if stock.push(id).is_err() {
-                return self.release(id.index);
+                self.release(id.index);
+                return;
             }
             room -= 1;
         }

@@ -28,7 +28,18 @@ use crate::half_opens::{HalfOpenSlot, ListenerId};
 use crate::packet_out::HeaderFields;
 use crate::rx_sink::RxSink;
 use crate::saved_syns::Saved;
-use crate::settle::{beside, settle_usual};
+use crate::settle::{USUAL, beside, settle_usual};
+
+/// What a segment is to the run of segments that visits its connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PartOfRun {
+    /// All of it: nothing can follow.
+    Whole,
+    /// Its first segment, unless its effects end it at once.
+    First,
+    /// One of the run under way.
+    Next,
+}
 
 impl Core {
     /// Brings one segment to its owner. `may_go_on`: the one behind it may continue its run.
@@ -71,23 +82,23 @@ impl Core {
     /// A segment of an established flow, the first of a run perhaps.
     #[inline]
     fn connection_in(&mut self, socket: u32, arrival: &Arrival, frame: &RxFrame, may_go_on: bool) {
-        let Some((run, effects)) = self.take_segment(socket, arrival, frame, may_go_on) else {
-            return;
+        let part = match may_go_on && self.may_begin_run(arrival) {
+            true => PartOfRun::First,
+            false => PartOfRun::Whole,
         };
-        if effects.contains(Effects::CONNECTED) {
-            self.learn_fast_open(socket, arrival);
+        if let Some((run, effects)) = self.take_segment(socket, arrival, frame, part) {
+            self.begin_run(socket, arrival, run, effects);
         }
-        self.begin_run(socket, arrival, run, effects);
     }
 
-    /// Verifies a segment and hands it to its connection. `None`: it was dropped and counted; or, unless `may_go_on`, it was a run of its own, and nothing
-    /// is left to do.
+    /// Verifies a segment and hands it to its connection. `None`: it was dropped and counted; or it was a run of its own, be it that it had effects which end
+    /// one, and nothing is left to do.
     pub(crate) fn take_segment(
         &mut self,
         socket: u32,
         arrival: &Arrival,
         frame: &RxFrame,
-        may_go_on: bool,
+        part: PartOfRun,
     ) -> Option<(Run, Effects)> {
         let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize)
         else {
@@ -122,11 +133,22 @@ impl Core {
         let effects = conn.on_segment_of_run(&mut cx, &arrival.segment, &mut sink);
         sink.clear_tail();
         self.counters.rx_no_buffer += u64::from(sink.starved);
-        if may_go_on || !effects.without(WITHIN_RUN).is_empty() || slot.stamps.is_some() {
+        if effects.contains(Effects::CONNECTED)
+            && let Some(reply) = conn.fast_open_reply(&arrival.segment)
+        {
+            self.destinations
+                .learn_fast_open(arrival.key.remote, &reply);
+        }
+        let goes_on = part == PartOfRun::First && effects.without(WITHIN_RUN).is_empty();
+        if goes_on || part == PartOfRun::Next || slot.stamps.is_some() {
             return Some((run, effects));
         }
         let effects = conn.end_run(&mut cx, effects, run);
-        settle_usual(socket, (slot, pool, block), effects, beside!(self, cx));
+        if effects.without(USUAL).is_empty() {
+            settle_usual(socket, (slot, pool, block), effects, beside!(self, cx));
+        } else {
+            self.settle_unusual(socket, effects);
+        }
         None
     }
 
@@ -472,7 +494,8 @@ impl Core {
         if !placed {
             self.counters.flow_table_full += 1;
             self.saved_syns.forget(Saved::Connection(id.index));
-            return self.sockets.release(id.index);
+            self.sockets.release(id.index);
+            return;
         }
         let buffers = self.buffers_to_accept(listener);
         self.sockets

@@ -495,6 +495,9 @@ fn look(
     (socket, block): (&mut AppSocket, &SocketBlock),
     events: &mut Vec<Event>,
 ) {
+    if !readiness::may_be_any(socket, block) {
+        return;
+    }
     // Edges before readiness: an edge that comes in between is then reported once more, not lost.
     let (in_edges, out_edges) = (block.in_edges(), block.out_edges());
     let ready = readiness::of(socket, block);

@@ -67,6 +67,13 @@ impl State {
     }
 }
 
+/// Whether [`of`] may find anything. Before a stream is connected it cannot, and what it becomes is an event whether or not somebody waits for room.
+#[inline]
+pub(crate) fn may_be_any(socket: &AppSocket, block: &SocketBlock) -> bool {
+    let begins = SocketState::CONNECTED | SocketState::FAILED | SocketState::CLOSED;
+    socket.kind != Kind::Stream || block.state().intersects(begins)
+}
+
 /// What can be done with a socket now. Of an open connection with nothing unusual about it, it is a question of bytes and of room.
 #[inline]
 pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {

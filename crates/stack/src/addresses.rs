@@ -4,6 +4,7 @@
 //! which port, and which of them a packet to a given destination should bear). Configuration fills it; `demux`, `arp_nd`
 //! and `connect` ask it. Nothing here allocates after set-up.
 
+use core::cell::Cell;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
@@ -182,6 +183,8 @@ pub struct LocalAddresses {
     own: Vec<Addr>,
     /// Broadcast addresses of their subnets, likewise.
     broadcasts: Vec<Addr>,
+    /// The ends of the last packet that passed [`may_exchange`](Self::may_exchange), ours first; void when addresses change.
+    last: Cell<Option<(Ipv4Addr, Ipv4Addr)>>,
 }
 
 impl Default for LocalAddresses {
@@ -197,6 +200,7 @@ impl LocalAddresses {
             held: Vec::with_capacity(LOCAL_ADDRESSES_MAX),
             own: Vec::with_capacity(LOCAL_ADDRESSES_MAX),
             broadcasts: Vec::with_capacity(LOCAL_ADDRESSES_MAX),
+            last: Cell::new(None),
         }
     }
 
@@ -232,6 +236,7 @@ impl LocalAddresses {
     }
 
     fn index(&mut self) {
+        self.last.set(None);
         self.own.clear();
         self.own
             .extend(self.held.iter().map(|own| Addr::from(own.cidr.address)));
@@ -259,6 +264,19 @@ impl LocalAddresses {
             None => !address.is_multicast() && !address.is_unspecified() && !address.is_loopback(),
         };
         is_unicast && !self.broadcasts.contains(&address) && !self.is_own(address)
+    }
+
+    /// `own` [is ours](Self::is_own), and `peer` [may be a peer](Self::may_be_peer): whoever exchanges one packet exchanges more, so the last answer is kept.
+    #[inline]
+    pub fn may_exchange(&self, own: Ipv4Addr, peer: Ipv4Addr) -> bool {
+        if self.last.get() == Some((own, peer)) {
+            return true;
+        }
+        let may = self.is_own(Addr::v4(own)) && self.may_be_peer(Addr::v4(peer));
+        if may {
+            self.last.set(Some((own, peer)));
+        }
+        may
     }
 
     /// All addresses, oldest first.

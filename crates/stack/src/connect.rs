@@ -8,10 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use ring::socket_block::{Name, SocketId};
 use rustix::io::Errno;
-use tcp::{ActiveOpen, Effects};
+use tcp::{ActiveOpen, TransmitClass};
 use wire::{Addr, FlowKey};
 
-use crate::addresses::Destination;
 use crate::context::{Connect, SocketOption};
 use crate::core::{Core, tcp_cx};
 use crate::fast_open_in::asks_no_cookie;
@@ -25,7 +24,9 @@ impl Core {
             return;
         };
         let outcome = self.open(socket, &connect);
-        let outcome = outcome.map(|effects| self.settle(socket, effects));
+        if outcome.is_ok() {
+            self.lists.put(socket, TransmitClass::Opening);
+        }
         self.answer(socket, outcome, connect.answer);
     }
 
@@ -34,15 +35,8 @@ impl Core {
         self.lists.is_opening(socket) && self.sockets.role(socket) == Role::Reserved
     }
 
-    /// A connection that waited begins, since something is asked of it.
-    pub(crate) fn begin_early(&mut self, socket: u32) {
-        if let Some(effects) = self.begin_waiting(socket) {
-            self.settle(socket, effects);
-        }
-    }
-
-    /// The turn of a connection that waited to begin has come. `None`: it cannot, and the application was told.
-    pub(crate) fn begin_waiting(&mut self, socket: u32) -> Option<Effects> {
+    /// A connection that waited on the list of openings begins: its SYN is due. False: it cannot, and the application was told.
+    pub(crate) fn begin_waiting(&mut self, socket: u32) -> bool {
         let (_, remote) = self.sockets.block(socket).names();
         let plain = Connect {
             socket: SocketId::default(),
@@ -53,24 +47,22 @@ impl Core {
             answer: None,
         };
         match self.open(socket, &plain) {
-            Ok(effects) => Some(effects),
+            Ok(()) => true,
             Err(errno) => {
                 self.lists.take_out(socket);
                 self.fail_socket(socket, errno);
-                None
+                false
             }
         }
     }
 
-    fn open(&mut self, socket: u32, connect: &Connect) -> Result<Effects, Errno> {
+    /// No deadline is set before the SYN has left.
+    fn open(&mut self, socket: u32, connect: &Connect) -> Result<(), Errno> {
         let remote = connect.remote;
         if remote.port() == 0 || remote.ip().is_unspecified() {
             return Err(Errno::CONNREFUSED);
         }
-        let addresses = &self.network.addresses;
-        if !crate::addresses::is_unicast(remote.ip())
-            || addresses.classify(remote.ip()) != Destination::Foreign
-        {
+        if !self.network.may_reach(remote.ip()) {
             return Err(Errno::NETUNREACH);
         }
         let neighbour = self.network.hop(Addr::from(remote.ip()), self.now_ns)?;
@@ -103,11 +95,11 @@ impl Core {
         self.flows
             .insert(hash, FlowEntry::Connection(socket))
             .map_err(|_| Errno::NOBUFS)?;
-        self.sockets
-            .connect(socket, key, hash)
+        let (slot, _, block) = self.sockets.parts(socket);
+        slot.become_connection(key, hash)
             .connect_in(&mut tcp_cx!(self), &open);
-        self.sockets.slot(socket).neighbour = Some(neighbour);
-        self.sockets.block(socket).set_names(
+        slot.neighbour = Some(neighbour);
+        block.set_names(
             name_of(key.local, key.local_port),
             name_of(key.remote, key.remote_port),
         );
@@ -115,19 +107,23 @@ impl Core {
             let effects = self.set_option(socket, option);
             self.settle(socket, effects);
         }
-        let mut effects = Effects::TRANSMIT | Effects::TIMER;
-        let (slot, _, block) = self.sockets.parts(socket);
-        if connect.fast_open
-            && let Some(conn) = slot.conn.as_mut()
-        {
-            // What was written before the open may ride on the SYN.
-            let buffered = slot.tx.buffered(block);
-            effects |= conn.on_write(&mut tcp_cx!(self), buffered);
+        if connect.fast_open {
+            self.write_ahead_of_syn(socket);
         }
-        Ok(effects)
+        Ok(())
     }
 
-    fn source_of(&self, connect: &Connect, is_bound: bool) -> Result<IpAddr, Errno> {
+    /// What was written before the open may ride on the SYN.
+    fn write_ahead_of_syn(&mut self, socket: u32) {
+        let (slot, _, block) = self.sockets.parts(socket);
+        if let Some(conn) = slot.conn.as_mut() {
+            let buffered = slot.tx.buffered(block);
+            let effects = conn.on_write(&mut tcp_cx!(self), buffered);
+            self.settle(socket, effects);
+        }
+    }
+
+    fn source_of(&mut self, connect: &Connect, is_bound: bool) -> Result<IpAddr, Errno> {
         match connect.local.map(|local| local.ip()) {
             Some(ip) if !ip.is_unspecified() => {
                 let usable = (is_bound || self.network.addresses.is_local(ip))
@@ -136,8 +132,7 @@ impl Core {
             }
             _ => self
                 .network
-                .addresses
-                .source_for(connect.remote.ip(), None)
+                .source_to(connect.remote.ip())
                 .ok_or(Errno::ADDRNOTAVAIL),
         }
     }

@@ -31,17 +31,34 @@ impl ControlQueue {
     }
 
     #[inline]
-    pub fn push(&mut self, one: ControlSegment, counters: &mut Counters) {
+    pub fn push(
+        &mut self,
+        key: &FlowKey,
+        segment: &SegmentOut,
+        header: HeaderFields,
+        counters: &mut Counters,
+    ) {
         if self.waiting.len() == self.capacity {
             counters.control_queue_full += 1;
             return;
         }
-        self.waiting.push_back(one);
+        self.waiting.push_back(ControlSegment {
+            key: *key,
+            segment: segment.clone(),
+            header,
+        });
     }
 
+    /// The oldest, which stays where it is: it is large.
     #[inline]
-    pub fn pop(&mut self) -> Option<ControlSegment> {
-        self.waiting.pop_front()
+    pub fn first(&self) -> Option<&ControlSegment> {
+        self.waiting.front()
+    }
+
+    /// The oldest has left.
+    #[inline]
+    pub fn drop_first(&mut self) {
+        self.waiting.pop_front();
     }
 
     /// Whoever brings in more would soon find it full.

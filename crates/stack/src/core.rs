@@ -21,7 +21,7 @@ use crate::aggregation::OpenRun;
 use crate::binds::Binds;
 use crate::config::StackConfig;
 use crate::context::{Control, Report};
-use crate::control_queue::{ControlQueue, ControlSegment};
+use crate::control_queue::ControlQueue;
 use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::destinations::Destinations;
@@ -134,7 +134,6 @@ pub(crate) struct Core {
     pub segment_out: SegmentOut,
     pub looked: Vec<Looked>,
     pub job_batch: Vec<SocketId>,
-    pub control_batch: Vec<Control>,
     pub released: Vec<u32>,
     /// Who asked for a report this turn.
     pub reports: Vec<Producer<Report>>,
@@ -157,13 +156,8 @@ impl Secrets {
 impl Core {
     /// Puts a segment that answers another into the queue of those without a connection.
     #[inline]
-    pub(crate) fn reply(&mut self, key: FlowKey, segment: tcp::SegmentOut, header: HeaderFields) {
-        let one = ControlSegment {
-            key,
-            segment,
-            header,
-        };
-        self.control.push(one, &mut self.counters);
+    pub(crate) fn reply(&mut self, key: &FlowKey, segment: &SegmentOut, header: HeaderFields) {
+        self.control.push(key, segment, header, &mut self.counters);
     }
 
     /// A half-open handshake's entry in the timer wheel: they come after the sockets.
@@ -235,7 +229,6 @@ impl Core {
             segment_out: SegmentOut::default(),
             looked: (0..RX_GROUP).map(|_| Looked::blank()).collect(),
             job_batch: Vec::with_capacity(crate::limits::JOBS_PER_TURN),
-            control_batch: Vec::with_capacity(crate::limits::CONTROLS_PER_TURN),
             reports: Vec::new(),
             released: Vec::with_capacity(crate::limits::NEIGHBOUR_WAITING_MAX),
             secrets,

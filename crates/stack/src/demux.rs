@@ -193,7 +193,9 @@ impl Demux<'_> {
             local_port: packet.dst_port,
             remote_port: packet.src_port,
         };
-        self.addresses(key.local, key.remote)?;
+        if !self.addresses.may_exchange(packet.dst, packet.src) {
+            self.addresses(key.local, key.remote)?;
+        }
         let is_partial = || packet.pseudo.fold() == packet.checksum;
         let is_unverified = self.is_unverified(frame, is_partial)?;
         self.counters.rx_segments += 1;

@@ -105,11 +105,10 @@ impl Core {
             self.sockets.release(id.index);
             return false;
         }
-        self.sockets
-            .connect(id.index, arrival.key, arrival.hash)
+        let (slot, pool, block) = self.sockets.parts(id.index);
+        slot.become_connection(arrival.key, arrival.hash)
             .accept_fast_in(&mut tcp_cx!(self), request, open, cookie);
         let mut effects = Effects::TRANSMIT | Effects::TIMER;
-        let (slot, pool, block) = self.sockets.parts(id.index);
         slot.fast_opened_by = Some(listener);
         if let Some(conn) = slot.conn.as_mut() {
             let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);

@@ -28,12 +28,10 @@ impl Core {
     pub(crate) fn job_queue(&mut self) -> usize {
         let mut batch = std::mem::take(&mut self.job_batch);
         self.app.jobs.pop_batch(JOBS_PER_TURN, |id| batch.push(id));
-        let mut controls = std::mem::take(&mut self.control_batch);
-        self.app
-            .controls
-            .pop_batch(CONTROLS_PER_TURN, |control| controls.push(control));
-        let count = batch.len() + controls.len();
-        if controls.is_empty() {
+        // What comes later is for the next turn.
+        let controls = self.app.controls.len().min(CONTROLS_PER_TURN);
+        let count = batch.len() + controls;
+        if controls == 0 {
             for (at, &id) in batch.iter().enumerate() {
                 if let Some(ahead) = batch.get(at + JOBS_AHEAD) {
                     self.sockets.prefetch(ahead.index);
@@ -52,14 +50,16 @@ impl Core {
                 }
                 waits
             });
-            for control in controls.drain(..) {
-                self.apply_control(control);
+            for _ in 0..controls {
+                if let Some(control) = self.app.controls.pop() {
+                    self.apply_control(control);
+                }
             }
             for id in batch.drain(..) {
                 self.apply_job(id);
             }
         }
-        (self.job_batch, self.control_batch) = (batch, controls);
+        self.job_batch = batch;
         count
     }
 
@@ -96,7 +96,7 @@ impl Core {
         }
         let more = requests.without(Requests::CONNECT);
         if !more.is_empty() && self.waits_to_begin(socket) {
-            self.begin_early(socket);
+            self.begin_waiting(socket);
             self.connection_job(socket, more);
         }
     }
@@ -108,13 +108,16 @@ impl Core {
         };
         self.apply_job(id);
         if self.waits_to_begin(socket) {
-            self.begin_early(socket);
+            self.begin_waiting(socket);
         }
     }
 
     #[inline]
     fn connection_job(&mut self, socket: u32, requests: Requests) {
         let is_crowded = ends(requests) && self.is_crowded_with_orphans(socket);
+        if ends(requests) {
+            self.sockets.orphan(socket);
+        }
         let (slot, pool, block) = self.sockets.parts(socket);
         let Some(conn) = slot.conn.as_mut() else {
             return;
@@ -159,13 +162,10 @@ impl Core {
         if !requests.is_empty() {
             effects = conn.end_run(&mut cx, effects, run);
         }
-        if ends(requests) {
-            self.sockets.orphan(socket);
-            return self.settle(socket, effects);
-        }
-        let is_news = wrote && publish_room_of(conn, &slot.tx, block, &cx, self.fair_share);
+        let is_news =
+            wrote && !slot.app_gone && publish_room_of(conn, &slot.tx, block, &cx, self.fair_share);
         // An application that found no chunk waits although the buffer has room: it has said so before it asked for this.
-        if is_news || block.wants_writable() {
+        if is_news || (!slot.app_gone && block.wants_writable()) {
             self.events.mark(socket, &mut slot.marks, MARK_ROOM);
         }
         if !effects.without(DUE).is_empty() {

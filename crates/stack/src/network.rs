@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use tcp::Connection;
 use wire::{Addr, MacAddr};
 
-use crate::addresses::{IpCidr, LocalAddresses};
+use crate::addresses::{Destination, IpCidr, LocalAddresses};
 use crate::arp_nd::{self, LinkIdentity};
 use crate::config::{ConfigError, StackConfig};
 use crate::core::Secrets;
@@ -31,6 +31,8 @@ pub(crate) struct Network {
     routes: Routes,
     /// What [`hop`](Self::hop) found last; void when a route comes.
     last_hop: Option<(Addr, NeighbourId)>,
+    /// What [`source_to`](Self::source_to) found last; void when an address comes.
+    last_source: Option<(IpAddr, IpAddr)>,
     pub neighbours: Neighbours,
     pub limiter: IcmpLimiter,
     pub echo: bool,
@@ -95,6 +97,7 @@ impl Network {
             addresses,
             routes,
             last_hop: None,
+            last_source: None,
             neighbours: Neighbours::new(NeighbourTimers::default(), secrets.key(6)),
             limiter: IcmpLimiter::new(secrets.key(7)[0]),
             echo: config.echo,
@@ -115,7 +118,7 @@ impl Network {
         if self.addresses.add(cidr, PORT).is_err() {
             return;
         }
-        self.last_hop = None;
+        (self.last_hop, self.last_source) = (None, None);
         // The route may be there already, for another address of the subnet.
         let _ = self.routes.add(Route {
             prefix: cidr.network(),
@@ -189,6 +192,26 @@ impl Network {
         self.neighbours
             .resolve(hop.port, hop.address, now_ns)
             .map_err(|_| Errno::NOBUFS)
+    }
+
+    /// A peer's address, and not one of ours.
+    pub fn may_reach(&self, remote: IpAddr) -> bool {
+        let is_last = self.last_source.is_some_and(|(last, _)| last == remote);
+        is_last
+            || (crate::addresses::is_unicast(remote)
+                && self.addresses.classify(remote) == Destination::Foreign)
+    }
+
+    /// The address of ours from which `remote`, which we [may reach](Self::may_reach), is talked to.
+    pub fn source_to(&mut self, remote: IpAddr) -> Option<IpAddr> {
+        if let Some((last, source)) = self.last_source
+            && last == remote
+        {
+            return Some(source);
+        }
+        let source = self.addresses.source_for(remote, None)?;
+        self.last_source = Some((remote, source));
+        Some(source)
     }
 
     /// The largest segment that our link takes, for a peer of this family (RFC 9293 3.7.1, RFC 6691).

@@ -7,7 +7,6 @@ use tcp::time_wait::TimeWait;
 use tcp::{ConnectionError, Cx, Effects, TransmitClass};
 use wire::FlowKey;
 
-use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
 use crate::counters::Counters;
 use crate::departures::Departures;
@@ -213,13 +212,8 @@ impl Core {
             && conn.poll_transmit(&mut tcp_cx!(self), &mut self.segment_out)
         {
             if self.segment_out.payload_len == 0 {
-                let segment = self.segment_out.clone();
-                let one = ControlSegment {
-                    key,
-                    segment,
-                    header,
-                };
-                self.control.push(one, &mut self.counters);
+                self.control
+                    .push(&key, &self.segment_out, header, &mut self.counters);
             }
         }
         let app_gone = slot.app_gone;

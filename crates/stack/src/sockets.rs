@@ -186,6 +186,15 @@ impl Slot {
         self.socket = socket;
     }
 
+    /// A reserved one becomes a connection, which the caller makes in its place.
+    pub fn become_connection(&mut self, key: FlowKey, hash: u64) -> &mut Connection {
+        (self.key, self.hash, self.role) = (key, hash, Role::Connection);
+        self.neighbour = None;
+        self.awaits_neighbour = false;
+        self.fast_opened_by = None;
+        self.conn.take()
+    }
+
     /// It holds a connection that has nothing to do, and had nothing for a while: `rest_ns`, or a tenth of that if it never carried any payload.
     fn is_resting(&self, now_ns: u64, rest_ns: u64) -> bool {
         let Some(conn) = self.conn.as_ref() else {
@@ -477,16 +486,6 @@ impl Sockets {
         let generation = block_of(&self.memory, index).open(self.send_buffer_bytes);
         self.places[index as usize] = Place::RESERVED;
         Some(SocketId { index, generation })
-    }
-
-    /// A reserved socket becomes a connection, which the caller makes in its place.
-    pub fn connect(&mut self, socket: u32, key: FlowKey, hash: u64) -> &mut Connection {
-        let slot = self.slot(socket);
-        (slot.key, slot.hash, slot.role) = (key, hash, Role::Connection);
-        slot.neighbour = None;
-        slot.awaits_neighbour = false;
-        slot.fast_opened_by = None;
-        slot.conn.take()
     }
 
     /// The application let go of a connection, which lives on.

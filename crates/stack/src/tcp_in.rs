@@ -25,10 +25,12 @@ use crate::demux::{Arrival, Unverified};
 use crate::event_queue::MARK_TELL;
 use crate::flow_table::FlowEntry;
 use crate::half_opens::{HalfOpenSlot, ListenerId};
+use crate::options::publish_room_of;
 use crate::packet_out::HeaderFields;
 use crate::rx_sink::RxSink;
 use crate::saved_syns::Saved;
 use crate::settle::{USUAL, beside, settle_usual};
+use crate::timer_stage::note_deadline;
 
 /// What a segment is to the run of segments that visits its connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -201,11 +203,11 @@ impl Core {
         match outcome {
             HalfOpenOutcome::Drop | HalfOpenOutcome::Complete(_) => {}
             HalfOpenOutcome::ChallengeAck(segment) | HalfOpenOutcome::Reset(segment) => {
-                self.reply(key, segment, HeaderFields::of_answer(dscp));
+                self.reply(&key, &segment, HeaderFields::of_answer(dscp));
             }
             HalfOpenOutcome::SendSynAck => {
                 let syn_ack = slot.entry.syn_ack(&mut tcp_cx!(self));
-                self.reply(key, syn_ack, self.header_of(listener));
+                self.reply(&key, &syn_ack, self.header_of(listener));
             }
             HalfOpenOutcome::Gone(reason) => {
                 match reason {
@@ -237,7 +239,7 @@ impl Core {
             TimeWaitOutcome::Drop => {}
             TimeWaitOutcome::Ack(ack) => {
                 let header = HeaderFields::of_answer(slot.dscp);
-                self.reply(arrival.key, ack, header);
+                self.reply(&arrival.key, &ack, header);
             }
             TimeWaitOutcome::Gone => {
                 self.remove_time_wait(index);
@@ -286,7 +288,7 @@ impl Core {
                 // An ACK to a listener earns a reset, unless it brings back a cookie of ours.
                 if !self.cookie_in(listener, arrival, frame) {
                     self.counters.resets_sent += 1;
-                    self.reply(arrival.key, reset, HeaderFields::of_answer(arrival.dscp));
+                    self.reply(&arrival.key, &reset, HeaderFields::of_answer(arrival.dscp));
                 }
             }
             ListenOutcome::Syn(request) => {
@@ -328,7 +330,7 @@ impl Core {
             let syn_ack = self
                 .cookies
                 .syn_ack(&mut tcp_cx!(self), &arrival.key, request, &open);
-            return self.reply(arrival.key, syn_ack, self.header_of(listener));
+            return self.reply(&arrival.key, &syn_ack, self.header_of(listener));
         }
         let choice = self.choose_fast_open(listener, &arrival.key, request, arrival.segment.len);
         if choice.now && self.open_fast(listener, arrival, frame, (request, &open), choice.cookie) {
@@ -374,7 +376,7 @@ impl Core {
         }
         self.wheel
             .set_at_latest(self.half_open_timer(index), deadline_ns);
-        self.reply(arrival.key, syn_ack, self.header_of(listener));
+        self.reply(&arrival.key, &syn_ack, self.header_of(listener));
         Some(index)
     }
 
@@ -498,12 +500,15 @@ impl Core {
             return;
         }
         let buffers = self.buffers_to_accept(listener);
-        self.sockets
-            .connect(id.index, arrival.key, arrival.hash)
-            .accept_in(&mut tcp_cx!(self), handshake, &buffers);
-        self.publish_room(id.index);
+        let (slot, _, block) = self.sockets.parts(id.index);
+        let mut cx = tcp_cx!(self);
+        slot.become_connection(arrival.key, arrival.hash)
+            .accept_in(&mut cx, handshake, &buffers);
+        if let Some(conn) = slot.conn.as_mut() {
+            publish_room_of(conn, &slot.tx, block, &cx, self.fair_share);
+            note_deadline(&mut self.wheel, &mut self.departures, id.index, conn);
+        }
         self.announce_accepted(listener, id, &arrival.key);
-        self.settle(id.index, Effects::TIMER);
         self.connection_in(id.index, arrival, frame, true);
     }
 
@@ -547,7 +552,7 @@ impl Core {
         match tcp::reset::reply(&arrival.segment) {
             Some(reset) => {
                 self.counters.resets_sent += 1;
-                self.reply(arrival.key, reset, HeaderFields::of_answer(arrival.dscp));
+                self.reply(&arrival.key, &reset, HeaderFields::of_answer(arrival.dscp));
             }
             None => self.counters.no_connection += 1,
         }

@@ -12,9 +12,11 @@ use wire::plain::Standing;
 use crate::ack_trains::{Expansion, Filled};
 use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
+use crate::counters::Counters;
 use crate::event_queue::MARK_ROOM;
 use crate::limits::{BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
 use crate::neighbours::Link;
+use crate::network::Network;
 use crate::packet_out::{
     HeaderFields, LinkEnds, build_bare, build_rest, build_segment, build_with,
 };
@@ -107,7 +109,7 @@ impl Core {
                 break;
             };
             // Whoever waited to begin does it now: `connection_out` has its SYN.
-            if self.sockets.is_reserved(socket) && self.begin_waiting(socket).is_none() {
+            if self.sockets.is_reserved(socket) && !self.begin_waiting(socket) {
                 continue;
             }
             let mut room = frames.len() - used;
@@ -265,48 +267,54 @@ impl Core {
     fn control_out(&mut self, frames: &[TxFrame]) -> usize {
         let mut used = 0;
         while used < frames.len() {
-            let Some(one) = self.control.pop() else {
+            let Some(one) = self.control.first() else {
                 break;
             };
-            let Some(ends) = self.link_of_control(&one) else {
-                continue;
-            };
-            let (key, segment) = (&one.key, &one.segment);
-            let built = build_segment(&frames[used], ends, key, segment, self.offload, |_| 0);
-            used += usize::from(built);
+            let link = link_of_control(one, &mut self.network, &mut self.counters, self.now_ns);
+            if let Some(ends) = link {
+                let (key, segment) = (&one.key, &one.segment);
+                let built = build_segment(&frames[used], ends, key, segment, self.offload, |_| 0);
+                used += usize::from(built);
+            }
+            self.control.drop_first();
         }
         used
     }
+}
 
-    /// Where a segment without a connection goes. One that must wait for its neighbour waits as a finished frame.
-    fn link_of_control(&mut self, one: &ControlSegment) -> Option<LinkEnds> {
-        let source = self.network.mac;
-        let Ok(id) = self.network.hop(one.key.remote, self.now_ns) else {
-            self.counters.control_unroutable += 1;
-            return None;
-        };
-        match self.network.neighbours.link(id, self.now_ns) {
-            Link::Ready(destination) => Some(LinkEnds {
+/// Where a segment without a connection goes. One that must wait for its neighbour waits as a finished frame.
+fn link_of_control(
+    one: &ControlSegment,
+    network: &mut Network,
+    counters: &mut Counters,
+    now_ns: u64,
+) -> Option<LinkEnds> {
+    let source = network.mac;
+    let Ok(id) = network.hop(one.key.remote, now_ns) else {
+        counters.control_unroutable += 1;
+        return None;
+    };
+    match network.neighbours.link(id, now_ns) {
+        Link::Ready(destination) => Some(LinkEnds {
+            source,
+            destination,
+            header: one.header,
+        }),
+        Link::Waiting => {
+            let mut frame = [0; HEADER_BYTES_MAX];
+            let ends = LinkEnds {
                 source,
-                destination,
+                destination: wire::MacAddr::UNSPECIFIED,
                 header: one.header,
-            }),
-            Link::Waiting => {
-                let mut frame = [0; HEADER_BYTES_MAX];
-                let ends = LinkEnds {
-                    source,
-                    destination: wire::MacAddr::UNSPECIFIED,
-                    header: one.header,
-                };
-                let len = build_bare(&mut frame, ends, &one.key, &one.segment);
-                let held = self.network.neighbours.hold_frame(id, &frame[..len]);
-                self.counters.neighbour_drop += u64::from(!held);
-                None
-            }
-            Link::Unreachable | Link::Gone => {
-                self.counters.control_unroutable += 1;
-                None
-            }
+            };
+            let len = build_bare(&mut frame, ends, &one.key, &one.segment);
+            let held = network.neighbours.hold_frame(id, &frame[..len]);
+            counters.neighbour_drop += u64::from(!held);
+            None
+        }
+        Link::Unreachable | Link::Gone => {
+            counters.control_unroutable += 1;
+            None
         }
     }
 }

@@ -211,3 +211,34 @@ fn data_path_forms_agree_with_the_plain_ones() {
         addresses.remove(ip("10.0.0.1"));
     }
 }
+
+#[test]
+fn ends_of_the_last_packet_pass_until_addresses_change() {
+    let mut addresses = held(&[("10.0.0.1/24", 0), ("172.16.0.1/30", 0)]);
+    let asked = [
+        "10.0.0.1",
+        "10.0.0.2",
+        "10.0.0.255",
+        "172.16.0.1",
+        "127.0.0.1",
+    ];
+    let v4 = |text: &str| text.parse::<Ipv4Addr>().unwrap();
+    for _ in 0..3 {
+        for (own, peer) in asked
+            .iter()
+            .flat_map(|own| asked.map(|peer| (v4(own), v4(peer))))
+        {
+            let expected = addresses.is_own(Addr::v4(own)) && addresses.may_be_peer(Addr::v4(peer));
+            assert_eq!(addresses.may_exchange(own, peer), expected, "{own} {peer}");
+            assert_eq!(addresses.may_exchange(own, peer), expected, "once more");
+        }
+        let (own, peer) = (v4("10.0.0.1"), v4("10.0.0.2"));
+        let _ = addresses.may_exchange(own, peer);
+        if addresses.add(cidr("10.0.0.2/24"), 0).is_ok() {
+            assert!(!addresses.may_exchange(own, peer), "it is ours now");
+        } else {
+            addresses.remove(own.into());
+            assert!(!addresses.may_exchange(own, peer), "we have left");
+        }
+    }
+}

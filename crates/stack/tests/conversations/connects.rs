@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use ring::socket_block::SocketState;
 use rustix::io::Errno;
+use stack::context::Control;
 use wire::tcp::Flags;
 
 use crate::common::{PEER_V4, PEER_V6, SECOND, STACK_V4, Seen, World};
@@ -21,6 +22,21 @@ fn syn_sent_syn_ack_connects() {
     let (local, peer) = w.app.block(socket).names();
     assert_eq!((local.port, peer.port), (client.stack.port(), 443));
     assert!(local.port >= 16_384);
+}
+
+#[test]
+fn connected_to_an_address_that_becomes_ours_reaches_it_no_more() {
+    let mut w = World::new();
+    let (client, socket) = w.connected(remote());
+    let cidr = stack::IpCidr::new(PEER_V4, 24).unwrap();
+    w.app.control(Control::Address(cidr));
+    w.settle();
+    let again = w.app.connect(remote());
+    w.settle();
+    assert_eq!(w.app.errno(again), Some(Errno::NETUNREACH));
+    let dropped = w.counted(|w| w.send(&client.segment(Flags::ACK)));
+    assert_eq!(dropped, [("rx_drop_source_address", 1)]);
+    w.close(socket);
 }
 
 #[test]

@@ -9,7 +9,6 @@ use tcp::{Effects, TransmitClass};
 
 use crate::accept_queue::AcceptQueue;
 use crate::context::{Answer, Backlog, Control, Listen};
-use crate::control_queue::ControlSegment;
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
@@ -304,12 +303,9 @@ impl Core {
     #[cold]
     pub(crate) fn abort_all(&mut self) {
         for slot in self.time_waits.waiting_for_fin() {
-            let one = ControlSegment {
-                key: slot.key,
-                segment: slot.entry.farewell(),
-                header: HeaderFields::of_answer(slot.dscp),
-            };
-            self.control.push(one, &mut self.counters);
+            let header = HeaderFields::of_answer(slot.dscp);
+            let farewell = slot.entry.farewell();
+            (self.control).push(&slot.key, &farewell, header, &mut self.counters);
         }
         for socket in 0..self.sockets.span() {
             if self.sockets.role(socket) == Role::Connection {

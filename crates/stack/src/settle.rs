@@ -29,9 +29,13 @@ pub(crate) const USUAL: Effects = Effects::READABLE
 /// The socket's state is another, of which readers and writers are told alike.
 const CHANGES: Effects = Effects::EOF
     .union(Effects::CONNECTED)
-    .union(Effects::FAILED);
+    .union(Effects::FAILED)
+    .union(Effects::FIN_WAIT_2);
 /// Something for who reads.
-const NEWS: Effects = CHANGES.union(Effects::READABLE).union(Effects::URGENT);
+const NEWS: Effects = CHANGES
+    .union(Effects::READABLE)
+    .union(Effects::URGENT)
+    .union(Effects::FIN_WAIT_2);
 
 /// The turn's output has to ask the connection.
 pub(crate) const OUTPUT: Effects = Effects::TRANSMIT.union(Effects::HELD);
@@ -133,6 +137,8 @@ fn tell_application(
         if effects.intersects(Effects::CONNECTED) {
             counters.connected += 1;
             said = said | SocketState::CONNECTED;
+            // Whoever found that it could not write yet is told by this.
+            block.take_want_writable();
         }
         block.add_state(said);
         if effects.intersects(Effects::FAILED) {

@@ -39,7 +39,10 @@ impl Effects {
     /// then the engine notes who was the limit (what Linux does in `tcp_write_xmit`).
     pub const HELD: Effects = Effects(1 << 11);
 
-    const NAMES: [&'static str; 12] = [
+    /// Our FIN is acknowledged and the peer's is still to come: a change of state, which Linux tells those who wait for edges.
+    pub const FIN_WAIT_2: Effects = Effects(1 << 12);
+
+    const NAMES: [&'static str; 13] = [
         "READABLE",
         "WRITABLE",
         "CONNECTED",
@@ -52,6 +55,7 @@ impl Effects {
         "URGENT",
         "FAST_OPEN_LOST",
         "HELD",
+        "FIN_WAIT_2",
     ];
 
     /// All of `other` is set.

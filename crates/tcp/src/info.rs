@@ -197,14 +197,16 @@ impl Connection {
         info.rcv_wscale = 0;
         info.delivered = 0;
         info.rcv_wnd = self.rx.wnd;
-        info.unacked = u32::from(self.cold.is_syn_sent);
+        // Linux keeps a SYN and its data as two.
+        let parts = 1 + u32::from(self.cold.syn_bytes > 0);
+        info.unacked = u32::from(self.cold.is_syn_sent) * parts;
         let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
         info.snd_mss = u32::from(self.tx.peer_mss.saturating_sub(options));
         info.rcv_mss = SEGMENT_GUESS_MIN;
         info.timestamps = false;
         if self.tx.retransmits > 0 {
             info.ca_state = CaState::Loss as u8;
-            info.lost = 1;
+            info.lost = parts;
             info.retrans = 1;
             info.snd_cwnd = 1;
         }

@@ -23,7 +23,11 @@ impl Connection {
     pub(crate) fn enter_fin_wait_2(&mut self, cx: &mut Cx<'_>, fin: bool) -> Effects {
         self.state = State::FinWait2;
         if !self.is_orphan() {
-            return Effects::NONE;
+            return if fin {
+                Effects::NONE
+            } else {
+                Effects::FIN_WAIT_2
+            };
         }
         if fin {
             self.arm_slow(cx.now_ns.saturating_add(FIN_WAIT_2_ENTRY_NS_MAX));

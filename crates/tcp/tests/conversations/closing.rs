@@ -63,7 +63,7 @@ fn established_fin_rides_on_last_data() {
         p.expect(". 1:1001(1000) ack 1");
         p.expect("FP. 1001:1501(500) ack 1");
         p.inject(". 1:1(0) ack 1502");
-        p.expect_effects(Effects::WRITABLE);
+        p.expect_effects(Effects::WRITABLE | Effects::FIN_WAIT_2);
         p.expect_state(State::FinWait2);
     });
 }

@@ -32,10 +32,7 @@ const CHANGES: Effects = Effects::EOF
     .union(Effects::FAILED)
     .union(Effects::FIN_WAIT_2);
 /// Something for who reads.
-const NEWS: Effects = CHANGES
-    .union(Effects::READABLE)
-    .union(Effects::URGENT)
-    .union(Effects::FIN_WAIT_2);
+const NEWS: Effects = CHANGES.union(Effects::READABLE).union(Effects::URGENT);
 
 /// The turn's output has to ask the connection.
 pub(crate) const OUTPUT: Effects = Effects::TRANSMIT.union(Effects::HELD);

@@ -56,7 +56,7 @@ impl Core {
         }
     }
 
-    /// No deadline is set before the SYN has left.
+    /// Makes a connection of a reserved socket. Its SYN is for the caller to have sent; no deadline is set before that has left.
     fn open(&mut self, socket: u32, connect: &Connect) -> Result<(), Errno> {
         let remote = connect.remote;
         if remote.port() == 0 || remote.ip().is_unspecified() {

@@ -107,6 +107,8 @@ pub(crate) struct Core {
     pub wheel: Wheel,
     pub departures: Departures,
     pub lists: TxLists,
+    /// This turn saw so many connections that the nearest cache has lost the first of them.
+    pub is_crowded: bool,
     pub control: ControlQueue,
     /// The run of segments that is visiting its connection.
     pub open_run: Option<OpenRun>,
@@ -212,6 +214,7 @@ impl Core {
             wheel: Wheel::new(limits.sockets_max + limits.half_open_max, now_ns),
             departures: Departures::new(limits.sockets_max),
             lists: TxLists::new(limits.sockets_max),
+            is_crowded: false,
             open_run: None,
             ack_trains: AckTrains::new(),
             is_port_short: false,

@@ -12,7 +12,7 @@ use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::event_queue::{EventQueue, MARK_ROOM, MARK_TELL};
 use crate::flow_table::FlowEntry;
-use crate::neighbours::Neighbours;
+use crate::neighbours::{NeighbourId, Neighbours};
 use crate::options::publish_room_of;
 use crate::saved_syns::Saved;
 use crate::sockets::{Role, Slot};
@@ -48,6 +48,16 @@ pub(crate) struct Beside<'a> {
     pub fair_share: u32,
 }
 
+impl Beside<'_> {
+    /// RFC 4861 7.3.1: progress shows that the neighbour is there.
+    #[inline(always)]
+    fn confirm(&mut self, neighbour: Option<NeighbourId>) {
+        if let Some(id) = neighbour {
+            self.neighbours.confirm(id, self.cx.now_ns);
+        }
+    }
+}
+
 /// A [`Beside`] from the fields of a [`Core`] that are not its sockets.
 macro_rules! beside {
     ($core:expr, $cx:expr) => {
@@ -70,7 +80,7 @@ pub(crate) fn settle_usual(
     socket: u32,
     (slot, pool, block): (&mut Slot, &mut ChunkPool, &SocketBlock),
     effects: Effects,
-    beside: Beside<'_>,
+    mut beside: Beside<'_>,
 ) {
     let Some(conn) = slot.conn.as_mut() else {
         return;
@@ -79,10 +89,7 @@ pub(crate) fn settle_usual(
     if effects.intersects(Effects::WRITABLE) {
         slot.tx.acknowledge(pool, block, conn.take_acked());
         mark |= MARK_ROOM;
-        // RFC 4861 7.3.1: progress shows that the neighbour is there.
-        if let Some(id) = slot.neighbour {
-            beside.neighbours.confirm(id, beside.cx.now_ns);
-        }
+        beside.confirm(slot.neighbour);
         if !slot.app_gone {
             publish_room_of(conn, &slot.tx, block, &beside.cx, beside.fair_share);
         }
@@ -118,10 +125,7 @@ fn tell_application(
     if effects.intersects(Effects::WRITABLE) {
         slot.tx.acknowledge(pool, block, conn.take_acked());
         mark |= MARK_ROOM;
-        // RFC 4861 7.3.1: progress shows that the neighbour is there.
-        if let Some(id) = slot.neighbour {
-            beside.neighbours.confirm(id, beside.cx.now_ns);
-        }
+        beside.confirm(slot.neighbour);
     }
     if effects.intersects(Effects::URGENT) {
         block.set_urgent_end(slot.rx.tail().wrapping_add_signed(conn.urgent_ahead()));

@@ -122,7 +122,7 @@ impl Stack {
             self.answer_reports();
         }
         let core = &mut self.core;
-        core.lists.is_crowded = received + jobs > TX_LOOKS_MIN;
+        core.is_crowded = received + jobs > TX_LOOKS_MIN;
         core.stages.lap(Stage::JobQueue);
         core.timers();
         core.stages.lap(Stage::Timers);

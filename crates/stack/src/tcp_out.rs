@@ -115,7 +115,7 @@ impl Core {
             let mut room = frames.len() - used;
             // Alone on its list it sends as much as it likes.
             if let Some(next) = self.lists.first(class) {
-                if self.lists.is_crowded {
+                if self.is_crowded {
                     self.sockets.prefetch(next);
                 }
                 room = room.min(turn);

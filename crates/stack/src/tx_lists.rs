@@ -42,8 +42,6 @@ struct List {
 /// See the module's documentation.
 pub struct TxLists {
     lists: [List; 5],
-    /// This turn saw so many connections that the nearest cache has lost the first of them.
-    pub is_crowded: bool,
     /// Connections that may still begin in this turn.
     openings_left: usize,
     /// The first one whose ACK began to wait after ACKs last left, and the turns since.
@@ -92,7 +90,6 @@ impl TxLists {
                 tail: NONE,
                 turn_left: SEGMENTS_PER_VISIT,
             }; 5],
-            is_crowded: false,
             openings_left: OPENINGS_PER_TURN,
             newcomer: NONE,
             turns_waited: 1,

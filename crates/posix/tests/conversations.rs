@@ -49,6 +49,31 @@ fn closed_port_refuses_and_the_socket_can_try_again() {
     assert_eq!(world.a.connect(a, B, 81), Err(Errno::ISCONN));
 }
 
+/// Both connect to each other: the SYN of `a` waits for the neighbour's address, which comes together with the neighbour's SYN.
+fn crossing(world: &mut World) -> (i32, i32) {
+    let (a, b) = (world.a.socket(), world.b.socket());
+    for (host, fd) in [(&mut world.a, a), (&mut world.b, b)] {
+        let address = inet("0.0.0.0", 5000);
+        assert_eq!(host.done(Request::Bind { fd, address }), Ok(0));
+    }
+    assert_eq!(world.a.connect(a, B, 5000), Err(Errno::INPROGRESS));
+    assert_eq!(world.b.connect(b, A, 5000), Err(Errno::INPROGRESS));
+    world.a.sockets.turn();
+    (a, b)
+}
+
+#[test]
+fn syn_sent_syn_crosses_before_ours_could_leave() {
+    let mut world = World::new();
+    let (a, b) = crossing(&mut world);
+    world.settle();
+    assert_eq!(world.a.connect(a, B, 5000), Ok(0));
+    assert_eq!(world.b.connect(b, A, 5000), Ok(0));
+    assert_eq!(world.a.write(a, b"hello"), Ok(5));
+    world.settle();
+    assert_eq!(world.b.read(b, 10).unwrap(), b"hello");
+}
+
 #[test]
 fn blocking_connect_read_and_write_wait() {
     let mut world = World::new();

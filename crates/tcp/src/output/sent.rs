@@ -192,7 +192,8 @@ impl Connection {
         self.marks.clear(Marks::SYN_DUE);
         if self.is_first_syn() {
             self.cold.is_syn_sent = true;
-            if self.state == State::SynSent {
+            // Also if the peer's SYN was faster: the first of ours is a SYN-ACK then. That of a Fast Open is counted from the beginning.
+            if !self.is_fast_opened() {
                 self.snd.nxt += 1 + len;
                 self.cold.syn_bytes = len as u16;
             }

@@ -67,10 +67,13 @@ impl State {
     }
 }
 
-/// Whether [`of`] may find anything. Before a stream is connected it cannot, and what it becomes is an event whether or not somebody waits for room.
+/// Whether [`of`] may find anything. Before a stream is half a connection it cannot, and what it becomes is an event whether or not somebody waits for room.
 #[inline]
 pub(crate) fn may_be_any(socket: &AppSocket, block: &SocketBlock) -> bool {
-    let begins = SocketState::CONNECTED | SocketState::FAILED | SocketState::CLOSED;
+    let begins = SocketState::CONNECTED
+        | SocketState::FAILED
+        | SocketState::CLOSED
+        | SocketState::SYNS_CROSSED;
     socket.kind != Kind::Stream || block.state().intersects(begins)
 }
 
@@ -110,7 +113,11 @@ fn of_any(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
     let closed = state.contains(SocketState::CLOSED);
     let is_over = failed || closed;
     if !is_over && !state.contains(SocketState::CONNECTED) {
-        return Readiness::NONE;
+        // After the SYNs crossed either direction may have been shut already.
+        return Readiness::NONE
+            .with(Readiness::READABLE, socket.read_shut)
+            .with(Readiness::READ_CLOSED, socket.read_shut)
+            .with(Readiness::HANGUP, socket.read_shut && socket.write_shut);
     }
     let mut wanted = socket
         .settings

@@ -172,6 +172,13 @@ impl TcpStream {
         !said.intersects(SocketState::CONNECTED | SocketState::FAILED | SocketState::CLOSED)
     }
 
+    /// While it connects, or did: the peer was connecting to us at the same time, and both SYNs have arrived (RFC 9293 3.5). From then on it can be shut.
+    #[must_use]
+    pub fn has_crossed(&self) -> bool {
+        let said = self.inner.state().block(self.id).state();
+        said.contains(SocketState::SYNS_CROSSED)
+    }
+
     /// What a write would meet before it looks for room: `WouldBlock` while it connects.
     ///
     /// # Errors
@@ -266,14 +273,15 @@ impl TcpStream {
     }
 
     /// Ends one or both directions: the peer finds the end after what was written; reads find it after what has arrived. Once both directions
-    /// are ended, the peer's further data is answered with a reset, as in Linux.
+    /// are ended, the peer's further data is answered with a reset, as in Linux. If the peer's SYN has crossed ours, our end waits for the rest of the handshake.
     ///
     /// # Errors
-    /// `NotConnected` if the connection is not open.
+    /// `NotConnected` if the connection is not open, nor half of it there.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         let state = &mut *self.inner.state();
         let said = state.block(self.id).state();
-        if !said.contains(SocketState::CONNECTED) || said.contains(SocketState::CLOSED) {
+        let begins = SocketState::CONNECTED | SocketState::SYNS_CROSSED;
+        if !said.intersects(begins) || said.contains(SocketState::CLOSED) {
             return Err(Errno::NOTCONN.into());
         }
         let socket = state.sockets.at(self.id);

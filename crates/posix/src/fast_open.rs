@@ -8,7 +8,7 @@ use crate::call::Progress;
 use crate::number::MSG_DONTWAIT;
 use crate::open::address_for;
 use crate::request::Address;
-use crate::sockets::{File, Sockets};
+use crate::sockets::{Attempt, File, Sockets};
 
 /// What came of it.
 pub(crate) enum FastSend {
@@ -66,7 +66,11 @@ impl Sockets {
             (File::Deferred(_, remote), _) => *remote,
             (File::Idle(_), Some(to)) => address_for(entry.is_v6, to)?,
             (File::Idle(_), None) => return Err(Errno::INVAL),
-            (File::Stream(stream), _) if stream.connecting => return Ok(()),
+            (File::Stream(stream), _) => match stream.attempt {
+                Attempt::UnderWay => return Ok(()),
+                Attempt::Shut => return Err(Errno::INVAL),
+                Attempt::Over => return Err(Errno::ISCONN),
+            },
             _ => return Err(Errno::ISCONN),
         };
         progress.done = self.begin_connect(fd, remote, Some(bytes))?;

@@ -10,7 +10,7 @@ use crate::call::{Progress, Reply};
 use crate::error_queue;
 use crate::number::*;
 use crate::request::Address;
-use crate::sockets::{Entry, File, Sockets, Step, Stream, errno, is_over};
+use crate::sockets::{Attempt, Entry, File, Sockets, Step, Stream, errno, is_over};
 
 impl Sockets {
     pub(crate) fn socket(&mut self, domain: i32, kind: i32, protocol: i32) -> Step {
@@ -133,7 +133,7 @@ impl Sockets {
         let is_v6 = entry.is_v6;
         let stream = Stream {
             tcp,
-            connecting: false,
+            attempt: Attempt::Over,
         };
         let accepted = Entry {
             nonblocking: flags & SOCK_NONBLOCK != 0,
@@ -169,9 +169,11 @@ impl Sockets {
                 progress.connecting = true;
                 Errno::INPROGRESS
             }
-            File::Stream(stream) if stream.connecting => match progress.connecting {
-                false => Errno::ALREADY,
-                true => Errno::INPROGRESS,
+            File::Stream(stream) => match (stream.attempt, progress.connecting) {
+                (Attempt::UnderWay | Attempt::Shut, true) => Errno::INPROGRESS,
+                (Attempt::UnderWay, false) => Errno::ALREADY,
+                (Attempt::Shut, false) => return Err(Errno::INVAL),
+                (Attempt::Over, _) => return Err(Errno::ISCONN),
             },
             File::Lost => return Err(Errno::NOBUFS),
             _ => return Err(Errno::ISCONN),
@@ -227,7 +229,7 @@ impl Sockets {
             Ok((tcp, written)) => {
                 entry.file = File::Stream(Stream {
                     tcp,
-                    connecting: true,
+                    attempt: Attempt::UnderWay,
                 });
                 written
             }
@@ -265,7 +267,7 @@ impl Sockets {
                 }
             }
             Some(Ok(())) => {
-                stream.connecting = false;
+                stream.attempt = Attempt::Over;
                 Ok(Some(0))
             }
             Some(Err(error)) => {
@@ -353,11 +355,17 @@ impl Sockets {
             _ => return Err(Errno::INVAL),
         };
         match &mut entry.file {
-            // A handshake that is under way is given up, whichever end is shut.
-            File::Stream(stream) if stream.tcp.is_connecting() => return self.disconnect(fd),
+            // Of a handshake that is under way our SYN is given up, whichever end is shut; if the peer's has arrived too, the handshake goes on.
+            File::Stream(stream) if stream.tcp.is_connecting() && !is_half_open(stream) => {
+                return self.disconnect(fd);
+            }
             File::Stream(stream) => {
-                // Who shuts a connection knows of it.
-                stream.connecting = false;
+                stream.attempt = match stream.attempt {
+                    Attempt::UnderWay if !stream.tcp.is_open() => Attempt::Shut,
+                    // Who shuts a connection knows of it.
+                    Attempt::UnderWay => Attempt::Over,
+                    told => told,
+                };
                 stream.tcp.shutdown(how).map_err(|error| errno(&error))?;
             }
             File::Listener(_) if how == Shutdown::Write => {}
@@ -420,7 +428,7 @@ impl Sockets {
     pub(crate) fn getpeername(&mut self, fd: i32, reply: &mut Reply) -> Step {
         let entry = self.socket_entry(fd)?;
         match &entry.file {
-            File::Stream(stream) if stream.tcp.is_open() => {
+            File::Stream(stream) if stream.tcp.is_open() || is_half_open(stream) => {
                 *reply = Reply::Address(as_family(entry.is_v6, stream.tcp.peer_addr()));
                 Ok(Some(0))
             }
@@ -436,6 +444,11 @@ const IPPROTO_END: i32 = 263;
 pub(crate) fn info(stream: &Stream) -> Result<Option<Box<millstream::SocketInfo>>, Errno> {
     let asked = stream.tcp.options().info();
     asked.map_err(|error| errno(&error))
+}
+
+/// It connects, and the peer's SYN has arrived.
+fn is_half_open(stream: &Stream) -> bool {
+    stream.tcp.is_connecting() && stream.tcp.has_crossed()
 }
 
 /// Our FIN is not acknowledged yet.

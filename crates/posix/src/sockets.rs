@@ -113,8 +113,18 @@ pub(crate) enum File {
 /// A connection, or an attempt at one.
 pub(crate) struct Stream {
     pub tcp: TcpStream,
-    /// No `connect` has told of the outcome yet.
-    pub connecting: bool,
+    pub attempt: Attempt,
+}
+
+/// What another `connect` is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// None has told of the outcome yet.
+    UnderWay,
+    /// The outcome was told, or is known to who shut the connection.
+    Over,
+    /// It was shut before there was a connection, or when there was none any more: Linux says `EINVAL` for good.
+    Shut,
 }
 
 /// How a step of a call ended: `Ok(None)` means that it blocks.

@@ -75,6 +75,24 @@ fn syn_sent_syn_crosses_before_ours_could_leave() {
 }
 
 #[test]
+fn syn_received_shutdown_waits_for_the_handshake() {
+    let mut world = World::new();
+    let (a, b) = crossing(&mut world);
+    assert_eq!(world.a.poll(a, POLLIN | POLLOUT), 0);
+    assert_eq!(world.a.done(Request::Getpeername { fd: a }), Ok(0));
+    let how = SHUT_WR;
+    assert_eq!(world.a.done(Request::Shutdown { fd: a, how }), Ok(0));
+    assert_eq!(world.a.write(a, b"late"), Err(Errno::AGAIN));
+    assert_eq!(world.a.connect(a, B, 5000), Err(Errno::INVAL));
+    world.settle();
+    assert_eq!(world.a.write(a, b"late"), Err(Errno::PIPE));
+    assert_eq!(world.b.read(b, 10).unwrap(), b"");
+    assert_eq!(world.b.write(b, b"still"), Ok(5));
+    world.settle();
+    assert_eq!(world.a.read(a, 10).unwrap(), b"still");
+}
+
+#[test]
 fn blocking_connect_read_and_write_wait() {
     let mut world = World::new();
     let listener = world.b.listener(80);

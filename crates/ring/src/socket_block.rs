@@ -52,6 +52,8 @@ impl SocketState {
     pub const REFUSED_BY_ICMP: Self = Self(1 << 8);
     /// An error waits that the next call is to fail with, though the connection goes on.
     pub const ERROR_WAITS: Self = Self(1 << 9);
+    /// While we were connecting, the peer was too (RFC 9293 3.5): it is half a connection since, which `shutdown` ends in order.
+    pub const SYNS_CROSSED: Self = Self(1 << 10);
 
     /// Whether all of `flags` are set.
     #[inline]

@@ -34,6 +34,9 @@ const CHANGES: Effects = Effects::EOF
 /// Something for who reads.
 const NEWS: Effects = CHANGES.union(Effects::READABLE).union(Effects::URGENT);
 
+/// What few connections ever come to.
+const RARE: Effects = Effects::FAST_OPEN_LOST.union(Effects::SYNS_CROSSED);
+
 /// The turn's output has to ask the connection.
 pub(crate) const OUTPUT: Effects = Effects::TRANSMIT.union(Effects::HELD);
 
@@ -199,12 +202,25 @@ impl Core {
         if is_fast && effects.intersects(Effects::CONNECTED | Effects::CLOSED) {
             self.end_pending_fast_open(socket);
         }
+        if effects.intersects(RARE) {
+            self.settle_rare(socket, effects);
+        }
+        if leaves {
+            self.leave(socket, effects);
+        }
+    }
+
+    #[cold]
+    fn settle_rare(&mut self, socket: u32, effects: Effects) {
         if effects.contains(Effects::FAST_OPEN_LOST) {
             self.end_pending_fast_open(socket);
             self.pause_fast_open();
         }
-        if leaves {
-            self.leave(socket, effects);
+        if effects.contains(Effects::SYNS_CROSSED) {
+            // Nobody is woken: there is nothing to read or to write yet (Linux).
+            self.sockets
+                .block(socket)
+                .add_state(SocketState::SYNS_CROSSED);
         }
     }
 

@@ -42,7 +42,10 @@ impl Effects {
     /// Our FIN is acknowledged and the peer's is still to come: a change of state, which Linux tells those who wait for edges.
     pub const FIN_WAIT_2: Effects = Effects(1 << 12);
 
-    const NAMES: [&'static str; 13] = [
+    /// The peer's SYN crossed ours: SYN_RECEIVED was entered (RFC 9293 3.5).
+    pub const SYNS_CROSSED: Effects = Effects(1 << 13);
+
+    const NAMES: [&'static str; 14] = [
         "READABLE",
         "WRITABLE",
         "CONNECTED",
@@ -56,6 +59,7 @@ impl Effects {
         "FAST_OPEN_LOST",
         "HELD",
         "FIN_WAIT_2",
+        "SYNS_CROSSED",
     ];
 
     /// All of `other` is set.

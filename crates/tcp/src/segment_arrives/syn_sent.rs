@@ -150,7 +150,7 @@ impl Connection {
         self.tx.retransmits = 0;
         self.marks.set(Marks::SYN_DUE);
         self.restart_retransmit_timer(cx);
-        Effects::NONE
+        Effects::SYNS_CROSSED
     }
 
     /// The echo is of no timestamp that one of our SYNs bore: an answer to another connection's (Linux; RFC 7323 5.8).

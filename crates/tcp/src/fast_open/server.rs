@@ -13,6 +13,7 @@ use crate::half_open::Granted;
 use crate::limits::coarse;
 use crate::listen::{PassiveOpen, SynRequest};
 use crate::marks::Marks;
+use crate::recovery::Pending;
 use crate::recv_buffer::RecvBuffer;
 use crate::rtt::RoundTrip;
 use crate::segment::Segment;
@@ -110,7 +111,10 @@ impl Connection {
             return false;
         }
         cx.counters.established += 1;
-        self.note_handshake_rtt(cx, seg);
+        if self.state == State::SynReceived {
+            // Closed by now, nobody looks at the round trip: the FIN waits as it would have waited without an answer (Linux).
+            self.note_handshake_rtt(cx, seg);
+        }
         self.marks
             .clear(Marks::FAST_OPENED | Marks::SYN_DUE | Marks::TIMING);
         self.tx.retransmits = 0;
@@ -129,6 +133,15 @@ impl Connection {
         }
         self.arm_keepalive(cx);
         true
+    }
+
+    /// After the ACK that completed the handshake was acted on: what is in flight waits for a whole timeout from now on, as was the SYN-ACK's, and no probe comes
+    /// before it (Linux).
+    pub(crate) fn rearm_after_fast_open(&mut self, cx: &Cx<'_>) {
+        let stands_for_probe = self.recovery.pending == Pending::Probe;
+        if stands_for_probe && self.tx.timers.retransmit_ns != NEVER_NS {
+            self.restart_retransmit_timer(cx);
+        }
     }
 
     /// The SYN that made this connection, again: our SYN-ACK was lost.

@@ -30,7 +30,9 @@ impl Connection {
             if self.snd.ecn.is_accurate() {
                 self.take_third_ack(cx, seg);
             }
-            return match self.acknowledgment(cx, seg) {
+            let step = self.acknowledgment(cx, seg);
+            self.rearm_after_fast_open(cx);
+            return match step {
                 Step::Continue(effects) => Step::Continue(effects | Effects::CONNECTED),
                 Step::Done(effects) => Step::Done(effects | Effects::CONNECTED),
             };

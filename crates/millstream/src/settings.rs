@@ -3,6 +3,7 @@
 //! The stack is told what it needs as [`SocketOption`]s: of a socket that is neither connected nor listening when it becomes so, of others at once. An accepted
 //! connection begins with its listener's settings, as in Linux; nobody copies them until one is changed.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use stack::context::SocketOption;
@@ -119,6 +120,18 @@ impl Settings {
             self.of_opening(),
         ];
         set.into_iter().flatten().flatten().collect()
+    }
+
+    /// What is left of them when the connection, or the listener, that they were set on is dissolved (Linux's `tcp_disconnect`).
+    pub fn survivors(self: Rc<Self>) -> Rc<Self> {
+        if self.max_segment == 0 && self.window_clamp == 0 && self.quick_ack.is_none() {
+            return self;
+        }
+        let mut settings = Rc::unwrap_or_clone(self);
+        settings.max_segment = 0;
+        settings.window_clamp = 0;
+        settings.quick_ack = None;
+        Rc::new(settings)
     }
 
     /// When and how fast segments leave.

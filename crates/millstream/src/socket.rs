@@ -102,7 +102,7 @@ impl TcpSocket {
         // What is still on its way to the stack may be what the address is to be taken from.
         inner.step()?;
         let socket = Self::new(inner, is_v6)?;
-        socket.inner.state().sockets.at(socket.id).settings = settings;
+        socket.inner.state().sockets.at(socket.id).settings = settings.map(Settings::survivors);
         if let Some(local) = bound {
             socket.bind(local)?;
         }
@@ -203,6 +203,8 @@ impl TcpSocket {
         let (config, tcp) = (self.inner.config(), self.inner.tcp_config());
         let backlog = backlog.min(config.limits.backlog_max);
         let (accepted, queue) = ring::spsc::queue(backlog + 1);
+        // Of what was said of ACKs before it a listener knows nothing (Linux).
+        self.options().forget_quick_ack();
         let options = self.options().look(|settings| settings.for_stack(&tcp));
         let (answer, mut answers) = ring::spsc::queue(1);
         self.inner.control(Control::Listen(Listen {

@@ -299,7 +299,8 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Dissolves the connection (`connect` to `AF_UNSPEC`): reset if it is open, and a socket with the same options, bound where this one was.
+    /// Dissolves the connection (`connect` to `AF_UNSPEC`): reset if it is open, and a socket with the same options, bound where this one was. As in Linux
+    /// `TCP_MAXSEG`, `TCP_WINDOW_CLAMP` and `TCP_QUICKACK` go with the connection.
     ///
     /// # Errors
     /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.

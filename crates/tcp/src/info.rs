@@ -183,10 +183,19 @@ impl Connection {
     #[must_use]
     pub fn info_at(&self, now_ns: u64) -> Info {
         let mut info = self.all_info(now_ns);
-        if self.state == State::SynSent {
-            self.tell_of_syn(&mut info);
+        match self.state {
+            State::SynSent => self.tell_of_syn(&mut info),
+            // Perhaps before the peer said what it takes.
+            State::Closed => info.snd_mss = info.snd_mss.min(self.mss_of_peer()),
+            _ => {}
         }
         info
+    }
+
+    /// The peer's MSS, or what it is held for before its SYN, less our options.
+    fn mss_of_peer(&self) -> u32 {
+        let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
+        u32::from(self.tx.peer_mss.saturating_sub(options))
     }
 
     /// Before the peer has answered nothing is agreed upon, and all that is in flight is the SYN.
@@ -200,8 +209,7 @@ impl Connection {
         // Linux keeps a SYN and its data as two.
         let parts = 1 + u32::from(self.cold.syn_bytes > 0);
         info.unacked = u32::from(self.cold.is_syn_sent) * parts;
-        let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
-        info.snd_mss = u32::from(self.tx.peer_mss.saturating_sub(options));
+        info.snd_mss = self.mss_of_peer();
         info.rcv_mss = SEGMENT_GUESS_MIN;
         info.timestamps = false;
         if self.tx.retransmits > 0 {

@@ -92,6 +92,13 @@ impl SocketOptions<'_> {
         self.tell(SocketOption::QuickAck(on))
     }
 
+    /// As if [`set_quick_ack`](Self::set_quick_ack) had not been called.
+    pub(crate) fn forget_quick_ack(&self) {
+        if self.look(|settings| settings.quick_ack.is_some()) {
+            self.change(|settings| settings.quick_ack = None);
+        }
+    }
+
     /// `TCP_QUICKACK` as it was set; what a connection does now is in [`info`](Self::info).
     #[must_use]
     pub fn quick_ack(&self) -> bool {

@@ -222,11 +222,14 @@ fn max_segment(asked: &Asked<'_>) -> Result<i32, Errno> {
     let wanted = i32::from(asked.options.max_segment());
     if let Some(info) = asked.info()? {
         let in_use = info.tcp.snd_mss as i32;
-        let is_asked_for = info.tcp.state == TcpState::SynSent && wanted != 0;
-        // Before the peer has said what it takes, what was asked for counts, less the options.
-        return Ok(match is_asked_for {
-            true => wanted - (i32::from(asked.context.tcp_config().mss_default_v4) - in_use),
-            false => in_use,
+        return Ok(match info.tcp.state {
+            _ if wanted == 0 => in_use,
+            // Before the peer has said what it takes, what was asked for counts, less the options.
+            TcpState::SynSent => {
+                wanted - (i32::from(asked.context.tcp_config().mss_default_v4) - in_use)
+            }
+            TcpState::Closed => wanted,
+            _ => in_use,
         });
     }
     Ok(match wanted {

@@ -174,13 +174,18 @@ const WINDOW_BYTES_MAX: u32 = 1 << 30;
 const RUN_BYTES_MAX: u32 = 65_215;
 
 impl Connection {
+    /// How long the peer's segments may be, before any has come.
+    pub(crate) fn guess_peer_segment(&mut self) {
+        self.rx.peer_segment = u32::from(self.rx.advmss.min(self.snd.mss))
+            .min(self.rx.wnd / 2)
+            .clamp(SEGMENT_GUESS_MIN, SEGMENT_GUESS_MAX) as u16;
+    }
+
     /// Sizes at the moment when data may flow.
     pub(crate) fn begin_buffers(&mut self, cx: &Cx<'_>) {
         self.expand_send_buffer(cx);
         self.refresh_runs();
-        self.rx.peer_segment = u32::from(self.rx.advmss.min(self.snd.mss))
-            .min(self.rx.wnd / 2)
-            .clamp(SEGMENT_GUESS_MIN, SEGMENT_GUESS_MAX) as u16;
+        self.guess_peer_segment();
         self.tune.space_at_us = micros(cx.now_ns);
         self.tune.space_seq = self.reader_seq();
         let advmss = u32::from(self.rx.advmss);

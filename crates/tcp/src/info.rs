@@ -185,6 +185,7 @@ impl Connection {
         let mut info = self.all_info(now_ns);
         match self.state {
             State::SynSent => self.tell_of_syn(&mut info),
+            State::SynReceived if !self.is_fast_opened() => self.tell_of_opening(&mut info),
             // Perhaps before the peer said what it takes.
             State::Closed => info.snd_mss = info.snd_mss.min(self.mss_of_peer()),
             _ => {}
@@ -198,20 +199,26 @@ impl Connection {
         u32::from(self.tx.peer_mss.saturating_sub(options))
     }
 
-    /// Before the peer has answered nothing is agreed upon, and all that is in flight is the SYN.
+    /// Before the peer has answered nothing is agreed upon.
     fn tell_of_syn(&self, info: &mut Info) {
         info.sack = false;
         info.window_scaling = false;
         info.snd_wscale = 0;
         info.rcv_wscale = 0;
-        info.delivered = 0;
         info.rcv_wnd = self.rx.wnd;
-        // Linux keeps a SYN and its data as two.
-        let parts = 1 + u32::from(self.cold.syn_bytes > 0);
-        info.unacked = u32::from(self.cold.is_syn_sent) * parts;
         info.snd_mss = self.mss_of_peer();
         info.rcv_mss = SEGMENT_GUESS_MIN;
         info.timestamps = false;
+        self.tell_of_opening(info);
+    }
+
+    /// All that is in flight is the SYN, and what it bore; a FIN is for later.
+    fn tell_of_opening(&self, info: &mut Info) {
+        info.delivered = 0;
+        info.notsent_bytes = self.unsent();
+        // Linux keeps a SYN and its data as two.
+        let parts = 1 + u32::from(self.cold.syn_bytes > 0);
+        info.unacked = u32::from(self.cold.is_syn_sent) * parts;
         if self.tx.retransmits > 0 {
             info.ca_state = CaState::Loss as u8;
             info.lost = parts;

@@ -66,7 +66,9 @@ impl Connection {
         }
         if self.snd.flight() == 0 {
             cx.counters.fast_opens_active += 1;
-            self.marks.set(Marks::SYN_DATA_ACKED);
+            // After a crossing Linux does not say so.
+            self.marks
+                .put(Marks::SYN_DATA_ACKED, self.cold.syn_bytes_max > 0);
             return;
         }
         cx.counters.fast_opens_active_failed += 1;

@@ -148,6 +148,7 @@ impl Connection {
         self.cold.fast_open = None;
         self.cold.syn_bytes_max = 0;
         self.tx.retransmits = 0;
+        self.guess_peer_segment();
         self.marks.set(Marks::SYN_DUE);
         self.restart_retransmit_timer(cx);
         Effects::SYNS_CROSSED

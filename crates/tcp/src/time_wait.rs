@@ -133,6 +133,7 @@ impl TimeWait {
             cx.counters.drop_no_ack += 1;
             return TimeWaitOutcome::Drop;
         }
+        self.restart(cx);
         if self.is_old(cx.now_ns, seg) {
             cx.counters.drop_paws += 1;
             return self.acknowledge(cx, seg);
@@ -145,11 +146,15 @@ impl TimeWait {
         if self.is_repeated_fin(seg) {
             // The only thing that should arrive: our last ACK was lost.
             cx.counters.time_wait_fins_in += 1;
-            self.deadline_ns = cx.now_ns + cx.config.time_wait_ns;
         } else {
             cx.counters.drop_outside_window += 1;
         }
         self.acknowledge(cx, seg)
+    }
+
+    /// The wait begins anew. RFC 9293 3.10.7.4 says so of the peer's FIN, Linux of whatever acknowledges: as long as the peer speaks, segments are on their way.
+    fn restart(&mut self, cx: &Cx<'_>) {
+        self.deadline_ns = cx.now_ns + cx.config.time_wait_ns;
     }
 
     /// Only the exact number resets. RFC 5961 3.2 would challenge another in the window; Linux is silent, and in this state
@@ -178,6 +183,9 @@ impl TimeWait {
             };
         }
         cx.counters.drop_syn_synchronized += 1;
+        if seg.has(Flags::ACK) || self.is_old(cx.now_ns, seg) {
+            self.restart(cx);
+        }
         self.challenge(cx)
     }
 

@@ -86,7 +86,8 @@ impl Connection {
     /// lacks our ACK; empty segments only so often, or two confused peers would answer each other for ever.
     pub(super) fn answer_invalid(&mut self, cx: &mut Cx<'_>, seg: &Segment) {
         if seg.len > 0 || seg.has(Flags::FIN) {
-            if seg.seq.lt(self.rcv.nxt) {
+            // Before the handshake of a Fast Open is over it is answered as by a half-open connection, in few words (Linux).
+            if seg.seq.lt(self.rcv.nxt) && !self.is_fast_opened() {
                 self.enter_quick_ack(cx, cx.config.quick_acks_max);
                 self.suspect_option(seg);
                 self.report_duplicate(cx, seg.seq, seg.end().min(self.rcv.nxt));

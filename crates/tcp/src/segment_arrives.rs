@@ -56,7 +56,7 @@ impl Connection {
                 cx.counters.drop_closed += 1;
                 Effects::NONE
             }
-            State::SynSent => self.syn_sent(cx, seg),
+            State::SynSent => self.syn_sent(cx, seg, rx),
             _ => self.synchronized(cx, seg, rx),
         }
     }

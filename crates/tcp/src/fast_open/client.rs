@@ -59,6 +59,12 @@ impl Connection {
         u32::from(self.cold.syn_bytes_max).min(self.snd.buffered)
     }
 
+    /// This SYN-ACK is the answer to a Fast Open, be it to the request for a cookie, and acknowledges all of our SYN: it may bear text (RFC 7413 4.1.2).
+    pub(crate) fn is_fast_open_answered(&self, seg: &Segment) -> bool {
+        let opens_fast = self.cold.fast_open.is_some() || self.cold.syn_bytes_max > 0;
+        opens_fast && seg.ack == self.snd.nxt
+    }
+
     /// The SYN is acknowledged; SND.UNA and SND.NXT say what became of its data: counts it, or has it sent again.
     pub(crate) fn note_syn_data(&mut self, cx: &mut Cx<'_>) {
         if self.cold.syn_bytes == 0 {

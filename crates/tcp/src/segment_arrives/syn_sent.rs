@@ -7,11 +7,19 @@ use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::limits::{SYN_AGAIN_NS, WINDOW_SHIFT_MAX, coarse};
 use crate::marks::Marks;
+use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::{ConnectionError, State};
 
+use super::without_syn;
+
 impl Connection {
-    pub(super) fn syn_sent(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
+    pub(super) fn syn_sent(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        rx: &mut impl RecvBuffer,
+    ) -> Effects {
         let acks = seg.has(Flags::ACK);
         let acceptable = acks && seg.ack.gt(self.tx.iss) && seg.ack.le(self.snd.nxt);
         if acks && !acceptable {
@@ -40,9 +48,24 @@ impl Connection {
         if !acceptable {
             return self.enter_syn_received(cx);
         }
-        let effects = self.syn_acknowledged(cx, seg);
-        // Text or a FIN behind the SYN is left to be sent again, as Linux does it: RFC 9293 3.10.7.3 would go on with the sixth step.
-        cx.counters.bytes_drop_syn_ack += u64::from(seg.len);
+        let is_fast = self.is_fast_open_answered(seg);
+        let mut effects = self.syn_acknowledged(cx, seg);
+        if is_fast && seg.seq_len() > 1 {
+            self.marks.set(Marks::SYN_DATA_ACKED);
+            effects |= self.text_and_fin(cx, &without_syn(seg), rx);
+            if self.state == State::CloseWait {
+                // Who has heard the end may have something to say: the ACK waits for a ride, as long as one ever does, and reading brings none (Linux).
+                self.enter_quick_ack(cx, cx.config.quick_acks_max);
+                self.marks.clear(Marks::ACK_NOW);
+                self.marks.set(Marks::ACK_PENDING);
+                self.rx.pushed = 0;
+                self.arm_delayed_ack(cx.now_ns.saturating_add(self.delayed_ack_ns_max(cx)));
+                return effects;
+            }
+        } else {
+            // Text or a FIN behind the SYN is left to be sent again, as Linux does it: RFC 9293 3.10.7.3 would go on with the sixth step.
+            cx.counters.bytes_drop_syn_ack += u64::from(seg.len);
+        }
         if self.unsent() > 0 {
             // The ACK rides on data, and the peer's answer is to be expected (Linux: a write is pending).
             self.rx.last_data_ns = cx.now_ns;

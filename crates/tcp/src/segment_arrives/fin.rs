@@ -34,6 +34,9 @@ impl Connection {
     }
 
     fn hold_fin(&mut self, cx: &mut Cx<'_>, fin_seq: SeqNumber, bare: bool) {
+        if bare && self.marks.has(Marks::FIN_HELD) && self.rx.fin_seq == fin_seq {
+            self.note_duplicate(cx, fin_seq, fin_seq + 1);
+        }
         self.marks.set(Marks::FIN_HELD);
         self.rx.fin_seq = fin_seq;
         if bare {

@@ -1,7 +1,7 @@
 //! The steps that a connection is put through, and how each is played.
 
 use arbitrary::Arbitrary;
-use tcp::{Config, IcmpError, Keepalive, Segment, State};
+use tcp::{Config, IcmpError, Keepalive, Segment};
 use wire::SeqNumber;
 use wire::tcp::{Flags, Header, Options, SackBlock, Timestamp};
 
@@ -242,7 +242,7 @@ fn farewell(peer: &mut Peer) {
     if !peer.is_removed() {
         peer.wait_ms(FAREWELL_MS);
     }
-    let over = peer.is_removed() || peer.conn.state() == State::TimeWait;
+    let over = peer.is_removed() || peer.is_handed_over();
     assert!(
         over,
         "an orphan without a peer lives on: {:?}",

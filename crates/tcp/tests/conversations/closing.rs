@@ -378,6 +378,22 @@ fn last_ack_abort() {
 }
 
 #[test]
+fn fin_wait_2_close_after_long_timeouts() {
+    conversation(fin_wait_1, |p| {
+        // Its FIN is repeated until a timeout is two minutes, so that three and a half of them are far more than an entry waits.
+        p.wait_ms(500_000);
+        assert!(p.skip_sent() > 5);
+        p.inject(". 1:1(0) ack 2");
+        p.expect_state(State::FinWait2);
+        p.close();
+        p.wait_ms(300_000);
+        assert!(!p.is_handed_over());
+        p.wait_ms(100_000);
+        assert!(p.is_handed_over());
+    });
+}
+
+#[test]
 fn closing_acked() {
     conversation(closing, |p| {
         p.inject(". 2:2(0) ack 2");

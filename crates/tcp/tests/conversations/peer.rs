@@ -161,6 +161,7 @@ pub struct Peer {
     buffered: u32,
     recv_space: u32,
     removed: bool,
+    handed_over: bool,
 }
 
 /// How a connection is set up.
@@ -335,6 +336,7 @@ impl Peer {
             buffered: 0,
             recv_space: setup.recv_space,
             removed: false,
+            handed_over: false,
         };
         peer.poll();
         peer
@@ -375,6 +377,7 @@ impl Peer {
             self.poll();
         }
         self.removed = effects.contains(Effects::CLOSED);
+        self.handed_over |= effects.contains(Effects::TIME_WAIT);
     }
 
     fn check_effects(&mut self, effects: Effects, before_ns: u64) {
@@ -641,6 +644,11 @@ impl Peer {
 
     pub fn is_removed(&self) -> bool {
         self.removed
+    }
+
+    /// A stack would have an entry in its place.
+    pub fn is_handed_over(&self) -> bool {
+        self.handed_over
     }
 
     /// Congestion window in segments.

@@ -227,6 +227,7 @@ pub fn run(plan: &Plan) -> io::Result<()> {
     let begin = Instant::now();
     server.renew(plan)?;
     while client.tally.goes_on() {
+        client.tally.look();
         let now = SmolInstant::from_micros(begin.elapsed().as_micros() as i64);
         server.host.take(now);
         server.turn(plan);

@@ -62,7 +62,7 @@ impl<'a> Client<'a> {
         }
         while self.tally.goes_on() {
             let batch = self.ring.wait()?;
-            self.tally.goes_on();
+            self.tally.look();
             for done in &batch {
                 self.visit(done)?;
             }

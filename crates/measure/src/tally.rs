@@ -127,8 +127,8 @@ impl Tally {
         }
     }
 
-    /// Looks at the clock. False when the time is over.
-    pub fn goes_on(&mut self) -> bool {
+    /// Looks at the clock: once for each batch of events.
+    pub fn look(&mut self) {
         // Where instructions are counted, nothing may depend on how long they took: all times stay 0.
         if self.transactions_end == u64::MAX {
             self.now_ns = self.start.elapsed().as_nanos() as u64;
@@ -136,6 +136,11 @@ impl Tally {
         if self.counted_from.is_none() && self.now_ns >= self.warm_up_ns {
             self.begin();
         }
+    }
+
+    /// False when the time is over, as of the last look.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
         self.now_ns < self.end_ns
             && self.transactions_all < self.transactions_end
             && self.failures <= FAILURES_MAX
@@ -246,6 +251,7 @@ mod tests {
 
     fn look_at(tally: &mut Tally, now_ns: u64) -> bool {
         tally.start = Instant::now() - Duration::from_nanos(now_ns);
+        tally.look();
         tally.goes_on()
     }
 

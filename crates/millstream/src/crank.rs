@@ -58,6 +58,14 @@ impl CrankHandle {
         }
     }
 
+    /// The time of the last step.
+    pub fn stepped_ns(&self) -> u64 {
+        match self {
+            Self::Inline(crank) => crank.stepped_ns,
+            Self::Dedicated(_) => monotonic_ns(),
+        }
+    }
+
     /// Sleeps until the application may have something to see, or `until_ns`. `has_events` is the last look before the sleep. True if a signal ended it.
     pub fn wait(
         &mut self,
@@ -125,6 +133,7 @@ pub(crate) struct InlineCrank {
     /// Not with a virtual clock: whoever advances it also sees to the stack.
     guarded: Option<Guarded>,
     clock: Clock,
+    stepped_ns: u64,
     spin: Spin,
 }
 
@@ -134,6 +143,7 @@ impl InlineCrank {
             shared,
             guarded,
             clock: config.clock.clone(),
+            stepped_ns: 0,
             spin: Spin::new(if config.clock.is_virtual() {
                 0
             } else {
@@ -143,12 +153,15 @@ impl InlineCrank {
     }
 
     fn step(&mut self, turn: fn(&mut Stack, u64) -> Turned) -> std::io::Result<Step> {
-        let Some(mut stack) = self.shared.stack.try_lock() else {
+        let held = self.shared.stack.try_lock();
+        // With the lock: a turn of the watchdog's may have been later than before it.
+        let now_ns = self.clock.now_ns();
+        self.stepped_ns = now_ns;
+        let Some(mut stack) = held else {
             // The watchdog is at it; it takes one turn and lets go.
             std::thread::yield_now();
             return Ok(Step::Moved);
         };
-        let now_ns = self.clock.now_ns();
         let turned = turn(&mut stack, now_ns);
         self.shared.watch.turned();
         if stack.is_gone() {

@@ -10,6 +10,8 @@ pub const EVENTS_PER_WAIT_MANY: usize = 128;
 /// While few are ready a wait hands over a quarter of them, but no fewer than this if there are as many: what the application answers to these leaves before it gets the
 /// others, and the peer need not wait for all (decision 0028).
 pub const EVENTS_PER_WAIT_FEW: usize = 16;
+/// How long a poll whose stack is busy does not ask the kernel for the application's other descriptors: a small part of what it takes to be woken, and long enough for some ten turns.
+pub const KERNEL_ASKED_EVERY_NS: u64 = 20_000;
 /// How long an application may stay away from its stack before the watchdog turns the crank for it.
 pub const WATCHDOG_TICK_NS: u64 = 5_000_000;
 /// Turns, one a tick, that the watchdog takes for an application that is away before it takes it for one that sleeps, and turns as often as there is something to do.

@@ -202,6 +202,10 @@ impl<'a> IntoIterator for &'a Events {
     }
 }
 
+fn ns_after(now_ns: u64, timeout: Duration) -> u64 {
+    now_ns.saturating_add(timeout.as_nanos().min(u64::MAX.into()) as u64)
+}
+
 /// A socket that can be registered with a [`Poll`] of its own context.
 pub trait Source: sealed::Sealed {}
 
@@ -238,12 +242,14 @@ pub(crate) mod sealed {
 /// # }
 /// ```
 pub struct Poll {
-    inner: Rc<Inner>,
+    pub(crate) inner: Rc<Inner>,
     index: u32,
     /// Made when the first kernel descriptor is registered.
     pub(crate) kernel: Option<OwnedFd>,
     /// Sockets and descriptors come first in turns, so that neither fills the room for events every time.
     kernel_first: bool,
+    /// When the kernel was asked last.
+    pub(crate) kernel_asked_ns: u64,
 }
 
 impl Poll {
@@ -256,6 +262,7 @@ impl Poll {
             index,
             kernel: None,
             kernel_first: false,
+            kernel_asked_ns: 0,
         }
     }
 
@@ -416,44 +423,42 @@ impl Poll {
     }
 
     /// Waits until a watched source is ready or `timeout` has passed, and says how many are. What the application has written, closed and connected since
-    /// it last waited leaves first; with an inline crank this is where TCP happens.
+    /// it last waited leaves first; with an inline crank this is where TCP happens. While the stack is busy, descriptors of the kernel are looked at every
+    /// [`KERNEL_ASKED_EVERY_NS`](crate::limits::KERNEL_ASKED_EVERY_NS), and else at each wait.
     ///
     /// # Errors
     /// The kernel's, from the sleep; `Interrupted` if the context has an [`Interrupter`](crate::Interrupter); `NetworkDown` when the wire is gone for good; `WouldBlock` on a virtual clock, which does not move while somebody waits.
     pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
         events.events.clear();
-        let until_ns = timeout.map(|timeout| {
-            let now_ns = self.inner.now_ns();
-            now_ns.saturating_add(timeout.as_nanos().min(u64::MAX.into()) as u64)
-        });
         self.kernel_first = !self.kernel_first;
         let inner = self.inner.clone();
         let mut crank = inner.crank();
         crank.enter();
+        let mut until_ns = None;
         let outcome = loop {
             let step = match crank.step_before_answers() {
                 Ok(step) => step,
                 Err(error) => break Err(error),
             };
-            inner.drain_events();
-            if self.kernel_first
+            let has_news = inner.drain_events() || step == Step::Moved;
+            let now_ns = crank.stepped_ns();
+            if until_ns.is_none() {
+                until_ns = timeout.map(|timeout| ns_after(now_ns, timeout));
+            }
+            let is_over = until_ns.is_some_and(|until_ns| now_ns >= until_ns);
+            let asks_kernel = !has_news || self.is_kernel_due(now_ns);
+            if let Err(error) = self.collect(events, crank.was_quiet(step), asks_kernel) {
+                break Err(error);
+            }
+            // Who is told that nothing is ready has had everything looked at.
+            if events.is_empty()
+                && is_over
+                && !asks_kernel
                 && let Err(error) = self.collect_kernel(events)
             {
                 break Err(error);
             }
-            {
-                let state = &mut *inner.state();
-                let share = state.share_of_events(self.index, crank.was_quiet(step));
-                let room = events.capacity.min(events.events.len() + share);
-                state.collect(self.index, &mut events.events, room);
-                state.collect_nested(self.index, &mut events.events, events.capacity);
-            }
-            if !self.kernel_first
-                && let Err(error) = self.collect_kernel(events)
-            {
-                break Err(error);
-            }
-            if !events.is_empty() || until_ns.is_some_and(|until_ns| inner.now_ns() >= until_ns) {
+            if !events.is_empty() || is_over {
                 break Ok(events.events.len());
             }
             if step == Step::Idle {
@@ -467,6 +472,28 @@ impl Poll {
         };
         crank.leave();
         outcome
+    }
+
+    /// What is ready now: of the sockets as many as one wait hands over, of the kernel's descriptors what it says, if it is asked.
+    fn collect(
+        &mut self,
+        events: &mut Events,
+        is_quiet: bool,
+        asks_kernel: bool,
+    ) -> io::Result<()> {
+        if asks_kernel && self.kernel_first {
+            self.collect_kernel(events)?;
+        }
+        let inner = self.inner.clone();
+        let state = &mut *inner.state();
+        let share = state.share_of_events(self.index, is_quiet);
+        let room = events.capacity.min(events.events.len() + share);
+        state.collect(self.index, &mut events.events, room);
+        state.collect_nested(self.index, &mut events.events, events.capacity);
+        if asks_kernel && !self.kernel_first {
+            self.collect_kernel(events)?;
+        }
+        Ok(())
     }
 
     fn add(&mut self, inner: &Rc<Inner>, id: SocketId, wanted: Wanted) -> io::Result<()> {

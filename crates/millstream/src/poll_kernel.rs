@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
 
+use crate::limits::KERNEL_ASKED_EVERY_NS;
 use crate::poll::{Event, Events, Interest, Mode, Poll, Token};
 use crate::poll_set::Wanted;
 use crate::readiness::Readiness;
@@ -87,6 +88,18 @@ impl Poll {
         };
         let mut fds = [PollFd::new(kernel, PollFlags::IN)];
         rustix::event::poll(&mut fds, Some(&NOW)).is_ok_and(|count| count > 0)
+    }
+
+    /// A busy stack leaves the kernel's descriptors alone for a while: to ask for them costs as much as an exchange on a connection.
+    pub(crate) fn is_kernel_due(&mut self, now_ns: u64) -> bool {
+        if self.kernel.is_none() || self.inner.config().clock.is_virtual() {
+            return true;
+        }
+        let is_due = now_ns.saturating_sub(self.kernel_asked_ns) >= KERNEL_ASKED_EVERY_NS;
+        if is_due {
+            self.kernel_asked_ns = now_ns;
+        }
+        is_due
     }
 
     pub(crate) fn collect_kernel(&mut self, events: &mut Events) -> io::Result<()> {

@@ -193,6 +193,59 @@ fn kernel_descriptor_is_told_of_beside_a_socket_that_is_always_ready() {
     );
 }
 
+/// Sends back what comes, until the peer ends.
+fn echo(mut stream: TcpStream) {
+    let mut bytes = vec![0; 65_536];
+    while let Ok(count) = stream.read(&mut bytes)
+        && count > 0
+    {
+        stream.write_all(&bytes[..count]).unwrap();
+    }
+}
+
+#[test]
+fn kernel_descriptor_is_told_of_beside_a_stack_that_is_busy() {
+    for crank in [Crank::Inline, Crank::Dedicated] {
+        converse(
+            crank,
+            |_| (),
+            |context| echo(accept_one(context)),
+            |context| {
+                let mut stream = connect(context);
+                stream.set_nonblocking(true);
+                let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+                let mut poll = Poll::new(context);
+                poll.register(&stream, Token(1), Interest::READABLE, Mode::Level)
+                    .unwrap();
+                poll.register_fd(&bell, Token(2), Interest::READABLE)
+                    .unwrap();
+                let (mut events, mut buffer) = (Events::with_capacity(8), [0; 64]);
+                stream.write_all(b"again and again").unwrap();
+                let begin = Instant::now();
+                let mut rung = None;
+                'waits: loop {
+                    poll.wait(&mut events, Some(PATIENCE)).unwrap();
+                    for event in &events {
+                        if event.token() == Token(2) {
+                            break 'waits;
+                        }
+                        let count = stream.read(&mut buffer).unwrap();
+                        stream.write_all(&buffer[..count]).unwrap();
+                    }
+                    if rung.is_none() && begin.elapsed() > Duration::from_millis(20) {
+                        rustix::io::write(&bell, &1u64.to_ne_bytes()).unwrap();
+                        rung = Some(Instant::now());
+                    }
+                }
+                assert!(
+                    rung.unwrap().elapsed() < Duration::from_secs(1),
+                    "{crank:?}"
+                );
+            },
+        );
+    }
+}
+
 #[test]
 fn flood_of_options_and_reports_to_a_stack_thread_ends() {
     in_time(|| {

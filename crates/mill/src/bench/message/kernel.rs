@@ -270,7 +270,7 @@ impl Client<'_> {
         };
         while self.tally.goes_on() {
             let events = self.watch.wait(Some(&second))?;
-            self.tally.goes_on();
+            self.tally.look();
             for event in &events {
                 self.visit(event.data.u64() as usize, event.flags);
             }

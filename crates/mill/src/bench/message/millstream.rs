@@ -324,7 +324,7 @@ impl<'a> Client<'a> {
     }
 
     /// False when the plan is done.
-    pub fn goes_on(&mut self) -> bool {
+    pub fn goes_on(&self) -> bool {
         self.tally.goes_on()
     }
 
@@ -332,7 +332,7 @@ impl<'a> Client<'a> {
     pub fn turn(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         let waited = self.poll.wait(&mut events, timeout);
-        self.tally.goes_on();
+        self.tally.look();
         for event in &events {
             self.visit(event);
         }

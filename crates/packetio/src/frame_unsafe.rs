@@ -7,8 +7,10 @@
 //! swapped between ports.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 
 use ring::prefetch::{Ahead, LINE_BYTES};
+use wire::plain::Place;
 pub use ring::raw::{RawSlice, RawSliceMut};
 
 /// What is known of a received frame's transport checksum.
@@ -119,11 +121,12 @@ impl RxFrame {
         head
     }
 
-    /// Asks for the lines that [`head`](Self::head) will read.
+    /// Asks for the lines that [`head`](Self::head) will read, and the next one, to which a short message behind the headers reaches.
     #[inline(always)]
     pub fn prefetch(&self) {
-        ring::prefetch::line(self.ptr);
-        ring::prefetch::line(self.ptr.wrapping_add(LINE_BYTES));
+        for line in 0..3 {
+            ring::prefetch::line(self.ptr.wrapping_add(line * LINE_BYTES));
+        }
     }
 
     /// What lies behind its first line: to be asked for while the frame before it is copied.
@@ -205,22 +208,13 @@ impl TxFrame {
         n
     }
 
-    /// Writes the `N` bytes at `offset`, as many as fit. Does not change the length.
+    /// The first `N` bytes, to be written field by field; `None` if it does not hold as many.
     #[inline]
-    pub fn write_at<const N: usize>(&self, offset: usize, bytes: &[u8; N]) {
-        if offset.saturating_add(N) <= self.capacity() {
-            // SAFETY: the slot holds `N` bytes from there on (`new`'s promise: no Rust reference to it, so `bytes` is elsewhere).
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr.add(offset), N) };
-        } else {
-            self.write_short(offset, bytes);
-        }
-    }
-
-    /// Apart, or the compiler makes one copy of both, of a length that it does not know.
-    #[cold]
-    #[inline(never)]
-    fn write_short(&self, offset: usize, bytes: &[u8]) {
-        self.write(offset, bytes);
+    pub fn head_mut<const N: usize>(&self) -> Option<HeadMut<'_, N>> {
+        (N <= self.capacity()).then_some(HeadMut {
+            ptr: self.ptr,
+            _slot: PhantomData,
+        })
     }
 
     /// The bytes `offset..offset+len` as raw memory to write; `None` if they pass the capacity.
@@ -259,5 +253,22 @@ impl TxFrame {
     pub fn reset(&self) {
         self.len.set(0);
         self.offload.set(None);
+    }
+}
+
+/// The first `N` bytes of a transmit slot, where headers are put.
+#[derive(Debug)]
+pub struct HeadMut<'a, const N: usize> {
+    ptr: *mut u8,
+    _slot: PhantomData<&'a TxFrame>,
+}
+
+impl<const N: usize> Place for HeadMut<'_, N> {
+    #[inline(always)]
+    fn put<const M: usize>(&mut self, at: usize, bytes: &[u8; M]) {
+        if at.saturating_add(M) <= N {
+            // SAFETY: `at + M <= N`, which the slot holds (`head_mut`) for as long as it is borrowed; no Rust reference to it exists, so `bytes` is elsewhere.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr.add(at), M) };
+        }
     }
 }

@@ -42,7 +42,7 @@ pub mod wait;
 pub mod xdp;
 
 pub use clock::{Clock, VirtualClock};
-pub use frame_unsafe::{RxChecksum, RxFrame, TxFrame};
+pub use frame_unsafe::{HeadMut, RxChecksum, RxFrame, TxFrame};
 pub use open::{OpenError, open};
 pub use port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};
 pub use spec::{Backend, SpecError, WireSpec};

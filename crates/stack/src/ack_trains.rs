@@ -168,7 +168,7 @@ impl Train {
     /// Turns what waits into frames, from the first unused one on, as far as they go.
     fn expand(&mut self, frames: &[TxFrame], how: Expansion, filled: &mut Filled) {
         let headers = match how.by_template {
-            true => plain_headers(self.ends, &self.key, &self.template),
+            true => plain_headers(&self.ends, &self.key, &self.template),
             false => None,
         };
         let offload = how.checksum_offload;
@@ -181,14 +181,16 @@ impl Train {
                 if let Some(stamp) = &mut segment.options.timestamp {
                     stamp.echo = point.echo;
                 }
-                build_segment(frame, ends, &key, &segment, offload, |_| 0)
+                build_segment(frame, &ends, &key, &segment, offload, |_| 0)
             });
         };
-        let mut template = plain::AckTemplate::new(&headers, offload);
+        let template = plain::AckTemplate::new(&headers, offload);
         let len = template.header_bytes();
         self.fill(frames, filled, |frame, point| {
-            let bytes = template.expand(point.ack, point.flags, point.window, point.echo);
-            write_plain(frame, bytes, len, 0, offload)
+            write_plain(frame, len, 0, offload, |head| {
+                template.emit(head, point.ack, point.flags, point.window, point.echo);
+                Some(())
+            })
         });
     }
 

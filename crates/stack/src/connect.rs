@@ -170,6 +170,12 @@ impl Core {
             }
             let hash = self.hasher.hash(&key);
             if self.is_free(&key, hash) {
+                // A crowd of connections to one peer: where the next one will ask is a line far away.
+                let next = FlowKey {
+                    local_port: key.local_port.wrapping_add(1),
+                    ..key
+                };
+                self.flows.prefetch(self.hasher.hash(&next));
                 return Ok((key, hash));
             }
         }

@@ -1,6 +1,6 @@
 //! Builds frames in the driver's own memory: link, network and transport header in one copy, payload from the send ring in one pass that also sums it.
 
-use packetio::TxFrame;
+use packetio::{HeadMut, TxFrame};
 use ring::raw::RawSliceMut;
 use tcp::{BurstRest, SegmentOut};
 use wire::checksum::{self, Sum};
@@ -13,6 +13,9 @@ use crate::limits::HEADER_BYTES_MAX;
 
 /// Hop limit of what we send, as Linux's default.
 const HOP_LIMIT: u8 = 64;
+
+/// Where the headers of a plain packet go.
+pub(crate) type PlainHead<'a> = HeadMut<'a, { plain::BYTES_MAX }>;
 
 /// The two ends of the link that a frame crosses.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +68,7 @@ impl HeaderFields {
 #[inline]
 pub(crate) fn build_segment(
     frame: &TxFrame,
-    ends: LinkEnds,
+    ends: &LinkEnds,
     key: &FlowKey,
     segment: &SegmentOut,
     offload: bool,
@@ -89,7 +92,7 @@ pub(crate) fn build_segment(
 pub(crate) fn build_with(
     standing: &mut Standing,
     frame: &TxFrame,
-    ends: LinkEnds,
+    ends: &LinkEnds,
     key: &FlowKey,
     segment: &SegmentOut,
     offload: bool,
@@ -118,18 +121,17 @@ pub(crate) fn build_with(
         payload_len: segment.payload_len as u16,
     };
     let (at, payload_len) = (one.header_bytes(), segment.payload_len as usize);
-    let Some(payload_sum) = put_payload(frame, at, payload_len, payload) else {
-        return false;
-    };
-    let mut out = [0; plain::BYTES_MAX];
-    standing.emit(&mut out, &one, (!offload).then_some(payload_sum));
-    write_plain(frame, &out, at, payload_len, offload)
+    write_plain(frame, at, payload_len, offload, |head| {
+        let payload_sum = put_payload(frame, at, payload_len, payload)?;
+        standing.emit(head, &one, (!offload).then_some(payload_sum));
+        Some(())
+    })
 }
 
 /// The segment's headers, if it is what nearly every segment is; see [`plain`].
 #[inline]
 pub(crate) fn plain_headers(
-    ends: LinkEnds,
+    ends: &LinkEnds,
     key: &FlowKey,
     segment: &SegmentOut,
 ) -> Option<plain::Headers> {
@@ -138,7 +140,7 @@ pub(crate) fn plain_headers(
 
 /// What the headers of an IPv4 segment say beside its options, if there is nothing unusual about it.
 #[inline]
-fn headers_of(ends: LinkEnds, key: &FlowKey, segment: &SegmentOut) -> Option<plain::Headers> {
+fn headers_of(ends: &LinkEnds, key: &FlowKey, segment: &SegmentOut) -> Option<plain::Headers> {
     if !ends.header.discovers_mtu || segment.urgent != 0 {
         return None;
     }
@@ -169,15 +171,13 @@ fn build_syn(
     syn: plain::SynOptions,
     offload: bool,
 ) -> bool {
-    if frame.capacity() < plain::SYN_BYTES {
+    let Some(mut head) = frame.head_mut::<{ plain::SYN_BYTES }>() else {
         return false;
-    }
-    let mut out = [0; plain::SYN_BYTES];
-    headers.emit_syn(&mut out, syn, (!offload).then_some(0));
+    };
+    headers.emit_syn(&mut head, syn, (!offload).then_some(0));
     if offload {
         frame.set_checksum_offload(plain::TCP_AT as u16, wire::tcp::CHECKSUM_OFFSET as u16);
     }
-    frame.write_at(0, &out);
     frame.set_len(plain::SYN_BYTES);
     true
 }
@@ -191,15 +191,11 @@ fn build_plain(
 ) -> bool {
     let at = headers.header_bytes();
     let payload_len = usize::from(headers.payload_len);
-    if at + payload_len > frame.capacity() {
-        return false;
-    }
-    let Some(payload_sum) = put_payload(frame, at, payload_len, payload) else {
-        return false;
-    };
-    let mut out = [0; plain::BYTES_MAX];
-    headers.emit(&mut out, (!offload).then_some(payload_sum));
-    write_plain(frame, &out, at, payload_len, offload)
+    write_plain(frame, at, payload_len, offload, |head| {
+        let payload_sum = put_payload(frame, at, payload_len, payload)?;
+        headers.emit(head, (!offload).then_some(payload_sum));
+        Some(())
+    })
 }
 
 /// Puts the payload of a plain packet where it belongs; its sum. `None`: the frame is too small.
@@ -216,26 +212,21 @@ fn put_payload(
     }
 }
 
-/// Writes the `header_bytes` of a plain packet before its payload and sets the frame's length. False: the frame is too small.
+/// Has `put` write a plain packet: headers of `header_bytes` into the frame's head, and the payload behind them. Sets the frame's length. False: the frame is too small.
 #[inline]
 pub(crate) fn write_plain(
     frame: &TxFrame,
-    headers: &[u8; plain::BYTES_MAX],
     header_bytes: usize,
     payload_len: usize,
     offload: bool,
+    put: impl FnOnce(&mut PlainHead<'_>) -> Option<()>,
 ) -> bool {
-    if header_bytes + payload_len > frame.capacity() {
+    // Whatever the driver, its frames hold more than headers.
+    let Some(mut head) = frame.head_mut() else {
         return false;
-    }
-    // Two copies of lengths that the compiler knows.
-    if let Some(bare) = headers.first_chunk::<{ plain::BYTES_MIN }>() {
-        frame.write_at(0, bare);
-    }
-    if header_bytes > plain::BYTES_MIN
-        && let Some(options) = headers.last_chunk::<{ plain::BYTES_MAX - plain::BYTES_MIN }>()
-    {
-        frame.write_at(plain::BYTES_MIN, options);
+    };
+    if header_bytes + payload_len > frame.capacity() || put(&mut head).is_none() {
+        return false;
     }
     if offload {
         frame.set_checksum_offload(plain::TCP_AT as u16, wire::tcp::CHECKSUM_OFFSET as u16);
@@ -248,7 +239,7 @@ pub(crate) fn write_plain(
 /// buffer on. The number built: frames that are too small come last.
 pub(crate) fn build_rest(
     frames: &[TxFrame],
-    ends: LinkEnds,
+    ends: &LinkEnds,
     key: &FlowKey,
     (first, rest): (&SegmentOut, BurstRest),
     offload: bool,
@@ -256,7 +247,7 @@ pub(crate) fn build_rest(
 ) -> usize {
     let mut segment = first.clone();
     let headers = plain_headers(ends, key, first);
-    let mut template = headers.map(|headers| plain::DataTemplate::new(&headers, offload));
+    let template = headers.map(|headers| plain::DataTemplate::new(&headers, offload));
     let len = first.payload_len;
     let mut built = 0;
     for left in (0..rest.segments).rev() {
@@ -268,14 +259,14 @@ pub(crate) fn build_rest(
         if left == 0 && rest.ends_burst {
             segment.flags |= Flags::PSH;
         }
-        let copy = |place: RawSliceMut<'_>| payload(segment.payload_offset, place);
-        let done = match &mut template {
+        let mut copy = |place: RawSliceMut<'_>| payload(segment.payload_offset, place);
+        let done = match &template {
             Some(template) => {
                 let at = template.header_bytes();
-                let sum = frame.slice_mut(at, len as usize).map(copy);
-                sum.is_some_and(|sum| {
-                    let bytes = template.expand(segment.seq, segment.flags, sum as u16);
-                    write_plain(frame, bytes, at, len as usize, offload)
+                write_plain(frame, at, len as usize, offload, |head| {
+                    let sum = copy(frame.slice_mut(at, len as usize)?);
+                    template.emit(head, segment.seq, segment.flags, sum as u16);
+                    Some(())
                 })
             }
             None => build_segment(frame, ends, key, &segment, offload, copy),
@@ -288,7 +279,7 @@ pub(crate) fn build_rest(
 /// Any segment: other options, IPv6.
 fn build_any(
     frame: &TxFrame,
-    ends: LinkEnds,
+    ends: &LinkEnds,
     key: &FlowKey,
     segment: &SegmentOut,
     offload: bool,
@@ -331,7 +322,7 @@ fn build_any(
 /// The bytes of a segment without payload, into a buffer of ours: for a frame that must wait for its neighbour. The length written.
 pub(crate) fn build_bare(
     out: &mut [u8; HEADER_BYTES_MAX],
-    ends: LinkEnds,
+    ends: &LinkEnds,
     key: &FlowKey,
     segment: &SegmentOut,
 ) -> usize {
@@ -379,7 +370,7 @@ impl Shape {
 }
 
 #[inline]
-fn write_network(out: &mut [u8; HEADER_BYTES_MAX], ends: LinkEnds, key: &FlowKey, shape: &Shape) {
+fn write_network(out: &mut [u8; HEADER_BYTES_MAX], ends: &LinkEnds, key: &FlowKey, shape: &Shape) {
     let ethertype = if key.local.is_v4() {
         EtherType::IPV4
     } else {

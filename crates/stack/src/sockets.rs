@@ -327,7 +327,7 @@ impl Sockets {
         &mut self.warm[at]
     }
 
-    /// Asks for the memory that a segment or a job of this socket will touch.
+    /// Asks for the memory that a segment, a job or the beginning of this socket will touch.
     #[inline]
     pub fn prefetch(&self, socket: u32) {
         let Some(place) = self.places.get(socket as usize) else {
@@ -335,6 +335,8 @@ impl Sockets {
         };
         if let Some(slot) = place.warm().and_then(|at| self.warm.get(at)) {
             ring::prefetch::read(slot);
+            self.block(socket).prefetch();
+        } else if *place == Place::RESERVED {
             self.block(socket).prefetch();
         }
     }

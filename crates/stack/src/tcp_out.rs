@@ -137,7 +137,7 @@ impl Core {
             link = self.link_slowly(socket);
             (slot, pool, block) = self.sockets.parts(socket);
         }
-        let (Some(ends), Some((conn, standing))) = (link, slot.conn.with_headers()) else {
+        let (Some(ends), Some((conn, standing))) = (&mut link, slot.conn.with_headers()) else {
             return 0;
         };
         let mut way = Way {
@@ -163,7 +163,7 @@ impl Core {
             self.counters.tx_frame_too_small += u64::from(!built);
             used += usize::from(built);
             // What is stamped, or numbered for want of DF, passes one by one.
-            if ends.header.discovers_mtu && slot.stamps.is_none() {
+            if way.ends.header.discovers_mtu && slot.stamps.is_none() {
                 let rest = conn.poll_rest(&mut cx, segment, (frames.len() - used) as u32);
                 if rest.segments > 0 {
                     let built = way.rest_out(&frames[used..], segment, rest);
@@ -271,7 +271,7 @@ impl Core {
                 break;
             };
             let link = link_of_control(one, &mut self.network, &mut self.counters, self.now_ns);
-            if let Some(ends) = link {
+            if let Some(ends) = &link {
                 let (key, segment) = (&one.key, &one.segment);
                 let built = build_segment(&frames[used], ends, key, segment, self.offload, |_| 0);
                 used += usize::from(built);
@@ -307,7 +307,7 @@ fn link_of_control(
                 destination: wire::MacAddr::UNSPECIFIED,
                 header: one.header,
             };
-            let len = build_bare(&mut frame, ends, &one.key, &one.segment);
+            let len = build_bare(&mut frame, &ends, &one.key, &one.segment);
             let held = network.neighbours.hold_frame(id, &frame[..len]);
             counters.neighbour_drop += u64::from(!held);
             None
@@ -321,7 +321,7 @@ fn link_of_control(
 
 /// From a connection's send buffer into frames.
 struct Way<'a> {
-    ends: LinkEnds,
+    ends: &'a mut LinkEnds,
     key: &'a FlowKey,
     header: &'a mut HeaderFields,
     standing: &'a mut Standing,
@@ -343,7 +343,7 @@ impl Way<'_> {
             self.tx
                 .copy_out(self.memory, self.block, segment.payload_offset, place)
         };
-        let (key, ends, offload) = (self.key, self.ends, self.offload);
+        let (key, ends, offload) = (self.key, &*self.ends, self.offload);
         build_with(self.standing, frame, ends, key, segment, offload, copy)
     }
 
@@ -352,7 +352,7 @@ impl Way<'_> {
         let copy = |offset, place: RawSliceMut<'_>| {
             self.tx.copy_out(self.memory, self.block, offset, place)
         };
-        let (key, ends, offload) = (self.key, self.ends, self.offload);
+        let (key, ends, offload) = (self.key, &*self.ends, self.offload);
         build_rest(frames, ends, key, (first, rest), offload, copy)
     }
 }

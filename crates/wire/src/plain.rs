@@ -12,17 +12,19 @@ use core::net::Ipv4Addr;
 
 use crate::checksum::Sum;
 use crate::ethernet::{self, MacAddr};
-use crate::field::{be16, be32, bytes, put, put16, put32};
+use crate::field::{be16, be32, bytes};
 use crate::seq::SeqNumber;
 use crate::tcp::{AccEcn, Flags, HEADER_LEN, Options, SackBlocks, TIMESTAMP_HEADER_LEN, Timestamp};
 use crate::tcp_option::{TIMESTAMP_AFTER_SACK_PERMITTED, TIMESTAMP_ALIGNED};
 use crate::{ipv4, protocol};
 
+mod place;
 mod sequel;
 mod standing;
 #[cfg(test)]
 mod tests;
 
+pub use place::Place;
 pub use sequel::{Sequel, have_same_ends};
 pub use standing::{Moving, Standing};
 
@@ -53,7 +55,6 @@ const OFFSET_SYN: u8 = 0xa0;
 const MSS_HEAD: u32 = 0x0204;
 /// A NOP, and kind and length of the window scale, before a byte of value.
 const WINDOW_SCALE_HEAD: u32 = 0x01_0303;
-const OFFSET_MASK: u8 = 0xf0;
 
 /// A plain packet that arrived: its headers are consistent and IPv4's checksum is right, TCP's is not yet known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -256,13 +257,13 @@ impl Headers {
     /// Writes the headers, DF set and identification zero (RFC 6864). The TCP checksum is made with the payload's sum, or without one
     /// (`None`) left to the port: then the field holds the pseudo-header's.
     #[inline]
-    pub fn emit(&self, out: &mut [u8; BYTES_MAX], payload: Option<u16>) {
+    pub fn emit(&self, out: &mut impl Place, payload: Option<u16>) {
         let pseudo = self.emit_network(out, self.header_bytes());
         let (offset, options) = match self.timestamp {
             Some(stamp) => {
-                put32(out, TCP_AT + HEADER_LEN, TIMESTAMP_ALIGNED);
-                put32(out, TCP_AT + HEADER_LEN + 4, stamp.value);
-                put32(out, TCP_AT + HEADER_LEN + 8, stamp.echo);
+                out.put32(TCP_AT + HEADER_LEN, TIMESTAMP_ALIGNED);
+                out.put32(TCP_AT + HEADER_LEN + 4, stamp.value);
+                out.put32(TCP_AT + HEADER_LEN + 8, stamp.echo);
                 let words = [TIMESTAMP_ALIGNED, stamp.value, stamp.echo];
                 (OFFSET_TIMESTAMP, words.map(u64::from).iter().sum())
             }
@@ -273,7 +274,7 @@ impl Headers {
 
     /// As [`emit`](Self::emit), for a SYN or SYN-ACK; without a timestamp of its own it bears zeros.
     #[inline]
-    pub fn emit_syn(&self, out: &mut [u8; SYN_BYTES], syn: SynOptions, payload: Option<u16>) {
+    pub fn emit_syn(&self, out: &mut impl Place, syn: SynOptions, payload: Option<u16>) {
         let pseudo = self.emit_network(out, SYN_BYTES);
         let stamp = self.timestamp.unwrap_or_default();
         let words = [
@@ -285,7 +286,7 @@ impl Headers {
         ];
         let mut options = 0;
         for (at, word) in words.into_iter().enumerate() {
-            put32(out, BYTES_MIN + 4 * at, word);
+            out.put32(BYTES_MIN + 4 * at, word);
             options += u64::from(word);
         }
         self.emit_transport(out, pseudo, OFFSET_SYN, options, payload);
@@ -293,9 +294,9 @@ impl Headers {
 
     /// Ethernet's and IPv4's header, where all headers come to `header_bytes`. The pseudo-header's sum.
     #[inline(always)]
-    fn emit_network<const N: usize>(&self, out: &mut [u8; N], header_bytes: usize) -> u64 {
-        put(out, 0, &self.dst_mac.0);
-        put(out, 6, &self.src_mac.0);
+    fn emit_network(&self, out: &mut impl Place, header_bytes: usize) -> u64 {
+        out.put(0, &self.dst_mac.0);
+        out.put(6, &self.src_mac.0);
         let tcp_len = (header_bytes - TCP_AT) as u16 + self.payload_len;
         let total_len = tcp_len + ipv4::HEADER_LEN as u16;
         let (src, dst) = (self.src.to_bits(), self.dst.to_bits());
@@ -306,21 +307,21 @@ impl Headers {
             + u64::from(total_len)
             + u64::from(DONT_FRAGMENT)
             + u64::from(ttl_protocol);
-        put32(out, ETHERTYPE_AT, version_tos);
-        put32(out, IP_AT + 2, u32::from(total_len) << 16);
-        put16(out, IP_AT + 6, DONT_FRAGMENT);
-        put16(out, IP_AT + 8, ttl_protocol);
-        put16(out, IP_AT + 10, Sum::of_words(ip + addresses).finish());
-        put32(out, IP_AT + 12, src);
-        put32(out, IP_AT + 16, dst);
+        out.put32(ETHERTYPE_AT, version_tos);
+        out.put32(IP_AT + 2, u32::from(total_len) << 16);
+        out.put16(IP_AT + 6, DONT_FRAGMENT);
+        out.put16(IP_AT + 8, ttl_protocol);
+        out.put16(IP_AT + 10, Sum::of_words(ip + addresses).finish());
+        out.put32(IP_AT + 12, src);
+        out.put32(IP_AT + 16, dst);
         addresses + u64::from(protocol::TCP) + u64::from(tcp_len)
     }
 
     /// TCP's header but for the options, whose words come to `options`.
     #[inline(always)]
-    fn emit_transport<const N: usize>(
+    fn emit_transport(
         &self,
-        out: &mut [u8; N],
+        out: &mut impl Place,
         pseudo: u64,
         offset: u8,
         options: u64,
@@ -329,10 +330,10 @@ impl Headers {
         let ports = (u32::from(self.src_port) << 16) | u32::from(self.dst_port);
         let control =
             (u32::from(offset) << 24) | (u32::from(self.flags.0) << 16) | u32::from(self.window);
-        put32(out, TCP_AT, ports);
-        put32(out, TCP_AT + 4, self.seq.0);
-        put32(out, TCP_AT + 8, self.ack.0);
-        put32(out, TCP_AT + 12, control);
+        out.put32(TCP_AT, ports);
+        out.put32(TCP_AT + 4, self.seq.0);
+        out.put32(TCP_AT + 8, self.ack.0);
+        out.put32(TCP_AT + 12, control);
         let sum = pseudo
             + u64::from(ports)
             + u64::from(self.seq.0)
@@ -343,18 +344,18 @@ impl Headers {
             Some(payload) => Sum::of_words(sum + u64::from(payload)).finish(),
             None => Sum::of_words(pseudo).fold(),
         };
-        put32(out, TCP_AT + 16, u32::from(checksum) << 16);
+        out.put32(TCP_AT + 16, u32::from(checksum) << 16);
     }
 }
 
-/// Segments of equal length that follow each other: headers and sum are made once, and each segment patches its own fields.
+/// Segments of equal length that follow each other: headers and sum are made once, and each segment has its own fields written over them.
 #[derive(Clone, Debug)]
 pub struct DataTemplate {
     bytes: [u8; BYTES_MAX],
     len: usize,
     /// Data offset and window: with the flags, the fourth word of the TCP header.
     control: u32,
-    /// The sum of pseudo-header and TCP header less what [`expand`](Self::expand) adds; `None`: the port makes the checksum.
+    /// The sum of pseudo-header and TCP header less what [`emit`](Self::emit) adds; `None`: the port makes the checksum.
     sum: Option<u64>,
 }
 
@@ -385,27 +386,27 @@ impl DataTemplate {
         self.len
     }
 
-    /// The headers of the segment at `seq`, with zeros behind them, given the sum of its payload.
+    /// Writes the headers of the segment at `seq`, given the sum of its payload.
     #[inline]
-    pub fn expand(&mut self, seq: SeqNumber, flags: Flags, payload: u16) -> &[u8; BYTES_MAX] {
-        let control = self.control | (u32::from(flags.0) << 16);
-        put32(&mut self.bytes, TCP_AT + 4, seq.0);
-        put32(&mut self.bytes, TCP_AT + 12, control);
+    pub fn emit(&self, out: &mut impl Place, seq: SeqNumber, flags: Flags, payload: u16) {
+        put_headers(out, &self.bytes, self.len);
+        out.put32(TCP_AT + 4, seq.0);
+        out.put32(TCP_AT + 12, self.control | (u32::from(flags.0) << 16));
         if let Some(sum) = self.sum {
             let added = u64::from(seq.0) + (u64::from(flags.0) << 16) + u64::from(payload);
-            let checksum = Sum::of_words(sum + added).finish();
-            put16(&mut self.bytes, TCP_AT + 16, checksum);
+            out.put16(TCP_AT + 16, Sum::of_words(sum + added).finish());
         }
-        &self.bytes
     }
 }
 
-/// ACKs without payload that differ in what each acknowledges: headers and sum are made once, and each ACK patches its own fields.
+/// ACKs without payload that differ in what each acknowledges: headers and sum are made once, and each ACK has its own fields written over them.
 #[derive(Clone, Debug)]
 pub struct AckTemplate {
     bytes: [u8; BYTES_MAX],
     len: usize,
-    /// The sum of pseudo-header and TCP header less what [`expand`](Self::expand) adds; `None`: the port makes the checksum.
+    /// Data offset: with flags and window, the fourth word of the TCP header.
+    control: u32,
+    /// The sum of pseudo-header and TCP header less what [`emit`](Self::emit) adds; `None`: the port makes the checksum.
     sum: Option<u64>,
 }
 
@@ -427,9 +428,10 @@ impl AckTemplate {
         one.emit(&mut bytes, (!offload).then_some(0));
         let checksum = be16(&bytes, TCP_AT + 16);
         Self {
-            bytes,
             len: one.header_bytes(),
+            control: be32(&bytes, TCP_AT + 12),
             sum: (!offload).then_some(u64::from(!checksum)),
+            bytes,
         }
     }
 
@@ -440,34 +442,41 @@ impl AckTemplate {
         self.len
     }
 
-    /// The headers of the next ACK, with zeros behind them; `echo` counts only where there are timestamps.
+    /// Writes the headers of one ACK; `echo` counts only where there are timestamps.
     #[inline]
-    pub fn expand(
-        &mut self,
+    pub fn emit(
+        &self,
+        out: &mut impl Place,
         ack: SeqNumber,
         flags: Flags,
         window: u16,
         echo: u32,
-    ) -> &[u8; BYTES_MAX] {
-        // AE shares this byte, and the last ACK may have set it.
-        let offset = self.bytes[TCP_AT + 12] & OFFSET_MASK;
+    ) {
+        put_headers(out, &self.bytes, self.len);
         let control = (u32::from(flags.0) << 16) | u32::from(window);
-        put32(&mut self.bytes, TCP_AT + 8, ack.0);
-        put32(
-            &mut self.bytes,
-            TCP_AT + 12,
-            control | (u32::from(offset) << 24),
-        );
+        out.put32(TCP_AT + 8, ack.0);
+        out.put32(TCP_AT + 12, self.control | control);
         let mut added = u64::from(ack.0) + u64::from(control);
         if self.len == BYTES_MAX {
-            put32(&mut self.bytes, TCP_AT + HEADER_LEN + 8, echo);
+            out.put32(TCP_AT + HEADER_LEN + 8, echo);
             added += u64::from(echo);
         }
         if let Some(sum) = self.sum {
-            let checksum = Sum::of_words(sum + added).finish();
-            put16(&mut self.bytes, TCP_AT + 16, checksum);
+            out.put16(TCP_AT + 16, Sum::of_words(sum + added).finish());
         }
-        &self.bytes
+    }
+}
+
+/// The first `len` bytes of a template, which is bare headers or all of it: two copies of lengths that the compiler knows.
+#[inline(always)]
+fn put_headers(out: &mut impl Place, bytes: &[u8; BYTES_MAX], len: usize) {
+    if let Some(bare) = bytes.first_chunk::<BYTES_MIN>() {
+        out.put(0, bare);
+    }
+    if len > BYTES_MIN
+        && let Some(options) = bytes.last_chunk::<{ BYTES_MAX - BYTES_MIN }>()
+    {
+        out.put(BYTES_MIN, options);
     }
 }
 

@@ -57,7 +57,7 @@ fn sent(key: &FlowKey, segment: &SegmentOut) -> Vec<u8> {
         place.write(0, PAYLOAD);
         ring::checksum::sum_raw(RawSlice::from(PAYLOAD))
     };
-    assert!(build_segment(&frames[0], ENDS, key, segment, false, copy));
+    assert!(build_segment(&frames[0], &ENDS, key, segment, false, copy));
     here.send(1).expect("sent");
     let frames = there.receive().expect("received");
     let mut bytes = vec![0; frames[0].len()];
@@ -132,6 +132,6 @@ fn bare_segment_is_the_same_in_a_buffer_and_in_a_frame() {
         Ipv4Addr::new(10, 0, 0, 2).into(),
     );
     let mut buffer = [0; HEADER_BYTES_MAX];
-    let len = build_bare(&mut buffer, ENDS, &key, &segment(0));
+    let len = build_bare(&mut buffer, &ENDS, &key, &segment(0));
     assert_eq!(&buffer[..len], sent(&key, &segment(0)));
 }

@@ -4,11 +4,11 @@
 
 use super::{
     BYTES_MAX, BYTES_MIN, ETHERTYPE_AT, Headers, IP_AT, IPV4_PLAIN, OFFSET_BARE, OFFSET_TIMESTAMP,
-    TCP_AT,
+    Place, TCP_AT,
 };
 use crate::checksum::Sum;
 use crate::ethernet::MacAddr;
-use crate::field::{be16, be32, bytes, put16, put32};
+use crate::field::{be16, be32, bytes};
 use crate::seq::SeqNumber;
 use crate::tcp::{Flags, HEADER_LEN, Timestamp};
 use crate::tcp_option::TIMESTAMP_ALIGNED;
@@ -113,13 +113,13 @@ impl Standing {
 
     /// Writes the headers of one segment, as [`Headers::emit`] would.
     #[inline]
-    pub fn emit(&self, out: &mut [u8; BYTES_MAX], one: &Moving, payload: Option<u16>) {
-        out[..BYTES_MIN].copy_from_slice(&self.bytes);
+    pub fn emit(&self, out: &mut impl Place, one: &Moving, payload: Option<u16>) {
+        out.put(0, &self.bytes);
         let (offset, options) = match one.timestamp {
             Some(stamp) => {
-                put32(out, TCP_AT + HEADER_LEN, TIMESTAMP_ALIGNED);
-                put32(out, TCP_AT + HEADER_LEN + 4, stamp.value);
-                put32(out, TCP_AT + HEADER_LEN + 8, stamp.echo);
+                out.put32(TCP_AT + HEADER_LEN, TIMESTAMP_ALIGNED);
+                out.put32(TCP_AT + HEADER_LEN + 4, stamp.value);
+                out.put32(TCP_AT + HEADER_LEN + 8, stamp.echo);
                 let [value, echo] = [u64::from(stamp.value), u64::from(stamp.echo)];
                 let options = u64::from(TIMESTAMP_ALIGNED) + value + echo;
                 (OFFSET_TIMESTAMP, options)
@@ -128,14 +128,14 @@ impl Standing {
         };
         let tcp_len = (one.header_bytes() - TCP_AT) as u16 + one.payload_len;
         let total_len = tcp_len + ipv4::HEADER_LEN as u16;
-        put16(out, IP_AT + 2, total_len);
+        out.put16(IP_AT + 2, total_len);
         let ip = u64::from(self.ip) + u64::from(total_len);
-        put16(out, IP_AT + 10, Sum::of_words(ip).finish());
+        out.put16(IP_AT + 10, Sum::of_words(ip).finish());
         let control =
             (u32::from(offset) << 24) | (u32::from(one.flags.0) << 16) | u32::from(one.window);
-        put32(out, TCP_AT + 4, one.seq.0);
-        put32(out, TCP_AT + 8, one.ack.0);
-        put32(out, TCP_AT + 12, control);
+        out.put32(TCP_AT + 4, one.seq.0);
+        out.put32(TCP_AT + 8, one.ack.0);
+        out.put32(TCP_AT + 12, control);
         let checksum = match payload {
             Some(payload) => {
                 let sum = u64::from(self.tcp)
@@ -149,7 +149,7 @@ impl Standing {
             }
             None => self.pseudo(tcp_len),
         };
-        put16(out, TCP_AT + 16, checksum);
+        out.put16(TCP_AT + 16, checksum);
     }
 
     /// The pseudo-header's sum: for a port that makes the checksum.

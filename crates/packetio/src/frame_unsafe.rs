@@ -10,8 +10,8 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 use ring::prefetch::{Ahead, LINE_BYTES};
-use wire::plain::Place;
 pub use ring::raw::{RawSlice, RawSliceMut};
+use wire::plain::Place;
 
 /// What is known of a received frame's transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

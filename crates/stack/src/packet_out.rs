@@ -221,7 +221,7 @@ pub(crate) fn write_plain(
     offload: bool,
     put: impl FnOnce(&mut PlainHead<'_>) -> Option<()>,
 ) -> bool {
-    // Whatever the driver, its frames hold more than headers.
+    // A frame that has no room for headers and options is none, whatever else it has room for.
     let Some(mut head) = frame.head_mut() else {
         return false;
     };

@@ -444,14 +444,7 @@ impl AckTemplate {
 
     /// Writes the headers of one ACK; `echo` counts only where there are timestamps.
     #[inline]
-    pub fn emit(
-        &self,
-        out: &mut impl Place,
-        ack: SeqNumber,
-        flags: Flags,
-        window: u16,
-        echo: u32,
-    ) {
+    pub fn emit(&self, out: &mut impl Place, ack: SeqNumber, flags: Flags, window: u16, echo: u32) {
         put_headers(out, &self.bytes, self.len);
         let control = (u32::from(flags.0) << 16) | u32::from(window);
         out.put32(TCP_AT + 8, ack.0);

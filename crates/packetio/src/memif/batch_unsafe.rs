@@ -3,10 +3,14 @@
 //! [`RxBatch`] also owns the side buffer in which chained frames are put together, [`TxBatch`] the staging buffer for a peer whose buffers are smaller than
 //! ours. Called by `rx` and `tx`.
 
+use ring::prefetch::LINE_BYTES;
 use ring::raw::RawSliceMut;
 
 use super::region_unsafe::Window;
 use crate::{RxFrame, TxFrame};
+
+/// Lines that headers and a short message take.
+const SHORT_FRAME_LINES: usize = 3;
 
 /// A batch of received frames that lie in the regions of a window, or in its side buffer.
 #[derive(Debug)]
@@ -138,12 +142,21 @@ impl TxBatch {
         let Some(at) = self.window.place(region, offset, capacity) else {
             return false;
         };
-        prefetch_to_write(at.as_ptr());
         // SAFETY: `place` checked the range; the window keeps it mapped, and slots are reachable only through a borrow of this batch. No Rust reference into a
         // region is ever made.
         self.frames
             .push(unsafe { TxFrame::new(at.as_ptr(), capacity) });
         true
+    }
+
+    /// Asks for the lines at `offset` of `region` that the next short frame there will be written to.
+    #[inline]
+    pub fn ask_for(&self, region: u16, offset: u32) {
+        if let Some(at) = self.window.place(region, offset, 1) {
+            for line in 0..SHORT_FRAME_LINES {
+                prefetch_to_write(at.as_ptr().wrapping_add(line * LINE_BYTES));
+            }
+        }
     }
 
     /// Replaces the slots by `n` of `capacity` bytes in the staging buffer.

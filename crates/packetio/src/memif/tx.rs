@@ -108,11 +108,28 @@ impl Tx {
             Some(_) => self.ring.set_head(self.cursor),
             None => self.ring.set_tail(self.cursor),
         }
+        self.ask_for_next(used);
         if self.ring.wants_interrupt() {
             counters.tx_bells += 1;
             bell::ring(self.bell.as_fd());
         }
         Ok(())
+    }
+
+    /// Asks for the memory of the next `n` slots: by the time that they are written to, the peer's core has given it up.
+    #[inline]
+    fn ask_for_next(&self, n: u16) {
+        for i in 0..n {
+            let cursor = self.cursor.wrapping_add(i);
+            let (region, offset) = match self.buffers {
+                Some(buffers) => (0, buffers.at(cursor & self.ring.mask())),
+                None => {
+                    let descriptor = self.ring.descriptor(cursor);
+                    (descriptor.region, descriptor.offset)
+                }
+            };
+            self.batch.ask_for(region, offset);
+        }
     }
 
     /// Whether a slot is free.

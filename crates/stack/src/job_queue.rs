@@ -151,8 +151,9 @@ impl Core {
         }
         if ends(requests) {
             // Bytes that nobody will read: the peer must not believe them delivered (RFC 9293 3.10.4, RFC 1122 4.2.2.13).
-            let abort = requests.contains(Requests::ABORT) || unread > 0 || is_crowded;
-            effects = if abort {
+            effects = if unread > 0 || is_crowded {
+                conn.abort_with_loss(&mut cx)
+            } else if requests.contains(Requests::ABORT) {
                 conn.abort(&mut cx)
             } else {
                 conn.note_close(&mut cx)

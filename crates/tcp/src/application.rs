@@ -165,13 +165,23 @@ impl Connection {
 
     /// Ends the connection with a RST where the state asks for one (RFC 9293 3.10.5).
     pub fn abort(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let is_told = !matches!(self.state, State::Closing | State::LastAck);
+        self.abort_as(cx, is_told)
+    }
+
+    /// The application leaves text that it has not read, or there is no room for what it leaves: the peer is told in every state, lest it believe
+    /// that all has arrived (RFC 1122 4.2.2.13, RFC 2525 2.17).
+    pub fn abort_with_loss(&mut self, cx: &mut Cx<'_>) -> Effects {
+        self.abort_as(cx, true)
+    }
+
+    fn abort_as(&mut self, cx: &mut Cx<'_>, is_told: bool) -> Effects {
         let deadline_ns = self.deadline_ns;
         self.marks.set(Marks::ORPHAN);
         let effects = match self.state {
             State::Closed => Effects::CLOSED,
-            State::SynSent | State::Closing | State::LastAck | State::TimeWait => {
-                self.finish_closed()
-            }
+            State::SynSent | State::TimeWait => self.finish_closed(),
+            _ if !is_told => self.finish_closed(),
             _ => self.send_reset_and_close(),
         };
         self.error = self.error.or(Some(ConnectionError::Aborted));

@@ -250,23 +250,34 @@ impl Core {
                 return self.refuse(arrival);
             }
             TimeWaitOutcome::Reuse { syn, iss_floor } => {
-                // Only a listener can take the flow over; without one the entry stays, for a SYN to nobody proves nothing.
-                if let Some(listener) = self
+                let Some(listener) = self
                     .listeners
                     .find(arrival.key.local, arrival.key.local_port)
-                {
-                    self.remove_time_wait(index);
-                    self.counters.time_wait_reused += 1;
-                    let iss = self.isn.isn_above(&arrival.key, self.now_ns, iss_floor);
-                    self.syn_in(listener, arrival, frame, &syn, iss);
-                }
-                return;
+                else {
+                    return self.refuse_reuse(index, arrival);
+                };
+                self.remove_time_wait(index);
+                self.counters.time_wait_reused += 1;
+                let iss = self.isn.isn_above(&arrival.key, self.now_ns, iss_floor);
+                return self.syn_in(listener, arrival, frame, &syn, iss);
             }
         }
         if entered {
             self.time_waits.entered_time_wait(index);
         } else if restarted {
             self.time_waits.restarted(index);
+        }
+    }
+
+    /// Only a listener can take a flow over. Without one the entry stays, for a SYN to nobody proves nothing, and answers as to an old one (Linux).
+    #[cold]
+    fn refuse_reuse(&mut self, index: u32, arrival: &Arrival) {
+        let Some(slot) = self.time_waits.at_mut(index) else {
+            return;
+        };
+        if let TimeWaitOutcome::Ack(ack) = slot.entry.challenge(&mut tcp_cx!(self)) {
+            let header = HeaderFields::of_answer(slot.dscp);
+            self.reply(&arrival.key, &ack, header);
         }
     }
 

@@ -243,7 +243,8 @@ impl TimeWait {
         TimeWaitOutcome::Ack(self.ack(cx))
     }
 
-    fn challenge(&mut self, cx: &mut Cx<'_>) -> TimeWaitOutcome {
+    /// An ACK, if the limits grant it: the answer to a SYN that nothing comes of.
+    pub fn challenge(&mut self, cx: &mut Cx<'_>) -> TimeWaitOutcome {
         if !self
             .gate
             .allow(cx.now_ns, cx.config.invalid_ack_interval_ns)

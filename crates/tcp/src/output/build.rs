@@ -146,8 +146,8 @@ impl Connection {
     /// SND.NXT, or the edge of a window that shrank below it: what the peer accepts.
     pub(super) fn acceptable_seq(&self) -> SeqNumber {
         let edge = self.snd.wnd_end();
-        // A difference below one unit of the scale is rounding, not shrinking.
-        let unit = 1u32 << self.snd.shift;
+        // A difference below one unit of the scale is rounding, not shrinking; of our own scale, as Linux has it.
+        let unit = 1u32 << self.rcv_shift;
         if edge.ge(self.snd.nxt) || self.snd.nxt.since(edge) < unit {
             self.snd.nxt
         } else {

@@ -9,6 +9,7 @@ use crate::congestion::CongestionAlgorithm;
 use crate::connection::{Connection, Cx, Keepalive, millis};
 use crate::effects::Effects;
 use crate::marks::Marks;
+use crate::recovery::Pending;
 use crate::recovery::rate::Busy;
 use crate::state::{ConnectionError, State};
 use crate::timers::NEVER_NS;
@@ -140,9 +141,29 @@ impl Connection {
             // An orphan in FIN_WAIT_2 or TIME_WAIT has no other timer than that state's.
             State::FinWait2 => return self.enter_fin_wait_2(cx, false),
             State::TimeWait => return Effects::TIME_WAIT,
+            State::SynReceived if self.may_close_crossed() => self.close_crossed(cx),
             _ => self.queue_fin(),
         }
         Effects::NONE
+    }
+
+    /// The SYNs crossed, nothing waits to be sent, and nothing was lost yet that would hold back what follows.
+    fn may_close_crossed(&self) -> bool {
+        !self.is_fast_opened() && self.snd.buffered == 0 && self.tx.retransmits == 0
+    }
+
+    /// Nobody will write: the FIN leaves at once (RFC 9293 3.10.4). The rest of the handshake is that of a Fast Open closed early, SND.UNA behind our SYN and the
+    /// timer the SYN-ACK's.
+    #[cold]
+    fn close_crossed(&mut self, cx: &Cx<'_>) {
+        let at_ns = self.tx.timers.retransmit_ns;
+        let due = self.marks.of(Marks::SYN_DUE);
+        self.snd.una = self.tx.iss + 1;
+        self.snd.nxt = self.snd.una;
+        self.begin_established(cx, false);
+        self.marks.set(due | Marks::FAST_OPENED);
+        self.arm_pending(Pending::Timeout, at_ns);
+        self.queue_fin();
     }
 
     /// `TCP_CONGESTION`: another algorithm takes over, at any time.

@@ -2,7 +2,7 @@
 //!
 //! It is in SYN_RECEIVED and may be accepted, read and written; SND.UNA stands behind our SYN already, so that what is written
 //! leaves at once. Until the first acceptable ACK the retransmission timer is the SYN-ACK's, and nothing else is sent again
-//! (`Marks::FAST_OPENED`). Closed early it waits for that ACK in FIN_WAIT_1.
+//! (`Marks::FAST_OPENED`). Closed early it waits for that ACK in FIN_WAIT_1, and so does a connection whose SYNs crossed.
 
 use wire::tcp::{FastOpenCookie, Flags};
 
@@ -147,6 +147,7 @@ impl Connection {
     /// The SYN that made this connection, again: our SYN-ACK was lost.
     pub(crate) fn is_repeated_fast_syn(&self, seg: &Segment) -> bool {
         self.marks.has(Marks::FAST_OPENED)
+            && self.cold.is_fast_child
             && seg.has(Flags::SYN)
             && !seg.flags.intersects(Flags::RST | Flags::ACK | Flags::FIN)
             && seg.seq == self.rx.irs

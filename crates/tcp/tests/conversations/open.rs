@@ -343,6 +343,22 @@ fn syn_received_timeouts() {
 fn syn_received_close() {
     conversation(syn_received, |p| {
         p.close();
+        p.expect("F. 1:1(0) ack 1");
+        p.expect_state(State::FinWait1);
+        // The SYN-ACK's timer goes on.
+        p.expect_after_ms(1000, "S. 0:0(0) ack 1 <mss 1460>");
+        p.inject(". 1:1(0) ack 1");
+        p.expect_nothing();
+        p.expect_after_ms(1000, "F. 1:1(0) ack 1");
+        p.expect_state(State::FinWait1);
+    });
+}
+
+#[test]
+fn syn_received_close_after_a_timeout() {
+    conversation(syn_received, |p| {
+        p.expect_after_ms(1000, "S. 0:0(0) ack 1 <mss 1460>");
+        p.close();
         p.expect_nothing();
         p.inject(". 1:1(0) ack 1");
         p.expect("F. 1:1(0) ack 1");

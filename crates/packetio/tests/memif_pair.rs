@@ -301,6 +301,31 @@ fn sleeper_is_woken_by_a_frame() {
 }
 
 #[test]
+fn sleeper_is_rung_for_once_until_it_takes_what_came() {
+    let (mut server, mut client) = connected_pair("once", &options(), &options());
+    for server_sends in [true, false] {
+        let (a, b) = if server_sends {
+            (&mut server, &mut client)
+        } else {
+            (&mut client, &mut server)
+        };
+        let _ = b.receive().unwrap();
+        for nap in 1..=3 {
+            assert!(!b.prepare_wait(false));
+            for _ in 0..4 {
+                a.reserve(1)[0].set_len(60);
+                a.send(1).unwrap();
+                assert_eq!(a.counters().value("memif_tx_bells"), Some(nap));
+            }
+            assert!(common::poll(b, Duration::from_secs(5)));
+            b.finish_wait();
+            assert_eq!(b.receive().unwrap().len(), 4);
+            b.release();
+        }
+    }
+}
+
+#[test]
 fn client_that_left_is_drained_and_a_new_one_is_served() {
     let path = common::path("again");
     let server = MemifOptions {

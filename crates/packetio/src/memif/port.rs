@@ -146,7 +146,7 @@ impl MemifPort {
         self.tx = queue
             .tx
             .as_ref()
-            .map(|end| Tx::new(end, link.window(), cursors.tx, frame_bytes));
+            .map(|end| Tx::new(end, link, cursors.tx, frame_bytes));
     }
 
     fn leave(&mut self) {

@@ -13,14 +13,14 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use super::PROGRAM_NAME;
 use super::batch_unsafe::TxBatch;
 use super::bell;
 use super::layout::DESCRIPTOR_FLAG_NEXT;
 use super::limits::{
     BATCH_FRAMES_MAX, FRAME_BYTES_MAX, STAGED_FRAMES_MAX, TX_ROOM_POLL_NS_MAX, TX_ROOM_POLL_NS_MIN,
 };
-use super::link::{Buffers, Counters, Lie, RingEnd};
-use super::region_unsafe::Window;
+use super::link::{Buffers, Counters, Lie, Link, RingEnd};
 use super::ring_unsafe::{Descriptor, RingMemory};
 use crate::TxFrame;
 
@@ -39,12 +39,16 @@ pub struct Tx {
     frame_bytes: u32,
     batch: TxBatch,
     staged: bool,
+    /// The peer wants no bell while it is awake, and looks at the ring before it wants one again: it need not be rung for twice.
+    masks_awake: bool,
+    /// The peer's cursor when it was last rung for.
+    rung_at: Option<u16>,
     room_pause_ns: u64,
 }
 
 impl Tx {
-    /// On `end`, for frames up to `frame_bytes`; `cursor` is 0 on a new connection.
-    pub fn new(end: &RingEnd, window: Window, cursor: u16, frame_bytes: usize) -> Self {
+    /// On `end` of `link`, for frames up to `frame_bytes`; `cursor` is 0 on a new connection.
+    pub fn new(end: &RingEnd, link: &Link, cursor: u16, frame_bytes: usize) -> Self {
         let tx = Self {
             ring: end.ring.clone(),
             bell: Arc::clone(&end.bell),
@@ -57,8 +61,10 @@ impl Tx {
                 0
             },
             frame_bytes: frame_bytes as u32,
-            batch: TxBatch::new(window, BATCH_FRAMES_MAX),
+            batch: TxBatch::new(link.window(), BATCH_FRAMES_MAX),
             staged: false,
+            masks_awake: link.peer == PROGRAM_NAME,
+            rung_at: None,
             room_pause_ns: TX_ROOM_POLL_NS_MIN,
         };
         let peer = tx.peer_cursor();
@@ -109,11 +115,21 @@ impl Tx {
             None => self.ring.set_tail(self.cursor),
         }
         self.ask_for_next(used);
-        if self.ring.wants_interrupt() {
+        if self.ring.wants_interrupt() && !self.is_rung_for() {
             counters.tx_bells += 1;
             bell::ring(self.bell.as_fd());
         }
         Ok(())
+    }
+
+    /// The peer has taken nothing since it was last rung for: that ring still waits for it, as when many stacks share its core and others run first. It takes what
+    /// is there once it is awake, this batch with it, before it sleeps again. VPP in interrupt mode, which never masks its interrupt, is rung for each time.
+    #[inline]
+    fn is_rung_for(&mut self) -> bool {
+        let taken = self.peer_cursor();
+        let is_rung_for = self.masks_awake && self.rung_at == Some(taken);
+        self.rung_at = Some(taken);
+        is_rung_for
     }
 
     /// Asks for the memory of the next `n` slots: by the time that they are written to, the peer's core has given it up.

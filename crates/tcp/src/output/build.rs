@@ -131,6 +131,9 @@ impl Connection {
     pub(super) fn build_reset(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
         self.build_empty(cx, out, self.acceptable_seq());
         out.flags = Flags::RST | Flags::ACK;
+        if out.urgent != 0 {
+            out.flags |= Flags::URG;
+        }
         if self.snd.ecn.is_accurate() {
             self.dress(cx, out, false);
         }

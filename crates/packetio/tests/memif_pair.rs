@@ -117,6 +117,48 @@ fn sleeping_ends_lose_nothing_in_either_direction() {
     transfer("sleep-s2c", 200_000, &options(), &options(), true, true);
 }
 
+/// Frames go back and forth, one to three at a time, and both ends sleep in between: a ring that is lost leaves both asleep.
+fn bounce(port: &mut MemifPort, begins: bool, rounds: u32) {
+    let mut number = u32::from(begins);
+    let mut to_send = usize::from(begins);
+    let mut received = 0;
+    while received < rounds {
+        if to_send > 0 {
+            let slots = port.reserve(to_send);
+            assert_eq!(slots.len(), to_send);
+            slots.iter().for_each(|slot| slot.set_len(60));
+            port.send(to_send).unwrap();
+        }
+        let begin = Instant::now();
+        while port.receive().unwrap().is_empty() {
+            sleep_until_ready(port, false);
+            assert!(
+                begin.elapsed() < Duration::from_secs(5),
+                "slept on: {received} of {rounds}"
+            );
+        }
+        received += 1;
+        number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        // Work of many lengths, so that each moment of the other's falling asleep is met.
+        for _ in 0..(number >> 16) % 4_000 {
+            std::hint::spin_loop();
+        }
+        to_send = 1 + (number >> 28) as usize % 3;
+    }
+    let slots = port.reserve(1);
+    slots.iter().for_each(|slot| slot.set_len(60));
+    let _ = port.send(1);
+}
+
+#[test]
+fn sleepers_who_answer_each_other_are_always_woken() {
+    let (mut server, mut client) = connected_pair("bounce", &options(), &options());
+    std::thread::scope(|scope| {
+        scope.spawn(|| bounce(&mut server, false, 100_000));
+        scope.spawn(|| bounce(&mut client, true, 100_000));
+    });
+}
+
 #[test]
 fn smallest_rings_and_largest_buffers_lose_nothing() {
     let tight = MemifOptions {

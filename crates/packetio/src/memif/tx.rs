@@ -41,8 +41,8 @@ pub struct Tx {
     staged: bool,
     /// The peer wants no bell while it is awake, and looks at the ring before it wants one again: it need not be rung for twice.
     masks_awake: bool,
-    /// The peer's cursor when it was last rung for.
-    rung_at: Option<u16>,
+    /// The first frame of the batch that the peer was rung for; `None` once it was seen awake.
+    rung_for: Option<u16>,
     room_pause_ns: u64,
 }
 
@@ -64,7 +64,7 @@ impl Tx {
             batch: TxBatch::new(link.window(), BATCH_FRAMES_MAX),
             staged: false,
             masks_awake: link.peer == PROGRAM_NAME,
-            rung_at: None,
+            rung_for: None,
             room_pause_ns: TX_ROOM_POLL_NS_MIN,
         };
         let peer = tx.peer_cursor();
@@ -109,27 +109,37 @@ impl Tx {
         if used == 0 {
             return Ok(());
         }
+        let first = self.cursor;
         self.cursor = self.cursor.wrapping_add(used);
         match self.buffers {
             Some(_) => self.ring.set_head(self.cursor),
             None => self.ring.set_tail(self.cursor),
         }
         self.ask_for_next(used);
-        if self.ring.wants_interrupt() && !self.is_rung_for() {
+        if !self.ring.wants_interrupt() {
+            self.rung_for = None;
+        } else if !self.is_rung_for() {
+            self.rung_for = Some(first);
             counters.tx_bells += 1;
             bell::ring(self.bell.as_fd());
         }
         Ok(())
     }
 
-    /// The peer has taken nothing since it was last rung for: that ring still waits for it, as when many stacks share its core and others run first. It takes what
-    /// is there once it is awake, this batch with it, before it sleeps again. VPP in interrupt mode, which never masks its interrupt, is rung for each time.
+    /// The peer has not taken the batch that it was rung for: that ring still waits for it, as when many stacks share its core and others run first. Once it is awake it
+    /// takes what is there, this batch with it, and it looks again after it has asked for the bell and before it sleeps: either it sees this batch then, or we see here what it
+    /// gave back before. (Not to ask whether it took *anything* since the ring: a ring may come when its frames have been taken already, and find nobody who will take others.)
+    /// VPP in interrupt mode, which never masks its interrupt, is rung for each time.
     #[inline]
-    fn is_rung_for(&mut self) -> bool {
-        let taken = self.peer_cursor();
-        let is_rung_for = self.masks_awake && self.rung_at == Some(taken);
-        self.rung_at = Some(taken);
-        is_rung_for
+    fn is_rung_for(&self) -> bool {
+        let Some(first) = self.rung_for.filter(|_| self.masks_awake) else {
+            return false;
+        };
+        let taken = self
+            .peer_cursor()
+            .wrapping_add(self.ahead)
+            .wrapping_sub(self.ring.slots());
+        first.wrapping_sub(taken) <= self.ring.slots()
     }
 
     /// Asks for the memory of the next `n` slots: by the time that they are written to, the peer's core has given it up.

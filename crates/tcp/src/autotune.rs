@@ -11,7 +11,7 @@ use crate::pack::{Packing, Usual};
 use crate::segment::Segment;
 
 /// What sizing of buffers needs to remember.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Autotune {
     /// The send buffer in bytes of memory.
     pub send_buffer: u32,

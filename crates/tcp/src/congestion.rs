@@ -147,7 +147,7 @@ pub(crate) trait CongestionControl {
 }
 
 /// The algorithm that a connection has chosen, and its state.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Algorithm {
     /// RFC 5681 and 6582.
     NewReno(newreno::NewReno),

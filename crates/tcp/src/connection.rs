@@ -104,7 +104,7 @@ pub(crate) struct First {
 }
 
 /// One TCP connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub struct Connection {
     pub(crate) snd: Snd,

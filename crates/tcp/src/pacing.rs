@@ -27,7 +27,7 @@ const LATE_NS_MAX: u64 = 5 * MILLISECOND_NS;
 const FREE_SEGMENTS: u32 = 10;
 
 /// A connection's pacing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pacing {
     /// Bytes per second; [`RATE_INFINITE`] = not known yet.
     pub rate: u64,

@@ -63,7 +63,7 @@ impl Default for PathMtuSettings {
 }
 
 /// What a connection knows of its path.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Path {
     /// What the link takes, or the application set (TCP_MAXSEG): the bound of everything.
     pub mss_max: u16,

@@ -5,7 +5,7 @@ use wire::SeqNumber;
 use crate::limits::RECORD_ENDS_MAX;
 
 /// Ends of records not yet acknowledged, in order.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RecordEnds {
     ends: [SeqNumber; RECORD_ENDS_MAX],
     len: u8,

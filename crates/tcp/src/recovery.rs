@@ -84,7 +84,7 @@ pub(crate) enum Pending {
 }
 
 /// A connection's loss recovery.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Recovery {
     /// RACK's state.
     pub rack: Rack,

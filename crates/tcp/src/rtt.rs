@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::pack::{Packing, Usual};
 
 /// SRTT, RTTVAR and RTO, and the least round trip.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RoundTrip {
     /// Smoothed round trip; 0 = none measured.
     pub srtt_us: u32,
@@ -43,7 +43,7 @@ pub(crate) struct RtoBounds {
 }
 
 /// The least value over a window of time, by the three best candidates (the filter that Linux calls minmax).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Least {
     at_ms: [u32; 3],
     value_us: [u32; 3],

@@ -30,7 +30,7 @@ pub(crate) use tally::Tally;
 pub(crate) const NEVER_NS: u64 = u64::MAX;
 
 /// The three deadlines in nanoseconds; [`NEVER_NS`] = not armed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Timers {
     pub retransmit_ns: u64,
     pub delayed_ack_ns: u64,

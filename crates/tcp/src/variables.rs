@@ -23,7 +23,7 @@ use crate::rtt::RoundTrip;
 use crate::timers::{OwnTimers, Tally, Timers};
 
 /// Hot send variables.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub(crate) struct Snd {
     /// SND.UNA: oldest sequence number not acknowledged.
@@ -82,7 +82,7 @@ impl Snd {
 }
 
 /// Hot receive variables.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub(crate) struct Rcv {
     /// RCV.NXT: next sequence number expected.
@@ -112,7 +112,7 @@ impl Rcv {
 }
 
 /// Send variables outside the hot line: with every ACK, with every segment sent, seldom.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[repr(C)]
 pub(crate) struct Sender {
     /// The three deadlines.
@@ -176,7 +176,7 @@ impl Sender {
 }
 
 /// Receive variables outside the hot line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[repr(C)]
 pub(crate) struct Receiver {
     /// When payload last arrived, or the connection was established; 0 = neither.
@@ -246,7 +246,7 @@ pub(crate) struct Receiver {
 }
 
 /// What matters when a connection begins and ends, and seldom between.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cold {
     /// The Fast Open option of the first SYN, or of the first SYN-ACK.
     pub fast_open: Option<FastOpenCookie>,

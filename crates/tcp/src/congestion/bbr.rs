@@ -69,7 +69,7 @@ mod flag {
 }
 
 /// The model and where its state machine stands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bbr {
     btl_bw: MaxFilter,
     long_term: LongTerm,

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::pack::{Packing, Usual};
 
 /// What a connection owns.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Congestion {
     /// The window, in segments.
     pub window: Window,

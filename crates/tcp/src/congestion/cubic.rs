@@ -28,7 +28,7 @@ const UPDATE_MS_MAX: u32 = 1000 / 32;
 const SETTLE_MS: u32 = 1000;
 
 /// What ends slow start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Exit {
     /// Loss, or the threshold.
     Standard,
@@ -63,7 +63,7 @@ impl Exit {
 }
 
 /// CUBIC's state; windows in segments.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cubic {
     /// Acknowledged segments that earn one segment of growth.
     cnt: u32,

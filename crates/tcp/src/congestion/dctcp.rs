@@ -17,7 +17,7 @@ const ALPHA_SHIFT: u32 = 10;
 const GAIN_SHIFT: u32 = 4;
 
 /// The estimate and the round that it samples.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Dctcp {
     /// Share of marked segments, with ten fractional bits.
     alpha: u32,

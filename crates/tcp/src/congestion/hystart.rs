@@ -23,7 +23,7 @@ const BURST_BYTES: u64 = 4 * 65_536;
 const BURST_US_MAX: u64 = 1_000;
 
 /// One round's observations.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HyStart {
     /// When the round began, and when the latest ACK of the train arrived; microseconds, wrapping.
     round_start_us: u32,

@@ -25,7 +25,7 @@ const GROWTH_MAX: u32 = 8;
 const NO_RTT: u32 = u32::MAX;
 
 /// Observations of this round and the last.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HyStartPlus {
     /// The round ends when this is acknowledged.
     round_end: SeqNumber,

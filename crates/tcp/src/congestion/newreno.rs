@@ -4,7 +4,7 @@
 use super::{AckSample, CongestionControl, Moment, Window};
 
 /// NewReno keeps nothing beside the window.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NewReno;
 
 impl CongestionControl for NewReno {

@@ -7,7 +7,7 @@ use super::Window;
 use crate::pack::{Packing, Usual};
 
 /// How far the window was used lately.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Usage {
     /// When the window was last in full use, or moved.
     pub stamp_ns: u64,

@@ -10,7 +10,7 @@ use crate::limits::{RACK_RECOVERIES_MAX, TIMER_SLACK_NS};
 use crate::pack::{Packing, Usual};
 
 /// What RACK remembers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rack {
     /// When the latest sent of the delivered segments was sent.
     pub sent_ns: u64,

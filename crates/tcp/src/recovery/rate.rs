@@ -51,7 +51,7 @@ pub(crate) enum Busy {
 }
 
 /// Delivery rate and the sender's use of time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Delivery {
     /// When something was last delivered.
     pub delivered_ns: u64,

@@ -3,7 +3,7 @@
 use crate::pack::Packing;
 
 /// Timeouts of a connection; owned by `Cold`, told by the timers and by loss recovery.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tally {
     /// Timeouts in all.
     pub timeouts: u16,

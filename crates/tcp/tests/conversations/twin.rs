@@ -34,10 +34,9 @@ pub fn alike<R: Clone, T: Debug + PartialEq>(
     twin.set_prediction(true);
     counters.predicted_in = cx.counters.predicted_in;
     assert_eq!(straight, general, "answers; before {before:?}");
-    assert_eq!(
-        format!("{conn:?}"),
-        format!("{twin:?}"),
-        "before {before:?}"
+    assert!(
+        *conn == twin,
+        "{conn:?}\nin a straight line, else\n{twin:?}\nbefore {before:?}"
     );
     assert_eq!(cx.counters, &counters, "before {before:?}");
     assert_eq!(cx.records, &records, "before {before:?}");

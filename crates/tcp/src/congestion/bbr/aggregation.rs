@@ -10,7 +10,7 @@ use super::rate::{Rate, segments_in};
 const ROUNDS: u8 = 5;
 
 /// The epoch under way, and the largest excess of two windows of rounds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Aggregation {
     epoch_us: u32,
     epoch_acked: u16,

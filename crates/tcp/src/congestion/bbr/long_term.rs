@@ -30,7 +30,7 @@ enum Stage {
 }
 
 /// The stretch under way, and the rate of the one before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LongTerm {
     /// 0 = no stretch was measured yet.
     rate: Rate,

@@ -32,7 +32,7 @@ pub(super) fn paced_bytes_per_second(rate: Rate, gain: u32, mss: u32) -> u64 {
 }
 
 /// The largest rate of a window of rounds, by the three best candidates, each later than the one before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MaxFilter {
     rates: [Rate; 3],
     rounds: [u16; 3],

@@ -155,7 +155,7 @@ impl Connection {
             // RFC 1191 6.3: routes change; a router will say so again if this one has not.
             self.marks.clear(Marks::PATH_NARROWED);
             self.path.narrow_mss = self.path.mss_max;
-            self.path.high = self.path.mss_max.min(self.tx.peer_mss);
+            self.path.high = self.size_max();
             self.refresh_path();
         }
         if self.marks.has(Marks::PATH_PROBING) {
@@ -170,6 +170,11 @@ impl Connection {
         self.path.high = self.path.high.min(mss);
         self.path.low = self.path.low.min(mss);
         self.refresh_path();
+    }
+
+    /// The largest size that link, application and peer allow, whatever the path does.
+    fn size_max(&self) -> u16 {
+        self.path.mss_max.min(self.tx.peer_mss).max(SEND_MSS_MIN)
     }
 
     /// The segment size that follows from what is known.

@@ -1,6 +1,7 @@
 //! The steps that a connection is put through, and how each is played.
 
 use arbitrary::Arbitrary;
+use tcp::path_mtu::{MtuProbing, PathMtuSettings};
 use tcp::{Config, IcmpError, Keepalive, Segment};
 use wire::SeqNumber;
 use wire::tcp::{Flags, Header, Options, SackBlock, Timestamp};
@@ -25,6 +26,7 @@ pub struct Input {
     recv_space: u16,
     peer_mss: u16,
     start: Start,
+    path: u8,
     steps: Vec<Step>,
 }
 
@@ -133,6 +135,7 @@ fn start(input: &Input) -> Peer {
     let setup = Setup {
         config: Config {
             sack: input.sack,
+            path_mtu: path_mtu(input.path),
             ..Config::default()
         },
         timestamps: input.timestamps,
@@ -141,7 +144,7 @@ fn start(input: &Input) -> Peer {
         peer_mss: input.peer_mss,
         ..Setup::default()
     };
-    match input.start {
+    let mut peer = match input.start {
         Start::Connecting => Peer::connecting(&setup, variant),
         Start::Accepted => Peer::accepted(&setup, variant),
         Start::SynReceived => states::syn_received(variant),
@@ -151,7 +154,26 @@ fn start(input: &Input) -> Peer {
         Start::Closing => states::closing(variant),
         Start::LastAck => states::last_ack(variant),
         Start::TimeWait => states::time_wait(variant),
+    };
+    peer.config.path_mtu = setup.config.path_mtu;
+    peer
+}
+
+/// How the path is searched; with the upper bit its news ages within the steps that are played.
+fn path_mtu(drawn: u8) -> PathMtuSettings {
+    let mut settings = PathMtuSettings {
+        probing: match drawn % 4 {
+            1 => MtuProbing::AfterBlackHole,
+            2 | 3 => MtuProbing::Always,
+            _ => MtuProbing::Never,
+        },
+        ..PathMtuSettings::default()
+    };
+    if drawn >= 0x80 {
+        settings.age_ns_max = 20_000 * MS;
+        settings.probe_interval_ns = 30_000 * MS;
     }
+    settings
 }
 
 fn take(peer: &mut Peer, step: &Step) {
@@ -178,7 +200,7 @@ fn take(peer: &mut Peer, step: &Step) {
             peer.call(|conn, cx, _| conn.set_keepalive(cx, keepalive));
         }
         Step::UserTimeout(ms) => peer.conn.set_user_timeout(u64::from(ms) * MS),
-        Step::Mtu(mss) => peer.call(|conn, cx, _| conn.on_mtu(cx, mss, true)),
+        Step::Mtu(mss) => peer.call(|conn, cx, _| conn.on_mtu(cx, mss, mss % 4 != 3)),
         Step::Icmp(ahead) => {
             let seq = Distance::Near(ahead).from(peer.conn.una(), peer.conn.nxt());
             peer.call(|conn, cx, _| conn.on_icmp_error(cx, IcmpError::HostUnreachable, seq));

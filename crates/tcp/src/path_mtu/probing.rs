@@ -36,8 +36,7 @@ impl Connection {
     /// Without effect on the segments' size yet.
     fn begin_search(&mut self, cx: &Cx<'_>, low: u16) {
         self.marks.set(Marks::PATH_PROBING);
-        let high = self.path.mss_max.min(self.tx.peer_mss);
-        self.path.high = high.max(SEND_MSS_MIN);
+        self.path.high = self.size_max();
         self.path.low = low.clamp(SEND_MSS_MIN, self.path.high);
         self.path.probe = 0;
         self.path.probed_at = coarse(cx.now_ns);
@@ -55,7 +54,7 @@ impl Connection {
     }
 
     fn search_is_over(&self) -> bool {
-        self.path.high - self.path.low < self.path.threshold.max(1)
+        self.path.high.saturating_sub(self.path.low) < self.path.threshold.max(1)
     }
 
     /// Payload of the probe that may leave now.
@@ -89,7 +88,7 @@ impl Connection {
 
     /// The middle of what is not known.
     fn probe_size(&self) -> u16 {
-        self.path.low + (self.path.high - self.path.low) / 2
+        self.path.low + self.path.high.saturating_sub(self.path.low) / 2
     }
 
     fn option_bytes(&self) -> u16 {
@@ -116,7 +115,8 @@ impl Connection {
         cx.counters.path_probes_acked += 1;
         let window = &mut self.congestion.window;
         let bytes = u64::from(window.cwnd + 1) * u64::from(self.snd.mss);
-        self.path.low = self.path.probe;
+        // A router may have named a smaller size since, and its word counts.
+        self.path.low = self.path.probe.min(self.path.high);
         self.path.probe = 0;
         self.refresh_path();
         let mss = u64::from(self.snd.mss.max(1));
@@ -129,7 +129,8 @@ impl Connection {
             return false;
         }
         cx.counters.path_probes_lost += 1;
-        self.path.high = (self.path.probe - 1).max(self.path.low);
+        let below = (self.path.probe - 1).min(self.path.high);
+        self.path.high = below.max(self.path.low);
         self.path.probe = 0;
         self.congestion.window.cwnd += 1;
         self.resend_path_probe(cx);
@@ -151,7 +152,7 @@ impl Connection {
                 .min(settings.probe_mss_base)
                 .max(settings.probe_mss_min)
                 .saturating_add(options);
-            self.path.low = low.clamp(SEND_MSS_MIN, self.path.high);
+            self.path.low = low.min(self.path.high).max(SEND_MSS_MIN);
         } else {
             self.begin_search(cx, settings.probe_mss_base.saturating_add(options));
         }

@@ -5,7 +5,7 @@ use wire::tcp::Flags;
 
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
-use crate::limits::{SYN_AGAIN_NS, WINDOW_SHIFT_MAX, coarse};
+use crate::limits::{SEND_MSS_MIN, SYN_AGAIN_NS, WINDOW_SHIFT_MAX, coarse};
 use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
@@ -131,7 +131,7 @@ impl Connection {
         self.rcv.nxt = seg.seq + 1;
         self.rcv.acked = self.rcv.nxt;
         if let Some(mss) = options.mss.filter(|&mss| mss > 0) {
-            self.tx.peer_mss = mss;
+            self.tx.peer_mss = mss.max(SEND_MSS_MIN);
         }
         match options.window_scale {
             Some(shift) if self.marks.has(Marks::WINDOW_SCALING) => {

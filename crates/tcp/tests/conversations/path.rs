@@ -94,3 +94,66 @@ fn established_timeouts_in_a_row_begin_the_search() {
         assert_eq!(p.conn.send_mss(), 512, "and more so");
     });
 }
+
+/// A peer whose SYN-ACK says that it takes segments of one byte, over a path that is always searched and that a router has narrowed.
+fn connecting_to_a_peer_of_one_byte(probing: MtuProbing) -> impl Fn(Variant) -> Peer {
+    move |variant| {
+        let mut setup = Setup::default();
+        setup.config.path_mtu.probing = probing;
+        let mut p = Peer::connecting(&setup, variant);
+        p.call(|conn, cx, _| conn.on_mtu(cx, 560, true));
+        p.inject("S. 0:0(0) ack 1 <mss 1>");
+        p
+    }
+}
+
+#[test]
+fn syn_sent_mss_of_one_byte_has_a_floor_when_the_path_is_tried_wide_again() {
+    for probing in [MtuProbing::Always, MtuProbing::AfterBlackHole] {
+        conversation(connecting_to_a_peer_of_one_byte(probing), |p| {
+            assert_eq!(p.conn.send_mss(), 48);
+            p.wait_ms(610_000);
+            p.write(400);
+            p.skip_sent();
+            p.wait_ms(60_000);
+            assert_eq!(p.conn.send_mss(), 48, "after many timeouts");
+            assert_eq!(p.counters.path_probes_out, 0, "nothing is left to find");
+        });
+    }
+}
+
+#[test]
+fn established_probe_that_passed_counts_no_higher_than_a_router_said_since() {
+    conversation(searched(MtuProbing::Always), |p| {
+        p.write(1242 + 7 * 1460);
+        assert_eq!(p.counters.path_probes_out, 1);
+        p.call(|conn, cx, _| conn.on_mtu(cx, 1000, false));
+        acknowledge(p, 11_463);
+        assert_eq!(p.conn.send_mss(), 1000);
+        p.write(20_000);
+        assert_eq!(p.conn.send_mss(), 1000);
+    });
+}
+
+#[test]
+fn established_probe_that_was_lost_leaves_the_bound_that_a_router_set_since() {
+    conversation(searched(MtuProbing::Always), |p| {
+        p.write(12_000);
+        assert_eq!(p.counters.path_probes_out, 1);
+        p.call(|conn, cx, _| conn.on_mtu(cx, 1100, false));
+        p.skip_sent();
+        for _ in 0..4 {
+            p.inject(". 1:1(0) ack 1");
+        }
+        assert_eq!(p.counters.path_probes_lost, 1);
+        acknowledge(p, 12_001);
+        p.write(30_000);
+        assert!(p.conn.send_mss() <= 1100, "{}", p.conn.send_mss());
+        assert!(
+            p.take_sent()
+                .iter()
+                .all(|line| !line.contains("(11") && !line.contains("(12")),
+            "no probe beyond what the router said"
+        );
+    });
+}

@@ -7,7 +7,7 @@ mod flows;
 mod network;
 
 use stack::Limits;
-use tcp::path_mtu::MtuProbing;
+use tcp::path_mtu::{MtuProbing, PathMtuSettings};
 use tcp::{CongestionAlgorithm, EcnUse, SlowStart, SynCookieUse};
 
 use super::plan::{HostPlan, Lie, LieKind, NodePlan, Plan, Strain};
@@ -201,9 +201,15 @@ fn settings(dice: &mut Random, weather: Weather) -> tcp::Config {
         tcp.syn_cookies = SynCookieUse::Always;
     }
     if let Some(mut own) = field(40) {
-        tcp.path_mtu.probing = own.pick(&[MtuProbing::AfterBlackHole, MtuProbing::Always]);
+        search_paths(&mut tcp.path_mtu, &mut own);
     }
     tcp
+}
+
+fn search_paths(settings: &mut PathMtuSettings, own: &mut Random) {
+    settings.probing = own.pick(&[MtuProbing::AfterBlackHole, MtuProbing::Always]);
+    settings.age_ns_max = own.pick(&[600, 5, 60]) * SECOND;
+    settings.probe_interval_ns = own.pick(&[600, 10]) * SECOND;
 }
 
 /// What the plan may do to connections.

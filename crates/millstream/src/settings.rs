@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use stack::context::SocketOption;
+use stack::context::{DontFragment, SocketOption};
 use tcp::connection::Keepalive;
 use tcp::{CongestionAlgorithm, FastOpenKeys, SECOND_NS};
 
@@ -25,7 +25,7 @@ pub enum Linger {
 pub enum MtuDiscover {
     /// Packets may be fragmented; what routers say of the path counts from the next segment on, and nothing is sent again for it.
     Dont,
-    /// As routes say: the default.
+    /// As routes say: the default. Where a router names less than the least MTU that is believed, packets may be fragmented.
     #[default]
     Want,
     /// Always.
@@ -41,7 +41,11 @@ pub enum MtuDiscover {
 impl MtuDiscover {
     pub(crate) const fn option(self) -> SocketOption {
         SocketOption::MtuDiscover {
-            dont_fragment: matches!(self, Self::Want | Self::Do),
+            dont_fragment: match self {
+                Self::Want => DontFragment::OnBelievablePaths,
+                Self::Do => DontFragment::Always,
+                Self::Dont | Self::Probe | Self::Interface | Self::Omit => DontFragment::Never,
+            },
             resends: matches!(self, Self::Want | Self::Do | Self::Probe),
         }
     }

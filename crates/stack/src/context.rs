@@ -374,6 +374,19 @@ pub struct Accepted {
     pub local: SocketAddr,
 }
 
+/// When IPv4 packets bear DF.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DontFragment {
+    /// Never.
+    Never,
+    /// Unless a router said that the path is narrower than any is believed to be (`tcp::path_mtu::PathMtuSettings::mtu_min_v4`): then only
+    /// fragments pass.
+    #[default]
+    OnBelievablePaths,
+    /// Always.
+    Always,
+}
+
 /// An option of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketOption {
@@ -409,8 +422,8 @@ pub enum SocketOption {
     TrafficClass(u8),
     /// `IP_MTU_DISCOVER`
     MtuDiscover {
-        /// IPv4 packets bear DF.
-        dont_fragment: bool,
+        /// When IPv4 packets bear DF.
+        dont_fragment: DontFragment,
         /// What is in flight and too long is sent again when a router says so; else its word counts from the next segment on.
         resends: bool,
     },

@@ -14,15 +14,24 @@ use crate::limits::{DESTINATIONS_EACH_SET, DESTINATIONS_MAX};
 #[cfg(test)]
 mod tests;
 
+/// A router's word of the way to a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PathWord {
+    /// No more bytes than this fit.
+    pub mtu: u16,
+    /// It was less, and less than is ever believed: packets of `mtu` bytes pass in fragments.
+    pub too_narrow: bool,
+    /// How long it counts.
+    pub until_ns: u64,
+}
+
 /// What is known of one host.
 #[derive(Clone, Copy, Debug)]
 struct Destination {
     address: Addr,
     /// By the table's own count of uses.
     used: u32,
-    /// 0: the link's.
-    path_mtu: u16,
-    path_mtu_until_ns: u64,
+    path: Option<PathWord>,
     cookie: Option<FastOpenCookie>,
     /// The peer's MSS, learnt with Fast Open; 0: not known.
     mss: u16,
@@ -59,22 +68,28 @@ impl Destinations {
         }
     }
 
-    /// The path's MTU to `address`, if a router's word of it still counts.
+    /// A router's word of the path to `address`, if it still counts.
     #[inline]
-    pub fn path_mtu(&mut self, address: Addr, now_ns: u64) -> Option<u16> {
+    pub fn path(&mut self, address: Addr, now_ns: u64) -> Option<PathWord> {
         if now_ns >= self.path_mtu_until_ns_max {
             return None;
         }
-        let entry = self.find(address)?;
-        (entry.path_mtu != 0 && now_ns < entry.path_mtu_until_ns).then_some(entry.path_mtu)
+        self.find(address)?
+            .path
+            .filter(|word| now_ns < word.until_ns)
     }
 
-    /// A router says that no more than `mtu` bytes fit on the way to `address`; true until `until_ns`.
-    pub fn learn_path_mtu(&mut self, address: Addr, mtu: u16, until_ns: u64) {
+    /// A router says how much fits on the way to `address`. What counts from now on: a smaller MTU that was heard of before does until it is old, since no
+    /// message says that more fits than was thought (RFC 1191 3; Linux).
+    pub fn learn_path(&mut self, address: Addr, word: PathWord, now_ns: u64) -> PathWord {
         let entry = self.entry(address);
-        entry.path_mtu = mtu;
-        entry.path_mtu_until_ns = until_ns;
-        self.path_mtu_until_ns_max = self.path_mtu_until_ns_max.max(until_ns);
+        let counts = match entry.path {
+            Some(known) if now_ns < known.until_ns && known.mtu < word.mtu => known,
+            _ => word,
+        };
+        entry.path = Some(counts);
+        self.path_mtu_until_ns_max = self.path_mtu_until_ns_max.max(counts.until_ns);
+        counts
     }
 
     /// How a SYN to `address` opens fast, over a link whose segments have at most `mss` bytes; `None`: it is plain.
@@ -168,8 +183,7 @@ impl Destinations {
         let entry = set[place].get_or_insert(Destination {
             address,
             used: uses,
-            path_mtu: 0,
-            path_mtu_until_ns: 0,
+            path: None,
             cookie: None,
             mss: 0,
             experimental: 0,

@@ -11,6 +11,7 @@ use ring::byte_ring::{RxWriter, TxReader};
 use tcp::pack::{Packer, Packing, Unpacker};
 use wire::{Addr, FlowKey};
 
+use crate::context::DontFragment;
 use crate::limits::REST_BYTES_MAX;
 use crate::packet_out::HeaderFields;
 use crate::sockets::{Role, Slot};
@@ -244,12 +245,26 @@ fn pack_header(header: &mut HeaderFields, p: &mut impl Packing) {
         dscp,
         hop_limit,
         discovers_mtu,
+        dont_fragment,
         resends_for_mtu,
         ident,
+        too_narrow_until,
     } = header;
     p.u8(dscp, 0);
     p.u8(hop_limit, 64);
     p.bool(discovers_mtu);
+    let (mut never, mut always) = (
+        *dont_fragment == DontFragment::Never,
+        *dont_fragment == DontFragment::Always,
+    );
+    p.bool(&mut never);
+    p.bool(&mut always);
+    *dont_fragment = match (never, always) {
+        (true, _) => DontFragment::Never,
+        (_, true) => DontFragment::Always,
+        _ => DontFragment::OnBelievablePaths,
+    };
     p.bool(resends_for_mtu);
     p.u16(ident, 0);
+    p.u32(too_narrow_until, 0);
 }

@@ -36,7 +36,10 @@ impl HeaderFields {
             SocketOption::MtuDiscover {
                 dont_fragment,
                 resends,
-            } => (self.discovers_mtu, self.resends_for_mtu) = (dont_fragment, resends),
+            } => {
+                self.set_dont_fragment(dont_fragment);
+                self.resends_for_mtu = resends;
+            }
             _ => return false,
         }
         true

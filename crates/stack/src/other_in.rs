@@ -8,6 +8,7 @@ use wire::{MacAddr, ethernet, ipv4, ipv6, protocol};
 use crate::arp_nd;
 use crate::core::{Core, tcp_cx};
 use crate::demux::OtherPacket;
+use crate::destinations::PathWord;
 use crate::flow_table::FlowEntry;
 use crate::icmp::{ErrorKind, ErrorReport, Icmp, Incoming, Refusal};
 use crate::limits::SMALL_PACKET_BYTES_MAX;
@@ -205,15 +206,22 @@ impl Core {
             ErrorKind::PacketTooBig { mtu } => {
                 let remote = report.flow.remote;
                 let settings = &self.config.tcp.path_mtu;
-                let mtu = mtu.min(u32::from(u16::MAX)) as u16;
-                let mtu = if remote.is_v4() {
-                    mtu.max(settings.mtu_min_v4)
+                let least = if remote.is_v4() {
+                    settings.mtu_min_v4
                 } else {
-                    mtu
+                    0
                 };
-                let until_ns = self.now_ns.saturating_add(settings.age_ns_max);
-                self.destinations.learn_path_mtu(remote, mtu, until_ns);
-                let mss = mtu.saturating_sub(headers_of(remote));
+                let named = mtu.min(u32::from(u16::MAX)) as u16;
+                let word = PathWord {
+                    mtu: named.max(least),
+                    too_narrow: named < least,
+                    until_ns: self.now_ns.saturating_add(settings.age_ns_max),
+                };
+                let word = self.destinations.learn_path(remote, word, self.now_ns);
+                if word.too_narrow {
+                    slot.header.narrow_too_far(word.until_ns);
+                }
+                let mss = word.mtu.saturating_sub(headers_of(remote));
                 conn.on_mtu(&mut tcp_cx!(self), mss, resends)
             }
         };

@@ -453,8 +453,8 @@ impl Core {
         let link_mss = self.network.mss_for(remote);
         let path_mss = self
             .destinations
-            .path_mtu(remote, self.now_ns)
-            .map_or(link_mss, |mtu| mtu.saturating_sub(headers_of(remote)));
+            .path(remote, self.now_ns)
+            .map_or(link_mss, |word| word.mtu.saturating_sub(headers_of(remote)));
         let asked = if mss_max == 0 { u16::MAX } else { mss_max };
         link_mss.min(path_mss).min(asked)
     }

@@ -149,6 +149,7 @@ impl Core {
             memory: pool.memory(),
             block,
             offload: self.offload,
+            now_ns: self.now_ns,
         };
         let mut cx = tcp_cx!(self);
         let segment = &mut self.segment_out;
@@ -329,6 +330,7 @@ struct Way<'a> {
     memory: &'a Memory,
     block: &'a SocketBlock,
     offload: bool,
+    now_ns: u64,
 }
 
 impl Way<'_> {
@@ -336,8 +338,8 @@ impl Way<'_> {
     #[inline(always)]
     fn segment_out(&mut self, frame: &TxFrame, segment: &SegmentOut) -> bool {
         if !self.ends.header.discovers_mtu {
-            self.header.ident = self.header.ident.wrapping_add(1);
-            self.ends.header.ident = self.header.ident;
+            self.header.before_fragmentable(self.now_ns);
+            self.ends.header = *self.header;
         }
         let copy = |place: RawSliceMut<'_>| {
             self.tx

@@ -53,13 +53,34 @@ fn ignored_request_is_tried_as_experiment_once() {
     }
 }
 
+fn word(mtu: u16, until_ns: u64) -> PathWord {
+    PathWord {
+        mtu,
+        too_narrow: false,
+        until_ns,
+    }
+}
+
 #[test]
 fn path_mtu_counts_until_its_time_is_over() {
     let mut table = Destinations::new([1, 2]);
-    table.learn_path_mtu(host(1), 1400, NOW + 10);
-    assert_eq!(table.path_mtu(host(1), NOW + 9), Some(1400));
-    assert_eq!(table.path_mtu(host(1), NOW + 10), None);
-    assert_eq!(table.path_mtu(host(2), NOW), None);
+    let told = word(1400, NOW + 10);
+    assert_eq!(table.learn_path(host(1), told, NOW), told);
+    assert_eq!(table.path(host(1), NOW + 9), Some(told));
+    assert_eq!(table.path(host(1), NOW + 10), None);
+    assert_eq!(table.path(host(2), NOW), None);
+}
+
+#[test]
+fn path_mtu_that_is_larger_does_not_count_before_the_smaller_one_is_old() {
+    let mut table = Destinations::new([1, 2]);
+    let (small, large) = (word(1000, NOW + 10), word(1400, NOW + 20));
+    table.learn_path(host(1), small, NOW);
+    assert_eq!(table.learn_path(host(1), large, NOW + 9), small);
+    assert_eq!(table.path(host(1), NOW + 9), Some(small));
+    assert_eq!(table.learn_path(host(1), large, NOW + 10), large);
+    let smaller = word(600, NOW + 15);
+    assert_eq!(table.learn_path(host(1), smaller, NOW + 11), smaller);
 }
 
 #[test]
@@ -86,10 +107,10 @@ fn black_hole_pauses_fast_open_for_longer_each_time() {
 fn full_table_forgets_what_was_not_asked_for_the_longest() {
     let mut table = Destinations::new([1, 2]);
     for n in 0..2 * DESTINATIONS_MAX as u32 {
-        table.learn_path_mtu(host(0), 1300, u64::MAX);
-        table.learn_path_mtu(host(n + 1), 1400, u64::MAX);
+        table.learn_path(host(0), word(1300, u64::MAX), NOW);
+        table.learn_path(host(n + 1), word(1400, u64::MAX), NOW);
     }
-    assert_eq!(table.path_mtu(host(0), NOW), Some(1300));
+    assert_eq!(table.path(host(0), NOW), Some(word(1300, u64::MAX)));
     let held = table.sets.iter().flatten().flatten().count();
     assert!(held <= DESTINATIONS_MAX && held > DESTINATIONS_MAX / 2);
 }

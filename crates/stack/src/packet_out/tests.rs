@@ -17,8 +17,10 @@ const ENDS: LinkEnds = LinkEnds {
         dscp: 0,
         hop_limit: 64,
         discovers_mtu: true,
+        dont_fragment: DontFragment::OnBelievablePaths,
         resends_for_mtu: true,
         ident: 0,
+        too_narrow_until: 0,
     },
 };
 const PAYLOAD: &[u8] = b"GET / HTTP/1.1\r\n\r";

@@ -161,6 +161,16 @@ pub fn parse(frame: &[u8]) -> Seen {
     }
 }
 
+/// TCP over IPv4 without DF.
+pub fn is_fragmentable(frame: &[u8]) -> bool {
+    let Ok((ethernet, at)) = ethernet::Header::parse(frame) else {
+        return false;
+    };
+    let header = ipv4::Header::parse(&frame[at..], frame.len() - at);
+    ethernet.ethertype == EtherType::IPV4
+        && header.is_ok_and(|header| header.protocol == protocol::TCP && !header.dont_fragment)
+}
+
 fn icmp_v4(src: IpAddr, dst: IpAddr, body: &[u8]) -> Seen {
     icmpv4::Message::parse(body).expect("an ICMP message");
     let bytes = body.to_vec();

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use rustix::io::Errno;
+use stack::context::{DontFragment, SocketOption};
 use wire::tcp::Flags;
 use wire::{icmpv4, icmpv6, protocol};
 
@@ -262,6 +263,64 @@ fn established_packet_too_big_never_raises_what_another_lowered() {
     w.write(socket, &[2; 3_000]);
     let sent = w.peer.take_tcp();
     assert!(sent[0].payload.len() <= 960, "{}", sent[0].payload.len());
+}
+
+/// How many segments of 3,000 bytes came without DF; all is acknowledged.
+fn undivided(
+    w: &mut World,
+    client: &mut Client,
+    socket: ring::socket_block::SocketId,
+) -> (usize, usize) {
+    w.peer.forget();
+    let before = w.peer.fragmentable;
+    w.write(socket, &[3; 3_000]);
+    let sent = w.peer.take_tcp();
+    let fragmentable = w.peer.fragmentable - before;
+    client.rcv += 3_000;
+    w.send(&client.ack());
+    (sent.len(), fragmentable)
+}
+
+#[test]
+fn established_path_below_the_least_mtu_is_left_to_fragments_while_the_word_counts() {
+    let mut w = World::new();
+    let (mut client, socket, sent) = in_flight(&mut w, 1_460);
+    assert_eq!(w.peer.fragmentable, 0);
+    w.send_frame(&about(&w, &sent[0], unreachable(4, 400)));
+    let again = w.peer.take_tcp();
+    assert_eq!(again[0].payload.len(), 512, "no less is believed");
+    assert_eq!(w.peer.fragmentable, again.len());
+    client.rcv += 1_460;
+    w.send(&client.ack());
+    assert_eq!(undivided(&mut w, &mut client, socket), (6, 6));
+    // Ten minutes later the path is tried again.
+    w.advance(602 * SECOND);
+    assert_eq!(undivided(&mut w, &mut client, socket), (3, 0));
+}
+
+#[test]
+fn established_path_below_the_least_mtu_keeps_df_where_the_application_forces_it() {
+    for (dont_fragment, divides) in [
+        (DontFragment::Always, false),
+        (DontFragment::OnBelievablePaths, true),
+        (DontFragment::Never, true),
+    ] {
+        let mut w = World::new();
+        let (mut client, socket, sent) = in_flight(&mut w, 1_460);
+        let resends = true;
+        let choice = SocketOption::MtuDiscover {
+            dont_fragment,
+            resends,
+        };
+        w.app.option(socket, choice);
+        w.settle();
+        w.send_frame(&about(&w, &sent[0], unreachable(4, 400)));
+        client.rcv += 1_460;
+        w.send(&client.ack());
+        let fragmentable = if divides { 6 } else { 0 };
+        let seen = undivided(&mut w, &mut client, socket);
+        assert_eq!(seen, (6, fragmentable), "{dont_fragment:?}");
+    }
 }
 
 #[test]

@@ -68,10 +68,16 @@ impl Destinations {
         }
     }
 
+    /// Some router's word still counts.
+    #[inline]
+    pub fn heeds_routers(&self, now_ns: u64) -> bool {
+        now_ns < self.path_mtu_until_ns_max
+    }
+
     /// A router's word of the path to `address`, if it still counts.
     #[inline]
     pub fn path(&mut self, address: Addr, now_ns: u64) -> Option<PathWord> {
-        if now_ns >= self.path_mtu_until_ns_max {
+        if !self.heeds_routers(now_ns) {
             return None;
         }
         self.find(address)?

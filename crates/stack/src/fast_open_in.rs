@@ -119,6 +119,7 @@ impl Core {
             listening.fast_open.pending += 1;
         }
         self.save_syn(listener, arrival, frame, Saved::Connection(id.index));
+        self.tell_path(id.index);
         self.announce_accepted(listener, id, &arrival.key);
         self.settle(id.index, effects);
         true

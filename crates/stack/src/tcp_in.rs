@@ -459,6 +459,29 @@ impl Core {
         link_mss.min(path_mss).min(asked)
     }
 
+    /// A connection that begins while a router's word of its path counts learns how long it does, and what our link takes beyond.
+    #[inline]
+    pub(crate) fn tell_path(&mut self, socket: u32) {
+        if self.destinations.heeds_routers(self.now_ns) {
+            self.tell_word(socket);
+        }
+    }
+
+    #[cold]
+    fn tell_word(&mut self, socket: u32) {
+        let slot = self.sockets.slot(socket);
+        let remote = slot.key.remote;
+        let word = self.destinations.path(remote, self.now_ns);
+        let (Some(conn), Some(word)) = (slot.conn.as_mut(), word) else {
+            return;
+        };
+        let mss = word.mtu.saturating_sub(headers_of(remote));
+        conn.know_path(self.network.mss_for(remote), mss, word.until_ns);
+        if word.too_narrow {
+            slot.header.narrow_too_far(word.until_ns);
+        }
+    }
+
     /// The final ACK of a handshake: it becomes a connection with a socket, if the accept queue and the socket table have room. Otherwise nothing
     /// changes, and the peer's next segment tries again.
     fn complete_handshake(
@@ -519,6 +542,7 @@ impl Core {
             publish_room_of(conn, &slot.tx, block, &cx, self.fair_share);
             note_deadline(&mut self.wheel, &mut self.departures, id.index, conn);
         }
+        self.tell_path(id.index);
         self.announce_accepted(listener, id, &arrival.key);
         self.connection_in(id.index, arrival, frame, true);
     }

@@ -139,6 +139,17 @@ impl Connection {
             return;
         }
         let until_ns = cx.now_ns.saturating_add(cx.config.path_mtu.age_ns_max);
+        self.take_word(mss, until_ns);
+    }
+
+    /// The connection has just begun, with the MSS that a router named to another one to the same host: `mss`, until `until_ns`. Our link takes `link_mss`,
+    /// and that is tried when the word is old.
+    pub fn know_path(&mut self, link_mss: u16, mss: u16, until_ns: u64) {
+        self.path.mss_max = self.path.mss_max.max(link_mss);
+        self.take_word(mss.max(SEND_MSS_MIN), until_ns);
+    }
+
+    fn take_word(&mut self, mss: u16, until_ns: u64) {
         self.path.narrow_mss = mss;
         self.path.narrow_until = coarse(until_ns) + 1;
         self.path.high = self.path.high.min(mss);
@@ -172,9 +183,14 @@ impl Connection {
         self.refresh_path();
     }
 
-    /// The largest size that link, application and peer allow, whatever the path does.
+    /// The largest size that is worth a try: link, application, peer and routers allow it.
     fn size_max(&self) -> u16 {
-        self.path.mss_max.min(self.tx.peer_mss).max(SEND_MSS_MIN)
+        let routers = match self.marks.has(Marks::PATH_NARROWED) {
+            true => self.path.narrow_mss,
+            false => u16::MAX,
+        };
+        let ends = self.path.mss_max.min(self.tx.peer_mss);
+        ends.min(routers).max(SEND_MSS_MIN)
     }
 
     /// The segment size that follows from what is known.

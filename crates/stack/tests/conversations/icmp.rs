@@ -323,6 +323,43 @@ fn established_path_below_the_least_mtu_keeps_df_where_the_application_forces_it
     }
 }
 
+/// Ten minutes later a connection that began with segments of `narrow` bytes sends full ones.
+fn widens(w: &mut World, client: &mut Client, socket: ring::socket_block::SocketId, narrow: usize) {
+    w.write(socket, &[4; 2_000]);
+    assert_eq!(w.tcp().payload.len(), narrow);
+    w.peer.forget();
+    client.rcv += 2_000;
+    w.send(&client.ack());
+    w.advance(602 * SECOND);
+    w.peer.forget();
+    w.write(socket, &[5; 2_000]);
+    assert_eq!(w.tcp().payload.len(), 1_460);
+}
+
+#[test]
+fn syn_sent_under_a_routers_word_the_connection_becomes_wide_when_it_is_old() {
+    let mut w = World::new();
+    let (_, _, sent) = in_flight(&mut w, 3_000);
+    w.send_frame(&about(&w, &sent[0], unreachable(4, 1_000)));
+    w.peer.forget();
+    let (mut client, socket) = w.connected(SocketAddr::new(PEER_V4, 80));
+    widens(&mut w, &mut client, socket, 960);
+}
+
+#[test]
+fn listen_under_a_routers_word_the_connection_becomes_wide_when_it_is_old() {
+    let mut w = World::new();
+    let (_, _, sent) = in_flight(&mut w, 3_000);
+    w.send_frame(&about(&w, &sent[0], unreachable(4, 400)));
+    w.peer.forget();
+    let listener = w.listen_at(SocketAddr::new(STACK_V4, 81), 4);
+    let mut client = w.client_from(PEER_V4, SocketAddr::new(STACK_V4, 81));
+    w.handshake(&mut client);
+    let socket = w.app.accept(listener).unwrap();
+    assert_eq!(undivided(&mut w, &mut client, socket), (6, 6));
+    widens(&mut w, &mut client, socket, 512);
+}
+
 #[test]
 fn established_v6_packet_too_big_above_64k_changes_nothing() {
     let mut w = World::new();

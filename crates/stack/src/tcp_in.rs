@@ -25,6 +25,7 @@ use crate::demux::{Arrival, Unverified};
 use crate::event_queue::MARK_TELL;
 use crate::flow_table::FlowEntry;
 use crate::half_opens::{HalfOpenSlot, ListenerId};
+use crate::listeners::Listener;
 use crate::options::publish_room_of;
 use crate::packet_out::HeaderFields;
 use crate::rx_sink::RxSink;
@@ -256,10 +257,14 @@ impl Core {
                 else {
                     return self.refuse_reuse(index, arrival);
                 };
+                if !self.may_reopen(listener) {
+                    return;
+                }
                 self.remove_time_wait(index);
                 self.counters.time_wait_reused += 1;
                 let iss = self.isn.isn_above(&arrival.key, self.now_ns, iss_floor);
-                return self.syn_in(listener, arrival, frame, &syn, iss);
+                let open = self.passive_open(listener, &arrival.key, iss);
+                return self.shake_hands(listener, arrival, frame, (&syn, &open));
             }
         }
         if entered {
@@ -267,6 +272,20 @@ impl Core {
         } else if restarted {
             self.time_waits.restarted(index);
         }
+    }
+
+    /// Whether there is room for a connection to begin in the place of an entry in TIME_WAIT; else the SYN is dropped and the entry stays. Its numbers must lie above
+    /// the old ones (RFC 6191 2), which no cookie's do: there is none, however many handshakes the listener has (Linux).
+    #[cold]
+    fn may_reopen(&mut self, listener: ListenerId) -> bool {
+        self.counters.syn_received += 1;
+        if self.half_opens.is_full() {
+            self.counters.half_open_full += 1;
+            return false;
+        }
+        let has_room = (self.listeners.at_mut(listener)).is_some_and(Listener::has_room);
+        self.counters.syn_drop_accept_queue_full += u64::from(!has_room);
+        has_room
     }
 
     /// Only a listener can take a flow over. Without one the entry stays, for a SYN to nobody proves nothing, and answers as to an old one (Linux).
@@ -343,11 +362,22 @@ impl Core {
                 .syn_ack(&mut tcp_cx!(self), &arrival.key, request, &open);
             return self.reply(&arrival.key, &syn_ack, self.header_of(listener));
         }
+        self.shake_hands(listener, arrival, frame, (request, &open));
+    }
+
+    /// A SYN that there is room for begins a handshake, or, if it bears a Fast Open's cookie, a connection.
+    fn shake_hands(
+        &mut self,
+        listener: ListenerId,
+        arrival: &Arrival,
+        frame: &RxFrame,
+        (request, open): (&SynRequest, &PassiveOpen),
+    ) {
         let choice = self.choose_fast_open(listener, &arrival.key, request, arrival.segment.len);
-        if choice.now && self.open_fast(listener, arrival, frame, (request, &open), choice.cookie) {
+        if choice.now && self.open_fast(listener, arrival, frame, (request, open), choice.cookie) {
             return;
         }
-        if let Some(index) = self.half_open(listener, arrival, request, &open, choice.cookie) {
+        if let Some(index) = self.half_open(listener, arrival, request, open, choice.cookie) {
             self.save_syn(listener, arrival, frame, Saved::HalfOpen(index));
         }
     }

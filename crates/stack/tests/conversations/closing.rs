@@ -1,10 +1,12 @@
 //! Endings: both ways, at once, by reset, by abort, and what is left of them in TIME_WAIT.
 
+use std::net::SocketAddr;
+
 use ring::socket_block::{SocketId, SocketState};
 use rustix::io::Errno;
 use wire::tcp::{Flags, Options, Timestamp};
 
-use crate::common::{Client, SECOND, World};
+use crate::common::{Client, PORT, SECOND, STACK_V4, World};
 
 const FIN_ACK: Flags = Flags::FIN.union(Flags::ACK);
 
@@ -135,6 +137,65 @@ fn time_wait_new_syn_takes_the_flow_over() {
     w.send(&client.data(b"again"));
     assert_eq!(w.read(socket), b"again");
     assert_eq!(w.stack.usage().time_wait, 0);
+}
+
+/// A SYN that takes a flow over is answered by a handshake whose numbers go on above the old ones, which no cookie's would.
+fn takes_over_above_the_old_numbers(w: &mut World, listener: SocketId, mut client: Client) {
+    w.peer.forget();
+    let cookies = w.stack.counters().syn_cookies_sent;
+    let old_next = client.rcv;
+    client.nxt += 100_000;
+    w.begin_handshake(&mut client);
+    let above = (client.rcv - 1).wrapping_sub(old_next);
+    assert!(above < 1 << 31, "{above:#x}");
+    assert_eq!(w.stack.counters().syn_cookies_sent, cookies);
+    w.send(&client.ack());
+    let socket = w.app.accept(listener).unwrap();
+    w.send(&client.data(b"again"));
+    assert_eq!(w.read(socket), b"again");
+}
+
+#[test]
+fn time_wait_new_syn_gets_no_cookie_where_all_others_do() {
+    let mut w = World::with(|s| s.config.tcp.syn_cookies = tcp::SynCookieUse::Always);
+    let listener = w.listen();
+    let client = time_wait(&mut w, Some(listener));
+    assert_eq!(w.stack.counters().syn_cookies_accepted, 1);
+    takes_over_above_the_old_numbers(&mut w, listener, client);
+}
+
+#[test]
+fn time_wait_new_syn_gets_no_cookie_when_its_listener_is_flooded() {
+    let mut w = World::new();
+    let listener = w.listen_at(SocketAddr::new(STACK_V4, PORT), 4);
+    let client = time_wait(&mut w, Some(listener));
+    for _ in 0..4 {
+        let mut other = w.client();
+        w.begin_handshake(&mut other);
+    }
+    takes_over_above_the_old_numbers(&mut w, listener, client);
+}
+
+#[test]
+fn time_wait_new_syn_waits_for_room_among_the_handshakes() {
+    let mut w = World::new();
+    let listener = w.listen();
+    let client = time_wait(&mut w, Some(listener));
+    let flood: Vec<Client> = (0..16)
+        .map(|_| {
+            let mut other = w.client();
+            w.begin_handshake(&mut other);
+            other
+        })
+        .collect();
+    let syn = client.clone().syn().at(client.nxt + 100_000);
+    let moved = w.counted(|w| w.send(&syn));
+    assert!(moved.contains(&("half_open_full", 1)), "{moved:?}");
+    w.silent();
+    assert_eq!(w.stack.usage().time_wait, 1, "its numbers are still known");
+    w.send(&flood[0].ack());
+    assert!(w.app.accept(listener).is_some());
+    takes_over_above_the_old_numbers(&mut w, listener, client);
 }
 
 #[test]

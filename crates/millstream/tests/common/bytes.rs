@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
 /// A pseudo-random stream.
@@ -90,8 +90,7 @@ pub fn receive_slowly(
     let mut at = 0;
     while at < len {
         let room = PIECE.min(len - at);
-        let n = from
-            .read(&mut got[..room])
+        let n = read(from, &mut got[..room])
             .unwrap_or_else(|e| panic!("read after {at} of {len}: {e}"));
         assert!(n > 0, "the stream ended after {at} of {len} bytes");
         bytes.fill(&mut want[..n]);
@@ -110,8 +109,18 @@ pub fn receive_slowly(
 /// Reads to the end, which must come at once.
 pub fn expect_end(from: &mut (impl Read + ?Sized)) {
     let mut byte = [0];
-    let n = from.read(&mut byte).expect("the end");
+    let n = read(from, &mut byte).expect("the end");
     assert_eq!(n, 0, "more than was sent");
+}
+
+/// Reads once. Who was stopped and goes on (`SIGCONT`) is told `EINTR` by the kernel's sockets that have a timeout.
+pub fn read(from: &mut (impl Read + ?Sized), bytes: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
 }
 
 const PIECE: usize = 60_000;

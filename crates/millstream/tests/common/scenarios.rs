@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::bytes::{expect_end, receive, receive_slowly, send};
+use super::bytes::{expect_end, read, receive, receive_slowly, send};
 use super::net::{Gate, Net};
 
 /// What the server's and the client's end do.
@@ -44,7 +44,7 @@ fn echo_server(net: &dyn Net, gate: &Gate) {
     let mut conn = listener.accept().expect("accept");
     let mut bytes = vec![0; 32_768];
     loop {
-        match conn.read(&mut bytes).expect("read") {
+        match read(&mut *conn, &mut bytes).expect("read") {
             0 => return,
             n => conn.write_all(&bytes[..n]).expect("write"),
         }

@@ -303,10 +303,9 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// What waits for company leaves now.
+    /// What waits for company leaves now, as far as the window lets it: a persist timer that runs goes on until it does (Linux).
     fn push(&mut self) {
         self.marks.clear(Marks::MORE);
-        self.end_persist();
         self.marks.put(Marks::PUSH_DUE, self.unsent() > 0);
     }
 

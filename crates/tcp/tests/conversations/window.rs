@@ -2,7 +2,7 @@
 
 use tcp::{Effects, State};
 
-use crate::peer::{Peer, Setup, conversation};
+use crate::peer::{MS, Peer, Setup, conversation};
 use crate::states::established;
 
 fn small_buffer(v: crate::peer::Variant) -> Peer {
@@ -269,5 +269,59 @@ fn established_old_window_update_is_ignored() {
         // An older ACK, overtaken: neither window nor anything else.
         p.inject(". 1:1(0) ack 1001 win 1000");
         assert_eq!(p.conn.info().snd_wnd, 30_000);
+    });
+}
+
+/// The peer's window is shut, and the application writes with its cork set, which it takes out and puts back every 100 ms.
+fn uncorked_into_a_shut_window(p: &mut Peer, pulls: u32) {
+    p.inject(". 1:1(0) ack 1 win 0");
+    p.call(|conn, cx, _| conn.set_cork(cx, true));
+    p.write(10);
+    p.skip_sent();
+    for _ in 0..pulls {
+        p.wait_ms(100);
+        if p.is_removed() {
+            return;
+        }
+        p.call(|conn, cx, _| conn.set_cork(cx, false));
+        p.call(|conn, cx, _| conn.set_cork(cx, true));
+    }
+}
+
+#[test]
+fn established_uncorking_into_a_shut_window_leaves_its_probes_alone() {
+    conversation(established, |p| {
+        uncorked_into_a_shut_window(p, 20);
+        // After 300 ms, and 600 more; the next is due at 2.1 s.
+        p.expect(". 0:0(0) ack 1");
+        p.expect(". 0:0(0) ack 1");
+        p.expect_nothing();
+        assert_eq!(p.counters.window_probes_out, 2);
+        p.inject(". 1:1(0) ack 1 win 1000");
+        p.call(|conn, cx, _| conn.set_cork(cx, false));
+        p.expect("P. 1:11(10) ack 1");
+    });
+}
+
+#[test]
+fn established_uncorking_into_a_shut_window_outlasts_no_user_timeout() {
+    conversation(established, |p| {
+        p.conn.set_user_timeout(5_000 * MS);
+        uncorked_into_a_shut_window(p, 70);
+        assert!(p.is_removed(), "a dead peer is noticed");
+    });
+}
+
+#[test]
+fn established_urgent_data_and_nodelay_leave_probes_alone() {
+    conversation(established, |p| {
+        p.inject(". 1:1(0) ack 1 win 0");
+        p.write(10);
+        for _ in 0..20 {
+            p.wait_ms(100);
+            p.call(|conn, cx, _| conn.set_nodelay(cx, true));
+            p.call(|conn, cx, _| conn.mark_urgent(cx, 1));
+        }
+        assert_eq!(p.counters.window_probes_out, 2);
     });
 }

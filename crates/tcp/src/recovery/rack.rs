@@ -174,7 +174,10 @@ impl Connection {
             if self.recovery.ca_state != crate::congestion::CaState::Recovery {
                 self.enter_recovery(cx, false);
                 let newly_lost = self.recovery.lost.wrapping_sub(lost);
-                self.reduce_window(1, newly_lost, false);
+                // Who models the path says by itself how much may leave, with the next ACK (Linux).
+                if !self.congestion.algorithm.is_model() {
+                    self.reduce_window(1, newly_lost, false);
+                }
             }
             self.recovery.put(flag::SEND_LOST, true);
         }

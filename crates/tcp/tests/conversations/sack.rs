@@ -1,5 +1,7 @@
 //! Loss with SACK: what is repeated and what not, RACK's waiting time, PRR's pace, D-SACK, reneging.
 
+use tcp::{CongestionAlgorithm, Effects};
+
 use crate::peer::{Peer, Variant, conversation};
 use crate::states::established_sack;
 
@@ -73,6 +75,29 @@ fn established_sack_of_one_segment_waits_for_reordering() {
         // What was sent behind the SACKed segment is not lost by it.
         p.inject(". 1:1(0) ack 8001 <sack 8001:9001>");
         p.expect_nothing();
+    });
+}
+
+#[test]
+fn established_sack_reordering_timer_leaves_the_window_to_a_model() {
+    let bbr = |v| {
+        let mut p = established_sack(v);
+        p.call(|conn, cx, _| {
+            conn.set_congestion(cx, CongestionAlgorithm::Bbr);
+            Effects::NONE
+        });
+        p.write(10_000);
+        p.wait_ms(100);
+        p.skip_sent();
+        p
+    };
+    conversation(bbr, |p| {
+        p.inject(". 1:1(0) ack 1 <sack 8001:9001>");
+        let cwnd = p.cwnd();
+        p.wait_ms(28);
+        p.expect(". 1:1001(1000) ack 1");
+        assert_eq!((p.conn.info().ca_state, p.conn.info().lost), (3, 8));
+        assert_eq!(p.cwnd(), cwnd, "PRR is for algorithms without a model");
     });
 }
 

@@ -23,7 +23,8 @@ pub enum Linger {
 /// What path MTU discovery does (`IP_MTU_DISCOVER`), with Linux's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuDiscover {
-    /// Packets may be fragmented; what routers say of the path counts from the next segment on, and nothing is sent again for it.
+    /// Packets may be fragmented; what routers say of the path counts from the next segment on, and nothing is sent again for it. Over IPv6, where
+    /// nobody fragments on the way, as [`Want`](Self::Want).
     Dont,
     /// As routes say: the default. Where a router names less than the least MTU that is believed, packets may be fragmented.
     #[default]
@@ -32,9 +33,9 @@ pub enum MtuDiscover {
     Do,
     /// For datagrams that probe the path: TCP heeds routers, but its packets may be fragmented, as in Linux.
     Probe,
-    /// The interface's MTU and no router's: of TCP, as [`Dont`](Self::Dont).
+    /// The interface's MTU and no router's: of TCP so over IPv6 alone, over IPv4 as [`Dont`](Self::Dont) (Linux).
     Interface,
-    /// As [`Interface`](Self::Interface), for datagrams that may be fragmented here: of TCP, as [`Dont`](Self::Dont).
+    /// As [`Interface`](Self::Interface), for datagrams that may be fragmented here.
     Omit,
 }
 
@@ -47,6 +48,7 @@ impl MtuDiscover {
                 Self::Dont | Self::Probe | Self::Interface | Self::Omit => DontFragment::Never,
             },
             resends: matches!(self, Self::Want | Self::Do | Self::Probe),
+            heeds_v6: !matches!(self, Self::Interface | Self::Omit),
         }
     }
 }

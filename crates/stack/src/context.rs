@@ -424,8 +424,10 @@ pub enum SocketOption {
     MtuDiscover {
         /// When IPv4 packets bear DF.
         dont_fragment: DontFragment,
-        /// What is in flight and too long is sent again when a router says so; else its word counts from the next segment on.
+        /// What is in flight and too long is sent again when a router says so; else its word counts from the next segment on. Over IPv6 always.
         resends: bool,
+        /// Over IPv6 what routers say of the path counts.
+        heeds_v6: bool,
     },
     /// `IP_TTL`, `IPV6_UNICAST_HOPS` of what is sent.
     HopLimit(u8),

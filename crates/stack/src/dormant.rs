@@ -247,6 +247,7 @@ fn pack_header(header: &mut HeaderFields, p: &mut impl Packing) {
         discovers_mtu,
         dont_fragment,
         resends_for_mtu,
+        heeds_mtu_v6,
         ident,
         too_narrow_until,
     } = header;
@@ -265,6 +266,7 @@ fn pack_header(header: &mut HeaderFields, p: &mut impl Packing) {
         _ => DontFragment::OnBelievablePaths,
     };
     p.bool(resends_for_mtu);
+    p.bool(heeds_mtu_v6);
     p.u16(ident, 0);
     p.u32(too_narrow_until, 0);
 }

@@ -36,9 +36,11 @@ impl HeaderFields {
             SocketOption::MtuDiscover {
                 dont_fragment,
                 resends,
+                heeds_v6,
             } => {
                 self.set_dont_fragment(dont_fragment);
                 self.resends_for_mtu = resends;
+                self.heeds_mtu_v6 = heeds_v6;
             }
             _ => return false,
         }

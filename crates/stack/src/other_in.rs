@@ -184,7 +184,9 @@ impl Core {
             }
         }
         let slot = self.sockets.slot(socket);
-        let resends = slot.header.resends_for_mtu;
+        let is_v6 = !report.flow.remote.is_v4();
+        let resends = slot.header.resends_for_mtu || is_v6;
+        let heeds_mtu = slot.header.heeds_mtu_v6 || !is_v6;
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
@@ -203,14 +205,11 @@ impl Core {
                 self.tcp_counters.drop_icmp_outside_window += 1;
                 Effects::NONE
             }
+            ErrorKind::PacketTooBig { .. } if !heeds_mtu => Effects::NONE,
             ErrorKind::PacketTooBig { mtu } => {
                 let remote = report.flow.remote;
                 let settings = &self.config.tcp.path_mtu;
-                let least = if remote.is_v4() {
-                    settings.mtu_min_v4
-                } else {
-                    0
-                };
+                let least = if is_v6 { 0 } else { settings.mtu_min_v4 };
                 let named = mtu.min(u32::from(u16::MAX)) as u16;
                 let word = PathWord {
                     mtu: named.max(least),

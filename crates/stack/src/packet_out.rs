@@ -38,8 +38,11 @@ pub(crate) struct HeaderFields {
     pub discovers_mtu: bool,
     /// What the application wants of DF.
     pub dont_fragment: DontFragment,
-    /// What is in flight and too long for the path is sent again in smaller segments when a router says so.
+    /// What is in flight and too long for the path is sent again in smaller segments when a router says so. Over IPv6 always: nothing of it may be
+    /// fragmented on its way.
     pub resends_for_mtu: bool,
+    /// Over IPv6 what routers say of the path counts.
+    pub heeds_mtu_v6: bool,
     /// Without DF: tells this packet's fragments from others' (RFC 6864).
     pub ident: u16,
     /// Until then, in coarse time, a router's word counts that the path is narrower than any is believed to be; 0: there is none.
@@ -54,6 +57,7 @@ impl Default for HeaderFields {
             discovers_mtu: true,
             dont_fragment: DontFragment::default(),
             resends_for_mtu: true,
+            heeds_mtu_v6: true,
             // With DF set the field means nothing.
             ident: 0,
             too_narrow_until: 0,

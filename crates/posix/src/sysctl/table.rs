@@ -244,6 +244,18 @@ pub(super) const SETTINGS: &[Setting] = &[
             }
         }
     ),
+    // Ours: Linux has no HyStart++ (RFC 9406), which stands in HyStart's place.
+    setting!(
+        "tcp_cubic.hystart_plus_plus",
+        |tcp| u8::from(tcp.cubic.slow_start == SlowStart::HyStartPlusPlus).to_string(),
+        |tcp, value| {
+            tcp.cubic.slow_start = match (is_on(value)?, tcp.cubic.slow_start) {
+                (true, _) => SlowStart::HyStartPlusPlus,
+                (false, SlowStart::HyStartPlusPlus) => SlowStart::HyStart,
+                (false, other) => other,
+            }
+        }
+    ),
     setting!(
         "tcp_cubic.hystart_detect",
         |tcp| (u8::from(tcp.cubic.hystart_ack_train) | u8::from(tcp.cubic.hystart_delay) << 1)

@@ -58,6 +58,11 @@ fn a_wrong_name_or_value_changes_nothing() {
     assert_eq!(tcp, TcpConfig::default());
     assert_eq!(set(&mut tcp, "module.tcp_cubic.hystart", "0"), Ok(()));
     assert_eq!(tcp.cubic.slow_start, SlowStart::Standard);
+    let plus_plus = "tcp_cubic.hystart_plus_plus";
+    assert_eq!(set(&mut tcp, plus_plus, "1"), Ok(()));
+    assert_eq!(tcp.cubic.slow_start, SlowStart::HyStartPlusPlus);
+    assert_eq!(set(&mut tcp, plus_plus, "0"), Ok(()));
+    assert_eq!(tcp.cubic.slow_start, SlowStart::HyStart);
 }
 
 #[test]

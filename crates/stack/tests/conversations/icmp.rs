@@ -311,6 +311,7 @@ fn established_path_below_the_least_mtu_keeps_df_where_the_application_forces_it
         let choice = SocketOption::MtuDiscover {
             dont_fragment,
             resends,
+            heeds_v6: true,
         };
         w.app.option(socket, choice);
         w.settle();

@@ -63,7 +63,8 @@ impl Connection {
             self.pace_by_model(cx);
         }
         // Nothing has changed since it was planned.
-        if self.path_probe(cx, self.unsent(), self.snd.usable()) == Some(len) {
+        let is_path_probe = self.path_probe(cx, self.unsent(), self.snd.usable()) == Some(len);
+        if is_path_probe {
             self.note_path_probe(cx, len);
         }
         let end = self.snd.nxt + len + u32::from(fin);
@@ -71,7 +72,8 @@ impl Connection {
         self.note_stream_out(cx, len, fin);
         if len > 0 {
             self.pace(cx, len);
-            if len < self.current_mss(cx) {
+            // A probe of the path is no small segment, however much smaller than others: what follows it does not wait for its ACK (Linux).
+            if len < self.current_mss(cx) && !is_path_probe {
                 self.tx.small_end = self.snd.nxt;
             }
         }

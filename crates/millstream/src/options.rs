@@ -138,7 +138,7 @@ impl SocketOptions<'_> {
         self.look(|settings| settings.free_bind)
     }
 
-    /// `SO_PRIORITY`: kept; a wire of ours has one queue.
+    /// `SO_PRIORITY`: kept and told, as by a Linux host whose device has one queue for all; ours has.
     pub fn set_priority(&self, priority: i32) {
         self.change(|settings| settings.priority = priority);
     }
@@ -147,17 +147,6 @@ impl SocketOptions<'_> {
     #[must_use]
     pub fn priority(&self) -> i32 {
         self.look(|settings| settings.priority)
-    }
-
-    /// `SO_MARK`: kept; no route or filter of ours looks at it.
-    pub fn set_mark(&self, mark: u32) {
-        self.change(|settings| settings.mark = mark);
-    }
-
-    /// `SO_MARK`
-    #[must_use]
-    pub fn mark(&self) -> u32 {
-        self.look(|settings| settings.mark)
     }
 
     /// `TCP_INQ`: whoever reads wants to know how much is left. Kept for layers above.

@@ -67,7 +67,6 @@ pub(crate) struct Settings {
     /// 0: one byte.
     pub recv_lowat: u32,
     pub priority: i32,
-    pub mark: u32,
     pub inq: bool,
     /// Urgent bytes stay in the stream whatever the context says.
     pub urgent_inline: bool,

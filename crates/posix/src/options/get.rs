@@ -70,7 +70,6 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {
         SO_KEEPALIVE => int(options.keepalive().into()),
         SO_OOBINLINE => int(options.urgent_inline().into()),
         SO_PRIORITY => int(options.priority()),
-        SO_MARK => int(options.mark() as i32),
         SO_LINGER => match options.linger() {
             Linger::Background => linger(false, 0),
             Linger::Seconds(seconds) => linger(true, seconds as i32),

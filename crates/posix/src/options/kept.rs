@@ -1,6 +1,6 @@
 //! Options that have nothing to do for a TCP socket, here or in Linux, or that are always refused: one row each.
 //!
-//! Those of ancillary data, of datagrams and of multicast are kept and told, as Linux keeps and tells them, for TCP looks at none of them. A row says what is
+//! Those of datagrams and of multicast are kept and told, as Linux keeps and tells them, for TCP looks at none of them. A row says what is
 //! read before anything was set, and which values are taken; the rest are refused with the errno that Linux has for them. `tests/options/sweep.rs` compares
 //! every row, and what is in no row, with the kernel.
 
@@ -69,9 +69,11 @@ const UNSUPPORTED: Read = Read::Fails(Errno::OPNOTSUPP);
 const READ_ONLY: Write = Write::Fails(Errno::NOPROTOOPT);
 const INVALID: Write = Write::Fails(Errno::INVAL);
 const DENIED: Write = Write::Fails(Errno::PERM);
+/// What Linux would fill `IP_PKTOPTIONS` and `IPV6_2292PKTOPTIONS` of a stream with, or take flow labels from: neither is built, so nobody may ask for it.
+const UNTOLD: Write = Only(0, Errno::NOPROTOOPT);
 
 const S: i32 = SOL_SOCKET;
-const SOCKET_ROWS: [Plain; 36] = [
+const SOCKET_ROWS: [Plain; 37] = [
     row(S, SO_DEBUG, Int(0), Only(0, Errno::ACCESS)),
     row(S, SO_DONTROUTE, Int(0), Only(0, Errno::NOPROTOOPT)),
     row(S, SO_BROADCAST, Int(0), KeepBool),
@@ -83,6 +85,7 @@ const SOCKET_ROWS: [Plain; 36] = [
     row(S, SO_PASSSEC, UNSUPPORTED, Write::Fails(Errno::OPNOTSUPP)),
     row(S, SO_RXQ_OVFL, Int(0), KeepBool),
     row(S, SO_WIFI_STATUS, Int(0), KeepBool),
+    row(S, SO_MARK, Int(0), Only(0, Errno::PERM)),
     row(S, SO_PEEK_OFF, Int(-1), Only(-1, Errno::NOPROTOOPT)),
     row(S, SO_NOFCS, Int(0), KeepBool),
     row(S, SO_LOCK_FILTER, Int(0), KeepBool),
@@ -122,10 +125,10 @@ const IP_ROWS: [Plain; 38] = [
     row(I, IP_ROUTER_ALERT, Int(0), INVALID),
     row(I, IP_RECVOPTS, Int(0), KeepBool),
     row(I, IP_RETOPTS, Int(0), KeepBool),
-    row(I, IP_PKTINFO, Int(0), KeepBool),
+    row(I, IP_PKTINFO, Int(0), UNTOLD),
     row(I, IP_PKTOPTIONS, Empty, READ_ONLY),
-    row(I, IP_RECVTTL, Int(0), KeepBool),
-    row(I, IP_RECVTOS, Int(0), KeepBool),
+    row(I, IP_RECVTTL, Int(0), UNTOLD),
+    row(I, IP_RECVTOS, Int(0), UNTOLD),
     row(I, IP_PASSSEC, Int(0), KeepBool),
     row(I, IP_TRANSPARENT, Int(0), Only(0, Errno::PERM)),
     row(I, IP_RECVORIGDSTADDR, Int(0), KeepBool),
@@ -169,13 +172,13 @@ const IP_ROWS: [Plain; 38] = [
 
 const V: i32 = SOL_IPV6;
 const IPV6_ROWS: [Plain; 48] = [
-    row(V, IPV6_2292PKTINFO, Int(0), KeepBool),
-    row(V, IPV6_2292HOPOPTS, Int(0), KeepBool),
-    row(V, IPV6_2292DSTOPTS, Int(0), KeepBool),
-    row(V, IPV6_2292RTHDR, Int(0), KeepBool),
+    row(V, IPV6_2292PKTINFO, Int(0), UNTOLD),
+    row(V, IPV6_2292HOPOPTS, Int(0), UNTOLD),
+    row(V, IPV6_2292DSTOPTS, Int(0), UNTOLD),
+    row(V, IPV6_2292RTHDR, Int(0), UNTOLD),
     row(V, IPV6_2292PKTOPTIONS, Empty, READ_ONLY),
-    row(V, IPV6_2292HOPLIMIT, Int(0), KeepBool),
-    row(V, IPV6_FLOWINFO, Int(0), KeepBool),
+    row(V, IPV6_2292HOPLIMIT, Int(0), UNTOLD),
+    row(V, IPV6_FLOWINFO, Int(0), UNTOLD),
     row(V, IPV6_MULTICAST_IF, Int(0), READ_ONLY),
     row(V, IPV6_MULTICAST_HOPS, Int(1), READ_ONLY),
     row(V, IPV6_MULTICAST_LOOP, Int(1), KeepStrict),
@@ -188,26 +191,26 @@ const IPV6_ROWS: [Plain; 48] = [
     row(V, IPV6_ROUTER_ALERT_ISOLATE, Int(0), KeepBool),
     row(V, IPV6_RECVERR_RFC4884, Int(0), KeepStrict),
     row(V, IPV6_FLOWLABEL_MGR, Read::Fails(Errno::NOENT), INVALID),
-    row(V, IPV6_FLOWINFO_SEND, Int(0), KeepBool),
+    row(V, IPV6_FLOWINFO_SEND, Int(0), UNTOLD),
     row(V, IPV6_XFRM_POLICY, NOPROTOOPT, INVALID),
     row(V, IPV6_HDRINCL, NOPROTOOPT, READ_ONLY),
-    row(V, IPV6_RECVPKTINFO, Int(0), KeepBool),
+    row(V, IPV6_RECVPKTINFO, Int(0), UNTOLD),
     row(V, IPV6_PKTINFO, NOPROTOOPT, INVALID),
-    row(V, IPV6_RECVHOPLIMIT, Int(0), KeepBool),
-    row(V, IPV6_RECVHOPOPTS, Int(0), KeepBool),
+    row(V, IPV6_RECVHOPLIMIT, Int(0), UNTOLD),
+    row(V, IPV6_RECVHOPOPTS, Int(0), UNTOLD),
     row(V, IPV6_HOPOPTS, Empty, INVALID),
     row(V, IPV6_RTHDRDSTOPTS, Empty, INVALID),
-    row(V, IPV6_RECVRTHDR, Int(0), KeepBool),
+    row(V, IPV6_RECVRTHDR, Int(0), UNTOLD),
     row(V, IPV6_RTHDR, Empty, INVALID),
-    row(V, IPV6_RECVDSTOPTS, Int(0), KeepBool),
+    row(V, IPV6_RECVDSTOPTS, Int(0), UNTOLD),
     row(V, IPV6_DSTOPTS, Empty, INVALID),
     row(V, IPV6_RECVPATHMTU, Int(0), KeepBool),
     row(V, IPV6_DONTFRAG, Int(0), KeepBool),
-    row(V, IPV6_RECVTCLASS, Int(0), KeepBool),
+    row(V, IPV6_RECVTCLASS, Int(0), UNTOLD),
     row(V, IPV6_AUTOFLOWLABEL, Int(0), Only(0, Errno::NOPROTOOPT)),
     row(V, IPV6_ADDR_PREFERENCES, NOPROTOOPT, READ_ONLY),
     row(V, IPV6_MINHOPCOUNT, Int(0), Only(0, Errno::NOPROTOOPT)),
-    row(V, IPV6_RECVORIGDSTADDR, Int(0), KeepBool),
+    row(V, IPV6_RECVORIGDSTADDR, Int(0), UNTOLD),
     row(V, IPV6_TRANSPARENT, Int(0), Only(0, Errno::PERM)),
     row(V, MCAST_MSFILTER, UNREADABLE, INVALID),
     row(V, IP6T_SO_GET_INFO, UNREADABLE, INVALID),
@@ -221,7 +224,7 @@ const IPV6_ROWS: [Plain; 48] = [
         READ_ONLY,
     ),
     row(V, IPV6_UNICAST_IF, Int(0), Only(0, Errno::ADDRNOTAVAIL)),
-    row(V, IPV6_RECVFRAGSIZE, Int(0), KeepBool),
+    row(V, IPV6_RECVFRAGSIZE, Int(0), UNTOLD),
 ];
 
 const T: i32 = SOL_TCP;

@@ -13,6 +13,8 @@ type Done = Result<(), Errno>;
 
 /// `sizeof(struct tcp_md5sig)`
 const MD5SIG_BYTES: usize = 216;
+/// The highest priority that anybody may choose.
+const SO_PRIORITY_MAX: i32 = 6;
 /// `IPV6_MIN_MTU`
 const IPV6_MTU_MIN: i32 = 1280;
 
@@ -57,8 +59,9 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         SO_SNDBUF | SO_SNDBUFFORCE => return done(options.set_send_buffer(number as u32)),
         SO_RCVBUF | SO_RCVBUFFORCE => return done(options.set_recv_buffer(number as u32)),
         SO_MAX_PACING_RATE => return done(options.set_max_pacing_rate(to_rate(value))),
+        // Others take a privilege.
+        SO_PRIORITY if !(0..=SO_PRIORITY_MAX).contains(&number) => return Err(Errno::PERM),
         SO_PRIORITY => options.set_priority(number),
-        SO_MARK => options.set_mark(number as u32),
         SO_OOBINLINE => options.set_urgent_inline(number != 0),
         SO_BINDTODEVICE => return bind_to_device(value),
         SO_TIMESTAMP | SO_TIMESTAMPNS | SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW => {

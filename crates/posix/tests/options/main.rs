@@ -94,8 +94,10 @@ fn socket_rows() -> Vec<Row> {
         10_000_000_000_u64.to_ne_bytes().to_vec(),
         Both,
     ));
-    rows.extend(ints("SO_PRIORITY", S, SO_PRIORITY, &[3, 0], Both));
-    rows.extend(ints("SO_MARK", S, SO_MARK, &[7], Outcome));
+    rows.extend(ints("SO_PRIORITY", S, SO_PRIORITY, &[3, 6, 0], Both));
+    let unprivileged = Differs(EPERM, "as for a process without privilege");
+    rows.extend(ints("SO_PRIORITY", S, SO_PRIORITY, &[7, -1], unprivileged));
+    rows.extend(ints("SO_MARK", S, SO_MARK, &[7], unprivileged));
     rows.extend(ints("SO_RCVLOWAT", S, SO_RCVLOWAT, &[100, 0], Both));
     rows.extend(ints("SO_RCVLOWAT", S, SO_RCVLOWAT, &[-1], Outcome));
     rows.extend(ints("SO_SNDLOWAT", S, SO_SNDLOWAT, &[100], Both));

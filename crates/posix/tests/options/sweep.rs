@@ -35,7 +35,9 @@ enum May {
 
 use May::{Differ, Privilege, Value};
 
-const LISTED: [(i32, i32, May); 39] = [
+const UNTOLD: &str = "what packets bore is not told of a stream";
+
+const LISTED: [(i32, i32, May); 57] = [
     (SOL_SOCKET, SO_DEBUG, Privilege),
     (
         SOL_SOCKET,
@@ -44,7 +46,7 @@ const LISTED: [(i32, i32, May); 39] = [
     ),
     (SOL_SOCKET, SO_SNDBUF, Value),
     (SOL_SOCKET, SO_PRIORITY, Value),
-    (SOL_SOCKET, SO_MARK, Value),
+    (SOL_SOCKET, SO_MARK, Privilege),
     (
         SOL_SOCKET,
         SO_PEEK_OFF,
@@ -81,6 +83,9 @@ const LISTED: [(i32, i32, May); 39] = [
     ),
     (SOL_SOCKET, SO_RCVMARK, Privilege),
     (SOL_IP, IP_OPTIONS, Differ("packets bear no IP options")),
+    (SOL_IP, IP_PKTINFO, Differ(UNTOLD)),
+    (SOL_IP, IP_RECVTTL, Differ(UNTOLD)),
+    (SOL_IP, IP_RECVTOS, Differ(UNTOLD)),
     (SOL_IP, IP_MTU, Value),
     (SOL_IP, IP_TRANSPARENT, Privilege),
     (SOL_IP, IP_MINTTL, Differ("segments of any TTL are taken")),
@@ -104,6 +109,21 @@ const LISTED: [(i32, i32, May); 39] = [
         IPV6_2292PKTOPTIONS,
         Differ("packets bear no extension headers"),
     ),
+    (SOL_IPV6, IPV6_2292PKTINFO, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_2292HOPOPTS, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_2292DSTOPTS, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_2292RTHDR, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_2292HOPLIMIT, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_FLOWINFO, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_RECVPKTINFO, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_RECVHOPLIMIT, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_RECVHOPOPTS, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_RECVRTHDR, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_RECVDSTOPTS, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_RECVTCLASS, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_RECVORIGDSTADDR, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_RECVFRAGSIZE, Differ(UNTOLD)),
+    (SOL_IPV6, IPV6_FLOWINFO_SEND, Differ("flow labels are zero")),
     (SOL_IPV6, IPV6_MTU, Value),
     (SOL_IPV6, IPV6_PATHMTU, Differ("IPV6_MTU tells the same")),
     (SOL_IPV6, IPV6_AUTOFLOWLABEL, Differ("flow labels are zero")),

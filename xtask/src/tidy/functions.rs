@@ -1,6 +1,6 @@
 //! Lengths: a function has at most 70 lines, a file at most 600 lines of code.
 
-use proc_macro2::Span;
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
@@ -45,16 +45,54 @@ struct Lengths<'a> {
 
 impl Lengths<'_> {
     fn check(&mut self, signature: &syn::Signature, end: Span) {
-        let start = signature.fn_token.span.start().line;
+        self.measure(&signature.ident, signature.fn_token.span, end);
+    }
+
+    fn measure(&mut self, name: &Ident, start: Span, end: Span) {
+        let start = start.start().line;
         let lines = end.end().line + 1 - start;
         if lines <= FUNCTION_LINES_MAX {
             return;
         }
-        let name = signature.ident.to_string();
+        let name = name.to_string();
         let cause = format!("fn {name} has {lines} lines, more than {FUNCTION_LINES_MAX}");
         let finding = self.source.finding("function-length", start, &name, cause);
         self.findings.push(finding);
     }
+
+    /// The functions among the words that a macro is given, `proptest!` above all: `fn`, a name, and the next braces.
+    fn check_words(&mut self, words: TokenStream) {
+        let mut begun: Option<(Ident, Span)> = None;
+        let mut before: Option<Ident> = None;
+        for word in words {
+            match word {
+                TokenTree::Group(group) => {
+                    if let Some((name, start)) = begun.take_if(|_| is_body(&group)) {
+                        self.measure(&name, start, group.span_close());
+                    }
+                    self.check_words(group.stream());
+                    before = None;
+                }
+                TokenTree::Ident(ident) => {
+                    if let Some(keyword) = before.take_if(|word| word == "fn") {
+                        begun = Some((ident.clone(), keyword.span()));
+                    }
+                    before = Some(ident);
+                }
+                TokenTree::Punct(sign) => {
+                    if sign.as_char() == ';' {
+                        begun = None;
+                    }
+                    before = None;
+                }
+                TokenTree::Literal(_) => before = None,
+            }
+        }
+    }
+}
+
+fn is_body(group: &Group) -> bool {
+    group.delimiter() == Delimiter::Brace
 }
 
 impl<'ast> Visit<'ast> for Lengths<'_> {
@@ -66,6 +104,11 @@ impl<'ast> Visit<'ast> for Lengths<'_> {
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
         self.check(&item.sig, item.block.span());
         visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_macro(&mut self, item: &'ast syn::Macro) {
+        self.check_words(item.tokens.clone());
+        visit::visit_macro(self, item);
     }
 
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {

@@ -56,6 +56,16 @@ fn method_and_default_method_are_functions_too() {
 }
 
 #[test]
+fn function_within_a_macro_is_a_function_too() {
+    let of = |lines| {
+        let function = function_of(lines);
+        format!("//! A file.\nproptest! {{\n#[test]\n{function}}}\n")
+    };
+    assert!(say("a.rs", &of(70)).is_empty());
+    assert_eq!(say("a.rs", &of(71)), ["function-length:4"]);
+}
+
+#[test]
 fn attributes_and_docs_are_no_lines_of_the_function() {
     let good = format!("//! A file.\n/// Says.\n#[inline]\n{}", function_of(70));
     assert!(say("a.rs", &good).is_empty());

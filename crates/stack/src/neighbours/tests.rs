@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 use std::collections::VecDeque;
 
 use crate::limits::NEIGHBOUR_FRAMES_EACH_MAX;
@@ -421,82 +422,145 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// A cache, and what a naive reader makes of what is done with it.
+struct Oracle {
+    cache: Neighbours,
+    now: u64,
+    ids: [Option<NeighbourId>; 12],
+    /// Who waits for each host.
+    tokens: [VecDeque<u32>; 12],
+}
+
+type Checked = Result<(), TestCaseError>;
+
+fn address_of(host: u8) -> IpAddr {
+    IpAddr::from([10, 0, 0, host])
+}
+
+fn mac_of(host: u8) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 0, host])
+}
+
+impl Oracle {
+    fn new() -> Self {
+        Oracle {
+            cache: cache(5),
+            now: 0,
+            ids: [None; 12],
+            tokens: Default::default(),
+        }
+    }
+
+    fn take(&mut self, step: Step) -> Checked {
+        match step {
+            Step::Resolve(host) => {
+                let id = self.cache.resolve(0, address_of(host), self.now).unwrap();
+                let before = self.ids[host as usize].replace(id);
+                if before != Some(id) {
+                    self.tokens[host as usize].clear();
+                }
+            }
+            Step::Advertise(host, solicited) => return self.advertise(host, solicited),
+            Step::Solicit(host, create) => {
+                let mac = mac_of(host);
+                let _ = self
+                    .cache
+                    .on_solicitation(0, address_of(host), mac, create, self.now);
+            }
+            Step::Link(host) => {
+                if let Some(id) = self.ids[host as usize]
+                    && let Link::Ready(mac) = self.cache.link(id, self.now)
+                {
+                    prop_assert_eq!(mac.0[5], host);
+                }
+            }
+            Step::Wait(host, token) => {
+                if let Some(id) = self.ids[host as usize]
+                    && self.cache.wait(id, token)
+                {
+                    self.tokens[host as usize].push_back(token);
+                }
+            }
+            Step::Hold(host) => {
+                if let Some(id) = self.ids[host as usize] {
+                    self.cache.hold_frame(id, &[host; 60]);
+                }
+            }
+            Step::Pass(ns) => return self.pass(ns),
+        }
+        Ok(())
+    }
+
+    /// Who waited comes out once and in order.
+    fn advertise(&mut self, host: u8, solicited: bool) -> Checked {
+        let said = Advertisement {
+            solicited,
+            ..answer(mac_of(host))
+        };
+        let ready = self
+            .cache
+            .on_advertisement(0, address_of(host), said, self.now);
+        let Some(ready) = ready else {
+            return Ok(());
+        };
+        prop_assert_eq!(Some(ready), self.ids[host as usize]);
+        let mut out = VecDeque::new();
+        self.cache.release(ready, |waiter| {
+            if let Waiter::Token(token) = waiter {
+                out.push_back(token)
+            }
+        });
+        prop_assert_eq!(out, std::mem::take(&mut self.tokens[host as usize]));
+        Ok(())
+    }
+
+    /// Time does not stand still in `poll`.
+    fn pass(&mut self, ns: u64) -> Checked {
+        self.now += ns;
+        let mut events = 0;
+        while let Some(event) = self.cache.poll(self.now) {
+            events += 1;
+            prop_assert!(events <= 10);
+            let NeighbourEvent::Failed(id) = event else {
+                continue;
+            };
+            self.cache.release(id, |_| ());
+            for (known, tokens) in self.ids.iter().zip(&mut self.tokens) {
+                if *known == Some(id) {
+                    tokens.clear();
+                }
+            }
+        }
+        prop_assert!(self.cache.deadline_ns() > self.now);
+        Ok(())
+    }
+
+    /// The index finds every entry.
+    fn check_index(&mut self) -> Checked {
+        let known: Vec<_> = self
+            .cache
+            .iter()
+            .map(|(_, address, _, _)| address)
+            .collect();
+        prop_assert!(known.len() <= 5);
+        for address in known {
+            let before = self.cache.len();
+            prop_assert!(self.cache.resolve(0, address, self.now).is_ok());
+            prop_assert_eq!(self.cache.len(), before);
+        }
+        Ok(())
+    }
+}
+
 proptest! {
     /// Whatever happens: an id leads to its own address or to nothing, tokens come out once and in order, the index
     /// finds every entry, and time does not stand still in `poll`.
     #[test]
     fn cache_agrees_with_a_naive_oracle(steps in prop::collection::vec(step(), 1..200)) {
-        let mut cache = cache(5);
-        let mut now = 0;
-        let mut ids: [Option<NeighbourId>; 12] = [None; 12];
-        let mut tokens: [VecDeque<u32>; 12] = Default::default();
-        let address = |host: u8| IpAddr::from([10, 0, 0, host]);
+        let mut oracle = Oracle::new();
         for step in steps {
-            match step {
-                Step::Resolve(host) => {
-                    let id = cache.resolve(0, address(host), now).unwrap();
-                    if ids[host as usize] != Some(id) {
-                        tokens[host as usize].clear();
-                    }
-                    ids[host as usize] = Some(id);
-                }
-                Step::Advertise(host, solicited) => {
-                    let said = Advertisement { solicited, ..answer(MacAddr([2, 0, 0, 0, 0, host])) };
-                    if let Some(ready) = cache.on_advertisement(0, address(host), said, now) {
-                        prop_assert_eq!(Some(ready), ids[host as usize]);
-                        let mut out = VecDeque::new();
-                        cache.release(ready, |waiter| if let Waiter::Token(token) = waiter { out.push_back(token) });
-                        prop_assert_eq!(&out, &tokens[host as usize]);
-                        tokens[host as usize].clear();
-                    }
-                }
-                Step::Solicit(host, create) => {
-                    let _ = cache.on_solicitation(0, address(host), MacAddr([2, 0, 0, 0, 0, host]), create, now);
-                }
-                Step::Link(host) => {
-                    if let Some(id) = ids[host as usize]
-                        && let Link::Ready(mac) = cache.link(id, now)
-                    {
-                        prop_assert_eq!(mac.0[5], host);
-                    }
-                }
-                Step::Wait(host, token) => {
-                    if let Some(id) = ids[host as usize]
-                        && cache.wait(id, token)
-                    {
-                        tokens[host as usize].push_back(token);
-                    }
-                }
-                Step::Hold(host) => {
-                    if let Some(id) = ids[host as usize] {
-                        cache.hold_frame(id, &[host; 60]);
-                    }
-                }
-                Step::Pass(ns) => {
-                    now += ns;
-                    let mut events = 0;
-                    while let Some(event) = cache.poll(now) {
-                        events += 1;
-                        prop_assert!(events <= 10);
-                        if let NeighbourEvent::Failed(id) = event {
-                            cache.release(id, |_| ());
-                            for host in 0..12 {
-                                if ids[host] == Some(id) {
-                                    tokens[host].clear();
-                                }
-                            }
-                        }
-                    }
-                    prop_assert!(cache.deadline_ns() > now);
-                }
-            }
-            let known: Vec<_> = cache.iter().map(|(_, address, _, _)| address).collect();
-            prop_assert!(known.len() <= 5);
-            for address in known {
-                let before = cache.len();
-                prop_assert!(cache.resolve(0, address, now).is_ok());
-                prop_assert_eq!(cache.len(), before);
-            }
+            oracle.take(step)?;
+            oracle.check_index()?;
         }
     }
 }

@@ -44,6 +44,8 @@ counters! {
     reordering_seen,
     /// Retransmissions that were lost in turn.
     retransmissions_lost,
+    /// Times that what is in flight was told apart less precisely than it should be, for want of a record.
+    records_refused,
     /// Tail loss probes sent.
     loss_probes_out,
     /// Losses that only a tail loss probe repaired.

@@ -102,6 +102,10 @@ pub(crate) struct Recovery {
     pub lost_out: u32,
     /// Of these, sent again and not known to have arrived or to be lost.
     pub retrans_out: u32,
+    /// Of these, counted for a run that is lost, and could not be cut where what left of it again ends.
+    pub part_out: u32,
+    /// ... which is here; 0 while nothing is counted so.
+    pub part_end: SeqNumber,
     /// Segments delivered on this connection, the SYN counts.
     pub delivered: u32,
     /// Of these, acknowledged with ECE.
@@ -152,6 +156,8 @@ impl Recovery {
             sacked_out: 0,
             lost_out: 0,
             retrans_out: 0,
+            part_out: 0,
+            part_end: SeqNumber(0),
             // The handshake's segment.
             delivered: 1,
             delivered_ce: 0,
@@ -184,6 +190,8 @@ impl Recovery {
             sacked_out,
             lost_out,
             retrans_out,
+            part_out,
+            part_end,
             delivered,
             delivered_ce,
             lost,
@@ -203,9 +211,9 @@ impl Recovery {
             pending,
         } = self;
         if p.must(*chain == Chain::EMPTY && *hint == NONE && *highest == NONE) {
-            (*chain, *hint, *highest) = (Chain::EMPTY, NONE, NONE);
+            (*chain, *hint, *highest, part_end.0) = (Chain::EMPTY, NONE, NONE, 0);
         }
-        let counts = [packets_out, sacked_out, lost_out, retrans_out];
+        let counts = [packets_out, sacked_out, lost_out, retrans_out, part_out];
         if p.must(counts.iter().all(|count| **count == 0)) {
             counts.into_iter().for_each(|count| *count = 0);
         }
@@ -352,7 +360,8 @@ impl Connection {
         assert_eq!(out, recovery.packets_out, "out: {recovery:?}");
         assert_eq!(sacked, recovery.sacked_out, "SACKed: {recovery:?}");
         assert_eq!(lost, recovery.lost_out, "lost: {recovery:?}");
-        assert_eq!(retrans, recovery.retrans_out, "sent again: {recovery:?}");
+        let whole = recovery.retrans_out - recovery.part_out;
+        assert_eq!(retrans, whole, "sent again: {recovery:?}");
         assert!(sacked + lost <= out, "{recovery:?}");
         if self.state.is_synchronized() && !self.is_fast_opened() {
             assert!(next.is_none_or(|next| next == self.snd.nxt), "{recovery:?}");
@@ -370,6 +379,7 @@ impl Connection {
         recovery.sacked_out = 0;
         recovery.lost_out = 0;
         recovery.retrans_out = 0;
+        (recovery.part_out, recovery.part_end) = (0, SeqNumber(0));
         recovery.flags = 0;
     }
 }

@@ -2,7 +2,7 @@
 
 use arbitrary::Arbitrary;
 use tcp::path_mtu::{MtuProbing, PathMtuSettings};
-use tcp::{Config, IcmpError, Keepalive, Segment};
+use tcp::{Config, IcmpError, Keepalive, RecordPool, Segment};
 use wire::SeqNumber;
 use wire::tcp::{Flags, Header, Options, SackBlock, Timestamp};
 
@@ -156,6 +156,11 @@ fn start(input: &Input) -> Peer {
         Start::TimeWait => states::time_wait(variant),
     };
     peer.config.path_mtu = setup.config.path_mtu;
+    let is_new = matches!(input.start, Start::Connecting | Start::Accepted);
+    if is_new && input.path & 0x60 == 0x60 {
+        // Hardly a record for what is in flight; none is yet.
+        peer.records = RecordPool::new(1 + usize::from(input.path >> 2 & 3), 1);
+    }
     peer
 }
 

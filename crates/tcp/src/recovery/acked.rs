@@ -95,6 +95,9 @@ impl Connection {
         }
         if record.has(tag::LOST) {
             recovery.lost_out = recovery.lost_out.saturating_sub(covered);
+            if recovery.is_part_of(record) {
+                recovery.part_acked(self.snd.una, covered);
+            }
         }
         recovery.packets_out = recovery.packets_out.saturating_sub(covered);
         ack.acked += covered;

@@ -213,6 +213,7 @@ impl Connection {
         if record.has(tag::SACKED) {
             return;
         }
+        self.recovery.forget_part();
         let count = record.count();
         let seq = record.seq;
         let again = record.has(tag::LOST | tag::RETRANS);

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! Owned by the stack, lent through `Cx`. A pool never fails: a connection always gets its first record,
-//! and when there is no room for another, runs stay whole. Then what is known of them is less precise.
+//! and when there is no room for another, runs stay whole. Then what is known of them is less precise. No connection has more
+//! records than are left for all others, so that a few, whose peers tear their flights to pieces, cannot leave the rest without.
 
 use alloc::vec::Vec;
 
@@ -155,6 +156,8 @@ pub struct RecordPool {
     claims: u32,
     /// Records in all.
     total: u32,
+    /// Times that somebody was refused another.
+    refused: u64,
 }
 
 impl RecordPool {
@@ -169,6 +172,7 @@ impl RecordPool {
             available: records as u32,
             claims: claims as u32,
             total: records as u32,
+            refused: 0,
         }
     }
 
@@ -184,13 +188,22 @@ impl RecordPool {
         (self.total - self.available) as usize
     }
 
-    /// A record, unless the rest is spoken for. `first` = for a connection that holds none.
-    fn take(&mut self, record: Record, first: bool) -> Option<Index> {
+    /// Times that a connection had to do without another record.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// A record for a connection that holds `held`, unless the rest is spoken for or it holds more than that already.
+    fn take(&mut self, record: Record, held: u32) -> Option<Index> {
+        let first = held == 0;
         if first {
             self.claims = self.claims.saturating_sub(1);
         }
         let reserve = if first { 0 } else { self.claims };
-        if self.available <= reserve {
+        let spare = self.available.saturating_sub(reserve);
+        if spare == 0 || held > spare {
+            self.refused += 1;
             if first {
                 self.claims += 1;
             }
@@ -258,6 +271,8 @@ pub(crate) struct Chain {
     pub head: Index,
     /// The record that ends at SND.NXT.
     pub tail: Index,
+    /// Records in it.
+    len: u32,
 }
 
 impl Chain {
@@ -265,6 +280,7 @@ impl Chain {
     pub const EMPTY: Chain = Chain {
         head: NONE,
         tail: NONE,
+        len: 0,
     };
 
     /// Nothing is in flight.
@@ -274,37 +290,34 @@ impl Chain {
     }
 
     /// Adds a segment behind all others; `joins` = it belongs to the same burst as the one before, and may
-    /// share its record. Returns by how many segments the chain grew: not always one when
-    /// the pool has no room and the last run swallows it.
-    pub fn push(&mut self, pool: &mut RecordPool, record: Record, joins: bool) -> u32 {
+    /// share its record. Returns by how many segments the chain grew; `None`: the pool has no room, and the last run
+    /// is to [swallow](Self::swallow) it.
+    pub fn push(&mut self, pool: &mut RecordPool, record: Record, joins: bool) -> Option<u32> {
         if joins
             && let Some(tail) = pool.get_mut(self.tail)
             && tail.takes(&record)
         {
             tail.end = record.end;
-            return record.count();
+            return Some(record.count());
         }
-        match pool.take(record, self.is_empty()) {
-            Some(index) => {
-                let tail = self.tail;
-                pool.link(tail, index);
-                if let Some(node) = pool.get_mut(index) {
-                    node.prev = tail;
-                    node.next = NONE;
-                }
-                if self.is_empty() {
-                    self.head = index;
-                }
-                self.tail = index;
-                record.count()
-            }
-            None => self.swallow(pool, record),
+        let index = pool.take(record, self.len)?;
+        self.len += 1;
+        let tail = self.tail;
+        pool.link(tail, index);
+        if let Some(node) = pool.get_mut(index) {
+            node.prev = tail;
+            node.next = NONE;
         }
+        if self.is_empty() {
+            self.head = index;
+        }
+        self.tail = index;
+        Some(record.count())
     }
 
-    /// No room for a record: the last one grows.
+    /// No room for a record: the last one grows, of which nothing is known that would not hold for `record`. By how many segments: not always one.
     #[cold]
-    fn swallow(&mut self, pool: &mut RecordPool, record: Record) -> u32 {
+    pub fn swallow(&mut self, pool: &mut RecordPool, record: Record) -> u32 {
         let Some(tail) = pool.get_mut(self.tail) else {
             return 0;
         };
@@ -322,7 +335,8 @@ impl Chain {
         let mut rest = whole;
         rest.seq = at;
         rest.prev = index;
-        let new = pool.take(rest, false)?;
+        let new = pool.take(rest, self.len.max(1))?;
+        self.len += 1;
         pool.link(new, whole.next);
         if let Some(node) = pool.get_mut(index) {
             node.end = at;
@@ -387,6 +401,7 @@ impl Chain {
         }
         pool.link(prev, next);
         pool.give_back(index);
+        self.len = self.len.saturating_sub(1);
         if self.head == NONE {
             pool.claims += 1;
         }
@@ -396,8 +411,8 @@ impl Chain {
     #[inline]
     pub fn begin(&mut self, pool: &mut RecordPool, record: Record) {
         debug_assert!(self.is_empty());
-        if let Some(index) = pool.take(record, true) {
-            (self.head, self.tail) = (index, index);
+        if let Some(index) = pool.take(record, 0) {
+            (self.head, self.tail, self.len) = (index, index, 1);
         }
     }
 

@@ -3,7 +3,7 @@
 use wire::SeqNumber;
 
 use super::records::{Index, NONE, Record, RecordPool, tag};
-use super::{Pending, flag};
+use super::{Pending, Recovery, flag};
 use crate::MILLISECOND_NS;
 use crate::connection::{Connection, Cx};
 use crate::output::Plan;
@@ -68,7 +68,7 @@ impl Connection {
     fn plan_record(&self, cx: &Cx<'_>, at: Index) -> Option<Plan> {
         let record = cx.records.get(at)?;
         let mss = self.current_mss(cx);
-        let seq = record.seq.max(self.snd.una);
+        let seq = self.resend_from(record);
         let payload_end = record.end - u32::from(record.has(tag::FIN));
         let left = payload_end.since(seq);
         let mut len = left.min(u32::from(record.mss)).min(mss);
@@ -89,6 +89,16 @@ impl Connection {
             fin = false;
         }
         (len > 0 || fin).then_some(Plan::Repeat { seq, len, fin })
+    }
+
+    /// Where the first segment of a lost record begins that has not left again.
+    fn resend_from(&self, record: &Record) -> SeqNumber {
+        let recovery = &self.recovery;
+        let seq = record.seq.max(self.snd.una);
+        match recovery.is_part_of(record) && !recovery.any(flag::SEND_HEAD) {
+            true => recovery.part_end,
+            false => seq,
+        }
     }
 
     /// Small segments behind the record that fit the same segment, and the FIN.
@@ -123,12 +133,22 @@ impl Connection {
             self.next_lost(cx.records)
         };
         self.recovery.put(flag::SEND_HEAD, false);
-        self.fit_record(cx.records, at, seq + len + u32::from(fin));
-        self.mark_resent(cx, at);
-        if at == self.recovery.chain.head && self.recovery.pending != Pending::Reorder {
+        let is_first = cx.records.get(at).is_none_or(|record| seq.le(record.seq));
+        let end = seq + len + u32::from(fin);
+        let before = self.recovery.take_part(cx.records.get(at));
+        self.fit_record(cx.records, at, end);
+        // A lone segment counts as sent again whatever had no room.
+        let is_part = |record: &Record| record.end.gt(end) && record.count() > 1;
+        let is_whole = !cx.records.get(at).is_some_and(is_part);
+        match is_whole {
+            true => self.mark_resent(cx, at, before),
+            false => self.mark_part_resent(cx, at, end),
+        }
+        let is_head = is_first && at == self.recovery.chain.head;
+        if is_head && self.recovery.pending != Pending::Reorder {
             self.restart_retransmit_timer(cx);
         }
-        self.recovery.hint = if self.delivery.burst_begins {
+        self.recovery.hint = if self.delivery.burst_begins || !is_whole {
             at
         } else {
             self.merge_resent(cx.records, at)
@@ -167,6 +187,7 @@ impl Connection {
         let Some(swallowed) = records.get(next).copied() else {
             return false;
         };
+        self.recovery.forget_part();
         self.adjust_counts(swallowed.tags, swallowed.count(), 0);
         if self.recovery.highest == next {
             self.recovery.highest = at;
@@ -194,6 +215,7 @@ impl Connection {
         let Some(record) = records.get_mut(at) else {
             return;
         };
+        self.recovery.forget_part();
         let before = record.count();
         change(record);
         let (tags, after) = (record.tags, record.count());
@@ -223,8 +245,8 @@ impl Connection {
         }
     }
 
-    /// The record has left again, whole.
-    fn mark_resent(&mut self, cx: &mut Cx<'_>, at: Index) {
+    /// The record has left again, whole: `before` segments of it some time ago.
+    fn mark_resent(&mut self, cx: &mut Cx<'_>, at: Index, before: u32) {
         self.stamp_sent(cx, at);
         let Some(record) = cx.records.get_mut(at) else {
             return;
@@ -236,13 +258,28 @@ impl Connection {
         if !again {
             recovery.retrans_out += count;
         }
-        if recovery.retrans_stamp_ms == 0 {
-            recovery.retrans_stamp_ms = ((cx.now_ns / MILLISECOND_NS) as u32).max(1);
+        recovery.count_resent(cx.now_ns, count.saturating_sub(before).max(1));
+    }
+
+    /// One segment of a run has left again, up to `end`, and there was no record to tell it from those behind it: the run stays lost, and counts as under way as
+    /// far as it left. When it was last sent is known of the whole only.
+    #[cold]
+    fn mark_part_resent(&mut self, cx: &mut Cx<'_>, at: Index, end: SeqNumber) {
+        let Some(record) = cx.records.get_mut(at) else {
+            return;
+        };
+        record.tags |= tag::EVER_RETRANS;
+        let mut part = *record;
+        part.end = end;
+        let is_lost = record.tags & (tag::LOST | tag::RETRANS) == tag::LOST;
+        // Smaller segments may come to more.
+        let out = part.count().min(record.count() - 1).max(1);
+        let recovery = &mut self.recovery;
+        if is_lost {
+            (recovery.part_out, recovery.part_end) = (out, end);
+            recovery.retrans_out += out;
         }
-        recovery.undo_retrans = recovery.undo_retrans.max(0) + count as i32;
-        if recovery.is_reducing() {
-            recovery.prr_out += count;
-        }
+        recovery.count_resent(cx.now_ns, 1);
     }
 
     /// The record was sent just now: its time, and what its delivery rate is measured against.
@@ -280,6 +317,31 @@ impl Connection {
         self.snd.nxt = end;
     }
 
+    /// There is no record for `record`, which has left: it becomes part of the last one, and what was known of that is forgotten, lest the new segment be
+    /// taken for SACKed or lost. Segments that it grows by.
+    #[cold]
+    fn swallow_sent(&mut self, records: &mut RecordPool, record: Record) -> u32 {
+        let tail = self.recovery.chain.tail;
+        if let Some(last) = records.get_mut(tail) {
+            let (tags, count) = (last.tags, last.count());
+            last.tags &= !(tag::SACKED | tag::LOST | tag::RETRANS | tag::SETTLED);
+            let recovery = &mut self.recovery;
+            recovery.forget_part();
+            let counts = [
+                (tag::SACKED, &mut recovery.sacked_out),
+                (tag::LOST, &mut recovery.lost_out),
+                (tag::RETRANS, &mut recovery.retrans_out),
+            ];
+            for (_, total) in counts.into_iter().filter(|(one, _)| tags & one != 0) {
+                *total = total.saturating_sub(count);
+            }
+        }
+        if self.recovery.highest == tail {
+            self.recovery.highest = NONE;
+        }
+        self.recovery.chain.swallow(records, record)
+    }
+
     /// New segments up to `end` have left for the first time. SND.NXT still stands before them.
     #[inline]
     pub(crate) fn note_sent_new(&mut self, cx: &mut Cx<'_>, end: SeqNumber, fin: bool) {
@@ -289,14 +351,68 @@ impl Connection {
         let mut record = Record::new(self.snd.nxt, end, self.snd.mss, sent_ns, tags);
         let delivered = self.recovery.delivered;
         self.delivery.on_sent(&mut record, delivered, idle);
+        let joins = !self.delivery.burst_begins;
+        let pushed = self.recovery.chain.push(cx.records, record, joins);
+        let count = match pushed {
+            Some(count) => count,
+            None => self.swallow_sent(cx.records, record),
+        };
         let recovery = &mut self.recovery;
-        let count = recovery
-            .chain
-            .push(cx.records, record, !self.delivery.burst_begins);
         recovery.packets_out += count;
         if recovery.is_reducing() {
             recovery.prr_out += count;
         }
         self.snd.nxt = end;
+    }
+}
+
+impl Recovery {
+    /// The record is the run of which a part has left again.
+    #[inline]
+    pub(crate) fn is_part_of(&self, record: &Record) -> bool {
+        self.part_out > 0
+            && record.seq.lt(self.part_end)
+            && self.part_end.lt(record.end)
+            && record.tags & (tag::LOST | tag::RETRANS) == tag::LOST
+    }
+
+    /// What left again of an uncut run is not counted any more. How much, if it was of `record`.
+    fn take_part(&mut self, record: Option<&Record>) -> u32 {
+        let is_its = record.is_some_and(|record| self.is_part_of(record));
+        let out = self.part_out;
+        self.forget_part();
+        if is_its { out } else { 0 }
+    }
+
+    /// The uncut run of which a part left again is not what it was: all of it waits to be sent again, if any still does.
+    #[inline]
+    pub(crate) fn forget_part(&mut self) {
+        self.retrans_out -= self.part_out;
+        (self.part_out, self.part_end) = (0, SeqNumber(0));
+    }
+
+    /// The first `covered` segments of the flight, lost ones, are acknowledged, up to `una`.
+    #[cold]
+    pub(crate) fn part_acked(&mut self, una: SeqNumber, covered: u32) {
+        let gone = match una.ge(self.part_end) {
+            true => self.part_out,
+            false => covered.min(self.part_out),
+        };
+        self.part_out -= gone;
+        self.retrans_out -= gone;
+        if self.part_out == 0 {
+            self.part_end = SeqNumber(0);
+        }
+    }
+
+    /// `count` segments have left again.
+    fn count_resent(&mut self, now_ns: u64, count: u32) {
+        if self.retrans_stamp_ms == 0 {
+            self.retrans_stamp_ms = ((now_ns / MILLISECOND_NS) as u32).max(1);
+        }
+        self.undo_retrans = self.undo_retrans.max(0) + count as i32;
+        if self.is_reducing() {
+            self.prr_out += count;
+        }
     }
 }

@@ -219,6 +219,7 @@ impl Connection {
         let Some(rest) = self.recovery.chain.split(records, at, seq) else {
             return false;
         };
+        self.recovery.forget_part();
         let parts =
             records.get(at).map_or(0, Record::count) + records.get(rest).map_or(0, Record::count);
         self.adjust_counts(whole.tags, whole.count(), parts);
@@ -242,6 +243,7 @@ impl Connection {
         let count = record.count();
         if !record.has(tag::SACKED) {
             self.rack_advance(cx.now_ns, &record);
+            self.recovery.forget_part();
             self.leave_loss(&mut record, count, ack);
             record.tags |= tag::SACKED | tag::SETTLED;
             ack.sacked = true;

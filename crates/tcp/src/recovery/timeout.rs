@@ -109,7 +109,8 @@ impl Connection {
     pub(crate) fn resend_syn_data(&mut self, cx: &mut Cx<'_>) {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
         let record = Record::new(una, nxt, self.snd.mss, self.tx.rtt.timed_at_ns, 0);
-        self.recovery.packets_out += self.recovery.chain.push(cx.records, record, false);
+        let pushed = self.recovery.chain.push(cx.records, record, false);
+        self.recovery.packets_out += pushed.unwrap_or_default();
         self.mark_lost(cx, self.recovery.chain.head);
         self.resend_without_reduction(cx);
     }

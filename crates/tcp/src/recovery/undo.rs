@@ -62,6 +62,7 @@ impl Connection {
             record.tags &= !tag::LOST;
             at = cx.records.next(at);
         }
+        self.recovery.forget_part();
         self.recovery.lost_out = 0;
         self.recovery.hint = NONE;
     }

@@ -121,10 +121,15 @@ struct World {
 const BUFFER: usize = 64 * 1024;
 
 impl End {
-    fn new(config: &Config, iss: u32, bytes: usize, seed: u64, prediction: bool) -> End {
+    fn new(
+        (config, mut records): (&Config, RecordPool),
+        iss: u32,
+        bytes: usize,
+        seed: u64,
+        prediction: bool,
+    ) -> End {
         let mut challenge = ChallengeLimiter::new(seed);
         let mut counters = Counters::default();
-        let mut records = RecordPool::new(256, 1);
         let mut ranges = RangePool::new(64);
         let mut cx = Cx {
             now_ns: MS,
@@ -361,7 +366,11 @@ fn run(seed: u64, faults: Faults, manner: Manner, bytes: [usize; 2], prediction:
     };
     let mut seeds = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let iss = [seeds.next() as u32, seeds.next() as u32 | 0xffff_0000];
-    let ends = [0, 1].map(|i| End::new(&config, iss[i], bytes[i], seeds.next(), prediction));
+    let pool = || RecordPool::new(records_for(seed), 1);
+    let ends = [0, 1].map(|i| {
+        let seed = seeds.next();
+        End::new((&config, pool()), iss[i], bytes[i], seed, prediction)
+    });
     let random = Random(seeds.next() | 1);
     let mut world = World {
         now_ns: MS,
@@ -462,6 +471,29 @@ fn link_with_loss() {
 #[test]
 fn link_with_everything() {
     for seed in 1..60 {
+        let faults = Faults {
+            loss: seed % 15,
+            duplication: seed % 7,
+            reordering: (seed % 4) * 10,
+            delay_ns: (seed % 5) * 3 * MS,
+        };
+        check(seed, faults, [(seed as usize % 6) * 30_000, 100_000]);
+    }
+}
+
+/// Records of an end: few from this seed on.
+const FEW_RECORDS_FROM: u64 = 1000;
+
+fn records_for(seed: u64) -> usize {
+    match seed < FEW_RECORDS_FROM {
+        true => 256,
+        false => 1 + seed as usize % 4,
+    }
+}
+
+#[test]
+fn link_with_hardly_a_record() {
+    for seed in FEW_RECORDS_FROM..FEW_RECORDS_FROM + 40 {
         let faults = Faults {
             loss: seed % 15,
             duplication: seed % 7,

@@ -139,7 +139,7 @@ pub struct Peer {
     pub conn: Connection,
     pub config: Config,
     pub counters: Counters,
-    records: RecordPool,
+    pub records: RecordPool,
     pub ranges: RangePool,
     pub challenge: ChallengeLimiter,
     pub now_ns: u64,

@@ -1,7 +1,9 @@
 //! Loss: duplicate ACKs, fast retransmit, NewReno's partial ACKs, limited transmit, timeouts.
 
-use crate::peer::{MS, Peer, conversation};
-use crate::states::{established, established_timestamps};
+use tcp::RecordPool;
+
+use crate::peer::{MS, Peer, Variant, conversation};
+use crate::states::{established, established_sack, established_timestamps};
 
 /// Ten segments in flight, nothing more to send.
 fn ten_in_flight(v: crate::peer::Variant) -> Peer {
@@ -282,5 +284,58 @@ fn established_clock_jump_between_timeouts_ends_nothing() {
         p.expect_state(tcp::State::Established);
         p.inject(". 1:1(0) ack 10001");
         assert_eq!(p.conn.unacked(), 0);
+    });
+}
+
+/// Ten segments in flight, of a connection that finds no record but its first: they are one run.
+fn ten_in_one_record(v: Variant) -> Peer {
+    let mut p = established_sack(v);
+    p.records = RecordPool::new(1, 1);
+    p.write(10_000);
+    p.expect_data(1, 10_001, 1000, 1, true);
+    assert!(p.records.refused() > 0, "and that is counted");
+    p
+}
+
+#[test]
+fn established_timeout_without_a_record_to_spare_goes_on_as_its_acks_let_it() {
+    conversation(ten_in_one_record, |p| {
+        p.wait_ms(350);
+        p.skip_sent();
+        p.wait_ms(1_000);
+        // What a probe had not repaired.
+        let timeouts = p.counters.retransmit_timeouts;
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 1001");
+        p.expect_data(1001, 3001, 1000, 1, false);
+        p.expect_nothing();
+        p.inject(". 1:1(0) ack 3001");
+        p.expect_data(3001, 7001, 1000, 1, false);
+        p.expect_nothing();
+        assert_eq!(p.conn.info().retrans, 4);
+        p.inject(". 1:1(0) ack 5001");
+        p.expect_data(7001, 10_001, 1000, 1, true);
+        p.expect_nothing();
+        p.inject(". 1:1(0) ack 10001");
+        assert_eq!(p.counters.retransmit_timeouts, timeouts);
+        let info = p.conn.info();
+        assert_eq!((info.unacked, info.lost, info.retrans), (0, 0, 0));
+    });
+}
+
+#[test]
+fn established_timeout_without_a_record_to_spare_begins_anew_with_the_next_one() {
+    conversation(ten_in_one_record, |p| {
+        p.wait_ms(1_350);
+        p.inject(". 1:1(0) ack 1001");
+        p.skip_sent();
+        // Both are lost again.
+        p.wait_ms(10_000);
+        p.expect(". 1001:2001(1000) ack 1");
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 2001");
+        p.expect_data(2001, 4001, 1000, 1, false);
+        p.inject(". 1:1(0) ack 10001");
+        assert_eq!(p.conn.info().unacked, 0);
     });
 }

@@ -86,6 +86,8 @@ counters! {
     fast_open_cookies_bad,
     /// SYNs that could have opened fast, but too many of their listener's were pending.
     fast_open_queue_full,
+    /// SYNs that could have opened fast, but no socket or no place in the flow table was free: the plain handshake serves.
+    fast_open_no_room,
     /// Times that Fast Open was paused because a black hole was suspected.
     fast_open_paused,
     /// Handshakes completed, by peers.
@@ -134,6 +136,10 @@ counters! {
     neighbour_requests,
     /// Echo requests answered.
     echo_replies,
+    /// Destinations forgotten, with their path MTUs and cookies, because others took their place.
+    destinations_evicted,
+    /// Times that a quiet connection kept its slot for want of blocks to pack it into.
+    rest_refused,
     /// ICMP errors about one of our connections.
     icmp_errors,
     /// Connections whose bytes beyond gaps were given up because memory was exhausted.

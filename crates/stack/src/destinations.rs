@@ -44,6 +44,7 @@ pub(crate) struct Destinations {
     sets: Vec<[Option<Destination>; DESTINATIONS_EACH_SET]>,
     key: [u64; 2],
     uses: u32,
+    evicted: u64,
     /// The last word of a router ceases to count then: until there is one, nobody need be looked up.
     path_mtu_until_ns_max: u64,
     pause: Pause,
@@ -63,9 +64,15 @@ impl Destinations {
             sets: vec![[None; DESTINATIONS_EACH_SET]; DESTINATIONS_MAX / DESTINATIONS_EACH_SET],
             key,
             uses: 0,
+            evicted: 0,
             path_mtu_until_ns_max: 0,
             pause: Pause::default(),
         }
+    }
+
+    /// Destinations that gave way to others.
+    pub fn evicted(&self) -> u64 {
+        self.evicted
     }
 
     /// Some router's word still counts.
@@ -182,10 +189,14 @@ impl Destinations {
         let (uses, set) = (self.uses, self.set_of(address));
         let set = &mut self.sets[set];
         let is_it = |slot: &Option<Destination>| slot.is_some_and(|held| held.address == address);
-        let place = set
-            .iter()
-            .position(is_it)
-            .unwrap_or_else(|| oldest(set, uses));
+        let place = match set.iter().position(is_it) {
+            Some(place) => place,
+            None => {
+                let place = oldest(set, uses);
+                self.evicted += u64::from(set[place].take().is_some());
+                place
+            }
+        };
         let entry = set[place].get_or_insert(Destination {
             address,
             used: uses,
@@ -199,8 +210,8 @@ impl Destinations {
     }
 }
 
-/// The place of a free or of the least recently used entry, which leaves.
-fn oldest(set: &mut [Option<Destination>; DESTINATIONS_EACH_SET], uses: u32) -> usize {
+/// The place of a free or of the least recently used entry.
+fn oldest(set: &[Option<Destination>; DESTINATIONS_EACH_SET], uses: u32) -> usize {
     let mut place = 0;
     let mut age_max = 0;
     for (at, slot) in set.iter().enumerate() {
@@ -209,6 +220,5 @@ fn oldest(set: &mut [Option<Destination>; DESTINATIONS_EACH_SET], uses: u32) -> 
             (place, age_max) = (at, age);
         }
     }
-    set[place] = None;
     place
 }

@@ -37,6 +37,8 @@ pub(crate) struct RestBlocks {
     free: u32,
     in_use: usize,
     capacity: usize,
+    /// Times that there was no room.
+    refused: u64,
 }
 
 impl RestBlocks {
@@ -46,12 +48,18 @@ impl RestBlocks {
             free: NONE,
             in_use: 0,
             capacity,
+            refused: 0,
         }
     }
 
     /// Blocks that hold something.
     pub fn in_use(&self) -> usize {
         self.in_use
+    }
+
+    /// Times that a socket stayed as it was for want of blocks.
+    pub fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Packs what is in `slot`; `None`: it cannot be packed, or there is no room. The slot is as it was.
@@ -63,6 +71,7 @@ impl RestBlocks {
         let len = names + packer.finish()?;
         let count = len.div_ceil(BLOCK_BYTES);
         if self.in_use + count > self.capacity {
+            self.refused += 1;
             return None;
         }
         // From the end, so that each block is linked to one that is there.

@@ -98,10 +98,12 @@ impl Core {
             return false;
         };
         let Some(id) = self.sockets.reserve() else {
+            self.counters.fast_open_no_room += 1;
             return false;
         };
         let entry = FlowEntry::Connection(id.index);
         if self.flows.insert(arrival.hash, entry).is_err() {
+            self.counters.fast_open_no_room += 1;
             self.sockets.release(id.index);
             return false;
         }

@@ -86,7 +86,8 @@ impl Core {
             }
             SocketOption::EndOfRecord(position) => {
                 if let Some(conn) = slot.conn.as_mut() {
-                    conn.end_record(slot.tx.offset_of(position));
+                    let offset = slot.tx.offset_of(position);
+                    conn.end_record(&mut tcp_cx!(self), offset);
                 }
             }
             SocketOption::Urgent(position) => {

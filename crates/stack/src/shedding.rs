@@ -11,6 +11,14 @@ use crate::limits::{MEMORY_SHARED, SHARE_BYTES_MIN, SHED_SOCKETS_PER_TURN};
 use crate::rx_sink::RxSink;
 
 impl Core {
+    /// Called once per turn: what tables refused or forgot, of which they keep count themselves.
+    #[inline]
+    pub(crate) fn count_refusals(&mut self) {
+        self.tcp_counters.records_refused = self.records.refused();
+        self.counters.rest_refused = self.sockets.rest_refused();
+        self.counters.destinations_evicted = self.destinations.evicted();
+    }
+
     /// Called once per turn: how much memory is left, and while it is low, how much of it each connection may fill with what it sends.
     #[inline]
     pub(crate) fn judge_memory(&mut self) {

@@ -588,6 +588,11 @@ impl Sockets {
         self.dormant.in_use()
     }
 
+    /// Times that one could not be packed for want of blocks.
+    pub fn rest_refused(&self) -> u64 {
+        self.dormant.refused()
+    }
+
     /// One past the largest index ever in use.
     pub fn span(&self) -> u32 {
         self.places.len() as u32

@@ -134,7 +134,7 @@ impl Stack {
         // Openings that are left for the next turn say nothing about the port.
         self.core.is_port_short = blocked || (sent >= TX_FRAMES_PER_TURN && self.core.has_output());
         let events = self.event_queue();
-        self.core.tcp_counters.records_refused = self.core.records.refused();
+        self.core.count_refusals();
         self.core.stages.lap(Stage::EventQueue);
         Turned {
             busy: received + jobs + sent + events > 0,

@@ -56,14 +56,15 @@ impl Connection {
 
     /// What was written up to `offset` bytes from SND.UNA on is a record: no segment goes beyond its end (MSG_EOR). Of too many such ends the
     /// newest is forgotten.
-    pub fn end_record(&mut self, offset: u32) {
+    pub fn end_record(&mut self, cx: &mut Cx<'_>, offset: u32) {
         let una = self.snd.una;
         let ends = &mut self.cold.record_ends;
         ends.forget_until(una);
         if offset > 0 && offset <= self.snd.buffered {
             // Of what was announced to go on Linux pushes nothing.
             let is_last = offset == self.snd.buffered;
-            ends.push(una + offset, !is_last || self.marks.any(Marks::PUSH_AT_END));
+            let fits = ends.push(una + offset, !is_last || self.marks.any(Marks::PUSH_AT_END));
+            cx.counters.record_ends_forgotten += u64::from(!fits);
         }
         let is_marked = !ends.is_empty() || self.cold.urgent_out.is_some();
         self.marks.put(Marks::RECORDS, is_marked);

@@ -134,6 +134,10 @@ counters! {
     time_waits,
     /// Orphans given up in FIN_WAIT_2.
     fin_wait_2_expired,
+    /// Ends of records (MSG_EOR) that were forgotten, since too many waited to be acknowledged: two records became one.
+    record_ends_forgotten,
+    /// Changes of the mark within one turn that DCTCP's receiver could not tell by an ACK of their own (RFC 8257 3.2).
+    mark_changes_merged,
     /// Urgent pointers seen; the data is delivered in line.
     urgent_in,
     /// Connections made of a SYN with a good cookie (RFC 7413).

@@ -35,14 +35,19 @@ impl RecordEnds {
         self.len == 0
     }
 
-    /// Adds an end behind all others; without room it is forgotten, and two records become one. `is_pushed`: PSH goes with it.
-    pub fn push(&mut self, end: SeqNumber, is_pushed: bool) {
-        let is_new = self.known().last().is_none_or(|last| end.gt(*last));
-        if is_new && let Some(place) = self.ends.get_mut(usize::from(self.len)) {
-            *place = end;
-            self.silent |= u16::from(!is_pushed) << self.len;
-            self.len += 1;
+    /// Adds an end behind all others. `is_pushed`: PSH goes with it. False: there was no room, it is forgotten and two records become one.
+    #[must_use]
+    pub fn push(&mut self, end: SeqNumber, is_pushed: bool) -> bool {
+        if self.known().last().is_some_and(|last| end.le(*last)) {
+            return true;
         }
+        let Some(place) = self.ends.get_mut(usize::from(self.len)) else {
+            return false;
+        };
+        *place = end;
+        self.silent |= u16::from(!is_pushed) << self.len;
+        self.len += 1;
+        true
     }
 
     /// Forgets ends at or before `una`.
@@ -78,7 +83,7 @@ mod tests {
     fn ends_are_found_in_order_and_forgotten_when_acknowledged() {
         let mut ends = RecordEnds::NONE;
         for end in [100, 200, 200, 150, 300] {
-            ends.push(SeqNumber(end), end != 200);
+            assert!(ends.push(SeqNumber(end), end != 200));
         }
         assert_eq!(ends.next_after(SeqNumber(0)), Some(SeqNumber(100)));
         assert_eq!(ends.next_after(SeqNumber(100)), Some(SeqNumber(200)));
@@ -95,7 +100,8 @@ mod tests {
     fn end_without_room_is_forgotten() {
         let mut ends = RecordEnds::NONE;
         for end in 1..=RECORD_ENDS_MAX as u32 + 1 {
-            ends.push(SeqNumber(end), true);
+            let fits = ends.push(SeqNumber(end), true);
+            assert_eq!(fits, end <= RECORD_ENDS_MAX as u32);
         }
         assert_eq!(ends.next_after(SeqNumber(RECORD_ENDS_MAX as u32)), None);
     }

@@ -113,4 +113,9 @@ fn full_table_forgets_what_was_not_asked_for_the_longest() {
     assert_eq!(table.path(host(0), NOW), Some(word(1300, u64::MAX)));
     let held = table.sets.iter().flatten().flatten().count();
     assert!(held <= DESTINATIONS_MAX && held > DESTINATIONS_MAX / 2);
+    assert_eq!(
+        table.evicted() as usize,
+        2 * DESTINATIONS_MAX + 1 - held,
+        "and who was forgotten is counted"
+    );
 }

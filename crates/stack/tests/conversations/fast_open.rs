@@ -276,3 +276,23 @@ fn connect_fast_syn_is_repeated_plain_and_a_black_hole_pauses() {
     let (_, plain) = connect_fast(&mut w, b"hello");
     assert!(plain.payload.is_empty());
 }
+
+#[test]
+fn listen_syn_with_a_good_cookie_and_no_socket_shakes_hands_and_is_counted() {
+    let mut w = World::with(|setup| {
+        setup.config.limits.sockets_max = 2;
+        setup.config.tcp.fast_open.server = true;
+        setup.config.tcp.fast_open.keys = Some(keys());
+    });
+    let options = vec![SocketOption::FastOpen(4)];
+    let local = SocketAddr::new(STACK_V4, PORT);
+    let _ = w.app.listen_with(local, 8, options);
+    w.settle();
+    let mut first = send_syn(&mut w, cookie(keys()), b"taken");
+    opened(&mut w, &mut first, 5);
+    assert_eq!(w.stack.counters().fast_open_no_room, 0);
+    let second = send_syn(&mut w, cookie(keys()), b"not taken");
+    let syn_ack = w.tcp_with(SYN_ACK);
+    assert_eq!(syn_ack.ack, second.nxt, "the SYN alone is acknowledged");
+    assert_eq!(w.stack.counters().fast_open_no_room, 1);
+}

@@ -130,6 +130,7 @@ fn established_quiet_stays_as_it_is_at_the_limit_of_blocks() {
     let (mut w, ends) = quiet(4, |limits| limits.rest_blocks = 5);
     let usage = w.stack.usage();
     assert_eq!((usage.dormant, usage.rest_blocks), (2, 4));
+    assert!(w.stack.counters().rest_refused > 0, "and that is counted");
     w.close(ends[0].1);
     w.close(ends[1].1);
     w.peer.forget();

@@ -128,19 +128,19 @@ impl Connection {
             }
             Ecn::Ce => {
                 cx.counters.ce_marks_in += 1;
-                self.note_mark_change(true);
+                self.note_mark_change(cx, true);
                 if !self.ecn.classic.has(ECHO) {
                     self.enter_quick_ack(cx, QUICK_ACKS);
                     self.ecn.classic.put(ECHO, true);
                 }
             }
-            Ecn::Ect0 | Ecn::Ect1 => self.note_mark_change(false),
+            Ecn::Ect0 | Ecn::Ect1 => self.note_mark_change(cx, false),
         }
         self.ecn.put(bit::SEEN, true);
     }
 
     /// DCTCP (RFC 8257 3.2): the mark changes. What came before is acknowledged with the former mark first.
-    fn note_mark_change(&mut self, marked: bool) {
+    fn note_mark_change(&mut self, cx: &mut Cx<'_>, marked: bool) {
         if !self.congestion().wants_ecn() {
             return;
         }
@@ -149,7 +149,7 @@ impl Connection {
                 && let Some(seen_nxt) = self.ecn.classic.seen_nxt
                 && seen_nxt.gt(self.rcv.acked)
             {
-                self.owe_ack(seen_nxt);
+                self.owe_ack(cx, seen_nxt);
             }
             self.marks.set(Marks::ACK_NOW);
         }
@@ -158,14 +158,16 @@ impl Connection {
         self.ecn.classic.put(ECHO, marked);
     }
 
-    fn owe_ack(&mut self, ack: SeqNumber) {
+    fn owe_ack(&mut self, cx: &mut Cx<'_>, ack: SeqNumber) {
         let classic = &mut self.ecn.classic;
         let echo = u8::from(classic.has(MARKED));
-        if let Some(owed) = classic.owed.get_mut(usize::from(classic.owed_len)) {
-            *owed = ack.0;
-            classic.owed_echo |= echo << classic.owed_len;
-            classic.owed_len += 1;
-        }
+        let Some(owed) = classic.owed.get_mut(usize::from(classic.owed_len)) else {
+            cx.counters.mark_changes_merged += 1;
+            return;
+        };
+        *owed = ack.0;
+        classic.owed_echo |= echo << classic.owed_len;
+        classic.owed_len += 1;
     }
 
     /// An ACK of what came before a change of the mark waits to leave.

@@ -222,6 +222,24 @@ fn established_dctcp_changes_within_one_turn_are_told_apart() {
     });
 }
 
+#[test]
+fn established_dctcp_more_changes_within_one_turn_than_can_be_told_are_counted() {
+    conversation(dctcp, |p| {
+        p.polls = false;
+        for i in 0..6 {
+            let mark = ["[ect0]", "[ce]"][i % 2];
+            let (seq, end) = (1 + 1000 * i, 1001 + 1000 * i);
+            p.inject(&format!("{mark} . {seq}:{end}(1000) ack 1"));
+        }
+        assert_eq!(p.counters.mark_changes_merged, 2);
+        p.poll();
+        p.expect(". 1:1(0) ack 1001");
+        p.expect("E. 1:1(0) ack 2001");
+        p.expect(". 1:1(0) ack 3001");
+        p.expect("E. 1:1(0) ack 6001");
+    });
+}
+
 /// A window of ten in flight, and more to send.
 fn sending(variant: Variant) -> Peer {
     let mut p = agreed(variant);

@@ -616,3 +616,18 @@ fn fin_wait_1_orphan_gives_up_sooner() {
         assert_eq!(p.skip_sent(), 8);
     });
 }
+
+#[test]
+fn established_more_ends_of_records_than_are_kept_are_counted() {
+    conversation(established, |p| {
+        p.inject(". 1:1(0) ack 1 win 0");
+        for record in 1..=13 {
+            p.write(10);
+            p.call(|conn, cx, _| {
+                conn.end_record(cx, record * 10);
+                Effects::NONE
+            });
+        }
+        assert_eq!(p.counters.record_ends_forgotten, 2);
+    });
+}

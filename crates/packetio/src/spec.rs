@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,zerocopy=auto|off]
-//! memif:PATH[,role=server|client][,id=N][,ring=1024][,buffer=2048][,queues=N][,secret=..][,mac=..]
+//! memif:PATH[,role=server|client][,id=N][,ring=N][,buffer=2048][,queues=N][,secret=..][,mac=..]
 //! dpdk:PORT[,queues=N][,mtu=N][,plugin=FILE]          ,eal=ARGUMENTS... comes last of all: it takes the rest of the line
 //! tap:NAME[,mac=..][,mtu=N][,up=yes|no][,queues=N]
 //! packet:IFACE[,mac=..][,promiscuous=yes|no]

@@ -162,7 +162,7 @@ fn sleepers_who_answer_each_other_are_always_woken() {
 #[test]
 fn smallest_rings_and_largest_buffers_lose_nothing() {
     let tight = MemifOptions {
-        ring_slots: 8,
+        ring_slots: Some(8),
         buffer_bytes: 65_536,
         ..options()
     };
@@ -173,7 +173,7 @@ fn smallest_rings_and_largest_buffers_lose_nothing() {
 #[test]
 fn large_rings_lose_nothing() {
     let large = MemifOptions {
-        ring_slots: 16_384,
+        ring_slots: Some(16_384),
         buffer_bytes: 256,
         ..options()
     };
@@ -205,7 +205,7 @@ fn server_with_larger_frames_than_the_clients_buffers_chains_them() {
 fn several_queues_are_independent() {
     let many = MemifOptions {
         queues: 3,
-        ring_slots: 64,
+        ring_slots: Some(64),
         ..options()
     };
     let path = common::path("queues");
@@ -273,7 +273,7 @@ fn slots_left_empty_are_skipped_and_those_not_sent_return() {
 #[test]
 fn full_ring_is_back_pressure_and_frames_stay_lent_until_release() {
     let small = MemifOptions {
-        ring_slots: 8,
+        ring_slots: Some(8),
         ..options()
     };
     let (mut server, mut client) = connected_pair("full", &small, &small);
@@ -454,7 +454,7 @@ fn client_finds_a_server_that_comes_later_and_comes_back() {
 fn port_closed_and_opened_again_goes_on_where_it_was() {
     let two = MemifOptions {
         queues: 2,
-        ring_slots: 16,
+        ring_slots: Some(16),
         ..options()
     };
     let path = common::path("reopen");

@@ -234,7 +234,7 @@ fn offer(hello: &Hello, options: &MemifOptions) -> Result<(Link, Outgoing), Stri
         .min(hello.server_to_client_index_max);
     let plan = RegionPlan {
         queues: options.queues.min(usize::from(index_max) + 1),
-        slots_log2: (options.ring_slots.trailing_zeros() as u8).min(hello.ring_slots_log2_max),
+        slots_log2: (options.slots().trailing_zeros() as u8).min(hello.ring_slots_log2_max),
         buffer_bytes: options.buffer_bytes,
     };
     let bytes = plan.region_bytes();

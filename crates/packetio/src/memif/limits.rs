@@ -12,6 +12,10 @@ pub const BUFFER_BYTES_MAX: usize = 65_536;
 pub const RING_SLOTS_LOG2_MAX: u8 = 14;
 /// Log2 of the fewest slots in a ring that we offer.
 pub const RING_SLOTS_LOG2_MIN: u8 = 3;
+/// Slots of a ring for which no number is given, at most.
+pub const RING_SLOTS_DEFAULT_MAX: usize = 1024;
+/// Bytes of buffers in a ring for which no number of slots is given, at most.
+pub const RING_BYTES_DEFAULT: usize = 4 << 20;
 /// Queue pairs of one interface.
 pub const QUEUES_MAX: usize = 255;
 /// Memory regions that a client may announce.

@@ -23,15 +23,15 @@ fn options_out_of_range_are_refused_in_one_line() {
     let good = options("@memif-options");
     let bad = [
         MemifOptions {
-            ring_slots: 1000,
+            ring_slots: Some(1000),
             ..good.clone()
         },
         MemifOptions {
-            ring_slots: 4,
+            ring_slots: Some(4),
             ..good.clone()
         },
         MemifOptions {
-            ring_slots: 1 << 15,
+            ring_slots: Some(1 << 15),
             ..good.clone()
         },
         MemifOptions {
@@ -52,7 +52,7 @@ fn options_out_of_range_are_refused_in_one_line() {
         },
         MemifOptions {
             queues: 255,
-            ring_slots: 16384,
+            ring_slots: Some(16384),
             buffer_bytes: 65_536,
             ..good.clone()
         },
@@ -89,7 +89,7 @@ fn queue_open_twice_is_refused_and_free_again_after_close() {
     assert!(
         refusal(
             &MemifOptions {
-                ring_slots: 64,
+                ring_slots: Some(64),
                 ..options.clone()
             },
             1

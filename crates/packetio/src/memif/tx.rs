@@ -142,10 +142,12 @@ impl Tx {
         first.wrapping_sub(taken) <= self.ring.slots()
     }
 
-    /// Asks for the memory of the next `n` slots: by the time that they are written to, the peer's core has given it up.
+    /// Asks for the memory of the next `n` slots: by the time that they are written to, the peer's core has given it up. Only of those that are known to be
+    /// free: of a full ring the next are the oldest that the peer has yet to read.
     #[inline]
     fn ask_for_next(&self, n: u16) {
-        for i in 0..n {
+        let free = self.peer.wrapping_add(self.ahead).wrapping_sub(self.cursor);
+        for i in 0..n.min(free) {
             let cursor = self.cursor.wrapping_add(i);
             let (region, offset) = match self.buffers {
                 Some(buffers) => (0, buffers.at(cursor & self.ring.mask())),

@@ -93,7 +93,7 @@ fn memif(f: &mut Formatter<'_>, o: &MemifOptions) -> fmt::Result {
         MemifRole::Client => write!(f, ",role=client")?,
     }
     key(f, "id", o.id, default.id)?;
-    key(f, "ring", o.ring_slots, default.ring_slots)?;
+    option(f, "ring", o.ring_slots)?;
     key(f, "buffer", o.buffer_bytes, default.buffer_bytes)?;
     key(f, "queues", o.queues, default.queues)?;
     option(f, "secret", o.secret.as_ref())?;

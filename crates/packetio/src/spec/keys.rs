@@ -121,9 +121,10 @@ pub(super) fn apply(spec: &mut WireSpec, key: &str, value: &str) -> Result<(), S
 /// What no single key shows.
 pub(super) fn check(spec: &WireSpec) -> Result<(), String> {
     if let Backend::Memif(o) = &spec.backend
-        && !o.ring_slots.is_power_of_two()
+        && let Some(slots) = o.ring_slots
+        && !slots.is_power_of_two()
     {
-        return Err(format!("ring={} is not a power of two", o.ring_slots));
+        return Err(format!("ring={slots} is not a power of two"));
     }
     Ok(())
 }
@@ -220,7 +221,7 @@ fn memif(o: &mut MemifOptions, key: &str, value: &str) -> Result<bool, String> {
             )?;
         }
         "id" => o.id = number(value, 0, u32::MAX)?,
-        "ring" => o.ring_slots = number(value, 2, 1 << 14)?,
+        "ring" => o.ring_slots = Some(number(value, 2, 1 << 14)?),
         "buffer" => o.buffer_bytes = number(value, 64, 1 << 16)?,
         "queues" => o.queues = number(value, 1, QUEUES_MAX)?,
         "secret" if value.len() > 24 => return Err("a secret has at most 24 bytes".to_owned()),

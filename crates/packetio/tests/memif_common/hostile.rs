@@ -317,7 +317,7 @@ pub fn hostile_server(name: &str) -> (MemifPort, Peer, Memory) {
     let options = MemifOptions {
         path: path.clone(),
         role: MemifRole::Client,
-        ring_slots: 64,
+        ring_slots: Some(64),
         ..MemifOptions::default()
     };
     let mut victim = Memif::connect(&options).unwrap().remove(0);

@@ -83,6 +83,13 @@ impl CrankHandle {
         }
     }
 
+    /// The application is about to ask again for what only the stack can bring: a stack's own thread may need this very core for it.
+    pub fn give_way(&self) {
+        if let Self::Dedicated(_) = self {
+            std::thread::yield_now();
+        }
+    }
+
     /// Time that this thread spent looking for work, ns.
     pub fn looked_ns(&self) -> u64 {
         match self {

@@ -434,6 +434,10 @@ impl Poll {
         let inner = self.inner.clone();
         let mut crank = inner.crank();
         crank.enter();
+        if inner.state().is_short_of_chunks {
+            // There is room to write, and nothing to write to until the stack has had something acknowledged.
+            crank.give_way();
+        }
         let mut until_ns = None;
         let outcome = loop {
             let step = match crank.step_before_answers() {

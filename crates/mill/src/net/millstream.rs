@@ -14,6 +14,9 @@ use super::{Interest, Net, Ready};
 use crate::failure::Failure;
 use crate::limits::EVENTS_MAX;
 
+/// Windows that a receive buffer holds so that one in it is never short of room.
+const WINDOWS_HELD: u32 = 8;
+
 /// One context, on the thread that took it.
 #[derive(Clone)]
 pub struct Millstream {
@@ -185,6 +188,11 @@ impl Net for Millstream {
             token: event.token().0,
         }));
         Ok(())
+    }
+
+    fn hold_window(&self, stream: &TcpStream, bytes: u32) -> io::Result<()> {
+        stream.options().set_recv_buffer(WINDOWS_HELD * bytes)?;
+        stream.options().set_window_clamp(bytes)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -57,6 +57,11 @@ pub trait Net {
     /// Closes with a reset: the peer must not take what it got for the whole.
     fn abort(&self, stream: Self::Stream);
 
+    /// Holds the receive window at `bytes`, in a buffer that it does not fill, so that ACKs fall due by segments and not by what the reader takes.
+    fn hold_window(&self, _stream: &Self::Stream, _bytes: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn register_listener(
         &self,
         poll: &mut Self::Poll,

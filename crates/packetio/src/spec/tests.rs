@@ -46,7 +46,10 @@ fn spec_memif_with_all_keys() {
         (o.path.as_str(), o.role, o.id),
         ("/run/m.sock", MemifRole::Client, 3)
     );
-    assert_eq!((o.ring_slots, o.buffer_bytes, o.queues), (Some(512), 4096, 2));
+    assert_eq!(
+        (o.ring_slots, o.buffer_bytes, o.queues),
+        (Some(512), 4096, 2)
+    );
     assert_eq!(o.mac, Some(MacAddr([2, 0, 0, 0, 0, 10])));
 }
 

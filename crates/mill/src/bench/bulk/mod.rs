@@ -29,6 +29,8 @@ enum System {
     Dedicated(usize),
     /// The same at an MTU of 1500 with this limit of receive aggregation, and this done with ACKs.
     Aggregated(u16, Acks),
+    /// The same in one thread, where the receiver has a whole batch to take in each turn: over memif one that is faster than its sender takes small ones.
+    Saturated(u16, Acks),
     KernelVeth(usize),
     KernelLoopback,
     /// Both ends in one thread.
@@ -56,6 +58,13 @@ impl std::fmt::Display for System {
                 write!(
                     formatter,
                     "Millstream, aggregation {limit}, ACK offload {acks}"
+                )
+            }
+            Self::Saturated(limit, acks) => {
+                let acks = acks.name();
+                write!(
+                    formatter,
+                    "Millstream, one thread, aggregation {limit}, ACK offload {acks}"
                 )
             }
             Self::KernelVeth(mtu) => {
@@ -91,20 +100,24 @@ const fn all(mtu: usize) -> [System; 5] {
 const LONG: [System; 2] = [System::KernelLoopback, System::Memif(LARGE)];
 
 /// Receive aggregation and ACK offload by the figures of Menon and Zwaenepoel (USENIX ATC 2008): 11's limits, and 7's switch with and without them.
-const LIMITS: [System; 9] = [
-    System::Aggregated(1, Acks::Off),
-    System::Aggregated(1, Acks::On),
-    System::Aggregated(2, Acks::On),
-    System::Aggregated(5, Acks::On),
-    System::Aggregated(10, Acks::On),
-    AGGREGATED,
-    System::Aggregated(40, Acks::On),
-    System::Aggregated(20, Acks::Off),
-    System::Aggregated(20, Acks::Merge),
+const LIMITS: [(u16, Acks); 9] = [
+    OFF,
+    (1, Acks::On),
+    (2, Acks::On),
+    (5, Acks::On),
+    (10, Acks::On),
+    ON,
+    (40, Acks::On),
+    (20, Acks::Off),
+    (20, Acks::Merge),
 ];
+const OFF: (u16, Acks) = (1, Acks::Off);
+const ON: (u16, Acks) = (20, Acks::On);
 /// The first and the best of them, for figure 12's many flows.
-const SWITCHED: [System; 2] = [LIMITS[0], AGGREGATED];
-const AGGREGATED: System = System::Aggregated(20, Acks::On);
+const SWITCHED: [System; 2] = [
+    System::Aggregated(OFF.0, OFF.1),
+    System::Aggregated(ON.0, ON.1),
+];
 
 /// One run's numbers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -226,7 +239,12 @@ pub fn bulk(options: &BulkOptions) -> Result<(), Failure> {
             measure(&repeats, &mut outcome, study);
         }
     }
-    aggregation(&repeats, &mut outcome);
+    let title = "MTU 1500, one flow, receive aggregation and ACK offload (ATC'08, fig. 11 and 7)";
+    let figure = ("aggregation", title);
+    aggregation(&repeats, &mut outcome, figure, System::Aggregated);
+    let title = "MTU 1500, one flow, a receiver that is never short of segments, in one thread";
+    let figure = ("saturated", title);
+    aggregation(&repeats, &mut outcome, figure, System::Saturated);
     judge(&mut outcome);
     repeats.deliver(&mut outcome)
 }
@@ -292,30 +310,33 @@ fn run_all(
     found
 }
 
-/// One flow by the limit of aggregation, for each thing that may become of ACKs.
-fn aggregation(repeats: &Repeats, outcome: &mut Outcome) {
-    let systems = if repeats.quick {
-        &SWITCHED[..]
-    } else {
-        &LIMITS[..]
+/// One flow by the limit of aggregation, for each thing that may become of ACKs: of a kind of system that has both.
+fn aggregation(
+    repeats: &Repeats,
+    outcome: &mut Outcome,
+    named: (&str, &str),
+    of_kind: fn(u16, Acks) -> System,
+) {
+    let limits = match repeats.quick {
+        true => &[OFF, ON][..],
+        false => &LIMITS[..],
     };
-    let found = run_all(systems, repeats, load(repeats, 1, false), outcome);
+    let systems: Vec<System> = limits
+        .iter()
+        .map(|&(limit, acks)| of_kind(limit, acks))
+        .collect();
+    let found = run_all(&systems, repeats, load(repeats, 1, false), outcome);
     let by_acks = [Acks::On, Acks::Off, Acks::Merge].map(|wanted| {
-        let column = systems.iter().zip(&found).filter_map(|(system, runs)| {
-            let System::Aggregated(limit, acks) = *system else {
-                return None;
-            };
-            (acks == wanted && !runs.is_empty()).then(|| (f64::from(limit), runs.clone()))
-        });
+        let column = limits
+            .iter()
+            .zip(&found)
+            .filter_map(|(&(limit, acks), runs)| {
+                (acks == wanted && !runs.is_empty()).then(|| (f64::from(limit), runs.clone()))
+            });
         (offloaded(wanted), column.collect())
     });
-    let title = "MTU 1500, one flow, receive aggregation and ACK offload (ATC'08, fig. 11 and 7)";
-    add_figures(
-        outcome,
-        ("aggregation", title),
-        "limit of aggregation, in segments (1: off)",
-        &by_acks,
-    );
+    let x = "limit of aggregation, in segments (1: off)";
+    add_figures(outcome, named, x, &by_acks);
 }
 
 /// The name of a series.
@@ -440,7 +461,7 @@ fn judge(outcome: &mut Outcome) {
         });
         outcome.judge(goal, found);
     }
-    let receiver = |acks, limit| outcome.median("aggregation-receiver", &offloaded(acks), limit);
+    let receiver = |acks, limit| outcome.median("saturated-receiver", &offloaded(acks), limit);
     let found = receiver(Acks::Off, 1.0).zip(receiver(Acks::On, 20.0));
     let found = found.map(|(off, on)| (off / on, format!("{off:.2} against {on:.2} cycles")));
     let goal = Goal::at_least(

@@ -4,6 +4,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use millstream::{
@@ -47,6 +48,9 @@ pub struct Moved {
     pub transactions_all: u64,
     /// Frames that both ends sent.
     pub segments: u64,
+    /// Time that the receiver's turns took.
+    #[serde(default)]
+    pub receiver_ns: u64,
 }
 
 /// Moves the bytes and prints what it took.
@@ -87,7 +91,6 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
     let [here, there] = [context(&runtimes[0])?, context(&runtimes[1])?];
     let address = SocketAddr::new(std::net::Ipv4Addr::new(10, 9, 0, 1).into(), 5001);
     let listener = TcpListener::bind(&here, address)?;
-    listener.options().set_window_clamp(WINDOW_BYTES)?;
     listener.set_nonblocking(true);
     let mut sender = TcpStream::start_connect(&there, address)?;
     sender.set_nonblocking(true);
@@ -103,15 +106,24 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
     let total = options.mebibytes << 20;
     let mut buffer = vec![b'm'; READ_BYTES];
     let (mut sent, mut received) = (0, 0);
+    let mut spent = Duration::ZERO;
     while received < total {
         sent += sender_turn(&there, &mut sender, &buffer, total - sent)?;
+        let is_first = received == 0;
+        let begin = Instant::now();
         received += receiver_turn(&here, &mut receiver, &mut buffer)?;
+        spent += begin.elapsed();
+        if is_first && received > 0 {
+            // As in Linux the first full segment sets the clamp anew.
+            receiver.options().set_window_clamp(WINDOW_BYTES)?;
+        }
         clock.advance_ns(TURN_NS);
     }
     let [here, there] = [here.report()?.stack, there.report()?.stack];
     Ok(Moved {
         transactions_all: there.tx_bytes / (options.mtu as u64 + 14),
         segments: here.tx_frames + there.tx_frames,
+        receiver_ns: spent.as_nanos() as u64,
     })
 }
 

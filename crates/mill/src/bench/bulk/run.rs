@@ -6,15 +6,27 @@ use std::path::PathBuf;
 use measure::cpu;
 use serde::Deserialize;
 
+use super::one_thread::Moved;
 use super::side::Received;
 use super::{Load, Seen, System};
 use crate::bench::frame::namespace::{self, Loopback, Veth, VethOptions};
 use crate::bench::frame::{Process, process};
+use crate::net::options::Acks;
 
 /// What a memif's buffer holds beside the IP packet.
 const BUFFER_OVERHEAD_BYTES: usize = 18;
 const SERVER_ADDRESS: &str = "10.92.0.2/24";
 const CLIENT_ADDRESS: &str = "10.92.0.1/24";
+
+/// Receive windows of all flows together where ACKs are what is looked at.
+const WINDOWS_BYTES: u32 = 1 << 20;
+/// The least of one flow: a few runs of segments.
+const WINDOW_BYTES_MIN: u32 = 128 << 10;
+/// ACKs for each segment there: one for two, more where runs of many flows are short.
+const ANSWERS_PER_FRAME: std::ops::Range<f64> = 0.4..0.7;
+
+/// How much one thread moves in a second of the run's time, about.
+const MEBIBYTES_PER_SECOND: f64 = 2_000.0;
 
 /// The server's first line.
 #[derive(Deserialize)]
@@ -52,22 +64,25 @@ pub fn run(system: System, load: Load) -> Result<Seen, String> {
     if let Some((name, word, mtu)) = together {
         return self::together(name, word, mtu, load);
     }
+    if let System::Saturated(limit, acks) = system {
+        return saturated(limit, acks, load);
+    }
     let place = place(system)?;
     let namespace = place.namespaces.as_ref().map(|both| both.0.as_str());
     let mut words = words("server", &place.wires.0, &place.addresses.0, load);
-    words.extend(choices(system));
+    words.extend(choices(system, load));
     let mut server = Process::mill(namespace, &words)?;
     let ready: Ready = server.says().map_err(|cause| format!("server: {cause}"))?;
     let mut words = self::words("client", &place.wires.1, &place.addresses.1, load);
     words.extend(["--server".to_owned(), ready.address.to_string()]);
-    words.extend(choices(system));
+    words.extend(choices(system, load));
     let namespace = place.namespaces.as_ref().map(|both| both.1.as_str());
     let mut client = Process::mill(namespace, &words)?;
     let (receiver, sender) = match load.up {
         true => (&mut server, &client),
         false => (&mut client, &server),
     };
-    let seen = watch(receiver, sender)?;
+    let seen = watch(system, receiver, sender)?;
     // The receiver has left; its end is the sender's.
     for (name, end) in [("client", client), ("server", server)] {
         end.leave().map_err(|cause| format!("{name}: {cause}"))?;
@@ -76,7 +91,7 @@ pub fn run(system: System, load: Load) -> Result<Seen, String> {
 }
 
 /// What is set at both ends.
-fn choices(system: System) -> Vec<String> {
+fn choices(system: System, load: Load) -> Vec<String> {
     if matches!(system, System::Dedicated(_)) {
         return ["--crank", "dedicated"].map(str::to_owned).to_vec();
     }
@@ -84,13 +99,33 @@ fn choices(system: System) -> Vec<String> {
         return Vec::new();
     };
     let limit = limit.to_string();
-    ["--aggregation-max", &limit, "--acks", acks.name()]
+    let window = (WINDOWS_BYTES / load.flows as u32).max(WINDOW_BYTES_MIN);
+    let window = window.to_string();
+    let words = ["--aggregation-max", &limit, "--acks", acks.name()];
+    words
+        .into_iter()
+        .chain(["--window", &window])
         .map(str::to_owned)
-        .to_vec()
+        .collect()
+}
+
+/// Whether what the receiver answered is what the figure is about: without ACKs nothing can be said of what becomes of them.
+fn answers(system: System, received: &Received) -> Result<(), String> {
+    let (System::Aggregated(_, Acks::On | Acks::Off), Some(share)) =
+        (system, received.answers_per_frame)
+    else {
+        return Ok(());
+    };
+    match ANSWERS_PER_FRAME.contains(&share) {
+        true => Ok(()),
+        false => Err(format!(
+            "{share:.3} ACKs for each segment; one for two is what is to be measured"
+        )),
+    }
 }
 
 /// Waits for the receiver's count, and for what both ends use while it counts.
-fn watch(receiver: &mut Process, sender: &Process) -> Result<Seen, String> {
+fn watch(system: System, receiver: &mut Process, sender: &Process) -> Result<Seen, String> {
     let named = |cause: String| format!("receiver: {cause}");
     receiver.line().map_err(named)?;
     let used = (cpu::time_ns(receiver.id()), cpu::time_ns(sender.id()));
@@ -102,6 +137,7 @@ fn watch(receiver: &mut Process, sender: &Process) -> Result<Seen, String> {
     if received.bytes == 0 {
         return Err("nothing came".to_owned());
     }
+    answers(system, &received)?;
     let bytes = received.bytes as f64;
     Ok(Seen {
         gbit_per_second: bytes * 8.0 / 1e9 / received.seconds,
@@ -172,7 +208,7 @@ fn place(system: System) -> Result<Place, String> {
             let name = place._loopback.as_ref().map(Loopback::name);
             place.namespaces = name.map(|name| (name.clone(), name));
         }
-        System::Smoltcp(_) | System::Gvisor(_) => {}
+        System::Saturated(..) | System::Smoltcp(_) | System::Gvisor(_) => {}
     }
     Ok(place)
 }
@@ -208,5 +244,32 @@ fn together(name: &str, word: &str, mtu: usize, load: Load) -> Result<Seen, Stri
         gbit_per_second: received.bytes as f64 * 8.0 / 1e9 / received.seconds,
         jain: 1.0,
         ..Seen::default()
+    })
+}
+
+/// A receiver that has a whole batch in each turn, with its sender in one thread, on the server's core.
+fn saturated(limit: u16, acks: Acks, load: Load) -> Result<Seen, String> {
+    let mebibytes = (load.seconds * MEBIBYTES_PER_SECOND).max(1.0) as u64;
+    let mut words = vec!["-c".to_owned(), load.cores.0.to_string()];
+    words.push(process::ourselves()?.display().to_string());
+    words.extend(["bench", "bulk-thread"].map(str::to_owned));
+    for (name, value) in [
+        ("--mebibytes", mebibytes.to_string()),
+        ("--aggregation-max", limit.to_string()),
+        ("--acks", acks.name().to_owned()),
+    ] {
+        words.extend([name.to_owned(), value]);
+    }
+    let mut both = Process::start(None, "taskset".into(), &words)?;
+    let moved: Moved = both.says()?;
+    both.finish()?;
+    let bytes = (mebibytes << 20) as f64;
+    let ns = moved.receiver_ns.max(1) as f64;
+    Ok(Seen {
+        // What the receiver would take if nothing else took time.
+        gbit_per_second: bytes * 8.0 / ns,
+        receiver_ns_per_byte: Some(ns / bytes),
+        sender_ns_per_byte: None,
+        jain: 1.0,
     })
 }

@@ -24,6 +24,8 @@ const LISTENER: usize = usize::MAX;
 const STDIN: usize = usize::MAX - 1;
 /// Flows that have not opened by then do not.
 const OPENING_TIME: Duration = Duration::from_secs(30);
+/// How long a window that was just changed takes to be the only one that counts, at most.
+const SETTLING_TIME: Duration = Duration::from_millis(100);
 /// How long a side waits before it looks at the clock.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -48,6 +50,9 @@ pub struct SideOptions {
     /// The server's address; of the client only
     #[arg(long)]
     pub server: Option<SocketAddr>,
+    /// Receive window of each flow, held from the end of the warm-up on: every second segment is acknowledged then, whenever the application reads
+    #[arg(long, value_name = "BYTES")]
+    pub window: Option<u32>,
 }
 
 /// What the receiver says at the end.
@@ -60,6 +65,9 @@ pub struct Received {
     pub looked_seconds: f64,
     /// Of the flows' shares.
     pub jain: f64,
+    /// Frames sent for each that came, where the stack counts them.
+    #[serde(default)]
+    pub answers_per_frame: Option<f64>,
 }
 
 /// Runs one end until stdin closes, or the time is over.
@@ -170,6 +178,31 @@ fn connect<N: Net>(
     Ok(streams)
 }
 
+/// Frames that came and that went.
+struct Frames {
+    came: u64,
+    went: u64,
+}
+
+impl Frames {
+    fn of<N: Net>(net: &N) -> Self {
+        let counters = net.counters();
+        let of = |wanted| {
+            let found = counters.iter().find(|(name, _)| *name == wanted);
+            found.map_or(0, |(_, count)| *count)
+        };
+        Self {
+            came: of("rx_frames"),
+            went: of("tx_frames"),
+        }
+    }
+
+    fn answers_since(&self, before: &Self) -> Option<f64> {
+        let came = self.came - before.came;
+        (came > 0).then(|| (self.went - before.went) as f64 / came as f64)
+    }
+}
+
 /// All flows of this end.
 struct End<'a, N: Net> {
     net: &'a N,
@@ -192,7 +225,15 @@ impl<N: Net> End<'_, N> {
             self.turn_until(None)?;
             return Ok(());
         }
+        if let Some(bytes) = options.window {
+            for stream in &self.streams {
+                self.net.hold_window(stream, bytes)?;
+            }
+            // What the old window let out is still to come.
+            self.turn_until(Some(SETTLING_TIME))?;
+        }
         self.bytes.fill(0);
+        let frames = Frames::of(self.net);
         let (begin, looked_ns) = (Instant::now(), self.net.looked_ns());
         say(&serde_json::json!({ "begin": true }))?;
         self.turn_until(Some(Duration::from_secs_f64(options.seconds)))?;
@@ -202,6 +243,7 @@ impl<N: Net> End<'_, N> {
             seconds: begin.elapsed().as_secs_f64(),
             looked_seconds: (self.net.looked_ns() - looked_ns) as f64 / 1e9,
             jain: jain(&shares),
+            answers_per_frame: Frames::of(self.net).answers_since(&frames),
         }))
     }
 

@@ -11,6 +11,8 @@ const MEBIBYTES_FIRST: u64 = 4;
 const MEBIBYTES: u64 = 12;
 /// The limits of figure 11.
 const LIMITS: [u16; 6] = [1, 2, 5, 10, 20, 40];
+/// ACKs for each full segment, unless one stands for all: one for two.
+const ACKS_PER_SEGMENT: std::ops::Range<f64> = 0.45..0.55;
 /// What becomes of ACKs, and how a figure calls it.
 const ACKS: [(&str, &str); 3] = [
     ("off", "each ACK made alone"),
@@ -91,6 +93,13 @@ fn end(side: &str, limit: u16, acks: &str) -> Result<Cost, String> {
     };
     let (short, long) = (run(MEBIBYTES_FIRST)?, run(MEBIBYTES)?);
     let cost = Cost::between(&short, &long);
+    // Without ACKs nothing would be said of what becomes of them.
+    let acks_per_segment = cost.segments_per_transaction - 1.0;
+    if acks != "merge" && !ACKS_PER_SEGMENT.contains(&acks_per_segment) {
+        return Err(format!(
+            "bulk, {side}, aggregation {limit}: {acks_per_segment:.3} ACKs for each full segment; one for two is what is to be counted"
+        ));
+    }
     eprintln!(
         "bulk, {side}, aggregation {limit}, ACK offload {acks}: {:.0} instructions per full segment",
         cost.per_transaction

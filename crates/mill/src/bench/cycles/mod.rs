@@ -287,33 +287,50 @@ fn write(path: &Path, costs: &Costs) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Every count against the baseline; the error names those that have risen too far.
+/// Every count against the baseline, and each of the baseline's must be there; the error names what has risen too far, or is another load than it was.
 fn check(costs: &Costs, baseline: &Costs) -> Result<(), String> {
-    let mut risen = Vec::new();
+    let mut wrong: Vec<String> = baseline
+        .keys()
+        .filter(|name| !costs.contains_key(*name))
+        .map(|name| format!("{name}: in the baseline, and not counted"))
+        .collect();
     for (name, cost) in costs {
-        let Some(base) = baseline.get(name) else {
-            risen.push(format!(
+        match baseline.get(name) {
+            Some(base) => compare(name, cost, base, &mut wrong),
+            None => wrong.push(format!(
                 "{name}: not in the baseline; `--update` puts it there"
-            ));
-            continue;
-        };
-        let rise = cost.per_transaction / base.per_transaction - 1.0;
+            )),
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(wrong.join("; ")),
+    }
+}
+
+fn compare(name: &str, cost: &Cost, base: &Cost, wrong: &mut Vec<String>) {
+    let counts = [
+        ("transaction", cost.per_transaction, base.per_transaction),
+        ("segment", cost.per_segment, base.per_segment),
+    ];
+    for (what, count, before) in counts {
+        let rise = count / before - 1.0;
         let line = format!(
-            "{name}: {:.0} instructions per transaction, {:.0} in the baseline: {:+.2} %",
-            cost.per_transaction,
-            base.per_transaction,
+            "{name}: {count:.0} instructions per {what}, {before:.0} in the baseline: {:+.2} %",
             rise * 100.0
         );
         eprintln!("{line}");
         if rise > RISE_MAX {
-            risen.push(line);
+            wrong.push(line);
         } else if rise < -RISE_MAX {
             eprintln!("  `cargo xtask bench cycles --update` keeps what was gained");
         }
     }
-    match risen.is_empty() {
-        true => Ok(()),
-        false => Err(risen.join("; ")),
+    let (segments, before) = (cost.segments_per_transaction, base.segments_per_transaction);
+    if (segments / before - 1.0).abs() > RISE_MAX {
+        wrong.push(format!(
+            "{name}: {segments:.3} segments per transaction, {before:.3} in the baseline: another load; `--update` if it is meant"
+        ));
     }
 }
 
@@ -321,13 +338,17 @@ fn check(costs: &Costs, baseline: &Costs) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn costs(per_transaction: f64) -> Costs {
+    fn load(per_transaction: f64, segments_per_transaction: f64) -> Costs {
         let cost = Cost {
             per_transaction,
-            per_segment: 1.0,
-            segments_per_transaction: 9.0,
+            per_segment: per_transaction / segments_per_transaction,
+            segments_per_transaction,
         };
         Costs::from([("case".to_owned(), cost)])
+    }
+
+    fn costs(per_transaction: f64) -> Costs {
+        load(per_transaction, 9.0)
     }
 
     #[test]
@@ -337,5 +358,14 @@ mod tests {
         let cause = check(&costs(10_210.0), &costs(10_000.0)).unwrap_err();
         assert!(cause.contains("+2.10 %"), "{cause}");
         assert!(check(&costs(1.0), &Costs::new()).is_err());
+    }
+
+    #[test]
+    fn another_load_is_no_gain_and_a_case_that_is_gone_is_missed() {
+        let cause = check(&load(7_000.0, 6.0), &costs(10_000.0)).unwrap_err();
+        assert!(cause.contains("6.000 segments"), "{cause}");
+        let cause = check(&load(10_000.0, 8.9), &costs(10_000.0));
+        assert!(cause.is_ok(), "{cause:?}");
+        assert!(check(&Costs::new(), &costs(1.0)).is_err());
     }
 }

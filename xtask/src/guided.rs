@@ -92,7 +92,22 @@ fn cargo_build(
         .env("CARGO_TARGET_DIR", into)
         .env("RUSTFLAGS", format!("{given} {flag}").trim())
         .env(SAYS_SO.0, SAYS_SO.1);
+    if let Some(commit) = commit() {
+        cargo.env("MILLSTREAM_COMMIT", commit);
+    }
     run::run(&mut cargo)
+}
+
+/// The commit that is built, with `+` behind it if the tree has changes.
+fn commit() -> Option<String> {
+    let git = |words: &[&str]| {
+        let output = Command::new("git").args(words).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success().then_some(text)
+    };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let changes = git(&["status", "--porcelain", "-uno"])?;
+    Some(commit + if changes.is_empty() { "" } else { "+" })
 }
 
 /// Lets `mill` do everything that a profile should know: the stack alone for its weight, then each wire, both cranks and the rivals for a moment,

@@ -158,6 +158,11 @@ impl Asking {
         }
     }
 
+    /// The time is over, and the transaction is not.
+    pub fn was_left(&self, tally: &mut Tally) {
+        tally.leave_open(self.started_ns);
+    }
+
     /// The server reset the connection, as planned.
     pub fn was_reset(&self, tally: &mut Tally) {
         tally.succeed(self.started_ns);

@@ -179,6 +179,14 @@ impl Tally {
         self.latencies.saturating_record(latency_ns);
     }
 
+    /// A transaction that began at `started_ns` is not over when all is: it may turn out to be the longest.
+    pub fn leave_open(&mut self, started_ns: u64) {
+        if self.counted_from.is_some() && self.transactions_end == u64::MAX {
+            let waited_ns = self.now_ns.saturating_sub(started_ns);
+            self.latency_ns_max = self.latency_ns_max.max(waited_ns);
+        }
+    }
+
     /// Adds what another thread counted over the same time.
     pub fn merge(&mut self, other: &Self) {
         self.now_ns = self.now_ns.max(other.now_ns);
@@ -272,6 +280,18 @@ mod tests {
         assert!((seen.per_second - 4.0).abs() < 0.1, "{}", seen.per_second);
         // The 50 ms before are nobody's.
         assert!(seen.client_cpu_us < 20_000.0, "{}", seen.client_cpu_us);
+    }
+
+    #[test]
+    fn longest_may_be_one_that_never_ended() {
+        let mut tally = tally();
+        look_at(&mut tally, 1_200_000_000);
+        tally.succeed(tally.now_ns - 1_000_000);
+        look_at(&mut tally, 1_900_000_000);
+        tally.leave_open(1_200_000_000);
+        let seen = tally.seen();
+        assert!((seen.latency_us_max - 7e5).abs() < 1e4, "{seen:?}");
+        assert_eq!(seen.transactions, 1);
     }
 
     #[test]

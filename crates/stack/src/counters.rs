@@ -30,6 +30,8 @@ counters! {
     rx_merged,
     /// ACKs that had to merge with their connection's next, since trains were full.
     acks_merged,
+    /// ACKs that left in trains, behind a first of their connection or alone.
+    acks_in_trains,
     /// Frames handed to the driver.
     tx_frames,
     /// Bytes of those frames.

@@ -45,6 +45,7 @@ impl Core {
             too_small,
         } = self.ack_trains.fill(frames, how);
         self.counters.tx_frame_too_small += too_small;
+        self.counters.acks_in_trains += used as u64;
         used += self.network.fill_frames(&frames[used..]);
         if frames.len() < TX_BATCH_SHARED_MIN {
             return used + self.fill_few(&frames[used..]);

@@ -2,16 +2,16 @@
 
 use std::net::SocketAddr;
 
-use proptest::prelude::*;
 use ring::socket_block::SocketId;
 use ring::spsc;
 use stack::context::{Control, InfoQuery};
-use tcp::CongestionAlgorithm;
-use wire::tcp::{Flags, Options, Timestamp};
+use wire::tcp::{Flags, Options, SackBlock, Timestamp};
 
 use crate::common::frames::Tcp;
 use crate::common::peer::Client;
 use crate::common::{MILLIS, PEER_V4, PEER_V6, PORT, STACK_V4, STACK_V6, World};
+
+mod traces;
 
 /// Payload of a full segment with timestamps.
 const FULL: usize = 1_448;
@@ -24,6 +24,8 @@ struct Bench {
     stamps: bool,
     /// The peer's clock.
     value: u32,
+    /// What its timestamps echo.
+    echo: u32,
     /// Everything the stack sent.
     sent: Vec<Tcp>,
     read: Vec<u8>,
@@ -39,6 +41,16 @@ impl Bench {
         aggregation_max: u16,
         change: impl FnOnce(&mut stack::StackConfig),
     ) -> Self {
+        Self::with_flags(Flags::SYN, stamps, aggregation_max, change)
+    }
+
+    /// Whose SYN bears these flags.
+    fn with_flags(
+        syn: Flags,
+        stamps: bool,
+        aggregation_max: u16,
+        change: impl FnOnce(&mut stack::StackConfig),
+    ) -> Self {
         let mut w = World::with(|setup| {
             setup.config.aggregation_max = aggregation_max;
             setup.wire.mtu = 1_500;
@@ -46,19 +58,27 @@ impl Bench {
         });
         let listener = w.listen();
         let client = w.client();
-        Self::established(w, listener, client, stamps)
+        Self::established(w, listener, client, (syn, stamps))
     }
 
-    fn established(mut w: World, listener: SocketId, mut client: Client, stamps: bool) -> Self {
-        let mut syn = client.syn();
+    fn established(
+        mut w: World,
+        listener: SocketId,
+        mut client: Client,
+        (flags, stamps): (Flags, bool),
+    ) -> Self {
+        let mut syn = client.syn().with(flags);
         syn.options.sack_permitted = true;
         syn.options.window_scale = Some(7);
         syn.options.timestamp = stamps.then_some(Timestamp { value: 1, echo: 0 });
         w.send(&syn);
-        let syn_ack = w.tcp_with(Flags::SYN | Flags::ACK);
+        let syn_ack = match w.peer.take_tcp() {
+            mut answers if answers.len() == 1 => answers.remove(0),
+            answers => panic!("a SYN-ACK is due: {answers:?}"),
+        };
         client.on_syn_ack(&syn_ack);
         client.window = 512;
-        let ack = client.ack().options(stamp(stamps, 1));
+        let ack = client.ack().options(stamp(stamps, 1, 0));
         w.send(&ack);
         let socket = w.app.accept(listener).unwrap();
         w.peer.forget();
@@ -68,6 +88,7 @@ impl Bench {
             socket,
             stamps,
             value: 1,
+            echo: 0,
             sent: Vec::new(),
             read: Vec::new(),
         }
@@ -83,13 +104,18 @@ impl Bench {
     }
 
     fn stamped(&self, segment: Tcp) -> Tcp {
-        segment.options(stamp(self.stamps, self.value))
+        segment.options(stamp(self.stamps, self.value, self.echo))
     }
 
     /// One turn, in which all of these arrive.
     fn batch(&mut self, segments: &[Tcp]) {
-        for segment in segments {
-            self.w.peer.transmit(&self.w.peer.frame(segment));
+        let frames = segments.iter().map(|segment| self.w.peer.frame(segment));
+        self.batch_of_frames(frames.collect());
+    }
+
+    fn batch_of_frames(&mut self, frames: Vec<Vec<u8>>) {
+        for frame in frames {
+            self.w.peer.transmit(&frame);
         }
         self.w.settle();
         for segment in self.w.peer.take_tcp() {
@@ -128,9 +154,9 @@ impl Bench {
     }
 }
 
-fn stamp(on: bool, value: u32) -> Options {
+fn stamp(on: bool, value: u32, echo: u32) -> Options {
     Options {
-        timestamp: on.then_some(Timestamp { value, echo: 0 }),
+        timestamp: on.then_some(Timestamp { value, echo }),
         ..Options::default()
     }
 }
@@ -147,13 +173,30 @@ fn established_batch_is_one_run_and_its_acks_a_train() {
         bench.w.advance(MILLIS);
     }
     bench.sent.clear();
-    let before = bench.counter("rx_merged");
+    let count = |bench: &Bench| (bench.counter("rx_merged"), bench.counter("acks_in_trains"));
+    let before = count(&bench);
     let segments: Vec<Tcp> = (0..10).map(|_| bench.data(FULL)).collect();
     bench.batch(&segments);
-    assert_eq!(bench.counter("rx_merged") - before, 9);
+    let after = count(&bench);
+    assert_eq!(after.0 - before.0, 9);
+    // The last may be due only when all is read.
+    let in_trains = (after.1 - before.1) as usize;
+    assert!(in_trains + 1 >= bench.sent.len(), "{in_trains}");
     let acks: Vec<u32> = bench.sent.iter().map(|ack| ack.ack).collect();
     assert!(acks.len() >= 5 && acks.is_sorted(), "{acks:?}");
     assert_eq!(acks.last(), Some(&bench.client.nxt));
+}
+
+#[test]
+fn established_run_is_no_longer_than_the_limit() {
+    for (limit, merged) in [(1, 0), (2, 10), (3, 13), (5, 16), (20, 19)] {
+        let mut bench = Bench::new(limit, |_| {});
+        let segments: Vec<Tcp> = (0..20).map(|_| bench.data(FULL)).collect();
+        bench.batch(&segments);
+        assert_eq!(bench.counter("rx_merged"), merged, "limit {limit}");
+        bench.read(usize::MAX);
+        assert_eq!(bench.read.len(), 20 * FULL);
+    }
 }
 
 #[test]
@@ -169,7 +212,7 @@ fn established_batch_is_answered_as_its_segments_one_by_one() {
             let own = SocketAddr::new(own, PORT);
             let listener = w.listen_at(own, 8);
             let client = w.client_from(peer, own);
-            let mut bench = Bench::established(w, listener, client, true);
+            let mut bench = Bench::established(w, listener, client, (Flags::SYN, true));
             for round in 0..12 {
                 bench.value += round;
                 let segments: Vec<Tcp> = (0..8).map(|_| bench.data(FULL - 20)).collect();
@@ -275,27 +318,48 @@ fn with_ip_checksum(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
+/// More fragments are said to come.
+fn fragment(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[IP_AT + 6] |= 0x20;
+    with_ip_checksum(frame)
+}
+
+fn as_it_is(frame: Vec<u8>) -> Vec<u8> {
+    frame
+}
+
+type Odd = (&'static str, fn(&mut Tcp), fn(Vec<u8>) -> Vec<u8>);
+
+const ODD: [Odd; 8] = [
+    ("IP options", |_| {}, with_ip_options),
+    ("another ECN codepoint", |_| {}, marked),
+    ("a fragment", |_| {}, fragment),
+    ("no timestamp", |tcp| tcp.options.timestamp = None, as_it_is),
+    ("another flag", |tcp| tcp.flags |= Flags::ECE, as_it_is),
+    ("urgent", |tcp| tcp.flags |= Flags::URG, as_it_is),
+    (
+        "another option",
+        |tcp| tcp.options.mss = Some(1_460),
+        as_it_is,
+    ),
+    (
+        "SACK",
+        |tcp| {
+            let [left, right] = [10, 20].map(|n| wire::SeqNumber(tcp.ack + n));
+            tcp.options.sack.push(SackBlock { left, right });
+        },
+        as_it_is,
+    ),
+];
+
+/// Bytes of a segment that has room for any option.
+const ROOMY: usize = 1_000;
+
 #[test]
 fn established_odd_segment_between_two_joins_neither() {
-    type Odd = (&'static str, fn(&mut Tcp), fn(Vec<u8>) -> Vec<u8>);
-    let odd: [Odd; 5] = [
-        ("IP options", |_| {}, with_ip_options),
-        ("another ECN codepoint", |_| {}, marked),
-        (
-            "no timestamp",
-            |tcp| tcp.options.timestamp = None,
-            |frame| frame,
-        ),
-        ("another flag", |tcp| tcp.flags |= Flags::ECE, |frame| frame),
-        (
-            "another option",
-            |tcp| tcp.options.mss = Some(1_460),
-            |frame| frame,
-        ),
-    ];
-    for (name, change, framed) in odd {
+    for (name, change, framed) in ODD {
         let mut bench = Bench::new(20, |_| {});
-        let mut segments: Vec<Tcp> = (0..3).map(|_| bench.data(FULL)).collect();
+        let mut segments: Vec<Tcp> = (0..3).map(|_| bench.data(ROOMY)).collect();
         change(&mut segments[1]);
         for (index, segment) in segments.iter().enumerate() {
             let frame = bench.w.peer.frame(segment);
@@ -305,223 +369,28 @@ fn established_odd_segment_between_two_joins_neither() {
         bench.batch(&[]);
         assert_eq!(bench.counter("rx_merged"), 0, "{name}");
         bench.read(usize::MAX);
-        assert!(
-            bench.read.len() == 3 * FULL || name == "no timestamp",
-            "{name}"
-        );
+        let taken = if name == "a fragment" { 1 } else { 3 };
+        assert_eq!(bench.read.len(), taken * ROOMY, "{name}");
     }
+}
+
+#[test]
+fn established_segment_with_an_older_ack_begins_a_run() {
+    let mut bench = Bench::new(20, |_| {});
+    // Only what the peer has once acknowledged may be acknowledged again.
+    bench.w.app.write(bench.socket, &[7; 100]);
+    bench.batch(&[]);
+    let mut segments: Vec<Tcp> = (0..4).map(|_| bench.data(ROOMY)).collect();
+    segments[2].ack -= 1;
+    bench.batch(&segments);
+    // The second follows the first, and the fourth the third.
+    assert_eq!(bench.counter("rx_merged"), 2);
+    bench.read(usize::MAX);
+    assert_eq!(bench.read.len(), 4 * ROOMY);
 }
 
 #[test]
 fn settings_merge_twenty_segments_and_no_acks() {
     let config = stack::StackConfig::default();
     assert_eq!((config.aggregation_max, config.merge_acks), (20, false));
-}
-
-/// What the peer or the application does next.
-#[derive(Clone, Debug)]
-enum Step {
-    /// These arrive in one turn.
-    Batch(Vec<Kind>),
-    Read(usize),
-    Write(usize),
-    Wait(u64),
-}
-
-/// A segment of the peer's.
-#[derive(Clone, Debug)]
-enum Kind {
-    Data(usize),
-    Push(usize),
-    /// Data with an ACK of so many bytes more.
-    DataAck(usize, u32),
-    Ack(u32),
-    /// Data behind a gap that is never filled but by `Fill`.
-    Skip(usize),
-    Fill,
-    Repeat,
-    Tick,
-    Urgent(usize),
-}
-
-fn kinds() -> impl Strategy<Value = Kind> {
-    let len = prop_oneof![4 => Just(FULL), 1 => 1usize..FULL];
-    prop_oneof![
-        8 => len.clone().prop_map(Kind::Data),
-        2 => len.clone().prop_map(Kind::Push),
-        3 => (len.clone(), 0u32..4_000).prop_map(|(len, acked)| Kind::DataAck(len, acked)),
-        2 => (0u32..6_000).prop_map(Kind::Ack),
-        1 => len.clone().prop_map(Kind::Skip),
-        1 => Just(Kind::Fill),
-        1 => Just(Kind::Repeat),
-        2 => Just(Kind::Tick),
-        1 => len.prop_map(Kind::Urgent),
-    ]
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = prop_oneof![
-        6 => proptest::collection::vec(kinds(), 1..24).prop_map(Step::Batch),
-        2 => (1usize..60_000).prop_map(Step::Read),
-        2 => (1usize..20_000).prop_map(Step::Write),
-        2 => (0u64..60).prop_map(Step::Wait),
-    ];
-    proptest::collection::vec(step, 1..24)
-}
-
-impl Bench {
-    /// The segment of a kind; `acked` = up to where the peer has acknowledged, `missing` = what it left out.
-    fn segment(&mut self, kind: &Kind, acked: &mut u32, missing: &mut Vec<Tcp>) -> Option<Tcp> {
-        let more = |acked: &mut u32, client: &Client, by: u32| {
-            let open = client.rcv.wrapping_sub(*acked);
-            *acked = acked.wrapping_add(by.min(open));
-        };
-        let mut segment = match *kind {
-            Kind::Data(len) => self.data(len),
-            Kind::Push(len) => {
-                let data = self.data(len);
-                data.with(Flags::ACK | Flags::PSH)
-            }
-            Kind::DataAck(len, by) => {
-                more(acked, &self.client, by);
-                self.data(len)
-            }
-            Kind::Ack(by) => {
-                more(acked, &self.client, by);
-                let ack = self.client.ack();
-                self.stamped(ack)
-            }
-            Kind::Skip(len) => {
-                let gap = self.data(len);
-                missing.push(gap);
-                self.data(len)
-            }
-            Kind::Fill => missing.pop()?,
-            Kind::Repeat => {
-                let nxt = self.client.nxt;
-                let mut again = self.data(FULL);
-                again.seq = nxt.wrapping_sub(FULL as u32);
-                self.client.nxt = nxt;
-                again
-            }
-            Kind::Urgent(len) => {
-                let data = self.data(len);
-                data.with(Flags::ACK | Flags::URG)
-            }
-            Kind::Tick => {
-                self.value += 1;
-                return None;
-            }
-        };
-        segment.ack = *acked;
-        Some(segment)
-    }
-
-    fn play(mut self, steps: &[Step]) -> (Vec<Tcp>, Vec<u8>, String) {
-        let mut acked = self.client.rcv;
-        let mut missing = Vec::new();
-        for step in steps {
-            match step {
-                Step::Batch(kinds) => {
-                    let segments: Vec<Tcp> = kinds
-                        .iter()
-                        .filter_map(|kind| self.segment(kind, &mut acked, &mut missing))
-                        .collect();
-                    self.batch(&segments);
-                }
-                Step::Read(max) => self.read(*max),
-                Step::Write(len) => {
-                    self.w.app.write(self.socket, &vec![3; *len]);
-                    self.batch(&[]);
-                }
-                Step::Wait(ms) => {
-                    self.w.advance(ms * MILLIS);
-                    self.batch(&[]);
-                }
-            }
-        }
-        // All variables of the connection, and what TCP counted.
-        let connections: Vec<String> = self
-            .w
-            .stack
-            .connections()
-            .map(|(_, conn)| format!("{conn:#?}"))
-            .collect();
-        let counted = self.w.stack.tcp_counters().clone();
-        let info = format!("{:?} {counted:?} {}", self.info(), connections.join("\n"));
-        (self.sent, self.read, info)
-    }
-}
-
-/// The same bytes, the same segments out, the same variables within (the congestion window among them), whatever is put together.
-fn compare(
-    steps: &[Step],
-    (stamps, merge_acks, newreno): (bool, bool, bool),
-) -> Result<(), TestCaseError> {
-    let play = |aggregation_max, offload_acks| {
-        let bench = Bench::with_stamps(stamps, aggregation_max, |config| {
-            config.merge_acks = merge_acks;
-            config.offload_acks = offload_acks;
-            if newreno {
-                config.tcp.congestion = CongestionAlgorithm::NewReno;
-            }
-        });
-        bench.play(steps)
-    };
-    let alone = play(1, false);
-    for (aggregation_max, offload_acks) in [(1, true), (2, false), (5, true), (20, true)] {
-        let merged = play(aggregation_max, offload_acks);
-        prop_assert_eq!(&alone.0, &merged.0, "aggregation_max {}", aggregation_max);
-        prop_assert!(alone.1 == merged.1);
-        prop_assert_eq!(&alone.2, &merged.2, "aggregation_max {}", aggregation_max);
-    }
-    Ok(())
-}
-
-/// A pure ACK that leaves alone, or in a train: whether what is kept back behind it is asked for.
-#[test]
-fn established_bytes_kept_back_are_asked_for_once_a_turn() {
-    use Kind::{Ack, Data, DataAck};
-    use Step::{Batch, Read, Wait, Write};
-    let burst_waits = [
-        Batch(vec![Data(FULL)]),
-        Write(1),
-        Wait(1),
-        Read(1),
-        Write(6 * FULL),
-        Write(3 * FULL),
-        Batch(vec![Data(FULL); 5]),
-    ];
-    compare(&burst_waits, (true, false, false)).unwrap();
-    let window_is_full = [
-        Write(14_601),
-        Wait(3),
-        Batch(vec![DataAck(FULL, 1_460)]),
-        Wait(40),
-        Write(4_380),
-        Batch(vec![Ack(1_895), Data(FULL), DataAck(FULL, 1_025)]),
-    ];
-    compare(&window_is_full, (false, false, false)).unwrap();
-}
-
-/// With `PROPTEST_CASES` as many as it says.
-fn cases() -> ProptestConfig {
-    match std::env::var_os("PROPTEST_CASES") {
-        Some(_) => ProptestConfig::default(),
-        None => ProptestConfig::with_cases(128),
-    }
-}
-
-proptest! {
-    #![proptest_config(cases())]
-
-    #[test]
-    fn any_trace_is_taken_alike_with_and_without_aggregation(
-        steps in steps(),
-        stamps in any::<bool>(),
-        merge_acks in any::<bool>(),
-        newreno in any::<bool>(),
-    ) {
-        compare(&steps, (stamps, merge_acks, newreno))?;
-    }
 }

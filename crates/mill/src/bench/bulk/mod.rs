@@ -327,12 +327,10 @@ fn aggregation(
         .collect();
     let found = run_all(&systems, repeats, load(repeats, 1, false), outcome);
     let by_acks = [Acks::On, Acks::Off, Acks::Merge].map(|wanted| {
-        let column = limits
-            .iter()
-            .zip(&found)
-            .filter_map(|(&(limit, acks), runs)| {
-                (acks == wanted && !runs.is_empty()).then(|| (f64::from(limit), runs.clone()))
-            });
+        let measured = limits.iter().zip(&found);
+        let column = measured
+            .filter(|((_, acks), runs)| *acks == wanted && !runs.is_empty())
+            .map(|((limit, _), runs)| (f64::from(*limit), runs.clone()));
         (offloaded(wanted), column.collect())
     });
     let x = "limit of aggregation, in segments (1: off)";

@@ -279,6 +279,9 @@ impl Client<'_> {
                 self.begin(index);
             }
         }
+        for (_, asking) in self.slots.iter().flatten() {
+            asking.was_left(&mut self.tally);
+        }
         Ok(())
     }
 

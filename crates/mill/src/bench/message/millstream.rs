@@ -236,6 +236,7 @@ pub fn client(options: &SideOptions) -> Result<(), Failure> {
         while client.goes_on() {
             client.turn(Some(Duration::from_secs(1)))?;
         }
+        client.leave();
         if options.counters {
             say_counters(&context)?;
         }
@@ -321,6 +322,13 @@ impl<'a> Client<'a> {
             client.begin(index);
         }
         client
+    }
+
+    /// The plan is done; what is under way is left so.
+    pub fn leave(&mut self) {
+        for (_, asking) in self.slots.iter().flatten() {
+            asking.was_left(&mut self.tally);
+        }
     }
 
     /// False when the plan is done.

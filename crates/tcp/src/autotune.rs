@@ -225,15 +225,23 @@ impl Connection {
             if seg.len < u32::from(self.rx.peer_segment) {
                 return;
             }
-            if let Some(rtt_ns) = self.rtt_by_timestamp(cx.now_ns, seg) {
+            // Less than a tick of the clock says nothing: such paths are measured by windows.
+            let is_this_tick = self.ts_value(cx.now_ns) == stamp.echo;
+            if !is_this_tick && let Some(rtt_ns) = self.rtt_by_timestamp(cx.now_ns, seg) {
                 let sample_us = (rtt_ns / 1000).min(u64::from(u32::MAX >> 4)) as u32;
-                let rtt = self.tune.rtt_us8;
-                self.tune.rtt_us8 = if rtt == 0 {
-                    sample_us << 3
-                } else {
-                    rtt - (rtt >> 3) + sample_us
-                };
+                self.take_receive_rtt(sample_us);
             }
+        }
+    }
+
+    /// The shortest at once; a longer one slowly, and not while the reader is what holds the sender up (Linux 6.16).
+    fn take_receive_rtt(&mut self, sample_us: u32) {
+        let rtt = self.tune.rtt_us8;
+        let sample = sample_us << 3;
+        if rtt == 0 || sample < rtt {
+            self.tune.rtt_us8 = sample;
+        } else if self.rx.unread == 0 {
+            self.tune.rtt_us8 = rtt - (rtt >> 3) + sample_us;
         }
     }
 
@@ -278,13 +286,26 @@ impl Connection {
             return;
         }
         let (copied, space) = (u64::from(copied), u64::from(self.tune.space.max(1)));
-        let mut window = 2 * copied + 16 * u64::from(self.rx.advmss);
+        // It is known a round trip late, and the sender may double its rate meanwhile.
+        let mut window = 2 * copied;
         window += 2 * (window * (copied - space.min(copied)) / space);
+        // What waits beyond a gap has come besides.
+        let beyond = self.rx.held.last(cx.ranges);
+        window += beyond.map_or(0, |range| u64::from(range.right.since(self.rcv.nxt)));
         let wanted = space_for(window, self.rx.ratio);
         let wanted = wanted.min(u64::from(cx.config.recv_buffer.bytes_max)) as u32;
         if wanted > self.rx.buffer {
             self.rx.buffer = wanted;
             self.rx.clamp = self.full_space();
+        }
+    }
+
+    /// Text arrived beyond a gap: it takes its place beside what one round trip brings (Linux 6.18). Not for who was connected to and has read nothing yet:
+    /// perhaps nobody has accepted it.
+    pub(crate) fn make_place_beyond_gap(&mut self, cx: &Cx<'_>) {
+        let is_used = self.cold.is_syn_sent || self.reader_seq() != self.rx.irs + 1;
+        if is_used && !self.is_orphan() {
+            self.grow_receive_buffer(cx, self.tune.space);
         }
     }
 

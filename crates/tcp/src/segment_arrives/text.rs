@@ -254,6 +254,7 @@ impl Connection {
                 self.grow_window(cx, stored);
             }
             self.charge(stored, false);
+            self.make_place_beyond_gap(cx);
         }
         self.owe_duplicate_ack(cx);
         (if held { stored } else { 0 }, Effects::NONE)

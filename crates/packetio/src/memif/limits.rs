@@ -15,7 +15,7 @@ pub const RING_SLOTS_LOG2_MIN: u8 = 3;
 /// Slots of a ring for which no number is given, at most.
 pub const RING_SLOTS_DEFAULT_MAX: usize = 1024;
 /// Bytes of buffers in a ring for which no number of slots is given, at most.
-pub const RING_BYTES_DEFAULT: usize = 4 << 20;
+pub const RING_BYTES_DEFAULT: usize = 8 << 20;
 /// Queue pairs of one interface.
 pub const QUEUES_MAX: usize = 255;
 /// Memory regions that a client may announce.

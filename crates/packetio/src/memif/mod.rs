@@ -121,7 +121,7 @@ impl MemifOptions {
     /// let mut options = MemifOptions::default();
     /// assert_eq!(options.slots(), 1024);
     /// options.buffer_bytes = 65_018;
-    /// assert_eq!(options.slots(), 64);
+    /// assert_eq!(options.slots(), 128);
     /// ```
     pub fn slots(&self) -> usize {
         self.ring_slots.unwrap_or_else(|| {

@@ -5,6 +5,7 @@
 //! every row, and what is in no row, with the kernel.
 
 use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::number::*;
 use crate::sockets::Entry;
@@ -42,6 +43,8 @@ enum Write {
     KeepBool,
     /// 0 or 1 are kept, others `EINVAL`.
     KeepStrict,
+    /// Kept for who may administer the network, `EPERM` for others.
+    KeepForAdmin,
     /// Taken, and forgotten.
     Forget,
     /// The same with 0 and 1, others `EINVAL`.
@@ -85,7 +88,7 @@ const SOCKET_ROWS: [Plain; 37] = [
     row(S, SO_PASSSEC, UNSUPPORTED, Write::Fails(Errno::OPNOTSUPP)),
     row(S, SO_RXQ_OVFL, Int(0), KeepBool),
     row(S, SO_WIFI_STATUS, Int(0), KeepBool),
-    row(S, SO_MARK, Int(0), Only(0, Errno::PERM)),
+    row(S, SO_MARK, Int(0), Write::KeepForAdmin),
     row(S, SO_PEEK_OFF, Int(-1), Only(-1, Errno::NOPROTOOPT)),
     row(S, SO_NOFCS, Int(0), KeepBool),
     row(S, SO_LOCK_FILTER, Int(0), KeepBool),
@@ -267,6 +270,11 @@ pub(super) fn get(entry: &Entry, level: i32, name: i32) -> Result<Vec<u8>, Errno
     })
 }
 
+/// The calling thread has `CAP_NET_ADMIN`.
+pub(super) fn is_admin() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))
+}
+
 /// Sets such an option; `ENOPROTOOPT` if there is none of that number.
 pub(super) fn set(entry: &Entry, level: i32, name: i32, value: i32) -> Result<(), Errno> {
     let row = find(level, name).ok_or(Errno::NOPROTOOPT)?;
@@ -274,6 +282,8 @@ pub(super) fn set(entry: &Entry, level: i32, name: i32, value: i32) -> Result<()
         KeepBool => (value != 0).into(),
         KeepStrict if (0..=1).contains(&value) => value,
         KeepStrict => return Err(Errno::INVAL),
+        Write::KeepForAdmin if is_admin() => value,
+        Write::KeepForAdmin => return Err(Errno::PERM),
         Forget => return Ok(()),
         Write::ForgetStrict if (0..=1).contains(&value) => return Ok(()),
         Write::ForgetStrict => return Err(Errno::INVAL),

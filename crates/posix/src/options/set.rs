@@ -60,7 +60,9 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
         SO_RCVBUF | SO_RCVBUFFORCE => return done(options.set_recv_buffer(number as u32)),
         SO_MAX_PACING_RATE => return done(options.set_max_pacing_rate(to_rate(value))),
         // Others take a privilege.
-        SO_PRIORITY if !(0..=SO_PRIORITY_MAX).contains(&number) => return Err(Errno::PERM),
+        SO_PRIORITY if !(0..=SO_PRIORITY_MAX).contains(&number) && !kept::is_admin() => {
+            return Err(Errno::PERM);
+        }
         SO_PRIORITY => options.set_priority(number),
         SO_OOBINLINE => options.set_urgent_inline(number != 0),
         SO_BINDTODEVICE => return bind_to_device(value),

@@ -46,7 +46,7 @@ const LISTED: [(i32, i32, May); 57] = [
     ),
     (SOL_SOCKET, SO_SNDBUF, Value),
     (SOL_SOCKET, SO_PRIORITY, Value),
-    (SOL_SOCKET, SO_MARK, Privilege),
+    (SOL_SOCKET, SO_MARK, Value),
     (
         SOL_SOCKET,
         SO_PEEK_OFF,

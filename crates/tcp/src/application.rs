@@ -304,10 +304,16 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// What waits for company leaves now, as far as the window lets it: a persist timer that runs goes on until it does (Linux).
+    /// What waits for company leaves now, as far as the window lets it: a persist timer that probes a shut window goes on (Linux).
     fn push(&mut self) {
         self.marks.clear(Marks::MORE);
-        self.marks.put(Marks::PUSH_DUE, self.unsent() > 0);
+        let first = self.unsent().min(u32::from(self.snd.mss));
+        if self.snd.usable() >= first {
+            self.end_persist();
+        }
+        if !self.marks.has(Marks::PERSIST) {
+            self.marks.put(Marks::PUSH_DUE, self.unsent() > 0);
+        }
     }
 
     fn queue_fin(&mut self) {

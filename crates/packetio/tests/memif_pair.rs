@@ -101,6 +101,17 @@ fn transfer(
     }
 }
 
+/// Plays with a connected pair: the server sends, then the client.
+fn each_way(
+    name: &str,
+    options: &MemifOptions,
+    mut play: impl FnMut(&mut MemifPort, &mut MemifPort),
+) {
+    let (mut server, mut client) = connected_pair(name, options, options);
+    play(&mut server, &mut client);
+    play(&mut client, &mut server);
+}
+
 #[test]
 fn client_sends_a_million_frames_to_a_polling_server() {
     transfer("pair-c2s", 1_000_000, &options(), &options(), false, false);
@@ -240,13 +251,7 @@ fn several_queues_are_independent() {
 
 #[test]
 fn slots_left_empty_are_skipped_and_those_not_sent_return() {
-    let (mut server, mut client) = connected_pair("skip", &options(), &options());
-    for server_sends in [true, false] {
-        let (a, b) = if server_sends {
-            (&mut server, &mut client)
-        } else {
-            (&mut client, &mut server)
-        };
+    each_way("skip", &options(), |a, b| {
         let slots = a.reserve(8);
         assert_eq!(slots.len(), 8);
         for (i, slot) in slots.iter().enumerate().filter(|(i, _)| i % 3 == 1) {
@@ -267,7 +272,7 @@ fn slots_left_empty_are_skipped_and_those_not_sent_return() {
         assert_eq!(first, [1, 4]);
         b.release();
         assert!(b.receive().unwrap().is_empty());
-    }
+    });
 }
 
 #[test]
@@ -276,13 +281,7 @@ fn full_ring_is_back_pressure_and_frames_stay_lent_until_release() {
         ring_slots: Some(8),
         ..options()
     };
-    let (mut server, mut client) = connected_pair("full", &small, &small);
-    for server_sends in [true, false] {
-        let (a, b) = if server_sends {
-            (&mut server, &mut client)
-        } else {
-            (&mut client, &mut server)
-        };
+    each_way("full", &small, |a, b| {
         let slots = a.reserve(20);
         assert_eq!(slots.len(), 8);
         for slot in slots {
@@ -302,18 +301,12 @@ fn full_ring_is_back_pressure_and_frames_stay_lent_until_release() {
         assert_eq!(a.reserve(20).len(), 8);
         assert!(a.prepare_wait(true));
         a.finish_wait();
-    }
+    });
 }
 
 #[test]
 fn sleeper_is_woken_by_a_frame() {
-    let (mut server, mut client) = connected_pair("wake", &options(), &options());
-    for server_sends in [true, false] {
-        let (a, b) = if server_sends {
-            (&mut server, &mut client)
-        } else {
-            (&mut client, &mut server)
-        };
+    each_way("wake", &options(), |a, b| {
         let _ = b.receive().unwrap();
         assert!(!b.prepare_wait(false));
         assert!(
@@ -339,18 +332,12 @@ fn sleeper_is_woken_by_a_frame() {
         );
         assert_eq!(b.receive().unwrap().len(), 1);
         b.release();
-    }
+    });
 }
 
 #[test]
 fn sleeper_is_rung_for_once_until_it_takes_what_came() {
-    let (mut server, mut client) = connected_pair("once", &options(), &options());
-    for server_sends in [true, false] {
-        let (a, b) = if server_sends {
-            (&mut server, &mut client)
-        } else {
-            (&mut client, &mut server)
-        };
+    each_way("once", &options(), |a, b| {
         let _ = b.receive().unwrap();
         for nap in 1..=3 {
             assert!(!b.prepare_wait(false));
@@ -364,7 +351,7 @@ fn sleeper_is_rung_for_once_until_it_takes_what_came() {
             assert_eq!(b.receive().unwrap().len(), 4);
             b.release();
         }
-    }
+    });
 }
 
 #[test]

@@ -110,13 +110,13 @@ fn choices(system: System, load: Load) -> Vec<String> {
 }
 
 /// Whether what the receiver answered is what the figure is about: without ACKs nothing can be said of what becomes of them.
-fn answers(system: System, received: &Received) -> Result<(), String> {
-    let (System::Aggregated(_, Acks::On | Acks::Off), Some(share)) =
-        (system, received.answers_per_frame)
+fn answers(system: System, per_frame: Option<f64>) -> Result<(), String> {
+    let (System::Aggregated(_, acks) | System::Saturated(_, acks), Some(share)) =
+        (system, per_frame)
     else {
         return Ok(());
     };
-    match ANSWERS_PER_FRAME.contains(&share) {
+    match acks == Acks::Merge || ANSWERS_PER_FRAME.contains(&share) {
         true => Ok(()),
         false => Err(format!(
             "{share:.3} ACKs for each segment; one for two is what is to be measured"
@@ -137,7 +137,7 @@ fn watch(system: System, receiver: &mut Process, sender: &Process) -> Result<See
     if received.bytes == 0 {
         return Err("nothing came".to_owned());
     }
-    answers(system, &received)?;
+    answers(system, received.answers_per_frame)?;
     let bytes = received.bytes as f64;
     Ok(Seen {
         gbit_per_second: bytes * 8.0 / 1e9 / received.seconds,
@@ -263,6 +263,9 @@ fn saturated(limit: u16, acks: Acks, load: Load) -> Result<Seen, String> {
     let mut both = Process::start(None, "taskset".into(), &words)?;
     let moved: Moved = both.says()?;
     both.finish()?;
+    // What is no segment with payload is an ACK.
+    let per_frame = moved.segments as f64 / moved.transactions_all.max(1) as f64 - 1.0;
+    answers(System::Saturated(limit, acks), Some(per_frame))?;
     let bytes = (mebibytes << 20) as f64;
     let ns = moved.receiver_ns.max(1) as f64;
     Ok(Seen {

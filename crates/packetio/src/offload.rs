@@ -169,7 +169,7 @@ impl Segmenter {
         self.layout.is_none()
     }
 
-    /// Takes a super-frame whose payload is to be cut into pieces of `segment` bytes; `false` if it is not TCP or UDP.
+    /// Takes a super-frame whose payload is to be cut into pieces of `segment` bytes; `false` if it is not TCP or UDP with a whole header and payload.
     pub fn load(&mut self, frame: &[u8], segment: usize) -> bool {
         self.layout = None;
         let Some(layout) = Layout::of(frame).filter(|_| segment > 0) else {
@@ -180,7 +180,9 @@ impl Segmenter {
             _ => UDP_HEADER_LEN,
         };
         self.headers = layout.at + transport;
-        if self.headers >= layout.end {
+        // Who owns a TAP writes any data offset that it likes, and the kernel hands it on.
+        let is_whole = layout.header_min().is_some_and(|min| transport >= min);
+        if !is_whole || self.headers >= layout.end {
             return false;
         }
         self.frame.clear();
@@ -214,12 +216,13 @@ impl Segmenter {
     }
 
     fn patch_ip(&self, out: &mut [u8], layout: &Layout) {
-        let len = (out.len() - layout.ip_at) as u16;
+        let len = out.len() - layout.ip_at;
         let ip = &mut out[layout.ip_at..layout.at];
         if layout.v6 {
-            return put16(ip, 4, len - ipv6::HEADER_LEN as u16);
+            // The longest packet is longer than 16 bits say, its payload is not.
+            return put16(ip, 4, (len - ipv6::HEADER_LEN) as u16);
         }
-        put16(ip, 2, len);
+        put16(ip, 2, len as u16);
         let ident = get16(ip, 4).wrapping_add(self.index);
         put16(ip, 4, ident);
         put16(ip, 10, 0);

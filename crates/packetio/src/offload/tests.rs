@@ -128,6 +128,35 @@ fn what_is_no_transport_is_left_alone() {
 }
 
 #[test]
+fn super_frame_whose_data_offset_lies_within_the_header_is_refused() {
+    for v6 in [false, true] {
+        let mut frame = partial(v6, &[7; 100]);
+        let at = layout(&frame).at + 12;
+        for data_offset in 0..=4 {
+            frame[at] = data_offset << 4;
+            let mut segmenter = Segmenter::new(4096);
+            assert!(!segmenter.load(&frame, 1), "{data_offset}");
+            assert!(segmenter.is_empty());
+        }
+        frame[at] = 5 << 4;
+        assert!(Segmenter::new(4096).load(&frame, 1));
+    }
+}
+
+#[test]
+fn longest_packet_of_each_family_is_cut_once() {
+    for (v6, payload_max) in [(false, 65_535 - 20), (true, 65_535)] {
+        let payload = vec![7; payload_max - TCP_HEADERS];
+        let whole = partial(v6, &payload);
+        let mut segmenter = Segmenter::new(whole.len());
+        assert!(segmenter.load(&whole, usize::from(u16::MAX)));
+        let mut out = vec![0; whole.len()];
+        assert_eq!(segmenter.cut(&mut out), Some(whole.len()));
+        assert!(is_valid(&out) && segmenter.is_empty());
+    }
+}
+
+#[test]
 fn super_frame_without_room_is_given_up() {
     let mut segmenter = Segmenter::new(4096);
     assert!(segmenter.load(&partial(false, &[7; 1000]), 400));
@@ -174,5 +203,21 @@ proptest! {
             let mut out = [0; 256];
             while segmenter.cut(&mut out).is_some() {}
         }
+    }
+
+    #[test]
+    fn any_bytes_within_a_frame_do_no_harm(
+        v6: bool, payload in 0usize..200, changes in prop::collection::vec((14usize..100, any::<u8>()), 1..6), segment in 0usize..100,
+    ) {
+        let mut frame = partial(v6, &vec![7; payload]);
+        for (at, byte) in changes {
+            frame.get_mut(at).into_iter().for_each(|place| *place = byte);
+        }
+        let mut segmenter = Segmenter::new(512);
+        if segmenter.load(&frame, segment) {
+            let mut out = [0; 512];
+            while segmenter.cut(&mut out).is_some() {}
+        }
+        complete_partial(&mut frame);
     }
 }

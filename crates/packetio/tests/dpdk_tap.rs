@@ -46,9 +46,9 @@ fn ends(test: &str, change: impl FnOnce(&mut DpdkOptions) + Send) -> Option<Ends
     let place = PLACE.get_or_init(|| Namespace::new("dtap"));
     let (dpdk, kernel) = place.inside(|| {
         let spec = WireSpec::from(Backend::Dpdk(options));
+        // The kernel is to say nothing of its own, from the start: the driver sets its TAP up.
+        place.exec("sysctl -q -w net.ipv6.conf.default.disable_ipv6=1");
         let dpdk = packetio::open(&spec, 0).unwrap();
-        // The kernel is to say nothing of its own.
-        place.exec("sysctl -q -w net.ipv6.conf.dtap.disable_ipv6=1");
         place.ip("link set dtap up");
         let options = PacketOptions {
             interface: "dtap".to_owned(),

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::IntoRawFd;
 
-use measure::{Exchange, Plan, Tally};
+use measure::{Exchange, Plan, Tally, kernel};
+use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
 use crate::ring_unsafe::{Done, Operation, Ring};
@@ -16,6 +17,8 @@ struct Slot {
     /// Responses to come; counts down from 0 for ever.
     left: u64,
     started_ns: u64,
+    /// The error that ended the chain, of whichever operation: those behind it are cancelled.
+    error: Option<Errno>,
 }
 
 struct Client<'a> {
@@ -30,6 +33,7 @@ pub fn load(plan: &Plan, server: SocketAddr) -> io::Result<()> {
     let SocketAddr::V4(server) = server else {
         return Err(io::Error::other("the server's address is not IPv4"));
     };
+    kernel::allow_descriptors(plan);
     println!("{}", serde_json::json!({ "idle": 0 }));
     io::stdout().flush()?;
     let mut client = Client::new(plan, server)?;
@@ -47,6 +51,7 @@ impl<'a> Client<'a> {
             wanted: 0,
             left: 0,
             started_ns: 0,
+            error: None,
         });
         Ok(Self {
             plan,
@@ -68,6 +73,9 @@ impl<'a> Client<'a> {
             }
             self.ring.recycle(batch);
         }
+        for slot in &self.slots {
+            self.tally.leave_open(slot.started_ns);
+        }
         Ok(())
     }
 
@@ -80,6 +88,7 @@ impl<'a> Client<'a> {
             wanted: self.plan.response_bytes,
             left: self.plan.messages,
             started_ns: self.tally.now_ns(),
+            error: None,
         };
         self.ring.connect(index, fd, true)?;
         if self.plan.exchange == Exchange::Messages {
@@ -98,27 +107,40 @@ impl<'a> Client<'a> {
 
     fn visit(&mut self, done: &Done) -> io::Result<()> {
         let index = done.slot;
+        // A slot's close is of the connection before: its result is nobody's.
+        let is_chained = matches!(done.operation, Operation::Connect | Operation::Send);
+        let slot = &mut self.slots[index];
+        if (is_chained || done.operation == Operation::Receive) && done.result < 0 {
+            let error = Errno::from_raw_os_error(-done.result);
+            slot.error.get_or_insert(error);
+        }
         match (done.operation, self.plan.exchange) {
             (Operation::Receive, Exchange::Messages) => self.received(index, done.result),
-            (Operation::Receive, Exchange::Reset) => {
-                const RESET: i32 = -104;
-                const CANCELED: i32 = -125;
-                match done.result {
-                    // The reset may have met the connect already.
-                    RESET | CANCELED => self.tally.succeed(self.slots[index].started_ns),
-                    other => self.tally.fail(&format!("{other} instead of a reset")),
-                }
-                self.again(index)
-            }
+            (Operation::Receive, Exchange::Reset) => self.was_reset(index),
             _ => Ok(()),
         }
     }
 
+    /// What the receive was for; the reset may have met the connect already, which cancels the receive.
+    fn was_reset(&mut self, index: usize) -> io::Result<()> {
+        let slot = &self.slots[index];
+        match slot.error {
+            Some(Errno::CONNRESET) => self.tally.succeed(slot.started_ns),
+            Some(error) => self.tally.fail(&error),
+            None => self.tally.fail(&"an end or data instead of a reset"),
+        }
+        self.again(index)
+    }
+
     fn received(&mut self, index: usize, result: i32) -> io::Result<()> {
         let slot = &mut self.slots[index];
+        if let Some(error) = slot.error {
+            self.tally.fail(&error);
+            return self.again(index);
+        }
         if result != slot.wanted as i32 {
-            self.tally
-                .fail(&format!("{result} instead of {} bytes", slot.wanted));
+            let words = format!("{result} instead of {} bytes", slot.wanted);
+            self.tally.fail(&words);
             return self.again(index);
         }
         self.tally.succeed(slot.started_ns);

@@ -5,15 +5,11 @@ use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use measure::{Exchange, Plan};
+use measure::{Exchange, Plan, kernel};
+use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketType, sockopt};
 
 use crate::ring_unsafe::{Done, Operation, Ring};
-
-/// Connections that may wait to be accepted, or more if more are to come at once.
-const BACKLOG: usize = 4_096;
-/// Connections that it serves at once; one slot each, by descriptor.
-const SLOTS: usize = 20_000;
 
 struct Slot {
     /// Bytes of the request that have not come.
@@ -24,6 +20,7 @@ struct Slot {
 
 /// Serves until stdin closes.
 pub fn serve(plan: &Plan) -> io::Result<()> {
+    kernel::allow_descriptors(plan);
     let listener = net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
     sockopt::set_socket_reuseaddr(&listener, true)?;
     sockopt::set_socket_reuseport(&listener, true)?;
@@ -31,16 +28,17 @@ pub fn serve(plan: &Plan) -> io::Result<()> {
         sockopt::set_socket_linger(&listener, Some(Duration::ZERO))?;
     }
     net::bind(&listener, &SocketAddr::from(([127, 0, 0, 1], 0)))?;
-    let backlog = BACKLOG.max(plan.connections);
-    net::listen(&listener, i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    net::listen(&listener, kernel::backlog(plan))?;
     let address: SocketAddr = net::getsockname(&listener)?.try_into()?;
     let buffer_bytes = plan.request_bytes.max(plan.response_bytes);
-    let mut ring = Ring::new(SLOTS, buffer_bytes, None)?;
+    // One slot for each connection, by descriptor.
+    let slots = kernel::descriptors(plan);
+    let mut ring = Ring::new(slots, buffer_bytes, None)?;
     println!("{}", serde_json::json!({ "address": address }));
     io::stdout().flush()?;
     ring.accept(listener.as_raw_fd())?;
     ring.readable(io::stdin().as_raw_fd())?;
-    let mut slots: Vec<Slot> = (0..SLOTS).map(|_| Slot { wanted: 0, left: 0 }).collect();
+    let mut slots: Vec<Slot> = (0..slots).map(|_| Slot { wanted: 0, left: 0 }).collect();
     loop {
         let batch = ring.wait()?;
         for done in &batch {
@@ -61,9 +59,15 @@ pub fn serve(plan: &Plan) -> io::Result<()> {
     }
 }
 
-fn welcome(plan: &Plan, ring: &mut Ring, slots: &mut [Slot], fd: i32) -> io::Result<()> {
-    let Some(slot) = usize::try_from(fd).ok().and_then(|fd| slots.get_mut(fd)) else {
-        return Ok(());
+fn welcome(plan: &Plan, ring: &mut Ring, slots: &mut [Slot], accepted: i32) -> io::Result<()> {
+    let fd = match accepted {
+        // Of a client that was gone by then.
+        code if code == -Errno::CONNABORTED.raw_os_error() => return Ok(()),
+        code if code < 0 => return Err(io::Error::from_raw_os_error(-code)),
+        fd => fd,
+    };
+    let Some(slot) = slots.get_mut(fd as usize) else {
+        return Err(io::Error::other(format!("no slot for descriptor {fd}")));
     };
     *slot = Slot {
         wanted: plan.request_bytes,

@@ -8,6 +8,7 @@
 
 mod conversation;
 pub mod cpu;
+pub mod kernel;
 mod plan;
 mod tally;
 

@@ -13,16 +13,15 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use measure::{Answering, Asking, Exchange, Next, Plan, Tally};
+use measure::{Answering, Asking, Exchange, Next, Plan, Tally, kernel};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
-use rustix::process::{Resource, Rlimit};
 
 use super::SideOptions;
-use crate::limits::{ACCEPT_BATCH_MAX, BACKLOG_DEFAULT, EVENTS_MAX, READ_BYTES};
+use crate::limits::{ACCEPT_BATCH_MAX, EVENTS_MAX, READ_BYTES};
 
 const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 const LISTENER: u64 = u64::MAX;
@@ -31,8 +30,6 @@ const AT_ONCE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
-/// Descriptors of a side beside those of its connections.
-const DESCRIPTORS_SPARE: u64 = 64;
 
 /// A socket with the system calls that a stream has.
 struct Stream(OwnedFd);
@@ -94,7 +91,7 @@ impl Watch {
 
 /// Serves until stdin closes.
 pub fn server(options: &SideOptions) -> io::Result<()> {
-    allow_descriptors(&options.plan);
+    kernel::allow_descriptors(&options.plan);
     let listener = net::socket_with(AddressFamily::INET, SocketType::STREAM, FLAGS, None)?;
     sockopt::set_socket_reuseaddr(&listener, true)?;
     sockopt::set_socket_reuseport(&listener, true)?;
@@ -102,7 +99,7 @@ pub fn server(options: &SideOptions) -> io::Result<()> {
         sockopt::set_socket_linger(&listener, Some(Duration::ZERO))?;
     }
     net::bind(&listener, &options.net.listen_address(0))?;
-    net::listen(&listener, backlog(&options.plan))?;
+    net::listen(&listener, kernel::backlog(&options.plan))?;
     let address: SocketAddr = net::getsockname(&listener)?.try_into()?;
     println!("{}", serde_json::json!({ "address": address }));
     io::stdout().flush()?;
@@ -113,24 +110,6 @@ pub fn server(options: &SideOptions) -> io::Result<()> {
         buffer: vec![0; READ_BYTES],
     }
     .run(&listener)
-}
-
-/// As many as Millstream's server lets wait: none of a crowd that comes at once is turned away, as far as `net.core.somaxconn` allows.
-fn backlog(plan: &Plan) -> i32 {
-    i32::try_from(BACKLOG_DEFAULT.max(plan.connections)).unwrap_or(i32::MAX)
-}
-
-/// As many descriptors as the plan needs, if we may; if not, the connections that do not fit will say so.
-fn allow_descriptors(plan: &Plan) {
-    let wanted = (plan.connections + plan.idle) as u64 + DESCRIPTORS_SPARE;
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|current| current < wanted) {
-        let limit = Rlimit {
-            current: Some(wanted),
-            maximum: limit.maximum.map(|maximum| maximum.max(wanted)),
-        };
-        let _ = rustix::process::setrlimit(Resource::Nofile, limit);
-    }
 }
 
 struct Server<'a> {
@@ -211,7 +190,7 @@ pub fn client(options: &SideOptions) -> io::Result<()> {
         .server
         .ok_or_else(|| io::Error::other("--server is missing"))?;
     let plan = &options.plan;
-    allow_descriptors(plan);
+    kernel::allow_descriptors(plan);
     let idle = open_idle(plan.idle, server, options)?;
     super::say_idle(idle.len())?;
     let mut client = Client {

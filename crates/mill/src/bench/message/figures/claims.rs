@@ -220,6 +220,12 @@ fn found(wanted: &Wanted, outcome: &Outcome) -> Option<(f64, String)> {
         return Some((ours, best.name().to_owned()));
     };
     let theirs = read(&system)?;
-    let words = format!("{best}: {ours:.1}; {system}: {theirs:.1}");
+    let mut words = format!("{best}: {ours:.1}; {system}: {theirs:.1}");
+    // The bars are multiples of epoll's; what io_uring adds is to be seen beside it.
+    if system == System::Kernel
+        && let Some(uring) = read(&System::KernelUring)
+    {
+        words += &format!("; {}: {uring:.1}", System::KernelUring);
+    }
     Some((ours / theirs, words))
 }

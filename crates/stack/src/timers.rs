@@ -1,6 +1,6 @@
 //! The timer wheel: one entry per connection and per half-open handshake, at millisecond grain, O(1) to set and to stop.
 //!
-//! Six levels of 64 slots: a slot of level *n* spans 64ⁿ ms, so the wheel reaches two years. An entry lies at the level where its
+//! Six levels of 64 slots: a slot of level *n* spans 64ⁿ ms. An entry lies at the level where its
 //! tick first differs from the present; when the present reaches its slot, the slot's entries move down until they fire. Each level keeps a
 //! bitmap of slots in use, so that the next wake-up and a jump over idle time cost a few instructions.
 //!
@@ -15,9 +15,9 @@ const NONE: u32 = u32::MAX;
 const PLACE_DUE: u16 = u16::MAX - 1;
 const PLACE_IDLE: u16 = u16::MAX;
 const TICK_NS: u64 = 1_000_000;
-const TICK_MAX: u64 = (1 << (SLOT_BITS * LEVELS as u32)) - 1;
 /// The furthest tick from the present that an entry remembers, about 24 days; one beyond it fires then, and is set again.
 const AHEAD_MAX: u64 = i32::MAX as u64;
+const _: () = assert!(AHEAD_MAX >> (SLOT_BITS * (LEVELS as u32 - 1)) < SLOTS as u64 / 2);
 
 #[derive(Clone, Copy)]
 struct Node {
@@ -147,8 +147,7 @@ impl Wheel {
             self.due = self.push_front(entry, head, PLACE_DUE);
             return;
         }
-        // Beyond the wheel's reach: as far as it goes, from where it is set again.
-        let tick = tick.min(self.now_tick | TICK_MAX);
+        // Nothing lies further ahead than three slots of the highest level, so that its turn may end in between: the next slot is the one after the present's, also there.
         let level = ((63 - (tick ^ self.now_tick).leading_zeros()) / SLOT_BITS) as usize;
         let level = level.min(LEVELS - 1);
         let slot = (tick >> (level as u32 * SLOT_BITS)) as usize % SLOTS;

@@ -286,19 +286,28 @@ impl Inner {
         for _ in 0..STOCK_TURNS_MAX {
             self.state().ring();
             let until_ns = self.now_ns() + STOCK_WAIT_NS;
-            if let Ok(id) =
-                self.block_until(Some(until_ns), |state| state.side.sockets.pop().map(Ok))
-            {
+            let pop = |state: &mut State| state.side.sockets.pop().map(Ok);
+            if let Ok(id) = self.block(Some(until_ns), Self::sleep_through, pop) {
                 return Ok(id);
             }
         }
         Err(Errno::NOBUFS.into())
     }
 
-    /// Calls `attempt` until it has an answer, turning the crank or sleeping in between. `TimedOut` at `until_ns`; `NetworkDown` when the wire is gone.
+    /// Calls `attempt` until it has an answer, turning the crank or sleeping in between. `TimedOut` at `until_ns`; `NetworkDown` when the wire is gone;
+    /// `Interrupted` by an interrupter.
     pub(crate) fn block_until<T>(
         &self,
         until_ns: Option<u64>,
+        attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
+    ) -> io::Result<T> {
+        self.block(until_ns, Self::sleep, attempt)
+    }
+
+    fn block<T>(
+        &self,
+        until_ns: Option<u64>,
+        sleep: Sleep,
         mut attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
     ) -> io::Result<T> {
         let mut crank = self.crank();
@@ -322,7 +331,7 @@ impl Inner {
             if is_over {
                 break Err(io::ErrorKind::TimedOut.into());
             }
-            if let Err(error) = self.sleep(&mut crank, until_ns, &[]) {
+            if let Err(error) = sleep(self, &mut crank, until_ns, &[]) {
                 break Err(error);
             }
         };
@@ -330,14 +339,15 @@ impl Inner {
         outcome
     }
 
-    /// As [`block_until`](Self::block_until), for what no event announces: looks again and again.
+    /// As [`block_until`](Self::block_until), for the stack's own answer to a request, which no event announces: looks again and again. An interruption is left for
+    /// the next wait: whoever gave up here would know nothing of what the stack has done.
     pub(crate) fn block_unannounced<T>(
         &self,
         mut attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
     ) -> io::Result<T> {
         loop {
             let until_ns = self.now_ns() + UNANNOUNCED_WAIT_NS;
-            match self.block_until(Some(until_ns), &mut attempt) {
+            match self.block(Some(until_ns), Self::sleep_through, &mut attempt) {
                 Err(error)
                     if error.kind() == io::ErrorKind::TimedOut
                         && error.raw_os_error().is_none() => {}
@@ -360,13 +370,12 @@ impl Inner {
         until_ns: Option<u64>,
         extra: &[BorrowedFd<'_>],
     ) -> io::Result<bool> {
-        let bell = self.state().side.app_bell.clone();
-        let has_events = || !self.state().side.events.is_empty();
         let interrupter = self.interrupter.borrow();
         let Some(interrupter) = &*interrupter else {
-            crank.wait(&bell, until_ns, extra, has_events)?;
-            return Ok(false);
+            return self.sleep_through(crank, until_ns, extra);
         };
+        let bell = self.state().side.app_bell.clone();
+        let has_events = || !self.state().side.events.is_empty();
         interrupter.prepare_wait();
         let is_interrupted = interrupter.is_raised();
         let slept = match is_interrupted {
@@ -384,6 +393,19 @@ impl Inner {
         }
     }
 
+    /// As [`sleep`](Self::sleep), whoever wants to interrupt it.
+    fn sleep_through(
+        &self,
+        crank: &mut CrankHandle,
+        until_ns: Option<u64>,
+        extra: &[BorrowedFd<'_>],
+    ) -> io::Result<bool> {
+        let bell = self.state().side.app_bell.clone();
+        let has_events = || !self.state().side.events.is_empty();
+        crank.wait(&bell, until_ns, extra, has_events)?;
+        Ok(false)
+    }
+
     /// The crank. It is there until the context is dropped, and one call at a time turns it.
     pub(crate) fn crank(&self) -> RefMut<'_, CrankHandle> {
         RefMut::map(self.crank.borrow_mut(), |crank| {
@@ -396,6 +418,9 @@ impl Inner {
         self.state().drain_events()
     }
 }
+
+/// How a call sleeps: until there may be something to see.
+type Sleep = fn(&Inner, &mut CrankHandle, Option<u64>, &[BorrowedFd<'_>]) -> io::Result<bool>;
 
 /// Turns after which a stack that always finds something to do is left to its other callers.
 const SETTLE_TURNS_MAX: usize = 100_000;

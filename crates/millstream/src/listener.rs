@@ -212,7 +212,7 @@ impl ListenerBuilder {
             options,
             answer: None,
         }))?;
-        listener.inner.block_until(None, |state| {
+        listener.inner.block_unannounced(|state| {
             let said = state.block(id).state();
             if said.contains(SocketState::FAILED) {
                 return Some(Err(io::Error::from_raw_os_error(said.errno().into())));

@@ -15,13 +15,14 @@ use crate::context::{Connect, SocketOption};
 use crate::core::{Core, tcp_cx};
 use crate::fast_open_in::asks_no_cookie;
 use crate::flow_table::FlowEntry;
+use crate::job_queue::refuse;
 use crate::sockets::Role;
 
 impl Core {
     /// Opens a connection; a failure is told through the socket's state.
     pub(crate) fn connect(&mut self, connect: Connect) {
         let Some(socket) = self.reserved(connect.socket) else {
-            return;
+            return refuse(connect.answer);
         };
         let outcome = self.open(socket, &connect);
         if outcome.is_ok() {
@@ -153,10 +154,10 @@ impl Core {
         };
         if port != 0 {
             let hash = self.hasher.hash(&key);
-            return if self.is_free(&key, hash) {
-                Ok((key, hash))
-            } else {
-                Err(Errno::ADDRINUSE)
+            // A socket that listens there keeps nobody from it: the flow is looked up first.
+            return match self.find_flow(&key, hash) {
+                None => Ok((key, hash)),
+                Some(_) => Err(Errno::ADDRNOTAVAIL),
             };
         }
         let (first, last) = self.config.local_ports;

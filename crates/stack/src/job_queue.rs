@@ -26,7 +26,8 @@ impl Core {
     /// Applies jobs and control requests, up to a turn's budget; the number applied.
     pub(crate) fn job_queue(&mut self) -> usize {
         let mut batch = std::mem::take(&mut self.job_batch);
-        self.app.jobs.pop_batch(JOBS_PER_TURN, |id| batch.push(id));
+        let room = JOBS_PER_TURN - batch.len();
+        self.app.jobs.pop_batch(room, |id| batch.push(id));
         // What comes later is for the next turn.
         let controls = self.app.controls.len().min(CONTROLS_PER_TURN);
         let count = batch.len() + controls;
@@ -40,10 +41,7 @@ impl Core {
             batch.clear();
         } else {
             batch.retain(|&id| {
-                let waits = self
-                    .sockets
-                    .resolve(id)
-                    .is_some_and(|socket| self.sockets.role(socket) == Role::Reserved);
+                let waits = self.is_reserved(id);
                 if !waits {
                     self.apply_job(id);
                 }
@@ -54,9 +52,15 @@ impl Core {
                     self.apply_control(control);
                 }
             }
-            for id in batch.drain(..) {
-                self.apply_job(id);
-            }
+            // Of more than a turn applies, the rest may hold what some are waiting for.
+            let are_more = !self.app.controls.is_empty();
+            batch.retain(|&id| {
+                let waits = are_more && self.is_reserved(id);
+                if !waits {
+                    self.apply_job(id);
+                }
+                waits
+            });
         }
         self.job_batch = batch;
         count
@@ -226,7 +230,7 @@ impl Core {
 
     fn listen(&mut self, listen: Listen) {
         let Some(socket) = self.reserved(listen.socket) else {
-            return;
+            return refuse(listen.answer);
         };
         let ip = listen.local.ip();
         // A bound socket was looked at when it was bound (`IP_FREEBIND`).
@@ -318,9 +322,13 @@ impl Core {
     }
 
     /// The socket that a control request names, if it still waits for one.
-    pub(crate) fn reserved(&mut self, id: SocketId) -> Option<u32> {
+    pub(crate) fn reserved(&self, id: SocketId) -> Option<u32> {
         let socket = self.sockets.resolve(id)?;
         (self.sockets.role(socket) == Role::Reserved).then_some(socket)
+    }
+
+    fn is_reserved(&self, id: SocketId) -> bool {
+        self.reserved(id).is_some()
     }
 
     /// Tells the application how a request on a socket that was no connection yet went.
@@ -347,6 +355,15 @@ impl Core {
         block.add_in_edge();
         block.add_out_edge();
         self.events.mark(socket, &mut slot.marks, MARK_TELL);
+    }
+}
+
+/// A request on a socket that is something already, or nothing any more: whoever waits for the answer has one.
+#[cold]
+pub(crate) fn refuse(answer: Option<Answer>) {
+    if let Some(mut answer) = answer {
+        // Who asked may have gone.
+        let _ = answer.push(Err(Errno::INVAL));
     }
 }
 

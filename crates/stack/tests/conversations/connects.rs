@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use ring::socket_block::SocketState;
 use rustix::io::Errno;
-use stack::context::Control;
+use stack::context::{Connect, Control, Listen, SocketOption};
 use wire::tcp::Flags;
 
 use crate::common::{PEER_V4, PEER_V6, SECOND, STACK_V4, Seen, World};
@@ -175,6 +175,103 @@ fn connect_to_a_dead_neighbour_closed_and_index_used_again_leaves_the_new_one_al
     assert_eq!(w.app.errno(reused), None, "another's neighbour failed");
 }
 
+/// Connects until the index comes round again: every attempt sends its SYN.
+fn connect_round_to(w: &mut World, index: u32) {
+    for n in 0..64 {
+        w.peer.forget();
+        let socket = w.app.connect(remote());
+        w.settle();
+        assert_eq!(w.app.errno(socket), None, "attempt {n}");
+        w.tcp_with(Flags::SYN);
+        if socket.index == index {
+            return;
+        }
+    }
+    panic!("the index never came back");
+}
+
+#[test]
+fn connect_to_a_dead_neighbour_closed_then_failed_leaves_its_index_fit_to_connect() {
+    let mut w = World::new();
+    let dead = w.app.connect("10.0.0.77:80".parse().unwrap());
+    w.settle();
+    w.advance(SECOND);
+    // All of the stock is in use: the index goes there, and is there when the neighbour is given up.
+    let held: Vec<_> = std::iter::from_fn(|| w.app.try_socket()).collect();
+    assert!(!held.is_empty());
+    w.close(dead);
+    w.advance(4 * SECOND);
+    connect_round_to(&mut w, dead.index);
+}
+
+#[test]
+fn established_aborted_in_the_turn_that_brings_data_leaves_its_index_fit_to_connect() {
+    let mut w = World::new();
+    let (mut client, socket) = w.connected(remote());
+    // All of the stock is in use, so that what is released goes there in the same turn.
+    let held: Vec<_> = std::iter::from_fn(|| w.app.try_socket()).collect();
+    assert!(!held.is_empty());
+    let frame = w.peer.frame(&client.data(b"news"));
+    w.peer.transmit(&frame);
+    w.app.abort(socket);
+    w.settle();
+    connect_round_to(&mut w, socket.index);
+}
+
+#[test]
+fn connect_behind_more_requests_than_a_turn_applies_keeps_the_shutdown_behind_it() {
+    let mut w = World::with(|s| s.config.limits.control_queue_max = 512);
+    let (_client, busy) = w.connected(remote());
+    for n in 0..300 {
+        w.app.option(busy, SocketOption::NoDelay(n % 2 == 0));
+    }
+    let socket = w.app.connect_from(None, remote());
+    w.app.shutdown(socket);
+    w.settle();
+    assert_eq!(w.app.errno(socket), None);
+    assert!(w.app.has(socket, SocketState::TX_SHUT));
+}
+
+#[test]
+fn listening_at_its_port_keeps_no_socket_from_connecting() {
+    let mut w = World::new();
+    let local: SocketAddr = SocketAddr::new(STACK_V4, 5_555);
+    w.listen_at(local, 4);
+    let socket = w.app.connect_from(Some(local), remote());
+    w.settle();
+    assert_eq!(w.app.errno(socket), None);
+    assert_eq!(w.tcp_with(Flags::SYN).src_port, 5_555);
+}
+
+#[test]
+fn connect_or_listen_with_what_is_something_already_is_refused() {
+    let mut w = World::new();
+    let (_client, socket) = w.connected(remote());
+    let (answer, mut answers) = ring::spsc::queue(1);
+    w.app.control(Control::Connect(Connect {
+        socket,
+        local: None,
+        remote: remote(),
+        options: Vec::new(),
+        fast_open: false,
+        answer: Some(answer),
+    }));
+    w.settle();
+    assert_eq!(answers.pop(), Some(Err(Errno::INVAL)));
+    let (answer, mut answers) = ring::spsc::queue(1);
+    let (accepted, _queue) = ring::spsc::queue(2);
+    w.app.control(Control::Listen(Listen {
+        socket,
+        local: SocketAddr::new(STACK_V4, 5_555),
+        accepted,
+        backlog: 1,
+        options: Vec::new(),
+        answer: Some(answer),
+    }));
+    w.settle();
+    assert_eq!(answers.pop(), Some(Err(Errno::INVAL)));
+}
+
 #[test]
 fn connect_without_a_route_fails_with_enetunreach() {
     let mut w = World::new();
@@ -235,7 +332,7 @@ fn connect_from_a_local_address_and_port() {
         .app
         .connect_from(Some("[fd00::1]:0".parse().unwrap()), remote());
     w.settle();
-    assert_eq!(w.app.errno(second), Some(Errno::ADDRINUSE));
+    assert_eq!(w.app.errno(second), Some(Errno::ADDRNOTAVAIL));
     assert_eq!(w.app.errno(not_ours), Some(Errno::ADDRNOTAVAIL));
     assert_eq!(w.app.errno(family), Some(Errno::ADDRNOTAVAIL));
     assert_eq!(w.app.errno(first), None);

@@ -119,6 +119,38 @@ fn unknown_protocol_is_answered_by_protocol_unreachable() {
     assert_eq!(quoted(&mut w, PEER_V6, STACK_V6, 132), (4, 1));
 }
 
+#[test]
+fn datagram_in_a_frame_to_everybody_is_not_answered() {
+    let mut w = World::new();
+    for (src, dst) in [(PEER_V4, STACK_V4), (PEER_V6, STACK_V6)] {
+        let all = packetio::MacAddr::BROADCAST;
+        let frame = frames::ip_frame(w.peer.mac, all, src, dst, protocol::UDP, &[0; 16]);
+        let moved = w.counted(|w| w.send_frame(&frame));
+        assert_eq!(moved, [("rx_drop_protocol", 1)]);
+        w.silent();
+    }
+}
+
+#[test]
+fn packet_with_nothing_behind_its_header_is_not_answered() {
+    let mut w = World::new();
+    let nothing = protocol::IPV6_NO_NEXT_HEADER;
+    let frame = frames::ip_frame(w.peer.mac, STACK_MAC, PEER_V6, STACK_V6, nothing, &[0; 16]);
+    let moved = w.counted(|w| w.send_frame(&frame));
+    assert_eq!(moved, [("rx_drop_protocol", 1)]);
+    w.silent();
+}
+
+#[test]
+fn echo_request_from_a_group_of_stations_is_dropped() {
+    let mut w = World::new();
+    let everybody = packetio::MacAddr::BROADCAST;
+    let ping = frames::icmp4_frame(everybody, STACK_MAC, PEER_V4, STACK_V4, &PING);
+    let moved = w.counted(|w| w.send_frame(&ping));
+    assert_eq!(moved, [("rx_drop_source_mac", 1)]);
+    w.silent();
+}
+
 /// An ICMPv4 error about a segment of the stack's.
 fn about(w: &World, segment: &Tcp, message: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let (IpAddr::V4(src), IpAddr::V4(dst)) = (segment.src, segment.dst) else {

@@ -91,23 +91,34 @@ impl Core {
 
     /// A port that nobody has.
     fn ephemeral_port(&mut self, wanted: &Bound) -> Result<u16, Errno> {
+        let taken = self.ports_taken((wanted.local.ip(), wanted.dual));
         let (first, last) = self.config.local_ports;
         let count = u32::from(last - first) + 1;
         for _ in 0..count {
             let port = first + (self.port_counter % count) as u16;
             self.port_counter = self.port_counter.wrapping_add(1);
-            let mut bound = Bound {
-                // What is chosen for a socket is its own.
-                reuse_addr: false,
-                reuse_port: false,
-                ..*wanted
-            };
-            bound.local.set_port(port);
-            if !self.conflicts(&bound) {
+            if !taken[usize::from(port)] {
                 return Ok(port);
             }
         }
         Err(Errno::ADDRINUSE)
+    }
+
+    /// By port: somebody has it at this address, whatever he would share. One look at each, however few ports are left.
+    fn ports_taken(&self, place: (IpAddr, bool)) -> Vec<bool> {
+        let bound = self.binds.bound.iter();
+        let bound = bound.map(|bound| (bound.local.ip(), bound.dual, bound.local.port()));
+        let listened = self.listeners.places();
+        let listened = listened.map(|(ip, port)| (ip, false, port));
+        let flows = self.sockets.keys().chain(self.time_waits.keys().copied());
+        let flows = flows.map(|key| (key.local.to_ip(), false, key.local_port));
+        let mut taken = vec![false; 1 << 16];
+        for (ip, dual, port) in bound.chain(listened).chain(flows) {
+            if overlap(place, (ip, dual)) {
+                taken[usize::from(port)] = true;
+            }
+        }
+        taken
     }
 
     fn conflicts(&self, new: &Bound) -> bool {

@@ -44,6 +44,8 @@ counters! {
     rx_drop_ethertype,
     /// Dropped: not for our MAC address and not multicast.
     rx_drop_other_mac,
+    /// Dropped: from a group's address.
+    rx_drop_source_mac,
     /// Dropped: tagged for a VLAN.
     rx_drop_vlan,
     /// Dropped: an IP header that is cut, lies about its lengths, has a bad version or a bad checksum.

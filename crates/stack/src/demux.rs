@@ -112,6 +112,8 @@ pub(crate) struct Dropped;
 pub(crate) struct OtherPacket {
     pub ethertype: u16,
     pub source_mac: MacAddr,
+    /// The frame named our address, not a group's.
+    pub is_to_us_alone: bool,
     pub network_at: usize,
 }
 
@@ -228,6 +230,10 @@ impl Demux<'_> {
         if ethernet.dst != self.mac && !ethernet.dst.is_multicast() {
             return Err(self.drop(|c| &mut c.rx_drop_other_mac));
         }
+        // No station: whoever answered would answer everybody.
+        if ethernet.src.is_multicast() {
+            return Err(self.drop(|c| &mut c.rx_drop_source_mac));
+        }
         // A priority tag (VLAN 0) changes nothing; another network's frames are not ours.
         if ethernet.vlan.is_some_and(|tci| tci & 0x0fff != 0) {
             return Err(self.drop(|c| &mut c.rx_drop_vlan));
@@ -235,6 +241,7 @@ impl Demux<'_> {
         let other = OtherPacket {
             ethertype: ethernet.ethertype,
             source_mac: ethernet.src,
+            is_to_us_alone: ethernet.dst == self.mac,
             network_at,
         };
         let packet = &bytes[network_at..];

@@ -14,14 +14,14 @@ use crate::sockets::{Role, Sockets};
 pub(crate) const MARK_TELL: u8 = 1;
 /// Room in the send buffer: the application is told if it waits for that.
 pub(crate) const MARK_ROOM: u8 = 2;
-/// There is room, but no chunk to fill it with: looked at again when there is one.
-const MARK_STARVED: u8 = 4;
 
 pub(crate) struct EventQueue {
     queue: Producer<SocketId>,
     marked: Vec<u32>,
-    /// Sockets that wait for chunks.
+    /// Sockets that have room, but no chunk to fill it with: looked at again when there is one. Each index once, whichever of its uses it was.
     starved: Vec<u32>,
+    /// Whether an index stands there, a bit each.
+    is_starved: Vec<u64>,
     /// Events ever pushed: a position that does not wrap.
     pushed: u64,
 }
@@ -32,6 +32,7 @@ impl EventQueue {
             queue,
             marked: Vec::with_capacity(sockets_max),
             starved: Vec::with_capacity(sockets_max),
+            is_starved: vec![0; sockets_max.div_ceil(64)],
             pushed: 0,
         }
     }
@@ -74,17 +75,19 @@ impl EventQueue {
 
     fn feed_starved(&mut self, sockets: &mut Sockets) {
         while let Some(socket) = self.starved.pop() {
-            let slot = sockets.slot(socket);
-            slot.marks &= !MARK_STARVED;
-            self.mark(socket, &mut slot.marks, MARK_ROOM);
+            self.is_starved[socket as usize / 64] &= !(1 << (socket % 64));
+            if let Some((slot, _)) = sockets.remembered(socket) {
+                self.mark(socket, &mut slot.marks, MARK_ROOM);
+            }
         }
     }
 
     /// False: the queue had no room, and the socket stays marked.
     fn publish_one(&mut self, socket: u32, sockets: &mut Sockets, has_chunks: bool) -> bool {
-        let (slot, _, block) = sockets.parts(socket);
-        let marks = slot.marks;
-        slot.marks &= MARK_STARVED;
+        let Some((slot, block)) = sockets.remembered(socket) else {
+            return true;
+        };
+        let marks = std::mem::take(&mut slot.marks);
         if slot.app_gone || slot.role == Role::Free {
             return true;
         }
@@ -94,8 +97,9 @@ impl EventQueue {
             && block.is_writable_at(slot.tx.buffered(block))
         {
             if !has_chunks {
-                if slot.marks & MARK_STARVED == 0 {
-                    slot.marks |= MARK_STARVED;
+                let (word, bit) = (socket as usize / 64, 1 << (socket % 64));
+                if self.is_starved[word] & bit == 0 {
+                    self.is_starved[word] |= bit;
                     self.starved.push(socket);
                 }
             } else if block.take_want_writable() {

@@ -236,7 +236,7 @@ pub const COLD_FRAMES_MAX: usize = 64;
 pub const HEADER_BYTES_MAX: usize = 18 + 60 + 60;
 /// The longest of those frames: a small packet behind its Ethernet header.
 pub const COLD_FRAME_BYTES_MAX: usize = SMALL_PACKET_BYTES_MAX + 18;
-/// The longest packet that is not TCP and is looked at (ARP, ICMP, neighbour discovery); longer ones are cut for echo.
+/// The longest packet that is not TCP and is looked at (ARP, ICMP, neighbour discovery, echo); longer ones are dropped (`rx_drop_ip_header`).
 pub const SMALL_PACKET_BYTES_MAX: usize = 2_048;
 
 const _: () = assert!(MEMORY_EXHAUSTED < MEMORY_PRESSURE && MEMORY_PRESSURE < MEMORY_LOW);

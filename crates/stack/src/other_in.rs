@@ -3,7 +3,7 @@
 use packetio::RxFrame;
 use tcp::{Effects, IcmpError};
 use wire::ethernet::EtherType;
-use wire::{MacAddr, ethernet, ipv4, ipv6, protocol};
+use wire::{ethernet, ipv4, ipv6, protocol};
 
 use crate::arp_nd;
 use crate::core::{Core, tcp_cx};
@@ -24,8 +24,8 @@ impl Core {
         let packet = &scratch[..len];
         match other.ethertype {
             EtherType::ARP => self.arp_in(packet),
-            EtherType::IPV4 => self.icmp_v4_in(packet, other.source_mac),
-            _ => self.icmp_v6_in(packet, other.source_mac),
+            EtherType::IPV4 => self.icmp_v4_in(packet, other),
+            _ => self.icmp_v6_in(packet, other),
         }
         self.network.scratch = scratch;
     }
@@ -60,29 +60,27 @@ impl Core {
         }
     }
 
-    fn icmp_v4_in(&mut self, packet: &[u8], source_mac: MacAddr) {
+    fn icmp_v4_in(&mut self, packet: &[u8], other: &OtherPacket) {
         match ipv4::Header::parse(packet, packet.len()) {
-            Ok(header) if header.protocol == protocol::ICMP => {
-                self.icmp_in(packet, source_mac, EtherType::IPV4)
-            }
-            Ok(header) => {
-                self.refuse_protocol(packet, source_mac, header.protocol, EtherType::IPV4)
-            }
+            Ok(header) if header.protocol == protocol::ICMP => self.icmp_in(packet, other),
+            Ok(header) => self.refuse_protocol(packet, other, header.protocol),
             Err(_) => self.counters.rx_drop_ip_header += 1,
         }
     }
 
-    fn icmp_v6_in(&mut self, packet: &[u8], source_mac: MacAddr) {
+    fn icmp_v6_in(&mut self, packet: &[u8], other: &OtherPacket) {
         let upper = ipv6::Header::parse(packet, packet.len())
             .and_then(|header| ipv6::upper_layer(&header, packet));
         match upper {
-            Ok((protocol::ICMPV6, _)) => self.icmp_in(packet, source_mac, EtherType::IPV6),
-            Ok((upper, _)) => self.refuse_protocol(packet, source_mac, upper, EtherType::IPV6),
+            Ok((protocol::ICMPV6, _)) => self.icmp_in(packet, other),
+            // RFC 8200 4.7: there is nothing behind it that one could not understand.
+            Ok((protocol::IPV6_NO_NEXT_HEADER, _)) => self.counters.rx_drop_protocol += 1,
+            Ok((upper, _)) => self.refuse_protocol(packet, other, upper),
             Err(_) => self.counters.rx_drop_ip_header += 1,
         }
     }
 
-    fn icmp_in(&mut self, packet: &[u8], source_mac: MacAddr, ethertype: u16) {
+    fn icmp_in(&mut self, packet: &[u8], other: &OtherPacket) {
         let mut answer = [0; SMALL_PACKET_BYTES_MAX];
         let network = &mut self.network;
         let mut icmp = Icmp {
@@ -91,14 +89,14 @@ impl Core {
             echo: network.echo,
             now_ns: self.now_ns,
         };
-        let incoming = match ethertype {
+        let incoming = match other.ethertype {
             EtherType::IPV4 => icmp.on_v4(packet, &mut answer),
             _ => icmp.on_v6(packet, &mut answer),
         };
         match incoming {
             Incoming::EchoReply { len } => {
                 self.counters.echo_replies += 1;
-                self.answer_out(&answer[..len], source_mac, ethertype);
+                self.answer_out(&answer[..len], other);
             }
             Incoming::Error(report) => self.error_in(&report, packet),
             Incoming::Neighbour { message, source } => {
@@ -122,8 +120,12 @@ impl Core {
     }
 
     /// A packet of a protocol that we do not speak, or UDP: refused as RFC 1122 3.2.2.1 asks, within the rate limit.
-    fn refuse_protocol(&mut self, packet: &[u8], source_mac: MacAddr, upper: u8, ethertype: u16) {
+    fn refuse_protocol(&mut self, packet: &[u8], other: &OtherPacket, upper: u8) {
         self.counters.rx_drop_protocol += 1;
+        if !other.is_to_us_alone {
+            // RFC 1122 3.2.2: of what the link carried to many, nobody complains.
+            return;
+        }
         let refusal = if upper == protocol::UDP {
             Refusal::Port
         } else {
@@ -138,17 +140,17 @@ impl Core {
             now_ns: self.now_ns,
         };
         if let Some(len) = icmp.refuse(packet, refusal, &mut answer) {
-            self.answer_out(&answer[..len], source_mac, ethertype);
+            self.answer_out(&answer[..len], other);
         }
     }
 
     /// An answer goes back the way the question came: no neighbour needs to be known for it.
-    fn answer_out(&mut self, packet: &[u8], destination: MacAddr, ethertype: u16) {
+    fn answer_out(&mut self, packet: &[u8], question: &OtherPacket) {
         let header = ethernet::Header {
-            dst: destination,
+            dst: question.source_mac,
             src: self.network.mac,
             vlan: None,
-            ethertype,
+            ethertype: question.ethertype,
         };
         let queued = self.network.out.push_with(|out| {
             let at = header.emit(out);
@@ -263,7 +265,9 @@ impl Core {
 
     /// A connection that waited for `id` goes on. The index may have come to serve another meanwhile, or the connection another neighbour.
     fn neighbour_settled(&mut self, socket: u32, id: NeighbourId, failure: Option<IcmpError>) {
-        let slot = self.sockets.slot(socket);
+        let Some((slot, _)) = self.sockets.remembered(socket) else {
+            return;
+        };
         if !slot.awaits_neighbour || slot.neighbour != Some(id) {
             return;
         }
@@ -282,7 +286,9 @@ impl Core {
 
     /// The entry that a connection waited for is no more.
     fn neighbour_displaced(&mut self, socket: u32) {
-        let slot = self.sockets.slot(socket);
+        let Some((slot, _)) = self.sockets.remembered(socket) else {
+            return;
+        };
         let neighbours = &self.network.neighbours;
         let is_gone = slot
             .neighbour

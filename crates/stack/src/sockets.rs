@@ -299,12 +299,6 @@ impl Sockets {
         }
     }
 
-    /// Nothing was done with the index yet.
-    #[inline]
-    pub fn is_reserved(&self, socket: u32) -> bool {
-        self.places[socket as usize] == Place::RESERVED
-    }
-
     /// The socket has a connection of this flow.
     #[inline]
     pub fn is_of(&self, socket: u32, key: &FlowKey) -> bool {
@@ -325,6 +319,18 @@ impl Sockets {
     pub fn slot(&mut self, socket: u32) -> &mut Slot {
         let at = self.warm_place(socket);
         &mut self.warm[at]
+    }
+
+    /// The slot of an index that something was remembered of, which may have been released since, and handed out again: none if nothing was done with it yet.
+    #[inline]
+    pub fn remembered(&mut self, socket: u32) -> Option<(&mut Slot, &SocketBlock)> {
+        match self.places[socket as usize] {
+            Place::NOBODY | Place::RESERVED => None,
+            _ => {
+                let (slot, _, block) = self.parts(socket);
+                Some((slot, block))
+            }
+        }
     }
 
     /// Asks for the memory that a segment, a job or the beginning of this socket will touch.

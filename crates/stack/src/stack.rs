@@ -203,9 +203,9 @@ impl Stack {
     fn event_queue(&mut self) -> usize {
         let core = &mut self.core;
         core.app.chunk_stock.refill(&mut core.sockets.pool);
-        core.sockets.refill(&mut core.app.socket_stock);
         let has_chunks = !core.app.chunk_stock.is_empty();
         let events = core.events.publish(&mut core.sockets, has_chunks);
+        core.sockets.refill(&mut core.app.socket_stock);
         if events > 0 {
             core.counters.events += events as u64;
             core.counters.doorbells += u64::from(self.app_bell.wake());

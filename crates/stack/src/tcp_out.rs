@@ -21,6 +21,7 @@ use crate::packet_out::{
     HeaderFields, LinkEnds, build_bare, build_rest, build_segment, build_with,
 };
 use crate::settle::OUTPUT;
+use crate::sockets::Role;
 use crate::stamps::StampedAt;
 use crate::timer_stage::note_deadline;
 
@@ -110,7 +111,7 @@ impl Core {
                 break;
             };
             // Whoever waited to begin does it now: `connection_out` has its SYN.
-            if self.sockets.is_reserved(socket) && !self.begin_waiting(socket) {
+            if self.sockets.role(socket) == Role::Reserved && !self.begin_waiting(socket) {
                 continue;
             }
             let mut room = frames.len() - used;

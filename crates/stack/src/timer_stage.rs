@@ -31,7 +31,10 @@ impl Core {
                 Some(index) => self.half_open_due(index),
             }
         }
-        while let Some(index) = self.time_waits.due(self.now_ns) {
+        for _ in 0..TIMERS_PER_TURN {
+            let Some(index) = self.time_waits.due(self.now_ns) else {
+                break;
+            };
             let gave_up = self.remove_time_wait(index);
             self.tcp_counters.fin_wait_2_expired += u64::from(gave_up);
         }

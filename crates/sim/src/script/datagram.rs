@@ -149,6 +149,19 @@ impl Datagram {
         Ok(datagram)
     }
 
+    /// How many bytes [`Datagram::emit`] makes.
+    pub(super) fn byte_len(&self) -> usize {
+        let header = if self.src.is_ipv6() { 40 } else { 20 };
+        header
+            + match &self.body {
+                Content::Tcp(segment) => {
+                    20 + segment.options.len().next_multiple_of(4) + segment.payload.len()
+                }
+                Content::Icmp(bytes) | Content::Udp(bytes) => bytes.len(),
+                Content::Other(_) => 0,
+            }
+    }
+
     /// The bytes, with all checksums.
     pub(super) fn emit(&self) -> Vec<u8> {
         let is_v6 = self.src.is_ipv6();
@@ -285,7 +298,7 @@ pub(super) fn header(datagram: &Datagram, number: u8, body_len: usize) -> Vec<u8
     match (datagram.src, datagram.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             bytes = vec![0x45, datagram.tos];
-            bytes.extend((body_len as u16 + 20).to_be_bytes());
+            bytes.extend(((body_len + 20) as u16).to_be_bytes());
             bytes.extend([0, 0, 0, 0, datagram.ttl, number, 0, 0]);
             bytes.extend(src.octets());
             bytes.extend(dst.octets());

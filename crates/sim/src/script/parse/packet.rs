@@ -5,9 +5,6 @@ use crate::script::Mismatch;
 use crate::script::ast::{Body, Direction, Icmp, IpInfo, Packet, Ports, Quoted, Tcp, Tos, flag};
 use crate::script::lex::Kind;
 
-/// Bytes of an IP packet with TCP that the language allows.
-const PAYLOAD_MAX: u64 = 65_535 - 60;
-
 impl Parser {
     pub(super) fn packet(&mut self) -> Result<Packet, Mismatch> {
         let direction = if self.sign("<") {
@@ -188,7 +185,7 @@ impl Parser {
         self.expect_sign(":")?;
         let end = self.u32("sequence number")?;
         self.expect_sign("(")?;
-        let payload = self.int(PAYLOAD_MAX, "payload size")? as u16;
+        let payload = self.u16("payload size")?;
         self.expect_sign(")")?;
         if u64::from(end) != u64::from(start) + u64::from(payload) {
             return Err(Mismatch::new(

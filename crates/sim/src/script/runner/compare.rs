@@ -1,9 +1,16 @@
 //! What left against what the script expects, field by field.
 
-use crate::script::ast::{IpInfo, Tcp, Tos, flag};
-use crate::script::config::Config;
+use crate::script::ast::{IpInfo, Micros, Tcp, Tos, flag};
 use crate::script::datagram::{Datagram, Segment};
 use crate::script::option;
+
+/// How timestamps are compared.
+#[derive(Clone, Copy)]
+pub(super) struct Stamps {
+    /// Microseconds of a tick; 0: not at all.
+    pub tick: Micros,
+    pub tolerance: Micros,
+}
 
 /// How much is compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +52,7 @@ pub(super) fn whole(
     tcp: &Tcp,
     datagram: &Datagram,
     seen: &Segment,
-    config: &Config,
+    stamps: Stamps,
 ) -> Result<(), String> {
     tos(ip.tos, datagram.tos)?;
     if ip.ttl != 0 {
@@ -60,7 +67,7 @@ pub(super) fn whole(
         ));
     }
     header(&wanted, seen, tcp.is_ace, How::Whole)?;
-    options(&wanted.options, &seen.options, config)?;
+    options(&wanted.options, &seen.options, stamps)?;
     if seen.payload.iter().any(|byte| *byte != 0) {
         return Err("the payload is not what the application wrote".to_owned());
     }
@@ -148,7 +155,7 @@ fn header(wanted: &Segment, seen: &Segment, is_ace: bool, how: How) -> Result<()
     Ok(())
 }
 
-fn options(wanted: &[u8], seen: &[u8], config: &Config) -> Result<(), String> {
+fn options(wanted: &[u8], seen: &[u8], stamps: Stamps) -> Result<(), String> {
     let differ = || {
         format!(
             "TCP options: expected <{}>, seen <{}>",
@@ -170,7 +177,7 @@ fn options(wanted: &[u8], seen: &[u8], config: &Config) -> Result<(), String> {
             option::kind::TIMESTAMP if wanted_body.len() == seen_body.len() => {
                 let off =
                     option::word(wanted_body, 0).wrapping_sub(option::word(seen_body, 0)) as i32;
-                i64::from(off).abs() * config.timestamp_tick <= config.tolerance
+                i64::from(off).abs() * stamps.tick <= stamps.tolerance
             }
             _ => wanted_body == seen_body,
         };

@@ -11,6 +11,9 @@ use crate::script::option;
 /// What hosts send.
 const TTL: u8 = 255;
 
+/// The longest packet that is injected.
+const PACKET_BYTES_MAX: usize = 65_535;
+
 impl Runner<'_> {
     /// Makes the packet live and injects it.
     pub(super) fn inbound(&mut self, packet: &Packet, at: usize) -> Result<(), Mismatch> {
@@ -46,6 +49,10 @@ impl Runner<'_> {
             flow_label: packet.ip.flow_label,
             body: body.map_err(|cause| self.mismatch(cause))?,
         };
+        let len = datagram.byte_len();
+        if len > PACKET_BYTES_MAX {
+            return Err(self.mismatch(format!("a packet of {len} bytes is too long")));
+        }
         self.note(format_args!("inbound  < {}", datagram.display()));
         self.host
             .inject(&datagram.emit())
@@ -122,7 +129,7 @@ impl Runner<'_> {
         let port = |written: u16, own: u16| if written == 0 { own } else { written };
         let mut bytes = port(ports.src, conn.remote.1).to_be_bytes().to_vec();
         bytes.extend(port(ports.dst, conn.local.1).to_be_bytes());
-        bytes.extend((payload + 8).to_be_bytes());
+        bytes.extend(payload.saturating_add(8).to_be_bytes());
         // No checksum: none was made.
         bytes.resize(usize::from(payload) + 8, 0);
         bytes

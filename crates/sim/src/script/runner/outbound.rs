@@ -3,7 +3,7 @@
 //! What left is taken in order. Segments are put together until they are as long as the script's, so that it does not matter
 //! how the stack cuts what it sends.
 
-use super::compare;
+use super::compare::{self, Stamps};
 use super::conn::Stage;
 use super::{Runner, seconds};
 use crate::script::Mismatch;
@@ -35,7 +35,12 @@ impl Runner<'_> {
         }
         let mut seen = self.gather(tcp, at, is_syn_ack)?;
         self.translate_timestamp(tcp, &mut seen, at);
-        let outcome = compare::whole(packet.ip, tcp, &seen.datagram, &seen.segment, &self.config)
+        // What a clock is off by grows from the script's start, not from the event before.
+        let stamps = Stamps {
+            tick: self.config.timestamp_tick,
+            tolerance: self.tolerance(self.now_playing.at),
+        };
+        let outcome = compare::whole(packet.ip, tcp, &seen.datagram, &seen.segment, stamps)
             .and_then(|()| self.flow_label(packet.ip.flow_label, seen.datagram.flow_label, at));
         if let Err(cause) = outcome {
             return self.differs(&cause, tcp, &[seen]);

@@ -151,6 +151,9 @@ pub const SWITCH_MEMBERS_MAX: usize = 48;
 pub const SWITCH_SLOTS: usize = 2048;
 /// ... unless they would take more memory than this, in bytes.
 pub const SWITCH_BYTES: usize = 4 << 20;
+/// Flows whose owner a switch remembers, 8 bytes each; a power of two. Beyond it, and now and then from half of it on, one is forgotten, if possible one that has ended
+/// (`switch_flows_forgotten` counts the others): it belongs to one of those who listen at its port, as if it were new.
+pub const SWITCH_FLOWS_MAX: usize = 1 << 20;
 /// Batches that a switch takes from a queue of the wire before it looks at what its members send.
 pub const SWITCH_DRAIN_BATCHES_MAX: usize = 32;
 /// How long the last frames of a member that has gone wait for room in the wire, in ns.

@@ -6,16 +6,15 @@
 //!                    (thread)   └─ member 2 ...
 //! ```
 //!
-//! The wire's own choice of queue is not trusted: a veth has one queue, a kernel may change a flow's. Who owns a frame is decided by its transport ports. A port that
-//! members listen on belongs, flow by flow, to one of those that listen (rendezvous hashing, so a newcomer moves no flow but its own); another port belongs to
-//! the member that last sent a SYN from it: members keep to ranges of local ports of their own ([`ports_of`]). What is not TCP (ARP, neighbour discovery, ICMP) goes
-//! to all, but an echo request to one.
+//! The wire's own choice of queue is not trusted: a veth has one queue, a kernel may change a flow's. A SYN is handed to one of the members that listen at its port
+//! (rendezvous hashing), a member's own SYN says that it calls; who was handed a flow's SYN or sent it has the flow from then on, whoever listens later
+//! (decision 0046). Members call from ranges of local ports of their own ([`ports_of`]), and at a port that only one has ever used no flow is looked up. Of what is not
+//! TCP, all get what all learn from (ARP, neighbour discovery, ICMP errors), and one the rest, to answer or to drop it once.
 //!
 //! Without a wire it is a small Ethernet: each member has an address of its own, and frames go to whom they name ([`Switch::ethernet`]).
 //!
 //! Owns the wire's ports and the far ends of its members. `millstream::Runtime` makes one when there are more contexts than the wire is known to serve.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ring::doorbell::StackBell;
@@ -32,11 +31,13 @@ use crate::open::OpenError;
 use crate::port::{ChecksumPolicy, MacAddr, Port, PortError};
 use crate::wait::{monotonic_ns, wait_each};
 
+mod flows;
+mod kind;
 mod member;
 mod owner;
 
 use member::{Drops, Member};
-use owner::{Addressee, Owners};
+use owner::{Addressee, Head, Owners};
 
 /// A handle on the switch. The thread ends when the last handle and every member has gone.
 pub struct Switch {
@@ -106,6 +107,26 @@ impl Shared {
         self.listening
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listens(&self, index: usize, port: u16, on: bool) {
+        let mut listening = self.listening();
+        let at = match listening.iter().position(|(known, _)| *known == port) {
+            Some(at) => at,
+            None => {
+                listening.push((port, vec![0; SWITCH_MEMBERS_MAX]));
+                listening.len() - 1
+            }
+        };
+        if let Some(count) = listening[at].1.get_mut(index) {
+            *count = match on {
+                true => count.saturating_add(1),
+                false => count.saturating_sub(1),
+            };
+        }
+        if listening[at].1.iter().all(|&count| count == 0) {
+            listening.swap_remove(at);
+        }
     }
 
     fn joining(&self) -> MutexGuard<'_, Vec<Newcomer>> {
@@ -215,24 +236,7 @@ impl Switch {
 
     /// A socket of member `index` listens at `port`, or does so no more.
     pub fn listens(&self, index: usize, port: u16, on: bool) {
-        let mut listening = self.shared.listening();
-        let at = match listening.iter().position(|(known, _)| *known == port) {
-            Some(at) => at,
-            None => {
-                listening.push((port, vec![0; SWITCH_MEMBERS_MAX]));
-                listening.len() - 1
-            }
-        };
-        if let Some(count) = listening[at].1.get_mut(index) {
-            *count = match on {
-                true => count.saturating_add(1),
-                false => count.saturating_sub(1),
-            };
-        }
-        if listening[at].1.iter().all(|&count| count == 0) {
-            listening.swap_remove(at);
-        }
-        drop(listening);
+        self.shared.listens(index, port, on);
         self.shared.tell();
     }
 }
@@ -241,13 +245,21 @@ impl Switch {
 struct Fabric {
     shared: Arc<Shared>,
     owners: Owners,
+    /// The queues that are left.
     wire: Vec<Box<dyn Port + Send>>,
+    is_ethernet: bool,
     ends: Vec<Option<End>>,
     scratch: Vec<u8>,
-    /// Of the batch in hand: who gets each frame, a bit each.
+    /// Of the batch in hand: what was read of each frame ...
+    heads: Vec<Head>,
+    /// ... and who gets it, a bit each.
     targets: Vec<u64>,
     /// Members with frames that the wire has no room for, a bit each.
     held: u64,
+    /// Queues of the wire that have gone in this turn, a bit each.
+    gone: u64,
+    /// Frames that came while nobody was there, until there is somebody to tell.
+    unclaimed: u64,
 }
 
 impl Fabric {
@@ -260,11 +272,15 @@ impl Fabric {
         Self {
             shared,
             owners: Owners::new(members, wire.is_empty()),
+            is_ethernet: wire.is_empty(),
             wire,
             ends: (0..members).map(|_| None).collect(),
             scratch: vec![0; mtu + FRAME_HEADER_MAX],
+            heads: Vec::new(),
             targets: Vec::new(),
             held: 0,
+            gone: 0,
+            unclaimed: 0,
         }
     }
 
@@ -288,18 +304,42 @@ impl Fabric {
 
     fn look_around(&mut self) {
         for (index, mac, end) in self.shared.joining().drain(..) {
-            self.owners.joined(index, mac);
+            end.drops.to_nobody.add(std::mem::take(&mut self.unclaimed));
+            self.owners.joined(index, mac, end.drops.clone());
             self.ends[index] = Some(end);
         }
         self.owners.set_listening(&self.shared.listening());
+        self.part_if_cut();
+    }
+
+    /// Without a wire there is nothing to share: members find their other end dropped and say that they are gone.
+    fn part_if_cut(&mut self) {
+        if self.wire.is_empty() && !self.is_ethernet {
+            self.ends.fill_with(|| None);
+        }
     }
 
     /// What the wire has, and a batch from each member; how many frames moved.
     fn turn(&mut self) -> usize {
         self.held = 0;
         let from_wire: usize = (0..self.wire.len()).map(|queue| self.drain(queue)).sum();
+        if self.gone != 0 {
+            self.bury();
+        }
         let from_members: usize = (0..self.ends.len()).map(|index| self.uplink(index)).sum();
         from_wire + from_members
+    }
+
+    /// A queue that has gone would be readable for ever, and nothing would come of it.
+    fn bury(&mut self) {
+        let gone = std::mem::take(&mut self.gone);
+        let mut queues = 0..;
+        self.wire.retain(|_| {
+            queues
+                .next()
+                .is_none_or(|queue: u32| gone >> queue & 1 == 0)
+        });
+        self.part_if_cut();
     }
 
     /// Batches of one queue of the wire until it has no more. What the members send causes answers, each member's batch as many as a batch of the wire's takes: of
@@ -317,16 +357,27 @@ impl Fabric {
 
     /// From a queue of the wire to the members.
     fn downlink(&mut self, queue: usize) -> usize {
-        let Ok(frames) = self.wire[queue].receive() else {
-            // A peer may come back; a wire that is gone has nothing to say.
-            return 0;
+        let frames = match self.wire[queue].receive() {
+            Ok(frames) => frames,
+            Err(PortError::Gone) => {
+                self.gone |= 1 << queue;
+                return 0;
+            }
+            // It may come back.
+            Err(PortError::Disconnected | PortError::Io { .. }) => return 0,
         };
         let moved = frames.len();
+        self.heads.clear();
+        self.heads
+            .extend(frames.iter().map(|frame| self.owners.read(frame)));
         self.targets.clear();
-        for frame in frames {
-            self.targets.push(self.owners.of(frame));
+        for head in &self.heads {
+            self.targets.push(self.owners.of(head));
         }
         let all = self.targets.iter().fold(0, |all, mask| all | mask);
+        if all == 0 {
+            self.unclaimed += moved as u64;
+        }
         for (index, end) in self.ends.iter_mut().enumerate() {
             if let Some(end) = end
                 && all >> index & 1 == 1
@@ -338,7 +389,8 @@ impl Fabric {
                     &mut end.far,
                     &mut self.scratch,
                 );
-                end.drops.to_member.add(lost);
+                end.drops.to_full.add(lost.full);
+                end.drops.to_too_long.add(lost.too_long);
             }
         }
         self.wire[queue].release();
@@ -375,22 +427,26 @@ impl Fabric {
         for frame in frames {
             self.targets.push(match self.owners.sent(index, frame) {
                 Addressee::Wire => 1,
-                Addressee::Members(mask) => mask & !(1 << index),
+                Addressee::Members(mask) => mask,
             });
         }
-        if self.wire.is_empty() {
+        if self.is_ethernet {
+            let nobodys = self.targets.iter().filter(|mask| **mask == 0);
+            end.drops.from_nobody.add(nobodys.count() as u64);
             for (other, to) in self.ends.iter_mut().enumerate() {
                 if let Some(to) = to {
                     let to = &mut to.far;
                     let lost = deliver(frames, &self.targets, other, to, &mut self.scratch);
-                    end.drops.from_member.add(lost);
+                    end.drops.from_full.add(lost.full);
+                    end.drops.from_too_long.add(lost.too_long);
                 }
             }
         } else if !frames.is_empty() {
             let queue = index % self.wire.len();
             let wire = &mut self.wire[queue];
             let lost = deliver(frames, &self.targets, 0, wire, &mut self.scratch);
-            end.drops.from_member.add(lost);
+            end.drops.from_full.add(lost.full);
+            end.drops.from_too_long.add(lost.too_long);
         }
         end.far.release();
         self.ends[index] = Some(end);
@@ -399,7 +455,7 @@ impl Fabric {
 
     /// Frames of a member's that the wire takes now.
     fn room(&mut self, index: usize) -> usize {
-        if self.wire.is_empty() {
+        if self.is_ethernet {
             return LOOPBACK_BATCH_MAX;
         }
         let queue = index % self.wire.len();
@@ -434,14 +490,21 @@ impl Fabric {
     }
 }
 
-/// Hands on the frames that are marked for `index`, in order. How many found no room and are lost: TCP sends them again.
+/// Frames that were not handed on.
+struct Lost {
+    /// They found no room, or the port failed: TCP sends them again.
+    full: u64,
+    too_long: u64,
+}
+
+/// Hands on the frames that are marked for `index`, in order, as far as there is room.
 fn deliver<P: Port + ?Sized>(
     frames: &[RxFrame],
     targets: &[u64],
     index: usize,
     to: &mut P,
     scratch: &mut [u8],
-) -> u64 {
+) -> Lost {
     let marked = |mask: &u64| mask >> index & 1 == 1;
     let mut chosen = frames
         .iter()
@@ -449,35 +512,34 @@ fn deliver<P: Port + ?Sized>(
         .filter(|(_, mask)| marked(mask))
         .map(|(frame, _)| frame);
     let mut left = targets.iter().filter(|mask| marked(mask)).count();
+    let mut lost_too_long = 0;
     while left > 0 {
         let slots = to.reserve(left.min(to.capabilities().batch_max));
         let count = slots.len();
         if count == 0 {
             break;
         }
+        let mut too_long = 0;
         for slot in slots {
             let Some(frame) = chosen.next() else { break };
             let bytes = &mut scratch[..];
             let len = frame.copy_to(0, bytes);
             if len == frame.len() && len <= slot.capacity() {
                 slot.set_len(slot.write(0, &bytes[..len]));
+            } else {
+                too_long += 1;
             }
         }
         if to.send(count).is_err() {
             break;
         }
+        lost_too_long += too_long;
         left = left.saturating_sub(count);
     }
-    left as u64
-}
-
-/// A hasher of this process's own: nobody outside can aim flows at one member.
-fn hasher() -> RandomState {
-    RandomState::new()
-}
-
-fn hash(hasher: &RandomState, bytes: &[u8], salt: usize) -> u64 {
-    hasher.hash_one((bytes, salt))
+    Lost {
+        full: left as u64,
+        too_long: lost_too_long,
+    }
 }
 
 #[cfg(test)]

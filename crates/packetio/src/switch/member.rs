@@ -1,4 +1,4 @@
-//! A member's end of the switch: the near end of a loopback, and the frames that the switch has not handed on.
+//! A member's end of the switch: the near end of a loopback, and what the switch has not handed on.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -10,13 +10,23 @@ use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::loopback::Loopback;
 use crate::port::{Capabilities, Port, PortCounters, PortError};
 
-/// Frames of one member's that were lost on the way; written by the switch's thread.
+/// What was lost on one member's way; written by the switch's thread.
 #[derive(Debug, Default)]
 pub struct Drops {
     /// To the member, which had no room: its stack is behind.
-    pub to_member: Published64,
+    pub to_full: Published64,
+    /// To the member, longer than it takes.
+    pub to_too_long: Published64,
+    /// From the wire before the member came, when there was nobody.
+    pub to_nobody: Published64,
     /// From the member, to another one without room or to a wire that failed.
-    pub from_member: Published64,
+    pub from_full: Published64,
+    /// From the member, longer than the other side takes.
+    pub from_too_long: Published64,
+    /// From the member, when none of the others was there or has the address.
+    pub from_nobody: Published64,
+    /// Flows of the member's, not known to have ended, that others took the place of: if the listeners of its port have changed, the next segment goes astray.
+    pub flows_forgotten: Published64,
 }
 
 /// See the module's documentation.
@@ -31,7 +41,11 @@ impl Port for Member {
     }
 
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
-        self.near.receive()
+        // The switch lets go of a member's other end only when nothing will come of it any more.
+        self.near.receive().map_err(|error| match error {
+            PortError::Disconnected => PortError::Gone,
+            error => error,
+        })
     }
 
     fn release(&mut self) {
@@ -60,8 +74,26 @@ impl Port for Member {
 
     fn counters(&self) -> PortCounters {
         let mut counters = self.near.counters();
-        counters.push("switch_rx_dropped_full", self.drops.to_member.load());
-        counters.push("switch_tx_dropped", self.drops.from_member.load());
+        let Drops {
+            to_full,
+            to_too_long,
+            to_nobody,
+            from_full,
+            from_too_long,
+            from_nobody,
+            flows_forgotten,
+        } = &*self.drops;
+        for (name, count) in [
+            ("switch_rx_dropped_full", to_full),
+            ("switch_rx_dropped_too_long", to_too_long),
+            ("switch_rx_dropped_no_member", to_nobody),
+            ("switch_tx_dropped", from_full),
+            ("switch_tx_dropped_too_long", from_too_long),
+            ("switch_tx_dropped_no_member", from_nobody),
+            ("switch_flows_forgotten", flows_forgotten),
+        ] {
+            counters.push(name, count.load());
+        }
         counters
     }
 }

@@ -1,22 +1,20 @@
 //! Whose a frame is, by its headers alone.
 
-use std::hash::RandomState;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
-use super::{hash, hasher};
+use wire::FlowKey;
+use wire::tcp::Flags;
+
+use super::flows::{Flows, Kept, Rank};
+use super::kind::{self, Kind};
+use super::member::Drops;
 use crate::frame_unsafe::RxFrame;
+use crate::limits::SWITCH_FLOWS_MAX;
 use crate::port::MacAddr;
 
-/// Nobody has sent a SYN from this port.
-const NOBODY: u8 = u8::MAX;
-/// Header bytes that are looked at: Ethernet, the longest IPv4 header or IPv6's, and TCP's first fourteen.
-const HEAD_BYTES: usize = 14 + 60 + 14;
-const IPV4: [u8; 2] = [0x08, 0x00];
-const IPV6: [u8; 2] = [0x86, 0xdd];
-const TCP: u8 = 6;
-const ICMP: u8 = 1;
-const ICMP_ECHO: u8 = 8;
-const SYN: u8 = 0x02;
-const ACK: u8 = 0x10;
+/// TCP's ports.
+const PORTS: usize = 1 << 16;
 
 /// Whom a member's frame is for.
 pub enum Addressee {
@@ -25,154 +23,213 @@ pub enum Addressee {
     Members(u64),
 }
 
+/// What was read of a frame of the wire's.
+pub struct Head {
+    kind: Kind,
+    /// Of a segment's flow, if that is to be looked up.
+    hash: u64,
+}
+
 /// See the module's documentation.
 pub struct Owners {
+    /// Of this process's own: nobody outside can aim flows at one member.
     hasher: RandomState,
-    macs: Vec<Option<MacAddr>>,
+    pub(super) flows: Flows,
+    members: Vec<Option<(MacAddr, Arc<Drops>)>>,
     /// A bit for each member that is there.
     present: u64,
     is_ethernet: bool,
-    /// By port: who last sent a SYN from it.
-    callers: Vec<u8>,
-    /// Ports and who listens there, a bit each.
-    listening: Vec<(u16, u64)>,
+    /// By port: who listens there, a bit each.
+    listening: Vec<u64>,
+    /// The ports where anybody listens.
+    listened: Vec<u16>,
+    /// By port: who has ever listened there or sent a SYN from there, a bit each. Of one member's port all flows are its own, and none is looked up.
+    known: Vec<u64>,
 }
 
-/// What is looked at of a TCP segment.
-struct Flow {
-    /// Both addresses and both ports.
-    key: [u8; 36],
-    source_port: u16,
-    port: u16,
-    flags: u8,
+/// Begins a flow.
+fn is_call(flags: Flags) -> bool {
+    flags.contains(Flags::SYN) && !flags.contains(Flags::ACK)
+}
+
+/// What a segment of the wire's makes of a flow that it finds.
+fn after(rank: Rank, flags: Flags) -> Rank {
+    if is_call(flags) {
+        return rank.max(Rank::Doubtful);
+    }
+    match rank {
+        // Perhaps not the peer's, and then the next segment says so.
+        Rank::Doubtful | Rank::Open if flags.contains(Flags::RST) => Rank::Doubtful,
+        Rank::Doubtful | Rank::Open => Rank::Open,
+        Rank::Free | Rank::Ended => rank,
+    }
 }
 
 impl Owners {
     pub fn new(members: usize, is_ethernet: bool) -> Self {
+        let looks_up = members > 1 && !is_ethernet;
         Self {
-            hasher: hasher(),
-            macs: vec![None; members],
+            hasher: RandomState::new(),
+            flows: Flows::new(if looks_up { SWITCH_FLOWS_MAX } else { 0 }),
+            members: (0..members).map(|_| None).collect(),
             present: 0,
             is_ethernet,
-            callers: vec![NOBODY; 1 << 16],
-            listening: Vec::new(),
+            listening: vec![0; PORTS],
+            listened: Vec::new(),
+            known: vec![0; PORTS],
         }
     }
 
-    pub fn joined(&mut self, index: usize, mac: MacAddr) {
-        self.macs[index] = Some(mac);
+    pub fn joined(&mut self, index: usize, mac: MacAddr, drops: Arc<Drops>) {
+        self.members[index] = Some((mac, drops));
         self.present |= 1 << index;
     }
 
+    /// Its flows are left as they are: nobody knows more of them than whoever gets their next segment.
     pub fn left(&mut self, index: usize) {
         self.present &= !(1 << index);
-        for caller in &mut self.callers {
-            if usize::from(*caller) == index {
-                *caller = NOBODY;
-            }
+        // Most are zero, in memory that nobody has touched yet.
+        for known in self.known.iter_mut().filter(|known| **known != 0) {
+            *known &= !(1 << index);
         }
     }
 
     pub fn set_listening(&mut self, listening: &[(u16, Vec<u16>)]) {
-        let mask = |counts: &[u16]| {
+        for port in self.listened.drain(..) {
+            self.listening[usize::from(port)] = 0;
+        }
+        for (port, counts) in listening {
             let members = counts.iter().take(64).enumerate();
-            members.fold(0, |mask, (index, &count)| {
+            let mask = members.fold(0, |mask, (index, &count)| {
                 mask | u64::from(count > 0) << index
-            })
-        };
-        self.listening = listening
-            .iter()
-            .map(|(port, counts)| (*port, mask(counts)))
-            .collect();
-    }
-
-    /// Who gets a frame of the wire's, a bit each.
-    pub fn of(&self, frame: &RxFrame) -> u64 {
-        let head: [u8; HEAD_BYTES] = frame.head();
-        match flow(&head) {
-            Ok(flow) => self.owner(&flow),
-            Err(NotTcp::Echo) => self.present & self.present.wrapping_neg(),
-            Err(NotTcp::Other) => self.present,
+            });
+            self.listening[usize::from(*port)] = mask;
+            self.known[usize::from(*port)] |= mask;
+            self.listened.push(*port);
         }
     }
 
-    fn owner(&self, flow: &Flow) -> u64 {
-        let listening = self.listening.iter().find(|(port, _)| *port == flow.port);
-        if let Some((_, members)) = listening
-            && members & self.present != 0
+    /// Reads a frame of the wire's. All of a batch first: what is known of one flow comes from memory while the next frame is read.
+    pub fn read(&self, frame: &RxFrame) -> Head {
+        let (mut kind, mut hash) = (Kind::ForAll, 0);
+        if self.members.len() > 1 {
+            kind = kind::kind(frame);
+        }
+        if let Kind::Tcp(flow, flags) = &kind
+            && (is_call(*flags) || !self.known_at(flow).is_power_of_two())
         {
-            return self.choose(members & self.present, flow);
+            hash = self.flows.hash(flow);
+            self.flows.prefetch(hash);
         }
-        let caller = self.callers[usize::from(flow.port)];
-        if caller != NOBODY {
-            return 1 << caller & self.present;
-        }
-        // Nobody's: one says so.
-        self.choose(self.present, flow)
+        Head { kind, hash }
     }
 
-    /// Rendezvous hashing: the highest of the members' own hashes of the flow.
-    fn choose(&self, members: u64, flow: &Flow) -> u64 {
-        if members.is_power_of_two() || members == 0 {
-            return members;
+    /// Who gets it, a bit each.
+    pub fn of(&mut self, head: &Head) -> u64 {
+        match &head.kind {
+            Kind::Tcp(flow, flags) => self.owner(flow, *flags, head.hash),
+            Kind::ForAll => self.present,
+            Kind::ForOne => self.present & self.present.wrapping_neg(),
         }
-        let each = (0..64).filter(|index| members >> index & 1 == 1);
-        let best = each.max_by_key(|&index| hash(&self.hasher, &flow.key, index));
-        best.map_or(0, |index| 1 << index)
     }
 
-    /// A member sends a frame: remembers where it calls from, and says whom it is for.
+    /// Who is there of those who have used the flow's port.
+    fn known_at(&self, flow: &FlowKey) -> u64 {
+        self.known[usize::from(flow.local_port)] & self.present
+    }
+
+    /// A SYN is for one of those who listen, who then has the flow. It is for who has it already, if that one still listens or the flow is open: what it
+    /// means there only its owner can say. All else is for who has the flow, whoever listens by now.
+    fn owner(&mut self, flow: &FlowKey, flags: Flags, hash: u64) -> u64 {
+        let known = self.known_at(flow);
+        if known == 0 {
+            // Nobody's: one says so.
+            return 1 << self.choose(self.present, flow) & self.present;
+        }
+        if known.is_power_of_two() && !is_call(flags) {
+            return known;
+        }
+        let listening = self.listening[usize::from(flow.local_port)] & known;
+        let found = self.flows.find(hash).filter(|found| {
+            let owner = 1 << found.member & known;
+            let may_begin = found.rank == Rank::Open || owner & listening != 0;
+            owner != 0 && (may_begin || !is_call(flags))
+        });
+        let kept = match found {
+            Some(Kept { member, rank }) => Kept {
+                member,
+                rank: after(rank, flags),
+            },
+            None => Kept {
+                member: self.choose(if listening == 0 { known } else { listening }, flow),
+                rank: Rank::Doubtful,
+            },
+        };
+        // A reset of what is not known begins nothing.
+        if found != Some(kept) && (found.is_some() || !flags.contains(Flags::RST)) {
+            self.keep(hash, kept);
+        }
+        1 << kept.member
+    }
+
+    fn keep(&mut self, hash: u64, kept: Kept) {
+        if let Some(whose) = self.flows.keep(hash, kept)
+            && let Some((_, drops)) = &self.members[whose]
+        {
+            drops.flows_forgotten.add(1);
+        }
+    }
+
+    /// Rendezvous hashing: the member with the highest hash of its own of the flow.
+    fn choose(&self, members: u64, flow: &FlowKey) -> usize {
+        if members.is_power_of_two() {
+            return members.trailing_zeros() as usize;
+        }
+        let each = (0..self.members.len()).filter(|index| members >> index & 1 == 1);
+        let best = each.max_by_key(|index| self.hasher.hash_one((flow, index)));
+        best.unwrap_or(0)
+    }
+
+    /// A member sends a frame: remembers what it calls and what it ends, and says whom it is for.
     pub fn sent(&mut self, index: usize, frame: &RxFrame) -> Addressee {
         if self.is_ethernet {
-            let [a, b, c, d, e, f]: [u8; 6] = frame.head();
-            let to = MacAddr([a, b, c, d, e, f]);
-            let named = self.macs.iter().position(|mac| *mac == Some(to));
-            return Addressee::Members(named.map_or(self.present, |named| 1 << named));
+            return Addressee::Members(self.named(frame) & self.present & !(1 << index));
         }
-        let head: [u8; HEAD_BYTES] = frame.head();
-        if let Ok(flow) = flow(&head)
-            && flow.flags & (SYN | ACK) == SYN
+        if self.members.len() > 1
+            && let Kind::Tcp(flow, flags) = kind::kind(frame)
         {
-            self.callers[usize::from(flow.source_port)] = index as u8;
+            self.follow(index, &flow.reversed(), flags);
         }
         Addressee::Wire
     }
-}
 
-enum NotTcp {
-    Echo,
-    Other,
-}
+    /// Whom a frame names, a bit each; all if it is nobody that we know.
+    fn named(&self, frame: &RxFrame) -> u64 {
+        let to = MacAddr(frame.head());
+        let has_it = |member: &Option<(MacAddr, _)>| {
+            let mac = member.as_ref().map(|(mac, _)| *mac);
+            mac == Some(to)
+        };
+        let named = self.members.iter().position(has_it);
+        named.map_or(u64::MAX, |named| 1 << named)
+    }
 
-/// A first fragment, or a whole packet, of TCP; extension headers of IPv6 are not followed.
-fn flow(head: &[u8; HEAD_BYTES]) -> Result<Flow, NotTcp> {
-    let kind = [head[12], head[13]];
-    let ip = &head[14..];
-    let (protocol, len, addresses) = match kind {
-        IPV4 => {
-            let is_later_fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x1fff != 0;
-            if is_later_fragment {
-                return Err(NotTcp::Other);
+    fn follow(&mut self, index: usize, flow: &FlowKey, flags: Flags) {
+        let ends = flags.intersects(Flags::FIN.union(Flags::RST));
+        if !is_call(flags) && !ends {
+            return;
+        }
+        let hash = self.flows.hash(flow);
+        let own = self.flows.find(hash).filter(|kept| kept.member == index);
+        let rank = match own {
+            _ if is_call(flags) => {
+                self.known[usize::from(flow.local_port)] |= 1 << index;
+                own.map_or(Rank::Doubtful, |own| after(own.rank, flags))
             }
-            (ip[9], usize::from(ip[0] & 0xf) * 4, &ip[12..20])
-        }
-        IPV6 => (ip[6], 40, &ip[8..40]),
-        _ => return Err(NotTcp::Other),
-    };
-    let segment = ip.get(len..).unwrap_or(&[]);
-    match (protocol, segment) {
-        (TCP, [a, b, c, d, _, _, _, _, _, _, _, _, _, flags, ..]) => {
-            let mut key = [0; 36];
-            key[..addresses.len()].copy_from_slice(addresses);
-            key[32..].copy_from_slice(&[*a, *b, *c, *d]);
-            Ok(Flow {
-                key,
-                source_port: u16::from_be_bytes([*a, *b]),
-                port: u16::from_be_bytes([*c, *d]),
-                flags: *flags,
-            })
-        }
-        (ICMP, [ICMP_ECHO, ..]) if kind == IPV4 => Err(NotTcp::Echo),
-        _ => Err(NotTcp::Other),
+            Some(_) => Rank::Ended,
+            None => return,
+        };
+        let member = index;
+        self.keep(hash, Kept { member, rank });
     }
 }

@@ -1,19 +1,60 @@
 //! Frames in, and who gets them.
 
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
+use wire::ethernet::EtherType;
+use wire::{ipv4, protocol};
+
+use super::flows::Flows;
 use super::*;
 
-/// A TCP segment between these ports, with these flags.
-fn segment(from: u16, to: u16, flags: u8) -> Vec<u8> {
+mod flows;
+mod gone;
+mod kinds;
+
+const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+
+/// An Ethernet frame to all, of a packet and no less than 60 bytes.
+fn frame(ethertype: u16, packet: &[u8]) -> Vec<u8> {
     let mut frame = vec![0xff; 12];
-    frame.extend([0x08, 0x00, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0]);
-    frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
-    frame.extend(from.to_be_bytes());
-    frame.extend(to.to_be_bytes());
-    frame.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, flags, 0, 0, 0, 0, 0, 0]);
-    frame.resize(60, 0);
+    frame.extend(ethertype.to_be_bytes());
+    frame.extend(packet);
+    frame.resize(frame.len().max(60), 0);
     frame
+}
+
+/// An IPv4 packet in its frame.
+fn v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, body: &[u8]) -> Vec<u8> {
+    let header = ipv4::Header {
+        total_len: (ipv4::HEADER_LEN + body.len()) as u16,
+        protocol,
+        src,
+        dst,
+        ..ipv4::Header::default()
+    };
+    let mut packet = vec![0; ipv4::HEADER_LEN];
+    assert_eq!(header.emit(&mut packet), ipv4::HEADER_LEN);
+    packet.extend(body);
+    frame(EtherType::IPV4, &packet)
+}
+
+/// A TCP header between these ports, with these flags.
+fn tcp(from: u16, to: u16, flags: u8) -> Vec<u8> {
+    let mut header = [from.to_be_bytes(), to.to_be_bytes()].concat();
+    header.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, flags, 0, 0, 0, 0, 0, 0]);
+    header
+}
+
+/// A segment from the wire.
+fn segment(from: u16, to: u16, flags: u8) -> Vec<u8> {
+    v4(PEER, OURS, protocol::TCP, &tcp(from, to, flags))
+}
+
+/// A segment of a member's.
+fn answer(from: u16, to: u16, flags: u8) -> Vec<u8> {
+    v4(OURS, PEER, protocol::TCP, &tcp(from, to, flags))
 }
 
 fn send(port: &mut dyn Port, frame: &[u8]) {
@@ -37,8 +78,78 @@ fn receive(port: &mut dyn Port) -> Option<Vec<u8>> {
     None
 }
 
+const FIN: u8 = 1;
 const SYN: u8 = 2;
+const RST: u8 = 4;
 const ACK: u8 = 16;
+
+/// A switch on a wire of one queue, turned by hand.
+struct World {
+    fabric: Fabric,
+    peer: Loopback,
+    members: Vec<Member>,
+}
+
+impl World {
+    fn new(members: usize) -> Self {
+        let (ours, peer) = pair(&LoopbackOptions::default()).unwrap();
+        let mut world = Self::of(vec![Box::new(ours)], peer, members);
+        (0..members).for_each(|_| world.joins());
+        world
+    }
+
+    /// Nobody has come yet.
+    fn of(wire: Vec<Box<dyn Port + Send>>, peer: Loopback, members: usize) -> Self {
+        let shared = Arc::new(Shared::new(StackBell::new().unwrap()));
+        Self {
+            fabric: Fabric::new(shared, wire, members, 1500),
+            peer,
+            members: Vec::new(),
+        }
+    }
+
+    /// The next member comes.
+    fn joins(&mut self) {
+        let (near, far) = pair(&LoopbackOptions::default()).unwrap();
+        let drops = Arc::<Drops>::default();
+        let mac = near.capabilities().mac;
+        let end = End::new(far, drops.clone());
+        let index = self.members.len();
+        self.fabric.shared.joining().push((index, mac, end));
+        self.fabric.look_around();
+        self.members.push(Member { near, drops });
+    }
+
+    fn listens(&mut self, index: usize, on: bool) {
+        self.fabric.shared.listens(index, 80, on);
+        self.fabric.look_around();
+    }
+
+    /// Who gets a frame of the wire's, a bit each.
+    fn hears(&mut self, frame: &[u8]) -> u64 {
+        send(&mut self.peer, frame);
+        self.fabric.turn();
+        let mut who = 0;
+        for (index, member) in self.members.iter_mut().enumerate() {
+            who |= u64::from(!member.receive().unwrap().is_empty()) << index;
+            member.release();
+        }
+        who
+    }
+
+    /// A member sends a frame, and the wire has it.
+    fn says(&mut self, index: usize, frame: &[u8]) {
+        send(&mut self.members[index], frame);
+        self.fabric.turn();
+        assert_eq!(self.peer.receive().unwrap().len(), 1);
+        self.peer.release();
+    }
+
+    fn counted(&self, index: usize, name: &str) -> u64 {
+        let value = self.members[index].counters().value(name);
+        value.unwrap_or_else(|| panic!("no counter {name}"))
+    }
+}
 
 #[test]
 fn wire_shared_answers_go_to_the_caller_and_calls_to_who_listens() {
@@ -117,7 +228,8 @@ fn wire_is_taken_from_until_it_has_no_more() {
     let shared = Arc::new(Shared::new(StackBell::new().unwrap()));
     let mut fabric = Fabric::new(shared, vec![Box::new(ours)], 1, 1500);
     let (mut member, far) = pair(&LoopbackOptions::default()).unwrap();
-    fabric.owners.joined(0, far.capabilities().mac);
+    let mac = far.capabilities().mac;
+    fabric.owners.joined(0, mac, Arc::default());
     fabric.ends[0] = Some(End::new(far, Arc::default()));
     for _ in 0..10 * LOOPBACK_BATCH_MAX {
         send(&mut peer, &segment(1, 80, ACK));

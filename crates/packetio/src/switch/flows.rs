@@ -1,0 +1,134 @@
+//! Who has which flow: a memory of bounded size, by keyed hash.
+//!
+//! ```text
+//!  set     8 entries of 8 bytes, the newest first; the hash's lower bits say which set
+//!  entry   [ hash, upper 56 bits | rank, 2 | member, 6 ]
+//! ```
+//!
+//! An entry stays until its place is needed: an old one does no harm, for what begins anew begins with a SYN, which writes it anew. Where a set is full the
+//! lowest [`Rank`] gives way, and of those the oldest. So neither ended flows nor SYNs of addresses that were made up take the place of an open one.
+
+use std::cmp::Reverse;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+
+use ring::prefetch::{self, LINE_BYTES};
+use wire::{FlowHasher, FlowKey};
+
+use crate::limits::SWITCH_MEMBERS_MAX;
+
+/// Entries of a set: a cache line.
+const WAYS: usize = 8;
+const MEMBER: u64 = 0x3f;
+const RANK_AT: u32 = 6;
+const NAME: u64 = !0xff;
+
+const _: () = assert!(SWITCH_MEMBERS_MAX <= MEMBER as usize + 1);
+
+/// How much is lost with an entry.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Rank {
+    /// Nothing: the place is free.
+    Free,
+    /// Its owner has sent a FIN or a RST.
+    Ended,
+    /// A SYN was seen and no more, or the peer has reset it.
+    Doubtful,
+    /// The peer has sent more than a SYN.
+    Open,
+}
+
+/// What is known of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kept {
+    pub member: usize,
+    pub rank: Rank,
+}
+
+/// See the module's documentation.
+pub struct Flows {
+    hasher: FlowHasher,
+    /// The sets one behind the other, from `first` on, where a cache line begins.
+    entries: Vec<u64>,
+    first: usize,
+    /// How many sets there are, less one: bits of a hash.
+    mask: usize,
+}
+
+fn rank(entry: u64) -> Rank {
+    match entry >> RANK_AT & 3 {
+        0 => Rank::Free,
+        1 => Rank::Ended,
+        2 => Rank::Doubtful,
+        _ => Rank::Open,
+    }
+}
+
+fn member(entry: u64) -> usize {
+    (entry & MEMBER) as usize
+}
+
+fn place(set: &[u64], hash: u64) -> Option<usize> {
+    let is_it = |&entry: &u64| (entry ^ hash) & NAME == 0 && rank(entry) != Rank::Free;
+    set.iter().position(is_it)
+}
+
+impl Flows {
+    /// Of so many flows; a power of two.
+    pub fn new(flows: usize) -> Self {
+        let sets = (flows / WAYS).max(1);
+        debug_assert!(sets.is_power_of_two());
+        let entries = vec![0; (sets + 1) * WAYS];
+        let random = RandomState::new();
+        Self {
+            // A secret of this process's own: nobody outside can aim at one set.
+            hasher: FlowHasher::new([random.hash_one(0), random.hash_one(1)]),
+            first: entries.as_ptr().align_offset(LINE_BYTES).min(WAYS),
+            entries,
+            mask: sets - 1,
+        }
+    }
+
+    pub fn hash(&self, flow: &FlowKey) -> u64 {
+        self.hasher.hash(flow)
+    }
+
+    /// Asks for what [`find`](Self::find) will read.
+    pub fn prefetch(&self, hash: u64) {
+        prefetch::line(self.entries[self.set(hash)].as_ptr().cast());
+    }
+
+    /// Where the set lies.
+    fn set(&self, hash: u64) -> Range<usize> {
+        let at = self.first + (hash as usize & self.mask) * WAYS;
+        at..at + WAYS
+    }
+
+    pub fn find(&self, hash: u64) -> Option<Kept> {
+        let set = &self.entries[self.set(hash)];
+        place(set, hash).map(|at| Kept {
+            member: member(set[at]),
+            rank: rank(set[at]),
+        })
+    }
+
+    /// Keeps a flow. If another one was forgotten for it that may not have ended: whose.
+    pub fn keep(&mut self, hash: u64, kept: Kept) -> Option<usize> {
+        let entry = hash & NAME | (kept.rank as u64) << RANK_AT | kept.member as u64;
+        let set = self.set(hash);
+        let set = &mut self.entries[set];
+        if let Some(at) = place(set, hash) {
+            set[at] = entry;
+            return None;
+        }
+        let least = (0..WAYS).min_by_key(|&at| (rank(set[at]), Reverse(at)));
+        let least = least.unwrap_or(WAYS - 1);
+        let forgotten = set[least];
+        set.copy_within(..least, 1);
+        set[0] = entry;
+        (rank(forgotten) > Rank::Ended).then(|| member(forgotten))
+    }
+}
+
+#[cfg(test)]
+mod tests;

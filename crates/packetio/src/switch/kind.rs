@@ -1,0 +1,81 @@
+//! What a frame is, as far as it matters to whose it is.
+//!
+//! Read with the parsers of `stack::demux` and as far as that looks: what a stack takes for a segment must be one here, or all members would answer it.
+
+use wire::ethernet::{self, EtherType};
+use wire::tcp::{self, Flags};
+use wire::{Addr, FlowKey, WireError, ipv4, ipv6, protocol};
+
+use crate::frame_unsafe::RxFrame;
+
+/// Header bytes that are looked at: Ethernet with one tag, the longest IPv4 header, the longest TCP header.
+const HEAD_BYTES: usize = 18 + 60 + 60;
+/// Where a TCP header has its flags.
+const FLAGS_AT: usize = 13;
+const ICMP_ECHO: u8 = 8;
+const ICMPV6_ECHO: u8 = 128;
+
+/// See the module's documentation.
+pub enum Kind {
+    /// A segment; its destination is `local`.
+    Tcp(FlowKey, Flags),
+    /// What every stack learns from: ARP, neighbour discovery, ICMP errors.
+    ForAll,
+    /// What one stack answers, or drops, in the name of all: echo requests, UDP, fragments, what nobody speaks, what is broken.
+    ForOne,
+}
+
+/// Tells what a frame is.
+pub fn kind(frame: &RxFrame) -> Kind {
+    let head: [u8; HEAD_BYTES] = frame.head();
+    let there = frame.len().min(HEAD_BYTES);
+    read(&head[..there], frame.len()).unwrap_or(Kind::ForOne)
+}
+
+fn read(bytes: &[u8], frame_len: usize) -> Result<Kind, WireError> {
+    let (ethernet, network_at) = ethernet::Header::parse(bytes)?;
+    // Another network's: nobody takes it.
+    if ethernet.vlan.is_some_and(|tci| tci & 0x0fff != 0) {
+        return Ok(Kind::ForOne);
+    }
+    let (packet, packet_len) = (&bytes[network_at..], frame_len - network_at);
+    let (local, remote, upper, at) = match ethernet.ethertype {
+        EtherType::ARP => return Ok(Kind::ForAll),
+        EtherType::IPV4 => {
+            let header = ipv4::Header::parse(packet, packet_len)?;
+            if header.is_fragment() {
+                return Err(WireError::Fragment);
+            }
+            let (local, remote) = (Addr::v4(header.dst), Addr::v4(header.src));
+            (local, remote, header.protocol, header.header_len.into())
+        }
+        EtherType::IPV6 => {
+            let header = ipv6::Header::parse(packet, packet_len)?;
+            let (upper, at) = ipv6::upper_layer(&header, packet)?;
+            (Addr::v6(header.dst), Addr::v6(header.src), upper, at)
+        }
+        _ => return Ok(Kind::ForOne),
+    };
+    let body = packet.get(at..).unwrap_or(&[]);
+    Ok(match (upper, body) {
+        (protocol::TCP, _) => segment(local, remote, body)?,
+        (protocol::ICMP, [ICMP_ECHO, ..]) => Kind::ForOne,
+        (protocol::ICMPV6, [ICMPV6_ECHO, ..]) => Kind::ForOne,
+        (protocol::ICMP | protocol::ICMPV6, _) => Kind::ForAll,
+        _ => Kind::ForOne,
+    })
+}
+
+fn segment(local: Addr, remote: Addr, header: &[u8]) -> Result<Kind, WireError> {
+    let (Some((remote_port, local_port)), Some(flags)) = (tcp::ports(header), header.get(FLAGS_AT))
+    else {
+        return Err(WireError::Truncated);
+    };
+    let flow = FlowKey {
+        local,
+        remote,
+        local_port,
+        remote_port,
+    };
+    Ok(Kind::Tcp(flow, Flags(u16::from(*flags))))
+}

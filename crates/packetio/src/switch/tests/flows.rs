@@ -1,0 +1,180 @@
+//! Flows keep their owner, whoever listens, comes or goes.
+
+use super::*;
+
+/// Clients, by their ports.
+const CLIENTS: std::ops::Range<u16> = 1000..1064;
+
+impl World {
+    /// A switch of three of whom these listen at port 80.
+    fn listening(members: &[usize]) -> Self {
+        let mut world = Self::new(3);
+        members.iter().for_each(|&index| world.listens(index, true));
+        world
+    }
+
+    /// Each client calls, and its SYN has one owner.
+    fn called(&mut self) -> Vec<(u16, u64)> {
+        let call = |client| {
+            let owner = self.hears(&segment(client, 80, SYN));
+            assert!(owner.is_power_of_two(), "{client}: {owner:b}");
+            (client, owner)
+        };
+        CLIENTS.map(call).collect()
+    }
+
+    fn assert_owned(&mut self, flows: &[(u16, u64)]) {
+        for &(client, owner) in flows {
+            assert_eq!(self.hears(&segment(client, 80, ACK)), owner, "{client}");
+        }
+    }
+}
+
+fn are_of(flows: &[(u16, u64)], index: usize) -> usize {
+    let of_it = flows.iter().filter(|(_, owner)| *owner == 1 << index);
+    of_it.count()
+}
+
+#[test]
+fn listener_closed_its_flows_stay_and_no_more_come() {
+    let mut world = World::listening(&[0, 1, 2]);
+    let flows = world.called();
+    assert!(are_of(&flows, 1) > 0);
+    world.listens(1, false);
+    world.assert_owned(&flows);
+    for client in 2000..2064 {
+        assert_ne!(world.hears(&segment(client, 80, SYN)), 1 << 1);
+    }
+}
+
+#[test]
+fn last_listener_closed_its_flows_stay() {
+    let mut world = World::listening(&[1]);
+    let flows = world.called();
+    world.listens(1, false);
+    world.assert_owned(&flows);
+}
+
+#[test]
+fn last_listener_closed_and_another_opened_flows_stay() {
+    let mut world = World::listening(&[1]);
+    let flows = world.called();
+    world.listens(1, false);
+    world.listens(2, true);
+    world.assert_owned(&flows);
+    assert_eq!(world.hears(&segment(2000, 80, SYN)), 1 << 2);
+}
+
+#[test]
+fn listener_opened_takes_new_flows_only() {
+    let mut world = World::listening(&[0, 1]);
+    let flows = world.called();
+    world.listens(2, true);
+    world.assert_owned(&flows);
+    let later = (2000..2064).map(|client| world.hears(&segment(client, 80, SYN)));
+    assert!(later.filter(|&owner| owner == 1 << 2).count() > 0);
+}
+
+#[test]
+fn member_come_later_takes_new_flows_only() {
+    let (ours, peer) = pair(&LoopbackOptions::default()).unwrap();
+    let mut world = World::of(vec![Box::new(ours)], peer, 2);
+    world.joins();
+    world.listens(0, true);
+    let flows = world.called();
+    world.joins();
+    world.listens(1, true);
+    world.assert_owned(&flows);
+}
+
+#[test]
+fn caller_is_answered_at_a_port_that_another_listens_at() {
+    let mut world = World::listening(&[0]);
+    world.says(2, &answer(80, 1000, SYN));
+    assert_eq!(world.hears(&segment(1000, 80, SYN | ACK)), 1 << 2);
+    world.listens(1, true);
+    assert_eq!(world.hears(&segment(1000, 80, ACK)), 1 << 2);
+}
+
+#[test]
+fn half_open_listener_closed_syn_again_goes_to_who_listens() {
+    let mut world = World::listening(&[0, 1, 2]);
+    let flows = world.called();
+    world.listens(1, false);
+    for &(client, owner) in &flows {
+        let next = world.hears(&segment(client, 80, SYN));
+        assert_eq!(next == owner, owner != 1 << 1, "{client}");
+    }
+}
+
+#[test]
+fn half_open_listener_opened_syn_again_goes_to_the_same() {
+    let mut world = World::listening(&[0, 1]);
+    let flows = world.called();
+    world.listens(2, true);
+    for &(client, owner) in &flows {
+        assert_eq!(world.hears(&segment(client, 80, SYN)), owner, "{client}");
+    }
+}
+
+/// Or a guessed SYN would end a connection: who listens now knows none of it, and resets what comes next.
+#[test]
+fn open_listener_closed_syn_goes_to_the_owner() {
+    let mut world = World::listening(&[0, 1, 2]);
+    let flows = world.called();
+    world.assert_owned(&flows);
+    world.listens(1, false);
+    for &(client, owner) in &flows {
+        assert_eq!(world.hears(&segment(client, 80, SYN)), owner, "{client}");
+    }
+    world.assert_owned(&flows);
+}
+
+#[test]
+fn ended_listener_closed_syn_goes_to_who_listens() {
+    for last in [FIN | ACK, RST] {
+        let mut world = World::listening(&[0, 1, 2]);
+        let flows = world.called();
+        world.assert_owned(&flows);
+        world.listens(1, false);
+        for &(client, owner) in &flows {
+            world.says(owner.trailing_zeros() as usize, &answer(80, client, last));
+            // The last ACK is the owner's all the same.
+            assert_eq!(world.hears(&segment(client, 80, ACK)), owner, "{client}");
+            let next = world.hears(&segment(client, 80, SYN));
+            assert_eq!(next == owner, owner != 1 << 1, "{client}");
+        }
+    }
+}
+
+#[test]
+fn owner_gone_its_flows_are_anothers() {
+    let mut world = World::listening(&[0, 1, 2]);
+    let flows = world.called();
+    let gone = world.members.pop();
+    drop(gone);
+    world.fabric.turn();
+    for &(client, owner) in &flows {
+        let now = world.hears(&segment(client, 80, ACK));
+        assert!(now.is_power_of_two());
+        assert_eq!(now == owner, owner != 1 << 2, "{client}");
+    }
+}
+
+#[test]
+fn limit_reached_forgotten_flows_are_as_new_and_counted() {
+    let mut world = World::listening(&[0, 1]);
+    world.fabric.owners.flows = Flows::new(8);
+    let flows: Vec<_> = CLIENTS
+        .map(|client| {
+            let owner = world.hears(&segment(client, 80, SYN));
+            assert_eq!(world.hears(&segment(client, 80, ACK)), owner);
+            (client, owner)
+        })
+        .collect();
+    let counted = |world: &World, index| world.counted(index, "switch_flows_forgotten");
+    let forgotten = counted(&world, 0) + counted(&world, 1);
+    assert_eq!(forgotten, flows.len() as u64 - 8);
+    // Nobody else listens by now, so the hash finds the same one.
+    world.assert_owned(&flows);
+}

@@ -1,0 +1,146 @@
+//! A wire that goes, and frames that find nobody.
+
+use super::*;
+
+/// A queue that goes when it is told to.
+struct Mortal {
+    port: Loopback,
+    is_gone: Arc<Flag>,
+}
+
+fn mortal() -> (Mortal, Loopback, Arc<Flag>) {
+    let (port, peer) = pair(&LoopbackOptions::default()).unwrap();
+    let is_gone = Arc::new(Flag::new());
+    let mortal = Mortal {
+        port,
+        is_gone: is_gone.clone(),
+    };
+    (mortal, peer, is_gone)
+}
+
+impl Port for Mortal {
+    fn capabilities(&self) -> &crate::port::Capabilities {
+        self.port.capabilities()
+    }
+
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        match self.is_gone.is_raised() {
+            true => Err(PortError::Gone),
+            false => self.port.receive(),
+        }
+    }
+
+    fn release(&mut self) {
+        self.port.release();
+    }
+
+    fn reserve(&mut self, n: usize) -> &[crate::TxFrame] {
+        self.port.reserve(n)
+    }
+
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        self.port.send(n)
+    }
+
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        self.port.prepare_wait(want_tx) || self.is_gone.is_raised()
+    }
+
+    fn finish_wait(&mut self) {
+        self.port.finish_wait();
+    }
+
+    fn poll_fds<'a>(
+        &'a self,
+        want_tx: bool,
+        fds: &mut dyn FnMut(BorrowedFd<'a>, rustix::event::PollFlags),
+    ) {
+        self.port.poll_fds(want_tx, fds);
+    }
+
+    fn counters(&self) -> crate::port::PortCounters {
+        self.port.counters()
+    }
+}
+
+/// Waits a moment for the member to hear that its wire is gone.
+fn is_told(member: &mut dyn Port) -> bool {
+    let until = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < until {
+        if member.receive().err() == Some(PortError::Gone) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
+}
+
+#[test]
+fn wire_gone_tells_every_member() {
+    let (wire, mut peer, is_gone) = mortal();
+    let switch = Switch::start(vec![Box::new(wire)], 3).unwrap();
+    let mut members: Vec<_> = (0..2).map(|index| switch.member(index).unwrap()).collect();
+    is_gone.raise();
+    send(&mut peer, &segment(1, 80, ACK));
+    assert!(members.iter_mut().all(|member| is_told(&mut **member)));
+    let mut late = switch.member(2).unwrap();
+    assert!(is_told(&mut *late), "whoever comes later is told, too");
+}
+
+#[test]
+fn one_queue_gone_the_others_serve() {
+    let (first, _peer, is_gone) = mortal();
+    let (second, peer, _) = mortal();
+    let mut world = World::of(vec![Box::new(first), Box::new(second)], peer, 2);
+    (0..2).for_each(|_| world.joins());
+    is_gone.raise();
+    assert_eq!(world.fabric.turn(), 0);
+    assert_eq!(world.fabric.wire.len(), 1);
+    assert_ne!(world.hears(&segment(1, 80, ACK)), 0);
+    // The first one's had gone by the queue that went.
+    world.says(0, &answer(80, 1, ACK));
+    world.says(1, &answer(80, 1, ACK));
+}
+
+#[test]
+fn nobody_there_frames_are_counted_for_who_comes() {
+    let (ours, peer) = pair(&LoopbackOptions::default()).unwrap();
+    let mut world = World::of(vec![Box::new(ours)], peer, 2);
+    assert_eq!(world.hears(&segment(1, 80, SYN)), 0);
+    assert_eq!(world.hears(&segment(2, 80, SYN)), 0);
+    world.joins();
+    world.joins();
+    assert_eq!(world.counted(0, "switch_rx_dropped_no_member"), 2);
+    assert_eq!(world.counted(1, "switch_rx_dropped_no_member"), 0);
+}
+
+#[test]
+fn frame_too_long_for_the_other_side_is_counted() {
+    let options = LoopbackOptions {
+        mtu: 3000,
+        ..LoopbackOptions::default()
+    };
+    let (ours, peer) = pair(&options).unwrap();
+    let mut world = World::of(vec![Box::new(ours)], peer, 1);
+    world.joins();
+    let mut long = segment(1, 80, ACK);
+    long.resize(2000, 0);
+    assert_eq!(world.hears(&long), 0);
+    assert_eq!(world.counted(0, "switch_rx_dropped_too_long"), 1);
+    assert_eq!(world.counted(0, "switch_rx_dropped_full"), 0);
+}
+
+#[test]
+fn ethernet_frame_for_nobody_is_counted() {
+    let (_, peer) = pair(&LoopbackOptions::default()).unwrap();
+    let mut world = World::of(Vec::new(), peer, 2);
+    (0..2).for_each(|_| world.joins());
+    let mut frame = segment(1, 2, ACK);
+    frame[..6].copy_from_slice(&world.members[1].capabilities().mac.0);
+    let gone = world.members.pop();
+    drop(gone);
+    world.fabric.turn();
+    send(&mut world.members[0], &frame);
+    world.fabric.turn();
+    assert_eq!(world.counted(0, "switch_tx_dropped_no_member"), 1);
+}

@@ -92,7 +92,10 @@ struct Kit {
     path: String,
     memory: Memory,
     unsealed: Memory,
+    /// Of huge pages, where the kernel has them.
+    huge: Option<OwnedFd>,
     bell: OwnedFd,
+    semaphore: OwnedFd,
     pipe: (OwnedFd, OwnedFd),
 }
 
@@ -106,7 +109,9 @@ impl Kit {
             path,
             memory,
             unsealed: Memory::new(REGION_BYTES, false),
+            huge: huge_memory(),
             bell: eventfd(0, EventfdFlags::empty()).unwrap(),
+            semaphore: eventfd(0, EventfdFlags::SEMAPHORE).unwrap(),
             pipe: rustix::pipe::pipe().unwrap(),
         }
     }
@@ -122,13 +127,15 @@ impl Kit {
         Some(match what {
             'm' => self.memory.0.as_fd(),
             'u' => self.unsealed.0.as_fd(),
+            'h' => self.huge.as_ref()?.as_fd(),
             'b' => self.bell.as_fd(),
+            's' => self.semaphore.as_fd(),
             'p' => self.pipe.0.as_fd(),
             _ => return None,
         })
     }
 
-    /// All messages but the last are believed; the last is refused. Each with memory, unsealed memory, a bell, a pipe, or nothing.
+    /// All messages but the last are believed; the last is refused. Each with memory, unsealed memory, huge memory, a bell, a semaphore, a pipe, or nothing.
     fn assert_refuses(&mut self, messages: &[(Vec<u8>, char)], why: &str) {
         let peer = self.greet();
         let Some(((last, what), first)) = messages.split_last() else {
@@ -155,6 +162,9 @@ fn regions_that_cannot_be_are_refused() {
     kit.assert_refuses(&[good.clone(), good.clone()], "Invalid region index");
     kit.assert_refuses(&[(good.0.clone(), 'u')], "not sealed");
     kit.assert_refuses(&[(good.0.clone(), 'p')], "not sealed");
+    if kit.huge.is_some() {
+        kit.assert_refuses(&[(good.0.clone(), 'h')], "not of ordinary pages");
+    }
     for size in [REGION_BYTES + 1, u64::MAX, 0] {
         kit.assert_refuses(&[(add_region(0, size), 'm')], "larger than its file");
     }
@@ -168,6 +178,7 @@ fn rings_that_cannot_be_are_refused() {
     kit.assert_refuses(&[(good.0.clone(), '-')], "Missing interrupt fd");
     kit.assert_refuses(&[(good.0.clone(), 'm')], "not an eventfd");
     kit.assert_refuses(&[(good.0.clone(), 'p')], "not an eventfd");
+    kit.assert_refuses(&[(good.0.clone(), 's')], "is a semaphore");
     kit.assert_refuses(&[(ring(1, 1, 6), 'b')], "Invalid ring index");
     kit.assert_refuses(&[(ring(0, u16::MAX, 6), 'b')], "Invalid ring index");
     kit.assert_refuses(&[(ring(1, 0, 15), 'b')], "Ring too large");
@@ -191,20 +202,109 @@ fn rings_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn surplus_descriptors_are_closed_and_no_rings_are_no_link() {
-    let mut kit = Kit::new("surplus");
+fn client_without_rings_is_connected_and_no_link() {
+    let mut kit = Kit::new("no-rings");
     let peer = kit.greet();
-    let surplus: Vec<_> = "mbpbbpp"
-        .chars()
-        .filter_map(|what| kit.descriptor(what))
-        .collect();
-    peer.say(&add_region(0, REGION_BYTES), &surplus);
-    assert_eq!(peer.hear(&mut kit.victim).0, Some(ACK));
     peer.ask(&mut kit.victim, &message(CONNECT, &[]), &[], CONNECTED);
     assert!(kit.victim.receive().unwrap().is_empty());
     assert!(!kit.victim.is_connected() && kit.victim.reserve(1).is_empty());
     drop(peer);
     drop(Client::connect(&kit.path, &mut kit.victim));
+}
+
+#[test]
+fn second_client_in_its_handshake_does_not_take_the_first_ones_place() {
+    let mut kit = Kit::new("second");
+    let second = kit.greet();
+    let first = Client::connect(&kit.path, &mut kit.victim);
+    second.say(&message(CONNECT, &[]), &[]);
+    let (kind, bytes, _) = second.hear(&mut kit.victim);
+    assert_eq!(kind, Some(DISCONNECT));
+    assert!(String::from_utf8_lossy(&bytes).contains("Already connected"));
+    let mut head = 0;
+    first.publish(&mut head, 0, 0, 60, buffer(0));
+    assert_eq!(kit.victim.receive().unwrap().len(), 1);
+    assert!(kit.victim.is_connected());
+}
+
+#[test]
+fn client_whose_descriptors_are_slow_to_close_is_refused_and_holds_nobody_up() {
+    let mut kit = Kit::new("slow");
+    let region = add_region(0, REGION_BYTES);
+    let ring = add_ring(1, 0, 0, RING_C2S as u32, 6);
+    let cases: [(bool, Vec<u8>, usize); 11] = [
+        (false, init(0x0200, 0, 0, &[]), 1),
+        (false, region.clone(), 1),
+        (true, region.clone(), 1),
+        (true, region.clone(), 2),
+        (true, region.clone(), 8),
+        (true, ring.clone(), 1),
+        (true, ring, 3),
+        (true, message(CONNECT, &[]), 1),
+        (true, message(DISCONNECT, &[]), 1),
+        (true, message(99, &[]), 1),
+        (true, vec![], 1),
+    ];
+    for (greeted, bytes, count) in cases {
+        let peer = match greeted {
+            true => kit.greet(),
+            false => {
+                let peer = Peer::connect(&kit.path);
+                assert_eq!(peer.hear(&mut kit.victim).0, Some(HELLO));
+                peer
+            }
+        };
+        let (slow, far) = slow_to_close();
+        // The second message is behind one that ends the connection.
+        peer.say(&bytes, &vec![slow.as_fd(); count]);
+        peer.say(&region, &[slow.as_fd()]);
+        drop(slow);
+        let start = Instant::now();
+        while peer.hear(&mut kit.victim).0.is_some() {}
+        drop(Client::connect(&kit.path, &mut kit.victim));
+        assert!(start.elapsed() < SLOW / 2, "{:?}", &bytes[..2]);
+        drop(far);
+    }
+    // Who was not even accepted yet.
+    let peer = Peer::connect(&kit.path);
+    let (slow, _far) = slow_to_close();
+    peer.say(&region, &[slow.as_fd()]);
+    drop(slow);
+    let start = Instant::now();
+    drop(kit);
+    assert!(start.elapsed() < SLOW / 2);
+}
+
+#[test]
+fn server_with_too_much_to_close_keeps_its_client_and_greets_others_later() {
+    let mut kit = Kit::new("deaf");
+    let first = Client::connect(&kit.path, &mut kit.victim);
+    let (slow, far) = slow_to_close();
+    let mut slow = Some(slow);
+    let mut hears = |kit: &mut Kit| {
+        let peer = Peer::connect(&kit.path);
+        let greeted = until(Duration::from_millis(500), || {
+            let _ = kit.victim.receive().map(|_| ());
+            peer.has_word()
+        });
+        let sent = slow.take();
+        let sent = sent
+            .as_ref()
+            .map_or(kit.pipe.0.as_fd(), |slow| slow.as_fd());
+        peer.say(&init(0x0200, 0, 0, &[]), &[sent]);
+        greeted
+    };
+    let heard = (0..40).take_while(|_| hears(&mut kit)).count();
+    // Some are in their handshake when it is noticed.
+    assert!((16..=20).contains(&heard), "{heard}");
+    assert!(!kit.victim.prepare_wait(false));
+    assert!(!common::poll(&kit.victim, Duration::from_millis(50)));
+    kit.victim.finish_wait();
+    let mut head = 0;
+    first.publish(&mut head, 0, 0, 60, buffer(0));
+    assert_eq!(kit.victim.receive().unwrap().len(), 1);
+    drop(far);
+    assert!(until(SLOW, || hears(&mut kit)));
 }
 
 #[test]
@@ -484,6 +584,29 @@ fn servers_that_talk_nonsense_are_left_and_tried_again() {
     }
     assert_eq!(victim.last_reason(), "go ?? away");
     let _ = std::fs::remove_file(common::path("nonsense"));
+}
+
+#[test]
+fn server_whose_descriptors_are_slow_to_close_holds_nobody_up() {
+    let path = path("slow-server");
+    let listener = Peer::listen(&path);
+    let options = MemifOptions {
+        path: path.clone(),
+        role: MemifRole::Client,
+        ..options()
+    };
+    let mut victim = Memif::connect(&options).unwrap().remove(0);
+    for bytes in [hello(0x0200), add_region(0, REGION_BYTES)] {
+        let peer = Peer::accept(&listener, &mut victim);
+        let (slow, _far) = slow_to_close();
+        peer.say(&bytes, &[slow.as_fd()]);
+        peer.say(&bytes, &[slow.as_fd()]);
+        drop(slow);
+        let start = Instant::now();
+        while peer.hear(&mut victim).0.is_some() {}
+        assert!(start.elapsed() < SLOW / 2);
+    }
+    let _ = std::fs::remove_file(path);
 }
 
 #[test]

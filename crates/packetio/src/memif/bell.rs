@@ -8,8 +8,12 @@ use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, readlink};
+use rustix::fs::{
+    AtFlags, FileType, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, readlink, statx,
+};
 use rustix::io::{self, Errno, ReadWriteFlags};
+
+use super::foreign::fdinfo;
 
 /// A new bell.
 ///
@@ -19,18 +23,40 @@ pub fn new() -> io::Result<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-/// Whether what a peer sent will do as a bell; makes it non-blocking.
-pub fn adopt(bell: BorrowedFd<'_>) -> bool {
-    let path = format!("/proc/self/fd/{}", bell.as_raw_fd());
-    // Without /proc there is no telling; then believe it.
-    if let Ok(target) = readlink(path, Vec::new())
-        && target.as_bytes() != b"anon_inode:[eventfd]"
-    {
-        return false;
+/// Sees whether what a peer sent will do as a bell, and makes it non-blocking.
+///
+/// # Errors
+/// One line for the peer.
+pub fn adopt(bell: BorrowedFd<'_>) -> Result<(), &'static str> {
+    if !is_eventfd(bell) {
+        return Err("Interrupt fd is not an eventfd");
+    }
+    // A read takes but one from such a counter: rung once with a great number, it would never be silent again, and the receiver never sleep.
+    if fdinfo(bell, "eventfd-semaphore").is_some_and(|is| is != "0") {
+        return Err("Interrupt fd is a semaphore");
     }
     fcntl_getfl(bell)
         .and_then(|flags| fcntl_setfl(bell, flags | OFlags::NONBLOCK))
-        .is_ok()
+        .map_err(|_| "Interrupt fd is no good")
+}
+
+fn is_eventfd(bell: BorrowedFd<'_>) -> bool {
+    match readlink(
+        format!("/proc/thread-self/fd/{}", bell.as_raw_fd()),
+        Vec::new(),
+    ) {
+        Ok(target) => target.as_bytes() == b"anon_inode:[eventfd]",
+        // Without /proc there is no telling what it is, only that it is none that is slow to close.
+        Err(_) => has_no_type(bell),
+    }
+}
+
+/// Whether it is neither a socket, nor a file of any file system, nor what else has a type: the kernel's own descriptors have none.
+fn has_no_type(descriptor: BorrowedFd<'_>) -> bool {
+    // What is known already will do: a file system of the peer's is not to be asked.
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    statx(descriptor, "", flags, StatxFlags::TYPE)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Unknown)
 }
 
 /// Wakes the receiver.
@@ -96,9 +122,23 @@ mod tests {
     #[test]
     fn what_is_no_eventfd_is_refused() {
         let file = rustix::fs::memfd_create("no-bell", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-        assert!(!adopt(file.as_fd()));
         let (pipe, _other) = rustix::pipe::pipe().unwrap();
-        assert!(!adopt(pipe.as_fd()));
-        assert!(adopt(new().unwrap().as_fd()));
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        for other in [file.as_fd(), pipe.as_fd(), socket.as_fd()] {
+            assert_eq!(adopt(other), Err("Interrupt fd is not an eventfd"));
+            assert!(!has_no_type(other));
+        }
+        let bell = new().unwrap();
+        assert!(has_no_type(bell.as_fd()));
+        assert_eq!(adopt(bell.as_fd()), Ok(()));
+    }
+
+    #[test]
+    fn bell_that_one_read_does_not_silence_is_refused() {
+        let flags = EventfdFlags::SEMAPHORE | EventfdFlags::NONBLOCK;
+        let bell = eventfd(2, flags).unwrap();
+        drain(bell.as_fd());
+        assert!(is_ringing(bell.as_fd()));
+        assert_eq!(adopt(bell.as_fd()), Err("Interrupt fd is a semaphore"));
     }
 }

@@ -20,14 +20,14 @@ use super::message::{
 };
 use super::region_unsafe::Region;
 use super::ring_unsafe::{Descriptor, RingMemory};
-use super::socket::{Received, connect, receive, send};
+use super::socket::{Channel, Desk, Received};
 use super::{MemifOptions, PROGRAM_NAME, bell};
 
 /// The client's side.
 #[derive(Debug)]
 pub struct Client {
     options: MemifOptions,
-    epoll: Arc<OwnedFd>,
+    desk: Desk,
     state: State,
     pause_ns: u64,
 }
@@ -36,13 +36,13 @@ pub struct Client {
 enum State {
     Idle { retry_at_ns: u64 },
     Handshake(Handshake),
-    Connected(OwnedFd),
+    Connected(Channel),
 }
 
 /// A connection that is not up yet.
 #[derive(Debug)]
 struct Handshake {
-    socket: OwnedFd,
+    channel: Channel,
     deadline_ns: u64,
     /// What is to be said yet; the next after each ACK.
     outgoing: VecDeque<(Message, Option<Arc<OwnedFd>>)>,
@@ -58,10 +58,10 @@ enum Step {
 
 impl Client {
     /// Will connect as `options` say, at the first call of `service`.
-    pub fn new(options: &MemifOptions, epoll: &Arc<OwnedFd>) -> Self {
+    pub fn new(options: &MemifOptions, desk: &Desk) -> Self {
         Self {
             options: options.clone(),
-            epoll: Arc::clone(epoll),
+            desk: desk.clone(),
             state: State::Idle { retry_at_ns: 0 },
             pause_ns: RETRY_NS_MIN,
         }
@@ -75,8 +75,8 @@ impl Client {
         }
         match &mut self.state {
             State::Idle { .. } => None,
-            State::Connected(socket) => {
-                let reason = match receive(socket.as_fd()) {
+            State::Connected(channel) => {
+                let reason = match channel.receive() {
                     Received::Nothing => return None,
                     Received::Message(Message::Disconnect { reason, .. }, _) => reason.printable(),
                     Received::Closed => "the server is gone".to_owned(),
@@ -93,8 +93,8 @@ impl Client {
 
     /// Ends the connection, and tells the peer why.
     pub fn disconnect(&mut self, reason: &str, now_ns: u64) {
-        if let State::Connected(socket) = &self.state {
-            send(socket.as_fd(), &Message::disconnect(reason), None);
+        if let State::Connected(channel) = &self.state {
+            channel.send(&Message::disconnect(reason), None);
         }
         self.pause(now_ns);
     }
@@ -109,16 +109,14 @@ impl Client {
     }
 
     fn try_connect(&mut self, now_ns: u64) {
-        let connected = connect(&self.options.path).and_then(|socket| {
-            super::control::watch(&self.epoll, socket.as_fd())?;
-            Ok(socket)
-        });
-        match connected {
-            Ok(socket) => {
-                let deadline_ns = now_ns + HANDSHAKE_NS_MAX;
+        if self.desk.closer.is_full() {
+            return self.pause(now_ns);
+        }
+        match Channel::connect(&self.options.path, &self.desk) {
+            Ok(channel) => {
                 self.state = State::Handshake(Handshake {
-                    socket,
-                    deadline_ns,
+                    channel,
+                    deadline_ns: now_ns + HANDSHAKE_NS_MAX,
                     outgoing: VecDeque::new(),
                     link: None,
                 });
@@ -140,7 +138,7 @@ impl Client {
         };
         let mut step = Step::Continue;
         for _ in 0..MESSAGES_PER_LOOK_MAX {
-            let message = match receive(handshake.socket.as_fd()) {
+            let message = match handshake.channel.receive() {
                 Received::Nothing if now_ns >= handshake.deadline_ns => {
                     step = Step::Failed("Handshake timed out".to_owned());
                     break;
@@ -164,11 +162,7 @@ impl Client {
         match step {
             Step::Continue => None,
             Step::Failed(reason) => {
-                send(
-                    handshake.socket.as_fd(),
-                    &Message::disconnect(&reason),
-                    None,
-                );
+                handshake.channel.send(&Message::disconnect(&reason), None);
                 self.pause(now_ns);
                 Some(Change::Refused(reason))
             }
@@ -178,7 +172,7 @@ impl Client {
                     retry_at_ns: now_ns,
                 };
                 if let State::Handshake(handshake) = std::mem::replace(&mut self.state, idle) {
-                    self.state = State::Connected(handshake.socket);
+                    self.state = State::Connected(handshake.channel);
                 }
                 Some(Change::Up(link))
             }
@@ -211,11 +205,8 @@ impl Handshake {
         let Some((message, descriptor)) = self.outgoing.pop_front() else {
             return Step::Failed("Unexpected message".to_owned());
         };
-        match send(
-            self.socket.as_fd(),
-            &message,
-            descriptor.as_ref().map(|descriptor| descriptor.as_fd()),
-        ) {
+        let descriptor = descriptor.as_ref().map(|descriptor| descriptor.as_fd());
+        match self.channel.send(&message, descriptor) {
             true => Step::Continue,
             false => Step::Failed("the server is gone".to_owned()),
         }

@@ -10,8 +10,10 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::time::Timespec;
 
 use super::client::Client;
+use super::foreign::Closer;
 use super::link::Link;
 use super::server::Server;
+use super::socket::Desk;
 use super::{MemifOptions, MemifRole};
 use crate::MacAddr;
 use crate::open::OpenError;
@@ -75,19 +77,6 @@ enum Role {
     Client(Client),
 }
 
-/// Has `epoll` report when `source` can be read.
-///
-/// # Errors
-/// Those of `epoll_ctl`.
-pub fn watch(epoll: &OwnedFd, source: BorrowedFd<'_>) -> rustix::io::Result<()> {
-    epoll::add(
-        epoll,
-        source,
-        epoll::EventData::new_u64(0),
-        epoll::EventFlags::IN,
-    )
-}
-
 impl Shared {
     /// Listens, or prepares to connect.
     ///
@@ -98,16 +87,20 @@ impl Shared {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|errno| OpenError::io(wire(), "epoll_create1", errno))?;
         let epoll = Arc::new(epoll);
+        let desk = Desk {
+            epoll: Arc::clone(&epoll),
+            closer: Closer::default(),
+        };
         let news: Result<Arc<[OwnedFd]>, _> = (0..options.queues)
             .map(|_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))
             .collect();
         let news = news.map_err(|errno| OpenError::io(wire(), "eventfd", errno))?;
         let role = match options.role {
             MemifRole::Server => Role::Server(
-                Server::new(options, &epoll)
+                Server::new(options, &desk)
                     .map_err(|errno| OpenError::io(wire(), "listen", errno))?,
             ),
-            MemifRole::Client => Role::Client(Client::new(options, &epoll)),
+            MemifRole::Client => Role::Client(Client::new(options, &desk)),
         };
         let control = Control {
             epoll: Arc::clone(&epoll),

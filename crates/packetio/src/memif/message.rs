@@ -173,6 +173,9 @@ pub enum MessageError {
     /// A type that version 2 does not have.
     #[error("Unknown message type")]
     Type,
+    /// Other descriptors than the one that belongs to it.
+    #[error("Unexpected descriptors")]
+    Descriptors,
 }
 
 impl Message {
@@ -182,6 +185,11 @@ impl Message {
             code: 0,
             reason: Text::new(reason),
         }
+    }
+
+    /// Whether a descriptor belongs to it.
+    pub fn takes_descriptor(&self) -> bool {
+        matches!(self, Self::AddRegion { .. } | Self::AddRing(_))
     }
 
     /// The bytes of the message.

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `message` | the control channel's messages, bytes ⇄ values |
 //! | `socket` | the control channel's sockets |
+//! | `foreign` | descriptors that a peer sent, and how they are closed |
 //! | `server`, `client` | the two handshakes |
 //! | `control` | what the queues share, behind a mutex, off the hot path |
 //! | `layout` | where things lie in shared memory |
@@ -18,7 +19,9 @@
 //!
 //! **Trust.** The peer may rewrite the memory while we read it, and lie in every word. Descriptors are read once and checked against the regions; what does not fit is
 //! dropped and counted (receive) or ends the connection (transmit); a cursor that runs past what was lent ends the connection. The memory cannot
-//! shrink under us (the server asks for the seal; the client sets it). DPDK's `zero-copy=yes` clients offer unsealed memory and are refused.
+//! shrink under us (the server asks for the seal; the client sets it), nor run out of pages: huge ones are refused. DPDK's `zero-copy=yes` clients offer unsealed memory and are refused.
+//! What else a peer may do with a descriptor that it passes to us: keep who closes it waiting. So all but memory and eventfds, and sockets in whose queue descriptors were left, are closed on a thread of their own, and while
+//! too many wait for that, nobody new is heard (`limits::CLOSING_MAX`); it costs its sender the connection. An eventfd that a read does not silence (`EFD_SEMAPHORE`) is refused.
 //!
 //! **Frames.** Received and transmitted in place. A chained frame is received through a side buffer, a copy. Our own frames are never chained, but towards a client
 //! whose buffers are smaller than ours: then every frame is staged and copied. The MTU is the buffer size less 18.
@@ -31,6 +34,7 @@ mod batch_unsafe;
 mod bell;
 mod client;
 mod control;
+mod foreign;
 mod layout;
 pub mod limits;
 mod link;

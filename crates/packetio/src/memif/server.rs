@@ -1,17 +1,19 @@
 //! The server's side of the control channel: accepts clients, checks all that they announce, maps their memory.
 //!
 //! Owned by the control object. A few half-open connections may stand side by side, so that a client that stalls keeps no other out; the first that completes gets
-//! the interface. The client's memory must be a file that cannot shrink (sealed), or reading it could kill us.
+//! the interface, and the others are refused when they complete. The client's memory must be a file that cannot shrink (sealed), or reading it could kill us.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use libc::TMPFS_MAGIC;
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat, fstatfs};
 
 use super::control::Change;
+use super::foreign::Foreign;
 use super::limits::{
-    HANDSHAKE_NS_MAX, HANDSHAKES_MAX, MESSAGES_PER_LOOK_MAX, REGION_BYTES_MAX, REGIONS_MAX,
-    RING_SLOTS_LOG2_MAX,
+    ACCEPT_PAUSE_NS, HANDSHAKE_NS_MAX, HANDSHAKES_MAX, MESSAGES_PER_LOOK_MAX, REGION_BYTES_MAX,
+    REGIONS_MAX, RING_SLOTS_LOG2_MAX,
 };
 use super::link::{Link, QueuePair, RingEnd};
 use super::message::{
@@ -19,23 +21,25 @@ use super::message::{
 };
 use super::region_unsafe::Region;
 use super::ring_unsafe::RingMemory;
-use super::socket::{Listener, Received, receive, send};
+use super::socket::{Channel, Desk, Listener, Received};
 use super::{MemifOptions, PROGRAM_NAME, bell};
 
 /// The server's side.
 #[derive(Debug)]
 pub struct Server {
     options: MemifOptions,
-    epoll: Arc<OwnedFd>,
+    desk: Desk,
     listener: Listener,
+    /// Cannot accept, and does not try before this.
+    deaf_until_ns: Option<u64>,
     half_open: Vec<HalfOpen>,
-    active: Option<OwnedFd>,
+    active: Option<Channel>,
 }
 
 /// A client in its handshake.
 #[derive(Debug)]
 struct HalfOpen {
-    socket: OwnedFd,
+    channel: Channel,
     deadline_ns: u64,
     greeted: bool,
     announced: Announced,
@@ -65,17 +69,16 @@ enum Step {
 }
 
 impl Server {
-    /// Listens as `options` say; readiness is reported by `epoll`.
+    /// Listens as `options` say; readiness is reported at `desk`.
     ///
     /// # Errors
     /// Those of the socket calls.
-    pub fn new(options: &MemifOptions, epoll: &Arc<OwnedFd>) -> rustix::io::Result<Self> {
-        let listener = Listener::new(&options.path)?;
-        super::control::watch(epoll, listener.as_fd())?;
+    pub fn new(options: &MemifOptions, desk: &Desk) -> rustix::io::Result<Self> {
         Ok(Self {
             options: options.clone(),
-            epoll: Arc::clone(epoll),
-            listener,
+            desk: desk.clone(),
+            listener: Listener::new(&options.path, desk)?,
+            deaf_until_ns: None,
             half_open: Vec::new(),
             active: None,
         })
@@ -92,7 +95,7 @@ impl Server {
             match self.service_half_open(i, now_ns) {
                 Step::Continue => i += 1,
                 Step::Up(link) => {
-                    self.active = Some(self.half_open.swap_remove(i).socket);
+                    self.active = Some(self.half_open.swap_remove(i).channel);
                     return Some(Change::Up(link));
                 }
                 Step::Refuse(reason) => self.refuse(i, reason),
@@ -104,19 +107,19 @@ impl Server {
 
     /// Ends the connection, and tells the peer why.
     pub fn disconnect(&mut self, reason: &str) {
-        if let Some(socket) = self.active.take() {
-            send(socket.as_fd(), &Message::disconnect(reason), None);
+        if let Some(channel) = self.active.take() {
+            channel.send(&Message::disconnect(reason), None);
         }
     }
 
-    /// When a half-open client's time is up.
+    /// When a half-open client's time is up, or when to accept again.
     pub fn deadline_ns(&self) -> Option<u64> {
-        self.half_open.iter().map(|client| client.deadline_ns).min()
+        let clients = self.half_open.iter().map(|client| client.deadline_ns);
+        clients.chain(self.deaf_until_ns).min()
     }
 
     fn service_active(&mut self) -> Option<Change> {
-        let socket = self.active.as_ref()?;
-        let reason = match receive(socket.as_fd()) {
+        let reason = match self.active.as_ref()?.receive() {
             Received::Nothing => return None,
             Received::Closed => "the client is gone".to_owned(),
             Received::Message(Message::Disconnect { reason, .. }, _) => reason.printable(),
@@ -128,28 +131,44 @@ impl Server {
     }
 
     fn accept(&mut self, now_ns: u64) {
-        for _ in 0..HANDSHAKES_MAX {
-            let Some(socket) = self.listener.accept() else {
-                return;
-            };
-            let hello = Message::Hello(self.hello());
-            if super::control::watch(&self.epoll, socket.as_fd()).is_err()
-                || !send(socket.as_fd(), &hello, None)
-            {
-                continue;
-            }
-            if self.half_open.len() == HANDSHAKES_MAX {
-                // The oldest had the most time.
-                self.refuse(0, "Too many clients");
-            }
-            let deadline_ns = now_ns + HANDSHAKE_NS_MAX;
-            self.half_open.push(HalfOpen {
-                socket,
-                deadline_ns,
-                greeted: false,
-                announced: Announced::default(),
-            });
+        if self.deaf_until_ns.is_some_and(|until_ns| now_ns < until_ns) {
+            return;
         }
+        if self.deaf_until_ns.take().is_some() && self.listener.watch(true).is_err() {
+            return self.turn_deaf(now_ns);
+        }
+        for _ in 0..HANDSHAKES_MAX {
+            if self.desk.closer.is_full() {
+                return self.turn_deaf(now_ns);
+            }
+            match self.listener.accept() {
+                Ok(Some(channel)) => self.greet(channel, now_ns),
+                Ok(None) => return,
+                Err(_) => return self.turn_deaf(now_ns),
+            }
+        }
+    }
+
+    /// Leaves who connects alone for a while: he would wake a sleeping port again and again.
+    fn turn_deaf(&mut self, now_ns: u64) {
+        let _ = self.listener.watch(false);
+        self.deaf_until_ns = Some(now_ns + ACCEPT_PAUSE_NS);
+    }
+
+    fn greet(&mut self, channel: Channel, now_ns: u64) {
+        if !channel.send(&Message::Hello(self.hello()), None) {
+            return;
+        }
+        if self.half_open.len() == HANDSHAKES_MAX {
+            // The oldest had the most time.
+            self.refuse(0, "Too many clients");
+        }
+        self.half_open.push(HalfOpen {
+            channel,
+            deadline_ns: now_ns + HANDSHAKE_NS_MAX,
+            greeted: false,
+            announced: Announced::default(),
+        });
     }
 
     fn hello(&self) -> Hello {
@@ -167,14 +186,14 @@ impl Server {
 
     fn refuse(&mut self, index: usize, reason: &str) {
         let client = self.half_open.remove(index);
-        send(client.socket.as_fd(), &Message::disconnect(reason), None);
+        client.channel.send(&Message::disconnect(reason), None);
     }
 
     fn service_half_open(&mut self, index: usize, now_ns: u64) -> Step {
         let occupied = self.active.is_some();
         let client = &mut self.half_open[index];
         for _ in 0..MESSAGES_PER_LOOK_MAX {
-            let (message, descriptor) = match receive(client.socket.as_fd()) {
+            let (message, descriptor) = match client.channel.receive() {
                 Received::Nothing if now_ns >= client.deadline_ns => {
                     return Step::Refuse("Handshake timed out");
                 }
@@ -196,7 +215,7 @@ impl HalfOpen {
     fn on_message(
         &mut self,
         message: Message,
-        descriptor: Option<OwnedFd>,
+        descriptor: Foreign,
         options: &MemifOptions,
         occupied: bool,
     ) -> Step {
@@ -213,12 +232,13 @@ impl HalfOpen {
                 self.announced.add_region(index, size, descriptor)
             }
             Message::AddRing(ring) => self.announced.add_ring(ring, descriptor),
+            Message::Connect { .. } if occupied => Err("Already connected"),
             Message::Connect { .. } => return self.connect(options),
             _ => Err("Unexpected message"),
         };
         match done {
             Err(reason) => Step::Refuse(reason),
-            Ok(()) if send(self.socket.as_fd(), &Message::Ack, None) => Step::Continue,
+            Ok(()) if self.channel.send(&Message::Ack, None) => Step::Continue,
             Ok(()) => Step::Gone,
         }
     }
@@ -229,7 +249,7 @@ impl HalfOpen {
             Err(reason) => return Step::Refuse(reason),
         };
         let interface = Text::new(&format!("memif{}", options.id));
-        match send(self.socket.as_fd(), &Message::Connected { interface }, None) {
+        match self.channel.send(&Message::Connected { interface }, None) {
             true => Step::Up(link),
             false => Step::Gone,
         }
@@ -240,6 +260,7 @@ fn malformed(error: super::message::MessageError) -> &'static str {
     match error {
         super::message::MessageError::Length => "Invalid message size",
         super::message::MessageError::Type => "Unknown message type",
+        super::message::MessageError::Descriptors => "Unexpected descriptors",
     }
 }
 
@@ -289,26 +310,19 @@ impl Announced {
         &mut self,
         index: u16,
         size: u64,
-        descriptor: Option<OwnedFd>,
+        descriptor: Foreign,
     ) -> Result<(), &'static str> {
-        let descriptor = descriptor.ok_or("Missing region fd")?;
+        let memory =
+            descriptor.keep_if("Missing region fd", |memory| check_memory(memory, size))?;
         if usize::from(index) != self.regions.len() || self.regions.len() == REGIONS_MAX {
             return Err("Invalid region index");
         }
-        if !fcntl_get_seals(&descriptor).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
-            return Err("Region is not sealed against shrinking");
-        }
-        // Sealed, so what holds now holds as long as it is mapped.
-        let file_size = fstat(&descriptor).map_or(0, |stat| stat.st_size);
-        if size == 0 || u64::try_from(file_size).unwrap_or(0) < size {
-            return Err("Region is larger than its file");
-        }
-        self.regions.push((descriptor, size));
+        self.regions.push((memory, size));
         Ok(())
     }
 
-    fn add_ring(&mut self, ring: AddRing, descriptor: Option<OwnedFd>) -> Result<(), &'static str> {
-        let descriptor = descriptor.ok_or("Missing interrupt fd")?;
+    fn add_ring(&mut self, ring: AddRing, descriptor: Foreign) -> Result<(), &'static str> {
+        let bell = descriptor.keep_if("Missing interrupt fd", bell::adopt)?;
         let rings = match ring.flags & RING_FLAG_CLIENT_TO_SERVER {
             0 => &mut self.tx,
             _ => &mut self.rx,
@@ -322,10 +336,7 @@ impl Announced {
         if ring.slots_log2 > RING_SLOTS_LOG2_MAX {
             return Err("Ring too large");
         }
-        if !bell::adopt(descriptor.as_fd()) {
-            return Err("Interrupt fd is not an eventfd");
-        }
-        *slot = Some((ring, descriptor));
+        *slot = Some((ring, bell));
         Ok(())
     }
 
@@ -350,6 +361,23 @@ impl Announced {
             peer: self.peer,
         })
     }
+}
+
+/// Whether a region of `size` bytes may be mapped from it: what holds now holds as long as it is mapped.
+fn check_memory(memory: BorrowedFd<'_>, size: u64) -> Result<(), &'static str> {
+    // First, for only the kernel's own memory files have seals; any other's file system might keep us waiting for what is asked next.
+    if !fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
+        return Err("Region is not sealed against shrinking");
+    }
+    // A hole may be made in sealed memory, too. An ordinary page comes back when it is touched; where there is no other huge page, touching it would kill us.
+    if !fstatfs(memory).is_ok_and(|system| system.f_type == TMPFS_MAGIC) {
+        return Err("Region is not of ordinary pages");
+    }
+    let file_size = fstat(memory).map_or(0, |stat| stat.st_size);
+    if size == 0 || u64::try_from(file_size).unwrap_or(0) < size {
+        return Err("Region is larger than its file");
+    }
+    Ok(())
 }
 
 fn ring_end(

@@ -2,8 +2,9 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -142,6 +143,12 @@ impl Peer {
         heard.unwrap()
     }
 
+    /// Whether something has come.
+    pub fn has_word(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        rustix::net::recv(&self.socket, &mut [0; 1], flags).is_ok()
+    }
+
     fn try_hear(&self) -> Option<Heard> {
         let mut bytes = vec![0; 200];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
@@ -185,6 +192,29 @@ impl Peer {
             String::from_utf8_lossy(&heard.1)
         );
     }
+}
+
+/// How long closing a descriptor of [`slow_to_close`] takes.
+pub const SLOW: Duration = Duration::from_secs(5);
+
+/// A descriptor that takes long to close by who closes it last: a socket that lingers, for its far end does not read. It comes along, and ends that when it is dropped.
+pub fn slow_to_close() -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    near.set_nonblocking(true).unwrap();
+    while near.write(&[0; 65_536]).is_ok() {}
+    rustix::net::sockopt::set_socket_linger(&near, Some(SLOW)).unwrap();
+    (near.into(), far)
+}
+
+/// Sealed memory of huge pages; `None` if the kernel has none.
+pub fn huge_memory() -> Option<OwnedFd> {
+    let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+    let file = rustix::fs::memfd_create("huge", flags).ok()?;
+    rustix::fs::ftruncate(&file, 2 << 20).ok()?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK).ok()?;
+    Some(file)
 }
 
 /// Shared memory, reached through its file.

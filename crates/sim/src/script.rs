@@ -153,3 +153,6 @@ pub fn run(text: &str, options: &Options) -> Result<Report, Mismatch> {
 pub fn check(text: &str) -> Result<(), Mismatch> {
     parse::script(text, &config::suite_defines(false)).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,8 @@ pub(super) struct Config {
     /// Microseconds of a tick of the timestamp clock; 0: timestamps are not compared.
     pub timestamp_tick: Micros,
     pub strict_segments: bool,
+    /// Commands before all others, with commas between them.
+    pub init_scripts: Option<String>,
     /// A packet that differs is only reported.
     pub packets_may_differ: bool,
     /// A call that gives something else is only reported.
@@ -111,6 +113,7 @@ impl Config {
             scales_echo: false,
             timestamp_tick: 0,
             strict_segments: false,
+            init_scripts: None,
             packets_may_differ: false,
             calls_may_differ: false,
         })
@@ -133,17 +136,17 @@ impl Config {
             "tcp_ts_ecr_scaled" => self.scales_echo = true,
             "tcp_ts_tick_usecs" => self.timestamp_tick = value.parse().map_err(|_| bad())?,
             "strict_segments" => self.strict_segments = true,
+            "init_scripts" => self.init_scripts = Some(value.to_owned()),
             "non_fatal" => {
                 self.packets_may_differ = value.contains("packet");
                 self.calls_may_differ = value.contains("syscall");
             }
             // What concerns the machine that packetdrill runs on.
-            "ip_version" | "gateway_ip" | "netmask_ip" | "mss" | "speed" | "init_scripts"
-            | "code_command" | "code_format" | "code_sockopt" | "define" | "D" | "debug"
-            | "verbose" | "dry_run" | "is_anyip" | "send_omit_free" | "wire_client"
-            | "wire_server" | "wire_server_ip" | "wire_server_at" | "wire_server_port"
-            | "wire_client_dev" | "wire_server_dev" | "so_filename" | "so_flags"
-            | "psp_udp_port" => {}
+            "ip_version" | "gateway_ip" | "netmask_ip" | "mss" | "speed" | "code_command"
+            | "code_format" | "code_sockopt" | "define" | "D" | "debug" | "verbose" | "dry_run"
+            | "is_anyip" | "send_omit_free" | "wire_client" | "wire_server" | "wire_server_ip"
+            | "wire_server_at" | "wire_server_port" | "wire_client_dev" | "wire_server_dev"
+            | "so_filename" | "so_flags" | "psp_udp_port" => {}
             _ => return Err(format!("unknown option --{name}")),
         }
         Ok(())

@@ -54,6 +54,9 @@ pub(super) trait Host {
     /// The oldest packet that left and was not taken yet.
     fn departed(&mut self) -> Option<Departure>;
 
+    /// Whether a setting has that name and may have that value, as far as that is known before it is made.
+    fn knows(&self, name: &str, value: &str) -> bool;
+
     /// Changes a setting. False: nothing here has that name, or not that value.
     fn set(&mut self, name: &str, value: &str) -> bool;
 

@@ -5,6 +5,7 @@
 //! rules of time and of belonging are packetdrill's, since other people's scripts rely on them.
 
 mod arguments;
+mod before;
 mod calls;
 mod compare;
 mod conn;
@@ -14,11 +15,11 @@ mod outbound;
 mod pipes;
 mod recording;
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use posix::sysctl;
 
+use self::before::Before;
 use self::calls::Blocked;
 use self::conn::Conn;
 use super::ast::{Action, Direction, Event, Micros, Packet, Script, When};
@@ -28,8 +29,11 @@ use super::host::kernel::Kernel;
 use super::host::stack::Stack;
 use super::python::Python;
 use super::record::Record;
-use super::shell::{self, Effect};
+use super::shell::{self, Effect, Status};
 use super::{Machine, Mismatch, Options, Report};
+
+/// The longest time that a command sleeps.
+const SLEEP_MAX: Micros = 3600 * 1_000_000;
 
 /// How long a call that is about to be made waits for a blocked one to return.
 const BLOCKED_WAIT: Micros = 1_000_000;
@@ -40,25 +44,11 @@ pub(super) fn play(
     mut config: Config,
     options: &Options,
 ) -> Result<Report, Mismatch> {
-    let mut settings: BTreeMap<String, String> = BTreeMap::new();
-    let mut ignored = Vec::new();
-    apply_defaults(&mut settings);
-    if let Some(init) = &script.init {
-        for effect in shell::effects(&init.text) {
-            match effect {
-                Effect::Set { name, value } => {
-                    settings.insert(name, value);
-                }
-                Effect::Defaults => apply_defaults(&mut settings),
-                Effect::Mtu(bytes) => config.mtu = bytes,
-                Effect::Ignored(text) => ignored.push(text),
-                Effect::Restore | Effect::ForgetPeers | Effect::Congested(_) => {}
-            }
-        }
-    }
+    let before = Before::new(script, &mut config, options)?;
+    let settings = &before.settings;
     let host: Box<dyn Host> = match options.on {
-        Machine::Stack => Stack::new(&config, &settings).map(|host| Box::new(host) as _),
-        Machine::Kernel => Kernel::new(&config, &settings).map(|host| Box::new(host) as _),
+        Machine::Stack => Stack::new(&config, settings).map(|host| Box::new(host) as _),
+        Machine::Kernel => Kernel::new(&config, settings).map(|host| Box::new(host) as _),
     }
     .map_err(|cause| Mismatch::new(1, cause))?;
     let mut runner = Runner {
@@ -76,9 +66,15 @@ pub(super) fn play(
         trace: String::new(),
         record: Record::default(),
         claimed: 0,
+        not_done: Vec::new(),
     };
-    for text in ignored {
-        runner.note(format_args!("command ignored: {text}"));
+    for (name, value) in &before.made {
+        if !runner.host.knows(name, value) {
+            runner.setting_ignored(name, value);
+        }
+    }
+    for text in &before.ignored {
+        runner.command_ignored(text);
     }
     match runner.all() {
         Ok(()) => Ok(Report {
@@ -87,16 +83,21 @@ pub(super) fn play(
             trace: runner.trace,
             record: runner.record,
         }),
-        Err(mismatch) => Err(Mismatch {
-            trace: runner.trace,
-            ..mismatch
-        }),
+        Err(mut mismatch) => {
+            for text in &runner.not_done {
+                let _ = write!(mismatch.cause, "\n  not done: {text}");
+            }
+            mismatch.trace = runner.trace;
+            Err(mismatch)
+        }
     }
 }
 
-fn apply_defaults(settings: &mut BTreeMap<String, String>) {
-    for (name, value) in sysctl::DEFAULTS {
-        settings.insert((*name).to_owned(), (*value).to_owned());
+/// A command that is known to fail ends a script.
+fn check_status(text: &str, status: Status) -> Result<(), String> {
+    match status {
+        Status::Is(0) | Status::Unknown => Ok(()),
+        Status::Is(code) => Err(format!("the command `{text}` ends with status {code}")),
     }
 }
 
@@ -121,6 +122,8 @@ struct Runner<'s> {
     record: Record,
     /// Packets of the record that a line of the script stands for.
     claimed: usize,
+    /// Settings and commands of the script that have no effect here.
+    not_done: Vec<String>,
 }
 
 /// When the event that is played is due, in script time.
@@ -162,7 +165,8 @@ impl<'s> Runner<'s> {
             self.nothing_left()?;
         }
         if let Some(cleanup) = &script.cleanup {
-            self.shell(&cleanup.text);
+            self.shell(&cleanup.text)
+                .map_err(|cause| Mismatch::new(cleanup.line, cause.cause))?;
         }
         Ok(())
     }
@@ -173,8 +177,7 @@ impl<'s> Runner<'s> {
             Action::Call(call) => self.call(call),
             Action::Shell(text) => {
                 self.wait("command")?;
-                self.shell(text);
-                Ok(())
+                self.shell(text)
             }
             Action::Code(text) => {
                 self.wait("data collection for code")?;
@@ -309,13 +312,15 @@ impl<'s> Runner<'s> {
         }
     }
 
-    fn shell(&mut self, text: &str) {
-        for effect in shell::effects(text) {
+    fn shell(&mut self, text: &str) -> Result<(), Mismatch> {
+        let outcome = shell::outcome(text);
+        for effect in outcome.effects {
             match effect {
                 Effect::Set { name, value } => self.set(&name, &value),
                 Effect::Defaults => {
+                    self.note(format_args!("set the suites' defaults"));
                     for (name, value) in sysctl::DEFAULTS {
-                        self.set(name, value);
+                        self.host.set(name, value);
                     }
                 }
                 // The settings end with the run.
@@ -326,17 +331,40 @@ impl<'s> Runner<'s> {
                 Effect::Congested(is_congested) => {
                     self.host.congest(is_congested);
                 }
-                Effect::Mtu(bytes) => self.note(format_args!("command ignored: mtu {bytes}")),
-                Effect::Ignored(text) => self.note(format_args!("command ignored: {text}")),
+                Effect::Mtu(bytes) => {
+                    self.command_ignored(&format!("an MTU of {bytes} from now on"))
+                }
+                Effect::Sleep(wait) => {
+                    let wait = Micros::try_from(wait.as_micros()).unwrap_or(SLEEP_MAX);
+                    self.pass_until(self.host.now() + wait.min(SLEEP_MAX))?;
+                }
+                Effect::Ignored(text) => self.command_ignored(&text),
             }
         }
         self.host.turn();
+        if self.options.record {
+            return Ok(());
+        }
+        check_status(text, outcome.status).map_err(|cause| self.mismatch(cause))
     }
 
     fn set(&mut self, name: &str, value: &str) {
-        let is_known = self.host.set(name, value);
-        let how = if is_known { "set" } else { "setting ignored:" };
-        self.note(format_args!("{how} {name} = {value}"));
+        match self.host.set(name, value) {
+            true => self.note(format_args!("set {name} = {value}")),
+            false => self.setting_ignored(name, value),
+        }
+    }
+
+    /// Said in any case: the script goes on under other settings than it asks for.
+    fn setting_ignored(&mut self, name: &str, value: &str) {
+        let text = format!("setting ignored: {name} = {value}");
+        let _ = writeln!(self.trace, "{} {text}", seconds(self.host.now()));
+        self.not_done.push(text);
+    }
+
+    fn command_ignored(&mut self, text: &str) {
+        self.note(format_args!("command ignored: {text}"));
+        self.not_done.push(format!("command ignored: {text}"));
     }
 
     /// Runs code with the names of the connection's `tcp_info`.

@@ -1,12 +1,23 @@
 //! The shell commands of a script, as far as they mean something to a stack: settings.
 //!
-//! Nothing is executed. `sysctl`, writes to `/proc/sys` and `/sys/module/*/parameters` and the suites' own helpers become
-//! [`Effect`]s; everything else is reported as ignored.
+//! Nothing is executed. `sysctl`, writes to `/proc/sys` and `/sys/module/*/parameters`, metrics of routes and the suites' own helpers become
+//! [`Effect`]s; everything else is reported as ignored. Lists, conditions and `exit` are followed as far as statuses are known, since a command
+//! that fails ends a script: what stands here does not know is taken to succeed, and nothing that rests on that fails.
+//!
+//! Files: `shell/words` cuts the text, `shell/flow` follows it and judges conditions, `shell/route` reads `ip`.
+
+use std::time::Duration;
+
+mod flow;
+mod route;
+mod words;
+
+pub(super) use self::flow::outcome;
 
 /// What a command would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// A setting by its `sysctl` name (`net.ipv4.tcp_ecn`), or `module.parameter` (`tcp_cubic.hystart`).
+    /// A setting by its `sysctl` name (`net.ipv4.tcp_ecn`), or `module.parameter` (`tcp_cubic.hystart`), or [`ROUTE_WINDOW`].
     Set { name: String, value: String },
     /// The suites' common settings.
     Defaults,
@@ -18,131 +29,121 @@ pub(super) enum Effect {
     Congested(bool),
     /// The device takes packets of so many bytes: `ip link set .. mtu N`.
     Mtu(usize),
+    /// Time passes.
+    Sleep(Duration),
     /// It does nothing here; this is its text.
     Ignored(String),
 }
 
-/// What the commands of `text` would do, in order.
-pub(super) fn effects(text: &str) -> Vec<Effect> {
-    let mut effects = Vec::new();
-    for command in commands(text) {
-        effect(&command, &mut effects);
-    }
-    effects
+/// The name of a route's `initcwnd`, for which Linux has no setting: segments.
+pub(super) const ROUTE_WINDOW: &str = "route.initcwnd";
+
+/// What a command ends with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Status {
+    /// 0: success.
+    Is(u8),
+    Unknown,
 }
 
-/// The words of each command; a redirection is a word of its own.
-fn commands(text: &str) -> Vec<Vec<String>> {
-    let mut commands = vec![Vec::new()];
-    let mut word: Option<String> = None;
-    let mut quote = None;
-    let mut chars = text.chars().peekable();
-    let mut depth = 0u32;
-    while let Some(c) = chars.next() {
-        let ends_word = match (quote, c) {
-            (Some(open), _) if c == open => {
-                quote = None;
-                continue;
-            }
-            (None, '"' | '\'') => {
-                quote = Some(c);
-                word.get_or_insert_default();
-                continue;
-            }
-            (None | Some('"'), '\\') => {
-                match chars.next() {
-                    Some('\n') | None => {}
-                    Some(escaped) => word.get_or_insert_default().push(escaped),
-                }
-                continue;
-            }
-            (None, '#') if word.is_none() => {
-                while chars.next_if(|c| *c != '\n').is_some() {}
-                continue;
-            }
-            (None, '(') => {
-                depth += 1;
-                false
-            }
-            (None, ')') => {
-                depth = depth.saturating_sub(1);
-                false
-            }
-            (None, _) => depth == 0 && (c.is_whitespace() || ";&|>".contains(c)),
-            _ => false,
-        };
-        if !ends_word {
-            word.get_or_insert_default().push(c);
-            continue;
-        }
-        let is_redirected = c == '>'
-            && word
-                .as_ref()
-                .is_none_or(|w| !w.chars().all(|c| c.is_ascii_digit()));
-        if c == '>' && !is_redirected {
-            // `2>/dev/null`, `2>&1`: not the output.
-            word = None;
-            while chars.next_if(|c| *c == ' ').is_some() {}
-            while chars.next_if(|c| !c.is_whitespace() && *c != ';').is_some() {}
-            continue;
-        }
-        if let (Some(word), Some(command)) = (word.take(), commands.last_mut()) {
-            command.push(word);
-        }
-        match (c, commands.last_mut()) {
-            ('>', Some(command)) => command.push(">".to_owned()),
-            ('\n' | ';' | '&' | '|', _) => commands.push(Vec::new()),
-            _ => {}
-        }
-    }
-    if let (Some(word), Some(command)) = (word, commands.last_mut()) {
-        command.push(word);
-    }
-    commands.retain(|command| !command.is_empty());
-    commands
+/// What a text of commands does, and what it ends with.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// In order.
+    pub effects: Vec<Effect>,
+    pub status: Status,
 }
 
-fn effect(command: &[String], out: &mut Vec<Effect>) {
-    let words: Vec<&str> = command.iter().map(String::as_str).collect();
-    let ignored = || Effect::Ignored(words.join(" "));
-    match words.as_slice() {
-        [path, ..] if path.ends_with("defaults.sh") => {
+const OK: Status = Status::Is(0);
+
+/// What one command does: its words, without those before its name, and the file that its output goes to.
+fn command(words: &[&str], to: Option<&str>, out: &mut Vec<Effect>) -> Status {
+    let text = || match to {
+        Some(path) => format!("{} > {path}", words.join(" ")),
+        None => words.join(" "),
+    };
+    let ignored = || Effect::Ignored(text());
+    let (path, rest) = words.split_first().map_or(("", &[][..]), |(a, b)| (*a, b));
+    match (base_name(path), rest) {
+        _ if path.ends_with("defaults.sh") => {
             out.push(Effect::Defaults);
-            if *path == "./defaults.sh" {
+            if path == "./defaults.sh" {
                 // The kernel's own copy of the file differs from the older one in this.
                 out.extend(setting("net.ipv4.tcp_fastopen=0x3"));
             }
         }
-        [path, ..] if path.contains("sysctl_restore") => out.push(Effect::Restore),
-        [path, rest @ ..] if path.ends_with("set_sysctls.py") => {
+        _ if path.contains("sysctl_restore") => out.push(Effect::Restore),
+        ("set_sysctls.py", _) => {
             for word in rest {
                 out.push(file_setting(word).unwrap_or_else(ignored));
             }
         }
-        ["sysctl", rest @ ..] => {
+        ("sysctl", _) => {
             for word in rest.iter().filter(|word| word.contains('=')) {
                 out.push(setting(word).unwrap_or_else(ignored));
             }
+            if rest
+                .iter()
+                .any(|word| matches!(*word, "-p" | "-f" | "--system"))
+            {
+                out.push(ignored());
+                return Status::Unknown;
+            }
         }
-        ["echo" | "printf", value @ .., ">", path] => {
-            let value: Vec<&str> = value.iter().copied().filter(|word| *word != "-n").collect();
-            let written = format!("{path}={}", value.join(" "));
+        ("echo" | "printf", _) if to.is_some() => {
+            let written = format!("{}={}", to.unwrap_or_default(), written(words));
             out.push(file_setting(&written).unwrap_or_else(ignored));
         }
-        ["ip", rest @ ..] if rest.contains(&"tcp_metrics") => out.push(Effect::ForgetPeers),
-        ["ip", "link" | "l", .., "mtu", bytes] => out.push(match bytes.parse() {
-            Ok(bytes) => Effect::Mtu(bytes),
-            Err(_) => ignored(),
-        }),
-        ["tc", "qdisc", verb, rest @ ..] => {
+        ("ip", _) => return route::ip(rest, &text(), out),
+        ("ifconfig", [.., "mtu", bytes]) => {
+            out.push(bytes.parse().map_or_else(|_| ignored(), Effect::Mtu))
+        }
+        ("tc", ["qdisc", verb, rest @ ..]) => {
             let takes_nothing = rest.windows(2).any(|pair| pair == ["limit", "0"]);
             out.push(match *verb {
                 "add" | "replace" | "change" if takes_nothing => Effect::Congested(true),
                 _ => Effect::Congested(false),
             });
         }
-        _ => out.push(ignored()),
+        ("sleep", [wait]) => match seconds(wait) {
+            Some(wait) => out.push(Effect::Sleep(wait)),
+            None => out.push(ignored()),
+        },
+        _ => {
+            out.push(ignored());
+            return Status::Unknown;
+        }
     }
+    OK
+}
+
+/// `tee` and the like: `text` goes to each of `paths`.
+fn write_to(paths: &[&str], text: &str, out: &mut Vec<Effect>) {
+    for path in paths.iter().filter(|path| !path.starts_with('-')) {
+        let setting = file_setting(&format!("{path}={text}"));
+        out.push(setting.unwrap_or_else(|| Effect::Ignored(format!("tee {path}"))));
+    }
+}
+
+/// What `echo` or `printf` says.
+fn written(words: &[&str]) -> String {
+    let words: Vec<&str> = words[1..]
+        .iter()
+        .copied()
+        .filter(|word| !matches!(*word, "-n" | "-e" | "%s" | "%s\\n" | "%d" | "%d\\n"))
+        .collect();
+    let text = words.join(" ");
+    text.trim_end_matches("\\n").trim_end().to_owned()
+}
+
+fn base_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// `2`, `0.5`, `100ms` is none.
+fn seconds(text: &str) -> Option<Duration> {
+    let seconds: f64 = text.strip_suffix('s').unwrap_or(text).parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// `net.ipv4.tcp_ecn=1`

@@ -193,6 +193,10 @@ impl Host for Kernel {
         self.departed.pop_front()
     }
 
+    fn knows(&self, _name: &str, _value: &str) -> bool {
+        true
+    }
+
     fn set(&mut self, name: &str, value: &str) -> bool {
         let is_set = self.changed.set(name, value).is_ok();
         if name == CONGESTION {

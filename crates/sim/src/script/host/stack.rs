@@ -12,6 +12,7 @@ use posix::{Call, Outcome, Request, Sockets, sysctl};
 use super::{Answer, Departure, Host};
 use crate::script::ast::Micros;
 use crate::script::config::Config;
+use crate::script::shell::ROUTE_WINDOW;
 
 /// Where the clock stands when a script starts: long after boot, in the middle of a millisecond.
 const START_NS: u64 = 1_000_000_250_000;
@@ -158,9 +159,13 @@ impl Host for Stack {
         }
     }
 
+    fn knows(&self, name: &str, value: &str) -> bool {
+        configure(&mut TcpConfig::default(), name, value)
+    }
+
     fn set(&mut self, name: &str, value: &str) -> bool {
         self.settings.insert(name.to_owned(), value.to_owned());
-        let is_known = sysctl::set(&mut TcpConfig::default(), name, value).is_ok();
+        let is_known = self.knows(name, value);
         let taken = self
             .sockets
             .context()
@@ -179,8 +184,20 @@ impl Host for Stack {
 fn configured(settings: &BTreeMap<String, String>) -> TcpConfig {
     let mut tcp = TcpConfig::default();
     for (name, value) in settings {
-        // Unknown names are said when they are set.
-        let _ = sysctl::set(&mut tcp, name, value);
+        // The runner says which ones are not known.
+        configure(&mut tcp, name, value);
     }
     tcp
+}
+
+/// Makes one setting. False: there is none of that name, or it cannot have that value.
+fn configure(tcp: &mut TcpConfig, name: &str, value: &str) -> bool {
+    if name != ROUTE_WINDOW {
+        return sysctl::set(tcp, name, value).is_ok();
+    }
+    let segments = value.parse();
+    if let Ok(segments) = segments {
+        tcp.initial_window_segments = segments;
+    }
+    segments.is_ok()
 }

@@ -1,7 +1,17 @@
 //! Commands as scripts write them.
 
-use super::Effect::{self, Congested, Defaults, ForgetPeers, Ignored, Mtu, Restore};
-use super::effects;
+use std::time::Duration;
+
+use super::Effect::{self, Congested, Defaults, ForgetPeers, Ignored, Mtu, Restore, Sleep};
+use super::{OK, ROUTE_WINDOW, Status, outcome};
+
+fn effects(text: &str) -> Vec<Effect> {
+    outcome(text).effects
+}
+
+fn status(text: &str) -> Status {
+    outcome(text).status
+}
 
 fn set(name: &str, value: &str) -> Effect {
     Effect::Set {
@@ -69,4 +79,125 @@ fn everything_else_is_ignored_and_said() {
         [Ignored("nstat > /dev/null".to_owned())]
     );
     assert_eq!(effects(" \n# nothing\n"), []);
+}
+
+#[test]
+fn settings_by_any_path() {
+    let ecn = [set("net.ipv4.tcp_ecn", "1")];
+    for text in [
+        "/sbin/sysctl -q net.ipv4.tcp_ecn=1",
+        "sudo -n sysctl -w net.ipv4.tcp_ecn=1 2>&1 >/dev/null",
+        "LC_ALL=C exec /usr/sbin/sysctl net/ipv4/tcp_ecn=1",
+        "echo 1 | tee /proc/sys/net/ipv4/tcp_ecn > /dev/null",
+        "printf '1\\n' | sudo tee -a /proc/sys/net/ipv4/tcp_ecn",
+        "sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_ecn'",
+        "(sysctl -q net.ipv4.tcp_ecn=1)",
+        "{ sysctl -q net.ipv4.tcp_ecn=1; }",
+        "python3 ../common/set_sysctls.py /proc/sys/net/ipv4/tcp_ecn=1",
+    ] {
+        assert_eq!(effects(text), ecn, "{text}");
+        assert_eq!(status(text), OK, "{text}");
+    }
+    assert_eq!(effects(". ./defaults.sh")[0], Defaults);
+}
+
+#[test]
+fn what_ip_says_of_device_and_route() {
+    for text in [
+        "ip link set mtu 9000 dev tun0",
+        "ifconfig tun0 mtu 9000",
+        "/sbin/ip -4 l set tun0 mtu 9000 up",
+    ] {
+        assert_eq!(effects(text), [Mtu(9000)], "{text}");
+    }
+    assert_eq!(
+        effects(
+            "ip route change 192.0.2.0/24 dev tun0 initcwnd 20 rto_min 1s mtu lock 1400 congctl reno"
+        ),
+        [
+            set(ROUTE_WINDOW, "20"),
+            set("net.ipv4.tcp_rto_min_us", "1000000"),
+            set("net.ipv4.tcp_congestion_control", "reno"),
+            Mtu(1400)
+        ]
+    );
+    let initrwnd = "ip ro replace default dev tun0 initrwnd 20";
+    assert_eq!(effects(initrwnd), [Ignored(initrwnd.to_owned())]);
+}
+
+#[test]
+fn a_command_that_fails_says_so() {
+    assert_eq!(
+        status("sysctl -q net.ipv4.tcp_ecn=1; exit 3"),
+        Status::Is(3)
+    );
+    assert_eq!(status("[ 1 = 2 ]"), Status::Is(1));
+    assert_eq!(status("test 3 -ge 2 && [ ! -z x ]"), OK);
+    assert_eq!(status("! true"), Status::Is(1));
+    assert_eq!(status("false || true"), OK);
+    assert_eq!(status("(exit 2) || exit 4"), Status::Is(4));
+}
+
+#[test]
+fn what_is_not_known_is_taken_to_succeed_and_fails_nothing() {
+    for text in [
+        "nstat -az | grep -q TcpExtTCPTimeouts || exit 1",
+        "if [ \"$(uname -r)\" != 6.1 ]; then exit 1; fi",
+        "grep -q x /proc/cpuinfo && exit 1",
+        "[ -x /usr/bin/nstat ] || exit 1",
+        "for i in 1 2; do exit 1; done",
+    ] {
+        assert_eq!(status(text), Status::Unknown, "{text}");
+    }
+    assert_eq!(
+        effects("grep -q x /proc/cpuinfo && sysctl net.ipv4.tcp_ecn=1")[1],
+        set("net.ipv4.tcp_ecn", "1")
+    );
+}
+
+#[test]
+fn only_what_runs_has_effects() {
+    let skipped = "sysctl net.ipv4.tcp_ecn=1";
+    let taken = "sysctl net.ipv4.tcp_sack=0";
+    for text in [
+        format!("if [ 1 = 2 ]; then {skipped}; else {taken}; fi"),
+        format!("if false; then {skipped}\nelif true; then\n{taken}\nelse {skipped}; fi"),
+        format!("test -w /proc/sys/net/ipv4/tcp_ecn || {skipped}; {taken}"),
+        format!("false && {skipped} || {taken}"),
+        format!("{taken}; exit 0; {skipped}"),
+    ] {
+        assert_eq!(effects(&text), [set("net.ipv4.tcp_sack", "0")], "{text}");
+        assert_eq!(status(&text), OK, "{text}");
+    }
+}
+
+#[test]
+fn time_passes_in_sleep() {
+    assert_eq!(effects("sleep 0.5"), [Sleep(Duration::from_millis(500))]);
+}
+
+#[test]
+fn what_is_written_wrong_has_an_end() {
+    for text in [
+        "if",
+        "(",
+        ")",
+        "&& a",
+        "a ||",
+        "if x; then",
+        "\"",
+        "$(",
+        "for",
+        "| |",
+        "<",
+        "2>",
+        "if a; fi; }",
+        "esac \\",
+    ] {
+        let _ = outcome(text);
+    }
+    let deep = "(".repeat(10_000);
+    let _ = outcome(&deep);
+    let deep = "if ".repeat(10_000);
+    let _ = outcome(&deep);
 }

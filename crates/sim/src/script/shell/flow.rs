@@ -1,0 +1,358 @@
+//! Which commands of a text run, as far as that can be told: lists, pipes, conditions, `exit`.
+//!
+//! A command of which nothing is known is taken to succeed. What runs for that reason alone may have effects, but neither its status nor an `exit` in it
+//! is believed.
+
+use super::words::{Token, Word, tokens};
+use super::{Effect, OK, Outcome, Status, base_name, write_to, written};
+use crate::limits::NESTING_MAX;
+
+/// What `text` does.
+pub(in crate::script) fn outcome(text: &str) -> Outcome {
+    nested(text, 0)
+}
+
+fn nested(text: &str, depth: usize) -> Outcome {
+    let mut shell = Shell {
+        tokens: tokens(text),
+        at: 0,
+        depth,
+        is_live: true,
+        is_sure: true,
+        ended: None,
+        piped: None,
+        effects: Vec::new(),
+    };
+    let mut status = OK;
+    while shell.at < shell.tokens.len() {
+        let next = shell.list(&[]);
+        if shell.at < shell.tokens.len() {
+            // A sign that nothing has opened.
+            shell.at += 1;
+            shell.ignore("a command that is written wrong");
+        }
+        status = next;
+    }
+    Outcome {
+        status: shell.ended.unwrap_or(status),
+        effects: shell.effects,
+    }
+}
+
+struct Shell {
+    tokens: Vec<Token>,
+    at: usize,
+    depth: usize,
+    /// What is read runs.
+    is_live: bool,
+    /// It does so whatever the commands that are not known end with.
+    is_sure: bool,
+    /// `exit` was met.
+    ended: Option<Status>,
+    /// What the command before says to the next one of the pipe.
+    piped: Option<String>,
+    effects: Vec<Effect>,
+}
+
+impl Shell {
+    fn runs(&self) -> bool {
+        self.is_live && self.ended.is_none()
+    }
+
+    fn ignore(&mut self, text: &str) {
+        if self.runs() {
+            self.effects.push(Effect::Ignored(text.to_owned()));
+        }
+    }
+
+    fn sign(&mut self, sign: &str) -> bool {
+        let is_next = matches!(self.tokens.get(self.at), Some(Token::Sign(next)) if *next == sign);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    /// The next word, if it may be one of the language's.
+    fn keyword(&self) -> Option<&str> {
+        match self.tokens.get(self.at) {
+            Some(Token::Word(word)) if !word.is_quoted => Some(&word.text),
+            _ => None,
+        }
+    }
+
+    fn word(&mut self, word: &str) -> bool {
+        let is_next = self.keyword() == Some(word);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    /// Reads `part`, which runs if `is_live`, for certain if `is_sure`.
+    fn under<T>(&mut self, is_live: bool, is_sure: bool, part: impl FnOnce(&mut Self) -> T) -> T {
+        let before = (self.is_live, self.is_sure);
+        self.is_live &= is_live;
+        self.is_sure &= is_sure;
+        let read = part(self);
+        (self.is_live, self.is_sure) = before;
+        read
+    }
+
+    /// Commands up to one of the words `ends`, or a sign that ends them.
+    fn list(&mut self, ends: &[&str]) -> Status {
+        let mut status = OK;
+        loop {
+            while self.sign(";") {}
+            let is_end = match self.tokens.get(self.at) {
+                None | Some(Token::Sign(_)) => {
+                    !matches!(self.tokens.get(self.at), Some(Token::Sign("(")))
+                }
+                Some(_) => self.keyword().is_some_and(|word| ends.contains(&word)),
+            };
+            if is_end {
+                return status;
+            }
+            let runs = self.runs();
+            let next = self.chain();
+            if runs {
+                status = next;
+            }
+        }
+    }
+
+    /// Pipes with `&&` and `||` between them.
+    fn chain(&mut self) -> Status {
+        let mut status = self.pipe();
+        loop {
+            let is_and = self.sign("&&");
+            if !is_and && !self.sign("||") {
+                return status;
+            }
+            while self.sign(";") {}
+            let (runs, is_sure) = match status {
+                Status::Is(code) => ((code == 0) == is_and, true),
+                Status::Unknown => (is_and, false),
+            };
+            let next = self.under(runs, is_sure, Self::pipe);
+            if runs {
+                status = if is_sure { next } else { Status::Unknown };
+            }
+        }
+    }
+
+    fn pipe(&mut self) -> Status {
+        let is_negated = self.word("!");
+        let before = self.ended;
+        let mut is_alone = true;
+        let mut status = self.command();
+        while self.sign("|") {
+            while self.sign(";") {}
+            is_alone = false;
+            status = self.command();
+        }
+        self.piped = None;
+        if !is_alone {
+            // Its parts are shells of their own.
+            self.ended = before;
+        }
+        match status {
+            Status::Is(code) if is_negated => Status::Is(u8::from(code == 0)),
+            status => status,
+        }
+    }
+
+    fn command(&mut self) -> Status {
+        if self.depth >= NESTING_MAX {
+            self.at = self.tokens.len();
+            self.ignore("commands that are nested too deep");
+            return Status::Unknown;
+        }
+        self.depth += 1;
+        let status = if self.sign("(") {
+            let before = self.ended;
+            let status = self.list(&[]);
+            self.sign(")");
+            let ended = std::mem::replace(&mut self.ended, before);
+            ended.unwrap_or(status)
+        } else if self.word("{") {
+            let status = self.list(&["}"]);
+            self.word("}");
+            status
+        } else if self.word("if") {
+            self.condition()
+        } else if matches!(self.keyword(), Some("for" | "while" | "until" | "case")) {
+            self.pass_over()
+        } else {
+            self.simple()
+        };
+        self.depth -= 1;
+        while let Some(Token::To(_)) = self.tokens.get(self.at) {
+            self.at += 1;
+        }
+        status
+    }
+
+    /// `if`, which is taken, up to `fi`.
+    fn condition(&mut self) -> Status {
+        let mut is_decided = false;
+        let mut status = OK;
+        let mut asked = self.list(&["then"]);
+        self.word("then");
+        loop {
+            let runs = !is_decided && matches!(asked, Status::Is(0) | Status::Unknown);
+            let is_sure = asked != Status::Unknown;
+            let next = self.under(runs, is_sure, |shell| shell.list(&["elif", "else", "fi"]));
+            if runs {
+                is_decided = true;
+                status = if is_sure { next } else { Status::Unknown };
+            }
+            if self.word("elif") {
+                asked = self.under(!is_decided, true, |shell| shell.list(&["then"]));
+                self.word("then");
+            } else if self.word("else") {
+                asked = OK;
+            } else {
+                self.word("fi");
+                return status;
+            }
+        }
+    }
+
+    /// Loops and the like: their text is ignored up to their end.
+    fn pass_over(&mut self) -> Status {
+        let mut depth = 0_usize;
+        let mut text = Vec::new();
+        while let Some(token) = self.tokens.get(self.at) {
+            self.at += 1;
+            let Token::Word(word) = token else { continue };
+            text.push(word.text.as_str());
+            match word.text.as_str() {
+                "for" | "while" | "until" | "case" => depth += 1,
+                "done" | "esac" => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+        let text = text.join(" ");
+        self.ignore(&text);
+        Status::Unknown
+    }
+
+    /// One command with its words.
+    fn simple(&mut self) -> Status {
+        let (mut words, mut to) = (Vec::new(), None);
+        loop {
+            match self.tokens.get(self.at) {
+                Some(Token::Word(word)) => words.push(word.clone()),
+                Some(Token::To(path)) => to = Some(path.clone()),
+                Some(Token::Sign(_)) | None => break,
+            }
+            self.at += 1;
+        }
+        let input = self.piped.take();
+        if !self.runs() {
+            return OK;
+        }
+        let words = own_words(&words);
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        match texts.as_slice() {
+            [] | ["true" | ":", ..] => OK,
+            ["false", ..] => Status::Is(1),
+            ["exit", rest @ ..] => self.exit(rest.first().copied()),
+            ["test", ..] => judge(&words[1..]),
+            ["[", .., "]"] | ["[[", .., "]]"] => judge(&words[1..words.len() - 1]),
+            ["echo" | "printf", ..] if to.is_none() => {
+                self.piped = Some(written(&texts));
+                OK
+            }
+            [tee, paths @ ..] if base_name(tee) == "tee" && input.is_some() => {
+                write_to(paths, &input.unwrap_or_default(), &mut self.effects);
+                OK
+            }
+            [shell, options @ .., "-c", text] if is_shell(shell) && options.len() < 2 => {
+                let inner = nested(text, self.depth + 1);
+                self.effects.extend(inner.effects);
+                inner.status
+            }
+            texts => super::command(texts, to.as_deref(), &mut self.effects),
+        }
+    }
+
+    fn exit(&mut self, code: Option<&str>) -> Status {
+        let status = match code.map(str::parse) {
+            Some(Ok(code)) => Status::Is(code),
+            _ => Status::Unknown,
+        };
+        if !self.is_sure {
+            self.ignore("exit, which hangs on a command that is not known");
+            return Status::Unknown;
+        }
+        self.ended = Some(status);
+        status
+    }
+}
+
+fn is_shell(word: &str) -> bool {
+    matches!(base_name(word), "sh" | "bash" | "dash")
+}
+
+/// A command's words from its name on: without assignments, `sudo` and the like, and the interpreter of a file.
+fn own_words(mut words: &[Word]) -> &[Word] {
+    while let [first, rest @ ..] = words {
+        let text = first.text.as_str();
+        let is_assignment = text.split_once('=').is_some_and(|(name, _)| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        });
+        let is_before = matches!(
+            base_name(text),
+            "sudo" | "exec" | "command" | "env" | "nohup" | "builtin" | "eval"
+        );
+        let runs_file =
+            is_shell(text) || matches!(base_name(text), "." | "source" | "python" | "python3");
+        let is_file = runs_file && rest.first().is_some_and(|file| !file.text.starts_with('-'));
+        let is_option = text.starts_with('-');
+        if !(is_assignment || is_before || is_file || is_option) {
+            break;
+        }
+        words = rest;
+    }
+    words
+}
+
+/// `test` with these arguments.
+fn judge(words: &[Word]) -> Status {
+    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let is = |holds: bool| Status::Is(u8::from(!holds));
+    if let ["!", ..] = texts.as_slice() {
+        return match judge(&words[1..]) {
+            Status::Is(code) => is(code != 0),
+            Status::Unknown => Status::Unknown,
+        };
+    }
+    if words.iter().any(|word| word.is_expanded) {
+        return Status::Unknown;
+    }
+    let number = |text: &str| text.parse::<i64>().ok();
+    match texts.as_slice() {
+        [] => is(false),
+        [text] | ["-n", text] => is(!text.is_empty()),
+        ["-z", text] => is(text.is_empty()),
+        // Linux has the settings that a script makes.
+        ["-e" | "-f" | "-r" | "-w" | "-d", path] if is_setting(path) => is(true),
+        [left, "=" | "==", right] => is(left == right),
+        [left, "!=", right] => is(left != right),
+        [left, operator, right] => match (number(left), *operator, number(right)) {
+            (Some(left), "-eq", Some(right)) => is(left == right),
+            (Some(left), "-ne", Some(right)) => is(left != right),
+            (Some(left), "-lt", Some(right)) => is(left < right),
+            (Some(left), "-le", Some(right)) => is(left <= right),
+            (Some(left), "-gt", Some(right)) => is(left > right),
+            (Some(left), "-ge", Some(right)) => is(left >= right),
+            _ => Status::Unknown,
+        },
+        _ => Status::Unknown,
+    }
+}
+
+fn is_setting(path: &str) -> bool {
+    path.starts_with("/proc/sys/") || path.starts_with("/sys/module/")
+}

@@ -60,6 +60,8 @@ pub struct Loopback {
     free: Vec<FrameBuf>,
     lent: RxBatch,
     granted: TxBatch,
+    /// The other end is gone, and `receive` has said so.
+    told: bool,
     totals: PortCounters,
 }
 
@@ -204,6 +206,7 @@ impl Loopback {
             free: carve(options.slots, options.mtu + FRAME_HEADER_MAX),
             lent: RxBatch::new(LOOPBACK_BATCH_MAX),
             granted: TxBatch::new(LOOPBACK_BATCH_MAX),
+            told: false,
             totals: PortCounters::default(),
         }
     }
@@ -240,6 +243,7 @@ impl Loopback {
         self.totals.rx_bytes += bytes;
         self.totals.rx_frames += n as u64;
         if n == 0 && self.inbox.frames.is_abandoned() && self.inbox.frames.is_empty() {
+            self.told = true;
             return Err(PortError::Disconnected);
         }
         Ok(self.lent.frames())
@@ -313,7 +317,9 @@ impl Port for Loopback {
             self.collect();
         }
         let has_room = !self.free.is_empty() || !self.granted.is_empty();
-        !self.inbox.frames.is_empty() || (want_tx && has_room)
+        // Whoever went before the sleep was announced has rung in vain.
+        let has_news = !self.told && self.inbox.frames.is_abandoned();
+        has_news || !self.inbox.frames.is_empty() || (want_tx && has_room)
     }
 
     fn finish_wait(&mut self) {

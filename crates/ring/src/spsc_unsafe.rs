@@ -13,7 +13,7 @@
 use core::mem::MaybeUninit;
 
 use crate::limits::QUEUE_SLOTS_MAX;
-use crate::sync::{Arc, AtomicU32, CachePadded, Ordering, UnsafeCell};
+use crate::sync::{Arc, AtomicU32, CachePadded, Ordering, UnsafeCell, fence};
 
 struct Shared<T> {
     tail: CachePadded<AtomicU32>,
@@ -232,9 +232,14 @@ impl<T: Send> Consumer<T> {
         self.shared.slots.len()
     }
 
-    /// Whether the producer no longer exists; what is in the queue can still be taken.
+    /// Whether the producer no longer exists; what is in the queue can still be taken, and whoever looks from now on sees all of it.
     pub fn is_abandoned(&self) -> bool {
-        Arc::strong_count(&self.shared) == 1
+        let is_alone = Arc::strong_count(&self.shared) == 1;
+        if is_alone {
+            // The count is read relaxed; what was put in before the producer let go must not look as if it came later.
+            fence(Ordering::Acquire);
+        }
+        is_alone
     }
 
     /// Items ready by the cursor seen last; looks again only when that says none.

@@ -12,7 +12,7 @@ pub(crate) use modelled::*;
 
 #[cfg(not(loom))]
 mod plain {
-    pub(crate) use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+    pub(crate) use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
     pub(crate) use std::sync::Arc;
 
     /// `core`'s cell behind loom's interface, so that one source serves both.
@@ -40,7 +40,7 @@ mod plain {
 mod modelled {
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::Arc;
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 }
 
 /// Keeps two words that different threads write off one another's lines.

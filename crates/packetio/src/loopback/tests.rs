@@ -131,6 +131,19 @@ fn loopback_peer_gone_is_disconnected_after_the_last_frame() {
     assert_eq!(b.receive().err(), Some(PortError::Disconnected));
 }
 
+/// It rang before the sleep was announced, so nothing would end that.
+#[test]
+fn loopback_peer_gone_is_work_until_it_was_told() {
+    let (a, mut b) = ends(4);
+    assert!(hear(&mut b).is_empty());
+    drop(a);
+    assert!(b.prepare_wait(false));
+    b.finish_wait();
+    assert_eq!(b.receive().err(), Some(PortError::Disconnected));
+    assert!(!b.prepare_wait(false));
+    b.finish_wait();
+}
+
 #[test]
 fn loopback_without_a_name_hears_itself() {
     let mut port = open(&LoopbackOptions::default(), 3).expect("open");

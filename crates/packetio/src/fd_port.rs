@@ -48,6 +48,12 @@ pub trait FrameIo {
     }
     /// The descriptor to sleep on.
     fn fd(&self) -> BorrowedFd<'_>;
+    /// The name under which frames are counted that a failed port dropped.
+    const TX_FAILED: &'static str;
+    /// When there is something to look after that the descriptor does not announce, in ns.
+    fn deadline_ns(&self) -> Option<u64> {
+        None
+    }
     /// Adds the named counters.
     fn export(&self, into: &mut PortCounters);
 }
@@ -65,6 +71,9 @@ pub struct FdPort<T> {
     pending: VecDeque<FrameBuf>,
     /// The last batch was full, so more may be there.
     more: bool,
+    /// A call said that the interface is gone: others need not find out by themselves.
+    is_gone: bool,
+    tx_failed: u64,
     totals: PortCounters,
 }
 
@@ -84,6 +93,8 @@ impl<T: FrameIo> FdPort<T> {
             granted: TxBatch::new(FD_BATCH_MAX),
             pending: VecDeque::with_capacity(FD_TX_SLOTS),
             more: false,
+            is_gone: false,
+            tx_failed: 0,
             totals: PortCounters::default(),
         }
     }
@@ -110,6 +121,7 @@ impl<T: FrameIo> FdPort<T> {
                 Err(error) => {
                     self.more = false;
                     self.rx_free.push(buf);
+                    self.is_gone |= error == PortError::Gone;
                     return Err(error);
                 }
             }
@@ -130,7 +142,9 @@ impl<T: FrameIo> FdPort<T> {
                 }
                 Ok(Written::Dropped) => {}
                 Err(error) => {
+                    self.tx_failed += self.pending.len() as u64;
                     self.tx_free.extend(self.pending.drain(..));
+                    self.is_gone |= error == PortError::Gone;
                     return Err(error);
                 }
             }
@@ -147,6 +161,9 @@ impl<T: FrameIo> Port for FdPort<T> {
 
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
         self.release();
+        if self.is_gone {
+            return Err(PortError::Gone);
+        }
         let filled = self.fill();
         if self.lent.is_empty() {
             filled?;
@@ -181,8 +198,8 @@ impl<T: FrameIo> Port for FdPort<T> {
     }
 
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        // A failure shows again at the caller's next `send` or `receive`.
-        let failed = self.flush().is_err();
+        // A failure shows again at the caller's next `send` or `receive`, for one that lasts is remembered.
+        let failed = self.flush().is_err() || self.is_gone;
         let room = want_tx && !self.tx_free.is_empty();
         room || failed || self.more || self.io.holds_frames()
     }
@@ -197,9 +214,14 @@ impl<T: FrameIo> Port for FdPort<T> {
         fds(self.io.fd(), PollFlags::IN | out);
     }
 
+    fn deadline_ns(&self) -> Option<u64> {
+        self.io.deadline_ns()
+    }
+
     fn counters(&self) -> PortCounters {
         let mut all = self.totals;
         self.io.export(&mut all);
+        all.push(T::TX_FAILED, self.tx_failed);
         all
     }
 }

@@ -126,6 +126,9 @@ pub const SUPER_FRAME_BYTES_MAX: usize = 65_536 + 256;
 /// Room for frames that wait in a packet socket, bytes.
 pub const PACKET_RECEIVE_BYTES: i32 = 8 << 20;
 
+/// How soon a packet port whose interface went down looks whether it is still there, and how often, in ns.
+pub const PACKET_LINK_CHECK_NS: u64 = 1_000_000_000;
+
 /// Named loopbacks of one process that wait for their other end.
 pub const LOOPBACK_NAMES_MAX: usize = 1024;
 

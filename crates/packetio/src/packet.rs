@@ -15,14 +15,16 @@ use rustix::io::Errno;
 use crate::buffer_unsafe::FrameBuf;
 use crate::fd_port::{FdPort, FrameIo, Read, Written, failure};
 use crate::frame_unsafe::RxChecksum;
-use crate::limits::{PACKET_RECEIVE_BYTES, SUPER_FRAME_BYTES_MAX};
+use crate::limits::{PACKET_LINK_CHECK_NS, PACKET_RECEIVE_BYTES, SUPER_FRAME_BYTES_MAX};
 use crate::netdev_unsafe::NetDevice;
 use crate::offload::{Segmenter, complete_at};
 use crate::open::OpenError;
 use crate::packet_unsafe::{
-    bind_to, ignore_outgoing, promiscuous, raw_socket, receive_room, want_virtio_header,
+    bind_to, bound_index, ignore_outgoing, promiscuous, raw_socket, receive_room,
+    want_virtio_header,
 };
 use crate::port::{Capabilities, ChecksumPolicy, MacAddr, PortCounters, PortError};
+use crate::wait::monotonic_ns;
 
 /// `packet:IFACE[,mac=..][,promiscuous=yes|no]`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +127,8 @@ pub struct PacketIo {
     fd: OwnedFd,
     staging: Vec<u8>,
     segmenter: Segmenter,
+    /// The interface went down, and nothing has come since: when to look whether it is there.
+    look_at_ns: Option<u64>,
     rx_too_long: u64,
     rx_bad_offload: u64,
     rx_segmented: u64,
@@ -139,6 +143,7 @@ impl PacketIo {
             fd,
             staging: vec![0; SUPER_FRAME_BYTES_MAX],
             segmenter: Segmenter::new(SUPER_FRAME_BYTES_MAX),
+            look_at_ns: None,
             rx_too_long: 0,
             rx_bad_offload: 0,
             rx_segmented: 0,
@@ -179,6 +184,21 @@ impl PacketIo {
         Read::Frame
     }
 
+    fn may_look(&self) -> bool {
+        let due = |at_ns| at_ns <= monotonic_ns();
+        self.look_at_ns.is_some_and(due)
+    }
+
+    /// The interface went down, for a while or for good: an interface that goes is down first, and then the kernel says nothing more of it.
+    #[cold]
+    fn look(&mut self) -> Result<Read, PortError> {
+        if bound_index(&self.fd).map_err(|errno| failure("getsockname", errno))? <= 0 {
+            return Err(PortError::Gone);
+        }
+        self.look_at_ns = Some(monotonic_ns() + PACKET_LINK_CHECK_NS);
+        Ok(Read::Empty)
+    }
+
     fn next_segment(&mut self, into: &mut FrameBuf) -> Read {
         let Some(len) = self.segmenter.cut(into.space()) else {
             self.rx_too_long += 1;
@@ -191,15 +211,20 @@ impl PacketIo {
 }
 
 impl FrameIo for PacketIo {
+    const TX_FAILED: &'static str = "packet_tx_dropped_failed";
+
     fn read(&mut self, into: &mut FrameBuf) -> Result<Read, PortError> {
         if !self.segmenter.is_empty() {
             return Ok(self.next_segment(into));
         }
         match rustix::io::read(&self.fd, &mut self.staging[..]) {
             Ok(0) => Ok(Read::Empty),
-            Ok(len) => Ok(self.unpack(len, into)),
-            // The interface went down, perhaps for a while.
-            Err(Errno::AGAIN | Errno::INTR | Errno::NETDOWN) => Ok(Read::Empty),
+            Ok(len) => {
+                self.look_at_ns = None;
+                Ok(self.unpack(len, into))
+            }
+            Err(Errno::AGAIN | Errno::INTR) if !self.may_look() => Ok(Read::Empty),
+            Err(Errno::AGAIN | Errno::INTR | Errno::NETDOWN) => self.look(),
             Err(errno) => Err(failure("read", errno)),
         }
     }
@@ -228,6 +253,10 @@ impl FrameIo for PacketIo {
 
     fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        self.look_at_ns
     }
 
     fn export(&self, into: &mut PortCounters) {

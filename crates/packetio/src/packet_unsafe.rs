@@ -1,6 +1,6 @@
 //! AF_PACKET sockets: the address structure and the socket options that rustix does not name.
 //!
-//! Owns nothing. Used by `packet` when it opens.
+//! Owns nothing. Used by `packet`.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -32,30 +32,48 @@ pub(crate) fn raw_socket() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::PACKET, SocketType::RAW, flags, no_protocol)
 }
 
+impl LinkAddr {
+    fn of(index: i32) -> Self {
+        Self(libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as u16,
+            sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+            sll_ifindex: index,
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        })
+    }
+}
+
 /// Binds to an interface, all protocols: frames arrive from now on.
 pub(crate) fn bind_to(fd: impl AsFd, index: i32) -> Result<(), Errno> {
-    let address = LinkAddr(libc::sockaddr_ll {
-        sll_family: libc::AF_PACKET as u16,
-        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
-        sll_ifindex: index,
-        sll_hatype: 0,
-        sll_pkttype: 0,
-        sll_halen: 0,
-        sll_addr: [0; 8],
-    });
-    bind(fd, &address)
+    bind(fd, &LinkAddr::of(index))
+}
+
+/// The interface that the socket is bound to; -1 once that is gone.
+pub(crate) fn bound_index(fd: impl AsFd) -> Result<i32, Errno> {
+    let mut address = LinkAddr::of(0);
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes at most `len` bytes at `address`, a whole `sockaddr_ll` that any bytes are valid for, and the length at `len`.
+    let rc = unsafe { libc::getsockname(fd, (&raw mut address.0).cast(), &raw mut len) };
+    succeeded(rc).map(|()| address.0.sll_ifindex)
+}
+
+fn succeeded(rc: libc::c_int) -> Result<(), Errno> {
+    if rc == 0 {
+        return Ok(());
+    }
+    let os = std::io::Error::last_os_error().raw_os_error();
+    Err(Errno::from_raw_os_error(os.unwrap_or(libc::EIO)))
 }
 
 fn set<T>(fd: impl AsFd, level: libc::c_int, option: libc::c_int, value: &T) -> Result<(), Errno> {
     let len = size_of::<T>() as libc::socklen_t;
     let fd = fd.as_fd().as_raw_fd();
     // SAFETY: the pointer and the length are those of `value`, which the kernel only reads; each caller passes the type that its option takes.
-    let rc = unsafe { libc::setsockopt(fd, level, option, (&raw const *value).cast(), len) };
-    if rc == 0 {
-        return Ok(());
-    }
-    let os = std::io::Error::last_os_error().raw_os_error();
-    Err(Errno::from_raw_os_error(os.unwrap_or(libc::EIO)))
+    succeeded(unsafe { libc::setsockopt(fd, level, option, (&raw const *value).cast(), len) })
 }
 
 /// Each frame is preceded by a `virtio_net_hdr` that tells of offloads not done yet.

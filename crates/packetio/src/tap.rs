@@ -118,6 +118,8 @@ pub struct TapIo {
 }
 
 impl FrameIo for TapIo {
+    const TX_FAILED: &'static str = "tap_tx_dropped_failed";
+
     fn read(&mut self, into: &mut FrameBuf) -> Result<Read, PortError> {
         let space = into.space();
         let capacity = space.len();

@@ -123,12 +123,7 @@ fn packet_ports_of_a_veth_hear_each_other() {
     if !can_run("packet_ports_of_a_veth_hear_each_other") {
         return;
     }
-    let space = Namespace::new("veth");
-    space.ip("link add v0 type veth peer name v1");
-    for device in ["v0", "v1"] {
-        space.exec(&format!("sysctl -qw net.ipv6.conf.{device}.disable_ipv6=1"));
-        space.ip(&format!("link set {device} up"));
-    }
+    let space = veth();
     let (mut a, mut b) = space.inside(|| (opened("packet:v0"), opened("packet:v1")));
     send_one(&mut a);
     let woken = wait(&mut [&mut b], &[], false, Some(2_000_000_000)).expect("slept");
@@ -139,4 +134,75 @@ fn packet_ports_of_a_veth_hear_each_other() {
         Ok(0),
         "what we send is not heard"
     );
+}
+
+/// A veth whose ends are `v0` and `v1`, up and quiet.
+fn veth() -> Namespace {
+    let space = Namespace::new("veth");
+    space.ip("link add v0 type veth peer name v1");
+    for device in ["v0", "v1"] {
+        space.exec(&format!("sysctl -qw net.ipv6.conf.{device}.disable_ipv6=1"));
+        space.ip(&format!("link set {device} up"));
+    }
+    space
+}
+
+/// Sleeps and receives until something comes or the port fails.
+fn hear(port: &mut AnyPort) -> Result<usize, PortError> {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while std::time::Instant::now() < until {
+        wait(&mut [port], &[], false, Some(5_000_000_000)).expect("slept");
+        match port.receive()?.len() {
+            0 => continue,
+            frames => return Ok(frames),
+        }
+    }
+    Ok(0)
+}
+
+#[test]
+fn packet_interface_removed_is_gone() {
+    if !can_run("packet_interface_removed_is_gone") {
+        return;
+    }
+    let space = veth();
+    let mut port = space.inside(|| opened("packet:v0"));
+    // Down first, and seen to be so: the kernel tells nothing more when it goes.
+    space.ip("link set v0 down");
+    assert_eq!(port.receive().map(|frames| frames.len()), Ok(0));
+    space.ip("link del v0");
+    assert_eq!(hear(&mut port), Err(PortError::Gone));
+    assert_eq!(hear(&mut port), Err(PortError::Gone));
+}
+
+#[test]
+fn packet_interface_down_for_a_while_serves_again() {
+    if !can_run("packet_interface_down_for_a_while_serves_again") {
+        return;
+    }
+    let space = veth();
+    let (mut a, mut b) = space.inside(|| (opened("packet:v0"), opened("packet:v1")));
+    space.ip("link set v0 down");
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    assert_eq!(a.receive().map(|frames| frames.len()), Ok(0));
+    space.ip("link set v0 up");
+    send_one(&mut b);
+    assert_eq!(hear(&mut a), Ok(1));
+}
+
+#[test]
+fn packet_interface_removed_what_is_sent_is_counted_and_tells() {
+    if !can_run("packet_interface_removed_what_is_sent_is_counted_and_tells") {
+        return;
+    }
+    let space = veth();
+    let mut port = space.inside(|| opened("packet:v0"));
+    space.ip("link set v0 down");
+    assert_eq!(port.receive().map(|frames| frames.len()), Ok(0));
+    space.ip("link del v0");
+    let slots = port.reserve(2);
+    slots.iter().for_each(|slot| slot.set_len(60));
+    assert_eq!(port.send(2), Err(PortError::Gone));
+    assert_eq!(port.counters().value("packet_tx_dropped_failed"), Some(2));
+    assert_eq!(port.receive().err(), Some(PortError::Gone));
 }

@@ -295,7 +295,7 @@ impl Direction {
         }
         let slots = to.reserve(due);
         self.blocked = slots.is_empty();
-        let mut moved = 0;
+        let (mut moved, mut frames, mut bytes) = (0, 0, 0);
         for slot in slots {
             let Some(buf) = self.line.pop_due(now_ns) else {
                 break;
@@ -305,15 +305,18 @@ impl Direction {
                 self.stats.too_long += 1;
             } else {
                 slot.set_len(slot.write(0, buf.bytes()));
-                self.stats.tx_frames += 1;
-                self.stats.tx_bytes += buf.len() as u64;
+                frames += 1;
+                bytes += buf.len() as u64;
             }
             self.line.give_slot(buf);
         }
-        match to.send(moved) {
-            Ok(()) => Ok(moved),
-            Err(error) => tolerate(to, error),
+        if let Err(error) = to.send(moved) {
+            // What it dropped it has counted.
+            return tolerate(to, error);
         }
+        self.stats.tx_frames += frames;
+        self.stats.tx_bytes += bytes;
+        Ok(moved)
     }
 
     fn stats(&self) -> DirectionStats {

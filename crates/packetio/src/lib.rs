@@ -26,6 +26,8 @@ pub mod limits;
 pub mod loopback;
 mod mac;
 pub mod memif;
+#[cfg(test)]
+mod mortal;
 #[allow(unsafe_code)]
 mod netdev_unsafe;
 pub mod offload;

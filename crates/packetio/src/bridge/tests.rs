@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::fault::{LineOptions, Ratio};
 use crate::loopback::{self, Loopback, LoopbackOptions};
+use crate::mortal::mortal;
 use crate::wait::wait;
 
 struct World {
@@ -159,4 +160,19 @@ fn bridge_with_a_disconnected_peer_goes_on() {
     w.bridge.turn(0).expect("turned");
     w.bridge.turn(0).expect("turned");
     assert_eq!(w.bridge.stats().b_to_a.rx_frames, 1);
+}
+
+#[test]
+fn bridge_to_a_port_that_fails_counts_nothing_as_sent() {
+    let (near, mut peer, _) = mortal();
+    let (far, _peer, is_gone) = mortal();
+    let mut bridge = Bridge::new(near, far, &FaultOptions::default());
+    say(&mut peer, 0..1);
+    bridge.turn(0).expect("turned");
+    say(&mut peer, 1..2);
+    let taken = bridge.a_to_b.take(&mut bridge.a, 0).expect("taken");
+    is_gone.raise();
+    assert!(bridge.a_to_b.give(&mut bridge.b, 0).is_err());
+    let stats = bridge.stats().a_to_b;
+    assert_eq!((taken, stats.rx_frames, stats.tx_frames), (1, 2, 1));
 }

@@ -344,3 +344,16 @@ proptest! {
         prop_assert_eq!((0..).map_while(|_: u32| line.take_slot()).count(), 16);
     }
 }
+
+#[test]
+fn fault_before_a_port_that_fails_counts_nothing_as_sent() {
+    let (inner, _peer, is_gone) = crate::mortal::mortal();
+    let mut port = Fault::new(inner, &FaultOptions::default());
+    assert_eq!(send(&mut port, &[frame(1)]), 1);
+    is_gone.raise();
+    let slots = port.reserve(1);
+    slots[0].set_len(slots[0].write(0, &frame(2)));
+    assert_eq!(port.send(1), Err(PortError::Gone));
+    let counters = port.counters();
+    assert_eq!((counters.tx_frames, counters.tx_bytes), (1, 60));
+}

@@ -1,67 +1,7 @@
 //! A wire that goes, and frames that find nobody.
 
 use super::*;
-
-/// A queue that goes when it is told to.
-struct Mortal {
-    port: Loopback,
-    is_gone: Arc<Flag>,
-}
-
-fn mortal() -> (Mortal, Loopback, Arc<Flag>) {
-    let (port, peer) = pair(&LoopbackOptions::default()).unwrap();
-    let is_gone = Arc::new(Flag::new());
-    let mortal = Mortal {
-        port,
-        is_gone: is_gone.clone(),
-    };
-    (mortal, peer, is_gone)
-}
-
-impl Port for Mortal {
-    fn capabilities(&self) -> &crate::port::Capabilities {
-        self.port.capabilities()
-    }
-
-    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
-        match self.is_gone.is_raised() {
-            true => Err(PortError::Gone),
-            false => self.port.receive(),
-        }
-    }
-
-    fn release(&mut self) {
-        self.port.release();
-    }
-
-    fn reserve(&mut self, n: usize) -> &[crate::TxFrame] {
-        self.port.reserve(n)
-    }
-
-    fn send(&mut self, n: usize) -> Result<(), PortError> {
-        self.port.send(n)
-    }
-
-    fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        self.port.prepare_wait(want_tx) || self.is_gone.is_raised()
-    }
-
-    fn finish_wait(&mut self) {
-        self.port.finish_wait();
-    }
-
-    fn poll_fds<'a>(
-        &'a self,
-        want_tx: bool,
-        fds: &mut dyn FnMut(BorrowedFd<'a>, rustix::event::PollFlags),
-    ) {
-        self.port.poll_fds(want_tx, fds);
-    }
-
-    fn counters(&self) -> crate::port::PortCounters {
-        self.port.counters()
-    }
-}
+use crate::mortal::mortal;
 
 /// Waits a moment for the member to hear that its wire is gone.
 fn is_told(member: &mut dyn Port) -> bool {

@@ -6,6 +6,7 @@ use wire::SeqNumber;
 use crate::connection::{Connection, Cx};
 use crate::limits::{SEND_MSS_MIN, TIMESTAMP_OPTION_LEN};
 use crate::marks::Marks;
+use crate::recovery::flag;
 
 /// Up to this window a peer is taken as small by nature, and segments may fill its window.
 const SMALL_WINDOW_MAX: u32 = 536;
@@ -62,8 +63,11 @@ impl Connection {
             let worth = push || (self.delivery.burst_left > 0 && !self.held_by_nagle());
             return (usable > 0 && worth).then_some(usable);
         }
+        // What F-RTO tests with does not wait for company (Linux); the window holds it like any other.
+        let overdue = push || self.recovery.any(flag::SEND_NEW);
         // The end of a record behind which more waits is as good as a full segment.
-        if want == mss || (want == record && record < unsent) || push || (fin && want == unsent) {
+        if want == mss || (want == record && record < unsent) || overdue || (fin && want == unsent)
+        {
             return Some(want);
         }
         if self.held_by_nagle() {

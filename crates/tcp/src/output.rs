@@ -6,6 +6,7 @@
 
 use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
+use crate::recovery::flag;
 use crate::segment::{SegmentOut, TransmitClass};
 
 mod build;
@@ -145,6 +146,9 @@ impl Connection {
     fn stop(&mut self, cx: &mut Cx<'_>) {
         self.due = TransmitClass::None;
         self.delivery.burst_left = 0;
+        if self.recovery.any(flag::SEND_NEW) {
+            self.end_new_data_test();
+        }
         self.note_stop(cx);
         self.arm_departure(cx);
         self.arm_persist_if_stuck(cx);

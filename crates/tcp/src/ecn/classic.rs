@@ -108,12 +108,15 @@ impl Connection {
         self.ecn.classic.put(CWR_DUE, false);
     }
 
-    /// The peer has reduced its window: no more ECE (RFC 3168 6.1.3). That window may be a single segment, so answer at once.
-    #[inline]
+    /// The peer has reduced its window: no more ECE (RFC 3168 6.1.3), also if it says so without text, as some do (Linux). That window may be a single segment, so
+    /// text is answered at once.
+    #[cold]
     pub(crate) fn accept_cwr(&mut self, seg: &Segment) {
-        if self.snd.ecn.is_classic() && seg.has(Flags::CWR) {
+        if self.snd.ecn.is_classic() {
             self.ecn.classic.put(ECHO, false);
-            self.marks.set(Marks::ACK_NOW);
+            if seg.seq_len() > 0 {
+                self.marks.set(Marks::ACK_NOW);
+            }
         }
     }
 

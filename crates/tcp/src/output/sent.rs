@@ -124,7 +124,8 @@ impl Connection {
         if idle || self.recovery.pending == Pending::Probe {
             self.rearm_retransmit(cx);
         }
-        self.validate_window(cx, false);
+        self.note_use(false);
+        self.delivery.sent_new = true;
         if self.recovery.any(flag::PROBE_NEW) {
             self.note_probe_sent(cx, false);
         } else {
@@ -132,13 +133,23 @@ impl Connection {
         }
     }
 
-    /// How far the window is used (RFC 2861); one that stays unused decays.
+    /// How far the window is used.
+    #[inline]
+    fn note_use(&mut self, deferred: bool) {
+        let limited = deferred || self.segments_in_flight() >= self.congestion.window.cwnd;
+        let (snd, flight) = (&self.snd, self.recovery.packets_out);
+        self.congestion
+            .usage
+            .on_flight(snd.una, snd.nxt, flight, limited);
+    }
+
+    /// How far the window is used by all that has left (RFC 2861); one that stays unused decays.
     #[inline]
     pub(super) fn validate_window(&mut self, cx: &Cx<'_>, deferred: bool) {
-        let limited = deferred || self.segments_in_flight() >= self.congestion.window.cwnd;
+        self.note_use(deferred);
+        self.delivery.sent_new = false;
         let flight = self.recovery.packets_out;
         let Congestion { window, usage, .. } = &mut self.congestion;
-        usage.on_flight(self.snd.una, self.snd.nxt, flight, limited);
         let rto_ns = self.tx.rtt.rto_ns();
         let unused = usage.is_unused_for(window, flight, cx.now_ns, rto_ns);
         let may_decay = cx.config.slow_start_after_idle && !self.congestion.algorithm.is_model();
@@ -163,10 +174,12 @@ impl Connection {
     pub(super) fn note_stop(&mut self, cx: &Cx<'_>) {
         self.note_busy(cx);
         let waits = self.unsent() > 0;
-        if waits && self.segments_in_flight() >= self.congestion.window.cwnd {
-            self.validate_window(cx, false);
-        } else if waits && self.deferral(cx, self.current_mss(cx)) == Some(Deferral::Congestion) {
+        let is_full = || self.segments_in_flight() >= self.congestion.window.cwnd;
+        let is_deferred = || self.deferral(cx, self.current_mss(cx)) == Some(Deferral::Congestion);
+        if waits && !is_full() && is_deferred() {
             self.validate_window(cx, true);
+        } else if self.delivery.sent_new || (waits && is_full()) {
+            self.validate_window(cx, false);
         }
     }
 

@@ -34,6 +34,10 @@ impl Connection {
         while let Some(record) = cx.records.get(self.recovery.chain.head).copied() {
             let covered = self.covered(&record);
             if covered == 0 {
+                // What is acknowledged of a run is cut off it, be it a part of a segment; a segment alone stays as it was sent (Linux).
+                if record.count() > 1 && record.seq.lt(self.snd.una) {
+                    self.trim_head(cx.records);
+                }
                 break;
             }
             self.leave(cx, &record, covered, ack, &mut leaving);
@@ -89,8 +93,7 @@ impl Connection {
             if leaving.first_sent_ns == 0 {
                 leaving.first_sent_ns = leaving.last_sent_ns;
             }
-            // What was acknowledged of it before fills no hole.
-            leaving.lowest = leaving.lowest.min(record.seq.max(ack.prior_una));
+            leaving.lowest = leaving.lowest.min(record.seq);
             ack.original_acked |= record.end.le(recovery.high_seq);
         }
         if record.has(tag::LOST) {
@@ -194,6 +197,7 @@ impl Connection {
             && self.snd.una.since(ack.prior_una) < u32::from(self.snd.mss)
             && ack.rate.prior_delivered.wrapping_add(1) == self.recovery.delivered
             && !ack.sacked
+            && !ack.dsack
             && !ack.ece
     }
 

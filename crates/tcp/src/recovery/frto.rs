@@ -3,7 +3,6 @@
 use super::ack::Ack;
 use super::flag;
 use crate::connection::{Connection, Cx};
-use crate::marks::Marks;
 
 impl Connection {
     /// An ACK in Loss: back to Open when all is recovered or nothing was lost; else repeat on.
@@ -45,7 +44,6 @@ impl Connection {
             self.recovery.high_seq = self.snd.nxt;
             // Step 2.b: new data, whose ACK will tell.
             if (self.unsent() > 0 || self.fin_unsent()) && self.snd.usable() > 0 {
-                self.marks.set(Marks::PUSH_DUE);
                 self.recovery.put(flag::SEND_NEW, true);
                 return true;
             }

@@ -25,7 +25,8 @@ impl Connection {
 
     /// Anything about this ACK that needs the machine?
     pub(crate) fn is_dubious(&self, ack: &Ack) -> bool {
-        !ack.is_no_duplicate() || ack.sacked || ack.ece || self.recovery.ca_state != CaState::Open
+        let alerts = ack.sacked || ack.dsack || ack.ece;
+        !ack.is_no_duplicate() || alerts || self.recovery.ca_state != CaState::Open
     }
 
     /// An ACK that is no plain progress in Open.

@@ -77,11 +77,18 @@ impl Rack {
     }
 }
 
+/// Since the record was sent, by a clock of microseconds: bursts of one turn, which are a nanosecond apart, have one age.
+#[inline]
+fn age_us(now_ns: u64, record: &Record) -> u32 {
+    let age_us = (now_ns / 1000).saturating_sub(record.sent_ns / 1000);
+    u32::try_from(age_us).unwrap_or(u32::MAX)
+}
+
 impl Connection {
     /// A segment was delivered (RFC 8985 6.2 step 2).
     #[inline]
     pub(crate) fn rack_advance(&mut self, now_ns: u64, record: &Record) {
-        let rtt_us = crate::rtt::micros(now_ns.saturating_sub(record.sent_ns));
+        let rtt_us = age_us(now_ns, record);
         if rtt_us < self.tx.rtt.min_us() && record.any(tag::RETRANS | tag::EVER_RETRANS) {
             // Too soon for the retransmission: it was the original.
             return;
@@ -112,8 +119,8 @@ impl Connection {
 
     /// How long until the record counts as lost; 0 or less = it does.
     pub(crate) fn rack_remaining_us(&self, now_ns: u64, record: &Record, window_us: u32) -> i64 {
-        let age_us = now_ns.saturating_sub(record.sent_ns) / 1000;
-        i64::from(self.recovery.rack.rtt_us) + i64::from(window_us) - age_us as i64
+        let age_us = age_us(now_ns, record);
+        i64::from(self.recovery.rack.rtt_us) + i64::from(window_us) - i64::from(age_us)
     }
 
     /// Marks what is lost. Returns how long to wait for the rest, in microseconds; 0 = nothing to wait for.

@@ -76,6 +76,8 @@ pub(crate) struct Delivery {
     pub burst_left: u16,
     /// The segment at hand is the first of its burst.
     pub burst_begins: bool,
+    /// Something new has left since the output last stopped.
+    pub sent_new: bool,
 }
 
 const _: () = assert!(size_of::<Delivery>() <= 128);
@@ -99,6 +101,7 @@ impl Delivery {
             last_out_ns: 0,
             burst_left: 0,
             burst_begins: true,
+            sent_new: false,
         }
     }
 
@@ -127,6 +130,7 @@ impl Delivery {
             last_out_ns,
             burst_left,
             burst_begins,
+            sent_new,
         } = self;
         p.u64(bytes_sent, u64::from(usual.una.since(usual.first)));
         let used_ns = if *bytes_sent > 0 { usual.now_ns } else { 0 };
@@ -157,6 +161,7 @@ impl Delivery {
         let mut is_within = !*burst_begins;
         p.bool(&mut is_within);
         *burst_begins = !is_within;
+        p.bool(sent_new);
     }
 
     /// A segment leaves; `idle` = nothing was in flight.

@@ -35,6 +35,15 @@ impl Connection {
         recovery.any(flag::SEND_NEW) && self.snd.nxt.le(recovery.high_seq)
     }
 
+    /// All has left that was to leave upon F-RTO's ACK. Without anything new the test tells nothing (RFC 5682 2.1, step 2.b).
+    #[cold]
+    pub(crate) fn end_new_data_test(&mut self) {
+        if self.new_data_test_failed() {
+            self.recovery.put(flag::FRTO, false);
+        }
+        self.recovery.put(flag::SEND_NEW, false);
+    }
+
     /// The first record that is lost and not sent again.
     fn next_lost(&self, records: &RecordPool) -> Index {
         let recovery = &self.recovery;
@@ -81,7 +90,7 @@ impl Connection {
         } else {
             return None;
         };
-        if record.count() == 1 && len == left && !fin && len < mss {
+        if record.count() == 1 && len == left && !fin && len < mss && seq.lt(self.snd.wnd_end()) {
             (len, fin) = self.with_neighbours(cx.records, at, len, mss.min(room));
         }
         if len > room {

@@ -70,7 +70,9 @@ impl Connection {
             self.rearm_retransmit(cx);
             return;
         }
-        let next = self.unsent().min(self.current_mss(cx));
+        let (unsent, mss) = (self.unsent(), self.current_mss(cx));
+        // The FIN is part of the last segment, or all of it.
+        let next = unsent.min(mss) + u32::from(self.fin_unsent() && unsent <= mss);
         if next > 0 && next <= self.snd.usable() {
             self.marks.set(Marks::PUSH_DUE);
             self.recovery.put(flag::PROBE_NEW, true);

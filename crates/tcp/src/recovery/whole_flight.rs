@@ -38,7 +38,10 @@ impl Connection {
             return None;
         }
         let record = cx.records.get(recovery.chain.head)?;
-        (record.tags & !(tag::FIN | tag::APP_LIMITED) == 0).then_some(*record)
+        // Of a segment that was acknowledged in part the rest is a hole filled late.
+        let is_plain =
+            record.tags & !(tag::FIN | tag::APP_LIMITED) == 0 && record.seq == self.snd.una;
+        is_plain.then_some(*record)
     }
 
     /// The ACK says nothing that loss recovery would hear: nothing is in flight, or it rides on text, and it acknowledges nothing.

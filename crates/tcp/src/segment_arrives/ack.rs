@@ -72,6 +72,9 @@ impl Connection {
     pub(super) fn take_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         // The path works: what an ICMP error said of it is past.
         self.tx.soft_error = None;
+        if seg.has(Flags::CWR) {
+            self.accept_cwr(seg);
+        }
         if let Some(record) = self.whole_flight(cx, seg) {
             return self.take_whole_flight(cx, seg, &record);
         }

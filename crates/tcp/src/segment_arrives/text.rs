@@ -58,9 +58,6 @@ impl Connection {
         if seg.len == 0 && !fin {
             return Effects::NONE;
         }
-        if seg.len > 0 {
-            self.accept_cwr(seg);
-        }
         if self.refuses_text() && (seg.seq + seg.len).gt(self.rcv.nxt) {
             return self.refuse_text(cx, seg);
         }

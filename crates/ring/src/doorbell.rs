@@ -98,13 +98,17 @@ struct Owed(AtomicU32);
 impl Owed {
     /// The sleeper is awake; `rung`: a ringer took the flag down.
     #[inline]
-    fn collect(&self, rung: bool, fd: &OwnedFd) {
+    fn collect(&self, rung: bool, drain: impl FnOnce() -> u64) {
         let rung = u32::from(rung);
-        let owed = self.0.load(Ordering::Relaxed) + rung;
-        if owed != 0 {
-            let got = drain(fd).min(owed.into()) as u32;
-            self.0.fetch_add(rung.wrapping_sub(got), Ordering::Relaxed);
+        if self.0.load(Ordering::Relaxed) + rung == 0 {
+            return;
         }
+        let got = drain();
+        // More than was owed a moment ago, if somebody insisted meanwhile, who has said so before.
+        let left = |owed: u32| Some(u64::from(owed + rung).saturating_sub(got) as u32);
+        let _ = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
     }
 }
 
@@ -162,7 +166,7 @@ impl StackBell {
         }
         self.inner.announced.store(0, Ordering::Relaxed);
         let rung = self.inner.flag.retract();
-        self.inner.owed.collect(rung, &self.inner.fd);
+        self.inner.owed.collect(rung, || drain(&self.inner.fd));
     }
 
     /// Readable once the bell has been rung.
@@ -238,7 +242,7 @@ impl AppBell {
     fn retract(&self) -> bool {
         let woken = self.inner.flag.retract();
         if let Some(fd) = self.inner.fd.get() {
-            self.inner.owed.collect(woken, fd);
+            self.inner.owed.collect(woken, || drain(fd));
         }
         woken
     }

@@ -63,3 +63,16 @@ fn ring_between_two_announcements_is_taken() {
     bell.cancel_sleep();
     assert_eq!(bell.inner.owed.0.load(Ordering::Relaxed), 0);
 }
+
+#[test]
+fn signal_of_who_insists_while_another_is_taken_is_not_owed_for_ever() {
+    let bell = StackBell::new().expect("eventfd");
+    bell.prepare_sleep();
+    assert!(bell.ring());
+    let rung = bell.inner.flag.retract();
+    bell.inner.owed.collect(rung, || {
+        bell.insist();
+        drain(&bell.inner.fd)
+    });
+    assert_eq!(bell.inner.owed.0.load(Ordering::Relaxed), 0);
+}

@@ -105,6 +105,8 @@ impl RxFrame {
     }
 
     /// The frame's first `N` bytes; zeros stand for what it does not have.
+    ///
+    /// A copy: who looks at it twice sees the same, whatever is written to the frame meanwhile. It is read plainly, not as volatile, which would read byte by byte.
     #[inline]
     pub fn head<const N: usize>(&self) -> [u8; N] {
         if self.len() < N {

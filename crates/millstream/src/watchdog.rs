@@ -76,7 +76,7 @@ struct Dog {
 }
 
 /// A copy of a descriptor of a port, and what it is to be polled for.
-type Watched = (OwnedFd, PollFlags);
+type Watched = (Arc<OwnedFd>, PollFlags);
 
 struct Sheep {
     key: u64,
@@ -208,10 +208,13 @@ impl Sheep {
             return None;
         }
         match stack.arm() {
-            None => Some(now_ns),
-            Some(fds) => {
+            // Without descriptors to sleep on there is only the clock.
+            Err(_) => Some(now_ns + WATCHDOG_TICK_NS),
+            Ok(None) => Some(now_ns),
+            Ok(Some(fds)) => {
                 let due_ns = stack.next_timer_ns();
-                self.armed = Some((fds, due_ns));
+                let fds = fds.into_iter().map(|(fd, flags)| (Arc::new(fd), flags));
+                self.armed = Some((fds.collect(), due_ns));
                 due_ns
             }
         }
@@ -227,10 +230,7 @@ impl Sheep {
     }
 
     fn descriptors(&self) -> impl Iterator<Item = Watched> + '_ {
-        let copy = |(fd, flags): &Watched| Some((fd.try_clone().ok()?, *flags));
-        self.armed
-            .iter()
-            .flat_map(move |(fds, _)| fds.iter().filter_map(copy))
+        self.armed.iter().flat_map(|(fds, _)| fds).cloned()
     }
 }
 

@@ -203,9 +203,9 @@ impl Stack {
     fn event_queue(&mut self) -> usize {
         let core = &mut self.core;
         core.app.chunk_stock.refill(&mut core.sockets.pool);
+        core.sockets.refill(&mut core.app.socket_stock);
         let has_chunks = !core.app.chunk_stock.is_empty();
         let events = core.events.publish(&mut core.sockets, has_chunks);
-        core.sockets.refill(&mut core.app.socket_stock);
         if events > 0 {
             core.counters.events += events as u64;
             core.counters.doorbells += u64::from(self.app_bell.wake());
@@ -253,23 +253,30 @@ impl Stack {
 
     /// Enables the port's wake-ups on behalf of a watcher who will sleep on copies of its descriptors, without holding the stack. `None`: there is work
     /// already. [`disarm`](Self::disarm) ends it.
-    pub fn arm(&mut self) -> Option<Vec<(OwnedFd, PollFlags)>> {
+    ///
+    /// # Errors
+    /// The kernel's: it has no descriptor left for a copy, and who sleeps on those that were made may sleep through what comes.
+    pub fn arm(&mut self) -> rustix::io::Result<Option<Vec<(OwnedFd, PollFlags)>>> {
         self.bell.prepare_sleep();
         let wants_tx = self.core.has_output();
         let is_held = self.core.is_input_held;
         if self.has_work() || (!is_held && self.port.prepare_wait(wants_tx)) {
             self.disarm();
-            return None;
+            return Ok(None);
         }
-        let mut fds = Vec::new();
+        let mut copies = Vec::new();
         let mut add = |fd: BorrowedFd<'_>, flags| {
-            fds.extend(fd.try_clone_to_owned().map(|fd| (fd, flags)));
+            copies.push(rustix::io::fcntl_dupfd_cloexec(fd, 0).map(|copy| (copy, flags)));
         };
         add(self.bell.fd(), PollFlags::IN);
         if !is_held {
             self.port.poll_fds(wants_tx, &mut add);
         }
-        Some(fds)
+        let copies: rustix::io::Result<Vec<_>> = copies.into_iter().collect();
+        if copies.is_err() {
+            self.disarm();
+        }
+        copies.map(Some)
     }
 
     /// The watcher is awake.

@@ -510,6 +510,22 @@ fn lent_buffers_that_shrink_are_back_pressure_or_the_end() {
 }
 
 #[test]
+fn frames_reserved_before_the_connection_ended_are_dropped_and_counted() {
+    let path = path("late-send");
+    let mut victim = server(&path);
+    let client = Client::connect(&path, &mut victim);
+    client.memory.set_head(RING_S2C, SLOTS);
+    assert_eq!(victim.reserve(3).len(), 3);
+    drop(client);
+    assert!(until(Duration::from_secs(5), || {
+        let _ = victim.receive().map(|_| ());
+        !victim.is_connected()
+    }));
+    victim.send(3).unwrap();
+    assert_eq!(value(&victim, "memif_tx_dropped_disconnected"), 3);
+}
+
+#[test]
 fn clients_memory_cannot_be_cut_off() {
     let (_victim, _peer, memory) = hostile_server("seal");
     assert!(rustix::fs::ftruncate(&memory.0, 0).is_err());

@@ -254,6 +254,7 @@ impl Port for MemifPort {
     #[inline]
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         let Some(tx) = &mut self.tx else {
+            self.counters.tx_dropped_disconnected += n as u64;
             return Ok(());
         };
         let sent = tx.send(n, &mut self.counters);

@@ -247,13 +247,21 @@ impl Connection {
     pub fn set_keepalive(&mut self, cx: &mut Cx<'_>, keepalive: Option<Keepalive>) -> Effects {
         let deadline_ns = self.deadline_ns;
         let owned = self.keeps_alive();
+        let was_on = self.marks.has(Marks::KEEPALIVE);
         self.marks.put(Marks::KEEPALIVE, keepalive.is_some());
         match keepalive {
             Some(settings) => {
-                self.tx.keepalive_idle_ms = millis(settings.idle_ns);
+                let idle_ms = millis(settings.idle_ns);
+                let idle_changed = idle_ms != self.tx.keepalive_idle_ms;
+                self.tx.keepalive_idle_ms = idle_ms;
                 self.tx.keepalive_interval_ms = millis(settings.interval_ns);
                 self.tx.keepalive_probes_max = settings.probes_max.max(1);
-                self.arm_keepalive(cx);
+                // As in Linux the other two count from the next look on.
+                if !was_on {
+                    self.arm_keepalive(cx);
+                } else if idle_changed {
+                    self.rearm_keepalive(cx);
+                }
             }
             None if owned => self.arm_slow(NEVER_NS),
             None => {}

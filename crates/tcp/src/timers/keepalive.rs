@@ -15,6 +15,19 @@ impl Connection {
         }
     }
 
+    /// Another idle time while keep-alive is on: the silence so far counts (Linux).
+    pub(crate) fn rearm_keepalive(&mut self, cx: &Cx<'_>) {
+        if self.keeps_alive() {
+            let idle_ns = u64::from(self.tx.keepalive_idle_ms) * MILLISECOND_NS;
+            let due_ns = self.last_heard_ns().saturating_add(idle_ns);
+            self.arm_slow(due_ns.max(cx.now_ns));
+        }
+    }
+
+    fn last_heard_ns(&self) -> u64 {
+        self.rx.last_ack_ns.max(self.rx.last_data_ns)
+    }
+
     /// The slow timer belongs to keep-alive.
     pub(crate) fn keeps_alive(&self) -> bool {
         self.marks.has(Marks::KEEPALIVE)
@@ -32,8 +45,7 @@ impl Connection {
         }
         let idle_ns = u64::from(self.tx.keepalive_idle_ms) * MILLISECOND_NS;
         let interval_ns = u64::from(self.tx.keepalive_interval_ms) * MILLISECOND_NS;
-        let heard_ns = self.rx.last_ack_ns.max(self.rx.last_data_ns);
-        let silent_ns = cx.now_ns.saturating_sub(heard_ns);
+        let silent_ns = cx.now_ns.saturating_sub(self.last_heard_ns());
         // Data in flight or waiting has timers of its own, which notice a dead peer sooner.
         if silent_ns < idle_ns || self.has_unfinished_sending() {
             let rest_ns = if silent_ns < idle_ns {

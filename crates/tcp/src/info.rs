@@ -17,7 +17,7 @@ pub struct Info {
     pub state: State,
     /// Loss recovery: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss (Linux's `tcpi_ca_state`).
     pub ca_state: u8,
-    /// Timeouts in a row without a new acknowledgment.
+    /// Timeouts in a row without a new acknowledgment; those into a shut window are not counted.
     pub retransmits: u8,
     /// Unanswered probes (zero window or keep-alive).
     pub probes: u8,
@@ -107,7 +107,7 @@ pub struct Info {
     pub sndbuf_limited_ns: u64,
     /// The peer's window in bytes.
     pub snd_wnd: u32,
-    /// Our window in bytes.
+    /// Our window in bytes, as it was last advertised: what has arrived since is not taken off.
     pub rcv_wnd: u32,
     /// What the window may grow to for now (`tcpi_rcv_ssthresh`).
     pub rcv_ssthresh: u32,
@@ -205,7 +205,6 @@ impl Connection {
         info.window_scaling = false;
         info.snd_wscale = 0;
         info.rcv_wscale = 0;
-        info.rcv_wnd = self.rx.wnd;
         info.snd_mss = self.mss_of_peer();
         info.rcv_mss = SEGMENT_GUESS_MIN;
         info.timestamps = false;
@@ -227,21 +226,13 @@ impl Connection {
         }
     }
 
-    /// Repetitions into a window that is shut are not counted (Linux).
-    fn retransmits_told(&self) -> u8 {
-        match self.snd.wnd {
-            0 if self.state.sends_data() => 0,
-            _ => self.tx.retransmits,
-        }
-    }
-
     fn all_info(&self, now_ns: u64) -> Info {
         let mss = u32::from(self.snd.mss.max(1));
         let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = self.busy_ns(now_ns);
         Info {
             state: self.state,
             ca_state: self.recovery.ca_state as u8,
-            retransmits: self.retransmits_told(),
+            retransmits: self.tx.retransmits,
             probes: self.tx.probes,
             backoff: self.tx.backoff,
             timestamps: self.marks.has(Marks::TIMESTAMPS),
@@ -286,7 +277,7 @@ impl Connection {
             rwnd_limited_ns,
             sndbuf_limited_ns,
             snd_wnd: self.snd.wnd,
-            rcv_wnd: self.rcv.wnd(),
+            rcv_wnd: self.rx.wnd,
             rcv_ssthresh: self.rx.ssthresh,
             window_clamp: self.rx.clamp,
             rcv_space: self.tune_space(),

@@ -11,8 +11,8 @@ impl Connection {
     /// is left in flight (RFC 5681 3.1).
     pub(crate) fn enter_loss(&mut self, cx: &mut Cx<'_>) {
         let before_recovery = self.recovery.is_before_recovery();
-        // Repetitions into a window that is shut are not counted (Linux), so each begins anew and none is put to the test of F-RTO.
-        let is_counted = self.tx.retransmits > 0 && self.snd.wnd > 0;
+        // Timeouts into a window that is shut are not counted, so each begins anew and none is put to the test of F-RTO.
+        let is_counted = self.tx.retransmits > 0;
         self.timeout_mark_lost(cx);
         let recovery = &self.recovery;
         let first = matches!(recovery.ca_state, CaState::Open | CaState::Disorder)

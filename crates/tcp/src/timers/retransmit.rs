@@ -3,7 +3,7 @@
 use wire::SeqNumber;
 
 use crate::MILLISECOND_NS;
-use crate::congestion::SSTHRESH_INFINITE;
+use crate::congestion::{CaState, SSTHRESH_INFINITE};
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::marks::Marks;
@@ -97,7 +97,8 @@ impl Connection {
 
     /// `wait_ns`, but no longer than the user timeout has left once it counts.
     pub(super) fn within_user_timeout(&self, now_ns: u64, wait_ns: u64) -> u64 {
-        let counts = self.tx.retransmits > 0 || self.marks.has(Marks::PERSIST);
+        let is_held_shut = self.recovery.ca_state == CaState::Loss && self.is_held_shut();
+        let counts = self.tx.retransmits > 0 || self.marks.has(Marks::PERSIST) || is_held_shut;
         if self.tx.user_timeout_ms == 0 || !counts {
             return wait_ns;
         }
@@ -120,7 +121,8 @@ impl Connection {
         }
         let is_opening = matches!(self.state, State::SynSent | State::SynReceived);
         match (self.tx.retransmits, self.recovery.retrans_stamp_ms) {
-            (0, _) => 0,
+            (0, 0) => 0,
+            (0, _) if !self.is_held_shut() => 0,
             _ if is_opening || self.is_fast_opened() => silent_ns,
             (1, 0) => 0,
             (_, 0) => silent_ns,
@@ -129,21 +131,53 @@ impl Connection {
     }
 
     fn on_data_timeout(&mut self, cx: &mut Cx<'_>) -> Effects {
-        if self.has_given_up(cx) {
+        let is_held_shut = self.is_held_shut();
+        let has_given_up = match is_held_shut {
+            true => self.has_given_up_shut(cx),
+            false => self.has_given_up(cx),
+        };
+        if has_given_up {
             cx.counters.timed_out += 1;
             return self.fail(self.tx.soft_error.unwrap_or(ConnectionError::TimedOut));
         }
         cx.counters.retransmit_timeouts += 1;
-        if self.has_repeated_for(cx, PATH_RETRIES) {
-            self.suspect_black_hole(cx);
-        }
-        if self.snd.wnd > 0 {
+        if !is_held_shut {
+            if self.has_repeated_for(cx, PATH_RETRIES) {
+                self.suspect_black_hole(cx);
+            }
             self.note_timeout(cx);
         }
         self.enter_loss(cx);
         self.recovery.put(flag::SEND_HEAD, true);
         self.back_off(cx);
         Effects::NONE
+    }
+
+    /// The peer shut its window on what is in flight: what is sent again are probes, which are not counted (Linux). For somebody who has gone they are
+    /// repetitions like others.
+    fn is_held_shut(&self) -> bool {
+        let is_opening = matches!(self.state, State::SynSent | State::SynReceived);
+        self.snd.wnd == 0 && !is_opening && !self.is_orphan()
+    }
+
+    /// Behind a window that is shut the peer may stay for as long as it answers (RFC 9293 SHLD-17). It is given up once it was silent for twice the longest
+    /// timeout, or when the user's patience ends, whatever it answers (Linux).
+    fn has_given_up_shut(&self, cx: &Cx<'_>) -> bool {
+        let repeated_ns = match self.recovery.retrans_stamp_ms {
+            0 => {
+                let head = cx.records.get(self.recovery.chain.head);
+                head.map_or(0, |head| cx.now_ns.saturating_sub(head.sent_ns))
+            }
+            ms => since_ns(cx.now_ns, ms),
+        };
+        if self.tx.user_timeout_ms != 0 && repeated_ns >= self.user_timeout_ns() {
+            return true;
+        }
+        let longest_ns = self.rto_ns_max(cx);
+        // A clock that jumps ends no connection: so long a silence takes timeouts that have grown, where they grow.
+        let is_slow = self.tx.rtt.rto_ns() >= longest_ns || self.is_thin_and_linear(cx);
+        let silent_ns = cx.now_ns.saturating_sub(self.rx.last_ack_ns);
+        is_slow && silent_ns.min(repeated_ns) > 2 * longest_ns
     }
 
     /// Whether repetitions have gone on for as long as `retries` timeouts take that begin with `first_ns` and double: by this time, and not by their number,
@@ -285,7 +319,9 @@ impl Connection {
     /// RFC 6298 5.5 and 5.6: twice the timeout, and the timer again. Karn: nothing in flight is timed.
     fn back_off(&mut self, cx: &Cx<'_>) {
         self.marks.clear(Marks::TIMING);
-        self.tx.retransmits = self.tx.retransmits.saturating_add(1);
+        if !self.is_held_shut() {
+            self.tx.retransmits = self.tx.retransmits.saturating_add(1);
+        }
         let bounds = self.rto_bounds(cx);
         if self.is_thin_and_linear(cx) {
             self.tx.backoff = 0;

@@ -125,9 +125,18 @@ impl Connection {
         if self.snd.wnd != before {
             self.restart_if_idle(cx);
         }
-        if self.marks.has(Marks::PERSIST) {
+        if self.marks.has(Marks::PERSIST) && !self.is_text_alone(seg, before) {
             self.restart_probing(cx);
         }
+    }
+
+    /// Text in order whose ACK and window say nothing new: Linux does not look at them.
+    fn is_text_alone(&self, seg: &Segment, window: u32) -> bool {
+        seg.len > 0
+            && seg.seq == self.rcv.nxt
+            && seg.flags.without(Flags::PSH) == self.snd.ecn.plain_ack()
+            && !self.marks.has(Marks::OUT_OF_ORDER)
+            && self.snd.wnd == window
     }
 
     /// The ACK before it changes anything.

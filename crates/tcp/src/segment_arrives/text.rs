@@ -234,7 +234,10 @@ impl Connection {
         }
         let stored = rx.write_at(text.offset, text.skip, text.len).min(text.len);
         cx.counters.bytes_drop_no_memory += u64::from(text.len - stored);
+        let before = self.rx.held.bytes(cx.ranges);
         let held = stored > 0 && self.hold_range(cx, left, left + stored, rx);
+        // Nothing grows by what was held before.
+        let fresh = self.rx.held.bytes(cx.ranges).saturating_sub(before);
         if held {
             self.cold.out_of_order_in = self.cold.out_of_order_in.wrapping_add(1);
             self.learn_segment_size(seg.len, seg.flags);
@@ -248,10 +251,14 @@ impl Connection {
                         right: left + stored + fin,
                     },
                 );
-                self.grow_window(cx, stored);
+                if fresh > 0 {
+                    self.grow_window(cx, stored);
+                }
             }
-            self.charge(stored, false);
-            self.make_place_beyond_gap(cx);
+            if fresh > 0 {
+                self.charge(fresh, false);
+                self.make_place_beyond_gap(cx);
+            }
         }
         self.owe_duplicate_ack(cx);
         (if held { stored } else { 0 }, Effects::NONE)

@@ -86,16 +86,20 @@ impl Connection {
         }
         let echo = seg.options.timestamp?.echo;
         let elapsed = self.ts_value(now_ns).wrapping_sub(echo);
-        // An echo from the future, or of nothing that we sent lately, tells nothing.
-        if echo == 0 || elapsed > i32::MAX as u32 {
-            return None;
-        }
-        Some(u64::from(elapsed.max(1)) * MILLISECOND_NS)
+        (echo != 0).then(|| elapsed_ns(elapsed)).flatten()
     }
 }
 
 /// Stamps of one host may be off by so much from one segment to the next (Linux's `TCP_PAWS_WINDOW`).
 const PAWS_SLACK: i32 = 1;
+
+/// An echo as old as this, or from the future, tells nothing: so many microseconds a signed word does not hold (Linux).
+const ECHO_MS_MAX: u32 = i32::MAX as u32 / 1_000;
+
+/// The round trip that an echo tells which is `elapsed_ms` old.
+pub(crate) fn elapsed_ns(elapsed_ms: u32) -> Option<u64> {
+    (elapsed_ms < ECHO_MS_MAX).then(|| u64::from(elapsed_ms.max(1)) * MILLISECOND_NS)
+}
 
 /// Nothing but an ACK.
 pub(crate) fn is_bare_ack(seg: &Segment) -> bool {

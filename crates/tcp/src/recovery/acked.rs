@@ -6,6 +6,7 @@ use super::ack::Ack;
 use super::rate::Busy;
 use super::records::{NONE, Record, RecordPool, tag};
 use crate::connection::{Connection, Cx};
+use crate::timestamp::elapsed_ns;
 
 /// What is learnt while acknowledged records leave.
 struct Leaving {
@@ -212,8 +213,7 @@ impl Connection {
         let by_echo_ns = || {
             let echo_ms = ack.echo_ms?;
             let elapsed_ms = self.clock_ms(cx.now_ns).wrapping_sub(echo_ms);
-            let sane = ack.acked > 0 && elapsed_ms <= i32::MAX as u32;
-            sane.then(|| u64::from(elapsed_ms.max(1)) * crate::MILLISECOND_NS)
+            (ack.acked > 0).then(|| elapsed_ns(elapsed_ms)).flatten()
         };
         let (rtt_ns, latest_ns) = match by_clock_ns {
             Some(rtt_ns) => (rtt_ns, latest_ns.unwrap_or(rtt_ns)),

@@ -6,7 +6,7 @@ use super::*;
 const RTO_MAX_MS: std::ops::RangeInclusive<u32> = 1_000..=120_000;
 /// No timer is shorter than two ticks of a kernel's clock.
 const TIMER_US_MIN: u32 = 2_000;
-const RTO_MIN_US_MAX: u32 = 120_000_000;
+const RTO_MIN_US_MAX: u32 = 200_000;
 const DELAYED_ACK_US_MAX: u32 = 200_000;
 
 impl SocketOptions<'_> {
@@ -34,7 +34,7 @@ impl SocketOptions<'_> {
     /// `TCP_RTO_MIN_US`: the retransmission timeout is longer than the round trip by so much at least, from the next measured one on.
     ///
     /// # Errors
-    /// `InvalidInput` outside 2,000 to 120,000,000.
+    /// `InvalidInput` outside 2,000 to 200,000.
     pub fn set_rto_min_us(&self, us: u32) -> io::Result<()> {
         if !(TIMER_US_MIN..=RTO_MIN_US_MAX).contains(&us) {
             return Err(invalid());

@@ -229,7 +229,7 @@ fn timer_rows() -> Vec<Row> {
         (
             "TCP_RTO_MIN_US",
             TCP_RTO_MIN_US,
-            [-1, 40_000, 200_000, 120_000_001],
+            [-1, 40_000, 200_000, 200_001],
         ),
         (
             "TCP_DELACK_MAX_US",

@@ -305,15 +305,16 @@ impl Bbr {
         let now_ms = millis(at.now_ns);
         let expired = now_ms.wrapping_sub(self.rt_prop_ms) > RT_PROP_MS;
         if let Some(rtt_us) = ack.rtt_us
-            && (rtt_us <= self.rt_prop_us || (expired && !ack.maybe_delayed))
+            && (rtt_us < self.rt_prop_us || (expired && !ack.maybe_delayed))
         {
             self.rt_prop_us = rtt_us;
             self.rt_prop_ms = now_ms;
         }
         let is_probing = matches!(self.mode, Mode::ProbeRtt { .. });
         if expired && !is_probing && !self.has(flag::IDLE_RESTART) {
-            self.save_cwnd(window);
+            // A window that recovery cut short of what it was before is not all that is remembered: the mode comes first (Linux).
             self.mode = Mode::PROBE_RTT;
+            self.save_cwnd(window);
         }
         let limits = matches!(self.mode, Mode::ProbeRtt { .. });
         if limits {

@@ -321,6 +321,23 @@ fn probe_rtt_needs_an_old_round_trip_and_a_sender_that_did_not_pause() {
 }
 
 #[test]
+fn probe_rtt_comes_though_all_round_trips_are_equal() {
+    let mut sender = Sender::probing(100);
+    let rounds = (1..=600).find(|_| sender.round(100, 0));
+    // Ten seconds of 20 ms each.
+    assert!(rounds.is_some_and(|rounds| rounds > 400), "{rounds:?}");
+}
+
+#[test]
+fn probe_rtt_does_not_forget_a_larger_window() {
+    let mut sender = Sender::probing(100);
+    sender.bbr.prior_cwnd = 500;
+    sender.now_ns += 11_000 * MILLISECOND_NS;
+    assert!(sender.round(100, 0));
+    assert_eq!(sender.bbr.prior_cwnd, 500);
+}
+
+#[test]
 fn slow_paths_send_one_segment_at_a_time() {
     let mut sender = Sender::new();
     for (rate, quantum) in [(100_000, 1), (200_000, 2), (20_480_000, 20), (u64::MAX, 65)] {

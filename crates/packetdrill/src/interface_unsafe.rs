@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_uint, c_ulong, c_void};
 use std::sync::Arc;
 
-use posix::{Address, EpollEvent, Errno, Reply, Request};
+use posix::{Address, EpollEvent, Errno, Reply, Request, number};
 
 use crate::interpose_unsafe;
 use crate::memory_unsafe::{copy_in, copy_out};
@@ -250,14 +250,31 @@ extern "C" fn connect(userdata: *mut c_void, fd: Fd, at: Ptr, len: c_uint) -> c_
     answer_int(address.and_then(|address| plain(userdata, Request::Connect { fd, address })))
 }
 
-/// A call that reads bytes into pieces of the caller's memory.
+/// A call that reads bytes into pieces of the caller's memory. Where there is no memory nothing is taken: it is looked whether there is anything.
 fn read_into(
     userdata: *mut c_void,
     request: Request,
     pieces: &[Piece],
 ) -> Result<(i64, Reply), Errno> {
+    let (fd, len, flags) = match request {
+        Request::Recv { fd, len, flags } | Request::Recvmsg { fd, len, flags, .. } => {
+            (fd, len, flags)
+        }
+        Request::Read { fd, len } => (fd, len, 0),
+        _ => return Err(Errno::INVAL),
+    };
+    let is_missing = pieces.iter().any(|to| to.address == 0 && to.len > 0);
+    if is_missing && flags & (number::MSG_TRUNC | number::MSG_ERRQUEUE) == 0 {
+        let flags = flags | number::MSG_PEEK;
+        return match plugin(userdata).call(Request::Recv { fd, len, flags })? {
+            (1.., _) => Err(Errno::FAULT),
+            nothing => Ok(nothing),
+        };
+    }
     let (value, reply) = plugin(userdata).call(request)?;
-    if let Reply::Bytes(bytes) | Reply::Message { bytes, .. } = &reply {
+    // Bytes of a stream that are cut off are not copied at all.
+    let copies = flags & (number::MSG_TRUNC | number::MSG_ERRQUEUE) != number::MSG_TRUNC;
+    if let (true, Reply::Bytes(bytes) | Reply::Message { bytes, .. }) = (copies, &reply) {
         scatter(bytes, pieces)?;
     }
     Ok((value, reply))
@@ -595,6 +612,10 @@ extern "C" fn splice(
     flags: c_uint,
 ) -> isize {
     let plugin = plugin(userdata);
+    // packetdrill points at what a script writes as a pointer: zero is none.
+    let is_none = |at: Ptr| copy_in(at, 8).is_ok_and(|pointer| pointer == [0; 8]);
+    let offset_in = if is_none(offset_in) { 0 } else { offset_in };
+    let offset_out = if is_none(offset_out) { 0 } else { offset_out };
     if plugin.is_ours(fd_in) || plugin.is_ours(fd_out) {
         if offset_in != 0 || offset_out != 0 {
             return answer(Err(Errno::SPIPE));

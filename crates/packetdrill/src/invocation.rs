@@ -36,13 +36,9 @@ impl Invocation {
             seed: Some(SEED),
             shims: true,
         };
-        let in_script = script.split_whitespace().map(str::to_owned);
-        let in_script: Vec<String> = in_script
-            .take_while(|word| word.starts_with("--"))
-            .collect();
-        for words in [arguments, &in_script[..]] {
-            told.take_options(words);
-        }
+        // What the command line says wins.
+        told.take_options(&options_of(script));
+        told.take_options(arguments);
         for flag in flags.split(',').map(str::trim).filter(|f| !f.is_empty()) {
             told.take_flag(flag)?;
         }
@@ -106,6 +102,30 @@ impl Invocation {
     }
 }
 
+/// The options that a script begins with, between blanks and comments.
+fn options_of(mut script: &str) -> Vec<String> {
+    let mut options = Vec::new();
+    loop {
+        script = script.trim_start();
+        if let Some(comment) = script.strip_prefix("//") {
+            script = comment.split_once('\n').map_or("", |(_, rest)| rest);
+        } else if let Some(comment) = script.strip_prefix("/*") {
+            script = comment.split_once("*/").map_or("", |(_, rest)| rest);
+        } else if script.starts_with("--") {
+            let mut is_quoted = false;
+            let end = script.find(|c: char| {
+                is_quoted ^= c == '"';
+                c.is_whitespace() && !is_quoted
+            });
+            let (option, rest) = script.split_at(end.unwrap_or(script.len()));
+            options.push(option.to_owned());
+            script = rest;
+        } else {
+            return options;
+        }
+    }
+}
+
 /// The scripts among the arguments, in order: packetdrill runs one after another and makes an instance of us for each.
 pub fn scripts(arguments: &[String]) -> impl Iterator<Item = &String> {
     arguments.iter().filter(|word| word.ends_with(".pkt"))
@@ -140,6 +160,24 @@ mod tests {
         let told = invocation("packetdrill", "--local_ip=10.0.0.2\n\n`x --mtu=9`", "").unwrap();
         assert_eq!(told.mtu, 1_500);
         assert_eq!(told.locals[0], IpAddr::from([10, 0, 0, 2]));
+    }
+
+    #[test]
+    fn options_of_a_script_stand_between_comments() {
+        let script = "// about\n/* more\n * --mtu=70 */\n--define=A=\"b c\" // --mtu=71\n--mtu=1400\n0 x --mtu=72";
+        assert_eq!(invocation("packetdrill", script, "").unwrap().mtu, 1_400);
+        assert_eq!(invocation("p", "/* --mtu=1400", "").unwrap().mtu, 1_500);
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_script() {
+        let told = invocation(
+            "packetdrill --mtu=1300 x.pkt",
+            "--mtu=1400\n--local_ip=10.0.0.2",
+            "",
+        );
+        let told = told.unwrap();
+        assert_eq!((told.mtu, told.locals[0]), (1_300, [10, 0, 0, 2].into()));
     }
 
     #[test]

@@ -238,6 +238,68 @@ fn a_connection_is_accepted_read_looked_at_and_closed() {
     assert_eq!((flags & FIN, seq, ack), (FIN, iss + 1, 9));
 }
 
+/// A connection with so many bytes to read.
+fn connection_with(driver: &Driver, payload: &[u8]) -> c_int {
+    let listener = driver.listener();
+    let segment = |flags, seq, ack, payload| {
+        driver.send(&Segment {
+            flags,
+            seq,
+            ack,
+            payload,
+        });
+    };
+    segment(SYN, 0, 0, b"");
+    let (_, iss, _, _) = driver.receive();
+    segment(ACK, 1, iss + 1, b"");
+    let fd = call!(driver, accept, listener, 0, 0);
+    segment(ACK | PSH, 1, iss + 1, payload);
+    fd
+}
+
+fn readable(driver: &Driver, fd: c_int) -> c_int {
+    let mut bytes: c_int = -1;
+    let at = &raw mut bytes as usize;
+    assert_eq!(call!(driver, ioctl, fd, libc::FIONREAD, at), 0);
+    bytes
+}
+
+#[test]
+fn reads_into_no_buffer_are_efault_and_keep_the_bytes() {
+    let driver = Driver::load();
+    let fd = connection_with(&driver, &[7; 200]);
+    assert_eq!(call!(driver, read, fd, 0, 50), -1);
+    assert_eq!(
+        std::io::Error::last_os_error().raw_os_error(),
+        Some(libc::EFAULT)
+    );
+    assert_eq!(readable(&driver, fd), 200);
+    assert_eq!(call!(driver, recv, fd, 0, 50, libc::MSG_TRUNC), 50);
+    let mut bytes = [0_u8; 50];
+    let buffer = bytes.as_mut_ptr() as usize;
+    assert_eq!(call!(driver, recv, fd, buffer, 50, libc::MSG_TRUNC), 50);
+    assert_eq!((bytes, readable(&driver, fd)), ([0; 50], 100));
+}
+
+#[test]
+fn splice_takes_a_pointer_to_zero_for_none() {
+    let driver = Driver::load();
+    let fd = connection_with(&driver, &[7; 200]);
+    let mut pipe: [c_int; 2] = [0; 2];
+    assert_eq!(call!(driver, pipe, pipe.as_mut_ptr() as usize), 0);
+    let splice = |from, to, at: &i64| {
+        let at = at as *const i64 as usize;
+        call!(driver, splice, from, at, to, at, 100, 0)
+    };
+    assert_eq!(splice(fd, pipe[1], &0), 100);
+    assert_eq!(splice(pipe[0], fd, &0), 100);
+    assert_eq!(splice(fd, pipe[1], &8), -1);
+    assert_eq!(
+        std::io::Error::last_os_error().raw_os_error(),
+        Some(libc::ESPIPE)
+    );
+}
+
 #[test]
 fn a_bad_address_is_efault_and_not_a_crash() {
     let driver = Driver::load();

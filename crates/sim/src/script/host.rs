@@ -60,6 +60,12 @@ pub(super) trait Host {
     /// Changes a setting. False: nothing here has that name, or not that value.
     fn set(&mut self, name: &str, value: &str) -> bool;
 
+    /// Puts a capability among those in force for the calls that follow, or takes it away. It is back at the end.
+    ///
+    /// # Errors
+    /// The kernel's: nobody gets what it may not have.
+    fn set_capability(&mut self, number: u32, is_on: bool) -> Result<(), Errno>;
+
     /// The queue below TCP is full, and stays so, or is not. False: it cannot be had.
     fn congest(&mut self, is_congested: bool) -> bool;
 }

@@ -64,3 +64,27 @@ fn init_scripts_run_first() {
     assert_eq!(played.map(|report| report.events), Ok(2));
     assert!(cause(&format!("--init_scripts=false\n{SOCKET}")).contains("status 1"));
 }
+
+#[test]
+fn call_is_written_as_it_is_made() {
+    let cases = [
+        ("+0 close(3, 4) = 0", "2 arguments"),
+        ("+0 read(3, ..., 10, 9) = 10", "4 arguments"),
+        (
+            "+0 poll([{fd=3, events=POLLIN, revents=0}], 7, 0) = 0",
+            "7 members told, 1 listed",
+        ),
+        (
+            "+0 writev(3, [{..., 5}], 9) = 5",
+            "9 members told, 1 listed",
+        ),
+        (
+            "+0 close(3) = 0 ENOSUCHERROR",
+            "there is no error ENOSUCHERROR",
+        ),
+    ];
+    for (call, said) in cases {
+        let cause = cause(&format!("{SOCKET}{call}"));
+        assert!(cause.contains(said), "{call}: {cause}");
+    }
+}

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use millstream::{Clock, Runtime, TcpConfig, VirtualClock, WireSpec};
 use packetio::ip_wire::{self, IpWireEnd};
-use posix::{Call, Outcome, Request, Sockets, sysctl};
+use posix::{Call, Errno, Outcome, Request, Sockets, sysctl};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use super::{Answer, Departure, Host};
 use crate::script::ast::Micros;
@@ -33,6 +34,8 @@ pub(in crate::script) struct Stack {
     settings: BTreeMap<String, String>,
     /// The queue before the device takes nothing.
     is_congested: bool,
+    /// What this thread might do before the script changed it.
+    capabilities: Option<CapabilitySets>,
     _runtime: Runtime,
 }
 
@@ -66,6 +69,7 @@ impl Stack {
             wire,
             settings: settings.clone(),
             is_congested: false,
+            capabilities: None,
             _runtime: runtime,
         };
         made.turn();
@@ -173,10 +177,29 @@ impl Host for Stack {
         is_known && taken.is_ok()
     }
 
+    /// The stack asks the kernel what the calling thread may.
+    fn set_capability(&mut self, number: u32, is_on: bool) -> Result<(), Errno> {
+        let mut sets = capabilities(None)?;
+        self.capabilities.get_or_insert(sets);
+        let one = 1_u64.checked_shl(number).ok_or(Errno::INVAL)?;
+        sets.effective
+            .set(CapabilitySet::from_bits_retain(one), is_on);
+        set_capabilities(None, sets)
+    }
+
     fn congest(&mut self, is_congested: bool) -> bool {
         self.is_congested = is_congested;
         self.wire.set_blocked(is_congested);
         true
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        if let Some(sets) = self.capabilities {
+            // They were in force, so they may be again.
+            let _ = set_capabilities(None, sets);
+        }
     }
 }
 

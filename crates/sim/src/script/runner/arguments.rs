@@ -13,11 +13,35 @@ use crate::script::symbols;
 pub(super) struct Arguments<'a>(pub &'a [Expr]);
 
 impl<'a> Arguments<'a> {
-    pub(super) fn count(&self, counts: &[usize]) -> Result<(), String> {
-        if counts.contains(&self.0.len()) {
-            return Ok(());
+    /// Whether the call `name` takes so many, and whether those that count the members of a list do it right.
+    pub(super) fn check(&self, name: &str) -> Result<(), String> {
+        let expected = match name {
+            "close" | "epoll_create" | "epoll_create1" | "pipe" => 1..=1,
+            "listen" | "shutdown" => 2..=2,
+            "open" | "fcntl" | "ioctl" => 2..=3,
+            "socket" | "bind" | "accept" | "connect" | "read" | "readv" | "write" | "writev"
+            | "recvmsg" | "sendmsg" | "poll" | "cap_set" => 3..=3,
+            "accept4" | "recv" | "send" | "epoll_ctl" | "epoll_wait" | "sendfile" => 4..=4,
+            "getsockopt" | "setsockopt" => 5..=5,
+            "recvfrom" | "sendto" | "splice" => 6..=6,
+            _ => return Ok(()),
+        };
+        let count = self.0.len();
+        if !expected.contains(&count) {
+            let (least, most) = expected.into_inner();
+            return Err(format!("{count} arguments, expected {least} to {most}"));
         }
-        Err(format!("{} arguments, expected {counts:?}", self.0.len()))
+        let (list, told) = match name {
+            "poll" => (0, 1),
+            "readv" | "writev" => (1, 2),
+            _ => return Ok(()),
+        };
+        match (self.at(list)?, self.int(told)?) {
+            (Expr::List(members), told) if members.len() as i64 != told => {
+                Err(format!("{told} members told, {} listed", members.len()))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn at(&self, index: usize) -> Result<&'a Expr, String> {

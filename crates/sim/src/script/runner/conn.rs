@@ -15,8 +15,10 @@ use crate::script::datagram::{Datagram, Segment};
 pub(super) enum Stage {
     /// Not a socket: an epoll instance.
     Other,
-    /// An end of a pipe: the runner's own, with the number of the pipe.
-    Pipe(usize),
+    /// The end of a pipe that is read, the runner's own, with the number of the pipe.
+    PipeOut(usize),
+    /// The end that is written.
+    PipeIn(usize),
     /// A file: the runner's own. It holds as many zeros as are wanted.
     File,
     New,

@@ -1,4 +1,4 @@
-//! Pipes and files beside the sockets: `pipe`, `splice`, `open`, `sendfile`.
+//! Pipes and files beside the sockets: `pipe`, `splice`, `open`, `sendfile`, and reads and writes of a pipe's ends.
 //!
 //! Neither is the stack's business, so they are played here: a pipe is a count of bytes, a file holds zeros. What they move from
 //! and to a socket are receives and sends like any other.
@@ -17,7 +17,8 @@ const PIPE_BYTES: usize = 65_536;
 
 /// What a descriptor of a script is to `splice`.
 enum End {
-    Pipe(usize),
+    Out(usize),
+    In(usize),
     Socket(i32),
 }
 
@@ -29,6 +30,7 @@ impl Runner<'_> {
         arguments: &Arguments<'_>,
     ) -> Result<Option<Plan>, String> {
         match name {
+            "read" | "readv" | "write" | "writev" => self.plan_end(name, arguments),
             "pipe" => {
                 pipe_numbers(arguments)?;
                 Ok(Some(Plan::Answer(Ok(0))))
@@ -47,9 +49,37 @@ impl Runner<'_> {
         let script_fd = arguments.i32(index)?;
         let live = self.live_fd(script_fd)?;
         match self.by_script_fd(script_fd).map(|at| self.conns[at].stage) {
-            Some(Stage::Pipe(pipe)) => Ok(End::Pipe(pipe)),
+            Some(Stage::PipeOut(pipe)) => Ok(End::Out(pipe)),
+            Some(Stage::PipeIn(pipe)) => Ok(End::In(pipe)),
             _ => Ok(End::Socket(live)),
         }
+    }
+
+    /// A pipe's end is read or written. None: it is another descriptor.
+    fn plan_end(&self, name: &str, arguments: &Arguments<'_>) -> Result<Option<Plan>, String> {
+        let end = self.end(arguments, 0)?;
+        if matches!(end, End::Socket(_)) {
+            return Ok(None);
+        }
+        let is_vector = name.ends_with('v');
+        let len = if is_vector {
+            arguments.vector(1)?
+        } else {
+            arguments.len(2)?
+        };
+        let has_buffer = is_vector || arguments.buffer(1)?;
+        let moved = match end {
+            End::Out(pipe) if name.starts_with("read") => Ok(len.min(self.pipes[pipe])),
+            End::In(pipe) if name.starts_with("write") => {
+                Ok(len.min(PIPE_BYTES - self.pipes[pipe]))
+            }
+            _ => Err(Errno::BADF),
+        };
+        Ok(Some(Plan::Answer(match moved {
+            Ok(0) if len > 0 => Err(Errno::AGAIN),
+            Ok(1..) if !has_buffer => Err(Errno::FAULT),
+            moved => moved.map(|bytes| bytes as i64),
+        })))
     }
 
     fn plan_splice(&self, arguments: &Arguments<'_>) -> Result<Plan, String> {
@@ -64,11 +94,11 @@ impl Runner<'_> {
             _ => number::MSG_DONTWAIT,
         };
         match (from, to) {
-            (End::Socket(fd), End::Pipe(pipe)) => match len.min(PIPE_BYTES - self.pipes[pipe]) {
+            (End::Socket(fd), End::In(pipe)) => match len.min(PIPE_BYTES - self.pipes[pipe]) {
                 0 if len > 0 => Ok(Plan::Answer(Err(Errno::AGAIN))),
                 len => Ok(Plan::Make(Request::Recv { fd, len, flags })),
             },
-            (End::Pipe(pipe), End::Socket(fd)) => match len.min(self.pipes[pipe]) {
+            (End::Out(pipe), End::Socket(fd)) => match len.min(self.pipes[pipe]) {
                 0 if len > 0 => Ok(Plan::Answer(Err(Errno::AGAIN))),
                 len => Ok(Plan::Make(Request::Send {
                     fd,
@@ -78,6 +108,9 @@ impl Runner<'_> {
                     control: Vec::new(),
                 })),
             },
+            (End::Socket(_), End::Out(_)) | (End::In(_), End::Socket(_)) => {
+                Ok(Plan::Answer(Err(Errno::BADF)))
+            }
             _ => Err("splice goes from a socket to a pipe or from a pipe to a socket".to_owned()),
         }
     }
@@ -93,27 +126,34 @@ impl Runner<'_> {
         match name {
             "pipe" => {
                 self.pipes.push(0);
-                let stage = Stage::Pipe(self.pipes.len() - 1);
-                for script_fd in pipe_numbers(arguments)? {
-                    self.new_conn(stage, script_fd, -1);
-                }
+                let pipe = self.pipes.len() - 1;
+                let [read, write] = pipe_numbers(arguments)?;
+                self.new_conn(Stage::PipeOut(pipe), read, -1);
+                self.new_conn(Stage::PipeIn(pipe), write, -1);
             }
             "open" => {
                 self.new_conn(Stage::File, expected, -1);
             }
             "splice" => {
-                let moved = usize::try_from(value).unwrap_or(0);
-                match (self.end(arguments, 0)?, self.end(arguments, 2)?) {
-                    (_, End::Pipe(pipe)) => self.pipes[pipe] += moved,
-                    (End::Pipe(pipe), _) => {
-                        self.pipes[pipe] = self.pipes[pipe].saturating_sub(moved)
-                    }
-                    _ => {}
-                }
+                self.pass(self.end(arguments, 0)?, value);
+                self.pass(self.end(arguments, 2)?, value);
             }
+            "read" | "readv" | "write" | "writev" => self.pass(self.end(arguments, 0)?, value),
             _ => {}
         }
         Ok(())
+    }
+}
+
+impl Runner<'_> {
+    /// So many bytes have passed an end.
+    fn pass(&mut self, end: End, bytes: i32) {
+        let bytes = usize::try_from(bytes).unwrap_or(0);
+        match end {
+            End::In(pipe) => self.pipes[pipe] += bytes,
+            End::Out(pipe) => self.pipes[pipe] = self.pipes[pipe].saturating_sub(bytes),
+            End::Socket(_) => {}
+        }
     }
 }
 

@@ -56,6 +56,8 @@ pub(super) struct Python {
     names: BTreeMap<String, Value>,
     /// What was printed.
     pub output: String,
+    /// The piece of code that runs has called `sys.exit`.
+    is_over: bool,
 }
 
 impl Python {
@@ -67,6 +69,7 @@ impl Python {
     /// makes no sense.
     pub(super) fn run(&mut self, line: u32, code: &str) -> Result<(), Mismatch> {
         let program = parse::program(line, code)?;
+        self.is_over = false;
         eval::run(self, &program)
     }
 }

@@ -19,11 +19,13 @@ pub(super) fn call(
         _ => arguments,
     };
     match (name, arguments) {
-        ("print", _) => {
+        ("print" | "sys.stdout.write" | "sys.stderr.write", _) => {
             let words: Vec<String> = arguments.iter().map(Value::to_string).collect();
-            let _ = writeln!(python.output, "{}", words.join(" "));
+            let _ = writeln!(python.output, "{}", words.join(" ").trim_end_matches('\n'));
             Ok(Value::None)
         }
+        ("exit" | "sys.exit", []) => exit(python, &Value::None),
+        ("exit" | "sys.exit", [status]) => exit(python, status),
         ("min", _) => extreme(spread, options, Ordering::Less),
         ("max", _) => extreme(spread, options, Ordering::Greater),
         ("sorted", [values]) => sorted(values, options),
@@ -45,6 +47,15 @@ pub(super) fn call(
     }
 }
 
+/// The code ends here: well, or with a status or text.
+fn exit(python: &mut Python, status: &Value) -> Result<Value, String> {
+    if is_true(status) {
+        return Err(format!("the code exits with {status}"));
+    }
+    python.is_over = true;
+    Ok(Value::None)
+}
+
 fn of_list(name: &str, arguments: &[Value]) -> Result<Option<Value>, String> {
     let all = || members(arguments.first().cloned().unwrap_or(Value::None));
     let value = match (name, arguments.len()) {
@@ -57,6 +68,8 @@ fn of_list(name: &str, arguments: &[Value]) -> Result<Option<Value>, String> {
                     found.push(value);
                 }
             }
+            // In order, so that those of the same members are equal.
+            found.sort_by(|left, right| order(left, right).unwrap_or(Ordering::Equal));
             Value::Tuple(found)
         }
         ("reversed", 1) => Value::Tuple(all()?.into_iter().rev().collect()),
@@ -91,26 +104,32 @@ fn of_numbers(name: &str, arguments: &[Value]) -> Result<Value, String> {
         ("int", [value]) => int(value, 10),
         ("int", [value, base]) => int(value, integer(base)?),
         ("float", [value]) => number(value).map(Value::Float),
-        ("abs" | "math.fabs", [Value::Float(value)]) => Ok(Value::Float(value.abs())),
+        ("abs" | "math.fabs" | "fabs", [Value::Float(value)]) => Ok(Value::Float(value.abs())),
         ("abs", [value]) => Ok(Value::Int(integer(value)?.abs())),
         ("round", [value]) => whole(number(value)?.round_ties_even()),
         ("round", [value, digits]) => {
-            let scale = 10f64.powi(integer(digits)?.clamp(-30, 30) as i32);
-            Ok(Value::Float(
-                (number(value)? * scale).round_ties_even() / scale,
-            ))
+            let (value, digits) = (number(value)?, integer(digits)?.clamp(-30, 30));
+            let rounded = match usize::try_from(digits) {
+                // The number's own decimal digits decide, not those of a product.
+                Ok(digits) => format!("{value:.digits$}").parse().unwrap_or(value),
+                Err(_) => {
+                    let scale = 10f64.powi(-digits as i32);
+                    (value / scale).round_ties_even() * scale
+                }
+            };
+            Ok(Value::Float(rounded))
         }
         ("pow" | "math.pow", [base, exponent]) => binary("**", base.clone(), exponent.clone()),
         ("divmod", [left, right]) => Ok(Value::Tuple(vec![
             binary("//", left.clone(), right.clone())?,
             binary("%", left.clone(), right.clone())?,
         ])),
-        ("math.ceil", [value]) => whole(number(value)?.ceil()),
-        ("math.floor", [value]) => whole(number(value)?.floor()),
-        ("math.trunc", [value]) => whole(number(value)?),
-        ("math.sqrt", [value]) => Ok(Value::Float(number(value)?.sqrt())),
-        ("math.log", [value]) => Ok(Value::Float(number(value)?.ln())),
-        ("math.log2", [value]) => Ok(Value::Float(number(value)?.log2())),
+        ("math.ceil" | "ceil", [value]) => whole(number(value)?.ceil()),
+        ("math.floor" | "floor", [value]) => whole(number(value)?.floor()),
+        ("math.trunc" | "trunc", [value]) => whole(number(value)?),
+        ("math.sqrt" | "sqrt", [value]) => Ok(Value::Float(number(value)?.sqrt())),
+        ("math.log" | "log", [value]) => Ok(Value::Float(number(value)?.ln())),
+        ("math.log2" | "log2", [value]) => Ok(Value::Float(number(value)?.log2())),
         _ => Err(format!(
             "no function {name} of {} arguments",
             arguments.len()

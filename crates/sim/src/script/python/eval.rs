@@ -9,14 +9,22 @@ use super::{Python, Value, calls, format};
 use crate::limits::MEMBERS_MAX;
 use crate::script::Mismatch;
 
-/// Integers stay far below what `i128` holds.
-const SHIFT_MAX: i128 = 64;
+/// What is longer than an `i128` is refused.
+const SHIFT_MAX: i128 = 126;
 
 pub(super) fn run(python: &mut Python, statements: &[Statement]) -> Result<(), Mismatch> {
     for statement in statements {
+        if python.is_over {
+            return Ok(());
+        }
         let at = |cause: String| Mismatch::new(statement.line, cause);
         match &statement.what {
             What::Pass => {}
+            What::Raise(name, arguments) => {
+                let said = python.all(arguments).map_err(at)?;
+                let said: Vec<String> = said.iter().map(Value::to_string).collect();
+                return Err(at(format!("{name}: {}", said.join(", "))));
+            }
             What::Expr(expr) => {
                 python.eval(expr).map_err(at)?;
             }
@@ -74,7 +82,9 @@ impl Python {
         match name {
             "True" => Ok(Value::Bool(true)),
             "False" => Ok(Value::Bool(false)),
-            "None" => Ok(Value::None),
+            "None" | "sys.stdout" | "sys.stderr" => Ok(Value::None),
+            "math.pi" => Ok(Value::Float(std::f64::consts::PI)),
+            "math.inf" => Ok(Value::Float(f64::INFINITY)),
             _ => match self.names.get(name) {
                 Some(value) => Ok(value.clone()),
                 None => Err(format!("name '{name}' is not defined")),

@@ -302,18 +302,30 @@ impl<'a> Tokens<'a> {
                 let Some(name) = self.name() else {
                     return Err(self.fault("a name expected"));
                 };
+                let module = match &read {
+                    Expr::Name(module) if MODULES.contains(&module.as_str()) => {
+                        Some(module.clone())
+                    }
+                    _ => None,
+                };
+                if let (Some(module), false) = (&module, self.is_called()) {
+                    read = Expr::Name(format!("{module}.{name}"));
+                    continue;
+                }
                 self.expect("(")?;
                 let (arguments, named) = self.arguments(")")?;
-                read = match read {
-                    Expr::Name(module) if MODULES.contains(&module.as_str()) => {
-                        Expr::Call(format!("{module}.{name}"), arguments, named)
-                    }
-                    read => Expr::Method(Box::new(read), name.to_owned(), arguments),
+                read = match module {
+                    Some(module) => Expr::Call(format!("{module}.{name}"), arguments, named),
+                    None => Expr::Method(Box::new(read), name.to_owned(), arguments),
                 };
             } else {
                 return Ok(read);
             }
         }
+    }
+
+    fn is_called(&self) -> bool {
+        matches!(self.peek(), Some(Token::Sign("(")))
     }
 
     /// Behind `[`: a place, or up to three with colons.
@@ -367,7 +379,10 @@ impl<'a> Tokens<'a> {
                 Ok(read)
             }
             Token::Sign("[") => Ok(only_each(self.arguments("]")?.0)),
-            Token::Sign("{") => Ok(only_each(self.arguments("}")?.0)),
+            Token::Sign("{") => {
+                let members = only_each(self.arguments("}")?.0);
+                Ok(Expr::Call("set".to_owned(), vec![members], Vec::new()))
+            }
             Token::Sign(_) => {
                 self.at -= 1;
                 Err(self.fault("an expression expected"))
@@ -536,7 +551,7 @@ impl<'a> Tokens<'a> {
 }
 
 /// Modules whose functions are known.
-const MODULES: [&str; 2] = ["math", "sys"];
+const MODULES: [&str; 4] = ["math", "sys", "sys.stderr", "sys.stdout"];
 
 /// `[a for ..]` is what the loop gives, `[a, b]` a list.
 fn only_each(mut parts: Vec<Expr>) -> Expr {

@@ -31,6 +31,8 @@ pub(super) enum What {
     },
     Expr(Expr),
     Pass,
+    /// `raise Exception("..")`: the name and what it says.
+    Raise(String, Vec<Expr>),
 }
 
 /// The statements of code that starts in line `first` of the script.
@@ -185,6 +187,13 @@ fn statement(tokens: &mut Tokens<'_>) -> Result<What, Mismatch> {
     }
     if tokens.keyword("pass") {
         return Ok(What::Pass);
+    }
+    if tokens.keyword("raise") {
+        return match tokens.expr()? {
+            Expr::Call(name, arguments, _) => Ok(What::Raise(name, arguments)),
+            Expr::Name(name) => Ok(What::Raise(name, Vec::new())),
+            _ => Err(tokens.fault("an exception expected")),
+        };
     }
     if tokens.keyword("import") || tokens.keyword("from") {
         tokens.skip_statement();

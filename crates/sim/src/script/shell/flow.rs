@@ -109,10 +109,19 @@ impl Shell {
             if is_end {
                 return status;
             }
-            let runs = self.runs();
+            let (runs, before) = (self.runs(), self.effects.len());
             let next = self.chain();
+            let is_behind = self.sign("&");
+            if is_behind {
+                // Nobody waits for it.
+                let mut at = 0;
+                self.effects.retain(|effect| {
+                    at += 1;
+                    at <= before || !matches!(effect, Effect::Sleep(_))
+                });
+            }
             if runs {
-                status = next;
+                status = if is_behind { OK } else { next };
             }
         }
     }

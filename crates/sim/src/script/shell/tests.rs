@@ -174,6 +174,11 @@ fn only_what_runs_has_effects() {
 #[test]
 fn time_passes_in_sleep() {
     assert_eq!(effects("sleep 0.5"), [Sleep(Duration::from_millis(500))]);
+    assert_eq!(
+        effects("sleep 1 & echo 1 >/proc/sys/net/ipv4/tcp_ecn"),
+        [set("net.ipv4.tcp_ecn", "1")]
+    );
+    assert_eq!(status("false &"), OK);
 }
 
 #[test]

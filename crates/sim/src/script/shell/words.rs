@@ -7,7 +7,7 @@ use std::str::Chars;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     Word(Word),
-    /// `;`, also for a new line and `&`; `&&`, `||`, `|`, `(`, `)`.
+    /// `;`, also for a new line; `&`, `&&`, `||`, `|`, `(`, `)`.
     Sign(&'static str),
     /// `> path`; what goes elsewhere than to the output's file, or comes in, is left out.
     To(String),
@@ -56,7 +56,7 @@ impl Cutter<'_> {
                     Some('&') => self.sign("&&"),
                     // `&>file`: not a setting.
                     Some('>') => self.redirect(false),
-                    _ => self.tokens.push(Token::Sign(";")),
+                    _ => self.tokens.push(Token::Sign("&")),
                 }
             }
             '>' => self.redirect(true),

@@ -4,6 +4,7 @@
 //! turned at each, so that everything happens at the instant at which it is due.
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 use millstream::{Clock, Runtime, TcpConfig, VirtualClock, WireSpec};
 use packetio::ip_wire::{self, IpWireEnd};
@@ -215,12 +216,14 @@ fn configured(settings: &BTreeMap<String, String>) -> TcpConfig {
 
 /// Makes one setting. False: there is none of that name, or it cannot have that value.
 fn configure(tcp: &mut TcpConfig, name: &str, value: &str) -> bool {
-    if name != ROUTE_WINDOW {
-        return sysctl::set(tcp, name, value).is_ok();
+    fn put<T: FromStr>(value: &str, field: &mut T) -> bool {
+        value.trim().parse().map(|value| *field = value).is_ok()
     }
-    let segments = value.parse();
-    if let Ok(segments) = segments {
-        tcp.initial_window_segments = segments;
+    match name {
+        ROUTE_WINDOW => put(value, &mut tcp.initial_window_segments),
+        // Not TCP's own, but what a socket may ask for hangs on them.
+        "net.core.rmem_max" => put(value, &mut tcp.recv_buffer_option_max),
+        "net.core.wmem_max" => put(value, &mut tcp.send_buffer_option_max),
+        _ => sysctl::set(tcp, name, value).is_ok(),
     }
-    segments.is_ok()
 }

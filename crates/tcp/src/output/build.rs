@@ -21,8 +21,11 @@ impl Connection {
     ) {
         let offset = seq.since(self.snd.una);
         let mut flags = Flags::ACK;
-        let ends_write = offset + len == self.snd.buffered && self.marks.any(Marks::PUSH_AT_END);
-        if len > 0 && (ends_write || self.is_pushed_record(seq + len) || self.is_pushed_probe()) {
+        let is_pushed = match seq == self.snd.nxt {
+            true => self.is_fresh_pushed(len),
+            false => self.is_repetition_pushed(cx, seq + len),
+        };
+        if len > 0 && is_pushed {
             flags |= Flags::PSH;
         }
         if fin {
@@ -36,6 +39,16 @@ impl Connection {
         out.payload_offset = offset;
         out.payload_len = len;
         self.dress(cx, out, len > 0 && seq == self.snd.nxt);
+    }
+
+    /// PSH stands behind the next `len` bytes, whatever burst they end.
+    #[inline]
+    pub(super) fn is_fresh_pushed(&self, len: u32) -> bool {
+        let snd = &self.snd;
+        let ends_buffer = snd.flight() + len == snd.buffered;
+        (ends_buffer && self.marks.any(Marks::PUSH_AT_END))
+            || self.is_pushed_record(snd.nxt + len)
+            || self.is_pushed_probe()
     }
 
     #[inline]

@@ -10,6 +10,7 @@ use wire::tcp::Flags;
 use super::Plan;
 use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
+use crate::recovery::records::tag;
 use crate::segment::{SegmentOut, TransmitClass};
 
 /// All that waits: `len` bytes of payload, and the FIN.
@@ -99,7 +100,7 @@ impl Connection {
         out.payload_offset = 0;
         out.payload_len = len;
         out.urgent = 0;
-        self.note_lone(cx, lone);
+        self.note_lone(cx, lone, flags.contains(Flags::PSH));
         self.note_ack_sent(cx);
         self.stop_lone(cx);
     }
@@ -114,7 +115,7 @@ impl Connection {
     }
 
     #[inline]
-    fn note_lone(&mut self, cx: &mut Cx<'_>, lone: Lone) {
+    fn note_lone(&mut self, cx: &mut Cx<'_>, lone: Lone, pushed: bool) {
         let Lone { len, fin } = lone;
         cx.counters.segments_out += 1;
         self.delivery.burst_begins = true;
@@ -123,7 +124,7 @@ impl Connection {
         self.tx.progress_ns = cx.now_ns;
         self.tell_of_start(cx);
         let end = self.snd.nxt + len + u32::from(fin);
-        self.note_first_sent(cx, end, fin);
+        self.note_first_sent(cx, end, tag::of_end(fin, pushed));
         self.note_stream_out(cx, len, fin);
         if len > 0 && len < u32::from(self.snd.mss) {
             self.tx.small_end = end;

@@ -87,7 +87,8 @@ impl Connection {
         // Both are at most what is left.
         self.delivery.burst_left -= segments as u16;
         self.delivery.bytes_sent += u64::from(bytes);
-        self.note_sent_new(cx, self.snd.nxt + bytes, false);
+        // PSH behind a burst is no part of the text: only what bears the last byte has it for good.
+        self.note_sent_new(cx, self.snd.nxt + bytes, 0);
         self.after_new_sent(cx, false);
     }
 }

@@ -9,6 +9,7 @@ use crate::congestion::{CaState, Congestion, Event};
 use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
 use crate::recovery::rate::Busy;
+use crate::recovery::records::tag;
 use crate::recovery::{Pending, flag};
 use crate::segment::SegmentOut;
 use crate::state::State;
@@ -68,7 +69,8 @@ impl Connection {
             self.note_path_probe(cx, len);
         }
         let end = self.snd.nxt + len + u32::from(fin);
-        self.note_sent_new(cx, end, fin);
+        let pushed = len > 0 && self.is_fresh_pushed(len);
+        self.note_sent_new(cx, end, tag::of_end(fin, pushed));
         self.note_stream_out(cx, len, fin);
         if len > 0 {
             self.pace(cx, len);

@@ -28,21 +28,29 @@ pub(crate) const NONE: Index = u32::MAX;
 /// What is known of the segments of a record (Linux's tags S, L, R and "ever retransmitted").
 pub(crate) mod tag {
     /// The receiver holds it (SACKed).
-    pub const SACKED: u8 = 1;
+    pub const SACKED: u16 = 1;
     /// Presumed lost.
-    pub const LOST: u8 = 1 << 1;
+    pub const LOST: u16 = 1 << 1;
     /// Sent again, and that transmission may still be in the network.
-    pub const RETRANS: u8 = 1 << 2;
+    pub const RETRANS: u16 = 1 << 2;
     /// Sent more than once, whatever became of it (Karn).
-    pub const EVER_RETRANS: u8 = 1 << 3;
+    pub const EVER_RETRANS: u16 = 1 << 3;
     /// A FIN stands at the end; such a record is one segment.
-    pub const FIN: u8 = 1 << 4;
+    pub const FIN: u16 = 1 << 4;
     /// RACK does not look at it: marked lost, or SACKed, since it was last sent.
-    pub const SETTLED: u8 = 1 << 5;
+    pub const SETTLED: u16 = 1 << 5;
     /// Sent when the application, not the window, was the limit.
-    pub const APP_LIMITED: u8 = 1 << 6;
+    pub const APP_LIMITED: u16 = 1 << 6;
     /// Its delivery was sampled already.
-    pub const SAMPLED: u8 = 1 << 7;
+    pub const SAMPLED: u16 = 1 << 7;
+    /// The last segment bears PSH, also when it is sent again.
+    pub const PUSHED: u16 = 1 << 8;
+
+    /// What ends a new segment.
+    #[inline]
+    pub fn of_end(fin: bool, pushed: bool) -> u16 {
+        u16::from(fin) * FIN | u16::from(pushed) * PUSHED
+    }
 }
 
 /// A run of segments in flight.
@@ -63,14 +71,14 @@ pub(crate) struct Record {
     /// Payload of each segment but the last.
     pub mss: u16,
     /// What is known of it: bits of [`tag`].
-    pub tags: u8,
+    pub tags: u16,
     prev: Index,
     next: Index,
 }
 
 impl Record {
     /// One segment or a run, not in any chain yet.
-    pub fn new(seq: SeqNumber, end: SeqNumber, mss: u16, sent_ns: u64, tags: u8) -> Self {
+    pub fn new(seq: SeqNumber, end: SeqNumber, mss: u16, sent_ns: u64, tags: u16) -> Self {
         Record {
             sent_ns,
             seq,
@@ -87,13 +95,13 @@ impl Record {
 
     /// All of `tags` are set.
     #[inline]
-    pub fn has(&self, tags: u8) -> bool {
+    pub fn has(&self, tags: u16) -> bool {
         self.tags & tags == tags
     }
 
     /// At least one of `tags` is set.
     #[inline]
-    pub fn any(&self, tags: u8) -> bool {
+    pub fn any(&self, tags: u16) -> bool {
         self.tags & tags != 0
     }
 
@@ -124,7 +132,7 @@ impl Record {
     fn takes(&self, next: &Record) -> bool {
         self.end == next.seq
             && self.sent_ns == next.sent_ns
-            && self.tags == next.tags
+            && self.tags == next.tags & !tag::PUSHED
             && self.is_full()
             && next.mss == self.mss
             && self.delivered == next.delivered
@@ -298,6 +306,7 @@ impl Chain {
             && tail.takes(&record)
         {
             tail.end = record.end;
+            tail.tags |= record.tags;
             return Some(record.count());
         }
         let index = pool.take(record, self.len)?;
@@ -324,7 +333,7 @@ impl Chain {
         let before = tail.count();
         tail.end = record.end;
         tail.sent_ns = record.sent_ns;
-        tail.tags |= record.tags & tag::FIN;
+        tail.tags |= record.tags & (tag::FIN | tag::PUSHED);
         tail.count() - before
     }
 
@@ -340,7 +349,7 @@ impl Chain {
         pool.link(new, whole.next);
         if let Some(node) = pool.get_mut(index) {
             node.end = at;
-            node.tags &= !tag::FIN;
+            node.tags &= !(tag::FIN | tag::PUSHED);
             node.next = new;
         }
         if self.tail == index {
@@ -368,6 +377,7 @@ impl Chain {
         }
         if let Some(node) = pool.get_mut(index) {
             node.end = b.end;
+            node.tags |= b.tags & tag::PUSHED;
             node.sent_ns = a.sent_ns.max(b.sent_ns);
         }
         self.unlink(pool, next);
@@ -385,6 +395,7 @@ impl Chain {
         }
         if let Some(node) = pool.get_mut(index) {
             node.end = b.end;
+            node.tags |= b.tags;
         }
         self.unlink(pool, next);
         true

@@ -110,6 +110,29 @@ impl Connection {
         }
     }
 
+    /// PSH stands where the text had it when it was sent first; what is sent as one segment has it if a part had it (Linux).
+    #[cold]
+    pub(crate) fn is_repetition_pushed(&self, cx: &Cx<'_>, end: SeqNumber) -> bool {
+        let recovery = &self.recovery;
+        let mut at = if recovery.any(flag::SEND_HEAD) {
+            recovery.chain.head
+        } else if recovery.any(flag::PROBE_LAST) {
+            recovery.chain.tail
+        } else {
+            self.next_lost(cx.records)
+        };
+        while let Some(record) = cx.records.get(at) {
+            if (record.seq + record.payload()).gt(end) {
+                return false;
+            }
+            if record.has(tag::PUSHED) {
+                return true;
+            }
+            at = cx.records.next(at);
+        }
+        false
+    }
+
     /// Small segments behind the record that fit the same segment, and the FIN.
     fn with_neighbours(&self, records: &RecordPool, at: Index, len: u32, room: u32) -> (u32, bool) {
         let mut len = len;
@@ -209,7 +232,7 @@ impl Connection {
         if let Some(record) = records.get_mut(at) {
             record.end = swallowed.end;
             record.mss = mss;
-            record.tags |= swallowed.tags & (tag::EVER_RETRANS | tag::FIN);
+            record.tags |= swallowed.tags & (tag::EVER_RETRANS | tag::FIN | tag::PUSHED);
         }
         true
     }
@@ -232,7 +255,7 @@ impl Connection {
     }
 
     /// A record with `tags` has `after` segments where it had `before`.
-    pub(crate) fn adjust_counts(&mut self, tags: u8, before: u32, after: u32) {
+    pub(crate) fn adjust_counts(&mut self, tags: u16, before: u32, after: u32) {
         let is_reno = self.is_reno();
         let recovery = &mut self.recovery;
         if is_reno {
@@ -315,8 +338,7 @@ impl Connection {
 
     /// As [`note_sent_new`](Self::note_sent_new), of one segment when nothing is in flight and the state is Open.
     #[inline]
-    pub(crate) fn note_first_sent(&mut self, cx: &mut Cx<'_>, end: SeqNumber, fin: bool) {
-        let tags = if fin { tag::FIN } else { 0 };
+    pub(crate) fn note_first_sent(&mut self, cx: &mut Cx<'_>, end: SeqNumber, tags: u16) {
         let sent_ns = self.delivery.last_out_ns;
         let mut record = Record::new(self.snd.nxt, end, self.snd.mss, sent_ns, tags);
         let recovery = &mut self.recovery;
@@ -351,11 +373,10 @@ impl Connection {
         self.recovery.chain.swallow(records, record)
     }
 
-    /// New segments up to `end` have left for the first time. SND.NXT still stands before them.
+    /// New segments up to `end` have left for the first time, the last with what `tags` say of it. SND.NXT still stands before them.
     #[inline]
-    pub(crate) fn note_sent_new(&mut self, cx: &mut Cx<'_>, end: SeqNumber, fin: bool) {
+    pub(crate) fn note_sent_new(&mut self, cx: &mut Cx<'_>, end: SeqNumber, tags: u16) {
         let idle = self.recovery.packets_out == 0;
-        let tags = if fin { tag::FIN } else { 0 };
         let sent_ns = self.delivery.last_out_ns;
         let mut record = Record::new(self.snd.nxt, end, self.snd.mss, sent_ns, tags);
         let delivered = self.recovery.delivered;

@@ -108,7 +108,9 @@ impl Connection {
     /// The payload of our SYN did not arrive with it (RFC 7413 4.2): it is sent again at once.
     pub(crate) fn resend_syn_data(&mut self, cx: &mut Cx<'_>) {
         let (una, nxt) = (self.snd.una, self.snd.nxt);
-        let record = Record::new(una, nxt, self.snd.mss, self.tx.rtt.timed_at_ns, 0);
+        let (mss, sent_ns) = (self.snd.mss, self.tx.rtt.timed_at_ns);
+        // A SYN bears no PSH; what it bore does (Linux).
+        let record = Record::new(una, nxt, mss, sent_ns, tag::PUSHED);
         let pushed = self.recovery.chain.push(cx.records, record, false);
         self.recovery.packets_out += pushed.unwrap_or_default();
         self.mark_lost(cx, self.recovery.chain.head);

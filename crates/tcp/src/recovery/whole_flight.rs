@@ -39,8 +39,8 @@ impl Connection {
         }
         let record = cx.records.get(recovery.chain.head)?;
         // Of a segment that was acknowledged in part the rest is a hole filled late.
-        let is_plain =
-            record.tags & !(tag::FIN | tag::APP_LIMITED) == 0 && record.seq == self.snd.una;
+        let is_plain = record.tags & !(tag::FIN | tag::APP_LIMITED | tag::PUSHED) == 0
+            && record.seq == self.snd.una;
         is_plain.then_some(*record)
     }
 

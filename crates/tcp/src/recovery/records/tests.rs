@@ -21,7 +21,7 @@ impl Random {
 }
 
 /// The chain, cut into segments: sequence number, end, tags.
-fn segments(chain: &Chain, pool: &RecordPool) -> Vec<(u32, u32, u8)> {
+fn segments(chain: &Chain, pool: &RecordPool) -> Vec<(u32, u32, u16)> {
     let mut all = Vec::new();
     let mut at = chain.head;
     let mut prev = NONE;
@@ -183,7 +183,7 @@ fn chain_agrees_with_a_list_of_segments() {
         let mut random = Random(seed);
         let mut pool = RecordPool::new(1000, 1);
         let mut chain = Chain::EMPTY;
-        let mut model: Vec<(u32, u32, u8)> = Vec::new();
+        let mut model: Vec<(u32, u32, u16)> = Vec::new();
         let (mut nxt, mut now_ns) = (0u32, 1u64);
         for _ in 0..200 {
             step(
@@ -205,7 +205,7 @@ fn step(
     random: &mut Random,
     pool: &mut RecordPool,
     chain: &mut Chain,
-    model: &mut Vec<(u32, u32, u8)>,
+    model: &mut Vec<(u32, u32, u16)>,
     nxt: &mut u32,
     now_ns: &mut u64,
 ) {

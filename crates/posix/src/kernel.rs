@@ -5,7 +5,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 
@@ -25,6 +25,20 @@ pub(crate) fn ready(fd: &OwnedFd, events: i16) -> i16 {
         Ok(_) => fds[0].revents().bits() as i16,
         Err(_) => 0,
     }
+}
+
+/// Flags that `F_SETFL` changes, but for `O_NONBLOCK`: that one is our own.
+const SETTABLE: OFlags = OFlags::APPEND.union(OFlags::DIRECT).union(OFlags::NOATIME);
+
+/// What `F_GETFL` tells of it.
+pub(crate) fn flags(fd: &OwnedFd) -> Result<i32, Errno> {
+    Ok((fcntl_getfl(fd)? & (OFlags::RWMODE | SETTABLE)).bits() as i32)
+}
+
+/// `F_SETFL`
+pub(crate) fn set_flags(fd: &OwnedFd, flags: i32) -> Result<(), Errno> {
+    let asked = OFlags::from_bits_retain(flags as u32);
+    fcntl_setfl(fd, (fcntl_getfl(fd)? - SETTABLE) | (asked & SETTABLE))
 }
 
 /// Reads what is there.

@@ -38,6 +38,8 @@ pub(crate) struct Entry {
     pub is_v6: bool,
     /// `O_NONBLOCK`
     pub nonblocking: bool,
+    /// Flags of `F_SETFL` that are only kept.
+    pub kept_flags: i32,
     /// `FD_CLOEXEC`
     pub close_on_exec: bool,
     /// ICMP errors that ended attempts to connect, in the error queue.
@@ -83,6 +85,7 @@ impl Entry {
             file,
             is_v6,
             nonblocking: false,
+            kept_flags: 0,
             close_on_exec: false,
             icmp_notes: RefCell::default(),
             error: None.into(),

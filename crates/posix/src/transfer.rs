@@ -7,12 +7,19 @@ use rustix::io::Errno;
 use crate::call::{Progress, Reply};
 use crate::error_queue::fit;
 use crate::fast_open::FastSend;
+use crate::kernel;
 use crate::number::*;
 use crate::open::{blocked, info};
 use crate::request::{Address, ControlMessage};
 use crate::sockets::{File, Sockets, Step, Stream, errno};
 use crate::timestamping;
 use crate::urgent::{self, Before};
+
+/// Flags of descriptors that a socket keeps, and that mean nothing to it.
+const KEPT_FLAGS: i32 = O_APPEND | O_NOATIME;
+
+/// Flags that ask for what stands apart from the stream.
+const APART: i32 = MSG_ERRQUEUE | MSG_OOB;
 
 impl Sockets {
     pub(crate) fn sendmsg(
@@ -95,15 +102,12 @@ impl Sockets {
     ) -> Step {
         let now_ns = self.context.now_ns();
         let entry = self.socket_entry(fd)?;
-        if flags & MSG_ERRQUEUE != 0 {
-            let done = self.recv_error_queue(fd, len, 0, reply)?;
+        if flags & APART != 0 {
+            let done = self.recv_apart(fd, len, 0, flags, reply)?;
             if let Reply::Message { bytes, .. } = std::mem::take(reply) {
                 *reply = Reply::Bytes(bytes);
             }
             return Ok(done);
-        }
-        if flags & MSG_OOB != 0 && !matches!(entry.file, File::Listener(_)) {
-            return urgent::recv(&entry.file, len, flags, reply);
         }
         let nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
         let stream = match &mut entry.file {
@@ -165,9 +169,26 @@ impl Sockets {
         progress: &mut Progress,
         reply: &mut Reply,
     ) -> Step {
-        if flags & MSG_ERRQUEUE != 0 {
-            return self.recv_error_queue(fd, len, control_len, reply);
+        let done = match flags & APART {
+            0 => self.recv_in_order(fd, len, control_len, flags, progress, reply),
+            _ => self.recv_apart(fd, len, control_len, flags, reply),
+        }?;
+        if let Reply::Message { flags: told, .. } = reply {
+            *told |= flags & MSG_CMSG_CLOEXEC;
         }
+        Ok(done)
+    }
+
+    /// `recvmsg` of what comes in the stream's order.
+    fn recv_in_order(
+        &mut self,
+        fd: i32,
+        len: usize,
+        control_len: usize,
+        flags: i32,
+        progress: &mut Progress,
+        reply: &mut Reply,
+    ) -> Step {
         let done = self.recv(fd, len, flags, progress, reply)?;
         if done.is_none() {
             return Ok(None);
@@ -181,15 +202,7 @@ impl Sockets {
             true => Vec::new(),
             false => timestamping::arrival(context, entry),
         };
-        if let File::Stream(stream) = &entry.file
-            && stream.tcp.options().inq()
-        {
-            messages.push(ControlMessage {
-                level: SOL_TCP,
-                kind: TCP_CM_INQ,
-                data: inq(stream).to_ne_bytes().to_vec(),
-            });
-        }
+        messages.extend(inq_message(&entry.file));
         let (control, flags) = fit(messages, control_len);
         *reply = Reply::Message {
             bytes,
@@ -199,12 +212,47 @@ impl Sockets {
         Ok(done)
     }
 
+    /// `recvmsg` of what stands apart from the stream.
+    fn recv_apart(
+        &mut self,
+        fd: i32,
+        len: usize,
+        control_len: usize,
+        flags: i32,
+        reply: &mut Reply,
+    ) -> Step {
+        if flags & MSG_ERRQUEUE != 0 {
+            return self.recv_error_queue(fd, len, control_len, reply);
+        }
+        let file = &self.socket_entry(fd)?.file;
+        let (bytes, told) = urgent::recv(file, len, flags)?;
+        let done = bytes.len() as i64;
+        let (control, cut) = fit(inq_message(file).into_iter().collect(), control_len);
+        *reply = Reply::Message {
+            bytes,
+            control,
+            flags: told | cut,
+        };
+        Ok(Some(done))
+    }
+
     pub(crate) fn fcntl(&mut self, fd: i32, command: i32, argument: i32) -> Step {
         let entry = self.entry(fd)?;
         let flag = |on: bool, flag: i32| if on { flag } else { 0 };
         let value = match command {
-            F_GETFL => access(&entry.file) | flag(entry.nonblocking, O_NONBLOCK),
+            F_GETFL => {
+                let others = match &entry.file {
+                    File::Kernel(kernel) => kernel::flags(kernel)?,
+                    _ => O_RDWR | entry.kept_flags,
+                };
+                others | flag(entry.nonblocking, O_NONBLOCK)
+            }
             F_SETFL => {
+                match &entry.file {
+                    File::Kernel(kernel) => kernel::set_flags(kernel, argument)?,
+                    _ if argument & O_DIRECT != 0 => return Err(Errno::INVAL),
+                    _ => entry.kept_flags = argument & KEPT_FLAGS,
+                }
                 entry.nonblocking = argument & O_NONBLOCK != 0;
                 0
             }
@@ -213,6 +261,9 @@ impl Sockets {
                 entry.close_on_exec = argument & FD_CLOEXEC != 0;
                 0
             }
+            // No signals are sent here: to nobody, with the number that means the usual one.
+            F_GETOWN | F_GETSIG => 0,
+            F_SETOWN | F_SETSIG if argument == 0 => 0,
             _ => return Err(Errno::INVAL),
         };
         Ok(Some(value.into()))
@@ -233,7 +284,8 @@ impl Sockets {
         if matches!(entry.file, File::Epoll(_)) {
             return Err(Errno::INVAL);
         }
-        if !matches!(request, SIOCINQ | SIOCOUTQ | SIOCOUTQNSD | SIOCATMARK) {
+        let asks_whom = matches!(request, FIOGETOWN | SIOCGPGRP);
+        if !asks_whom && !matches!(request, SIOCINQ | SIOCOUTQ | SIOCOUTQNSD | SIOCATMARK) {
             return Err(Errno::NOTTY);
         }
         let value = match &entry.file {
@@ -242,6 +294,7 @@ impl Sockets {
                 i32::try_from(waiting).unwrap_or(i32::MAX)
             }
             File::Kernel(_) => return Err(Errno::NOTTY),
+            _ if asks_whom => 0,
             File::Listener(_) if request == SIOCATMARK => 0,
             File::Listener(_) => return Err(Errno::INVAL),
             File::Stream(stream) => match request {
@@ -265,17 +318,6 @@ fn waiting(info: &millstream::SocketInfo) -> i32 {
     info.send_buffered as i32 + i32::from(has_fin)
 }
 
-/// `O_ACCMODE` of it.
-fn access(file: &File) -> i32 {
-    let File::Kernel(kernel) = file else {
-        return O_RDWR;
-    };
-    let flags = rustix::fs::fcntl_getfl(kernel);
-    flags.map_or(O_RDWR, |flags| {
-        (flags & rustix::fs::OFlags::RWMODE).bits() as i32
-    })
-}
-
 /// A read of a socket without a connection: what went wrong is told first, then the end if reading was shut.
 fn recv_unconnected(error: Option<Errno>, is_shut: bool, reply: &mut Reply) -> Step {
     match error {
@@ -287,9 +329,17 @@ fn recv_unconnected(error: Option<Errno>, is_shut: bool, reply: &mut Reply) -> S
     }
 }
 
-/// What `TCP_INQ` tells: bytes that wait, and one more for an end that was announced, so that nobody forgets to read it.
-fn inq(stream: &Stream) -> i32 {
-    stream.tcp.readable() as i32 + i32::from(stream.tcp.is_read_closed())
+/// What `TCP_INQ` tells who asked for it: bytes that wait, and one more for an end that was announced, so that nobody forgets to read it.
+fn inq_message(file: &File) -> Option<ControlMessage> {
+    let File::Stream(Stream { tcp, .. }) = file else {
+        return None;
+    };
+    let waiting = tcp.readable() as i32 + i32::from(tcp.is_read_closed());
+    tcp.options().inq().then(|| ControlMessage {
+        level: SOL_TCP,
+        kind: TCP_CM_INQ,
+        data: waiting.to_ne_bytes().to_vec(),
+    })
 }
 
 /// Writes what is left of `bytes`.

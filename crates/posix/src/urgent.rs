@@ -7,9 +7,8 @@ use std::io::Read;
 use millstream::TcpStream;
 use rustix::io::Errno;
 
-use crate::call::Reply;
 use crate::number::*;
-use crate::sockets::{File, Step, Stream, errno};
+use crate::sockets::{File, Stream, errno};
 use crate::transfer::AtEnd;
 
 /// How far the next read goes.
@@ -61,10 +60,12 @@ pub(crate) fn peek_behind(
     Ok(AtEnd::No)
 }
 
-/// `MSG_OOB`: the urgent byte, once. It never waits.
-pub(crate) fn recv(file: &File, len: usize, flags: i32, reply: &mut Reply) -> Step {
-    let File::Stream(Stream { tcp: stream, .. }) = file else {
-        return Err(Errno::INVAL);
+/// `MSG_OOB`: the urgent byte, once, and what `msg_flags` says of it. It never waits.
+pub(crate) fn recv(file: &File, len: usize, flags: i32) -> Result<(Vec<u8>, i32), Errno> {
+    let stream = match file {
+        File::Stream(Stream { tcp, .. }) => tcp,
+        File::Listener(_) => return Err(Errno::NOTCONN),
+        _ => return Err(Errno::INVAL),
     };
     let mark = stream.urgent_mark();
     let Some(mark) = mark.filter(|mark| mark.is_apart && !mark.is_taken) else {
@@ -73,11 +74,15 @@ pub(crate) fn recv(file: &File, len: usize, flags: i32, reply: &mut Reply) -> St
     if !mark.has_arrived && !stream.is_read_closed() {
         return Err(Errno::AGAIN);
     }
-    let byte = stream.urgent_byte(flags & MSG_PEEK == 0);
-    let bytes: Vec<u8> = byte.into_iter().take(len).collect();
-    let count = bytes.len() as i64;
-    *reply = Reply::Bytes(bytes);
-    Ok(Some(count))
+    let Some(byte) = stream.urgent_byte(flags & MSG_PEEK == 0) else {
+        return Ok((Vec::new(), 0));
+    };
+    Ok(match (len, flags & MSG_TRUNC) {
+        // It is read although there is no room for it.
+        (0, _) => (Vec::new(), MSG_OOB | MSG_TRUNC),
+        (_, 0) => (vec![byte], MSG_OOB),
+        (_, _) => (vec![0], MSG_OOB),
+    })
 }
 
 /// `SIOCATMARK`: the next byte is the urgent one.

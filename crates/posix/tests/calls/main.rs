@@ -499,3 +499,42 @@ fn address_taken() {
         ],
     );
 }
+
+const fn fcntl(fd: i32, command: i32, argument: i32) -> Request {
+    Request::Fcntl {
+        fd,
+        command,
+        argument,
+    }
+}
+
+const fn ask(fd: i32, request: u64) -> Request {
+    Request::Ioctl {
+        fd,
+        request,
+        argument: 0,
+    }
+}
+
+#[test]
+fn flags_and_owner_of_a_descriptor() {
+    after(
+        &CONNECTED,
+        &[
+            Do("c", |fd| fcntl(fd, F_GETFL, 0)),
+            Do("c", |fd| fcntl(fd, F_SETFL, O_RDWR | O_APPEND | O_NOATIME)),
+            Do("c", |fd| fcntl(fd, F_GETFL, 0)),
+            Do("c", |fd| fcntl(fd, F_SETFL, O_NONBLOCK | O_DIRECT)),
+            Do("c", |fd| fcntl(fd, F_GETFL, 0)),
+            Do("c", |fd| fcntl(fd, F_SETFL, O_NONBLOCK)),
+            Do("c", |fd| fcntl(fd, F_GETFL, 0)),
+            Do("c", |fd| fcntl(fd, F_GETOWN, 0)),
+            Do("c", |fd| fcntl(fd, F_SETOWN, 0)),
+            Do("c", |fd| fcntl(fd, F_GETSIG, 0)),
+            Do("c", |fd| fcntl(fd, F_SETSIG, 0)),
+            Do("s", |fd| ask(fd, FIOGETOWN)),
+            Do("c", |fd| ask(fd, SIOCGPGRP)),
+            Do("c", |fd| fcntl(fd, 77, 0)),
+        ],
+    );
+}

@@ -81,7 +81,7 @@ pub use stack::{Counters, IpCidr, Limits, Usage};
 pub use stream::TcpStream;
 pub use tcp::path_mtu::MtuProbing;
 pub use tcp::{
-    BufferSizes, Buffers, CongestionAlgorithm, CubicSettings, EcnUse, FastOpenKeys,
+    BufferSizes, Buffers, CongestionAlgorithm, CubicSettings, DctcpInfo, EcnUse, FastOpenKeys,
     FastOpenSettings, SlowStart, SynCookieUse,
 };
 pub use tcp::{Config as TcpConfig, Info as TcpInfo, State as TcpState};

@@ -33,6 +33,7 @@ mod model;
 pub use bbr::BbrInfo;
 pub use choice::CongestionAlgorithm;
 pub(crate) use control::Congestion;
+pub use dctcp::DctcpInfo;
 pub(crate) use window::{SSTHRESH_INFINITE, Window};
 
 /// The state of loss recovery (Linux's `tcp_ca_state`, with its numbers).

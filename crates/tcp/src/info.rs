@@ -2,7 +2,7 @@
 
 use crate::MILLISECOND_NS;
 use crate::autotune::SEGMENT_GUESS_MIN;
-use crate::congestion::{BbrInfo, CaState};
+use crate::congestion::{Algorithm, BbrInfo, CaState, DctcpInfo};
 use crate::connection::Connection;
 use crate::ecn::AccurateEcnInfo;
 use crate::fast_open::FastOpenFailure;
@@ -141,6 +141,8 @@ pub struct Info {
     pub narrow_mss: u32,
     /// What BBR knows of the path, while it is in use.
     pub bbr: Option<BbrInfo>,
+    /// What DCTCP knows of it, while it is in use.
+    pub dctcp: Option<DctcpInfo>,
 }
 
 /// Retransmission timeouts of a connection.
@@ -213,6 +215,8 @@ impl Connection {
 
     /// All that is in flight is the SYN, and what it bore; a FIN is for later.
     fn tell_of_opening(&self, info: &mut Info) {
+        info.bbr = None;
+        info.dctcp = None;
         info.delivered = 0;
         info.notsent_bytes = self.unsent();
         // Linux keeps a SYN and its data as two.
@@ -226,8 +230,11 @@ impl Connection {
         }
     }
 
+    fn mss_told(&self) -> u32 {
+        u32::from(self.snd.mss.max(1))
+    }
+
     fn all_info(&self, now_ns: u64) -> Info {
-        let mss = u32::from(self.snd.mss.max(1));
         let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = self.busy_ns(now_ns);
         Info {
             state: self.state,
@@ -249,7 +256,7 @@ impl Connection {
             rto_ns: self.tx.rtt.rto_ns(),
             ato_ns: u64::from(self.rx.ato_us) * 1000,
             quick_ack: !self.rx.interactive,
-            snd_mss: mss,
+            snd_mss: self.mss_told(),
             rcv_mss: u32::from(self.rx.peer_segment),
             advmss: u32::from(self.rx.advmss),
             pacing_rate: self.pacing.rate,
@@ -271,7 +278,7 @@ impl Connection {
             delivered_ce: self.recovery.delivered_ce,
             bytes_sent: self.delivery.bytes_sent,
             bytes_retrans: self.delivery.bytes_retrans,
-            delivery_rate: self.delivery.bytes_per_second(mss),
+            delivery_rate: self.delivery.bytes_per_second(self.mss_told()),
             delivery_rate_app_limited: self.delivery.rate_app_limited,
             busy_time_ns,
             rwnd_limited_ns,
@@ -294,7 +301,22 @@ impl Connection {
             last: self.last_info(),
             narrow_mss: self.narrow_mss(),
             bbr: self.bbr_info(),
+            dctcp: self.dctcp_info(),
         }
+    }
+
+    fn dctcp_info(&self) -> Option<DctcpInfo> {
+        let Algorithm::Dctcp(dctcp) = &self.congestion.algorithm else {
+            return None;
+        };
+        if !self.uses_ecn() {
+            return Some(DctcpInfo::default());
+        }
+        let counts = &self.recovery;
+        Some(DctcpInfo {
+            has_latest_mark: self.has_latest_mark(),
+            ..dctcp.info(self.mss_told(), counts.delivered, counts.delivered_ce)
+        })
     }
 
     /// A Fast Open's SYN-ACK is counted already when nothing of it was heard yet.

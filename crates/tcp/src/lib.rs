@@ -65,7 +65,7 @@ pub use autotune::SendRoom;
 pub use buffers::{Buffers, Memory};
 pub use challenge::ChallengeLimiter;
 pub use config::{BufferSizes, Config, CubicSettings, EcnUse, SlowStart, SynCookieUse};
-pub use congestion::{BbrInfo, CongestionAlgorithm};
+pub use congestion::{BbrInfo, CongestionAlgorithm, DctcpInfo};
 pub use connection::{ActiveOpen, Connection, Cx, Keepalive};
 pub use counters::Counters;
 pub use ecn::{AccurateEcnInfo, EcnGrant, EcnMode, SynEcn};

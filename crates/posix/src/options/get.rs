@@ -1,6 +1,6 @@
 //! The values of options.
 
-use millstream::{Buffers, Linger, TcpState};
+use millstream::{Buffers, CongestionAlgorithm, DctcpInfo, Linger, TcpState};
 use rustix::io::Errno;
 
 use super::{Asked, from_timeout, kept};
@@ -132,20 +132,31 @@ pub(super) fn tcp_level(asked: &Asked<'_>, name: i32, len: usize) -> Value {
     })
 }
 
-/// `union tcp_cc_info`: of BBR its model; the others as built here tell nothing more than `tcp_info`.
+/// `union tcp_cc_info`: of BBR its model, of DCTCP its estimate, both empty before the connection stands; the others tell nothing more than `tcp_info`.
 fn cc_info(asked: &Asked<'_>) -> Value {
-    let info = asked.info()?;
-    let Some(bbr) = info.and_then(|info| info.tcp.bbr) else {
-        return Ok(Vec::new());
-    };
-    let words = [
-        bbr.bandwidth as u32,
-        (bbr.bandwidth >> 32) as u32,
-        bbr.min_rtt_us,
-        bbr.pacing_gain,
-        bbr.cwnd_gain,
-    ];
-    Ok(words.iter().flat_map(|word| word.to_ne_bytes()).collect())
+    let tcp = asked.info()?.map(|info| info.tcp);
+    let mut bytes = Vec::new();
+    match asked.options.congestion() {
+        CongestionAlgorithm::Bbr => {
+            let words = tcp.and_then(|tcp| tcp.bbr).map_or([0; 5], |bbr| {
+                let (low, high) = (bbr.bandwidth as u32, (bbr.bandwidth >> 32) as u32);
+                [low, high, bbr.min_rtt_us, bbr.pacing_gain, bbr.cwnd_gain]
+            });
+            bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        }
+        CongestionAlgorithm::Dctcp => {
+            let dctcp = tcp.and_then(|tcp| tcp.dctcp).unwrap_or(DctcpInfo {
+                has_ecn: true,
+                ..DctcpInfo::default()
+            });
+            bytes.extend(u16::from(dctcp.has_ecn).to_ne_bytes());
+            bytes.extend(u16::from(dctcp.has_latest_mark).to_ne_bytes());
+            let words = [dctcp.alpha, dctcp.round_marked_bytes, dctcp.round_bytes];
+            bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        }
+        CongestionAlgorithm::Cubic | CongestionAlgorithm::NewReno => {}
+    }
+    Ok(bytes)
 }
 
 fn tcp_int(asked: &Asked<'_>, name: i32) -> Result<Option<i32>, Errno> {

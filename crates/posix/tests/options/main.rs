@@ -356,3 +356,23 @@ fn options_are_what_the_kernel_makes_of_them() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// The name is what counts, before there is anything to tell.
+#[test]
+fn congestion_control_tells_of_itself_before_it_begins() {
+    for name in [&b"bbr"[..], b"cubic", b"reno"] {
+        let mut world = World::new();
+        let (fd, theirs) = (world.a.socket(), KernelSocket::new(AF_INET));
+        if theirs.set(SOL_TCP, TCP_CONGESTION, name).is_err() {
+            // A kernel without it.
+            continue;
+        }
+        let done = world
+            .a
+            .setsockopt(fd, SOL_TCP, TCP_CONGESTION, name.to_vec());
+        assert_eq!(done, Ok(0));
+        let read = world.a.getsockopt(fd, SOL_TCP, TCP_CC_INFO, ROOM);
+        let read = read.map_err(|errno| errno.raw_os_error());
+        assert_eq!(read, theirs.get(SOL_TCP, TCP_CC_INFO, ROOM), "{name:?}");
+    }
+}

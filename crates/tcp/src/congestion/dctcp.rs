@@ -30,7 +30,33 @@ pub(crate) struct Dctcp {
     loss_cwnd: u32,
 }
 
+/// What `TCP_CC_INFO` tells of DCTCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DctcpInfo {
+    /// The peer takes part. If not, all of this is zero, and DCTCP is Reno.
+    pub has_ecn: bool,
+    /// The latest data segment that arrived was marked.
+    pub has_latest_mark: bool,
+    /// Share of marked segments, in 1/1024.
+    pub alpha: u32,
+    /// Delivered in this round, as full segments of bytes.
+    pub round_bytes: u32,
+    /// Those of them that were marked.
+    pub round_marked_bytes: u32,
+}
+
 impl Dctcp {
+    /// The estimate and the round as `TCP_CC_INFO` shows them, of a connection with these counts.
+    pub fn info(&self, mss: u32, delivered: u32, delivered_ce: u32) -> DctcpInfo {
+        DctcpInfo {
+            has_ecn: true,
+            has_latest_mark: false,
+            alpha: self.alpha,
+            round_bytes: mss.wrapping_mul(delivered.wrapping_sub(self.delivered)),
+            round_marked_bytes: mss.wrapping_mul(delivered_ce.wrapping_sub(self.delivered_ce)),
+        }
+    }
+
     /// Packs `algorithm`, or makes it one of this kind.
     pub fn pack_in(algorithm: &mut Algorithm, p: &mut impl Packing, usual: &Usual) {
         if let Algorithm::Dctcp(dctcp) = algorithm {

@@ -161,6 +161,11 @@ impl Connection {
         self.ecn.classic.put(ECHO, marked);
     }
 
+    /// DCTCP: the latest data segment that arrived was marked.
+    pub(crate) fn has_latest_mark(&self) -> bool {
+        self.ecn.classic.has(MARKED)
+    }
+
     fn owe_ack(&mut self, cx: &mut Cx<'_>, ack: SeqNumber) {
         let classic = &mut self.ecn.classic;
         let echo = u8::from(classic.has(MARKED));

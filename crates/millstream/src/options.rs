@@ -237,11 +237,19 @@ impl SocketOptions<'_> {
         ))
     }
 
-    /// `SO_SNDBUF`: bytes of payload that the send buffer holds; it does not grow by itself any more.
+    /// `SO_SNDBUF`: bytes of payload that the send buffer holds, as many as the settings let anybody ask for; it does not grow by itself any more.
     ///
     /// # Errors
     /// As [`set_keepalive`](Self::set_keepalive).
     pub fn set_send_buffer(&self, bytes: u32) -> io::Result<()> {
+        self.force_send_buffer(bytes.min(self.inner.tcp_config().send_buffer_option_max))
+    }
+
+    /// `SO_SNDBUFFORCE`: the same, whatever the settings say. The largest buffer counts a gibibyte.
+    ///
+    /// # Errors
+    /// As [`set_keepalive`](Self::set_keepalive).
+    pub fn force_send_buffer(&self, bytes: u32) -> io::Result<()> {
         self.change(|settings| settings.send_buffer = Some(bytes));
         self.tell(SocketOption::SendBuffer(bytes))
     }
@@ -273,11 +281,19 @@ impl SocketOptions<'_> {
         self.look(|settings| settings.recv_buffer)
     }
 
-    /// `SO_RCVBUF`: bytes of payload that the receive buffer holds; it does not grow by itself any more.
+    /// `SO_RCVBUF`: bytes of payload that the receive buffer holds, as many as the settings let anybody ask for; it does not grow by itself any more.
     ///
     /// # Errors
     /// As [`set_keepalive`](Self::set_keepalive).
     pub fn set_recv_buffer(&self, bytes: u32) -> io::Result<()> {
+        self.force_recv_buffer(bytes.min(self.inner.tcp_config().recv_buffer_option_max))
+    }
+
+    /// `SO_RCVBUFFORCE`: the same, whatever the settings say. The largest buffer counts a gibibyte.
+    ///
+    /// # Errors
+    /// As [`set_keepalive`](Self::set_keepalive).
+    pub fn force_recv_buffer(&self, bytes: u32) -> io::Result<()> {
         self.change(|settings| settings.recv_buffer = Some(bytes));
         self.tell(SocketOption::RecvBuffer(bytes))
     }

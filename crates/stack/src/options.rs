@@ -155,8 +155,8 @@ impl Core {
         options
             .iter()
             .fold(Buffers::of(config), |buffers, option| match *option {
-                SocketOption::RecvBuffer(asked) => buffers.with_recv(config, asked),
-                SocketOption::SendBuffer(asked) => buffers.with_send(config, asked),
+                SocketOption::RecvBuffer(asked) => buffers.with_recv(asked),
+                SocketOption::SendBuffer(asked) => buffers.with_send(asked),
                 SocketOption::WindowClamp(asked) => buffers.with_window_clamp(asked),
                 _ => buffers,
             })

@@ -509,18 +509,14 @@ impl Connection {
 
     /// SO_SNDBUF: twice what was asked for; the buffer no longer grows by itself.
     pub fn set_send_buffer(&mut self, cx: &mut Cx<'_>, asked: u32) {
-        self.tune.send_buffer = Buffers::of(cx.config)
-            .with_send(cx.config, asked)
-            .send_bytes;
+        self.tune.send_buffer = Buffers::of(cx.config).with_send(asked).send_bytes;
         self.tune.send_locked = true;
         self.refresh_runs();
     }
 
     /// SO_RCVBUF: twice what was asked for; the buffer no longer grows by itself. A window that was promised stays so.
     pub fn set_recv_buffer(&mut self, cx: &mut Cx<'_>, asked: u32) {
-        self.rx.buffer = Buffers::of(cx.config)
-            .with_recv(cx.config, asked)
-            .recv_bytes;
+        self.rx.buffer = Buffers::of(cx.config).with_recv(asked).recv_bytes;
         self.tune.recv_locked = true;
     }
 

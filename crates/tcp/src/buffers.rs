@@ -46,18 +46,18 @@ impl Buffers {
         self
     }
 
-    /// SO_RCVBUF: twice what was asked for, within bounds; it stays so.
+    /// SO_RCVBUF: twice what was asked for, within bounds; it stays so. Who may ask for how much is the caller's judgement.
     #[must_use]
-    pub fn with_recv(mut self, config: &Config, asked: u32) -> Buffers {
-        self.recv_bytes = doubled(asked, config.recv_buffer_option_max, RECV_BYTES_MIN);
+    pub fn with_recv(mut self, asked: u32) -> Buffers {
+        self.recv_bytes = doubled(asked, RECV_BYTES_MIN);
         self.recv_locked = true;
         self
     }
 
-    /// SO_SNDBUF: twice what was asked for, within bounds; it stays so.
+    /// SO_SNDBUF: twice what was asked for, within bounds; it stays so. Who may ask for how much is the caller's judgement.
     #[must_use]
-    pub fn with_send(mut self, config: &Config, asked: u32) -> Buffers {
-        self.send_bytes = doubled(asked, config.send_buffer_option_max, SEND_BYTES_MIN);
+    pub fn with_send(mut self, asked: u32) -> Buffers {
+        self.send_bytes = doubled(asked, SEND_BYTES_MIN);
         self.send_locked = true;
         self
     }
@@ -72,8 +72,8 @@ const SEND_BYTES_MIN: u32 = 4608;
 /// The largest buffer: keeps windows and their sums within 31 bits.
 const BYTES_MAX: u32 = 1 << 30;
 
-fn doubled(asked: u32, max: u32, min: u32) -> u32 {
-    asked.min(max).saturating_mul(2).clamp(min, BYTES_MAX)
+fn doubled(asked: u32, min: u32) -> u32 {
+    asked.saturating_mul(2).clamp(min, BYTES_MAX)
 }
 
 /// How much memory a stack has left for socket buffers; its caller's judgement, once per turn.

@@ -31,10 +31,10 @@ impl Asked<'_> {
         let config = self.context.tcp_config();
         let mut buffers = Buffers::of(&config);
         if let Some(asked) = self.options.send_buffer() {
-            buffers = buffers.with_send(&config, asked);
+            buffers = buffers.with_send(asked);
         }
         if let Some(asked) = self.options.recv_buffer() {
-            buffers = buffers.with_recv(&config, asked);
+            buffers = buffers.with_recv(asked);
         }
         Ok((buffers.send_bytes, buffers.recv_bytes))
     }

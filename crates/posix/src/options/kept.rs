@@ -43,8 +43,8 @@ enum Write {
     KeepBool,
     /// 0 or 1 are kept, others `EINVAL`.
     KeepStrict,
-    /// Kept for who may administer the network, `EPERM` for others.
-    KeepForAdmin,
+    /// Kept for who may administer the network or make packets, `EPERM` for others.
+    KeepForMarkers,
     /// Taken, and forgotten.
     Forget,
     /// The same with 0 and 1, others `EINVAL`.
@@ -88,7 +88,7 @@ const SOCKET_ROWS: [Plain; 37] = [
     row(S, SO_PASSSEC, UNSUPPORTED, Write::Fails(Errno::OPNOTSUPP)),
     row(S, SO_RXQ_OVFL, Int(0), KeepBool),
     row(S, SO_WIFI_STATUS, Int(0), KeepBool),
-    row(S, SO_MARK, Int(0), Write::KeepForAdmin),
+    row(S, SO_MARK, Int(0), Write::KeepForMarkers),
     row(S, SO_PEEK_OFF, Int(-1), Only(-1, Errno::NOPROTOOPT)),
     row(S, SO_NOFCS, Int(0), KeepBool),
     row(S, SO_LOCK_FILTER, Int(0), KeepBool),
@@ -272,7 +272,16 @@ pub(super) fn get(entry: &Entry, level: i32, name: i32) -> Result<Vec<u8>, Errno
 
 /// The calling thread has `CAP_NET_ADMIN`.
 pub(super) fn is_admin() -> bool {
-    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::NET_ADMIN))
+    has_any(CapabilitySet::NET_ADMIN)
+}
+
+/// It has `CAP_NET_ADMIN` or `CAP_NET_RAW`: its packets may have marks and any priority.
+pub(super) fn may_mark() -> bool {
+    has_any(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW)
+}
+
+fn has_any(of: CapabilitySet) -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.intersects(of))
 }
 
 /// Sets such an option; `ENOPROTOOPT` if there is none of that number.
@@ -282,8 +291,8 @@ pub(super) fn set(entry: &Entry, level: i32, name: i32, value: i32) -> Result<()
         KeepBool => (value != 0).into(),
         KeepStrict if (0..=1).contains(&value) => value,
         KeepStrict => return Err(Errno::INVAL),
-        Write::KeepForAdmin if is_admin() => value,
-        Write::KeepForAdmin => return Err(Errno::PERM),
+        Write::KeepForMarkers if may_mark() => value,
+        Write::KeepForMarkers => return Err(Errno::PERM),
         Forget => return Ok(()),
         Write::ForgetStrict if (0..=1).contains(&value) => return Ok(()),
         Write::ForgetStrict => return Err(Errno::INVAL),

@@ -56,11 +56,15 @@ pub(super) fn socket_level(asked: &Asked<'_>, name: i32, value: &[u8]) -> Done {
             let bytes_max = asked.context.tcp_config().recv_buffer.bytes_max / 2;
             options.set_recv_lowat(u32::try_from(number).unwrap_or(bytes_max).min(bytes_max));
         }
-        SO_SNDBUF | SO_SNDBUFFORCE => return done(options.set_send_buffer(number as u32)),
-        SO_RCVBUF | SO_RCVBUFFORCE => return done(options.set_recv_buffer(number as u32)),
+        // A negative number is as much as anybody may have; to who may have more, the least.
+        SO_SNDBUF => return done(options.set_send_buffer(number as u32)),
+        SO_RCVBUF => return done(options.set_recv_buffer(number as u32)),
+        SO_SNDBUFFORCE | SO_RCVBUFFORCE if !kept::is_admin() => return Err(Errno::PERM),
+        SO_SNDBUFFORCE => return done(options.force_send_buffer(number.max(0) as u32)),
+        SO_RCVBUFFORCE => return done(options.force_recv_buffer(number.max(0) as u32)),
         SO_MAX_PACING_RATE => return done(options.set_max_pacing_rate(to_rate(value))),
         // Others take a privilege.
-        SO_PRIORITY if !(0..=SO_PRIORITY_MAX).contains(&number) && !kept::is_admin() => {
+        SO_PRIORITY if !(0..=SO_PRIORITY_MAX).contains(&number) && !kept::may_mark() => {
             return Err(Errno::PERM);
         }
         SO_PRIORITY => options.set_priority(number),

@@ -13,6 +13,7 @@ use common::World;
 use kernel_unsafe::KernelSocket;
 use posix::layout::{int, linger, timeval};
 use posix::number::*;
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// What a socket is when an option is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -355,6 +356,55 @@ fn options_are_what_the_kernel_makes_of_them() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The size that a buffer is told to have after it was set by force.
+fn forced((set, told): (i32, i32), value: i32) -> [Result<Vec<u8>, i32>; 2] {
+    let mut world = World::new();
+    let (fd, theirs) = (world.a.socket(), KernelSocket::new(AF_INET));
+    let done = world.a.setsockopt(fd, SOL_SOCKET, set, int(value));
+    let read = done.and_then(|_| world.a.getsockopt(fd, SOL_SOCKET, told, 4));
+    let expected = theirs.set(SOL_SOCKET, set, &int(value));
+    [
+        read.map_err(|errno| errno.raw_os_error()),
+        expected.and_then(|()| theirs.get(SOL_SOCKET, told, 4)),
+    ]
+}
+
+/// With the privilege or without, as the kernel does to the same process.
+#[test]
+fn buffers_are_forced_beyond_what_anybody_may_ask_for() {
+    for names in [(SO_SNDBUFFORCE, SO_SNDBUF), (SO_RCVBUFFORCE, SO_RCVBUF)] {
+        for value in [10_000_000, 1, -1] {
+            let [read, expected] = forced(names, value);
+            assert_eq!(read, expected, "{names:?} {value}");
+        }
+    }
+}
+
+/// What setting options to 7 comes to without these capabilities, on ours and on the kernel. In a thread of its own, which gives them up for good.
+fn without(given_up: CapabilitySet) {
+    let compared = std::thread::spawn(move || {
+        let mut sets = capabilities(None).unwrap();
+        sets.effective -= given_up;
+        set_capabilities(None, sets).unwrap();
+        let mut world = World::new();
+        let (fd, theirs) = (world.a.socket(), KernelSocket::new(AF_INET));
+        for option in [SO_MARK, SO_PRIORITY, SO_SNDBUFFORCE, SO_RCVBUFFORCE] {
+            let done = world.a.setsockopt(fd, SOL_SOCKET, option, int(7));
+            let done = done.map(|_| ()).map_err(|errno| errno.raw_os_error());
+            let expected = theirs.set(SOL_SOCKET, option, &int(7));
+            assert_eq!(done, expected, "option {option} without {given_up:?}");
+        }
+    });
+    compared.join().unwrap();
+}
+
+#[test]
+fn who_has_no_privilege_is_denied() {
+    without(CapabilitySet::NET_ADMIN);
+    without(CapabilitySet::NET_RAW);
+    without(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW);
 }
 
 /// The name is what counts, before there is anything to tell.

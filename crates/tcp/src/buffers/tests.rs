@@ -36,12 +36,12 @@ fn large_maximum_gives_a_large_shift() {
 #[test]
 fn locked_size_is_doubled_and_limits_the_shift() {
     let config = Config::default();
-    let buffers = Buffers::of(&config).with_recv(&config, 10_000);
+    let buffers = Buffers::of(&config).with_recv(10_000);
     assert_eq!(buffers.recv_bytes, 20_000);
     let initial = InitialWindow::new(&config, &buffers, 1460, true);
     assert_eq!(
         (initial.window, initial.shift, initial.clamp),
         (8760, 0, 10_000)
     );
-    assert_eq!(Buffers::of(&config).with_send(&config, 1).send_bytes, 4608);
+    assert_eq!(Buffers::of(&config).with_send(1).send_bytes, 4608);
 }

@@ -8,7 +8,7 @@ use millstream::{Events, Interest, Mode, Poll, Readiness, Source, Token};
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
-use crate::error_queue::{self, is_told};
+use crate::error_queue::{Notices, look};
 use crate::kernel;
 use crate::number::*;
 use crate::request::{EpollEvent, PollFd};
@@ -22,6 +22,12 @@ pub(crate) struct Epoll {
     poll: Poll,
     watched: Watched,
     events: Events,
+    /// Of which descriptors the events of this wait are, one by one: their `data` need not say.
+    told: Vec<i32>,
+    /// Where notices begin that found no room among the events of a wait: in every other one they come first then, so that neither they nor what the poll finds
+    /// fills the room every time.
+    owed: Option<i32>,
+    notices_first: bool,
 }
 
 impl Epoll {
@@ -29,36 +35,135 @@ impl Epoll {
     pub fn kernel_fd(&self) -> Option<BorrowedFd<'_>> {
         self.poll.kernel_fd()
     }
+
+    /// Adds notices of a descriptor: to its event, or as an event of its own, which says `said`. True: it was to be told of once, and the poll does not know that it
+    /// was.
+    fn add_notice(
+        &mut self,
+        fd: i32,
+        notices: Notices,
+        said: u32,
+        max: usize,
+        found: &mut Vec<EpollEvent>,
+    ) -> bool {
+        let Some(watch) = self.watched.at_mut(fd) else {
+            return false;
+        };
+        let told = self.told.iter().position(|told| *told == fd);
+        if let Some(place) = told {
+            found[place].events |= watch.only_asked(notices.said);
+        } else if said != 0 && found.len() == max {
+            self.owed.get_or_insert(fd);
+            return false;
+        } else if said != 0 {
+            found.push(EpollEvent {
+                events: said,
+                data: watch.data,
+            });
+            self.told.push(fd);
+        }
+        watch.seen = notices.count;
+        told.is_none() && said != 0 && watch.events & EPOLLONESHOT != 0
+    }
+
+    /// A notice was all there was to tell of a descriptor, and that once.
+    fn switch_off(&mut self, fd: i32, file: &mut File) {
+        if let Some(watch) = self.watched.at_mut(fd) {
+            (watch.is_off, watch.is_polled) = (true, false);
+            // What cannot be watched any more is not.
+            let _ = remove(&mut self.poll, file);
+        }
+    }
+}
+
+/// A descriptor that is watched.
+#[derive(Clone, Copy)]
+struct Watch {
+    events: u32,
+    /// How many notices there had been about it when it was last told of ([`Notices::count`]).
+    seen: u32,
+    data: u64,
+    /// It was to be told of once, and was.
+    is_off: bool,
+    /// The poll watches it. Not any more, once a notice was the one thing to be told: the poll would not know.
+    is_polled: bool,
+}
+
+const _: () = assert!(size_of::<Option<Watch>>() == 24);
+
+impl Watch {
+    /// Whatever there is to tell is news.
+    const fn new(event: EpollEvent) -> Self {
+        Self {
+            events: event.events,
+            seen: 0,
+            data: event.data,
+            is_off: false,
+            is_polled: true,
+        }
+    }
+
+    const fn event(self) -> EpollEvent {
+        EpollEvent {
+            events: self.events,
+            data: self.data,
+        }
+    }
+
+    /// What is to be told of a descriptor for the sake of notices, although the poll has found nothing: whatever there is, at each wait while notices wait, or
+    /// when there was a further one.
+    fn said(self, file: &File, notices: Notices) -> u32 {
+        let is_due = match self.events & EPOLLET {
+            0 => self.only_asked(notices.said) != 0,
+            _ => notices.count != self.seen,
+        };
+        match is_due && !self.is_off {
+            true => self.only_asked(ready(file, self.events) | notices.said),
+            false => 0,
+        }
+    }
+
+    const fn only_asked(self, events: u32) -> u32 {
+        events & (self.events | EPOLLERR | EPOLLHUP)
+    }
 }
 
 /// What is watched, by descriptor.
 #[derive(Default)]
 struct Watched {
-    places: Vec<Option<EpollEvent>>,
+    places: Vec<Option<Watch>>,
 }
 
 impl Watched {
-    fn at(&self, fd: i32) -> Option<EpollEvent> {
+    fn at(&self, fd: i32) -> Option<Watch> {
         *self.places.get(usize::try_from(fd).ok()?)?
     }
 
-    fn set(&mut self, fd: i32, event: EpollEvent) {
+    fn at_mut(&mut self, fd: i32) -> Option<&mut Watch> {
+        self.places.get_mut(usize::try_from(fd).ok()?)?.as_mut()
+    }
+
+    fn set(&mut self, fd: i32, watch: Watch) {
         let Ok(place) = usize::try_from(fd) else {
             return;
         };
         if place >= self.places.len() {
             self.places.resize(place + 1, None);
         }
-        self.places[place] = Some(event);
+        self.places[place] = Some(watch);
     }
 
-    fn remove(&mut self, fd: i32) -> Option<EpollEvent> {
+    fn remove(&mut self, fd: i32) -> Option<Watch> {
         self.places.get_mut(usize::try_from(fd).ok()?)?.take()
     }
 
-    fn iter(&self) -> impl Iterator<Item = (i32, EpollEvent)> {
-        let numbered = self.places.iter().enumerate();
-        numbered.filter_map(|(fd, event)| Some((fd as i32, (*event)?)))
+    /// The first one from descriptor `fd` on.
+    fn from(&self, fd: i32) -> Option<(i32, Watch)> {
+        let rest = self.places.get(usize::try_from(fd).ok()?..)?;
+        let numbered = (fd..).zip(rest);
+        numbered
+            .filter_map(|(fd, watch)| Some((fd, (*watch)?)))
+            .next()
     }
 }
 
@@ -121,14 +226,15 @@ impl Sockets {
             Err(_) => POLLNVAL,
             Ok(entry) => {
                 let mut said = ready(&entry.file, events as u32) as i16;
-                if is_told(entry, false) {
-                    said |= error_queue::mask(entry) as i16;
-                }
+                said |= look(entry).said as i16;
                 if entry.error.get().is_some() && !matches!(entry.file, File::Listener(_)) {
                     said |= POLLERR;
                 }
                 if entry.read_shut.get() && matches!(entry.file, File::Idle(_)) {
                     said |= POLLIN | POLLRDNORM | POLLRDHUP;
+                }
+                if matches!(entry.file, File::Epoll(_)) && self.has_notifications {
+                    said |= self.notices(fd).said as i16;
                 }
                 said & (events | POLLERR | POLLHUP)
             }
@@ -144,6 +250,9 @@ impl Sockets {
             poll,
             watched: Watched::default(),
             events: Events::with_capacity(1),
+            told: Vec::new(),
+            owed: None,
+            notices_first: false,
         });
         let fd = self.install(Entry {
             close_on_exec: flags & EPOLL_CLOEXEC != 0,
@@ -166,16 +275,19 @@ impl Sockets {
             EPOLL_CTL_ADD if epoll.watched.at(fd).is_some() => return Err(Errno::EXIST),
             EPOLL_CTL_ADD => {
                 add(&mut epoll.poll, &mut entry.file, fd, event)?;
-                epoll.watched.set(fd, event);
+                epoll.watched.set(fd, Watch::new(event));
             }
             EPOLL_CTL_MOD => {
-                epoll.watched.at(fd).ok_or(Errno::NOENT)?;
-                change(&mut epoll.poll, &mut entry.file, fd, event)?;
-                epoll.watched.set(fd, event);
+                match epoll.watched.at(fd).ok_or(Errno::NOENT)?.is_polled {
+                    true => change(&mut epoll.poll, &mut entry.file, fd, event)?,
+                    false => add(&mut epoll.poll, &mut entry.file, fd, event)?,
+                }
+                epoll.watched.set(fd, Watch::new(event));
             }
             EPOLL_CTL_DEL => {
-                epoll.watched.remove(fd).ok_or(Errno::NOENT)?;
-                remove(&mut epoll.poll, &mut entry.file)?;
+                if epoll.watched.remove(fd).ok_or(Errno::NOENT)?.is_polled {
+                    remove(&mut epoll.poll, &mut entry.file)?;
+                }
             }
             _ => return Err(Errno::INVAL),
         }
@@ -202,7 +314,7 @@ impl Sockets {
         Ok(Some(count))
     }
 
-    /// Appends the events that were asked for, `max` at most; waits for some up to `timeout`.
+    /// The events that were asked for, `max` at most, into `found`, which is empty; waits for some up to `timeout`.
     pub(crate) fn epoll_found(
         &mut self,
         epfd: i32,
@@ -216,57 +328,130 @@ impl Sockets {
         if max == 0 || max > EVENTS_MAX {
             return Err(Errno::INVAL);
         }
-        epoll.events.set_capacity(max);
+        epoll.told.clear();
+        epoll.notices_first = epoll.owed.is_some() && !epoll.notices_first;
+        if epoll.notices_first {
+            self.add_notices(epfd, max, found);
+        }
+        let timeout = match found.is_empty() {
+            true => timeout,
+            false => Some(Duration::ZERO),
+        };
+        if found.len() < max {
+            let added = self.add_events(epfd, max, timeout, found);
+            // What was found is told first; what went wrong, next time.
+            added.or_else(|errno| if found.is_empty() { Err(errno) } else { Ok(()) })?;
+        }
+        if self.has_notifications {
+            self.add_notices(epfd, max, found);
+        }
+        Ok(())
+    }
+
+    /// Events of what the poll watches, in what room there is.
+    fn add_events(
+        &mut self,
+        epfd: i32,
+        max: usize,
+        timeout: Option<Duration>,
+        found: &mut Vec<EpollEvent>,
+    ) -> Result<(), Errno> {
+        let has_notifications = self.has_notifications;
+        let File::Epoll(epoll) = &mut self.entry(epfd)?.file else {
+            return Err(Errno::INVAL);
+        };
+        let by_notice = found.len();
+        epoll.events.set_capacity(max - by_notice);
         let waited = epoll.poll.wait(&mut epoll.events, timeout);
         waited.map_err(|error| errno(&error))?;
         for event in &epoll.events {
             let fd = event.token().0 as i32;
-            let Some(watched) = epoll.watched.at(fd) else {
+            let Some(watch) = epoll.watched.at_mut(fd) else {
                 continue;
             };
             let said = event
                 .kernel_events()
                 .unwrap_or_else(|| mask(event.readiness()));
-            let said = said & (watched.events | EPOLLERR | EPOLLHUP);
-            if said != 0 {
-                found.push(EpollEvent {
-                    events: said,
-                    data: watched.data,
-                });
+            let said = watch.only_asked(said);
+            if said == 0 {
+                continue;
             }
-        }
-        if self.has_notifications {
-            self.add_notifications(epfd, max, found);
+            watch.is_off = watch.events & EPOLLONESHOT != 0;
+            match epoll.told[..by_notice].iter().position(|told| *told == fd) {
+                Some(place) => found[place].events |= said,
+                None => {
+                    found.push(EpollEvent {
+                        events: said,
+                        data: watch.data,
+                    });
+                    if has_notifications {
+                        epoll.told.push(fd);
+                    }
+                }
+            }
         }
         Ok(())
     }
 
-    /// Notifications of the error queues: to the events of their sockets, or as events of their own. Which socket an event is of, its `data` need not say; so
-    /// each is told by what epoll holds of it.
-    fn add_notifications(&mut self, epfd: i32, max: usize, found: &mut Vec<EpollEvent>) {
-        let watched: Vec<(i32, EpollEvent)> = match self.entry(epfd) {
-            Ok(Entry {
-                file: File::Epoll(epoll),
-                ..
-            }) => epoll.watched.iter().collect(),
+    /// Notices: to the events of their descriptors, or as events of their own; from what is owed on, and around.
+    fn add_notices(&mut self, epfd: i32, max: usize, found: &mut Vec<EpollEvent>) {
+        let owed = match self.entry(epfd).map(|entry| &mut entry.file) {
+            Ok(File::Epoll(epoll)) => epoll.owed.take(),
             _ => return,
         };
-        for (fd, event) in watched {
-            let Ok(entry) = self.entry(fd) else { continue };
-            let is_edge = event.events & EPOLLET != 0;
-            if !is_told(entry, is_edge) {
+        let first = owed.unwrap_or(0);
+        for part in [first..i32::MAX, 0..first] {
+            let mut from = part.start;
+            while let Some((fd, watch)) = self.watch_from(epfd, from)
+                && fd < part.end
+            {
+                from = fd + 1;
+                let notices = self.notices(fd);
+                if let Some((epoll, entry)) = self.pair(epfd, fd)
+                    && let File::Epoll(epoll) = &mut epoll.file
+                {
+                    let said = watch.said(&entry.file, notices);
+                    if epoll.add_notice(fd, notices, said, max, found) {
+                        epoll.switch_off(fd, &mut entry.file);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What there is about a descriptor that no event of the stack's tells of. An epoll is readable while it would tell of notices.
+    fn notices(&mut self, fd: i32) -> Notices {
+        match self.entry(fd) {
+            Ok(Entry {
+                file: File::Epoll(_),
+                ..
+            }) => {}
+            Ok(entry) => return look(entry),
+            Err(_) => return Notices::default(),
+        }
+        let mut all = Notices::default();
+        let mut from = 0;
+        while let Some((inner, watch)) = self.watch_from(fd, from) {
+            from = inner + 1;
+            if watch.is_off {
                 continue;
             }
-            let queued = error_queue::mask(entry) & (event.events | EPOLLERR);
-            let said = ready(&entry.file, event.events) & event.events | queued;
-            if let Some(other) = found.iter_mut().find(|other| other.data == event.data) {
-                other.events |= said;
-            } else if found.len() < max {
-                found.push(EpollEvent {
-                    events: said,
-                    data: event.data,
-                });
+            let notices = self.notices(inner);
+            all.count = all.count.wrapping_add(notices.count);
+            if let Ok(entry) = self.entry(inner)
+                && watch.said(&entry.file, notices) != 0
+            {
+                all.said = EPOLLIN | EPOLLRDNORM;
             }
+        }
+        all
+    }
+
+    /// The first descriptor from `fd` on that an epoll watches.
+    fn watch_from(&mut self, epfd: i32, fd: i32) -> Option<(i32, Watch)> {
+        match &self.entry(epfd).ok()?.file {
+            File::Epoll(epoll) => epoll.watched.from(fd),
+            _ => None,
         }
     }
 
@@ -275,10 +460,13 @@ impl Sockets {
         for epfd in self.watchers(fd) {
             if let Some((epoll, entry)) = self.pair(epfd, fd)
                 && let File::Epoll(epoll) = &mut epoll.file
-                && let Some(event) = epoll.watched.at(fd)
+                && let Some(watch) = epoll.watched.at_mut(fd)
             {
-                // A new socket is watched by nobody yet.
-                let _ = add(&mut epoll.poll, &mut entry.file, fd, event);
+                watch.is_polled = !watch.is_off;
+                if watch.is_polled {
+                    // A new socket is watched by nobody yet.
+                    let _ = add(&mut epoll.poll, &mut entry.file, fd, watch.event());
+                }
             }
         }
     }

@@ -14,22 +14,29 @@ use crate::{timestamping, zero_copy};
 /// `sizeof(struct cmsghdr)`
 const CMSGHDR_LEN: usize = 16;
 
-/// Something waits: `EPOLLERR`. With `consume`, only if it is news, and then it is none any more.
-pub(crate) fn is_told(entry: &mut Entry, consume: bool) -> bool {
-    timestamping::look(entry);
-    zero_copy::look(entry);
-    // Both are asked: news of one are none of the other.
-    timestamping::is_told(entry, consume)
-        | zero_copy::is_told(entry, consume)
-        | !entry.icmp_notes.borrow().is_empty()
+/// What there is about a descriptor that no event of the stack's tells of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Notices {
+    /// How many there have been so far, modulo 2^32: who remembers the number knows what is news.
+    pub count: u32,
+    /// What `poll` says of those that wait.
+    pub said: u32,
 }
 
-/// What `poll` says of a socket's error queue.
-pub(crate) fn mask(entry: &Entry) -> u32 {
-    match entry.error_queue_is_urgent.get() {
+/// Looks into a socket's error queue, and for what belongs into it.
+pub(crate) fn look(entry: &mut Entry) -> Notices {
+    let came = timestamping::look(entry) + zero_copy::look(entry);
+    let count = entry.notices.get().wrapping_add(came);
+    entry.notices.set(count);
+    let is_empty = entry.timestamping.is_empty()
+        && entry.zero_copy.is_empty()
+        && entry.icmp_notes.borrow().is_empty();
+    let said = match entry.error_queue_is_urgent.get() {
+        _ if is_empty => 0,
         true => EPOLLERR | EPOLLPRI,
         false => EPOLLERR,
-    }
+    };
+    Notices { count, said }
 }
 
 /// Notes that a socket holds; a further one is lost, as where memory for options is exhausted.
@@ -40,6 +47,7 @@ pub(crate) fn add_note(entry: &Entry, note: IcmpNote) {
     let mut notes = entry.icmp_notes.borrow_mut();
     if notes.len() < NOTES_MAX {
         notes.push_back(note);
+        entry.notices.set(entry.notices.get().wrapping_add(1));
     }
 }
 
@@ -118,8 +126,7 @@ impl Sockets {
         reply: &mut Reply,
     ) -> Step {
         let (context, entry) = self.socket_with_context(fd)?;
-        timestamping::look(entry);
-        zero_copy::look(entry);
+        look(entry);
         let (mut bytes, is_cut, messages) = timestamping::next(context, entry)
             .or_else(|| next_note(entry))
             .or_else(|| zero_copy::next(entry).map(|message| (Vec::new(), false, vec![message])))

@@ -42,6 +42,8 @@ pub(crate) struct Entry {
     pub kept_flags: i32,
     /// `FD_CLOEXEC`
     pub close_on_exec: bool,
+    /// How many notices were ever put into its error queue, modulo 2^32.
+    pub notices: Cell<u32>,
     /// ICMP errors that ended attempts to connect, in the error queue.
     pub icmp_notes: RefCell<VecDeque<IcmpNote>>,
     /// What the next call is to be told of a connection that was dissolved.
@@ -87,6 +89,7 @@ impl Entry {
             nonblocking: false,
             kept_flags: 0,
             close_on_exec: false,
+            notices: 0.into(),
             icmp_notes: RefCell::default(),
             error: None.into(),
             zero_copy: ZeroCopy::default(),

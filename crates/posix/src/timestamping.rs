@@ -46,8 +46,6 @@ pub(crate) struct Timestamping {
     /// Position of the byte that is number 0.
     first: Cell<u32>,
     ready: VecDeque<TxStamp>,
-    /// There is one that no edge-triggered epoll was told of.
-    is_news: bool,
 }
 
 impl Timestamping {
@@ -85,6 +83,11 @@ impl Timestamping {
     /// The stack has to remember when bytes arrive.
     pub fn wants_arrivals(&self) -> bool {
         self.arrivals.get().is_some() || self.has(SOF_TIMESTAMPING_RX_SOFTWARE)
+    }
+
+    /// No stamp waits.
+    pub fn is_empty(&self) -> bool {
+        self.ready.is_empty()
     }
 
     fn has(&self, flag: u32) -> bool {
@@ -183,8 +186,8 @@ pub(crate) fn note_sent(entry: &Entry, changed: Option<u32>) -> Result<(), Errno
     Ok(())
 }
 
-/// Fetches what the stack has.
-pub(crate) fn look(entry: &mut Entry) {
+/// Fetches what the stack has: so many.
+pub(crate) fn look(entry: &mut Entry) -> u32 {
     let Entry {
         file, timestamping, ..
     } = entry;
@@ -192,18 +195,11 @@ pub(crate) fn look(entry: &mut Entry) {
         && timestamping.flags.get() & TX_RECORD_MASK != 0
         && let Ok(answer) = stream.tcp.stamps()
     {
-        timestamping.is_news |= !answer.sent.is_empty();
+        let count = answer.sent.len() as u32;
         timestamping.ready.extend(answer.sent);
+        return count;
     }
-}
-
-/// One waits; with `consume`, only if it is news, and then it is none any more.
-pub(crate) fn is_told(entry: &mut Entry, consume: bool) -> bool {
-    let stamping = &mut entry.timestamping;
-    match consume {
-        true => std::mem::take(&mut stamping.is_news),
-        false => !stamping.ready.is_empty(),
-    }
+    0
 }
 
 /// The next stamp: bytes that come with it, whether there would have been more, and the control messages.

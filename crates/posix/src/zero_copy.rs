@@ -25,8 +25,6 @@ pub(crate) struct ZeroCopy {
     pending: VecDeque<(u64, u32)>,
     /// Notifications: first and last number.
     ready: VecDeque<(u32, u32)>,
-    /// There is one that no edge-triggered epoll was told of.
-    is_news: bool,
 }
 
 impl ZeroCopy {
@@ -47,42 +45,40 @@ impl ZeroCopy {
         }
     }
 
-    /// Of what was sent, `left` bytes are not acknowledged.
-    fn note_left(&mut self, left: u64) {
+    /// No notification waits.
+    pub fn is_empty(&self) -> bool {
+        self.ready.is_empty()
+    }
+
+    /// Of what was sent, `left` bytes are not acknowledged: so many sends are over by it.
+    fn note_left(&mut self, left: u64) -> u32 {
+        let mut count = 0;
         let acked = self.sent.saturating_sub(left);
         while let Some(&(end, number)) = self.pending.front()
             && end <= acked
         {
             self.pending.pop_front();
-            self.is_news = true;
+            count += 1;
             match self.ready.back_mut() {
                 Some((_, last)) if last.wrapping_add(1) == number => *last = number,
                 _ => self.ready.push_back((number, number)),
             }
         }
+        count
     }
 }
 
-/// A notification waits; with `consume`, only if it is news, and then it is none any more.
-pub(crate) fn is_told(entry: &mut Entry, consume: bool) -> bool {
-    let zero_copy = &mut entry.zero_copy;
-    match consume {
-        true => std::mem::take(&mut zero_copy.is_news),
-        false => !zero_copy.ready.is_empty(),
-    }
-}
-
-/// Finds out what has been acknowledged.
-pub(crate) fn look(entry: &mut Entry) {
+/// Finds out what has been acknowledged: so many sends.
+pub(crate) fn look(entry: &mut Entry) -> u32 {
     if entry.zero_copy.pending.is_empty() {
-        return;
+        return 0;
     }
     // Of a connection that is gone nothing is needed any more.
     let left = match &entry.file {
         File::Stream(stream) => info(stream).ok().flatten().map_or(0, |i| i.send_buffered),
         _ => 0,
     };
-    entry.zero_copy.note_left(left.into());
+    entry.zero_copy.note_left(left.into())
 }
 
 /// The next notification.

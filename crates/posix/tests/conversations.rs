@@ -326,6 +326,70 @@ fn epoll_tells_of_each_once_though_another_was_written_to() {
     assert_eq!(world.b.call(wait), (Ok(2), Reply::Epoll(told.to_vec())));
 }
 
+/// Two sockets that a program does not tell apart, each with a notification in its error queue, and one with bytes: each has its event, and its turn where there
+/// is room for one.
+#[test]
+fn epoll_tells_of_notifications_of_each_socket() {
+    let mut world = World::new();
+    let listener = world.b.listener(80);
+    let mut connect = || {
+        let client = world.a.socket();
+        assert_eq!(world.a.connect(client, B, 80), Err(Errno::INPROGRESS));
+        world.settle();
+        (client, world.b.accept(listener).unwrap())
+    };
+    let ((reader, peer), (first, _), (second, _)) = (connect(), connect(), connect());
+    let epfd = world.a.done(Request::EpollCreate { flags: 0 }).unwrap() as i32;
+    for (fd, data) in [(reader, 7), (first, 0), (second, 0)] {
+        let (op, events) = (EPOLL_CTL_ADD, EPOLLIN);
+        let event = posix::EpollEvent { events, data };
+        let add = Request::EpollCtl {
+            epfd,
+            op,
+            fd,
+            event,
+        };
+        assert_eq!(world.a.done(add), Ok(0));
+    }
+    for fd in [first, second] {
+        let on = world.a.set_int(fd, SOL_SOCKET, SO_ZEROCOPY, 1);
+        assert_eq!(on, Ok(0));
+        let send = Request::Send {
+            fd,
+            bytes: b"x".to_vec(),
+            flags: MSG_ZEROCOPY,
+            to: None,
+            control: Vec::new(),
+        };
+        assert_eq!(world.a.done(send), Ok(1));
+    }
+    world.b.write(peer, b"y").unwrap();
+    world.advance(SECOND);
+    let mut wait = |max_events| {
+        let timeout_ms = 0;
+        let (_, reply) = world.a.call(Request::EpollWait {
+            epfd,
+            max_events,
+            timeout_ms,
+        });
+        match reply {
+            Reply::Epoll(events) => events,
+            other => panic!("{other:?}"),
+        }
+    };
+    let read = posix::EpollEvent {
+        events: EPOLLIN,
+        data: 7,
+    };
+    let noted = posix::EpollEvent {
+        events: EPOLLERR,
+        data: 0,
+    };
+    assert_eq!(wait(4), [read, noted, noted]);
+    let one_by_one: Vec<_> = (0..4).map(|_| wait(1)).collect();
+    assert_eq!(one_by_one, [[read], [noted], [read], [noted]]);
+}
+
 #[test]
 fn listen_again_changes_the_backlog() {
     let mut world = World::new();

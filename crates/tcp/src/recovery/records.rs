@@ -49,7 +49,7 @@ pub(crate) mod tag {
     /// What ends a new segment.
     #[inline]
     pub fn of_end(fin: bool, pushed: bool) -> u16 {
-        u16::from(fin) * FIN | u16::from(pushed) * PUSHED
+        (u16::from(fin) * FIN) | (u16::from(pushed) * PUSHED)
     }
 }
 

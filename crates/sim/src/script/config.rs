@@ -17,6 +17,8 @@ pub(super) struct Config {
     pub bind_port: u16,
     pub connect_port: u16,
     pub mtu: usize,
+    /// Bytes of the segments that what is injected was made of by aggregation; 0: it is as it is.
+    pub mss: usize,
     pub tolerance: Micros,
     pub tolerance_percent: f64,
     /// An echoed timestamp that was never sent is worked out from the first one.
@@ -108,6 +110,7 @@ impl Config {
             connect_port: 8080,
             // With IPv6's longer header, so that segments are as long as with IPv4.
             mtu: if is_v6_wire { 1520 } else { 1500 },
+            mss: 0,
             tolerance: 4000,
             tolerance_percent: 12.5,
             scales_echo: false,
@@ -131,6 +134,7 @@ impl Config {
             "bind_port" => self.bind_port = value.parse().map_err(|_| bad())?,
             "connect_port" => self.connect_port = value.parse().map_err(|_| bad())?,
             "mtu" => self.mtu = value.parse().map_err(|_| bad())?,
+            "mss" => self.mss = value.parse().ok().filter(|mss| *mss > 0).ok_or_else(bad)?,
             "tolerance_usecs" => self.tolerance = value.parse().map_err(|_| bad())?,
             "tolerance_percent" => self.tolerance_percent = value.parse().map_err(|_| bad())?,
             "tcp_ts_ecr_scaled" => self.scales_echo = true,
@@ -142,7 +146,7 @@ impl Config {
                 self.calls_may_differ = value.contains("syscall");
             }
             // What concerns the machine that packetdrill runs on.
-            "ip_version" | "gateway_ip" | "netmask_ip" | "mss" | "speed" | "code_command"
+            "ip_version" | "gateway_ip" | "netmask_ip" | "speed" | "code_command"
             | "code_format" | "code_sockopt" | "define" | "D" | "debug" | "verbose" | "dry_run"
             | "is_anyip" | "send_omit_free" | "wire_client" | "wire_server" | "wire_server_ip"
             | "wire_server_at" | "wire_server_port" | "wire_client_dev" | "wire_server_dev"

@@ -149,6 +149,11 @@ impl Datagram {
         Ok(datagram)
     }
 
+    /// The same with another body.
+    pub(super) fn with(&self, body: Content) -> Datagram {
+        Datagram { body, ..*self }
+    }
+
     /// How many bytes [`Datagram::emit`] makes.
     pub(super) fn byte_len(&self) -> usize {
         let header = if self.src.is_ipv6() { 40 } else { 20 };

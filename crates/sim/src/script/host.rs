@@ -48,8 +48,8 @@ pub(super) trait Host {
     /// How long a call may block that the script believes to return at once.
     fn unexpected_block_max(&self) -> Micros;
 
-    /// A packet arrives.
-    fn inject(&mut self, packet: &[u8]) -> Result<(), String>;
+    /// Packets arrive, all at once.
+    fn inject(&mut self, packets: &[Vec<u8>]) -> Result<(), String>;
 
     /// The oldest packet that left and was not taken yet.
     fn departed(&mut self) -> Option<Departure>;

@@ -180,13 +180,13 @@ impl Host for Kernel {
         UNEXPECTED_BLOCK_MAX
     }
 
-    fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
-        let written = rustix::io::write(self.tun.as_fd(), packet);
-        self.turn();
-        match written {
-            Ok(_) => Ok(()),
-            Err(errno) => Err(format!("write to the TUN device: {errno}")),
+    fn inject(&mut self, packets: &[Vec<u8>]) -> Result<(), String> {
+        for packet in packets {
+            let written = rustix::io::write(self.tun.as_fd(), packet);
+            written.map_err(|errno| format!("write to the TUN device: {errno}"))?;
         }
+        self.turn();
+        Ok(())
     }
 
     fn departed(&mut self) -> Option<Departure> {

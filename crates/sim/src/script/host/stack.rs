@@ -60,6 +60,8 @@ impl Stack {
         made.addresses
             .push(subnet.parse().map_err(|e| said("address", &e))?);
         made.tcp = configured(settings);
+        // What Linux's aggregation has put together is acknowledged once.
+        made.merge_acks = config.mss > 0;
         let runtime =
             Runtime::with_ports(made, vec![Box::new(port)]).map_err(|e| said("stack", &e))?;
         let context = runtime.context(0).map_err(|e| said("stack", &e))?;
@@ -144,10 +146,12 @@ impl Host for Stack {
         UNEXPECTED_BLOCK_MAX
     }
 
-    fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
-        self.wire
-            .inject(packet)
-            .map_err(|error| error.to_string())?;
+    fn inject(&mut self, packets: &[Vec<u8>]) -> Result<(), String> {
+        for packet in packets {
+            self.wire
+                .inject(packet)
+                .map_err(|error| error.to_string())?;
+        }
         self.turn();
         Ok(())
     }

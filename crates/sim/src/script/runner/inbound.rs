@@ -54,8 +54,16 @@ impl Runner<'_> {
             return Err(self.mismatch(format!("a packet of {len} bytes is too long")));
         }
         self.note(format_args!("inbound  < {}", datagram.display()));
+        let packets: Vec<Vec<u8>> = match &datagram.body {
+            Content::Tcp(whole) if self.config.mss > 0 && !whole.has(flag::SYN) => {
+                segments(whole, self.config.mss)
+                    .map(|part| datagram.with(Content::Tcp(part)).emit())
+                    .collect()
+            }
+            _ => vec![datagram.emit()],
+        };
         self.host
-            .inject(&datagram.emit())
+            .inject(&packets)
             .map_err(|cause| self.mismatch(cause))?;
         self.carry_on()?;
         self.collect()
@@ -134,4 +142,26 @@ impl Runner<'_> {
         bytes.resize(usize::from(payload) + 8, 0);
         bytes
     }
+}
+
+/// What a sender cut `whole` into, before aggregation put it together.
+fn segments(whole: &Segment, mss: usize) -> impl Iterator<Item = Segment> {
+    let len = whole.payload.len();
+    (0..len.div_ceil(mss).max(1)).map(move |part| {
+        let (from, to) = (part * mss, len.min((part + 1) * mss));
+        // What is said once is said by the first or by the last one.
+        let mut flags = whole.flags;
+        if from > 0 {
+            flags &= !flag::CWR;
+        }
+        if to < len {
+            flags &= !(flag::PSH | flag::FIN);
+        }
+        Segment {
+            seq: whole.seq.wrapping_add(from as u32),
+            flags,
+            payload: whole.payload[from..to].to_vec(),
+            ..whole.clone()
+        }
+    })
 }

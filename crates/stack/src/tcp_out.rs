@@ -24,6 +24,7 @@ use crate::settle::OUTPUT;
 use crate::sockets::Role;
 use crate::stamps::StampedAt;
 use crate::timer_stage::note_deadline;
+use crate::tx_lists::OPENINGS;
 
 impl Core {
     /// Something is ready to leave.
@@ -111,7 +112,8 @@ impl Core {
                 break;
             };
             // Whoever waited to begin does it now: `connection_out` has its SYN.
-            if self.sockets.role(socket) == Role::Reserved && !self.begin_waiting(socket) {
+            let waits = class == OPENINGS && self.sockets.role(socket) == Role::Reserved;
+            if waits && !self.begin_waiting(socket) {
                 continue;
             }
             let mut room = frames.len() - used;

@@ -18,7 +18,7 @@ const OFF: u32 = 0;
 /// Where in a word the class stands, above a socket's number.
 const CLASS_SHIFT: u32 = 29;
 /// The list of connections that begin.
-const OPENINGS: usize = 3;
+pub(crate) const OPENINGS: usize = 3;
 /// The list of ACKs that wait for an answer.
 const WAITING: usize = 4;
 

@@ -39,7 +39,7 @@ pub struct Owners {
     /// A bit for each member that is there.
     present: u64,
     is_ethernet: bool,
-    /// By port: who listens there, a bit each.
+    /// By port: who listens there, a bit each. Empty, as the other two, where nobody is looked for: with one member, or without a wire.
     listening: Vec<u64>,
     /// The ports where anybody listens.
     listened: Vec<u16>,
@@ -68,15 +68,16 @@ fn after(rank: Rank, flags: Flags) -> Rank {
 impl Owners {
     pub fn new(members: usize, is_ethernet: bool) -> Self {
         let looks_up = members > 1 && !is_ethernet;
+        let ports = if looks_up { PORTS } else { 0 };
         Self {
             hasher: RandomState::new(),
             flows: Flows::new(if looks_up { SWITCH_FLOWS_MAX } else { 0 }),
             members: (0..members).map(|_| None).collect(),
             present: 0,
             is_ethernet,
-            listening: vec![0; PORTS],
+            listening: vec![0; ports],
             listened: Vec::new(),
-            known: vec![0; PORTS],
+            known: vec![0; ports],
         }
     }
 
@@ -95,6 +96,9 @@ impl Owners {
     }
 
     pub fn set_listening(&mut self, listening: &[(u16, Vec<u16>)]) {
+        if self.listening.is_empty() {
+            return;
+        }
         for port in self.listened.drain(..) {
             self.listening[usize::from(port)] = 0;
         }

@@ -160,17 +160,23 @@ fn hear(port: &mut AnyPort) -> Result<usize, PortError> {
     Ok(0)
 }
 
-#[test]
-fn packet_interface_removed_is_gone() {
-    if !can_run("packet_interface_removed_is_gone") {
-        return;
-    }
+/// A port whose interface is no more.
+fn removed() -> (Namespace, AnyPort) {
     let space = veth();
     let mut port = space.inside(|| opened("packet:v0"));
     // Down first, and seen to be so: the kernel tells nothing more when it goes.
     space.ip("link set v0 down");
     assert_eq!(port.receive().map(|frames| frames.len()), Ok(0));
     space.ip("link del v0");
+    (space, port)
+}
+
+#[test]
+fn packet_interface_removed_is_gone() {
+    if !can_run("packet_interface_removed_is_gone") {
+        return;
+    }
+    let (_space, mut port) = removed();
     assert_eq!(hear(&mut port), Err(PortError::Gone));
     assert_eq!(hear(&mut port), Err(PortError::Gone));
 }
@@ -195,11 +201,7 @@ fn packet_interface_removed_what_is_sent_is_counted_and_tells() {
     if !can_run("packet_interface_removed_what_is_sent_is_counted_and_tells") {
         return;
     }
-    let space = veth();
-    let mut port = space.inside(|| opened("packet:v0"));
-    space.ip("link set v0 down");
-    assert_eq!(port.receive().map(|frames| frames.len()), Ok(0));
-    space.ip("link del v0");
+    let (_space, mut port) = removed();
     let slots = port.reserve(2);
     slots.iter().for_each(|slot| slot.set_len(60));
     assert_eq!(port.send(2), Err(PortError::Gone));

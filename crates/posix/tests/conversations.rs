@@ -290,17 +290,20 @@ fn epoll_tells_level_and_edge() {
     assert_eq!(world.b.done(wait), Ok(0));
 }
 
+/// One more connection of A's to B's listener at port 80: both ends.
+fn connected_to(world: &mut World, listener: i32) -> (i32, i32) {
+    let client = world.a.socket();
+    assert_eq!(world.a.connect(client, B, 80), Err(Errno::INPROGRESS));
+    world.settle();
+    (client, world.b.accept(listener).unwrap())
+}
+
 /// A wait that tells of one socket twice lets a program close it, and free what it had for it, twice.
 #[test]
 fn epoll_tells_of_each_once_though_another_was_written_to() {
     let mut world = World::new();
     let listener = world.b.listener(80);
-    let mut connect = || {
-        let client = world.a.socket();
-        assert_eq!(world.a.connect(client, B, 80), Err(Errno::INPROGRESS));
-        world.settle();
-        (client, world.b.accept(listener).unwrap())
-    };
+    let mut connect = || connected_to(&mut world, listener);
     let ((peer, reader), (_, writer)) = (connect(), connect());
     let epfd = world.b.done(Request::EpollCreate { flags: 0 }).unwrap() as i32;
     for (fd, events) in [(reader, EPOLLIN), (writer, EPOLLOUT)] {
@@ -332,12 +335,7 @@ fn epoll_tells_of_each_once_though_another_was_written_to() {
 fn epoll_tells_of_notifications_of_each_socket() {
     let mut world = World::new();
     let listener = world.b.listener(80);
-    let mut connect = || {
-        let client = world.a.socket();
-        assert_eq!(world.a.connect(client, B, 80), Err(Errno::INPROGRESS));
-        world.settle();
-        (client, world.b.accept(listener).unwrap())
-    };
+    let mut connect = || connected_to(&mut world, listener);
     let ((reader, peer), (first, _), (second, _)) = (connect(), connect(), connect());
     let epfd = world.a.done(Request::EpollCreate { flags: 0 }).unwrap() as i32;
     for (fd, data) in [(reader, 7), (first, 0), (second, 0)] {

@@ -40,13 +40,7 @@ impl Core {
             }
             batch.clear();
         } else {
-            batch.retain(|&id| {
-                let waits = self.is_reserved(id);
-                if !waits {
-                    self.apply_job(id);
-                }
-                waits
-            });
+            self.apply_jobs(&mut batch, true);
             for _ in 0..controls {
                 if let Some(control) = self.app.controls.pop() {
                     self.apply_control(control);
@@ -54,16 +48,21 @@ impl Core {
             }
             // Of more than a turn applies, the rest may hold what some are waiting for.
             let are_more = !self.app.controls.is_empty();
-            batch.retain(|&id| {
-                let waits = are_more && self.is_reserved(id);
-                if !waits {
-                    self.apply_job(id);
-                }
-                waits
-            });
+            self.apply_jobs(&mut batch, are_more);
         }
         self.job_batch = batch;
         count
+    }
+
+    /// Applies a batch; what stays in it waits for a control request to make something of its socket, if there `are_more` of these.
+    fn apply_jobs(&mut self, batch: &mut Vec<SocketId>, are_more: bool) {
+        batch.retain(|&id| {
+            let waits = are_more && self.reserved(id).is_some();
+            if !waits {
+                self.apply_job(id);
+            }
+            waits
+        });
     }
 
     fn apply_job(&mut self, id: SocketId) {
@@ -325,10 +324,6 @@ impl Core {
     pub(crate) fn reserved(&self, id: SocketId) -> Option<u32> {
         let socket = self.sockets.resolve(id)?;
         (self.sockets.role(socket) == Role::Reserved).then_some(socket)
-    }
-
-    fn is_reserved(&self, id: SocketId) -> bool {
-        self.reserved(id).is_some()
     }
 
     /// Tells the application how a request on a socket that was no connection yet went.

@@ -59,14 +59,20 @@ pub fn no_os(_root: &Path) -> Result<(), String> {
 
 /// Unit and property tests within the crates, and their documentation's examples.
 pub fn unit(_root: &Path) -> Result<(), String> {
-    run::run(run::cargo().args(["test", "--workspace", "--lib", "--bins", "--no-fail-fast"]))?;
-    run::run(run::cargo().args(["test", "--workspace", "--doc"]))
+    run::run_tests(run::cargo().args([
+        "test",
+        "--workspace",
+        "--lib",
+        "--bins",
+        "--no-fail-fast",
+    ]))?;
+    run::run_tests(run::cargo().args(["test", "--workspace", "--doc"]))
 }
 
 /// The tests that stand beside the crates: conversations, oracles, and those that build namespaces. One after another, for many of them want
 /// the machine for themselves.
 pub fn integration(_root: &Path) -> Result<(), String> {
-    run::run(run::cargo().args([
+    run::run_tests(run::cargo().args([
         "test",
         "--workspace",
         "--test",

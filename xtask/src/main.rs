@@ -12,6 +12,7 @@ mod cli;
 mod conformance;
 mod demo;
 mod dpdk;
+mod failures;
 mod guided;
 mod install;
 mod packetdrill;

@@ -13,6 +13,14 @@ struct Step {
     failure: Option<String>,
 }
 
+impl Step {
+    /// What is known of a failure beyond the line in the table.
+    fn details(&self) -> Option<(&str, &str)> {
+        let (_, further) = self.failure.as_ref()?.split_once('\n')?;
+        Some((self.name, further))
+    }
+}
+
 /// The steps so far.
 #[derive(Default)]
 pub struct Report {
@@ -48,6 +56,9 @@ impl Report {
                 Some(cause) => format!("FAILED: {}", first_line(cause)),
             };
             println!("{:width$}  {time:>9}  {outcome}", step.name);
+        }
+        for (name, details) in self.steps.iter().filter_map(Step::details) {
+            println!("\n{name}:\n{details}");
         }
         let failed = self.steps.iter().filter(|s| s.failure.is_some()).count();
         println!("\n{} passed, {failed} failed", self.steps.len() - failed);
@@ -86,6 +97,8 @@ mod tests {
         report.step("two", || Ok(()));
         assert!(!report.finish());
         assert_eq!(report.steps.len(), 2);
+        assert_eq!(report.steps[0].details(), Some(("one", "in detail")));
+        assert_eq!(report.steps[1].details(), None);
     }
 
     #[test]

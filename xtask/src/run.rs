@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io;
+use std::io::{self, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::cleanup;
+use crate::{cleanup, failures};
 
 /// How long a child may take to leave after SIGTERM before it gets SIGKILL.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(8);
@@ -96,6 +96,19 @@ pub fn run(command: &mut Command) -> Result<(), String> {
         Ok(status) => Err(format!("`{line}`: {status}")),
         Err(error) => Err(format!("`{line}`: wait: {error}")),
     }
+}
+
+/// Runs a child that tests, to its end. What its programs said of failures stands in the error's further lines, for of a long
+/// log often only the end is kept.
+pub fn run_tests(command: &mut Command) -> Result<(), String> {
+    let (reader, writer) = io::pipe().map_err(|error| spawn_error(command, &error))?;
+    let listener =
+        std::thread::spawn(move || failures::pass_on(BufReader::new(reader), io::stdout()));
+    let outcome = run(command.stdout(writer));
+    // The command held the last writing end: without it the listener comes to an end.
+    command.stdout(Stdio::inherit());
+    let said = listener.join().unwrap_or_default();
+    outcome.map_err(|cause| format!("{cause}\n{said}").trim_end().to_owned())
 }
 
 /// Runs a short child and returns what it printed; it is not announced.

@@ -1,0 +1,54 @@
+//! What test programs say of their failures, kept for the end of the log.
+//!
+//! Reads what libtest prints: the block between `failures:` and `test result:`, and the name of a test in which a program died.
+
+use std::io::{BufRead, Write};
+
+/// Lines that are kept; what a broken tree prints beyond them is in the log.
+const KEPT_LINES_MAX: usize = 120;
+
+/// Passes everything on and returns what told of failures.
+pub fn pass_on(from: impl BufRead, mut to: impl Write) -> String {
+    let mut kept = Vec::new();
+    let mut is_within = false;
+    for line in from.split(b'\n').map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        // Nobody may be reading any more; the tests go on all the same.
+        let _ = writeln!(to, "{line}");
+        is_within |= line == "failures:";
+        is_within &= !line.starts_with("test result:");
+        if (is_within || is_unfinished(&line)) && kept.len() < KEPT_LINES_MAX {
+            kept.push(line.into_owned());
+        }
+    }
+    kept.join("\n")
+}
+
+/// A test's name stands without an outcome when its program died in it.
+fn is_unfinished(line: &str) -> bool {
+    line.starts_with("test ") && line.trim_end().ends_with("...")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\npanicked at b.rs:1\n\n\
+                       failures:\n    b\n\ntest result: FAILED. 1 passed\n\nrunning 2 tests\ntest c ... \nrunning 1 test\ntest d ... ok\n";
+
+    #[test]
+    fn failures_are_kept_and_all_is_passed_on() {
+        let mut passed_on = Vec::new();
+        let kept = pass_on(LOG.as_bytes(), &mut passed_on);
+        assert_eq!(String::from_utf8(passed_on).unwrap(), LOG);
+        let block = "failures:\n\n---- b stdout ----\npanicked at b.rs:1\n\nfailures:\n    b\n\n";
+        assert_eq!(kept, format!("{block}test c ... "));
+    }
+
+    #[test]
+    fn kept_lines_have_a_limit() {
+        let log = "failures:\n".to_owned() + &"more\n".repeat(1_000);
+        let kept = pass_on(log.as_bytes(), Vec::new());
+        assert_eq!(kept.lines().count(), KEPT_LINES_MAX);
+    }
+}

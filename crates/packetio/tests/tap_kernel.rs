@@ -144,6 +144,17 @@ fn veth() -> Namespace {
         space.exec(&format!("sysctl -qw net.ipv6.conf.{device}.disable_ipv6=1"));
         space.ip(&format!("link set {device} up"));
     }
+    // The first end learns from a worker of the kernel's that the second is up, and drops what it is given until then.
+    let is_up = |device: &str| {
+        space
+            .ip(&format!("link show {device}"))
+            .contains("state UP")
+    };
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while !(is_up("v0") && is_up("v1")) {
+        assert!(std::time::Instant::now() < until, "both ends are up");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     space
 }
 

@@ -40,7 +40,7 @@ impl Core {
             }
             batch.clear();
         } else {
-            self.apply_jobs(&mut batch, true);
+            batch.retain(|&id| self.waits_or_applies(id, true));
             for _ in 0..controls {
                 if let Some(control) = self.app.controls.pop() {
                     self.apply_control(control);
@@ -48,21 +48,19 @@ impl Core {
             }
             // Of more than a turn applies, the rest may hold what some are waiting for.
             let are_more = !self.app.controls.is_empty();
-            self.apply_jobs(&mut batch, are_more);
+            batch.retain(|&id| self.waits_or_applies(id, are_more));
         }
         self.job_batch = batch;
         count
     }
 
-    /// Applies a batch; what stays in it waits for a control request to make something of its socket, if there `are_more` of these.
-    fn apply_jobs(&mut self, batch: &mut Vec<SocketId>, are_more: bool) {
-        batch.retain(|&id| {
-            let waits = are_more && self.reserved(id).is_some();
-            if !waits {
-                self.apply_job(id);
-            }
-            waits
-        });
+    /// Applies a job, unless it waits for a control request to make something of its socket while there `are_more` of these: true.
+    fn waits_or_applies(&mut self, id: SocketId, are_more: bool) -> bool {
+        let waits = are_more && self.reserved(id).is_some();
+        if !waits {
+            self.apply_job(id);
+        }
+        waits
     }
 
     fn apply_job(&mut self, id: SocketId) {

@@ -79,5 +79,7 @@ impl Connection {
             let _ = self.split(cx.records, head, end);
         }
         self.mark_lost(cx, head);
+        // Of a run that no record was left to split for, all is lost: none of it is what a duplicate stood for.
+        self.limit_reno_sacked();
     }
 }

@@ -289,7 +289,10 @@ fn established_clock_jump_between_timeouts_ends_nothing() {
 
 /// Ten segments in flight, of a connection that finds no record but its first: they are one run.
 fn ten_in_one_record(v: Variant) -> Peer {
-    let mut p = established_sack(v);
+    in_one_record(established_sack(v))
+}
+
+fn in_one_record(mut p: Peer) -> Peer {
     p.records = RecordPool::new(1, 1);
     p.write(10_000);
     p.expect_data(1, 10_001, 1000, 1, true);
@@ -338,4 +341,23 @@ fn established_timeout_without_a_record_to_spare_begins_anew_with_the_next_one()
         p.inject(". 1:1(0) ack 10001");
         assert_eq!(p.conn.info().unacked, 0);
     });
+}
+
+/// What a duplicate stands for cannot be told from what is lost: the run is lost whole.
+#[test]
+fn established_duplicates_without_sack_and_a_record_to_spare() {
+    conversation(
+        |v| in_one_record(established(v)),
+        |p| {
+            for _ in 0..3 {
+                p.inject(". 1:1(0) ack 1");
+            }
+            let info = p.conn.info();
+            assert_eq!((info.lost, info.sacked), (10, 0));
+            p.expect(". 1:1001(1000) ack 1");
+            p.skip_sent();
+            p.inject(". 1:1(0) ack 10001");
+            assert_eq!(p.conn.info().unacked, 0);
+        },
+    );
 }

@@ -1,8 +1,10 @@
 //! The kernel through io_uring, server and client as processes of their own, as `mill bench` starts them: all that was asked is answered.
 
 use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use serde_json::Value;
 
 /// Transactions that a run ends after.
@@ -95,9 +97,12 @@ fn more_connections_than_the_soft_limit_of_descriptors_are_answered() {
 
 #[test]
 fn resets_of_nobody_are_no_success() {
-    // A port of a socket that does not listen: every connect is refused, and what is linked to it is cancelled.
-    let held = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = held.local_addr().unwrap().to_string();
+    // A port of a socket that does not listen: every connect is refused, and what is linked to it is cancelled. A socket of TCP, for a client
+    // that the kernel gave the free port of its server would be connected to itself.
+    let held = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&held, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = SocketAddrV4::try_from(getsockname(&held).unwrap()).unwrap();
+    let address = address.to_string();
     let plan = [
         "--exchange",
         "reset",

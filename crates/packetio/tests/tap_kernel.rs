@@ -144,18 +144,21 @@ fn veth() -> Namespace {
         space.exec(&format!("sysctl -qw net.ipv6.conf.{device}.disable_ipv6=1"));
         space.ip(&format!("link set {device} up"));
     }
-    // The first end learns from a worker of the kernel's that the second is up, and drops what it is given until then.
-    let is_up = |device: &str| {
-        space
-            .ip(&format!("link show {device}"))
-            .contains("state UP")
+    await_up(&space);
+    space
+}
+
+/// An end learns from a worker of the kernel's that the other is up, and drops what it is given until then.
+fn await_up(space: &Namespace) {
+    let is_up = |device| {
+        let link = space.ip(&format!("link show {device}"));
+        link.contains("state UP")
     };
     let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
     while !(is_up("v0") && is_up("v1")) {
         assert!(std::time::Instant::now() < until, "both ends are up");
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    space
 }
 
 /// Sleeps and receives until something comes or the port fails.
@@ -203,6 +206,7 @@ fn packet_interface_down_for_a_while_serves_again() {
     std::thread::sleep(std::time::Duration::from_millis(1200));
     assert_eq!(a.receive().map(|frames| frames.len()), Ok(0));
     space.ip("link set v0 up");
+    await_up(&space);
     send_one(&mut b);
     assert_eq!(hear(&mut a), Ok(1));
 }

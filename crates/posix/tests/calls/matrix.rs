@@ -250,12 +250,7 @@ fn every_call_in_every_state() {
     for (state, name, there) in STATES {
         for (probe, step) in PROBES {
             let steps = [&there()[..], &[Poll(name), step(name)], &looks_after(name)].concat();
-            let brief = differences(&steps, Duration::from_micros(100));
-            if brief.is_empty() {
-                continue;
-            }
-            // The kernel may have been busy.
-            let found = differences(&steps, Duration::from_millis(5));
+            let found = lasting_differences(&steps, Duration::from_micros(100));
             let is_meant = MEANT.iter().any(|row| (row.0, row.1) == (state, probe));
             if !found.is_empty() && !is_meant {
                 wrong.push(format!("{state}: {probe}: {}", found.join("; ")));

@@ -9,7 +9,8 @@
 use core::num::NonZeroU32;
 
 use crate::memory::Memory;
-use crate::spsc::{self, Consumer, Producer};
+use crate::spsc::{self, Consumer};
+use crate::stock::Stock;
 use crate::sync::{AtomicU32, Ordering};
 
 /// Bytes of a chunk's header.
@@ -332,8 +333,8 @@ pub struct Magazine {
 
 /// The stack's end: it fills up what the application has used.
 pub struct MagazineFeed {
-    small: Producer<ChunkId>,
-    large: Producer<ChunkId>,
+    small: Stock<ChunkId>,
+    large: Stock<ChunkId>,
 }
 
 /// An empty magazine of this many chunks per class (rounded up to powers of two).
@@ -341,8 +342,8 @@ pub fn magazine(small: usize, large: usize) -> (MagazineFeed, Magazine) {
     let (small_in, small_out) = spsc::queue(small);
     let (large_in, large_out) = spsc::queue(large);
     let feed = MagazineFeed {
-        small: small_in,
-        large: large_in,
+        small: Stock::new(small_in),
+        large: Stock::new(large_in),
     };
     let magazine = Magazine {
         small: small_out,
@@ -377,19 +378,12 @@ impl Magazine {
 }
 
 impl MagazineFeed {
-    /// Fills the magazine up from the pool; returns how many chunks went in.
+    /// Fills the magazine from the pool, as far as its use asks for; returns how many chunks went in.
     #[inline]
     pub fn refill(&mut self, pool: &mut ChunkPool) -> u32 {
-        let mut count = 0;
-        for (queue, class) in [
-            (&mut self.small, ChunkClass::Small),
-            (&mut self.large, ChunkClass::Large),
-        ] {
-            let free = queue.free();
-            let mut chunks = core::iter::from_fn(|| pool.take(class)).take(free);
-            count += queue.push_batch(&mut chunks) as u32;
-        }
-        count
+        let small = self.small.fill(|| pool.take(ChunkClass::Small));
+        let large = self.large.fill(|| pool.take(ChunkClass::Large));
+        (small + large) as u32
     }
 
     /// Chunks of this class in the application's stock.

@@ -11,6 +11,7 @@
 //! | [`checksum`] | Internet checksum in SIMD, fused with the copy |
 //! | [`spsc`] | bounded single-producer single-consumer queue |
 //! | [`memory`] | the one memory file of a context |
+//! | [`stock`] | how much lies ready in a queue |
 //! | [`chunk`] | chunk ids, the stack's pool, the application's magazine |
 //! | [`socket_block`] | the 128 bytes that a socket's two ends share |
 //! | [`byte_ring`] | the byte streams that run over block and chunks |
@@ -47,6 +48,7 @@ pub mod raw;
 pub mod socket_block;
 #[path = "spsc_unsafe.rs"]
 pub mod spsc;
+pub mod stock;
 #[path = "tables_unsafe.rs"]
 pub mod tables;
 #[path = "trylock_unsafe.rs"]

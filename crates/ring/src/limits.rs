@@ -23,4 +23,7 @@ pub const SMALL_CHUNK_STREAM_BYTES_MAX: u32 = 2 * crate::chunk::SMALL_DATA_BYTES
 /// while the piece is copied.
 pub const AHEAD_BYTES_MIN: u32 = 512;
 
+/// What lies ready in a stock that is hardly used, if its queue holds as much.
+pub const STOCK_LEVEL_MIN: usize = 64;
+
 const _: () = assert!(SOCKETS_MAX.is_power_of_two() && QUEUE_SLOTS_MAX.is_power_of_two());

@@ -10,6 +10,7 @@ use ring::prefetch::Ahead;
 use ring::socket_block::SocketId;
 use ring::spsc::Consumer;
 use ring::spsc::Producer;
+use ring::stock::Stock;
 use tcp::FastOpenKeys;
 use tcp::isn::IsnGenerator;
 use tcp::syn_cookie::SynCookies;
@@ -61,7 +62,7 @@ pub(crate) use tcp_cx;
 pub(crate) struct StackSide {
     pub jobs: Consumer<SocketId>,
     pub controls: Consumer<Control>,
-    pub socket_stock: Producer<SocketId>,
+    pub socket_stock: Stock<SocketId>,
     pub chunk_stock: MagazineFeed,
 }
 

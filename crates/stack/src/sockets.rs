@@ -29,7 +29,7 @@ use ring::byte_ring::{RxWriter, TxReader};
 use ring::chunk::{ChunkClass, ChunkPool};
 use ring::memory::Memory;
 use ring::socket_block::{SocketBlock, SocketId};
-use ring::spsc::Producer;
+use ring::stock::Stock;
 use ring::tables;
 use tcp::Connection;
 use wire::plain::Standing;
@@ -535,17 +535,13 @@ impl Sockets {
         bound
     }
 
-    /// Fills the application's stock of socket ids, up to a half of what is free.
-    pub fn refill(&mut self, stock: &mut Producer<SocketId>) {
-        let mut room = stock.free().min(self.available() / 2);
-        while room > 0 {
-            let Some(id) = self.reserve() else { return };
-            if stock.push(id).is_err() {
-                self.release(id.index);
-                return;
-            }
-            room -= 1;
-        }
+    /// Fills the application's stock of socket ids as far as its use asks for, with a half of what is free at most.
+    pub fn refill(&mut self, stock: &mut Stock<SocketId>) {
+        let mut room = self.available() / 2;
+        stock.fill(|| {
+            room = room.checked_sub(1)?;
+            self.reserve()
+        });
     }
 
     /// Sockets not in use, those in the application's stock apart.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use packetio::{Port, PortError};
 use ring::doorbell::{AppBell, StackBell};
 use ring::memory::{self, ContextLimits};
+use ring::stock::Stock;
 use ring::{chunk, spsc};
 use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -408,7 +409,8 @@ impl Shared {
         // A quarter of the table at most, also after the queue has rounded its length: what lies in the stock cannot be accepted into.
         let stock = SOCKET_STOCK_MAX.min(limits.sockets_max / 4).max(1);
         let stock = 1 << stock.ilog2();
-        let (mut socket_stock, stock_out) = spsc::queue(stock);
+        let (socket_stock, stock_out) = spsc::queue(stock);
+        let mut socket_stock = Stock::new(socket_stock);
         let small = MAGAZINE_SMALL.min(limits.small_chunks / 4);
         let large = MAGAZINE_LARGE.min(limits.large_chunks / 4);
         let (mut chunk_stock, magazine) = chunk::magazine(small, large);

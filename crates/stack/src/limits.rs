@@ -220,11 +220,11 @@ pub const SEGMENTS_PER_VISIT: usize = 20;
 pub const OPENINGS_PER_TURN: usize = 32;
 /// Of the transmit budget, the share in 1/8ths that each list has for certain: control, ACK, data, openings.
 pub const TX_SHARES: [usize; 4] = [2, 2, 3, 1];
-/// Small and large chunks that lie ready for what the application writes; an empty stock makes a write wait for the next turn.
+/// Small and large chunks that lie ready for what the application writes, at most (`ring::stock`); an empty stock makes a write wait for the next turn.
 pub const MAGAZINE_SMALL: usize = 1_024;
 /// See [`MAGAZINE_SMALL`].
 pub const MAGAZINE_LARGE: usize = 512;
-/// Socket ids that lie ready for the application's `connect` and `listen`; an empty stock makes it wait for the next turn.
+/// Socket ids that lie ready for the application's `connect` and `listen`, at most; an empty stock makes it wait for the next turn.
 pub const SOCKET_STOCK_MAX: usize = 256;
 /// When events found their queue full of what the application has not looked at, the next turn comes no later than after this time.
 pub const EVENTS_RETRY_NS: u64 = 10_000_000;

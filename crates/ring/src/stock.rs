@@ -83,9 +83,9 @@ mod tests {
     use crate::spsc::{self, Consumer};
 
     fn stock() -> (Stock<u32>, Consumer<u32>) {
-        let (producer, consumer) = spsc::queue(1_024);
+        let (producer, consumer) = spsc::queue(256);
         let mut stock = Stock::new(producer);
-        assert_eq!(stock.fill(|| Some(0)), 1_024);
+        assert_eq!(stock.fill(|| Some(0)), 256);
         (stock, consumer)
     }
 
@@ -106,26 +106,26 @@ mod tests {
     #[test]
     fn stock_little_used_sinks_to_some_times_its_use() {
         let (mut stock, mut user) = stock();
-        assert_eq!(use_up(&mut stock, &mut user, 100, 1_000), 400);
-        assert_eq!(use_up(&mut stock, &mut user, 1, 2_000), STOCK_LEVEL_MIN);
+        assert_eq!(use_up(&mut stock, &mut user, 20, 150), 80);
+        assert_eq!(use_up(&mut stock, &mut user, 1, 40), STOCK_LEVEL_MIN);
         assert_eq!(use_up(&mut stock, &mut user, 0, 10), STOCK_LEVEL_MIN);
     }
 
     #[test]
     fn stock_used_up_grows_to_all_of_its_queue() {
         let (mut stock, mut user) = stock();
-        use_up(&mut stock, &mut user, 1, 2_000);
-        let levels = [4, 16, 16].map(|times| times * STOCK_LEVEL_MIN);
-        for level in levels {
-            assert_eq!(use_up(&mut stock, &mut user, 1_024, 1), level);
+        use_up(&mut stock, &mut user, 1, 250);
+        for level in [64, 256, 256] {
+            assert_eq!(stock.len(), level);
+            use_up(&mut stock, &mut user, 256, 1);
         }
     }
 
     #[test]
     fn stock_that_cannot_be_filled_keeps_its_level() {
         let (mut stock, mut user) = stock();
-        user.pop_batch(1_000, |_| ());
+        user.pop_batch(200, |_| ());
         assert_eq!(stock.fill(|| None), 0);
-        assert_eq!(stock.fill(|| Some(0)), 1_000);
+        assert_eq!(stock.fill(|| Some(0)), 200);
     }
 }

@@ -35,11 +35,13 @@ impl Connection {
         recovery.any(flag::SEND_NEW) && self.snd.nxt.le(recovery.high_seq)
     }
 
-    /// All has left that was to leave upon F-RTO's ACK. Without anything new the test tells nothing (RFC 5682 2.1, step 2.b).
+    /// All has left that may leave now upon F-RTO's ACK. Without anything new the test tells nothing (RFC 5682 2.1, step 2.b), and what is lost is sent
+    /// again, if pacing kept it back as well, when its time comes.
     #[cold]
     pub(crate) fn end_new_data_test(&mut self) {
         if self.new_data_test_failed() {
             self.recovery.put(flag::FRTO, false);
+            self.recovery.put(flag::SEND_LOST, true);
         }
         self.recovery.put(flag::SEND_NEW, false);
     }

@@ -341,7 +341,9 @@ impl Connection {
         let mut counts = [0u32; 4];
         let mut at = recovery.chain.head;
         let mut next = None;
+        let mut is_part_found = recovery.part_out == 0;
         while let Some(record) = cx.records.get(at) {
+            is_part_found |= recovery.is_part_of(record);
             assert!(next.is_none_or(|next| record.seq == next), "{record:?}");
             assert!(record.end.gt(record.seq), "{record:?}");
             let count = record.count();
@@ -360,6 +362,7 @@ impl Connection {
         assert_eq!(out, recovery.packets_out, "out: {recovery:?}");
         assert_eq!(sacked, recovery.sacked_out, "SACKed: {recovery:?}");
         assert_eq!(lost, recovery.lost_out, "lost: {recovery:?}");
+        assert!(is_part_found, "a part of what? {recovery:?}");
         let whole = recovery.retrans_out - recovery.part_out;
         assert_eq!(retrans, whole, "sent again: {recovery:?}");
         assert!(sacked + lost <= out, "{recovery:?}");

@@ -37,6 +37,9 @@ impl Connection {
             if covered == 0 {
                 // What is acknowledged of a run is cut off it, be it a part of a segment; a segment alone stays as it was sent (Linux).
                 if record.count() > 1 && record.seq.lt(self.snd.una) {
+                    if self.recovery.is_part_of(&record) {
+                        self.recovery.part_acked(self.snd.una, 0);
+                    }
                     self.trim_head(cx.records);
                 }
                 break;

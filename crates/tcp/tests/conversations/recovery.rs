@@ -361,3 +361,22 @@ fn established_duplicates_without_sack_and_a_record_to_spare() {
         },
     );
 }
+
+/// SACK blocks that are owed make what is sent again shorter than what had left, of a run that cannot be split; that much is acknowledged, and then all, which
+/// had only been late.
+#[test]
+fn established_part_of_a_segment_of_an_unsplit_run_acknowledged() {
+    conversation(ten_in_one_record, |p| {
+        p.inject("P. 101:201(100) ack 1");
+        p.wait_ms(350);
+        p.skip_sent();
+        p.wait_ms(1_000);
+        p.expect(". 1:989(988) ack 1 <sack 101:201>");
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 989");
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 10001");
+        let info = p.conn.info();
+        assert_eq!((info.unacked, info.retrans), (0, 0));
+    });
+}

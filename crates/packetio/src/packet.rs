@@ -129,6 +129,8 @@ pub struct PacketIo {
     segmenter: Segmenter,
     /// The interface went down, and nothing has come since: when to look whether it is there.
     look_at_ns: Option<u64>,
+    /// Nothing was queued when it was last read, since the interface went down.
+    is_drained: bool,
     rx_too_long: u64,
     rx_bad_offload: u64,
     rx_segmented: u64,
@@ -144,6 +146,7 @@ impl PacketIo {
             staging: vec![0; SUPER_FRAME_BYTES_MAX],
             segmenter: Segmenter::new(SUPER_FRAME_BYTES_MAX),
             look_at_ns: None,
+            is_drained: false,
             rx_too_long: 0,
             rx_bad_offload: 0,
             rx_segmented: 0,
@@ -184,9 +187,11 @@ impl PacketIo {
         Read::Frame
     }
 
-    fn may_look(&self) -> bool {
-        let due = |at_ns| at_ns <= monotonic_ns();
-        self.look_at_ns.is_some_and(due)
+    fn look_if_due(&mut self) -> Result<Read, PortError> {
+        match self.look_at_ns {
+            Some(at_ns) if at_ns <= monotonic_ns() => self.look(),
+            _ => Ok(Read::Empty),
+        }
     }
 
     /// The interface went down, for a while or for good: an interface that goes is down first, and then the kernel says nothing more of it.
@@ -220,11 +225,21 @@ impl FrameIo for PacketIo {
         match rustix::io::read(&self.fd, &mut self.staging[..]) {
             Ok(0) => Ok(Read::Empty),
             Ok(len) => {
-                self.look_at_ns = None;
+                // What was queued before the interface went down says nothing of it.
+                if self.is_drained {
+                    self.look_at_ns = None;
+                }
                 Ok(self.unpack(len, into))
             }
-            Err(Errno::AGAIN | Errno::INTR) if !self.may_look() => Ok(Read::Empty),
-            Err(Errno::AGAIN | Errno::INTR | Errno::NETDOWN) => self.look(),
+            Err(Errno::NETDOWN) => {
+                self.is_drained = false;
+                self.look()
+            }
+            Err(Errno::AGAIN) => {
+                self.is_drained = true;
+                self.look_if_due()
+            }
+            Err(Errno::INTR) => self.look_if_due(),
             Err(errno) => Err(failure("read", errno)),
         }
     }

@@ -195,6 +195,23 @@ fn packet_interface_removed_is_gone() {
     assert_eq!(hear(&mut port), Err(PortError::Gone));
 }
 
+/// The kernel tells of the end before it gives what was queued.
+#[test]
+fn packet_interface_removed_with_frames_queued_is_gone() {
+    if !can_run("packet_interface_removed_with_frames_queued_is_gone") {
+        return;
+    }
+    let space = veth();
+    let (mut a, mut b) = space.inside(|| (opened("packet:v0"), opened("packet:v1")));
+    send_one(&mut b);
+    wait(&mut [&mut a], &[], false, Some(2_000_000_000)).expect("slept");
+    space.ip("link set v0 down");
+    assert_eq!(a.receive().map(|frames| frames.len()), Ok(0));
+    assert_eq!(a.receive().map(|frames| frames.len()), Ok(1));
+    space.ip("link del v0");
+    assert_eq!(hear(&mut a), Err(PortError::Gone));
+}
+
 #[test]
 fn packet_interface_down_for_a_while_serves_again() {
     if !can_run("packet_interface_down_for_a_while_serves_again") {

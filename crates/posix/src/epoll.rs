@@ -49,6 +49,10 @@ impl Epoll {
         let Some(watch) = self.watched.at_mut(fd) else {
             return false;
         };
+        if said == 0 && notices.said == 0 {
+            watch.seen = notices.count;
+            return false;
+        }
         let told = self.told.iter().position(|told| *told == fd);
         if let Some(place) = told {
             found[place].events |= watch.only_asked(notices.said);

@@ -8,7 +8,7 @@
 //!
 //! The wire's own choice of queue is not trusted: a veth has one queue, a kernel may change a flow's. A SYN is handed to one of the members that listen at its port
 //! (rendezvous hashing), a member's own SYN says that it calls; who was handed a flow's SYN or sent it has the flow from then on, whoever listens later
-//! (decision 0046). Members call from ranges of local ports of their own ([`ports_of`]), and at a port that only one has ever used no flow is looked up. Of what is not
+//! (decision 0046). Members call from ranges of local ports of their own ([`ports_of`]), and where nobody listens and only one has ever called no flow is looked up. Of what is not
 //! TCP, all get what all learn from (ARP, neighbour discovery, ICMP errors), and one the rest, to answer or to drop it once.
 //!
 //! Without a wire it is a small Ethernet: each member has an address of its own, and frames go to whom they name ([`Switch::ethernet`]).

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!  set     8 entries of 8 bytes, the newest first; the hash's lower bits say which set
-//!  entry   [ hash, upper 56 bits | rank, 2 | member, 6 ]
+//!  entry   [ hash, upper 55 bits | rank, 3 | member, 6 ]
 //! ```
 //!
 //! An entry stays until its place is needed: an old one does no harm, for what begins anew begins with a SYN, which writes it anew. Where a set is full the
-//! lowest [`Rank`] gives way, and of those the oldest. So neither ended flows nor SYNs of addresses that were made up take the place of an open one.
+//! lowest [`Rank`] gives way, and of those the oldest; a SYN of the wire's takes only the place of what is no more than it. So neither ended flows nor SYNs of
+//! addresses that were made up take the place of an open one.
 
 use std::cmp::Reverse;
 use std::hash::{BuildHasher, RandomState};
@@ -21,7 +22,7 @@ use crate::limits::SWITCH_MEMBERS_MAX;
 const WAYS: usize = 8;
 const MEMBER: u64 = 0x3f;
 const RANK_AT: u32 = 6;
-const NAME: u64 = !0xff;
+const NAME: u64 = !0x1ff;
 
 const _: () = assert!(SWITCH_MEMBERS_MAX <= MEMBER as usize + 1);
 
@@ -32,8 +33,10 @@ pub enum Rank {
     Free,
     /// Its owner has sent a FIN or a RST.
     Ended,
-    /// A SYN was seen and no more, or the peer has reset it.
+    /// A SYN of the wire's was seen and no more.
     Doubtful,
+    /// Its owner may well know it: the owner called it, or a RST came from the wire that is perhaps not the peer's, or it was forgotten and a segment has come.
+    Likely,
     /// The peer has sent more than a SYN.
     Open,
 }
@@ -56,10 +59,11 @@ pub struct Flows {
 }
 
 fn rank(entry: u64) -> Rank {
-    match entry >> RANK_AT & 3 {
+    match entry >> RANK_AT & 7 {
         0 => Rank::Free,
         1 => Rank::Ended,
         2 => Rank::Doubtful,
+        3 => Rank::Likely,
         _ => Rank::Open,
     }
 }
@@ -112,7 +116,7 @@ impl Flows {
         })
     }
 
-    /// Keeps a flow. If another one was forgotten for it that may not have ended: whose.
+    /// Keeps a flow, unless it is [`Doubtful`](Rank::Doubtful) and all in its set are more. If another one was forgotten for it that may not have ended: whose.
     pub fn keep(&mut self, hash: u64, kept: Kept) -> Option<usize> {
         let entry = hash & NAME | (kept.rank as u64) << RANK_AT | kept.member as u64;
         let set = self.set(hash);
@@ -124,6 +128,9 @@ impl Flows {
         let least = (0..WAYS).min_by_key(|&at| (rank(set[at]), Reverse(at)));
         let least = least.unwrap_or(WAYS - 1);
         let forgotten = set[least];
+        if kept.rank == Rank::Doubtful && rank(forgotten) > kept.rank {
+            return None;
+        }
         set.copy_within(..least, 1);
         set[0] = entry;
         (rank(forgotten) > Rank::Ended).then(|| member(forgotten))

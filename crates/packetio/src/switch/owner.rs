@@ -43,7 +43,7 @@ pub struct Owners {
     listening: Vec<u64>,
     /// The ports where anybody listens.
     listened: Vec<u16>,
-    /// By port: who has ever listened there or sent a SYN from there, a bit each. Of one member's port all flows are its own, and none is looked up.
+    /// By port: who has ever listened there or sent a SYN from there, a bit each.
     known: Vec<u64>,
 }
 
@@ -59,8 +59,9 @@ fn after(rank: Rank, flags: Flags) -> Rank {
     }
     match rank {
         // Perhaps not the peer's, and then the next segment says so.
-        Rank::Doubtful | Rank::Open if flags.contains(Flags::RST) => Rank::Doubtful,
-        Rank::Doubtful | Rank::Open => Rank::Open,
+        Rank::Open if flags.contains(Flags::RST) => Rank::Likely,
+        Rank::Doubtful | Rank::Likely if flags.contains(Flags::RST) => rank,
+        Rank::Doubtful | Rank::Likely | Rank::Open => Rank::Open,
         Rank::Free | Rank::Ended => rank,
     }
 }
@@ -119,8 +120,8 @@ impl Owners {
         if self.members.len() > 1 {
             kind = kind::kind(frame);
         }
-        if let Kind::Tcp(flow, flags) = &kind
-            && (is_call(*flags) || !self.known_at(flow).is_power_of_two())
+        if let Kind::Tcp(flow, _) = &kind
+            && self.only_user(flow).is_none()
         {
             hash = self.flows.hash(flow);
             self.flows.prefetch(hash);
@@ -142,22 +143,30 @@ impl Owners {
         self.known[usize::from(flow.local_port)] & self.present
     }
 
-    /// A SYN is for one of those who listen, who then has the flow. It is for who has it already, if that one still listens or the flow is open: what it
-    /// means there only its owner can say. All else is for who has the flow, whoever listens by now.
+    /// The one member that has ever used a port where nobody listens: all flows there are its own, and none is looked up. (Where one listens, others may later, and what
+    /// was open by then must be known.)
+    fn only_user(&self, flow: &FlowKey) -> Option<u64> {
+        let known = self.known_at(flow);
+        let listening = self.listening[usize::from(flow.local_port)];
+        (listening == 0 && known.is_power_of_two()).then_some(known)
+    }
+
+    /// A SYN is for one of those who listen, who then has the flow. It is for who has it already, if that one still listens or may know it as more than a SYN: what
+    /// it means there only its owner can say. All else is for who has the flow, whoever listens by now.
     fn owner(&mut self, flow: &FlowKey, flags: Flags, hash: u64) -> u64 {
         let known = self.known_at(flow);
         if known == 0 {
             // Nobody's: one says so.
             return 1 << self.choose(self.present, flow) & self.present;
         }
-        if known.is_power_of_two() && !is_call(flags) {
-            return known;
+        if let Some(user) = self.only_user(flow) {
+            return user;
         }
         let listening = self.listening[usize::from(flow.local_port)] & known;
         let found = self.flows.find(hash).filter(|found| {
             let owner = 1 << found.member & known;
-            let may_begin = found.rank == Rank::Open || owner & listening != 0;
-            owner != 0 && (may_begin || !is_call(flags))
+            let stays = found.rank > Rank::Doubtful || owner & listening != 0;
+            owner != 0 && (stays || !is_call(flags))
         });
         let kept = match found {
             Some(Kept { member, rank }) => Kept {
@@ -166,7 +175,10 @@ impl Owners {
             },
             None => Kept {
                 member: self.choose(if listening == 0 { known } else { listening }, flow),
-                rank: Rank::Doubtful,
+                rank: match is_call(flags) {
+                    true => Rank::Doubtful,
+                    false => Rank::Likely,
+                },
             },
         };
         // A reset of what is not known begins nothing.
@@ -228,7 +240,7 @@ impl Owners {
         let rank = match own {
             _ if is_call(flags) => {
                 self.known[usize::from(flow.local_port)] |= 1 << index;
-                own.map_or(Rank::Doubtful, |own| after(own.rank, flags))
+                own.map_or(Rank::Likely, |own| own.rank.max(Rank::Likely))
             }
             Some(_) => Rank::Ended,
             None => return,

@@ -8,7 +8,7 @@ const fn kept(member: usize, rank: Rank) -> Kept {
 
 /// The hash of flow `number` of the only set.
 const fn hash(number: u64) -> u64 {
-    number << 8
+    number << 9
 }
 
 #[test]
@@ -54,6 +54,11 @@ fn set_flooded_with_syns_keeps_what_is_open() {
         assert_eq!(whose.is_some(), number > 7, "an address made up gives way");
     }
     assert!((0..7).all(|number| flows.find(hash(number)).is_some()));
+    flows.keep(hash(7), kept(1, Rank::Open));
+    for number in 1000..2000 {
+        assert_eq!(flows.keep(hash(number), kept(1, Rank::Doubtful)), None);
+        assert_eq!(flows.find(hash(number)), None, "there is no place for it");
+    }
 }
 
 #[test]

@@ -23,6 +23,27 @@ impl World {
         CLIENTS.map(call).collect()
     }
 
+    /// As [`called`](Self::called), and their handshakes are over.
+    fn opened(&mut self) -> Vec<(u16, u64)> {
+        let flows = self.called();
+        self.assert_owned(&flows);
+        flows
+    }
+
+    /// Member 1, who alone listened, gives its port over to member 2.
+    fn restarts(&mut self) {
+        self.listens(1, false);
+        self.listens(2, true);
+    }
+
+    /// A SYN of each flow is its owner's, and so is what comes after.
+    fn assert_unmoved(&mut self, flows: &[(u16, u64)]) {
+        for &(client, owner) in flows {
+            assert_eq!(self.hears(&segment(client, 80, SYN)), owner, "{client}");
+            assert_eq!(self.hears(&segment(client, 80, ACK)), owner, "{client}");
+        }
+    }
+
     fn assert_owned(&mut self, flows: &[(u16, u64)]) {
         for &(client, owner) in flows {
             assert_eq!(self.hears(&segment(client, 80, ACK)), owner, "{client}");
@@ -128,6 +149,101 @@ fn open_listener_closed_syn_goes_to_the_owner() {
         assert_eq!(world.hears(&segment(client, 80, SYN)), owner, "{client}");
     }
     world.assert_owned(&flows);
+}
+
+#[test]
+fn open_only_listener_closed_and_another_opened_syn_goes_to_the_owner() {
+    let mut world = World::listening(&[1]);
+    let flows = world.opened();
+    world.restarts();
+    world.assert_unmoved(&flows);
+    assert_eq!(world.hears(&segment(2000, 80, SYN)), 1 << 2);
+}
+
+/// Anybody may have sent that RST.
+#[test]
+fn open_reset_from_the_wire_listener_closed_syn_goes_to_the_owner() {
+    for listening in [&[1][..], &[0, 1, 2]] {
+        let mut world = World::listening(listening);
+        let flows = world.opened();
+        for &(client, owner) in &flows {
+            assert_eq!(world.hears(&segment(client, 80, RST)), owner, "{client}");
+        }
+        world.restarts();
+        world.assert_unmoved(&flows);
+    }
+}
+
+#[test]
+fn open_flooded_with_syns_and_resets_stays() {
+    for is_reset in [false, true] {
+        let mut world = World::listening(&[1]);
+        world.fabric.owners.flows = Flows::new(8);
+        let flows = world.opened().split_off(56);
+        world.assert_owned(&flows);
+        if is_reset {
+            flows.iter().for_each(|&(client, owner)| {
+                assert_eq!(world.hears(&segment(client, 80, RST)), owner);
+            });
+        }
+        for client in 2000..3000 {
+            world.hears(&segment(client, 80, SYN));
+        }
+        world.restarts();
+        world.assert_unmoved(&flows);
+    }
+}
+
+/// Its peer may have reset it: then its owner says so.
+#[test]
+fn open_unknown_to_its_owner_syn_after_the_answer_goes_to_who_listens() {
+    let mut world = World::listening(&[1]);
+    let flows = world.opened();
+    for &(client, owner) in &flows {
+        assert_eq!(world.hears(&segment(client, 80, RST)), owner, "{client}");
+    }
+    world.restarts();
+    for &(client, owner) in &flows {
+        assert_eq!(world.hears(&segment(client, 80, SYN)), owner, "{client}");
+        world.says(1, &answer(80, client, RST | ACK));
+        assert_eq!(world.hears(&segment(client, 80, SYN)), 1 << 2, "{client}");
+        assert_eq!(world.hears(&segment(client, 80, ACK)), 1 << 2, "{client}");
+    }
+}
+
+#[test]
+fn ended_only_listener_closed_and_another_opened_syn_goes_to_the_new_one() {
+    for last in [FIN | ACK, RST] {
+        let mut world = World::listening(&[1]);
+        let flows = world.opened();
+        for &(client, _) in &flows {
+            world.says(1, &answer(80, client, last));
+        }
+        world.restarts();
+        for &(client, owner) in &flows {
+            assert_eq!(world.hears(&segment(client, 80, ACK)), owner, "{client}");
+            assert_eq!(world.hears(&segment(client, 80, SYN)), 1 << 2, "{client}");
+        }
+    }
+}
+
+#[test]
+fn half_open_only_listener_closed_and_another_opened_syn_again_goes_to_the_new_one() {
+    let mut world = World::listening(&[1]);
+    let flows = world.called();
+    world.restarts();
+    for &(client, _) in &flows {
+        assert_eq!(world.hears(&segment(client, 80, SYN)), 1 << 2, "{client}");
+    }
+}
+
+#[test]
+fn called_from_a_port_where_another_listens_later_syn_goes_to_the_caller() {
+    let mut world = World::new(3);
+    world.says(0, &answer(80, 1000, SYN));
+    assert_eq!(world.hears(&segment(1000, 80, SYN | ACK)), 1 << 0);
+    world.listens(2, true);
+    world.assert_unmoved(&[(1000, 1 << 0)]);
 }
 
 #[test]

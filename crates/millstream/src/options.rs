@@ -9,6 +9,7 @@ use std::time::Duration;
 use ring::socket_block::SocketId;
 use rustix::io::Errno;
 use stack::context::{Control, InfoQuery, SocketInfo, SocketOption};
+use tcp::connection::Keepalive;
 
 use crate::app_socket::Kind;
 use crate::context::Inner;
@@ -231,10 +232,12 @@ impl SocketOptions<'_> {
     }
 
     fn tell_keepalive(&self) -> io::Result<()> {
+        self.tell(SocketOption::KeepAlive(self.keepalive_times()))
+    }
+
+    fn keepalive_times(&self) -> Option<Keepalive> {
         let config = &self.inner.tcp_config();
-        self.tell(SocketOption::KeepAlive(
-            self.look(|settings| settings.keepalive(config)),
-        ))
+        self.look(|settings| settings.keepalive(config))
     }
 
     /// `SO_SNDBUF`: bytes of payload that the send buffer holds, as many as the settings let anybody ask for; it does not grow by itself any more.

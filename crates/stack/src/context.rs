@@ -404,6 +404,8 @@ pub enum SocketOption {
     QuickAck(bool),
     /// `SO_KEEPALIVE` with its three times: idle and interval in ns, number of probes. `None`: off.
     KeepAlive(Option<Keepalive>),
+    /// `TCP_KEEPIDLE`: the same, and the silence so far counts.
+    KeepAliveIdle(Option<Keepalive>),
     /// `MSG_EOR`: what was written up to this position of the writer's is a record, beyond whose end no segment goes.
     EndOfRecord(u32),
     /// `MSG_OOB`: the byte before this position of the writer's is urgent.

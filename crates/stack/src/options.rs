@@ -115,6 +115,7 @@ impl Core {
             SocketOption::NoDelay(on) => return conn.set_nodelay(&mut cx, on),
             SocketOption::Cork(on) => return conn.set_cork(&mut cx, on),
             SocketOption::KeepAlive(times) => return conn.set_keepalive(&mut cx, times),
+            SocketOption::KeepAliveIdle(times) => return conn.set_keepalive_idle(&mut cx, times),
             SocketOption::QuickAck(on) => return conn.set_quick_ack(&mut cx, on),
             SocketOption::MaxSegment(mss) => return conn.set_max_segment(&mut cx, mss),
             SocketOption::UserTimeout(ns) => conn.set_user_timeout(ns),

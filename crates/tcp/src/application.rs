@@ -251,22 +251,26 @@ impl Connection {
         self.marks.put(Marks::KEEPALIVE, keepalive.is_some());
         match keepalive {
             Some(settings) => {
-                let idle_ms = millis(settings.idle_ns);
-                let idle_changed = idle_ms != self.tx.keepalive_idle_ms;
-                self.tx.keepalive_idle_ms = idle_ms;
+                self.tx.keepalive_idle_ms = millis(settings.idle_ns);
                 self.tx.keepalive_interval_ms = millis(settings.interval_ns);
                 self.tx.keepalive_probes_max = settings.probes_max.max(1);
-                // As in Linux the other two count from the next look on.
+                // While it is on, times count from the next look on (Linux).
                 if !was_on {
                     self.arm_keepalive(cx);
-                } else if idle_changed {
-                    self.rearm_keepalive(cx);
                 }
             }
             None if owned => self.arm_slow(NEVER_NS),
             None => {}
         }
         self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// TCP_KEEPIDLE was set, with the other settings of SO_KEEPALIVE: the silence so far counts (Linux), also when the value is what it was.
+    pub fn set_keepalive_idle(&mut self, cx: &mut Cx<'_>, keepalive: Option<Keepalive>) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        let effects = self.set_keepalive(cx, keepalive);
+        self.rearm_keepalive(cx);
+        self.finish(cx, effects, deadline_ns)
     }
 
     /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged; 0 = the default rules (MUST-21).

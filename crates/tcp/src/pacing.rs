@@ -133,6 +133,22 @@ impl Pacing {
         self.rate = rate.min(self.rate_max);
     }
 
+    /// A segment without payload left. It does not keep to the rate, but the pause for which the next burst makes up counts from it (Linux).
+    #[inline]
+    pub fn on_control_sent(&mut self, now_ns: u64) {
+        if self.on {
+            self.next_ns = self.next_ns.max(now_ns);
+        }
+    }
+
+    /// Segments keep to the rate from now on; the last one left at `last_out_ns`.
+    pub fn turn_on(&mut self, last_out_ns: u64) {
+        if !self.on {
+            self.on = true;
+            self.next_ns = self.next_ns.max(last_out_ns);
+        }
+    }
+
     /// Nothing waits for its departure, and nothing will.
     #[inline]
     pub fn is_off(&self) -> bool {
@@ -191,7 +207,9 @@ impl Connection {
     /// SO_MAX_PACING_RATE: bytes per second, `u64::MAX` = no limit. A limit turns pacing on for good, as in Linux.
     pub fn set_max_pacing_rate(&mut self, cx: &Cx<'_>, rate_max: u64) {
         self.pacing.rate_max = rate_max;
-        self.pacing.on |= rate_max != RATE_INFINITE;
+        if rate_max != RATE_INFINITE {
+            self.pacing.turn_on(self.delivery.last_out_ns);
+        }
         self.refresh_pacing(cx);
     }
 
@@ -229,6 +247,18 @@ impl Connection {
             let sent = self.tx.data_segs_out;
             self.pacing.on_sent(cx.now_ns, bytes, sent, burst);
         }
+    }
+
+    /// `wait_ns`, within which something is to happen that what left last is waited for, and the time for which pacing keeps back what comes after it (Linux). Were
+    /// it not added, timers would take a slow sender for a silent peer.
+    #[inline]
+    pub(crate) fn paced_wait_ns(&self, cx: &Cx<'_>, wait_ns: u64) -> u64 {
+        let delay_ns = self.pacing.next_ns.saturating_sub(cx.now_ns);
+        if delay_ns == 0 {
+            return wait_ns;
+        }
+        let longest_ns = self.rto_ns_max(cx).max(wait_ns);
+        wait_ns.saturating_add(delay_ns).min(longest_ns)
     }
 
     /// `deadline_ns`, which is some, is to be met at the clock's full grain: paced data departs, or SACKs that were held back. A caller whose

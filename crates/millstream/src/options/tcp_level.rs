@@ -158,7 +158,7 @@ impl SocketOptions<'_> {
     pub fn set_keepalive_idle_s(&self, seconds: u32) -> io::Result<()> {
         within(seconds, KEEPALIVE_S_MAX)?;
         self.change(|settings| settings.keep_idle_s = seconds);
-        self.tell_keepalive()
+        self.tell(SocketOption::KeepAliveIdle(self.keepalive_times()))
     }
 
     /// `TCP_KEEPIDLE`

@@ -56,7 +56,7 @@ impl Connection {
         let (mss, cwnd) = (u32::from(self.snd.mss), self.congestion.window.cwnd);
         if let Some(bbr) = self.congestion.algorithm.model() {
             let rate = bbr.begin(mss, cwnd, min_us, srtt_us);
-            self.pacing.on = true;
+            self.pacing.turn_on(self.delivery.last_out_ns);
             self.pacing.set_rate(rate);
         } else {
             self.refresh_pacing(cx);

@@ -22,6 +22,9 @@ impl Connection {
         let bears_payload = matches!(plan, Plan::Fresh { .. } | Plan::Repeat { .. });
         let goes_on = bears_payload && !self.delivery.burst_begins;
         self.delivery.note_out(cx.now_ns, goes_on);
+        if !bears_payload {
+            self.pacing.on_control_sent(cx.now_ns);
+        }
         // A RST that answers what is none of its business is no segment of the connection.
         let own = u32::from(plan != Plan::ReplyReset);
         self.tx.segs_out = self.tx.segs_out.wrapping_add(own);

@@ -53,6 +53,7 @@ impl Connection {
         if let Some(timeout_ns) = timeout_ns {
             wait_ns = wait_ns.min(timeout_ns);
         }
+        let wait_ns = self.paced_wait_ns(cx, wait_ns);
         self.arm_pending(Pending::Probe, cx.now_ns + wait_ns);
     }
 

@@ -259,11 +259,6 @@ impl Connection {
 
     /// A duplicate as Linux has it: nothing new acknowledged, no text, no larger window, no D-SACK.
     fn count_duplicate(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) {
-        if self.snd.wnd < self.snd.flight() && !self.is_orphan() && !ack.advanced {
-            // A shrunken window holds what was sent: the peer is alive, so do not count towards giving
-            // up (RFC 9293 SHLD-17).
-            self.tx.retransmits = self.tx.retransmits.min(1);
-        }
         if !ack.advanced && !ack.is_no_duplicate() && !ack.dsack {
             ack.duplicates = 1;
             cx.counters.dup_acks_in += 1;

@@ -22,6 +22,7 @@ impl Connection {
         self.marks.set(Marks::PERSIST);
         self.tx.progress_ns = cx.now_ns;
         let wait_ns = self.tx.rtt.rto_ns().max(self.rto_ns_min(cx));
+        let wait_ns = self.paced_wait_ns(cx, wait_ns);
         self.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
     }
 
@@ -134,7 +135,7 @@ impl Connection {
         let base_ns = self.tx.rtt.rto_ns().max(self.rto_ns_min(cx));
         let doublings = u32::from(self.tx.backoff.min(20));
         let wait_ns = (base_ns << doublings).min(self.rto_ns_max(cx));
-        self.within_user_timeout(cx.now_ns, wait_ns)
+        self.within_user_timeout(cx.now_ns, self.paced_wait_ns(cx, wait_ns))
     }
 }
 

@@ -33,7 +33,12 @@ impl Connection {
 
     /// RFC 6298 5.3: runs afresh.
     pub(crate) fn restart_retransmit_timer(&mut self, cx: &Cx<'_>) {
-        let wait_ns = self.within_user_timeout(cx.now_ns, self.tx.rtt.rto_ns());
+        let wait_ns = self.paced_wait_ns(cx, self.tx.rtt.rto_ns());
+        self.arm_timeout(cx, wait_ns);
+    }
+
+    fn arm_timeout(&mut self, cx: &Cx<'_>, wait_ns: u64) {
+        let wait_ns = self.within_user_timeout(cx.now_ns, wait_ns);
         self.arm_pending(Pending::Timeout, cx.now_ns.saturating_add(wait_ns));
     }
 
@@ -53,8 +58,7 @@ impl Connection {
             return;
         }
         let wait_ns = self.timeout_from_head_ns(cx).unwrap_or(1000);
-        let wait_ns = self.within_user_timeout(cx.now_ns, wait_ns);
-        self.arm_pending(Pending::Timeout, cx.now_ns.saturating_add(wait_ns));
+        self.arm_timeout(cx, self.paced_wait_ns(cx, wait_ns));
     }
 
     /// After progress: the probe's timer, or the timeout.
@@ -283,8 +287,7 @@ impl Connection {
     pub(crate) fn arm_syn_ack_timer(&mut self, cx: &Cx<'_>) {
         let doublings = u32::from(self.tx.retransmits.min(20));
         let wait_ns = (cx.config.rto_initial_ns << doublings).min(self.rto_ns_max(cx));
-        let wait_ns = self.within_user_timeout(cx.now_ns, wait_ns);
-        self.arm_pending(Pending::Timeout, cx.now_ns.saturating_add(wait_ns));
+        self.arm_timeout(cx, wait_ns);
     }
 
     /// A SYN is given as much time as its retries would take if all of them doubled, a Fast Open's SYN-ACK its number.
@@ -330,7 +333,8 @@ impl Connection {
             self.tx.backoff = self.tx.backoff.saturating_add(1);
             self.tx.rtt.back_off(&bounds);
         }
-        self.restart_retransmit_timer(cx);
+        // What is sent again now begins another wait, which knows of pacing (Linux).
+        self.arm_timeout(cx, self.tx.rtt.rto_ns());
     }
 
     /// Little is in flight, and the application or the stack's settings want no doubling then, for a while (TCP_THIN_LINEAR_TIMEOUTS).

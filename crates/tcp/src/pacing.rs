@@ -253,10 +253,15 @@ impl Connection {
     /// it not added, timers would take a slow sender for a silent peer.
     #[inline]
     pub(crate) fn paced_wait_ns(&self, cx: &Cx<'_>, wait_ns: u64) -> u64 {
-        let delay_ns = self.pacing.next_ns.saturating_sub(cx.now_ns);
-        if delay_ns == 0 {
-            return wait_ns;
+        match self.pacing.next_ns > cx.now_ns {
+            true => self.longer_wait_ns(cx, wait_ns),
+            false => wait_ns,
         }
+    }
+
+    #[cold]
+    fn longer_wait_ns(&self, cx: &Cx<'_>, wait_ns: u64) -> u64 {
+        let delay_ns = self.pacing.next_ns.saturating_sub(cx.now_ns);
         let longest_ns = self.rto_ns_max(cx).max(wait_ns);
         wait_ns.saturating_add(delay_ns).min(longest_ns)
     }

@@ -1,8 +1,8 @@
 //! Interrupt eventfds: the sender of a ring writes, its sleeping receiver reads.
 //!
-//! The peer holds the same open file and may change its flags, so each use here is made not to block on its own account: reads ask the kernel not to wait, and
-//! a descriptor that comes from a peer must be an eventfd and is set non-blocking. What remains: a peer that both clears that flag and keeps the counter full
-//! can hold up the writer, in the moment in which it also claims to sleep. Called by `rx`, `tx` and the handshakes; never while both ends poll.
+//! The peer holds the same open file and may change its flags, so each use here is made not to block on its own account: reads ask the kernel not to wait, rings are
+//! added by the kernel (`ringer_unsafe`), and a descriptor that comes from a peer must be an eventfd and is set non-blocking. Called by `rx`, `tx` and the handshakes;
+//! never while both ends poll.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -14,6 +14,7 @@ use rustix::fs::{
 use rustix::io::{self, Errno, ReadWriteFlags};
 
 use super::foreign::fdinfo;
+use super::ringer_unsafe::Ringer;
 
 /// A new bell.
 ///
@@ -61,7 +62,15 @@ fn has_no_type(descriptor: BorrowedFd<'_>) -> bool {
 
 /// Wakes the receiver.
 #[cold]
-pub fn ring(bell: BorrowedFd<'_>) {
+pub fn ring(ringer: &Ringer, bell: BorrowedFd<'_>) {
+    if !ringer.ring(bell) {
+        write(bell);
+    }
+}
+
+/// For a kernel that does it in no other way: a peer would have to clear the flag between these two calls, and keep the counter full, to hold us up.
+fn write(bell: BorrowedFd<'_>) {
+    let _ = fcntl_setfl(bell, OFlags::NONBLOCK);
     // A full counter means that it is ringing already; other failures leave the receiver to its own timeout.
     let _ = io::write(bell, &1u64.to_ne_bytes());
 }
@@ -104,12 +113,31 @@ mod tests {
 
     #[test]
     fn bell_rung_twice_is_silenced_at_once() {
+        let (bell, ringer) = (new().unwrap(), Ringer::new());
+        for _ in 0..2 {
+            ring(&ringer, bell.as_fd());
+            write(bell.as_fd());
+            assert!(is_ringing(bell.as_fd()));
+            drain(bell.as_fd());
+            assert!(!is_ringing(bell.as_fd()));
+        }
+    }
+
+    #[test]
+    fn bell_rung_a_thousand_times_counts_them() {
+        let (bell, ringer) = (new().unwrap(), Ringer::new());
+        assert!((0..1000).all(|_| ringer.ring(bell.as_fd())));
+        let mut count = [0; 8];
+        assert_eq!(io::read(&bell, &mut count), Ok(8));
+        assert_eq!(u64::from_ne_bytes(count), 1000);
+    }
+
+    #[test]
+    fn full_bell_made_blocking_by_the_peer_does_not_hold_up_who_rings_without_a_ringer() {
         let bell = new().unwrap();
-        ring(bell.as_fd());
-        ring(bell.as_fd());
-        assert!(is_ringing(bell.as_fd()));
-        drain(bell.as_fd());
-        assert!(!is_ringing(bell.as_fd()));
+        io::write(&bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        fcntl_setfl(&bell, OFlags::empty()).unwrap();
+        write(bell.as_fd());
     }
 
     #[test]

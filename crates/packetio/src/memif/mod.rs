@@ -14,14 +14,15 @@
 //! | `layout` | where things lie in shared memory |
 //! | `region_unsafe`, `ring_unsafe`, `batch_unsafe` | the memory itself: mappings, rings, batches of frames |
 //! | `rx`, `tx` | the two halves of a queue; no `unsafe`, all the checks |
-//! | `bell` | interrupts |
+//! | `bell`, `ringer_unsafe` | interrupts, and how one is sent that cannot hold us up |
 //! | `port` | one queue as a [`Port`] |
 //!
 //! **Trust.** The peer may rewrite the memory while we read it, and lie in every word. Descriptors are read once and checked against the regions; what does not fit is
 //! dropped and counted (receive) or ends the connection (transmit); a cursor that runs past what was lent ends the connection. The memory cannot
 //! shrink under us (the server asks for the seal; the client sets it), nor run out of pages: huge ones are refused. DPDK's `zero-copy=yes` clients offer unsealed memory and are refused.
 //! What else a peer may do with a descriptor that it passes to us: keep who closes it waiting. So all but memory and eventfds, and sockets in whose queue descriptors were left, are closed on a thread of their own, and while
-//! too many wait for that, nobody new is heard (`limits::CLOSING_MAX`); it costs its sender the connection. An eventfd that a read does not silence (`EFD_SEMAPHORE`) is refused.
+//! too many wait for that, nobody new is heard (`limits::CLOSING_MAX`); it costs its sender the connection. An eventfd that a read does not silence (`EFD_SEMAPHORE`) is refused,
+//! and one that the peer fills and makes blocking holds up nobody (`ringer_unsafe`).
 //!
 //! **Frames.** Received and transmitted in place. A chained frame is received through a side buffer, a copy. Our own frames are never chained, but towards a client
 //! whose buffers are smaller than ours: then every frame is staged and copied. The MTU is the buffer size less 18.
@@ -44,6 +45,8 @@ mod port;
 mod region_unsafe;
 #[allow(unsafe_code)]
 mod ring_unsafe;
+#[allow(unsafe_code)]
+mod ringer_unsafe;
 mod rx;
 mod server;
 mod socket;

@@ -15,6 +15,7 @@ use super::limits::{
     BATCH_FRAMES_MAX, CONTROL_LOOK_NS, CONTROL_LOOK_NS_CONNECTING, POLLS_PER_CLOCK_READ,
 };
 use super::link::{Counters, Lie, Link};
+use super::ringer_unsafe::Ringer;
 use super::rx::Rx;
 use super::tx::Tx;
 use crate::port::{Capabilities, ChecksumPolicy, Port, PortCounters, PortError};
@@ -25,6 +26,8 @@ use crate::{RxFrame, TxFrame};
 pub struct MemifPort {
     rx: Option<Rx>,
     tx: Option<Tx>,
+    /// From the first connection on.
+    ringer: Option<Ringer>,
     polls: u32,
     /// A connection is there (its peer may lack this queue).
     connected: bool,
@@ -57,6 +60,7 @@ impl MemifPort {
         Self {
             rx: None,
             tx: None,
+            ringer: None,
             polls: 0,
             connected: false,
             drain_left: None,
@@ -142,6 +146,7 @@ impl MemifPort {
             .rx
             .as_ref()
             .map(|end| Rx::new(end, link.window(), cursors.rx));
+        self.ringer.get_or_insert_with(Ringer::new);
         let frame_bytes = self.shared.options.buffer_bytes;
         self.tx = queue
             .tx
@@ -253,11 +258,11 @@ impl Port for MemifPort {
 
     #[inline]
     fn send(&mut self, n: usize) -> Result<(), PortError> {
-        let Some(tx) = &mut self.tx else {
+        let (Some(tx), Some(ringer)) = (&mut self.tx, &self.ringer) else {
             self.counters.tx_dropped_disconnected += n as u64;
             return Ok(());
         };
-        let sent = tx.send(n, &mut self.counters);
+        let sent = tx.send(n, ringer, &mut self.counters);
         sent.map_err(|lie| {
             self.counters.tx_dropped_disconnected += n as u64;
             self.on_lie(lie);

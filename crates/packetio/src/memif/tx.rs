@@ -22,6 +22,7 @@ use super::limits::{
 };
 use super::link::{Buffers, Counters, Lie, Link, RingEnd};
 use super::ring_unsafe::{Descriptor, RingMemory};
+use super::ringer_unsafe::Ringer;
 use crate::TxFrame;
 
 /// The sending half of a queue.
@@ -97,7 +98,7 @@ impl Tx {
 
     /// Publishes the first `n` reserved slots that hold a frame; wakes the peer if it sleeps.
     #[inline]
-    pub fn send(&mut self, n: usize, counters: &mut Counters) -> Result<(), Lie> {
+    pub fn send(&mut self, n: usize, ringer: &Ringer, counters: &mut Counters) -> Result<(), Lie> {
         let n = n.min(self.batch.frames().len());
         let sent = if self.staged {
             self.send_staged(n, counters)
@@ -121,7 +122,7 @@ impl Tx {
         } else if !self.is_rung_for() {
             self.rung_for = Some(first);
             counters.tx_bells += 1;
-            bell::ring(self.bell.as_fd());
+            bell::ring(ringer, self.bell.as_fd());
         }
         Ok(())
     }

@@ -1,0 +1,118 @@
+//! Adds to an eventfd that a hostile peer holds, too, without ever waiting.
+//!
+//! `write` waits at a full counter unless the open file says `O_NONBLOCK`, and its flags are the peer's as much as ours; no flag of a single call keeps it from that (`RWF_NOWAIT`
+//! is refused). But what the kernel itself adds to an eventfd when an asynchronous operation ends (`IOCB_FLAG_RESFD`) waits for nobody: a full counter stays full. So a
+//! ring is such an operation, and one that ends at once: to read no bytes from the bell, which an eventfd refuses.
+//!
+//! Owned by a port that is or was connected, used through `bell`. It costs a quarter of a microsecond more than a `write`, of the four that it takes to wake a thread and to be woken.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+/// `IOCB_CMD_PREAD`, linux/aio_abi.h.
+const PREAD: u16 = 0;
+/// `IOCB_FLAG_RESFD`.
+const RESFD: u32 = 1;
+/// Operations at a time; the kernel keeps a page of their ends at least until they are fetched.
+const ONE: libc::c_long = 1;
+/// Ends that are fetched at a time.
+const FETCHED_MAX: usize = 64;
+
+/// `struct iocb`, linux/aio_abi.h.
+#[repr(C)]
+#[derive(Default)]
+struct Operation {
+    data: u64,
+    /// Which half is which depends on the byte order; the kernel writes the first, and the second is 0.
+    key_and_flags_of_rw: u64,
+    command: u16,
+    priority: i16,
+    file: u32,
+    buffer: u64,
+    bytes: u64,
+    offset: i64,
+    reserved: u64,
+    flags: u32,
+    bell: u32,
+}
+
+/// `struct io_event`.
+type Ended = [u64; 4];
+
+const _: () = assert!(size_of::<Operation>() == 64);
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Ringer {
+    /// The kernel's number of us; `None` if it does no such operations.
+    context: Option<libc::c_ulong>,
+}
+
+impl Ringer {
+    /// Not for the data path.
+    pub fn new() -> Self {
+        let mut context: libc::c_ulong = 0;
+        // SAFETY: the kernel writes a number to `context`, which outlives the call.
+        let rc = unsafe { libc::syscall(libc::SYS_io_setup, ONE, &raw mut context) };
+        Self {
+            context: (rc == 0).then_some(context),
+        }
+    }
+
+    /// Adds one; `false` if the kernel will not do it in this way.
+    #[must_use]
+    pub fn ring(&self, bell: BorrowedFd<'_>) -> bool {
+        let Some(context) = self.context else {
+            return false;
+        };
+        if !submit(context, bell) {
+            // It keeps no more ends, or else it will say so again.
+            fetch(context);
+            return submit(context, bell);
+        }
+        true
+    }
+}
+
+fn submit(context: libc::c_ulong, bell: BorrowedFd<'_>) -> bool {
+    let mut operation = Operation {
+        command: PREAD,
+        file: bell.as_raw_fd() as u32,
+        flags: RESFD,
+        bell: bell.as_raw_fd() as u32,
+        ..Operation::default()
+    };
+    let mut operations = [&raw mut operation];
+    // SAFETY: one operation, which the kernel reads, and writes its key to, during the call; its buffer of no bytes is never written to, and the descriptor is borrowed for as long.
+    let rc = unsafe { libc::syscall(libc::SYS_io_submit, context, ONE, operations.as_mut_ptr()) };
+    rc == 1
+}
+
+/// Takes what the kernel says of operations that have ended: nobody wants to know.
+fn fetch(context: libc::c_ulong) {
+    let mut ended: [Ended; FETCHED_MAX] = [[0; 4]; FETCHED_MAX];
+    let at_once = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes at most `FETCHED_MAX` events to `ended`, and reads `at_once`; both outlive the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_io_getevents,
+            context,
+            0 as libc::c_long,
+            FETCHED_MAX as libc::c_long,
+            ended.as_mut_ptr(),
+            ptr::from_ref(&at_once),
+        );
+    }
+}
+
+impl Drop for Ringer {
+    fn drop(&mut self) {
+        if let Some(context) = self.context {
+            // SAFETY: the number is our own, and no memory of ours is the kernel's.
+            unsafe { libc::syscall(libc::SYS_io_destroy, context) };
+        }
+    }
+}

@@ -250,26 +250,34 @@ extern "C" fn connect(userdata: *mut c_void, fd: Fd, at: Ptr, len: c_uint) -> c_
     answer_int(address.and_then(|address| plain(userdata, Request::Connect { fd, address })))
 }
 
-/// A call that reads bytes into pieces of the caller's memory. Where there is no memory nothing is taken: it is looked whether there is anything.
+/// A call that reads bytes into pieces of the caller's memory. Where one of them is missing it is looked first what there is: more than fits before it is not taken.
 fn read_into(
     userdata: *mut c_void,
-    request: Request,
+    mut request: Request,
     pieces: &[Piece],
 ) -> Result<(i64, Reply), Errno> {
-    let (fd, len, flags) = match request {
+    let (fd, len, flags) = match &mut request {
         Request::Recv { fd, len, flags } | Request::Recvmsg { fd, len, flags, .. } => {
-            (fd, len, flags)
+            (*fd, len, *flags)
         }
-        Request::Read { fd, len } => (fd, len, 0),
+        Request::Read { fd, len } => (*fd, len, 0),
         _ => return Err(Errno::INVAL),
     };
-    let is_missing = pieces.iter().any(|to| to.address == 0 && to.len > 0);
-    if is_missing && flags & (number::MSG_TRUNC | number::MSG_ERRQUEUE) == 0 {
-        let flags = flags | number::MSG_PEEK;
-        return match plugin(userdata).call(Request::Recv { fd, len, flags })? {
-            (1.., _) => Err(Errno::FAULT),
-            nothing => Ok(nothing),
+    let missing = pieces.iter().position(|to| to.address == 0 && to.len > 0);
+    if let Some(missing) = missing
+        && flags & (number::MSG_TRUNC | number::MSG_ERRQUEUE) == 0
+    {
+        *len = layout::total(&pieces[..missing])?;
+        let look = Request::Recv {
+            fd,
+            len: *len + 1,
+            flags: flags | number::MSG_PEEK,
         };
+        match plugin(userdata).call(look)? {
+            nothing @ (0, _) => return Ok(nothing),
+            (there, _) if there > *len as i64 => return Err(Errno::FAULT),
+            _ => {}
+        }
     }
     let (value, reply) = plugin(userdata).call(request)?;
     // Bytes of a stream that are cut off are not copied at all.

@@ -282,6 +282,25 @@ fn reads_into_no_buffer_are_efault_and_keep_the_bytes() {
 }
 
 #[test]
+fn readv_with_a_missing_piece_fills_those_before_it_if_they_take_all() {
+    let driver = Driver::load();
+    let mut bytes = [0_u8; 50];
+    let pieces = [(bytes.as_mut_ptr() as usize, 50_usize), (0, 50)];
+    let at = pieces.as_ptr() as usize;
+    let fd = connection_with(&driver, &[7; 51]);
+    assert_eq!(call!(driver, readv, fd, at, 2), -1);
+    assert_eq!(
+        std::io::Error::last_os_error().raw_os_error(),
+        Some(libc::EFAULT)
+    );
+    assert_eq!(readable(&driver, fd), 51);
+    let mut first = [0_u8; 1];
+    assert_eq!(call!(driver, read, fd, first.as_mut_ptr() as usize, 1), 1);
+    assert_eq!(call!(driver, readv, fd, at, 2), 50);
+    assert_eq!((bytes, readable(&driver, fd)), ([7; 50], 0));
+}
+
+#[test]
 fn splice_takes_a_pointer_to_zero_for_none() {
     let driver = Driver::load();
     let fd = connection_with(&driver, &[7; 200]);

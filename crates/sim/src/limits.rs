@@ -3,8 +3,17 @@
 /// Bytes of a packet script. A longer one is refused.
 pub const SCRIPT_BYTES_MAX: usize = 4 << 20;
 
+/// Microseconds that a script lasts, ten years, and that any time in it may be. A longer one is refused.
+pub const SCRIPT_US_MAX: i64 = 10 * 366 * 86_400 * 1_000_000;
+
 /// How deep expressions may nest, in calls and in code. Deeper ones are refused.
 pub const NESTING_MAX: usize = 64;
 
 /// Members of a list in code. A longer one is refused.
 pub const MEMBERS_MAX: usize = 100_000;
+
+/// Values that a piece of code may make, members and letters counted. One that makes more is refused where it does.
+pub const VALUES_MAX: usize = 4_000_000;
+
+/// Operators, indices and methods in one line of code, or `|` between two commas of a call. More of them are refused: each may be a level of its tree.
+pub const OPERATORS_MAX: usize = 256;

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
-use super::eval::{binary, integer, is_true, number, order};
+use super::eval::{binary, integer, is_true, negated, number, order};
 use super::{Python, Value, format};
 use crate::limits::MEMBERS_MAX;
 
@@ -69,8 +69,7 @@ fn of_list(name: &str, arguments: &[Value]) -> Result<Option<Value>, String> {
                 }
             }
             // In order, so that those of the same members are equal.
-            found.sort_by(|left, right| order(left, right).unwrap_or(Ordering::Equal));
-            Value::Tuple(found)
+            Value::Tuple(in_order(found))
         }
         ("reversed", 1) => Value::Tuple(all()?.into_iter().rev().collect()),
         ("enumerate", 1) => {
@@ -105,7 +104,10 @@ fn of_numbers(name: &str, arguments: &[Value]) -> Result<Value, String> {
         ("int", [value, base]) => int(value, integer(base)?),
         ("float", [value]) => number(value).map(Value::Float),
         ("abs" | "math.fabs" | "fabs", [Value::Float(value)]) => Ok(Value::Float(value.abs())),
-        ("abs", [value]) => Ok(Value::Int(integer(value)?.abs())),
+        ("abs", [value]) => match integer(value)? {
+            value @ ..0 => negated(value),
+            value => Ok(Value::Int(value)),
+        },
         ("round", [value]) => whole(number(value)?.round_ties_even()),
         ("round", [value, digits]) => {
             let (value, digits) = (number(value)?, integer(digits)?.clamp(-30, 30));
@@ -179,7 +181,10 @@ fn range(arguments: &[Value]) -> Result<Value, String> {
             return Err("a list is too long".to_owned());
         }
         found.push(Value::Int(at));
-        at += step;
+        match at.checked_add(step) {
+            Some(next) => at = next,
+            None => break,
+        }
     }
     Ok(Value::Tuple(found))
 }
@@ -204,12 +209,30 @@ fn extreme(values: &[Value], options: &[(&str, Value)], wanted: Ordering) -> Res
 }
 
 fn sorted(values: &Value, options: &[(&str, Value)]) -> Result<Value, String> {
-    let mut values = members(values.clone())?;
-    values.sort_by(|left, right| order(left, right).unwrap_or(Ordering::Equal));
+    let mut values = in_order(members(values.clone())?);
     if option(options, "reverse").is_some_and(is_true) {
         values.reverse();
     }
     Ok(Value::Tuple(values))
+}
+
+/// Sorted. What has no order stays about where it is, which the library's own sort does not put up with.
+fn in_order(mut values: Vec<Value>) -> Vec<Value> {
+    if values.len() < 2 {
+        return values;
+    }
+    let mut behind = in_order(values.split_off(values.len() / 2))
+        .into_iter()
+        .peekable();
+    let mut sorted = Vec::with_capacity(values.len() + behind.len());
+    for value in in_order(values) {
+        while let Some(less) = behind.next_if(|next| order(next, &value) == Some(Ordering::Less)) {
+            sorted.push(less);
+        }
+        sorted.push(value);
+    }
+    sorted.extend(behind);
+    sorted
 }
 
 /// What a loop goes over.
@@ -260,7 +283,7 @@ pub(super) fn slice(of: &Value, [start, end, step]: [Option<i128>; 3]) -> Result
                 .and_then(|at| parts.get(at))
                 .cloned(),
         );
-        at += step;
+        at = at.saturating_add(step);
     }
     Ok(again(of, found))
 }

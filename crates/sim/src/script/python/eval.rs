@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::expression::{Expr, Loop, Piece, Target};
 use super::parse::{Statement, What};
 use super::{Python, Value, calls, format};
-use crate::limits::MEMBERS_MAX;
+use crate::limits::{MEMBERS_MAX, NESTING_MAX, VALUES_MAX};
 use crate::script::Mismatch;
 
 /// What is longer than an `i128` is refused.
@@ -47,7 +47,7 @@ pub(super) fn run(python: &mut Python, statements: &[Statement]) -> Result<(), M
                 let value = python.eval(value).map_err(at)?;
                 let old = python.name(name).map_err(at)?;
                 let value = binary(operator, old, value).map_err(at)?;
-                python.set(name, value);
+                python.keep(name, value).map_err(at)?;
             }
             What::For {
                 target,
@@ -114,6 +114,15 @@ impl Python {
     }
 
     fn eval(&mut self, expr: &Expr) -> Result<Value, String> {
+        let value = self.worth(expr)?;
+        self.made = self.made.saturating_add(weight(&value));
+        match self.made > VALUES_MAX {
+            true => Err("the code makes too many values".to_owned()),
+            false => Ok(value),
+        }
+    }
+
+    fn worth(&mut self, expr: &Expr) -> Result<Value, String> {
         match expr {
             Expr::Int(value) => Ok(Value::Int(*value)),
             Expr::Float(value) => Ok(Value::Float(*value)),
@@ -160,12 +169,12 @@ impl Python {
                 let holds = is_true(&self.eval(condition)?);
                 self.eval(if holds { then } else { otherwise })
             }
-            expr => self.eval_made(expr),
+            expr => self.worth_made(expr),
         }
     }
 
     /// What is called, taken out of something or put together.
-    fn eval_made(&mut self, expr: &Expr) -> Result<Value, String> {
+    fn worth_made(&mut self, expr: &Expr) -> Result<Value, String> {
         match expr {
             Expr::Call(name, arguments, named) => {
                 let arguments = self.all(arguments)?;
@@ -207,9 +216,18 @@ impl Python {
         exprs.iter().map(|expr| self.eval(expr)).collect()
     }
 
+    /// Gives `value` a name. What is nested without end is refused.
+    fn keep(&mut self, name: &str, value: Value) -> Result<(), String> {
+        if depth(&value) > NESTING_MAX {
+            return Err("a list is nested too deep".to_owned());
+        }
+        self.set(name, value);
+        Ok(())
+    }
+
     fn assign(&mut self, target: &Target, value: Value) -> Result<(), String> {
         match target {
-            Target::Name(name) => self.set(name, value),
+            Target::Name(name) => self.keep(name, value)?,
             Target::Tuple(targets) => {
                 let values = calls::members(value)?;
                 if values.len() != targets.len() {
@@ -269,6 +287,22 @@ impl Python {
     }
 }
 
+/// How many values there are in `value`.
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => 1 + text.len(),
+        Value::Tuple(parts) => 1 + parts.iter().map(weight).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Tuple(parts) => 1 + parts.iter().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
 pub(super) fn is_true(value: &Value) -> bool {
     match value {
         Value::None => false,
@@ -304,26 +338,34 @@ fn unary(operator: &str, value: Value) -> Result<Value, String> {
         ("not", _) => Ok(Value::Bool(!is_true(&value))),
         ("+", _) => Ok(value),
         ("-", Value::Float(value)) => Ok(Value::Float(-value)),
-        ("-", _) => Ok(Value::Int(-integer(&value)?)),
+        ("-", _) => negated(integer(&value)?),
         _ => Ok(Value::Int(!integer(&value)?)),
     }
 }
 
-pub(super) fn binary(operator: &str, left: Value, right: Value) -> Result<Value, String> {
+/// An `i128` has one number that it cannot be without its sign.
+pub(super) fn negated(value: i128) -> Result<Value, String> {
+    let negated = value.checked_neg().map(Value::Int);
+    negated.ok_or_else(|| format!("-({value}) is out of range"))
+}
+
+pub(super) fn binary(operator: &str, mut left: Value, right: Value) -> Result<Value, String> {
+    if let ("+", Value::Tuple(parts), Value::Tuple(more)) = (operator, &mut left, &right) {
+        parts.extend_from_slice(more);
+        return Ok(left);
+    }
     match (operator, &left, &right) {
         ("+", Value::Text(left), Value::Text(right)) => {
             return Ok(Value::Text(format!("{left}{right}")));
         }
         ("%", Value::Text(text), _) => return format::percent(text, &right).map(Value::Text),
-        ("+", Value::Tuple(left), Value::Tuple(right)) => {
-            return Ok(Value::Tuple(left.iter().chain(right).cloned().collect()));
-        }
         ("*", Value::Text(text), _) => {
             return repeated(text.len(), &right, |n| Value::Text(text.repeat(n)));
         }
         ("*", Value::Tuple(parts), _) => {
             let again = |n| std::iter::repeat_n(parts, n).flatten().cloned().collect();
-            return repeated(parts.len(), &right, |n| Value::Tuple(again(n)));
+            let len = parts.iter().map(weight).sum();
+            return repeated(len, &right, |n| Value::Tuple(again(n)));
         }
         _ => {}
     }
@@ -338,9 +380,13 @@ pub(super) fn binary(operator: &str, left: Value, right: Value) -> Result<Value,
         "-" => left.checked_sub(right),
         "*" => left.checked_mul(right),
         "//" | "%" if right == 0 => return Err("division by zero".to_owned()),
-        "//" => Some(left.div_euclid(right) - i128::from(right < 0 && left.rem_euclid(right) != 0)),
+        "//" => {
+            let is_over = right < 0 && left.wrapping_rem_euclid(right) != 0;
+            left.checked_div_euclid(right)
+                .map(|quotient| quotient - i128::from(is_over))
+        }
         "%" => {
-            let rest = left.rem_euclid(right);
+            let rest = left.wrapping_rem_euclid(right);
             Some(if right < 0 && rest != 0 {
                 rest + right
             } else {

@@ -3,7 +3,7 @@
 //! The parser of statements asks for them, and so does the text of an f-string, which has expressions within.
 
 use super::lex::{Line, Token, lines};
-use crate::limits::NESTING_MAX;
+use crate::limits::{NESTING_MAX, OPERATORS_MAX};
 use crate::script::Mismatch;
 
 /// Values, and `name=value`s.
@@ -94,6 +94,8 @@ pub(super) struct Tokens<'a> {
     tokens: &'a [Token],
     at: usize,
     depth: usize,
+    /// Operators and the like that were read, up to a limit.
+    operators: usize,
 }
 
 impl<'a> Tokens<'a> {
@@ -103,6 +105,7 @@ impl<'a> Tokens<'a> {
             tokens: &line.tokens,
             at: 0,
             depth: 0,
+            operators: 0,
         }
     }
 
@@ -162,6 +165,18 @@ impl<'a> Tokens<'a> {
         Mismatch::new(self.line, format!("code: {cause}, not {seen}"))
     }
 
+    /// Counts what makes the tree deeper.
+    fn operator(&mut self) -> Result<(), Mismatch> {
+        self.operators += 1;
+        match self.operators > OPERATORS_MAX {
+            true => Err(Mismatch::new(
+                self.line,
+                "a line of code has too many operators",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// An expression, or several with commas.
     pub(super) fn tuple(&mut self) -> Result<Expr, Mismatch> {
         let first = self.expr()?;
@@ -204,6 +219,7 @@ impl<'a> Tokens<'a> {
     fn or(&mut self) -> Result<Expr, Mismatch> {
         let mut left = self.and()?;
         while self.keyword("or") {
+            self.operator()?;
             left = Expr::Or(Box::new(left), Box::new(self.and()?));
         }
         Ok(left)
@@ -212,6 +228,7 @@ impl<'a> Tokens<'a> {
     fn and(&mut self) -> Result<Expr, Mismatch> {
         let mut left = self.not()?;
         while self.keyword("and") {
+            self.operator()?;
             left = Expr::And(Box::new(left), Box::new(self.not()?));
         }
         Ok(left)
@@ -220,6 +237,7 @@ impl<'a> Tokens<'a> {
     fn not(&mut self) -> Result<Expr, Mismatch> {
         let mut count = 0;
         while self.keyword("not") {
+            self.operator()?;
             count += 1;
         }
         let mut read = self.comparison()?;
@@ -264,6 +282,7 @@ impl<'a> Tokens<'a> {
         };
         let mut left = self.binary(level + 1)?;
         while let Some(sign) = self.sign(signs) {
+            self.operator()?;
             left = Expr::Binary(sign, Box::new(left), Box::new(self.binary(level + 1)?));
         }
         Ok(left)
@@ -272,6 +291,7 @@ impl<'a> Tokens<'a> {
     fn unary(&mut self) -> Result<Expr, Mismatch> {
         let mut signs = Vec::new();
         while let Some(sign) = self.sign(&["-", "+", "~"]) {
+            self.operator()?;
             signs.push(sign);
         }
         let mut read = self.trailed()?;
@@ -297,8 +317,10 @@ impl<'a> Tokens<'a> {
         let mut read = self.atom()?;
         loop {
             if self.sign(&["["]).is_some() {
+                self.operator()?;
                 read = self.index(read)?;
             } else if self.sign(&["."]).is_some() {
+                self.operator()?;
                 let Some(name) = self.name() else {
                     return Err(self.fault("a name expected"));
                 };
@@ -466,6 +488,7 @@ impl<'a> Tokens<'a> {
         };
         let mut tokens = Tokens {
             depth: self.depth + 1,
+            operators: self.operators,
             ..Tokens::new(line)
         };
         let read = tokens.expr()?;

@@ -176,7 +176,7 @@ pub(super) fn percent(format: &str, arguments: &Value) -> Result<String, String>
     let mut rest = format;
     while let Some((before, behind)) = rest.split_once('%') {
         out += before;
-        let end = behind.find(|c: char| c.is_alphabetic() || c == '%');
+        let end = behind.find(|c: char| c.is_ascii_alphabetic() || c == '%');
         let Some(end) = end else {
             return Err("a format string ends within a field".to_owned());
         };
@@ -222,13 +222,13 @@ pub(super) fn braces(format: &str, arguments: &[Value]) -> Result<String, String
         let (place, spec) = behind[1..end]
             .split_once(':')
             .unwrap_or((&behind[1..end], ""));
-        let place = match place {
+        let place: usize = match place {
             "" => next,
             number => number
                 .parse()
                 .map_err(|_| format!("no argument {number}"))?,
         };
-        next = place + 1;
+        next = place.saturating_add(1);
         let Some(argument) = arguments.get(place) else {
             return Err("not enough arguments for a format string".to_owned());
         };

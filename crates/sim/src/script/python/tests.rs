@@ -179,3 +179,70 @@ fn sets_rounding_and_long_integers() {
     holds("assert 1 << 65 == 36893488147419103232 and 2 ** 100 >> 99 == 2");
     fails("x = 1 << 127");
 }
+
+/// -2^127, the least number that there is room for.
+const LEAST: &str = "least = -(2 ** 126) * 2\n";
+
+#[test]
+fn numbers_at_their_end() {
+    for (code, said) in [
+        ("x = least // -1", "// -1 is out of range"),
+        ("x = -least", "is out of range"),
+        ("x = abs(least)", "is out of range"),
+        ("x = divmod(least, -1)", "// -1 is out of range"),
+    ] {
+        let (line, cause) = fails(&format!("{LEAST}{code}"));
+        assert_eq!(line, 2, "{code}");
+        assert!(cause.contains(said), "{code}: {cause}");
+    }
+    holds(&format!(
+        "{LEAST}assert least % -1 == 0 and least // 1 == least"
+    ));
+    holds(&format!(
+        "{LEAST}assert len(range(2 ** 126, -1 - least, 2 ** 126)) == 1"
+    ));
+    holds(&format!("{LEAST}assert [1, 2, 3][1::-1 - least] == [2]"));
+    holds(&format!("{LEAST}assert [1, 2, 3][1::least] == [2]"));
+}
+
+#[test]
+fn formats_that_name_nothing() {
+    for code in [
+        "'%\u{e9}' % 1",
+        "'%d\u{e9}%\u{e9}d' % (1, 1)",
+        "'{18446744073709551615}'.format(1)",
+    ] {
+        fails(&format!("x = {code}"));
+    }
+}
+
+#[test]
+fn what_has_no_order_is_sorted_somehow() {
+    holds("x = sorted([0, 'a', None, 1.5, (1,), float('nan')] * 50); assert len(x) == 300");
+    holds("x = sorted([3, 1, 2] * 2 + [(2)]); assert x == [1, 1, 2, 2, 2, 3, 3]");
+    holds(
+        "x = {0, 'a', None, 1.5, 2, 'b', 3, 'c', 4, 'd', 5, 'e', 6, 'f', 7, 'g', 8, 'h', 9, 'i', 10, 'j', 11, 'k'}",
+    );
+}
+
+#[test]
+fn code_that_grows_without_end_is_refused() {
+    for code in [
+        "x = 'ab'\nfor i in range(100): x = x + x",
+        "x = [1]\nfor i in range(100): x += x",
+        "x = 1\nfor i in range(100): x = [x, x]",
+        "x = 1\nfor i in range(90000): x = [x]",
+        "x = [[[0] * 1000] * 1000] * 1000",
+        "for i in range(90000):\n  for j in range(90000): pass",
+        "x = [range(90000) for i in range(90000)]",
+    ] {
+        fails(code);
+    }
+    for sign in ["+", "**", "or", "and"] {
+        fails(&format!("x = 1{}", format!(" {sign} 1").repeat(100_000)));
+    }
+    fails(&format!("x = {}1", "not ".repeat(100_000)));
+    fails(&format!("x = {}1", "-".repeat(100_000)));
+    fails(&format!("x = y{}", "[0]".repeat(100_000)));
+    holds(&format!("assert 0 == 0{}", " + 0".repeat(200)));
+}

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use packetio::limits::{MTU_MAX, MTU_MIN};
+
 use super::ast::Micros;
+use crate::limits::SCRIPT_US_MAX;
 
 /// What `--name=value` lines and the caller may set.
 #[derive(Debug, Clone)]
@@ -122,23 +125,38 @@ impl Config {
         })
     }
 
+    /// The device takes packets of so many bytes.
+    pub(super) fn set_mtu(&mut self, bytes: usize) -> Result<(), String> {
+        if !(MTU_MIN..=MTU_MAX).contains(&bytes) {
+            return Err(format!(
+                "an MTU of {bytes}: the device takes one from {MTU_MIN} to {MTU_MAX}"
+            ));
+        }
+        self.mtu = bytes;
+        Ok(())
+    }
+
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let bad = || format!("bad --{name}: {value}");
         let addr = || -> Result<IpAddr, String> {
             let addr = value.split('/').next().unwrap_or(value);
             addr.parse().map_err(|_| bad())
         };
+        let micros = || {
+            let micros = value.parse().ok();
+            micros.filter(|micros| (0..=SCRIPT_US_MAX).contains(micros))
+        };
         match name {
             "local_ip" => self.local = addr()?,
             "remote_ip" => self.remote = addr()?,
             "bind_port" => self.bind_port = value.parse().map_err(|_| bad())?,
             "connect_port" => self.connect_port = value.parse().map_err(|_| bad())?,
-            "mtu" => self.mtu = value.parse().map_err(|_| bad())?,
+            "mtu" => self.set_mtu(value.parse().map_err(|_| bad())?)?,
             "mss" => self.mss = value.parse().ok().filter(|mss| *mss > 0).ok_or_else(bad)?,
-            "tolerance_usecs" => self.tolerance = value.parse().map_err(|_| bad())?,
+            "tolerance_usecs" => self.tolerance = micros().ok_or_else(bad)?,
             "tolerance_percent" => self.tolerance_percent = value.parse().map_err(|_| bad())?,
             "tcp_ts_ecr_scaled" => self.scales_echo = true,
-            "tcp_ts_tick_usecs" => self.timestamp_tick = value.parse().map_err(|_| bad())?,
+            "tcp_ts_tick_usecs" => self.timestamp_tick = micros().ok_or_else(bad)?,
             "strict_segments" => self.strict_segments = true,
             "init_scripts" => self.init_scripts = Some(value.to_owned()),
             "non_fatal" => {

@@ -128,6 +128,10 @@ pub(super) fn message(icmp: &Icmp, flow: &Flow) -> Result<Vec<u8>, String> {
             bytes.extend([0, 0]);
         }
     }
+    let behind = |header: u16, payload: u16| {
+        let len = header.checked_add(payload);
+        len.ok_or_else(|| "the packet that is quoted is too long".to_owned())
+    };
     let (number, len, fields) = match icmp.quoted {
         Quoted::Raw { bytes: len } => {
             bytes.resize(usize::from(len).max(8), 0);
@@ -135,10 +139,13 @@ pub(super) fn message(icmp: &Icmp, flow: &Flow) -> Result<Vec<u8>, String> {
         }
         Quoted::Tcp { seq, payload } => (
             protocol::TCP,
-            20 + payload,
+            behind(20, payload)?,
             seq.wrapping_add(flow.seq_offset),
         ),
-        Quoted::Udp { payload } => (protocol::UDP, 8 + payload, u32::from(8 + payload) << 16),
+        Quoted::Udp { payload } => {
+            let len = behind(8, payload)?;
+            (protocol::UDP, len, u32::from(len) << 16)
+        }
     };
     let quoted = Datagram {
         src: flow.local.0,

@@ -191,6 +191,15 @@ fn run(text: &str, of: impl Fn(char) -> bool) -> usize {
     text.find(|c| !of(c)).unwrap_or(text.len())
 }
 
+/// The longest addresses there are: no further is looked for one.
+const IPV4_CHARS_MAX: usize = 15;
+const IPV6_CHARS_MAX: usize = 45;
+
+/// As [`run`], but at most `max`.
+fn run_up_to(max: usize, text: &str, of: impl Fn(u8) -> bool) -> usize {
+    text.bytes().take(max).take_while(|c| of(*c)).count()
+}
+
 fn int_len(text: &str) -> usize {
     let digits = text.strip_prefix('-').unwrap_or(text);
     match run(digits, |c| c.is_ascii_digit()) {
@@ -222,13 +231,14 @@ fn hex_len(text: &str) -> usize {
 }
 
 fn ipv4_len(text: &str) -> usize {
-    let len = run(text, |c| c.is_ascii_digit() || c == '.');
+    let len = run_up_to(IPV4_CHARS_MAX, text, |c| c.is_ascii_digit() || c == b'.');
     prefix_that_parses::<std::net::Ipv4Addr>(&text[..len])
 }
 
 /// An address with a `::` or with all its groups.
 fn ipv6_len(text: &str) -> usize {
-    let len = run(text, |c| c.is_ascii_hexdigit() || c == ':' || c == '.');
+    let is_part = |c: u8| c.is_ascii_hexdigit() || c == b':' || c == b'.';
+    let len = run_up_to(IPV6_CHARS_MAX, text, is_part);
     if text[..len].matches(':').count() < 2 {
         return 0;
     }

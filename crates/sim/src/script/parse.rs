@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::Mismatch;
 use super::ast::{Action, Command, Event, Micros, Script, When};
 use super::lex::{Kind, Token, tokens};
-use crate::limits::{NESTING_MAX, SCRIPT_BYTES_MAX};
+use crate::limits::{NESTING_MAX, SCRIPT_BYTES_MAX, SCRIPT_US_MAX};
 
 /// Reads a script. `defines` are words and what stands for them; the script's own `--define` lines come on top.
 pub(super) fn script(text: &str, defines: &BTreeMap<String, String>) -> Result<Script, Mismatch> {
@@ -311,6 +311,7 @@ impl Parser {
         }
         let token = self.take();
         micros(&token.text)
+            .filter(|micros| *micros <= SCRIPT_US_MAX)
             .ok_or_else(|| Mismatch::new(token.line, format!("'{}' is no time", token.text)))
     }
 

@@ -31,6 +31,7 @@ use super::python::Python;
 use super::record::Record;
 use super::shell::{self, Effect, Status};
 use super::{Machine, Mismatch, Options, Report};
+use crate::limits::SCRIPT_US_MAX;
 
 /// The longest time that a command sleeps.
 const SLEEP_MAX: Micros = 3600 * 1_000_000;
@@ -213,6 +214,10 @@ impl<'s> Runner<'s> {
                 (due.offset, due.is_relative) = (offset, true);
             }
         }
+        if due.at > SCRIPT_US_MAX {
+            let cause = format!("later than a script lasts: {}", seconds(due.at));
+            return Err(Mismatch::new(event.line, cause));
+        }
         if self.before.is_none() && due.at != 0 {
             return Err(Mismatch::new(
                 event.line,
@@ -295,7 +300,7 @@ impl<'s> Runner<'s> {
 
     fn tolerance(&self, waited: Micros) -> Micros {
         let share = (self.config.tolerance_percent / 100.0 * waited as f64) as Micros;
-        self.config.tolerance.max(share)
+        self.config.tolerance.max(share.min(SCRIPT_US_MAX))
     }
 
     fn packet(&mut self, packet: &Packet) -> Result<(), Mismatch> {

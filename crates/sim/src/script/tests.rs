@@ -88,3 +88,94 @@ fn call_is_written_as_it_is_made() {
         assert!(cause.contains(said), "{call}: {cause}");
     }
 }
+
+/// A connection: its listener is descriptor 3, it is descriptor 4.
+const ACCEPTED: &str = "+0 bind(3, ..., ...) = 0
++0 listen(3, 1) = 0
++0 < S 0:0(0) win 65535 <mss 1000,nop,wscale 7>
++0 > S. 0:0(0) ack 1 <...>
++.1 < . 1:1(0) ack 1 win 512
++0 accept(3, ..., ...) = 4
+";
+
+#[test]
+fn splice_waits_while_its_pipe_is_filled() {
+    let played = play(&format!(
+        "{SOCKET}{ACCEPTED}+0 pipe([5, 6]) = 0
++0...3 splice(4, NULL, 6, NULL, 65536, 0) = 20000
++2 write(6, ..., 60000) = 60000
++1 < P. 1:20001(20000) ack 1 win 512
++0 > . 1:1(0) ack 20001
++2 write(6, ..., 10) = -1 EAGAIN (Resource temporarily unavailable)
++0 splice(4, NULL, 6, NULL, 10, 0) = -1 EAGAIN (Resource temporarily unavailable)
++0 read(5, ..., 90000) = 80000
+"
+    ));
+    assert_eq!(played.map(|report| report.events), Ok(15));
+}
+
+#[test]
+fn device_takes_what_an_mtu_may_be() {
+    for init in [
+        "ip link set dev tun0 mtu 18446744073709551615",
+        "ip link set dev tun0 mtu 65536",
+        "ip link set dev tun0 mtu 10",
+    ] {
+        let mismatch = play(&format!("\n`{init}`\n{SOCKET}")).expect_err(init);
+        assert_eq!(mismatch.line, 2);
+        assert!(mismatch.cause.contains("from 68 to 65535"), "{mismatch}");
+    }
+    for mtu in ["0", "65536", "18446744073709551615"] {
+        let cause = cause(&format!("--mtu={mtu}\n{SOCKET}"));
+        assert!(cause.contains("from 68 to 65535"), "{cause}");
+    }
+    assert!(play(&format!("`ip link set dev tun0 mtu 65535`\n{SOCKET}")).is_ok());
+}
+
+#[test]
+fn numbers_that_nothing_holds_are_refused() {
+    let open = format!("{SOCKET}{ACCEPTED}");
+    for (text, said) in [
+        (format!("{SOCKET}+9223372036854 close(3) = 0"), "is no time"),
+        (
+            format!("{SOCKET}+315000000 close(3) = 0\n+315000000 close(4) = 0"),
+            "a script lasts",
+        ),
+        (
+            format!("--tolerance_usecs=9223372036854775807\n{SOCKET}"),
+            "bad --tolerance_usecs",
+        ),
+        (
+            format!("--tolerance_usecs=-1\n{SOCKET}"),
+            "bad --tolerance_usecs",
+        ),
+        (
+            format!("--tcp_ts_tick_usecs=9223372036854775807\n{SOCKET}"),
+            "bad --tcp_ts_tick_usecs",
+        ),
+        (
+            format!(
+                "{open}+0 sendmsg(4, {{msg_name(...)=..., msg_iov(2)=[{{..., 4294967295}}, {{..., 4294967295}}], msg_flags=0}}, 0) = 1"
+            ),
+            "too long",
+        ),
+        (
+            format!("{open}+0 < icmp unreachable [1:65536(65535)]"),
+            "too long",
+        ),
+    ] {
+        let cause = cause(&text);
+        assert!(cause.contains(said), "{text}: {cause}");
+    }
+    let forgiving = format!("--tolerance_percent=1e300\n{SOCKET}+1 close(3) = 0");
+    assert!(play(&forgiving).is_ok());
+}
+
+#[test]
+fn expressions_without_end_are_refused() {
+    let many = |count: usize| format!("{SOCKET}+0 close(3{}) = 0", "|3".repeat(count));
+    assert!(play(&many(100)).is_ok());
+    assert!(cause(&many(1_000_000)).contains("too many"));
+    let colons = format!("{SOCKET}+0 {}", ":".repeat(1_000_000));
+    assert!(cause(&colons).contains("'::'"));
+}

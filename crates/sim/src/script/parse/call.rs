@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::Parser;
+use crate::limits::OPERATORS_MAX;
 use crate::script::Mismatch;
 use crate::script::ast::{Call, EpollData, Expr, Message};
 use crate::script::lex::Kind;
@@ -68,7 +69,12 @@ impl Parser {
     pub(super) fn expr(&mut self) -> Result<Expr, Mismatch> {
         self.nested(|parser| {
             let mut left = parser.term()?;
+            let mut count = 0;
             while parser.sign("|") {
+                count += 1;
+                if count > OPERATORS_MAX {
+                    return Err(parser.fault("an argument has too many parts"));
+                }
                 let right = parser.term()?;
                 left = Expr::Or(Box::new(left), Box::new(right));
             }

@@ -110,7 +110,7 @@ impl<'a> Arguments<'a> {
 }
 
 /// Bytes that one call may move.
-const BUFFER_MAX: usize = 1 << 28;
+pub(super) const BUFFER_MAX: usize = 1 << 28;
 
 /// The number that an expression stands for.
 pub(super) fn int(expr: &Expr) -> Result<i64, String> {

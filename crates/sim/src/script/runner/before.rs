@@ -67,7 +67,9 @@ impl Before {
                     self.settings.insert(name, value);
                 }
                 Effect::Defaults => self.default_settings(),
-                Effect::Mtu(bytes) => config.mtu = bytes,
+                Effect::Mtu(bytes) => config
+                    .set_mtu(bytes)
+                    .map_err(|cause| Mismatch::new(line, cause))?,
                 Effect::Ignored(text) => self.ignored.push(text),
                 Effect::Restore | Effect::ForgetPeers | Effect::Congested(_) | Effect::Sleep(_) => {
                 }

@@ -5,7 +5,7 @@
 
 use posix::{Errno, Reply, Request, number};
 
-use super::arguments::{Arguments, int, option_value};
+use super::arguments::{Arguments, BUFFER_MAX, int, option_value};
 use super::conn::Stage;
 use super::messages::{self, control_room};
 use super::{BLOCKED_WAIT, Due, Runner, seconds};
@@ -606,7 +606,10 @@ fn message(expr: &Expr) -> Result<&Message, String> {
 
 fn total(message: &Message) -> Result<usize, String> {
     let len: u64 = message.buffers.iter().sum();
-    usize::try_from(len).map_err(|_| "too long".to_owned())
+    usize::try_from(len)
+        .ok()
+        .filter(|len| *len <= BUFFER_MAX)
+        .ok_or_else(|| "too long".to_owned())
 }
 
 fn check_option(arguments: &Arguments<'_>, reply: &Reply) -> Result<(), String> {

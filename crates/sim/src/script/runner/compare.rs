@@ -177,7 +177,7 @@ fn options(wanted: &[u8], seen: &[u8], stamps: Stamps) -> Result<(), String> {
             option::kind::TIMESTAMP if wanted_body.len() == seen_body.len() => {
                 let off =
                     option::word(wanted_body, 0).wrapping_sub(option::word(seen_body, 0)) as i32;
-                i64::from(off).abs() * stamps.tick <= stamps.tolerance
+                i64::from(off).abs().saturating_mul(stamps.tick) <= stamps.tolerance
             }
             _ => wanted_body == seen_body,
         };

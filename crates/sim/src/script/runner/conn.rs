@@ -152,7 +152,7 @@ impl Runner<'_> {
     }
 
     fn passive_conn(&mut self, remote_isn: u32) -> usize {
-        let port = FIRST_REMOTE_PORT + self.conns.len() as u16;
+        let port = FIRST_REMOTE_PORT.wrapping_add(self.conns.len() as u16);
         let at = self.new_conn(Stage::PacketReceived, -1, -1);
         let conn = &mut self.conns[at];
         conn.remote_isn = remote_isn;

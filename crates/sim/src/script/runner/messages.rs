@@ -87,7 +87,7 @@ impl Runner<'_> {
             let off = data.wrapping_sub(wanted as u64) as i64;
             let is_time = (1..=3).contains(&kind) && wanted != 0;
             let tolerance = if is_time { self.config.tolerance } else { 0 };
-            if off.abs() > tolerance {
+            if off.unsigned_abs() > tolerance.unsigned_abs() {
                 return Err(format!("expected {name} = {wanted}, seen {data}"));
             }
         }
@@ -96,7 +96,10 @@ impl Runner<'_> {
 
     /// A software time stamp counts from when the script began; one of zero is not looked at.
     fn check_stamp(&self, (seconds, nanos): (i64, i64), seen: &[u8]) -> Result<(), String> {
-        let wanted_ns = seconds * SECOND_NS + nanos;
+        let wanted_ns = seconds
+            .checked_mul(SECOND_NS)
+            .and_then(|ns| ns.checked_add(nanos))
+            .ok_or_else(|| format!("a time stamp of {seconds} s is out of range"))?;
         if wanted_ns == 0 {
             return Ok(());
         }
@@ -108,7 +111,7 @@ impl Runner<'_> {
             return Err(format!("expected a time stamp, seen {seen:?}"));
         };
         let seen_ns = seen_s * SECOND_NS + seen_ns - self.host.epoch_ns();
-        match (seen_ns - wanted_ns).abs() / 1_000 <= self.config.tolerance {
+        match seen_ns.abs_diff(wanted_ns) / 1_000 <= self.config.tolerance.unsigned_abs() {
             true => Ok(()),
             false => Err(format!(
                 "expected a time stamp of {wanted_ns} ns, seen {seen_ns}"

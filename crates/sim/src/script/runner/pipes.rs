@@ -70,9 +70,7 @@ impl Runner<'_> {
         let has_buffer = is_vector || arguments.buffer(1)?;
         let moved = match end {
             End::Out(pipe) if name.starts_with("read") => Ok(len.min(self.pipes[pipe])),
-            End::In(pipe) if name.starts_with("write") => {
-                Ok(len.min(PIPE_BYTES - self.pipes[pipe]))
-            }
+            End::In(pipe) if name.starts_with("write") => Ok(len.min(self.room(pipe))),
             _ => Err(Errno::BADF),
         };
         Ok(Some(Plan::Answer(match moved {
@@ -94,7 +92,7 @@ impl Runner<'_> {
             _ => number::MSG_DONTWAIT,
         };
         match (from, to) {
-            (End::Socket(fd), End::In(pipe)) => match len.min(PIPE_BYTES - self.pipes[pipe]) {
+            (End::Socket(fd), End::In(pipe)) => match len.min(self.room(pipe)) {
                 0 if len > 0 => Ok(Plan::Answer(Err(Errno::AGAIN))),
                 len => Ok(Plan::Make(Request::Recv { fd, len, flags })),
             },
@@ -146,6 +144,11 @@ impl Runner<'_> {
 }
 
 impl Runner<'_> {
+    /// How many bytes a pipe still takes. It may hold more than it should: a `splice` into it that waited has found it filled.
+    fn room(&self, pipe: usize) -> usize {
+        PIPE_BYTES.saturating_sub(self.pipes[pipe])
+    }
+
     /// So many bytes have passed an end.
     fn pass(&mut self, end: End, bytes: i32) {
         let bytes = usize::try_from(bytes).unwrap_or(0);

@@ -9,6 +9,9 @@ pub const SCRIPT_US_MAX: i64 = 10 * 366 * 86_400 * 1_000_000;
 /// How deep expressions may nest, in calls and in code. Deeper ones are refused.
 pub const NESTING_MAX: usize = 64;
 
+/// Calls of functions in one text of shell commands. Further ones are ignored, as what is not known is.
+pub const SHELL_CALLS_MAX: usize = 256;
+
 /// Members of a list in code. A longer one is refused.
 pub const MEMBERS_MAX: usize = 100_000;
 

@@ -1,11 +1,17 @@
 //! Which commands of a text run, as far as that can be told: lists, pipes, conditions, `exit`.
 //!
 //! A command of which nothing is known is taken to succeed. What runs for that reason alone may have effects, but neither its status nor an `exit` in it
-//! is believed.
+//! is believed. A function is kept where it is defined and runs where it is called.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use millstream::TcpConfig;
+use posix::sysctl;
 
 use super::words::{Token, Word, tokens};
-use super::{Effect, OK, Outcome, Status, base_name, write_to, written};
-use crate::limits::NESTING_MAX;
+use super::{Effect, OK, Outcome, Status, base_name, file_setting, write_to, written};
+use crate::limits::{NESTING_MAX, SHELL_CALLS_MAX};
 
 /// What `text` does.
 pub(in crate::script) fn outcome(text: &str) -> Outcome {
@@ -14,8 +20,11 @@ pub(in crate::script) fn outcome(text: &str) -> Outcome {
 
 fn nested(text: &str, depth: usize) -> Outcome {
     let mut shell = Shell {
-        tokens: tokens(text),
+        tokens: tokens(text).into(),
         at: 0,
+        functions: BTreeMap::new(),
+        calls: 0,
+        is_called: false,
         depth,
         is_live: true,
         is_sure: true,
@@ -34,24 +43,39 @@ fn nested(text: &str, depth: usize) -> Outcome {
         status = next;
     }
     Outcome {
-        status: shell.ended.unwrap_or(status),
+        status: shell.ended.map_or(status, |end| end.status),
         effects: shell.effects,
     }
 }
 
 struct Shell {
-    tokens: Vec<Token>,
+    /// The text's, also while a function runs: that is a part of it.
+    tokens: Rc<[Token]>,
     at: usize,
+    /// Where the bodies of functions begin.
+    functions: BTreeMap<String, usize>,
+    /// How many were called.
+    calls: usize,
+    /// One runs.
+    is_called: bool,
     depth: usize,
     /// What is read runs.
     is_live: bool,
     /// It does so whatever the commands that are not known end with.
     is_sure: bool,
-    /// `exit` was met.
-    ended: Option<Status>,
+    /// `exit` was met, or `return`.
+    ended: Option<End>,
     /// What the command before says to the next one of the pipe.
     piped: Option<String>,
     effects: Vec<Effect>,
+}
+
+/// Commands that follow do not run.
+#[derive(Clone, Copy)]
+struct End {
+    status: Status,
+    /// Up to the end of the function, not of the text.
+    is_return: bool,
 }
 
 impl Shell {
@@ -112,8 +136,9 @@ impl Shell {
             let (runs, before) = (self.runs(), self.effects.len());
             let next = self.chain();
             let is_behind = self.sign("&");
-            if is_behind {
-                // Nobody waits for it.
+            if is_behind && runs {
+                // Nobody waits for it, and what ends is a shell of its own.
+                self.ended = None;
                 let mut at = 0;
                 self.effects.retain(|effect| {
                     at += 1;
@@ -179,7 +204,9 @@ impl Shell {
             let status = self.list(&[]);
             self.sign(")");
             let ended = std::mem::replace(&mut self.ended, before);
-            ended.unwrap_or(status)
+            ended.map_or(status, |end| end.status)
+        } else if let Some((name, body)) = self.definition() {
+            self.define(name, body)
         } else if self.word("{") {
             let status = self.list(&["}"]);
             self.word("}");
@@ -192,10 +219,73 @@ impl Shell {
             self.simple()
         };
         self.depth -= 1;
-        while let Some(Token::To(_)) = self.tokens.get(self.at) {
+        while let Some(Token::To(_) | Token::From(_)) = self.tokens.get(self.at) {
             self.at += 1;
         }
         status
+    }
+
+    /// The name and the place of the body, if `name() { .. }` or `function name { .. }` is next. Nothing is taken.
+    fn definition(&self) -> Option<(String, usize)> {
+        let is_sign = |at: usize, sign: &str| matches!(self.tokens.get(at), Some(Token::Sign(next)) if *next == sign);
+        let is_told = self.keyword() == Some("function");
+        let name_at = self.at + usize::from(is_told);
+        let Some(Token::Word(name)) = self.tokens.get(name_at) else {
+            return None;
+        };
+        let has_signs = is_sign(name_at + 1, "(") && is_sign(name_at + 2, ")");
+        if name.is_quoted || name.is_expanded || name.text.contains('=') || !(is_told || has_signs)
+        {
+            return None;
+        }
+        let mut body = name_at + if has_signs { 3 } else { 1 };
+        while is_sign(body, ";") {
+            body += 1;
+        }
+        let is_body = match self.tokens.get(body) {
+            Some(Token::Word(word)) => {
+                !word.is_quoted
+                    && matches!(
+                        word.text.as_str(),
+                        "{" | "if" | "for" | "while" | "until" | "case"
+                    )
+            }
+            _ => is_sign(body, "("),
+        };
+        is_body.then(|| (name.text.clone(), body))
+    }
+
+    /// Takes the definition of a function.
+    fn define(&mut self, name: String, body: usize) -> Status {
+        if self.runs() {
+            self.functions.insert(name, body);
+        }
+        self.at = body;
+        self.under(false, true, Self::command);
+        OK
+    }
+
+    /// Runs the function whose body begins at `body`.
+    fn call(&mut self, body: usize) -> Status {
+        self.calls += 1;
+        if self.calls > SHELL_CALLS_MAX {
+            self.ignore("functions that call each other too often");
+            return Status::Unknown;
+        }
+        let (at, is_called) = (self.at, self.is_called);
+        (self.at, self.is_called) = (body, true);
+        let status = self.command();
+        (self.at, self.is_called) = (at, is_called);
+        match self.ended {
+            Some(End {
+                status,
+                is_return: true,
+            }) => {
+                self.ended = None;
+                status
+            }
+            _ => status,
+        }
     }
 
     /// `if`, which is taken, up to `fi`.
@@ -248,16 +338,17 @@ impl Shell {
 
     /// One command with its words.
     fn simple(&mut self) -> Status {
-        let (mut words, mut to) = (Vec::new(), None);
+        let (mut words, mut to, mut from) = (Vec::new(), None, None);
         loop {
             match self.tokens.get(self.at) {
                 Some(Token::Word(word)) => words.push(word.clone()),
                 Some(Token::To(path)) => to = Some(path.clone()),
+                Some(Token::From(text)) => from = Some(text.clone()),
                 Some(Token::Sign(_)) | None => break,
             }
             self.at += 1;
         }
-        let input = self.piped.take();
+        let input = from.or(self.piped.take());
         if !self.runs() {
             return OK;
         }
@@ -266,7 +357,9 @@ impl Shell {
         match texts.as_slice() {
             [] | ["true" | ":", ..] => OK,
             ["false", ..] => Status::Is(1),
-            ["exit", rest @ ..] => self.exit(rest.first().copied()),
+            ["exit", rest @ ..] => self.exit(rest.first().copied(), false),
+            ["return", rest @ ..] if self.is_called => self.exit(rest.first().copied(), true),
+            [name, ..] if self.functions.contains_key(*name) => self.call(self.functions[*name]),
             ["test", ..] => judge(&words[1..]),
             ["[", .., "]"] | ["[[", .., "]]"] => judge(&words[1..words.len() - 1]),
             ["echo" | "printf", ..] if to.is_none() => {
@@ -282,20 +375,30 @@ impl Shell {
                 self.effects.extend(inner.effects);
                 inner.status
             }
+            [shell, options @ ..]
+                if is_shell(shell)
+                    && input.is_some()
+                    && options.iter().all(|option| option.starts_with('-')) =>
+            {
+                let inner = nested(&input.unwrap_or_default(), self.depth + 1);
+                self.effects.extend(inner.effects);
+                inner.status
+            }
             texts => super::command(texts, to.as_deref(), &mut self.effects),
         }
     }
 
-    fn exit(&mut self, code: Option<&str>) -> Status {
+    /// The text ends here, or the function does.
+    fn exit(&mut self, code: Option<&str>, is_return: bool) -> Status {
         let status = match code.map(str::parse) {
             Some(Ok(code)) => Status::Is(code),
             _ => Status::Unknown,
         };
         if !self.is_sure {
-            self.ignore("exit, which hangs on a command that is not known");
+            self.ignore("an end that hangs on a command that is not known");
             return Status::Unknown;
         }
-        self.ended = Some(status);
+        self.ended = Some(End { status, is_return });
         status
     }
 }
@@ -345,8 +448,10 @@ fn judge(words: &[Word]) -> Status {
         [] => is(false),
         [text] | ["-n", text] => is(!text.is_empty()),
         ["-z", text] => is(text.is_empty()),
-        // Linux has the settings that a script makes.
-        ["-e" | "-f" | "-r" | "-w" | "-d", path] if is_setting(path) => is(true),
+        [operator @ ("-e" | "-f" | "-r" | "-w" | "-d"), path] => match is_setting(path) {
+            Some(is_there) => is(is_there && *operator != "-d"),
+            None => Status::Unknown,
+        },
         [left, "=" | "==", right] => is(left == right),
         [left, "!=", right] => is(left != right),
         [left, operator, right] => match (number(left), *operator, number(right)) {
@@ -362,6 +467,12 @@ fn judge(words: &[Word]) -> Status {
     }
 }
 
-fn is_setting(path: &str) -> bool {
-    path.starts_with("/proc/sys/") || path.starts_with("/sys/module/")
+/// Whether there is a setting in this file. None: it is not one of TCP's, which are those of which it is known.
+fn is_setting(path: &str) -> Option<bool> {
+    let Some(Effect::Set { name, .. }) = file_setting(&format!("{path}=")) else {
+        return None;
+    };
+    let is_there = sysctl::get(&TcpConfig::default(), &name).is_ok();
+    let is_of_tcp = name.starts_with("net.ipv4.tcp_") || name.starts_with("tcp_");
+    (is_there || is_of_tcp).then_some(is_there)
 }

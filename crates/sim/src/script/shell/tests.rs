@@ -206,3 +206,105 @@ fn what_is_written_wrong_has_an_end() {
     let deep = "if ".repeat(10_000);
     let _ = outcome(&deep);
 }
+
+#[test]
+fn a_function_runs_when_it_is_called() {
+    let ecn = [set("net.ipv4.tcp_ecn", "1")];
+    for text in [
+        "fail() { echo bad; exit 1; }\nsysctl -q net.ipv4.tcp_ecn=1",
+        "fail () {\n  exit 1\n}\nsysctl -q net.ipv4.tcp_ecn=1",
+        "function fail { exit 1; }; sysctl -q net.ipv4.tcp_ecn=1",
+        "function fail() { exit 1; } && sysctl -q net.ipv4.tcp_ecn=1",
+        "on() { sysctl -q net.ipv4.tcp_ecn=1; }; on",
+        "on() (sysctl -q net.ipv4.tcp_ecn=1; exit 3); on || true",
+        "ecn() { sysctl -q net.ipv4.tcp_ecn=1; }; on() { ecn now; }\non quickly",
+        "if [ 1 = 2 ]; then f() { exit 1; }; fi; f() { :; }; f; sysctl -q net.ipv4.tcp_ecn=1",
+    ] {
+        assert_eq!(effects(text), ecn, "{text}");
+        assert_eq!(status(text), OK, "{text}");
+    }
+    assert_eq!(status("f() { false; }; f"), Status::Is(1));
+    assert_eq!(status("f() { exit 3; }; f; true"), Status::Is(3));
+    assert_eq!(status("f() { false; return; }; f; true"), OK);
+    assert_eq!(status("f() { return 0; exit 1; }; f"), OK);
+    assert_eq!(status("f() { return 2; }; f"), Status::Is(2));
+    assert_eq!(
+        status("f() { g; return 0; exit 1; }; g() { return 1; }; f"),
+        OK
+    );
+    // They end, whatever they call.
+    let _ = outcome("f() { f; f; }; f");
+    let doubled: String = (0..60)
+        .map(|n| format!("f{}() {{ f{n}; f{n}; }};", n + 1))
+        .collect();
+    let _ = outcome(&format!("f0() {{ echo; }}; {doubled} f60"));
+    for text in [
+        "f()",
+        "f() {",
+        "f() ;",
+        "function",
+        "f() f() f()",
+        "f() { }",
+    ] {
+        let _ = outcome(text);
+    }
+}
+
+#[test]
+fn a_here_document_is_what_its_command_reads() {
+    let ecn = [set("net.ipv4.tcp_ecn", "1")];
+    for text in [
+        "cat > /dev/null <<EOF\nexit 1\nEOF\nsysctl -q net.ipv4.tcp_ecn=1",
+        "cat <<-'END' >/dev/null; sysctl -q net.ipv4.tcp_ecn=1\n\tit's $( no\n\tEND\n",
+        "cat << \"A\" << B >/dev/null && true\nexit 1\nA\nexit 2\nB\nsysctl -q net.ipv4.tcp_ecn=1",
+        "sysctl -q net.ipv4.tcp_ecn=1; cat 0<<EOF\nexit 1",
+        "cat <<< 'exit 1'; sysctl -q net.ipv4.tcp_ecn=1",
+    ] {
+        let set: Vec<_> = effects(text)
+            .into_iter()
+            .filter(|effect| matches!(effect, Effect::Set { .. }))
+            .collect();
+        assert_eq!(set, ecn, "{text}");
+        assert_ne!(status(text), Status::Is(1), "{text}");
+        assert_ne!(status(text), Status::Is(2), "{text}");
+    }
+    assert_eq!(
+        effects("sh <<EOF\nsysctl -q \\\n net.ipv4.tcp_ecn=1\nEOF"),
+        ecn
+    );
+    assert_eq!(effects("tee /proc/sys/net/ipv4/tcp_ecn <<< 1"), ecn);
+    assert_eq!(
+        effects("cat <<EOF\nexit 1\nEOF"),
+        [Ignored("cat".to_owned())]
+    );
+}
+
+#[test]
+fn what_runs_behind_ends_nothing() {
+    for text in [
+        "exit 1 &",
+        "exit 1 & true",
+        "{ sleep 1; exit 1; } &",
+        "true && exit 1 & :",
+    ] {
+        assert_eq!(status(text), OK, "{text}");
+    }
+    assert_eq!(status("exit 1 & exit 2"), Status::Is(2));
+}
+
+#[test]
+fn a_file_of_a_setting_is_there_if_the_setting_is() {
+    assert_eq!(status("[ -f /proc/sys/net/ipv4/tcp_ecn ]"), OK);
+    assert_eq!(status("test -w /proc/sys/net/ipv4/tcp_none"), Status::Is(1));
+    assert_eq!(status("[ -d /proc/sys/net/ipv4 ]"), Status::Unknown);
+    assert_eq!(status("[ -f /proc/sys/kernel/none ]"), Status::Unknown);
+    assert_eq!(status("[ -d /proc/sys/net/ipv4/tcp_ecn ]"), Status::Is(1));
+    assert_eq!(
+        status("[ -f /proc/sys/net/ipv4/tcp_none ] && exit 1; true"),
+        OK
+    );
+    assert_eq!(
+        status("[ -f /sys/module/tcp_none/parameters/none ]"),
+        Status::Is(1)
+    );
+}

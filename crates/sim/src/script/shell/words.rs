@@ -9,8 +9,10 @@ pub(super) enum Token {
     Word(Word),
     /// `;`, also for a new line; `&`, `&&`, `||`, `|`, `(`, `)`.
     Sign(&'static str),
-    /// `> path`; what goes elsewhere than to the output's file, or comes in, is left out.
+    /// `> path`; what goes elsewhere than to the output's file, or comes in from one, is left out.
     To(String),
+    /// `<<END` with the lines up to that one, or the word of `<<<`: what the command reads.
+    From(String),
 }
 
 /// A word without its quotes.
@@ -27,6 +29,7 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
     let mut cutter = Cutter {
         rest: text.chars().peekable(),
         tokens: Vec::new(),
+        documents: Vec::new(),
     };
     while let Some(&next) = cutter.rest.peek() {
         cutter.token(next);
@@ -34,9 +37,21 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
     cutter.tokens
 }
 
+/// A here-document whose lines are still to come.
+struct Document {
+    /// The token that takes them.
+    at: usize,
+    /// The line behind the last one.
+    end: String,
+    /// Tabs before its lines are not its own.
+    is_indented: bool,
+}
+
 struct Cutter<'a> {
     rest: Peekable<Chars<'a>>,
     tokens: Vec<Token>,
+    /// Those that begin with the next line.
+    documents: Vec<Document>,
 }
 
 impl Cutter<'_> {
@@ -46,7 +61,11 @@ impl Cutter<'_> {
                 self.rest.next();
             }
             '#' => while self.rest.next_if(|c| *c != '\n').is_some() {},
-            '\n' | ';' => self.sign(";"),
+            ';' => self.sign(";"),
+            '\n' => {
+                self.sign(";");
+                self.documents();
+            }
             '(' => self.sign("("),
             ')' => self.sign(")"),
             '|' => self.one_or_two('|', "|", "||"),
@@ -78,16 +97,48 @@ impl Cutter<'_> {
             .push(Token::Sign(if is_two { two } else { one }));
     }
 
-    /// `> path`, `>> path`, `>&2`, `< path`.
+    /// `> path`, `>> path`, `>&2`, `< path`, `<<END`, `<<< text`.
     fn redirect(&mut self, is_output: bool) {
-        let mut is_path = is_output;
+        let mut signs = String::new();
         while let Some(sign) = self.rest.next_if(|c| "<>&|".contains(*c)) {
-            is_path &= sign != '&';
+            signs.push(sign);
         }
+        let is_indented = signs == "<<" && self.rest.next_if_eq(&'-').is_some();
         while self.rest.next_if(|c| " \t".contains(*c)).is_some() {}
-        let path = self.word();
-        if is_path {
-            self.tokens.push(Token::To(path.text));
+        let word = self.word();
+        match signs.as_str() {
+            "<<" if word != Word::default() => {
+                self.documents.push(Document {
+                    at: self.tokens.len(),
+                    end: word.text,
+                    is_indented,
+                });
+                self.tokens.push(Token::From(String::new()));
+            }
+            "<<<" => self.tokens.push(Token::From(word.text)),
+            _ if is_output && !signs.contains('&') => self.tokens.push(Token::To(word.text)),
+            _ => {}
+        }
+    }
+
+    /// The lines of the here-documents that the line before has begun.
+    fn documents(&mut self) {
+        for document in std::mem::take(&mut self.documents) {
+            let mut lines = Vec::new();
+            while self.rest.peek().is_some() {
+                let line: String = self.rest.by_ref().take_while(|c| *c != '\n').collect();
+                let line = match document.is_indented {
+                    true => line.trim_start_matches('\t'),
+                    false => &line,
+                };
+                if line.trim_end_matches('\r') == document.end {
+                    break;
+                }
+                lines.push(line.to_owned());
+            }
+            if let Some(token) = self.tokens.get_mut(document.at) {
+                *token = Token::From(lines.join("\n"));
+            }
         }
     }
 

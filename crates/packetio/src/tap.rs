@@ -94,16 +94,17 @@ impl Tap {
 }
 
 /// Makes a TUN interface (raw IP packets, no Ethernet) in the calling thread's network namespace, for whoever plays all of its other side. It vanishes with
-/// the descriptor, which does not block.
+/// the descriptor, which does not block. With `has_header` a `struct virtio_net_hdr` stands before every packet that is read or written.
 ///
 /// # Errors
 /// One line that names the interface and the step.
-pub fn open_tun(name: &str) -> Result<OwnedFd, OpenError> {
+pub fn open_tun(name: &str, has_header: bool) -> Result<OwnedFd, OpenError> {
     let wire = format!("tun:{name}");
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = rustix::fs::open("/dev/net/tun", flags, Mode::empty())
         .map_err(|e| OpenError::io(&wire, "open /dev/net/tun", e))?;
-    let kind = (libc::IFF_TUN | libc::IFF_NO_PI) as u16;
+    let header = if has_header { libc::IFF_VNET_HDR } else { 0 };
+    let kind = (libc::IFF_TUN | libc::IFF_NO_PI | header) as u16;
     tun_attach(&fd, name, kind).map_err(|e| OpenError::io(&wire, "TUNSETIFF", e))?;
     Ok(fd)
 }

@@ -48,6 +48,11 @@ pub(super) trait Host {
     /// How long a call may block that the script believes to return at once.
     fn unexpected_block_max(&self) -> Micros;
 
+    /// Whether a segment that aggregation has put together is injected whole, as aggregation left it, and not the packets that it was made of.
+    fn takes_aggregates(&self) -> bool {
+        false
+    }
+
     /// Packets arrive, all at once.
     fn inject(&mut self, packets: &[Vec<u8>]) -> Result<(), String>;
 

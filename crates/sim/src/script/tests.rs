@@ -172,10 +172,67 @@ fn numbers_that_nothing_holds_are_refused() {
 }
 
 #[test]
+fn what_is_checked_has_its_code_read() {
+    let check = |event: &str| super::check(&format!("{SOCKET}+0 {event}"));
+    assert_eq!(check("%{ assert nothing == 1 }%"), Ok(()));
+    assert_eq!(check("`exit 1`"), Ok(()));
+    let mismatch = check("%{\n1 + }%").expect_err("no code");
+    assert!(mismatch.line == 3 && mismatch.cause.contains("an expression expected"));
+}
+
+#[test]
 fn expressions_without_end_are_refused() {
     let many = |count: usize| format!("{SOCKET}+0 close(3{}) = 0", "|3".repeat(count));
     assert!(play(&many(100)).is_ok());
     assert!(cause(&many(1_000_000)).contains("too many"));
     let colons = format!("{SOCKET}+0 {}", ":".repeat(1_000_000));
     assert!(cause(&colons).contains("'::'"));
+}
+
+#[test]
+fn segment_that_is_cut_keeps_its_urgent_mark() {
+    for (urgent, before) in [
+        (10, 9),
+        (1000, 999),
+        (1001, 1000),
+        (2500, 2499),
+        (3000, 2999),
+    ] {
+        let played = play(&format!(
+            "--mss=1000\n{SOCKET}{ACCEPTED}+.1 < UP. 1:3001(3000) ack 1 win 512 urg {urgent}
++0 > . 1:1(0) ack 3001
++.1 read(4, ..., 10000) = {before}
++0 ioctl(4, SIOCATMARK, [1]) = 0
++0 recv(4, ..., 1, MSG_OOB) = 1
+"
+        ));
+        assert_eq!(played.map(|report| report.events), Ok(12), "urg {urgent}");
+    }
+}
+
+#[test]
+fn kernel_takes_what_is_put_together_as_a_whole() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: not root");
+        return;
+    }
+    let options = Options {
+        on: super::Machine::Kernel,
+        tolerance_us_min: 80_000,
+        ..Options::default()
+    };
+    for version in ["ipv4", "ipv6"] {
+        let played = run(
+            &format!(
+                "--mss=1000\n--ip_version={version}\n{SOCKET}{ACCEPTED}+.1 < P. 1:5001(5000) ack 1 win 512
++0 > . 1:1(0) ack 5001
++.1 < UP. 5001:7001(2000) ack 1 win 512 urg 10
++0 > . 1:1(0) ack 7001
++.1 read(4, ..., 10000) = 5009
+"
+            ),
+            &options,
+        );
+        assert_eq!(played.map(|report| report.events), Ok(12), "{version}");
+    }
 }

@@ -4,6 +4,7 @@
 //! thread. Packets are written to and read from the device by that thread; a packet that is written has passed through TCP when the write
 //! returns. Calls are made by a second thread ([`Caller`]), so that one may block while the script goes on.
 
+mod aggregate;
 mod caller;
 #[allow(unsafe_code)]
 mod calls_unsafe;
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use posix::{Errno, Reply, Request, number};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::aggregate::HEADER_BYTES;
 use self::caller::Caller;
 use super::{Answer, Departure, Host};
 use crate::script::ast::Micros;
@@ -40,6 +42,8 @@ pub(in crate::script) struct Kernel {
     epoch_ns: i64,
     departed: VecDeque<Departure>,
     buffer: Vec<u8>,
+    /// Bytes of the segments that what is injected was put together of; 0: of none, and packets have no header of the device's.
+    mss: usize,
     changed: namespace::Parameters,
     /// A namespace may not choose it for all, so each socket is given it.
     congestion: Option<String>,
@@ -70,7 +74,8 @@ impl Kernel {
             began: Instant::now(),
             epoch_ns: 0,
             departed: VecDeque::new(),
-            buffer: vec![0; PACKET_BYTES_MAX],
+            buffer: vec![0; HEADER_BYTES + PACKET_BYTES_MAX],
+            mss: config.mss,
             changed,
             congestion,
         };
@@ -136,7 +141,8 @@ impl Host for Kernel {
     fn turn(&mut self) {
         while let Ok(len) = rustix::io::read(&self.tun, &mut self.buffer) {
             let at = self.now();
-            let packet = self.buffer[..len].to_vec();
+            let header = if self.mss > 0 { HEADER_BYTES } else { 0 };
+            let packet = self.buffer[header.min(len)..len].to_vec();
             self.departed.push_back(Departure { at, packet });
         }
     }
@@ -180,9 +186,14 @@ impl Host for Kernel {
         UNEXPECTED_BLOCK_MAX
     }
 
+    fn takes_aggregates(&self) -> bool {
+        true
+    }
+
     fn inject(&mut self, packets: &[Vec<u8>]) -> Result<(), String> {
         for packet in packets {
-            let written = rustix::io::write(self.tun.as_fd(), packet);
+            let with_header = aggregate::with_header(packet, self.mss);
+            let written = rustix::io::write(self.tun.as_fd(), &with_header);
             written.map_err(|errno| format!("write to the TUN device: {errno}"))?;
         }
         self.turn();

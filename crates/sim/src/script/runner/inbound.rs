@@ -55,7 +55,11 @@ impl Runner<'_> {
         }
         self.note(format_args!("inbound  < {}", datagram.display()));
         let packets: Vec<Vec<u8>> = match &datagram.body {
-            Content::Tcp(whole) if self.config.mss > 0 && !whole.has(flag::SYN) => {
+            Content::Tcp(whole)
+                if self.config.mss > 0
+                    && !whole.has(flag::SYN)
+                    && !self.host.takes_aggregates() =>
+            {
                 segments(whole, self.config.mss)
                     .map(|part| datagram.with(Content::Tcp(part)).emit())
                     .collect()
@@ -157,9 +161,18 @@ fn segments(whole: &Segment, mss: usize) -> impl Iterator<Item = Segment> {
         if to < len {
             flags &= !(flag::PSH | flag::FIN);
         }
+        // The pointer counts from each one's own start, and those behind the mark have none.
+        let mut urgent = whole.urgent;
+        if from > 0 && whole.has(flag::URG) {
+            urgent = usize::from(urgent).saturating_sub(from) as u16;
+            if urgent == 0 {
+                flags &= !flag::URG;
+            }
+        }
         Segment {
             seq: whole.seq.wrapping_add(from as u32),
             flags,
+            urgent,
             payload: whole.payload[from..to].to_vec(),
             ..whole.clone()
         }

@@ -19,7 +19,7 @@ const DEVICE: &str = "tun0";
 pub(super) fn enter(config: &Config) -> Result<OwnedFd, String> {
     calls_unsafe::leave_network_namespace()
         .map_err(|e| format!("a network namespace of its own (root is needed): {e}"))?;
-    let tun = packetio::tap::open_tun(DEVICE).map_err(|e| e.to_string())?;
+    let tun = packetio::tap::open_tun(DEVICE, config.mss > 0).map_err(|e| e.to_string())?;
     if config.local.is_ipv4() {
         let _ = write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     }

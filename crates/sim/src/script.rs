@@ -146,12 +146,26 @@ pub fn run(text: &str, options: &Options) -> Result<Report, Mismatch> {
     }
 }
 
-/// Reads the script `text` without running it.
+/// Reads the script `text` without running it, with the code and the commands in it.
 ///
 /// # Errors
 /// What is wrong with how it is written.
 pub fn check(text: &str) -> Result<(), Mismatch> {
-    parse::script(text, &config::suite_defines(false)).map(|_| ())
+    let script = parse::script(text, &config::suite_defines(false))?;
+    for event in &script.events {
+        match &event.action {
+            ast::Action::Code(code) => python::check(event.line, code)?,
+            // Any text is a command; what it would do is not looked at.
+            ast::Action::Shell(text) => drop(shell::outcome(text)),
+            ast::Action::Packet(_) | ast::Action::Call(_) => {}
+        }
+    }
+    for command in script.init.iter().chain(&script.cleanup) {
+        drop(shell::outcome(&command.text));
+    }
+    config::Config::new(&script.options)
+        .map(|_| ())
+        .map_err(|cause| Mismatch::new(1, cause))
 }
 
 #[cfg(test)]

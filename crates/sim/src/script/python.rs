@@ -77,5 +77,10 @@ impl Python {
     }
 }
 
+/// Reads code that starts in `line` of the script without running it.
+pub(super) fn check(line: u32, code: &str) -> Result<(), Mismatch> {
+    parse::program(line, code).map(|_| ())
+}
+
 #[cfg(test)]
 mod tests;

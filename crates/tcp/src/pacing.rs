@@ -23,7 +23,7 @@ pub(crate) const RATE_INFINITE: u64 = u64::MAX;
 const MICROSECONDS: u64 = 1_000_000;
 /// A caller that is late by more gives up what it missed: a burst must not outgrow the queues on its way.
 const LATE_NS_MAX: u64 = 5 * MILLISECOND_NS;
-/// The first segments of a connection leave as one burst, for the sake of short exchanges.
+/// The first segments of a connection leave as one burst, for the sake of short exchanges: with the burst of the one that makes them so many pacing begins.
 const FREE_SEGMENTS: u32 = 10;
 
 /// A connection's pacing.
@@ -164,7 +164,8 @@ impl Pacing {
     /// A segment with `bytes` of payload left; the connection has sent `sent` with payload, this one included.
     #[inline]
     pub fn on_sent(&mut self, now_ns: u64, bytes: u32, sent: u32, burst: Burst) {
-        if self.rate == RATE_INFINITE || self.rate == 0 || sent <= FREE_SEGMENTS {
+        let is_free = sent.saturating_add(u32::from(burst.left)) < FREE_SEGMENTS;
+        if self.rate == RATE_INFINITE || self.rate == 0 || is_free {
             self.next_ns = self.next_ns.max(now_ns);
             return;
         }

@@ -27,11 +27,7 @@ impl Connection {
         if recovery.packets_out == 0 || self.delivery.burst_left > 0 || unsent <= mss {
             return None;
         }
-        // What is paced is spread over time already.
-        if self.pacing.on
-            || !recovery.is_before_recovery()
-            || recovery.any(flag::PROBE_NEW | flag::SEND_NEW)
-        {
+        if !recovery.is_before_recovery() || recovery.any(flag::PROBE_NEW | flag::SEND_NEW) {
             return None;
         }
         let by_cwnd = cwnd
@@ -44,9 +40,9 @@ impl Connection {
         {
             return None;
         }
-        if cx.now_ns.saturating_sub(self.delivery.last_out_ns) > MILLISECOND_NS
-            || !self.expects_ack_soon(cx)
-        {
+        // What pacing kept back up to now follows the last segment closely, however long ago that was (Linux).
+        let last_ns = self.delivery.last_out_ns.max(self.pacing.next_ns());
+        if cx.now_ns.saturating_sub(last_ns) > MILLISECOND_NS || !self.expects_ack_soon(cx) {
             return None;
         }
         if by_cwnd < by_peer {

@@ -62,6 +62,8 @@ struct Draw {
     /// Packets of the record that the path has had.
     departed: usize,
     rtt: Micros,
+    /// SO_MAX_PACING_RATE, in bytes per second.
+    rate_max: Option<u32>,
     jitter: Micros,
     lost_percent: u64,
     late_percent: u64,
@@ -81,7 +83,11 @@ impl Draw {
             window: dice.pick(&[65_535, 65_535, 65_535, 2000, 100]),
             ..Receiver::default()
         };
+        // Of dice of its own, so that seeds without it are what they were.
+        let mut pacing = Random::new(seed, 42);
+        let rate = pacing.pick(&[4000, 10_000, 30_000, 100_000, 300_000]);
         Draw {
+            rate_max: pacing.percent(15).then_some(rate),
             text: format!("// Path {seed}.\n"),
             receiver,
             events_ahead: BTreeMap::new(),
@@ -139,6 +145,12 @@ impl Draw {
             at,
             &format!("setsockopt(4, SOL_TCP, TCP_CONGESTION, \"{congestion}\", 5) = 0"),
         );
+        if let Some(rate) = self.rate_max {
+            self.line(
+                at,
+                &format!("setsockopt(4, SOL_SOCKET, SO_MAX_PACING_RATE, [{rate}], 4) = 0"),
+            );
+        }
         let mut at = BEGIN;
         for _ in 0..self.dice.pick(&[1, 1, 2, 4]) {
             let segments = self.dice.magnitude(1, 40) as u32;

@@ -140,7 +140,10 @@ pub fn judge(
     let excused = match errno {
         Errno::TIMEDOUT => strain.may_time_out,
         // Nobody may be asked for yet: a simultaneous open may come first. And a peer that gave up resets what comes later.
-        Errno::CONNREFUSED => flow.simultaneous,
+        // A Fast Open's server may be done with it, and its RST overtake its SYN-ACK.
+        Errno::CONNREFUSED => {
+            flow.simultaneous || (flow.fast_open && (peer_gone || flow.may_reset()))
+        }
         Errno::CONNRESET | Errno::PIPE => {
             flow.may_reset()
                 || peer_gone

@@ -108,7 +108,7 @@ impl Connection {
     }
 
     /// Something urgent is not acknowledged yet: nothing waits for the end of a segment meanwhile (Linux).
-    fn is_urgent(&self) -> bool {
+    pub(crate) fn is_urgent(&self) -> bool {
         let end = self.cold.urgent_out;
         end.is_some_and(|end| end.gt(self.snd.una))
     }

@@ -9,7 +9,6 @@
 
 use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 
@@ -40,8 +39,6 @@ impl Connection {
         cx.counters.segments_in += 1;
         self.rx.segs_in = self.rx.segs_in.wrapping_add(1);
         self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(u32::from(seg.len > 0));
-        // Whoever announced more has had until now (Linux).
-        self.marks.clear(Marks::MORE);
         if self.is_predicted(seg) {
             self.predicted(cx, seg, rx)
         } else {

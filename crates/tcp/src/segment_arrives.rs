@@ -56,7 +56,10 @@ impl Connection {
                 cx.counters.drop_closed += 1;
                 Effects::NONE
             }
-            State::SynSent => self.syn_sent(cx, seg, rx),
+            State::SynSent => {
+                self.marks.clear(Marks::MORE);
+                self.syn_sent(cx, seg, rx)
+            }
             _ => self.synchronized(cx, seg, rx),
         }
     }

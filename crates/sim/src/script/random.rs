@@ -50,7 +50,10 @@ pub fn script(seed: u64) -> String {
     let mut dice = Random::new(seed, 40);
     let hostility = dice.pick(&[0, 5, 15, 30, 60]);
     let (options, has_timestamps, has_sack, scale) = dice.pick(OPENINGS);
+    let mut own = Random::new(seed, 43);
     let mut draw = Draw {
+        sets_options: own.percent(25),
+        own,
         hostility,
         has_timestamps,
         has_sack,
@@ -79,6 +82,9 @@ pub fn script(seed: u64) -> String {
 
 struct Draw {
     dice: Random,
+    /// Options are set between the steps, drawn by dice of their own: seeds without are what they were.
+    sets_options: bool,
+    own: Random,
     text: String,
     /// How many of a hundred segments are odd.
     hostility: u64,
@@ -248,6 +254,9 @@ impl Draw {
     }
 
     fn step(&mut self) {
+        if self.sets_options && self.own.percent(40) {
+            self.set_option();
+        }
         self.pause();
         match self.dice.below(100) {
             0..30 => self.call(),
@@ -407,6 +416,41 @@ impl Draw {
                 draft.options.push(format!("nop,nop,sack {from}:{to}"));
             }
         }
+    }
+
+    /// An option whose effect is seen on the wire, or a send with a flag of the kind.
+    fn set_option(&mut self) {
+        let fd = self.fd;
+        let (level, name, values): (&str, &str, &[u32]) = self.own.pick(&[
+            ("SOL_TCP", "TCP_NODELAY", &[0, 1]),
+            ("SOL_TCP", "TCP_CORK", &[0, 1, 1]),
+            ("SOL_TCP", "TCP_QUICKACK", &[0, 1]),
+            ("SOL_TCP", "TCP_MAXSEG", &[88, 500, 1400]),
+            ("SOL_TCP", "TCP_WINDOW_CLAMP", &[0, 1000, 5000, 40_000]),
+            ("SOL_TCP", "TCP_NOTSENT_LOWAT", &[1, 2000]),
+            ("SOL_TCP", "TCP_USER_TIMEOUT", &[0, 100, 400]),
+            ("SOL_TCP", "TCP_THIN_LINEAR_TIMEOUTS", &[1]),
+            ("SOL_TCP", "TCP_KEEPIDLE", &[1, 2]),
+            ("SOL_SOCKET", "SO_KEEPALIVE", &[0, 1]),
+            ("SOL_SOCKET", "SO_RCVLOWAT", &[1, 1500, 5000]),
+            ("SOL_SOCKET", "SO_RCVBUF", &[2000, 10_000, 200_000]),
+            ("SOL_SOCKET", "SO_SNDBUF", &[5000, 30_000]),
+            ("SOL_SOCKET", "SO_MAX_PACING_RATE", &[10_000, 100_000]),
+            ("SOL_SOCKET", "SO_OOBINLINE", &[0, 1]),
+            ("", "MSG_MORE", &[1, 700, 1500]),
+            ("", "MSG_OOB", &[1, 3]),
+        ]);
+        let value = self.own.pick(values);
+        if level.is_empty() {
+            if !self.fin && self.is_open {
+                self.written += value;
+            }
+            self.line(&format!("send({fd}, ..., {value}, {name}) = {value}"));
+            return;
+        }
+        self.line(&format!(
+            "setsockopt({fd}, {level}, {name}, [{value}], 4) = 0"
+        ));
     }
 
     fn call(&mut self) {

@@ -37,6 +37,10 @@ impl Connection {
     /// New segments that the windows and the data allow now.
     #[inline]
     fn fresh_segments(&self, cx: &Cx<'_>) -> u32 {
+        // Linux has its device cut nothing that is urgent.
+        if self.is_urgent() {
+            return 1;
+        }
         let cwnd = self.congestion.window.cwnd;
         let room = cwnd.saturating_sub(self.segments_in_flight());
         let quota = room.min((cwnd / 2).max(1));

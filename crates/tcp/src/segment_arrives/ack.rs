@@ -42,6 +42,7 @@ impl Connection {
 
     fn acknowledgment(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         if self.state == State::SynReceived {
+            self.marks.clear(Marks::MORE);
             return self.ack_in_syn_received(cx, seg);
         }
         if seg.ack.gt(self.snd.nxt) {
@@ -52,6 +53,7 @@ impl Connection {
         if seg.ack.lt(self.snd.una) {
             return self.old_ack(cx, seg);
         }
+        self.end_more(seg);
         self.tx.probes = 0;
         self.rx.last_ack_ns = cx.now_ns;
         self.learn_timestamp(cx, seg);
@@ -64,6 +66,16 @@ impl Connection {
             Step::Done(effects)
         } else {
             Step::Continue(effects)
+        }
+    }
+
+    /// Whoever announced more (MSG_MORE) has had until an ACK came that Linux reads.
+    #[inline]
+    pub(super) fn end_more(&mut self, seg: &Segment) {
+        if self.marks.has(Marks::MORE)
+            && (seg.ack != self.snd.una || !self.is_text_alone(seg, self.scaled_window(seg)))
+        {
+            self.marks.clear(Marks::MORE);
         }
     }
 
@@ -288,6 +300,7 @@ impl Connection {
             let _ = self.challenge(cx);
             return Step::Done(Effects::NONE);
         }
+        self.marks.clear(Marks::MORE);
         if !seg.options.sack.is_empty() && !self.is_reno() {
             let mut ack = self.read_ack(seg);
             self.take_sack(cx, &seg.options.sack, &mut ack);

@@ -56,6 +56,7 @@ impl Connection {
     ) -> Effects {
         cx.counters.predicted_in += 1;
         let mut effects = Effects::NONE;
+        self.end_more(seg);
         self.tx.probes = 0;
         self.rx.last_ack_ns = cx.now_ns;
         if self.snd.ecn.is_accurate() {

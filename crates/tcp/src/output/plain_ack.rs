@@ -92,6 +92,7 @@ impl Connection {
     fn note_plain_ack(&mut self, cx: &mut Cx<'_>) {
         cx.counters.segments_out += 1;
         self.delivery.note_out(cx.now_ns, false);
+        self.pacing.on_control_sent(cx.now_ns);
         self.tx.segs_out = self.tx.segs_out.wrapping_add(1);
         self.note_ack_sent(cx);
     }

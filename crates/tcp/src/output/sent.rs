@@ -22,7 +22,7 @@ impl Connection {
         let bears_payload = matches!(plan, Plan::Fresh { .. } | Plan::Repeat { .. });
         let goes_on = bears_payload && !self.delivery.burst_begins;
         self.delivery.note_out(cx.now_ns, goes_on);
-        if !bears_payload {
+        if out.payload_len == 0 {
             self.pacing.on_control_sent(cx.now_ns);
         }
         // A RST that answers what is none of its business is no segment of the connection.
@@ -180,7 +180,11 @@ impl Connection {
         self.note_busy(cx);
         let waits = self.unsent() > 0;
         let is_full = || self.segments_in_flight() >= self.congestion.window.cwnd;
-        let is_deferred = || self.deferral(cx, self.current_mss(cx)) == Some(Deferral::Congestion);
+        // Whom pacing holds back is not asked whether the window would (Linux).
+        let is_deferred = || {
+            !self.pacing.holds(cx.now_ns)
+                && self.deferral(cx, self.current_mss(cx)) == Some(Deferral::Congestion)
+        };
         if waits && !is_full() && is_deferred() {
             self.validate_window(cx, true);
         } else if self.delivery.sent_new || (waits && is_full()) {

@@ -35,9 +35,9 @@ pub enum Rank {
     Ended,
     /// A SYN of the wire's was seen and no more.
     Doubtful,
-    /// Its owner may well know it: the owner called it, or a RST came from the wire that is perhaps not the peer's, or it was forgotten and a segment has come.
+    /// Its owner may well know it: the owner called it, or a RST came from the wire that is perhaps not the peer's.
     Likely,
-    /// The peer has sent more than a SYN.
+    /// Its owner has sent more than a SYN or what answers one.
     Open,
 }
 

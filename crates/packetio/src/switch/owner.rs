@@ -52,17 +52,15 @@ fn is_call(flags: Flags) -> bool {
     flags.contains(Flags::SYN) && !flags.contains(Flags::ACK)
 }
 
-/// What a segment of the wire's makes of a flow that it finds.
+/// What a segment of the wire's makes of a flow that it finds: nothing more than half-open, since anybody may have sent it, and its owner may drop it without a word.
 fn after(rank: Rank, flags: Flags) -> Rank {
     if is_call(flags) {
         return rank.max(Rank::Doubtful);
     }
     match rank {
-        // Perhaps not the peer's, and then the next segment says so.
+        // Perhaps not the peer's, and then the owner goes on.
         Rank::Open if flags.contains(Flags::RST) => Rank::Likely,
-        Rank::Doubtful | Rank::Likely if flags.contains(Flags::RST) => rank,
-        Rank::Doubtful | Rank::Likely | Rank::Open => Rank::Open,
-        Rank::Free | Rank::Ended => rank,
+        _ => rank,
     }
 }
 
@@ -175,14 +173,11 @@ impl Owners {
             },
             None => Kept {
                 member: self.choose(if listening == 0 { known } else { listening }, flow),
-                rank: match is_call(flags) {
-                    true => Rank::Doubtful,
-                    false => Rank::Likely,
-                },
+                rank: Rank::Doubtful,
             },
         };
-        // A reset of what is not known begins nothing.
-        if found != Some(kept) && (found.is_some() || !flags.contains(Flags::RST)) {
+        // Of what is not known only a SYN begins anything.
+        if found != Some(kept) && (found.is_some() || is_call(flags)) {
             self.keep(hash, kept);
         }
         1 << kept.member
@@ -230,22 +225,35 @@ impl Owners {
         named.map_or(u64::MAX, |named| 1 << named)
     }
 
+    /// What a member says of a flow. A SYN-ACK says no more than the SYN before it; what else neither calls nor ends is said by who knows the flow, and is believed
+    /// unless another has it that has not ended it.
     fn follow(&mut self, index: usize, flow: &FlowKey, flags: Flags) {
+        let calls = is_call(flags);
         let ends = flags.intersects(Flags::FIN.union(Flags::RST));
-        if !is_call(flags) && !ends {
+        let is_only_user = self.only_user(flow) == Some(1 << index);
+        if !calls && !ends && (is_only_user || flags.contains(Flags::SYN)) {
             return;
         }
         let hash = self.flows.hash(flow);
-        let own = self.flows.find(hash).filter(|kept| kept.member == index);
-        let rank = match own {
-            _ if is_call(flags) => {
-                self.known[usize::from(flow.local_port)] |= 1 << index;
-                own.map_or(Rank::Likely, |own| own.rank.max(Rank::Likely))
+        let found = self.flows.find(hash);
+        let own = found.filter(|kept| kept.member == index);
+        let rank = match (own, found) {
+            _ if calls => own.map_or(Rank::Likely, |own| own.rank.max(Rank::Likely)),
+            (Some(_), _) if ends => Rank::Ended,
+            // Ended by its owner it stays, whatever that one still has to say.
+            (Some(own), _) if matches!(own.rank, Rank::Doubtful | Rank::Likely) => Rank::Open,
+            (None, found) if !ends && !found.is_some_and(|other| self.is_kept(flow, other)) => {
+                Rank::Open
             }
-            Some(_) => Rank::Ended,
-            None => return,
+            _ => return,
         };
+        self.known[usize::from(flow.local_port)] |= 1 << index;
         let member = index;
         self.keep(hash, Kept { member, rank });
+    }
+
+    /// Whether somebody who is there has it, and has not ended it.
+    fn is_kept(&self, flow: &FlowKey, kept: Kept) -> bool {
+        self.known_at(flow) >> kept.member & 1 == 1 && kept.rank > Rank::Ended
     }
 }

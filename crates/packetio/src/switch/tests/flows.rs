@@ -23,11 +23,19 @@ impl World {
         CLIENTS.map(call).collect()
     }
 
-    /// As [`called`](Self::called), and their handshakes are over.
+    /// As [`called`](Self::called), and their owners have acknowledged what came after the handshake.
     fn opened(&mut self) -> Vec<(u16, u64)> {
         let flows = self.called();
         self.assert_owned(&flows);
+        for &(client, owner) in &flows {
+            self.owner_says(owner, client, ACK);
+        }
         flows
+    }
+
+    fn owner_says(&mut self, owner: u64, client: u16, flags: u8) {
+        let index = owner.trailing_zeros() as usize;
+        self.says(index, &answer(80, client, flags));
     }
 
     /// Member 1, who alone listened, gives its port over to member 2.
@@ -142,8 +150,7 @@ fn half_open_listener_opened_syn_again_goes_to_the_same() {
 #[test]
 fn open_listener_closed_syn_goes_to_the_owner() {
     let mut world = World::listening(&[0, 1, 2]);
-    let flows = world.called();
-    world.assert_owned(&flows);
+    let flows = world.opened();
     world.listens(1, false);
     for &(client, owner) in &flows {
         assert_eq!(world.hears(&segment(client, 80, SYN)), owner, "{client}");
@@ -192,6 +199,95 @@ fn open_flooded_with_syns_and_resets_stays() {
         world.restarts();
         world.assert_unmoved(&flows);
     }
+}
+
+/// What the owner drops without a word (no flags, a checksum that is wrong) would otherwise be a connection here for ever, and its four-tuple shut.
+#[test]
+fn unknown_sent_what_no_owner_answers_listener_moved_syn_goes_to_the_new_one() {
+    for sent in [
+        &[0, 0][..],
+        &[FIN, FIN],
+        &[ACK, ACK],
+        &[FIN | ACK, ACK],
+        &[SYN, 0, 0],
+        &[SYN, ACK, ACK],
+        &[SYN | ACK, ACK],
+    ] {
+        let mut world = World::listening(&[1]);
+        for client in CLIENTS {
+            for &flags in sent {
+                assert_eq!(world.hears(&segment(client, 80, flags)), 1 << 1, "{sent:?}");
+            }
+        }
+        world.restarts();
+        for client in CLIENTS {
+            let owner = world.hears(&segment(client, 80, SYN));
+            assert_eq!(owner, 1 << 2, "{client} {sent:?}");
+        }
+    }
+}
+
+#[test]
+fn open_flooded_with_segments_of_unknown_flows_stays() {
+    for sent in [&[0, 0][..], &[FIN, FIN], &[ACK, ACK], &[SYN, ACK, ACK]] {
+        let mut world = World::listening(&[1]);
+        world.fabric.owners.flows = Flows::new(8);
+        let flows = world.opened().split_off(56);
+        let forgotten = world.counted(1, "switch_flows_forgotten");
+        for client in 2000..3000 {
+            for &flags in sent {
+                world.hears(&segment(client, 80, flags));
+            }
+            // A SYN's answer says no more than the SYN.
+            world.says(1, &answer(80, client, SYN | ACK));
+        }
+        assert_eq!(world.counted(1, "switch_flows_forgotten"), forgotten);
+        world.restarts();
+        world.assert_unmoved(&flows);
+    }
+}
+
+/// As after a forgotten entry, or before there was one.
+#[test]
+fn unknown_its_owner_speaks_it_is_open() {
+    let mut world = World::listening(&[1]);
+    assert_eq!(world.hears(&segment(1000, 80, ACK)), 1 << 1);
+    world.says(1, &answer(80, 1000, ACK));
+    world.restarts();
+    world.assert_unmoved(&[(1000, 1 << 1)]);
+}
+
+#[test]
+fn open_reset_from_the_wire_its_owner_speaks_it_is_open_again() {
+    let mut world = World::listening(&[1]);
+    world.fabric.owners.flows = Flows::new(8);
+    let flows = world.opened().split_off(56);
+    let oldest = flows[0];
+    world.hears(&segment(oldest.0 + 1, 80, RST));
+    world.hears(&segment(oldest.0, 80, RST));
+    world.owner_says(oldest.1, oldest.0, ACK);
+    world.says(1, &answer(80, 2000, ACK));
+    world.restarts();
+    world.assert_unmoved(&[oldest]);
+    let other = world.hears(&segment(oldest.0 + 1, 80, SYN));
+    assert_eq!(other, 1 << 2, "what was reset gave way");
+}
+
+/// Its half-open connection is nobody's by then, or it answers what comes.
+#[test]
+fn ended_by_another_its_owner_speaks_it_is_the_owners() {
+    let mut world = World::listening(&[1]);
+    let flows = world.called();
+    world.restarts();
+    for &(client, owner) in &flows {
+        assert_eq!(world.hears(&segment(client, 80, SYN)), 1 << 2);
+        world.owner_says(owner, client, ACK);
+        let now = world.hears(&segment(client, 80, ACK));
+        assert_eq!(now, 1 << 2, "it may be open there");
+        world.says(2, &answer(80, client, RST));
+        world.owner_says(owner, client, ACK);
+    }
+    world.assert_unmoved(&flows);
 }
 
 /// Its peer may have reset it: then its owner says so.
@@ -285,6 +381,7 @@ fn limit_reached_forgotten_flows_are_as_new_and_counted() {
         .map(|client| {
             let owner = world.hears(&segment(client, 80, SYN));
             assert_eq!(world.hears(&segment(client, 80, ACK)), owner);
+            world.owner_says(owner, client, ACK);
             (client, owner)
         })
         .collect();

@@ -15,7 +15,7 @@ pub const SHELL_CALLS_MAX: usize = 256;
 /// Members of a list in code. A longer one is refused.
 pub const MEMBERS_MAX: usize = 100_000;
 
-/// Values that a piece of code may make, members and letters counted. One that makes more is refused where it does.
+/// Values that the code of a script may make, members and letters counted. What would make more is refused where it does.
 pub const VALUES_MAX: usize = 4_000_000;
 
 /// Operators, indices and methods in one line of code, or `|` between two commas of a call. More of them are refused: each may be a level of its tree.

@@ -58,7 +58,7 @@ pub(super) struct Python {
     pub output: String,
     /// The piece of code that runs has called `sys.exit`.
     is_over: bool,
-    /// Values that it has made, up to a limit.
+    /// Values that all of it has made, up to a limit: names keep theirs from one piece to the next.
     made: usize,
 }
 
@@ -72,7 +72,6 @@ impl Python {
     pub(super) fn run(&mut self, line: u32, code: &str) -> Result<(), Mismatch> {
         let program = parse::program(line, code)?;
         self.is_over = false;
-        self.made = 0;
         eval::run(self, &program)
     }
 }

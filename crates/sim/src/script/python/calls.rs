@@ -40,9 +40,9 @@ pub(super) fn call(
         ("oct", [value]) => format::value(&Value::Int(integer(value)?), "#o").map(Value::Text),
         ("len", [Value::Text(text)]) => Ok(Value::Int(text.chars().count() as i128)),
         ("len", [Value::Tuple(parts)]) => Ok(Value::Int(parts.len() as i128)),
-        _ => match of_list(name, arguments)? {
+        _ => match of_list(name, arguments, python.room())? {
             Some(value) => Ok(value),
-            None => of_numbers(name, arguments),
+            None => of_numbers(name, arguments, python.room()),
         },
     }
 }
@@ -56,14 +56,17 @@ fn exit(python: &mut Python, status: &Value) -> Result<Value, String> {
     Ok(Value::None)
 }
 
-fn of_list(name: &str, arguments: &[Value]) -> Result<Option<Value>, String> {
+fn of_list(name: &str, arguments: &[Value], room: usize) -> Result<Option<Value>, String> {
     let all = || members(arguments.first().cloned().unwrap_or(Value::None));
     let value = match (name, arguments.len()) {
         ("list" | "tuple", 0) => Value::Tuple(Vec::new()),
         ("list" | "tuple", 1) => Value::Tuple(all()?),
         ("set" | "frozenset", 1) => {
             let mut found: Vec<Value> = Vec::new();
+            let mut compared = 0;
             for value in all()? {
+                compared += found.len();
+                format::fits(compared, room)?;
                 if !found.contains(&value) {
                     found.push(value);
                 }
@@ -86,7 +89,7 @@ fn of_list(name: &str, arguments: &[Value]) -> Result<Option<Value>, String> {
         ("sum", 1 | 2) => {
             let mut sum = arguments.get(1).cloned().unwrap_or(Value::Int(0));
             for value in all()? {
-                sum = binary("+", sum, value)?;
+                sum = binary("+", sum, value, room)?;
             }
             sum
         }
@@ -96,7 +99,7 @@ fn of_list(name: &str, arguments: &[Value]) -> Result<Option<Value>, String> {
     Ok(Some(value))
 }
 
-fn of_numbers(name: &str, arguments: &[Value]) -> Result<Value, String> {
+fn of_numbers(name: &str, arguments: &[Value], room: usize) -> Result<Value, String> {
     let whole = |value: f64| Ok(Value::Int(value as i128));
     match (name, arguments) {
         ("int", []) => Ok(Value::Int(0)),
@@ -121,10 +124,12 @@ fn of_numbers(name: &str, arguments: &[Value]) -> Result<Value, String> {
             };
             Ok(Value::Float(rounded))
         }
-        ("pow" | "math.pow", [base, exponent]) => binary("**", base.clone(), exponent.clone()),
+        ("pow" | "math.pow", [base, exponent]) => {
+            binary("**", base.clone(), exponent.clone(), room)
+        }
         ("divmod", [left, right]) => Ok(Value::Tuple(vec![
-            binary("//", left.clone(), right.clone())?,
-            binary("%", left.clone(), right.clone())?,
+            binary("//", left.clone(), right.clone(), room)?,
+            binary("%", left.clone(), right.clone(), room)?,
         ])),
         ("math.ceil" | "ceil", [value]) => whole(number(value)?.ceil()),
         ("math.floor" | "floor", [value]) => whole(number(value)?.floor()),
@@ -288,10 +293,15 @@ pub(super) fn slice(of: &Value, [start, end, step]: [Option<i128>; 3]) -> Result
     Ok(again(of, found))
 }
 
-/// A method of a string or list.
-pub(super) fn method(of: &Value, name: &str, arguments: &[Value]) -> Result<Value, String> {
+/// A method of a string or list; a text that it makes has at most `room` bytes.
+pub(super) fn method(
+    of: &Value,
+    name: &str,
+    arguments: &[Value],
+    room: usize,
+) -> Result<Value, String> {
     match (of, name, arguments) {
-        (Value::Text(text), "format", _) => format::braces(text, arguments).map(Value::Text),
+        (Value::Text(text), "format", _) => format::braces(text, arguments, room).map(Value::Text),
         (Value::Text(text), "startswith", [Value::Text(with)]) => {
             Ok(Value::Bool(text.starts_with(with)))
         }
@@ -312,6 +322,8 @@ pub(super) fn method(of: &Value, name: &str, arguments: &[Value]) -> Result<Valu
                 .iter()
                 .map(Value::to_string)
                 .collect();
+            let between = text.len().saturating_mul(words.len().saturating_sub(1));
+            format::fits(between, room)?;
             Ok(Value::Text(words.join(text)))
         }
         (_, "count", [wanted]) => {

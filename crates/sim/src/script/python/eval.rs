@@ -9,6 +9,9 @@ use super::{Python, Value, calls, format};
 use crate::limits::{MEMBERS_MAX, NESTING_MAX, VALUES_MAX};
 use crate::script::Mismatch;
 
+/// The answer at [`VALUES_MAX`].
+pub(super) const TOO_MANY: &str = "the code makes too many values";
+
 /// What is longer than an `i128` is refused.
 const SHIFT_MAX: i128 = 126;
 
@@ -35,7 +38,10 @@ pub(super) fn run(python: &mut Python, statements: &[Statement]) -> Result<(), M
             }
             What::Assign(targets, value) => {
                 let value = python.eval(value).map_err(at)?;
-                for target in targets {
+                for (place, target) in targets.iter().enumerate() {
+                    if place > 0 {
+                        python.count(weight(&value)).map_err(at)?;
+                    }
                     python.assign(target, value.clone()).map_err(at)?;
                 }
             }
@@ -46,7 +52,7 @@ pub(super) fn run(python: &mut Python, statements: &[Statement]) -> Result<(), M
             } => {
                 let value = python.eval(value).map_err(at)?;
                 let old = python.name(name).map_err(at)?;
-                let value = binary(operator, old, value).map_err(at)?;
+                let value = binary(operator, old, value, python.room()).map_err(at)?;
                 python.keep(name, value).map_err(at)?;
             }
             What::For {
@@ -115,11 +121,22 @@ impl Python {
 
     fn eval(&mut self, expr: &Expr) -> Result<Value, String> {
         let value = self.worth(expr)?;
-        self.made = self.made.saturating_add(weight(&value));
+        self.count(weight(&value))?;
+        Ok(value)
+    }
+
+    /// So many values more are made.
+    fn count(&mut self, values: usize) -> Result<(), String> {
+        self.made = self.made.saturating_add(values);
         match self.made > VALUES_MAX {
-            true => Err("the code makes too many values".to_owned()),
-            false => Ok(value),
+            true => Err(TOO_MANY.to_owned()),
+            false => Ok(()),
         }
+    }
+
+    /// How many may still be made: what would be more is not even begun.
+    pub(super) fn room(&self) -> usize {
+        VALUES_MAX.saturating_sub(self.made)
     }
 
     fn worth(&mut self, expr: &Expr) -> Result<Value, String> {
@@ -131,8 +148,8 @@ impl Python {
             Expr::Tuple(parts) => Ok(Value::Tuple(self.all(parts)?)),
             Expr::Unary(operator, operand) => unary(operator, self.eval(operand)?),
             Expr::Binary(operator, left, right) => {
-                let left = self.eval(left)?;
-                binary(operator, left, self.eval(right)?)
+                let (left, right) = (self.eval(left)?, self.eval(right)?);
+                binary(operator, left, right, self.room())
             }
             Expr::Compare(first, rest) => {
                 let mut left = self.eval(first)?;
@@ -186,7 +203,8 @@ impl Python {
             }
             Expr::Method(of, name, arguments) => {
                 let of = self.eval(of)?;
-                calls::method(&of, name, &self.all(arguments)?)
+                let arguments = self.all(arguments)?;
+                calls::method(&of, name, &arguments, self.room())
             }
             Expr::Index(of, index) => {
                 let of = self.eval(of)?;
@@ -255,6 +273,7 @@ impl Python {
                     text += &format::value(&value, spec)?;
                 }
             }
+            format::fits(text.len(), self.room())?;
         }
         Ok(Value::Text(text))
     }
@@ -349,16 +368,26 @@ pub(super) fn negated(value: i128) -> Result<Value, String> {
     negated.ok_or_else(|| format!("-({value}) is out of range"))
 }
 
-pub(super) fn binary(operator: &str, mut left: Value, right: Value) -> Result<Value, String> {
-    if let ("+", Value::Tuple(parts), Value::Tuple(more)) = (operator, &mut left, &right) {
-        parts.extend_from_slice(more);
-        return Ok(left);
+/// What two values are worth; a text has at most `room` bytes.
+pub(super) fn binary(
+    operator: &str,
+    mut left: Value,
+    right: Value,
+    room: usize,
+) -> Result<Value, String> {
+    match (operator, &mut left, &right) {
+        ("+", Value::Tuple(parts), Value::Tuple(more)) => {
+            parts.extend_from_slice(more);
+            return Ok(left);
+        }
+        ("+", Value::Text(text), Value::Text(more)) => {
+            text.push_str(more);
+            return Ok(left);
+        }
+        _ => {}
     }
     match (operator, &left, &right) {
-        ("+", Value::Text(left), Value::Text(right)) => {
-            return Ok(Value::Text(format!("{left}{right}")));
-        }
-        ("%", Value::Text(text), _) => return format::percent(text, &right).map(Value::Text),
+        ("%", Value::Text(text), _) => return format::percent(text, &right, room).map(Value::Text),
         ("*", Value::Text(text), _) => {
             return repeated(text.len(), &right, |n| Value::Text(text.repeat(n)));
         }
@@ -408,6 +437,10 @@ pub(super) fn binary(operator: &str, mut left: Value, right: Value) -> Result<Va
 /// Something of `len` parts as often as `count` says.
 fn repeated(len: usize, count: &Value, make: impl Fn(usize) -> Value) -> Result<Value, String> {
     let count = usize::try_from(integer(count)?.max(0)).unwrap_or(usize::MAX);
+    if len == 0 {
+        // As often as one likes, which takes its time.
+        return Ok(make(0));
+    }
     match len.checked_mul(count) {
         Some(len) if len <= MEMBERS_MAX => Ok(make(count)),
         _ => Err("a list is too long".to_owned()),

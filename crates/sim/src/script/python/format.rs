@@ -1,9 +1,7 @@
 //! Values as text: `repr`, `"%d" % value`, `f"{value:>5}"`, `"{}".format(value)`.
 
-use std::fmt::Write as _;
-
 use super::Value;
-use super::eval::{integer, number};
+use super::eval::{TOO_MANY, integer, number};
 
 /// Characters that a field may be padded to.
 const WIDTH_MAX: usize = 1000;
@@ -165,8 +163,16 @@ pub(super) fn value(value: &Value, spec: &str) -> Result<String, String> {
     }
 }
 
-/// `"%d of %s" % (1, a)`
-pub(super) fn percent(format: &str, arguments: &Value) -> Result<String, String> {
+/// Refuses a text of `len` bytes where there is less `room`, while it is put together: it may be as long as an argument as often as its format.
+pub(super) fn fits(len: usize, room: usize) -> Result<(), String> {
+    match len > room {
+        true => Err(TOO_MANY.to_owned()),
+        false => Ok(()),
+    }
+}
+
+/// `"%d of %s" % (1, a)`, at most `room` bytes.
+pub(super) fn percent(format: &str, arguments: &Value, room: usize) -> Result<String, String> {
     let arguments = match arguments {
         Value::Tuple(parts) => parts.as_slice(),
         one => std::slice::from_ref(one),
@@ -195,8 +201,8 @@ pub(super) fn percent(format: &str, arguments: &Value) -> Result<String, String>
         let Some(value) = arguments.next() else {
             return Err("not enough arguments for a format string".to_owned());
         };
-        let text = Spec::parse(&spec)?.write(value)?;
-        let _ = write!(out, "{text}");
+        out += &Spec::parse(&spec)?.write(value)?;
+        fits(out.len(), room)?;
     }
     match arguments.next() {
         Some(_) => Err("not all arguments of a format string were used".to_owned()),
@@ -204,8 +210,8 @@ pub(super) fn percent(format: &str, arguments: &Value) -> Result<String, String>
     }
 }
 
-/// `"{} of {1:x}".format(a, b)`
-pub(super) fn braces(format: &str, arguments: &[Value]) -> Result<String, String> {
+/// `"{} of {1:x}".format(a, b)`, at most `room` bytes.
+pub(super) fn braces(format: &str, arguments: &[Value], room: usize) -> Result<String, String> {
     let mut out = String::new();
     let (mut rest, mut next) = (format, 0);
     while let Some(at) = rest.find(['{', '}']) {
@@ -233,6 +239,7 @@ pub(super) fn braces(format: &str, arguments: &[Value]) -> Result<String, String
             return Err("not enough arguments for a format string".to_owned());
         };
         out += &value(argument, spec)?;
+        fits(out.len(), room)?;
         rest = &behind[end + 1..];
     }
     Ok(out + rest)

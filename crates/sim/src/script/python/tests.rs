@@ -235,6 +235,7 @@ fn code_that_grows_without_end_is_refused() {
         "x = [[[0] * 1000] * 1000] * 1000",
         "for i in range(90000):\n  for j in range(90000): pass",
         "x = [range(90000) for i in range(90000)]",
+        "x = set(range(90000))",
     ] {
         fails(code);
     }
@@ -245,4 +246,40 @@ fn code_that_grows_without_end_is_refused() {
     fails(&format!("x = {}1", "-".repeat(100_000)));
     fails(&format!("x = y{}", "[0]".repeat(100_000)));
     holds(&format!("assert 0 == 0{}", " + 0".repeat(200)));
+}
+
+#[test]
+fn nothing_again_and_again_is_nothing() {
+    holds("assert [] * 10 ** 18 == [] and '' * 10 ** 18 == ''");
+    holds("assert [1] * -1 == [] and 'a' * 0 == ''");
+}
+
+#[test]
+fn texts_are_refused_before_they_are_too_long() {
+    let of_pieces = format!("x = f'{}'", "{1:999}".repeat(5_000));
+    for code in [
+        "x = ('{0}' * 33000).format('a' * 99000)",
+        "x = ('a' * 99999).join([0] * 99999)",
+        "x = ('%999d' * 10000) % ([1] * 10000)",
+        of_pieces.as_str(),
+    ] {
+        let said = fails(code).1;
+        assert!(said.contains("too many values"), "{said}");
+    }
+    holds("assert ', '.join([1, 2]) == '1, 2' and ', '.join([]) == ''");
+}
+
+#[test]
+fn a_value_of_many_names_counts_for_each() {
+    let names: String = (0..100).map(|n| format!("x{n} = ")).collect();
+    let said = fails(&format!("{names}'a' * 99999")).1;
+    assert!(said.contains("too many values"), "{said}");
+    holds(&format!("{names}'a' * 9"));
+}
+
+#[test]
+fn pieces_of_code_together_make_so_many_values() {
+    let mut python = python();
+    let kept = (0..100).all(|n| python.run(n, &format!("x{n} = 'a' * 99999")).is_ok());
+    assert!(!kept);
 }

@@ -9,8 +9,11 @@ pub const SCRIPT_US_MAX: i64 = 10 * 366 * 86_400 * 1_000_000;
 /// How deep expressions may nest, in calls and in code. Deeper ones are refused.
 pub const NESTING_MAX: usize = 64;
 
-/// Calls of functions in one text of shell commands. Further ones are ignored, as what is not known is.
+/// Calls of functions in one text of shell commands, those of the shells in it too. Further ones are ignored, as what is not known is.
 pub const SHELL_CALLS_MAX: usize = 256;
+
+/// Words and letters of the shell commands of a script, those of a function at each call. A script of more is refused at the text where it passes this.
+pub const SHELL_WORK_MAX: usize = 1_000_000;
 
 /// Members of a list in code. A longer one is refused.
 pub const MEMBERS_MAX: usize = 100_000;

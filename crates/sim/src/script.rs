@@ -152,16 +152,24 @@ pub fn run(text: &str, options: &Options) -> Result<Report, Mismatch> {
 /// What is wrong with how it is written.
 pub fn check(text: &str) -> Result<(), Mismatch> {
     let script = parse::script(text, &config::suite_defines(false))?;
+    let mut allowed = shell::Allowance::default();
+    // Any text is a command; what it would do is not looked at, but it may be too much.
+    let mut command = |line, text: &str| match shell::outcome(text, &mut allowed) {
+        Ok(_) => Ok(()),
+        Err(cause) => Err(Mismatch::new(line, cause)),
+    };
+    if let Some(init) = &script.init {
+        command(init.line, &init.text)?;
+    }
     for event in &script.events {
         match &event.action {
             ast::Action::Code(code) => python::check(event.line, code)?,
-            // Any text is a command; what it would do is not looked at.
-            ast::Action::Shell(text) => drop(shell::outcome(text)),
+            ast::Action::Shell(text) => command(event.line, text)?,
             ast::Action::Packet(_) | ast::Action::Call(_) => {}
         }
     }
-    for command in script.init.iter().chain(&script.cleanup) {
-        drop(shell::outcome(&command.text));
+    if let Some(cleanup) = &script.cleanup {
+        command(cleanup.line, &cleanup.text)?;
     }
     config::Config::new(&script.options)
         .map(|_| ())

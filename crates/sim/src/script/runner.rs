@@ -29,7 +29,7 @@ use super::host::kernel::Kernel;
 use super::host::stack::Stack;
 use super::python::Python;
 use super::record::Record;
-use super::shell::{self, Effect, Status};
+use super::shell::{self, Allowance, Effect, Status};
 use super::{Machine, Mismatch, Options, Report};
 use crate::limits::SCRIPT_US_MAX;
 
@@ -61,6 +61,7 @@ pub(super) fn play(
         under_test: None,
         pipes: Vec::new(),
         python: Python::default(),
+        allowed: before.allowed,
         blocked: None,
         now_playing: Due::default(),
         before: None,
@@ -114,6 +115,8 @@ struct Runner<'s> {
     /// Bytes in each pipe.
     pipes: Vec<usize>,
     python: Python,
+    /// What the script's commands may still do.
+    allowed: Allowance,
     blocked: Option<Blocked<'s>>,
     now_playing: Due,
     /// The event before.
@@ -318,7 +321,8 @@ impl<'s> Runner<'s> {
     }
 
     fn shell(&mut self, text: &str) -> Result<(), Mismatch> {
-        let outcome = shell::outcome(text);
+        let outcome =
+            shell::outcome(text, &mut self.allowed).map_err(|cause| self.mismatch(cause))?;
         for effect in outcome.effects {
             match effect {
                 Effect::Set { name, value } => self.set(&name, &value),

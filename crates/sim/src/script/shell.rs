@@ -12,7 +12,27 @@ mod flow;
 mod route;
 mod words;
 
+use crate::limits::{SHELL_CALLS_MAX, SHELL_WORK_MAX};
+
 pub(super) use self::flow::outcome;
+
+/// What the commands of a script may still do. There is one per script.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Allowance {
+    /// Of the text that runs.
+    calls: usize,
+    /// Words and letters. 0: it is used up.
+    work: usize,
+}
+
+impl Default for Allowance {
+    fn default() -> Allowance {
+        Allowance {
+            calls: SHELL_CALLS_MAX,
+            work: SHELL_WORK_MAX,
+        }
+    }
+}
 
 /// What a command would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +95,7 @@ fn command(words: &[&str], to: Option<&str>, out: &mut Vec<Effect>) -> Status {
         _ if path.contains("sysctl_restore") => out.push(Effect::Restore),
         ("set_sysctls.py", _) => {
             for word in rest {
+                let ignored = || Effect::Ignored(format!("{path} {word}"));
                 out.push(file_setting(word).unwrap_or_else(ignored));
             }
         }

@@ -10,7 +10,7 @@ use super::check_status;
 use crate::limits::SCRIPT_BYTES_MAX;
 use crate::script::ast::Script;
 use crate::script::config::Config;
-use crate::script::shell::{self, Effect};
+use crate::script::shell::{self, Allowance, Effect};
 use crate::script::{Mismatch, Options};
 
 /// What is done before there is a host.
@@ -22,6 +22,8 @@ pub(super) struct Before {
     pub made: BTreeMap<String, String>,
     /// Commands that mean nothing here.
     pub ignored: Vec<String>,
+    /// What the script's commands may still do.
+    pub allowed: Allowance,
 }
 
 impl Before {
@@ -59,7 +61,8 @@ impl Before {
         config: &mut Config,
         options: &Options,
     ) -> Result<(), Mismatch> {
-        let outcome = shell::outcome(text);
+        let outcome =
+            shell::outcome(text, &mut self.allowed).map_err(|cause| Mismatch::new(line, cause))?;
         for effect in outcome.effects {
             match effect {
                 Effect::Set { name, value } => {

@@ -10,20 +10,38 @@ use millstream::TcpConfig;
 use posix::sysctl;
 
 use super::words::{Token, Word, tokens};
-use super::{Effect, OK, Outcome, Status, base_name, file_setting, write_to, written};
-use crate::limits::{NESTING_MAX, SHELL_CALLS_MAX};
+use super::{Allowance, Effect, OK, Outcome, Status, base_name, file_setting, write_to, written};
+use crate::limits::{NESTING_MAX, SHELL_CALLS_MAX, SHELL_WORK_MAX};
 
-/// What `text` does.
-pub(in crate::script) fn outcome(text: &str) -> Outcome {
-    nested(text, 0)
+/// What `text` does, a part of what the script is allowed.
+///
+/// # Errors
+/// The script has done all of that.
+pub(in crate::script) fn outcome(text: &str, allowed: &mut Allowance) -> Result<Outcome, String> {
+    allowed.calls = SHELL_CALLS_MAX;
+    let outcome = nested(text, 0, allowed);
+    match allowed.work {
+        0 => Err(format!(
+            "the commands of the script are too many: they have more than {SHELL_WORK_MAX} words and letters (SHELL_WORK_MAX)"
+        )),
+        _ => Ok(outcome),
+    }
 }
 
-fn nested(text: &str, depth: usize) -> Outcome {
+fn nested(text: &str, depth: usize, allowed: &mut Allowance) -> Outcome {
+    allowed.work = allowed.work.saturating_sub(text.len());
+    if allowed.work == 0 {
+        // Not even cut into words.
+        return Outcome {
+            effects: Vec::new(),
+            status: Status::Unknown,
+        };
+    }
     let mut shell = Shell {
         tokens: tokens(text).into(),
         at: 0,
         functions: BTreeMap::new(),
-        calls: 0,
+        allowed: *allowed,
         is_called: false,
         depth,
         is_live: true,
@@ -37,11 +55,12 @@ fn nested(text: &str, depth: usize) -> Outcome {
         let next = shell.list(&[]);
         if shell.at < shell.tokens.len() {
             // A sign that nothing has opened.
-            shell.at += 1;
+            shell.pass();
             shell.ignore("a command that is written wrong");
         }
         status = next;
     }
+    *allowed = shell.allowed;
     Outcome {
         status: shell.ended.map_or(status, |end| end.status),
         effects: shell.effects,
@@ -54,8 +73,8 @@ struct Shell {
     at: usize,
     /// Where the bodies of functions begin.
     functions: BTreeMap<String, usize>,
-    /// How many were called.
-    calls: usize,
+    /// The shells within take their part of it.
+    allowed: Allowance,
     /// One runs.
     is_called: bool,
     depth: usize,
@@ -80,7 +99,21 @@ struct End {
 
 impl Shell {
     fn runs(&self) -> bool {
-        self.is_live && self.ended.is_none()
+        self.is_live && self.ended.is_none() && self.allowed.work > 0
+    }
+
+    /// Goes on behind the next token, or to the end of the text if that is more than is allowed.
+    fn pass(&mut self) {
+        let weight = self.tokens.get(self.at).map_or(0, Token::weight);
+        self.at += 1;
+        self.spend(weight);
+    }
+
+    fn spend(&mut self, work: usize) {
+        self.allowed.work = self.allowed.work.saturating_sub(work);
+        if self.allowed.work == 0 {
+            self.at = self.tokens.len();
+        }
     }
 
     fn ignore(&mut self, text: &str) {
@@ -91,7 +124,9 @@ impl Shell {
 
     fn sign(&mut self, sign: &str) -> bool {
         let is_next = matches!(self.tokens.get(self.at), Some(Token::Sign(next)) if *next == sign);
-        self.at += usize::from(is_next);
+        if is_next {
+            self.pass();
+        }
         is_next
     }
 
@@ -105,7 +140,9 @@ impl Shell {
 
     fn word(&mut self, word: &str) -> bool {
         let is_next = self.keyword() == Some(word);
-        self.at += usize::from(is_next);
+        if is_next {
+            self.pass();
+        }
         is_next
     }
 
@@ -139,11 +176,9 @@ impl Shell {
             if is_behind && runs {
                 // Nobody waits for it, and what ends is a shell of its own.
                 self.ended = None;
-                let mut at = 0;
-                self.effects.retain(|effect| {
-                    at += 1;
-                    at <= before || !matches!(effect, Effect::Sleep(_))
-                });
+                let mut made = self.effects.split_off(before);
+                made.retain(|effect| !matches!(effect, Effect::Sleep(_)));
+                self.effects.append(&mut made);
             }
             if runs {
                 status = if is_behind { OK } else { next };
@@ -220,7 +255,7 @@ impl Shell {
         };
         self.depth -= 1;
         while let Some(Token::To(_) | Token::From(_)) = self.tokens.get(self.at) {
-            self.at += 1;
+            self.pass();
         }
         status
     }
@@ -260,22 +295,26 @@ impl Shell {
         if self.runs() {
             self.functions.insert(name, body);
         }
-        self.at = body;
+        while self.at < body {
+            self.pass();
+        }
         self.under(false, true, Self::command);
         OK
     }
 
     /// Runs the function whose body begins at `body`.
     fn call(&mut self, body: usize) -> Status {
-        self.calls += 1;
-        if self.calls > SHELL_CALLS_MAX {
+        let Some(calls) = self.allowed.calls.checked_sub(1) else {
             self.ignore("functions that call each other too often");
             return Status::Unknown;
-        }
+        };
+        self.allowed.calls = calls;
         let (at, is_called) = (self.at, self.is_called);
         (self.at, self.is_called) = (body, true);
         let status = self.command();
         (self.at, self.is_called) = (at, is_called);
+        // Also here nothing more is read if the function has used up what is allowed.
+        self.spend(0);
         match self.ended {
             Some(End {
                 status,
@@ -318,8 +357,9 @@ impl Shell {
     fn pass_over(&mut self) -> Status {
         let mut depth = 0_usize;
         let mut text = Vec::new();
-        while let Some(token) = self.tokens.get(self.at) {
-            self.at += 1;
+        let tokens = Rc::clone(&self.tokens);
+        while let Some(token) = tokens.get(self.at) {
+            self.pass();
             let Token::Word(word) = token else { continue };
             text.push(word.text.as_str());
             match word.text.as_str() {
@@ -346,7 +386,7 @@ impl Shell {
                 Some(Token::From(text)) => from = Some(text.clone()),
                 Some(Token::Sign(_)) | None => break,
             }
-            self.at += 1;
+            self.pass();
         }
         let input = from.or(self.piped.take());
         if !self.runs() {
@@ -367,25 +407,34 @@ impl Shell {
                 OK
             }
             [tee, paths @ ..] if base_name(tee) == "tee" && input.is_some() => {
-                write_to(paths, &input.unwrap_or_default(), &mut self.effects);
+                let text = input.unwrap_or_default();
+                // Each of them keeps it.
+                self.spend(text.len().saturating_mul(paths.len()));
+                if self.runs() {
+                    write_to(paths, &text, &mut self.effects);
+                }
                 OK
             }
             [shell, options @ .., "-c", text] if is_shell(shell) && options.len() < 2 => {
-                let inner = nested(text, self.depth + 1);
-                self.effects.extend(inner.effects);
-                inner.status
+                self.shell(text)
             }
             [shell, options @ ..]
                 if is_shell(shell)
                     && input.is_some()
                     && options.iter().all(|option| option.starts_with('-')) =>
             {
-                let inner = nested(&input.unwrap_or_default(), self.depth + 1);
-                self.effects.extend(inner.effects);
-                inner.status
+                self.shell(&input.unwrap_or_default())
             }
             texts => super::command(texts, to.as_deref(), &mut self.effects),
         }
+    }
+
+    /// A shell of its own runs `text`.
+    fn shell(&mut self, text: &str) -> Status {
+        let inner = nested(text, self.depth + 1, &mut self.allowed);
+        self.spend(0);
+        self.effects.extend(inner.effects);
+        inner.status
     }
 
     /// The text ends here, or the function does.
@@ -434,10 +483,12 @@ fn own_words(mut words: &[Word]) -> &[Word] {
 fn judge(words: &[Word]) -> Status {
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let is = |holds: bool| Status::Is(u8::from(!holds));
-    if let ["!", ..] = texts.as_slice() {
-        return match judge(&words[1..]) {
-            Status::Is(code) => is(code != 0),
-            Status::Unknown => Status::Unknown,
+    let signs = texts.iter().take_while(|text| **text == "!").count();
+    if signs > 0 {
+        // None is left in what follows: this goes one level deep.
+        return match judge(&words[signs..]) {
+            Status::Is(code) if signs % 2 == 1 => is(code != 0),
+            status => status,
         };
     }
     if words.iter().any(|word| word.is_expanded) {

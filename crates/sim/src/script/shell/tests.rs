@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use super::Effect::{self, Congested, Defaults, ForgetPeers, Ignored, Mtu, Restore, Sleep};
-use super::{OK, ROUTE_WINDOW, Status, outcome};
+use super::{Allowance, OK, Outcome, ROUTE_WINDOW, Status};
+
+fn outcome(text: &str) -> Result<Outcome, String> {
+    super::outcome(text, &mut Allowance::default())
+}
 
 fn effects(text: &str) -> Vec<Effect> {
-    outcome(text).effects
+    outcome(text).expect("few commands").effects
 }
 
 fn status(text: &str) -> Status {
-    outcome(text).status
+    outcome(text).expect("few commands").status
 }
 
 fn set(name: &str, value: &str) -> Effect {
@@ -307,4 +311,66 @@ fn a_file_of_a_setting_is_there_if_the_setting_is() {
         status("[ -f /sys/module/tcp_none/parameters/none ]"),
         Status::Is(1)
     );
+}
+
+#[test]
+fn functions_of_nested_shells_call_each_other_so_often_and_no_more() {
+    let mut text = "nstat\n".to_owned();
+    for level in 0..8 {
+        let calls = "f; ".repeat(40);
+        text = format!("f() {{ sh <<END{level}\n{text}END{level}\n}}\n{calls}\n");
+    }
+    let _ = outcome(&text);
+    let inner = format!("g() {{ nstat; }}; {}", "g; ".repeat(40));
+    let shells = format!("f() {{ sh <<END\n{inner}\nEND\n}}\n{}", "f; ".repeat(40));
+    let ran = effects(&shells);
+    assert!(ran.contains(&Ignored(
+        "functions that call each other too often".to_owned()
+    )));
+}
+
+#[test]
+fn commands_without_end_are_refused() {
+    let body = "nstat; ".repeat(10_000);
+    for text in [
+        format!("f() {{ {body} }}; {}", "f; ".repeat(256)),
+        format!("f() {{ false && {{ {body} }}; }}; {}", "f; ".repeat(256)),
+        format!(
+            "f() {{ for i in 1; do {body} done; }}; {}",
+            "f; ".repeat(256)
+        ),
+        format!("f() {{ sh <<END\n{body}\nEND\n}}\n{}", "f; ".repeat(256)),
+        format!(
+            "f() {{ true{}}}; {}",
+            ";".repeat(100_000),
+            "f; ".repeat(256)
+        ),
+        format!(
+            "tee{} <<< {}",
+            " /proc/sys/net/a".repeat(5_000),
+            "b".repeat(50_000)
+        ),
+    ] {
+        let said = outcome(&text).expect_err(&text[..40]);
+        assert!(said.contains("SHELL_WORK_MAX"), "{said}");
+    }
+}
+
+#[test]
+fn long_commands_take_no_longer_than_they_are() {
+    let settings = format!("set_sysctls.py{}", " x".repeat(10_000));
+    let said: usize = effects(&settings)
+        .iter()
+        .map(|effect| match effect {
+            Ignored(text) => text.len(),
+            _ => 0,
+        })
+        .sum();
+    assert!(said < 1_000_000, "{said}");
+    assert_eq!(status(&format!("test{} x", " !".repeat(10_000))), OK);
+    assert_eq!(
+        status(&format!("test{} x", " !".repeat(10_001))),
+        Status::Is(1)
+    );
+    assert_eq!(effects(&"nstat & ".repeat(50_000)).len(), 50_000);
 }

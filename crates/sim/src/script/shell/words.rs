@@ -15,6 +15,17 @@ pub(super) enum Token {
     From(String),
 }
 
+impl Token {
+    /// Its letters, and one for itself.
+    pub(super) fn weight(&self) -> usize {
+        1 + match self {
+            Token::Word(word) => word.text.len(),
+            Token::Sign(_) => 0,
+            Token::To(text) | Token::From(text) => text.len(),
+        }
+    }
+}
+
 /// A word without its quotes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Word {

@@ -146,7 +146,7 @@ impl MemifPort {
             .rx
             .as_ref()
             .map(|end| Rx::new(end, link.window(), cursors.rx));
-        self.ringer.get_or_insert_with(Ringer::new);
+        self.ringer.get_or_insert_with(Ringer::new).try_again();
         let frame_bytes = self.shared.options.buffer_bytes;
         self.tx = queue
             .tx

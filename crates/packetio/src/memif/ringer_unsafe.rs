@@ -6,8 +6,11 @@
 //!
 //! Owned by a port that is or was connected, used through `bell`. It costs a quarter of a microsecond more than a `write`, of the four that it takes to wake a thread and to be woken.
 
+use std::cell::Cell;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::ptr;
+use std::{io, ptr};
+
+use rustix::io::Errno;
 
 /// `IOCB_CMD_PREAD`, linux/aio_abi.h.
 const PREAD: u16 = 0;
@@ -46,6 +49,8 @@ const _: () = assert!(size_of::<Operation>() == 64);
 pub struct Ringer {
     /// The kernel's number of us; `None` if it does no such operations.
     context: Option<libc::c_ulong>,
+    /// It does them, but not with this bell (none before 5.9) or not for us. To give the context back takes some 25 ms, so it stays.
+    refused: Cell<bool>,
 }
 
 impl Ringer {
@@ -56,25 +61,40 @@ impl Ringer {
         let rc = unsafe { libc::syscall(libc::SYS_io_setup, ONE, &raw mut context) };
         Self {
             context: (rc == 0).then_some(context),
+            refused: Cell::new(false),
         }
+    }
+
+    /// For another bell: what the kernel refuses of one it may do with the next.
+    pub fn try_again(&self) {
+        self.refused.set(false);
+    }
+
+    #[cfg(test)]
+    pub fn has_context(&self) -> bool {
+        self.context.is_some()
     }
 
     /// Adds one; `false` if the kernel will not do it in this way.
     #[must_use]
     pub fn ring(&self, bell: BorrowedFd<'_>) -> bool {
-        let Some(context) = self.context else {
+        let Some(context) = self.context.filter(|_| !self.refused.get()) else {
             return false;
         };
-        if !submit(context, bell) {
-            // It keeps no more ends, or else it will say so again.
+        let mut rung = submit(context, bell);
+        if rung == Err(Errno::AGAIN) {
+            // It keeps no more ends.
             fetch(context);
-            return submit(context, bell);
+            rung = submit(context, bell);
         }
-        true
+        if matches!(rung, Err(Errno::INVAL | Errno::NOSYS | Errno::PERM)) {
+            self.refused.set(true);
+        }
+        rung.is_ok()
     }
 }
 
-fn submit(context: libc::c_ulong, bell: BorrowedFd<'_>) -> bool {
+fn submit(context: libc::c_ulong, bell: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut operation = Operation {
         command: PREAD,
         file: bell.as_raw_fd() as u32,
@@ -85,7 +105,10 @@ fn submit(context: libc::c_ulong, bell: BorrowedFd<'_>) -> bool {
     let mut operations = [&raw mut operation];
     // SAFETY: one operation, which the kernel reads, and writes its key to, during the call; its buffer of no bytes is never written to, and the descriptor is borrowed for as long.
     let rc = unsafe { libc::syscall(libc::SYS_io_submit, context, ONE, operations.as_mut_ptr()) };
-    rc == 1
+    match rc {
+        1 => Ok(()),
+        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
 }
 
 /// Takes what the kernel says of operations that have ended: nobody wants to know.

@@ -81,9 +81,11 @@ impl Core {
             return self.arm(socket);
         }
         self.counters.timers_fired += 1;
+        let backoff = conn.backoff();
         let effects = conn.on_timer(&mut tcp_cx!(self));
-        // RFC 9293 MUST-20: the network layer hears of excessive retransmission, and asks its neighbour whether it is there.
-        let is_excessive = conn.backoff() >= DOUBTFUL_BACKOFF;
+        // RFC 9293 MUST-20: the network layer hears of excessive retransmission, and asks its neighbour whether it is there. Doublings stay until a round trip was
+        // measured: other timers, such as keep-alive's, say nothing by them.
+        let is_excessive = conn.backoff() >= DOUBTFUL_BACKOFF && conn.backoff() > backoff;
         self.arm(socket);
         if is_excessive && let Some(id) = self.sockets.slot(socket).neighbour {
             self.network.neighbours.doubt(id);

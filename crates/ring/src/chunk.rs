@@ -1,6 +1,10 @@
 //! Chunks: the memory that socket buffers take when bytes arrive.
 //!
-//! Two sizes, each with a 16-byte header that links it into a stream. A chunk
+//! Two sizes, each with a 16-byte header that links it into a stream. That of a
+//! small chunk stands before its payload, in the line that holds its first bytes.
+//! Those of large chunks lie together in a table: a stream of many megabytes
+//! leaves a chunk alone for so long that nothing of it is in the caches any more
+//! when both ends walk past its header, and the table is. A chunk
 //! belongs to exactly one of: the stack's [`ChunkPool`], an application's
 //! [`Magazine`] (send chunks handed out ahead of need), or one byte stream.
 //! The stack alone frees. The pool is plain private state of the stack's
@@ -19,7 +23,7 @@ pub const HEADER_BYTES: u32 = 16;
 /// Bytes of a small chunk, header included.
 #[cfg(not(loom))]
 pub const SMALL_BYTES: u32 = 256;
-/// Bytes of a large chunk, header included.
+/// Bytes of a large chunk, whose header lies elsewhere.
 #[cfg(not(loom))]
 pub const LARGE_BYTES: u32 = 4096;
 
@@ -28,12 +32,12 @@ pub const LARGE_BYTES: u32 = 4096;
 pub const SMALL_BYTES: u32 = HEADER_BYTES + 2;
 /// See [`SMALL_BYTES`].
 #[cfg(loom)]
-pub const LARGE_BYTES: u32 = HEADER_BYTES + 3;
+pub const LARGE_BYTES: u32 = 3;
 
 /// Payload bytes that a small chunk holds.
 pub const SMALL_DATA_BYTES: u32 = SMALL_BYTES - HEADER_BYTES;
 /// Payload bytes that a large chunk holds.
-pub const LARGE_DATA_BYTES: u32 = LARGE_BYTES - HEADER_BYTES;
+pub const LARGE_DATA_BYTES: u32 = LARGE_BYTES;
 
 const LARGE_BIT: u32 = 1 << 31;
 
@@ -135,7 +139,7 @@ impl ChunkId {
     }
 }
 
-/// What stands before a chunk's payload. Written by the end that appends to
+/// What links a chunk into a stream. Written by the end that appends to
 /// the stream, read by the other end after it has acquired the tail.
 #[repr(C)]
 pub(crate) struct ChunkHeader {

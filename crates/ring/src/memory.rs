@@ -1,8 +1,8 @@
 //! The one memory file of a context, and what lies where in it.
 //!
 //! ```text
-//!   0          blocks               small chunks          large chunks
-//!   [ 128 B x sockets_max | pad ][ 256 B x small ][ 4 KiB x large ]
+//!   0   blocks                 headers of large chunks   small chunks     large chunks
+//!   [ 128 B x sockets_max | pad ][ 16 B x large | pad ][ 256 B x small ][ 4 KiB x large ]
 //! ```
 //!
 //! All that the stack and the application share about sockets lies here and
@@ -24,7 +24,7 @@ pub use model_unsafe::Memory;
 
 use core::fmt;
 
-use crate::chunk::{ChunkClass, ChunkId, ChunkPool, LARGE_BYTES, SMALL_BYTES};
+use crate::chunk::{ChunkClass, ChunkId, ChunkPool, HEADER_BYTES, LARGE_BYTES, SMALL_BYTES};
 use crate::limits::{CHUNKS_MAX, SOCKETS_MAX};
 use crate::socket_block::{SOCKET_BLOCK_BYTES, SocketBlock, SocketId};
 
@@ -90,6 +90,8 @@ struct Layout {
     blocks: u32,
     small_chunks: u32,
     large_chunks: u32,
+    /// Of the headers of large chunks.
+    headers_offset: usize,
     small_offset: usize,
     large_offset: usize,
     bytes: usize,
@@ -112,8 +114,10 @@ impl Layout {
                 .checked_add(start)?
                 .checked_next_multiple_of(PAGE_BYTES)
         };
-        let small_offset =
+        let headers_offset =
             place(0, limits.sockets_max, SOCKET_BLOCK_BYTES).ok_or(MemoryError::Limits)?;
+        let small_offset = place(headers_offset, limits.large_chunks, HEADER_BYTES as usize)
+            .ok_or(MemoryError::Limits)?;
         let large_offset = place(small_offset, limits.small_chunks, SMALL_BYTES as usize)
             .ok_or(MemoryError::Limits)?;
         let bytes = place(large_offset, limits.large_chunks, LARGE_BYTES as usize)
@@ -123,6 +127,7 @@ impl Layout {
             blocks: limits.sockets_max,
             small_chunks: limits.small_chunks,
             large_chunks: limits.large_chunks,
+            headers_offset,
             small_offset,
             large_offset,
             bytes,

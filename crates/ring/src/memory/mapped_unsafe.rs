@@ -19,6 +19,8 @@ use crate::socket_block::SocketBlock;
 #[derive(Clone)]
 pub struct Memory {
     blocks: NonNull<SocketBlock>,
+    /// Those of the large chunks.
+    headers: NonNull<ChunkHeader>,
     small: NonNull<u8>,
     large: NonNull<u8>,
     blocks_count: u32,
@@ -37,11 +39,17 @@ impl Memory {
     pub(super) fn with_layout(layout: &Layout, hugetlb: bool) -> Result<Self, MemoryError> {
         let mapping = Arc::new(Mapping::new(layout.bytes, hugetlb)?);
         let base = mapping.base;
-        // SAFETY: both offsets lie within the `layout.bytes` that were mapped.
-        let (small, large) =
-            unsafe { (base.add(layout.small_offset), base.add(layout.large_offset)) };
+        // SAFETY: the offsets lie within the `layout.bytes` that were mapped.
+        let (headers, small, large) = unsafe {
+            (
+                base.add(layout.headers_offset),
+                base.add(layout.small_offset),
+                base.add(layout.large_offset),
+            )
+        };
         Ok(Self {
             blocks: base.cast(),
+            headers: headers.cast(),
             small,
             large,
             blocks_count: layout.blocks,
@@ -95,22 +103,35 @@ impl Memory {
     }
 
     #[inline(always)]
-    fn address(&self, chunk: ChunkId) -> NonNull<u8> {
-        let (base, each) = match chunk.class() {
-            ChunkClass::Small => (self.small, SMALL_BYTES),
-            ChunkClass::Large => (self.large, LARGE_BYTES),
-        };
+    pub(crate) fn header(&self, chunk: ChunkId) -> &ChunkHeader {
         debug_assert!(chunk.index() < self.chunks(chunk.class()));
-        // SAFETY: ids come from the pool of this file or through `Memory::checked`, so the index
-        // is below the count that the mapping has room for.
-        unsafe { base.add(chunk.index() as usize * each as usize) }
+        let index = chunk.index() as usize;
+        // SAFETY: ids come from the pool of this file or through `Memory::checked`, so the index is below the counts that the
+        // mapping, which outlives `self`, has room for; headers start on multiples of 16 bytes, zeros are a valid header, and a
+        // header is atomics alone.
+        unsafe {
+            let header = match chunk.class() {
+                ChunkClass::Small => self.small.add(index * SMALL_BYTES as usize).cast(),
+                ChunkClass::Large => self.headers.add(index),
+            };
+            header.as_ref()
+        }
     }
 
-    #[inline]
-    pub(crate) fn header(&self, chunk: ChunkId) -> &ChunkHeader {
-        // SAFETY: the chunk lies in the mapping, which outlives `self`; chunks start on multiples
-        // of 256 bytes, zeros are a valid header, and a header is atomics alone.
-        unsafe { self.address(chunk).cast().as_ref() }
+    /// Where the payload of `chunk` begins.
+    #[inline(always)]
+    fn payload_start(&self, chunk: ChunkId) -> NonNull<u8> {
+        debug_assert!(chunk.index() < self.chunks(chunk.class()));
+        let index = chunk.index() as usize;
+        let (base, at) = match chunk.class() {
+            ChunkClass::Small => (
+                self.small,
+                index * SMALL_BYTES as usize + HEADER_BYTES as usize,
+            ),
+            ChunkClass::Large => (self.large, index * LARGE_BYTES as usize),
+        };
+        // SAFETY: as in `header`.
+        unsafe { base.add(at) }
     }
 
     /// The payload of `chunk` from `offset` on.
@@ -118,10 +139,10 @@ impl Memory {
     fn payload(&self, chunk: ChunkId, offset: u32) -> RawSliceMut<'_> {
         let data_bytes = chunk.data_bytes();
         let offset = offset.min(data_bytes);
-        // SAFETY: header, offset and the rest of the payload lie within the chunk, the chunk in
+        // SAFETY: offset and the rest of the payload lie within the chunk, the chunk in
         // the mapping, and nobody forms references to payload.
         unsafe {
-            let start = self.address(chunk).add((HEADER_BYTES + offset) as usize);
+            let start = self.payload_start(chunk).add(offset as usize);
             RawSliceMut::new(start.as_ptr(), (data_bytes - offset) as usize)
         }
     }
@@ -135,10 +156,10 @@ impl Memory {
         unsafe { RawSlice::new(payload.as_mut_ptr(), len) }
     }
 
-    /// The chunk from `offset` on, header and all, as what is read next.
+    /// The payload of `chunk` from `offset` on, as what is read next.
     #[inline]
     pub(crate) fn ahead(&self, chunk: ChunkId, offset: u32) -> Ahead {
-        Ahead::at(self.address(chunk).as_ptr()).past(offset)
+        Ahead::at(self.payload_start(chunk).as_ptr()).past(offset)
     }
 
     #[inline]

@@ -305,6 +305,27 @@ fn full_ring_is_back_pressure_and_frames_stay_lent_until_release() {
 }
 
 #[test]
+fn large_frames_come_in_batches_that_fit_a_cache_and_small_ones_together() {
+    let large = MemifOptions {
+        buffer_bytes: 65_536,
+        ..options()
+    };
+    each_way("bytes", &large, |a, b| {
+        for (length, batches) in [(60_000, [3, 3, 3, 1]), (64, [10, 0, 0, 0])] {
+            let slots = a.reserve(10);
+            assert_eq!(slots.len(), 10);
+            slots.iter().for_each(|slot| slot.set_len(length));
+            a.send(10).unwrap();
+            for count in batches {
+                assert_eq!(b.receive().unwrap().len(), count);
+                b.release();
+            }
+            assert!(b.receive().unwrap().is_empty());
+        }
+    });
+}
+
+#[test]
 fn sleeper_is_woken_by_a_frame() {
     each_way("wake", &options(), |a, b| {
         let _ = b.receive().unwrap();

@@ -6,6 +6,7 @@
 use ring::prefetch::LINE_BYTES;
 use ring::raw::RawSliceMut;
 
+use super::limits::{BATCH_BYTES_MAX, BATCH_FRAMES_MAX, SIDE_BYTES};
 use super::region_unsafe::Window;
 use crate::{RxFrame, TxFrame};
 
@@ -21,19 +22,17 @@ pub struct RxBatch {
     /// Made when the first chain comes, then kept. Frames point into it, so it is changed only past `side_used`.
     side: Vec<u8>,
     side_used: usize,
-    side_bytes_max: usize,
 }
 
 impl RxBatch {
-    /// Empty, over `window`, for `frames_max` frames and `side_bytes_max` bytes of chains.
-    pub fn new(window: Window, frames_max: usize, side_bytes_max: usize) -> Self {
+    /// Empty, over `window`.
+    pub fn new(window: Window) -> Self {
         Self {
             window,
-            frames: Vec::with_capacity(frames_max),
+            frames: Vec::with_capacity(BATCH_FRAMES_MAX),
             bytes: 0,
             side: Vec::new(),
             side_used: 0,
-            side_bytes_max,
         }
     }
 
@@ -47,6 +46,12 @@ impl RxBatch {
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Another frame may be added.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.frames.len() < BATCH_FRAMES_MAX && self.bytes < BATCH_BYTES_MAX
     }
 
     /// Forgets the frames.
@@ -71,15 +76,10 @@ impl RxBatch {
         true
     }
 
-    /// Whether a chain of `bytes` bytes still fits the side buffer.
-    pub fn side_fits(&self, bytes: usize) -> bool {
-        bytes <= self.side_bytes_max - self.side_used
-    }
-
-    /// Adds a frame put together from `parts` (region, offset, length), each within its region; `false` if one is not, or all do not fit.
+    /// Adds a frame put together from `parts` (region, offset, length), each within its region; `false` if one is not. A batch that has room has it for the longest.
     pub fn push_chain(&mut self, parts: &[(u16, u32, u32)]) -> bool {
         if self.side.is_empty() {
-            self.side.resize(self.side_bytes_max, 0);
+            self.side.resize(SIDE_BYTES, 0);
         }
         let side = self.side.as_mut_ptr();
         let start = self.side_used;
@@ -89,7 +89,7 @@ impl RxBatch {
             let Some(from) = self.window.place(region, offset, length) else {
                 return false;
             };
-            if n > self.side_bytes_max - end {
+            if n > SIDE_BYTES - end {
                 return false;
             }
             // SAFETY: `place` checked the source; `end + n <= side.len()`. One is shared memory and the other private, so they are distinct.

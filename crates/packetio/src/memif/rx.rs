@@ -18,9 +18,7 @@ use std::sync::Arc;
 use super::batch_unsafe::RxBatch;
 use super::bell;
 use super::layout::DESCRIPTOR_FLAG_NEXT;
-use super::limits::{
-    BATCH_FRAMES_MAX, CHAIN_SEGMENTS_MAX, FRAME_BYTES_MAX, SIDE_BYTES, SLEEP_LOOKS,
-};
+use super::limits::{CHAIN_SEGMENTS_MAX, FRAME_BYTES_MAX, SLEEP_LOOKS};
 use super::link::{Buffers, Counters, Lie, RingEnd};
 use super::region_unsafe::Window;
 use super::ring_unsafe::{Descriptor, RingMemory};
@@ -62,7 +60,7 @@ impl Rx {
                 .map_or(FRAME_BYTES_MAX as u32, |buffers| buffers.bytes),
             consumed,
             released: consumed.wrapping_sub(end.ring.slots()),
-            batch: RxBatch::new(window, BATCH_FRAMES_MAX, SIDE_BYTES),
+            batch: RxBatch::new(window),
             asleep: false,
         };
         rx.ring.set_interrupts(false);
@@ -95,13 +93,10 @@ impl Rx {
             return Err(Lie::Cursor);
         }
         let mut cursor = self.consumed;
-        while cursor != produced && self.batch.frames().len() < BATCH_FRAMES_MAX {
+        while cursor != produced && self.batch.has_room() {
             let descriptor = self.ring.descriptor(cursor);
             if descriptor.flags & DESCRIPTOR_FLAG_NEXT != 0 {
-                match self.receive_chain(cursor, produced, counters) {
-                    Some(next) => cursor = next,
-                    None => break,
-                }
+                cursor = self.receive_chain(cursor, produced, counters);
                 continue;
             }
             let (region, offset) = self.place(cursor, &descriptor);
@@ -195,28 +190,16 @@ impl Rx {
             .set_head(self.consumed.wrapping_add(self.ring.slots()));
     }
 
-    /// Puts the chain at `cursor` together; the cursor after it, or `None` if it has to wait for the next batch's side buffer.
+    /// Puts the chain at `cursor` together; the cursor after it.
     #[cold]
-    fn receive_chain(
-        &mut self,
-        cursor: u16,
-        produced: u16,
-        counters: &mut Counters,
-    ) -> Option<u16> {
+    fn receive_chain(&mut self, cursor: u16, produced: u16, counters: &mut Counters) -> u16 {
         let chain = self.read_chain(cursor, produced);
-        if !chain.whole {
-            counters.rx_dropped_chain += 1;
-            return Some(chain.next);
-        }
-        if !self.batch.side_fits(chain.bytes) {
-            return None;
-        }
-        if self.batch.push_chain(&chain.parts[..chain.count]) {
+        if chain.whole && self.batch.push_chain(&chain.parts[..chain.count]) {
             counters.rx_chained += 1;
         } else {
             counters.rx_dropped_chain += 1;
         }
-        Some(chain.next)
+        chain.next
     }
 
     fn read_chain(&self, mut cursor: u16, produced: u16) -> Chain {

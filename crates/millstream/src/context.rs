@@ -1,6 +1,6 @@
 //! The application's end of one stack: jobs go out through it, events come back, calls that must wait wait here.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -20,6 +20,7 @@ use crate::app_socket::{AppSockets, Kind};
 use crate::config::Config;
 use crate::crank::{CrankHandle, Step};
 use crate::interrupter::Interrupter;
+use crate::limits::WRITTEN_BYTES_PER_TURN;
 use crate::poll_set::PollSets;
 use crate::runtime::Lease;
 
@@ -34,6 +35,8 @@ pub struct Context {
 pub struct Inner {
     state: RefCell<State>,
     crank: RefCell<Option<CrankHandle>>,
+    /// Bytes that were written since the crank was last asked for.
+    written: Cell<usize>,
     config: Arc<Config>,
     /// Settings of TCP as they stand: they may change at run time.
     tcp: RefCell<Rc<tcp::Config>>,
@@ -69,6 +72,7 @@ impl Context {
             inner: Rc::new(Inner {
                 state: RefCell::new(state),
                 crank: RefCell::new(Some(crank)),
+                written: Cell::new(0),
                 tcp: RefCell::new(Rc::new(config.tcp.clone())),
                 interrupter: RefCell::new(None),
                 lease,
@@ -356,6 +360,24 @@ impl Inner {
         }
     }
 
+    /// The application is about to write. Whoever writes much before it looks for events has some of it leave first, while it is still in the second-level
+    /// cache. Before the write, not after it: what it says of the bytes written (`TcpStream::mark_urgent`) is to be heard before they leave. Not on a virtual
+    /// clock, whose holder alone turns the stack.
+    #[inline]
+    pub(crate) fn before_write(&self) {
+        if self.written.get() >= WRITTEN_BYTES_PER_TURN && !self.config.clock.is_virtual() {
+            // Who writes may be in the middle of its answers: ACKs wait for a ride on them. That the wire is gone is for the next wait to say.
+            let _ = self.crank().step_before_answers();
+            self.drain_events();
+        }
+    }
+
+    /// The application wrote so many bytes to a socket.
+    #[inline]
+    pub(crate) fn wrote(&self, bytes: usize) {
+        self.written.set(self.written.get().saturating_add(bytes));
+    }
+
     /// One step of the crank, with what it brought.
     pub(crate) fn step(&self) -> io::Result<Step> {
         let step = self.crank().step();
@@ -406,8 +428,9 @@ impl Inner {
         Ok(false)
     }
 
-    /// The crank. It is there until the context is dropped, and one call at a time turns it.
+    /// The crank, which its caller turns. It is there until the context is dropped, and one call at a time turns it.
     pub(crate) fn crank(&self) -> RefMut<'_, CrankHandle> {
+        self.written.set(0);
         RefMut::map(self.crank.borrow_mut(), |crank| {
             crank.as_mut().expect("taken only by drop")
         })

@@ -10,6 +10,9 @@ pub const EVENTS_PER_WAIT_MANY: usize = 128;
 /// While few are ready a wait hands over a quarter of them, but no fewer than this if there are as many: what the application answers to these leaves before it gets the
 /// others, and the peer need not wait for all (decision 0028).
 pub const EVENTS_PER_WAIT_FEW: usize = 16;
+/// Bytes written to the sockets of a context after which its next write turns an inline crank: what was copied into the send buffer is copied out of it again before
+/// it has left the second-level cache (decision 0049).
+pub const WRITTEN_BYTES_PER_TURN: usize = 128 * 1024;
 /// How long a poll whose stack is busy does not ask the kernel for the application's other descriptors: a small part of what it takes to be woken, and long enough for some ten turns.
 pub const KERNEL_ASKED_EVERY_NS: u64 = 20_000;
 /// How long an application may stay away from its stack before the watchdog turns the crank for it.

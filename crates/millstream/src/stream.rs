@@ -485,7 +485,15 @@ impl TcpStream {
         &self,
         mut attempt: impl FnMut(&mut State, SocketId) -> Option<io::Result<usize>>,
     ) -> io::Result<usize> {
-        if let Some(outcome) = attempt(&mut self.inner.state(), self.id) {
+        self.inner.before_write();
+        let mut attempt = |state: &mut State| {
+            let outcome = attempt(state, self.id);
+            if let Some(Ok(written)) = outcome {
+                self.inner.wrote(written);
+            }
+            outcome
+        };
+        if let Some(outcome) = attempt(&mut self.inner.state()) {
             return outcome;
         }
         if self.nonblocking.get() {
@@ -498,7 +506,7 @@ impl TcpStream {
                     if !state.may_write_on(self.id) {
                         return None;
                     }
-                    attempt(state, self.id)
+                    attempt(state)
                 });
         outcome.map_err(would_block)
     }

@@ -356,11 +356,11 @@ fn write_on(
     if bytes.is_empty() {
         return stream.tcp.check_write().map_err(|error| errno(&error));
     }
-    // What the connection failed of is for the next call, if something was taken before.
-    if progress.done > 0 && !stream.tcp.is_open() {
-        return Ok(());
-    }
     loop {
+        // What the connection failed of is for the next call, if something was taken before.
+        if progress.done > 0 && !stream.tcp.is_open() {
+            return Ok(());
+        }
         let rest = &bytes[progress.done..];
         if rest.is_empty() {
             let marked = match flags & (MSG_EOR | MSG_OOB) {

@@ -61,8 +61,8 @@ impl Core {
                 break Ok(());
             }
             taken += frames.len();
-            // A batch that is not full was all there was. What came meanwhile is for the next turn: whoever sent it works at the answers to this one while we work at
-            // that (decision 0028).
+            // A batch that is not full was all there was, or all that the port gives in a turn. What came meanwhile is for the next one: whoever sent it works at the
+            // answers to this one while we work at that (decision 0028).
             let is_all = frames.len() < batch_max;
             self.take_batch(frames, &mut looked);
             self.end_run();

@@ -57,16 +57,27 @@ impl Connection {
     /// What was written up to `offset` bytes from SND.UNA on is a record: no segment goes beyond its end (MSG_EOR). Of too many such ends the
     /// newest is forgotten.
     pub fn end_record(&mut self, cx: &mut Cx<'_>, offset: u32) {
-        let una = self.snd.una;
-        let ends = &mut self.cold.record_ends;
-        ends.forget_until(una);
+        let (una, ends) = (self.snd.una, &mut self.cold.record_ends);
         if offset > 0 && offset <= self.snd.buffered {
             // Of what was announced to go on Linux pushes nothing.
             let is_last = offset == self.snd.buffered;
             let fits = ends.push(una + offset, !is_last || self.marks.any(Marks::PUSH_AT_END));
             cx.counters.record_ends_forgotten += u64::from(!fits);
         }
-        let is_marked = !ends.is_empty() || self.cold.urgent_out.is_some();
+        self.mark_places();
+    }
+
+    /// What was said of places in the send stream that are acknowledged is over: 2^31 bytes later they would be ahead of SND.UNA again.
+    #[cold]
+    pub(crate) fn forget_places(&mut self) {
+        let una = self.snd.una;
+        self.cold.record_ends.forget_until(una);
+        self.cold.urgent_out = self.cold.urgent_out.filter(|end| end.gt(una));
+        self.mark_places();
+    }
+
+    fn mark_places(&mut self) {
+        let is_marked = !self.cold.record_ends.is_empty() || self.cold.urgent_out.is_some();
         self.marks.put(Marks::RECORDS, is_marked);
     }
 

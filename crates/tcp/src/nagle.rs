@@ -109,7 +109,6 @@ impl Connection {
 
     /// Something urgent is not acknowledged yet: nothing waits for the end of a segment meanwhile (Linux).
     pub(crate) fn is_urgent(&self) -> bool {
-        let end = self.cold.urgent_out;
-        end.is_some_and(|end| end.gt(self.snd.una))
+        self.marks.has(Marks::RECORDS) && self.cold.urgent_out.is_some()
     }
 }

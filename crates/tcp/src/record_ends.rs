@@ -26,11 +26,6 @@ impl RecordEnds {
         &self.ends[..usize::from(self.len)]
     }
 
-    /// None was ever added.
-    pub fn is_untouched(&self) -> bool {
-        self.len == 0 && self.ends[0] == SeqNumber(0)
-    }
-
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -53,6 +48,10 @@ impl RecordEnds {
     /// Forgets ends at or before `una`.
     pub fn forget_until(&mut self, una: SeqNumber) {
         let gone = self.known().iter().take_while(|end| end.le(una)).count();
+        if gone == usize::from(self.len) {
+            *self = Self::NONE;
+            return;
+        }
         self.ends.copy_within(gone.., 0);
         self.len -= gone as u8;
         self.silent = self.silent.checked_shr(gone as u32).unwrap_or(0);

@@ -540,7 +540,7 @@ impl Cold {
             tally,
             out_of_order_in,
         } = self;
-        if p.must(fast_open.is_none() && record_ends.is_untouched() && urgent_out.is_none()) {
+        if p.must(fast_open.is_none() && record_ends.is_empty() && urgent_out.is_none()) {
             (*fast_open, *record_ends, *urgent_out) = (None, RecordEnds::NONE, None);
         }
         if p.must(*own_timers == OwnTimers::NONE) {

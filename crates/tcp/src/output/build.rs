@@ -88,7 +88,7 @@ impl Connection {
     /// The urgent pointer, of segments that begin before the last urgent byte. As in Linux it points after that byte.
     #[cold]
     fn point_to_urgent(&self, out: &mut SegmentOut) {
-        let Some(end) = self.cold.urgent_out.filter(|end| end.gt(self.snd.una)) else {
+        let Some(end) = self.cold.urgent_out else {
             return;
         };
         if !out.seq.lt(end) {

@@ -209,6 +209,9 @@ impl Connection {
         if self.path.probe != 0 {
             self.path_probe_acked(cx);
         }
+        if self.marks.has(Marks::RECORDS) {
+            self.forget_places();
+        }
         self.tx.acked += bytes;
         // FIN included, as Linux counts.
         self.tx.bytes_acked += u64::from(acked);

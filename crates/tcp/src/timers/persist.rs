@@ -106,7 +106,7 @@ impl Connection {
             self.marks.set(Marks::PROBE_DUE);
             self.tx.probes = self.tx.probes.saturating_add(1);
             cx.counters.window_probes_out += 1;
-            if self.cold.urgent_out.is_some_and(|end| end.gt(self.snd.una)) {
+            if self.is_urgent() {
                 // The peer drops the probe for its number, and its urgent pointer with it; an ACK at RCV.NXT is heard through a shut window (RFC 9293 3.10.7.4, Linux).
                 self.marks.set(Marks::ACK_NOW);
             }

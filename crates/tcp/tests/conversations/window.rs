@@ -325,3 +325,22 @@ fn established_urgent_data_and_nodelay_leave_probes_alone() {
         assert_eq!(p.counters.window_probes_out, 2);
     });
 }
+
+#[test]
+fn established_places_that_were_acknowledged_are_forgotten() {
+    conversation(established, |p| {
+        p.write(10);
+        p.call(|conn, cx, _| conn.mark_urgent(cx, 10));
+        p.call(|conn, cx, _| {
+            conn.end_record(cx, 5);
+            conn.end_record(cx, 10);
+            Effects::NONE
+        });
+        assert!(p.skip_sent() > 0);
+        p.inject(". 1:1(0) ack 8 win 1000");
+        assert_eq!(p.conn.check_packing(), None, "something is in flight");
+        p.inject(". 1:1(0) ack 11 win 1000");
+        // What is remembered of a place is not packed, and would be ahead of SND.UNA again once 2^31 more bytes are acknowledged.
+        assert!(p.conn.check_packing().is_some());
+    });
+}

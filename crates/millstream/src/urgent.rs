@@ -71,7 +71,11 @@ impl State {
         let memory = &self.side.memory;
         let block = memory.block(id.index)?;
         let socket = self.sockets.at(id);
-        let mark = socket.urgent_mark(block)?;
+        let Some(mark) = socket.urgent_mark(block) else {
+            // The next one may end at the same position, modulo 2^32.
+            (socket.urgent.end, socket.urgent.is_taken) = (None, false);
+            return None;
+        };
         let end = block.urgent_end();
         if socket.urgent.end == Some(end) {
             return Some(mark);

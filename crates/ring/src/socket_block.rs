@@ -44,7 +44,7 @@ impl SocketState {
     pub const LISTENING: Self = Self(1 << 4);
     /// The stack has let go of the connection; the block is about to be used again.
     pub const CLOSED: Self = Self(1 << 5);
-    /// The peer has announced urgent data, once at least; [`SocketBlock::urgent_end`] says up to where.
+    /// The peer has announced urgent data that has not been seen to be read; [`SocketBlock::urgent_end`] says up to where.
     pub const URGENT: Self = Self(1 << 6);
     /// An ICMP error about the connection has come, once at least: the stack knows whether there is one to tell.
     pub const SOFT_ERROR: Self = Self(1 << 7);
@@ -273,6 +273,22 @@ impl SocketBlock {
     pub fn set_urgent_end(&self, position: u32) {
         self.stack.urgent_end.store(position, Ordering::Release);
         self.add_state(SocketState::URGENT);
+    }
+
+    /// The application has read: urgent data that it has read past is forgotten. 2^31 bytes later its end would be ahead of the reader again.
+    #[inline]
+    pub fn forget_urgent_read(&self) {
+        if self.state().contains(SocketState::URGENT) {
+            self.forget_urgent_before(self.app.rx_head.load(Ordering::Acquire));
+        }
+    }
+
+    #[cold]
+    fn forget_urgent_before(&self, head: u32) {
+        let passed = head.wrapping_sub(self.urgent_end());
+        if passed <= i32::MAX as u32 {
+            self.clear_state(SocketState::URGENT);
+        }
     }
 
     /// Marks the socket failed with this error number; the first failure stays.

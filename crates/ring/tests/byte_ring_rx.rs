@@ -14,6 +14,7 @@ use ring::chunk::{ChunkClass, ChunkPool, LARGE_DATA_BYTES, SMALL_DATA_BYTES};
 use ring::memory::Memory;
 use ring::prefetch::Ahead;
 use ring::raw::RawSlice;
+use ring::socket_block::SocketState;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
@@ -249,6 +250,22 @@ fn drained_stream_holds_no_chunk_and_restarts() {
         world.apply(Op::Reclaim);
         assert_full(&world.pool);
     }
+}
+
+#[test]
+fn urgent_position_that_was_read_past_is_forgotten() {
+    let mut world = World::new(4, 1);
+    let memory = world.memory.clone();
+    let block = memory.block(0).unwrap();
+    world.apply(Op::Store(0, 60, true));
+    world.apply(Op::Publish(60));
+    block.set_urgent_end(50);
+    for (reads, is_ahead) in [(49, true), (1, false), (10, false)] {
+        world.apply(Op::Read(reads));
+        block.forget_urgent_read();
+        assert_eq!(block.state().contains(SocketState::URGENT), is_ahead);
+    }
+    world.finish();
 }
 
 #[test]

@@ -129,6 +129,7 @@ impl Core {
         let run = conn.begin_run();
         if requests.contains(Requests::READ) {
             conn.note_read(&mut cx, unread);
+            block.forget_urgent_read();
         }
         if !requests.is_empty() && requests != Requests::READ {
             // The writer may have held its last chunk while the ACK that drained the stream was acted on.

@@ -39,12 +39,14 @@ pub struct Owners {
     /// A bit for each member that is there.
     present: u64,
     is_ethernet: bool,
-    /// By port: who listens there, a bit each. Empty, as the other two, where nobody is looked for: with one member, or without a wire.
+    /// By port: who listens there, a bit each. Empty, as the others, where nobody is looked for: with one member, or without a wire.
     listening: Vec<u64>,
     /// The ports where anybody listens.
     listened: Vec<u16>,
     /// By port: who has ever listened there or sent a SYN from there, a bit each.
     known: Vec<u64>,
+    /// By port, a bit each: somebody has listened there, and may again.
+    served: Vec<u64>,
 }
 
 /// Begins a flow.
@@ -77,6 +79,7 @@ impl Owners {
             listening: vec![0; ports],
             listened: Vec::new(),
             known: vec![0; ports],
+            served: vec![0; ports / 64],
         }
     }
 
@@ -108,6 +111,7 @@ impl Owners {
             });
             self.listening[usize::from(*port)] = mask;
             self.known[usize::from(*port)] |= mask;
+            self.served[usize::from(*port / 64)] |= 1 << (port % 64);
             self.listened.push(*port);
         }
     }
@@ -230,8 +234,8 @@ impl Owners {
     fn follow(&mut self, index: usize, flow: &FlowKey, flags: Flags) {
         let calls = is_call(flags);
         let ends = flags.intersects(Flags::FIN.union(Flags::RST));
-        let is_only_user = self.only_user(flow) == Some(1 << index);
-        if !calls && !ends && (is_only_user || flags.contains(Flags::SYN)) {
+        let is_quiet_port = !self.is_served(flow) && self.only_user(flow) == Some(1 << index);
+        if !calls && !ends && (is_quiet_port || flags.contains(Flags::SYN)) {
             return;
         }
         let hash = self.flows.hash(flow);
@@ -250,6 +254,12 @@ impl Owners {
         self.known[usize::from(flow.local_port)] |= 1 << index;
         let member = index;
         self.keep(hash, Kept { member, rank });
+    }
+
+    /// Somebody has listened at its port: what opens while nobody does is to stay with its owner when another listens.
+    fn is_served(&self, flow: &FlowKey) -> bool {
+        let port = flow.local_port;
+        self.served[usize::from(port / 64)] >> (port % 64) & 1 == 1
     }
 
     /// Whether somebody who is there has it, and has not ended it.

@@ -334,6 +334,19 @@ fn half_open_only_listener_closed_and_another_opened_syn_again_goes_to_the_new_o
 }
 
 #[test]
+fn opened_while_nobody_listens_syn_goes_to_its_owner_once_another_listens() {
+    let mut world = World::listening(&[1]);
+    let flows = world.called();
+    world.assert_owned(&flows);
+    world.listens(1, false);
+    for &(client, owner) in &flows {
+        world.owner_says(owner, client, ACK);
+    }
+    world.listens(2, true);
+    world.assert_unmoved(&flows);
+}
+
+#[test]
 fn called_from_a_port_where_another_listens_later_syn_goes_to_the_caller() {
     let mut world = World::new(3);
     world.says(0, &answer(80, 1000, SYN));

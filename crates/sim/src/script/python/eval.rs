@@ -52,6 +52,7 @@ pub(super) fn run(python: &mut Python, statements: &[Statement]) -> Result<(), M
             } => {
                 let value = python.eval(value).map_err(at)?;
                 let old = python.name(name).map_err(at)?;
+                python.count(weight(&old)).map_err(at)?;
                 let value = binary(operator, old, value, python.room()).map_err(at)?;
                 python.keep(name, value).map_err(at)?;
             }

@@ -278,6 +278,13 @@ fn a_value_of_many_names_counts_for_each() {
 }
 
 #[test]
+fn a_long_text_that_grows_in_place_counts_each_time() {
+    let said = fails("x = 'a' * 99999\nfor i in range(100):\n    x += 'b'").1;
+    assert!(said.contains("too many values"), "{said}");
+    holds("x = 'a'\nfor i in range(9):\n    x += 'b'\nassert len(x) == 10");
+}
+
+#[test]
 fn pieces_of_code_together_make_so_many_values() {
     let mut python = python();
     let kept = (0..100).all(|n| python.run(n, &format!("x{n} = 'a' * 99999")).is_ok());

@@ -317,8 +317,8 @@ impl TcpStream {
         self.set_abort_on_close(true);
     }
 
-    /// Writes, saying that more is to follow at once (`MSG_MORE`): a partial segment waits for it as under a cork, but no longer than until the next segment
-    /// arrives.
+    /// Writes, saying that more is to follow at once (`MSG_MORE`): a partial segment waits for it as under a cork, but no longer than until the next
+    /// acknowledgment arrives.
     ///
     /// # Errors
     /// Those of `write`.

@@ -85,7 +85,8 @@ impl Core {
         let effects = conn.on_timer(&mut tcp_cx!(self));
         // RFC 9293 MUST-20: the network layer hears of excessive retransmission, and asks its neighbour whether it is there. Doublings stay until a round trip was
         // measured: other timers, such as keep-alive's, say nothing by them.
-        let is_excessive = conn.backoff() >= DOUBTFUL_BACKOFF && conn.backoff() > backoff;
+        let has_doubled = conn.backoff() > backoff || backoff == u8::MAX;
+        let is_excessive = has_doubled && conn.backoff() >= DOUBTFUL_BACKOFF;
         self.arm(socket);
         if is_excessive && let Some(id) = self.sockets.slot(socket).neighbour {
             self.network.neighbours.doubt(id);

@@ -39,8 +39,12 @@ pub(crate) enum Plan {
         len: u32,
         fin: bool,
     },
-    /// The next `len` new bytes, and the FIN behind them.
-    Fresh { len: u32, fin: bool },
+    /// The next `len` new bytes, and the FIN behind them. `probes_path`: longer than what is known to pass (RFC 4821).
+    Fresh {
+        len: u32,
+        fin: bool,
+        probes_path: bool,
+    },
     /// An empty segment at SND.UNA - 1, which the peer must answer.
     Probe,
     /// A pure ACK of what arrived before a mark changed (DCTCP).
@@ -123,7 +127,7 @@ impl Connection {
             Plan::ReplyReset => self.build_reply_reset(out),
             Plan::Syn => self.build_syn(cx, out),
             Plan::Repeat { seq, len, fin } => self.build_payload(cx, out, plan, seq, len, fin),
-            Plan::Fresh { len, fin } => {
+            Plan::Fresh { len, fin, .. } => {
                 self.build_payload(cx, out, plan, self.snd.nxt, len, fin);
             }
             Plan::Probe => self.build_ack(cx, out, self.snd.una - 1),

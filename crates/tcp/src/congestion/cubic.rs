@@ -314,7 +314,8 @@ impl CongestionControl for Cubic {
             Exit::HyStartPlus(exit) => exit.is_over(at, rtt_us),
         };
         if found {
-            window.ssthresh = window.cwnd;
+            // The window may be one segment, a threshold is two at least (RFC 5681 3.1).
+            window.ssthresh = window.cwnd.max(2);
         }
     }
 

@@ -34,6 +34,7 @@ impl Lone {
         Plan::Fresh {
             len: self.len,
             fin: self.fin,
+            probes_path: false,
         }
     }
 }

@@ -97,11 +97,18 @@ impl Connection {
         let fits_path = self.segments_in_flight() < self.congestion.window.cwnd
             || self.recovery.any(flag::PROBE_NEW);
         if unsent == 0 {
-            return (fin_waits && usable > 0 && fits_path)
-                .then_some(Plan::Fresh { len: 0, fin: true });
+            return (fin_waits && usable > 0 && fits_path).then_some(Plan::Fresh {
+                len: 0,
+                fin: true,
+                probes_path: false,
+            });
         }
         if let Some(len) = self.path_probe(cx, unsent, usable) {
-            return Some(Plan::Fresh { len, fin: false });
+            return Some(Plan::Fresh {
+                len,
+                fin: false,
+                probes_path: true,
+            });
         }
         let mss = self.current_mss(cx);
         let len = self.segment_size(mss, unsent, usable, fin_waits)?;
@@ -109,6 +116,10 @@ impl Connection {
         if !fits_path || (len == mss && self.deferral(cx, mss).is_some()) {
             return None;
         }
-        Some(Plan::Fresh { len, fin })
+        Some(Plan::Fresh {
+            len,
+            fin,
+            probes_path: false,
+        })
     }
 }

@@ -30,7 +30,11 @@ impl Connection {
         self.tx.segs_out = self.tx.segs_out.wrapping_add(own);
         match plan {
             Plan::Nothing => {}
-            Plan::Fresh { len, fin } => self.note_fresh(cx, len, fin),
+            Plan::Fresh {
+                len,
+                fin,
+                probes_path,
+            } => self.note_fresh(cx, len, fin, probes_path),
             Plan::Repeat { seq, len, fin } => self.note_repeat(cx, seq, len, fin),
             Plan::Syn => self.note_syn(cx, out.payload_len),
             // The ACK that it goes before is still due.
@@ -57,7 +61,7 @@ impl Connection {
     }
 
     #[inline]
-    fn note_fresh(&mut self, cx: &mut Cx<'_>, len: u32, fin: bool) {
+    fn note_fresh(&mut self, cx: &mut Cx<'_>, len: u32, fin: bool, probes_path: bool) {
         let idle = self.recovery.packets_out == 0;
         if self.snd.flight() == 0 {
             self.tx.progress_ns = cx.now_ns;
@@ -66,9 +70,7 @@ impl Connection {
             self.tell_of_start(cx);
             self.pace_by_model(cx);
         }
-        // Nothing has changed since it was planned.
-        let is_path_probe = self.path_probe(cx, self.unsent(), self.snd.usable()) == Some(len);
-        if is_path_probe {
+        if probes_path {
             self.note_path_probe(cx, len);
         }
         let end = self.snd.nxt + len + u32::from(fin);
@@ -78,7 +80,7 @@ impl Connection {
         if len > 0 {
             self.pace(cx, len);
             // A probe of the path is no small segment, however much smaller than others: what follows it does not wait for its ACK (Linux).
-            if len < self.current_mss(cx) && !is_path_probe {
+            if len < self.current_mss(cx) && !probes_path {
                 self.tx.small_end = self.snd.nxt;
             }
         }

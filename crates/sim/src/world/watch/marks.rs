@@ -20,7 +20,8 @@ pub(super) struct Marks {
     has_asked: bool,
     /// Both sides agreed on accurate ECN.
     is_accurate: bool,
-    /// What the first SYN-ACK granted, and that another said otherwise: one of them overtook the other, and which one counts only the host knows.
+    /// What the first SYN-ACK granted, or a SYN that crossed ours asked for, and that another said otherwise: one of them overtook the other, or the peer had given up
+    /// asking when it answered; which one counts only the host knows.
     granted: Option<bool>,
     is_disputed: bool,
     /// The codepoint of the last SYN or SYN-ACK that arrived.
@@ -63,12 +64,13 @@ impl Marks {
     pub fn inward(&mut self, header: &Header, len: u32, codepoint: Ecn) {
         if header.flags.contains(Flags::SYN) {
             self.syn_received = Some(codepoint);
+            let ace = header.flags.ace();
             let answers = header.flags.contains(Flags::ACK);
-            if answers {
-                let grants = grants(header.flags.ace());
+            if answers || self.has_asked {
+                let grants = if answers { grants(ace) } else { ace == 0b111 };
                 self.is_disputed |= self.granted.is_some_and(|before| before != grants);
                 self.granted.get_or_insert(grants);
-                self.is_accurate |= self.has_asked && grants;
+                self.is_accurate |= answers && self.has_asked && grants;
             }
         }
         self.marked += u64::from(codepoint == Ecn::Ce);

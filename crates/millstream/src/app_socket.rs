@@ -100,6 +100,8 @@ const _: () = assert!(size_of::<AppSocket>() == 80);
 #[derive(Default)]
 pub(crate) struct AppSockets {
     sockets: Vec<AppSocket>,
+    /// In use.
+    open: usize,
     /// See [`Urgent::is_apart`].
     pub urgent_apart: bool,
 }
@@ -111,12 +113,18 @@ impl AppSockets {
         if index >= self.sockets.len() {
             self.sockets.resize_with(index + 1, AppSocket::unused);
         }
+        self.open += 1;
         self.sockets[index] = AppSocket {
             id,
             kind,
             urgent: Urgent::new(self.urgent_apart),
             ..AppSocket::unused()
         };
+    }
+
+    /// Sockets in use.
+    pub fn open_count(&self) -> usize {
+        self.open
     }
 
     /// The socket that `id` names. It was opened here, so it exists.
@@ -143,6 +151,7 @@ impl AppSockets {
 
     /// Ends a use.
     pub fn close(&mut self, id: SocketId) {
+        self.open = self.open.saturating_sub(1);
         self.sockets[id.index as usize] = AppSocket::unused();
     }
 }

@@ -20,7 +20,7 @@ use crate::app_socket::{AppSockets, Kind};
 use crate::config::Config;
 use crate::crank::{CrankHandle, Step};
 use crate::interrupter::Interrupter;
-use crate::limits::WRITTEN_BYTES_PER_TURN;
+use crate::limits::{WRITERS_TURN_SOCKETS_MAX, WRITTEN_BYTES_PER_TURN};
 use crate::poll_set::PollSets;
 use crate::runtime::Lease;
 
@@ -365,7 +365,11 @@ impl Inner {
     /// clock, whose holder alone turns the stack.
     #[inline]
     pub(crate) fn before_write(&self) {
-        if self.written.get() >= WRITTEN_BYTES_PER_TURN && !self.config.clock.is_virtual() {
+        if self.written.get() < WRITTEN_BYTES_PER_TURN || self.config.clock.is_virtual() {
+            return;
+        }
+        // In a crowd those who write first would have room again before the last have written at all.
+        if self.state().sockets.open_count() <= WRITERS_TURN_SOCKETS_MAX {
             // Who writes may be in the middle of its answers: ACKs wait for a ride on them. That the wire is gone is for the next wait to say.
             let _ = self.crank().step_before_answers();
             self.drain_events();

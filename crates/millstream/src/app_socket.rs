@@ -100,7 +100,7 @@ const _: () = assert!(size_of::<AppSocket>() == 80);
 #[derive(Default)]
 pub(crate) struct AppSockets {
     sockets: Vec<AppSocket>,
-    /// In use.
+    /// How many are of a kind other than unused.
     open: usize,
     /// See [`Urgent::is_apart`].
     pub urgent_apart: bool,
@@ -113,7 +113,7 @@ impl AppSockets {
         if index >= self.sockets.len() {
             self.sockets.resize_with(index + 1, AppSocket::unused);
         }
-        self.open += 1;
+        self.open += usize::from(matches!(self.sockets[index].kind, Kind::Unused));
         self.sockets[index] = AppSocket {
             id,
             kind,
@@ -151,7 +151,32 @@ impl AppSockets {
 
     /// Ends a use.
     pub fn close(&mut self, id: SocketId) {
-        self.open = self.open.saturating_sub(1);
-        self.sockets[id.index as usize] = AppSocket::unused();
+        let socket = &mut self.sockets[id.index as usize];
+        self.open -= usize::from(!matches!(socket.kind, Kind::Unused));
+        *socket = AppSocket::unused();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_socket_counts_once_however_often_it_is_opened_or_closed() {
+        let mut sockets = AppSockets::default();
+        let [one, other] = [0, 3].map(|index| SocketId {
+            index,
+            generation: 1,
+        });
+        sockets.open(one, Kind::Idle);
+        sockets.open(one, Kind::Stream);
+        sockets.open(other, Kind::Listener);
+        assert_eq!(sockets.open_count(), 2);
+        for left in [1, 1] {
+            sockets.close(one);
+            assert_eq!(sockets.open_count(), left);
+        }
+        sockets.close(other);
+        assert_eq!(sockets.open_count(), 0);
     }
 }

@@ -25,7 +25,9 @@ fn connected(here: &Context, there: &Context) -> (TcpStream, TcpStream) {
     listener.set_nonblocking(true);
     let client = TcpStream::start_connect(here, address).unwrap();
     client.set_nonblocking(true);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
+        assert!(Instant::now() < deadline, "no connection");
         here.turn().unwrap();
         there.turn().unwrap();
         if let Ok((server, _)) = listener.accept() {

@@ -40,6 +40,11 @@ impl Answering {
         }
     }
 
+    /// The response has not left, or not all of it.
+    pub fn has_unsent(&self) -> bool {
+        self.unsent > 0
+    }
+
     /// Reads and answers as far as it goes. A client that breaks off counts that as failed itself.
     pub fn go_on<S: Read + Write>(
         &mut self,

@@ -15,7 +15,7 @@ pub const EVENTS_PER_WAIT_FEW: usize = 16;
 pub const WRITTEN_BYTES_PER_TURN: usize = 128 * 1024;
 /// With more sockets than this a context's writers leave the stack to its waits: 8,192 downloads whose writers turned it shared with a Jain's index of 0.90 (decision 0049).
 pub const WRITERS_TURN_SOCKETS_MAX: usize = 512;
-/// How long a poll whose stack is busy does not ask the kernel for the application's other descriptors: a small part of what it takes to be woken, and long enough for some ten turns.
+/// How long a poll whose stack is busy, or looks for work, does not ask the kernel for the application's other descriptors: a small part of what it takes to be woken, and long enough for some ten turns.
 pub const KERNEL_ASKED_EVERY_NS: u64 = 20_000;
 /// How long an application may stay away from its stack before the watchdog turns the crank for it.
 pub const WATCHDOG_TICK_NS: u64 = 5_000_000;

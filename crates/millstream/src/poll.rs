@@ -439,6 +439,7 @@ impl Poll {
             crank.give_way();
         }
         let mut until_ns = None;
+        let mut is_fresh = true;
         let outcome = loop {
             let step = match crank.step_before_answers() {
                 Ok(step) => step,
@@ -450,7 +451,10 @@ impl Poll {
                 until_ns = timeout.map(|timeout| ns_after(now_ns, timeout));
             }
             let is_over = until_ns.is_some_and(|until_ns| now_ns >= until_ns);
-            let asks_kernel = !has_news || self.is_kernel_due(now_ns);
+            // Without news at once, and after a sleep, which the kernel may have ended. A stack that goes on looking for work leaves the kernel alone for as long as one that has some:
+            // to ask it each time would make a look several times as long.
+            let asks_kernel = (is_fresh && !has_news) || self.is_kernel_due(now_ns);
+            is_fresh = false;
             if let Err(error) = self.collect(events, crank.was_quiet(step), asks_kernel) {
                 break Err(error);
             }
@@ -466,6 +470,7 @@ impl Poll {
                 break Ok(events.events.len());
             }
             if step == Step::Idle {
+                is_fresh = true;
                 let extra = self.kernel.as_ref().map(AsFd::as_fd);
                 match inner.sleep(&mut crank, until_ns, extra.as_slice()) {
                     Ok(false) => {}

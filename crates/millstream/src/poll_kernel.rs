@@ -90,7 +90,7 @@ impl Poll {
         rustix::event::poll(&mut fds, Some(&NOW)).is_ok_and(|count| count > 0)
     }
 
-    /// A busy stack leaves the kernel's descriptors alone for a while: to ask for them costs as much as an exchange on a connection.
+    /// A stack that is busy or looks for work leaves the kernel's descriptors alone for a while: to ask for them costs as much as an exchange on a connection.
     pub(crate) fn is_kernel_due(&mut self, now_ns: u64) -> bool {
         if self.kernel.is_none() || self.inner.config().clock.is_virtual() {
             return true;

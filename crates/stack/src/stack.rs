@@ -233,7 +233,9 @@ impl Stack {
     ) -> std::io::Result<bool> {
         self.bell.prepare_sleep();
         let wants_tx = self.core.has_output();
-        let due_ns = [self.next_timer_ns(), until_ns].into_iter().flatten().min();
+        // The port's own deadline is the wait's to heed, which asks the port first: one that has passed would keep it from being asked.
+        let due_ns = [self.core.next_timer_ns(), until_ns];
+        let due_ns = due_ns.into_iter().flatten().min();
         let timeout_ns = due_ns.map(|due_ns| due_ns.saturating_sub(now_ns));
         let outcome = if self.has_work() || timeout_ns == Some(0) {
             Ok(false)

@@ -39,6 +39,10 @@ pub struct MemifPort {
     look_at_ns: u64,
     control_deadline_ns: Option<u64>,
     room_deadline_ns: Option<u64>,
+    /// Frames that had come when the port last went to sleep.
+    frames_at_sleep: u64,
+    /// Another queue was at the control channel when this one went to sleep.
+    is_left_to_another: bool,
     counters: Counters,
     capabilities: Capabilities,
     shared: Arc<Shared>,
@@ -69,6 +73,8 @@ impl MemifPort {
             look_at_ns: 0,
             control_deadline_ns: None,
             room_deadline_ns: None,
+            frames_at_sleep: 0,
+            is_left_to_another: false,
             counters: Counters::default(),
             capabilities,
             shared,
@@ -78,6 +84,11 @@ impl MemifPort {
     /// Whether the peer is connected and has this queue.
     pub fn is_connected(&self) -> bool {
         self.connected && self.drain_left.is_none() && self.rx.is_some() && self.tx.is_some()
+    }
+
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
     }
 
     /// Why the last connection ended or did not come about; empty if there was none. Takes the interface's lock: not for the data path.
@@ -118,6 +129,27 @@ impl MemifPort {
             self.follow(&control);
         }
         true
+    }
+
+    /// Looks at the control channel, unless this port was busy since it slept and has looked a moment ago: whoever has slept at all has frames between two sleeps, and the lock
+    /// is all queues'. What comes meanwhile ends a sleep at once, and the next one, if no frames came, begins with a look.
+    ///
+    /// If another queue is at it, it is left to that one for a while. Its thread may have lost the core in the middle of it, so nobody who shares the core may wait for it awake:
+    /// neither for the lock, nor by sleeping on what it has yet to read.
+    fn look_before_sleep(&mut self, now_ns: u64) {
+        let frames = self.counters.rx_frames;
+        let is_busy = std::mem::replace(&mut self.frames_at_sleep, frames) != frames;
+        let is_due = now_ns >= self.look_at_ns
+            || self
+                .control_deadline_ns
+                .is_some_and(|at_ns| now_ns >= at_ns);
+        if is_busy && self.rx.is_some() && !is_due {
+            return;
+        }
+        self.is_left_to_another = !self.look(now_ns);
+        if self.is_left_to_another {
+            self.control_deadline_ns = Some(now_ns + CONTROL_LOOK_NS_CONNECTING);
+        }
     }
 
     /// Leaves the connection that ended, once it is drained, and joins the one that there is now.
@@ -274,7 +306,8 @@ impl Port for MemifPort {
         self.release();
         self.room_deadline_ns = None;
         let now_ns = now_ns();
-        if !self.look(now_ns) || self.drain_left.is_some() || self.loss_unreported {
+        self.look_before_sleep(now_ns);
+        if self.drain_left.is_some() || self.loss_unreported {
             return true;
         }
         if want_tx && self.has_room() {
@@ -288,15 +321,18 @@ impl Port for MemifPort {
 
     fn finish_wait(&mut self) {
         self.room_deadline_ns = None;
+        self.is_left_to_another = false;
         if let Some(rx) = &mut self.rx {
             rx.finish_wait();
         }
     }
 
     fn poll_fds<'a>(&'a self, _want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        fds(self.shared.descriptor(), PollFlags::IN);
-        if let Some(news) = self.shared.news(self.capabilities.queue) {
-            fds(news, PollFlags::IN);
+        if !self.is_left_to_another {
+            fds(self.shared.descriptor(), PollFlags::IN);
+            if let Some(news) = self.shared.news(self.capabilities.queue) {
+                fds(news, PollFlags::IN);
+            }
         }
         if let Some(rx) = &self.rx {
             fds(rx.bell(), PollFlags::IN);

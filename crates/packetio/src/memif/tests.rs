@@ -3,6 +3,7 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
+use crate::wait::monotonic_ns;
 
 fn options(path: &str) -> MemifOptions {
     MemifOptions {
@@ -167,4 +168,43 @@ fn queue_asleep_hears_of_a_connection_that_another_queue_has_made() {
         assert!(!port.prepare_wait(false));
         assert!(port.is_connected() && !is_called(port));
     }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets of this kind")]
+fn queue_asleep_while_another_is_at_the_control_channel_does_not_turn_in_circles() {
+    let server = MemifOptions {
+        queues: 2,
+        ..options("@memif-at-it")
+    };
+    let mut ports = Memif::connect(&server).expect("server");
+    let shared = ports[0].shared();
+    // Its thread may have lost the core in the middle of it, to the very thread that would turn in circles.
+    let at_it = shared.control();
+    assert!(!ports[1].prepare_wait(false) && !is_called(&ports[1]));
+    ports[1].finish_wait();
+    // Somebody knocks, whom nobody hears yet.
+    let path = rustix::net::SocketAddrUnix::new_abstract_name(b"memif-at-it").expect("a name");
+    let flags = rustix::net::SocketFlags::CLOEXEC;
+    let (unix, kind) = (
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::SEQPACKET,
+    );
+    let caller = rustix::net::socket_with(unix, kind, flags, None).expect("socket");
+    rustix::net::connect(&caller, &path).expect("knock");
+    assert!(is_called(&ports[1]));
+    let (start, mut turns) = (std::time::Instant::now(), 0);
+    while start.elapsed() < std::time::Duration::from_millis(10) {
+        crate::wait(&mut [&mut ports[1]], &[], false, None).expect("wait");
+        turns += 1;
+    }
+    assert!(turns <= 11, "{turns} turns in 10 ms");
+    drop(at_it);
+    // Now it looks, and lets the caller in.
+    assert!(!ports[1].prepare_wait(false) && !is_called(&ports[1]));
+    assert!(
+        ports[1]
+            .deadline_ns()
+            .is_none_or(|at_ns| at_ns > monotonic_ns())
+    );
 }

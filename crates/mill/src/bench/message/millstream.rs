@@ -29,6 +29,11 @@ const OPENING_MAX: usize = 512;
 /// A connection that has not opened by then does not.
 const OPENING_TIME: Duration = Duration::from_secs(30);
 
+/// Whatever is to be heard of a connection.
+fn both() -> Interest {
+    Interest::READABLE | Interest::WRITABLE
+}
+
 /// What a server is told on stdin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
@@ -180,6 +185,9 @@ impl<'a> Server<'a> {
                     // Dropping the stream closes it.
                     if answering.go_on(stream, self.plan, &mut self.buffer) == Next::Over {
                         self.waiting.remove(key);
+                    } else if answering.has_unsent() {
+                        self.poll
+                            .reregister(stream, Token(key), both(), Mode::Edge)?;
                     }
                 }
             }
@@ -205,9 +213,9 @@ fn welcome(
         return Ok(());
     }
     let place = waiting.vacant_entry();
-    let both = Interest::READABLE | Interest::WRITABLE;
-    let interest = match plan.response_bytes > READ_BYTES {
-        true => both,
+    // A small answer may be refused as well: a stack that has a thread of its own may not have filled the stock of chunks yet.
+    let interest = match plan.response_bytes > READ_BYTES || answering.has_unsent() {
+        true => both(),
         false => Interest::READABLE,
     };
     poll.register(&stream, Token(place.key()), interest, Mode::Edge)?;
@@ -222,7 +230,10 @@ pub fn client(options: &SideOptions) -> Result<(), Failure> {
         .server
         .ok_or_else(|| Failure::Usage("--server is missing".to_owned()))?;
     let plan = options.plan.share(runtime.contexts());
-    let whole: Mutex<Option<Tally>> = Mutex::new(None);
+    let whole = Mutex::new(Whole {
+        tally: None,
+        missing: runtime.contexts(),
+    });
     on_every_context(&runtime, |context, index| {
         let idle = open_idle(&context, server, options, plan.idle)?;
         if index == 0 {
@@ -241,15 +252,39 @@ pub fn client(options: &SideOptions) -> Result<(), Failure> {
             say_counters(&context)?;
         }
         let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *whole {
-            Some(whole) => whole.merge(&client.tally),
-            None => *whole = Some(client.tally),
-        }
+        whole.add(client.tally)?;
+        drop(whole);
+        // Only now: whoever hears the sum looks at once what the server has spent, and the end of a million connections is no part of that.
+        drop(idle);
         Ok(())
-    })?;
-    let whole = whole.into_inner().unwrap_or_else(PoisonError::into_inner);
-    println!("{}", serde_json::json!(whole.map(|tally| tally.seen())));
-    Ok(())
+    })
+}
+
+/// What the contexts of a client saw.
+struct Whole {
+    tally: Option<Tally>,
+    /// Contexts that have not said yet.
+    missing: usize,
+}
+
+impl Whole {
+    /// Adds what one of them saw; with the last one's, prints the sum.
+    fn add(&mut self, tally: Tally) -> io::Result<()> {
+        self.missing -= 1;
+        let whole = match self.tally.take() {
+            Some(mut whole) => {
+                whole.merge(&tally);
+                whole
+            }
+            None => tally,
+        };
+        if self.missing == 0 {
+            println!("{}", serde_json::json!(whole.seen()));
+            return io::stdout().flush();
+        }
+        self.tally = Some(whole);
+        Ok(())
+    }
 }
 
 /// Connections that do nothing, spread over our addresses.
@@ -353,9 +388,8 @@ impl<'a> Client<'a> {
 
     fn begin(&mut self, index: usize) {
         let opened = TcpStream::start_connect(&self.context, self.server).and_then(|stream| {
-            let both = Interest::READABLE | Interest::WRITABLE;
             self.poll
-                .register(&stream, Token(index), both, Mode::Edge)?;
+                .register(&stream, Token(index), both(), Mode::Edge)?;
             Ok(stream)
         });
         match opened {

@@ -1,6 +1,6 @@
 //! What test programs say of their failures, kept for the end of the log.
 //!
-//! Reads what libtest prints: the block between `failures:` and `test result:`, and the name of a test in which a program died.
+//! Reads what libtest prints: the block between `failures:` and `test result:`, and the name of a test in which a program died; and what cargo says a program died of.
 
 use std::io::{BufRead, Write};
 
@@ -17,7 +17,8 @@ pub fn pass_on(from: impl BufRead, mut to: impl Write) -> String {
         let _ = writeln!(to, "{line}");
         is_within |= line == "failures:";
         is_within &= !line.starts_with("test result:");
-        if (is_within || is_unfinished(&line)) && kept.len() < KEPT_LINES_MAX {
+        let is_telling = is_within || is_unfinished(&line) || is_cause_of_death(&line);
+        if is_telling && kept.len() < KEPT_LINES_MAX {
             kept.push(line.into_owned());
         }
     }
@@ -27,6 +28,11 @@ pub fn pass_on(from: impl BufRead, mut to: impl Write) -> String {
 /// A test's name stands without an outcome when its program died in it.
 fn is_unfinished(line: &str) -> bool {
     line.starts_with("test ") && line.trim_end().ends_with("...")
+}
+
+/// Cargo's, of a program that a signal ended.
+fn is_cause_of_death(line: &str) -> bool {
+    line.contains("process didn't exit successfully") && line.contains("(signal: ")
 }
 
 #[cfg(test)]
@@ -43,6 +49,17 @@ mod tests {
         assert_eq!(String::from_utf8(passed_on).unwrap(), LOG);
         let block = "failures:\n\n---- b stdout ----\npanicked at b.rs:1\n\nfailures:\n    b\n\n";
         assert_eq!(kept, format!("{block}test c ... "));
+    }
+
+    #[test]
+    fn program_ended_by_a_signal_is_kept_with_its_cause() {
+        let cause =
+            "  process didn't exit successfully: `t --test-threads=1` (signal: 11, SIGSEGV)";
+        let log = format!(
+            "error: test failed\n\nCaused by:\n{cause}\n{}",
+            cause.replace("signal: 11, SIGSEGV", "exit status: 101")
+        );
+        assert_eq!(pass_on(log.as_bytes(), Vec::new()), cause);
     }
 
     #[test]

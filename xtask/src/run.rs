@@ -6,11 +6,12 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, PipeWriter};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -98,17 +99,28 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Runs a child that tests, to its end. What its programs said of failures stands in the error's further lines, for of a long
-/// log often only the end is kept.
+/// Runs a child that tests, to its end. What its programs said of failures, and cargo of theirs, stands in the error's further
+/// lines, for of a long log often only the end is kept.
 pub fn run_tests(command: &mut Command) -> Result<(), String> {
-    let (reader, writer) = io::pipe().map_err(|error| spawn_error(command, &error))?;
-    let listener =
-        std::thread::spawn(move || failures::pass_on(BufReader::new(reader), io::stdout()));
-    let outcome = run(command.stdout(writer));
-    // The command held the last writing end: without it the listener comes to an end.
-    command.stdout(Stdio::inherit());
-    let said = listener.join().unwrap_or_default();
-    outcome.map_err(|cause| format!("{cause}\n{said}").trim_end().to_owned())
+    let (output, stdout) = listener(io::stdout()).map_err(|error| spawn_error(command, &error))?;
+    let (errors, stderr) = listener(io::stderr()).map_err(|error| spawn_error(command, &error))?;
+    let outcome = run(command.stdout(stdout).stderr(stderr));
+    // The command held the last writing ends: without them the listeners come to an end.
+    command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    let said = [output, errors].map(|listener| listener.join().unwrap_or_default());
+    outcome.map_err(|cause| {
+        format!("{cause}\n{}", said.join("\n"))
+            .trim_end()
+            .to_owned()
+    })
+}
+
+/// A thread that passes on to `to` what is written into the pipe, until its last writing end is closed, and returns what told of
+/// failures.
+fn listener(to: impl io::Write + Send + 'static) -> io::Result<(JoinHandle<String>, PipeWriter)> {
+    let (reader, writer) = io::pipe()?;
+    let listener = std::thread::spawn(move || failures::pass_on(BufReader::new(reader), to));
+    Ok((listener, writer))
 }
 
 /// Runs a short child and returns what it printed; it is not announced.

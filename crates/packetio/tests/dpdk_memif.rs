@@ -60,14 +60,15 @@ fn native(device: usize, queues: usize) -> Vec<MemifPort> {
     Memif::connect(&options).unwrap()
 }
 
-/// A device and the native memif that it is connected to.
-fn connected(device: usize) -> Option<(Box<dyn Port + Send>, MemifPort)> {
+/// A native memif and the device that is connected to it, in this order: what is bound last is dropped first, and the device has to be. Its driver's own thread takes the connection
+/// down when the peer leaves, and a port that is stopped at that moment takes it down as well, without a lock between them (`EAL: Error: Invalid memory`, or worse).
+fn connected(device: usize) -> Option<(MemifPort, Box<dyn Port + Send>)> {
     let options = options(device)?;
     // A client looks for its server once, when it starts.
     let mut native = native(device, 1).remove(0);
     let dpdk = open(&options, 0).unwrap();
     meet(&mut native);
-    Some((dpdk, native))
+    Some((native, dpdk))
 }
 
 fn meet(native: &mut MemifPort) {
@@ -133,7 +134,7 @@ fn exchange(a: &mut dyn Port, b: &mut dyn Port, frames: u64) {
 #[test]
 fn connected_frames_both_ways_are_whole_and_in_order() {
     let _alone = alone();
-    let Some((mut dpdk, mut native)) = connected(0) else {
+    let Some((mut native, mut dpdk)) = connected(0) else {
         return;
     };
     let is = dpdk.capabilities();
@@ -157,7 +158,7 @@ fn connected_frames_both_ways_are_whole_and_in_order() {
 #[test]
 fn connected_frames_of_odd_lengths_are_dropped_and_counted() {
     let _alone = alone();
-    let Some((mut dpdk, mut native)) = connected(1) else {
+    let Some((mut native, mut dpdk)) = connected(1) else {
         return;
     };
     let lengths = [1, 13, 14, 60, 1518, 1519, 2048];
@@ -201,16 +202,17 @@ fn connected_frames_of_odd_lengths_are_dropped_and_counted() {
 #[test]
 fn peer_that_does_not_read_pushes_back_and_loses_nothing() {
     let _alone = alone();
-    let Some((mut dpdk, mut native)) = connected(2) else {
+    let Some((mut native, mut dpdk)) = connected(2) else {
         return;
     };
     let mut sent = 0;
     let full = until(PATIENCE, || {
         let n = send_some(&mut dpdk, sent, u64::MAX);
         sent += n;
-        n == 0
+        // The driver may hear a little later than the peer that they are connected.
+        n == 0 && sent >= 1024
     });
-    assert!(full && sent >= 1024, "{sent}");
+    assert!(full, "{sent}");
     assert!(count(&dpdk, "dpdk_tx_pushed_back") > 0);
     // No room, so a sleep for room is none for ever.
     let woken = wait(&mut [&mut dpdk], &[], true, Some(5_000_000_000)).unwrap();
@@ -357,7 +359,7 @@ fn large_mtu_makes_room_for_large_frames() {
 #[test]
 fn idle_sleeper_is_woken_by_a_frame_within_its_longest_sleep() {
     let _alone = alone();
-    let Some((mut dpdk, mut native)) = connected(6) else {
+    let Some((mut native, mut dpdk)) = connected(6) else {
         return;
     };
     // Idle for long enough that the sleeps are as long as they get: this driver has no interrupts.

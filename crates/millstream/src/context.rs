@@ -286,16 +286,26 @@ impl Inner {
         if let Some(id) = self.state().side.sockets.pop() {
             return Ok(id);
         }
-        // A turn fills the stock; a few that found nothing to fill it with mean that the table is full.
+        self.await_stock(|state| state.side.sockets.pop().map(Ok))
+            .map_err(|_| Errno::NOBUFS.into())
+    }
+
+    /// Calls `attempt` again, which a stock was too small for. A turn of the stack fills it; a few that found nothing to fill it with mean that there is nothing. `TimedOut` then.
+    pub(crate) fn await_stock<T>(
+        &self,
+        mut attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
+    ) -> io::Result<T> {
+        // The stack's thread may need this very core.
+        self.crank().give_way();
         for _ in 0..STOCK_TURNS_MAX {
             self.state().ring();
             let until_ns = self.now_ns() + STOCK_WAIT_NS;
-            let pop = |state: &mut State| state.side.sockets.pop().map(Ok);
-            if let Ok(id) = self.block(Some(until_ns), Self::sleep_through, pop) {
-                return Ok(id);
+            match self.block(Some(until_ns), Self::sleep_through, &mut attempt) {
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                outcome => return outcome,
             }
         }
-        Err(Errno::NOBUFS.into())
+        Err(io::ErrorKind::TimedOut.into())
     }
 
     /// Calls `attempt` until it has an answer, turning the crank or sleeping in between. `TimedOut` at `until_ns`; `NetworkDown` when the wire is gone;
@@ -451,7 +461,7 @@ type Sleep = fn(&Inner, &mut CrankHandle, Option<u64>, &[BorrowedFd<'_>]) -> io:
 
 /// Turns after which a stack that always finds something to do is left to its other callers.
 const SETTLE_TURNS_MAX: usize = 100_000;
-/// How often, and how long each time, an empty stock of socket ids is waited for: nobody wakes us when it has been filled.
+/// How often, and how long each time, an empty stock is waited for: nobody wakes us when it has been filled.
 const STOCK_TURNS_MAX: usize = 100;
 const STOCK_WAIT_NS: u64 = 100_000;
 /// Likewise for room in the queue of requests, and for answers.

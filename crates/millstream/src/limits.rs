@@ -15,6 +15,8 @@ pub const EVENTS_PER_WAIT_FEW: usize = 16;
 pub const WRITTEN_BYTES_PER_TURN: usize = 128 * 1024;
 /// With more sockets than this a context's writers leave the stack to its waits: 8,192 downloads whose writers turned it shared with a Jain's index of 0.90 (decision 0049).
 pub const WRITERS_TURN_SOCKETS_MAX: usize = 512;
+/// What is written at once on an empty send buffer is taken whole up to here, unless the context has no chunk left: as much as Linux' buffers hold from the start (`tcp_wmem`).
+pub const WHOLE_WRITE_BYTES_MAX: usize = 16 * 1024;
 /// How long a poll whose stack is busy, or looks for work, does not ask the kernel for the application's other descriptors: a small part of what it takes to be woken, and long enough for some ten turns.
 pub const KERNEL_ASKED_EVERY_NS: u64 = 20_000;
 /// How long an application may stay away from its stack before the watchdog turns the crank for it.

@@ -24,6 +24,9 @@ use crate::urgent::UrgentMark;
 mod write;
 
 /// A TCP connection. Dropped, it is closed: what was written still leaves, unless bytes were left unread, which resets it.
+///
+/// A write on an empty send buffer is taken whole up to [`WHOLE_WRITE_BYTES_MAX`](crate::limits::WHOLE_WRITE_BYTES_MAX), as by the kernel, unless the context has no chunk of memory
+/// left: non-blocking sockets, too, let the stack see to its stocks for that.
 pub struct TcpStream {
     inner: Rc<Inner>,
     id: SocketId,
@@ -326,7 +329,9 @@ impl TcpStream {
         if bytes.is_empty() {
             return Ok(0);
         }
-        self.transmit(|state, id| state.write(id, bytes, Requests::WROTE_MORE))
+        self.transmit(bytes.len(), |state, id, from| {
+            state.write(id, &bytes[from..], Requests::WROTE_MORE)
+        })
     }
 
     /// Ends a record with what was written last (`MSG_EOR`): no segment bears bytes of it and of what comes after it. A hint to the receiver's
@@ -481,20 +486,39 @@ impl TcpStream {
         outcome.map_err(would_block)
     }
 
+    /// `attempt` writes from a place of the `total` bytes on.
+    #[inline]
     fn transmit(
         &self,
-        mut attempt: impl FnMut(&mut State, SocketId) -> Option<io::Result<usize>>,
+        total: usize,
+        mut attempt: impl FnMut(&mut State, SocketId, usize) -> Option<io::Result<usize>>,
     ) -> io::Result<usize> {
         self.inner.before_write();
-        let mut attempt = |state: &mut State| {
-            let outcome = attempt(state, self.id);
+        let mut attempt = |state: &mut State, from| {
+            let outcome = attempt(state, self.id, from);
             if let Some(Ok(written)) = outcome {
                 self.inner.wrote(written);
             }
             outcome
         };
-        if let Some(outcome) = attempt(&mut self.inner.state()) {
-            return outcome;
+        let outcome = attempt(&mut self.inner.state(), 0);
+        match outcome {
+            Some(Ok(written)) if written < total => self.write_rest(written, total, attempt),
+            Some(outcome) => outcome,
+            None => self.transmit_later(total, attempt),
+        }
+    }
+
+    /// There was no room at once, or no chunk for it.
+    #[cold]
+    fn transmit_later(
+        &self,
+        total: usize,
+        mut attempt: impl FnMut(&mut State, usize) -> Option<io::Result<usize>>,
+    ) -> io::Result<usize> {
+        let written = self.write_rest(0, total, &mut attempt)?;
+        if written > 0 {
+            return Ok(written);
         }
         if self.nonblocking.get() {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -506,7 +530,7 @@ impl TcpStream {
                     if !state.may_write_on(self.id) {
                         return None;
                     }
-                    attempt(state)
+                    attempt(state, 0)
                 });
         outcome.map_err(would_block)
     }
@@ -641,14 +665,21 @@ impl Write for &TcpStream {
         if bytes.is_empty() {
             return Ok(0);
         }
-        self.transmit(|state, id| state.write(id, bytes, Requests::WROTE))
+        self.transmit(bytes.len(), |state, id, from| {
+            state.write(id, &bytes[from..], Requests::WROTE)
+        })
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        if slices.iter().all(|slice| slice.is_empty()) {
+        let total = slices
+            .iter()
+            .fold(0usize, |total, slice| total.saturating_add(slice.len()));
+        if total == 0 {
             return Ok(0);
         }
-        self.transmit(|state, id| state.write_slices(id, slices, Requests::WROTE))
+        self.transmit(total, |state, id, from| {
+            state.write_slices(id, slices, from, Requests::WROTE)
+        })
     }
 
     /// Nothing is held back: the stack has all that was written.

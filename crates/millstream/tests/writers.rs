@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
-use millstream::{Config, Context, Crank, Runtime, TcpListener, TcpStream};
+use millstream::{Config, Context, Crank, Limits, Runtime, TcpListener, TcpStream};
 
 /// More than is written between two turns of a writer's.
 const PIECES_BYTES: usize = 160 * 1024;
@@ -11,8 +11,14 @@ const PIECES_BYTES: usize = 160 * 1024;
 const LOOKS: usize = 3;
 
 fn open(link: &str, address: &str) -> (Context, Runtime) {
+    open_as(link, address, Crank::Inline, Limits::default())
+}
+
+fn open_as(link: &str, address: &str, crank: Crank, limits: Limits) -> (Context, Runtime) {
     let mut config = Config::new(format!("loopback:{link}").parse().unwrap());
-    config.crank = Crank::Inline;
+    config.crank = crank;
+    config.limits = limits;
+    config.linger_ns = 0;
     config.addresses.push(address.parse().unwrap());
     config.tcp.send_buffer.bytes_default = 1 << 20;
     let runtime = Runtime::new(config).unwrap();
@@ -35,6 +41,47 @@ fn connected(here: &Context, there: &Context) -> (TcpStream, TcpStream) {
             here.settle().unwrap();
             return (client, server);
         }
+    }
+}
+
+/// A context with that many chunks of each size, and connections of its that have written nothing yet, to a peer that the watchdog turns every few milliseconds.
+struct Crowd {
+    writers: Vec<TcpStream>,
+    _readers: Vec<TcpStream>,
+    _runtimes: [Runtime; 2],
+}
+
+impl Crowd {
+    fn new(link: &str, crank: Crank, count: usize, chunks: [usize; 2]) -> Self {
+        let [small_chunks, large_chunks] = chunks;
+        let limits = Limits {
+            small_chunks,
+            large_chunks,
+            ..Limits::for_connections(1_024)
+        };
+        let (here, one) = open_as(link, "10.9.0.1/24", crank, limits);
+        let (there, other) = open(link, "10.9.0.2/24");
+        let (writers, readers) = (0..count).map(|_| connected(&here, &there)).unzip();
+        Self {
+            writers,
+            _readers: readers,
+            _runtimes: [one, other],
+        }
+    }
+
+    /// Each writes so much, one after the other; how many were taken less from.
+    fn cut_short(&mut self, bytes: usize) -> usize {
+        let bytes = vec![b'c'; bytes];
+        let written = self.writers.iter_mut().map(|writer| writer.write(&bytes));
+        written
+            .filter(|written| match written {
+                Ok(count) => *count < bytes.len(),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    true
+                }
+            })
+            .count()
     }
 }
 
@@ -71,5 +118,29 @@ fn writer_who_never_polls_has_what_it_wrote_leave() {
             there.turn().unwrap();
             came += read(&mut server, &mut bytes);
         }
+    }
+}
+
+#[test]
+fn short_writes_on_empty_buffers_are_taken_whole_though_the_stock_is_smaller() {
+    for crank in [Crank::Inline, Crank::Dedicated] {
+        let link = format!("empty-{crank:?}");
+        // A quarter of the chunks is in stock at most.
+        let mut crowd = Crowd::new(&link, crank, 300, [1_024, 16]);
+        assert_eq!(crowd.cut_short(200), 0, "{crank:?}");
+        let mut crowd = Crowd::new(&format!("{link}-large"), crank, 60, [16, 512]);
+        assert_eq!(crowd.cut_short(16 * 1024 - 1), 0, "{crank:?}");
+    }
+}
+
+#[test]
+fn writers_without_a_chunk_left_are_not_kept_waiting_each() {
+    for crank in [Crank::Inline, Crank::Dedicated] {
+        let mut crowd = Crowd::new(&format!("dry-{crank:?}"), crank, 400, [64, 16]);
+        let begin = Instant::now();
+        let cut_short = crowd.cut_short(16 * 1024);
+        assert!(cut_short >= 200, "{cut_short} of 400");
+        let took = begin.elapsed();
+        assert!(took.as_millis() < 1_000, "{took:?}");
     }
 }

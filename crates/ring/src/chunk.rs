@@ -13,9 +13,10 @@
 use core::num::NonZeroU32;
 
 use crate::memory::Memory;
+use crate::published::Published32;
 use crate::spsc::{self, Consumer};
 use crate::stock::Stock;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{Arc, AtomicU32, Ordering};
 
 /// Bytes of a chunk's header.
 pub const HEADER_BYTES: u32 = 16;
@@ -333,25 +334,33 @@ impl ChunkPool {
 pub struct Magazine {
     small: Consumer<ChunkId>,
     large: Consumer<ChunkId>,
+    pool_is_dry: Arc<Published32>,
 }
 
 /// The stack's end: it fills up what the application has used.
 pub struct MagazineFeed {
     small: Stock<ChunkId>,
     large: Stock<ChunkId>,
+    pool_is_dry: Arc<Published32>,
+    /// What the word says: it is written when it changes.
+    said_dry: bool,
 }
 
 /// An empty magazine of this many chunks per class (rounded up to powers of two).
 pub fn magazine(small: usize, large: usize) -> (MagazineFeed, Magazine) {
     let (small_in, small_out) = spsc::queue(small);
     let (large_in, large_out) = spsc::queue(large);
+    let pool_is_dry = Arc::new(Published32::new(0));
     let feed = MagazineFeed {
         small: Stock::new(small_in),
         large: Stock::new(large_in),
+        pool_is_dry: pool_is_dry.clone(),
+        said_dry: false,
     };
     let magazine = Magazine {
         small: small_out,
         large: large_out,
+        pool_is_dry,
     };
     (feed, magazine)
 }
@@ -379,6 +388,11 @@ impl Magazine {
     pub fn is_empty(&mut self) -> bool {
         self.small.is_empty() && self.large.is_empty()
     }
+
+    /// Whether the pool had nothing left when the stack last filled the stock. Otherwise what is missing here comes with the stack's next look.
+    pub fn is_pool_dry(&self) -> bool {
+        self.pool_is_dry.load() != 0
+    }
 }
 
 impl MagazineFeed {
@@ -387,6 +401,11 @@ impl MagazineFeed {
     pub fn refill(&mut self, pool: &mut ChunkPool) -> u32 {
         let small = self.small.fill(|| pool.take(ChunkClass::Small));
         let large = self.large.fill(|| pool.take(ChunkClass::Large));
+        let is_dry = pool.free(ChunkClass::Small) + pool.free(ChunkClass::Large) == 0;
+        if is_dry != self.said_dry {
+            self.said_dry = is_dry;
+            self.pool_is_dry.store(is_dry.into());
+        }
         (small + large) as u32
     }
 

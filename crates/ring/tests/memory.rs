@@ -174,3 +174,23 @@ fn magazine_is_filled_up_and_given_back() {
     feed.reclaim(magazine, &mut pool);
     assert_full(&pool);
 }
+
+#[test]
+fn magazine_knows_whether_the_pool_had_more_for_it() {
+    let (_memory, mut pool) = memory(6, 3);
+    let (mut feed, mut magazine) = magazine(4, 2);
+    let mut used = Vec::new();
+    for (left, is_dry) in [(3, false), (0, true), (0, true)] {
+        feed.refill(&mut pool);
+        let free = pool.free(ChunkClass::Small) + pool.free(ChunkClass::Large);
+        assert_eq!((free, magazine.is_pool_dry()), (left, is_dry));
+        used.extend(std::iter::from_fn(|| magazine.take(ChunkClass::Small)));
+    }
+    // All comes back, which is more than the stock has room for.
+    used.into_iter().for_each(|id| pool.give(id));
+    assert!(magazine.is_pool_dry());
+    feed.refill(&mut pool);
+    assert!(!magazine.is_pool_dry());
+    feed.reclaim(magazine, &mut pool);
+    assert_full(&pool);
+}

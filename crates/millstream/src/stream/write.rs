@@ -6,8 +6,41 @@ use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
 use stack::context::AppSide;
 
-use super::is_open;
+use super::{TcpStream, is_open};
 use crate::context::{State, ask};
+use crate::limits::WHOLE_WRITE_BYTES_MAX;
+
+impl TcpStream {
+    /// A write found no room for all, or no chunk. On a send buffer that was empty it is taken whole if it is short enough: programs for the kernel take that for granted. What
+    /// is missing then is a look of the stack's, which fills the stock. Not on a virtual clock, whose holder alone turns the stack. How many bytes are written in all.
+    #[cold]
+    pub(super) fn write_rest(
+        &self,
+        mut written: usize,
+        total: usize,
+        mut attempt: impl FnMut(&mut State, usize) -> Option<io::Result<usize>>,
+    ) -> io::Result<usize> {
+        let is_short = total <= WHOLE_WRITE_BYTES_MAX && !self.inner.config().clock.is_virtual();
+        if !is_short || !self.inner.state().lacks_stock_only(self.id, written) {
+            return Ok(written);
+        }
+        let outcome = self.inner.await_stock(|state| {
+            // Why a connection ended is told once: to the next write, if this one has something to tell.
+            while written == 0 || is_open(state.block(self.id).state()) {
+                match attempt(state, written) {
+                    Some(Ok(more)) if written + more < total => written += more,
+                    Some(Ok(_)) => return Some(Ok(Ok(total))),
+                    Some(Err(error)) => return Some(Ok(Err(error))),
+                    None if state.lacks_stock_only(self.id, written) => return None,
+                    None => break,
+                }
+            }
+            Some(Ok(Ok(written)))
+        });
+        // That there is no chunk, or no wire any more, is for the caller's next wait to say.
+        outcome.unwrap_or(Ok(written))
+    }
+}
 
 impl State {
     /// Writes before there is a connection, for the SYN to take along.
@@ -48,12 +81,25 @@ impl State {
         self.finish_write(id, n, &[IoSlice::new(bytes)], how)
     }
 
+    /// From a place of them on; from within the first to the end of the slice that it is in.
     pub(super) fn write_slices(
         &mut self,
         id: SocketId,
         slices: &[IoSlice<'_>],
+        mut from: usize,
         how: Requests,
     ) -> Option<io::Result<usize>> {
+        for slice in slices {
+            if from == 0 {
+                break;
+            }
+            if let Some(rest) = slice.get(from..)
+                && !rest.is_empty()
+            {
+                return self.write(id, rest, how);
+            }
+            from -= slice.len();
+        }
         let (socket, block) = self.parts(id);
         if socket.write_shut || !is_open(block.state()) {
             return self.cannot_write(id);
@@ -104,6 +150,13 @@ impl State {
             self.request(id, Requests::WROTE);
         }
         None
+    }
+
+    /// The send buffer holds nothing but the `written` bytes, has room, and there are chunks to come.
+    fn lacks_stock_only(&mut self, id: SocketId, written: usize) -> bool {
+        let (socket, block) = self.parts(id);
+        let is_ours = socket.tx.waiting(block) as usize <= written;
+        is_ours && socket.tx.space(block) > 0 && !self.side.magazine.is_pool_dry()
     }
 
     /// A write was cut short. True: for want of chunks, not of room.

@@ -1,6 +1,7 @@
 //! Who turns the crank, seen from the application's thread: make progress now, or sleep until there is something to see.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use packetio::Clock;
 use packetio::wait::monotonic_ns;
@@ -142,6 +143,8 @@ pub(crate) struct InlineCrank {
     clock: Clock,
     stepped_ns: u64,
     spin: Spin,
+    /// Looks in a row that found the watchdog at the stack.
+    refused: u32,
 }
 
 impl InlineCrank {
@@ -156,6 +159,7 @@ impl InlineCrank {
             } else {
                 config.spin_ns
             }),
+            refused: 0,
         }
     }
 
@@ -165,10 +169,10 @@ impl InlineCrank {
         let now_ns = self.clock.now_ns();
         self.stepped_ns = now_ns;
         let Some(mut stack) = held else {
-            // The watchdog is at it; it takes one turn and lets go.
-            std::thread::yield_now();
+            leave_to_watchdog(&mut self.refused);
             return Ok(Step::Moved);
         };
+        self.refused = 0;
         let turned = turn(&mut stack, now_ns);
         self.shared.watch.turned();
         if stack.is_gone() {
@@ -195,7 +199,7 @@ impl InlineCrank {
             return Err(std::io::ErrorKind::WouldBlock.into());
         }
         let Some(mut stack) = self.shared.stack.try_lock() else {
-            std::thread::yield_now();
+            leave_to_watchdog(&mut self.refused);
             return Ok(false);
         };
         // The watchdog may have taken one more turn after ours, having seen us away before we came.
@@ -206,11 +210,12 @@ impl InlineCrank {
     }
 
     fn next_deadline_ns(&self) -> Option<u64> {
+        let mut refused = 0;
         loop {
             if let Some(stack) = self.shared.stack.try_lock() {
                 return stack.next_timer_ns();
             }
-            std::thread::yield_now();
+            leave_to_watchdog(&mut refused);
         }
     }
 
@@ -219,14 +224,28 @@ impl InlineCrank {
         let (shared, clock) = (self.shared, self.clock);
         // Time that stands still lets nothing close.
         let linger_ns = if clock.is_virtual() { 0 } else { linger_ns };
+        let mut refused = 0;
         loop {
             if let Some(mut stack) = shared.stack.try_lock() {
                 return linger(&mut stack, linger_ns, &clock);
             }
-            std::thread::yield_now();
+            leave_to_watchdog(&mut refused);
         }
     }
 }
+
+/// The watchdog has the stack; it takes one turn and lets go. It may need this very core for that, and a thread of real-time priority that only yields keeps it for itself.
+fn leave_to_watchdog(refused: &mut u32) {
+    *refused = refused.saturating_add(1);
+    match *refused <= WATCHDOG_YIELDS_MAX {
+        true => std::thread::yield_now(),
+        false => std::thread::sleep(WATCHDOG_PATIENCE),
+    }
+}
+
+/// How often an owner yields to the watchdog before it sleeps, and how long it sleeps then: a turn takes from some microseconds to some tenths of a millisecond.
+const WATCHDOG_YIELDS_MAX: u32 = 32;
+const WATCHDOG_PATIENCE: Duration = Duration::from_micros(50);
 
 fn wait_for_bell(
     bell: &AppBell,
@@ -265,4 +284,37 @@ fn wait_for_bell(
     }
     bell.cancel_wait();
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use packetio::loopback::{self, LoopbackOptions};
+    use stack::StackConfig;
+
+    use super::*;
+
+    #[test]
+    fn owner_who_finds_the_watchdog_at_the_stack_leaves_it_the_core() {
+        let (near, _far) = loopback::pair(&LoopbackOptions::default()).expect("a link");
+        let stack_config = StackConfig {
+            addresses: vec!["10.0.0.1/24".parse().expect("an address")],
+            ..StackConfig::default()
+        };
+        let (stack, _app) = Stack::new(stack_config, Box::new(near), 0).expect("a stack");
+        let shared = Arc::new(SharedStack {
+            stack: TryLock::new(stack),
+            watch: Watch::new(),
+        });
+        let config = Config::new("loopback:unused".parse().expect("a wire"));
+        let mut crank = InlineCrank::new(shared.clone(), None, &config);
+        let at_it = shared.stack.try_lock().expect("nobody else");
+        let begin = std::time::Instant::now();
+        for _ in 0..WATCHDOG_YIELDS_MAX + 10 {
+            assert_eq!(crank.step(Stack::turn).ok(), Some(Step::Moved));
+        }
+        assert!(begin.elapsed() >= 10 * WATCHDOG_PATIENCE);
+        drop(at_it);
+        crank.step(Stack::turn).expect("a turn");
+        assert_eq!(crank.refused, 0);
+    }
 }

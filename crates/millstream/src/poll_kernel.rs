@@ -108,6 +108,8 @@ impl Poll {
         };
         let room = (events.capacity - events.events.len()).min(KERNEL_EVENTS_MAX);
         if room == 0 {
+            // Not asked, so still due: the next wait is the kernel's first.
+            self.kernel_asked_ns = 0;
             return Ok(());
         }
         let none = epoll::Event {

@@ -193,6 +193,60 @@ fn kernel_descriptor_is_told_of_beside_a_socket_that_is_always_ready() {
     );
 }
 
+/// Both ends of a connection between two contexts of this thread.
+fn connected(here: &Context, there: &Context) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(there, server_addr()).unwrap();
+    listener.set_nonblocking(true);
+    let client = TcpStream::start_connect(here, server_addr()).unwrap();
+    loop {
+        here.turn().unwrap();
+        there.turn().unwrap();
+        if let Ok((server, _)) = listener.accept() {
+            here.settle().unwrap();
+            return (client, server);
+        }
+    }
+}
+
+#[test]
+fn kernel_descriptor_for_which_there_was_no_room_is_asked_for_by_the_next_wait() {
+    let wire = format!("loopback:{}", unique("room"));
+    let open = |address: &str| Runtime::new(config(&wire, address, Crank::Inline)).unwrap();
+    let runtimes = [open("10.9.0.2/24"), open("10.9.0.1/24")];
+    let [here, there] = runtimes.each_ref().map(|it| it.context(0).unwrap());
+    let bell = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
+    // Waits by turns are the sockets' first and the kernel's: both ways round.
+    for is_odd in [false, true] {
+        let (client, mut server) = connected(&here, &there);
+        server.set_nodelay(true).unwrap();
+        let mut poll = Poll::new(&here);
+        poll.register(&client, Token(1), Interest::WRITABLE, Mode::Level)
+            .unwrap();
+        poll.register_fd(&bell, Token(2), Interest::READABLE)
+            .unwrap();
+        let mut events = Events::with_capacity(1);
+        if is_odd {
+            poll.wait(&mut events, Some(PATIENCE)).unwrap();
+        }
+        let mut told = 0;
+        // No more than is acknowledged without a delay: each wait is to find the stack busy.
+        for _ in 0..8 {
+            for context in [&here, &there, &here] {
+                context.settle().unwrap();
+            }
+            // The kernel is due for the first of two waits, and not for the second.
+            thread::sleep(Duration::from_millis(1));
+            for _ in 0..2 {
+                server.write_all(b"busy").unwrap();
+                there.turn().unwrap();
+                poll.wait(&mut events, Some(PATIENCE)).unwrap();
+                told += events.iter().filter(|it| it.token() == Token(2)).count();
+            }
+        }
+        assert!(told >= 6, "{told} of 8, {is_odd}");
+    }
+}
+
 /// Sends back what comes, until the peer ends.
 fn echo(mut stream: TcpStream) {
     let mut bytes = vec![0; 65_536];

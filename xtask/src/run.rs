@@ -10,8 +10,8 @@ use std::io::{self, BufReader, PipeWriter};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -105,9 +105,9 @@ pub fn run_tests(command: &mut Command) -> Result<(), String> {
     let (output, stdout) = listener(io::stdout()).map_err(|error| spawn_error(command, &error))?;
     let (errors, stderr) = listener(io::stderr()).map_err(|error| spawn_error(command, &error))?;
     let outcome = run(command.stdout(stdout).stderr(stderr));
-    // The command held the last writing ends: without them the listeners come to an end.
+    // The command held the last writing ends, unless somebody outlived it who cannot be ended: without them the listeners come to an end.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
-    let said = [output, errors].map(|listener| listener.join().unwrap_or_default());
+    let said = [output, errors].map(|said| said.recv_timeout(LEAVE_TIMEOUT).unwrap_or_default());
     outcome.map_err(|cause| {
         format!("{cause}\n{}", said.join("\n"))
             .trim_end()
@@ -115,12 +115,13 @@ pub fn run_tests(command: &mut Command) -> Result<(), String> {
     })
 }
 
-/// A thread that passes on to `to` what is written into the pipe, until its last writing end is closed, and returns what told of
+/// A thread that passes on to `to` what is written into the pipe, until its last writing end is closed, and says then what told of
 /// failures.
-fn listener(to: impl io::Write + Send + 'static) -> io::Result<(JoinHandle<String>, PipeWriter)> {
+fn listener(to: impl io::Write + Send + 'static) -> io::Result<(Receiver<String>, PipeWriter)> {
     let (reader, writer) = io::pipe()?;
-    let listener = std::thread::spawn(move || failures::pass_on(BufReader::new(reader), to));
-    Ok((listener, writer))
+    let (says, said) = mpsc::channel();
+    std::thread::spawn(move || says.send(failures::pass_on(BufReader::new(reader), to)));
+    Ok((said, writer))
 }
 
 /// Runs a short child and returns what it printed; it is not announced.

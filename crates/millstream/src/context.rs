@@ -286,26 +286,36 @@ impl Inner {
         if let Some(id) = self.state().side.sockets.pop() {
             return Ok(id);
         }
-        self.await_stock(|state| state.side.sockets.pop().map(Ok))
-            .map_err(|_| Errno::NOBUFS.into())
+        self.await_stock(SOCKETS_WAIT_NS_MAX, |state| {
+            state.side.sockets.pop().map(Ok)
+        })
+        .map_err(|_| Errno::NOBUFS.into())
     }
 
-    /// Calls `attempt` again, which a stock was too small for. A turn of the stack fills it; a few that found nothing to fill it with mean that there is nothing. `TimedOut` then.
+    /// Calls `attempt` again, which a stock was too small for. A turn of the stack fills it; turns that found nothing to fill it with for `wait_ns_max` mean that there is nothing:
+    /// `TimedOut` then.
     pub(crate) fn await_stock<T>(
         &self,
+        wait_ns_max: u64,
         mut attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
     ) -> io::Result<T> {
+        self.state().ring();
         // The stack's thread may need this very core.
         self.crank().give_way();
-        for _ in 0..STOCK_TURNS_MAX {
-            self.state().ring();
+        let end_ns = self.now_ns() + wait_ns_max;
+        loop {
             let until_ns = self.now_ns() + STOCK_WAIT_NS;
             match self.block(Some(until_ns), Self::sleep_through, &mut attempt) {
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => {}
+                Err(error)
+                    if error.kind() == io::ErrorKind::TimedOut
+                        && error.raw_os_error().is_none()
+                        && until_ns < end_ns =>
+                {
+                    self.state().ring();
+                }
                 outcome => return outcome,
             }
         }
-        Err(io::ErrorKind::TimedOut.into())
     }
 
     /// Calls `attempt` until it has an answer, turning the crank or sleeping in between. `TimedOut` at `until_ns`; `NetworkDown` when the wire is gone;
@@ -380,10 +390,14 @@ impl Inner {
         }
         // In a crowd those who write first would have room again before the last have written at all.
         if self.state().sockets.open_count() <= WRITERS_TURN_SOCKETS_MAX {
-            // Who writes may be in the middle of its answers: ACKs wait for a ride on them. That the wire is gone is for the next wait to say.
-            let _ = self.crank().step_before_answers();
-            self.drain_events();
+            self.turn_before_answers();
         }
+    }
+
+    /// Lets the stack move on for a writer, who may be in the middle of its answers: ACKs wait for a ride on them. That the wire is gone is for the next wait to say.
+    pub(crate) fn turn_before_answers(&self) {
+        let _ = self.crank().step_before_answers();
+        self.drain_events();
     }
 
     /// The application wrote so many bytes to a socket.
@@ -461,8 +475,9 @@ type Sleep = fn(&Inner, &mut CrankHandle, Option<u64>, &[BorrowedFd<'_>]) -> io:
 
 /// Turns after which a stack that always finds something to do is left to its other callers.
 const SETTLE_TURNS_MAX: usize = 100_000;
-/// How often, and how long each time, an empty stock is waited for: nobody wakes us when it has been filled.
-const STOCK_TURNS_MAX: usize = 100;
+/// How long the stock of socket ids is waited for.
+const SOCKETS_WAIT_NS_MAX: u64 = 10_000_000;
+/// How long a sleep takes meanwhile: no event says that the stock has been filled.
 const STOCK_WAIT_NS: u64 = 100_000;
 /// Likewise for room in the queue of requests, and for answers.
 const UNANNOUNCED_WAIT_NS: u64 = 1_000_000;

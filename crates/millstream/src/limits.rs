@@ -17,6 +17,8 @@ pub const WRITTEN_BYTES_PER_TURN: usize = 128 * 1024;
 pub const WRITERS_TURN_SOCKETS_MAX: usize = 512;
 /// What is written at once on an empty send buffer is taken whole up to here, unless the context has no chunk left: as much as Linux' buffers hold from the start (`tcp_wmem`).
 pub const WHOLE_WRITE_BYTES_MAX: usize = 16 * 1024;
+/// How long such a write waits for the stack's thread to look after the stock, at most: more than a busy machine keeps a thread waiting for a core.
+pub const CHUNKS_WAIT_NS_MAX: u64 = 100_000_000;
 /// How long a poll whose stack is busy, or looks for work, does not ask the kernel for the application's other descriptors: a small part of what it takes to be woken, and long enough for some ten turns.
 pub const KERNEL_ASKED_EVERY_NS: u64 = 20_000;
 /// How long an application may stay away from its stack before the watchdog turns the crank for it.

@@ -304,6 +304,7 @@ impl PollSets {
     }
 
     /// The next registration to look at, taken off the list; `None` when all `budget` have been looked at.
+    #[inline]
     pub fn next_ready(&mut self, poll: u32, budget: &mut usize) -> Option<(u32, SocketId)> {
         while *budget > 0 {
             *budget -= 1;
@@ -333,6 +334,7 @@ impl PollSets {
     }
 
     /// What a registration has to report, given what is ready and the socket's edge counters.
+    #[inline]
     pub fn judge(&mut self, at: u32, ready: Readiness, in_edges: u32, out_edges: u32) -> Verdict {
         let registration = &mut self.registrations[at as usize];
         let is_news = registration.is_news(in_edges, out_edges);

@@ -25,8 +25,9 @@ mod write;
 
 /// A TCP connection. Dropped, it is closed: what was written still leaves, unless bytes were left unread, which resets it.
 ///
-/// A write on an empty send buffer is taken whole up to [`WHOLE_WRITE_BYTES_MAX`](crate::limits::WHOLE_WRITE_BYTES_MAX), as by the kernel, unless the context has no chunk of memory
-/// left: non-blocking sockets, too, let the stack see to its stocks for that.
+/// A write on an empty send buffer is taken whole up to [`WHOLE_WRITE_BYTES_MAX`](crate::limits::WHOLE_WRITE_BYTES_MAX), as by the kernel, unless the buffer was set smaller or the
+/// context had no chunk of memory left at the stack's last look: a non-blocking socket, too, lets the stack look after its stock for that, and waits for its thread if it has one. On a
+/// virtual clock it may be cut short whenever the stock is.
 pub struct TcpStream {
     inner: Rc<Inner>,
     id: SocketId,
@@ -329,7 +330,7 @@ impl TcpStream {
         if bytes.is_empty() {
             return Ok(0);
         }
-        self.transmit(bytes.len(), |state, id, from| {
+        self.transmit(bytes.len(), Requests::WROTE_MORE, |state, id, from| {
             state.write(id, &bytes[from..], Requests::WROTE_MORE)
         })
     }
@@ -491,6 +492,7 @@ impl TcpStream {
     fn transmit(
         &self,
         total: usize,
+        how: Requests,
         mut attempt: impl FnMut(&mut State, SocketId, usize) -> Option<io::Result<usize>>,
     ) -> io::Result<usize> {
         self.inner.before_write();
@@ -503,9 +505,9 @@ impl TcpStream {
         };
         let outcome = attempt(&mut self.inner.state(), 0);
         match outcome {
-            Some(Ok(written)) if written < total => self.write_rest(written, total, attempt),
+            Some(Ok(written)) if written < total => self.write_rest(written, total, how, attempt),
             Some(outcome) => outcome,
-            None => self.transmit_later(total, attempt),
+            None => self.transmit_later(total, how, attempt),
         }
     }
 
@@ -514,9 +516,10 @@ impl TcpStream {
     fn transmit_later(
         &self,
         total: usize,
+        how: Requests,
         mut attempt: impl FnMut(&mut State, usize) -> Option<io::Result<usize>>,
     ) -> io::Result<usize> {
-        let written = self.write_rest(0, total, &mut attempt)?;
+        let written = self.write_rest(0, total, how, &mut attempt)?;
         if written > 0 {
             return Ok(written);
         }
@@ -544,10 +547,15 @@ impl TcpStream {
 
 /// A socket's own time-out is `EAGAIN`, as `SO_RCVTIMEO` has it.
 fn would_block(error: io::Error) -> io::Error {
-    if error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none() {
-        return io::ErrorKind::WouldBlock.into();
+    match is_timeout(&error) {
+        true => io::ErrorKind::WouldBlock.into(),
+        false => error,
     }
-    error
+}
+
+/// Our own, not a connection's that the network did not answer.
+fn is_timeout(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
 }
 
 fn socket_addr(name: Name) -> SocketAddr {
@@ -665,7 +673,7 @@ impl Write for &TcpStream {
         if bytes.is_empty() {
             return Ok(0);
         }
-        self.transmit(bytes.len(), |state, id, from| {
+        self.transmit(bytes.len(), Requests::WROTE, |state, id, from| {
             state.write(id, &bytes[from..], Requests::WROTE)
         })
     }
@@ -677,7 +685,7 @@ impl Write for &TcpStream {
         if total == 0 {
             return Ok(0);
         }
-        self.transmit(total, |state, id, from| {
+        self.transmit(total, Requests::WROTE, |state, id, from| {
             state.write_slices(id, slices, from, Requests::WROTE)
         })
     }

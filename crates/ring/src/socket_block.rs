@@ -110,6 +110,8 @@ impl Requests {
     pub const SHUTDOWN_READ: Self = Self(1 << 6);
     /// Open a connection to the peer of the names.
     pub const CONNECT: Self = Self(1 << 7);
+    /// A writer had room and no chunk: nothing was written, what it waits for is to be looked after.
+    pub const LOOK: Self = Self(1 << 8);
 
     /// Whether all of `flags` are set.
     #[inline]

@@ -6,9 +6,9 @@ use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
 use stack::context::AppSide;
 
-use super::{TcpStream, is_open};
+use super::{TcpStream, is_open, is_timeout};
 use crate::context::{State, ask};
-use crate::limits::WHOLE_WRITE_BYTES_MAX;
+use crate::limits::{CHUNKS_WAIT_NS_MAX, WHOLE_WRITE_BYTES_MAX};
 
 impl TcpStream {
     /// A write found no room for all, or no chunk. On a send buffer that was empty it is taken whole if it is short enough: programs for the kernel take that for granted. What
@@ -18,27 +18,27 @@ impl TcpStream {
         &self,
         mut written: usize,
         total: usize,
+        how: Requests,
         mut attempt: impl FnMut(&mut State, usize) -> Option<io::Result<usize>>,
     ) -> io::Result<usize> {
-        let is_short = total <= WHOLE_WRITE_BYTES_MAX && !self.inner.config().clock.is_virtual();
-        if !is_short || !self.inner.state().lacks_stock_only(self.id, written) {
-            return Ok(written);
-        }
-        let outcome = self.inner.await_stock(|state| {
-            // Why a connection ended is told once: to the next write, if this one has something to tell.
-            while written == 0 || is_open(state.block(self.id).state()) {
-                match attempt(state, written) {
-                    Some(Ok(more)) if written + more < total => written += more,
-                    Some(Ok(_)) => return Some(Ok(Ok(total))),
-                    Some(Err(error)) => return Some(Ok(Err(error))),
-                    None if state.lacks_stock_only(self.id, written) => return None,
-                    None => break,
-                }
+        let inner = &*self.inner;
+        let is_short = total <= WHOLE_WRITE_BYTES_MAX && !inner.config().clock.is_virtual();
+        let outcome = match is_short && inner.state().lacks_stock_only(self.id, written) {
+            true => {
+                inner.turn_before_answers();
+                inner.await_stock(CHUNKS_WAIT_NS_MAX, |state| {
+                    state.write_on(self.id, &mut written, total, &mut attempt)
+                })
             }
-            Some(Ok(Ok(written)))
-        });
-        // That there is no chunk, or no wire any more, is for the caller's next wait to say.
-        outcome.unwrap_or(Ok(written))
+            false => Ok(()),
+        };
+        match outcome {
+            Err(error) if !is_timeout(&error) && written == 0 => return Err(error),
+            // It was said to be a part of more, which does not come.
+            _ if written > 0 && written < total => inner.state().request(self.id, how),
+            _ => {}
+        }
+        Ok(written)
     }
 }
 
@@ -81,24 +81,27 @@ impl State {
         self.finish_write(id, n, &[IoSlice::new(bytes)], how)
     }
 
-    /// From a place of them on; from within the first to the end of the slice that it is in.
+    /// From a place of them on; from within a slice, to its end.
     pub(super) fn write_slices(
         &mut self,
         id: SocketId,
-        slices: &[IoSlice<'_>],
+        mut slices: &[IoSlice<'_>],
         mut from: usize,
         how: Requests,
     ) -> Option<io::Result<usize>> {
-        for slice in slices {
-            if from == 0 {
-                break;
+        while let Some((first, more)) = slices.split_first()
+            && from > 0
+        {
+            if from < first.len() {
+                let how = if more.is_empty() {
+                    how
+                } else {
+                    Requests::WROTE_MORE
+                };
+                return self.write(id, &first[from..], how);
             }
-            if let Some(rest) = slice.get(from..)
-                && !rest.is_empty()
-            {
-                return self.write(id, rest, how);
-            }
-            from -= slice.len();
+            from -= first.len();
+            slices = more;
         }
         let (socket, block) = self.parts(id);
         if socket.write_shut || !is_open(block.state()) {
@@ -127,7 +130,7 @@ impl State {
         id: SocketId,
         mut n: usize,
         slices: &[IoSlice<'_>],
-        how: Requests,
+        mut how: Requests,
     ) -> Option<io::Result<usize>> {
         if n == 0 {
             // Ask first, try once more after: room that came before the wish was known is told of by nobody.
@@ -139,7 +142,10 @@ impl State {
             if n < wanted {
                 // Whoever was not allowed to write it all is told of room, as if refused. The job below has the stack look after it knows the wish.
                 self.block(id).set_want_writable();
-                self.note_shortage(id);
+                if self.note_shortage(id) {
+                    // `write_rest` goes on where this ends, and says so if it does not.
+                    how = Requests::WROTE_MORE;
+                }
             }
             self.request(id, how);
             return Some(Ok(n));
@@ -147,16 +153,45 @@ impl State {
         // Room without a chunk to fill it with: a job has the stack look. Without room there is nothing to look at, and a job for each attempt would keep a
         // waiting thread busy.
         if self.note_shortage(id) {
-            self.request(id, Requests::WROTE);
+            self.request(id, Requests::LOOK);
         }
         None
     }
 
-    /// The send buffer holds nothing but the `written` bytes, has room, and there are chunks to come.
+    /// Goes on with a write of which so much is `written`. `None`: there are still no chunks, and some to come.
+    fn write_on(
+        &mut self,
+        id: SocketId,
+        written: &mut usize,
+        total: usize,
+        mut attempt: impl FnMut(&mut Self, usize) -> Option<io::Result<usize>>,
+    ) -> Option<io::Result<()>> {
+        loop {
+            match attempt(self, *written) {
+                Some(Ok(more)) => {
+                    debug_assert!(*written + more <= total, "no byte is written twice");
+                    *written += more;
+                    if *written >= total {
+                        return Some(Ok(()));
+                    }
+                }
+                Some(Err(error)) => {
+                    // What was taken is told first, and why a connection ended to whoever asks next.
+                    self.sockets.at(id).error_taken &= *written == 0;
+                    return Some(Err(error));
+                }
+                None if self.lacks_stock_only(id, *written) => return None,
+                None => return Some(Ok(())),
+            }
+        }
+    }
+
+    /// The connection is open, its send buffer holds nothing but the `written` bytes and has room, and there are chunks to come.
     fn lacks_stock_only(&mut self, id: SocketId, written: usize) -> bool {
         let (socket, block) = self.parts(id);
+        let may_write = is_open(block.state()) && !socket.write_shut;
         let is_ours = socket.tx.waiting(block) as usize <= written;
-        is_ours && socket.tx.space(block) > 0 && !self.side.magazine.is_pool_dry()
+        may_write && is_ours && socket.tx.space(block) > 0 && !self.side.magazine.is_pool_dry()
     }
 
     /// A write was cut short. True: for want of chunks, not of room.

@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub polls: PollSets,
     /// Somebody wrote and found too few chunks, since a poll was last asked.
     pub is_short_of_chunks: bool,
+    /// The last write that was cut short was announced to the stack as a part of more.
+    pub is_piece: bool,
 }
 
 impl Context {
@@ -67,6 +69,7 @@ impl Context {
             sockets: AppSockets::default(),
             polls: PollSets::default(),
             is_short_of_chunks: false,
+            is_piece: false,
         };
         Self {
             inner: Rc::new(Inner {
@@ -303,13 +306,15 @@ impl Inner {
         // The stack's thread may need this very core.
         self.crank().give_way();
         let end_ns = self.now_ns() + wait_ns_max;
+        let mut tries = 0;
         loop {
+            tries += 1;
             let until_ns = self.now_ns() + STOCK_WAIT_NS;
             match self.block(Some(until_ns), Self::sleep_through, &mut attempt) {
                 Err(error)
                     if error.kind() == io::ErrorKind::TimedOut
                         && error.raw_os_error().is_none()
-                        && until_ns < end_ns =>
+                        && (until_ns < end_ns || tries < STOCK_TRIES_MIN) =>
                 {
                     self.state().ring();
                 }
@@ -477,6 +482,8 @@ type Sleep = fn(&Inner, &mut CrankHandle, Option<u64>, &[BorrowedFd<'_>]) -> io:
 const SETTLE_TURNS_MAX: usize = 100_000;
 /// How long the stock of socket ids is waited for.
 const SOCKETS_WAIT_NS_MAX: u64 = 10_000_000;
+/// Tries that it takes at least to believe that there is nothing: the time may have gone by while this thread had no core.
+const STOCK_TRIES_MIN: u32 = 10;
 /// How long a sleep takes meanwhile: no event says that the stock has been filled.
 const STOCK_WAIT_NS: u64 = 100_000;
 /// Likewise for room in the queue of requests, and for answers.

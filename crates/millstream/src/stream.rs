@@ -25,9 +25,10 @@ mod write;
 
 /// A TCP connection. Dropped, it is closed: what was written still leaves, unless bytes were left unread, which resets it.
 ///
-/// A write on an empty send buffer is taken whole up to [`WHOLE_WRITE_BYTES_MAX`](crate::limits::WHOLE_WRITE_BYTES_MAX), as by the kernel, unless the buffer was set smaller or the
-/// context had no chunk of memory left at the stack's last look: a non-blocking socket, too, lets the stack look after its stock for that, and waits for its thread if it has one. On a
-/// virtual clock it may be cut short whenever the stock is.
+/// A write on an empty send buffer is taken whole up to [`WHOLE_WRITE_BYTES_MAX`](crate::limits::WHOLE_WRITE_BYTES_MAX), as by the kernel, unless the buffer is smaller than that (it
+/// was set so, or memory is short and each connection has its share) or the context had no chunk of memory left at the stack's last look: a non-blocking socket, too, lets the stack look
+/// after its stock for that, and waits for the stack's thread if it has one
+/// ([`CHUNKS_WAIT_NS_MAX`](crate::limits::CHUNKS_WAIT_NS_MAX) at most). On a virtual clock it may be cut short whenever the stock is.
 pub struct TcpStream {
     inner: Rc<Inner>,
     id: SocketId,
@@ -535,7 +536,10 @@ impl TcpStream {
                     }
                     attempt(state, 0)
                 });
-        outcome.map_err(would_block)
+        match outcome {
+            Ok(written) if written < total => self.write_rest(written, total, how, attempt),
+            outcome => outcome.map_err(would_block),
+        }
     }
 
     /// A writer who waited may go on: a third of the send buffer is free, or there is nothing to wait for any more.

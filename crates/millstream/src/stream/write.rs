@@ -1,6 +1,7 @@
 //! What a socket takes of what the application writes.
 
 use std::io::{self, IoSlice};
+use std::time::Duration;
 
 use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
@@ -22,24 +23,34 @@ impl TcpStream {
         mut attempt: impl FnMut(&mut State, usize) -> Option<io::Result<usize>>,
     ) -> io::Result<usize> {
         let inner = &*self.inner;
+        let before = written;
         let is_short = total <= WHOLE_WRITE_BYTES_MAX && !inner.config().clock.is_virtual();
         let outcome = match is_short && inner.state().lacks_stock_only(self.id, written) {
             true => {
                 inner.turn_before_answers();
-                inner.await_stock(CHUNKS_WAIT_NS_MAX, |state| {
+                let patience = self.options().send_timeout().map_or(u64::MAX, as_ns);
+                inner.await_stock(patience.min(CHUNKS_WAIT_NS_MAX), |state| {
                     state.write_on(self.id, &mut written, total, &mut attempt)
                 })
             }
             false => Ok(()),
         };
+        let state = &mut *inner.state();
         match outcome {
             Err(error) if !is_timeout(&error) && written == 0 => return Err(error),
-            // It was said to be a part of more, which does not come.
-            _ if written > 0 && written < total => inner.state().request(self.id, how),
+            // It was announced as a part of more, which does not come.
+            _ if written < total && (state.is_piece || written > before) => {
+                state.is_piece = false;
+                state.request(self.id, how);
+            }
             _ => {}
         }
         Ok(written)
     }
+}
+
+fn as_ns(duration: Duration) -> u64 {
+    duration.as_nanos().min(u64::MAX.into()) as u64
 }
 
 impl State {
@@ -93,11 +104,8 @@ impl State {
             && from > 0
         {
             if from < first.len() {
-                let how = if more.is_empty() {
-                    how
-                } else {
-                    Requests::WROTE_MORE
-                };
+                let is_last = more.iter().all(|slice| slice.is_empty());
+                let how = if is_last { how } else { Requests::WROTE_MORE };
                 return self.write(id, &first[from..], how);
             }
             from -= first.len();
@@ -142,8 +150,9 @@ impl State {
             if n < wanted {
                 // Whoever was not allowed to write it all is told of room, as if refused. The job below has the stack look after it knows the wish.
                 self.block(id).set_want_writable();
-                if self.note_shortage(id) {
-                    // `write_rest` goes on where this ends, and says so if it does not.
+                self.is_piece = self.note_shortage(id);
+                if self.is_piece {
+                    // `write_rest` goes on where this ends, or says that it was all.
                     how = Requests::WROTE_MORE;
                 }
             }
@@ -166,6 +175,7 @@ impl State {
         total: usize,
         mut attempt: impl FnMut(&mut Self, usize) -> Option<io::Result<usize>>,
     ) -> Option<io::Result<()>> {
+        let mut is_last = false;
         loop {
             match attempt(self, *written) {
                 Some(Ok(more)) => {
@@ -181,7 +191,9 @@ impl State {
                     return Some(Err(error));
                 }
                 None if self.lacks_stock_only(id, *written) => return None,
-                None => return Some(Ok(())),
+                None if is_last => return Some(Ok(())),
+                // The stack says that the pool is dry with the same look that filled the stock with the last of it.
+                None => is_last = true,
             }
         }
     }

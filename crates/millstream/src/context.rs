@@ -482,8 +482,8 @@ type Sleep = fn(&Inner, &mut CrankHandle, Option<u64>, &[BorrowedFd<'_>]) -> io:
 const SETTLE_TURNS_MAX: usize = 100_000;
 /// How long the stock of socket ids is waited for.
 const SOCKETS_WAIT_NS_MAX: u64 = 10_000_000;
-/// Tries that it takes at least to believe that there is nothing: the time may have gone by while this thread had no core.
-const STOCK_TRIES_MIN: u32 = 10;
+/// Sleeps that it takes at least to believe that there is nothing: the time may have gone by while this thread had no core, or a stack that shares it one long turn.
+const STOCK_TRIES_MIN: u32 = 100;
 /// How long a sleep takes meanwhile: no event says that the stock has been filled.
 const STOCK_WAIT_NS: u64 = 100_000;
 /// Likewise for room in the queue of requests, and for answers.

@@ -39,8 +39,7 @@ impl TcpStream {
         match outcome {
             Err(error) if !is_timeout(&error) && written == 0 => return Err(error),
             // It was announced as a part of more, which does not come.
-            _ if written < total && (state.is_piece || written > before) => {
-                state.is_piece = false;
+            _ if (1..total).contains(&written) && (state.is_piece || written > before) => {
                 state.request(self.id, how);
             }
             _ => {}

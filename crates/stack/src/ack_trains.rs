@@ -65,6 +65,7 @@ impl AckTrains {
     /// Couples any ACK to the train of the run under way, or begins another. Nothing happens without room.
     pub fn push(&mut self, key: &FlowKey, ends: LinkEnds, ack: SegmentOut) {
         if let Some(last) = self.last_of(key)
+            && last.takes_more()
             && last.takes(&ack)
         {
             return last.add(Point::of(&ack));
@@ -134,6 +135,12 @@ impl Train {
     fn add(&mut self, point: Point) {
         self.points[usize::from(self.len)] = point;
         self.len += 1;
+    }
+
+    /// It may be longer than one: its packets are not fragmented, so that none needs a number of its own (RFC 6864 4).
+    #[inline]
+    pub fn takes_more(&self) -> bool {
+        self.ends.header.discovers_mtu
     }
 
     /// Couples a plain ACK. False: it differs from the template in more than a point says.

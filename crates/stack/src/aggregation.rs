@@ -73,7 +73,8 @@ fn is_verified(frame: &RxFrame, policy: ChecksumPolicy) -> Option<bool> {
     }
 }
 
-/// Couples the ACK that is due to the train of its connection: where it goes is known, and how it looks. False: it is the first of a train, or no plain one.
+/// Couples the ACK that is due to the train of its connection: where it goes is known, and how it looks. False: it is the first of a train, or no plain one, or has
+/// a number of its own since it may be fragmented.
 #[inline]
 fn couple_next(
     trains: &mut AckTrains,
@@ -81,7 +82,7 @@ fn couple_next(
     conn: &mut Connection,
     cx: &mut Cx<'_>,
 ) -> bool {
-    let Some(train) = trains.last_of(key) else {
+    let Some(train) = trains.last_of(key).filter(|train| train.takes_more()) else {
         return false;
     };
     let Some(ack) = conn.poll_plain_ack(cx) else {
@@ -285,7 +286,7 @@ impl Core {
             // It has sent nothing yet.
             slot.neighbour = self.network.hop(slot.key.remote, self.now_ns).ok();
         }
-        let Some(ends) = self.ready_link(socket) else {
+        let Some(mut ends) = self.ready_link(socket) else {
             return;
         };
         let slot = self.sockets.slot(socket);
@@ -293,8 +294,14 @@ impl Core {
             return;
         };
         let mut ack = SegmentOut::default();
-        if conn.poll_due_ack(&mut tcp_cx!(self), &mut ack) {
+        // A mark that changed has one for what came before it.
+        while self.ack_trains.has_room() && conn.poll_due_ack(&mut tcp_cx!(self), &mut ack) {
+            if !ends.header.discovers_mtu {
+                slot.header.before_fragmentable(self.now_ns);
+                ends.header = slot.header;
+            }
             self.ack_trains.push(&slot.key, ends, ack);
+            ack = SegmentOut::default();
         }
     }
 }

@@ -132,8 +132,8 @@ impl Stack {
         core.lists
             .before_output(if is_quiet { Acks::Leave } else { acks });
         let (sent, blocked) = self.packet_out();
-        // Openings that are left for the next turn say nothing about the port.
-        self.core.is_port_short = blocked || (sent >= TX_FRAMES_PER_TURN && self.core.has_output());
+        // What a full turn leaves for the next one says nothing about the port: ACKs have their share of each.
+        self.core.is_port_short = blocked;
         let events = self.event_queue();
         self.core.count_refusals();
         self.core.stages.lap(Stage::EventQueue);

@@ -280,6 +280,7 @@ impl Core {
                 let (key, segment) = (&one.key, &one.segment);
                 let built = build_segment(&frames[used], ends, key, segment, self.offload, |_| 0);
                 used += usize::from(built);
+                self.counters.tx_frame_too_small += u64::from(!built);
             }
             self.control.drop_first();
         }

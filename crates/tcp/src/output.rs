@@ -174,17 +174,19 @@ impl Connection {
         self.marks.has(Marks::ACK_NOW)
     }
 
-    /// Takes the pure ACK that is due for what arrived so far, before more arrives ([`run`](crate::run)). False when there is none, or when it would not
-    /// leave alone: with data, with SACK blocks, as one of several duplicates.
+    /// Takes a pure ACK that is due for what arrived so far, before more arrives ([`run`](crate::run)): also one that tells more, of gaps, duplicates or
+    /// marks, which with what comes next would be told in part. False when there is none, or when it would not leave alone. Several may be due.
     pub fn poll_due_ack(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
-        if self.marks.any(Marks::ACK_TELLS_MORE) || self.rx.dup_acks_due > 0 || self.owes_ack() {
-            return false;
+        let plan = self.plan(cx);
+        match plan {
+            Plan::Ack => self.build_ack(cx, out, self.acceptable_seq()),
+            Plan::OwedAck => {
+                self.build_empty(cx, out, self.acceptable_seq());
+                self.pay_owed_ack(out);
+            }
+            _ => return false,
         }
-        if self.plan(cx) != Plan::Ack {
-            return false;
-        }
-        self.build_ack(cx, out, self.acceptable_seq());
-        self.note_sent(cx, Plan::Ack, out);
+        self.note_sent(cx, plan, out);
         true
     }
 

@@ -161,14 +161,14 @@ pub fn parse(frame: &[u8]) -> Seen {
     }
 }
 
-/// TCP over IPv4 without DF.
-pub fn is_fragmentable(frame: &[u8]) -> bool {
-    let Ok((ethernet, at)) = ethernet::Header::parse(frame) else {
-        return false;
-    };
-    let header = ipv4::Header::parse(&frame[at..], frame.len() - at);
-    ethernet.ethertype == EtherType::IPV4
-        && header.is_ok_and(|header| header.protocol == protocol::TCP && !header.dont_fragment)
+/// The number of a packet of TCP over IPv4 without DF.
+pub fn fragmentable_ident(frame: &[u8]) -> Option<u16> {
+    let (ethernet, at) = ethernet::Header::parse(frame).ok()?;
+    let header = ipv4::Header::parse(&frame[at..], frame.len() - at).ok()?;
+    let is_fragmentable = ethernet.ethertype == EtherType::IPV4
+        && header.protocol == protocol::TCP
+        && !header.dont_fragment;
+    is_fragmentable.then_some(header.ident)
 }
 
 fn icmp_v4(src: IpAddr, dst: IpAddr, body: &[u8]) -> Seen {

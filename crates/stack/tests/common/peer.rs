@@ -21,8 +21,8 @@ pub struct Peer {
     pub answers_for: Vec<IpAddr>,
     /// Takes nothing off the wire.
     pub deaf: bool,
-    /// TCP over IPv4 that came without DF.
-    pub fragmentable: usize,
+    /// The numbers of TCP over IPv4 that came without DF.
+    pub fragmentable: Vec<u16>,
     got: VecDeque<Seen>,
     answers: bool,
 }
@@ -34,7 +34,7 @@ impl Peer {
             mac: PEER_MAC,
             answers_for: vec![PEER_V4, PEER_V6],
             deaf: false,
-            fragmentable: 0,
+            fragmentable: Vec::new(),
             got: VecDeque::new(),
             answers: false,
         }
@@ -76,7 +76,7 @@ impl Peer {
             }
             for frame in batch {
                 let seen = frames::parse(&frame);
-                self.fragmentable += usize::from(frames::is_fragmentable(&frame));
+                self.fragmentable.extend(frames::fragmentable_ident(&frame));
                 if !self.answer(&seen) {
                     self.got.push_back(seen);
                 }

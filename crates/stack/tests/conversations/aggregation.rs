@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use ring::socket_block::SocketId;
 use ring::spsc;
-use stack::context::{Control, InfoQuery};
+use stack::context::{Control, DontFragment, InfoQuery, SocketOption};
+use wire::Ecn;
 use wire::tcp::{Flags, Options, SackBlock, Timestamp};
 
 use crate::common::frames::Tcp;
@@ -238,6 +239,54 @@ fn established_batch_is_answered_as_its_segments_one_by_one() {
 }
 
 #[test]
+fn established_acks_of_a_batch_that_may_be_fragmented_have_numbers_of_their_own() {
+    let mut bench = Bench::new(20, |_| {});
+    let choice = SocketOption::MtuDiscover {
+        dont_fragment: DontFragment::Never,
+        resends: true,
+        heeds_v6: true,
+    };
+    bench.w.app.option(bench.socket, choice);
+    bench.w.settle();
+    let segments: Vec<Tcp> = (0..8).map(|_| bench.data(FULL)).collect();
+    bench.batch(&segments);
+    let mut numbers = bench.w.peer.fragmentable.clone();
+    assert!(numbers.len() >= 4, "{numbers:?}");
+    let count = numbers.len();
+    numbers.dedup();
+    assert_eq!(numbers.len(), count, "{numbers:?}");
+}
+
+#[test]
+fn established_batch_beside_a_full_turn_of_output_is_answered_as_ever() {
+    let mut sender = Bench::new(20, |config| {
+        config.tcp.initial_window_segments = 2_000;
+        config.tcp.send_buffer.bytes_default = 4 << 20;
+        config.limits.large_chunks = 2_048;
+        config.limits.segment_records = 4_096;
+    });
+    sender.client.window = 60_000;
+    let ack = sender.client.ack();
+    let ack = sender.stamped(ack);
+    sender.batch(&[ack]);
+    let (mut w, socket) = (sender.w, sender.socket);
+    let own = SocketAddr::new(STACK_V4, PORT + 1);
+    let listener = w.listen_at(own, 8);
+    let client = w.client_from(PEER_V4, own);
+    let mut bench = Bench::established(w, listener, client, (Flags::SYN, true));
+    // More than a turn sends, and what the sender has ridden on is past.
+    let written = bench.w.app.write(socket, &vec![1; 1_200 * FULL]);
+    assert!(written > 600 * FULL, "{written}");
+    bench.w.turn();
+    let segments: Vec<Tcp> = (0..8).map(|_| bench.data(FULL)).collect();
+    bench.batch(&segments);
+    let acks = bench.sent.iter().filter(|sent| sent.src_port == PORT + 1);
+    let acks: Vec<u32> = acks.map(|sent| sent.ack).collect();
+    assert!(acks.len() >= 4, "{acks:?}");
+    assert!(bench.sent.len() > 600, "{}", bench.sent.len());
+}
+
+#[test]
 fn established_batch_with_merged_acks_is_answered_once() {
     let mut bench = Bench::new(20, |config| config.merge_acks = true);
     let segments: Vec<Tcp> = (0..10).map(|_| bench.data(FULL)).collect();
@@ -300,9 +349,9 @@ fn with_ip_options(frame: Vec<u8>) -> Vec<u8> {
     with_ip_checksum(longer)
 }
 
-/// The congestion that a router has seen.
-fn marked(mut frame: Vec<u8>) -> Vec<u8> {
-    frame[IP_AT + 1] |= 0b11;
+/// Of a sender that takes part, or with the congestion that a router has seen.
+fn with_ecn(mut frame: Vec<u8>, ecn: Ecn) -> Vec<u8> {
+    frame[IP_AT + 1] = ecn.within(frame[IP_AT + 1]);
     with_ip_checksum(frame)
 }
 
@@ -332,7 +381,11 @@ type Odd = (&'static str, fn(&mut Tcp), fn(Vec<u8>) -> Vec<u8>);
 
 const ODD: [Odd; 8] = [
     ("IP options", |_| {}, with_ip_options),
-    ("another ECN codepoint", |_| {}, marked),
+    (
+        "another ECN codepoint",
+        |_| {},
+        |frame| with_ecn(frame, Ecn::Ce),
+    ),
     ("a fragment", |_| {}, fragment),
     ("no timestamp", |tcp| tcp.options.timestamp = None, as_it_is),
     ("another flag", |tcp| tcp.flags |= Flags::ECE, as_it_is),

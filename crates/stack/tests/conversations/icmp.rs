@@ -304,10 +304,10 @@ fn undivided(
     socket: ring::socket_block::SocketId,
 ) -> (usize, usize) {
     w.peer.forget();
-    let before = w.peer.fragmentable;
+    let before = w.peer.fragmentable.len();
     w.write(socket, &[3; 3_000]);
     let sent = w.peer.take_tcp();
-    let fragmentable = w.peer.fragmentable - before;
+    let fragmentable = w.peer.fragmentable.len() - before;
     client.rcv += 3_000;
     w.send(&client.ack());
     (sent.len(), fragmentable)
@@ -317,11 +317,11 @@ fn undivided(
 fn established_path_below_the_least_mtu_is_left_to_fragments_while_the_word_counts() {
     let mut w = World::new();
     let (mut client, socket, sent) = in_flight(&mut w, 1_460);
-    assert_eq!(w.peer.fragmentable, 0);
+    assert_eq!(w.peer.fragmentable.len(), 0);
     w.send_frame(&about(&w, &sent[0], unreachable(4, 400)));
     let again = w.peer.take_tcp();
     assert_eq!(again[0].payload.len(), 512, "no less is believed");
-    assert_eq!(w.peer.fragmentable, again.len());
+    assert_eq!(w.peer.fragmentable.len(), again.len());
     client.rcv += 1_460;
     w.send(&client.ack());
     assert_eq!(undivided(&mut w, &mut client, socket), (6, 6));

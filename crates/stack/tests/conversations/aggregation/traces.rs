@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 use tcp::{CongestionAlgorithm, EcnUse};
-use wire::tcp::Flags;
+use wire::Ecn;
+use wire::tcp::{Flags, Timestamp};
 
-use super::{Bench, FULL, marked};
+use super::{Bench, FULL, with_ecn};
 use crate::common::MILLIS;
 use crate::common::frames::Tcp;
 use crate::common::peer::Client;
@@ -39,10 +40,15 @@ enum Kind {
     Echo,
     /// Data that a router has marked, or that says so of ours.
     Marked(usize),
+    /// Data that a router could have marked.
+    Capable(usize),
     Echoed(usize),
     /// Data with a timestamp from before.
     Stale(usize),
 }
+
+/// More than the disorder that is taken for harmless.
+const STALE: u32 = 3;
 
 fn kinds() -> impl Strategy<Value = Kind> {
     let len = prop_oneof![4 => Just(FULL), 1 => 1usize..FULL];
@@ -56,9 +62,10 @@ fn kinds() -> impl Strategy<Value = Kind> {
         1 => Just(Kind::Repeat),
         2 => Just(Kind::Tick),
         1 => len.clone().prop_map(Kind::Urgent),
-        1 => (0u16..1_024).prop_map(Kind::Window),
+        1 => prop_oneof![Just(0), 0u16..1_024].prop_map(Kind::Window),
         1 => Just(Kind::Echo),
         1 => len.clone().prop_map(Kind::Marked),
+        1 => len.clone().prop_map(Kind::Capable),
         1 => len.clone().prop_map(Kind::Echoed),
         1 => len.prop_map(Kind::Stale),
     ]
@@ -80,7 +87,8 @@ impl Bench {
         let segment = self.segment(kind, acked, missing)?;
         let frame = self.w.peer.frame(&segment);
         Some(match kind {
-            Kind::Marked(_) => marked(frame),
+            Kind::Marked(_) => with_ecn(frame, Ecn::Ce),
+            Kind::Capable(_) => with_ecn(frame, Ecn::Ect0),
             _ => frame,
         })
     }
@@ -91,7 +99,7 @@ impl Bench {
             *acked = acked.wrapping_add(by.min(open));
         };
         let mut segment = match *kind {
-            Kind::Data(len) | Kind::Marked(len) => self.data(len),
+            Kind::Data(len) | Kind::Marked(len) | Kind::Capable(len) => self.data(len),
             Kind::Push(len) => {
                 let data = self.data(len);
                 data.with(Flags::ACK | Flags::PSH)
@@ -127,9 +135,12 @@ impl Bench {
                 data.with(Flags::ACK | Flags::ECE)
             }
             Kind::Stale(len) => {
-                self.value -= 1;
-                let data = self.data(len);
-                self.value += 1;
+                let mut data = self.data(len);
+                missing.push(data.clone());
+                data.options.timestamp = data.options.timestamp.map(|stamp| Timestamp {
+                    value: stamp.value.wrapping_sub(STALE),
+                    ..stamp
+                });
                 data
             }
             Kind::Tick => {
@@ -154,7 +165,8 @@ impl Bench {
         Some(segment)
     }
 
-    fn play(mut self, steps: &[Step]) -> (Vec<Tcp>, Vec<u8>, String) {
+    /// `together`: what arrives in one turn does; otherwise each segment has its own.
+    fn play(mut self, steps: &[Step], together: bool) -> (Vec<Tcp>, Vec<u8>, String) {
         let mut acked = self.client.rcv;
         let mut missing = Vec::new();
         for step in steps {
@@ -164,7 +176,10 @@ impl Bench {
                         .iter()
                         .filter_map(|kind| self.frame(kind, &mut acked, &mut missing))
                         .collect();
-                    self.batch_of_frames(frames);
+                    let most = if together { frames.len() } else { 1 };
+                    for frames in frames.chunks(most.max(1)) {
+                        self.batch_of_frames(frames.to_vec());
+                    }
                 }
                 Step::Read(max) => self.read(*max),
                 Step::Write(len) => {
@@ -254,7 +269,7 @@ fn compare(steps: &[Step], choice: Choice) -> Result<(), TestCaseError> {
             config.tcp.congestion = choice.congestion;
             config.tcp.ecn = EcnUse::Accurate;
         });
-        bench.play(steps)
+        bench.play(steps, true)
     };
     let alone = play(1, false);
     for (aggregation_max, offload_acks) in [(1, true), (2, false), (5, true), (20, true)] {
@@ -296,6 +311,64 @@ fn established_bytes_kept_back_are_asked_for_once_a_turn() {
     compare(&window_is_full, stampless).unwrap();
 }
 
+/// What a peer sends to who only receives, and what becomes of it on the way.
+fn received() -> impl Strategy<Value = Vec<Step>> {
+    let len = prop_oneof![4 => Just(FULL - 20), 1 => 1usize..FULL - 20];
+    let kind = prop_oneof![
+        8 => len.clone().prop_map(Kind::Data),
+        1 => len.clone().prop_map(Kind::Push),
+        2 => len.clone().prop_map(Kind::Skip),
+        2 => Just(Kind::Fill),
+        2 => Just(Kind::Repeat),
+        1 => Just(Kind::Tick),
+        2 => len.clone().prop_map(Kind::Marked),
+        2 => len.prop_map(Kind::Capable),
+    ];
+    let step = prop_oneof![
+        4 => proptest::collection::vec(kind, 1..16).prop_map(Step::Batch),
+        2 => Just(Step::Read(usize::MAX)),
+        1 => (0u64..60).prop_map(Step::Wait),
+    ];
+    proptest::collection::vec(step, 1..16)
+}
+
+/// Every ACK that each segment would have had for itself, with the SACKs and marks that it would have told.
+fn compare_with_turns_of_their_own(steps: &[Step], choice: Choice) -> Result<(), TestCaseError> {
+    let play = |together| {
+        let bench = Bench::with_flags(choice.syn, choice.stamps, 20, |config| {
+            config.tcp.congestion = choice.congestion;
+            config.tcp.ecn = EcnUse::Accurate;
+        });
+        bench.play(steps, together)
+    };
+    let (alone, together) = (play(false), play(true));
+    prop_assert_eq!(&alone.0, &together.0);
+    prop_assert!(alone.1 == together.1);
+    Ok(())
+}
+
+#[test]
+fn established_batch_that_fills_gaps_is_answered_segment_by_segment() {
+    use Kind::{Data, Fill, Repeat, Skip};
+    let full = FULL - 20;
+    let held = Step::Batch(vec![
+        Data(full),
+        Skip(full),
+        Skip(full),
+        Skip(full),
+        Skip(full),
+    ]);
+    for batch in [
+        vec![Fill, Fill],
+        vec![Repeat, Data(full), Data(full), Data(full), Data(full)],
+        vec![Repeat, Data(full), Repeat, Data(full), Repeat],
+    ] {
+        let steps = [held.clone(), Step::Batch(batch)];
+        compare_with_turns_of_their_own(&steps, PLAIN).unwrap();
+        compare_with_turns_of_their_own(&steps[1..], PLAIN).unwrap();
+    }
+}
+
 /// With `PROPTEST_CASES` as many as it says.
 fn cases() -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
@@ -313,5 +386,13 @@ proptest! {
         choice in choices(),
     ) {
         compare(&steps, choice)?;
+    }
+
+    #[test]
+    fn any_batch_of_a_receiver_is_answered_as_in_turns_of_their_own(
+        steps in received(),
+        choice in choices(),
+    ) {
+        compare_with_turns_of_their_own(&steps, choice)?;
     }
 }

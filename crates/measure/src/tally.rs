@@ -15,6 +15,10 @@ pub struct Seen {
     pub transactions: u64,
     /// Transactions that failed, at any time.
     pub failures: u64,
+    /// Transactions that were under way when all was over, and had been for all of the time that counts and many times longer than others take: they hang,
+    /// and so fewer were at once than the plan says.
+    #[serde(default)]
+    pub stalled: u64,
     /// The time that counts.
     pub seconds: f64,
     /// Transactions of it in a second.
@@ -58,6 +62,8 @@ pub struct Seen {
 
 /// Failures beyond this end the run: something is broken, and a rate would mean nothing.
 const FAILURES_MAX: u64 = 10_000;
+/// What takes so many times longer than the mean and is not over hangs.
+const STALLED_MEANS: f64 = 10.0;
 /// Quantiles of latencies are right to so many digits.
 const DIGITS: u8 = 2;
 /// Latencies from here on count as this in quantiles: ten minutes.
@@ -85,6 +91,8 @@ pub struct Tally {
     latency_ns_squares: f64,
     latency_ns_min: u64,
     latency_ns_max: u64,
+    /// How long those had waited that were not over at the end.
+    left_ns: Vec<u64>,
 }
 
 impl Tally {
@@ -116,6 +124,7 @@ impl Tally {
             latency_ns_squares: 0.0,
             latency_ns_min: u64::MAX,
             latency_ns_max: 0,
+            left_ns: Vec::new(),
         }
     }
 
@@ -184,6 +193,7 @@ impl Tally {
         if self.counted_from.is_some() && self.transactions_end == u64::MAX {
             let waited_ns = self.now_ns.saturating_sub(started_ns);
             self.latency_ns_max = self.latency_ns_max.max(waited_ns);
+            self.left_ns.push(waited_ns);
         }
     }
 
@@ -197,6 +207,7 @@ impl Tally {
         self.latency_ns_min = self.latency_ns_min.min(other.latency_ns_min);
         self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
         self.failures += other.failures;
+        self.left_ns.extend_from_slice(&other.left_ns);
         self.latencies
             .add(&other.latencies)
             .expect("both have the same bounds");
@@ -220,11 +231,14 @@ impl Tally {
         let count = self.transactions.max(1) as f64;
         let mean_ns = self.latency_ns_sum as f64 / count;
         let variance = self.latency_ns_squares / count - mean_ns * mean_ns;
+        let hangs_ns = (mean_ns * STALLED_MEANS).max(seconds * 1e9);
+        let stalled = self.left_ns.iter().filter(|&&ns| ns as f64 >= hangs_ns);
         let us = |quantile: f64| self.latencies.value_at_quantile(quantile) as f64 / 1e3;
         Seen {
             transactions: self.transactions,
             transactions_all: self.transactions_all,
             failures: self.failures,
+            stalled: stalled.count() as u64,
             seconds,
             per_second: if seconds > 0.0 {
                 self.transactions as f64 / seconds
@@ -292,6 +306,23 @@ mod tests {
         let seen = tally.seen();
         assert!((seen.latency_us_max - 7e5).abs() < 1e4, "{seen:?}");
         assert_eq!(seen.transactions, 1);
+    }
+
+    #[test]
+    fn who_hangs_is_told_from_who_is_slow() {
+        let left = |taken_ns: u64, waited_ns: u64| {
+            let mut tally = tally();
+            look_at(&mut tally, 1_000_000_000);
+            look_at(&mut tally, 2_000_000_000);
+            tally.succeed(tally.now_ns - taken_ns);
+            tally.leave_open(tally.now_ns - waited_ns);
+            tally.seen().stalled
+        };
+        assert_eq!(left(1_000_000, 1_500_000_000), 1);
+        // It began in the time that counts.
+        assert_eq!(left(1_000_000, 500_000_000), 0);
+        // All are as slow.
+        assert_eq!(left(1_000_000_000, 1_500_000_000), 0);
     }
 
     #[test]

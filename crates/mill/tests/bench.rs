@@ -27,6 +27,32 @@ fn mill(line: &str, directory: &Path) {
     assert!(output.status.success(), "{line}: {said}");
 }
 
+/// What a benchmark wrote, without a note of anything that failed.
+fn outcome(place: &Place, name: &str) -> serde_json::Value {
+    let text = std::fs::read_to_string(place.0.join(format!("{name}.json"))).unwrap();
+    let outcome: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(outcome["failures"], serde_json::json!([]), "{name}");
+    outcome
+}
+
+/// The medians of a series by its system, each of which is more than nothing.
+fn medians(outcome: &serde_json::Value, figure: &str, system: &str) -> Vec<f64> {
+    let named = |list: &serde_json::Value, key: &str, name: &str| {
+        let list = list.as_array().unwrap();
+        let found = list.iter().find(|one| one[key] == name);
+        found
+            .unwrap_or_else(|| panic!("no {name}: {list:?}"))
+            .clone()
+    };
+    let figure = named(&outcome["figures"], "id", figure);
+    let points = named(&figure["series"], "system", system)["points"].clone();
+    let points = points.as_array().unwrap();
+    let median = |point: &serde_json::Value| point["y"]["median"].as_f64().unwrap();
+    let medians: Vec<f64> = points.iter().map(median).collect();
+    assert!(medians.iter().all(|median| *median > 0.0), "{figure}");
+    medians
+}
+
 #[test]
 fn message_quick_writes_table_chart_and_page() {
     let place = Place::new("message");
@@ -36,15 +62,21 @@ fn message_quick_writes_table_chart_and_page() {
     );
     mill("bench report", &place.0);
     let page = std::fs::read_to_string(place.0.join("report.md")).unwrap();
-    for wanted in ["Millstream, memif, inline", "accept and reset", "commit"] {
+    for wanted in ["Millstream, memif, inline", "commit"] {
         assert!(page.contains(wanted), "{wanted} is not in:\n{page}");
     }
     let chart = std::fs::read_to_string(place.0.join("message-7a.svg")).unwrap();
     assert!(chart.contains("<svg"));
-    let json = std::fs::read_to_string(place.0.join("message.json")).unwrap();
-    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let rate = json["figures"][0]["series"][1]["points"][0]["y"]["median"].as_f64();
-    assert!(rate.unwrap() > 0.0, "{json}");
+    let message = outcome(&place, "message");
+    for figure in ["7a", "7a-server", "8", "8-server"] {
+        for system in ["kernel, loopback", "Millstream, memif, inline"] {
+            assert_eq!(medians(&message, figure, system).len(), 1, "{figure}");
+        }
+    }
+    assert_eq!(
+        medians(&message, "7a", "Millstream, memif, dedicated").len(),
+        1
+    );
 }
 
 #[test]
@@ -56,12 +88,26 @@ fn bulk_and_scale_quick_write_their_figures() {
     let place = Place::new("scale");
     mill("bench bulk --quick", &place.0);
     mill("bench scale --quick", &place.0);
-    let read = |name: &str| std::fs::read_to_string(place.0.join(name)).unwrap();
-    let (bulk, scale) = (read("bulk.md"), read("scale.md"));
-    assert!(bulk.contains("| Millstream, memif, MTU 1500 |"), "{bulk}");
-    assert!(scale.contains("contexts of each side"), "{scale}");
+    let (bulk, scale) = (outcome(&place, "bulk"), outcome(&place, "scale"));
+    for (figure, system) in [
+        ("1500", "Millstream, memif, MTU 1500"),
+        ("1500", "kernel, veth without TSO and GRO, MTU 1500"),
+        ("large", "Millstream, memif, MTU 65000"),
+        ("saturated-receiver", "ACKs expanded from a template"),
+    ] {
+        assert_eq!(medians(&bulk, figure, system).len(), 1, "{figure}");
+    }
+    for (figure, points) in [
+        ("idle-server-all", 1),
+        ("idle-held", 1),
+        ("contexts-cpu", 2),
+    ] {
+        let found = medians(&scale, figure, "Millstream, memif, inline");
+        assert_eq!(found.len(), points, "{figure}");
+    }
     for name in ["bulk-1500.svg", "scale-contexts-cpu.svg"] {
-        assert!(read(name).contains("<svg"), "{name}");
+        let chart = std::fs::read_to_string(place.0.join(name)).unwrap();
+        assert!(chart.contains("<svg"), "{name}");
     }
 }
 

@@ -100,6 +100,8 @@ fn all(out: &Path, quick: bool, stages: Option<&Path>) -> Result<(), Failure> {
         ("scale", &[]),
         ("cycles", &[]),
     ] {
+        // What an earlier run left would stand on the page as if it were this one's.
+        frame::page::forget(out, name).map_err(Failure::Run)?;
         let program = frame::process::ourselves().map_err(Failure::Run)?;
         let mut command = Command::new(program);
         command.args(["bench", name]).args(words);

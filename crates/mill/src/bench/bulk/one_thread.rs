@@ -4,9 +4,9 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
 use clap::Args;
+use measure::cpu;
 use millstream::{
     Clock, Config, Context, Crank, Limits, Runtime, TcpListener, TcpStream, VirtualClock,
 };
@@ -30,6 +30,9 @@ pub struct ThreadOptions {
     /// Mebibytes to move
     #[arg(long, default_value_t = 16)]
     pub mebibytes: u64,
+    /// Mebibytes before those, whose time is not counted
+    #[arg(long, default_value_t = 0)]
+    pub warm_up_mebibytes: u64,
     /// Bytes of the largest packet
     #[arg(long, default_value_t = 1500)]
     pub mtu: usize,
@@ -48,9 +51,11 @@ pub struct Moved {
     pub transactions_all: u64,
     /// Frames that both ends sent.
     pub segments: u64,
-    /// Time that the receiver's turns took.
-    #[serde(default)]
+    /// Payload that came when time was counted.
+    pub bytes: u64,
+    /// CPU time of the receiver's turns, and of the whole thread.
     pub receiver_ns: u64,
+    pub both_ns: u64,
 }
 
 /// Moves the bytes and prints what it took.
@@ -103,16 +108,22 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
         }
     };
     receiver.set_nonblocking(true);
-    let total = options.mebibytes << 20;
+    let warm_up = options.warm_up_mebibytes << 20;
+    let total = (options.mebibytes << 20) + warm_up;
     let mut buffer = vec![b'm'; READ_BYTES];
     let (mut sent, mut received) = (0, 0);
-    let mut spent = Duration::ZERO;
+    let mut spent = Spent::default();
     while received < total {
+        let begin = cpu::own_thread_time_ns();
         sent += sender_turn(&there, &mut sender, &buffer, total - sent)?;
         let is_first = received == 0;
-        let begin = Instant::now();
-        received += receiver_turn(&here, &mut receiver, &mut buffer)?;
-        spent += begin.elapsed();
+        let counts = received >= warm_up;
+        let between = cpu::own_thread_time_ns();
+        let came = receiver_turn(&here, &mut receiver, &mut buffer)?;
+        received += came;
+        if counts {
+            spent.note(came, [begin, between, cpu::own_thread_time_ns()]);
+        }
         if is_first && received > 0 {
             // As in Linux the first full segment sets the clamp anew.
             receiver.options().set_window_clamp(WINDOW_BYTES)?;
@@ -123,8 +134,27 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
     Ok(Moved {
         transactions_all: there.tx_bytes / (options.mtu as u64 + 14),
         segments: here.tx_frames + there.tx_frames,
-        receiver_ns: spent.as_nanos() as u64,
+        bytes: spent.bytes,
+        receiver_ns: spent.receiver_ns,
+        both_ns: spent.both_ns,
     })
+}
+
+/// What was counted.
+#[derive(Default)]
+struct Spent {
+    bytes: u64,
+    receiver_ns: u64,
+    both_ns: u64,
+}
+
+impl Spent {
+    /// A turn of each: the sender's ran from the first of these moments to the second, the receiver's to the third.
+    fn note(&mut self, bytes: u64, [begin, between, end]: [u64; 3]) {
+        self.bytes += bytes;
+        self.receiver_ns += end - between;
+        self.both_ns += end - begin;
+    }
 }
 
 /// A turn of the sender: as much is written as there is room for. The bytes written.

@@ -128,12 +128,13 @@ fn answers(system: System, per_frame: Option<f64>) -> Result<(), String> {
 fn watch(system: System, receiver: &mut Process, sender: &Process) -> Result<Seen, String> {
     let named = |cause: String| format!("receiver: {cause}");
     receiver.line().map_err(named)?;
-    let used = (cpu::time_ns(receiver.id()), cpu::time_ns(sender.id()));
+    let spent_by = |end: &Process| cpu::time_ns(end.id()).ok_or("its CPU time is not told");
+    let used = (spent_by(receiver)?, spent_by(sender)?);
     let received: Received = receiver.says().map_err(named)?;
-    let receiver_ns = cpu::time_ns(receiver.id()).saturating_sub(used.0);
+    let receiver_ns = spent_by(receiver)?.saturating_sub(used.0);
     // A receiver that is faster than its sender looks for more: that is no cost of what came.
     let receiver_s = (receiver_ns as f64 / 1e9 - received.looked_seconds).max(0.0);
-    let sender_ns = cpu::time_ns(sender.id()).saturating_sub(used.1);
+    let sender_ns = spent_by(sender)?.saturating_sub(used.1);
     if received.bytes == 0 {
         return Err("nothing came".to_owned());
     }
@@ -222,11 +223,14 @@ fn over_memif(place: &mut Place, mtu: usize) {
     place.socket = Some(path);
 }
 
-/// Both ends in one process, on the server's core.
+/// Both ends in one process: in one thread on the server's core, or gVisor's many on both.
 fn together(name: &str, word: &str, mtu: usize, load: Load) -> Result<Seen, String> {
-    let mut words = vec!["-c".to_owned(), load.cores.0.to_string()];
-    words.push(process::beside(name)?.display().to_string());
-    words.push(word.to_owned());
+    let cores = match name {
+        "netstack" => format!("{},{}", load.cores.0, load.cores.1),
+        _ => load.cores.0.to_string(),
+    };
+    let program = process::beside(name)?.display().to_string();
+    let mut words = vec!["-c".to_owned(), cores, program, word.to_owned()];
     for (name, value) in [
         ("--mtu", mtu.to_string()),
         ("--seconds", load.seconds.to_string()),
@@ -249,12 +253,13 @@ fn together(name: &str, word: &str, mtu: usize, load: Load) -> Result<Seen, Stri
 
 /// A receiver that has a whole batch in each turn, with its sender in one thread, on the server's core.
 fn saturated(limit: u16, acks: Acks, load: Load) -> Result<Seen, String> {
-    let mebibytes = (load.seconds * MEBIBYTES_PER_SECOND).max(1.0) as u64;
+    let mebibytes = |seconds: f64| (seconds * MEBIBYTES_PER_SECOND).max(1.0) as u64;
     let mut words = vec!["-c".to_owned(), load.cores.0.to_string()];
     words.push(process::ourselves()?.display().to_string());
     words.extend(["bench", "bulk-thread"].map(str::to_owned));
     for (name, value) in [
-        ("--mebibytes", mebibytes.to_string()),
+        ("--mebibytes", mebibytes(load.seconds).to_string()),
+        ("--warm-up-mebibytes", mebibytes(load.warm_up).to_string()),
         ("--aggregation-max", limit.to_string()),
         ("--acks", acks.name().to_owned()),
     ] {
@@ -266,13 +271,12 @@ fn saturated(limit: u16, acks: Acks, load: Load) -> Result<Seen, String> {
     // What is no segment with payload is an ACK.
     let per_frame = moved.segments as f64 / moved.transactions_all.max(1) as f64 - 1.0;
     answers(System::Saturated(limit, acks), Some(per_frame))?;
-    let bytes = (mebibytes << 20) as f64;
-    let ns = moved.receiver_ns.max(1) as f64;
+    let bytes = moved.bytes.max(1) as f64;
+    let (receiver_ns, both_ns) = (moved.receiver_ns as f64, moved.both_ns.max(1) as f64);
     Ok(Seen {
-        // What the receiver would take if nothing else took time.
-        gbit_per_second: bytes * 8.0 / ns,
-        receiver_ns_per_byte: Some(ns / bytes),
-        sender_ns_per_byte: None,
+        gbit_per_second: bytes * 8.0 / both_ns,
+        receiver_ns_per_byte: Some(receiver_ns / bytes),
+        sender_ns_per_byte: Some((both_ns - receiver_ns) / bytes),
         jain: 1.0,
     })
 }

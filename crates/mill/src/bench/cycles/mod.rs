@@ -133,6 +133,12 @@ pub fn cycles(options: &CyclesOptions) -> Result<(), Failure> {
         "Instructions are counted by callgrind: both ends of Millstream in one thread over an in-process link, fixed seed, virtual clock; the difference of two runs that \
          differ in the number of transactions only. Both stacks and both applications count. Cycles are the time-stamp counter's.",
     );
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    outcome.parameter("command", format!("mill {}", words.join(" ")));
+    outcome.parameter(
+        "transactions counted",
+        format!("{TRANSACTIONS_MORE}, of 256 KiB as many fewer as they are longer; before them {TRANSACTIONS_FIRST} for each connection"),
+    );
     let cases = if options.quick { &CASES[..1] } else { CASES };
     let mut costs = Costs::new();
     for (index, case) in cases.iter().enumerate() {
@@ -270,7 +276,7 @@ fn add_figures(costs: &Costs, outcome: &mut Outcome) {
     let found = of(&CASES[0]).zip(of(&CASES[2]));
     let found = found.map(|(one, eight)| (eight / one, format!("{eight:.0} against {one:.0}")));
     let goal = Goal::at_most(
-        "instructions of a transaction with 8 contexts against 1",
+        "instructions of a transaction with 8 pairs of stacks in one thread against one pair",
         (1.02, 1.0),
     );
     outcome.judge(goal, found);

@@ -9,9 +9,23 @@ use crate::bench::message::System;
 use crate::bench::message::sides::{self, Run};
 
 const RUNS: usize = 3;
+const SECONDS: f64 = 2.0;
+const WARM_UP: f64 = 0.5;
+const SERVER_CORE: usize = 0;
+const CLIENT_CORE: usize = 1;
+/// Looking for more would be told as work.
+const SPIN_US: u64 = 0;
 
 /// Adds the figure; what went wrong becomes a note.
 pub fn add(program: &Path, outcome: &mut Outcome) {
+    outcome.parameter(
+        "stages",
+        format!(
+            "{RUNS} runs of {SECONDS} s after {WARM_UP} s, server on core {SERVER_CORE} and client on core {CLIENT_CORE}, stacks that look for {SPIN_US} µs before they \
+             sleep; the server is {}, a build without a profile",
+            program.display()
+        ),
+    );
     for (id, connections) in [("stages-64", 64), ("stages-8192", 8_192)] {
         match figure(program, id, connections) {
             Ok(figure) => outcome.add(figure),
@@ -24,14 +38,14 @@ fn figure(program: &Path, id: &str, connections: usize) -> Result<Figure, String
     let run = Run {
         plan: Plan {
             connections,
-            seconds: 2.0,
-            warm_up: 0.5,
+            seconds: SECONDS,
+            warm_up: WARM_UP,
             ..Plan::default()
         },
-        server_core: 0,
-        client_core: 1,
+        server_core: SERVER_CORE,
+        client_core: CLIENT_CORE,
         contexts: 1,
-        spin_us: Some(0),
+        spin_us: Some(SPIN_US),
     };
     let mut stages: Vec<(String, Vec<f64>)> = Vec::new();
     for _ in 0..RUNS {

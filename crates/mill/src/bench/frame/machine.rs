@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
@@ -114,11 +115,15 @@ pub fn own_settings() -> String {
     }
 }
 
-/// The processor's nominal rate, which is its time-stamp counter's; 1 if the kernel does not tell, so that a cycle is a nanosecond.
+/// The processor's nominal rate, which is its time-stamp counter's; 1 if the kernel does not tell, so that a cycle is a nanosecond. Asked once: where it is the
+/// rate of the moment, all values of a report are at least of the same one.
 pub fn gigahertz() -> f64 {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let megahertz = field(&text, "cpu MHz").and_then(|value| value.parse::<f64>().ok());
-    megahertz.map_or(1.0, |megahertz| megahertz / 1e3)
+    static RATE: OnceLock<f64> = OnceLock::new();
+    *RATE.get_or_init(|| {
+        let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let megahertz = field(&text, "cpu MHz").and_then(|value| value.parse::<f64>().ok());
+        megahertz.map_or(1.0, |megahertz| megahertz / 1e3)
+    })
 }
 
 fn processor() -> String {

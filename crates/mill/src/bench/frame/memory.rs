@@ -2,12 +2,12 @@
 
 use std::fs;
 
-/// Bytes that a process holds, shared pages by its share; 0 if the kernel does not say.
-pub fn held_bytes(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with("Pss:"));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
+/// Bytes that a process holds, shared pages by its share; none if the kernel does not say.
+pub fn held_bytes(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = text.lines().find(|line| line.starts_with("Pss:"))?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib * 1024)
 }
 
 #[cfg(test)]
@@ -16,11 +16,11 @@ mod tests {
 
     #[test]
     fn what_we_touch_counts() {
-        let before = held_bytes(std::process::id());
+        let before = held_bytes(std::process::id()).unwrap();
         let touched = std::hint::black_box(vec![1u8; 8 << 20]);
-        let after = held_bytes(std::process::id());
+        let after = held_bytes(std::process::id()).unwrap();
         assert!(after >= before + (7 << 20), "{before} {after}");
         drop(touched);
-        assert_eq!(held_bytes(u32::MAX), 0);
+        assert_eq!(held_bytes(u32::MAX), None);
     }
 }

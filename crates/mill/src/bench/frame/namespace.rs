@@ -22,12 +22,24 @@ pub struct VethOptions {
 
 /// What the kernel's stack goes by in them: CUBIC, as Millstream does, whatever the machine has set; a crowd that comes at once may wait to be accepted, as
 /// Millstream's listeners let it, and has ports enough that none has to be looked for.
-pub const TUNED: [&str; 4] = [
+const TUNED: [&str; 4] = [
     "net.ipv4.tcp_congestion_control=cubic",
     "net.core.somaxconn=65535",
     "net.ipv4.tcp_max_syn_backlog=65535",
     "net.ipv4.ip_local_port_range=1024 65535",
 ];
+
+/// What a report says of them.
+pub fn settings() -> String {
+    match is_allowed() {
+        true => TUNED.join(", "),
+        false => "none: they take root, the kernel is measured as it is set".to_owned(),
+    }
+}
+
+fn is_allowed() -> bool {
+    rustix::process::geteuid().is_root()
+}
 
 /// Outside of the first namespace Linux lets nobody choose what is not on this list, on which only the machine's own choice need stand.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
@@ -49,7 +61,7 @@ pub struct Loopback {
 impl Loopback {
     /// Makes it; without root there is none, and the kernel is measured as it is set.
     pub fn new() -> Result<Option<Self>, String> {
-        if !rustix::process::geteuid().is_root() {
+        if !is_allowed() {
             return Ok(None);
         }
         let loopback = Self {

@@ -24,6 +24,9 @@ pub struct Outcome {
     pub unmeasured: Vec<String>,
     /// What failed, what was left out.
     pub notes: Vec<String>,
+    /// What of it was Millstream's: the command fails.
+    #[serde(default)]
+    pub failures: Vec<String>,
 }
 
 /// One table and one chart.
@@ -132,6 +135,7 @@ impl Outcome {
             claims: Vec::new(),
             unmeasured: Vec::new(),
             notes: Vec::new(),
+            failures: Vec::new(),
         };
         eprintln!("{name}: {}", outcome.machine);
         outcome
@@ -152,8 +156,9 @@ impl Outcome {
 
     /// Adds what came of a goal: the value and what it is of, if all that it takes was measured; otherwise it is said that it was not.
     pub fn judge(&mut self, goal: Goal, found: Option<(f64, String)>) {
-        // A side that carried nothing gives no quotient.
-        let Some((value, seen)) = found.filter(|(value, _)| value.is_finite()) else {
+        // A side that carried nothing gives no quotient, and nothing costs nothing.
+        let is_measured = |value: f64| value.is_finite() && value > 0.0;
+        let Some((value, seen)) = found.filter(|(value, _)| is_measured(*value)) else {
             return self.unmeasured.push(goal.measure);
         };
         self.claims.push(Claim {
@@ -449,6 +454,17 @@ mod tests {
             table.contains("| 1,024 | – | 1.25 (1.25 to 1.25) |"),
             "{table}"
         );
+    }
+
+    #[test]
+    fn what_costs_nothing_was_not_measured() {
+        let mut outcome = Outcome::new("scale", "");
+        for value in [0.0, f64::NAN, f64::INFINITY] {
+            let goal = Goal::at_most("cost", (1.5, 1.0));
+            outcome.judge(goal, Some((value, String::new())));
+        }
+        assert!(outcome.claims.is_empty());
+        assert_eq!(outcome.unmeasured, ["cost"; 3]);
     }
 
     #[test]

@@ -32,6 +32,17 @@ pub fn write(directory: &Path) -> Result<(), String> {
     )
 }
 
+/// Takes what a benchmark wrote into `directory` off the page to come.
+pub fn forget(directory: &Path, name: &str) -> Result<(), String> {
+    let path = directory.join(format!("{name}.json"));
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("{}: {error}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What the page shows.
 #[derive(Default)]
 pub(super) struct Page {

@@ -75,23 +75,29 @@ impl Repeats {
         let words: Vec<String> = std::env::args().skip(1).collect();
         outcome.parameter("command", format!("mill {}", words.join(" ")));
         outcome.parameter("the kernel's settings", machine::kernel_settings());
-        outcome.parameter("in its namespaces", namespace::TUNED.join(", "));
+        outcome.parameter("in its namespaces", namespace::settings());
         outcome.parameter("Millstream's settings", machine::own_settings());
         outcome.parameter("other systems", rivals::versions());
     }
 
-    /// Writes `outcome` into the directory, or prints it if there is none. An outcome without a figure is an error.
+    /// Writes `outcome` into the directory, or prints it if there is none. One without a figure is an error, and so is one in which Millstream failed.
     pub fn deliver(&self, outcome: &mut Outcome) -> Result<(), Failure> {
         match &self.out {
             Some(directory) => outcome.write(directory).map_err(Failure::Run)?,
             None => print!("{}{}", outcome.markdown(), outcome.claims_markdown()),
         }
-        match outcome.is_empty() {
-            false => Ok(()),
-            true => Err(Failure::Run(format!(
-                "{}: nothing could be measured: {}",
-                outcome.name,
-                outcome.notes.join("; ")
+        let name = &outcome.name;
+        if outcome.is_empty() {
+            let notes = outcome.notes.join("; ");
+            return Err(Failure::Run(format!(
+                "{name}: nothing could be measured: {notes}"
+            )));
+        }
+        match outcome.failures.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::Run(format!(
+                "{name}: {}",
+                outcome.failures.join("; ")
             ))),
         }
     }

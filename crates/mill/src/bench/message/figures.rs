@@ -6,7 +6,8 @@ use measure::{Exchange, Plan, Seen};
 
 use super::sides::{self, Run};
 use super::{MessageOptions, System};
-use crate::bench::frame::{Figure, Outcome, Point, Repeats, Series, Spread, turns};
+use crate::bench::frame::turns::{self, Case, Column};
+use crate::bench::frame::{Figure, Outcome, Point, Repeats, Series, Spread};
 use crate::failure::Failure;
 
 /// The concurrency that table 2 is about.
@@ -368,7 +369,7 @@ pub fn figures(options: &MessageOptions) -> Result<(), Failure> {
     let mut outcome = Outcome::new(
         "message",
         "The client connects, sends a request, gets the response, and sees the server's close before it closes: the server closes first in \
-         every system. Server and client are processes of their own, each pinned to a core; `one thread` has both in one. Checksums are computed by Millstream, \
+         every system. Server and client are processes of their own, each pinned to a core; `one thread` has both in one, gVisor's one process runs on both cores. Checksums are computed by Millstream, \
          smoltcp and, over veth, by the kernel; on its loopback the kernel computes none.",
     );
     let repeats = options.repeats.settled();
@@ -382,72 +383,74 @@ pub fn figures(options: &MessageOptions) -> Result<(), Failure> {
 }
 
 /// What a reader has to know of runs that were good enough to count.
-fn failures(system: System, runs: &[Seen]) -> Option<String> {
-    let failed: u64 = runs.iter().map(|seen| seen.failures).sum();
-    let all: u64 = runs.iter().map(|seen| seen.transactions_all).sum();
-    (failed > 0).then(|| format!("{system}: {failed} of {all} transactions failed"))
+fn blemishes(system: System, runs: &[Seen]) -> Option<String> {
+    let sum = |of: fn(&Seen) -> u64| runs.iter().map(of).sum::<u64>();
+    let (failed, stalled) = (sum(|seen| seen.failures), sum(|seen| seen.stalled));
+    (failed + stalled > 0).then(|| {
+        let all = sum(|seen| seen.transactions_all);
+        format!("{system}: {failed} of {all} transactions failed, {stalled} hung to the end")
+    })
 }
 
+/// Every system at every x in turn, so that neither what is divided by the kernel's nor what is divided by another x is of another hour.
 fn measure(study: &Study, chosen: &[System], repeats: &Repeats, outcome: &mut Outcome) {
-    let systems: Vec<System> = study
-        .systems
-        .iter()
-        .copied()
-        .filter(|system| chosen.is_empty() || chosen.contains(system))
-        .collect();
-    let xs = if repeats.quick {
-        study.quick_xs
-    } else {
-        study.xs
+    let is_chosen = |system: &System| chosen.is_empty() || chosen.contains(system);
+    let systems: Vec<System> = study.systems.iter().copied().filter(is_chosen).collect();
+    let xs = match repeats.quick {
+        true => study.quick_xs,
+        false => study.xs,
     };
-    let mut columns: Vec<Vec<(f64, Vec<Seen>)>> = systems.iter().map(|_| Vec::new()).collect();
-    for &x in xs {
-        let plan = Plan {
-            seconds: repeats.seconds,
-            warm_up: repeats.warm_up,
-            ..Plan::default()
-        };
-        let run = Run {
-            plan: (study.plan)(x, plan),
-            server_core: repeats.server_core,
-            client_core: repeats.client_core,
-            contexts: 1,
-            spin_us: study.spin_us,
-        };
-        let mut notes = Vec::new();
-        let found = turns::alternate(repeats.runs, &systems, &mut notes, |&system| {
-            sides::run(system, &run)
-        });
-        for ((system, column), runs) in systems.iter().zip(&mut columns).zip(found) {
-            notes.extend(failures(*system, &runs));
-            if !runs.is_empty() {
-                column.push((x, runs));
-            }
+    let at = |x: f64| systems.iter().map(move |&system| Case { system, x });
+    let cases: Vec<Case<System>> = xs.iter().flat_map(|&x| at(x)).collect();
+    let rounds = (study.name, repeats.runs);
+    let columns = turns::columns(rounds, &systems, &cases, outcome, |case| {
+        sides::run(case.system, &run_of(study, repeats, case.x))
+    });
+    for (system, column) in &columns {
+        for (x, runs) in column {
+            let note = blemishes(*system, runs);
+            let note = note.map(|note| format!("{} at {x}: {note}", study.name));
+            outcome.notes.extend(note);
         }
-        let named = notes
-            .into_iter()
-            .map(|note| format!("{} at {x}: {note}", study.name));
-        outcome.notes.extend(named);
     }
     for shown in study.readings {
-        let series = systems.iter().zip(&columns).map(|(system, column)| Series {
-            system: system.name().to_owned(),
-            points: column
-                .iter()
-                .map(|(x, runs)| Point {
-                    x: *x,
-                    y: Spread::of(runs.iter().map(|seen| (shown.reading)(seen, *x))),
-                })
-                .collect(),
-        });
-        outcome.add(Figure {
-            id: shown.id.to_owned(),
-            title: shown.title.to_owned(),
-            x: study.x.to_owned(),
-            y: shown.y.to_owned(),
-            falls: shown.falls,
-            compares: true,
-            series: series.collect(),
-        });
+        outcome.add(figure(study, shown, &columns));
+    }
+}
+
+fn run_of(study: &Study, repeats: &Repeats, x: f64) -> Run {
+    let plan = Plan {
+        seconds: repeats.seconds,
+        warm_up: repeats.warm_up,
+        ..Plan::default()
+    };
+    Run {
+        plan: (study.plan)(x, plan),
+        server_core: repeats.server_core,
+        client_core: repeats.client_core,
+        contexts: 1,
+        spin_us: study.spin_us,
+    }
+}
+
+fn figure(study: &Study, shown: &Shown, columns: &[Column<System, Seen>]) -> Figure {
+    let series = columns.iter().map(|(system, column)| Series {
+        system: system.name().to_owned(),
+        points: column
+            .iter()
+            .map(|(x, runs)| Point {
+                x: *x,
+                y: Spread::of(runs.iter().map(|seen| (shown.reading)(seen, *x))),
+            })
+            .collect(),
+    });
+    Figure {
+        id: shown.id.to_owned(),
+        title: shown.title.to_owned(),
+        x: study.x.to_owned(),
+        y: shown.y.to_owned(),
+        falls: shown.falls,
+        compares: true,
+        series: series.collect(),
     }
 }

@@ -204,7 +204,14 @@ pub fn client(options: &SideOptions) -> io::Result<()> {
     };
     client.run()?;
     println!("{}", serde_json::json!(client.tally.seen()));
-    io::stdout().flush()
+    io::stdout().flush()?;
+    super::all_stand(idle.iter().map(is_quiet))
+}
+
+/// Nothing has come, no end either.
+fn is_quiet(stream: &OwnedFd) -> bool {
+    let flags = net::RecvFlags::PEEK | net::RecvFlags::DONTWAIT;
+    net::recv(stream, &mut [0u8][..], flags).is_err_and(|error| error == Errno::AGAIN)
 }
 
 /// Connections that do nothing, spread over our addresses.
@@ -302,7 +309,11 @@ impl Client<'_> {
             if !ended {
                 return;
             }
-            asking.was_reset(&mut self.tally);
+            // A reset is an error of the socket, which an end in good order is not.
+            match flags.contains(EventFlags::ERR) {
+                true => asking.was_reset(&mut self.tally),
+                false => self.tally.fail(&"an end without a reset"),
+            }
         } else {
             if !ended && self.plan.ends_with_its_response() {
                 if asking.has_unsent()

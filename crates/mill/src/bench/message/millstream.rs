@@ -255,9 +255,16 @@ pub fn client(options: &SideOptions) -> Result<(), Failure> {
         whole.add(client.tally)?;
         drop(whole);
         // Only now: whoever hears the sum looks at once what the server has spent, and the end of a million connections is no part of that.
-        drop(idle);
-        Ok(())
+        super::all_stand(idle.iter().map(is_quiet))
     })
+}
+
+/// Nothing has come, no end either.
+fn is_quiet(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true);
+    stream
+        .peek(&mut [0])
+        .is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 /// What the contexts of a client saw.

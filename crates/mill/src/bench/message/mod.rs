@@ -283,6 +283,17 @@ fn say_idle(count: usize) -> std::io::Result<()> {
     std::io::stdout().flush()
 }
 
+/// Whether idle connections are still there when all is over: if not, fewer were beside those that counted than was said.
+fn all_stand(are_quiet: impl ExactSizeIterator<Item = bool>) -> std::io::Result<()> {
+    let count = are_quiet.len();
+    match are_quiet.filter(|is_quiet| !is_quiet).count() {
+        0 => Ok(()),
+        gone => Err(std::io::Error::other(format!(
+            "{gone} of {count} idle connections have not stood to the end"
+        ))),
+    }
+}
+
 /// Binds this process, with the threads that it will start, to a core.
 pub fn pin(core: usize) -> Result<(), Failure> {
     let mut cores = rustix::thread::CpuSet::new();

@@ -133,6 +133,9 @@ fn run(pairs: &[Pair], plan: &Plan, clock: Option<&VirtualClock>) -> std::io::Re
             clock.advance_ns(TURN_NS);
         }
     }
+    for (_, client) in &mut sides {
+        client.leave();
+    }
     let mut segments = 0;
     for context in pairs.iter().flat_map(|pair| &pair.contexts) {
         segments += context.report()?.stack.tx_frames;

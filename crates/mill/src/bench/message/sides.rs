@@ -95,7 +95,11 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
     let namespace = place.server_namespace.as_deref();
     let mut server = start(server_stack, namespace, &words, server)?;
     let ready: Ready = server.says().map_err(|cause| format!("server: {cause}"))?;
-    let held_before = memory::held_bytes(server.id());
+    let held_by = |server: &Process| {
+        let held = memory::held_bytes(server.id());
+        held.ok_or("server: what it holds is not told".to_owned())
+    };
+    let held_before = held_by(&server)?;
     // Each of several contexts hears the end of stdin, but only one would hear a mark; those never look for work either.
     let is_marked = run.contexts == 1 && matches!(server_stack, Stack::Inline | Stack::Dedicated);
     let mut words = side_words(
@@ -116,7 +120,7 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
     )?;
     let named = |cause: String| format!("client: {cause}");
     client.line().map_err(named)?;
-    let held = memory::held_bytes(server.id());
+    let held = held_by(&server)?;
     client.line().map_err(named)?;
     let before = Used::of(&mut server, is_marked)?;
     let mut seen: Seen = client.says().map_err(named)?;
@@ -126,7 +130,7 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
     seen.held_bytes = held as f64;
     client.finish().map_err(named)?;
     server.leave().map_err(|cause| format!("server: {cause}"))?;
-    judged(seen)
+    judged(seen, run.plan.connections)
 }
 
 /// What a server had used at some moment.
@@ -137,7 +141,7 @@ struct Used {
 
 impl Used {
     fn of(server: &mut Process, is_marked: bool) -> Result<Self, String> {
-        let cpu_ns = cpu::time_ns(server.id());
+        let cpu_ns = cpu::time_ns(server.id()).ok_or("server: its CPU time is not told")?;
         let spent = match is_marked {
             true => server.mark().and_then(|()| server.says()),
             false => Ok(Spent::default()),
@@ -171,8 +175,8 @@ fn choices(system: System) -> Vec<String> {
     }
 }
 
-/// A run whose transactions failed by the score says nothing, nor does one without any.
-fn judged(seen: Seen) -> Result<Seen, String> {
+/// A run whose transactions failed or whose connections hung by the score says nothing, nor does one without any.
+fn judged(seen: Seen, connections: usize) -> Result<Seen, String> {
     if seen.transactions == 0 {
         return Err(format!(
             "no transaction ended in the time that counts ({} failed)",
@@ -185,10 +189,16 @@ fn judged(seen: Seen) -> Result<Seen, String> {
             seen.failures, seen.transactions_all
         ));
     }
+    if seen.stalled > connections as u64 / 1000 {
+        return Err(format!(
+            "{} of {connections} connections hung to the end",
+            seen.stalled
+        ));
+    }
     Ok(seen)
 }
 
-/// Both sides in one process, on the server's core.
+/// Both sides in one process: in one thread on the server's core, or gVisor's many on both.
 fn together(system: System, run: &Run) -> Result<Seen, String> {
     let (program, mut words) = match system {
         System::OneThread => (
@@ -199,14 +209,16 @@ fn together(system: System, run: &Run) -> Result<Seen, String> {
         _ => (process::beside("rivals")?, vec!["smoltcp".to_owned()]),
     };
     words.extend(run.plan.words());
-    let pinned = ["-c".to_owned(), run.server_core.to_string()];
-    let mut all: Vec<String> = pinned.to_vec();
-    all.push(program.display().to_string());
+    let cores = match system {
+        System::Gvisor => format!("{},{}", run.server_core, run.client_core),
+        _ => run.server_core.to_string(),
+    };
+    let mut all = vec!["-c".to_owned(), cores, program.display().to_string()];
     all.extend(words);
     let mut both = Process::start(None, "taskset".into(), &all)?;
     let seen = both.says()?;
     both.finish()?;
-    judged(seen)
+    judged(seen, run.plan.connections)
 }
 
 fn start(

@@ -5,6 +5,8 @@ use std::fmt;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::bench::frame::turns;
+
 /// A stack at either end, and what lies between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -100,6 +102,12 @@ impl System {
             Self::Smoltcp => "smoltcp, one thread",
             Self::Gvisor => "gVisor netstack, one process",
         }
+    }
+}
+
+impl turns::System for System {
+    fn is_ours(self) -> bool {
+        !self.is_kernel() && !matches!(self, Self::Smoltcp | Self::Gvisor)
     }
 }
 

@@ -187,12 +187,25 @@ impl RxBatch {
         self.bufs.push(buf);
     }
 
-    /// Adds the frames that `take` puts at the end of the buffers it is given.
+    /// Adds the frames that `take` pushes. It can do nothing else: the buffers before them are lent.
+    ///
+    /// ```
+    /// use packetio::buffer_unsafe::{RxBatch, carve};
+    /// let mut batch = RxBatch::new(2);
+    /// batch.extend_with(|end| carve(2, 64).into_iter().for_each(|buf| end.push(buf)));
+    /// assert_eq!(batch.len(), 2);
+    /// ```
+    ///
+    /// ```compile_fail
+    /// # use packetio::buffer_unsafe::{RxBatch, carve};
+    /// # let mut batch = RxBatch::new(2);
+    /// # batch.extend_with(|end| carve(2, 64).into_iter().for_each(|buf| end.push(buf)));
+    /// batch.extend_with(|end| end.clear());
+    /// ```
     #[inline]
-    pub fn extend_with(&mut self, take: impl FnOnce(&mut Vec<FrameBuf>)) {
+    pub fn extend_with(&mut self, take: impl FnOnce(&mut RxBatchEnd<'_>)) {
         let begin = self.bufs.len();
-        take(&mut self.bufs);
-        debug_assert!(self.bufs.len() >= begin, "what is lent stays");
+        take(&mut RxBatchEnd(&mut self.bufs));
         self.frames.extend(self.bufs[begin..].iter().map(|buf| {
             // SAFETY: as in `push`.
             let frame = unsafe { RxFrame::new(buf.ptr.as_ptr(), buf.len) };
@@ -211,6 +224,18 @@ impl RxBatch {
     pub fn drain(&mut self) -> std::vec::Drain<'_, FrameBuf> {
         self.frames.clear();
         self.bufs.drain(..)
+    }
+}
+
+/// Where [`RxBatch::extend_with`] lets frames be put.
+#[derive(Debug)]
+pub struct RxBatchEnd<'a>(&'a mut Vec<FrameBuf>);
+
+impl RxBatchEnd<'_> {
+    /// Adds the frame in `buf`.
+    #[inline]
+    pub fn push(&mut self, buf: FrameBuf) {
+        self.0.push(buf);
     }
 }
 
@@ -245,6 +270,7 @@ impl TxBatch {
     /// Adds an empty slot.
     #[inline]
     pub fn push(&mut self, buf: FrameBuf) {
+        self.forget_lost();
         // SAFETY: as in `RxBatch::push`; nobody else holds the slot, so raw writes are ours alone.
         self.frames
             .push(unsafe { TxFrame::new(buf.ptr.as_ptr(), buf.capacity) });
@@ -254,12 +280,20 @@ impl TxBatch {
     /// Adds empty slots.
     #[inline]
     pub fn extend(&mut self, bufs: impl Iterator<Item = FrameBuf>) {
+        self.forget_lost();
         let begin = self.bufs.len();
         self.bufs.extend(bufs);
         self.frames.extend(self.bufs[begin..].iter().map(|buf| {
             // SAFETY: as in `push`.
             unsafe { TxFrame::new(buf.ptr.as_ptr(), buf.capacity) }
         }));
+    }
+
+    /// Whoever forgets what [`drain_first`](Self::drain_first) returns loses all buffers. Their frames must not stand before those of other buffers, which would
+    /// then leave while they are still shown.
+    #[inline]
+    fn forget_lost(&mut self) {
+        self.frames.truncate(self.bufs.len());
     }
 
     /// The first `n` slots, each of length 0 again.
@@ -338,6 +372,22 @@ mod tests {
         let lens: Vec<usize> = tx.drain_first(9).map(|b| b.len()).collect();
         assert_eq!(lens, [0, 20]);
         assert!(tx.is_empty());
+    }
+
+    /// Whoever forgets the iterator forgets the buffers, also those that were to stay: the batch begins anew, and shows no slot that somebody else owns.
+    #[test]
+    fn first_buffers_forgotten_are_shown_no_more() {
+        let mut tx = TxBatch::new(4);
+        tx.extend(carve(2, 64).into_iter());
+        std::mem::forget(tx.drain_first(1));
+        tx.extend(carve(1, 64).into_iter());
+        assert_eq!(tx.len(), 1);
+        let owned = tx.drain_first(1).next();
+        assert!(owned.is_some() && tx.frames(1).is_empty());
+        tx.extend(carve(2, 64).into_iter());
+        std::mem::forget(tx.drain_first(1));
+        carve(1, 64).into_iter().for_each(|buf| tx.push(buf));
+        assert_eq!(tx.len(), 1);
     }
 
     #[test]

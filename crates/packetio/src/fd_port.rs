@@ -1,7 +1,8 @@
 //! What the ports over a file descriptor share: one system call moves one frame, in bounded batches.
 //!
 //! Owns the frame buffers of both directions and the frames that the kernel did not take at once. `tap` and `packet` give it a [`FrameIo`] and are
-//! done. Frames that the kernel refuses for now wait here in order; their slots are missing from `reserve`, which is the back-pressure.
+//! done. Frames that the kernel refuses for now wait here in order; their slots are missing from `reserve`, which is the back-pressure. They are offered again
+//! with every call that speaks to the kernel anyway: `receive`, `send`, `prepare_wait`.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -161,6 +162,11 @@ impl<T: FrameIo> Port for FdPort<T> {
 
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
         self.release();
+        // A caller who is kept busy by what arrives neither sleeps nor, when it has nothing to send or no slot for it, sends.
+        if !self.pending.is_empty() {
+            // A failure shows as in `prepare_wait`.
+            let _ = self.flush();
+        }
         if self.is_gone {
             return Err(PortError::Gone);
         }
@@ -234,3 +240,6 @@ pub(crate) fn failure(call: &'static str, errno: Errno) -> PortError {
         errno => PortError::Io { call, errno },
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -234,10 +234,10 @@ impl Loopback {
         self.release();
         let (lent, frames) = (&mut self.lent, &mut self.inbox.frames);
         let (mut n, mut bytes) = (0, 0);
-        lent.extend_with(|bufs| {
+        lent.extend_with(|end| {
             n = frames.pop_batch(max, |buf| {
                 bytes += buf.len() as u64;
-                bufs.push(buf);
+                end.push(buf);
             });
         });
         self.totals.rx_bytes += bytes;

@@ -147,7 +147,7 @@ pub trait Port {
     /// Gives the last batch back to the driver; a no-op without one.
     fn release(&mut self);
 
-    /// Up to `n` transmit slots to be written in place; fewer or none is back-pressure.
+    /// Up to `n` transmit slots to be written in place; fewer or none is back-pressure, which `send(0)` may end.
     ///
     /// Each has length 0 until `set_len`. Slots reserved and not sent return with the next `send` or `reserve`.
     /// (The slice is shared and the frames write through `&self`, for with `&mut` two ports' frames could be swapped

@@ -458,28 +458,31 @@ fn client_finds_a_server_that_comes_later_and_comes_back() {
     }
 }
 
-#[test]
-fn port_closed_and_opened_again_goes_on_where_it_was() {
-    let two = MemifOptions {
+/// Options of a server and a client of two queues each, and their ports, connected.
+fn two_queues(name: &str, server_buffer_bytes: usize) -> ([MemifOptions; 2], [Vec<MemifPort>; 2]) {
+    let client_options = MemifOptions {
+        path: common::path(name),
+        role: MemifRole::Client,
         queues: 2,
         ring_slots: Some(16),
         ..options()
     };
-    let path = common::path("reopen");
     let server_options = MemifOptions {
-        path: path.clone(),
-        ..two.clone()
+        role: MemifRole::Server,
+        buffer_bytes: server_buffer_bytes,
+        ..client_options.clone()
     };
     let mut server = Memif::connect(&server_options).unwrap();
-    let mut client = Memif::connect(&MemifOptions {
-        path,
-        role: MemifRole::Client,
-        ..two
-    })
-    .unwrap();
+    let mut client = Memif::connect(&client_options).unwrap();
     for (server, client) in server.iter_mut().zip(&mut client) {
         common::connect_both(server, client);
     }
+    ([server_options, client_options], [server, client])
+}
+
+#[test]
+fn port_closed_and_opened_again_goes_on_where_it_was() {
+    let ([server_options, _], [mut server, mut client]) = two_queues("reopen", 2048);
     let mut exchange = |server: &mut dyn Port, frames: usize| {
         let client = &mut client[0];
         server
@@ -503,4 +506,38 @@ fn port_closed_and_opened_again_goes_on_where_it_was() {
     assert!(server.receive().unwrap().is_empty());
     exchange(&mut *server, 7);
     exchange(&mut *server, 16);
+}
+
+/// The other queue keeps the connection up, and the server sends on: what it has filled is not to be lent to it again.
+#[test]
+fn client_port_closed_and_opened_again_finds_the_frames_that_came_meanwhile() {
+    let ([_, client_options], [mut server, mut client]) = two_queues("reopen-client", 4096);
+    let server = &mut server[0];
+    let send = |server: &mut MemifPort, lengths: &[usize]| {
+        let bytes = vec![7; 3_000];
+        let slots = server.reserve(lengths.len());
+        assert_eq!(slots.len(), lengths.len());
+        for (slot, &length) in slots.iter().zip(lengths) {
+            assert_eq!(slot.write(0, &bytes[..length]), length);
+            slot.set_len(length);
+        }
+        server.send(lengths.len()).unwrap();
+    };
+    let lengths = |client: &mut dyn Port| -> Vec<usize> {
+        let frames = client.receive().unwrap();
+        frames.iter().map(|frame| frame.len()).collect()
+    };
+    send(server, &[60; 3]);
+    assert_eq!(lengths(&mut client[0]), [60; 3]);
+    drop(client.remove(0));
+    // The long one takes two of the client's buffers, chained.
+    send(server, &[61, 3_000, 62]);
+    let mut client = packetio::memif::open(&client_options, 0).unwrap();
+    assert_eq!(lengths(&mut *client), [61, 3_000, 62]);
+    // The ring goes round.
+    for _ in 0..6 {
+        client.release();
+        send(server, &[63; 8]);
+        assert_eq!(lengths(&mut *client), [63; 8]);
+    }
 }

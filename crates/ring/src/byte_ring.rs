@@ -50,6 +50,16 @@
 //!   store tx_open = last chunk               free c, or remember it as closed
 //! ```
 //!
+//! **One file.** The ends hold chunk ids, and no type says of which memory file.
+//! For as long as a block is open, the caller gives its ends that block, the
+//! [`Memory`](crate::memory::Memory) or [`ChunkPool`](crate::chunk::ChunkPool) of the
+//! file that it lies in, and a [`Magazine`](crate::chunk::Magazine) that was filled from
+//! that pool alone; and there is one end of each kind. Memory safety depends on
+//! it, although no function is `unsafe`: a debug build asserts that an id lies within
+//! the file, a release build that is handed another file reads and writes out of bounds.
+//! It is kept by `stack`, which makes file, pool and magazine together and one of
+//! each per context, and by `millstream`, whose contexts hold them beside the ends.
+//!
 //! The two ends may be on one thread or on two. When a connection fails while
 //! the application may still be writing, the stack frees send chunks by
 //! acknowledging everything ([`TxReader::acknowledge`]), not by

@@ -305,7 +305,8 @@ impl ChunkPool {
         self.take(class).or_else(|| self.take(class.other()))
     }
 
-    /// Takes a chunk back. It must have come from this pool and belong to no stream.
+    /// Takes a chunk back. It must have come from this pool and belong to no stream: only a debug build checks it, and memory
+    /// safety depends on it ([`byte_ring`](crate::byte_ring), "One file").
     #[inline]
     pub fn give(&mut self, id: ChunkId) {
         match id.class() {
@@ -396,7 +397,7 @@ impl Magazine {
 }
 
 impl MagazineFeed {
-    /// Fills the magazine from the pool, as far as its use asks for; returns how many chunks went in.
+    /// Fills the magazine from the pool, always the same one, as far as its use asks for; returns how many chunks went in.
     #[inline]
     pub fn refill(&mut self, pool: &mut ChunkPool) -> u32 {
         let small = self.small.fill(|| pool.take(ChunkClass::Small));
@@ -422,7 +423,7 @@ impl MagazineFeed {
         self.small.is_empty() && self.large.is_empty()
     }
 
-    /// Gives the stock back to the pool once the application is gone.
+    /// Gives the stock back to the pool that it came from once the application is gone.
     pub fn reclaim(self, mut magazine: Magazine, pool: &mut ChunkPool) {
         while let Some(id) = magazine.take(ChunkClass::Small) {
             pool.give(id);

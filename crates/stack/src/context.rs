@@ -31,7 +31,8 @@ use crate::neighbours::NeighbourCounters;
 use crate::stack::Usage;
 use crate::stage_clock::StageCycles;
 
-/// The application's end of a context.
+/// The application's end of a context. Memory, magazine and sockets belong together and are not to be mixed with another context's
+/// ([`ring::byte_ring`], "One file").
 pub struct AppSide {
     /// The memory file with the sockets' blocks and chunks.
     pub memory: Memory,

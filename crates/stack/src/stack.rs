@@ -156,6 +156,8 @@ impl Stack {
                 core.counters.tx_backpressure += 1;
                 // A port that took some of it has its reasons: the next turn asks again.
                 if sent == 0 {
+                    // What it holds of an earlier turn it may be rid of by now; while input is held nobody else calls it.
+                    let _ = port.send(0);
                     core.port_refusals += 1;
                     core.port_blocked();
                 }

@@ -42,7 +42,7 @@ pub struct Shared {
 }
 
 /// Cursors that a closed port leaves to the next one of its queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursors {
     /// Of the receiving half.
     pub rx: u16,
@@ -242,12 +242,10 @@ impl Control {
         }
     }
 
-    /// Where a port of `queue` starts on the present connection.
-    pub fn cursors(&self, queue: usize) -> Cursors {
-        match self.queues.get(queue).and_then(|queue| queue.cursors) {
-            Some((generation, cursors)) if generation == self.generation => cursors,
-            _ => Cursors::default(),
-        }
+    /// Where a port of `queue` goes on, if it is not the first one on the present connection.
+    pub fn cursors(&self, queue: usize) -> Option<Cursors> {
+        let (generation, cursors) = self.queues.get(queue)?.cursors?;
+        (generation == self.generation).then_some(cursors)
     }
 
     fn is_due(&self, now_ns: u64) -> bool {

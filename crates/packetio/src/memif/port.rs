@@ -168,7 +168,7 @@ impl MemifPort {
         }
     }
 
-    fn join(&mut self, link: &Link, cursors: Cursors) {
+    fn join(&mut self, link: &Link, cursors: Option<Cursors>) {
         self.connected = true;
         self.counters.connects += 1;
         let Some(queue) = link.queues.get(self.capabilities.queue) else {
@@ -177,13 +177,14 @@ impl MemifPort {
         self.rx = queue
             .rx
             .as_ref()
-            .map(|end| Rx::new(end, link.window(), cursors.rx));
+            .map(|end| Rx::new(end, link.window(), cursors.map(|cursors| cursors.rx)));
         self.ringer.get_or_insert_with(Ringer::new).try_again();
         let frame_bytes = self.shared.options.buffer_bytes;
+        let tx_cursor = cursors.map_or(0, |cursors| cursors.tx);
         self.tx = queue
             .tx
             .as_ref()
-            .map(|end| Tx::new(end, link, cursors.tx, frame_bytes));
+            .map(|end| Tx::new(end, link, tx_cursor, frame_bytes));
     }
 
     fn leave(&mut self) {

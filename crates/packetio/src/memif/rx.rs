@@ -49,8 +49,9 @@ struct Chain {
 }
 
 impl Rx {
-    /// On `end`; `consumed` is 0 on a new connection.
-    pub fn new(end: &RingEnd, window: Window, consumed: u16) -> Self {
+    /// On `end`, where the port before this one left it; `None` on a new connection.
+    pub fn new(end: &RingEnd, window: Window, left_at: Option<u16>) -> Self {
+        let consumed = left_at.unwrap_or(0);
         let mut rx = Self {
             ring: end.ring.clone(),
             bell: Arc::clone(&end.bell),
@@ -59,12 +60,13 @@ impl Rx {
                 .buffers
                 .map_or(FRAME_BYTES_MAX as u32, |buffers| buffers.bytes),
             consumed,
-            released: consumed.wrapping_sub(end.ring.slots()),
+            // Whoever left has given all back: what lies behind that may be filled by now.
+            released: left_at.unwrap_or(0u16.wrapping_sub(end.ring.slots())),
             batch: RxBatch::new(window),
             asleep: false,
         };
         rx.ring.set_interrupts(false);
-        // As client this lends every slot; as server it says again where we are.
+        // On a new connection: as client this lends every slot; as server it says where we are.
         rx.release();
         rx
     }

@@ -1,8 +1,9 @@
 //! The memory file as the machine has it: a memfd, mapped shared; under Miri,
 //! which has no memfd, zeroed heap memory of the same layout.
 //!
-//! Owns the mapping and turns indices into addresses. Every address formed
-//! here comes from an index that was compared with its limit.
+//! Owns the mapping and turns indices into addresses. The index of a block, and
+//! of a chunk that is read from shared memory, is compared with its limit. A chunk
+//! id that this process holds is believed to be one of this file's: see `header`.
 
 use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
@@ -106,9 +107,11 @@ impl Memory {
     pub(crate) fn header(&self, chunk: ChunkId) -> &ChunkHeader {
         debug_assert!(chunk.index() < self.chunks(chunk.class()));
         let index = chunk.index() as usize;
-        // SAFETY: ids come from the pool of this file or through `Memory::checked`, so the index is below the counts that the
+        // SAFETY: ids come from the pool of this file or through `Memory::checked` on it, so the index is below the counts that the
         // mapping, which outlives `self`, has room for; headers start on multiples of 16 bytes, zeros are a valid header, and a
-        // header is atomics alone.
+        // header is atomics alone. That an id is of this file no type says and a release build does not check (comparing the index here
+        // and in `payload_start` cost 1.25 % of all instructions of small transactions, and would not keep two streams apart): callers
+        // keep to what `byte_ring` says of one file.
         unsafe {
             let header = match chunk.class() {
                 ChunkClass::Small => self.small.add(index * SMALL_BYTES as usize).cast(),

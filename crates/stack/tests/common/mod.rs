@@ -17,8 +17,9 @@ pub mod peer;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use packetio::fault::{Fault, FaultOptions};
 use packetio::loopback::{self, LoopbackOptions};
-use packetio::{ChecksumPolicy, MacAddr};
+use packetio::{ChecksumPolicy, MacAddr, Port};
 use ring::socket_block::SocketId;
 use stack::{Limits, Stack, StackConfig, Usage};
 use wire::tcp::Flags;
@@ -45,6 +46,8 @@ pub struct Setup {
     pub config: StackConfig,
     pub wire: LoopbackOptions,
     pub policy: ChecksumPolicy,
+    /// What stands between the stack and its end of the wire.
+    pub faults: Option<FaultOptions>,
     /// Peer and stack know each other's MAC addresses from the start.
     pub acquainted: bool,
 }
@@ -58,6 +61,7 @@ impl Default for Setup {
                 ..LoopbackOptions::default()
             },
             policy: ChecksumPolicy::Verify,
+            faults: None,
             acquainted: true,
         }
     }
@@ -119,8 +123,12 @@ impl World {
         change(&mut setup);
         let (near, far) = loopback::pair(&setup.wire).unwrap();
         let near = near.with_checksum_policy(setup.policy);
+        let near: Box<dyn Port + Send> = match setup.faults {
+            Some(faults) => Box::new(Fault::new(near, &faults)),
+            None => Box::new(near),
+        };
         let now_ns = 1_000 * SECOND;
-        let (stack, side) = Stack::new(setup.config, Box::new(near), now_ns).unwrap();
+        let (stack, side) = Stack::new(setup.config, near, now_ns).unwrap();
         let mut world = Self {
             stack,
             app: App::new(side),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use packetio::fault::FaultOptions;
 use ring::socket_block::SocketId;
 use wire::tcp::Flags;
 
@@ -211,6 +212,33 @@ fn transmit_slots_few_all_leaves_in_order_nonetheless() {
         assert!(got == bytes);
         assert_eq!(w.stack.tcp_counters().retransmit_timeouts, 0);
     }
+}
+
+/// A port may hold what it was given until it is called again, and while input is held nobody receives: only `send` is left.
+#[test]
+fn port_out_of_slots_while_input_is_held_is_flushed() {
+    let mut w = World::with(|s| {
+        s.wire.slots = 8;
+        s.faults = Some(FaultOptions {
+            slots: Some(16),
+            ..FaultOptions::default()
+        });
+    });
+    w.peer.deaf = true;
+    let to = SocketAddr::new(STACK_V4, PORT + 1);
+    let mut strangers = 0;
+    while w.stack.counters().input_held == 0 {
+        let syn = w.client_from(PEER_V4, to).syn();
+        w.peer.transmit(&w.peer.frame(&syn));
+        w.turn();
+        strangers += 1;
+    }
+    w.peer.deaf = false;
+    w.peer.collect();
+    for _ in 0..30 {
+        w.turn();
+    }
+    assert_eq!(w.peer.take_tcp().len(), strangers, "no time has passed");
 }
 
 #[test]

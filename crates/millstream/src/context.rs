@@ -256,7 +256,7 @@ impl Inner {
     pub fn control(&self, control: Control) -> io::Result<()> {
         let refused = {
             let state = &mut *self.state();
-            let pushed = state.side.controls.push(control);
+            let pushed = state.side.control(control);
             state.ring();
             pushed
         };
@@ -271,7 +271,7 @@ impl Inner {
         let mut waiting = Some(control);
         self.block_unannounced(|state| {
             let control = waiting.take()?;
-            match state.side.controls.push(control) {
+            match state.side.control(control) {
                 Ok(()) => Some(Ok(())),
                 Err(back) => {
                     waiting = Some(back);

@@ -368,3 +368,25 @@ fn peer_of_a_runtime_that_could_not_close_in_order_is_reset() {
         });
     }
 }
+
+#[test]
+fn listener_dropped_behind_a_thousand_streams_leaves_its_address_to_the_next() {
+    for crank in [Crank::Inline, Crank::Dedicated] {
+        let wire = format!("loopback:{}", unique("thousand"));
+        let runtime = Runtime::new(config(&wire, "10.9.0.1/24", crank)).unwrap();
+        let context = runtime.context(0).unwrap();
+        let nowhere = "10.9.0.77:9".parse().unwrap();
+        let listen = || TcpListener::bind(&context, server_addr());
+        let crowd = || -> Vec<TcpStream> {
+            let streams = (0..1_500).map(|_| TcpStream::start_connect(&context, nowhere).unwrap());
+            streams.collect()
+        };
+        let listener = listen().unwrap();
+        drop(crowd());
+        drop(listener);
+        let listener = listen().unwrap_or_else(|error| panic!("{crank:?}: {error}"));
+        drop(crowd());
+        let socket = listener.into_socket();
+        socket.unwrap_or_else(|error| panic!("{crank:?}: {error}"));
+    }
+}

@@ -469,7 +469,7 @@ impl Poll {
             if !events.is_empty() || is_over {
                 break Ok(events.events.len());
             }
-            if step == Step::Idle {
+            if step == Step::Idle || inner.is_interrupted() {
                 is_fresh = true;
                 let extra = self.kernel.as_ref().map(AsFd::as_fd);
                 match inner.sleep(&mut crank, until_ns, extra.as_slice()) {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -389,4 +389,40 @@ fn listener_dropped_behind_a_thousand_streams_leaves_its_address_to_the_next() {
         let socket = listener.into_socket();
         socket.unwrap_or_else(|error| panic!("{crank:?}: {error}"));
     }
+}
+
+#[test]
+fn poll_asked_about_what_is_another_contexts_knows_nothing_of_it() {
+    let wire = format!("loopback:{}", unique("foreign"));
+    let open = |address: &str| Runtime::new(config(&wire, address, Crank::Inline)).unwrap();
+    let runtimes = [open("10.9.0.2/24"), open("10.9.0.1/24")];
+    let [here, there] = runtimes.each_ref().map(|it| it.context(0).unwrap());
+    let (readable, edge) = (Interest::READABLE, Mode::Edge);
+    let (mut poll, mut inner, mut foreign) =
+        (Poll::new(&here), Poll::new(&here), Poll::new(&there));
+    let mut foreign_inner = Poll::new(&there);
+    let nowhere = "10.9.0.77:9".parse().unwrap();
+    let ours = TcpStream::start_connect(&here, nowhere).unwrap();
+    poll.register(&ours, Token(1), readable, edge).unwrap();
+    poll.register_poll(&mut inner, Token(2), readable, edge, false)
+        .unwrap();
+    // One of them has the index of ours, most have one that is in use nowhere here.
+    let theirs: Vec<_> = (0..40)
+        .map(|_| TcpStream::start_connect(&there, nowhere).unwrap())
+        .collect();
+    let unknown = |outcome: io::Result<()>| {
+        assert_eq!(outcome.unwrap_err().kind(), ErrorKind::NotFound);
+    };
+    for stream in &theirs {
+        unknown(poll.reregister(stream, Token(9), readable, edge));
+        unknown(poll.reregister_once(stream, Token(9), readable, edge));
+        unknown(poll.deregister(stream));
+    }
+    for other in [&mut foreign, &mut foreign_inner] {
+        unknown(poll.reregister_poll(other, Token(9), readable, edge, false));
+        unknown(poll.deregister_poll(other));
+    }
+    // What it watches it still does.
+    poll.deregister(&ours).unwrap();
+    poll.deregister_poll(&mut inner).unwrap();
 }

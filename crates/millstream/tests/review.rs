@@ -426,3 +426,21 @@ fn poll_asked_about_what_is_another_contexts_knows_nothing_of_it() {
     poll.deregister(&ours).unwrap();
     poll.deregister_poll(&mut inner).unwrap();
 }
+
+#[test]
+fn accept_that_nobody_comes_for_ends_when_the_listeners_receive_timeout_is_over() {
+    for crank in [Crank::Inline, Crank::Dedicated] {
+        in_time(move || {
+            let wire = format!("loopback:{}", unique("nobody"));
+            let runtime = Runtime::new(config(&wire, "10.9.0.1/24", crank)).unwrap();
+            let context = runtime.context(0).unwrap();
+            let listener = TcpListener::bind(&context, server_addr()).unwrap();
+            let timeout = Duration::from_millis(50);
+            listener.options().set_recv_timeout(Some(timeout));
+            let begin = Instant::now();
+            let ended = listener.accept().err().expect("nobody came");
+            assert_eq!(ended.kind(), ErrorKind::WouldBlock, "{crank:?}");
+            assert!(begin.elapsed() >= timeout, "{crank:?}");
+        });
+    }
+}

@@ -30,3 +30,6 @@ pub const WATCHDOG_SINGLE_TURNS: u32 = 10;
 pub const SPIN_NS: u64 = 50_000;
 /// How long a runtime that is dropped waits for its connections to close in order, unless configured otherwise.
 pub const LINGER_NS: u64 = 1_000_000_000;
+/// How long it goes on after that for the resets of those that are left to leave, at most: a queue of the wire that has no room for them may never have any. Peers whose reset has not left by
+/// then hear nothing.
+pub const FAREWELL_NS_MAX: u64 = 200_000_000;

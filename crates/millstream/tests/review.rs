@@ -444,3 +444,31 @@ fn accept_that_nobody_comes_for_ends_when_the_listeners_receive_timeout_is_over(
         });
     }
 }
+
+#[test]
+fn peers_of_a_crowd_that_could_not_close_in_order_are_all_reset() {
+    const CROWD: usize = 3_000;
+    for crank in [Crank::Inline, Crank::Dedicated] {
+        let (told, all_are_here) = mpsc::channel();
+        converse(
+            crank,
+            |config| config.linger_ns = 20_000_000,
+            move |context| {
+                let listener = TcpListener::bind(context, server_addr()).unwrap();
+                let streams: Vec<_> = (0..CROWD).map(|_| listener.accept().unwrap().0).collect();
+                told.send(()).unwrap();
+                let begin = Instant::now();
+                let open = || streams.iter().filter(|stream| stream.is_open()).count();
+                while open() > 0 && begin.elapsed() < Duration::from_secs(3) {
+                    context.turn().unwrap();
+                }
+                assert_eq!(open(), 0, "{crank:?}: of {CROWD}");
+            },
+            move |context| {
+                let streams: Vec<_> = (0..CROWD).map(|_| connect(context)).collect();
+                all_are_here.recv().unwrap();
+                drop(streams);
+            },
+        );
+    }
+}

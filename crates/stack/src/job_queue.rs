@@ -309,21 +309,34 @@ impl Core {
         self.settle(socket, effects);
     }
 
-    /// Resets every connection, also those of which an entry is left that waits for the peer: there is no time left to close them in order.
+    /// Resets connections from `next` on, also those of which an entry is left that waits for the peer: there is no time left to close them in order. As many as there is
+    /// room for their resets in the queue; who is next then.
     #[cold]
-    pub(crate) fn abort_all(&mut self) {
-        for slot in self.time_waits.waiting_for_fin() {
-            let header = HeaderFields::of_answer(slot.dscp);
-            let farewell = slot.entry.farewell();
-            (self.control).push(&slot.key, &farewell, header, &mut self.counters);
-        }
-        for socket in 0..self.sockets.span() {
+    pub(crate) fn abort_some(&mut self, next: u32) -> Option<u32> {
+        let span = self.sockets.span();
+        for socket in next..span {
+            if self.control.room() == 0 {
+                return Some(socket);
+            }
             if self.sockets.role(socket) == Role::Connection {
                 self.disown(socket);
             } else if self.waits_to_begin(socket) {
                 self.release_socket(socket);
             }
         }
+        // These last: a connection may become one while others are reset.
+        while let Some(index) = self.time_waits.oldest_in_fin_wait_2() {
+            if self.control.room() == 0 {
+                return Some(span);
+            }
+            if let Some(slot) = self.time_waits.at(index) {
+                let (header, farewell) =
+                    (HeaderFields::of_answer(slot.dscp), slot.entry.farewell());
+                (self.control).push(&slot.key, &farewell, header, &mut self.counters);
+            }
+            self.remove_time_wait(index);
+        }
+        None
     }
 
     /// The socket that a control request names, if it still waits for one.

@@ -130,7 +130,7 @@ impl Context {
     }
 
     /// Sleeps until the stack has something to tell, one of `extra` is readable or the time is `until_ns`, after one turn that found nothing to do: for
-    /// layers that try a call again and again. It may return early, so the caller looks again. True: a signal ended the sleep, and there is an [`Interrupter`].
+    /// layers that try a call again and again, once more when they are interrupted. It may return early, so the caller looks again. True: a signal ended the sleep, and there is an [`Interrupter`].
     ///
     /// # Errors
     /// `NetworkDown` if the wire is gone for good; `Interrupted` by an [`Interrupter`]; `WouldBlock` on a virtual clock.
@@ -139,7 +139,9 @@ impl Context {
         let mut crank = inner.crank();
         crank.enter();
         let outcome = match crank.step() {
-            Ok(step) if inner.drain_events() || step != Step::Idle => Ok(false),
+            Ok(step) if (inner.drain_events() || step != Step::Idle) && !inner.is_interrupted() => {
+                Ok(false)
+            }
             Ok(_) if until_ns.is_some_and(|until_ns| inner.now_ns() >= until_ns) => Ok(false),
             Ok(_) => match inner.sleep(&mut crank, until_ns, extra) {
                 Ok(by_signal) => crank.step().map(|_| {
@@ -256,7 +258,7 @@ impl Inner {
     pub fn control(&self, control: Control) -> io::Result<()> {
         let refused = {
             let state = &mut *self.state();
-            let pushed = state.side.controls.push(control);
+            let pushed = state.side.control(control);
             state.ring();
             pushed
         };
@@ -271,7 +273,7 @@ impl Inner {
         let mut waiting = Some(control);
         self.block_unannounced(|state| {
             let control = waiting.take()?;
-            match state.side.controls.push(control) {
+            match state.side.control(control) {
                 Ok(()) => Some(Ok(())),
                 Err(back) => {
                     waiting = Some(back);
@@ -310,7 +312,7 @@ impl Inner {
         loop {
             tries += 1;
             let until_ns = self.now_ns() + STOCK_WAIT_NS;
-            match self.block(Some(until_ns), Self::sleep_through, &mut attempt) {
+            match self.block(Some(until_ns), Interruption::Left, &mut attempt) {
                 Err(error)
                     if error.kind() == io::ErrorKind::TimedOut
                         && error.raw_os_error().is_none()
@@ -330,13 +332,13 @@ impl Inner {
         until_ns: Option<u64>,
         attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
     ) -> io::Result<T> {
-        self.block(until_ns, Self::sleep, attempt)
+        self.block(until_ns, Interruption::Heeded, attempt)
     }
 
     fn block<T>(
         &self,
         until_ns: Option<u64>,
-        sleep: Sleep,
+        interruption: Interruption,
         mut attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
     ) -> io::Result<T> {
         let mut crank = self.crank();
@@ -350,7 +352,8 @@ impl Inner {
                 Err(error) => break Err(error),
             };
             let is_over = until_ns.is_some_and(|until_ns| self.now_ns() >= until_ns);
-            if (self.drain_events() || moved) && !is_over {
+            let is_heard = interruption == Interruption::Heeded && self.is_interrupted();
+            if (self.drain_events() || moved) && !is_over && !is_heard {
                 continue;
             }
             // One more attempt after the turn that moved nothing: what it looks at may not be an event.
@@ -360,7 +363,11 @@ impl Inner {
             if is_over {
                 break Err(io::ErrorKind::TimedOut.into());
             }
-            if let Err(error) = sleep(self, &mut crank, until_ns, &[]) {
+            let slept = match interruption {
+                Interruption::Heeded => self.sleep(&mut crank, until_ns, &[]),
+                Interruption::Left => self.sleep_through(&mut crank, until_ns, &[]),
+            };
+            if let Err(error) = slept {
                 break Err(error);
             }
         };
@@ -376,7 +383,7 @@ impl Inner {
     ) -> io::Result<T> {
         loop {
             let until_ns = self.now_ns() + UNANNOUNCED_WAIT_NS;
-            match self.block(Some(until_ns), Self::sleep_through, &mut attempt) {
+            match self.block(Some(until_ns), Interruption::Left, &mut attempt) {
                 Err(error)
                     if error.kind() == io::ErrorKind::TimedOut
                         && error.raw_os_error().is_none() => {}
@@ -416,6 +423,13 @@ impl Inner {
         let step = self.crank().step();
         self.drain_events();
         step
+    }
+
+    /// Somebody wants to end the wait, which [`sleep`](Self::sleep) then does: whoever finds work again and again never gets there by itself.
+    #[inline]
+    pub(crate) fn is_interrupted(&self) -> bool {
+        let interrupter = self.interrupter.borrow();
+        interrupter.as_ref().is_some_and(Interrupter::is_raised)
     }
 
     /// Sleeps until there may be something to see. True: a signal ended it, and whoever set an interrupter wants to know.
@@ -475,8 +489,14 @@ impl Inner {
     }
 }
 
-/// How a call sleeps: until there may be something to see.
-type Sleep = fn(&Inner, &mut CrankHandle, Option<u64>, &[BorrowedFd<'_>]) -> io::Result<bool>;
+/// What becomes of an interruption while a call waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Interruption {
+    /// It ends the wait.
+    Heeded,
+    /// It is left for the next wait.
+    Left,
+}
 
 /// Turns after which a stack that always finds something to do is left to its other callers.
 const SETTLE_TURNS_MAX: usize = 100_000;

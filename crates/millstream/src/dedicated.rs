@@ -11,6 +11,7 @@ use stack::Stack;
 
 use crate::config::Config;
 use crate::error::Error;
+use crate::limits::FAREWELL_NS_MAX;
 use crate::spin::Spin;
 
 /// A running stack thread. Dropped, it lets connections close for as long as configured, and ends.
@@ -119,12 +120,30 @@ pub(crate) fn linger(stack: &mut Stack, linger_ns: u64, clock: &Clock) {
             return;
         }
         if now_ns >= until_ns {
-            // Whoever has not closed by now hears that we are gone.
-            stack.abort_all();
-            stack.turn(now_ns);
-            return;
+            return say_farewell(stack, clock);
         }
         if !turned.busy && stack.wait(now_ns, Some(until_ns), &[]).is_err() {
+            return;
+        }
+    }
+}
+
+/// Whoever has not closed by now hears that we are gone: in portions, as many as the stack has room for, and for as long as the port may need to take them.
+#[cold]
+fn say_farewell(stack: &mut Stack, clock: &Clock) {
+    let until_ns = clock.now_ns() + FAREWELL_NS_MAX;
+    let mut next = Some(0);
+    loop {
+        next = next.and_then(|next| stack.abort_some(next));
+        let now_ns = clock.now_ns();
+        let turned = stack.turn(now_ns);
+        let is_done = next.is_none() && !stack.has_output();
+        if is_done || stack.is_gone() || now_ns >= until_ns {
+            return;
+        }
+        // Time that stands still brings the port no room.
+        let waits = !turned.busy;
+        if waits && (clock.is_virtual() || stack.wait(now_ns, Some(until_ns), &[]).is_err()) {
             return;
         }
     }

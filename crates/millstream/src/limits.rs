@@ -25,8 +25,14 @@ pub const KERNEL_ASKED_EVERY_NS: u64 = 20_000;
 pub const WATCHDOG_TICK_NS: u64 = 5_000_000;
 /// Turns, one a tick, that the watchdog takes for an application that is away before it takes it for one that sleeps, and turns as often as there is something to do.
 pub const WATCHDOG_SINGLE_TURNS: u32 = 10;
+/// How long a context that goes waits for the watchdog to let go of copies of its descriptors, at most: many times what it takes to be woken, within a tick. After that its interface may still
+/// be there for a moment.
+pub const WATCHDOG_LETS_GO_NS_MAX: u64 = 100_000_000;
 /// How long a stack without work looks for some before it sleeps, unless configured otherwise: longer than it takes to wake whoever will send it, or two stacks would
 /// always find each other asleep.
 pub const SPIN_NS: u64 = 50_000;
 /// How long a runtime that is dropped waits for its connections to close in order, unless configured otherwise.
 pub const LINGER_NS: u64 = 1_000_000_000;
+/// How long it goes on after that for the resets of those that are left to leave, at most: a queue of the wire that has no room for them may never have any. Peers whose reset has not left by
+/// then hear nothing.
+pub const FAREWELL_NS_MAX: u64 = 200_000_000;

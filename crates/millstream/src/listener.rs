@@ -15,7 +15,7 @@ use crate::poll::{Source, sealed};
 use crate::readiness::Readiness;
 use crate::settings::Settings;
 use crate::socket::TcpSocket;
-use crate::stream::TcpStream;
+use crate::stream::{TcpStream, would_block};
 
 /// Accepts connections at an address and port of its context.
 ///
@@ -77,13 +77,18 @@ impl TcpListener {
     /// The next connection and its peer's address.
     ///
     /// # Errors
-    /// `WouldBlock` if nobody waits and the listener is non-blocking.
+    /// `WouldBlock` if nobody waits and the listener is non-blocking, or nobody came within its receive timeout.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let accepted = if self.nonblocking.get() {
-            take_accepted(&mut self.inner.state(), self.id).ok_or(io::ErrorKind::WouldBlock)?
-        } else {
-            self.inner
-                .block_until(None, |state| take_accepted(state, self.id).map(Ok))?
+        let accepted = take_accepted(&mut self.inner.state(), self.id);
+        let accepted = match accepted {
+            Some(accepted) => accepted,
+            None if self.nonblocking.get() => return Err(io::ErrorKind::WouldBlock.into()),
+            None => {
+                let until_ns = self.inner.until(self.options().recv_timeout());
+                self.inner
+                    .block_until(until_ns, |state| take_accepted(state, self.id).map(Ok))
+                    .map_err(would_block)?
+            }
         };
         let Accepted { socket, remote, .. } = accepted;
         let state = &mut *self.inner.state();

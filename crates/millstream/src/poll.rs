@@ -307,7 +307,8 @@ impl Poll {
         interest: Interest,
         mode: Mode,
     ) -> io::Result<()> {
-        self.change(source.id(), Wanted::new(token, interest, mode, false))
+        let wanted = Wanted::new(token, interest, mode, false);
+        self.change(source.inner(), source.id(), wanted)
     }
 
     /// As [`reregister`](Self::reregister), to be told of it once.
@@ -321,7 +322,8 @@ impl Poll {
         interest: Interest,
         mode: Mode,
     ) -> io::Result<()> {
-        self.change(source.id(), Wanted::new(token, interest, mode, true))
+        let wanted = Wanted::new(token, interest, mode, true);
+        self.change(source.inner(), source.id(), wanted)
     }
 
     /// Stops watching a socket. Closing it does so too.
@@ -329,6 +331,7 @@ impl Poll {
     /// # Errors
     /// `NotFound` if this poll does not watch it.
     pub fn deregister(&mut self, source: &impl Source) -> io::Result<()> {
+        self.may_watch(source.inner())?;
         let state = &mut *self.inner.state();
         let found = state
             .polls
@@ -389,6 +392,7 @@ impl Poll {
         mode: Mode,
         one_shot: bool,
     ) -> io::Result<()> {
+        self.may_watch(&other.inner)?;
         let wanted = Wanted::new(token, interest, mode, one_shot);
         let found = self
             .inner
@@ -406,6 +410,7 @@ impl Poll {
     /// # Errors
     /// `NotFound` if this poll does not watch it.
     pub fn deregister_poll(&mut self, other: &mut Poll) -> io::Result<()> {
+        self.may_watch(&other.inner)?;
         if !self.inner.state().polls.unnest(self.index, other.index) {
             return Err(Errno::NOENT.into());
         }
@@ -469,7 +474,7 @@ impl Poll {
             if !events.is_empty() || is_over {
                 break Ok(events.events.len());
             }
-            if step == Step::Idle {
+            if step == Step::Idle || inner.is_interrupted() {
                 is_fresh = true;
                 let extra = self.kernel.as_ref().map(AsFd::as_fd);
                 match inner.sleep(&mut crank, until_ns, extra.as_slice()) {
@@ -518,7 +523,16 @@ impl Poll {
         }
     }
 
-    fn change(&mut self, id: SocketId, wanted: Wanted) -> io::Result<()> {
+    /// What belongs to another context this poll does not watch, whatever has that number here.
+    fn may_watch(&self, inner: &Rc<Inner>) -> io::Result<()> {
+        match Rc::ptr_eq(inner, &self.inner) {
+            true => Ok(()),
+            false => Err(Errno::NOENT.into()),
+        }
+    }
+
+    fn change(&mut self, inner: &Rc<Inner>, id: SocketId, wanted: Wanted) -> io::Result<()> {
+        self.may_watch(inner)?;
         let state = &mut *self.inner.state();
         let found = state
             .polls

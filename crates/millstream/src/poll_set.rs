@@ -393,7 +393,7 @@ impl PollSets {
     }
 
     fn find(&self, poll: u32, socket: SocketId, sockets: &mut AppSockets) -> Option<u32> {
-        let mut at = sockets.at(socket).registrations;
+        let mut at = sockets.current(socket)?.registrations;
         while at != NO_REGISTRATION {
             let registration = &self.registrations[at as usize];
             if registration.poll == poll {

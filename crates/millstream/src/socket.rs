@@ -99,8 +99,6 @@ impl TcpSocket {
         bound: Option<SocketAddr>,
         settings: Option<Rc<Settings>>,
     ) -> io::Result<Self> {
-        // What is still on its way to the stack may be what the address is to be taken from.
-        inner.step()?;
         let socket = Self::new(inner, is_v6)?;
         socket.inner.state().sockets.at(socket.id).settings = settings.map(Settings::survivors);
         if let Some(local) = bound {

@@ -550,7 +550,7 @@ impl TcpStream {
 }
 
 /// A socket's own time-out is `EAGAIN`, as `SO_RCVTIMEO` has it.
-fn would_block(error: io::Error) -> io::Error {
+pub(crate) fn would_block(error: io::Error) -> io::Error {
     match is_timeout(&error) {
         true => io::ErrorKind::WouldBlock.into(),
         false => error,

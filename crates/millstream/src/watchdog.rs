@@ -4,9 +4,12 @@
 //! one turn under the crank's try-lock, one more with each tick while there is something to do, and turns as often as that is so for an owner who does not come back.
 //! When nothing is to be done it sleeps on copies of the port's descriptors and until the stack's next timer, without holding the stack, so that the owner finds it free. While no owner is away it sleeps for good, and the next owner to leave wakes it; so a busy owner pays
 //! at most one system call a tick, and an idle process none.
+//!
+//! What the copies are of lives as long as they do: a stack that goes while the watchdog sleeps on them wakes it, and waits until it has let go.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use packetio::wait::monotonic_ns;
 use ring::doorbell::StackBell;
@@ -16,7 +19,7 @@ use rustix::fd::AsFd;
 
 use crate::crank::SharedStack;
 use crate::error::Error;
-use crate::limits::{WATCHDOG_SINGLE_TURNS, WATCHDOG_TICK_NS};
+use crate::limits::{WATCHDOG_LETS_GO_NS_MAX, WATCHDOG_SINGLE_TURNS, WATCHDOG_TICK_NS};
 
 /// What an owner tells the watchdog of itself.
 pub(crate) struct Watch {
@@ -58,21 +61,51 @@ pub(crate) struct Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        let mut flock = self
-            .dog
-            .flock
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        flock.retain(|sheep| sheep.key != self.key);
+        let mut flock = self.dog.flock();
+        let Some(at) = flock.sheep.iter().position(|it| it.key == self.key) else {
+            return;
+        };
+        let sheep = flock.sheep.swap_remove(at);
+        if sheep.armed.is_some() && self.dog.pid == std::process::id() {
+            self.dog.await_letting_go(flock);
+        }
     }
 }
 
 struct Dog {
     /// The process that its thread is in: a child of `fork` has none.
     pid: u32,
-    flock: Mutex<Vec<Sheep>>,
-    /// Rung by an owner that leaves; costs a system call only while the dog sleeps for good.
+    flock: Mutex<Flock>,
+    /// The dog holds no copies of descriptors.
+    let_go: Condvar,
+    /// Rung by an owner that leaves, or whose stack goes; costs a system call only while the dog sleeps for good.
     bell: StackBell,
+}
+
+/// Whom the dog looks after.
+#[derive(Default)]
+struct Flock {
+    sheep: Vec<Sheep>,
+    /// Somebody waits for the dog to let go of its descriptors.
+    is_awaited: bool,
+}
+
+impl Dog {
+    fn flock(&self) -> MutexGuard<'_, Flock> {
+        self.flock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the dog, and waits until it holds no copies of descriptors of a stack that has been taken out of its flock.
+    #[cold]
+    fn await_letting_go(&self, mut flock: MutexGuard<'_, Flock>) {
+        flock.is_awaited = true;
+        self.bell.ring();
+        let patience = Duration::from_nanos(WATCHDOG_LETS_GO_NS_MAX);
+        // Without an answer it lets go when it next wakes.
+        let _ = self
+            .let_go
+            .wait_timeout_while(flock, patience, |flock| flock.is_awaited);
+    }
 }
 
 /// A copy of a descriptor of a port, and what it is to be polled for.
@@ -106,10 +139,7 @@ pub(crate) fn guard(stack: &Arc<SharedStack>) -> Result<Guarded, Error> {
         stood_in: 0,
         armed: None,
     };
-    dog.flock
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push(sheep);
+    dog.flock().sheep.push(sheep);
     let _ = stack.watch.dog.set(dog.clone());
     Ok(Guarded { dog, key })
 }
@@ -121,7 +151,8 @@ fn start() -> Result<Arc<Dog>, Error> {
     })?;
     let dog = Arc::new(Dog {
         pid: std::process::id(),
-        flock: Mutex::new(Vec::new()),
+        flock: Mutex::default(),
+        let_go: Condvar::new(),
         bell,
     });
     let own = dog.clone();
@@ -139,14 +170,17 @@ fn watch(dog: &Dog) {
     loop {
         // Announced first, looked second: an owner that leaves from here on rings.
         dog.bell.prepare_sleep();
-        let mut flock = dog.flock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut flock = dog.flock();
+        if std::mem::take(&mut flock.is_awaited) {
+            dog.let_go.notify_all();
+        }
         let now_ns = monotonic_ns();
         let mut until_ns = None;
-        for sheep in flock.iter_mut() {
+        for sheep in &mut flock.sheep {
             let due_ns = sheep.look(now_ns);
             until_ns = [until_ns, due_ns].into_iter().flatten().min();
         }
-        let fds: Vec<Watched> = flock.iter().flat_map(Sheep::descriptors).collect();
+        let fds: Vec<Watched> = flock.sheep.iter().flat_map(Sheep::descriptors).collect();
         drop(flock);
         sleep(
             dog,

@@ -1,12 +1,15 @@
-//! An interrupter and the calls that need the stack's own answer: they have it, and the interruption is told by the next wait that it may end.
+//! An interrupter ends waits, also those of a stack that has work. Calls that need the stack's own answer have it, and the interruption is told by the next wait that it may end.
 
 mod common;
 
-use std::io::ErrorKind;
-use std::time::Duration;
+use std::io::{self, ErrorKind};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use common::{SERVER, config, unique};
-use millstream::{Crank, Events, Interrupter, Poll, Runtime, TcpListener, TcpSocket};
+use common::{SERVER, config, server_addr, unique};
+use millstream::{
+    Context, Crank, Events, Interrupter, Poll, Runtime, TcpListener, TcpSocket, TcpStream,
+};
 
 /// A runtime, nobody at the other end, and an interruption that no wait has noticed.
 fn interrupted(crank: Crank) -> (Runtime, Interrupter) {
@@ -48,4 +51,55 @@ fn interrupted_context_binds_and_listens() {
         TcpListener::bind(&context, "10.9.0.2:81".parse().unwrap()).unwrap();
         context.report().unwrap();
     }
+}
+
+/// `wait` on a stack that has had some work and never sleeps while this lasts, for what does not come.
+fn looking_on(wait: impl FnOnce(&Context, &TcpListener) -> io::Result<()>) {
+    let wire = format!("loopback:{}", unique("looking"));
+    let mut config = config(&wire, "10.9.0.1/24", Crank::Inline);
+    config.spin_ns = 3_000_000_000;
+    let runtime = Runtime::new(config).unwrap();
+    let context = runtime.context(0).unwrap();
+    let interrupter = Interrupter::new().unwrap();
+    context.set_interrupter(interrupter.clone());
+    let listener = TcpListener::bind(&context, server_addr()).unwrap();
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(50));
+            interrupter.interrupt();
+        });
+        let ended = wait(&context, &listener).unwrap_err();
+        assert_eq!(ended.kind(), ErrorKind::Interrupted);
+    });
+    let waited = begin.elapsed();
+    assert!(waited < Duration::from_secs(1), "{waited:?}");
+}
+
+#[test]
+fn accept_on_a_stack_that_does_not_sleep_interrupted_ends() {
+    looking_on(|_, listener| listener.accept().map(|_| ()));
+}
+
+#[test]
+fn connect_on_a_stack_that_does_not_sleep_interrupted_ends() {
+    let nowhere = "10.9.0.77:9".parse().unwrap();
+    looking_on(|context, _| TcpStream::connect(context, nowhere).map(|_| ()));
+}
+
+#[test]
+fn poll_on_a_stack_that_does_not_sleep_interrupted_ends() {
+    looking_on(|context, _| {
+        let (mut poll, mut events) = (Poll::new(context), Events::with_capacity(1));
+        poll.wait(&mut events, None).map(|_| ())
+    });
+}
+
+#[test]
+fn parked_on_a_stack_that_does_not_sleep_interrupted_ends() {
+    looking_on(|context, _| {
+        loop {
+            context.park(None, &[])?;
+        }
+    });
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -366,5 +366,109 @@ fn peer_of_a_runtime_that_could_not_close_in_order_is_reset() {
                 },
             );
         });
+    }
+}
+
+#[test]
+fn listener_dropped_behind_a_thousand_streams_leaves_its_address_to_the_next() {
+    for crank in [Crank::Inline, Crank::Dedicated] {
+        let wire = format!("loopback:{}", unique("thousand"));
+        let runtime = Runtime::new(config(&wire, "10.9.0.1/24", crank)).unwrap();
+        let context = runtime.context(0).unwrap();
+        let nowhere = "10.9.0.77:9".parse().unwrap();
+        let listen = || TcpListener::bind(&context, server_addr());
+        let crowd = || -> Vec<TcpStream> {
+            let streams = (0..1_500).map(|_| TcpStream::start_connect(&context, nowhere).unwrap());
+            streams.collect()
+        };
+        let listener = listen().unwrap();
+        drop(crowd());
+        drop(listener);
+        let listener = listen().unwrap_or_else(|error| panic!("{crank:?}: {error}"));
+        drop(crowd());
+        let socket = listener.into_socket();
+        socket.unwrap_or_else(|error| panic!("{crank:?}: {error}"));
+    }
+}
+
+#[test]
+fn poll_asked_about_what_is_another_contexts_knows_nothing_of_it() {
+    let wire = format!("loopback:{}", unique("foreign"));
+    let open = |address: &str| Runtime::new(config(&wire, address, Crank::Inline)).unwrap();
+    let runtimes = [open("10.9.0.2/24"), open("10.9.0.1/24")];
+    let [here, there] = runtimes.each_ref().map(|it| it.context(0).unwrap());
+    let (readable, edge) = (Interest::READABLE, Mode::Edge);
+    let (mut poll, mut inner, mut foreign) =
+        (Poll::new(&here), Poll::new(&here), Poll::new(&there));
+    let mut foreign_inner = Poll::new(&there);
+    let nowhere = "10.9.0.77:9".parse().unwrap();
+    let ours = TcpStream::start_connect(&here, nowhere).unwrap();
+    poll.register(&ours, Token(1), readable, edge).unwrap();
+    poll.register_poll(&mut inner, Token(2), readable, edge, false)
+        .unwrap();
+    // One of them has the index of ours, most have one that is in use nowhere here.
+    let theirs: Vec<_> = (0..40)
+        .map(|_| TcpStream::start_connect(&there, nowhere).unwrap())
+        .collect();
+    let unknown = |outcome: io::Result<()>| {
+        assert_eq!(outcome.unwrap_err().kind(), ErrorKind::NotFound);
+    };
+    for stream in &theirs {
+        unknown(poll.reregister(stream, Token(9), readable, edge));
+        unknown(poll.reregister_once(stream, Token(9), readable, edge));
+        unknown(poll.deregister(stream));
+    }
+    for other in [&mut foreign, &mut foreign_inner] {
+        unknown(poll.reregister_poll(other, Token(9), readable, edge, false));
+        unknown(poll.deregister_poll(other));
+    }
+    // What it watches it still does.
+    poll.deregister(&ours).unwrap();
+    poll.deregister_poll(&mut inner).unwrap();
+}
+
+#[test]
+fn accept_that_nobody_comes_for_ends_when_the_listeners_receive_timeout_is_over() {
+    for crank in [Crank::Inline, Crank::Dedicated] {
+        in_time(move || {
+            let wire = format!("loopback:{}", unique("nobody"));
+            let runtime = Runtime::new(config(&wire, "10.9.0.1/24", crank)).unwrap();
+            let context = runtime.context(0).unwrap();
+            let listener = TcpListener::bind(&context, server_addr()).unwrap();
+            let timeout = Duration::from_millis(50);
+            listener.options().set_recv_timeout(Some(timeout));
+            let begin = Instant::now();
+            let ended = listener.accept().err().expect("nobody came");
+            assert_eq!(ended.kind(), ErrorKind::WouldBlock, "{crank:?}");
+            assert!(begin.elapsed() >= timeout, "{crank:?}");
+        });
+    }
+}
+
+#[test]
+fn peers_of_a_crowd_that_could_not_close_in_order_are_all_reset() {
+    const CROWD: usize = 3_000;
+    for crank in [Crank::Inline, Crank::Dedicated] {
+        let (told, all_are_here) = mpsc::channel();
+        converse(
+            crank,
+            |config| config.linger_ns = 20_000_000,
+            move |context| {
+                let listener = TcpListener::bind(context, server_addr()).unwrap();
+                let streams: Vec<_> = (0..CROWD).map(|_| listener.accept().unwrap().0).collect();
+                told.send(()).unwrap();
+                let begin = Instant::now();
+                let open = || streams.iter().filter(|stream| stream.is_open()).count();
+                while open() > 0 && begin.elapsed() < Duration::from_secs(3) {
+                    context.turn().unwrap();
+                }
+                assert_eq!(open(), 0, "{crank:?}: of {CROWD}");
+            },
+            move |context| {
+                let streams: Vec<_> = (0..CROWD).map(|_| connect(context)).collect();
+                all_are_here.recv().unwrap();
+                drop(streams);
+            },
+        );
     }
 }

@@ -152,7 +152,11 @@ impl Sockets {
                 until_ns = Some(until_ns.map_or(slice_ns, |at_ns| at_ns.min(slice_ns)));
             }
             let parked = self.context.park(until_ns, &kernels);
-            by_signal = parked.map_err(|error| errno(&error))?;
+            by_signal = match parked.map_err(|error| errno(&error)) {
+                // What came with the interruption is no less there.
+                Err(Errno::INTR) => true,
+                parked => parked?,
+            };
         }
     }
 

@@ -197,6 +197,26 @@ impl<T: Send> Consumer<T> {
         Some(item)
     }
 
+    /// The oldest item, which stays where it is.
+    #[inline]
+    pub fn peek(&mut self) -> Option<&T> {
+        if self.ready() == 0 {
+            return None;
+        }
+        self.shared.slot(self.head).with(|slot| {
+            // SAFETY: `ready` has found this slot filled and acquired the tail that says so. The
+            // producer leaves it alone until our head has passed it, and nothing moves that while
+            // the reference borrows this end.
+            Some(unsafe { (*slot).assume_init_ref() })
+        })
+    }
+
+    /// The position of the item that is taken next, as [`Producer::position`] had it.
+    #[inline]
+    pub fn position(&self) -> u32 {
+        self.head
+    }
+
     /// Takes up to `max` items, oldest first, hands each to `each`, and frees
     /// their slots at once at the end; returns how many. If `each` panics, the
     /// items already handed to it count as taken.

@@ -50,6 +50,9 @@ fn any_interleaving_matches_the_oracle() {
                     assert!(oracle.drain(..count).eq(got));
                 }
             }
+            assert_eq!(consumer.peek().map(|item| **item), oracle.front().copied());
+            let between = producer.position().wrapping_sub(consumer.position());
+            assert_eq!(between as usize, oracle.len());
             assert_eq!(producer.len(), oracle.len());
             assert_eq!(producer.free(), capacity - oracle.len());
             assert_eq!(consumer.len(), oracle.len());

@@ -14,6 +14,8 @@
 //! fail. In `events` there may also stand ids of sockets that the application closed before it looked: that queue is twice as long, and what
 //! finds no room comes with a later turn. Both are hints: who takes one out looks at the socket's block for the truth.
 //!
+//! Jobs and control requests are applied in the order in which they were sent, though they lie in two queues: a request knows which jobs it follows.
+//!
 //! The same queues serve both ways of turning the crank; inline, both ends are on one thread.
 
 use std::net::{IpAddr, SocketAddr};
@@ -38,8 +40,8 @@ pub struct AppSide {
     pub memory: Memory,
     /// Sockets whose request bits changed.
     pub jobs: Producer<SocketId>,
-    /// Requests with arguments. Bounded: who finds it full turns the crank or waits.
-    pub controls: Producer<Control>,
+    /// Requests with arguments, for [`control`](Self::control) to put in.
+    pub(crate) controls: Producer<Placed>,
     /// Sockets whose state or cursors changed.
     pub events: Consumer<SocketId>,
     /// Socket ids for `listen` and `connect`.
@@ -50,6 +52,28 @@ pub struct AppSide {
     pub stack_bell: StackBell,
     /// Wakes the application.
     pub app_bell: AppBell,
+}
+
+impl AppSide {
+    /// Sends a request with arguments, to be applied after all jobs so far and before those to come. The queue is bounded: who gets it back turns the crank or waits.
+    ///
+    /// # Errors
+    /// The request, if there is no room.
+    // Who is refused sends the same request again.
+    #[allow(clippy::result_large_err)]
+    pub fn control(&mut self, control: Control) -> Result<(), Control> {
+        let jobs_end = self.jobs.position();
+        self.controls
+            .push(Placed { control, jobs_end })
+            .map_err(|refused| refused.control)
+    }
+}
+
+/// A control request and its place among the jobs.
+pub(crate) struct Placed {
+    pub control: Control,
+    /// The position of the first job that comes after it.
+    pub jobs_end: u32,
 }
 
 /// A request that carries arguments: rare, so a queue of its own keeps the jobs small.

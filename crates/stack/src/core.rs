@@ -21,7 +21,7 @@ use crate::ack_trains::AckTrains;
 use crate::aggregation::OpenRun;
 use crate::binds::Binds;
 use crate::config::StackConfig;
-use crate::context::{Control, Report};
+use crate::context::{Placed, Report};
 use crate::control_queue::ControlQueue;
 use crate::counters::Counters;
 use crate::departures::Departures;
@@ -61,7 +61,7 @@ pub(crate) use tcp_cx;
 /// The stack's ends of what it shares with its application.
 pub(crate) struct StackSide {
     pub jobs: Consumer<SocketId>,
-    pub controls: Consumer<Control>,
+    pub controls: Consumer<Placed>,
     pub socket_stock: Stock<SocketId>,
     pub chunk_stock: MagazineFeed,
 }

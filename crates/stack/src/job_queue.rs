@@ -1,14 +1,14 @@
 //! What the application asked since last turn.
 //!
-//! Jobs (wrote, read, shut down, close) are taken out first and control requests second, so that whatever a job was preceded by is at hand; a job for a
-//! socket whose connect or listen is still among the controls waits until those are applied.
+//! Jobs (wrote, read, shut down, close) and control requests are applied in the order in which they were asked: a request after the jobs before it, of which there
+//! are as many as sockets at most. Jobs are taken out first and requests second, so that whatever a job was preceded by is at hand.
 
 use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
 use tcp::{Effects, TransmitClass};
 
 use crate::accept_queue::AcceptQueue;
-use crate::context::{Answer, Backlog, Control, Listen};
+use crate::context::{Answer, Backlog, Control, Listen, Placed};
 use crate::core::{Core, tcp_cx};
 use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
@@ -29,38 +29,47 @@ impl Core {
         let room = JOBS_PER_TURN - batch.len();
         self.app.jobs.pop_batch(room, |id| batch.push(id));
         // What comes later is for the next turn.
-        let controls = self.app.controls.len().min(CONTROLS_PER_TURN);
-        let count = batch.len() + controls;
-        if controls == 0 {
+        let count = if self.app.controls.is_empty() {
             for (at, &id) in batch.iter().enumerate() {
                 if let Some(ahead) = batch.get(at + JOBS_AHEAD) {
                     self.sockets.prefetch(ahead.index);
                 }
                 self.apply_job(id);
             }
+            let jobs = batch.len();
             batch.clear();
+            jobs
         } else {
-            batch.retain(|&id| self.waits_or_applies(id, true));
-            for _ in 0..controls {
-                if let Some(control) = self.app.controls.pop() {
-                    self.apply_control(control);
-                }
-            }
-            // Of more than a turn applies, the rest may hold what some are waiting for.
-            let are_more = !self.app.controls.is_empty();
-            batch.retain(|&id| self.waits_or_applies(id, are_more));
-        }
+            self.apply_in_order(&mut batch)
+        };
         self.job_batch = batch;
         count
     }
 
-    /// Applies a job, unless it waits for a control request to make something of its socket while there `are_more` of these: true.
-    fn waits_or_applies(&mut self, id: SocketId, are_more: bool) -> bool {
-        let waits = are_more && self.reserved(id).is_some();
-        if !waits {
-            self.apply_job(id);
+    /// Applies the jobs of `batch`, and each control request between those that it was sent between. Jobs behind more requests than a turn applies stay for the next turn,
+    /// and so do requests behind jobs that are still in the queue.
+    #[cold]
+    fn apply_in_order(&mut self, batch: &mut Vec<SocketId>) -> usize {
+        let first = self.app.jobs.position().wrapping_sub(batch.len() as u32);
+        let (mut jobs, mut controls) = (0, 0);
+        loop {
+            let next = self.app.controls.peek();
+            let end = next.map(|next| next.jobs_end.wrapping_sub(first) as usize);
+            let due = end.map_or(batch.len(), |end| end.clamp(jobs, batch.len()));
+            for &id in &batch[jobs..due] {
+                self.apply_job(id);
+            }
+            jobs = due;
+            if end.is_none_or(|end| end > due) || controls == CONTROLS_PER_TURN {
+                break;
+            }
+            if let Some(Placed { control, .. }) = self.app.controls.pop() {
+                self.apply_control(control);
+                controls += 1;
+            }
         }
-        waits
+        batch.drain(..jobs);
+        jobs + controls
     }
 
     fn apply_job(&mut self, id: SocketId) {
@@ -101,13 +110,11 @@ impl Core {
         }
     }
 
-    /// Something is asked of a connection, beside its jobs: if it waits to begin, or its job to connect still stands in the queue, it begins now.
+    /// Something is asked of a connection, beside its jobs: if it waits to begin, it begins now.
     fn begin_for(&mut self, id: SocketId) {
-        let Some(socket) = self.reserved(id) else {
-            return;
-        };
-        self.apply_job(id);
-        if self.waits_to_begin(socket) {
+        if let Some(socket) = self.reserved(id)
+            && self.waits_to_begin(socket)
+        {
             self.begin_waiting(socket);
         }
     }
@@ -302,21 +309,34 @@ impl Core {
         self.settle(socket, effects);
     }
 
-    /// Resets every connection, also those of which an entry is left that waits for the peer: there is no time left to close them in order.
+    /// Resets connections from `next` on, also those of which an entry is left that waits for the peer: there is no time left to close them in order. As many as there is
+    /// room for their resets in the queue; who is next then.
     #[cold]
-    pub(crate) fn abort_all(&mut self) {
-        for slot in self.time_waits.waiting_for_fin() {
-            let header = HeaderFields::of_answer(slot.dscp);
-            let farewell = slot.entry.farewell();
-            (self.control).push(&slot.key, &farewell, header, &mut self.counters);
-        }
-        for socket in 0..self.sockets.span() {
+    pub(crate) fn abort_some(&mut self, next: u32) -> Option<u32> {
+        let span = self.sockets.span();
+        for socket in next..span {
+            if self.control.room() == 0 {
+                return Some(socket);
+            }
             if self.sockets.role(socket) == Role::Connection {
                 self.disown(socket);
             } else if self.waits_to_begin(socket) {
                 self.release_socket(socket);
             }
         }
+        // These last: a connection may become one while others are reset.
+        while let Some(index) = self.time_waits.oldest_in_fin_wait_2() {
+            if self.control.room() == 0 {
+                return Some(span);
+            }
+            if let Some(slot) = self.time_waits.at(index) {
+                let (header, farewell) =
+                    (HeaderFields::of_answer(slot.dscp), slot.entry.farewell());
+                (self.control).push(&slot.key, &farewell, header, &mut self.counters);
+            }
+            self.remove_time_wait(index);
+        }
+        None
     }
 
     /// The socket that a control request names, if it still waits for one.

@@ -290,9 +290,11 @@ impl Stack {
         self.bell.cancel_sleep();
     }
 
-    /// Resets every connection; the next turn tells their peers. For a stack that is about to end, its application being gone.
-    pub fn abort_all(&mut self) {
-        self.core.abort_all();
+    /// Resets connections from number `next` on (0 at first), as many as the queue of resets takes: the next turns tell their peers. Who is next after these. For a stack that is about
+    /// to end, its application being gone.
+    #[must_use]
+    pub fn abort_some(&mut self, next: u32) -> Option<u32> {
+        self.core.abort_some(next)
     }
 
     /// What was counted so far.

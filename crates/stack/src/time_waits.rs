@@ -159,8 +159,8 @@ impl TimeWaits {
     /// Who gives way at the limit, if the newcomer is in FIN_WAIT_2 or not; `None`: nobody who should.
     #[inline]
     pub fn gives_way(&self, to_fin_wait_2: bool) -> Option<u32> {
-        let head_of = |list: usize| Some(self.lists[list].head).filter(|&head| head != NONE);
-        head_of(IN_TIME_WAIT).or_else(|| head_of(IN_FIN_WAIT_2).filter(|_| to_fin_wait_2))
+        let in_time_wait = Some(self.lists[IN_TIME_WAIT].head).filter(|&head| head != NONE);
+        in_time_wait.or_else(|| self.oldest_in_fin_wait_2().filter(|_| to_fin_wait_2))
     }
 
     /// An entry whose wait is over, which the caller removes.
@@ -199,10 +199,9 @@ impl TimeWaits {
         [time_wait_ns, fin_wait_2_ns].into_iter().flatten().min()
     }
 
-    /// The entries in FIN_WAIT_2, the oldest first.
-    pub fn waiting_for_fin(&self) -> impl Iterator<Item = &TimeWaitSlot> {
-        let first = self.slots.at(self.lists[IN_FIN_WAIT_2].head);
-        std::iter::successors(first, |slot| self.slots.at(slot.next))
+    /// The entry that has been in FIN_WAIT_2 the longest.
+    pub fn oldest_in_fin_wait_2(&self) -> Option<u32> {
+        Some(self.lists[IN_FIN_WAIT_2].head).filter(|&head| head != NONE)
     }
 
     fn link_in_time_wait(&mut self, index: u32) {

@@ -192,3 +192,20 @@ fn two_stacks_are_both_guarded() {
         }
     });
 }
+
+#[test]
+fn context_that_goes_while_it_is_watched_takes_its_tap_along() {
+    let name = "context_that_goes_while_it_is_watched_takes_its_tap_along";
+    let Some(_turn) = turn_as_root(name) else {
+        return;
+    };
+    let lab = Lab::new(Link::Tap);
+    // Each opens the same interface anew.
+    for _ in 0..5 {
+        let mut config = plain(&lab.wire(""), Crank::Inline);
+        config.linger_ns = 0;
+        with_ours(&lab, config, |_| thread::sleep(AWAY));
+        let left = lab.far().ip("link show");
+        assert!(!left.contains(lab.far_interface()), "{left}");
+    }
+}

@@ -129,7 +129,7 @@ impl App {
     }
 
     pub fn control(&mut self, control: Control) {
-        let pushed = self.side.controls.push(control);
+        let pushed = self.side.control(control);
         assert!(pushed.is_ok(), "room for a control request");
     }
 

@@ -136,13 +136,8 @@ impl Bench {
     fn info(&mut self) -> tcp::Info {
         let (answer, mut answers) = spsc::queue(1);
         let socket = self.socket;
-        let asked = self
-            .w
-            .app
-            .side
-            .controls
-            .push(Control::Info(InfoQuery { socket, answer }));
-        assert!(asked.is_ok());
+        let asked = InfoQuery { socket, answer };
+        self.w.app.control(Control::Info(asked));
         self.w.settle();
         answers.pop().flatten().expect("a connection").tcp
     }

@@ -146,7 +146,7 @@ fn waiting_to_begin_where_nobody_can_go_fails() {
 fn stack_without_an_application_begins_nobody_who_waits() {
     let mut w = large();
     one_who_waits(&mut w);
-    w.stack.abort_all();
+    assert_eq!(w.stack.abort_some(0), None);
     w.settle();
     let seen = w.peer.take_tcp();
     assert!(
@@ -359,4 +359,42 @@ fn listening_crowd_of_syns_before_a_dead_port_is_taken_after_a_while() {
         w.turn();
     }
     assert_eq!(w.stack.counters().syn_received, 40);
+}
+
+#[test]
+fn crowd_of_a_stack_that_ends_is_reset_in_portions() {
+    let crowd = 100;
+    let mut w = World::with(|s| {
+        let limits = &mut s.config.limits;
+        (limits.sockets_max, limits.time_wait_max) = (256, 64);
+        limits.control_queue_max = 16;
+    });
+    let sockets = connects(&mut w, crowd);
+    w.settle();
+    let syns = w.peer.take_tcp();
+    let mut clients: Vec<_> = syns.iter().map(crate::common::Client::answering).collect();
+    for client in &mut clients {
+        w.send(&client.syn_ack());
+    }
+    w.peer.forget();
+    // Of every second one there is an entry that waits for the peer.
+    for (at, client) in clients.iter_mut().enumerate().filter(|(at, _)| at % 2 == 1) {
+        w.close(sockets[at]);
+        client.take(&w.tcp());
+        w.send(&client.ack());
+    }
+    assert_eq!(w.stack.usage().fin_wait_2, crowd / 2);
+    w.peer.forget();
+    let (mut next, mut portions) = (Some(0), 0);
+    while let Some(from) = next {
+        next = w.stack.abort_some(from);
+        w.settle();
+        portions += 1;
+    }
+    let resets = w.peer.take_tcp();
+    assert!(resets.iter().all(|one| one.flags.contains(Flags::RST)));
+    assert_eq!(resets.len(), crowd);
+    assert!(portions > 1, "the queue takes all at once");
+    assert_eq!(w.stack.counters().control_queue_full, 0);
+    assert_eq!(w.stack.usage().flows, 0);
 }

@@ -1,13 +1,15 @@
 //! What the application is told, and what it says: each thing once, none lost, whatever is stale passed over.
 
-use stack::context::SocketOption;
+use stack::context::{Control, Report, SocketOption};
 
 use std::net::SocketAddr;
 
-use ring::socket_block::{Requests, SocketId};
+use ring::socket_block::{Requests, SocketId, SocketState};
+use ring::spsc::Consumer;
+use stack::limits::{CONTROLS_PER_TURN, JOBS_PER_TURN};
 use wire::tcp::Flags;
 
-use crate::common::{PEER_V4, SECOND, World};
+use crate::common::{Client, PEER_V4, PORT, SECOND, STACK_V4, World};
 
 #[test]
 fn readable_is_told_once_however_many_segments_came() {
@@ -229,10 +231,100 @@ fn report_says_what_is_held() {
     let (_, _) = w.established();
     let (answer, mut answers) = ring::spsc::queue(1);
     let asked = stack::context::Control::Report(answer);
-    assert!(w.app.side.controls.push(asked).is_ok());
+    assert!(w.app.side.control(asked).is_ok());
     w.settle();
     let report = answers.pop().unwrap();
     assert_eq!(report.usage, w.stack.usage());
     assert_eq!(report.stack.accepted, 1);
     assert_eq!(report.tcp.accepts, 1);
+}
+
+/// A world with so many sockets that are neither connected nor listening.
+fn with_idle(count: usize) -> (World, Vec<SocketId>) {
+    let mut w = World::with(|s| {
+        s.config.limits.sockets_max = 2 * count;
+        s.config.limits.segment_records = 2 * count;
+    });
+    let mut idle = Vec::new();
+    while idle.len() < count {
+        idle.extend(w.app.try_socket());
+        if !w.app.has_socket() {
+            w.settle();
+        }
+    }
+    (w, idle)
+}
+
+fn ask_for_report(w: &mut World) -> Consumer<Report> {
+    let (answer, answers) = ring::spsc::queue(1);
+    w.app.control(Control::Report(answer));
+    answers
+}
+
+#[test]
+fn listener_closed_behind_more_jobs_than_a_turn_applies_leaves_its_address_to_the_next() {
+    for crowd in [JOBS_PER_TURN, 3 * JOBS_PER_TURN] {
+        let (mut w, idle) = with_idle(crowd);
+        let listener = w.listen();
+        for id in idle {
+            w.app.close(id);
+        }
+        w.app.close(listener);
+        let listener = w.listen();
+        assert_eq!(w.app.errno(listener), None, "{crowd} jobs");
+        assert!(w.app.has(listener, SocketState::LISTENING));
+    }
+}
+
+#[test]
+fn connection_aborted_behind_more_jobs_than_a_turn_applies_leaves_its_port_to_the_next() {
+    let (mut w, idle) = with_idle(JOBS_PER_TURN);
+    let local = Some(SocketAddr::new(STACK_V4, PORT));
+    let remote = SocketAddr::new(PEER_V4, 9);
+    let first = w.app.connect_from(local, remote);
+    w.settle();
+    w.tcp_with(Flags::SYN);
+    for id in idle {
+        w.app.close(id);
+    }
+    w.app.abort(first);
+    let second = w.app.connect_from(local, remote);
+    w.settle();
+    assert_eq!(w.app.errno(second), None);
+    w.tcp_with(Flags::SYN);
+}
+
+#[test]
+fn request_among_jobs_that_never_end_waits_for_those_before_it_alone() {
+    let (mut w, idle) = with_idle(3 * JOBS_PER_TURN);
+    for &id in &idle {
+        w.app.request(id, Requests::LOOK);
+    }
+    let mut answers = ask_for_report(&mut w);
+    let turns = (1..10).find(|_| {
+        w.turn();
+        // Whoever's turn it was has something new to ask.
+        for &id in &idle {
+            w.app.request(id, Requests::LOOK);
+        }
+        answers.pop().is_some()
+    });
+    assert_eq!(turns, Some(3));
+}
+
+#[test]
+fn write_behind_more_requests_than_a_turn_applies_is_heard() {
+    let mut w = World::new();
+    let _answers: Vec<_> = (0..CONTROLS_PER_TURN)
+        .map(|_| ask_for_report(&mut w))
+        .collect();
+    let (local, remote) = (None, SocketAddr::new(PEER_V4, 9));
+    let socket = w.app.connect_from(local, remote);
+    w.app.write(socket, b"early");
+    w.settle();
+    let mut server = Client::answering(&w.tcp_with(Flags::SYN));
+    let syn_ack = server.syn_ack();
+    w.send(&syn_ack);
+    let answer = w.tcp();
+    assert_eq!(server.take(&answer), b"early");
 }

@@ -111,7 +111,7 @@ impl Sockets {
 
     fn control(&mut self, socket: SocketId, control: Control) -> Option<SocketId> {
         self.has_asked = true;
-        if self.side.controls.push(control).is_ok() {
+        if self.side.control(control).is_ok() {
             return Some(socket);
         }
         self.close(socket, Requests::CLOSE);

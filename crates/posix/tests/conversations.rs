@@ -485,6 +485,35 @@ fn connect_is_put_off_until_there_are_bytes() {
 }
 
 #[test]
+fn refused_connect_takes_back_the_bytes_that_were_to_go_with_it() {
+    // In several chunks.
+    let long = vec![b'L'; 10_000];
+    for refused in [b"stale".as_slice(), &long] {
+        let mut world = fast_world();
+        let fd = world.a.blocking_socket();
+        // Who waits for the handshake has all of it buffered before.
+        for _ in 0..2 {
+            let nowhere = Request::Send {
+                fd,
+                bytes: refused.to_vec(),
+                flags: MSG_FASTOPEN,
+                to: Some(inet("192.0.2.1", 80)),
+                control: Vec::new(),
+            };
+            assert_eq!(world.a.done(nowhere), Err(Errno::NETUNREACH));
+        }
+        world.a.nonblocking(fd);
+        assert_eq!(send_fast(&mut world, fd, b"fresh"), Ok(5));
+        world.settle();
+        assert_eq!(world.a.write(fd, b", and on"), Ok(8));
+        world.settle();
+        let accepted = world.b.accept(3).unwrap();
+        world.b.nonblocking(accepted);
+        assert_eq!(world.b.read(accepted, 100).unwrap(), b"fresh, and on");
+    }
+}
+
+#[test]
 fn failure_is_told_after_the_bytes_that_came_before_it() {
     let mut world = World::new();
     let (a, b, _) = world.connected();

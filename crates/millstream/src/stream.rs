@@ -21,6 +21,8 @@ use crate::settings::Linger;
 use crate::socket::TcpSocket;
 use crate::urgent::UrgentMark;
 
+#[cfg(test)]
+mod tests;
 mod write;
 
 /// A TCP connection. Dropped, it is closed: what was written still leaves, unless bytes were left unread, which resets it.
@@ -653,12 +655,15 @@ impl State {
         self.nothing_to_read(id, said)
     }
 
+    /// `said`: the state as it was before bytes were looked for. A failure since may have come behind some, and whoever waits is told of both.
     fn nothing_to_read(&mut self, id: SocketId, said: SocketState) -> Option<io::Result<usize>> {
         // The peer's end was reached in order: what went wrong after it is no business of readers, as in Linux.
         if said.contains(SocketState::EOF) {
             return Some(Ok(0));
         }
-        if let Some(failure) = self.take_failure(id) {
+        if said.contains(SocketState::FAILED)
+            && let Some(failure) = self.take_failure(id)
+        {
             return Some(Err(failure));
         }
         let is_over = said.intersects(SocketState::FAILED | SocketState::CLOSED);

@@ -65,6 +65,17 @@ impl State {
         }
         ready
     }
+
+    /// What has arrived may be enough to read from now on, which no event tells of. As in Linux it is news then, whether or not it was enough before.
+    pub(crate) fn lowat_changed(&mut self, id: SocketId) {
+        let Some(block) = self.side.memory.block(id.index) else {
+            return;
+        };
+        let socket = self.sockets.at(id);
+        if socket.kind == Kind::Stream && of(socket, block).contains(Readiness::READABLE) {
+            self.polls.input_changed(socket.registrations);
+        }
+    }
 }
 
 /// Whether [`of`] may find anything. Before a stream is half a connection it cannot, and what it becomes is an event whether or not somebody waits for room.

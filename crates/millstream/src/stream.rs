@@ -415,6 +415,11 @@ impl TcpStream {
         self.inner.state().take_failure(self.id)
     }
 
+    /// A call failed, and nobody was told why: it had moved bytes before. The next one says it.
+    pub fn tell_error_again(&self) {
+        self.inner.state().sockets.at(self.id).error_taken = false;
+    }
+
     /// What an ICMP error said of the path of a connection that goes on, once (`SO_ERROR` in Linux). Asks the stack only if there was such an error.
     ///
     /// # Errors

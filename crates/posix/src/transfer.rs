@@ -85,7 +85,10 @@ impl Sockets {
                 let step = blocked(found, nonblocking, progress, now_ns, timeout);
                 match step {
                     // What has been taken is told first; what went wrong, next time.
-                    Err(_) if progress.done > 0 => Ok(Some(progress.done as i64)),
+                    Err(_) if progress.done > 0 => {
+                        stream.tcp.tell_error_again();
+                        Ok(Some(progress.done as i64))
+                    }
                     step => step,
                 }
             }

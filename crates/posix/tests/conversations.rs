@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::io::{IoSlice, IoSliceMut};
+
 use common::*;
 use posix::number::*;
 use posix::{Address, Call, Errno, Outcome, Reply, Request};
@@ -526,6 +528,42 @@ fn failure_is_told_after_the_bytes_that_came_before_it() {
     assert_eq!(world.a.read(a, 100).unwrap(), b"last words");
     assert_eq!(world.a.read(a, 100), Err(Errno::CONNRESET));
     assert_eq!(world.a.read(a, 100).unwrap(), b"");
+    assert_eq!(world.a.write(a, b"x"), Err(Errno::PIPE));
+}
+
+/// The peer of a connection resets it.
+fn abort(host: &mut Host, fd: i32) {
+    let at_once = posix::layout::linger(true, 0);
+    assert_eq!(host.setsockopt(fd, SOL_SOCKET, SO_LINGER, at_once), Ok(0));
+    assert_eq!(host.close(fd), Ok(0));
+}
+
+#[test]
+fn failure_between_two_pieces_is_for_the_next_call_to_find() {
+    let mut world = World::new();
+    let (a, b, _) = world.connected();
+    world.b.write(b, b"last words").unwrap();
+    world.settle();
+    abort(&mut world.b, b);
+    world.settle();
+    let (mut first, mut second, mut third) = ([0; 5], [0; 5], [0; 5]);
+    let pieces = &mut [&mut first, &mut second, &mut third].map(|it| IoSliceMut::new(it));
+    assert_eq!(world.a.sockets.read_into(a, pieces), Ok(10));
+    assert_eq!(world.a.read(a, 100), Err(Errno::CONNRESET));
+
+    let (a, b) = connected_to(&mut world, 3);
+    let waits = Request::Fcntl {
+        fd: a,
+        command: F_SETFL,
+        argument: 0,
+    };
+    assert_eq!(world.a.done(waits), Ok(0));
+    // The reset is on the wire; it comes in while a piece waits for room.
+    abort(&mut world.b, b);
+    let pieces = vec![IoSlice::new(b"x"); 1 << 20];
+    let sent = world.a.sockets.write_from(a, &pieces).unwrap();
+    assert!((1..pieces.len()).contains(&sent), "{sent}");
+    assert_eq!(world.a.write(a, b"x"), Err(Errno::CONNRESET));
     assert_eq!(world.a.write(a, b"x"), Err(Errno::PIPE));
 }
 

@@ -568,6 +568,27 @@ fn failure_between_two_pieces_is_for_the_next_call_to_find() {
 }
 
 #[test]
+fn failure_behind_an_urgent_byte_is_found_by_who_peeks() {
+    let mut world = World::new();
+    let (a, b, _) = world.connected();
+    let urgent = Request::Send {
+        fd: b,
+        bytes: b"!".to_vec(),
+        flags: MSG_OOB,
+        to: None,
+        control: Vec::new(),
+    };
+    assert_eq!(world.b.done(urgent), Ok(1));
+    world.settle();
+    assert_eq!(world.a.recv(a, 10, MSG_PEEK), Err(Errno::AGAIN));
+    abort(&mut world.b, b);
+    world.settle();
+    assert_eq!(world.a.recv(a, 10, MSG_PEEK), Err(Errno::CONNRESET));
+    assert_eq!(world.a.recv(a, 10, MSG_PEEK).unwrap(), b"");
+    assert_eq!(world.a.read(a, 10).unwrap(), b"");
+}
+
+#[test]
 fn inq_counts_what_is_left_and_the_end() {
     let mut world = World::new();
     let (a, b, _) = world.connected();

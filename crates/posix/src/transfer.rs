@@ -78,7 +78,12 @@ impl Sockets {
         let File::Stream(stream) = &mut entry.file else {
             return Err(entry.error.take().unwrap_or(Errno::PIPE));
         };
-        waiting_error(stream)?;
+        if progress.done == 0 {
+            waiting_error(stream)?;
+        } else if stream.tcp.has_waiting_error() {
+            // It ends the wait; what has been taken is told first.
+            return Ok(Some(progress.done as i64));
+        }
         let timeout = stream.tcp.options().send_timeout();
         match write_on(stream, bytes, flags, progress) {
             Ok(()) => Ok(Some(progress.done as i64)),

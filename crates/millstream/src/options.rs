@@ -208,6 +208,7 @@ impl SocketOptions<'_> {
     /// `SO_RCVLOWAT`: bytes that make the socket readable; 0 and 1: any.
     pub fn set_recv_lowat(&self, bytes: u32) {
         self.change(|settings| settings.recv_lowat = bytes);
+        self.inner.state().lowat_changed(self.id);
     }
 
     /// `SO_RCVLOWAT`, at least 1.

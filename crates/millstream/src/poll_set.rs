@@ -303,6 +303,16 @@ impl PollSets {
         }
     }
 
+    /// The application itself changed what counts as something to read: news to those who ask for that.
+    pub fn input_changed(&mut self, first: u32) {
+        let mut at = first;
+        while at != NO_REGISTRATION {
+            let registration = &mut self.registrations[at as usize];
+            registration.fresh |= registration.wanted.interest.is_readable();
+            at = self.stir(at);
+        }
+    }
+
     /// The next registration to look at, taken off the list; `None` when all `budget` have been looked at.
     #[inline]
     pub fn next_ready(&mut self, poll: u32, budget: &mut usize) -> Option<(u32, SocketId)> {

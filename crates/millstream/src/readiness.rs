@@ -60,10 +60,23 @@ impl State {
         };
         let socket = self.sockets.at(id);
         let ready = of(socket, block);
-        if !ready.contains(Readiness::WRITABLE) {
-            block.set_want_writable();
+        if ready.contains(Readiness::WRITABLE) {
+            return ready;
         }
-        ready
+        // Asked first, looked at after: room that came before the wish was known is told of by nobody.
+        block.set_want_writable();
+        of(socket, block)
+    }
+
+    /// What has arrived may be enough to read from now on, which no event tells of. As in Linux it is news then, whether or not it was enough before.
+    pub(crate) fn lowat_changed(&mut self, id: SocketId) {
+        let Some(block) = self.side.memory.block(id.index) else {
+            return;
+        };
+        let socket = self.sockets.at(id);
+        if socket.kind == Kind::Stream && of(socket, block).contains(Readiness::READABLE) {
+            self.polls.input_changed(socket.registrations);
+        }
     }
 }
 

@@ -21,6 +21,8 @@ use crate::settings::Linger;
 use crate::socket::TcpSocket;
 use crate::urgent::UrgentMark;
 
+#[cfg(test)]
+mod tests;
 mod write;
 
 /// A TCP connection. Dropped, it is closed: what was written still leaves, unless bytes were left unread, which resets it.
@@ -413,6 +415,11 @@ impl TcpStream {
         self.inner.state().take_failure(self.id)
     }
 
+    /// A call failed, and nobody was told why: it had moved bytes before. The next one says it.
+    pub fn tell_error_again(&self) {
+        self.inner.state().sockets.at(self.id).error_taken = false;
+    }
+
     /// What an ICMP error said of the path of a connection that goes on, once (`SO_ERROR` in Linux). Asks the stack only if there was such an error.
     ///
     /// # Errors
@@ -653,12 +660,15 @@ impl State {
         self.nothing_to_read(id, said)
     }
 
+    /// `said`: the state as it was before bytes were looked for. A failure since may have come behind some, and whoever waits is told of both.
     fn nothing_to_read(&mut self, id: SocketId, said: SocketState) -> Option<io::Result<usize>> {
         // The peer's end was reached in order: what went wrong after it is no business of readers, as in Linux.
         if said.contains(SocketState::EOF) {
             return Some(Ok(0));
         }
-        if let Some(failure) = self.take_failure(id) {
+        if said.contains(SocketState::FAILED)
+            && let Some(failure) = self.take_failure(id)
+        {
             return Some(Err(failure));
         }
         let is_over = said.intersects(SocketState::FAILED | SocketState::CLOSED);

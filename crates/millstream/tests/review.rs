@@ -193,6 +193,15 @@ fn kernel_descriptor_is_told_of_beside_a_socket_that_is_always_ready() {
     );
 }
 
+/// Two contexts of this thread, whose crank is inline, on one wire.
+fn two_contexts() -> [(Context, Runtime); 2] {
+    let wire = format!("loopback:{}", unique("two"));
+    ["10.9.0.2/24", "10.9.0.1/24"].map(|address| {
+        let runtime = Runtime::new(config(&wire, address, Crank::Inline)).unwrap();
+        (runtime.context(0).unwrap(), runtime)
+    })
+}
+
 /// Both ends of a connection between two contexts of this thread.
 fn connected(here: &Context, there: &Context) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind(there, server_addr()).unwrap();
@@ -210,10 +219,7 @@ fn connected(here: &Context, there: &Context) -> (TcpStream, TcpStream) {
 
 #[test]
 fn kernel_descriptor_for_which_there_was_no_room_is_asked_for_by_the_next_wait() {
-    let wire = format!("loopback:{}", unique("room"));
-    let open = |address: &str| Runtime::new(config(&wire, address, Crank::Inline)).unwrap();
-    let runtimes = [open("10.9.0.2/24"), open("10.9.0.1/24")];
-    let [here, there] = runtimes.each_ref().map(|it| it.context(0).unwrap());
+    let [(here, _near), (there, _far)] = two_contexts();
     let bell = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
     // Waits by turns are the sockets' first and the kernel's: both ways round.
     for is_odd in [false, true] {
@@ -245,6 +251,60 @@ fn kernel_descriptor_for_which_there_was_no_room_is_asked_for_by_the_next_wait()
         }
         assert!(told >= 6, "{told} of 8, {is_odd}");
     }
+}
+
+/// What polls of one socket find one after the other: of each whether it was told to read, and to write.
+fn told(polls: &mut [Poll]) -> Vec<(bool, bool)> {
+    let one = |poll: &mut Poll| {
+        let mut events = Events::with_capacity(1);
+        poll.wait(&mut events, Some(Duration::from_millis(5)))
+            .unwrap();
+        let event = events.iter().next();
+        event.map_or((false, false), |it| (it.is_readable(), it.is_writable()))
+    };
+    polls.iter_mut().map(one).collect()
+}
+
+fn polls_of(context: &Context, stream: &TcpStream, wanted: &[(Interest, Mode)]) -> Vec<Poll> {
+    let watch = |&(interest, mode): &(Interest, Mode)| {
+        let mut poll = Poll::new(context);
+        poll.register(stream, Token(1), interest, mode).unwrap();
+        poll
+    };
+    wanted.iter().map(watch).collect()
+}
+
+// Linux's epoll tells the same, `tcp_set_rcvlowat` being what does it.
+#[test]
+fn established_low_water_mark_that_the_waiting_bytes_reach_is_told() {
+    let [(here, _near), (there, _far)] = two_contexts();
+    let (client, mut server) = connected(&here, &there);
+    let both = Interest::READABLE | Interest::WRITABLE;
+    let mut polls = polls_of(
+        &here,
+        &client,
+        &[
+            (Interest::READABLE, Mode::Level),
+            (Interest::READABLE, Mode::Edge),
+            (Interest::WRITABLE, Mode::Edge),
+            (both, Mode::Edge),
+        ],
+    );
+    let (no, r, w, rw) = ((false, false), (true, false), (false, true), (true, true));
+    client.options().set_recv_lowat(100);
+    assert_eq!(told(&mut polls), [no, no, w, w]);
+    server.write_all(&[7; 10]).unwrap();
+    there.settle().unwrap();
+    told(&mut polls);
+    assert_eq!(told(&mut polls), [no; 4]);
+    // Not enough, enough, and as much as before: the latter is news in Linux, too.
+    for (bytes, said) in [(50, [no; 4]), (10, [r, r, no, rw]), (5, [r, r, no, rw])] {
+        client.options().set_recv_lowat(bytes);
+        assert_eq!(told(&mut polls), said, "{bytes}");
+        assert_eq!(told(&mut polls), [said[0], no, no, no], "{bytes}");
+    }
+    client.options().set_recv_lowat(200);
+    assert_eq!(told(&mut polls), [no; 4]);
 }
 
 /// Sends back what comes, until the peer ends.

@@ -143,11 +143,24 @@ impl Sockets {
             match self.send_piece(fd, piece, flags) {
                 Ok(sent) if sent < piece.len() => return Ok(done + sent),
                 Ok(sent) => done += sent,
-                Err(_) if done > 0 => return Ok(done),
+                Err(_) if done > 0 => {
+                    self.tell_error_again(fd);
+                    return Ok(done);
+                }
                 Err(errno) => return Err(errno),
             }
         }
         Ok(done)
+    }
+
+    /// What ended a call that had moved bytes is for the next one to tell, as in Linux.
+    #[cold]
+    fn tell_error_again(&mut self, fd: i32) {
+        if let Ok(entry) = self.entry(fd)
+            && let File::Stream(stream) = &entry.file
+        {
+            stream.tcp.tell_error_again();
+        }
     }
 
     fn send_piece(&mut self, fd: i32, bytes: &[u8], flags: i32) -> Result<usize, Errno> {
@@ -217,7 +230,10 @@ fn read_pieces(
         match stream.read(piece) {
             Ok(got) if got < piece.len() => return Some(Ok(done + got)),
             Ok(got) => done += got,
-            Err(_) if done > 0 => break,
+            Err(_) if done > 0 => {
+                stream.tell_error_again();
+                break;
+            }
             Err(error) => return Some(Err(errno(&error))),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 
+use millstream::TcpStream;
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
@@ -77,7 +78,12 @@ impl Sockets {
         let File::Stream(stream) = &mut entry.file else {
             return Err(entry.error.take().unwrap_or(Errno::PIPE));
         };
-        waiting_error(stream)?;
+        if progress.done == 0 {
+            waiting_error(stream)?;
+        } else if stream.tcp.has_waiting_error() {
+            // It ends the wait; what has been taken is told first.
+            return Ok(Some(progress.done as i64));
+        }
         let timeout = stream.tcp.options().send_timeout();
         match write_on(stream, bytes, flags, progress) {
             Ok(()) => Ok(Some(progress.done as i64)),
@@ -85,7 +91,10 @@ impl Sockets {
                 let step = blocked(found, nonblocking, progress, now_ns, timeout);
                 match step {
                     // What has been taken is told first; what went wrong, next time.
-                    Err(_) if progress.done > 0 => Ok(Some(progress.done as i64)),
+                    Err(_) if progress.done > 0 => {
+                        stream.tcp.tell_error_again();
+                        Ok(Some(progress.done as i64))
+                    }
                     step => step,
                 }
             }
@@ -403,9 +412,13 @@ pub(crate) enum AtEnd {
     No,
 }
 
-/// Nothing will arrive any more: the peer has ended its direction, or the connection is over.
-fn is_at_last(stream: &Stream) -> bool {
-    stream.tcp.is_read_closed() || !stream.tcp.is_open()
+/// Whether nothing will arrive any more: the peer has ended its direction, or the connection is over. Asked before bytes are looked for: what came ahead of the
+/// end is found then.
+pub(crate) fn at_end(stream: &TcpStream) -> AtEnd {
+    match stream.is_read_closed() || !stream.is_open() {
+        true => AtEnd::Yes,
+        false => AtEnd::No,
+    }
 }
 
 /// Reads what is there, up to `len` bytes in all, so that `len` alone claims no memory.
@@ -426,13 +439,14 @@ fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result
             Before::Peek => return urgent::peek_behind(&stream.tcp, got, len),
         };
         let room = (len - got.len()).min(before_mark);
+        let end = at_end(&stream.tcp);
         let ready = stream.tcp.readable();
         if room == 0 {
             return Ok(AtEnd::No);
         }
-        if ready == 0 && !got.is_empty() && is_at_last(stream) {
+        if ready == 0 && !got.is_empty() {
             // What comes after these bytes, an end or a failure, is for the next call to find, as in Linux.
-            return Ok(AtEnd::Yes);
+            return Ok(end);
         }
         let from = got.len();
         got.resize(from + room.min(ready.max(1)), 0);
@@ -443,12 +457,7 @@ fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result
         got.truncate(from + *read.as_ref().unwrap_or(&0));
         match read {
             Ok(0) => return Ok(AtEnd::Yes),
-            Ok(_) if peeks || stream.tcp.readable() == 0 => {
-                return Ok(match is_at_last(stream) {
-                    true => AtEnd::Yes,
-                    false => AtEnd::No,
-                });
-            }
+            Ok(_) if peeks || stream.tcp.readable() == 0 => return Ok(end),
             Ok(_) => {}
             Err(error) => return Err(errno(&error)),
         }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::number::*;
 use crate::sockets::{File, Stream, errno};
-use crate::transfer::AtEnd;
+use crate::transfer::{AtEnd, at_end};
 
 /// How far the next read goes.
 pub(crate) enum Before {
@@ -44,15 +44,17 @@ pub(crate) fn peek_behind(
     got: &mut Vec<u8>,
     len: usize,
 ) -> Result<AtEnd, Errno> {
+    let end = at_end(stream);
     got.resize(len.min(stream.readable()).saturating_add(1), 0);
     let read = stream.peek(got);
     got.truncate(*read.as_ref().unwrap_or(&0));
     read.map_err(|error| errno(&error))?;
     if got.len() <= 1 {
         got.clear();
-        return match stream.is_read_closed() {
-            true => Ok(AtEnd::Yes),
-            false => Err(Errno::AGAIN),
+        return match end {
+            AtEnd::No => Err(Errno::AGAIN),
+            AtEnd::Yes if stream.is_read_closed() => Ok(end),
+            AtEnd::Yes => stream.take_error().map_or(Ok(end), |it| Err(errno(&it))),
         };
     }
     got.remove(0);

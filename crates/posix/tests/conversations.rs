@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::io::{IoSlice, IoSliceMut};
+
 use common::*;
 use posix::number::*;
 use posix::{Address, Call, Errno, Outcome, Reply, Request};
@@ -485,6 +487,35 @@ fn connect_is_put_off_until_there_are_bytes() {
 }
 
 #[test]
+fn refused_connect_takes_back_the_bytes_that_were_to_go_with_it() {
+    // In several chunks.
+    let long = vec![b'L'; 10_000];
+    for refused in [b"stale".as_slice(), &long] {
+        let mut world = fast_world();
+        let fd = world.a.blocking_socket();
+        // Who waits for the handshake has all of it buffered before.
+        for _ in 0..2 {
+            let nowhere = Request::Send {
+                fd,
+                bytes: refused.to_vec(),
+                flags: MSG_FASTOPEN,
+                to: Some(inet("192.0.2.1", 80)),
+                control: Vec::new(),
+            };
+            assert_eq!(world.a.done(nowhere), Err(Errno::NETUNREACH));
+        }
+        world.a.nonblocking(fd);
+        assert_eq!(send_fast(&mut world, fd, b"fresh"), Ok(5));
+        world.settle();
+        assert_eq!(world.a.write(fd, b", and on"), Ok(8));
+        world.settle();
+        let accepted = world.b.accept(3).unwrap();
+        world.b.nonblocking(accepted);
+        assert_eq!(world.b.read(accepted, 100).unwrap(), b"fresh, and on");
+    }
+}
+
+#[test]
 fn failure_is_told_after_the_bytes_that_came_before_it() {
     let mut world = World::new();
     let (a, b, _) = world.connected();
@@ -498,6 +529,63 @@ fn failure_is_told_after_the_bytes_that_came_before_it() {
     assert_eq!(world.a.read(a, 100), Err(Errno::CONNRESET));
     assert_eq!(world.a.read(a, 100).unwrap(), b"");
     assert_eq!(world.a.write(a, b"x"), Err(Errno::PIPE));
+}
+
+/// The peer of a connection resets it.
+fn abort(host: &mut Host, fd: i32) {
+    let at_once = posix::layout::linger(true, 0);
+    assert_eq!(host.setsockopt(fd, SOL_SOCKET, SO_LINGER, at_once), Ok(0));
+    assert_eq!(host.close(fd), Ok(0));
+}
+
+#[test]
+fn failure_between_two_pieces_is_for_the_next_call_to_find() {
+    let mut world = World::new();
+    let (a, b, _) = world.connected();
+    world.b.write(b, b"last words").unwrap();
+    world.settle();
+    abort(&mut world.b, b);
+    world.settle();
+    let (mut first, mut second, mut third) = ([0; 5], [0; 5], [0; 5]);
+    let pieces = &mut [&mut first, &mut second, &mut third].map(|it| IoSliceMut::new(it));
+    assert_eq!(world.a.sockets.read_into(a, pieces), Ok(10));
+    assert_eq!(world.a.read(a, 100), Err(Errno::CONNRESET));
+
+    let (a, b) = connected_to(&mut world, 3);
+    let waits = Request::Fcntl {
+        fd: a,
+        command: F_SETFL,
+        argument: 0,
+    };
+    assert_eq!(world.a.done(waits), Ok(0));
+    // The reset is on the wire; it comes in while a piece waits for room.
+    abort(&mut world.b, b);
+    let pieces = vec![IoSlice::new(b"x"); 1 << 20];
+    let sent = world.a.sockets.write_from(a, &pieces).unwrap();
+    assert!((1..pieces.len()).contains(&sent), "{sent}");
+    assert_eq!(world.a.write(a, b"x"), Err(Errno::CONNRESET));
+    assert_eq!(world.a.write(a, b"x"), Err(Errno::PIPE));
+}
+
+#[test]
+fn failure_behind_an_urgent_byte_is_found_by_who_peeks() {
+    let mut world = World::new();
+    let (a, b, _) = world.connected();
+    let urgent = Request::Send {
+        fd: b,
+        bytes: b"!".to_vec(),
+        flags: MSG_OOB,
+        to: None,
+        control: Vec::new(),
+    };
+    assert_eq!(world.b.done(urgent), Ok(1));
+    world.settle();
+    assert_eq!(world.a.recv(a, 10, MSG_PEEK), Err(Errno::AGAIN));
+    abort(&mut world.b, b);
+    world.settle();
+    assert_eq!(world.a.recv(a, 10, MSG_PEEK), Err(Errno::CONNRESET));
+    assert_eq!(world.a.recv(a, 10, MSG_PEEK).unwrap(), b"");
+    assert_eq!(world.a.read(a, 10).unwrap(), b"");
 }
 
 #[test]

@@ -25,8 +25,9 @@ impl Core {
             return refuse(connect.answer);
         };
         let outcome = self.open(socket, &connect);
-        if outcome.is_ok() {
-            self.lists.put(socket, TransmitClass::Opening);
+        match outcome {
+            Ok(()) => self.lists.put(socket, TransmitClass::Opening),
+            Err(_) => self.forget_written_ahead(socket),
         }
         self.answer(socket, outcome, connect.answer);
     }
@@ -123,6 +124,14 @@ impl Core {
             let effects = conn.on_write(&mut tcp_cx!(self), buffered);
             self.settle(socket, effects);
         }
+    }
+
+    /// What was to ride on the SYN goes with the refusal, before that is told: whoever tries again writes it again.
+    #[cold]
+    fn forget_written_ahead(&mut self, socket: u32) {
+        let (slot, pool, block) = self.sockets.parts(socket);
+        let buffered = slot.tx.buffered(block);
+        slot.tx.acknowledge(pool, block, buffered);
     }
 
     fn source_of(&mut self, connect: &Connect, is_bound: bool) -> Result<IpAddr, Errno> {

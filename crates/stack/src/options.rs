@@ -10,6 +10,7 @@ use tcp::{Buffers, Connection, Cx, Effects};
 use crate::connect::socket_addr;
 use crate::context::{InfoQuery, SocketInfo, SocketOption};
 use crate::core::{Core, tcp_cx};
+use crate::event_queue::MARK_ROOM;
 use crate::half_opens::ListenerId;
 use crate::packet_out::HeaderFields;
 use crate::sockets::Role;
@@ -172,11 +173,15 @@ impl Core {
         }
     }
 
-    /// Says in the socket's block how much the application may write, and from when on a waiting writer is to be woken.
-    pub(crate) fn publish_room(&mut self, socket: u32) {
+    /// Says in the socket's block how much the application may write, and from when on a waiting writer is to be woken; one who waits already may have to be
+    /// woken now (`sk_write_space` in Linux).
+    fn publish_room(&mut self, socket: u32) {
         let (slot, _, block) = self.sockets.parts(socket);
-        if let Some(conn) = slot.conn.as_mut() {
-            publish_room_of(conn, &slot.tx, block, &tcp_cx!(self), self.fair_share);
+        if let Some(conn) = slot.conn.as_mut()
+            && publish_room_of(conn, &slot.tx, block, &tcp_cx!(self), self.fair_share)
+            && !slot.app_gone
+        {
+            self.events.mark(socket, &mut slot.marks, MARK_ROOM);
         }
     }
 

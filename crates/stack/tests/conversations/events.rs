@@ -74,6 +74,40 @@ fn writable_is_told_only_to_who_waits_for_it() {
 }
 
 #[test]
+fn established_larger_send_buffer_is_told_to_who_waits_for_room() {
+    let larger = [
+        SocketOption::SendBuffer(1 << 20),
+        SocketOption::NotSentLowat(1 << 30),
+    ];
+    let small = [
+        SocketOption::SendBuffer(4_000),
+        SocketOption::NotSentLowat(2_000),
+    ];
+    for (small, larger) in small.into_iter().zip(larger) {
+        let mut w = World::new();
+        let (_, socket) = w.established();
+        w.app.option(socket, small);
+        w.settle();
+        // The peer acknowledges nothing.
+        assert!(w.app.write(socket, &[1; 200_000]) < 200_000);
+        w.settle();
+        assert_eq!(w.app.take_events(), []);
+        let out = w.app.edges(socket).1;
+        w.app.option(socket, small);
+        w.settle();
+        assert_eq!(w.app.take_events(), [], "no more room than before");
+        w.app.option(socket, larger);
+        w.settle();
+        assert_eq!(w.app.take_events(), [socket], "{larger:?}");
+        assert_eq!(w.app.edges(socket).1, out + 1);
+        assert_eq!(w.app.write(socket, &[1]), 1);
+        w.app.option(socket, larger);
+        w.settle();
+        assert_eq!(w.app.take_events(), [], "nobody waits");
+    }
+}
+
+#[test]
 fn end_and_failure_are_told() {
     let mut w = World::new();
     let (mut client, socket) = w.established();

@@ -1,0 +1,71 @@
+//! What a reader finds if the stack acts between its looks.
+
+use packetio::loopback::{self, LoopbackOptions};
+
+use super::*;
+use crate::config::Config;
+use crate::{Clock, Limits, Runtime, TcpListener, VirtualClock};
+
+/// Two contexts of this thread on a wire, in a time that stands still.
+struct Pair {
+    contexts: [Context; 2],
+    _runtimes: [Runtime; 2],
+}
+
+impl Pair {
+    fn new() -> Self {
+        let clock = VirtualClock::new(tcp::SECOND_NS);
+        let (near, far) = loopback::pair(&LoopbackOptions::default()).unwrap();
+        let runtimes = [("10.9.0.1/24", near), ("10.9.0.2/24", far)].map(|(address, port)| {
+            let mut config = Config::new("loopback:unused".parse().unwrap());
+            config.clock = Clock::Virtual(clock.clone());
+            config.addresses.push(address.parse().unwrap());
+            config.limits = Limits::for_connections(8);
+            Runtime::with_ports(config, vec![Box::new(port)]).unwrap()
+        });
+        Self {
+            contexts: runtimes.each_ref().map(|it| it.context(0).unwrap()),
+            _runtimes: runtimes,
+        }
+    }
+
+    fn settle(&self) {
+        while self
+            .contexts
+            .iter()
+            .fold(false, |moved, it| moved | it.settle().unwrap())
+        {}
+    }
+
+    /// Both ends of a connection from the first to the second.
+    fn connected(&self) -> (TcpStream, TcpStream) {
+        let [here, there] = &self.contexts;
+        let address = "10.9.0.2:80".parse().unwrap();
+        let listener = TcpListener::bind(there, address).unwrap();
+        let client = TcpStream::start_connect(here, address).unwrap();
+        self.settle();
+        (client, listener.accept().unwrap().0)
+    }
+}
+
+#[test]
+fn established_failure_between_two_looks_is_told_behind_the_bytes_before_it() {
+    let pair = Pair::new();
+    let (client, mut server) = pair.connected();
+    let inner = client.inner.clone();
+    // The reader sees the state and finds no bytes; the stack goes on.
+    let said = inner.state().block(client.id).state();
+    assert_eq!(client.readable(), 0);
+    server.write_all(b"last words").unwrap();
+    pair.settle();
+    server.abort();
+    pair.settle();
+    let found = inner.state().nothing_to_read(client.id, said);
+    assert!(found.is_none(), "{found:?}");
+    let mut bytes = [0; 16];
+    assert_eq!(client.peek(&mut bytes).unwrap(), 10);
+    assert_eq!((&client).read(&mut bytes).unwrap(), 10);
+    let error = (&client).read(&mut bytes).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    assert_eq!((&client).read(&mut bytes).unwrap(), 0);
+}

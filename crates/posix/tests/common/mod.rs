@@ -282,3 +282,11 @@ impl Host {
         }
     }
 }
+
+/// One more connection of A's to B's listener at port 80: both ends.
+pub fn connected_to(world: &mut World, listener: i32) -> (i32, i32) {
+    let client = world.a.socket();
+    assert_eq!(world.a.connect(client, B, 80), Err(Errno::INPROGRESS));
+    world.settle();
+    (client, world.b.accept(listener).unwrap())
+}

@@ -81,6 +81,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..24)
 }
 
+/// As if it had been on its way for long.
+fn stale(mut data: Tcp) -> Tcp {
+    data.options.timestamp = data.options.timestamp.map(|stamp| Timestamp {
+        value: stamp.value.wrapping_sub(STALE),
+        ..stamp
+    });
+    data
+}
+
 impl Bench {
     /// The segment of a kind; `acked` = up to where the peer has acknowledged, `missing` = what it left out.
     fn frame(&mut self, kind: &Kind, acked: &mut u32, missing: &mut Vec<Tcp>) -> Option<Vec<u8>> {
@@ -135,13 +144,9 @@ impl Bench {
                 data.with(Flags::ACK | Flags::ECE)
             }
             Kind::Stale(len) => {
-                let mut data = self.data(len);
+                let data = self.data(len);
                 missing.push(data.clone());
-                data.options.timestamp = data.options.timestamp.map(|stamp| Timestamp {
-                    value: stamp.value.wrapping_sub(STALE),
-                    ..stamp
-                });
-                data
+                stale(data)
             }
             Kind::Tick => {
                 self.value += 1;

@@ -1,0 +1,32 @@
+//! Worlds that once failed, and a few that nobody has looked at: see `world_seeds.txt`. `cargo xtask sim` runs many more.
+
+use world::{Options, check};
+
+/// Seeds beyond those of the list.
+const FRESH: std::ops::RangeInclusive<u64> = 1..=30;
+
+fn run(seed: u64, what: &str) {
+    let options = Options {
+        twice: seed.is_multiple_of(8),
+        ..Options::default()
+    };
+    if let Err(failure) = check(seed, &options) {
+        panic!("{what}\n{failure}");
+    }
+}
+
+#[test]
+fn seeds_that_once_failed() {
+    for line in include_str!("world_seeds.txt").lines() {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (seed, what) = line.split_once(' ').expect("a seed and what it found");
+        run(seed.parse().expect("a seed"), what);
+    }
+}
+
+#[test]
+fn fresh_seeds() {
+    FRESH.for_each(|seed| run(seed, "fresh"));
+}

@@ -6,6 +6,7 @@
 mod atomics;
 mod exceptions;
 mod functions;
+mod links;
 mod manifest;
 mod modules;
 mod source;
@@ -78,8 +79,10 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     for package in &packages {
         findings.extend(walls::check(package));
         findings.extend(of_package(package));
+        findings.extend(links::check_sources(root, package));
     }
     findings.extend(words::check_other_files(root)?);
+    findings.extend(links::check(root)?);
     let exceptions = exceptions::read(root)?;
     let mut findings = exceptions.apply(findings);
     findings.sort();

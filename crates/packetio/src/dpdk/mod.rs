@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Nothing here needs DPDK to be built. Owns finding and loading the plug-in, EAL's arguments, and which ports of the process are open. [`open`] is what
-//! `packetio::open` calls. Why it is built like this: `docs/decisions/0027-dpdk-plug-in.md`.
+//! `packetio::open` calls. Why it is built like this: `docs/decisions/0027-dpdk-run-time-plug-in.md`.
 //!
 //! * **The plug-in** is `plugin=FILE`; else what `MILLSTREAM_DPDK` names; else `libmillstream_dpdk.so` beside the program or library that this code is in, in a
 //!   directory `millstream` beside it, in `../lib/millstream` of it; else wherever the loader looks. `cargo xtask dpdk` builds it.

@@ -6,6 +6,7 @@
 mod atomics;
 mod exceptions;
 mod functions;
+mod links;
 mod manifest;
 mod modules;
 mod source;
@@ -79,8 +80,10 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     findings.extend(Walls::read(root)?.check(&packages));
     for package in &packages {
         findings.extend(of_package(package));
+        findings.extend(links::check_sources(root, package));
     }
     findings.extend(words::check_other_files(root)?);
+    findings.extend(links::check(root)?);
     let exceptions = exceptions::read(root)?;
     let mut findings = exceptions.apply(findings);
     findings.sort();

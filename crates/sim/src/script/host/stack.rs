@@ -209,6 +209,10 @@ impl Host for Stack {
         set_capabilities(None, sets)
     }
 
+    fn forget_peers(&mut self) -> bool {
+        self.sockets.context().forget_peers().is_ok()
+    }
+
     fn congest(&mut self, is_congested: bool) -> bool {
         self.is_congested = is_congested;
         self.wire.set_blocked(is_congested);

@@ -28,6 +28,8 @@ pub struct Actor {
     receiver: Option<Asker>,
     /// Looks at the clock since anything else happened.
     idle_looks: u32,
+    /// Packets that have arrived.
+    injections: usize,
 }
 
 /// A call of another thread's that has not ended.
@@ -52,6 +54,7 @@ impl Actor {
             blocked: Vec::new(),
             receiver: None,
             idle_looks: 0,
+            injections: 0,
         }
     }
 
@@ -80,6 +83,7 @@ impl Actor {
         match what {
             What::Call(request) => self.on_call(request, asker),
             What::Inject(packet) => {
+                self.be_late();
                 let outcome = self.world.inject(&packet);
                 self.turn();
                 asker.answer(match outcome {
@@ -207,11 +211,25 @@ impl Actor {
         };
         let until_ns = clock.now_ns().saturating_add(ns).saturating_add(SPIN_NS);
         self.turn();
+        self.pass_until(&clock, until_ns);
+    }
+
+    fn pass_until(&mut self, clock: &VirtualClock, until_ns: u64) {
         while clock.now_ns() < until_ns {
             let due_ns = self.next_deadline_ns().unwrap_or(until_ns);
             let step_ns = due_ns.max(clock.now_ns() + STEP_NS);
-            self.advance(&clock, step_ns.min(until_ns));
+            self.advance(clock, step_ns.min(until_ns));
         }
+    }
+
+    /// Lets the few microseconds pass by which the next packet is late, on a clock that is in our hands.
+    fn be_late(&mut self) {
+        let Some(clock) = self.world.virtual_clock().cloned() else {
+            return;
+        };
+        let late_us = LATENESS_US[self.injections % LATENESS_US.len()];
+        self.injections += 1;
+        self.pass_until(&clock, clock.now_ns() + late_us * 1_000);
     }
 
     /// Somebody who only ever looks at the clock waits for it to move.
@@ -294,6 +312,9 @@ fn name(request: &Request) -> String {
     text[..end].to_lowercase()
 }
 
+/// How late packets are, in turn. No packet of a real peer arrives exactly a whole number of milliseconds after another, nor takes the same time twice:
+/// with a packet on the instant, a pause of 1 ms is not longer than 1 ms, and every round trip is the shortest one.
+const LATENESS_US: [u64; 8] = [7, 3, 11, 5, 13, 1, 9, 15];
 /// The least that the clock moves.
 const STEP_NS: u64 = 1_000;
 /// On the system's clock, how long the stack is left alone.

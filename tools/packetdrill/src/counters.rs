@@ -37,6 +37,7 @@ fn named(report: &Report) -> BTreeMap<&'static str, u64> {
         ("TcpExtTCPFastOpenPassive", tcp.fast_opens_passive),
         ("TcpExtTCPFastRetrans", tcp.fast_retransmits),
         ("TcpExtTCPKeepAlive", tcp.keepalive_probes_out),
+        ("TcpExtTCPRcvQDrop", tcp.drop_in_order_no_memory),
         ("TcpExtTCPTimeouts", tcp.retransmit_timeouts),
         ("TcpExtTW", stack.time_wait_entered),
     ])

@@ -1,12 +1,13 @@
 //! Commands that a script runs to change the host, or to ask what the host's TCP counted: while the script runs, ones of our own stand before them on `PATH`.
 //!
-//! packetdrill runs a script's shell lines in its own environment. There is no `tun0` when a plug-in is the network, so `tc` and `ip` on it would fail and end the
-//! script; `sysctl` may be forbidden; and `nstat` would tell of the kernel. So each of them notes what it was told for the stack, lets the host's command of the
+//! packetdrill runs a script's shell lines in its own environment. There is no `tun0` when a plug-in is the network, so `tc`, `ip` and `ethtool` on it would fail and end
+//! the script; `sysctl` may be forbidden; and `nstat` would tell of the kernel. So each of them notes what it was told for the stack, lets the host's command of the
 //! same name do what it can, and fails only where that is what the script asked about.
 //!
 //! ```text
-//! DIRECTORY/bin/{sysctl,tc,ip,nstat,python3}   first on PATH
-//!          /settings/NAME  /seen/NAME          what was set; what the kernel's value was right after it
+//! DIRECTORY/bin/{sysctl,tc,ip,ethtool,nstat,python3}   first on PATH
+//!          /settings/NAME  /seen/NAME          what was set; what the kernel's value was right after it; as route.NAME the metrics of tun0's last route
+//!          /routes  /flushed                   tun0's routes, a line each; as many bytes as ip tcp_metrics was flushed
 //!          /mtu  /blackhole                    ip link set dev tun0 mtu N; tc qdisc add dev tun0 root pfifo limit 0
 //!          /counters  /history                 what the stack counted; what nstat has told already
 //! ```
@@ -53,6 +54,7 @@ impl Shims {
         for part in ["bin", "settings", "seen"] {
             fs::create_dir(shims.directory.join(part))?;
         }
+        fs::write(shims.directory.join("routes"), ROUTES)?;
         for (name, text) in COMMANDS {
             let path = shims.bin().join(name);
             let head = format!("#!/bin/sh\ndir='{}'\n{COMMON}", shims.directory.display());
@@ -82,13 +84,22 @@ impl Shims {
         self.directory.join("seen")
     }
 
-    /// What `ip link` made the wire's MTU.
+    /// What `ip link` made the wire's MTU, or `ip route` the route's, if that is less.
     pub fn mtu(&self) -> Option<usize> {
-        let text = fs::read_to_string(self.directory.join("mtu")).ok()?;
-        text.trim()
-            .parse()
-            .ok()
-            .filter(|mtu| (68..=65_535).contains(mtu))
+        let read = |name: &str| {
+            let text = fs::read_to_string(self.directory.join(name)).ok()?;
+            let mtu = text.trim().parse().ok();
+            mtu.filter(|mtu| (68..=65_535).contains(mtu))
+        };
+        [read("mtu"), read("settings/route.mtu")]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// How often `ip tcp_metrics` was flushed.
+    pub fn flushes(&self) -> u64 {
+        fs::metadata(self.directory.join("flushed")).map_or(0, |data| data.len())
     }
 
     /// `tc` has the wire drop all that leaves.
@@ -120,10 +131,14 @@ impl Drop for Shims {
 /// What all of them begin with: the host's commands come after ours, and how a setting is noted.
 const COMMON: &str = include_str!("shims/common.sh");
 
-const COMMANDS: [(&str, &str); 5] = [
+/// The routes that packetdrill makes over its device.
+const ROUTES: &str = "192.0.2.0/24 via 192.168.0.1 dev tun0\n";
+
+const COMMANDS: [(&str, &str); 6] = [
     ("sysctl", include_str!("shims/sysctl.sh")),
     ("tc", include_str!("shims/tc.sh")),
     ("ip", include_str!("shims/ip.sh")),
+    ("ethtool", include_str!("shims/ethtool.sh")),
     ("nstat", include_str!("shims/nstat.sh")),
     ("python3", include_str!("shims/python3.sh")),
 ];

@@ -23,6 +23,8 @@ pub struct World {
     mirror: Mirror,
     shims: Option<Shims>,
     reservations: Reservations,
+    /// How often the script has had peers forgotten, as far as the stack has done so.
+    flushes: u64,
     /// What was made of the settings last.
     applied: BTreeMap<String, String>,
 }
@@ -62,6 +64,8 @@ impl World {
             mirror,
             shims,
             reservations: Reservations::default(),
+            // Those before the first call found nothing to be forgotten.
+            flushes: 0,
             applied,
         };
         world.turn();
@@ -148,6 +152,12 @@ impl World {
     pub fn settings_may_have_changed(&mut self) {
         let is_hole = self.shims.as_ref().is_some_and(Shims::is_blackhole);
         self.wire.set_blocked(is_hole);
+        let flushes = self.shims.as_ref().map_or(0, Shims::flushes);
+        if flushes != self.flushes {
+            // As below.
+            let _ = self.sockets.context().forget_peers();
+            self.flushes = flushes;
+        }
         let settings = self.mirror.read(self.shims.as_ref());
         if settings != self.applied {
             // Without room for the request nothing would work anyway.
@@ -183,11 +193,68 @@ fn configured(settings: &BTreeMap<String, String>) -> TcpConfig {
     for (name, value) in sysctl::DEFAULTS {
         let _ = sysctl::set(&mut tcp, name, value);
     }
+    // A route's words come last by their names, and count more than a setting's.
     for (name, value) in settings {
-        let _ = sysctl::set(&mut tcp, name, value);
+        match name.strip_prefix("route.") {
+            Some(metric) => set_metric(&mut tcp, metric, value),
+            None => {
+                let _ = sysctl::set(&mut tcp, name, value);
+            }
+        }
     }
     tcp
 }
 
+/// What `ip route` says of the connections over the device.
+fn set_metric(tcp: &mut TcpConfig, metric: &str, value: &str) {
+    let _ = match metric {
+        "initcwnd" => {
+            let segments = value.parse().unwrap_or(tcp.initial_window_segments);
+            tcp.initial_window_segments = segments;
+            Ok(())
+        }
+        "rto_min" => sysctl::set(tcp, "net.ipv4.tcp_rto_min_us", &micros(value)),
+        "congctl" => sysctl::set(tcp, "net.ipv4.tcp_congestion_control", value),
+        "reordering" => sysctl::set(tcp, "net.ipv4.tcp_reordering", value),
+        _ => Ok(()),
+    };
+}
+
+/// `200ms`, `1s`, or `200`, which are milliseconds, in microseconds.
+fn micros(time: &str) -> String {
+    let (number, unit) = match time.strip_suffix("ms") {
+        Some(number) => (number, 1e3),
+        None => match time.strip_suffix('s') {
+            Some(number) => (number, 1e6),
+            None => (time, 1e3),
+        },
+    };
+    let number: f64 = number.parse().unwrap_or(0.0);
+    ((number * unit) as u64).to_string()
+}
+
 /// As Linux chooses them.
 const LOCAL_PORTS: (u16, u16) = (32_768, 60_999);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_of_a_route_count_more_than_settings() {
+        let words = [
+            ("net.ipv4.tcp_congestion_control", "cubic"),
+            ("net.ipv4.tcp_rto_min_us", "200000"),
+            ("route.congctl", "reno"),
+            ("route.initcwnd", "20"),
+            ("route.mtu", "1400"),
+            ("route.rto_min", "50ms"),
+        ];
+        let words = words.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let tcp = configured(&BTreeMap::from(words));
+        assert_eq!(tcp.initial_window_segments, 20);
+        let said = |name| sysctl::get(&tcp, name).unwrap();
+        assert_eq!(said("net.ipv4.tcp_congestion_control"), "reno");
+        assert_eq!(said("net.ipv4.tcp_rto_min_us"), "50000");
+    }
+}

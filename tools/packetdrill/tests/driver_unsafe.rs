@@ -207,7 +207,8 @@ fn a_connection_is_accepted_read_looked_at_and_closed() {
         assert_eq!(call!(driver, usleep, 3_600_000_000), 0);
     });
     assert!(fd >= 0);
-    assert_eq!(at, start + 250_000);
+    // Two packets arrived, each a few microseconds late.
+    assert!((250_001..250_100).contains(&(at - start)), "{}", at - start);
 
     let mut bytes = [0_u8; 100];
     let buffer = bytes.as_mut_ptr() as usize;

@@ -334,9 +334,10 @@ impl<'s> Runner<'s> {
                 }
                 // The settings end with the run.
                 Effect::Restore => {}
-                Effect::ForgetPeers => {
-                    self.note(format_args!("command ignored: ip tcp_metrics flush"))
-                }
+                Effect::ForgetPeers => match self.host.forget_peers() {
+                    true => self.note(format_args!("peers are forgotten")),
+                    false => self.command_ignored("ip tcp_metrics flush"),
+                },
                 Effect::Congested(is_congested) => {
                     self.host.congest(is_congested);
                 }

@@ -115,6 +115,8 @@ fn command(words: &[&str], to: Option<&str>, out: &mut Vec<Effect>) -> Status {
             let written = format!("{}={}", to.unwrap_or_default(), written(words));
             out.push(file_setting(&written).unwrap_or_else(ignored));
         }
+        // The device's offloads are not seen on a wire that has none.
+        ("ethtool", ["-K" | "--features" | "--offload", ..]) => out.push(ignored()),
         ("ip", _) => return route::ip(rest, &text(), out),
         ("ifconfig", [.., "mtu", bytes]) => {
             out.push(bytes.parse().map_or_else(|_| ignored(), Effect::Mtu))

@@ -236,3 +236,24 @@ fn kernel_takes_what_is_put_together_as_a_whole() {
         assert_eq!(played.map(|report| report.events), Ok(12), "{version}");
     }
 }
+
+#[test]
+fn packets_take_an_odd_number_of_microseconds_longer_than_is_written() {
+    let questions = "+.1 < P. 1:2(1) ack 1 win 512\n+0 > . 1:1(0) ack 2
++.1 < P. 2:3(1) ack 1 win 512\n+0 > . 1:1(0) ack 3
++.1 < P. 3:4(1) ack 1 win 512\n+0 > . 1:1(0) ack 4\n";
+    let how = Options {
+        record: true,
+        ..Options::default()
+    };
+    let played = run(&format!("{SOCKET}{ACCEPTED}{questions}"), &how).expect("a play");
+    let answers: Vec<i64> = played.record.departed().map(|(at, _)| at).collect();
+    let waits = answers.windows(2).map(|pair| pair[1] - pair[0]);
+    let late: Vec<i64> = waits.map(|wait| wait % 10_000).skip(1).collect();
+    assert_eq!(late.len(), 2, "{answers:?}");
+    assert!(
+        late.iter().all(|late| late % 2 == 1 && *late < 16),
+        "{late:?}"
+    );
+    assert_ne!(late[0], late[1]);
+}

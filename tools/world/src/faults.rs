@@ -36,6 +36,8 @@ kinds! {
     Blackhole = "blackhole",
     /// Delays vary.
     Jitter = "jitter",
+    /// Frames are a few odd microseconds late.
+    Lateness = "late",
     /// Links have a rate and a queue.
     Queue = "queue",
     /// Links differ in MTU.

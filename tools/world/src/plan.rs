@@ -101,6 +101,8 @@ pub struct LinePlan {
     pub delay_ns: u64,
     /// ... and by up to this on top, without overtaking.
     pub jitter_ns: u64,
+    /// ... and by up to this, so that no two frames take exactly the same time.
+    pub late_ns_max: u64,
     /// A frame is lost.
     pub loss_ppm: u32,
     /// Losses in bursts.
@@ -369,6 +371,9 @@ impl LinePlan {
         }
         if off.contains(FaultKind::Jitter) {
             self.jitter_ns = 0;
+        }
+        if off.contains(FaultKind::Lateness) {
+            self.late_ns_max = 0;
         }
         if off.contains(FaultKind::Queue) {
             (self.rate_bits, self.mark_bytes) = (clean.rate_bits, clean.mark_bytes);

@@ -50,6 +50,44 @@ fn tc_and_ip_on_a_device_that_is_not_there_are_noted() {
 }
 
 #[test]
+fn routes_of_the_device_are_kept_and_their_metrics_noted() {
+    let shims = Shims::new().unwrap();
+    let line = "ip route change 192.0.2.0/24 via 192.168.0.1 dev tun0 initcwnd 20 rto_min 50ms";
+    assert!(run(&shims, line).status.success());
+    assert_eq!(note(&shims, "route.initcwnd"), "20\n");
+    assert_eq!(note(&shims, "route.rto_min"), "50ms\n");
+    let shown = run(&shims, "ip -4 route show 192.0.2.0/24 dev tun0");
+    assert_eq!(
+        String::from_utf8_lossy(&shown.stdout),
+        "192.0.2.0/24 via 192.168.0.1 dev tun0 initcwnd 20 rto_min 50ms\n"
+    );
+    let line = "ip route replace `ip route show dev tun0 | sed 's/initcwnd 20/mtu lock 1300/'`";
+    assert!(run(&shims, line).status.success());
+    assert_eq!(note(&shims, "route.initcwnd"), "");
+    assert_eq!(shims.mtu(), Some(1_300));
+    assert!(run(&shims, "ip route flush dev tun0").status.success());
+    assert_eq!(run(&shims, "ip route list dev tun0").stdout, b"");
+    assert_eq!(shims.mtu(), None);
+}
+
+#[test]
+fn flushes_of_what_is_known_of_peers_are_counted() {
+    let shims = Shims::new().unwrap();
+    assert!(run(&shims, "ip tcp_metrics show").status.success());
+    assert_eq!(shims.flushes(), 0);
+    let line = "ip tcp_metrics flush all > /dev/null 2>&1 && ip tcp_metrics flush";
+    assert!(run(&shims, line).status.success());
+    assert_eq!(shims.flushes(), 2);
+}
+
+#[test]
+fn offloads_of_a_device_that_is_not_there_are_switched_in_vain() {
+    let shims = Shims::new().unwrap();
+    let line = "ethtool -K tun0 tso off gso off gro off";
+    assert!(run(&shims, line).status.success());
+}
+
+#[test]
 fn nstat_tells_what_the_stack_counted_since_it_last_did() {
     let mut shims = Shims::new().unwrap();
     let mut counters = BTreeMap::from([("TcpExtBeyondWindow", 2), ("TcpExtOther", 1)]);

@@ -221,6 +221,10 @@ impl Host for Kernel {
         Ok(())
     }
 
+    fn forget_peers(&mut self) -> bool {
+        namespace::forget_peers()
+    }
+
     fn congest(&mut self, is_congested: bool) -> bool {
         namespace::congest(is_congested)
     }

@@ -22,6 +22,10 @@ const START_NS: u64 = 1_000_000_250_000;
 /// The step of the clock when the stack names a deadline that has come and does nothing at it.
 const NUDGE_NS: u64 = 50_000;
 
+/// How late injected packets are, in turn. No packet of a real peer arrives exactly a whole number of milliseconds after another, nor takes the same
+/// time twice: with a packet on the instant, a pause of 1 ms is not longer than 1 ms, and every round trip is the shortest one.
+const LATENESS_US: [Micros; 8] = [7, 3, 11, 5, 13, 1, 9, 15];
+
 /// How long a call may block that the script believes to return at once: its own timeout may end it.
 const UNEXPECTED_BLOCK_MAX: Micros = 600 * 1_000_000;
 
@@ -31,6 +35,8 @@ pub(crate) struct Stack {
     call: Option<Call>,
     clock: VirtualClock,
     wire: IpWireEnd,
+    /// Packets were injected so many times.
+    injections: usize,
     /// Those in force, by name.
     settings: BTreeMap<String, String>,
     /// The queue before the device takes nothing.
@@ -70,6 +76,7 @@ impl Stack {
             call: None,
             clock,
             wire,
+            injections: 0,
             settings: settings.clone(),
             is_congested: false,
             capabilities: None,
@@ -77,6 +84,15 @@ impl Stack {
         };
         made.turn();
         Ok(made)
+    }
+
+    /// Lets the few microseconds pass by which the next injection is late.
+    fn be_late(&mut self) {
+        let until = self.now() + LATENESS_US[self.injections % LATENESS_US.len()];
+        self.injections += 1;
+        while self.now() < until {
+            self.step(until);
+        }
     }
 
     /// The stack's next deadline, or that of a blocked call.
@@ -147,6 +163,7 @@ impl Host for Stack {
     }
 
     fn inject(&mut self, packets: &[Vec<u8>]) -> Result<(), String> {
+        self.be_late();
         for packet in packets {
             self.wire
                 .inject(packet)
@@ -190,6 +207,10 @@ impl Host for Stack {
         sets.effective
             .set(CapabilitySet::from_bits_retain(one), is_on);
         set_capabilities(None, sets)
+    }
+
+    fn forget_peers(&mut self) -> bool {
+        self.sockets.context().forget_peers().is_ok()
     }
 
     fn congest(&mut self, is_congested: bool) -> bool {

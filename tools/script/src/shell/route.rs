@@ -8,7 +8,15 @@ pub(super) fn ip(arguments: &[&str], text: &str, out: &mut Vec<Effect>) -> Statu
     let skipped = arguments.iter().take_while(is_option).count();
     let ignored = || Effect::Ignored(text.to_owned());
     match &arguments[skipped..] {
-        rest if rest.contains(&"tcp_metrics") => out.push(Effect::ForgetPeers),
+        rest if rest.contains(&"tcp_metrics") => {
+            let verbs = ["flush", "f", "delete", "del"];
+            let forgets = rest.iter().any(|word| verbs.contains(word));
+            out.push(if forgets {
+                Effect::ForgetPeers
+            } else {
+                ignored()
+            });
+        }
         ["link" | "lin" | "li" | "l", rest @ ..] => {
             let mtu = behind("mtu", rest).and_then(|bytes| bytes.parse().ok());
             out.push(mtu.map_or_else(ignored, Effect::Mtu));
@@ -18,6 +26,13 @@ pub(super) fn ip(arguments: &[&str], text: &str, out: &mut Vec<Effect>) -> Statu
             "add" | "a" | "append" | "change" | "chg" | "prepend" | "replace",
             rest @ ..,
         ] => metrics(rest, ignored, out),
+        [
+            "route" | "ro" | "r",
+            "del" | "delete" | "d" | "flush" | "f",
+            ..,
+        ] => {
+            out.push(ignored());
+        }
         _ => {
             out.push(ignored());
             return Status::Unknown;
@@ -49,6 +64,9 @@ fn metrics(words: &[&str], ignored: impl Fn() -> Effect, out: &mut Vec<Effect>) 
     if let Some(micros) = behind("rto_min", words).and_then(micros) {
         set("net.ipv4.tcp_rto_min_us", micros.to_string());
     }
+    if let Some(segments) = behind("reordering", words) {
+        set("net.ipv4.tcp_reordering", segments.to_owned());
+    }
     if let Some(algorithm) = behind("congctl", words) {
         set("net.ipv4.tcp_congestion_control", algorithm.to_owned());
     }
@@ -63,7 +81,6 @@ fn metrics(words: &[&str], ignored: impl Fn() -> Effect, out: &mut Vec<Effect>) 
         "hoplimit",
         "initrwnd",
         "quickack",
-        "reordering",
         "rtt",
         "rttvar",
         "ssthresh",

@@ -116,17 +116,26 @@ fn what_ip_says_of_device_and_route() {
     }
     assert_eq!(
         effects(
-            "ip route change 192.0.2.0/24 dev tun0 initcwnd 20 rto_min 1s mtu lock 1400 congctl reno"
+            "ip route change 192.0.2.0/24 dev tun0 initcwnd 20 rto_min 1s mtu lock 1400 congctl reno reordering 5"
         ),
         [
             set(ROUTE_WINDOW, "20"),
             set("net.ipv4.tcp_rto_min_us", "1000000"),
+            set("net.ipv4.tcp_reordering", "5"),
             set("net.ipv4.tcp_congestion_control", "reno"),
             Mtu(1400)
         ]
     );
     let initrwnd = "ip ro replace default dev tun0 initrwnd 20";
     assert_eq!(effects(initrwnd), [Ignored(initrwnd.to_owned())]);
+    // They succeed, and nothing is left to chance behind them.
+    for text in [
+        "ip route del 192.0.2.0/24 dev tun0",
+        "ethtool -K tun0 tso off gro off",
+    ] {
+        assert_eq!(effects(text), [Ignored(text.to_owned())]);
+        assert_eq!(status(text), OK, "{text}");
+    }
 }
 
 #[test]

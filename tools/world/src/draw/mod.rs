@@ -22,6 +22,9 @@ pub(super) const SLOTS: usize = 256;
 /// One seed in so many is a world in which flows compete for a bottleneck.
 const FAIR_EVERY: u64 = 40;
 
+/// The most by which a frame is late on any line.
+const LATE_NS_MAX: u64 = 15_000;
+
 /// How bad a world is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weather {
@@ -36,9 +39,16 @@ enum Weather {
 /// The world of a seed.
 #[must_use]
 pub fn draw(seed: u64) -> Plan {
-    if seed.is_multiple_of(FAIR_EVERY) {
-        return network::fair_world(seed);
-    }
+    let mut plan = match seed.is_multiple_of(FAIR_EVERY) {
+        true => network::fair_world(seed),
+        false => usual_world(seed),
+    };
+    let lines = plan.links.iter_mut().flat_map(|link| &mut link.lines);
+    lines.for_each(|line| line.late_ns_max = LATE_NS_MAX);
+    plan
+}
+
+fn usual_world(seed: u64) -> Plan {
     let mut dice = Random::new(seed, 1);
     let weather = match dice.below(100) {
         0..20 => Weather::Fine,

@@ -155,6 +155,8 @@ fn line(dice: &mut Random, weather: Weather, heal_ns: u64, reference: &Reference
         queue_bytes,
         mark_bytes: if reference.marks { mark_bytes } else { 0 },
         delay_ns,
+        // The same for all lines of all worlds: set by `draw`.
+        late_ns_max: 0,
         jitter_ns: if has(reference.jitters, 70, dice) {
             jitter_ns
         } else {

@@ -1,6 +1,7 @@
 //! One direction of a link: queue and rate, then the faults, then the delay.
 //!
 //! The dice are thrown alike for each frame, whatever its fate, so that one fault switched off leaves the others where they were.
+//! Lateness has dice of its own: without it (`--off late`) a world is what it was before frames were late.
 
 use crate::plan::LinePlan;
 use crate::queue::Flying;
@@ -16,6 +17,8 @@ pub(super) struct Line {
     plan: LinePlan,
     heal_ns: u64,
     dice: Random,
+    /// For how late each frame is.
+    lateness: Random,
     /// When the last frame that was queued has left.
     free_ns: u64,
     /// When the last frame that was not held back arrives.
@@ -24,11 +27,12 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub fn new(plan: LinePlan, heal_ns: u64, dice: Random) -> Self {
+    pub fn new(plan: LinePlan, heal_ns: u64, [dice, lateness]: [Random; 2]) -> Self {
         Self {
             plan,
             heal_ns,
             dice,
+            lateness,
             free_ns: 0,
             last_due_ns: 0,
             is_bad: false,
@@ -38,6 +42,7 @@ impl Line {
     /// Calls `deliver` with each arrival of the frame and its time.
     pub fn carry(&mut self, now_ns: u64, mut frame: Flying, mut deliver: impl FnMut(u64, Flying)) {
         let fate = Fate::throw(&mut self.dice, &self.plan);
+        let late_ns = self.lateness.below(self.plan.late_ns_max + 1);
         let Some(left_ns) = self.queue(now_ns, &mut frame) else {
             return;
         };
@@ -46,7 +51,7 @@ impl Line {
         if is_ill && (self.is_lost(&fate) || self.plan.blackholes.iter().any(dark)) {
             return;
         }
-        let base_ns = left_ns + self.plan.delay_ns;
+        let base_ns = left_ns + self.plan.delay_ns + late_ns;
         let due_ns = if is_ill && fate.reordered {
             base_ns + self.plan.reorder_ns
         } else {

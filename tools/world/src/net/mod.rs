@@ -104,12 +104,9 @@ impl Net {
                 (link.ends[side], joint.len() - 1)
             });
             let line = |side: usize| {
-                let stream = 1_000 + number as u64 * 2 + side as u64;
-                Line::new(
-                    link.lines[side].clone(),
-                    plan.heal_ns,
-                    Random::new(plan.seed, stream),
-                )
+                let dice = [1_000, 2_000]
+                    .map(|first| Random::new(plan.seed, first + number as u64 * 2 + side as u64));
+                Line::new(link.lines[side].clone(), plan.heal_ns, dice)
             };
             links.push(Link {
                 ends,

@@ -60,6 +60,11 @@ fn ip(commands: &str) -> Result<(), String> {
     }
 }
 
+/// What connections in the namespace have taught of their peers is forgotten. False: nothing here can do it.
+pub(super) fn forget_peers() -> bool {
+    ip("tcp_metrics flush all\n").is_ok()
+}
+
 /// A queue of no packets stands before the device, or is taken away. False: this kernel has none.
 pub(super) fn congest(is_congested: bool) -> bool {
     let words: &[&str] = match is_congested {

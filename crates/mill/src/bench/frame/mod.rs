@@ -5,6 +5,7 @@
 
 pub mod chart;
 mod html;
+pub mod levels;
 pub mod machine;
 pub mod memory;
 pub mod namespace;

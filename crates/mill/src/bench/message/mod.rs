@@ -20,6 +20,7 @@ use clap::{Args, ValueEnum};
 use measure::{Plan, Seen};
 use serde::Serialize;
 
+use super::frame::levels::Levels;
 use super::frame::{Machine, Repeats, median, turns};
 use crate::failure::Failure;
 use crate::limits::CLIENT_CONNECTIONS_MAX;
@@ -98,6 +99,9 @@ pub struct Measured {
     pub runs: Vec<Seen>,
     /// Median of the runs.
     pub per_second: f64,
+    /// The two groups that the runs' rates fall into, if they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub levels: Option<Levels>,
     /// CPU time of both processes per transaction, median of the runs.
     pub cpu_us: f64,
     /// Of all runs.
@@ -188,9 +192,11 @@ pub fn measure(options: &MessageOptions) -> Result<Found, Failure> {
 }
 
 fn summarize(system: System, runs: Vec<Seen>) -> Measured {
+    let rates: Vec<f64> = runs.iter().map(|seen| seen.per_second).collect();
     Measured {
         system,
-        per_second: median(runs.iter().map(|seen| seen.per_second)),
+        per_second: median(rates.iter().copied()),
+        levels: Levels::of(&rates),
         cpu_us: median(
             runs.iter()
                 .map(|seen| seen.client_cpu_us + seen.server_cpu_us),
@@ -241,6 +247,7 @@ impl fmt::Display for Measured {
             system,
             runs,
             per_second,
+            levels,
             cpu_us,
             failures,
         } = self;
@@ -258,6 +265,9 @@ impl fmt::Display for Measured {
             "{system:30} {per_second:>9.0}/s  CPU {cpu_us:>5.2} µs, server's {server_us:>5.2}  p99 {p99:>6.0} µs  (runs: {})",
             rates.join(", ")
         )?;
+        if let Some(levels) = levels {
+            write!(formatter, "  {levels}")?;
+        }
         match failures {
             0 => Ok(()),
             failures => write!(formatter, "  {failures} FAILED"),

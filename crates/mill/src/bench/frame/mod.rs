@@ -4,6 +4,7 @@
 //! the outcomes of one directory together.
 
 pub mod chart;
+pub mod drops;
 mod html;
 pub mod levels;
 pub mod machine;

@@ -2,10 +2,12 @@
 //!
 //! The rule, for every system: the client connects, sends 64 bytes, gets 64 bytes, and sees the server's close before
 //! it closes; one request per connection. Server and client are processes of their own, pinned to a core each. [`sides`] starts
-//! them, [`kernel`] and [`millstream`] are what runs in them, [`one_thread`] is both in one; [`figures`] repeats all this for each of the paper's figures.
+//! them, [`kernel`] and [`millstream`] are what runs in them, [`crowd`] and [`http`] the same for HTTP, [`one_thread`] is both in one; [`figures`] repeats all this for each of the paper's figures.
 //! What is exchanged and counted stands in the crate `measure`.
 
+pub mod crowd;
 pub mod figures;
+mod http;
 mod kernel;
 mod millstream;
 pub mod one_thread;
@@ -80,6 +82,9 @@ pub struct SideOptions {
     pub server: Option<std::net::SocketAddr>,
     #[arg(long)]
     pub core: usize,
+    /// Ask for a document with HTTP; of the kernel's client only
+    #[arg(long)]
+    pub http: bool,
     /// Say on stderr what the stacks counted; of Millstream's only
     #[arg(long)]
     pub counters: bool,
@@ -280,6 +285,7 @@ pub fn side(options: &SideOptions) -> Result<(), Failure> {
     pin(options.core)?;
     let outcome = match (options.role, &options.net.wire) {
         (Role::Server, Wire::Kernel) => kernel::server(options),
+        (Role::Client, Wire::Kernel) if options.http => http::client(options),
         (Role::Client, Wire::Kernel) => kernel::client(options),
         (Role::Server, _) => return millstream::server(options),
         (Role::Client, _) => return millstream::client(options),

@@ -1,7 +1,7 @@
 //! The `mill` command as a library: what its program calls, and what the benchmarks share with it.
 //!
 //! Owns the choice of the command; each command is a module. Public are the parts that the benchmarks use as well: the
-//! transport under `serve` and `get` ([`net`]), the ends of commands ([`failure`]), limits, CPU time, and the bad wire.
+//! transport under `serve` and `get` ([`net`]), the ends of commands ([`failure`]), limits, CPU time, the server and the bad wire.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ mod get;
 mod http;
 pub mod limits;
 pub mod net;
-mod serve;
+pub mod serve;
 mod stop;
 pub mod wire;
 

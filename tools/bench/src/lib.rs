@@ -24,6 +24,7 @@ use goodput::GoodputOptions;
 use message::one_thread::{self, OneThreadOptions};
 use message::{MessageOptions, SideOptions};
 use mill::failure::Failure;
+use mill::serve::ServeOptions;
 use mill::wire::WireOptions;
 use scale::ScaleOptions;
 
@@ -68,6 +69,9 @@ enum Benchmark {
     /// A bad wire between the ends of `goodput`, which starts it
     #[command(hide = true)]
     Wire(Box<WireOptions>),
+    /// The server of the figure `crowd`, which starts it: `mill serve`
+    #[command(hide = true)]
+    Serve(Box<ServeOptions>),
     /// All of message, bulk, scale and cycles, and the page
     All {
         /// The directory for tables, charts and the page
@@ -115,6 +119,7 @@ fn bench(benchmark: &Benchmark) -> Result<(), Failure> {
         Benchmark::Goodput(options) => goodput::goodput(options),
         Benchmark::GoodputSide(options) => goodput::side(options),
         Benchmark::Wire(options) => mill::wire::wire(options),
+        Benchmark::Serve(options) => mill::serve::serve(options),
         Benchmark::All { out, quick, stages } => all(out, *quick, stages.as_deref()),
         Benchmark::Report { out } => frame::page::write(out).map_err(Failure::Run),
     }

@@ -80,6 +80,30 @@ fn message_quick_writes_table_chart_and_page() {
 }
 
 #[test]
+fn crowd_quick_writes_its_figures_for_both_servers() {
+    if !rustix::process::geteuid().is_root() {
+        println!("crowd: skipped: namespaces take root");
+        return;
+    }
+    let place = Place::new("crowd");
+    bench("message --quick --figure crowd", &place.0);
+    let crowd = outcome(&place, "message");
+    for study in ["stay", "short", "stay-size", "short-size"] {
+        for what in ["", "-p50", "-p99", "-p999"] {
+            let figure = format!("crowd-{study}{what}");
+            for system in ["nginx on the kernel, veth", "mill serve on AF_XDP, veth"] {
+                assert_eq!(medians(&crowd, &figure, system).len(), 1, "{figure}");
+            }
+        }
+        for what in ["unanswered", "wire-drops", "server-drops"] {
+            let name = format!("message-crowd-{study}-{what}.svg");
+            let chart = std::fs::read_to_string(place.0.join(&name)).unwrap();
+            assert!(chart.contains("<svg"), "{name}");
+        }
+    }
+}
+
+#[test]
 fn bulk_and_scale_quick_write_their_figures() {
     if !rustix::process::geteuid().is_root() {
         println!("bulk: skipped: namespaces take root");

@@ -44,6 +44,7 @@ pub struct ServeOptions {
     /// The directory to serve
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+    /// The wire and our addresses.
     #[command(flatten)]
     pub net: NetOptions,
     /// The port to listen on, at each of our addresses

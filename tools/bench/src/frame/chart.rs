@@ -1,4 +1,4 @@
-//! A figure as a chart: lines, or bars if there is one x only. Medians, and a stroke from the least to the largest value; the systems stand below.
+//! A figure as a chart: lines, or bars if there is one x only. Medians, and a stroke from the least to the largest value; two rings where the runs fall into two groups; the systems stand below.
 //! An axis that does not begin at zero says so.
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use plotters::coord::ranged1d::ValueFormatter;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use super::outcome::{Figure, Series, number};
+use super::outcome::{Figure, Point, Series, number};
 
 /// The chart alone; each system has a line below it.
 const SIZE: (u32, u32) = (860, 420);
@@ -149,8 +149,22 @@ where
             PathElement::new(ends, color.stroke_width(1))
         });
         chart.draw_series(spreads)?;
+        let groups = series.points.iter().flat_map(|point| {
+            let medians = group_medians(point).into_iter();
+            medians.map(|median| Circle::new((place(point.x), median), 5, *color))
+        });
+        chart.draw_series(groups)?;
     }
     Ok(())
+}
+
+/// Where the runs fall into two groups, the median of each: a ring around it.
+fn group_medians(point: &Point) -> Vec<f64> {
+    let levels = point.y.levels.iter();
+    levels
+        .flat_map(|levels| [levels.lower.median, levels.upper.median])
+        .filter(|median| *median > 0.0)
+        .collect()
 }
 
 /// What is which color, a line each.
@@ -202,6 +216,9 @@ where
         chart.draw_series([Rectangle::new(corners, color.filled())])?;
         let ends = [(left + 0.4, point.y.min), (left + 0.4, point.y.max)];
         chart.draw_series([PathElement::new(ends, BLACK)])?;
+        let groups = group_medians(point).into_iter();
+        let groups = groups.map(|median| Circle::new((left + 0.4, median), 5, BLACK));
+        chart.draw_series(groups)?;
     }
     names(&legend, shown, |series| {
         let median = series.points.first().map(|point| number(point.y.median));
@@ -213,14 +230,19 @@ where
 
 #[cfg(test)]
 mod tests {
-    use crate::frame::{Point, Spread};
+    use crate::frame::Spread;
 
     use super::*;
 
     fn drawn(values: &[(f64, f64)]) -> String {
-        let points = values.iter().map(|&(x, y)| Point {
-            x,
-            y: Spread::of([y]),
+        let values: Vec<_> = values.iter().map(|&(x, y)| (x, vec![y])).collect();
+        drawn_runs(&values)
+    }
+
+    fn drawn_runs(values: &[(f64, Vec<f64>)]) -> String {
+        let points = values.iter().map(|(x, runs)| Point {
+            x: *x,
+            y: Spread::of(runs.iter().copied()),
         });
         let figure = Figure {
             id: "test".to_owned(),
@@ -234,7 +256,8 @@ mod tests {
                 points: points.collect(),
             }],
         };
-        let name = format!("mst-{}-{}.svg", std::process::id(), values.len());
+        let runs = values.iter().map(|(_, runs)| runs.len()).sum::<usize>();
+        let name = format!("mst-{}-{}-{runs}.svg", std::process::id(), values.len());
         let path = std::env::temp_dir().join(name);
         draw(&path, &figure).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -264,5 +287,16 @@ mod tests {
     fn values_far_apart_have_a_logarithmic_axis_that_says_so() {
         let svg = drawn(&[(1.0, 1.0), (2.0, 5_000.0)]);
         assert!(texts(&svg).contains(&"cycles (logarithmic)"), "{svg}");
+    }
+
+    #[test]
+    fn two_groups_of_runs_have_a_ring_each() {
+        let one = vec![870.0, 871.0, 872.0, 873.0, 874.0, 875.0];
+        let two = vec![870.0, 871.0, 872.0, 1_200.0, 1_201.0, 1_202.0];
+        let rings = |svg: &str| svg.matches("r=\"5\"").count();
+        let svg = drawn_runs(&[(1.0, one.clone()), (2.0, two.clone())]);
+        assert_eq!(rings(&svg), 2, "{svg}");
+        assert_eq!(rings(&drawn_runs(&[(1.0, two)])), 2);
+        assert_eq!(rings(&drawn_runs(&[(1.0, one)])), 0);
     }
 }

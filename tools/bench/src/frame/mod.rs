@@ -4,7 +4,9 @@
 //! the outcomes of one directory together.
 
 pub mod chart;
+pub mod drops;
 mod html;
+pub mod levels;
 pub mod machine;
 pub mod memory;
 pub mod namespace;

@@ -210,6 +210,7 @@ impl Outcome {
         std::iter::once(self.machine.to_string())
             .chain(parameters)
             .chain(notes)
+            .chain(self.figures.iter().flat_map(Figure::split_points))
             .collect()
     }
 
@@ -249,6 +250,20 @@ impl Figure {
         let series = self.series.iter().find(|series| series.system == system)?;
         let point = series.points.iter().find(|point| point.x == x)?;
         Some(point.y.median)
+    }
+
+    /// Points whose runs fall into two groups, a line each: a median says little of them.
+    fn split_points(&self) -> Vec<String> {
+        let points = self.series.iter().flat_map(|series| {
+            let points = series.points.iter();
+            points.map(move |point| (&series.system, point))
+        });
+        let lines = points.filter_map(|(system, point)| {
+            let levels = point.y.levels?;
+            let (id, x) = (&self.id, number(point.x));
+            Some(format!("Note: {id}: {system} at {x}: {levels}"))
+        });
+        lines.collect()
     }
 
     /// All x that any system has, in order.
@@ -382,7 +397,9 @@ fn cell(point: &Point, first: Option<&Point>) -> String {
     } = &point.y;
     let mut text = number(*median);
     if point.y.values.len() > 1 {
-        let _ = write!(text, " ({} to {})", number(*min), number(*max));
+        let levels = point.y.levels.map(|levels| format!("; {levels}"));
+        let levels = levels.unwrap_or_default();
+        let _ = write!(text, " ({} to {}{levels})", number(*min), number(*max));
     }
     if let Some(first) = first.filter(|first| first.y.median > 0.0) {
         let _ = write!(text, " × {:.2}", median / first.y.median);
@@ -454,6 +471,40 @@ mod tests {
             table.contains("| 1,024 | – | 1.25 (1.25 to 1.25) |"),
             "{table}"
         );
+    }
+
+    #[test]
+    fn runs_in_two_groups_are_told_in_the_table_and_beside_it() {
+        let values = [870.0, 1_200.0, 872.0, 1_210.0, 874.0, 1_205.0, 871.0];
+        let mut outcome = Outcome::new("message", "");
+        outcome.add(Figure {
+            id: "7a".to_owned(),
+            title: "Rate".to_owned(),
+            x: "connections".to_owned(),
+            y: "per second".to_owned(),
+            falls: false,
+            compares: true,
+            series: vec![Series {
+                system: "ours".to_owned(),
+                points: vec![Point {
+                    x: 64.0,
+                    y: Spread::of(values),
+                }],
+            }],
+        });
+        let text = outcome.markdown();
+        let groups = "two groups: 4 runs at 872, 3 at 1,205";
+        assert!(
+            text.contains(&format!("874 (870 to 1,210; {groups})")),
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!("Note: 7a: ours at 64: {groups}")),
+            "{text}"
+        );
+        let json = serde_json::json!(outcome);
+        let levels = &json["figures"][0]["series"][0]["points"][0]["y"]["levels"];
+        assert_eq!(levels["upper"]["runs"], 3, "{levels}");
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(super) struct Page {
 
 /// How to read it.
 pub(super) const PREFACE: &str = "Every comparison is one run on the same two cores, the systems taking turns; what is shown is the median of the runs, \
-with the least and the largest. Ratios are to the first system of a table. `cargo xtask bench all --out DIR` makes this page.";
+with the least and the largest. Where six or more runs fall into two groups, the table says how many runs had which value. Ratios are to the first system of a table. `cargo xtask bench all --out DIR` makes this page.";
 
 impl Page {
     pub fn claims(&self) -> Vec<&Claim> {

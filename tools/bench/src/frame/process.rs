@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 /// How long a child may take to leave.
@@ -96,6 +97,14 @@ impl Process {
             }
         }
         Ok(())
+    }
+
+    /// Tells a server that does not listen to its stdin to stop (SIGTERM). What it still says can
+    /// be read.
+    pub fn stop(&self) -> Result<(), String> {
+        let id = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
+        let id = id.ok_or("no process id")?;
+        kill_process(id, Signal::TERM).map_err(|error| format!("SIGTERM: {error}"))
     }
 
     /// Waits for its end, which is to be a good one.

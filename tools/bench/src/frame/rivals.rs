@@ -6,8 +6,16 @@ use super::process;
 
 /// A line for each program; why not, where it does not say.
 pub fn versions() -> String {
-    let rows = [("rivals", "versions"), ("netstack", "-versions")];
-    rows.map(|(name, word)| said(name, word)).join("; ")
+    let [rivals, netstack] =
+        [("rivals", "versions"), ("netstack", "-versions")].map(|(name, word)| said(name, word));
+    [rivals, netstack, nginx()].join("; ")
+}
+
+/// nginx says it on stderr: `nginx version: nginx/1.22.1`.
+fn nginx() -> String {
+    let said = Command::new("nginx").arg("-v").output();
+    let text = said.map(|output| String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    text.unwrap_or_else(|error| format!("nginx: {error}"))
 }
 
 fn said(name: &str, word: &str) -> String {

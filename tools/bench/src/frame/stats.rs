@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::levels::Levels;
+
 /// The values of all repetitions of one measurement, and what is said of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
@@ -10,6 +12,9 @@ pub struct Spread {
     pub median: f64,
     pub min: f64,
     pub max: f64,
+    /// The two groups that the values fall into, if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub levels: Option<Levels>,
 }
 
 impl Spread {
@@ -23,6 +28,7 @@ impl Spread {
             median: median(values.iter().copied()),
             min: values.iter().copied().fold(f64::INFINITY, f64::min),
             max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            levels: Levels::of(&values),
             values,
         }
     }

@@ -19,17 +19,27 @@ pub fn descriptors(plan: &Plan) -> usize {
     2 * plan.connections + plan.idle + DESCRIPTORS_SPARE
 }
 
-/// As many descriptors as the plan needs, if we may; if not, the connections that do not fit will say so.
-pub fn allow_descriptors(plan: &Plan) {
+/// As many descriptors as the plan needs, or as many as we may have: the connections that do not fit
+/// will say so. Returns the limit, which processes that are started later inherit.
+pub fn allow_descriptors(plan: &Plan) -> u64 {
     let wanted = descriptors(plan) as u64;
     let limit = rustix::process::getrlimit(Resource::Nofile);
-    if limit.current.is_some_and(|current| current < wanted) {
-        let limit = Rlimit {
-            current: Some(wanted),
-            maximum: limit.maximum.map(|maximum| maximum.max(wanted)),
-        };
-        let _ = rustix::process::setrlimit(Resource::Nofile, limit);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return limit.current.unwrap_or(u64::MAX);
     }
+    let raised = Rlimit {
+        current: Some(wanted),
+        maximum: limit.maximum.map(|maximum| maximum.max(wanted)),
+    };
+    let most = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // Only the first may be refused: it may raise the maximum, which takes a privilege.
+    let _ = rustix::process::setrlimit(Resource::Nofile, raised)
+        .or_else(|_| rustix::process::setrlimit(Resource::Nofile, most));
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    limit.current.unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -48,7 +58,8 @@ mod tests {
             maximum: before.maximum,
         };
         rustix::process::setrlimit(Resource::Nofile, low).unwrap();
-        allow_descriptors(&plan);
+        let allowed = allow_descriptors(&plan);
+        assert_eq!(allowed, descriptors(&plan) as u64);
         let after = rustix::process::getrlimit(Resource::Nofile);
         assert_eq!(after.current, Some(descriptors(&plan) as u64));
         rustix::process::setrlimit(Resource::Nofile, before).unwrap();

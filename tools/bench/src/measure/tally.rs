@@ -19,6 +19,10 @@ pub struct Seen {
     /// and so fewer were at once than the plan says.
     #[serde(default)]
     pub stalled: u64,
+    /// Transactions that waited longer than [`UNANSWERED_NS`]: those that ended later than that in
+    /// the time that counts, and those that had waited as long when all was over.
+    #[serde(default)]
+    pub unanswered: u64,
     /// The time that counts.
     pub seconds: f64,
     /// Transactions of it in a second.
@@ -56,6 +60,15 @@ pub struct Seen {
     /// Where the server's cycles went, per transaction, if it was built to know.
     #[serde(default)]
     pub stages: Vec<(String, f64)>,
+    /// Frames that the devices between the two sides dropped, warm-up included, where they count.
+    #[serde(default)]
+    pub dropped_by_wire: u64,
+    /// Frames and segments that the server's port or stack dropped, warm-up included.
+    #[serde(default)]
+    pub dropped_by_server: u64,
+    /// Counters that tell of losses, of both sides, warm-up included.
+    #[serde(default)]
+    pub losses: Vec<(String, u64)>,
     /// Transactions with those of the warm-up.
     pub transactions_all: u64,
 }
@@ -64,6 +77,8 @@ pub struct Seen {
 const FAILURES_MAX: u64 = 10_000;
 /// What takes so many times longer than the mean and is not over hangs.
 const STALLED_MEANS: f64 = 10.0;
+/// A request that is answered later counts as unanswered: users and load generators give up.
+pub const UNANSWERED_NS: u64 = 2_000_000_000;
 /// Quantiles of latencies are right to so many digits.
 const DIGITS: u8 = 2;
 /// Latencies from here on count as this in quantiles: ten minutes.
@@ -86,6 +101,7 @@ pub struct Tally {
     transactions: u64,
     transactions_all: u64,
     failures: u64,
+    unanswered: u64,
     latencies: Histogram<u32>,
     latency_ns_sum: u64,
     latency_ns_squares: f64,
@@ -119,6 +135,7 @@ impl Tally {
             transactions: 0,
             transactions_all: 0,
             failures: 0,
+            unanswered: 0,
             latencies: latencies.expect("two digits and ten minutes are bounds that it takes"),
             latency_ns_sum: 0,
             latency_ns_squares: 0.0,
@@ -185,15 +202,25 @@ impl Tally {
         self.latency_ns_max = self.latency_ns_max.max(latency_ns);
         self.latency_ns_sum += latency_ns;
         self.latency_ns_squares += (latency_ns as f64) * (latency_ns as f64);
+        self.record(latency_ns);
+    }
+
+    fn record(&mut self, latency_ns: u64) {
+        self.unanswered += u64::from(latency_ns > UNANSWERED_NS);
         self.latencies.saturating_record(latency_ns);
     }
 
-    /// A transaction that began at `started_ns` is not over when all is: it may turn out to be the longest.
+    /// A transaction that began at `started_ns` is not over when all is: it may turn out to be the
+    /// longest. One that counts as unanswered is part of the quantiles: otherwise a server that
+    /// answers nobody would have the best of them.
     pub fn leave_open(&mut self, started_ns: u64) {
         if self.counted_from.is_some() && self.transactions_end == u64::MAX {
             let waited_ns = self.now_ns.saturating_sub(started_ns);
             self.latency_ns_max = self.latency_ns_max.max(waited_ns);
             self.left_ns.push(waited_ns);
+            if waited_ns > UNANSWERED_NS {
+                self.record(waited_ns);
+            }
         }
     }
 
@@ -207,6 +234,7 @@ impl Tally {
         self.latency_ns_min = self.latency_ns_min.min(other.latency_ns_min);
         self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
         self.failures += other.failures;
+        self.unanswered += other.unanswered;
         self.left_ns.extend_from_slice(&other.left_ns);
         self.latencies
             .add(&other.latencies)
@@ -238,6 +266,7 @@ impl Tally {
             transactions: self.transactions,
             transactions_all: self.transactions_all,
             failures: self.failures,
+            unanswered: self.unanswered,
             stalled: stalled.count() as u64,
             seconds,
             per_second: if seconds > 0.0 {
@@ -323,6 +352,20 @@ mod tests {
         assert_eq!(left(1_000_000, 500_000_000), 0);
         // All are as slow.
         assert_eq!(left(1_000_000_000, 1_500_000_000), 0);
+    }
+
+    #[test]
+    fn request_without_an_answer_in_two_seconds_is_unanswered() {
+        let mut tally = tally();
+        look_at(&mut tally, 5_000_000_000);
+        tally.succeed(tally.now_ns - 1_900_000_000);
+        tally.succeed(tally.now_ns - 2_100_000_000);
+        tally.leave_open(tally.now_ns - 1_900_000_000);
+        tally.leave_open(tally.now_ns - 4_000_000_000);
+        let seen = tally.seen();
+        assert_eq!((seen.transactions, seen.unanswered), (2, 2));
+        // The one without an end is part of the quantiles.
+        assert!(seen.latency_us_p99 > 3.9e6, "{seen:?}");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The figures and tables of mTCP's evaluation that are about small messages, and what issue 4 wants shown with them.
 
 mod claims;
+mod crowd;
+
+use std::collections::BTreeMap;
 
 use crate::measure::{Exchange, Plan, Seen};
 
@@ -344,6 +347,19 @@ const STUDIES: &[Study] = &[
     },
 ];
 
+/// All studies.
+fn studies() -> impl Iterator<Item = &'static Study> {
+    STUDIES.iter().chain(&crowd::STUDIES)
+}
+
+impl Study {
+    /// The name selects this study, alone or with others of its family.
+    fn is_called(&self, name: &str) -> bool {
+        let is_of_crowd = crowd::STUDIES.iter().any(|study| study.name == self.name);
+        self.name == name || is_of_crowd && name == crowd::FAMILY
+    }
+}
+
 /// A byte each way on one connection that stays.
 fn one_byte(_: f64, plan: Plan) -> Plan {
     Plan {
@@ -358,9 +374,10 @@ fn one_byte(_: f64, plan: Plan) -> Plan {
 /// Measures the studies that are named, prints and writes their figures.
 pub fn figures(options: &MessageOptions) -> Result<(), Failure> {
     let all = options.figures.iter().any(|name| name == "all");
-    let known = |name: &String| name == "all" || STUDIES.iter().any(|study| study.name == name);
+    let known = |name: &String| name == "all" || studies().any(|study| study.is_called(name));
     if let Some(name) = options.figures.iter().find(|name| !known(name)) {
-        let names: Vec<&str> = STUDIES.iter().map(|study| study.name).collect();
+        let mut names: Vec<&str> = studies().map(|study| study.name).collect();
+        names.push(crowd::FAMILY);
         return Err(Failure::Usage(format!(
             "--figure {name}: not one of all, {}",
             names.join(", ")
@@ -370,12 +387,13 @@ pub fn figures(options: &MessageOptions) -> Result<(), Failure> {
         "message",
         "The client connects, sends a request, gets the response, and sees the server's close before it closes: the server closes first in \
          every system. Server and client are processes of their own, each pinned to a core; `one thread` has both in one, gVisor's one process runs on both cores. Checksums are computed by Millstream, \
-         smoltcp and, over veth, by the kernel; on its loopback the kernel computes none.",
+         smoltcp and, over veth, by the kernel; on its loopback the kernel computes none. The crowd asks for documents with HTTP: the request's time ends with \
+         the response on a connection that stays, and with the server's close where it has one request; requests that had waited 2 s at the end are part of the quantiles.",
     );
     let repeats = options.repeats.settled();
     repeats.describe(&mut outcome);
-    let wanted = |study: &&Study| all || options.figures.iter().any(|name| name == study.name);
-    for study in STUDIES.iter().filter(wanted) {
+    let wanted = |study: &&Study| all || options.figures.iter().any(|name| study.is_called(name));
+    for study in studies().filter(wanted) {
         measure(study, &options.systems, &repeats, &mut outcome);
     }
     claims::add(&mut outcome);
@@ -390,6 +408,19 @@ fn blemishes(system: System, runs: &[Seen]) -> Option<String> {
         let all = sum(|seen| seen.transactions_all);
         format!("{system}: {failed} of {all} transactions failed, {stalled} hung to the end")
     })
+}
+
+/// Counters of all runs that tell of losses.
+fn losses(system: System, runs: &[Seen]) -> Option<String> {
+    let mut sums = BTreeMap::new();
+    for (name, count) in runs.iter().flat_map(|seen| &seen.losses) {
+        *sums.entry(name).or_insert(0) += count;
+    }
+    let words: Vec<String> = sums
+        .iter()
+        .map(|(name, sum)| format!("{name} {sum}"))
+        .collect();
+    (!words.is_empty()).then(|| format!("{system}: {}", words.join(", ")))
 }
 
 /// Every system at every x in turn, so that neither what is divided by the kernel's nor what is divided by another x is of another hour.
@@ -408,9 +439,11 @@ fn measure(study: &Study, chosen: &[System], repeats: &Repeats, outcome: &mut Ou
     });
     for (system, column) in &columns {
         for (x, runs) in column {
-            let note = blemishes(*system, runs);
-            let note = note.map(|note| format!("{} at {x}: {note}", study.name));
-            outcome.notes.extend(note);
+            let notes = [blemishes(*system, runs), losses(*system, runs)];
+            let notes = notes.into_iter().flatten();
+            outcome
+                .notes
+                .extend(notes.map(|note| format!("{} at {x}: {note}", study.name)));
         }
     }
     for shown in study.readings {

@@ -23,7 +23,7 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 use super::SideOptions;
 use mill::limits::{ACCEPT_BATCH_MAX, EVENTS_MAX, READ_BYTES};
 
-const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+pub(super) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 const LISTENER: u64 = u64::MAX;
 const STDIN: u64 = u64::MAX - 1;
 const AT_ONCE: Timespec = Timespec {
@@ -32,7 +32,7 @@ const AT_ONCE: Timespec = Timespec {
 };
 
 /// A socket with the system calls that a stream has.
-struct Stream(OwnedFd);
+pub(super) struct Stream(pub(super) OwnedFd);
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -53,14 +53,14 @@ impl Write for Stream {
 
 /// A set of registrations, and how long to look at it again and again before going to sleep: as Millstream does it, where the kernel is to be compared
 /// with that.
-struct Watch {
-    epoll: OwnedFd,
+pub(super) struct Watch {
+    pub(super) epoll: OwnedFd,
     spin: Duration,
     events: Vec<epoll::Event>,
 }
 
 impl Watch {
-    fn new(options: &SideOptions) -> io::Result<Self> {
+    pub(super) fn new(options: &SideOptions) -> io::Result<Self> {
         Ok(Self {
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
             spin: Duration::from_micros(options.net.spin_us.unwrap_or(0)),
@@ -69,7 +69,7 @@ impl Watch {
     }
 
     /// Waits for something, or for `timeout`. The events are given back with [`recycle`](Self::recycle).
-    fn wait(&mut self, timeout: Option<&Timespec>) -> io::Result<Vec<epoll::Event>> {
+    pub(super) fn wait(&mut self, timeout: Option<&Timespec>) -> io::Result<Vec<epoll::Event>> {
         let mut events = std::mem::take(&mut self.events);
         let begin = (!self.spin.is_zero()).then(Instant::now);
         loop {
@@ -83,7 +83,7 @@ impl Watch {
         }
     }
 
-    fn recycle(&mut self, mut events: Vec<epoll::Event>) {
+    pub(super) fn recycle(&mut self, mut events: Vec<epoll::Event>) {
         events.clear();
         self.events = events;
     }

@@ -2,10 +2,12 @@
 //!
 //! The rule, for every system: the client connects, sends 64 bytes, gets 64 bytes, and sees the server's close before
 //! it closes; one request per connection. Server and client are processes of their own, pinned to a core each. [`sides`] starts
-//! them, [`kernel`] and [`millstream`] are what runs in them, [`one_thread`] is both in one; [`figures`] repeats all this for each of the paper's figures.
-//! What is exchanged and counted stands in the crate `measure`.
+//! them, [`kernel`] and [`millstream`] are what runs in them, [`crowd`] and [`http`] the same for HTTP, [`one_thread`] is both in one; [`figures`] repeats all this for each of the paper's figures.
+//! What is exchanged and counted stands in [`measure`](crate::measure).
 
+pub mod crowd;
 pub mod figures;
+mod http;
 mod kernel;
 mod millstream;
 pub mod one_thread;
@@ -20,6 +22,7 @@ use crate::measure::{Plan, Seen};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use super::frame::levels::Levels;
 use super::frame::{Machine, Repeats, median, turns};
 use mill::failure::Failure;
 use mill::limits::CLIENT_CONNECTIONS_MAX;
@@ -79,6 +82,9 @@ pub struct SideOptions {
     pub server: Option<std::net::SocketAddr>,
     #[arg(long)]
     pub core: usize,
+    /// Ask for a document with HTTP; of the kernel's client only
+    #[arg(long)]
+    pub http: bool,
     /// Say on stderr what the stacks counted; of Millstream's only
     #[arg(long)]
     pub counters: bool,
@@ -98,6 +104,9 @@ pub struct Measured {
     pub runs: Vec<Seen>,
     /// Median of the runs.
     pub per_second: f64,
+    /// The two groups that the runs' rates fall into, if they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub levels: Option<Levels>,
     /// CPU time of both processes per transaction, median of the runs.
     pub cpu_us: f64,
     /// Of all runs.
@@ -188,9 +197,11 @@ pub fn measure(options: &MessageOptions) -> Result<Found, Failure> {
 }
 
 fn summarize(system: System, runs: Vec<Seen>) -> Measured {
+    let rates: Vec<f64> = runs.iter().map(|seen| seen.per_second).collect();
     Measured {
         system,
-        per_second: median(runs.iter().map(|seen| seen.per_second)),
+        per_second: median(rates.iter().copied()),
+        levels: Levels::of(&rates),
         cpu_us: median(
             runs.iter()
                 .map(|seen| seen.client_cpu_us + seen.server_cpu_us),
@@ -241,6 +252,7 @@ impl fmt::Display for Measured {
             system,
             runs,
             per_second,
+            levels,
             cpu_us,
             failures,
         } = self;
@@ -258,6 +270,9 @@ impl fmt::Display for Measured {
             "{system:30} {per_second:>9.0}/s  CPU {cpu_us:>5.2} µs, server's {server_us:>5.2}  p99 {p99:>6.0} µs  (runs: {})",
             rates.join(", ")
         )?;
+        if let Some(levels) = levels {
+            write!(formatter, "  {levels}")?;
+        }
         match failures {
             0 => Ok(()),
             failures => write!(formatter, "  {failures} FAILED"),
@@ -270,6 +285,7 @@ pub fn side(options: &SideOptions) -> Result<(), Failure> {
     pin(options.core)?;
     let outcome = match (options.role, &options.net.wire) {
         (Role::Server, Wire::Kernel) => kernel::server(options),
+        (Role::Client, Wire::Kernel) if options.http => http::client(options),
         (Role::Client, Wire::Kernel) => kernel::client(options),
         (Role::Server, _) => return millstream::server(options),
         (Role::Client, _) => return millstream::client(options),

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::measure::{Plan, Seen, cpu};
 use serde::{Deserialize, Serialize};
 
+use super::crowd;
 use super::system::{Place, Stack, System};
 use crate::frame::namespace::{self, Loopback, Veth, VethOptions};
 use crate::frame::{Process, memory, process};
@@ -78,6 +79,9 @@ pub(super) struct Spent {
 
 /// The same with another `bench` as the server.
 pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen, String> {
+    if system.is_http() {
+        return crowd::run(system, run);
+    }
     if system.place() == Place::Together {
         return together(system, run);
     }
@@ -172,6 +176,17 @@ fn choices(system: System) -> Vec<String> {
             .to_vec(),
         System::KernelLooks => ["--spin-us", "50"].map(str::to_owned).to_vec(),
         _ => Vec::new(),
+    }
+}
+
+/// A run of a crowd counts what is late or fails: only one without any answer says nothing.
+pub(super) fn judged_by_answers(seen: Seen) -> Result<Seen, String> {
+    match seen.transactions {
+        0 => Err(format!(
+            "no request was answered in the time that counts ({} failed, {} unanswered)",
+            seen.failures, seen.unanswered
+        )),
+        _ => Ok(seen),
     }
 }
 

@@ -29,6 +29,10 @@ pub enum System {
     XdpServer,
     /// Millstream at both ends of a veth pair, on AF_XDP.
     XdpBoth,
+    /// nginx on the kernel, the kernel's client over veth: HTTP.
+    Nginx,
+    /// The kernel's client over veth, `mill serve` on AF_XDP: HTTP.
+    MillServe,
     /// Both ends of Millstream in one thread, over an in-process link.
     OneThread,
     /// Both ends of smoltcp in one thread, over a queue in memory.
@@ -64,7 +68,9 @@ impl System {
         match self {
             Self::Kernel | Self::KernelLooks | Self::KernelUring => Place::Loopback,
             Self::Inline | Self::InlineAlone | Self::Dedicated => Place::Memif,
-            Self::KernelVeth | Self::XdpServer | Self::XdpBoth => Place::Veth,
+            Self::KernelVeth | Self::XdpServer | Self::XdpBoth | Self::Nginx | Self::MillServe => {
+                Place::Veth
+            }
             Self::OneThread | Self::Smoltcp | Self::Gvisor => Place::Together,
         }
     }
@@ -72,9 +78,11 @@ impl System {
     /// The server's stack and the client's.
     pub fn stacks(self) -> (Stack, Stack) {
         match self {
-            Self::Kernel | Self::KernelLooks | Self::KernelVeth => (Stack::Kernel, Stack::Kernel),
+            Self::Kernel | Self::KernelLooks | Self::KernelVeth | Self::Nginx => {
+                (Stack::Kernel, Stack::Kernel)
+            }
             Self::KernelUring => (Stack::Uring, Stack::Uring),
-            Self::XdpServer => (Stack::Inline, Stack::Kernel),
+            Self::XdpServer | Self::MillServe => (Stack::Inline, Stack::Kernel),
             Self::Dedicated => (Stack::Dedicated, Stack::Dedicated),
             _ => (Stack::Inline, Stack::Inline),
         }
@@ -83,8 +91,13 @@ impl System {
     pub fn is_kernel(self) -> bool {
         matches!(
             self,
-            Self::Kernel | Self::KernelLooks | Self::KernelUring | Self::KernelVeth
+            Self::Kernel | Self::KernelLooks | Self::KernelUring | Self::KernelVeth | Self::Nginx
         )
+    }
+
+    /// The exchange is HTTP, with a server that is a program of its own.
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::Nginx | Self::MillServe)
     }
 
     pub fn name(self) -> &'static str {
@@ -98,6 +111,8 @@ impl System {
             Self::KernelVeth => "kernel, veth",
             Self::XdpServer => "kernel client, Millstream on AF_XDP, veth",
             Self::XdpBoth => "Millstream on AF_XDP, veth",
+            Self::Nginx => "nginx on the kernel, veth",
+            Self::MillServe => "mill serve on AF_XDP, veth",
             Self::OneThread => "Millstream, one thread",
             Self::Smoltcp => "smoltcp, one thread",
             Self::Gvisor => "gVisor netstack, one process",

@@ -42,6 +42,7 @@ const PACKAGES: &[Package] = &[
     demo_package("curl", "curl", "HTTP client"),
     demo_package("wrk", "wrk", "HTTP load"),
     demo_package("apache2-utils", "ab", "HTTP load"),
+    demo_package("nginx", "nginx", "the rival of the crowd benchmark"),
     demo_package(
         "ca-certificates",
         "/etc/ssl/certs/ca-certificates.crt",

@@ -15,7 +15,7 @@ mod timeouts;
 mod worker;
 
 #[cfg(test)]
-pub mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -154,7 +154,8 @@ mod tests {
     #[test]
     fn one_level_is_rarely_taken_for_two() {
         let mut next = numbers();
-        let shapes: [fn(&mut dyn FnMut() -> f64) -> f64; 3] = [
+        type Shape = fn(&mut dyn FnMut() -> f64) -> f64;
+        let shapes: [Shape; 3] = [
             |next| next(),
             |next| (0..12).map(|_| next()).sum(),
             |next| -(1.0 - next()).ln(),

@@ -33,20 +33,33 @@ impl Connection {
         self.note_duplicate(cx, left, right);
     }
 
-    /// `left..right` arrived now: the parts of it that are held already are reported.
+    /// `left..right` arrived now, which counts a FIN: the parts of it that are held already are reported, and so is a FIN that is held.
     pub(super) fn note_duplicates(&mut self, cx: &Cx<'_>, left: SeqNumber, right: SeqNumber) {
         if !self.marks.has(Marks::SACK) {
             return;
         }
-        let held = self.rx.held;
-        for range in held.iter(cx.ranges) {
-            if range.left.ge(right) {
-                break;
-            }
+        let (held, mut fin) = (self.rx.held, self.held_fin());
+        let mut note = |range: Range| {
             let (from, to) = (range.left.max(left), range.right.min(right));
             if from.lt(to) {
                 self.note_duplicate(cx, from, to);
             }
+        };
+        let fin_at = |left: SeqNumber| Range {
+            left,
+            right: left + 1,
+        };
+        for range in held.iter(cx.ranges) {
+            if range.left.ge(right) {
+                break;
+            }
+            if let Some(at) = fin.take_if(|at| at.lt(range.left)) {
+                note(fin_at(at));
+            }
+            note(range);
+        }
+        if let Some(at) = fin {
+            note(fin_at(at));
         }
     }
 

@@ -236,7 +236,6 @@ impl Connection {
         rx: &mut impl RecvBuffer,
     ) -> (u32, Effects) {
         self.note_codepoint(cx, seg.ecn);
-        self.marks.set(Marks::ACK_PENDING);
         let left = self.rcv.nxt + text.offset;
         let right = left + text.len;
         if self.held_fin().is_some_and(|fin| right.gt(fin)) {
@@ -244,11 +243,17 @@ impl Connection {
             self.owe_duplicate_ack(cx);
             return (0, Effects::NONE);
         }
-        if cx.memory >= Memory::Exhausted || !self.make_room(cx, left, rx) {
+        if cx.memory >= Memory::Exhausted {
             cx.counters.bytes_drop_no_memory += u64::from(text.len);
             self.owe_duplicate_ack(cx);
             return (0, Effects::NONE);
         }
+        if !self.make_room(cx, left, rx) {
+            // The buffer is full because the application does not read: as in Linux nobody hears of it.
+            cx.counters.bytes_drop_no_memory += u64::from(text.len);
+            return (0, Effects::NONE);
+        }
+        self.marks.set(Marks::ACK_PENDING);
         let stored = rx.write_at(text.offset, text.skip, text.len).min(text.len);
         cx.counters.bytes_drop_no_memory += u64::from(text.len - stored);
         let before = self.rx.held.bytes(cx.ranges);

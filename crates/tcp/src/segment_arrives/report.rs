@@ -127,10 +127,11 @@ impl Connection {
         }
         let out_of_order = self.rx.held.bytes(cx.ranges);
         let bytes = self.rx.unread.saturating_add(out_of_order);
-        // Linux packs buffers that hold less than the peer's usual segments fill of them. Text in order finds room there without that,
-        // in memory that was set aside in advance.
+        // Linux packs buffers that hold less than the peer's usual segments fill of them. With no gap, text in order finds room there
+        // without that, in memory that was set aside in advance.
         let is_wasteful = window_of(i64::from(self.rx.charged), self.rx.ratio) > i64::from(bytes);
-        if is_wasteful || seq.le(self.rcv.nxt) {
+        let is_undisturbed = out_of_order == 0 && seq.le(self.rcv.nxt);
+        if is_wasteful || is_undisturbed {
             self.squeeze(bytes);
         }
         if self.rx.charged > self.rx.buffer {

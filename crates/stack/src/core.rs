@@ -126,6 +126,8 @@ pub(crate) struct Core {
     pub port_refusals: u32,
     /// Frames may be waiting that this turn left to the driver ([`Core::holds_input`]).
     pub is_input_held: bool,
+    /// When a turn first left frames in the port; `None`: the last turn found its end.
+    pub backlog_since_ns: Option<u64>,
     pub events: EventQueue,
     pub app: StackSide,
     pub port_counter: u32,
@@ -175,13 +177,7 @@ impl Core {
         parts: CoreParts,
         now_ns: u64,
     ) -> Self {
-        let CoreParts {
-            secrets,
-            network,
-            sockets,
-            events,
-            app,
-        } = parts;
+        let secrets = parts.secrets;
         let limits = &config.limits;
         let flows_max = limits.sockets_max + limits.half_open_max + limits.time_wait_max;
         Self {
@@ -199,13 +195,13 @@ impl Core {
             isn: IsnGenerator::new(secrets.key(3)),
             cookies: SynCookies::new(secrets.key(4)),
             cookie_secrets: 0,
-            network,
+            network: parts.network,
             destinations: Destinations::new(secrets.key(8)),
             fast_open_keys: FastOpenKeys::new(fast_open_key(secrets.key(9))),
             policy: port.rx_checksum,
             offload: port.tx_checksum_offload,
             flows: FlowTable::new(flows_max),
-            sockets,
+            sockets: parts.sockets,
             listeners: Listeners::new(limits.listeners_max),
             binds: Binds::default(),
             half_opens: HalfOpens::new(limits.half_open_max),
@@ -224,9 +220,10 @@ impl Core {
             frames_ahead: crate::limits::TX_FRAMES_AHEAD_MIN,
             port_refusals: 0,
             is_input_held: false,
+            backlog_since_ns: None,
             control: ControlQueue::new(limits.control_queue_max),
-            events,
-            app,
+            events: parts.events,
+            app: parts.app,
             port_counter: secrets.key(5)[0] as u32,
             port_start: (NO_KEY, 0),
             tx_next: 0,

@@ -130,6 +130,8 @@ counters! {
     no_connection,
     /// Turns that left frames to the driver because answers to earlier ones had not left yet.
     input_held,
+    /// Turns whose timers waited because the port held more frames than the turn took.
+    timers_waited,
     /// Segments of no connection dropped because their queue was full.
     control_queue_full,
     /// Segments of no connection dropped for want of a route or a neighbour.

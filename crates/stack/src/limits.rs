@@ -199,6 +199,9 @@ pub const PORT_DEAD_NS: u64 = 200_000_000;
 pub const PORT_STUCK_REFUSALS: u32 = 16;
 /// When a turn has left frames to the driver, the next one comes no later than after this time.
 pub const INPUT_RETRY_NS: u64 = 200_000;
+/// While each turn leaves frames in the port, timers wait for them this long. Half of the least retransmission timeout, and enough for rings
+/// of 16,384 frames.
+pub const INPUT_BACKLOG_NS_MAX: u64 = 100_000_000;
 /// Jobs that one turn applies.
 pub const JOBS_PER_TURN: usize = 512;
 /// Control requests (listen, connect, options) that one turn applies.

@@ -10,7 +10,8 @@ use crate::core::Core;
 use crate::demux::{Arrival, Demux, Dropped, Found};
 use crate::flow_table::FlowEntry;
 use crate::limits::{
-    AHEAD_BYTES_MIN, PORT_DEAD_NS, PORT_STUCK_NS, PORT_STUCK_REFUSALS, RX_FRAMES_PER_TURN, RX_GROUP,
+    AHEAD_BYTES_MIN, INPUT_BACKLOG_NS_MAX, PORT_DEAD_NS, PORT_STUCK_NS, PORT_STUCK_REFUSALS,
+    RX_FRAMES_PER_TURN, RX_GROUP,
 };
 use crate::sockets::NO_KEY;
 use crate::stage_clock::Stage;
@@ -45,11 +46,13 @@ impl Core {
         let mut taken = 0;
         let mut looked = std::mem::take(&mut self.looked);
         self.is_input_held = false;
+        let mut is_drained = true;
         let batch_max = port.capabilities().batch_max;
         let outcome = loop {
             if self.holds_input(batch_max) {
                 self.is_input_held = true;
                 self.counters.input_held += 1;
+                is_drained = false;
                 break Ok(());
             }
             let frames = match port.receive() {
@@ -67,14 +70,34 @@ impl Core {
             self.take_batch(frames, &mut looked);
             self.end_run();
             if is_all || taken >= RX_FRAMES_PER_TURN {
+                is_drained = is_all;
                 break Ok(());
             }
         };
         self.looked = looked;
+        self.note_backlog(is_drained);
         outcome?;
         port.release();
         self.stages.lap(Stage::PacketIn);
         Ok(taken)
+    }
+
+    /// Notes whether this turn found the end of what the port holds.
+    fn note_backlog(&mut self, is_drained: bool) {
+        match is_drained {
+            true => self.backlog_since_ns = None,
+            false => {
+                self.backlog_since_ns.get_or_insert(self.now_ns);
+            }
+        }
+    }
+
+    /// Timers wait, since what they wait for may lie in the port: a thread that did not run for a while finds its timers due and more
+    /// frames than one turn takes. Only the frames tell whether a segment was lost. Where the port is never found empty, timers wait for
+    /// [`INPUT_BACKLOG_NS_MAX`] and no longer.
+    pub(crate) fn timers_wait(&self) -> bool {
+        self.backlog_since_ns
+            .is_some_and(|since_ns| self.now_ns.saturating_sub(since_ns) < INPUT_BACKLOG_NS_MAX)
     }
 
     /// Frames stay with the driver while the answers to earlier ones fill their queue: what is dropped there is asked for again a second later, what

@@ -22,6 +22,28 @@ impl Core {
             };
             self.connection_timer(socket);
         }
+        if self.timers_wait() {
+            self.counters.timers_waited += 1;
+        } else {
+            self.timers_of_the_wheel();
+        }
+        for _ in 0..TIMERS_PER_TURN {
+            let Some(index) = self.time_waits.due(self.now_ns) else {
+                break;
+            };
+            let gave_up = self.remove_time_wait(index);
+            self.tcp_counters.fin_wait_2_expired += u64::from(gave_up);
+        }
+        if self.cookies.is_worn(self.now_ns) {
+            // From the seed, so that a simulation repeats itself; nobody outside can know it from its predecessors.
+            self.cookie_secrets += 1;
+            let key = self.secrets.key(SECRET_COOKIES + self.cookie_secrets);
+            self.cookies.rotate(key, self.now_ns);
+        }
+    }
+
+    /// What concludes from silence: retransmission, probes, delayed ACKs, keep-alive, handshakes and the neighbour cache.
+    fn timers_of_the_wheel(&mut self) {
         for _ in 0..TIMERS_PER_TURN {
             let Some(entry) = self.wheel.poll(self.now_ns) else {
                 break;
@@ -31,20 +53,7 @@ impl Core {
                 Some(index) => self.half_open_due(index),
             }
         }
-        for _ in 0..TIMERS_PER_TURN {
-            let Some(index) = self.time_waits.due(self.now_ns) else {
-                break;
-            };
-            let gave_up = self.remove_time_wait(index);
-            self.tcp_counters.fin_wait_2_expired += u64::from(gave_up);
-        }
         self.neighbour_timers();
-        if self.cookies.is_worn(self.now_ns) {
-            // From the seed, so that a simulation repeats itself; nobody outside can know it from its predecessors.
-            self.cookie_secrets += 1;
-            let key = self.secrets.key(SECRET_COOKIES + self.cookie_secrets);
-            self.cookies.rotate(key, self.now_ns);
-        }
     }
 
     /// When the timer stage has something to do next.
@@ -57,7 +66,13 @@ impl Core {
             .is_behind()
             .then(|| self.now_ns + EVENTS_RETRY_NS);
         let held_ns = self.is_input_held.then(|| self.now_ns + INPUT_RETRY_NS);
-        let (wheel_ns, departure_ns) = (self.wheel.next_ns(), self.departures.next_ns());
+        let departure_ns = self.departures.next_ns();
+        if self.timers_wait() {
+            let backlog_ns = Some(self.now_ns + INPUT_RETRY_NS);
+            let due_ns = [departure_ns, time_wait_ns, events_ns, backlog_ns];
+            return due_ns.into_iter().flatten().min();
+        }
+        let wheel_ns = self.wheel.next_ns();
         [
             wheel_ns,
             departure_ns,
@@ -72,6 +87,7 @@ impl Core {
     }
 
     fn connection_timer(&mut self, socket: u32) {
+        let waits = self.timers_wait();
         let Some(conn) = self.sockets.slot(socket).conn.as_mut() else {
             return;
         };
@@ -82,7 +98,10 @@ impl Core {
         }
         self.counters.timers_fired += 1;
         let backoff = conn.backoff();
-        let effects = conn.on_timer(&mut tcp_cx!(self));
+        let effects = match waits {
+            true => conn.on_departure(&mut tcp_cx!(self)),
+            false => conn.on_timer(&mut tcp_cx!(self)),
+        };
         // RFC 9293 MUST-20: the network layer hears of excessive retransmission, and asks its neighbour whether it is there. Doublings stay until a round trip was
         // measured: other timers, such as keep-alive's, say nothing by them.
         let has_doubled = conn.backoff() > backoff || backoff == u8::MAX;

@@ -405,6 +405,17 @@ impl Connection {
         self.finish(cx, effects, NEVER_NS)
     }
 
+    /// As [`on_timer`](Self::on_timer) for a caller that has not yet taken in all that arrived: paced data departs, and SACKs that were
+    /// held back leave. The timers that conclude something from silence keep their deadlines.
+    pub fn on_departure(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let sacks_are_due = self.waits_for_sacks() && self.deadline_ns <= cx.now_ns;
+        self.depart(cx.now_ns);
+        if sacks_are_due {
+            self.on_delayed_ack_timer(cx);
+        }
+        self.finish(cx, Effects::NONE, NEVER_NS)
+    }
+
     /// What every call ends with: is there something to send, did the deadline come nearer?
     #[inline]
     pub(crate) fn finish(

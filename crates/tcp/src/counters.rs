@@ -112,6 +112,8 @@ counters! {
     drop_in_order_no_memory,
     /// Bytes that the receive buffer had no memory for.
     bytes_drop_no_memory,
+    /// Bytes that claim to follow the peer's FIN.
+    bytes_drop_beyond_fin,
     /// Bytes on a SYN-ACK: they are to be sent again.
     bytes_drop_syn_ack,
     /// Bytes that arrived after the application had closed; answered by a RST.

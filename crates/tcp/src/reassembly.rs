@@ -447,15 +447,28 @@ impl Held {
         last
     }
 
-    /// Everything before `nxt` is in order: removes the ranges it reaches and returns where the run ends.
-    pub fn advance(&mut self, pool: &mut RangePool, nxt: SeqNumber) -> SeqNumber {
+    /// Everything before `nxt` is in order: removes the ranges it reaches and returns where the run ends. The run ends at `limit` at the
+    /// latest, and what lies beyond it stays held.
+    pub fn advance(
+        &mut self,
+        pool: &mut RangePool,
+        nxt: SeqNumber,
+        limit: Option<SeqNumber>,
+    ) -> SeqNumber {
         let mut end = nxt;
         let mut index = self.first;
         while let Some(block) = pool.block_mut(index) {
             let mut gone = 0;
             while let Some(held) = block.ranges().first().copied()
                 && held.left.le(end)
+                && limit.is_none_or(|limit| held.left.lt(limit))
             {
+                if let Some(limit) = limit.filter(|&limit| held.right.gt(limit)) {
+                    end = limit;
+                    gone += limit.since(held.left);
+                    block.ranges[0].left = limit;
+                    break;
+                }
                 end = end.max(held.right);
                 gone += held.len();
                 block.remove(0);

@@ -280,6 +280,8 @@ pub(crate) struct Cold {
     pub tally: Tally,
     /// Segments that arrived ahead of others and were kept.
     pub out_of_order_in: u32,
+    /// A segment larger than our MSS was taken for several of the peer's MSS (`size_on_the_wire`).
+    pub divides_segments: bool,
 }
 
 impl Cold {
@@ -300,6 +302,7 @@ impl Cold {
         is_fast_child: false,
         tally: Tally::NONE,
         out_of_order_in: 0,
+        divides_segments: false,
     };
 }
 
@@ -539,6 +542,7 @@ impl Cold {
             is_fast_child,
             tally,
             out_of_order_in,
+            divides_segments,
         } = self;
         if p.must(fast_open.is_none() && record_ends.is_empty() && urgent_out.is_none()) {
             (*fast_open, *record_ends, *urgent_out) = (None, RecordEnds::NONE, None);
@@ -570,5 +574,6 @@ impl Cold {
         p.bool(is_fast_child);
         tally.pack(p);
         p.u32(out_of_order_in, 0);
+        p.bool(divides_segments);
     }
 }

@@ -347,3 +347,21 @@ fn orphan_with_a_window_shut_for_ever_ends() {
         "held by a peer that owes it nothing"
     );
 }
+
+#[test]
+fn established_text_held_beyond_the_fin_gives_its_memory_back() {
+    let mut w = World::new();
+    let (mut client, socket) = w.established();
+    let last = client.data(&pattern(1_000)).with(Flags::ACK | Flags::FIN);
+    let beyond = client.data(&pattern(1_400));
+    w.send(&beyond);
+    w.send(&last);
+    let end = last.seq + 1_001;
+    w.advance(SECOND);
+    assert_eq!(w.tcp_last_ack(), Some(end));
+    assert_eq!(w.read(socket), pattern(1_000));
+    assert!(w.app.has(socket, ring::socket_block::SocketState::EOF));
+    let usage = w.stack.usage();
+    assert_eq!(usage.large_chunks + usage.small_chunks, 0);
+    assert_eq!(usage.range_blocks, 0);
+}

@@ -48,11 +48,11 @@ fn advance_takes_what_it_reaches() {
     for left in [10, 30, 50] {
         held.insert(&mut pool, range(left, left + 10));
     }
-    assert_eq!(held.advance(&mut pool, SeqNumber(5)), SeqNumber(5));
-    assert_eq!(held.advance(&mut pool, SeqNumber(10)), SeqNumber(20));
-    assert_eq!(held.advance(&mut pool, SeqNumber(35)), SeqNumber(40));
+    assert_eq!(held.advance(&mut pool, SeqNumber(5), None), SeqNumber(5));
+    assert_eq!(held.advance(&mut pool, SeqNumber(10), None), SeqNumber(20));
+    assert_eq!(held.advance(&mut pool, SeqNumber(35), None), SeqNumber(40));
     assert_eq!(all(held, &pool), [range(50, 60)]);
-    assert_eq!(held.advance(&mut pool, SeqNumber(70)), SeqNumber(70));
+    assert_eq!(held.advance(&mut pool, SeqNumber(70), None), SeqNumber(70));
     assert!(!held.has_ranges(&pool));
     held.release(&mut pool);
     assert_eq!(pool.in_use(), 0);
@@ -144,7 +144,7 @@ fn random_ranges_agree_with_a_set_of_bytes() {
             match random(&mut state, 12) {
                 0 => {
                     nxt += random(&mut state, 40) as u32;
-                    let end = held.advance(&mut pool, at(nxt));
+                    let end = held.advance(&mut pool, at(nxt), None);
                     while bytes.contains(&nxt) {
                         nxt += 1;
                     }

@@ -6,26 +6,33 @@ use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::marks::Marks;
 use crate::reassembly::Range;
+use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::State;
 use crate::timers::least_delay_us;
 
 impl Connection {
     /// `fin` = the segment has one, and all text before it in the segment was taken.
-    pub(super) fn step_fin(&mut self, cx: &mut Cx<'_>, seg: &Segment, fin: bool) -> Effects {
+    pub(super) fn step_fin(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        fin: bool,
+        rx: &mut impl RecvBuffer,
+    ) -> Effects {
         if fin {
             let fin_seq = seg.seq + seg.len;
             if fin_seq.gt(self.rcv.nxt) {
                 self.hold_fin(cx, fin_seq, seg.len == 0);
             } else if fin_seq == self.rcv.nxt {
-                return self.fin_in_order(cx);
+                return self.fin_in_order(cx, rx);
             }
         }
-        if !self.marks.has(Marks::FIN_HELD) || self.rx.fin_seq.gt(self.rcv.nxt) {
+        if self.held_fin().is_none_or(|fin| fin.gt(self.rcv.nxt)) {
             return Effects::NONE;
         }
         if self.rx.fin_seq == self.rcv.nxt {
-            return self.fin_in_order(cx);
+            return self.fin_in_order(cx, rx);
         }
         // The peer sent text beyond its own FIN: that FIN was none.
         self.marks.clear(Marks::FIN_HELD);
@@ -33,9 +40,20 @@ impl Connection {
         Effects::NONE
     }
 
+    /// The sequence number of a FIN that waits for the text before it.
+    #[inline]
+    pub(super) fn held_fin(&self) -> Option<SeqNumber> {
+        self.marks.has(Marks::FIN_HELD).then_some(self.rx.fin_seq)
+    }
+
     fn hold_fin(&mut self, cx: &mut Cx<'_>, fin_seq: SeqNumber, bare: bool) {
-        if bare && self.marks.has(Marks::FIN_HELD) && self.rx.fin_seq == fin_seq {
-            self.note_duplicate(cx, fin_seq, fin_seq + 1);
+        if self.held_fin().is_some_and(|held| held.lt(fin_seq)) {
+            // Nothing follows a FIN, another FIN neither.
+            self.owe_duplicate_ack(cx);
+            return;
+        }
+        if bare {
+            self.note_duplicates(cx, fin_seq, fin_seq + 1);
         }
         self.marks.set(Marks::FIN_HELD);
         self.rx.fin_seq = fin_seq;
@@ -53,7 +71,8 @@ impl Connection {
         self.refresh_out_of_order(cx);
     }
 
-    fn fin_in_order(&mut self, cx: &mut Cx<'_>) -> Effects {
+    fn fin_in_order(&mut self, cx: &mut Cx<'_>, rx: &mut impl RecvBuffer) -> Effects {
+        self.purge_beyond_fin(cx, rx);
         self.rcv.nxt += 1;
         self.rx.bytes_received += 1;
         self.keep_edge();
@@ -82,6 +101,18 @@ impl Connection {
                 Effects::NONE
             }
         }
+    }
+
+    /// RCV.NXT is at the peer's FIN, and nothing follows a FIN: text that is held beyond it came from somebody else, or from a peer that
+    /// contradicts itself. Its memory goes back (Linux does the same).
+    fn purge_beyond_fin(&mut self, cx: &mut Cx<'_>, rx: &mut impl RecvBuffer) {
+        let bytes = self.rx.held.bytes(cx.ranges);
+        if bytes == 0 {
+            return;
+        }
+        cx.counters.bytes_drop_beyond_fin += u64::from(bytes);
+        self.discharge(self.rx.unread.saturating_add(bytes), self.rx.unread);
+        rx.forget(0);
     }
 
     /// The peer has said all. Our answer, or our own FIN, may follow soon, and the ACK rides on it (Linux).

@@ -5,7 +5,7 @@
 use wire::SeqNumber;
 use wire::tcp::{SackBlock, SackBlocks};
 
-use crate::buffers::Memory;
+use crate::buffers::{Memory, window_of};
 use crate::connection::{Connection, Cx};
 use crate::limits::SACK_BLOCKS_MAX;
 use crate::marks::Marks;
@@ -33,20 +33,33 @@ impl Connection {
         self.note_duplicate(cx, left, right);
     }
 
-    /// `left..right` arrived now: the parts of it that are held already are reported.
+    /// `left..right` arrived now, which counts a FIN: the parts of it that are held already are reported, and so is a FIN that is held.
     pub(super) fn note_duplicates(&mut self, cx: &Cx<'_>, left: SeqNumber, right: SeqNumber) {
         if !self.marks.has(Marks::SACK) {
             return;
         }
-        let held = self.rx.held;
-        for range in held.iter(cx.ranges) {
-            if range.left.ge(right) {
-                break;
-            }
+        let (held, mut fin) = (self.rx.held, self.held_fin());
+        let mut note = |range: Range| {
             let (from, to) = (range.left.max(left), range.right.min(right));
             if from.lt(to) {
                 self.note_duplicate(cx, from, to);
             }
+        };
+        let fin_at = |left: SeqNumber| Range {
+            left,
+            right: left + 1,
+        };
+        for range in held.iter(cx.ranges) {
+            if range.left.ge(right) {
+                break;
+            }
+            if let Some(at) = fin.take_if(|at| at.lt(range.left)) {
+                note(fin_at(at));
+            }
+            note(range);
+        }
+        if let Some(at) = fin {
+            note(fin_at(at));
         }
     }
 
@@ -113,7 +126,14 @@ impl Connection {
             self.rx.buffer = self.rx.buffer.max(self.rx.charged.min(most));
         }
         let out_of_order = self.rx.held.bytes(cx.ranges);
-        self.squeeze(self.rx.unread.saturating_add(out_of_order));
+        let bytes = self.rx.unread.saturating_add(out_of_order);
+        // Linux packs buffers that hold less than the peer's usual segments fill of them. With no gap, text in order finds room there
+        // without that, in memory that was set aside in advance.
+        let is_wasteful = window_of(i64::from(self.rx.charged), self.rx.ratio) > i64::from(bytes);
+        let is_undisturbed = out_of_order == 0 && seq.le(self.rcv.nxt);
+        if is_wasteful || is_undisturbed {
+            self.squeeze(bytes);
+        }
         if self.rx.charged > self.rx.buffer {
             self.rx.ssthresh = self.rx.clamp.min(2 * u32::from(self.rx.advmss));
             self.shed_beyond(cx, seq, rx);
@@ -127,7 +147,8 @@ impl Connection {
         self.rx.charged = self.rx.charged.min(packed.min(u64::from(u32::MAX)) as u32);
     }
 
-    /// Gives up ranges that start beyond `seq`, the furthest first, an eighth of the buffer's worth at a time.
+    /// Gives up ranges that start beyond `seq`, the furthest first, an eighth of the buffer's worth at a time: of a range whole segments
+    /// from its end, as many as it takes.
     fn shed_beyond(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, rx: &mut impl RecvBuffer) -> bool {
         let before = self.rx.held.bytes(cx.ranges);
         let goal = before.saturating_sub(self.full_space() / 8);
@@ -138,15 +159,27 @@ impl Connection {
                 || self.rx.charged > self.rx.buffer
                 || edge.is_none())
         {
-            let held = self.rx.unread + self.rx.held.bytes(cx.ranges);
-            self.rx.held.truncate(cx.ranges, last.left);
-            self.discharge(held, held - last.len());
-            edge = Some(last.left);
+            let bytes = self.rx.held.bytes(cx.ranges);
+            let held = self.rx.unread + bytes;
+            let wanted = bytes.saturating_sub(goal).max(self.bytes_too_many(held));
+            let segment = u32::from(self.rx.peer_segment.max(1));
+            let cut = wanted.max(1).next_multiple_of(segment).min(last.len());
+            let left = last.left + (last.len() - cut);
+            self.rx.held.truncate(cx.ranges, left);
+            self.discharge(held, held - cut);
+            edge = Some(left);
         }
         let Some(edge) = edge else { return false };
         cx.counters.bytes_out_of_order_shed += u64::from(before - self.rx.held.bytes(cx.ranges));
         self.forget_from(cx, edge, rx);
         true
+    }
+
+    /// How many of the `held` bytes are beyond what the buffer is meant to take.
+    fn bytes_too_many(&self, held: u32) -> u32 {
+        let excess = u64::from(self.rx.charged.saturating_sub(self.rx.buffer));
+        let bytes = (excess * u64::from(held)).div_ceil(u64::from(self.rx.charged.max(1)));
+        bytes.min(u64::from(held)) as u32
     }
 
     /// Bytes in order find no memory, this connection's or another's: everything beyond gaps goes. The peer sends it again. False if there is nothing.

@@ -89,7 +89,7 @@ impl Connection {
             Text { offset: 0, .. } => self.take_in_order(cx, text, seg, rx),
             _ => self.hold_out_of_order(cx, text, seg, rx),
         };
-        effects | self.step_fin(cx, seg, fin && stored == text.len)
+        effects | self.step_fin(cx, seg, fin && stored == text.len, rx)
     }
 
     /// The peer had ended: it repeats itself and has not seen our ACK.
@@ -173,14 +173,15 @@ impl Connection {
         }
         self.charge(stored, true);
         let mut end = self.rcv.nxt + stored;
+        let is_last = seg.has(Flags::FIN) && stored == text.len;
         if self.marks.has(Marks::OUT_OF_ORDER) {
-            end = self.close_gap(cx, end);
+            end = self.close_gap(cx, end, is_last);
         }
         self.advance_receive(end, rx);
         self.note_received(cx, seg.len, seg.flags);
         self.note_codepoint(cx, seg.ecn);
         // With the peer's last text the FIN decides.
-        if !(seg.has(Flags::FIN) && end == seg.seq + seg.len) {
+        if !is_last {
             self.schedule_ack(cx);
         }
         (stored, Effects::READABLE)
@@ -203,14 +204,26 @@ impl Connection {
         self.rx.bytes_received += u64::from(n);
     }
 
-    /// The run of bytes that ends at `end` may reach ranges held beyond it; what of them it repeats is reported. A
-    /// filled gap is acknowledged at once (RFC 5681 4.2), and the duplicates still owed are void.
-    fn close_gap(&mut self, cx: &mut Cx<'_>, end: wire::SeqNumber) -> wire::SeqNumber {
+    /// The run of bytes that ends at `end` may reach ranges held beyond it; what of them it repeats is reported. The run stops at the
+    /// peer's FIN: this segment's if it `is_last`, or one that is held. A filled gap is acknowledged at once (RFC 5681 4.2), and the
+    /// duplicates still owed are void. The ACK of a segment that bears the FIN waits as another FIN's does (Linux).
+    fn close_gap(
+        &mut self,
+        cx: &mut Cx<'_>,
+        end: wire::SeqNumber,
+        is_last: bool,
+    ) -> wire::SeqNumber {
         self.note_duplicates(cx, self.rcv.nxt, end);
-        let end = self.rx.held.advance(cx.ranges, end);
+        let fin = if is_last {
+            Some(end)
+        } else {
+            self.held_fin().filter(|&fin| end.le(fin))
+        };
+        let end = self.rx.held.advance(cx.ranges, end, fin);
         self.rx.dup_acks_due = 0;
         self.refresh_out_of_order(cx);
-        if !self.marks.has(Marks::OUT_OF_ORDER) {
+        let is_filled = !self.marks.has(Marks::OUT_OF_ORDER) || fin == Some(end);
+        if is_filled && !is_last {
             self.marks.set(Marks::ACK_NOW);
         }
         end
@@ -225,18 +238,29 @@ impl Connection {
         rx: &mut impl RecvBuffer,
     ) -> (u32, Effects) {
         self.note_codepoint(cx, seg.ecn);
-        self.marks.set(Marks::ACK_PENDING);
         let left = self.rcv.nxt + text.offset;
         let right = left + text.len;
-        let contradicts_fin = self.marks.has(Marks::FIN_HELD) && right.gt(self.rx.fin_seq);
-        if contradicts_fin || cx.memory >= Memory::Exhausted || !self.make_room(cx, left, rx) {
+        if self.held_fin().is_some_and(|fin| right.gt(fin)) {
+            cx.counters.bytes_drop_beyond_fin += u64::from(text.len);
+            self.owe_duplicate_ack(cx);
+            return (0, Effects::NONE);
+        }
+        if cx.memory >= Memory::Exhausted {
             cx.counters.bytes_drop_no_memory += u64::from(text.len);
             self.owe_duplicate_ack(cx);
             return (0, Effects::NONE);
         }
+        if !self.make_room(cx, left, rx) {
+            // The buffer is full because the application does not read: as in Linux nobody hears of it.
+            cx.counters.bytes_drop_no_memory += u64::from(text.len);
+            return (0, Effects::NONE);
+        }
+        self.marks.set(Marks::ACK_PENDING);
         let stored = rx.write_at(text.offset, text.skip, text.len).min(text.len);
         cx.counters.bytes_drop_no_memory += u64::from(text.len - stored);
         let before = self.rx.held.bytes(cx.ranges);
+        let fin = u32::from(seg.has(Flags::FIN) && stored == text.len);
+        self.note_duplicates(cx, left, left + stored + fin);
         let held = stored > 0 && self.hold_range(cx, left, left + stored, rx);
         // Nothing grows by what was held before.
         let fresh = self.rx.held.bytes(cx.ranges).saturating_sub(before);
@@ -245,7 +269,6 @@ impl Connection {
             self.learn_segment_size(seg.len, seg.flags);
             cx.counters.bytes_out_of_order += u64::from(stored);
             if self.marks.has(Marks::SACK) {
-                let fin = u32::from(seg.has(Flags::FIN) && stored == text.len);
                 self.rx.held.hear(
                     cx.ranges,
                     Range {
@@ -274,7 +297,6 @@ impl Connection {
         right: wire::SeqNumber,
         rx: &mut impl RecvBuffer,
     ) -> bool {
-        self.note_duplicates(cx, left, right);
         let before = self.rx.held.bytes(cx.ranges);
         let outcome = self.rx.held.insert(cx.ranges, Range { left, right });
         match outcome {

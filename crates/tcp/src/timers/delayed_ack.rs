@@ -116,7 +116,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn on_delayed_ack_timer(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn on_delayed_ack_timer(&mut self, cx: &mut Cx<'_>) {
         self.arm_delayed_ack(super::NEVER_NS);
         if !self.marks.has(Marks::ACK_PENDING) {
             return;
@@ -208,6 +208,11 @@ impl Connection {
         let estimate = u32::from(self.rx.peer_segment);
         if len >= estimate {
             if len != estimate {
+                if self.sends_beyond_its_mss(bytes) {
+                    self.cold.divides_segments = false;
+                    self.rx.peer_segment = self.rx.advmss;
+                    return self.learn_segment_size(bytes, flags);
+                }
                 self.learn_ratio(bytes);
             }
             // Both are at most a u16.
@@ -229,8 +234,16 @@ impl Connection {
         self.rx.pushed = (self.rx.pushed + 1).min(2);
     }
 
+    /// A single segment larger than the peer's MSS shows that its MSS does not bound what it sends: then larger segments, which were
+    /// taken for several, were its own doing too.
+    fn sends_beyond_its_mss(&self, len: u32) -> bool {
+        self.cold.divides_segments
+            && len > u32::from(self.tx.peer_mss)
+            && len < u32::from(self.rx.advmss)
+    }
+
     /// A segment larger than we allow, of a whole number of the peer's, was put together on its way; any other is the peer's own doing.
-    fn size_on_the_wire(&self, len: u32) -> u32 {
+    fn size_on_the_wire(&mut self, len: u32) -> u32 {
         let advmss = u32::from(self.rx.advmss);
         if len <= advmss {
             return len;
@@ -239,7 +252,9 @@ impl Connection {
         let peers = u32::from(self.tx.peer_mss)
             .saturating_sub(options)
             .min(advmss);
-        if peers > 0 && len.is_multiple_of(peers) {
+        let is_bounded = u32::from(self.rx.peer_segment) <= u32::from(self.tx.peer_mss);
+        if is_bounded && peers > 0 && len.is_multiple_of(peers) {
+            self.cold.divides_segments = true;
             peers
         } else {
             len

@@ -6,6 +6,7 @@ mod closing;
 mod congestion;
 mod ecn;
 mod established;
+mod fin_order;
 mod link;
 mod loss_probe;
 mod matrix;

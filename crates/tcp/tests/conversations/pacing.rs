@@ -140,3 +140,20 @@ fn established_without_pacing_nothing_waits() {
         assert!(!p.conn.is_deadline_fine());
     });
 }
+
+#[test]
+fn established_departure_while_input_waits_leaves_the_timeout_alone() {
+    conversation(underway, |p| {
+        assert_eq!(p.skip_sent(), 2);
+        // The caller did not run for a second: departure and timeout are due, and ACKs may wait.
+        p.now_ns += 1_000 * MS;
+        p.call(|conn, cx, _| conn.on_departure(cx));
+        p.expect(". 12001:13001(1000) ack 1");
+        assert_eq!(p.counters.segments_retransmitted, 0);
+        assert!(p.conn.deadline_ns() <= p.now_ns);
+        p.skip_sent();
+        p.inject(". 1:1(0) ack 12001");
+        assert_eq!(p.counters.segments_retransmitted, 0);
+        assert_eq!(p.counters.retransmit_timeouts, 0);
+    });
+}

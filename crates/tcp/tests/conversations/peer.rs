@@ -642,6 +642,12 @@ impl Peer {
         assert_eq!(self.rx.published.len(), n, "{}", self.context);
     }
 
+    /// The receive buffer holds no bytes beyond the published ones.
+    #[track_caller]
+    pub fn expect_nothing_held(&self) {
+        assert!(self.rx.tail.is_empty(), "{}: bytes are held", self.context);
+    }
+
     pub fn is_removed(&self) -> bool {
         self.removed
     }

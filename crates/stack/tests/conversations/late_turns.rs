@@ -1,0 +1,102 @@
+//! A stack whose thread did not run for a while: timers are due, and what they wait for lies in the port behind more frames than a turn takes.
+
+use wire::tcp::Flags;
+
+use crate::common::{Client, MILLIS, SECOND, Tcp, World};
+use stack::limits::{INPUT_BACKLOG_NS_MAX, RX_FRAMES_PER_TURN};
+
+/// An ACK that says nothing new, of a connection that nothing else happens to.
+fn noise(w: &mut World) -> Tcp {
+    let mut client = w.client();
+    w.handshake(&mut client);
+    client.ack()
+}
+
+/// The peer sends `count` of them, and the stack does not turn.
+fn crowd(w: &mut World, noise: &Tcp, count: usize) {
+    let frame = w.peer.frame(noise);
+    for _ in 0..count {
+        w.peer.transmit(&frame);
+    }
+}
+
+/// An answer of six bytes is on its way to the client.
+fn answered(w: &mut World) -> Client {
+    let (mut client, socket) = w.established();
+    w.write(socket, b"answer");
+    let data = w.tcp_with(Flags::ACK | Flags::PSH);
+    assert_eq!(client.take(&data), b"answer");
+    client
+}
+
+#[test]
+fn established_late_turn_takes_in_what_waits_before_it_calls_a_segment_lost() {
+    let mut w = World::new();
+    let client = answered(&mut w);
+    let noise = noise(&mut w);
+    crowd(&mut w, &noise, 2 * RX_FRAMES_PER_TURN);
+    let ack = w.peer.frame(&client.ack());
+    w.peer.transmit(&ack);
+    w.now_ns += SECOND;
+    w.settle();
+    w.silent();
+    assert_eq!(w.stack.tcp_counters().segments_retransmitted, 0);
+    assert_eq!(w.stack.tcp_counters().loss_probes_out, 0);
+    assert_eq!(w.stack.usage().small_chunks, 0);
+    assert_eq!(w.stack.counters().timers_waited, 2);
+}
+
+#[test]
+fn established_late_turn_without_the_ack_repeats_the_segment() {
+    let mut w = World::new();
+    let client = answered(&mut w);
+    let noise = noise(&mut w);
+    crowd(&mut w, &noise, 2 * RX_FRAMES_PER_TURN);
+    w.now_ns += SECOND;
+    w.settle();
+    let again = w.tcp_with(Flags::ACK | Flags::PSH);
+    assert_eq!(again.payload, b"answer");
+    w.send(&client.ack());
+    w.silent();
+}
+
+#[test]
+fn established_port_that_is_never_empty_delays_timers_for_a_bounded_time() {
+    let mut w = World::new();
+    let client = answered(&mut w);
+    let noise = noise(&mut w);
+    w.now_ns += SECOND;
+    crowd(&mut w, &noise, RX_FRAMES_PER_TURN);
+    let end_ns = w.now_ns + INPUT_BACKLOG_NS_MAX;
+    while w.now_ns < end_ns {
+        crowd(&mut w, &noise, RX_FRAMES_PER_TURN);
+        w.turn();
+        assert_eq!(w.stack.tcp_counters().retransmit_timeouts, 0);
+        w.silent();
+        w.now_ns += 10 * MILLIS;
+    }
+    crowd(&mut w, &noise, RX_FRAMES_PER_TURN);
+    w.turn();
+    let again = w.tcp_with(Flags::ACK | Flags::PSH);
+    assert_eq!(again.payload, b"answer");
+    w.settle();
+    w.send(&client.ack());
+    w.silent();
+}
+
+#[test]
+fn syn_received_late_turn_takes_in_the_ack_before_it_repeats_the_syn_ack() {
+    let mut w = World::new();
+    w.listen();
+    let noise = noise(&mut w);
+    let mut client = w.client();
+    w.begin_handshake(&mut client);
+    crowd(&mut w, &noise, 2 * RX_FRAMES_PER_TURN);
+    let ack = w.peer.frame(&client.ack());
+    w.peer.transmit(&ack);
+    w.now_ns += 2 * SECOND;
+    w.settle();
+    w.silent();
+    assert_eq!(w.stack.tcp_counters().syn_acks_retransmitted, 0);
+    assert_eq!(w.stack.usage().half_open, 0);
+}

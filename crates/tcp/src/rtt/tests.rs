@@ -55,7 +55,9 @@ fn later_samples() {
     // A shorter round trip says little: an eighth of what the deviation would have moved.
     sample(&mut rtt, 2, 10 * MS);
     assert_eq!(rtt.srtt_us, 97_500);
-    assert!(rtt.rttvar_ns() < 63 * MS, "{}", rtt.rttvar_ns());
+    // 57.5 ms + (100 - 57.5) / 4 / 8
+    assert_eq!(rtt.rttvar_ns(), 58_828_000);
+    assert_eq!(rtt.rto_ns(), 97_500_000 + 4 * 58_828_000);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod accecn;
 mod closing;
 mod congestion;
 mod ecn;
+mod edges;
 mod established;
 mod link;
 mod loss_probe;

@@ -125,6 +125,11 @@ fn established_timeout_real_by_duplicate_after_new_data() {
         p.inject(". 1:1(0) ack 1001");
         assert_eq!(p.conn.info().ca_state, 4);
         p.expect(". 1001:2001(1000) ack 1");
+        // The test is over: the ACK of an original proves nothing any more.
+        p.wait_ms(50);
+        p.inject(". 1:1(0) ack 4001");
+        assert_eq!(p.conn.info().ca_state, 4);
+        assert_eq!(p.conn.info().snd_ssthresh, 5);
         assert_eq!(p.counters.timeouts_spurious, 0);
     });
 }

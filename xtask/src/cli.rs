@@ -188,6 +188,9 @@ pub struct MutantOptions {
     /// No mutant is begun after so many minutes
     #[arg(long, value_name = "MINUTES", default_value_t = MUTANTS_MINUTES)]
     pub minutes: u64,
+    /// Leave out mutants that have to be built alone
+    #[arg(long)]
+    pub switched_only: bool,
     /// Test programs that run at the same time
     #[arg(long, value_name = "NUMBER", default_value_t = MUTANTS_JOBS)]
     pub jobs: usize,
@@ -204,6 +207,7 @@ impl Default for MutantOptions {
             count: MUTANTS_COUNT,
             seed: MUTANTS_SEED,
             minutes: MUTANTS_MINUTES,
+            switched_only: false,
             jobs: MUTANTS_JOBS,
             bar: MUTANTS_BAR,
         }

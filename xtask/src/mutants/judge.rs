@@ -25,6 +25,7 @@ const JUDGES: &[(&str, &[&str])] = &[
             "wire/dump_arp_nd",
             "wire/dump_icmp",
             "wire/dump_tcp",
+            "sim/scripts",
             "tcp",
             "tcp/conversations",
             "stack",
@@ -34,6 +35,7 @@ const JUDGES: &[(&str, &[&str])] = &[
     (
         "tcp",
         &[
+            "sim/scripts",
             "tcp",
             "tcp/conversations",
             "tcp/passive",
@@ -42,6 +44,7 @@ const JUDGES: &[(&str, &[&str])] = &[
             "stack/conversations",
             "stack/review",
             "stack/faulty_links",
+            "sim/worlds",
         ],
     ),
     (
@@ -51,6 +54,8 @@ const JUDGES: &[(&str, &[&str])] = &[
             "stack/conversations",
             "stack/review",
             "stack/faulty_links",
+            "sim/scripts",
+            "sim/worlds",
         ],
     ),
     (
@@ -65,6 +70,7 @@ const JUDGES: &[(&str, &[&str])] = &[
             "ring/byte_ring_tx",
             "ring/threads",
             "stack/conversations",
+            "sim/scripts",
         ],
     ),
     (
@@ -204,6 +210,9 @@ pub fn build(tree: &Path, crates: &[String]) -> Result<Judges, BuildFailure> {
             true => format!("{package}/{}", target.name),
             false => package.to_owned(),
         };
+        if !names.contains(&name.as_str()) {
+            continue;
+        }
         for part in [Part::Quick, Part::Slow] {
             if part == Part::Quick || !slow_tests(&name).is_empty() {
                 programs.push(Program {

@@ -37,7 +37,7 @@ const SWITCH_ROUNDS_MAX: usize = 12;
 const COMMITS_MAX: usize = 20;
 
 /// What `cargo xtask test` draws from the last change, and for how long it runs them at most.
-const CHANGE_COUNT: usize = 60;
+const CHANGE_COUNT: usize = 40;
 const CHANGE_MINUTES: u64 = 5;
 
 /// The chore.
@@ -58,6 +58,7 @@ pub fn of_change(root: &Path) -> Result<(), String> {
         change: true,
         count: CHANGE_COUNT,
         minutes: CHANGE_MINUTES,
+        switched_only: true,
         ..MutantOptions::default()
     };
     let tally = tally(root, &options)?;
@@ -97,6 +98,7 @@ fn tally(root: &Path, options: &MutantOptions) -> Result<Tally, String> {
         drawn: &drawn,
         deadline,
         jobs: options.jobs,
+        switched_only: options.switched_only,
     };
     run.judge_all(&mut fates)?;
     Ok(Tally::of(&drawn, &fates))
@@ -171,6 +173,7 @@ struct Run<'a> {
     drawn: &'a [Mutant],
     deadline: Instant,
     jobs: usize,
+    switched_only: bool,
 }
 
 impl Run<'_> {
@@ -198,10 +201,9 @@ impl Run<'_> {
             Err(failure) => return Err(cause_of(failure)),
         };
         self.run_switched(&judges, fates, &alone)?;
-        // Small files first would be a bias, so the seed's order stays.
         alone.sort_unstable();
         for number in alone {
-            if Instant::now() > self.deadline {
+            if self.switched_only || Instant::now() > self.deadline {
                 break;
             }
             fates[number] = self.judge_alone(number, &crates)?;

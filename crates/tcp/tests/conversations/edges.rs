@@ -143,6 +143,47 @@ fn small_buffer(v: Variant) -> Peer {
     Peer::accepted(&setup, v)
 }
 
+/// The windows that 60 segments of `len` bytes leave, which nobody reads, on a connection that scales windows by four.
+fn windows_of(p: &mut Peer, len: u32) -> Vec<u32> {
+    let mut at = 1;
+    let windows = (0..60).map(|_| {
+        p.inject(&format!("P. {at}:{}({len}) ack 1", at + len));
+        p.wait_ms(200);
+        p.skip_sent();
+        at += len;
+        p.conn.info().rcv_wnd
+    });
+    windows.collect()
+}
+
+#[test]
+fn established_scaled_window_shuts_before_it_is_silly() {
+    let setup = |recv_space| {
+        move |v| {
+            let setup = Setup {
+                scales: Some((2, 7)),
+                recv_space,
+                window: 500,
+                ..Setup::default()
+            };
+            Peer::accepted(&setup, v)
+        }
+    };
+    conversation(setup(32_000), |p| {
+        let windows = windows_of(p, 1000);
+        assert_eq!(windows[26..29], [3660, 2660, 12_736]);
+        // What was promised stays so, and no more is.
+        assert_eq!(windows[38..41], [2748, 1748, 748]);
+        assert!(windows[41..].iter().all(|window| *window == 748));
+    });
+    conversation(setup(8_000), |p| {
+        let windows = windows_of(p, 300);
+        assert_eq!(windows[24..27], [380, 3924, 3624]);
+        assert_eq!(windows[37..39], [324, 24]);
+        assert!(windows[38..].iter().all(|window| *window == 24));
+    });
+}
+
 #[test]
 fn established_window_update_leaves_when_the_window_doubles() {
     conversation(small_buffer, |p| {

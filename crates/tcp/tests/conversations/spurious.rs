@@ -125,8 +125,20 @@ fn established_timeout_real_by_duplicate_after_new_data() {
         p.inject(". 1:1(0) ack 1001");
         assert_eq!(p.conn.info().ca_state, 4);
         p.expect(". 1001:2001(1000) ack 1");
-        // The test is over: the ACK of an original proves nothing any more.
+        assert_eq!(p.counters.timeouts_spurious, 0);
+    });
+}
+
+#[test]
+fn established_duplicate_ends_the_test_of_a_timeout() {
+    conversation(timed_out(established_sack), |p| {
         p.wait_ms(50);
+        p.inject(". 1:1(0) ack 1001");
+        assert_eq!(p.skip_sent(), 2);
+        // It SACKs nothing, and says all the same that something is missing.
+        p.inject(". 1:1(0) ack 1001");
+        p.expect_nothing();
+        // Originals arrive, which would have proved the timeout needless.
         p.inject(". 1:1(0) ack 4001");
         assert_eq!(p.conn.info().ca_state, 4);
         assert_eq!(p.conn.info().snd_ssthresh, 5);

@@ -576,14 +576,4 @@ const SEGMENT_GUESS_MAX: u32 = 536;
 const SMALL_WINDOW_MAX: u32 = 536;
 
 #[cfg(test)]
-mod tests {
-    use crate::buffers::{space_for, window_of};
-
-    #[test]
-    fn space_and_window_are_inverse() {
-        for ratio in [1, 65, 128, 162, 255] {
-            let space = space_for(100_000, ratio);
-            assert!((99_000..=100_000).contains(&window_of(space as i64, ratio)));
-        }
-    }
-}
+mod tests;

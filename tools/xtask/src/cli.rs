@@ -8,6 +8,13 @@ use clap::{Args, Parser, Subcommand};
 const FUZZ_SMOKE_SECONDS: u64 = 60;
 /// Seconds that each fuzz target runs in `cargo xtask fuzz`: what a release asks for.
 const FUZZ_SECONDS: u64 = 3600;
+/// Mutants that `cargo xtask mutants` draws.
+const MUTANTS_COUNT: usize = 100;
+const MUTANTS_SEED: u64 = 1;
+const MUTANTS_MINUTES: u64 = 60;
+const MUTANTS_JOBS: usize = 2;
+/// Percent of the mutants that tests have to notice.
+const MUTANTS_BAR: u32 = 95;
 
 /// The chores of Millstream behind one door.
 #[derive(Parser)]
@@ -46,6 +53,8 @@ pub enum Chore {
     Sim(PassedOn),
     /// Play packet scripts, in packetdrill's language, on the stack in virtual time or on the kernel
     Script(PassedOn),
+    /// Small changes to the product that some test should notice, drawn by a seed
+    Mutants(MutantOptions),
     /// Run scripts with packetdrill itself, our plug-in loaded into it
     Packetdrill(PacketdrillOptions),
     /// libmtcp with eight threads and thousands of connections, and clients that vanish, for minutes
@@ -161,6 +170,50 @@ pub struct PassedOn {
     /// The options of the tool itself, passed on unread; `-- --help` names them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub arguments: Vec<String>,
+}
+
+/// Options of `mutants`.
+#[derive(Args)]
+pub struct MutantOptions {
+    /// Only these crates: of wire, tcp, stack, ring and packetio
+    #[arg(long = "crate", value_name = "CRATE", value_delimiter = ',')]
+    pub crates: Vec<String>,
+    /// Only mutants of lines that the last change touched: what is not committed, or else the newest commit or merge that has any
+    #[arg(long)]
+    pub change: bool,
+    /// How many mutants are drawn
+    #[arg(long, value_name = "NUMBER", default_value_t = MUTANTS_COUNT)]
+    pub count: usize,
+    /// What decides the draw
+    #[arg(long, value_name = "SEED", default_value_t = MUTANTS_SEED)]
+    pub seed: u64,
+    /// No mutant is begun after so many minutes
+    #[arg(long, value_name = "MINUTES", default_value_t = MUTANTS_MINUTES)]
+    pub minutes: u64,
+    /// Leave out mutants that have to be built alone
+    #[arg(long)]
+    pub switched_only: bool,
+    /// Test programs that run at the same time
+    #[arg(long, value_name = "NUMBER", default_value_t = MUTANTS_JOBS)]
+    pub jobs: usize,
+    /// Percent of the mutants that have to be noticed
+    #[arg(long, value_name = "PERCENT", default_value_t = MUTANTS_BAR)]
+    pub bar: u32,
+}
+
+impl Default for MutantOptions {
+    fn default() -> Self {
+        Self {
+            crates: Vec::new(),
+            change: false,
+            count: MUTANTS_COUNT,
+            seed: MUTANTS_SEED,
+            minutes: MUTANTS_MINUTES,
+            switched_only: false,
+            jobs: MUTANTS_JOBS,
+            bar: MUTANTS_BAR,
+        }
+    }
 }
 
 /// Options of `stress`.

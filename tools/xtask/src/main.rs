@@ -15,6 +15,7 @@ mod dpdk;
 mod failures;
 mod guided;
 mod install;
+mod mutants;
 mod packetdrill;
 mod report;
 mod run;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Chore::Bench(options) => bench::bench(&root, &options),
         Chore::Sim(options) => chores::sim(&options.arguments).map(|()| true),
         Chore::Script(options) => chores::script(&options.arguments).map(|()| true),
+        Chore::Mutants(options) => mutants::mutants(&root, &options),
         Chore::Stress(options) => stress::stress(&root, &options),
         Chore::Packetdrill(options) => packetdrill::packetdrill(&root, &options),
         Chore::Dpdk => dpdk::dpdk(&root).map(|()| true),

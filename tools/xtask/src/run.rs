@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, BufReader, PipeWriter};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -141,6 +141,63 @@ pub fn output(command: &mut Command) -> Result<String, String> {
         ));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a child that may fail, and returns what it printed and how it ended.
+pub fn outcome(command: &mut Command) -> Result<Output, String> {
+    let child = command
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| spawn_error(command, &error))?;
+    let group = Pid::from_child(&child);
+    remember(group);
+    let output = child.wait_with_output();
+    end_group(group);
+    forget(group);
+    output.map_err(|error| format!("`{}`: wait: {error}", describe(command)))
+}
+
+/// A child whose output somebody reads while it runs. It ends, with all of its group, when this is dropped.
+pub struct Watched {
+    child: Child,
+    group: Pid,
+}
+
+impl Watched {
+    pub fn start(command: &mut Command) -> Result<Watched, String> {
+        let child = command
+            .process_group(0)
+            .spawn()
+            .map_err(|error| spawn_error(command, &error))?;
+        let group = Pid::from_child(&child);
+        remember(group);
+        Ok(Watched { child, group })
+    }
+
+    /// Its standard output, if that is a pipe and was not taken before.
+    pub fn stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    /// Waits for its end. True if it left with status 0.
+    pub fn wait(&mut self) -> Result<bool, String> {
+        let status = self
+            .child
+            .wait()
+            .map_err(|error| format!("wait: {error}"))?;
+        Ok(status.success())
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        end_group(self.group);
+        let _ = self.child.wait();
+        forget(self.group);
+    }
 }
 
 /// The path of a program that PATH finds.

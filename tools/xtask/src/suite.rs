@@ -7,6 +7,7 @@ use crate::chores;
 use crate::cli::{DemoOptions, TestOptions};
 use crate::conformance;
 use crate::demo;
+use crate::mutants;
 use crate::report::Report;
 use crate::setup::{self, Need};
 use crate::tidy;
@@ -33,6 +34,7 @@ const STEPS: &[(&str, Check)] = &[
     ("fuzz", |root, options| {
         chores::fuzz_smoke(root, options.fuzz_seconds)
     }),
+    ("mutants", |root, _| mutants::of_change(root)),
     ("integration", |root, _| chores::integration(root)),
     ("demo", |root, _| quick_demo(root)),
     ("cycles", |root, _| bench::cycles_check(root)),
@@ -81,6 +83,7 @@ fn need_of(chosen: &dyn Fn(&str) -> bool) -> Need {
         target_no_os: chosen("no-os") || chosen("format") || chosen("clippy"),
         miri: chosen("miri"),
         fuzz: chosen("fuzz"),
+        mutants: chosen("mutants"),
         valgrind: chosen("cycles"),
         profile: false,
     }

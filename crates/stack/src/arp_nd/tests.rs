@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::addresses::IpCidr;
-use crate::neighbours::{Link, NeighbourTimers};
+use crate::neighbours::{Link, NeighbourState, NeighbourTimers};
 
 const US: LinkIdentity = LinkIdentity {
     port: 0,
@@ -36,11 +36,20 @@ impl World {
     }
 
     fn arp(&mut self, op: Operation, spa: &str, tpa: &str) -> Result<Handled, WireError> {
+        self.arp_to(op, spa, (US.mac, tpa))
+    }
+
+    fn arp_to(
+        &mut self,
+        op: Operation,
+        spa: &str,
+        (tha, tpa): (MacAddr, &str),
+    ) -> Result<Handled, WireError> {
         let arp = Repr {
             op,
             sha: THEM,
             spa: v4(spa),
-            tha: US.mac,
+            tha,
             tpa: v4(tpa),
         };
         let mut packet = [0; 46];
@@ -138,6 +147,23 @@ fn arp_answer_that_nobody_asked_for_teaches_nothing() {
         .arp(Operation::Request, "10.0.0.2", "10.0.0.2")
         .unwrap();
     assert!(world.neighbours.is_empty());
+}
+
+#[test]
+fn arp_answer_confirms_only_if_it_is_meant_for_us() {
+    let others = MacAddr([2, 0, 0, 0, 0, 9]);
+    for (meant_for, state) in [
+        ((US.mac, "10.0.0.1"), NeighbourState::Reachable),
+        ((others, "10.0.0.1"), NeighbourState::Stale),
+        ((US.mac, "10.0.0.3"), NeighbourState::Stale),
+    ] {
+        let mut world = World::new();
+        let them = v4("10.0.0.2").into();
+        let id = world.neighbours.resolve(0, them, 0).unwrap();
+        let told = world.arp_to(Operation::Reply, "10.0.0.2", meant_for);
+        assert!(told.unwrap().reply.is_none());
+        assert_eq!(world.neighbours.state(id), Some(state), "{meant_for:?}");
+    }
 }
 
 #[test]

@@ -177,6 +177,32 @@ fn connecting_crowd_has_an_eighth_of_the_port_while_others_fill_it() {
 }
 
 #[test]
+fn resets_of_strangers_have_half_of_the_port_while_others_fill_it() {
+    let mut w = World::with(|s| s.wire.slots = 16);
+    let others: Vec<_> = (0..2)
+        .map(|_| w.connected(SocketAddr::new(PEER_V4, 443)))
+        .collect();
+    for (_, socket) in &others {
+        w.app.write(*socket, &[7; 20_000]);
+    }
+    for _ in 0..12 {
+        let stray = w.client().data(b"who is there?");
+        let frame = w.peer.frame(&stray);
+        w.peer.transmit(&frame);
+    }
+    w.turn();
+    let seen = w.peer.take_tcp();
+    let resets = seen.iter().filter(|one| one.flags.contains(Flags::RST));
+    assert_eq!((resets.count(), seen.len()), (8, 16));
+    // What waited leaves once there is room.
+    w.settle();
+    let seen = w.peer.take_tcp();
+    let resets = seen.iter().filter(|one| one.flags.contains(Flags::RST));
+    assert_eq!(resets.count(), 4);
+    w.app.abort_all();
+}
+
+#[test]
 fn established_crowd_closes_at_once() {
     let mut w = large();
     let count = JOBS_PER_TURN + 100;

@@ -168,6 +168,30 @@ fn syn_received_syn_again_is_answered_within_the_limit() {
 }
 
 #[test]
+fn syn_received_syn_again_puts_the_timer_off() {
+    let mut world = World::new();
+    let mut entry = half_open(&mut world, &full_syn(42));
+    let rto_ns = world.config.rto_initial_ns;
+    assert_eq!(entry.deadline_ns(), world.now_ns + rto_ns);
+    world.pass_ms(600);
+    let outcome = entry.on_segment(&mut world.cx(), &full_syn(642));
+    assert_eq!(outcome, HalfOpenOutcome::SendSynAck);
+    assert_eq!(entry.deadline_ns(), world.now_ns + rto_ns);
+    // A SYN that is not answered leaves the timer alone.
+    let deadline_ns = entry.deadline_ns();
+    world.pass_ms(100);
+    let outcome = entry.on_segment(&mut world.cx(), &full_syn(742));
+    assert_eq!(outcome, HalfOpenOutcome::Drop);
+    assert_eq!(entry.deadline_ns(), deadline_ns);
+    world.now_ns = deadline_ns - 1;
+    assert_eq!(entry.on_timer(&mut world.cx()), HalfOpenOutcome::Drop);
+    world.now_ns = deadline_ns;
+    let outcome = entry.on_timer(&mut world.cx());
+    assert_eq!(outcome, HalfOpenOutcome::SendSynAck);
+    assert_eq!(entry.deadline_ns(), world.now_ns + 2 * rto_ns);
+}
+
+#[test]
 fn syn_received_old_syn_is_challenged() {
     let mut world = World::new();
     let mut entry = half_open(&mut world, &full_syn(42));

@@ -196,3 +196,13 @@ fn agree(held: Held, pool: &RangePool, bytes: &BTreeSet<u32>, base: u32) {
     }
     assert_eq!(seen, bytes.len());
 }
+
+#[test]
+fn recent_forgets_what_begins_where_order_ends() {
+    for (nxt, is_left) in [(49, true), (50, false), (51, false)] {
+        let mut recent = Recent::default();
+        recent.hear(range(50, 60));
+        recent.advance(SeqNumber(nxt));
+        assert_eq!(!recent.as_slice().is_empty(), is_left, "{nxt}");
+    }
+}

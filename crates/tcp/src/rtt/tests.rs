@@ -55,7 +55,9 @@ fn later_samples() {
     // A shorter round trip says little: an eighth of what the deviation would have moved.
     sample(&mut rtt, 2, 10 * MS);
     assert_eq!(rtt.srtt_us, 97_500);
-    assert!(rtt.rttvar_ns() < 63 * MS, "{}", rtt.rttvar_ns());
+    // 57.5 ms + (100 - 57.5) / 4 / 8
+    assert_eq!(rtt.rttvar_ns(), 58_828_000);
+    assert_eq!(rtt.rto_ns(), 97_500_000 + 4 * 58_828_000);
 }
 
 #[test]
@@ -117,4 +119,55 @@ fn least_round_trip_leaves_out_delayed_acks() {
     rtt.note_least(10 * MS, false, 0, &config);
     rtt.note_least(50 * MS, true, 400 * SECOND_NS, &config);
     assert_eq!(rtt.min_us(), 10_000);
+}
+
+#[test]
+fn least_round_trip_hands_over_to_what_was_best_since() {
+    let config = Config::default();
+    assert_eq!(config.min_rtt_window_ns, 300 * SECOND_NS);
+    let mut rtt = fresh();
+    // When in milliseconds, the sample, and what is the least one then.
+    for (at_ms, sample_ms, least_ms) in [
+        (0, 10, 10),
+        // A quarter of the window is not over, and then it is.
+        (75_000, 20, 10),
+        (75_001, 30, 10),
+        // The same for half of it.
+        (150_000, 40, 10),
+        (150_001, 50, 10),
+        // The best of all leaves, then that of the later quarters.
+        (300_000, 60, 10),
+        (300_001, 60, 30),
+        (375_001, 60, 30),
+        (375_002, 60, 50),
+        (450_001, 70, 50),
+        (450_002, 70, 60),
+        // A better third candidate takes the place of the one before.
+        (600_001, 65, 60),
+        (600_002, 80, 60),
+        (675_003, 80, 65),
+        // What is left is as old as the window, and then older.
+        (975_003, 90, 80),
+        (975_004, 90, 90),
+        // Nothing but this is known after a pause.
+        (1_275_005, 95, 95),
+        // A better second candidate.
+        (1_350_006, 99, 95),
+        (1_400_000, 96, 95),
+        (1_575_006, 99, 96),
+        (1_600_000, 96, 96),
+    ] {
+        rtt.note_least(sample_ms * MS, false, at_ms * MS, &config);
+        assert_eq!(u64::from(rtt.min_us()), least_ms * 1000, "{at_ms} ms");
+    }
+}
+
+#[test]
+fn timeout_without_its_doublings() {
+    let mut rtt = fresh();
+    assert_eq!(rtt.undoubled_ns(7 * MS), 7 * MS);
+    sample(&mut rtt, 0, 100 * MS);
+    rtt.back_off(&bounds());
+    assert_eq!(rtt.rto_ns(), 600 * MS);
+    assert_eq!(rtt.undoubled_ns(7 * MS), 300 * MS);
 }

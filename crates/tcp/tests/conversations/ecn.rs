@@ -2,7 +2,7 @@
 
 use tcp::{Config, CongestionAlgorithm, EcnGrant, EcnUse, State};
 
-use crate::peer::{Peer, Setup, Variant, conversation};
+use crate::peer::{MS, Peer, Setup, Variant, conversation};
 
 fn setup(ecn: EcnUse) -> Setup {
     let mut setup = Setup {
@@ -330,5 +330,51 @@ fn established_dctcp_cuts_by_the_share_of_marks() {
         let info = p.conn.info();
         // One marked round: alpha = 1/16, a cut by a thirty-second.
         assert_eq!(info.snd_ssthresh, (cwnd - cwnd / 32).min(cwnd));
+    });
+}
+
+/// A hundred bytes from `seq` on whose ACK comes after the timeout. The peer says when it got the last copy, or else the first.
+fn late(p: &mut Peer, seq: u32, is_first_copy: bool) {
+    let sent_ms = p.now_ns / MS;
+    p.write(100);
+    p.skip_sent();
+    while p.conn.info().ca_state != 4 {
+        p.wait_ms(100);
+    }
+    p.skip_sent();
+    let copy_ms = if is_first_copy {
+        sent_ms
+    } else {
+        p.now_ns / MS
+    };
+    p.inject(&format!(
+        ". 1:1(0) ack {} <TS val 200 ecr {copy_ms}>",
+        seq + 100
+    ));
+    assert_eq!(p.conn.info().ca_state, 0);
+}
+
+#[test]
+fn established_undone_timeout_that_lowered_no_threshold_is_still_told() {
+    let setup = |v| {
+        let mut setup = setup(EcnUse::WhenAsked);
+        setup.timestamps = true;
+        setup.sack = true;
+        setup.config.tail_loss_probe = false;
+        setup.config.frto = false;
+        let mut p = Peer::accepted(&setup, v);
+        p.inject(". 1:1(0) ack 1 <TS val 100 ecr 1000>");
+        p
+    };
+    conversation(setup, |p| {
+        for n in 0..3 {
+            late(p, 1 + 100 * n, false);
+        }
+        // The window is as small as can be, so that this timeout lowers nothing.
+        assert_eq!(p.conn.info().snd_ssthresh, 2);
+        late(p, 301, true);
+        assert_eq!(p.counters.undone_loss, 1);
+        p.write(100);
+        p.expect("[ect0] PW. 401:501(100) ack 1");
     });
 }

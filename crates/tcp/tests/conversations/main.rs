@@ -2,9 +2,11 @@
 //! with header prediction on and off and at sequence numbers that wrap; see `peer::conversation`.
 
 mod accecn;
+mod buffers;
 mod closing;
 mod congestion;
 mod ecn;
+mod edges;
 mod established;
 mod fin_order;
 mod link;

@@ -51,6 +51,18 @@ fn established_narrowed_path_is_never_widened_by_another_word() {
 }
 
 #[test]
+fn established_search_begins_no_higher_than_a_router_said() {
+    conversation(searched(MtuProbing::Always), |p| {
+        p.call(|conn, cx, _| conn.on_mtu(cx, 800, true));
+        assert_eq!(p.conn.send_mss(), 800);
+        p.wait_ms(620_000);
+        // The word is old. What passes is known of 800 bytes only, and probes find out about more.
+        p.write(10);
+        assert_eq!(p.conn.send_mss(), 800);
+    });
+}
+
+#[test]
 fn established_search_begins_low_and_goes_up_by_probes_that_arrive() {
     conversation(searched(MtuProbing::Always), |p| {
         // Who was connected to sends full segments until the first probe has passed (Linux).

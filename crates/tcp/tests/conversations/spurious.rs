@@ -130,6 +130,23 @@ fn established_timeout_real_by_duplicate_after_new_data() {
 }
 
 #[test]
+fn established_duplicate_ends_the_test_of_a_timeout() {
+    conversation(timed_out(established_sack), |p| {
+        p.wait_ms(50);
+        p.inject(". 1:1(0) ack 1001");
+        assert_eq!(p.skip_sent(), 2);
+        // It SACKs nothing, and says all the same that something is missing.
+        p.inject(". 1:1(0) ack 1001");
+        p.expect_nothing();
+        // Originals arrive, which would have proved the timeout needless.
+        p.inject(". 1:1(0) ack 4001");
+        assert_eq!(p.conn.info().ca_state, 4);
+        assert_eq!(p.conn.info().snd_ssthresh, 5);
+        assert_eq!(p.counters.timeouts_spurious, 0);
+    });
+}
+
+#[test]
 fn established_timeout_without_new_data_repeats() {
     conversation(established, |p| {
         p.write(10_000);

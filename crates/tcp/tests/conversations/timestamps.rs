@@ -1,6 +1,6 @@
 //! Timestamps: echo, PAWS, TS.Recent and its age (RFC 7323).
 
-use crate::peer::{MS, conversation};
+use crate::peer::{MS, Peer, Variant, conversation};
 use crate::states::established_timestamps;
 
 #[test]
@@ -123,5 +123,54 @@ fn established_round_trip_by_timestamp_after_retransmission() {
         p.inject(". 1:1(0) ack 101 <TS val 150 ecr 1300>");
         assert!(p.conn.info().rto_ns < 400 * MS);
         assert_eq!(p.conn.info().backoff, 0);
+    });
+}
+
+/// TS.Recent is 1000, the timeout 300 ms, and ten bytes wait for an ACK.
+fn stamped_at_1000(v: Variant) -> Peer {
+    let mut p = established_timestamps(v);
+    p.inject(". 1:1(0) ack 1 <TS val 1000 ecr 1000>");
+    p.write(10);
+    p.skip_sent();
+    p
+}
+
+#[test]
+fn established_ack_that_another_overtook_is_not_answered() {
+    // Up to six fifths of the timeout old, in its place, with nothing new.
+    for (old, is_answered) in [
+        (". 1:1(0) ack 1 <TS val 999 ecr 1000>", false),
+        (". 1:1(0) ack 1 <TS val 640 ecr 1000>", false),
+        (". 1:1(0) ack 1 <TS val 639 ecr 1000>", true),
+        (". 1:1(0) ack 1 win 59999 <TS val 900 ecr 1000>", false),
+        (". 1:1(0) ack 1 win 60001 <TS val 900 ecr 1000>", true),
+        (". 1:1(0) ack 1 win 0 <TS val 900 ecr 1000>", true),
+        (". 2:2(0) ack 1 <TS val 900 ecr 1000>", true),
+        (". 1:1(0) ack 11 <TS val 900 ecr 1000>", true),
+        ("P. 1:2(1) ack 1 <TS val 900 ecr 1000>", true),
+        ("F. 1:1(0) ack 1 <TS val 900 ecr 1000>", true),
+        // Clocks of one host may be off by one.
+        ("P. 1:2(1) ack 1 <TS val 999 ecr 1000>", false),
+        ("P. 1:2(1) ack 1 <TS val 998 ecr 1000>", true),
+    ] {
+        conversation(stamped_at_1000, |p| {
+            p.inject(old);
+            assert_eq!(p.counters.drop_paws, u64::from(is_answered), "{old}");
+            assert_eq!(p.conn.una(), p.conn.nxt() - 10, "{old}");
+        });
+    }
+}
+
+#[test]
+fn established_old_ack_behind_text_may_open_the_window() {
+    conversation(stamped_at_1000, |p| {
+        p.inject("P. 1:101(100) ack 1 <TS val 1000 ecr 1000>");
+        p.skip_sent();
+        // The window was last learned from the text, which stands before this.
+        p.inject(". 101:101(0) ack 1 <TS val 900 ecr 1000>");
+        assert_eq!(p.counters.drop_paws, 1);
+        p.inject(". 101:101(0) ack 1 <TS val 1000 ecr 1000>");
+        p.inject(". 101:101(0) ack 1 <TS val 900 ecr 1000>");
+        assert_eq!(p.counters.drop_paws, 1);
     });
 }

@@ -26,6 +26,8 @@ pub struct Need {
     pub miri: bool,
     /// [`NIGHTLY`] and cargo-fuzz.
     pub fuzz: bool,
+    /// cargo-mutants.
+    pub mutants: bool,
     /// What counts instructions.
     pub valgrind: bool,
     /// LLVM's tools, for profile-guided builds.
@@ -41,6 +43,7 @@ impl Need {
             target_no_os: true,
             miri: true,
             fuzz: true,
+            mutants: true,
             valgrind: true,
             profile: true,
         }

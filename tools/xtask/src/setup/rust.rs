@@ -6,6 +6,8 @@ use crate::run;
 
 /// The version of cargo-fuzz that the fuzz directory is laid out for.
 const CARGO_FUZZ_VERSION: &str = "0.13.1";
+/// The version of cargo-mutants whose list the chore `mutants` reads.
+const CARGO_MUTANTS_VERSION: &str = "27.1.0";
 
 /// Installs what the need names and rustup lacks.
 pub fn install_missing(need: &Need) -> Result<(), String> {
@@ -19,6 +21,9 @@ pub fn install_missing(need: &Need) -> Result<(), String> {
     }
     if need.fuzz {
         cargo_fuzz()?;
+    }
+    if need.mutants {
+        cargo_mutants()?;
     }
     if need.profile && !guided::has_profdata() {
         rustup(&["component", "add", "llvm-tools"])?;
@@ -86,6 +91,20 @@ fn cargo_fuzz() -> Result<(), String> {
         "cargo-fuzz",
         "--version",
         CARGO_FUZZ_VERSION,
+    ]))
+}
+
+fn cargo_mutants() -> Result<(), String> {
+    if run::output(run::cargo().args(["mutants", "--version"])).is_ok() {
+        return Ok(());
+    }
+    println!("xtask: installing cargo-mutants {CARGO_MUTANTS_VERSION} with cargo");
+    run::run(run::cargo().args([
+        "install",
+        "--locked",
+        "cargo-mutants",
+        "--version",
+        CARGO_MUTANTS_VERSION,
     ]))
 }
 

@@ -1,7 +1,7 @@
 //! CUBIC against RFC 9438's formulas in floating point.
 
 use super::super::model::Model;
-use super::super::{CaState, CongestionControl, Event};
+use super::super::{Algorithm, CaState, CongestionControl, Event};
 use super::cube_root;
 use crate::SECOND_NS;
 use crate::config::{Config, CubicSettings, SlowStart};
@@ -228,4 +228,24 @@ fn absurd_settings_do_no_harm() {
         }
         assert!(model.window.cwnd >= 2);
     }
+}
+
+#[test]
+fn round_trips_are_believed_a_second_after_the_window_grows_again() {
+    let mut model = Model::new(config(), 100);
+    model.lose();
+    let least_us = |model: &Model| match &model.algorithm {
+        Algorithm::Cubic(cubic) => cubic.delay_min_us,
+        other => panic!("{other:?}"),
+    };
+    // The window grows from the first ACK on, and shorter round trips may be those of a queue that drains.
+    model.fill();
+    model.ack(1, 100);
+    assert_eq!(least_us(&model), 100_000);
+    model.wait_ms(999);
+    model.ack(1, 50);
+    assert_eq!(least_us(&model), 100_000);
+    model.wait_ms(1);
+    model.ack(1, 50);
+    assert_eq!(least_us(&model), 50_000);
 }

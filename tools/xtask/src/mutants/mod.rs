@@ -1,0 +1,400 @@
+//! `cargo xtask mutants`: small changes to the product that some test should notice.
+//!
+//! cargo-mutants lists the changes; a seed draws some of them. They are built together, each behind
+//! a switch ([`switch`]), and every one is judged by the tests of its crate and of the crates above
+//! ([`judge`]). A mutant that cannot be switched is built alone.
+
+mod equivalent;
+mod judge;
+mod list;
+mod report;
+mod switch;
+mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use equivalent::Equivalents;
+use judge::{BuildFailure, CompileError, Judges, Verdict};
+use list::Mutant;
+use report::{Fate, Tally};
+use tree::Tree;
+
+use crate::cli::MutantOptions;
+use crate::run;
+use crate::setup::{self, Need};
+
+/// Errors that the mutant itself makes, built in whatever way: types, names and operators that do
+/// not fit.
+const UNVIABLE_CODES: &[&str] = &[
+    "E0277", "E0282", "E0283", "E0308", "E0369", "E0425", "E0433", "E0599", "E0600", "E0614",
+];
+/// The compiler tells of errors in several passes.
+const SWITCH_ROUNDS_MAX: usize = 12;
+/// How far back a change is looked for.
+const COMMITS_MAX: usize = 20;
+
+/// What `cargo xtask test` draws from the last change, and for how long it runs them at most.
+const CHANGE_COUNT: usize = 40;
+const CHANGE_MINUTES: u64 = 5;
+
+/// The chore.
+pub fn mutants(root: &Path, options: &MutantOptions) -> Result<bool, String> {
+    let need = Need {
+        mutants: true,
+        ..Need::default()
+    };
+    setup::setup(root, &need)?;
+    let tally = tally(root, options)?;
+    tally.print(options.bar);
+    Ok(tally.passes(options.bar))
+}
+
+/// The step of `cargo xtask test`. The same commit draws the same mutants.
+pub fn of_change(root: &Path) -> Result<(), String> {
+    let options = MutantOptions {
+        change: true,
+        count: CHANGE_COUNT,
+        minutes: CHANGE_MINUTES,
+        switched_only: true,
+        ..MutantOptions::default()
+    };
+    let tally = tally(root, &options)?;
+    tally.print(options.bar);
+    match tally.passes(options.bar) {
+        true => Ok(()),
+        false => Err(tally.failure(options.bar)),
+    }
+}
+
+/// Draws mutants and judges them.
+fn tally(root: &Path, options: &MutantOptions) -> Result<Tally, String> {
+    let deadline = Instant::now() + Duration::from_secs(60 * options.minutes);
+    let crates = chosen_crates(&options.crates)?;
+    let all = list::list(root, &crates, None)?;
+    let equivalents = Equivalents::read(root, &all)?;
+    equivalents.verify(&all, &crates)?;
+    let pool = match options.change {
+        false => all,
+        true => changed(root, &crates)?,
+    };
+    let pool_len = pool.len();
+    let drawn = list::draw(pool, options.count, options.seed);
+    println!(
+        "{} of {pool_len} mutants, by seed {}",
+        drawn.len(),
+        options.seed
+    );
+    let mut fates = vec![Fate::NotRun; drawn.len()];
+    for (fate, mutant) in fates.iter_mut().zip(&drawn) {
+        if equivalents.contains(mutant) {
+            *fate = Fate::Equivalent;
+        }
+    }
+    let run = Run {
+        tree: Tree::copy_of(root)?,
+        drawn: &drawn,
+        deadline,
+        jobs: options.jobs,
+        switched_only: options.switched_only,
+    };
+    run.judge_all(&mut fates)?;
+    Ok(Tally::of(&drawn, &fates))
+}
+
+fn chosen_crates(named: &[String]) -> Result<Vec<String>, String> {
+    let known = judge::crates();
+    if named.is_empty() {
+        return Ok(known);
+    }
+    match named.iter().find(|name| !known.contains(name)) {
+        None => Ok(named.to_vec()),
+        Some(name) => Err(format!("crate {name}: not one of {}", known.join(", "))),
+    }
+}
+
+/// The mutants of the last change that reached a line of the product: of what is not committed yet,
+/// or else of the newest commit that has any. A merge counts with all that it brought.
+fn changed(root: &Path, crates: &[String]) -> Result<Vec<Mutant>, String> {
+    let git =
+        |arguments: &[&str]| run::output(run::command("git").arg("-C").arg(root).args(arguments));
+    let paths: Vec<String> = crates
+        .iter()
+        .map(|name| format!("crates/{name}/src"))
+        .collect();
+    let mut newer = Vec::new();
+    for back in 0..=COMMITS_MAX {
+        let base = format!("HEAD~{back}");
+        if git(&["rev-parse", "--verify", "--quiet", &base]).is_err() {
+            println!("no history before HEAD~{back}");
+            break;
+        }
+        let mut arguments = vec![
+            "diff",
+            "--no-color",
+            "--no-ext-diff",
+            "--no-renames",
+            &base,
+            "--",
+        ];
+        arguments.extend(paths.iter().map(String::as_str));
+        let diff = git(&arguments)?;
+        if diff == newer_text(&newer) {
+            continue;
+        }
+        newer = diff.clone().into_bytes();
+        let file = run::target(root).join("mutants/change.diff");
+        write(&file, &diff)?;
+        let mutants = list::list(root, crates, Some(&file))?;
+        if !mutants.is_empty() {
+            println!("the change since {base}");
+            return Ok(mutants);
+        }
+    }
+    Ok(Vec::new())
+}
+
+fn newer_text(text: &[u8]) -> &str {
+    std::str::from_utf8(text).unwrap_or_default()
+}
+
+fn write(path: &PathBuf, text: &str) -> Result<(), String> {
+    let parent = path.parent().unwrap_or(path);
+    std::fs::create_dir_all(parent)
+        .and_then(|()| std::fs::write(path, text))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// One run of the chore, from the draw on.
+struct Run<'a> {
+    tree: Tree,
+    drawn: &'a [Mutant],
+    deadline: Instant,
+    jobs: usize,
+    switched_only: bool,
+}
+
+impl Run<'_> {
+    fn judge_all(&self, fates: &mut [Fate]) -> Result<(), String> {
+        let numbers = numbers_of(fates, Fate::NotRun);
+        if numbers.is_empty() {
+            return Ok(());
+        }
+        let crates: BTreeSet<_> = numbers
+            .iter()
+            .map(|&n| self.drawn[n].package.clone())
+            .collect();
+        let crates: Vec<String> = crates.into_iter().collect();
+        for name in &crates {
+            let root = format!("crates/{name}/src/lib.rs");
+            let text = self.tree.source(&root)? + switch::SWITCH;
+            self.tree.write(&root, text.as_bytes())?;
+        }
+        let mut alone = self.switch_all(&crates, numbers, fates)?;
+        let judges = match judge::build(self.tree.root(), &crates) {
+            Ok(mut judges) => {
+                judges.prove(&crates)?;
+                judges
+            }
+            Err(failure) => return Err(cause_of(failure)),
+        };
+        self.run_switched(&judges, fates, &alone)?;
+        alone.sort_unstable();
+        for number in alone {
+            if self.switched_only || Instant::now() > self.deadline {
+                break;
+            }
+            fates[number] = self.judge_alone(number, &crates)?;
+            self.tell(number, &fates[number]);
+        }
+        Ok(())
+    }
+
+    /// Writes the mutants into the tree until it compiles. Those that have to be built alone are
+    /// returned.
+    fn switch_all(
+        &self,
+        crates: &[String],
+        mut numbers: Vec<usize>,
+        fates: &mut [Fate],
+    ) -> Result<Vec<usize>, String> {
+        let mut alone = Vec::new();
+        let mut files: BTreeSet<&str> = BTreeSet::new();
+        for _ in 0..SWITCH_ROUNDS_MAX {
+            let mut by_file: BTreeMap<&str, Vec<switch::Numbered<'_>>> = BTreeMap::new();
+            files.extend(numbers.iter().map(|&n| self.drawn[n].file.as_str()));
+            for file in &files {
+                by_file.entry(file).or_default();
+            }
+            for &number in &numbers {
+                let mutant = &self.drawn[number];
+                by_file
+                    .entry(&mutant.file)
+                    .or_default()
+                    .push((number, mutant));
+            }
+            for (file, mutants) in by_file {
+                let left_out = self.write_switched(file, &mutants)?;
+                numbers.retain(|number| !left_out.contains(number));
+                alone.extend(left_out);
+            }
+            let errors = match judge::check(self.tree.root(), crates) {
+                Ok(()) => return Ok(alone),
+                Err(BuildFailure::Refused(errors)) => errors,
+                Err(failure) => return Err(cause_of(failure)),
+            };
+            let (refused, unviable) = self.blame(&errors)?;
+            numbers.retain(|number| !refused.contains(number) && !unviable.contains(number));
+            for number in unviable {
+                fates[number] = Fate::Unviable;
+            }
+            alone.extend(refused);
+        }
+        Err(format!("does not compile after {SWITCH_ROUNDS_MAX} rounds"))
+    }
+
+    fn write_switched(
+        &self,
+        file: &str,
+        mutants: &[switch::Numbered<'_>],
+    ) -> Result<Vec<usize>, String> {
+        let source = self.tree.source(file)?;
+        let switched =
+            switch::switch(&source, mutants).map_err(|cause| format!("{file}: {cause}"))?;
+        let mut text = switched.text;
+        if file.ends_with("/src/lib.rs") {
+            text += switch::SWITCH;
+        }
+        self.tree.write(file, text.as_bytes())?;
+        Ok(switched.left_out)
+    }
+
+    /// The mutants that the errors are about: those that a build alone may take, and those that no
+    /// build takes.
+    fn blame(&self, errors: &[CompileError]) -> Result<(BTreeSet<usize>, BTreeSet<usize>), String> {
+        let (mut refused, mut unviable) = (BTreeSet::new(), BTreeSet::new());
+        for error in errors {
+            for (file, range) in &error.places {
+                let text = self.tree.text(file)?;
+                let inner = switch::mutants_at(&text, range.clone()).first().copied();
+                // An error about the code around a mutant shows it: a match that lacks an arm now.
+                let shown = inner.or_else(|| switch::mutant_in(&error.text));
+                let near = shown.or_else(|| switch::mutant_near(&text, range.start));
+                let Some(number) = near else { continue };
+                match inner.is_some() && UNVIABLE_CODES.contains(&error.code.as_str()) {
+                    true => unviable.insert(number),
+                    false => refused.insert(number),
+                };
+            }
+        }
+        if refused.is_empty() && unviable.is_empty() {
+            let texts: Vec<&str> = errors.iter().map(|error| error.text.as_str()).collect();
+            return Err(format!(
+                "errors that no mutant explains\n{}",
+                texts.join("\n")
+            ));
+        }
+        refused.retain(|number| !unviable.contains(number));
+        Ok((refused, unviable))
+    }
+
+    /// Judges every mutant that the build contains.
+    fn run_switched(
+        &self,
+        judges: &Judges,
+        fates: &mut [Fate],
+        alone: &[usize],
+    ) -> Result<(), String> {
+        let numbers = numbers_of(fates, Fate::NotRun);
+        let queue = Mutex::new(numbers.into_iter().filter(|number| !alone.contains(number)));
+        let found = Mutex::new(Vec::new());
+        let work = || -> Result<(), String> {
+            while Instant::now() < self.deadline {
+                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(number) = next else { break };
+                let fate = self.judge_switched(judges, number)?;
+                self.tell(number, &fate);
+                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                found.push((number, fate));
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.jobs.max(1)).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().try_for_each(|worker| {
+                worker
+                    .join()
+                    .unwrap_or_else(|_| Err("a worker panicked".to_owned()))
+            })
+        })?;
+        for (number, fate) in found.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            fates[number] = fate;
+        }
+        Ok(())
+    }
+
+    fn judge_switched(&self, judges: &Judges, number: usize) -> Result<Fate, String> {
+        let (verdict, by) = judges.judge(&self.drawn[number].package, Some(number))?;
+        Ok(Fate::of(verdict, by))
+    }
+
+    /// Builds one mutant, without a switch of its own, and judges it.
+    fn judge_alone(&self, number: usize, crates: &[String]) -> Result<Fate, String> {
+        let mutant = &self.drawn[number];
+        let before = self.tree.text(&mutant.file)?;
+        let mut text = switch::replace(&self.tree.source(&mutant.file)?, mutant);
+        if mutant.file.ends_with("/src/lib.rs") {
+            text += switch::SWITCH;
+        }
+        self.tree.write(&mutant.file, text.as_bytes())?;
+        let package = std::slice::from_ref(&mutant.package);
+        let fate = match judge::check(self.tree.root(), package) {
+            Err(BuildFailure::Refused(_)) => Fate::Unviable,
+            Err(failure) => return Err(cause_of(failure)),
+            Ok(()) => match judge::build(self.tree.root(), crates) {
+                Ok(judges) => {
+                    let (verdict, by) = judges.judge(&mutant.package, None)?;
+                    Fate::of(verdict, by)
+                }
+                Err(BuildFailure::Refused(_)) => Fate::Unviable,
+                Err(failure) => return Err(cause_of(failure)),
+            },
+        };
+        self.tree.write(&mutant.file, before.as_bytes())?;
+        Ok(fate)
+    }
+
+    fn tell(&self, number: usize, fate: &Fate) {
+        eprintln!("{fate}: {}", self.drawn[number].name);
+    }
+}
+
+fn numbers_of(fates: &[Fate], wanted: Fate) -> Vec<usize> {
+    let numbered = fates.iter().enumerate();
+    numbered
+        .filter(|(_, fate)| **fate == wanted)
+        .map(|(n, _)| n)
+        .collect()
+}
+
+fn cause_of(failure: BuildFailure) -> String {
+    match failure {
+        BuildFailure::Other(cause) => cause,
+        BuildFailure::Refused(errors) => {
+            let texts: Vec<&str> = errors.iter().map(|error| error.text.as_str()).collect();
+            texts.join("\n")
+        }
+    }
+}
+
+impl Fate {
+    fn of(verdict: Verdict, by: &str) -> Fate {
+        match verdict {
+            Verdict::Killed => Fate::Killed(by.to_owned()),
+            Verdict::TimedOut => Fate::TimedOut(by.to_owned()),
+            Verdict::Survived => Fate::Survived,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A copy of the workspace in which mutants may stand: `target/mutants/tree`.
+//!
+//! Files are written only where their text differs, so that cargo builds again what a mutant
+//! changed and nothing else.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::run;
+
+/// The copy.
+pub struct Tree {
+    /// The workspace that it is a copy of.
+    origin: PathBuf,
+    root: PathBuf,
+}
+
+impl Tree {
+    /// Brings the copy up to date with the work tree of `origin`: what git tracks, and what it
+    /// would add.
+    pub fn copy_of(origin: &Path) -> Result<Tree, String> {
+        let tree = Tree {
+            origin: origin.to_owned(),
+            root: run::target(origin).join("mutants/tree"),
+        };
+        let listed = run::output(
+            run::command("git")
+                .arg("-C")
+                .arg(origin)
+                .args(["ls-files", "-z", "--cached", "--others"])
+                .arg("--exclude-standard"),
+        )?;
+        let files: HashSet<&str> = listed
+            .split('\0')
+            .filter(|name| origin.join(name).is_file())
+            .collect();
+        for name in &files {
+            tree.copy(name)?;
+        }
+        tree.remove_others(&tree.root, &files)?;
+        Ok(tree)
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The file's text as it is in the workspace.
+    pub fn source(&self, file: &str) -> Result<String, String> {
+        let path = self.origin.join(file);
+        fs::read_to_string(&path).map_err(|error| told(&path, &error))
+    }
+
+    /// The file's text as it is in the copy.
+    pub fn text(&self, file: &str) -> Result<String, String> {
+        let path = self.root.join(file);
+        fs::read_to_string(&path).map_err(|error| told(&path, &error))
+    }
+
+    /// Gives the file this text.
+    pub fn write(&self, file: &str, text: &[u8]) -> Result<(), String> {
+        let path = self.root.join(file);
+        if fs::read(&path).is_ok_and(|old| old == text) {
+            return Ok(());
+        }
+        let parent = path.parent().unwrap_or(&self.root);
+        fs::create_dir_all(parent).map_err(|error| told(parent, &error))?;
+        fs::write(&path, text).map_err(|error| told(&path, &error))
+    }
+
+    fn copy(&self, name: &str) -> Result<(), String> {
+        let (from, to) = (self.origin.join(name), self.root.join(name));
+        let text = fs::read(&from).map_err(|error| told(&from, &error))?;
+        self.write(name, &text)?;
+        // Programs among the tests stay programs.
+        let mode = fs::metadata(&from).map_err(|error| told(&from, &error))?;
+        fs::set_permissions(&to, mode.permissions()).map_err(|error| told(&to, &error))
+    }
+
+    /// A file that the workspace lost is lost here too.
+    fn remove_others(&self, directory: &Path, files: &HashSet<&str>) -> Result<(), String> {
+        let entries = fs::read_dir(directory).map_err(|error| told(directory, &error))?;
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                self.remove_others(&path, files)?;
+                continue;
+            }
+            let name = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
+            if name.is_none_or(|name| !files.contains(name)) {
+                fs::remove_file(&path).map_err(|error| told(&path, &error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn told(path: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}", path.display())
+}

@@ -91,6 +91,7 @@ pub fn script(options: &ScriptOptions, is_verbose: bool) -> Result<(), Failure> 
         nothing_left: options.nothing_left,
         record: false,
         echoes_what_left: false,
+        ticks_ms: None,
     };
     let mut failed = 0;
     for file in &options.files {

@@ -52,37 +52,33 @@ impl Segment {
         self.flags & flags == flags
     }
 
-    /// In the notation of scripts. Without a window if it is not compared.
-    pub(super) fn display(&self, is_ace: bool, with_window: bool) -> String {
-        let mut out = String::new();
-        let names = [
+    /// The flags in the notation of scripts.
+    pub(super) fn flag_names(&self, is_ace: bool) -> String {
+        let names = |names: &[(u16, char)]| -> String {
+            let set = names.iter().filter(|(bit, _)| self.has(*bit));
+            set.map(|(_, name)| name).collect()
+        };
+        let mut out = names(&[
             (flag::FIN, 'F'),
             (flag::SYN, 'S'),
             (flag::RST, 'R'),
             (flag::PSH, 'P'),
             (flag::ACK, '.'),
             (flag::URG, 'U'),
-        ];
-        out.extend(
-            names
-                .iter()
-                .filter(|(bit, _)| self.has(*bit))
-                .map(|(_, name)| name),
-        );
-        if is_ace {
-            let _ = write!(out, "{}", self.flags >> 6 & 7);
-        } else {
-            let names = [(flag::ECE, 'E'), (flag::CWR, 'W'), (flag::AE, 'A')];
-            out.extend(
-                names
-                    .iter()
-                    .filter(|(bit, _)| self.has(*bit))
-                    .map(|(_, name)| name),
-            );
+        ]);
+        match is_ace {
+            true => out += &(self.flags >> 6 & 7).to_string(),
+            false => out += &names(&[(flag::ECE, 'E'), (flag::CWR, 'W'), (flag::AE, 'A')]),
         }
         if out.is_empty() {
             out.push('-');
         }
+        out
+    }
+
+    /// In the notation of scripts. Without a window if it is not compared.
+    pub(super) fn display(&self, is_ace: bool, with_window: bool) -> String {
+        let mut out = self.flag_names(is_ace);
         let len = self.payload.len();
         let _ = write!(
             out,

@@ -5,6 +5,7 @@
 
 pub(super) mod kernel;
 pub(super) mod stack;
+mod ticks;
 
 use posix::{Errno, Reply, Request};
 

@@ -21,6 +21,7 @@
 mod ast;
 mod config;
 mod datagram;
+mod difference;
 mod host;
 mod icmp;
 mod lex;
@@ -39,7 +40,8 @@ mod tcp_info;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use record::{Record, differences};
+pub use difference::{Difference, differences};
+pub use record::Record;
 
 /// On what a script is played.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -65,6 +67,8 @@ pub struct Options {
     /// With [`Options::record`]: an echo means the timestamp that left at that time or a little later, as a kernel in real time is late by parts of a
     /// millisecond.
     pub echoes_what_left: bool,
+    /// On our stack: timers fire when those of a Linux would whose clock began so many ms later.
+    pub ticks_ms: Option<u16>,
     /// Options as in the script, without the dashes, before its own: `("ip_version", "ipv6")`. A script's own win.
     pub options: Vec<(String, String)>,
     /// Words and what stands for them: `--define`. They come on top of what the known suites define.

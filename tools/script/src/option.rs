@@ -65,6 +65,11 @@ pub(super) fn timestamp_at(bytes: &[u8]) -> Option<usize> {
         .map(|place| place.start)
 }
 
+/// Whether SACK blocks are among them.
+pub(super) fn has_sack(bytes: &[u8]) -> bool {
+    places(bytes).is_some_and(|places| places.iter().any(|place| place.kind == kind::SACK))
+}
+
 /// The 32 bits at `at`.
 pub(super) fn word(bytes: &[u8], at: usize) -> u32 {
     let mut word = [0; 4];

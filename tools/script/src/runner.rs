@@ -48,7 +48,9 @@ pub(super) fn play(
     let before = Before::new(script, &mut config, options)?;
     let settings = &before.settings;
     let host: Box<dyn Host> = match options.on {
-        Machine::Stack => Stack::new(&config, settings).map(|host| Box::new(host) as _),
+        Machine::Stack => {
+            Stack::new(&config, settings, options.ticks_ms).map(|host| Box::new(host) as _)
+        }
         Machine::Kernel => Kernel::new(&config, settings).map(|host| Box::new(host) as _),
     }
     .map_err(|cause| Mismatch::new(1, cause))?;
@@ -389,9 +391,13 @@ impl<'s> Runner<'s> {
         }
         let outcome = self.python.run(line, text);
         let printed = std::mem::take(&mut self.python.output);
-        for line in printed.lines() {
+        for (at, line) in printed.lines().enumerate() {
             self.note(format_args!("printed: {line}"));
-            self.say(format!("printed: {line}"))?;
+            if self.options.record {
+                let names = recording::names_of(text, at);
+                let now = self.host.now();
+                self.record.printed(now, format!("printed: {line}"), names);
+            }
         }
         if self.options.record {
             return Ok(());

@@ -280,9 +280,10 @@ impl Connection {
         }
     }
 
-    /// Nothing about it is new but its timestamp, which Linux learns before it looks at the ACK number.
+    /// Nothing about it is new but its timestamp, which Linux learns before it looks at the ACK number: in ESTABLISHED, which alone has a fast path.
     fn is_plain_repetition(&self, seg: &Segment) -> bool {
-        seg.len == 0
+        self.state == State::Established
+            && seg.len == 0
             && seg.seq == self.rcv.nxt
             && seg.flags.without(Flags::PSH) == Flags::ACK
             && seg.options.sack.is_empty()

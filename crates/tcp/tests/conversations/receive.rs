@@ -14,8 +14,10 @@ fn established_sack_newest_first() {
         p.expect(". 1:1(0) ack 1 <sack 1001:3001>");
         p.inject("P. 5001:6001(1000) ack 1");
         p.expect(". 1:1(0) ack 1 <sack 5001:6001 1001:3001>");
-        // Between the two: one block, and it is the newest.
+        // Between the two: one block, and it is the newest. From the fourth on, SACKs wait for others.
         p.inject("P. 3001:5001(2000) ack 1");
+        p.expect_nothing();
+        p.wait_ms(1);
         p.expect(". 1:1(0) ack 1 <sack 1001:6001>");
         p.inject("P. 1:1001(1000) ack 1");
         p.expect(". 1:1(0) ack 6001 <>");

@@ -11,6 +11,7 @@ use packetio::ip_wire::{self, IpWireEnd};
 use posix::{Call, Errno, Outcome, Request, Sockets, sysctl};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
+use super::ticks::Ticks;
 use super::{Answer, Departure, Host};
 use crate::ast::Micros;
 use crate::config::Config;
@@ -37,6 +38,8 @@ pub(crate) struct Stack {
     wire: IpWireEnd,
     /// Packets were injected so many times.
     injections: usize,
+    /// Timers fire when Linux's would.
+    ticks: Option<Ticks>,
     /// Those in force, by name.
     settings: BTreeMap<String, String>,
     /// The queue before the device takes nothing.
@@ -47,10 +50,12 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// A stack with these addresses and settings; the other side is everybody else.
+    /// A stack with these addresses and settings; the other side is everybody else. With `ticks_ms` its timers are as late as Linux's whose clock ticks first
+    /// after so many ms.
     pub(crate) fn new(
         config: &Config,
         settings: &BTreeMap<String, String>,
+        ticks_ms: Option<u16>,
     ) -> Result<Stack, String> {
         let said = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
         let clock = VirtualClock::new(START_NS);
@@ -77,6 +82,7 @@ impl Stack {
             clock,
             wire,
             injections: 0,
+            ticks: ticks_ms.map(Ticks::new),
             settings: settings.clone(),
             is_congested: false,
             capabilities: None,
@@ -122,15 +128,22 @@ impl Host for Stack {
     fn step(&mut self, limit: Micros) -> bool {
         let now_ns = self.clock.now_ns();
         let limit_ns = START_NS + limit.max(0) as u64 * 1000;
-        let next_ns = self
-            .deadline_ns()
+        let deadline_ns = self.deadline_ns();
+        let fires_ns = match &mut self.ticks {
+            Some(ticks) => deadline_ns.map(|deadline_ns| ticks.fires_ns(deadline_ns, now_ns)),
+            None => deadline_ns,
+        };
+        let next_ns = fires_ns
             .map(|deadline_ns| match deadline_ns > now_ns {
                 true => deadline_ns,
                 false => now_ns + NUDGE_NS,
             })
             .filter(|next_ns| *next_ns <= limit_ns);
         self.clock.advance_to_ns(next_ns.unwrap_or(limit_ns));
-        self.turn();
+        // A timer that is due and has not fired yet would fire in any turn.
+        if next_ns.is_some() || self.ticks.is_none() {
+            self.turn();
+        }
         next_ns.is_some()
     }
 

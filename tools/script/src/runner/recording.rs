@@ -131,6 +131,18 @@ impl Runner<'_> {
     }
 }
 
+/// What the print number `at` of `code` prints, without the names' common beginning: what differs is called by it.
+pub(super) fn names_of(code: &str, at: usize) -> Vec<String> {
+    let arguments = code.split("print(").nth(at + 1);
+    let Some((arguments, _)) = arguments.and_then(|text| text.split_once(')')) else {
+        return Vec::new();
+    };
+    let names = arguments.split(',').map(str::trim);
+    names
+        .map(|name| name.trim_start_matches("tcpi_").to_owned())
+        .collect()
+}
+
 /// A control message: of errors what the kernel says of them, of others what is no time.
 fn told(message: &ControlMessage) -> String {
     let ControlMessage { level, kind, data } = message;

@@ -1,17 +1,26 @@
 //! `cargo xtask script --compare`: the same scripts on our stack and on this machine's kernel, nothing expected of either; shows where they differ.
 //!
 //! What a kernel does in real time is not the same every time: its clock ticks, and other programs run. So a script that differs is played on it again; a
-//! difference counts if it is there every time.
+//! difference counts if it is there every time. It is counted in the class of what differs first, at the first play; or as a
+//! timer's, if our stack does the same as the kernel once its timers fire with ticks, as the kernel's do.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
-use script::{Machine, Options, Record, differences, random, states};
+use script::{Difference, Machine, Options, Record, differences, random, states};
 
 use super::{Failure, ScriptOptions, read};
 
+/// What a difference is called that is only a timer's.
+const TIMER: &str = "timers: the same once ours fire when a kernel's do";
+/// So many kernels' clocks are tried, and from one to the next it begins so many ms later: long timers fire with every eighth of its ticks of 4 ms, or 64th.
+const CLOCKS: u16 = 32;
+const CLOCKS_APART_MS: u16 = 73;
+/// Names of scripts that stand behind their class in the table.
+const NAMES_MAX: usize = 12;
 /// How often a script is played on the kernel before it counts as different.
 const PLAYS_MAX: usize = 3;
 /// Tolerance of times, in ms.
@@ -27,8 +36,8 @@ struct Subject {
 enum Verdict {
     /// The same, at this play.
     Same(usize),
-    /// The differences of the first play, and both records.
-    Differs(String),
+    /// The class of the first difference of the first play; its differences, and both records.
+    Differs(String, String),
     /// Not compared, and why.
     Left(String),
 }
@@ -42,6 +51,7 @@ pub(super) fn compare(options: &ScriptOptions, is_verbose: bool) -> Result<(), F
     let subjects = Mutex::new(subjects(options)?.into_iter());
     let (verdicts, results) = mpsc::channel();
     let mut counts = [0; 4];
+    let mut classes: BTreeMap<String, Vec<String>> = BTreeMap::new();
     thread::scope(|scope| {
         for _ in 0..options.jobs.max(1) {
             let (verdicts, subjects) = (verdicts.clone(), &subjects);
@@ -52,7 +62,11 @@ pub(super) fn compare(options: &ScriptOptions, is_verbose: bool) -> Result<(), F
             let place = match &verdict {
                 Verdict::Same(1) => 0,
                 Verdict::Same(_) => 1,
-                Verdict::Differs(_) => 2,
+                Verdict::Differs(class, _) => {
+                    let names = classes.entry(class.clone()).or_default();
+                    names.push(subject.name.clone());
+                    2
+                }
                 Verdict::Left(_) => 3,
             };
             counts[place] += 1;
@@ -60,6 +74,7 @@ pub(super) fn compare(options: &ScriptOptions, is_verbose: bool) -> Result<(), F
             show(&subject, &verdict, is_generated);
         }
     });
+    show_classes(classes);
     let [same, later, differ, left] = counts;
     println!(
         "{same} the same, {later} the same when played again, {differ} differ, {left} not compared"
@@ -117,7 +132,7 @@ fn work(
 
 fn judge(text: &str, options: &ScriptOptions, is_verbose: bool) -> Verdict {
     let tolerance_us = i64::from(options.tolerance.unwrap_or(TOLERANCE_MS)) * 1000;
-    let how = |on| Options {
+    let how_to_play = |on| Options {
         on,
         record: true,
         echoes_what_left: options.path,
@@ -125,7 +140,7 @@ fn judge(text: &str, options: &ScriptOptions, is_verbose: bool) -> Verdict {
         defines: options.defines.iter().cloned().collect(),
         ..Options::default()
     };
-    let ours = match script::run(text, &how(Machine::Stack)) {
+    let ours = match script::run(text, &how_to_play(Machine::Stack)) {
         Ok(report) => report,
         Err(mismatch) => return Verdict::Left(format!("{mismatch}")),
     };
@@ -133,8 +148,9 @@ fn judge(text: &str, options: &ScriptOptions, is_verbose: bool) -> Verdict {
         return Verdict::Left(format!("takes {} s", ours.elapsed_ns / 1_000_000_000));
     }
     let mut first = None;
+    let mut kernels = Vec::new();
     for play in 1..=PLAYS_MAX {
-        let kernel = match script::run(text, &how(Machine::Kernel)) {
+        let kernel = match script::run(text, &how_to_play(Machine::Kernel)) {
             Ok(report) => report,
             Err(mismatch) => return Verdict::Left(format!("on the kernel: {mismatch}")),
         };
@@ -146,18 +162,50 @@ fn judge(text: &str, options: &ScriptOptions, is_verbose: bool) -> Verdict {
         if found.is_empty() {
             return Verdict::Same(play);
         }
-        first.get_or_insert_with(|| match is_verbose {
-            true => in_full(text, &found, [&ours.record, &kernel.record]),
-            false => found.join("\n"),
+        first.get_or_insert_with(|| {
+            let records = is_verbose.then_some([&ours.record, &kernel.record]);
+            (found[0].class.clone(), in_full(text, &found, records))
         });
+        kernels.push(kernel.record);
     }
-    Verdict::Differs(first.unwrap_or_default())
+    let (class, how) = first.unwrap_or_default();
+    let is_timer = is_a_timer(&kernels, tolerance_us, |ticks_ms| {
+        let ours = script::run(
+            text,
+            &Options {
+                ticks_ms: Some(ticks_ms),
+                ..how_to_play(Machine::Stack)
+            },
+        );
+        ours.ok().map(|report| report.record)
+    });
+    match is_timer {
+        true => Verdict::Differs(TIMER.to_owned(), format!("{TIMER}\n{how}")),
+        false => Verdict::Differs(class, how),
+    }
 }
 
-fn in_full(script: &str, found: &[String], [ours, kernel]: [&Record; 2]) -> String {
+/// Whether our stack does what the kernel did in one of its plays once its timers fire when those of a kernel do.
+fn is_a_timer(kernels: &[Record], tolerance_us: i64, ours: impl Fn(u16) -> Option<Record>) -> bool {
+    let is_same = |ours: &Record, kernel: &Record| {
+        differences(["ours", "kernel"], [ours, kernel], tolerance_us).is_empty()
+    };
+    (0..CLOCKS)
+        .filter_map(|clock| ours(clock * CLOCKS_APART_MS))
+        .any(|ours| kernels.iter().any(|kernel| is_same(&ours, kernel)))
+}
+
+fn in_full(script: &str, found: &[Difference], records: Option<[&Record; 2]>) -> String {
+    let found = found
+        .iter()
+        .map(|one| format!("{}\n{}", one.class, one.text));
+    let found: Vec<String> = found.collect();
+    let found = found.join("\n");
+    let Some([ours, kernel]) = records else {
+        return found;
+    };
     format!(
-        "{}\n--- script\n{script}--- ours\n{}--- kernel\n{}",
-        found.join("\n"),
+        "{found}\n--- script\n{script}--- ours\n{}--- kernel\n{}",
         ours.display(),
         kernel.display()
     )
@@ -169,7 +217,19 @@ fn show(subject: &Subject, verdict: &Verdict, is_generated: bool) {
         Verdict::Same(_) if is_generated => {}
         Verdict::Same(1) => println!("{name}: same"),
         Verdict::Same(play) => println!("{name}: same (play {play})"),
-        Verdict::Differs(how) => println!("{name}: differs: {how}"),
+        Verdict::Differs(_, how) => println!("{name}: differs: {how}"),
         Verdict::Left(why) => println!("{name}: not compared: {why}"),
+    }
+}
+
+/// The classes, the largest first: how many differ so, and the names of some.
+fn show_classes(classes: BTreeMap<String, Vec<String>>) {
+    let mut classes: Vec<_> = classes.into_iter().collect();
+    classes.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
+    for (class, mut names) in classes {
+        let count = names.len();
+        let more = if count > NAMES_MAX { ", …" } else { "" };
+        names.truncate(NAMES_MAX);
+        println!("{count:>5}  {class}  ({}{more})", names.join(", "));
     }
 }

@@ -116,6 +116,7 @@ fn script(options: &ScriptOptions) -> Result<(), Failure> {
         nothing_left: options.nothing_left,
         record: false,
         echoes_what_left: false,
+        ticks_ms: None,
     };
     let mut failed = 0;
     for file in &options.files {

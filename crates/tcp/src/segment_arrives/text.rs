@@ -251,8 +251,11 @@ impl Connection {
             return (0, Effects::NONE);
         }
         if !self.make_room(cx, left, rx) {
-            // The buffer is full because the application does not read: as in Linux nobody hears of it.
+            // The buffer is full because the application does not read: as in Linux nobody hears of it, unless the window is shut.
             cx.counters.bytes_drop_no_memory += u64::from(text.len);
+            if self.rcv.wnd() == 0 {
+                self.owe_duplicate_ack(cx);
+            }
             return (0, Effects::NONE);
         }
         self.marks.set(Marks::ACK_PENDING);

@@ -1,4 +1,5 @@
-//! The timer stage of a turn: what is due in the wheel, who may depart, the list of TIME_WAIT entries, and the neighbour cache.
+//! The timer stage of a turn: what is due in the wheel, who may depart, the list of TIME_WAIT entries, the neighbour cache, and memory that
+//! nobody uses.
 
 use tcp::Connection;
 
@@ -45,6 +46,9 @@ impl Core {
             let key = self.secrets.key(SECRET_COOKIES + self.cookie_secrets);
             self.cookies.rotate(key, self.now_ns);
         }
+        if self.now_ns >= self.memory_rounds.next_ns {
+            self.memory_round();
+        }
     }
 
     /// When the timer stage has something to do next.
@@ -65,6 +69,7 @@ impl Core {
             time_wait_ns,
             events_ns,
             held_ns,
+            self.memory_round_ns(),
         ]
         .into_iter()
         .flatten()

@@ -16,6 +16,7 @@ mod hostile;
 mod icmp;
 mod limits;
 mod memory;
+mod memory_rounds;
 mod neighbours;
 mod offloads;
 mod pacing;

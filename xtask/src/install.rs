@@ -7,8 +7,9 @@
 //! PREFIX/share/man/man3/*.3, man7/*.7     share/doc/libmtcp/mtcp.conf
 //! ```
 //!
-//! With `--static` the shared library is left out: programs that say `-lmtcp` and nothing of where it is when they run get the archive, as from mTCP. Headers
-//! lie in `src/include` too then, where mTCP's sources have them, with those of mTCP's own that programs include.
+//! With `--static` the shared library is left out: programs that say `-lmtcp` and nothing of where
+//! it is when they run get the archive, as from mTCP. Headers lie in `src/include` too then, where
+//! mTCP's sources have them, with those of mTCP's own that programs include.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -1,7 +1,9 @@
-//! The configuration: mTCP's grammar, or TOML, into one set of settings, and from there into Millstream's.
+//! The configuration: mTCP's grammar, or TOML, into one set of settings, and from there into
+//! Millstream's.
 //!
-//! A key has one meaning and one line in [`keys`], whichever grammar it came in. What is wrong stops with file and line. The keys that
-//! mTCP knows and that have no meaning here are named in one warning.
+//! A key has one meaning and one line in [`keys`], whichever grammar it came in. What is wrong
+//! stops with file and line. The keys that mTCP knows and that have no meaning here are named in
+//! one warning.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -134,7 +136,8 @@ impl Settings {
         Ok(settings)
     }
 
-    /// One line that names all keys without a meaning here; `None`: there are none. Complete after [`complete`](Self::complete).
+    /// One line that names all keys without a meaning here; `None`: there are none. Complete after
+    /// [`complete`](Self::complete).
     pub fn warning(&self) -> Option<String> {
         let named = |(key, line): &(String, Line)| format!("{key} (line {line})");
         let named: Vec<_> = self.without_meaning.iter().map(named).collect();

@@ -1,4 +1,5 @@
-//! A crowd of connections comes and goes: what the process holds in memory is near again to what it held before, whoever turns the stack.
+//! A crowd of connections comes and goes: what the process holds in memory is near again to what it
+//! held before, whoever turns the stack.
 
 mod common;
 

@@ -1,12 +1,15 @@
-//! What a driver has to tell people while it works: that the other end of a wire is not there, and that it is there at last.
+//! What a driver has to tell people while it works: that the other end of a wire is not there, and
+//! that it is there at last.
 //!
-//! A library prints nothing. The program hands in a function that does, once ([`on_notice`]); without one nothing is told. Called by drivers off the data path.
+//! A library prints nothing. The program hands in a function that does, once ([`on_notice`]);
+//! without one nothing is told. Called by drivers off the data path.
 
 use std::sync::OnceLock;
 
 static TELL: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Has notices told by `tell`, one line each, on whichever thread turns the stack. The first function stays: `false` for any other.
+/// Has notices told by `tell`, one line each, on whichever thread turns the stack. The first
+/// function stays: `false` for any other.
 ///
 /// ```
 /// packetio::notice::on_notice(|line| eprintln!("{line}"));

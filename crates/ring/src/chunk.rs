@@ -272,13 +272,15 @@ impl ChunkPool {
         }
     }
 
-    /// Begins a round: pages all of whose chunks were free since the last round go back to the system, and what is free now is noted for the next one.
+    /// Begins a round: pages all of whose chunks were free since the last round go back to the
+    /// system, and what is free now is noted for the next one.
     pub fn begin_round(&mut self) {
         self.small.begin_round();
         self.large.begin_round();
     }
 
-    /// A bounded part of the round that was begun. Bytes that went back to the system; `None`: the round is over.
+    /// A bounded part of the round that was begun. Bytes that went back to the system; `None`: the
+    /// round is over.
     pub fn go_round(&mut self) -> Option<u64> {
         let small = self.small.go_round(&self.memory);
         small.or_else(|| self.large.go_round(&self.memory))

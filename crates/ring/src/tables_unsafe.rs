@@ -1,10 +1,12 @@
-//! Large tables on huge pages. A table of many thousand entries that are touched in no order costs a walk through the page tables with nearly
-//! every touch if it lies on pages of 4 KiB; on pages of 2 MiB a few entries of the TLB cover it.
+//! Large tables on huge pages. A table of many thousand entries that are touched in no order costs
+//! a walk through the page tables with nearly every touch if it lies on pages of 4 KiB; on pages of
+//! 2 MiB a few entries of the TLB cover it.
 //!
 //! What a table has shrunk by goes back to the system, in whole huge pages if it lies on such.
 //!
-//! It is advice: where the kernel grants no huge pages the table is slower, not wrong. Small tables are left alone, so that a process that
-//! holds little stays small. Called by whoever makes a table to its limit.
+//! It is advice: where the kernel grants no huge pages the table is slower, not wrong. Small tables
+//! are left alone, so that a process that holds little stays small. Called by whoever makes a table
+//! to its limit.
 
 use rustix::mm::{Advice, madvise};
 
@@ -50,8 +52,9 @@ fn advise(start: *mut u8, bytes: usize) {
     };
 }
 
-/// Returns pages to the system that entries of a table had touched and none touches now: behind its last entry, and before the end of what `touched` entries
-/// were. Bytes returned; `touched` is as many entries as may still have pages.
+/// Returns pages to the system that entries of a table had touched and none touches now: behind its
+/// last entry, and before the end of what `touched` entries were. Bytes returned; `touched` is as
+/// many entries as may still have pages.
 pub fn return_room<T>(table: &mut Vec<T>, touched: &mut usize) -> u64 {
     let len = table.len();
     let entry_bytes = size_of::<T>().max(1);
@@ -66,8 +69,8 @@ pub fn return_room<T>(table: &mut Vec<T>, touched: &mut usize) -> u64 {
         return 0;
     }
     let place = room.as_mut_ptr().wrapping_byte_add(first - start);
-    // SAFETY: the pages lie wholly within the room behind the table's last entry, which holds no value and is borrowed exclusively: that they read as zeros from now
-    // on changes nothing.
+    // SAFETY: the pages lie wholly within the room behind the table's last entry, which holds no
+    // value and is borrowed exclusively: that they read as zeros from now on changes nothing.
     let outcome = unsafe { madvise(place.cast(), end - first, Advice::LinuxDontNeed) };
     if outcome.is_err() {
         return 0;

@@ -26,7 +26,8 @@ pub struct StackConfig {
     pub limits: Limits,
     /// Settings of TCP.
     pub tcp: tcp::Config,
-    /// How long memory of buffers and connections lies unused before it goes back to the system, in ns, and twice that at the most; 0: it stays for the next crowd.
+    /// How long memory of buffers and connections lies unused before it goes back to the system, in
+    /// ns, and twice that at the most; 0: it stays for the next crowd.
     pub return_memory_ns: u64,
     /// Local ports for outgoing connections, first and last.
     pub local_ports: (u16, u16),

@@ -1,13 +1,16 @@
-//! Rounds that return unused memory to the system: after a crowd has gone, the chunks and slots that it needed.
+//! Rounds that return unused memory to the system: after a crowd has gone, the chunks and slots
+//! that it needed.
 //!
 //! ```text
-//!   quiet ──▶ round ──▶ quiet ──▶ round …      a round is many steps, one a turn, a millisecond apart
+//!   quiet ──▶ round ──▶ quiet ──▶ round …   a round is many steps, one a turn, a millisecond apart
 //!             what was unused since the last one goes
 //! ```
 //!
-//! Chunks know for themselves what was not needed since the last round ([`ring::chunk`]), the socket table compares numbers ([`sockets`](crate::sockets)). Called by the
-//! timer stage. A stack that has nothing to return asks for no turn, so an idle one sleeps for good. Never returned are tables whose entries have no order (the flow table),
-//! and memory that a peer or the kernel holds: a memif's regions, the UMEM of AF_XDP.
+//! Chunks know for themselves what was not needed since the last round ([`ring::chunk`]), the
+//! socket table compares numbers ([`sockets`](crate::sockets)). Called by the timer stage. A stack
+//! that has nothing to return asks for no turn, so an idle one sleeps for good. Never returned are
+//! tables whose entries have no order (the flow table), and memory that a peer or the kernel holds:
+//! a memif's regions, the UMEM of AF_XDP.
 
 use crate::core::Core;
 use crate::limits::RETURN_STEP_NS;

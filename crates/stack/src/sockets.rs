@@ -476,7 +476,8 @@ impl Sockets {
         true
     }
 
-    /// Begins a round that returns the memory of slots: all but as many as were in use when the last round began, or are now, and a few.
+    /// Begins a round that returns the memory of slots: all but as many as were in use when the
+    /// last round began, or are now, and a few.
     pub fn begin_round(&mut self) {
         let in_use = self.warm_count();
         self.warm_wanted = in_use.max(self.warm_before) + 1 + SLOTS_KEPT;

@@ -1,5 +1,5 @@
-//! The timer stage of a turn: what is due in the wheel, who may depart, the list of TIME_WAIT entries, the neighbour cache, and memory that
-//! nobody uses.
+//! The timer stage of a turn: what is due in the wheel, who may depart, the list of TIME_WAIT
+//! entries, the neighbour cache, and memory that nobody uses.
 
 use tcp::Connection;
 

@@ -1,6 +1,6 @@
 /*
- * A header that mTCP has among its sources and that programs in its tree include. What it declares there is the inside of mTCP's epoll, which is another one here;
- * what programs use of it is the API.
+ * A header that mTCP has among its sources and that programs in its tree include. There it declares
+ * the inside of mTCP's epoll. Programs use the API of it, which is all that this one has.
  */
 #ifndef EVENTPOLL_H
 #define EVENTPOLL_H

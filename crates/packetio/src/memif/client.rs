@@ -1,7 +1,10 @@
-//! The client's side of the control channel: finds the server, makes the shared memory and announces it piece by piece.
+//! The client's side of the control channel: finds the server, makes the shared memory and
+//! announces it piece by piece.
 //!
-//! Owned by the control object. Tries again with a growing pause whenever there is no connection; each connection gets new memory, so that nothing of the last one is
-//! left in it. A server that stays away is told of: after a second, then ever more rarely, at once if there is another reason, and when it has come.
+//! Owned by the control object. Tries again with a growing pause whenever there is no connection;
+//! each connection gets new memory, so that nothing of the last one is left in it. A server that
+//! stays away is told of: after a second, then ever more rarely, at once if there is another
+//! reason, and when it has come.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -42,7 +45,8 @@ struct Absence {
     why: Errno,
     /// When it is told again.
     tell_ns: u64,
-    /// Before it is told another time; the first time is `ABSENCE_TOLD_NS_MIN` after the first attempt.
+    /// Before it is told another time; the first time is `ABSENCE_TOLD_NS_MIN` after the first
+    /// attempt.
     pause_ns: u64,
     is_told: bool,
 }

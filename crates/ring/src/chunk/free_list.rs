@@ -1,15 +1,17 @@
-//! The free chunks of one class, and how the pages of those that nobody needs go back to the system.
+//! The free chunks of one class, and how the pages of those that nobody needs go back to the
+//! system.
 //!
 //! ```text
-//!             give                   a round begins                 unused until the next round, pages of 4 KiB as a whole
-//!   in use ─────────▶ ready (stack) ───────────────▶ resting (set) ─────────────────────────────▶ returned (set)
-//!      ▲                │ pop           ready is empty │                                              │ these are empty too
-//!      └────────────────┴──────────────────────────────┴──────────────────────────────────────────────┴─── never used yet
+//!   in use ──give──▶ ready (stack) ──a round──▶ resting (set) ──the next round──▶ returned (set)
+//!      ▲               │ pop                       │ ready is empty                 │ resting too
+//!      └───────────────┴───────────────────────────┴────────────────────────────────┘
 //! ```
 //!
-//! Taking and giving touch `ready` alone: a stack, so that warm chunks are taken first. Nothing is counted there. What was in it when a round began is put
-//! aside, into `resting`, and comes back from there only when `ready` is empty; so what still rests when the next round begins was not needed in between.
-//! Chunks never used yet are counted, not listed, so that a large pool costs nothing until it is used. The lists lie in the stack's own memory, none in the pages that go.
+//! Taking and giving touch `ready` alone: a stack, so that warm chunks are taken first. Nothing is
+//! counted there. What was in it when a round began is put aside, into `resting`, and comes back
+//! from there only when `ready` is empty. What still rests when the next round begins was not needed
+//! in between: pages all of whose chunks rest are returned. Chunks never used yet are counted, not listed, so that a large pool costs
+//! nothing until it is used. The lists lie in the stack's own memory, none in the pages that go.
 
 use super::index_set::IndexSet;
 use super::{ChunkClass, ChunkId};
@@ -169,7 +171,8 @@ impl FreeList {
         }
     }
 
-    /// Returns pages all of whose chunks rest, from chunk `from` on. Where to go on, and how many bytes went.
+    /// Returns pages all of whose chunks rest, from chunk `from` on. Where to go on, and how many
+    /// bytes went.
     fn return_some(&mut self, from: u32, memory: &Memory) -> (u32, u64) {
         let Units { chunks, pages, .. } = self.units;
         let (mut at, mut bytes, mut left) = (from, 0, ROUND_PAGES_PER_STEP);

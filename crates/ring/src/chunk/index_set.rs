@@ -1,4 +1,5 @@
-//! A set of indices as bits: cheap to fill in any order, and to look at in the order of the indices.
+//! A set of indices as bits: cheap to fill in any order, and to look at in the order of the
+//! indices.
 
 /// See the module's documentation.
 pub(super) struct IndexSet {
@@ -74,7 +75,8 @@ impl IndexSet {
         self.count -= len;
     }
 
-    /// Where to look for indices from `start` on: `start`, or the beginning of the first word with any; `None`: there are none.
+    /// Where to look for indices from `start` on: `start`, or the beginning of the first word with
+    /// any; `None`: there are none.
     pub fn next_word(&self, start: u32) -> Option<u32> {
         let from = (start / WORD_BITS) as usize;
         let words = self.words.get(from..)?;

@@ -117,8 +117,9 @@ impl Memory {
         }
     }
 
-    /// Gives the pages of these chunks back to the system: they read as zeros, and are made anew when they are written. The caller has
-    /// them free, and as whole [`units`](Self::units). Bytes returned; 0: the kernel refused.
+    /// Gives the pages of these chunks back to the system: they read as zeros, and are made anew
+    /// when they are written. The caller has them free, and as whole [`units`](Self::units). Bytes
+    /// returned; 0: the kernel refused.
     pub(crate) fn return_pages(&self, class: ChunkClass, first: u32, count: u32) -> u64 {
         let (offset, bytes) = self.place(class);
         let start = offset + first as usize * bytes;

@@ -1,4 +1,5 @@
-//! A crowd comes and goes: the memory that it needed goes back to the system after a while, and the next crowd finds all that it needs.
+//! A crowd comes and goes: the memory that it needed goes back to the system after a while, and the
+//! next crowd finds all that it needs.
 
 use ring::socket_block::SocketId;
 use stack::StackConfig;

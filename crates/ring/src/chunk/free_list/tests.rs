@@ -1,4 +1,5 @@
-//! Chunks come and go while rounds return pages; what a chunk holds is there for as long as it is out, and memory follows its use.
+//! Chunks come and go while rounds return pages; what a chunk holds is there for as long as it is
+//! out, and memory follows its use.
 
 use super::*;
 use crate::chunk::ChunkPool;

@@ -1,7 +1,7 @@
 //! The configuration: mTCP's grammar, or TOML, into one set of settings, and from there into
 //! Millstream's.
 //!
-//! A key has one meaning and one line in [`keys`], whichever grammar it came in. What is wrong
+//! A key has one meaning and one line in [`keys`], whichever grammar it came in. An error
 //! stops with file and line. The keys that mTCP knows and that have no meaning here are named in
 //! one warning.
 

@@ -1,5 +1,5 @@
-//! A crowd of connections comes and goes: what the process holds in memory is near again to what it
-//! held before, whoever turns the stack.
+//! A crowd of connections comes and goes: the process then holds about as much memory as before,
+//! with an inline stack and with a dedicated one.
 
 mod common;
 
@@ -14,9 +14,9 @@ use millstream::{Config, Context, Crank, Limits, TcpListener};
 
 const CROWD: usize = 700;
 const CROWDS: usize = 2;
-/// What each connection's client has sent before anybody reads.
+/// Bytes that each client sends before the server reads.
 const BYTES_EACH: usize = 16 << 10;
-/// What may stay: the chunks that lie ready, each on a page of its own, on both sides.
+/// Bytes that may stay: chunks that lie ready, each on a page of its own, on both sides.
 const KEPT_BYTES: u64 = 5 << 20;
 
 /// Tests that look at the process as a whole run one after another.
@@ -94,7 +94,7 @@ fn send(context: &Context, together: &Barrier) {
     }
 }
 
-/// What the process holds before, with each crowd, and when it has gone.
+/// Bytes that the process holds before, with each crowd, and when the crowd has gone.
 fn watch(together: &Barrier) -> (u64, Vec<(u64, u64)>) {
     together.wait();
     let before = resident_bytes();

@@ -1,5 +1,4 @@
-//! What a driver has to tell people while it works: that the other end of a wire is not there, and
-//! that it is there at last.
+//! Notices that drivers have for people: the other end of a wire is not there, or is there at last.
 //!
 //! A library prints nothing. The program hands in a function that does, once ([`on_notice`]);
 //! without one nothing is told. Called by drivers off the data path.

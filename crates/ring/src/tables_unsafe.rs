@@ -2,7 +2,7 @@
 //! a walk through the page tables with nearly every touch if it lies on pages of 4 KiB; on pages of
 //! 2 MiB a few entries of the TLB cover it.
 //!
-//! What a table has shrunk by goes back to the system, in whole huge pages if it lies on such.
+//! Pages behind the end of a table that has shrunk go back to the system, huge ones as a whole.
 //!
 //! It is advice: where the kernel grants no huge pages the table is slower, not wrong. Small tables
 //! are left alone, so that a process that holds little stays small. Called by whoever makes a table

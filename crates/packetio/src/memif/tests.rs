@@ -209,7 +209,7 @@ fn queue_asleep_while_another_is_at_the_control_channel_does_not_turn_in_circles
     );
 }
 
-/// What was told of the wire at `path`.
+/// The lines that were told of the wire at `path`.
 fn told_of(path: &str) -> Vec<String> {
     let told = TOLD.lock().unwrap();
     let of_it = told.iter().filter(|line| line.contains(path));

@@ -8,10 +8,11 @@
 //! ```
 //!
 //! Taking and giving touch `ready` alone: a stack, so that warm chunks are taken first. Nothing is
-//! counted there. What was in it when a round began is put aside, into `resting`, and comes back
-//! from there only when `ready` is empty. What still rests when the next round begins was not needed
-//! in between: pages all of whose chunks rest are returned. Chunks never used yet are counted, not listed, so that a large pool costs
-//! nothing until it is used. The lists lie in the stack's own memory, none in the pages that go.
+//! counted there. A round puts the chunks of `ready` aside, into `resting`, and they come back only
+//! when `ready` is empty. Chunks that still rest when the next round begins were not needed in
+//! between: pages all of whose chunks rest are returned. Chunks never used yet are counted, not
+//! listed, so that a large pool costs nothing until it is used. The lists lie in the stack's own
+//! memory, none in the pages that go.
 
 use super::index_set::IndexSet;
 use super::{ChunkClass, ChunkId};
@@ -23,13 +24,13 @@ use crate::memory::Memory;
 /// Chunks that come back at once when there are no ready ones.
 const TAKEN_AT_ONCE: u32 = 16;
 
-/// What a round does next.
+/// The next step of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Round {
     Over,
-    /// Returns what rests, from this chunk on.
+    /// Returns pages of resting chunks, from this chunk on.
     Returning(u32),
-    /// Puts aside what was ready.
+    /// Puts the ready chunks aside.
     Sorting,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct FreeList {
     apart: u32,
     fresh_next: u32,
     total: u32,
-    /// What was ready when the round began, on its way to `resting`.
+    /// Chunks that were ready when the round began, on their way to `resting`.
     sorting: Vec<u32>,
     resting: IndexSet,
     returned: IndexSet,
@@ -209,7 +210,7 @@ impl FreeList {
         bytes
     }
 
-    /// What is ready is put aside, but for what was used last.
+    /// Puts the ready chunks aside, but for those used last.
     fn put_aside(&mut self) {
         self.has_rested = false;
         self.round = Round::Sorting;

@@ -65,7 +65,7 @@ fn quiet_after_a_crowd_returns_its_memory() {
         assert!(full > (CROWD * REQUEST.len() * REQUESTS_EACH) as u64);
         leave(&mut w, ends);
         let before = returned(&w);
-        // What was just used is not unused yet.
+        // Memory that was just used is not unused yet.
         w.advance(SECOND / 2);
         assert_eq!(returned(&w), before, "crowd {nth}");
         w.advance(6 * SECOND);
@@ -99,7 +99,7 @@ fn established_stay_when_the_crowd_around_them_goes() {
     w.advance(6 * SECOND);
     assert!(returned(&w) > before);
     for (client, socket) in &mut stay {
-        // What lay unread is what came.
+        // The unread bytes are those that came.
         assert_eq!(w.read(*socket), REQUEST.repeat(REQUESTS_EACH));
         w.peer.forget();
         w.send(&client.data(b"request"));

@@ -1,5 +1,5 @@
-//! Chunks come and go while rounds return pages; what a chunk holds is there for as long as it is
-//! out, and memory follows its use.
+//! Chunks come and go while rounds return pages. A chunk keeps its bytes for as long as it is
+//! out, and the memory follows its use.
 
 use super::*;
 use crate::chunk::ChunkPool;
@@ -9,7 +9,7 @@ use crate::raw::{RawSlice, RawSliceMut};
 const CLASSES: [ChunkClass; 2] = [ChunkClass::Small, ChunkClass::Large];
 const SMALL: u32 = if cfg!(miri) { 512 } else { 8_192 };
 const LARGE: u32 = if cfg!(miri) { 300 } else { 2_048 };
-/// What may stay of each class: chunks that stay ready, each on a page of its own.
+/// Bytes that may stay: chunks of both classes that stay ready, each on a page of its own.
 const KEPT_BYTES: u64 = 2 * READY_CHUNKS_KEPT as u64 * 4_096;
 
 fn pool() -> ChunkPool {
@@ -77,7 +77,7 @@ fn pool_unused_for_a_round_returns_its_pages_and_serves_again() {
         taken.iter().for_each(|&id| check(&pool, id));
         taken.into_iter().for_each(|id| pool.give(id));
         assert!(pool.has_unused());
-        // What was just used is not unused yet.
+        // Chunks that were just used are not unused yet.
         assert_eq!(round(&mut pool), 0);
         let returned = round(&mut pool);
         if returns(&pool) {

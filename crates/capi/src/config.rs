@@ -1,7 +1,9 @@
-//! The configuration: mTCP's grammar, or TOML, into one set of settings, and from there into Millstream's.
+//! The configuration: mTCP's grammar, or TOML, into one set of settings, and from there into
+//! Millstream's.
 //!
-//! A key has one meaning and one line in [`keys`], whichever grammar it came in. What is wrong stops with file and line; what mTCP knows and has no meaning here
-//! is named in a warning.
+//! A key has one meaning and one line in [`keys`], whichever grammar it came in. An error
+//! stops with file and line. The keys that mTCP knows and that have no meaning here are named in
+//! one warning.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -109,10 +111,13 @@ pub struct Settings {
     pub is_dedicated: bool,
     /// Microseconds; Millstream's default if none.
     pub spin_us: Option<u64>,
+    /// Seconds; 0: never; Millstream's default if none.
+    pub return_memory_s: Option<i32>,
     pub dpdk: Dpdk,
     /// `stat_print`: of which interface does not matter, for a stack has one.
     pub prints_statistics: bool,
-    pub warnings: Vec<String>,
+    /// Keys that change nothing here, and their lines.
+    pub without_meaning: Vec<(String, Line)>,
 }
 
 impl Settings {
@@ -129,6 +134,15 @@ impl Settings {
         }
         files::read_beside(&mut settings, file)?;
         Ok(settings)
+    }
+
+    /// One line that names all keys without a meaning here; `None`: there are none. Complete after
+    /// [`complete`](Self::complete).
+    pub fn warning(&self) -> Option<String> {
+        let named = |(key, line): &(String, Line)| format!("{key} (line {line})");
+        let named: Vec<_> = self.without_meaning.iter().map(named).collect();
+        let why = format!("without meaning here: {}: see mtcp(7)", named.join(", "));
+        (!named.is_empty()).then(|| self.problem(0, why).to_string())
     }
 
     /// What `mtcp_getconf` says from now on: what the file says, else what `before` says.

@@ -133,6 +133,8 @@ pub fn init(file: Option<&Path>) -> Result<(), Errno> {
         eprintln!("mtcp: mtcp_init: contexts were made already, and mtcp_destroy comes first");
         return Err(Errno::ALREADY);
     }
+    // Again and again: the first stays.
+    millstream::on_notice(|line| eprintln!("mtcp: {line}"));
     let file = match file {
         Some(file) => Some(file.to_owned()),
         None => std::env::var_os("MILLSTREAM_CONFIG").map(PathBuf::from),
@@ -147,7 +149,7 @@ pub fn init(file: Option<&Path>) -> Result<(), Errno> {
     });
     match checked {
         Ok((settings, conf)) => {
-            for warning in &settings.warnings {
+            if let Some(warning) = settings.warning() {
                 eprintln!("mtcp: {warning}");
             }
             process.conf = conf;

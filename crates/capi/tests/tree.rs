@@ -50,6 +50,7 @@ fn program_in_a_tree_like_mtcp_s_is_built_by_its_own_makefile() {
     for (name, to) in [
         ("Makefile", &program),
         ("pair.c", &program),
+        ("inside.c", &program),
         ("cpu.c", &util),
         ("cpu.h", &util),
     ] {
@@ -70,9 +71,12 @@ fn program_in_a_tree_like_mtcp_s_is_built_by_its_own_makefile() {
         make.args(["-s", "clean", "all"])
             .arg(format!("MODE={mode}"));
         run(make.arg(format!("MORE={more}")).current_dir(&program));
-        let mut command = Command::new("timeout");
-        command.args(["60", "./pair", "pair.conf"]);
-        assert_eq!(run(command.current_dir(&program)), "done\n", "{mode}");
+        for name in ["./pair", "./inside"] {
+            let mut command = Command::new("timeout");
+            command.args(["60", name, "pair.conf"]);
+            let said = run(command.current_dir(&program));
+            assert_eq!(said, "done\n", "{name}, {mode}");
+        }
     }
     // Nobody has to say where the library is when the program starts.
     let mut needed = Command::new("readelf");

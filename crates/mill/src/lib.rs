@@ -26,6 +26,7 @@ pub fn run() -> ExitCode {
         Err(code) => return code,
     };
     cli::start_log(cli.verbose);
+    ::millstream::on_notice(|line| eprintln!("mill: {line}"));
     let outcome = match &cli.command {
         cli::Command::Serve(options) => serve::serve(options),
         cli::Command::Get(options) => get::get(options),

@@ -47,6 +47,10 @@ pub struct Config {
     pub limits: Limits,
     /// Settings of TCP.
     pub tcp: tcp::Config,
+    /// How long memory of buffers and connections lies unused before it goes back to the system, in
+    /// ns, and twice that at the most; 0: it stays for the next crowd. Counted as
+    /// `memory_returned_bytes`.
+    pub return_memory_ns: u64,
     /// Local ports for outgoing connections, first and last.
     pub local_ports: (u16, u16),
     /// Secret of hashes, sequence numbers and cookies; `None`: from the kernel.
@@ -85,6 +89,7 @@ impl Config {
             contexts: 1,
             limits: stack.limits,
             tcp: stack.tcp,
+            return_memory_ns: stack.return_memory_ns,
             local_ports: stack.local_ports,
             seed: None,
             aggregation_max: stack.aggregation_max,
@@ -123,6 +128,7 @@ impl Config {
             neighbours: self.neighbours.clone(),
             limits: self.limits.clone(),
             tcp: self.tcp.clone(),
+            return_memory_ns: self.return_memory_ns,
             local_ports: self.local_ports,
             // Contexts of one seed still differ.
             seed: self.seed.map(|[a, b, c, d]| [a, b, c, d ^ index as u64]),

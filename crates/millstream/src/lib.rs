@@ -67,6 +67,7 @@ pub use error::Error;
 pub use interrupter::Interrupter;
 pub use listener::{ListenerBuilder, TcpListener};
 pub use options::SocketOptions;
+pub use packetio::notice::on_notice;
 pub use packetio::{Clock, VirtualClock, WireSpec};
 pub use poll::{Event, Events, Interest, Mode, Poll, Source, Token};
 pub use pools::{Pool, Pools};

@@ -30,6 +30,7 @@ pub mod memif;
 mod mortal;
 #[allow(unsafe_code)]
 mod netdev_unsafe;
+pub mod notice;
 pub mod offload;
 pub mod open;
 pub mod packet;

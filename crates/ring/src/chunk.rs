@@ -12,11 +12,17 @@
 
 use core::num::NonZeroU32;
 
+use free_list::FreeList;
+pub(crate) use free_list::Units;
+
 use crate::memory::Memory;
 use crate::published::Published32;
 use crate::spsc::{self, Consumer};
 use crate::stock::Stock;
 use crate::sync::{Arc, AtomicU32, Ordering};
+
+mod free_list;
+mod index_set;
 
 /// Bytes of a chunk's header.
 pub const HEADER_BYTES: u32 = 16;
@@ -217,69 +223,11 @@ pub struct ChunkPool {
     large: FreeList,
 }
 
-/// Last in, first out, so that warm chunks are taken first; chunks never used
-/// yet are counted, not listed, so that a large pool costs nothing until it is used.
-struct FreeList {
-    class: ChunkClass,
-    returned: Vec<u32>,
-    fresh_next: u32,
-    total: u32,
-    /// Whether each chunk is out, to catch a double free where it happens.
-    #[cfg(debug_assertions)]
-    out: Vec<bool>,
-}
-
-impl FreeList {
-    fn new(class: ChunkClass, total: u32) -> Self {
-        Self {
-            class,
-            returned: Vec::with_capacity(total as usize),
-            fresh_next: 0,
-            total,
-            #[cfg(debug_assertions)]
-            out: vec![false; total as usize],
-        }
-    }
-
-    #[inline]
-    fn take(&mut self) -> Option<ChunkId> {
-        let index = match self.returned.pop() {
-            Some(index) => index,
-            None if self.fresh_next < self.total => {
-                self.fresh_next += 1;
-                self.fresh_next - 1
-            }
-            None => return None,
-        };
-        #[cfg(debug_assertions)]
-        {
-            debug_assert!(!self.out[index as usize], "chunk taken twice");
-            self.out[index as usize] = true;
-        }
-        Some(ChunkId::new(self.class, index))
-    }
-
-    #[inline]
-    fn give(&mut self, id: ChunkId) {
-        #[cfg(debug_assertions)]
-        {
-            debug_assert!(self.out[id.index() as usize], "chunk freed twice");
-            self.out[id.index() as usize] = false;
-        }
-        // Never grows: the capacity is that of all chunks.
-        self.returned.push(id.index());
-    }
-
-    fn free(&self) -> u32 {
-        self.returned.len() as u32 + (self.total - self.fresh_next)
-    }
-}
-
 impl ChunkPool {
     pub(crate) fn new(memory: &Memory) -> Self {
         Self {
-            small: FreeList::new(ChunkClass::Small, memory.chunks(ChunkClass::Small)),
-            large: FreeList::new(ChunkClass::Large, memory.chunks(ChunkClass::Large)),
+            small: FreeList::new(ChunkClass::Small, memory),
+            large: FreeList::new(ChunkClass::Large, memory),
             memory: memory.clone(),
         }
     }
@@ -322,6 +270,25 @@ impl ChunkPool {
             ChunkClass::Small => self.small.free(),
             ChunkClass::Large => self.large.free(),
         }
+    }
+
+    /// Begins a round: pages all of whose chunks were free since the last round go back to the
+    /// system, and what is free now is noted for the next one.
+    pub fn begin_round(&mut self) {
+        self.small.begin_round();
+        self.large.begin_round();
+    }
+
+    /// A bounded part of the round that was begun. Bytes that went back to the system; `None`: the
+    /// round is over.
+    pub fn go_round(&mut self) -> Option<u64> {
+        let small = self.small.go_round(&self.memory);
+        small.or_else(|| self.large.go_round(&self.memory))
+    }
+
+    /// Whether rounds would return something sooner or later, if nothing is taken meanwhile.
+    pub fn has_unused(&self) -> bool {
+        self.small.has_unused() || self.large.has_unused()
     }
 
     /// Chunks of this class in all.

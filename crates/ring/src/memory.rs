@@ -7,7 +7,8 @@
 //!
 //! All that the stack and the application share about sockets lies here and
 //! refers by index, so that one of them may one day be another process. The
-//! file is a memfd, its pages are taken when first touched, and huge pages are
+//! file is a memfd, its pages are taken when first touched (those of chunks that
+//! nobody uses are returned to the system: `chunk`), and huge pages are
 //! advised (or, if asked for and granted, guaranteed). Under Miri it is plain
 //! heap memory, under loom a model of it. The stack creates it; both ends
 //! hold a [`Memory`], which is a cheap handle.

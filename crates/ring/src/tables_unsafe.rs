@@ -1,9 +1,16 @@
-//! Large tables on huge pages. A table of many thousand entries that are touched in no order costs a walk through the page tables with nearly
-//! every touch if it lies on pages of 4 KiB; on pages of 2 MiB a few entries of the TLB cover it.
+//! Large tables on huge pages. A table of many thousand entries that are touched in no order costs
+//! a walk through the page tables with nearly every touch if it lies on pages of 4 KiB; on pages of
+//! 2 MiB a few entries of the TLB cover it.
 //!
-//! It is advice: where the kernel grants no huge pages the table is slower, not wrong. Small tables are left alone, so that a process that
-//! holds little stays small. Called by whoever makes a table to its limit.
+//! Pages behind the end of a table that has shrunk go back to the system, huge ones as a whole.
+//!
+//! It is advice: where the kernel grants no huge pages the table is slower, not wrong. Small tables
+//! are left alone, so that a process that holds little stays small. Called by whoever makes a table
+//! to its limit.
 
+use rustix::mm::{Advice, madvise};
+
+const PAGE_BYTES: usize = 4096;
 /// Bytes of a huge page.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Smaller tables stay on ordinary pages.
@@ -36,8 +43,6 @@ pub fn filled<T: Clone>(entry: T, count: usize) -> Vec<T> {
 
 /// Advises huge pages for the pages that these bytes lie on.
 fn advise(start: *mut u8, bytes: usize) {
-    use rustix::mm::{Advice, madvise};
-    const PAGE_BYTES: usize = 4096;
     let before = start.addr() % PAGE_BYTES;
     let bytes = (before + bytes).next_multiple_of(PAGE_BYTES);
     // SAFETY: the pages hold an allocation of the caller's, and perhaps ends of others; this advice changes no contents and takes nothing away.
@@ -45,6 +50,33 @@ fn advise(start: *mut u8, bytes: usize) {
         let first = start.wrapping_sub(before);
         madvise(first.cast(), bytes, Advice::LinuxHugepage)
     };
+}
+
+/// Returns pages to the system that entries of a table had touched and none touches now: behind its
+/// last entry, and before the end of what `touched` entries were. Bytes returned; `touched` is as
+/// many entries as may still have pages.
+pub fn return_room<T>(table: &mut Vec<T>, touched: &mut usize) -> u64 {
+    let len = table.len();
+    let entry_bytes = size_of::<T>().max(1);
+    let is_huge = table.capacity().saturating_mul(entry_bytes) >= TABLE_BYTES_MIN;
+    let page_bytes = if is_huge { HUGE_PAGE_BYTES } else { PAGE_BYTES };
+    let room = table.spare_capacity_mut();
+    let used_bytes = touched.saturating_sub(len).min(room.len()) * entry_bytes;
+    let start = room.as_mut_ptr().addr();
+    let first = start.next_multiple_of(page_bytes);
+    let end = (start + used_bytes) / PAGE_BYTES * PAGE_BYTES;
+    if end <= first || cfg!(any(miri, loom)) {
+        return 0;
+    }
+    let place = room.as_mut_ptr().wrapping_byte_add(first - start);
+    // SAFETY: the pages lie wholly within the room behind the table's last entry, which holds no
+    // value and is borrowed exclusively: that they read as zeros from now on changes nothing.
+    let outcome = unsafe { madvise(place.cast(), end - first, Advice::LinuxDontNeed) };
+    if outcome.is_err() {
+        return 0;
+    }
+    *touched = len + (first - start).div_ceil(entry_bytes);
+    (end - first) as u64
 }
 
 #[cfg(test)]
@@ -63,6 +95,23 @@ mod tests {
             table.extend(0..count as u64);
             assert_eq!((table.len(), table.capacity()), (count, room));
             assert!(filled(7u64, count).iter().all(|&entry| entry == 7));
+        }
+    }
+
+    #[test]
+    fn table_that_shrank_returns_its_pages_and_grows_again() {
+        for count in [5_000, LARGE] {
+            let mut table = with_capacity(count);
+            for _ in 0..2 {
+                table.resize(count, 7u64);
+                table.truncate(100);
+                let mut touched = count;
+                let returned = return_room(&mut table, &mut touched);
+                assert_eq!(returned > 0, !cfg!(any(miri, loom)), "{count}");
+                assert!(touched * 8 + returned as usize + 4096 > count * 8);
+                assert_eq!(return_room(&mut table, &mut touched), 0);
+                assert!(table.iter().all(|&entry| entry == 7));
+            }
         }
     }
 }

@@ -20,7 +20,6 @@ pub const REST_BLOCKS_IDLE: usize = 2;
 #[must_use]
 pub fn idle_connection(limits: &Limits, connections: usize) -> Vec<(&'static str, f64)> {
     let share = |bytes: usize| bytes as f64 / connections.max(1) as f64;
-    let flows = limits.sockets_max + limits.half_open_max + limits.time_wait_max;
     vec![
         ("place in the socket table", PLACE_BYTES as f64),
         (
@@ -28,7 +27,7 @@ pub fn idle_connection(limits: &Limits, connections: usize) -> Vec<(&'static str
             (REST_BLOCKS_IDLE * BLOCK_BYTES_ALL) as f64,
         ),
         ("slots held ready", share(limits.warm_sockets * SLOT_BYTES)),
-        ("flow table", share(FlowTable::bytes(flows))),
+        ("flow table", share(FlowTable::bytes(limits.flows_max()))),
         (
             "block shared with the application",
             SOCKET_BLOCK_BYTES as f64,

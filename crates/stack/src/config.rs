@@ -26,6 +26,9 @@ pub struct StackConfig {
     pub limits: Limits,
     /// Settings of TCP.
     pub tcp: tcp::Config,
+    /// How long memory of buffers and connections lies unused before it goes back to the system, in
+    /// ns, and twice that at the most; 0: it stays for the next crowd.
+    pub return_memory_ns: u64,
     /// Local ports for outgoing connections, first and last.
     pub local_ports: (u16, u16),
     /// Secret of the hashes, the sequence numbers and the cookies; `None`: from the kernel's random source. A simulation sets it.
@@ -51,6 +54,7 @@ impl Default for StackConfig {
             neighbours: Vec::new(),
             limits: Limits::default(),
             tcp: tcp::Config::default(),
+            return_memory_ns: crate::limits::RETURN_MEMORY_NS,
             local_ports: (16_384, 65_535),
             seed: None,
             echo: true,

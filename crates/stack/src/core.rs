@@ -30,8 +30,9 @@ use crate::event_queue::EventQueue;
 use crate::flow_table::FlowTable;
 use crate::half_opens::HalfOpens;
 use crate::icmp_notes::IcmpNotes;
-use crate::limits::RX_GROUP;
+use crate::limits::{JOBS_PER_TURN, RX_GROUP, TX_FRAMES_AHEAD_MIN};
 use crate::listeners::Listeners;
+use crate::memory_rounds::MemoryRounds;
 use crate::network::Network;
 use crate::packet_in::Looked;
 use crate::packet_out::HeaderFields;
@@ -107,6 +108,7 @@ pub(crate) struct Core {
     pub time_waits: TimeWaits,
     pub wheel: Wheel,
     pub departures: Departures,
+    pub memory_rounds: MemoryRounds,
     pub lists: TxLists,
     /// This turn saw so many connections that the nearest cache has lost the first of them.
     pub is_crowded: bool,
@@ -179,7 +181,6 @@ impl Core {
     ) -> Self {
         let secrets = parts.secrets;
         let limits = &config.limits;
-        let flows_max = limits.sockets_max + limits.half_open_max + limits.time_wait_max;
         Self {
             now_ns,
             counters: Counters::default(),
@@ -200,7 +201,7 @@ impl Core {
             fast_open_keys: FastOpenKeys::new(fast_open_key(secrets.key(9))),
             policy: port.rx_checksum,
             offload: port.tx_checksum_offload,
-            flows: FlowTable::new(flows_max),
+            flows: FlowTable::new(limits.flows_max()),
             sockets: parts.sockets,
             listeners: Listeners::new(limits.listeners_max),
             binds: Binds::default(),
@@ -210,6 +211,7 @@ impl Core {
             time_waits: TimeWaits::new(limits.time_wait_max, now_ns),
             wheel: Wheel::new(limits.sockets_max + limits.half_open_max, now_ns),
             departures: Departures::new(limits.sockets_max),
+            memory_rounds: MemoryRounds::new(config.return_memory_ns, now_ns),
             lists: TxLists::new(limits.sockets_max),
             is_crowded: false,
             open_run: None,
@@ -217,7 +219,7 @@ impl Core {
             is_port_short: false,
             ahead: Ahead::NOTHING,
             port_took_ns: now_ns,
-            frames_ahead: crate::limits::TX_FRAMES_AHEAD_MIN,
+            frames_ahead: TX_FRAMES_AHEAD_MIN,
             port_refusals: 0,
             is_input_held: false,
             backlog_since_ns: None,
@@ -229,7 +231,7 @@ impl Core {
             tx_next: 0,
             segment_out: SegmentOut::default(),
             looked: (0..RX_GROUP).map(|_| Looked::blank()).collect(),
-            job_batch: Vec::with_capacity(crate::limits::JOBS_PER_TURN),
+            job_batch: Vec::with_capacity(JOBS_PER_TURN),
             reports: Vec::new(),
             released: Vec::with_capacity(crate::limits::NEIGHBOUR_WAITING_MAX),
             secrets,

@@ -20,6 +20,8 @@ macro_rules! counters {
 counters! {
     /// Turns of the crank.
     turns,
+    /// Bytes of unused buffers and connections that went back to the system.
+    memory_returned_bytes,
     /// Frames taken from the driver.
     rx_frames,
     /// Bytes of those frames.

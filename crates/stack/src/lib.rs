@@ -45,6 +45,7 @@ mod icmp_notes;
 mod job_queue;
 pub mod limits;
 mod listeners;
+mod memory_rounds;
 pub mod neighbours;
 mod network;
 mod options;

@@ -90,6 +90,11 @@ impl Limits {
         }
     }
 
+    /// Flows of all kinds at once.
+    pub(crate) fn flows_max(&self) -> usize {
+        self.sockets_max + self.half_open_max + self.time_wait_max
+    }
+
     /// What is wrong with these limits, if anything: the field and the range it must lie in.
     pub fn check(&self) -> Result<(), LimitError> {
         let rows = [
@@ -280,7 +285,16 @@ pub const ICMP_ERRORS_BURST_MAX: u32 = 50;
 pub const ECHO_REPLIES_PER_SECOND_MAX: u32 = 10_000;
 /// Echo requests answered in one burst.
 pub const ECHO_REPLIES_BURST_MAX: u32 = 1_000;
-
+/// How long memory lies unused before it goes back to the system, by default, in ns.
+pub const RETURN_MEMORY_NS: u64 = 3_000_000_000;
+/// Between two steps of a round that returns memory, in ns. A step takes 30 to 130 µs.
+pub const RETURN_STEP_NS: u64 = 1_000_000;
+/// Free slots of the socket table whose memory always stays.
+pub const SLOTS_KEPT: usize = 256;
+/// Slots that one step returns, if the table is small, ...
+pub const SLOTS_PER_STEP: usize = 256;
+/// ... else a share of it, since each step looks through the list of its free slots.
+pub const SLOTS_STEP_SHARE: usize = 16;
 /// Sockets that are bound to an address at once, listening ones included. At the limit `bind` fails with `ENOBUFS`.
 pub const BINDS_MAX: usize = 16_384;
 

@@ -39,7 +39,7 @@ use crate::dormant::RestBlocks;
 use crate::half_opens::ListenerId;
 use crate::limits::{
     HAND_PACKS_MAX, HAND_STEPS_MAX, HAND_WORTH, Limits, MEMORY_EXHAUSTED, MEMORY_LOW,
-    MEMORY_PRESSURE,
+    MEMORY_PRESSURE, SLOTS_KEPT, SLOTS_PER_STEP, SLOTS_STEP_SHARE,
 };
 use crate::neighbours::NeighbourId;
 use crate::packet_out::HeaderFields;
@@ -255,6 +255,12 @@ pub(crate) struct Sockets {
     hand_packed: usize,
     /// It stands still until then.
     hand_until_ns: u64,
+    /// Slots that have touched their memory and not given it back.
+    warm_touched: usize,
+    /// Slots to be left by the round that returns memory; none is under way if there are no more.
+    warm_wanted: usize,
+    /// Slots in use when the last such round began.
+    warm_before: usize,
     dormant: RestBlocks,
     dormant_count: usize,
     free: Vec<u32>,
@@ -280,6 +286,9 @@ impl Sockets {
             hand: 0,
             hand_packed: 0,
             hand_until_ns: 0,
+            warm_touched: 1,
+            warm_wanted: usize::MAX,
+            warm_before: 0,
             dormant: RestBlocks::new(limits.rest_blocks),
             dormant_count: 0,
             free: Vec::with_capacity(capacity),
@@ -465,6 +474,51 @@ impl Sockets {
         self.places[socket as usize] = Place(stored | Place::DORMANT);
         self.dormant_count += 1;
         true
+    }
+
+    /// Begins a round that returns the memory of slots: all but as many as were in use when the
+    /// last round began, or are now, and a few.
+    pub fn begin_round(&mut self) {
+        let in_use = self.warm_count();
+        self.warm_wanted = in_use.max(self.warm_before) + 1 + SLOTS_KEPT;
+        self.warm_before = in_use;
+    }
+
+    /// A part of the round. Bytes that went back to the system; `None`: it is over.
+    pub fn go_round(&mut self) -> Option<u64> {
+        let len = self.warm.len();
+        let step = SLOTS_PER_STEP.max(len / SLOTS_STEP_SHARE);
+        let kept = len.saturating_sub(step).max(self.warm_wanted);
+        // More may be in use by now.
+        if kept >= len || self.warm_count() + 1 > kept {
+            self.warm_wanted = usize::MAX;
+            return None;
+        }
+        self.warm_touched = self.warm_touched.max(len);
+        self.warm_free.retain(|&at| (at as usize) < kept);
+        for at in kept..len {
+            if self.warm[at].role != Role::Free {
+                self.move_slot(at);
+            }
+        }
+        self.warm.truncate(kept);
+        self.hand = self.hand.min(kept - 1);
+        Some(tables::return_room(&mut self.warm, &mut self.warm_touched))
+    }
+
+    /// Rounds would return something sooner or later, if nothing is taken meanwhile.
+    pub fn has_unused(&self) -> bool {
+        self.warm.len() > self.warm_count() + 1 + SLOTS_KEPT
+    }
+
+    /// Moves the slot at `at` into a free one.
+    fn move_slot(&mut self, at: usize) {
+        let Some(free) = self.warm_free.pop() else {
+            return;
+        };
+        self.warm.swap(at, free as usize);
+        let socket = self.warm[free as usize].socket;
+        self.places[socket as usize] = Place(free);
     }
 
     #[inline]

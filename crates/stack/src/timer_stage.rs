@@ -1,4 +1,5 @@
-//! The timer stage of a turn: what is due in the wheel, who may depart, the list of TIME_WAIT entries, and the neighbour cache.
+//! The timer stage of a turn: what is due in the wheel, who may depart, the list of TIME_WAIT
+//! entries, the neighbour cache, and memory that nobody uses.
 
 use tcp::Connection;
 
@@ -40,6 +41,9 @@ impl Core {
             let key = self.secrets.key(SECRET_COOKIES + self.cookie_secrets);
             self.cookies.rotate(key, self.now_ns);
         }
+        if self.now_ns >= self.memory_rounds.next_ns {
+            self.memory_round();
+        }
     }
 
     /// What concludes from silence: retransmission, probes, delayed ACKs, keep-alive, handshakes and the neighbour cache.
@@ -80,6 +84,7 @@ impl Core {
             time_wait_ns,
             events_ns,
             held_ns,
+            self.memory_round_ns(),
         ]
         .into_iter()
         .flatten()

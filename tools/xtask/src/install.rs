@@ -7,7 +7,9 @@
 //! PREFIX/share/man/man3/*.3, man7/*.7     share/doc/libmtcp/mtcp.conf
 //! ```
 //!
-//! With `--static` the shared library is left out: programs that say `-lmtcp` and nothing of where it is when they run get the archive, as from mTCP.
+//! With `--static` the shared library is left out: programs that say `-lmtcp` and nothing of where
+//! it is when they run get the archive, as from mTCP. Headers lie in `src/include` too then, where
+//! mTCP's sources have them, with those of mTCP's own that programs include.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -68,6 +70,11 @@ pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
     plugin(root, options, &plain, &place.join("lib/millstream"))?;
     let capi = root.join("crates/capi");
     copy_all(&capi.join("include"), "h", &place.join("include"))?;
+    if options.is_static {
+        for headers in ["include", "include/internal"] {
+            copy_all(&capi.join(headers), "h", &place.join("src/include"))?;
+        }
+    }
     for section in ["3", "7"] {
         let pages = root.join(format!("docs/man/man{section}"));
         copy_all(

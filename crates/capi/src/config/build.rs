@@ -24,7 +24,7 @@ impl Settings {
             // No file, or one that names no wire.
             self.io = Some((Io::Loopback, 0));
         }
-        self.warn_of_dpdk();
+        self.note_dpdk();
         let (spec, line) = self.spec()?;
         let wire = self.parse(&spec, line)?;
         if self.addresses.is_empty() {
@@ -104,20 +104,18 @@ impl Settings {
         self.wire.is_none() && matches!(self.io, Some((Io::Dpdk, _)))
     }
 
-    /// A warning for each setting of DPDK's on a wire that is not.
-    fn warn_of_dpdk(&mut self) {
+    /// Settings of DPDK's have no meaning on a wire that is not.
+    fn note_dpdk(&mut self) {
         if self.is_dpdk() {
             return;
         }
         let channels = self.dpdk.memory_channels.map(|(_, line)| line);
         let arguments = self.dpdk.arguments.as_ref().map(|(_, line)| *line);
         for (key, line) in [("num_mem_ch", channels), ("dpdk_args", arguments)] {
-            if let Some(line) = line {
-                let why = format!("{key} has no meaning here: it is for io = dpdk");
-                let warning = self.problem(line, why).to_string();
-                self.warnings.push(warning);
-            }
+            let noted = line.map(|line| (key.to_owned(), line));
+            self.without_meaning.extend(noted);
         }
+        self.without_meaning.sort_by_key(|(_, line)| *line);
     }
 
     /// Addresses that nobody has set: the interface's own, as in mTCP.
@@ -156,6 +154,9 @@ impl Settings {
         config.local_ports = LOCAL_PORTS;
         if let Some(spin_us) = self.spin_us {
             config.spin_ns = spin_us * 1_000;
+        }
+        if let Some(seconds) = self.return_memory_s {
+            config.return_memory_ns = seconds as u64 * SECOND_NS;
         }
         if self.is_dedicated {
             config.crank = Crank::Dedicated;

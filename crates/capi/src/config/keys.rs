@@ -12,22 +12,40 @@ use crate::limits::{
 /// Longest time that can be asked for, in seconds: a day.
 const SECONDS_MAX: i32 = 86_400;
 
-/// Keys that mTCP reads and that change nothing here, and why.
-const WITHOUT_MEANING: [(&str, &str); 7] = [
-    (
-        "core_mask",
-        "threads choose their CPUs (mtcp_core_affinitize)",
-    ),
-    ("multiprocess", "every process has stacks of its own"),
-    (
-        "num_ip",
-        "mtcp_init_rss says how many addresses to call from",
-    ),
-    ("onvm_inst", "there is no OpenNetVM here"),
-    ("onvm_serv", "there is no OpenNetVM here"),
-    ("onvm_dest", "there is no OpenNetVM here"),
-    ("onvm_nf", "there is no OpenNetVM here"),
+/// Keys that mTCP reads and that change nothing here: mtcp(7) says why.
+const WITHOUT_MEANING: [&str; 7] = [
+    "core_mask",
+    "multiprocess",
+    "num_ip",
+    "onvm_inst",
+    "onvm_serv",
+    "onvm_dest",
+    "onvm_nf",
 ];
+
+/// Keys that forks of mTCP have added, and what says the same here.
+const OF_FORKS: [(&str, &str); 15] = [
+    ("arp_conf_path", ARP_TABLE),
+    ("arp_conf", ARP_TABLE),
+    ("route_conf_path", ROUTE_TABLE),
+    ("route_conf", ROUTE_TABLE),
+    ("ip", ADDRESS),
+    ("host_ip", ADDRESS),
+    ("netmask", ADDRESS),
+    ("stack_thread", THREADS),
+    ("app_thread", THREADS),
+    ("pri_enable", "segments have no priorities here"),
+    ("cc_number", "cc names the congestion control"),
+    ("drop_syn_nth", NO_FAULTS),
+    ("drop_synack_nth", NO_FAULTS),
+    ("drop_fin_nth", NO_FAULTS),
+    ("drop_data_rate", NO_FAULTS),
+];
+const ARP_TABLE: &str = "config/arp.conf beside this file is read";
+const ROUTE_TABLE: &str = "config/route.conf beside this file is read";
+const ADDRESS: &str = "ip_addr = ADDRESS/BITS says which address is ours";
+const THREADS: &str = "num_cores and crank = dedicated say how many threads there are";
+const NO_FAULTS: &str = "nothing is dropped on purpose here";
 
 /// Makes one setting.
 ///
@@ -45,7 +63,7 @@ pub fn set(settings: &mut Settings, key: &str, value: &str, line: Line) -> Resul
         }
         "wire" => settings.wire = Some((value.to_owned(), line)),
         "ip_addr" => {
-            let cidrs = parts(value).map(cidr).collect::<Result<_, _>>();
+            let cidrs = parts(value).map(own_address).collect::<Result<_, _>>();
             settings.addresses = cidrs.map_err(|why| format!("{key}: {why}"))?;
         }
         "gateway" => {
@@ -91,6 +109,7 @@ fn set_number(settings: &mut Settings, key: &str, value: &str) -> Result<bool, S
         "sndbuf" => (&mut settings.sndbuf, BUFFER_BYTES_MIN, BUFFER_BYTES_MAX),
         "tcp_timeout" => (&mut settings.tcp_timeout_s, -1, SECONDS_MAX),
         "tcp_timewait" => (&mut settings.tcp_timewait_s, 0, SECONDS_MAX),
+        "return_memory_s" => (&mut settings.return_memory_s, 0, SECONDS_MAX),
         _ => return Ok(false),
     };
     *place = Some(number(key, value, min, max)?);
@@ -145,10 +164,9 @@ fn without_meaning(
     value: &str,
     line: Line,
 ) -> Result<(), String> {
-    let known = WITHOUT_MEANING.iter().find(|(name, _)| *name == key);
-    let Some((_, why)) = known else {
-        return Err(format!("{key}: there is no such key"));
-    };
+    if !WITHOUT_MEANING.contains(&key) {
+        return Err(no_such_key(key));
+    }
     let is_good = match key {
         "core_mask" => u128::from_str_radix(value.trim_start_matches("0x"), 16).is_ok(),
         // Which core this process is, and whether it is the master.
@@ -161,9 +179,28 @@ fn without_meaning(
     if !is_good {
         return Err(format!("{key}: \"{value}\": expected a number"));
     }
-    let warning = settings.problem(line, format!("{key} has no meaning here: {why}"));
-    settings.warnings.push(warning.to_string());
+    settings.without_meaning.push((key.to_owned(), line));
     Ok(())
+}
+
+/// Why a key is refused: a fork of mTCP has it, or nobody.
+fn no_such_key(key: &str) -> String {
+    match OF_FORKS.iter().find(|(name, _)| *name == key) {
+        Some((_, instead)) => {
+            format!("{key}: mTCP does not have this key, only a fork of it: {instead}")
+        }
+        None => format!("{key}: there is no such key"),
+    }
+}
+
+/// An address of ours. Without its subnet nobody on the link could be reached.
+fn own_address(text: &str) -> Result<IpCidr, String> {
+    if !text.contains('/') && text.parse::<IpAddr>().is_ok() {
+        return Err(format!(
+            "\"{text}\": expected ADDRESS/BITS: how many bits of it name the subnet, as in {text}/24"
+        ));
+    }
+    cidr(text)
 }
 
 /// A subnet or a host: `ADDRESS`, `ADDRESS/BITS`, or `ADDRESS/NETMASK` as `ifconfig` had it.

@@ -61,6 +61,7 @@ fn file_of_mtcp_s_own_form_is_understood() {
         gateway = 10.0.0.1\n\
         crank = dedicated\n\
         spin_us = 50\n\
+        return_memory_s = 7\n\
         stat_print = dpdk0 dpdk1\n\
         num_mem_ch = 4\n\
         multiprocess = 0 master\n\
@@ -84,13 +85,16 @@ fn file_of_mtcp_s_own_form_is_understood() {
         tcp_timeout: 30,
     };
     assert_eq!(conf, expected);
-    assert!(settings.warnings[0].contains("a.conf:5: core_mask has no meaning here"));
     let settings = settings.complete().unwrap();
-    assert_eq!(settings.warnings.len(), 7);
+    let warning = settings.warning().unwrap();
+    let expected = "a.conf: without meaning here: core_mask (line 5), num_mem_ch (line 19), multiprocess (line 20), \
+        num_ip (line 21), onvm_inst (line 22), onvm_serv (line 23), onvm_dest (line 24): see mtcp(7)";
+    assert!(warning.ends_with(expected), "{warning}");
     assert!(settings.prints_statistics);
     let config = settings.config(&conf).unwrap();
     assert_eq!(config.wire.to_string(), "memif:/run/a.sock,role=client");
     assert_eq!(config.contexts, 8);
+    assert_eq!(config.return_memory_ns, 7_000_000_000);
     assert_eq!(config.tcp.recv_buffer.bytes_max, 16_384);
 }
 
@@ -175,9 +179,26 @@ fn value_that_is_wrong_stops_with_file_and_line() {
             "ip_addr: \"10.0.0.2/255.0.255.0\": the netmask has gaps",
         ),
         ("ip_addr = 10.0.0.2/", "ip_addr"),
+        (
+            "ip_addr = 10.99.0.2",
+            "ip_addr: \"10.99.0.2\": expected ADDRESS/BITS",
+        ),
+        (
+            "ip_addr = 10.0.0.2/24 fd00::2",
+            "ip_addr: \"fd00::2\": expected ADDRESS/BITS",
+        ),
+        (
+            "arp_conf_path = /etc/arp.conf",
+            "arp_conf_path: mTCP does not have this key, only a fork of it: config/arp.conf",
+        ),
+        (
+            "stack_thread = 2",
+            "stack_thread: mTCP does not have this key",
+        ),
         ("gateway = here", "gateway"),
         ("crank = both", "crank"),
         ("spin_us = -1", "spin_us"),
+        ("return_memory_s = -1", "return_memory_s"),
         ("colour = red", "colour: there is no such key"),
         ("port =", "port: a value is missing"),
         ("port", "port: a value is missing"),
@@ -243,7 +264,7 @@ fn dpdk_of_mtcp_s_own_form_is_the_plug_in_s_port() {
         let text = format!("io = dpdk\nip_addr = 10.0.0.2/24\n{text}");
         let settings = read("dpdk", &[("a.conf", &text)]).unwrap();
         let settings = settings.complete().unwrap();
-        assert_eq!(settings.warnings, [""; 0], "{text}");
+        assert_eq!(settings.warning(), None, "{text}");
         let config = settings.config(&BEFORE).unwrap();
         assert_eq!(config.wire.to_string(), expected);
     }
@@ -253,10 +274,10 @@ fn dpdk_of_mtcp_s_own_form_is_the_plug_in_s_port() {
 fn dpdk_settings_of_another_wire_are_warned_of() {
     let text = "io = loopback\nnum_mem_ch = 4\ndpdk_args = --no-huge\n";
     let settings = read("no-dpdk", &[("a.conf", text)]).unwrap();
-    let warnings = settings.complete().unwrap().warnings;
-    assert_eq!(warnings.len(), 2);
-    assert!(warnings[0].contains("a.conf:2: num_mem_ch has no meaning here"));
-    assert!(warnings[1].contains("a.conf:3: dpdk_args has no meaning here"));
+    let warning = settings.complete().unwrap().warning().unwrap();
+    let expected =
+        "a.conf: without meaning here: num_mem_ch (line 2), dpdk_args (line 3): see mtcp(7)";
+    assert!(warning.ends_with(expected), "{warning}");
 }
 
 #[test]

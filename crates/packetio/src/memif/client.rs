@@ -1,18 +1,23 @@
-//! The client's side of the control channel: finds the server, makes the shared memory and announces it piece by piece.
+//! The client's side of the control channel: finds the server, makes the shared memory and
+//! announces it piece by piece.
 //!
-//! Owned by the control object. Tries again with a growing pause whenever there is no connection; each connection gets new memory, so that nothing of the last one is
-//! left in it.
+//! Owned by the control object. Tries again with a growing pause whenever there is no connection;
+//! each connection gets new memory, so that nothing of the last one is left in it. A server that
+//! stays away is told of: after a second, then ever more rarely, at once if there is another
+//! reason, and when it has come.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno;
 
 use super::control::Change;
 use super::layout::{Direction, RegionPlan};
 use super::limits::{
-    HANDSHAKE_NS_MAX, MESSAGES_PER_LOOK_MAX, PREFAULT_BYTES_MAX, RETRY_NS_MAX, RETRY_NS_MIN,
+    ABSENCE_TOLD_NS_MAX, ABSENCE_TOLD_NS_MIN, HANDSHAKE_NS_MAX, MESSAGES_PER_LOOK_MAX,
+    PREFAULT_BYTES_MAX, RETRY_NS_MAX, RETRY_NS_MIN,
 };
 use super::link::{Buffers, Link, QueuePair, RingEnd};
 use super::message::{
@@ -22,6 +27,7 @@ use super::region_unsafe::Region;
 use super::ring_unsafe::{Descriptor, RingMemory};
 use super::socket::{Channel, Desk, Received};
 use super::{MemifOptions, PROGRAM_NAME, bell};
+use crate::notice;
 
 /// The client's side.
 #[derive(Debug)]
@@ -30,6 +36,19 @@ pub struct Client {
     desk: Desk,
     state: State,
     pause_ns: u64,
+    absence: Option<Absence>,
+}
+
+/// A server that could not be connected to.
+#[derive(Debug)]
+struct Absence {
+    why: Errno,
+    /// When it is told again.
+    tell_ns: u64,
+    /// Before it is told another time; the first time is `ABSENCE_TOLD_NS_MIN` after the first
+    /// attempt.
+    pause_ns: u64,
+    is_told: bool,
 }
 
 #[derive(Debug)]
@@ -64,6 +83,7 @@ impl Client {
             desk: desk.clone(),
             state: State::Idle { retry_at_ns: 0 },
             pause_ns: RETRY_NS_MIN,
+            absence: None,
         }
     }
 
@@ -121,7 +141,36 @@ impl Client {
                     link: None,
                 });
             }
-            Err(_) => self.pause(now_ns),
+            Err(why) => {
+                self.tell_absence(why, now_ns);
+                self.pause(now_ns);
+            }
+        }
+    }
+
+    fn tell_absence(&mut self, why: Errno, now_ns: u64) {
+        let absence = self.absence.get_or_insert(Absence {
+            why,
+            tell_ns: now_ns + ABSENCE_TOLD_NS_MIN,
+            pause_ns: ABSENCE_TOLD_NS_MIN,
+            is_told: false,
+        });
+        let is_news = absence.is_told && absence.why != why;
+        absence.why = why;
+        if now_ns < absence.tell_ns && !is_news {
+            return;
+        }
+        absence.tell_ns = now_ns + absence.pause_ns;
+        absence.pause_ns = (absence.pause_ns * 2).min(ABSENCE_TOLD_NS_MAX);
+        absence.is_told = true;
+        let path = &self.options.path;
+        notice::tell(|| format!("memif:{path}: waiting for the server (role=server): {why}"));
+    }
+
+    fn tell_presence(&mut self) {
+        if self.absence.take().is_some_and(|absence| absence.is_told) {
+            let path = &self.options.path;
+            notice::tell(|| format!("memif:{path}: the server is there"));
         }
     }
 
@@ -167,6 +216,7 @@ impl Client {
                 Some(Change::Refused(reason))
             }
             Step::Up(link) => {
+                self.tell_presence();
                 self.pause_ns = RETRY_NS_MIN;
                 let idle = State::Idle {
                     retry_at_ns: now_ns,

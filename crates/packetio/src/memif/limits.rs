@@ -46,6 +46,11 @@ pub const HANDSHAKE_NS_MAX: u64 = 5_000_000_000;
 pub const RETRY_NS_MIN: u64 = 20_000_000;
 /// A client's longest pause before it tries to connect again, ns.
 pub const RETRY_NS_MAX: u64 = 1_000_000_000;
+/// How long a client waits for its server before it says so, ns; after that each pause is twice as
+/// long, ...
+pub const ABSENCE_TOLD_NS_MIN: u64 = 1_000_000_000;
+/// ... up to this.
+pub const ABSENCE_TOLD_NS_MAX: u64 = 64_000_000_000;
 /// How often the control channel is looked at while connected, ns.
 pub const CONTROL_LOOK_NS: u64 = 10_000_000;
 /// How often the control channel is looked at while not connected, ns.

@@ -208,3 +208,59 @@ fn queue_asleep_while_another_is_at_the_control_channel_does_not_turn_in_circles
             .is_none_or(|at_ns| at_ns > monotonic_ns())
     );
 }
+
+/// The lines that were told of the wire at `path`.
+fn told_of(path: &str) -> Vec<String> {
+    let told = TOLD.lock().unwrap();
+    let of_it = told.iter().filter(|line| line.contains(path));
+    of_it.cloned().collect()
+}
+
+static TOLD: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
+
+#[test]
+fn server_that_stays_away_is_told_of_ever_more_rarely_and_when_it_comes() {
+    const SECOND: u64 = 1_000_000_000;
+    crate::notice::on_notice(|line| TOLD.lock().unwrap().push(line.to_owned()));
+    let path = format!("@memif-absent-{}", std::process::id());
+    let mut client = super::client::Client::new(
+        &MemifOptions {
+            role: MemifRole::Client,
+            ..options(&path)
+        },
+        &desk(),
+    );
+    let mut counts = Vec::new();
+    for second in 0..=30 {
+        for tenth in 0..10 {
+            client.service(second * SECOND + tenth * SECOND / 10);
+        }
+        counts.push(told_of(&path).len());
+    }
+    // After one second, two, four, eight and sixteen, and the second that a look may be late.
+    assert_eq!((counts[0], counts[30]), (0, 5));
+    let line = &told_of(&path)[0];
+    let expected = format!("memif:{path}: waiting for the server (role=server): ");
+    assert!(line.starts_with(&expected), "{line}");
+    let server = open_queue(&options(&path), 0).unwrap();
+    let mut server: Box<dyn crate::Port> = Box::new(server);
+    let mut now_ns = 40 * SECOND;
+    while told_of(&path).len() == 5 {
+        now_ns += SECOND / 1_000;
+        assert!(now_ns < 60 * SECOND, "the server is not found");
+        let _ = server.receive();
+        client.service(now_ns);
+        // The server looks by the clock of the machine.
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let line = told_of(&path)[5].clone();
+    assert_eq!(line, format!("memif:{path}: the server is there"));
+}
+
+fn desk() -> super::socket::Desk {
+    let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC);
+    super::socket::Desk {
+        epoll: std::sync::Arc::new(epoll.unwrap()),
+        closer: super::foreign::Closer::default(),
+    }
+}

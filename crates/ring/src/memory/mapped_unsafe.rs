@@ -9,9 +9,11 @@ use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use super::{Layout, MemoryError};
+use super::{Layout, MemoryError, PAGE_BYTES};
 use crate::checksum;
-use crate::chunk::{ChunkClass, ChunkHeader, ChunkId, HEADER_BYTES, LARGE_BYTES, SMALL_BYTES};
+use crate::chunk::{
+    ChunkClass, ChunkHeader, ChunkId, HEADER_BYTES, LARGE_BYTES, SMALL_BYTES, Units,
+};
 use crate::prefetch::Ahead;
 use crate::raw::{RawSlice, RawSliceMut};
 use crate::socket_block::SocketBlock;
@@ -91,6 +93,42 @@ impl Memory {
     /// without effect where it cannot.
     pub fn prefault(&self) {
         self.mapping.prefault();
+    }
+
+    /// Where the chunks of a class begin in the file, and the bytes of each.
+    fn place(&self, class: ChunkClass) -> (usize, usize) {
+        let (start, bytes) = match class {
+            ChunkClass::Small => (self.small, SMALL_BYTES),
+            ChunkClass::Large => (self.large, LARGE_BYTES),
+        };
+        let offset = start.addr().get() - self.mapping.base.addr().get();
+        (offset, bytes as usize)
+    }
+
+    /// Which chunks of a class can be returned to the system together: those of one page.
+    pub(crate) fn units(&self, class: ChunkClass) -> Units {
+        let (offset, bytes) = self.place(class);
+        let page = self.mapping.page_bytes;
+        let first = (offset.next_multiple_of(page.max(1)) - offset) / bytes;
+        Units {
+            first: first as u32,
+            chunks: (page / bytes) as u32,
+            pages: (page / PAGE_BYTES) as u32,
+        }
+    }
+
+    /// Gives the pages of these chunks back to the system: they read as zeros, and are made anew
+    /// when they are written. The caller has them free, and as whole [`units`](Self::units). Bytes
+    /// returned; 0: the kernel refused.
+    pub(crate) fn return_pages(&self, class: ChunkClass, first: u32, count: u32) -> u64 {
+        let (offset, bytes) = self.place(class);
+        let start = offset + first as usize * bytes;
+        self.mapping.punch(start, count as usize * bytes)
+    }
+
+    /// Bytes of the file that the system holds in memory at present.
+    pub fn resident_bytes(&self) -> u64 {
+        self.mapping.resident_bytes()
     }
 
     #[inline]
@@ -206,6 +244,8 @@ impl Memory {
 struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
+    /// In pieces of so many bytes its pages can be returned to the system; 0: not at all.
+    page_bytes: usize,
     #[cfg(not(miri))]
     fd: std::os::fd::OwnedFd,
 }
@@ -220,10 +260,10 @@ mod file {
     use core::ptr::{self, NonNull};
     use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, ftruncate, memfd_create};
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-    use super::{Mapping, MemoryError};
+    use super::{Mapping, MemoryError, PAGE_BYTES};
 
     const HUGE_PAGE_BYTES: usize = 2 << 20;
 
@@ -232,18 +272,29 @@ mod file {
             let huge_bytes = bytes.checked_next_multiple_of(HUGE_PAGE_BYTES);
             if let (true, Some(huge_bytes)) = (hugetlb, huge_bytes) {
                 let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
-                if let Ok(mapping) = Self::with_flags(huge_bytes, flags) {
+                // Reserved pages are nobody else's: they stay.
+                if let Ok(mapping) = Self::with_flags(huge_bytes, flags, 0) {
                     return Ok(mapping);
                 }
             }
-            let mapping = Self::with_flags(bytes, MemfdFlags::CLOEXEC)?;
+            // A hole in a huge page would split it.
+            let page_bytes = if has_huge_pages() {
+                HUGE_PAGE_BYTES
+            } else {
+                PAGE_BYTES
+            };
+            let mapping = Self::with_flags(bytes, MemfdFlags::CLOEXEC, page_bytes)?;
             // Refused where the kernel has no transparent huge pages for files: slower, not wrong.
             // SAFETY: the range is the mapping just made; the advice changes no contents.
             let _ = unsafe { madvise(mapping.base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
             Ok(mapping)
         }
 
-        fn with_flags(bytes: usize, flags: MemfdFlags) -> Result<Self, MemoryError> {
+        fn with_flags(
+            bytes: usize,
+            flags: MemfdFlags,
+            page_bytes: usize,
+        ) -> Result<Self, MemoryError> {
             let fd: OwnedFd = memfd_create("millstream", flags).map_err(MemoryError::File)?;
             ftruncate(&fd, bytes as u64).map_err(MemoryError::File)?;
             // SAFETY: a new mapping at an address of the kernel's choice, over no other.
@@ -260,7 +311,26 @@ mod file {
             .map_err(MemoryError::Map)?;
             let base =
                 NonNull::new(base.cast()).ok_or(MemoryError::Map(rustix::io::Errno::NOMEM))?;
-            Ok(Self { base, bytes, fd })
+            Ok(Self {
+                base,
+                bytes,
+                page_bytes,
+                fd,
+            })
+        }
+
+        /// Returns these bytes, whole pages, to the system; how many were: all or none.
+        pub(super) fn punch(&self, offset: usize, bytes: usize) -> u64 {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            match fallocate(&self.fd, flags, offset as u64, bytes as u64) {
+                Ok(()) => bytes as u64,
+                Err(_) => 0,
+            }
+        }
+
+        pub(super) fn resident_bytes(&self) -> u64 {
+            const BLOCK_BYTES: u64 = 512;
+            fstat(&self.fd).map_or(0, |stat| stat.st_blocks as u64 * BLOCK_BYTES)
         }
 
         pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -277,6 +347,14 @@ mod file {
                 )
             };
         }
+    }
+
+    /// Whether the kernel backs shared memory with huge pages where they are advised.
+    fn has_huge_pages() -> bool {
+        let setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+        let setting = std::fs::read_to_string(setting).unwrap_or_default();
+        let chosen = setting.split(['[', ']']).nth(1).unwrap_or("never");
+        !matches!(chosen, "never" | "deny")
     }
 
     impl Drop for Mapping {
@@ -305,7 +383,20 @@ mod heap {
             // SAFETY: the layout's size is not zero: every limit is at least 1.
             let base = unsafe { alloc::alloc_zeroed(layout(bytes)?) };
             let base = NonNull::new(base).ok_or(MemoryError::Map(rustix::io::Errno::NOMEM))?;
-            Ok(Self { base, bytes })
+            Ok(Self {
+                base,
+                bytes,
+                page_bytes: PAGE_BYTES,
+            })
+        }
+
+        /// Heap memory stays.
+        pub(super) fn punch(&self, _offset: usize, _bytes: usize) -> u64 {
+            0
+        }
+
+        pub(super) fn resident_bytes(&self) -> u64 {
+            self.bytes as u64
         }
 
         pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -4,7 +4,7 @@
 
 use super::{Layout, MemoryError};
 use crate::checksum;
-use crate::chunk::{ChunkClass, ChunkHeader, ChunkId};
+use crate::chunk::{ChunkClass, ChunkHeader, ChunkId, Units};
 use crate::prefetch::Ahead;
 use crate::raw::{RawSlice, RawSliceMut};
 use crate::socket_block::SocketBlock;
@@ -70,6 +70,19 @@ impl Memory {
 
     pub(super) fn large_chunks(&self) -> u32 {
         self.model.large.len() as u32
+    }
+
+    /// Nothing is returned from the model.
+    pub(crate) fn units(&self, _class: ChunkClass) -> Units {
+        Units {
+            first: 0,
+            chunks: 0,
+            pages: 0,
+        }
+    }
+
+    pub(crate) fn return_pages(&self, _class: ChunkClass, _first: u32, _count: u32) -> u64 {
+        0
     }
 
     fn chunk(&self, id: ChunkId) -> &Chunk {

@@ -17,6 +17,7 @@ mod icmp;
 mod late_turns;
 mod limits;
 mod memory;
+mod memory_rounds;
 mod neighbours;
 mod offloads;
 mod pacing;

@@ -1,0 +1,238 @@
+//! The free chunks of one class, and how the pages of those that nobody needs go back to the
+//! system.
+//!
+//! ```text
+//!   in use ──give──▶ ready (stack) ──a round──▶ resting (set) ──the next round──▶ returned (set)
+//!      ▲               │ pop                       │ ready is empty                 │ resting too
+//!      └───────────────┴───────────────────────────┴────────────────────────────────┘
+//! ```
+//!
+//! Taking and giving touch `ready` alone: a stack, so that warm chunks are taken first. Nothing is
+//! counted there. A round puts the chunks of `ready` aside, into `resting`, and they come back only
+//! when `ready` is empty. Chunks that still rest when the next round begins were not needed in
+//! between: pages all of whose chunks rest are returned. Chunks never used yet are counted, not
+//! listed, so that a large pool costs nothing until it is used. The lists lie in the stack's own
+//! memory, none in the pages that go.
+
+use super::index_set::IndexSet;
+use super::{ChunkClass, ChunkId};
+use crate::limits::{
+    READY_CHUNKS_KEPT, ROUND_PAGES_PER_STEP, ROUND_SORTED_PER_STEP, ROUND_UNITS_PER_STEP,
+};
+use crate::memory::Memory;
+
+/// Chunks that come back at once when there are no ready ones.
+const TAKEN_AT_ONCE: u32 = 16;
+
+/// The next step of a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Round {
+    Over,
+    /// Returns pages of resting chunks, from this chunk on.
+    Returning(u32),
+    /// Puts the ready chunks aside.
+    Sorting,
+}
+
+/// See the module's documentation.
+pub(super) struct FreeList {
+    class: ChunkClass,
+    ready: Vec<u32>,
+    /// Free chunks that are not in `ready`.
+    apart: u32,
+    fresh_next: u32,
+    total: u32,
+    /// Chunks that were ready when the round began, on their way to `resting`.
+    sorting: Vec<u32>,
+    resting: IndexSet,
+    returned: IndexSet,
+    round: Round,
+    /// Something came to `resting` since it was last looked at.
+    has_rested: bool,
+    units: Units,
+    /// Whether each chunk is out, to catch a double free where it happens.
+    #[cfg(debug_assertions)]
+    out: Vec<bool>,
+}
+
+/// Which chunks go back together: those of a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Units {
+    /// The first chunk at the beginning of a page.
+    pub first: u32,
+    /// Chunks of a page; 0: nothing can be returned.
+    pub chunks: u32,
+    /// Pages of 4 KiB that each is.
+    pub pages: u32,
+}
+
+impl FreeList {
+    pub fn new(class: ChunkClass, memory: &Memory) -> Self {
+        let total = memory.chunks(class);
+        Self {
+            class,
+            ready: Vec::with_capacity(total as usize),
+            apart: total,
+            fresh_next: 0,
+            total,
+            sorting: Vec::with_capacity(total as usize),
+            resting: IndexSet::new(total),
+            returned: IndexSet::new(total),
+            round: Round::Over,
+            has_rested: false,
+            units: memory.units(class),
+            #[cfg(debug_assertions)]
+            out: vec![false; total as usize],
+        }
+    }
+
+    #[inline]
+    pub fn take(&mut self) -> Option<ChunkId> {
+        let index = match self.ready.pop() {
+            Some(index) => index,
+            None => self.take_apart()?,
+        };
+        #[cfg(debug_assertions)]
+        {
+            debug_assert!(!self.out[index as usize], "chunk taken twice");
+            self.out[index as usize] = true;
+        }
+        Some(ChunkId::new(self.class, index))
+    }
+
+    /// One that was not ready. Those whose pages are there come first.
+    #[inline(never)]
+    fn take_apart(&mut self) -> Option<u32> {
+        if let Some(index) = self.sorting.pop() {
+            self.apart -= 1;
+            return Some(index);
+        }
+        let ready = &mut self.ready;
+        for set in [&mut self.resting, &mut self.returned] {
+            let taken = set.take_some(TAKEN_AT_ONCE, |index| ready.push(index));
+            self.apart -= taken;
+            if taken > 0 {
+                return ready.pop();
+            }
+        }
+        if self.fresh_next == self.total {
+            return None;
+        }
+        self.fresh_next += 1;
+        self.apart -= 1;
+        Some(self.fresh_next - 1)
+    }
+
+    #[inline]
+    pub fn give(&mut self, id: ChunkId) {
+        #[cfg(debug_assertions)]
+        {
+            debug_assert!(self.out[id.index() as usize], "chunk freed twice");
+            self.out[id.index() as usize] = false;
+        }
+        // Never grows: the capacity is that of all chunks.
+        self.ready.push(id.index());
+    }
+
+    #[inline]
+    pub fn free(&self) -> u32 {
+        self.ready.len() as u32 + self.apart
+    }
+
+    /// Rounds would return something, if nothing is taken meanwhile.
+    pub fn has_unused(&self) -> bool {
+        let is_due = self.has_rested || self.ready.len() > READY_CHUNKS_KEPT;
+        self.units.chunks > 0 && (is_due || self.round != Round::Over)
+    }
+
+    pub fn begin_round(&mut self) {
+        if self.has_unused() && self.round == Round::Over {
+            self.round = Round::Returning(self.units.first);
+        }
+    }
+
+    /// A part of the round. Bytes that went back to the system; `None`: it is over.
+    pub fn go_round(&mut self, memory: &Memory) -> Option<u64> {
+        match self.round {
+            Round::Over => None,
+            Round::Returning(from) => {
+                let (next, bytes) = self.return_some(from, memory);
+                self.round = Round::Returning(next);
+                if self.units.chunks == 0 {
+                    self.round = Round::Over;
+                } else if next == self.total || self.resting.next_word(next).is_none() {
+                    self.put_aside();
+                }
+                Some(bytes)
+            }
+            Round::Sorting => {
+                self.sort_some();
+                Some(0)
+            }
+        }
+    }
+
+    /// Returns pages all of whose chunks rest, from chunk `from` on. Where to go on, and how many
+    /// bytes went.
+    fn return_some(&mut self, from: u32, memory: &Memory) -> (u32, u64) {
+        let Units { chunks, pages, .. } = self.units;
+        let (mut at, mut bytes, mut left) = (from, 0, ROUND_PAGES_PER_STEP);
+        let mut run = None;
+        for _ in 0..ROUND_UNITS_PER_STEP {
+            // No chunks to a page: the kernel has refused.
+            if left == 0 || at + chunks > self.total || self.units.chunks == 0 {
+                break;
+            }
+            if self.resting.has_all(at, chunks) {
+                self.resting.remove_all(at, chunks);
+                self.returned.insert_all(at, chunks);
+                run.get_or_insert(at);
+                left = left.saturating_sub(pages);
+            } else if let Some(start) = run.take() {
+                bytes += self.return_run(memory, start, at);
+            }
+            at += chunks;
+        }
+        if let Some(start) = run {
+            bytes += self.return_run(memory, start, at);
+        }
+        let is_end = at + chunks > self.total;
+        (if is_end { self.total } else { at }, bytes)
+    }
+
+    /// Returns the pages of these chunks.
+    fn return_run(&mut self, memory: &Memory, start: u32, end: u32) -> u64 {
+        let bytes = memory.return_pages(self.class, start, end - start);
+        if bytes == 0 {
+            // The kernel does not do it for this file: it need not be asked again.
+            self.units.chunks = 0;
+        }
+        bytes
+    }
+
+    /// Puts the ready chunks aside, but for those used last.
+    fn put_aside(&mut self) {
+        self.has_rested = false;
+        self.round = Round::Sorting;
+        // `sorting` is empty: the last round has ended.
+        let kept = self.ready.len().saturating_sub(READY_CHUNKS_KEPT);
+        self.sorting.extend_from_slice(&self.ready[kept..]);
+        self.ready.truncate(kept);
+        core::mem::swap(&mut self.ready, &mut self.sorting);
+        self.apart += self.sorting.len() as u32;
+    }
+
+    fn sort_some(&mut self) {
+        for _ in 0..ROUND_SORTED_PER_STEP {
+            let Some(index) = self.sorting.pop() else {
+                self.round = Round::Over;
+                return;
+            };
+            self.resting.insert(index);
+            self.has_rested = true;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -6,10 +6,8 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-use crate::bench::BenchOptions;
 use crate::demo::DemoOptions;
 use crate::get::GetOptions;
-use crate::script::ScriptOptions;
 use crate::serve::ServeOptions;
 use crate::wire::WireOptions;
 
@@ -33,10 +31,6 @@ pub enum Command {
     Get(Box<GetOptions>),
     /// Join two wires through a bad one: loss, delay, rate, by seed
     Wire(Box<WireOptions>),
-    /// Measure, against the kernel in the same run
-    Bench(Box<BenchOptions>),
-    /// Run packet scripts, in packetdrill's language, against the stack in virtual time
-    Script(ScriptOptions),
     /// Serve real HTTP clients across a veth pair, and compare with the kernel; as root
     Demo(DemoOptions),
 }

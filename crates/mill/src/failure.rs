@@ -15,6 +15,7 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The status that the program ends with.
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::Usage(_) => ExitCode::from(2),

@@ -52,7 +52,7 @@ pub const LINGER_NS: u64 = 2_000_000_000;
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a chunk-size line or trailer line. More: the response is refused.
 pub const CHUNK_LINE_BYTES_MAX: usize = 4096;
-/// Connections that `mill get -c` and `mill bench` keep at once.
+/// Connections that `mill get -c` and the benchmarks keep at once.
 pub const CLIENT_CONNECTIONS_MAX: usize = 60_000;
 
 const _: () = assert!(REQUEST_LINE_BYTES_MAX <= HEAD_BYTES_MAX);

@@ -177,6 +177,15 @@ impl Context {
         self.inner.control(Control::Address(address))
     }
 
+    /// Forgets the Fast Open cookies of all peers, and what else connections have taught of Fast Open with them, as Linux does on `ip tcp_metrics flush`.
+    /// The next connection to each asks for a cookie again. What routers said of a path's MTU stays.
+    ///
+    /// # Errors
+    /// Those of waiting for room in the queue of requests.
+    pub fn forget_peers(&self) -> io::Result<()> {
+        self.inner.control(Control::ForgetPeers)
+    }
+
     /// Sizes of the stack's tables and buffers.
     #[must_use]
     pub fn limits(&self) -> &Limits {

@@ -107,6 +107,8 @@ pub enum Control {
     /// An address more, with the prefix of its subnet: what an operator would add to a running interface. One that is held already, or that no
     /// host can have, changes nothing.
     Address(crate::addresses::IpCidr),
+    /// Forget what connections have taught of Fast Open with each peer: what an operator would have forgotten by `ip tcp_metrics flush`.
+    ForgetPeers,
 }
 
 impl Control {

@@ -154,6 +154,13 @@ impl Destinations {
         }
     }
 
+    /// Nothing is known of Fast Open with anybody any more, as in a host that has just begun. What routers said stays, and so does a pause.
+    pub fn forget_fast_open(&mut self) {
+        for entry in self.sets.iter_mut().flatten().flatten() {
+            (entry.cookie, entry.mss, entry.experimental) = (None, 0, 0);
+        }
+    }
+
     /// A connection that was opened fast fell into a black hole: for a time, none is opened so.
     pub fn pause_fast_open(&mut self, settings: &FastOpenSettings, now_ns: u64) {
         if settings.blackhole_timeout_ns == 0 {

@@ -225,6 +225,7 @@ impl Core {
                 std::sync::Arc::make_mut(&mut self.config).tcp = *settings
             }
             Control::Address(cidr) => self.network.add_address(cidr),
+            Control::ForgetPeers => self.destinations.forget_fast_open(),
             Control::Option(id, option) => {
                 if let Some(socket) = self.sockets.resolve(id) {
                     self.set_option_later(socket, option);

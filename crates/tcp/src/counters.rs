@@ -108,6 +108,8 @@ counters! {
     acks_compressed,
     /// Bytes out of order that were not held: no range was free.
     bytes_drop_ranges_full,
+    /// Segments in order that the receive buffer had no memory for, dropped.
+    drop_in_order_no_memory,
     /// Bytes that the receive buffer had no memory for.
     bytes_drop_no_memory,
     /// Bytes on a SYN-ACK: they are to be sent again.

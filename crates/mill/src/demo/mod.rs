@@ -6,8 +6,9 @@
 //! ```
 //!
 //! [`world`] makes and removes all that the demo needs on the machine, also on Ctrl-C; [`steps`] are what it does there, each with what it saw and
-//! whether it held; [`report`] prints them.
+//! whether it held; [`compare`] is the last of them; [`report`] prints them.
 
+mod compare;
 mod report;
 mod steps;
 mod world;

@@ -175,10 +175,7 @@ impl World {
         command.args(["--wire", "xdp:mill-server", "--addr", SERVER_CIDR, "--json"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut server = command.spawn().map_err(|error| format!("ip: {error}"))?;
-        let pid = Pid::from_child(&server).as_raw_nonzero().to_string();
-        remember(Undo::Run(
-            ["kill", "-KILL", &pid].map(str::to_owned).to_vec(),
-        ));
+        kill_on_exit(&server);
         let ready = wait_for_ready(&mut server);
         *self.server.lock().unwrap_or_else(PoisonError::into_inner) = Some(server);
         ready
@@ -256,6 +253,14 @@ pub fn run(words: &[&str]) -> Result<String, String> {
         words.join(" "),
         output.status
     ))
+}
+
+/// Kills the child if the demo is stopped by a signal.
+pub fn kill_on_exit(child: &Child) {
+    let pid = Pid::from_child(child).as_raw_nonzero().to_string();
+    remember(Undo::Run(
+        ["kill", "-KILL", &pid].map(str::to_owned).to_vec(),
+    ));
 }
 
 fn remember(undo: Undo) {

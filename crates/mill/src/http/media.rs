@@ -1,51 +1,22 @@
 //! Content types by file name.
 
-/// The content type of a file; what is not known is bytes.
-pub fn type_of(path: &[u8]) -> &'static str {
+use mime_guess::MimeGuess;
+
+/// The content type of a file; a file of unknown kind is bytes.
+pub fn type_of(path: &[u8]) -> String {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    let Some(dot) = name.iter().rposition(|&byte| byte == b'.') else {
-        return BYTES;
-    };
-    let extension = name[dot + 1..].to_ascii_lowercase();
-    let row = TYPES
-        .iter()
-        .find(|(known, _)| known.as_bytes() == extension);
-    row.map_or(BYTES, |(_, media)| media)
+    let dot = name.iter().rposition(|&byte| byte == b'.');
+    let extension = dot.and_then(|dot| str::from_utf8(&name[dot + 1..]).ok());
+    let media = extension.and_then(|extension| MimeGuess::from_ext(extension).first_raw());
+    match media {
+        None => BYTES.to_owned(),
+        // Browsers take text without a character set for an old one.
+        Some(text) if text.starts_with("text/") => format!("{text}; charset=utf-8"),
+        Some(other) => other.to_owned(),
+    }
 }
 
 const BYTES: &str = "application/octet-stream";
-
-const TYPES: &[(&str, &str)] = &[
-    ("html", "text/html; charset=utf-8"),
-    ("htm", "text/html; charset=utf-8"),
-    ("css", "text/css; charset=utf-8"),
-    ("js", "text/javascript; charset=utf-8"),
-    ("mjs", "text/javascript; charset=utf-8"),
-    ("txt", "text/plain; charset=utf-8"),
-    ("md", "text/markdown; charset=utf-8"),
-    ("csv", "text/csv; charset=utf-8"),
-    ("xml", "application/xml"),
-    ("json", "application/json"),
-    ("wasm", "application/wasm"),
-    ("pdf", "application/pdf"),
-    ("zip", "application/zip"),
-    ("gz", "application/gzip"),
-    ("tar", "application/x-tar"),
-    ("zst", "application/zstd"),
-    ("png", "image/png"),
-    ("jpg", "image/jpeg"),
-    ("jpeg", "image/jpeg"),
-    ("gif", "image/gif"),
-    ("webp", "image/webp"),
-    ("avif", "image/avif"),
-    ("svg", "image/svg+xml"),
-    ("ico", "image/x-icon"),
-    ("woff", "font/woff"),
-    ("woff2", "font/woff2"),
-    ("mp3", "audio/mpeg"),
-    ("mp4", "video/mp4"),
-    ("webm", "video/webm"),
-];
 
 #[cfg(test)]
 mod tests {

@@ -61,8 +61,8 @@ impl Refusal {
     }
 }
 
-/// Reads a head that ends in its blank line. `now` is in seconds since 1970.
-pub fn parse(head: &[u8], now: u64) -> Parsed {
+/// Reads a head that ends in its blank line.
+pub fn parse(head: &[u8]) -> Parsed {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut raw = httparse::Request::new(&mut headers);
     let refusal = match raw.parse(head) {
@@ -75,7 +75,7 @@ pub fn parse(head: &[u8], now: u64) -> Parsed {
     if let Some(status) = refusal {
         return refused(Refusal::closing(status));
     }
-    let fields = match Fields::gather(raw.headers, now) {
+    let fields = match Fields::gather(raw.headers) {
         Ok(fields) => fields,
         Err(status) => return refused(Refusal::closing(status)),
     };
@@ -121,10 +121,10 @@ struct Fields {
 }
 
 impl Fields {
-    fn gather(headers: &[httparse::Header<'_>], now: u64) -> Result<Self, Status> {
+    fn gather(headers: &[httparse::Header<'_>]) -> Result<Self, Status> {
         let mut fields = Self::default();
         for header in headers {
-            fields.take(header.name, header.value, now)?;
+            fields.take(header.name, header.value)?;
         }
         // Both at once is how requests are smuggled past a proxy (RFC 9112, 6.3).
         if fields.transfer_encoding && fields.content_length.is_some() {
@@ -133,7 +133,7 @@ impl Fields {
         Ok(fields)
     }
 
-    fn take(&mut self, name: &str, value: &[u8], now: u64) -> Result<(), Status> {
+    fn take(&mut self, name: &str, value: &[u8]) -> Result<(), Status> {
         let is = |other: &str| name.eq_ignore_ascii_case(other);
         let text = std::str::from_utf8(value).unwrap_or("");
         match name.len() {
@@ -150,7 +150,7 @@ impl Fields {
             13 if is("if-none-match") => self.if_none_match = true,
             14 if is("content-length") => self.content_length(text)?,
             17 if is("transfer-encoding") => self.transfer_encoding = true,
-            17 if is("if-modified-since") => self.modified_since = date::parse(text, now),
+            17 if is("if-modified-since") => self.modified_since = date::parse(text),
             _ => {}
         }
         Ok(())

@@ -48,8 +48,8 @@ impl Requests {
         self.input.extend_from_slice(bytes);
     }
 
-    /// The next whole request, in the order of arrival. `now` is in seconds since 1970.
-    pub fn next(&mut self, now: u64) -> Step {
+    /// The next whole request, in the order of arrival.
+    pub fn next(&mut self) -> Step {
         if self.closed {
             return Step::More;
         }
@@ -68,7 +68,7 @@ impl Requests {
         let Parsed {
             outcome,
             content_bytes,
-        } = request::parse(head, now);
+        } = request::parse(head);
         self.start = end;
         self.scanned = end;
         self.skip = content_bytes;

@@ -15,13 +15,16 @@ use std::time::Duration;
 /// What a registration waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
+    /// Bytes, a connection or the end can be taken.
     Read,
+    /// There is room for bytes, or a connect has ended.
     Write,
 }
 
 /// One registration is ready, or has failed and a read or write will say how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
+    /// What the registration was given.
     pub token: usize,
 }
 
@@ -62,17 +65,20 @@ pub trait Net {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Watches a listener for connections to accept.
     fn register_listener(
         &self,
         poll: &mut Self::Poll,
         listener: &Self::Listener,
         token: usize,
     ) -> io::Result<()>;
+    /// Watches it no longer.
     fn deregister_listener(
         &self,
         poll: &mut Self::Poll,
         listener: &Self::Listener,
     ) -> io::Result<()>;
+    /// Watches a stream.
     fn register(
         &self,
         poll: &mut Self::Poll,
@@ -80,6 +86,7 @@ pub trait Net {
         token: usize,
         interest: Interest,
     ) -> io::Result<()>;
+    /// Watches a registered stream for something else.
     fn reregister(
         &self,
         poll: &mut Self::Poll,

@@ -82,14 +82,18 @@ fn congestion(name: &str) -> Result<CongestionAlgorithm, String> {
 /// Who turns the crank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Crank {
+    /// The thread that uses the stack.
     Inline,
+    /// A thread of the stack's own.
     Dedicated,
 }
 
 /// A wire of Millstream, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wire {
+    /// Sockets of Millstream over this wire.
     Millstream(Box<WireSpec>),
+    /// The kernel's own sockets.
     Kernel,
 }
 
@@ -107,7 +111,9 @@ impl FromStr for Wire {
 /// An address and the length of its subnet's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
+    /// The address.
     pub address: IpAddr,
+    /// How many leading bits its subnet has in common.
     pub prefix_bits: u8,
 }
 

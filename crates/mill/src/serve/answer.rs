@@ -59,7 +59,7 @@ fn answer_document(
     let length = document.length;
     let mut head = Head {
         content_length: Some(length),
-        content_type: Some(document.media),
+        content_type: Some(&document.media),
         last_modified: Some(document.modified),
         ..Head::new(Status::Ok, request.connection)
     };

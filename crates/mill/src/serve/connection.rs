@@ -23,8 +23,6 @@ pub struct Desk {
     pub date: DateLine,
     pub stats: Stats,
     pub now_ns: u64,
-    /// Seconds since 1970.
-    pub now: u64,
     pub input: Box<[u8]>,
     pub file_bytes: Box<[u8]>,
     /// Where the visited connection gathers its answers; it keeps the memory only while they cannot leave.
@@ -38,7 +36,6 @@ impl Desk {
             date: DateLine::new(0),
             stats: Stats::default(),
             now_ns: 0,
-            now: 0,
             input: vec![0; READ_BYTES].into_boxed_slice(),
             file_bytes: vec![0; FILE_READ_BYTES].into_boxed_slice(),
             out: Vec::new(),
@@ -182,7 +179,7 @@ impl<N: Net> Connection<N> {
         let mut answered = false;
         while self.body.is_none() && self.out.len() < GATHERED_BYTES_MAX && self.fate == Fate::Stay
         {
-            match self.requests.next(desk.now) {
+            match self.requests.next() {
                 Step::More => break,
                 Step::Refuse(refusal) => self.refuse(&refusal, desk),
                 Step::Request(request) => {

@@ -28,7 +28,7 @@ pub struct Document {
     pub length: u64,
     /// Seconds since 1970.
     pub modified: u64,
-    pub media: &'static str,
+    pub media: String,
     pub content: Content,
     identity: Identity,
 }

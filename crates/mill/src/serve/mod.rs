@@ -15,7 +15,7 @@ mod timeouts;
 mod worker;
 
 #[cfg(test)]
-pub mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +44,7 @@ pub struct ServeOptions {
     /// The directory to serve
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+    /// The wire and our addresses.
     #[command(flatten)]
     pub net: NetOptions,
     /// The port to listen on, at each of our addresses

@@ -100,8 +100,8 @@ impl<N: Net> Worker<N> {
     fn look_at_clock(&mut self) {
         self.desk.now_ns = self.start.elapsed().as_nanos() as u64;
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        self.desk.now = since_1970.map_or(0, |time| time.as_secs());
-        self.desk.date.update(self.desk.now);
+        let seconds = since_1970.map_or(0, |time| time.as_secs());
+        self.desk.date.update(seconds);
     }
 
     /// The token of the slab's first key.

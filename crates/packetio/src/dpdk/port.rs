@@ -132,6 +132,12 @@ impl Port for DpdkPort {
     }
 
     fn finish_wait(&mut self) {
+        // An interrupt may come before its frame can be received: the TAP driver hands frames out
+        // after a signal that any thread may get. The interrupt does not come again, so the next
+        // sleep is short.
+        if self.has_interrupts && monotonic_ns() < self.wake_at_ns {
+            self.sleep_ns = DPDK_SLEEP_NS_MIN;
+        }
         self.wake_at_ns = 0;
         self.queue.finish_wait();
     }

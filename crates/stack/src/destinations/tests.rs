@@ -53,6 +53,21 @@ fn ignored_request_is_tried_as_experiment_once() {
     }
 }
 
+#[test]
+fn cookie_that_was_forgotten_is_asked_for_again_and_the_path_stays_known() {
+    let mut table = Destinations::new([1, 2]);
+    table.learn_fast_open(host(1), &reply(&[1, 2, 3, 4], 940));
+    let told = word(1400, NOW + 10);
+    table.learn_path(host(1), told, NOW);
+    table.forget_fast_open();
+    let next = syn(&mut table, 1).unwrap();
+    assert_eq!(
+        (next.option, next.bytes),
+        (Some(FastOpenCookie::REQUEST), 0)
+    );
+    assert_eq!(table.path(host(1), NOW), Some(told));
+}
+
 fn word(mtu: u16, until_ns: u64) -> PathWord {
     PathWord {
         mtu,

@@ -94,6 +94,7 @@ impl Connection {
         if stored < seg.len {
             cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);
             if stored == 0 {
+                cx.counters.drop_in_order_no_memory += 1;
                 self.answer_without_memory();
                 return Effects::NONE;
             }

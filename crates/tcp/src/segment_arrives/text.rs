@@ -157,6 +157,7 @@ impl Connection {
     ) -> (u32, Effects) {
         if !self.make_room(cx, seg.seq, rx) && self.rx.unread > 0 {
             cx.counters.bytes_drop_no_memory += u64::from(text.len);
+            cx.counters.drop_in_order_no_memory += 1;
             self.answer_without_memory();
             return (0, Effects::NONE);
         }
@@ -166,6 +167,7 @@ impl Connection {
         }
         cx.counters.bytes_drop_no_memory += u64::from(text.len - stored);
         if stored == 0 {
+            cx.counters.drop_in_order_no_memory += 1;
             self.answer_without_memory();
             return (0, Effects::NONE);
         }

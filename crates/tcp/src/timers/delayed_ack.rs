@@ -170,11 +170,9 @@ impl Connection {
         }
         let delay_ns =
             (rtt_us * 10 * u64::from(config.comp_sack_rtt_percent)).min(config.comp_sack_ns_max);
-        if delay_ns == 0 {
-            return false;
-        }
         self.rx.compressed += 1;
         if self.rx.compressed == 1 {
+            // Where no round trip is known the timer's slack is all the delay, as in Linux.
             let at_ns = cx
                 .now_ns
                 .saturating_add(delay_ns + config.comp_sack_slack_ns);

@@ -159,8 +159,10 @@ fn established_receive_memory_short() {
         p.expect_received(300);
         assert_eq!(p.counters.bytes_drop_no_memory, 700);
         p.rx.memory = 0;
+        assert_eq!(p.counters.drop_in_order_no_memory, 0);
         p.inject(". 301:1301(1000) ack 1");
         p.expect_effects(Effects::NONE);
+        assert_eq!(p.counters.drop_in_order_no_memory, 1);
         p.skip_sent();
         // The window was shut, but what had been promised is taken (RFC 7323 2.4).
         p.rx.memory = usize::MAX;

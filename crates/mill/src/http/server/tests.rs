@@ -7,8 +7,6 @@ use super::super::range::ByteRange;
 use super::super::request::Persistence;
 use super::*;
 
-const NOW: u64 = 1_780_000_000;
-
 /// Everything that a connection says about these pieces.
 fn steps(pieces: &[&[u8]]) -> Vec<Step> {
     let mut requests = Requests::default();
@@ -16,7 +14,7 @@ fn steps(pieces: &[&[u8]]) -> Vec<Step> {
     for piece in pieces {
         requests.push(piece);
         loop {
-            match requests.next(NOW) {
+            match requests.next() {
                 Step::More => break,
                 step => steps.push(step),
             }
@@ -285,14 +283,14 @@ fn memory_of_a_connection_stays_bounded() {
     let mut requests = Requests::default();
     for _ in 0..1000 {
         requests.push(&[b'a'; 1000]);
-        let _ = requests.next(NOW);
+        let _ = requests.next();
     }
     assert!(requests.input.capacity() <= 4 * HEAD_BYTES_MAX);
     let mut requests = Requests::default();
     let large = with_fields(&format!("X: {}\r\n", "a".repeat(8000)));
     for _ in 0..3 {
         requests.push(large.as_bytes());
-        assert!(matches!(requests.next(NOW), Step::Request(_)));
+        assert!(matches!(requests.next(), Step::Request(_)));
     }
     requests.push(b"");
     assert!(requests.input.capacity() <= IDLE_BUFFER_BYTES_MAX);
@@ -303,13 +301,13 @@ fn partial_request_is_seen() {
     let mut requests = Requests::default();
     assert!(!requests.is_partial());
     requests.push(b"GET ");
-    assert_eq!(requests.next(NOW), Step::More);
+    assert_eq!(requests.next(), Step::More);
     assert!(requests.is_partial());
     requests.push(b"/ HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n");
-    assert!(matches!(requests.next(NOW), Step::Request(_)));
+    assert!(matches!(requests.next(), Step::Request(_)));
     assert!(requests.is_partial());
     requests.push(b"x");
-    assert_eq!(requests.next(NOW), Step::More);
+    assert_eq!(requests.next(), Step::More);
     assert!(!requests.is_partial());
 }
 

@@ -1,0 +1,45 @@
+//! The `mill` command as a library: what its program calls, and what the benchmarks share with it.
+//!
+//! Owns the choice of the command; each command is a module. Public are the parts that the benchmarks use as well: the
+//! transport under `serve` and `get` ([`net`]), the ends of commands ([`failure`]), limits, CPU time, the server and the bad wire.
+
+#![forbid(unsafe_code)]
+
+mod cli;
+pub mod cpu;
+mod demo;
+pub mod failure;
+mod get;
+mod http;
+pub mod limits;
+pub mod net;
+pub mod serve;
+mod stop;
+pub mod wire;
+
+use std::process::ExitCode;
+
+/// Reads the command line, runs the command and says how it ended: status 2 for what cannot be asked, 1 for what went wrong.
+pub fn run() -> ExitCode {
+    let cli = match cli::parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    cli::start_log(cli.verbose);
+    let outcome = match &cli.command {
+        cli::Command::Serve(options) => serve::serve(options),
+        cli::Command::Get(options) => get::get(options),
+        cli::Command::Wire(options) => wire::wire(options),
+        cli::Command::Demo(options) => demo::demo(options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let line = failure.to_string();
+            if !line.is_empty() {
+                eprintln!("mill: {line}");
+            }
+            failure.exit_code()
+        }
+    }
+}

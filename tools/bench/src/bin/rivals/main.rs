@@ -1,0 +1,126 @@
+//! `rivals`: the systems that `cargo xtask bench message` compares Millstream with and that need libraries which the product shall not
+//! depend on: the kernel through io_uring, and smoltcp.
+//!
+//! `cargo xtask bench` starts it, from the directory that it was itself built into; `cargo xtask bench` builds both. It speaks as
+//! `mill`'s own sides do: a server says its address, a client says that it is there and at the end what it saw.
+
+mod ring_unsafe;
+mod smoltcp_pair;
+mod uring;
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use bench::measure::Plan;
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Systems to compare Millstream with.
+#[derive(Parser)]
+struct Line {
+    #[command(subcommand)]
+    rival: Rival,
+}
+
+#[derive(Subcommand)]
+enum Rival {
+    /// The kernel's sockets through io_uring
+    Uring {
+        #[command(flatten)]
+        plan: Plan,
+        /// Which side
+        #[arg(long, value_enum)]
+        role: Role,
+        /// The CPU to run on
+        #[arg(long)]
+        core: usize,
+        /// Where the server listens; of the client only
+        #[arg(long)]
+        server: Option<SocketAddr>,
+    },
+    /// Say which versions of the libraries were built in
+    Versions,
+    /// Two smoltcp interfaces in one thread
+    Smoltcp {
+        #[command(flatten)]
+        plan: Plan,
+    },
+    /// One long transfer between two smoltcp interfaces in one thread
+    SmoltcpBulk {
+        /// Bytes of an IP packet
+        #[arg(long, default_value_t = 1500)]
+        mtu: usize,
+        /// How long, after the warm-up
+        #[arg(long, default_value_t = 3.0)]
+        seconds: f64,
+        /// How long before that
+        #[arg(long, default_value_t = 1.0)]
+        warm_up: f64,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Role {
+    Server,
+    Client,
+}
+
+fn main() -> ExitCode {
+    let line = Line::parse();
+    let outcome = match &line.rival {
+        Rival::Uring {
+            plan,
+            role,
+            core,
+            server,
+        } => pin(*core).and_then(|()| match (role, server) {
+            (Role::Server, _) => uring::server::serve(plan),
+            (Role::Client, Some(server)) => uring::client::load(plan, *server),
+            (Role::Client, None) => Err(io::Error::other("--server is missing")),
+        }),
+        Rival::Versions => {
+            println!("{}", versions());
+            Ok(())
+        }
+        Rival::SmoltcpBulk {
+            mtu,
+            seconds,
+            warm_up,
+        } => smoltcp_pair::bulk(*mtu, *warm_up, *seconds),
+        Rival::Smoltcp { plan } => smoltcp_pair::run(plan),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rivals: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the lock file says of the libraries that are measured.
+fn versions() -> String {
+    let lock = include_str!("../../../../../Cargo.lock");
+    let version = |name: &str| {
+        let at = lock.find(&format!("name = \"{name}\"\nversion = \""));
+        let text = at.and_then(|at| lock[at..].split('"').nth(3));
+        format!("{name} {}", text.unwrap_or("of a version unknown"))
+    };
+    [version("smoltcp"), version("io-uring")].join(", ")
+}
+
+fn pin(core: usize) -> io::Result<()> {
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(core);
+    Ok(rustix::thread::sched_setaffinity(None, &cores)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn lock_file_names_what_is_measured() {
+        let said = super::versions();
+        assert!(said.contains("smoltcp 0."), "{said}");
+        assert!(!said.contains("unknown"), "{said}");
+    }
+}

@@ -1,0 +1,485 @@
+//! `cargo xtask bench bulk`: long transfers, one flow and many, at several frame sizes, in both directions, and how evenly many downloads share.
+//!
+//! [`side`] is one end; it is the same code for Millstream and the kernel.
+
+pub mod one_thread;
+mod run;
+mod side;
+
+use clap::Args;
+
+use super::frame::turns::{self, Case};
+use super::frame::{Figure, Goal, Outcome, Point, Repeats, Series, Spread, machine};
+use mill::failure::Failure;
+use mill::net::options::Acks;
+pub use side::{SideOptions, side};
+
+/// Options of `cargo xtask bench bulk`.
+#[derive(Args, Clone, Debug)]
+pub struct BulkOptions {
+    #[command(flatten)]
+    pub repeats: Repeats,
+}
+
+/// A stack, a wire, and the bytes of its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum System {
+    /// Over memif with buffers for packets of so many bytes, the application's thread turning the crank.
+    Memif(usize),
+    /// The same with a thread of the stack's own on the application's core.
+    Dedicated(usize),
+    /// The same at an MTU of 1500 with this limit of receive aggregation, and this done with ACKs.
+    Aggregated(u16, Acks),
+    /// The same in one thread, where the receiver has a whole batch to take in each turn: over memif one that is faster than its sender takes small ones.
+    Saturated(u16, Acks),
+    KernelVeth(usize),
+    KernelLoopback,
+    /// Both ends in one thread.
+    Smoltcp(usize),
+    /// Both ends in one process.
+    Gvisor(usize),
+}
+
+impl System {
+    /// Both ends share a core, and what each has used cannot be told; many flows would say nothing of them.
+    fn is_together(self) -> bool {
+        matches!(self, Self::Smoltcp(_) | Self::Gvisor(_))
+    }
+}
+
+impl turns::System for System {
+    fn is_ours(self) -> bool {
+        !matches!(
+            self,
+            Self::KernelVeth(_) | Self::KernelLoopback | Self::Smoltcp(_) | Self::Gvisor(_)
+        )
+    }
+}
+
+impl std::fmt::Display for System {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Memif(mtu) => write!(formatter, "Millstream, memif, MTU {mtu}"),
+            Self::Dedicated(mtu) => {
+                write!(formatter, "Millstream, memif, dedicated, MTU {mtu}")
+            }
+            Self::Aggregated(limit, acks) => {
+                let acks = acks.name();
+                write!(
+                    formatter,
+                    "Millstream, aggregation {limit}, ACK offload {acks}"
+                )
+            }
+            Self::Saturated(limit, acks) => {
+                let acks = acks.name();
+                write!(
+                    formatter,
+                    "Millstream, one thread, aggregation {limit}, ACK offload {acks}"
+                )
+            }
+            Self::KernelVeth(mtu) => {
+                write!(formatter, "kernel, veth without TSO and GRO, MTU {mtu}")
+            }
+            Self::KernelLoopback => write!(formatter, "kernel, loopback"),
+            Self::Smoltcp(mtu) => write!(formatter, "smoltcp, one thread, MTU {mtu}"),
+            Self::Gvisor(mtu) => write!(formatter, "gVisor netstack, one process, MTU {mtu}"),
+        }
+    }
+}
+
+/// Downloads of which the mTCP paper tells how evenly they share.
+const CROWD: usize = 8_192;
+/// How many times longer those are counted.
+const CROWD_TIMES: f64 = 4.0;
+/// The largest packet: IPv4's length field is the limit, the buffer's 64 KiB come next.
+const LARGE: usize = 65_000;
+const SMALL: [System; 5] = all(1500);
+const JUMBO: [System; 5] = all(9000);
+
+/// The kernel and Millstream, then what shows what else there is.
+const fn all(mtu: usize) -> [System; 5] {
+    [
+        System::KernelVeth(mtu),
+        System::Memif(mtu),
+        System::Dedicated(mtu),
+        System::Smoltcp(mtu),
+        System::Gvisor(mtu),
+    ]
+}
+
+const LONG: [System; 2] = [System::KernelLoopback, System::Memif(LARGE)];
+
+/// Receive aggregation and ACK offload by the figures of Menon and Zwaenepoel (USENIX ATC 2008): 11's limits, and 7's switch with and without them.
+const LIMITS: [(u16, Acks); 9] = [
+    OFF,
+    (1, Acks::On),
+    (2, Acks::On),
+    (5, Acks::On),
+    (10, Acks::On),
+    ON,
+    (40, Acks::On),
+    (20, Acks::Off),
+    (20, Acks::Merge),
+];
+const OFF: (u16, Acks) = (1, Acks::Off);
+const ON: (u16, Acks) = (20, Acks::On);
+/// The first and the best of them, for figure 12's many flows.
+const SWITCHED: [System; 2] = [
+    System::Aggregated(OFF.0, OFF.1),
+    System::Aggregated(ON.0, ON.1),
+];
+
+/// One run's numbers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    gbit_per_second: f64,
+    /// CPU time of each end for a byte; none where both ends share a process.
+    receiver_ns_per_byte: Option<f64>,
+    sender_ns_per_byte: Option<f64>,
+    jain: f64,
+}
+
+/// A transfer to measure.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    flows: usize,
+    /// From the client to the server.
+    up: bool,
+    seconds: f64,
+    warm_up: f64,
+    cores: (usize, usize),
+}
+
+/// Which systems with how many flows, and which way.
+struct Study {
+    id: &'static str,
+    title: &'static str,
+    systems: &'static [System],
+    flows: &'static [usize],
+    /// From the client to the server.
+    up: bool,
+    /// Left out where only a look is wanted.
+    is_long: bool,
+}
+
+/// Flows that share evenly, or do not.
+const MANY: &[usize] = &[1, 10, 100, 400];
+/// One flow, and many.
+const FEW: &[usize] = &[1, 100];
+
+const STUDIES: &[Study] = &[
+    Study {
+        id: "1500",
+        title: "MTU 1500",
+        systems: &SMALL,
+        flows: MANY,
+        up: false,
+        is_long: false,
+    },
+    Study {
+        id: "9000",
+        title: "MTU 9000",
+        systems: &JUMBO,
+        flows: MANY,
+        up: false,
+        is_long: false,
+    },
+    Study {
+        id: "large",
+        title: "large frames",
+        systems: &LONG,
+        flows: MANY,
+        up: false,
+        is_long: false,
+    },
+    Study {
+        id: "aggregation-flows",
+        title: "MTU 1500, aggregation and ACK offload, many flows (ATC'08, fig. 12)",
+        systems: &SWITCHED,
+        flows: &[1, 10, 50, 100, 200, 400],
+        up: false,
+        is_long: true,
+    },
+    Study {
+        id: "up-1500",
+        title: "MTU 1500, from client to server",
+        systems: &[SMALL[0], SMALL[1]],
+        flows: FEW,
+        up: true,
+        is_long: true,
+    },
+    Study {
+        id: "up-9000",
+        title: "MTU 9000, from client to server",
+        systems: &[JUMBO[0], JUMBO[1]],
+        flows: FEW,
+        up: true,
+        is_long: true,
+    },
+    Study {
+        id: "up-large",
+        title: "large frames, from client to server",
+        systems: &LONG,
+        flows: &[1],
+        up: true,
+        is_long: true,
+    },
+    Study {
+        id: "jain",
+        title: "8,192 downloads, MTU 1500 (mTCP, 5.2)",
+        systems: &[SMALL[0], SMALL[1]],
+        flows: &[CROWD],
+        up: false,
+        is_long: true,
+    },
+];
+
+/// Measures, prints and writes.
+pub fn bulk(options: &BulkOptions) -> Result<(), Failure> {
+    let mut outcome = Outcome::new(
+        "bulk",
+        "One end writes as fast as it may, the other reads; whoever receives counts. From server to client unless the title says otherwise. Server and client are processes of their own, \
+         each pinned to a core. smoltcp has both ends in one thread on one core, gVisor's netstack in one process on both cores, and what each end used is not told: what compares core with core is Millstream in one thread. The receiver's CPU is without the time in which it looked for more (inline); the \
+         sender's is with it. Over veth neither side has segmentation or checksum offload. Over loopback the kernel computes no checksum.",
+    );
+    let repeats = options.repeats.settled();
+    repeats.describe(&mut outcome);
+    for study in STUDIES {
+        if !(repeats.quick && study.is_long) {
+            measure(&repeats, &mut outcome, study);
+        }
+    }
+    let title = "MTU 1500, one flow, receive aggregation and ACK offload (ATC'08, fig. 11 and 7)";
+    let figure = ("aggregation", title);
+    aggregation(&repeats, &mut outcome, figure, System::Aggregated);
+    let title = "MTU 1500, one flow, a receiver that is never short of segments, in one thread";
+    let figure = ("saturated", title);
+    aggregation(&repeats, &mut outcome, figure, System::Saturated);
+    judge(&mut outcome);
+    repeats.deliver(&mut outcome)
+}
+
+/// Runs by x.
+type Column = Vec<(f64, Vec<Seen>)>;
+
+fn measure(repeats: &Repeats, outcome: &mut Outcome, study: &Study) {
+    let quick = &study.flows[..1];
+    let flows = if repeats.quick { quick } else { study.flows };
+    let at = |flows: usize| {
+        let fits = move |system: &System| flows == 1 || !system.is_together();
+        let x = flows as f64;
+        let chosen = study.systems.iter().copied().filter(fits);
+        chosen.map(move |system| Case { system, x })
+    };
+    let cases: Vec<Case<System>> = flows.iter().flat_map(|&flows| at(flows)).collect();
+    let rounds = (study.id, repeats.runs);
+    let columns = turns::columns(rounds, study.systems, &cases, outcome, |case| {
+        run::run(case.system, load(repeats, case.x as usize, study.up))
+    });
+    let named = columns
+        .into_iter()
+        .map(|(system, column)| (system.to_string(), column));
+    let named: Vec<_> = named.collect();
+    add_figures(outcome, (study.id, study.title), "flows", &named);
+}
+
+fn load(repeats: &Repeats, flows: usize, up: bool) -> Load {
+    Load {
+        flows,
+        up,
+        // Thousands of flows take turns for longer before their shares say anything.
+        seconds: match flows >= CROWD {
+            true => repeats.seconds * CROWD_TIMES,
+            false => repeats.seconds,
+        },
+        warm_up: repeats.warm_up,
+        cores: (repeats.server_core, repeats.client_core),
+    }
+}
+
+/// One flow by the limit of aggregation, for each thing that may become of ACKs: of a kind of system that has both.
+fn aggregation(
+    repeats: &Repeats,
+    outcome: &mut Outcome,
+    named: (&str, &str),
+    of_kind: fn(u16, Acks) -> System,
+) {
+    let limits = match repeats.quick {
+        true => &[OFF, ON][..],
+        false => &LIMITS[..],
+    };
+    let case = |&(limit, acks): &(u16, Acks)| Case {
+        system: of_kind(limit, acks),
+        x: f64::from(limit),
+    };
+    let cases: Vec<Case<System>> = limits.iter().map(case).collect();
+    let systems: Vec<System> = cases.iter().map(|case| case.system).collect();
+    let rounds = (named.0, repeats.runs);
+    let found = turns::columns(rounds, &systems, &cases, outcome, |case| {
+        run::run(case.system, load(repeats, 1, false))
+    });
+    let by_acks = [Acks::On, Acks::Off, Acks::Merge].map(|wanted| {
+        let measured = limits.iter().zip(&found);
+        let column = measured
+            .filter(|((_, acks), _)| *acks == wanted)
+            .flat_map(|(_, (_, runs))| runs.clone());
+        (offloaded(wanted), column.collect())
+    });
+    let x = "limit of aggregation, in segments (1: off)";
+    add_figures(outcome, named, x, &by_acks);
+}
+
+/// The name of a series.
+fn offloaded(acks: Acks) -> String {
+    match acks {
+        Acks::On => "ACKs expanded from a template".to_owned(),
+        Acks::Off => "each ACK made alone".to_owned(),
+        Acks::Merge => "one ACK for all".to_owned(),
+    }
+}
+
+/// What one figure shows: its name's end, its title's begin, the unit, whether less is better, and where to read it.
+struct Shown {
+    end: &'static str,
+    begin: &'static str,
+    y: &'static str,
+    falls: bool,
+    reading: fn(&Seen) -> Option<f64>,
+}
+
+/// What the processor's clock makes of CPU time.
+const CYCLES: &str = "cycles per byte, at the processor's nominal rate";
+
+const SHOWN: [Shown; 4] = [
+    Shown {
+        end: "",
+        begin: "Bulk",
+        y: "Gbit/s",
+        falls: false,
+        reading: |seen| Some(seen.gbit_per_second),
+    },
+    Shown {
+        end: "-receiver",
+        begin: "Receiver's CPU",
+        y: CYCLES,
+        falls: true,
+        reading: |seen| Some(seen.receiver_ns_per_byte? * machine::gigahertz()),
+    },
+    Shown {
+        end: "-sender",
+        begin: "Sender's CPU",
+        y: CYCLES,
+        falls: true,
+        reading: |seen| Some(seen.sender_ns_per_byte? * machine::gigahertz()),
+    },
+    Shown {
+        end: "-jain",
+        begin: "Jain's index",
+        y: "index",
+        falls: false,
+        reading: |seen| Some(seen.jain),
+    },
+];
+
+fn add_figures(
+    outcome: &mut Outcome,
+    (id, title): (&str, &str),
+    x: &str,
+    columns: &[(String, Column)],
+) {
+    let several = x == "flows" && columns.iter().flat_map(|c| &c.1).any(|(x, _)| *x > 1.0);
+    for shown in SHOWN {
+        if shown.end == "-jain" && !several {
+            continue;
+        }
+        let point = |(x, runs): &(f64, Vec<Seen>)| {
+            let values: Vec<f64> = runs.iter().filter_map(shown.reading).collect();
+            let y = Spread::of(values.iter().copied());
+            (!values.is_empty()).then_some(Point { x: *x, y })
+        };
+        let series = columns.iter().map(|(name, column)| Series {
+            system: name.clone(),
+            points: column.iter().filter_map(point).collect(),
+        });
+        outcome.add(Figure {
+            id: format!("{id}{}", shown.end),
+            title: format!("{}, {title}", shown.begin),
+            x: x.to_owned(),
+            y: shown.y.to_owned(),
+            falls: shown.falls,
+            compares: true,
+            series: series.collect(),
+        });
+    }
+}
+
+/// The rows of issue 4's table that are about bulk.
+fn judge(outcome: &mut Outcome) {
+    let rows = [
+        (
+            "1500",
+            SMALL[1],
+            SMALL[0],
+            Goal::at_least(
+                "one flow, MTU 1500, over memif, × kernel over veth without TSO and GRO",
+                (3.0, 5.0),
+            )
+            .elsewhere("F-Stack 23.6 and mTCP 9.5 Gbit/s, beside the kernel's 11 to 16"),
+        ),
+        (
+            "1500",
+            SMALL[1],
+            SMALL[3],
+            Goal::at_least(
+                "one flow, MTU 1500, over memif, on two cores, × smoltcp on one",
+                (1.2, 1.2),
+            ),
+        ),
+        (
+            "large",
+            LONG[1],
+            LONG[0],
+            Goal::at_least(
+                "one flow, large frames over memif, × kernel over loopback",
+                (1.0, 1.5),
+            ),
+        ),
+    ];
+    for (figure, ours, theirs, goal) in rows {
+        let read = |system: System| outcome.median(figure, &system.to_string(), 1.0);
+        let found = read(ours).zip(read(theirs));
+        let found = found.map(|(ours, theirs)| {
+            let seen = format!("{ours:.1} against {theirs:.1} Gbit/s");
+            (ours / theirs, seen)
+        });
+        outcome.judge(goal, found);
+    }
+    // What smoltcp does with half of the cores; the issue's bar is for two processes.
+    let alone = outcome.median("saturated", &offloaded(Acks::On), f64::from(ON.0));
+    let found = alone.zip(outcome.median("1500", &SMALL[3].to_string(), 1.0));
+    let goal = Goal::at_least(
+        "one flow, MTU 1500, both ends in one thread, × smoltcp",
+        (1.2, 1.2),
+    );
+    let seen = |(ours, theirs)| {
+        (
+            ours / theirs,
+            format!("{ours:.1} against {theirs:.1} Gbit/s"),
+        )
+    };
+    outcome.judge(goal, found.map(seen));
+    let receiver = |acks, limit| outcome.median("saturated-receiver", &offloaded(acks), limit);
+    let found = receiver(Acks::Off, 1.0).zip(receiver(Acks::On, 20.0));
+    let found = found.map(|(off, on)| (off / on, format!("{off:.2} against {on:.2} cycles")));
+    let goal = Goal::at_least(
+        "receive aggregation and ACK offload: receiver's CPU per byte at MTU 1500, off against on",
+        (1.5, 2.0),
+    );
+    outcome.judge(goal.elsewhere("1.45 to 1.86 × (ATC'08)"), found);
+    let index = outcome.median("jain-jain", &SMALL[1].to_string(), CROWD as f64);
+    let goal = Goal::at_least("Jain's index, 8,192 downloads", (0.999, 0.9999));
+    outcome.judge(
+        goal.elsewhere("Linux 0.973, mTCP 0.999 (mTCP's paper)"),
+        index.map(|index| (index, SMALL[1].to_string())),
+    );
+}

@@ -1,0 +1,198 @@
+//! One flow, both ends in one thread over an in-process link, on a virtual clock and with a fixed seed: every run is the same.
+//!
+//! What callgrind counts ([`crate::cycles`]) of one end alone: it collects only inside [`receiver_turn`] or [`sender_turn`].
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+
+use crate::measure::cpu;
+use clap::Args;
+use millstream::{
+    Clock, Config, Context, Crank, Limits, Runtime, TcpListener, TcpStream, VirtualClock,
+};
+use serde::{Deserialize, Serialize};
+
+use mill::failure::Failure;
+use mill::limits::READ_BYTES;
+use mill::net::options::Acks;
+
+const SEED: [u64; 4] = [1, 2, 3, 4];
+/// What passes in one turn of both: at 10 Gbit/s some sixty full segments arrive in it.
+const TURN_NS: u64 = 70_000;
+/// Memory of the receive buffer.
+const RECEIVE_BYTES: u32 = 8 << 20;
+/// The window, which a turn does not fill.
+const WINDOW_BYTES: u32 = 1 << 20;
+
+/// Options of `cargo xtask bench bulk-thread`.
+#[derive(Args, Clone, Debug)]
+pub struct ThreadOptions {
+    /// Mebibytes to move
+    #[arg(long, default_value_t = 16)]
+    pub mebibytes: u64,
+    /// Mebibytes before those, whose time is not counted
+    #[arg(long, default_value_t = 0)]
+    pub warm_up_mebibytes: u64,
+    /// Bytes of the largest packet
+    #[arg(long, default_value_t = 1500)]
+    pub mtu: usize,
+    /// Segments that the receiver takes together; its default without this
+    #[arg(long)]
+    pub aggregation_max: Option<u16>,
+    /// What becomes of the ACKs that fall due together
+    #[arg(long, value_enum, default_value_t)]
+    pub acks: Acks,
+}
+
+/// What it prints.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Moved {
+    /// Segments with payload.
+    pub transactions_all: u64,
+    /// Frames that both ends sent.
+    pub segments: u64,
+    /// Payload that came when time was counted.
+    pub bytes: u64,
+    /// CPU time of the receiver's turns, and of the whole thread.
+    pub receiver_ns: u64,
+    pub both_ns: u64,
+}
+
+/// Moves the bytes and prints what it took.
+pub fn bulk_thread(options: &ThreadOptions) -> Result<(), Failure> {
+    let moved = run(options).map_err(|error| Failure::Run(error.to_string()))?;
+    println!("{}", serde_json::json!(moved));
+    Ok(())
+}
+
+fn invalid(error: &dyn std::fmt::Display) -> std::io::Error {
+    std::io::Error::other(error.to_string())
+}
+
+fn open(address: &str, options: &ThreadOptions, clock: &VirtualClock) -> std::io::Result<Runtime> {
+    let wire = format!("loopback:bulk,mtu={}", options.mtu);
+    let mut config = Config::new(wire.parse().map_err(|error| invalid(&error))?);
+    config.crank = Crank::Inline;
+    let address = address.parse().map_err(|error| invalid(&error))?;
+    config.addresses.push(address);
+    config.limits = Limits::for_connections(64);
+    config.seed = Some(SEED);
+    config.linger_ns = 0;
+    config.clock = Clock::Virtual(clock.clone());
+    config.aggregation_max = options.aggregation_max.unwrap_or(config.aggregation_max);
+    // Large from the start: a window that the reader holds up would hold up ACKs too.
+    config.tcp.recv_buffer.bytes_default = RECEIVE_BYTES;
+    options.acks.apply(&mut config);
+    Runtime::new(config).map_err(|error| invalid(&error))
+}
+
+fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
+    let clock = VirtualClock::new(1_000_000_000);
+    let runtimes = [
+        open("10.9.0.1/24", options, &clock)?,
+        open("10.9.0.2/24", options, &clock)?,
+    ];
+    let context = |runtime: &Runtime| runtime.context(0).map_err(|error| invalid(&error));
+    let [here, there] = [context(&runtimes[0])?, context(&runtimes[1])?];
+    let address = SocketAddr::new(std::net::Ipv4Addr::new(10, 9, 0, 1).into(), 5001);
+    let listener = TcpListener::bind(&here, address)?;
+    listener.set_nonblocking(true);
+    let mut sender = TcpStream::start_connect(&there, address)?;
+    sender.set_nonblocking(true);
+    let mut receiver = loop {
+        there.turn()?;
+        here.turn()?;
+        clock.advance_ns(TURN_NS);
+        if let Ok((stream, _)) = listener.accept() {
+            break stream;
+        }
+    };
+    receiver.set_nonblocking(true);
+    let warm_up = options.warm_up_mebibytes << 20;
+    let total = (options.mebibytes << 20) + warm_up;
+    let mut buffer = vec![b'm'; READ_BYTES];
+    let (mut sent, mut received) = (0, 0);
+    let mut spent = Spent::default();
+    while received < total {
+        let begin = cpu::own_thread_time_ns();
+        sent += sender_turn(&there, &mut sender, &buffer, total - sent)?;
+        let is_first = received == 0;
+        let counts = received >= warm_up;
+        let between = cpu::own_thread_time_ns();
+        let came = receiver_turn(&here, &mut receiver, &mut buffer)?;
+        received += came;
+        if counts {
+            spent.note(came, [begin, between, cpu::own_thread_time_ns()]);
+        }
+        if is_first && received > 0 {
+            // As in Linux the first full segment sets the clamp anew.
+            receiver.options().set_window_clamp(WINDOW_BYTES)?;
+        }
+        clock.advance_ns(TURN_NS);
+    }
+    let [here, there] = [here.report()?.stack, there.report()?.stack];
+    Ok(Moved {
+        transactions_all: there.tx_bytes / (options.mtu as u64 + 14),
+        segments: here.tx_frames + there.tx_frames,
+        bytes: spent.bytes,
+        receiver_ns: spent.receiver_ns,
+        both_ns: spent.both_ns,
+    })
+}
+
+/// What was counted.
+#[derive(Default)]
+struct Spent {
+    bytes: u64,
+    receiver_ns: u64,
+    both_ns: u64,
+}
+
+impl Spent {
+    /// A turn of each: the sender's ran from the first of these moments to the second, the receiver's to the third.
+    fn note(&mut self, bytes: u64, [begin, between, end]: [u64; 3]) {
+        self.bytes += bytes;
+        self.receiver_ns += end - between;
+        self.both_ns += end - begin;
+    }
+}
+
+/// A turn of the sender: as much is written as there is room for. The bytes written.
+#[inline(never)]
+fn sender_turn(
+    context: &Context,
+    stream: &mut TcpStream,
+    bytes: &[u8],
+    rest: u64,
+) -> std::io::Result<u64> {
+    let mut sent = 0;
+    while sent < rest {
+        let piece = bytes.len().min((rest - sent) as usize);
+        match stream.write(&bytes[..piece]) {
+            Ok(n) => sent += n as u64,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    context.turn()?;
+    Ok(sent)
+}
+
+/// A turn of the receiver, which reads all that came. The bytes read.
+#[inline(never)]
+fn receiver_turn(
+    context: &Context,
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+) -> std::io::Result<u64> {
+    context.turn()?;
+    let mut received = 0;
+    loop {
+        match stream.read(buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(n) => received += n as u64,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(received),
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Repetition: every case once, then every case again, so that all meet the same machine. A case is a system, or a system at one x of a figure: points that a
+//! claim divides by each other are then as near in time as systems are.
+
+use std::fmt;
+use std::fmt::Display;
+
+use super::Outcome;
+
+/// What is compared.
+pub trait System: Copy + PartialEq + Display {
+    /// Millstream is at one of its ends: that it fails is no news to be noted only.
+    fn is_ours(self) -> bool;
+}
+
+/// A system at one x of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Case<S> {
+    pub system: S,
+    pub x: f64,
+}
+
+impl<S: Display> Display for Case<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} at {}", self.system, self.x)
+    }
+}
+
+/// A system's runs by x.
+pub type Column<S, T> = (S, Vec<(f64, Vec<T>)>);
+
+/// Runs all cases of a study in turn: what each system gave, without the cases that failed, of which `outcome` hears.
+pub fn columns<S: System, T>(
+    (study, rounds): (&str, u32),
+    systems: &[S],
+    cases: &[Case<S>],
+    outcome: &mut Outcome,
+    mut run: impl FnMut(&Case<S>) -> Result<T, String>,
+) -> Vec<Column<S, T>> {
+    let mut columns: Vec<Column<S, T>> =
+        systems.iter().map(|&system| (system, Vec::new())).collect();
+    let mut notes = Vec::new();
+    let found = alternate(rounds, cases, &mut notes, |case| {
+        let ran = run(case);
+        if let Err(cause) = &ran
+            && case.system.is_ours()
+        {
+            outcome.failures.push(format!("{study}: {case}: {cause}"));
+        }
+        ran
+    });
+    for (case, runs) in cases.iter().zip(found) {
+        let column = columns.iter_mut().find(|column| column.0 == case.system);
+        if let Some((_, column)) = column
+            && !runs.is_empty()
+        {
+            column.push((case.x, runs));
+        }
+    }
+    let named = notes.into_iter().map(|note| format!("{study}: {note}"));
+    outcome.notes.extend(named);
+    columns
+}
+
+/// What each case gave, in the order of the rounds; empty after a failure.
+pub type Rounds<T> = Vec<Vec<T>>;
+
+/// Runs every case once per round. One that fails is left out from then on, with what it gave before: what is left of it would be its better runs. `notes` says why.
+pub fn alternate<S: Display, T>(
+    rounds: u32,
+    cases: &[S],
+    notes: &mut Vec<String>,
+    mut run: impl FnMut(&S) -> Result<T, String>,
+) -> Rounds<T> {
+    let mut found: Rounds<T> = cases.iter().map(|_| Vec::new()).collect();
+    let mut failed = vec![false; cases.len()];
+    for _ in 0..rounds {
+        for (index, case) in cases.iter().enumerate() {
+            if failed[index] {
+                continue;
+            }
+            match run(case) {
+                Ok(one) => found[index].push(one),
+                Err(cause) => {
+                    eprintln!("bench: {case}: {cause}");
+                    notes.push(format!("{case}: {cause}"));
+                    found[index].clear();
+                    failed[index] = true;
+                }
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_take_turns_and_of_one_that_fails_nothing_is_left() {
+        let (mut order, mut notes) = (String::new(), Vec::new());
+        let found = alternate(3, &["a", "b", "c"], &mut notes, |case| {
+            order.push_str(case);
+            let is_broken = *case == "b" && order.len() > 3;
+            (!is_broken).then_some(1).ok_or("broken".to_owned())
+        });
+        assert_eq!(order, "abcabcac");
+        assert_eq!(found, [vec![1; 3], vec![], vec![1; 3]]);
+        assert_eq!(notes, ["b: broken"]);
+    }
+}

@@ -1,0 +1,159 @@
+//! The laboratory: measurements of Millstream and of the kernel, in one run on the same cores.
+//!
+//! `cargo xtask bench NAME` builds it and calls [`run`]. [`measure`] is what a message exchange is and how it is counted, for
+//! every system; `frame` is what the benchmarks have in common.
+
+#![forbid(unsafe_code)]
+
+mod bulk;
+mod cycles;
+mod frame;
+mod goodput;
+pub mod measure;
+mod message;
+mod scale;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::{Parser, Subcommand};
+
+use bulk::BulkOptions;
+use cycles::CyclesOptions;
+use goodput::GoodputOptions;
+use message::one_thread::{self, OneThreadOptions};
+use message::{MessageOptions, SideOptions};
+use mill::failure::Failure;
+use mill::serve::ServeOptions;
+use mill::wire::WireOptions;
+use scale::ScaleOptions;
+
+/// Measurements of Millstream, against the kernel in the same run.
+#[derive(Parser, Debug)]
+#[command(
+    name = "bench",
+    bin_name = "cargo xtask bench",
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Benchmark {
+    /// Transactions per second: connect, 64-byte request, 64-byte response, the server closes first; and the figures of mTCP's evaluation
+    Message(MessageOptions),
+    /// One side of `message`, which starts it
+    #[command(hide = true)]
+    MessageSide(SideOptions),
+    /// Long transfers: Gbit/s, CPU time for each byte, and how evenly many downloads share
+    Bulk(BulkOptions),
+    /// One end of `bulk`, which starts it
+    #[command(hide = true)]
+    BulkSide(bulk::SideOptions),
+    /// One flow, both ends of Millstream in one thread on a virtual clock: what `cycles` counts
+    #[command(hide = true)]
+    BulkThread(bulk::one_thread::ThreadOptions),
+    /// Instructions per transaction and segment, against the baseline in the repository; where the server's cycles go
+    Cycles(CyclesOptions),
+    /// What a transaction costs beside idle connections and with several contexts
+    Scale(ScaleOptions),
+    /// Both ends of Millstream in one thread over an in-process link
+    OneThread(OneThreadOptions),
+    /// Bulk transfers to and from the kernel over a wire with loss, delay and reordering, against kernel to kernel
+    Goodput(GoodputOptions),
+    /// One end of `goodput`, which starts it
+    #[command(hide = true)]
+    GoodputSide(goodput::SideOptions),
+    /// A bad wire between the ends of `goodput`, which starts it
+    #[command(hide = true)]
+    Wire(Box<WireOptions>),
+    /// The server of the figure `crowd`, which starts it: `mill serve`
+    #[command(hide = true)]
+    Serve(Box<ServeOptions>),
+    /// All of message, bulk, scale and cycles, and the page
+    All {
+        /// The directory for tables, charts and the page
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Few points, short runs: to see that everything works
+        #[arg(long)]
+        quick: bool,
+        /// A `bench` that was built with the feature `stage-cycles`
+        #[arg(long, value_name = "FILE")]
+        stages: Option<PathBuf>,
+    },
+    /// Put what the benchmarks wrote into a directory together on one page, report.md
+    Report {
+        /// The directory
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
+}
+
+/// Reads the command line and runs the benchmark that it names.
+pub fn run() -> ExitCode {
+    match bench(&Cli::parse().benchmark) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            let line = failure.to_string();
+            if !line.is_empty() {
+                eprintln!("bench: {line}");
+            }
+            failure.exit_code()
+        }
+    }
+}
+
+fn bench(benchmark: &Benchmark) -> Result<(), Failure> {
+    match benchmark {
+        Benchmark::Message(options) => message::message(options),
+        Benchmark::MessageSide(options) => message::side(options),
+        Benchmark::Bulk(options) => bulk::bulk(options),
+        Benchmark::BulkSide(options) => bulk::side(options),
+        Benchmark::BulkThread(options) => bulk::one_thread::bulk_thread(options),
+        Benchmark::Cycles(options) => cycles::cycles(options),
+        Benchmark::Scale(options) => scale::scale(options),
+        Benchmark::OneThread(options) => one_thread::one_thread(options),
+        Benchmark::Goodput(options) => goodput::goodput(options),
+        Benchmark::GoodputSide(options) => goodput::side(options),
+        Benchmark::Wire(options) => mill::wire::wire(options),
+        Benchmark::Serve(options) => mill::serve::serve(options),
+        Benchmark::All { out, quick, stages } => all(out, *quick, stages.as_deref()),
+        Benchmark::Report { out } => frame::page::write(out).map_err(Failure::Run),
+    }
+}
+
+/// Each benchmark as a process of its own, so that none inherits what another left, and that one that fails does not keep the others from the page.
+fn all(out: &Path, quick: bool, stages: Option<&Path>) -> Result<(), Failure> {
+    let mut failed = Vec::new();
+    for (name, words) in [
+        ("message", &["--figure", "all"][..]),
+        ("bulk", &[]),
+        ("scale", &[]),
+        ("cycles", &[]),
+    ] {
+        // What an earlier run left would stand on the page as if it were this one's.
+        frame::page::forget(out, name).map_err(Failure::Run)?;
+        let program = frame::process::ourselves().map_err(Failure::Run)?;
+        let mut command = Command::new(program);
+        command.arg(name).args(words);
+        command
+            .arg("--out")
+            .arg(out)
+            .args(quick.then_some("--quick"));
+        if let Some(stages) = stages.filter(|_| name == "cycles") {
+            command.arg("--stages").arg(stages);
+        }
+        let status = command.status();
+        if !status.is_ok_and(|status| status.success()) {
+            failed.push(name);
+        }
+    }
+    frame::page::write(out).map_err(Failure::Run)?;
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Run(format!("failed: {}", failed.join(", ")))),
+    }
+}

@@ -1,0 +1,67 @@
+//! What a side that talks to the kernel's sockets asks of the kernel first: as much for epoll as for io_uring.
+
+use rustix::process::{Resource, Rlimit};
+
+use crate::measure::Plan;
+
+/// Connections that may wait to be accepted, or more if more are to come at once: as many as Millstream's server lets wait.
+const BACKLOG: usize = 4_096;
+/// Descriptors of a side beside those of its connections.
+const DESCRIPTORS_SPARE: usize = 64;
+
+/// How many connections a listener lets wait: none of a crowd that comes at once is turned away, as far as `net.core.somaxconn` allows.
+pub fn backlog(plan: &Plan) -> i32 {
+    i32::try_from(BACKLOG.max(plan.connections)).unwrap_or(i32::MAX)
+}
+
+/// How many descriptors a side may have open at once: a client that has gone on to the next connection may be ahead of a server that has not closed the last.
+pub fn descriptors(plan: &Plan) -> usize {
+    2 * plan.connections + plan.idle + DESCRIPTORS_SPARE
+}
+
+/// As many descriptors as the plan needs, or as many as we may have: the connections that do not fit
+/// will say so. Returns the limit, which processes that are started later inherit.
+pub fn allow_descriptors(plan: &Plan) -> u64 {
+    let wanted = descriptors(plan) as u64;
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return limit.current.unwrap_or(u64::MAX);
+    }
+    let raised = Rlimit {
+        current: Some(wanted),
+        maximum: limit.maximum.map(|maximum| maximum.max(wanted)),
+    };
+    let most = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // Only the first may be refused: it may raise the maximum, which takes a privilege.
+    let _ = rustix::process::setrlimit(Resource::Nofile, raised)
+        .or_else(|_| rustix::process::setrlimit(Resource::Nofile, most));
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    limit.current.unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_that_is_too_low_is_raised() {
+        let before = rustix::process::getrlimit(Resource::Nofile);
+        let plan = Plan {
+            connections: 1_000,
+            ..Plan::default()
+        };
+        let low = Rlimit {
+            current: Some(256),
+            maximum: before.maximum,
+        };
+        rustix::process::setrlimit(Resource::Nofile, low).unwrap();
+        let allowed = allow_descriptors(&plan);
+        assert_eq!(allowed, descriptors(&plan) as u64);
+        let after = rustix::process::getrlimit(Resource::Nofile);
+        assert_eq!(after.current, Some(descriptors(&plan) as u64));
+        rustix::process::setrlimit(Resource::Nofile, before).unwrap();
+    }
+}

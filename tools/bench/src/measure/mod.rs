@@ -1,0 +1,17 @@
+//! What the message benchmark does on a connection, and how it counts: one code for every system that is measured.
+//!
+//! [`Plan`] says what is exchanged, [`Answering`] and [`Asking`] do it over anything that reads and writes without blocking,
+//! [`http`] is what it exchanges with servers that others wrote, [`Tally`] counts, [`Seen`] is what is reported. Used by
+//! `bench` and by `rivals`, the systems that other libraries bring.
+
+mod conversation;
+pub mod http;
+pub mod kernel;
+mod plan;
+mod tally;
+
+pub use mill::cpu;
+
+pub use conversation::{Answering, Asking, Next};
+pub use plan::{Exchange, Plan};
+pub use tally::{Seen, Tally};

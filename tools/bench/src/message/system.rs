@@ -1,0 +1,133 @@
+//! What is measured, and over which wire.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::frame::turns;
+
+/// A stack at either end, and what lies between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum System {
+    /// Epoll server and client on the kernel's loopback.
+    Kernel,
+    /// The same, each side looking at its epoll set for as long before it sleeps as Millstream looks.
+    KernelLooks,
+    /// The same with io_uring: multishot accept, receive, and send linked to close.
+    KernelUring,
+    /// Millstream over memif, the application's thread turning the crank.
+    Inline,
+    /// The same without receive aggregation and ACK offload.
+    InlineAlone,
+    /// Millstream over memif, a thread of the stack's own on the application's core.
+    Dedicated,
+    /// Epoll server and client over veth.
+    KernelVeth,
+    /// The kernel's client over veth, Millstream's server on AF_XDP.
+    XdpServer,
+    /// Millstream at both ends of a veth pair, on AF_XDP.
+    XdpBoth,
+    /// nginx on the kernel, the kernel's client over veth: HTTP.
+    Nginx,
+    /// The kernel's client over veth, `mill serve` on AF_XDP: HTTP.
+    MillServe,
+    /// Both ends of Millstream in one thread, over an in-process link.
+    OneThread,
+    /// Both ends of smoltcp in one thread, over a queue in memory.
+    Smoltcp,
+    /// Both ends of gVisor's netstack in one process, over its pipe link.
+    Gvisor,
+}
+
+/// How the two sides are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Two processes, the kernel's loopback between them.
+    Loopback,
+    /// Two processes, shared memory between them.
+    Memif,
+    /// Two processes in namespaces of their own.
+    Veth,
+    /// One process for both.
+    Together,
+}
+
+/// Which program a side is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stack {
+    Kernel,
+    Uring,
+    Inline,
+    Dedicated,
+}
+
+impl System {
+    pub fn place(self) -> Place {
+        match self {
+            Self::Kernel | Self::KernelLooks | Self::KernelUring => Place::Loopback,
+            Self::Inline | Self::InlineAlone | Self::Dedicated => Place::Memif,
+            Self::KernelVeth | Self::XdpServer | Self::XdpBoth | Self::Nginx | Self::MillServe => {
+                Place::Veth
+            }
+            Self::OneThread | Self::Smoltcp | Self::Gvisor => Place::Together,
+        }
+    }
+
+    /// The server's stack and the client's.
+    pub fn stacks(self) -> (Stack, Stack) {
+        match self {
+            Self::Kernel | Self::KernelLooks | Self::KernelVeth | Self::Nginx => {
+                (Stack::Kernel, Stack::Kernel)
+            }
+            Self::KernelUring => (Stack::Uring, Stack::Uring),
+            Self::XdpServer | Self::MillServe => (Stack::Inline, Stack::Kernel),
+            Self::Dedicated => (Stack::Dedicated, Stack::Dedicated),
+            _ => (Stack::Inline, Stack::Inline),
+        }
+    }
+
+    pub fn is_kernel(self) -> bool {
+        matches!(
+            self,
+            Self::Kernel | Self::KernelLooks | Self::KernelUring | Self::KernelVeth | Self::Nginx
+        )
+    }
+
+    /// The exchange is HTTP, with a server that is a program of its own.
+    pub fn is_http(self) -> bool {
+        matches!(self, Self::Nginx | Self::MillServe)
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel, loopback",
+            Self::KernelLooks => "kernel, loopback, looking before it sleeps",
+            Self::KernelUring => "kernel, io_uring, loopback",
+            Self::Inline => "Millstream, memif, inline",
+            Self::InlineAlone => "Millstream, memif, inline, no aggregation, no ACK offload",
+            Self::Dedicated => "Millstream, memif, dedicated",
+            Self::KernelVeth => "kernel, veth",
+            Self::XdpServer => "kernel client, Millstream on AF_XDP, veth",
+            Self::XdpBoth => "Millstream on AF_XDP, veth",
+            Self::Nginx => "nginx on the kernel, veth",
+            Self::MillServe => "mill serve on AF_XDP, veth",
+            Self::OneThread => "Millstream, one thread",
+            Self::Smoltcp => "smoltcp, one thread",
+            Self::Gvisor => "gVisor netstack, one process",
+        }
+    }
+}
+
+impl turns::System for System {
+    fn is_ours(self) -> bool {
+        !self.is_kernel() && !matches!(self, Self::Smoltcp | Self::Gvisor)
+    }
+}
+
+impl fmt::Display for System {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}

@@ -1,0 +1,13 @@
+//! Whatever text comes as a packet script: it is parsed or refused with a place, and nothing panics, hangs or recurses without end. The seeds are the
+//! scripts of tools/script/scripts.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        // What is wrong with it is not ours to say.
+        let _ = script::check(text);
+    }
+});

@@ -1,0 +1,321 @@
+//! The thread that owns the stack: it answers what packetdrill's threads ask, holds the calls that block, and moves the clock.
+//!
+//! Virtual time moves in three places only: while the script's thread sleeps, while it waits for a packet, and while a call of its own blocks. It goes from
+//! one deadline of the stack to the next, so that everything happens at its time, and between two of them everything happens at one moment. A call that another
+//! thread made and that blocks stays here until it is over; its answer says when that was, and before time moves on that thread gets to deal with it.
+//!
+//! On the system's clock the stack's deadlines are slept for instead.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use millstream::VirtualClock;
+use posix::{Call, Outcome, Request};
+use rustix::thread::Pid;
+
+use crate::ask::{Answer, Ask, Asker, What};
+use crate::limits::{IDLE_LOOKS_MAX, SPIN_NS, WAIT_NS_MAX, WAIT_STEPS_MAX};
+use crate::threads::wait_until_asleep;
+use crate::world::World;
+
+/// See the module's documentation.
+pub struct Actor {
+    world: World,
+    /// The script's thread: time waits for it and for nobody else.
+    driver: Pid,
+    blocked: Vec<Blocked>,
+    /// Who waits for a packet, on the system's clock.
+    receiver: Option<Asker>,
+    /// Looks at the clock since anything else happened.
+    idle_looks: u32,
+    /// Packets that have arrived.
+    injections: usize,
+}
+
+/// A call of another thread's that has not ended.
+struct Blocked {
+    call: Call,
+    asker: Asker,
+}
+
+/// How a wait of the driver's went.
+enum Wait<T> {
+    Over(T),
+    /// Nothing is due, or it goes on for ever.
+    Never(&'static str),
+}
+
+impl Actor {
+    /// An actor whose script is run by thread `driver`.
+    pub fn new(world: World, driver: Pid) -> Self {
+        Self {
+            world,
+            driver,
+            blocked: Vec::new(),
+            receiver: None,
+            idle_looks: 0,
+            injections: 0,
+        }
+    }
+
+    /// Answers, from `first` on, until it is told to stop or nobody can ask any more.
+    pub fn run(mut self, first: Ask, asks: &Receiver<Ask>) {
+        let mut next = Some(first);
+        while let Some(ask) = next {
+            if matches!(ask.what, What::Quit) {
+                let at_ns = self.world.now_ns();
+                return ask.answer(Answer::Done { at_ns });
+            }
+            self.on_ask(ask);
+            next = match self.world.virtual_clock() {
+                Some(_) => asks.recv().ok(),
+                None => self.next_ask_in_time(asks),
+            };
+        }
+    }
+
+    fn on_ask(&mut self, ask: Ask) {
+        if !matches!(ask.what, What::Now) {
+            self.idle_looks = 0;
+            self.world.settings_may_have_changed();
+        }
+        let (what, asker) = ask.into_asker();
+        match what {
+            What::Call(request) => self.on_call(request, asker),
+            What::Inject(packet) => {
+                self.be_late();
+                let outcome = self.world.inject(&packet);
+                self.turn();
+                asker.answer(match outcome {
+                    Ok(()) => self.done(),
+                    Err(reason) => Answer::Never(reason),
+                });
+            }
+            What::Next => self.on_next(asker),
+            What::Sleep { ns } => {
+                self.on_sleep(ns);
+                let done = self.done();
+                asker.answer(done);
+            }
+            What::Now => {
+                self.on_look();
+                let done = self.done();
+                asker.answer(done);
+            }
+            What::Quit => {}
+        }
+    }
+
+    fn done(&self) -> Answer {
+        let at_ns = self.world.now_ns();
+        Answer::Done { at_ns }
+    }
+
+    /// Lets the stack act, and ends what can end.
+    fn turn(&mut self) {
+        self.world.turn();
+        self.carry_on_blocked();
+    }
+
+    fn on_call(&mut self, request: Request, asker: Asker) {
+        self.world.prepare(&request);
+        let mut call = Call::start(request);
+        let outcome = call.poll(&mut self.world.sockets);
+        self.turn();
+        match outcome {
+            Outcome::Done(_) => self.finish(Blocked { call, asker }, outcome, false),
+            Outcome::Pending if asker.thread != self.driver => {
+                self.blocked.push(Blocked { call, asker });
+                self.carry_on_blocked();
+            }
+            Outcome::Pending => self.wait_for(call, asker),
+        }
+    }
+
+    /// The script's own thread blocks: time passes until it does not.
+    fn wait_for(&mut self, mut call: Call, asker: Asker) {
+        let Some(clock) = self.world.virtual_clock().cloned() else {
+            self.blocked.push(Blocked { call, asker });
+            return;
+        };
+        let waited = self.pass_time(&clock, |actor| {
+            let outcome = call.poll(&mut actor.world.sockets);
+            actor.world.turn();
+            let is_over = outcome != Outcome::Pending;
+            (is_over.then_some(outcome), call.deadline_ns())
+        });
+        match waited {
+            Wait::Over(outcome) => self.finish(Blocked { call, asker }, outcome, true),
+            Wait::Never(why) => asker.answer(Answer::Never(format!(
+                "{} blocks for ever: {why}",
+                name(call.request())
+            ))),
+        }
+    }
+
+    fn on_next(&mut self, asker: Asker) {
+        self.turn();
+        let Some(clock) = self.world.virtual_clock().cloned() else {
+            self.receiver = Some(asker);
+            return self.serve_receiver();
+        };
+        let waited = self.pass_time(&clock, |actor| (actor.world.departed(), None));
+        asker.answer(match waited {
+            Wait::Over(departed) => Answer::Packet {
+                packet: departed.packet,
+                at_ns: departed.at_ns,
+            },
+            Wait::Never(why) => Answer::Never(format!("no packet leaves: {why}")),
+        });
+    }
+
+    /// Goes from deadline to deadline until `attempt` has what it wants; it also says when it wants to be called at the latest.
+    fn pass_time<T>(
+        &mut self,
+        clock: &VirtualClock,
+        mut attempt: impl FnMut(&mut Self) -> (Option<T>, Option<u64>),
+    ) -> Wait<T> {
+        let give_up_ns = clock.now_ns().saturating_add(WAIT_NS_MAX);
+        for _ in 0..WAIT_STEPS_MAX {
+            let (outcome, deadline_ns) = attempt(self);
+            if let Some(outcome) = outcome {
+                return Wait::Over(outcome);
+            }
+            let due = [self.next_deadline_ns(), deadline_ns].into_iter().flatten();
+            let Some(due_ns) = due.min() else {
+                return Wait::Never("nothing is due any more");
+            };
+            if due_ns > give_up_ns {
+                return Wait::Never("nothing is due for hours");
+            }
+            self.advance(clock, due_ns);
+        }
+        Wait::Never("something is due again and again and comes to nothing")
+    }
+
+    /// The earliest deadline of the stack's and of the blocked calls.
+    fn next_deadline_ns(&self) -> Option<u64> {
+        let calls = self.blocked.iter().filter_map(|b| b.call.deadline_ns());
+        calls.chain(self.world.next_deadline_ns()).min()
+    }
+
+    /// Moves the clock, by a step at least: a deadline may be a little early.
+    fn advance(&mut self, clock: &VirtualClock, to_ns: u64) {
+        clock.advance_to_ns(to_ns.max(clock.now_ns() + STEP_NS));
+        self.turn();
+    }
+
+    fn on_sleep(&mut self, ns: u64) {
+        let Some(clock) = self.world.virtual_clock().cloned() else {
+            return;
+        };
+        let until_ns = clock.now_ns().saturating_add(ns).saturating_add(SPIN_NS);
+        self.turn();
+        self.pass_until(&clock, until_ns);
+    }
+
+    fn pass_until(&mut self, clock: &VirtualClock, until_ns: u64) {
+        while clock.now_ns() < until_ns {
+            let due_ns = self.next_deadline_ns().unwrap_or(until_ns);
+            let step_ns = due_ns.max(clock.now_ns() + STEP_NS);
+            self.advance(clock, step_ns.min(until_ns));
+        }
+    }
+
+    /// Lets the few microseconds pass by which the next packet is late, on a clock that is in our hands.
+    fn be_late(&mut self) {
+        let Some(clock) = self.world.virtual_clock().cloned() else {
+            return;
+        };
+        let late_us = LATENESS_US[self.injections % LATENESS_US.len()];
+        self.injections += 1;
+        self.pass_until(&clock, clock.now_ns() + late_us * 1_000);
+    }
+
+    /// Somebody who only ever looks at the clock waits for it to move.
+    fn on_look(&mut self) {
+        self.idle_looks = self.idle_looks.saturating_add(1);
+        if self.idle_looks <= IDLE_LOOKS_MAX {
+            return;
+        }
+        if let Some(clock) = self.world.virtual_clock().cloned() {
+            let next_ns = clock.now_ns() + STEP_NS;
+            self.advance(&clock, next_ns);
+        }
+    }
+
+    /// Carries on all calls that block, again as long as one of them ended.
+    fn carry_on_blocked(&mut self) {
+        loop {
+            let sockets = &mut self.world.sockets;
+            let ended = self.blocked.iter_mut().enumerate().find_map(|(at, b)| {
+                let outcome = b.call.poll(sockets);
+                (outcome != Outcome::Pending).then_some((at, outcome))
+            });
+            self.world.turn();
+            let Some((at, outcome)) = ended else { return };
+            let blocked = self.blocked.swap_remove(at);
+            self.finish(blocked, outcome, true);
+        }
+    }
+
+    fn finish(&mut self, ended: Blocked, outcome: Outcome, has_blocked: bool) {
+        let Outcome::Done(result) = outcome else {
+            return;
+        };
+        self.world.finish(ended.call.request(), result);
+        let thread = ended.asker.thread;
+        ended.asker.answer(Answer::Call {
+            result,
+            reply: ended.call.into_reply(),
+            at_ns: self.world.now_ns(),
+            has_blocked,
+        });
+        if has_blocked && thread != self.driver && self.world.virtual_clock().is_some() {
+            wait_until_asleep(thread);
+        }
+    }
+
+    /// On the system's clock: the next question, with the stack seen to until it comes.
+    fn next_ask_in_time(&mut self, asks: &Receiver<Ask>) -> Option<Ask> {
+        loop {
+            self.turn();
+            self.serve_receiver();
+            let now_ns = self.world.now_ns();
+            let due_ns = self.next_deadline_ns().unwrap_or(u64::MAX);
+            let wait = Duration::from_nanos(due_ns.saturating_sub(now_ns)).min(NAP_MAX);
+            match asks.recv_timeout(wait) {
+                Ok(ask) => return Some(ask),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    fn serve_receiver(&mut self) {
+        if let Some(asker) = self.receiver.take() {
+            match self.world.departed() {
+                Some(departed) => asker.answer(Answer::Packet {
+                    packet: departed.packet,
+                    at_ns: departed.at_ns,
+                }),
+                None => self.receiver = Some(asker),
+            }
+        }
+    }
+}
+
+/// A call's name, for a message.
+fn name(request: &Request) -> String {
+    let text = format!("{request:?}");
+    let end = text.find([' ', '{']).unwrap_or(text.len());
+    text[..end].to_lowercase()
+}
+
+/// How late packets are, in turn. No packet of a real peer arrives exactly a whole number of milliseconds after another, nor takes the same time twice:
+/// with a packet on the instant, a pause of 1 ms is not longer than 1 ms, and every round trip is the shortest one.
+const LATENESS_US: [u64; 8] = [7, 3, 11, 5, 13, 1, 9, 15];
+/// The least that the clock moves.
+const STEP_NS: u64 = 1_000;
+/// On the system's clock, how long the stack is left alone.
+const NAP_MAX: Duration = Duration::from_millis(10);

@@ -1,0 +1,242 @@
+//! This machine's kernel as the host of a script: real sockets in a network namespace of their own, a TUN device for the wire, real time.
+//!
+//! Made and used on one thread, which it moves into the namespace: nothing of the machine's own network is touched, and all of it vanishes with the
+//! thread. Packets are written to and read from the device by that thread; a packet that is written has passed through TCP when the write
+//! returns. Calls are made by a second thread ([`Caller`]), so that one may block while the script goes on.
+
+mod aggregate;
+mod caller;
+#[allow(unsafe_code)]
+mod calls_unsafe;
+mod namespace;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant, SystemTime};
+
+use posix::{Errno, Reply, Request, number};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use self::aggregate::HEADER_BYTES;
+use self::caller::Caller;
+use super::{Answer, Departure, Host};
+use crate::ast::Micros;
+use crate::config::Config;
+
+/// How long a call may block that the script believes to return at once.
+const UNEXPECTED_BLOCK_MAX: Micros = 10 * 1_000_000;
+
+/// The setting that a machine may forbid its namespaces.
+const CONGESTION: &str = "net.ipv4.tcp_congestion_control";
+
+/// The longest IP packet.
+const PACKET_BYTES_MAX: usize = 65_536;
+
+pub(crate) struct Kernel {
+    tun: OwnedFd,
+    caller: Caller,
+    /// What is open, to be closed in the end.
+    open: Vec<i32>,
+    began: Instant,
+    /// The same on the clock of the day.
+    epoch_ns: i64,
+    departed: VecDeque<Departure>,
+    buffer: Vec<u8>,
+    /// Bytes of the segments that what is injected was put together of; 0: of none, and packets have no header of the device's.
+    mss: usize,
+    changed: namespace::Parameters,
+    /// A namespace may not choose it for all, so each socket is given it.
+    congestion: Option<String>,
+}
+
+impl Kernel {
+    /// Moves the calling thread into a new network namespace with these addresses and settings.
+    pub(crate) fn new(
+        config: &Config,
+        settings: &BTreeMap<String, String>,
+    ) -> Result<Kernel, String> {
+        let tun = namespace::enter(config)?;
+        let mut changed = namespace::Parameters::default();
+        let mut congestion = None;
+        for (name, value) in settings {
+            // Not every kernel has every setting; a script that needs one will not go as it expects.
+            if changed.set(name, value).is_err() && name == CONGESTION {
+                congestion = Some(value.clone());
+            }
+        }
+        // Without the privilege the clock is less exact.
+        let _ = calls_unsafe::run_before_others();
+        let caller = Caller::spawn().map_err(|e| format!("thread for calls: {e}"))?;
+        let mut made = Kernel {
+            tun,
+            caller,
+            open: Vec::new(),
+            began: Instant::now(),
+            epoch_ns: 0,
+            departed: VecDeque::new(),
+            buffer: vec![0; HEADER_BYTES + PACKET_BYTES_MAX],
+            mss: config.mss,
+            changed,
+            congestion,
+        };
+        made.turn();
+        // What IPv6 says when a device comes up is not of the script.
+        made.departed.clear();
+        made.began = Instant::now();
+        made.epoch_ns = since_1970_ns();
+        Ok(made)
+    }
+
+    /// Waits until a packet has left or a call is over, at most until `limit`.
+    fn sleep(&self, limit: Micros) -> bool {
+        let limit = Duration::from_micros(limit.unsigned_abs());
+        let wait = limit.saturating_sub(self.began.elapsed());
+        let timeout = Timespec {
+            tv_sec: wait.as_secs() as i64,
+            tv_nsec: i64::from(wait.subsec_nanos()),
+        };
+        let mut fds = [
+            PollFd::new(&self.tun, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.caller.bell(), PollFlags::IN),
+        ];
+        matches!(poll(&mut fds, Some(&timeout)), Ok(ready) if ready > 0)
+    }
+
+    fn choose_congestion(&self, fd: i32) {
+        if let Some(name) = &self.congestion {
+            let _: (_, Reply) = calls_unsafe::perform(&Request::Setsockopt {
+                fd,
+                level: number::SOL_TCP,
+                name: number::TCP_CONGESTION,
+                value: name.clone().into_bytes(),
+            });
+        }
+    }
+
+    /// Keeps track of what was opened.
+    fn note(&mut self, request: &Request, result: &Result<i64, Errno>) {
+        if let Request::Socket { .. } | Request::Accept { .. } | Request::EpollCreate { .. } =
+            request
+            && let Ok(fd) = result
+        {
+            self.open.push(*fd as i32);
+        }
+    }
+}
+
+fn since_1970_ns() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos() as i64)
+}
+
+impl Host for Kernel {
+    fn now(&self) -> Micros {
+        self.began.elapsed().as_micros() as Micros
+    }
+
+    fn epoch_ns(&self) -> i64 {
+        self.epoch_ns
+    }
+
+    fn turn(&mut self) {
+        while let Ok(len) = rustix::io::read(&self.tun, &mut self.buffer) {
+            let at = self.now();
+            let header = if self.mss > 0 { HEADER_BYTES } else { 0 };
+            let packet = self.buffer[header.min(len)..len].to_vec();
+            self.departed.push_back(Departure { at, packet });
+        }
+    }
+
+    fn step(&mut self, limit: Micros) -> bool {
+        let happened = self.now() < limit && self.sleep(limit);
+        self.turn();
+        happened
+    }
+
+    fn begin(&mut self, request: Request, blocks: bool) {
+        // The number is free at once, also where the close waits: whoever gets it next owns it.
+        if let Request::Close { fd } = request {
+            self.open.retain(|&open| open != fd);
+        }
+        self.caller.begin(request);
+        if blocks {
+            self.caller.wait_asleep();
+        }
+    }
+
+    fn outcome(&mut self) -> Option<Answer> {
+        let (request, answer) = self.caller.outcome()?;
+        self.note(&request, &answer.0);
+        if let (Request::Socket { .. }, Ok(fd)) = (&request, answer.0) {
+            self.choose_congestion(fd as i32);
+        }
+        self.turn();
+        Some(answer)
+    }
+
+    fn abandon(&mut self) {
+        self.caller.abandon();
+    }
+
+    fn at_once(&mut self, request: Request) -> Option<Answer> {
+        Some(calls_unsafe::perform(&request))
+    }
+
+    fn unexpected_block_max(&self) -> Micros {
+        UNEXPECTED_BLOCK_MAX
+    }
+
+    fn takes_aggregates(&self) -> bool {
+        true
+    }
+
+    fn inject(&mut self, packets: &[Vec<u8>]) -> Result<(), String> {
+        for packet in packets {
+            let with_header = aggregate::with_header(packet, self.mss);
+            let written = rustix::io::write(self.tun.as_fd(), &with_header);
+            written.map_err(|errno| format!("write to the TUN device: {errno}"))?;
+        }
+        self.turn();
+        Ok(())
+    }
+
+    fn departed(&mut self) -> Option<Departure> {
+        self.departed.pop_front()
+    }
+
+    fn knows(&self, _name: &str, _value: &str) -> bool {
+        true
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> bool {
+        let is_set = self.changed.set(name, value).is_ok();
+        if name == CONGESTION {
+            self.congestion = (!is_set).then(|| value.to_owned());
+        }
+        is_set
+    }
+
+    /// The thread that makes the calls keeps what it has.
+    fn set_capability(&mut self, _number: u32, _is_on: bool) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn forget_peers(&mut self) -> bool {
+        namespace::forget_peers()
+    }
+
+    fn congest(&mut self, is_congested: bool) -> bool {
+        namespace::congest(is_congested)
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        for fd in self.open.drain(..) {
+            // A call that blocks on it returns.
+            let how = number::SHUT_RDWR;
+            let _: (_, Reply) = calls_unsafe::perform(&Request::Shutdown { fd, how });
+            let _ = calls_unsafe::perform(&Request::Close { fd });
+        }
+    }
+}

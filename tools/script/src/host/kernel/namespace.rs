@@ -1,0 +1,122 @@
+//! A network namespace with one TUN device, for one script; settings by their `sysctl` names.
+//!
+//! Called by [`Kernel`](super::Kernel). The namespace has no name: it lives as long as a thread or a descriptor in it. What `ip` does well is left to it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+
+use super::calls_unsafe;
+use crate::config::Config;
+
+/// The device's name, within the namespace.
+const DEVICE: &str = "tun0";
+
+/// Moves the calling thread into a new namespace, whose only way out is the device that is returned.
+pub(super) fn enter(config: &Config) -> Result<OwnedFd, String> {
+    calls_unsafe::leave_network_namespace()
+        .map_err(|e| format!("a network namespace of its own (root is needed): {e}"))?;
+    let tun = packetio::tap::open_tun(DEVICE, config.mss > 0).map_err(|e| e.to_string())?;
+    if config.local.is_ipv4() {
+        let _ = write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
+    }
+    let (bits, everybody, dad) = match config.local {
+        IpAddr::V4(_) => (32, "0.0.0.0/0", ""),
+        IpAddr::V6(_) => (128, "::/0", " nodad"),
+    };
+    let (local, mtu) = (config.local, config.mtu);
+    ip(&format!(
+        "link set lo up\n\
+         link set {DEVICE} mtu {mtu} up\n\
+         addr add {local}/{bits} dev {DEVICE}{dad}\n\
+         route add {everybody} dev {DEVICE}\n"
+    ))?;
+    Ok(tun)
+}
+
+/// Runs commands of `ip`.
+fn ip(commands: &str) -> Result<(), String> {
+    let run = || -> std::io::Result<std::process::Output> {
+        let mut child = Command::new("ip")
+            .args(["-batch", "-"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        if let Some(stdin) = &mut child.stdin {
+            stdin.write_all(commands.as_bytes())?;
+        }
+        child.wait_with_output()
+    };
+    match run() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!(
+            "ip: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
+        Err(error) => Err(format!("ip: {error}")),
+    }
+}
+
+/// What connections in the namespace have taught of their peers is forgotten. False: nothing here can do it.
+pub(super) fn forget_peers() -> bool {
+    ip("tcp_metrics flush all\n").is_ok()
+}
+
+/// A queue of no packets stands before the device, or is taken away. False: this kernel has none.
+pub(super) fn congest(is_congested: bool) -> bool {
+    let words: &[&str] = match is_congested {
+        true => &[
+            "qdisc", "replace", "dev", DEVICE, "root", "pfifo", "limit", "0",
+        ],
+        false => &["qdisc", "del", "dev", DEVICE, "root"],
+    };
+    let done = Command::new("tc")
+        .args(words)
+        .stderr(Stdio::null())
+        .status();
+    done.is_ok_and(|status| status.success())
+}
+
+/// Settings. Those of modules are the whole machine's, and go back to what they were with this value.
+#[derive(Default)]
+pub(super) struct Parameters {
+    before: BTreeMap<String, String>,
+}
+
+impl Parameters {
+    /// Makes a setting: `net.ipv4.tcp_ecn`, or `tcp_cubic.hystart` for a module's.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> std::io::Result<()> {
+        if name.starts_with("net.") {
+            return write(&format!("/proc/sys/{}", name.replace('.', "/")), value);
+        }
+        let name = name.strip_prefix("module.").unwrap_or(name);
+        let (module, parameter) = name
+            .split_once('.')
+            .ok_or_else(|| std::io::Error::other("no such setting"))?;
+        let path = format!("/sys/module/{module}/parameters/{parameter}");
+        let is = fs::read_to_string(&path)?;
+        if is.trim() == value.trim() {
+            return Ok(());
+        }
+        write(&path, value)?;
+        self.before.entry(path).or_insert(is);
+        Ok(())
+    }
+}
+
+impl Drop for Parameters {
+    fn drop(&mut self) {
+        for (path, value) in &self.before {
+            let _ = write(path, value);
+        }
+    }
+}
+
+/// The file must exist.
+fn write(path: &str, value: &str) -> std::io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).open(path)?;
+    file.write_all(value.as_bytes())
+}

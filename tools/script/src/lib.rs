@@ -1,0 +1,183 @@
+//! Packet scripts: packetdrill's language, run in this process against the whole stack in virtual time.
+//!
+//! A script says at which time which system call is made, which packet arrives, and which packet is expected to leave;
+//! [`run`] plays it through `posix` and a wire of raw IP packets, on a clock that jumps from event to event, so that
+//! minutes take milliseconds and every run is the same. `cargo xtask script` and the tests call it. The same script can be played on this
+//! machine's kernel ([`Machine::Kernel`]).
+//!
+//! ```text
+//!   text ─ lex ─ parse ─▶ ast ─┬─ calls ────▶ posix ─ millstream ─ stack ─ tcp
+//!                              ├─ inbound ──▶ wire ──────────────────▲
+//!                              ├─ outbound ◀─ wire ◀─────────────────┘
+//!                              ├─ shell ────▶ settings
+//!                              └─ python ◀── tcp_info
+//! ```
+//!
+//! Files: `lex`, `parse`, `ast` are the language; `python` and `shell` what is embedded in it; `datagram`, `icmp`, `option`,
+//! `tcp_info`, `symbols` the formats; `host` what is played on: our stack and its clock, or this machine's kernel; `runner` the play.
+
+#![deny(unsafe_code)]
+
+mod ast;
+mod config;
+mod datagram;
+mod host;
+mod icmp;
+mod lex;
+mod limits;
+mod option;
+mod parse;
+mod python;
+pub mod random;
+mod record;
+mod runner;
+mod shell;
+pub mod states;
+mod symbols;
+mod tcp_info;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+pub use record::{Record, differences};
+
+/// On what a script is played.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Machine {
+    /// Our stack, in this process and in virtual time.
+    #[default]
+    Stack,
+    /// The kernel that this program runs on: in a network namespace of its own, over a TUN device, in real time. Needs root.
+    Kernel,
+}
+
+/// How to run a script.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// What it is played on.
+    pub on: Machine,
+    /// The least tolerance in µs, whatever a script says: a kernel's timers tick, and a busy machine is late.
+    pub tolerance_us_min: u32,
+    /// Keeps a record of packets, calls and ignored commands in [`Report::trace`], and with a mismatch too.
+    pub trace: bool,
+    /// Nothing that the script expects is compared: what is seen is put into [`Report::record`].
+    pub record: bool,
+    /// With [`Options::record`]: an echo means the timestamp that left at that time or a little later, as a kernel in real time is late by parts of a
+    /// millisecond.
+    pub echoes_what_left: bool,
+    /// Options as in the script, without the dashes, before its own: `("ip_version", "ipv6")`. A script's own win.
+    pub options: Vec<(String, String)>,
+    /// Words and what stands for them: `--define`. They come on top of what the known suites define.
+    pub defines: BTreeMap<String, String>,
+    /// A packet that left and that the script does not expect is a mismatch also at the end of the script. Else it
+    /// is one only when another packet is expected, as with packetdrill.
+    pub nothing_left: bool,
+}
+
+/// How a script went that went well.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Report {
+    /// Events played.
+    pub events: usize,
+    /// Virtual time from its first event to its last, in ns.
+    pub elapsed_ns: u64,
+    /// A line per packet, call and ignored command, with [`Options::trace`].
+    pub trace: String,
+    /// What was seen, with [`Options::record`].
+    pub record: Record,
+}
+
+/// The first thing in a script that is not as it should be: what the stack did, or how the script is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mismatch {
+    /// The line of the script.
+    pub line: u32,
+    /// What was expected against what was seen; packets on lines of their own.
+    pub cause: String,
+    /// As [`Report::trace`], up to here.
+    pub trace: String,
+}
+
+impl Mismatch {
+    fn new(line: u32, cause: impl Into<String>) -> Mismatch {
+        Mismatch {
+            line,
+            cause: cause.into(),
+            trace: String::new(),
+        }
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.line, self.cause)
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+/// Runs the script `text`.
+///
+/// # Errors
+/// The first [`Mismatch`].
+pub fn run(text: &str, options: &Options) -> Result<Report, Mismatch> {
+    let mut given: Vec<(String, Option<String>)> = Vec::new();
+    for (name, value) in &options.options {
+        given.push((name.clone(), Some(value.clone())));
+    }
+    let is_v6 = options
+        .options
+        .iter()
+        .any(|option| option.0 == "ip_version" && option.1 == "ipv6");
+    let mut defines = config::suite_defines(is_v6);
+    defines.extend(options.defines.clone());
+    let script = parse::script(text, &defines)?;
+    given.extend(script.options.iter().cloned());
+    let mut config = config::Config::new(&given).map_err(|cause| Mismatch::new(1, cause))?;
+    config.tolerance = config.tolerance.max(options.tolerance_us_min.into());
+    match options.on {
+        Machine::Stack => runner::play(&script, config, options),
+        // A network namespace is a thread's own.
+        Machine::Kernel => {
+            let played = std::thread::scope(|scope| {
+                scope
+                    .spawn(|| runner::play(&script, config, options))
+                    .join()
+            });
+            played.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        }
+    }
+}
+
+/// Reads the script `text` without running it, with the code and the commands in it.
+///
+/// # Errors
+/// What is wrong with how it is written.
+pub fn check(text: &str) -> Result<(), Mismatch> {
+    let script = parse::script(text, &config::suite_defines(false))?;
+    let mut allowed = shell::Allowance::default();
+    // Any text is a command; what it would do is not looked at, but it may be too much.
+    let mut command = |line, text: &str| match shell::outcome(text, &mut allowed) {
+        Ok(_) => Ok(()),
+        Err(cause) => Err(Mismatch::new(line, cause)),
+    };
+    if let Some(init) = &script.init {
+        command(init.line, &init.text)?;
+    }
+    for event in &script.events {
+        match &event.action {
+            ast::Action::Code(code) => python::check(event.line, code)?,
+            ast::Action::Shell(text) => command(event.line, text)?,
+            ast::Action::Packet(_) | ast::Action::Call(_) => {}
+        }
+    }
+    if let Some(cleanup) = &script.cleanup {
+        command(cleanup.line, &cleanup.text)?;
+    }
+    config::Config::new(&script.options)
+        .map(|_| ())
+        .map_err(|cause| Mismatch::new(1, cause))
+}
+
+#[cfg(test)]
+mod tests;

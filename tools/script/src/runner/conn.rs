@@ -1,0 +1,184 @@
+//! Sockets as a script knows them, and as they are.
+//!
+//! Sequence numbers in a script are relative to the first SYN, except in packets with SYN, where they are absolute. The live
+//! peer's first sequence number is the script's; the stack's is its own choice and is learnt from its SYN.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use super::Runner;
+use crate::ast::{Body, Direction, Packet, flag};
+use crate::datagram::{Datagram, Segment};
+
+/// What a script has done with a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Not a socket: an epoll instance.
+    Other,
+    /// The end of a pipe that is read, the runner's own, with the number of the pipe.
+    PipeOut(usize),
+    /// The end that is written.
+    PipeIn(usize),
+    /// A file: the runner's own. It holds as many zeros as are wanted.
+    File,
+    New,
+    Listening,
+    /// `connect` was called.
+    Connecting,
+    /// The script expects its SYN.
+    SynSent,
+    /// The peer's SYN-ACK was injected.
+    SynAcked,
+    /// The peer's first packet to a listener was injected.
+    PacketReceived,
+    SynAckSent,
+    SynAckAcked,
+}
+
+#[derive(Debug)]
+pub(super) struct Conn {
+    /// The descriptor's number in the script; -1: none yet.
+    pub script_fd: i32,
+    /// The descriptor's number.
+    pub live_fd: i32,
+    pub is_closed: bool,
+    pub stage: Stage,
+    pub local: (IpAddr, u16),
+    pub remote: (IpAddr, u16),
+    /// First sequence numbers: ours in the script, ours, the peer's.
+    pub script_isn: u32,
+    pub live_isn: u32,
+    pub remote_isn: u32,
+    /// TSvals that left, by the script's value.
+    pub timestamps: HashMap<u32, u32>,
+    /// The first TSval: the script's and ours.
+    pub first_timestamp: Option<(u32, u32)>,
+    /// Timestamps that left, in the script's numbers, where they are recorded.
+    pub timestamps_seen: BTreeSet<u32>,
+    /// The flow label that the script writes and the one that was seen.
+    pub flow_label: Option<(u32, u32)>,
+}
+
+/// How much later than ours a kernel's timestamp may be, in its milliseconds: two ticks of its clock, by which its timers are late.
+const ECHO_LATE_MAX: u32 = 10;
+
+impl Conn {
+    /// The timestamp `echo` if it left, or the next one that did, if that is near.
+    pub(super) fn nearest_timestamp(&self, echo: u32) -> u32 {
+        let near = echo..=echo.saturating_add(ECHO_LATE_MAX);
+        self.timestamps_seen
+            .range(near)
+            .next()
+            .copied()
+            .unwrap_or(echo)
+    }
+
+    /// What is added to a sequence number of ours to get the script's from the live one.
+    pub(super) fn local_offset(&self, is_syn: bool) -> u32 {
+        match is_syn {
+            true => self.script_isn.wrapping_sub(self.live_isn),
+            false => 0u32.wrapping_sub(self.live_isn),
+        }
+    }
+
+    /// The same for the peer's.
+    pub(super) fn remote_offset(&self, is_syn: bool) -> u32 {
+        match is_syn {
+            true => 0,
+            false => 0u32.wrapping_sub(self.remote_isn),
+        }
+    }
+
+    /// Whether the stack sent `segment` for this connection.
+    fn sent(&self, datagram: &Datagram, segment: &Segment) -> bool {
+        (datagram.src, segment.src_port) == self.local
+            && (datagram.dst, segment.dst_port) == self.remote
+    }
+}
+
+/// The peer's port: that of the first connection to a listener, and of each further one.
+const FIRST_REMOTE_PORT: u16 = 40_000;
+
+impl Runner<'_> {
+    /// A connection that nothing is known of.
+    pub(super) fn new_conn(&mut self, stage: Stage, script_fd: i32, live_fd: i32) -> usize {
+        self.conns.push(Conn {
+            script_fd,
+            live_fd,
+            is_closed: false,
+            stage,
+            local: (self.config.local, 0),
+            remote: (self.config.remote, 0),
+            script_isn: 0,
+            live_isn: 0,
+            remote_isn: 0,
+            timestamps: HashMap::new(),
+            first_timestamp: None,
+            timestamps_seen: BTreeSet::new(),
+            flow_label: None,
+        });
+        self.conns.len() - 1
+    }
+
+    /// The open descriptor with this number in the script, the newest first.
+    pub(super) fn by_script_fd(&self, fd: i32) -> Option<usize> {
+        self.conns
+            .iter()
+            .rposition(|conn| !conn.is_closed && conn.script_fd == fd)
+    }
+
+    /// Which connection a packet of the script belongs to. A packet to a listener begins a new one.
+    pub(super) fn conn_for(&mut self, packet: &Packet) -> Result<usize, String> {
+        let stage = self.under_test.map(|at| self.conns[at].stage);
+        if let Body::Tcp(tcp) = &packet.body {
+            let is_inbound = packet.direction == Direction::Inbound;
+            if is_inbound && matches!(stage, None | Some(Stage::Listening)) {
+                return Ok(self.passive_conn(tcp.seq));
+            }
+            let is_syn = tcp.flags & flag::SYN != 0 && tcp.flags & flag::ACK == 0;
+            if let (Some(at), Some(Stage::Connecting)) = (self.under_test, stage)
+                && !is_inbound
+                && is_syn
+            {
+                self.conns[at].stage = Stage::SynSent;
+                self.conns[at].script_isn = tcp.seq;
+                return Ok(at);
+            }
+        }
+        match self.under_test {
+            Some(at) => Ok(at),
+            None => Err("no matching socket for script packet".to_owned()),
+        }
+    }
+
+    fn passive_conn(&mut self, remote_isn: u32) -> usize {
+        let port = FIRST_REMOTE_PORT.wrapping_add(self.conns.len() as u16);
+        let at = self.new_conn(Stage::PacketReceived, -1, -1);
+        let conn = &mut self.conns[at];
+        conn.remote_isn = remote_isn;
+        conn.remote.1 = port;
+        conn.local.1 = self.config.bind_port;
+        self.under_test = Some(at);
+        at
+    }
+
+    /// Whether a packet that left is of the connection under test. The first SYN of a `connect` tells its port.
+    pub(super) fn owns(&mut self, datagram: &Datagram) -> bool {
+        let (Some(at), Some(segment)) = (self.under_test, datagram.tcp()) else {
+            return false;
+        };
+        let conn = &mut self.conns[at];
+        if conn.sent(datagram, segment) {
+            return true;
+        }
+        let is_first_syn = conn.stage == Stage::SynSent
+            && segment.has(flag::SYN)
+            && !segment.has(flag::ACK)
+            && (datagram.dst, segment.dst_port) == conn.remote;
+        if is_first_syn {
+            conn.local = (datagram.src, segment.src_port);
+            conn.live_isn = segment.seq;
+        }
+        is_first_syn
+    }
+}

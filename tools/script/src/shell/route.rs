@@ -1,0 +1,105 @@
+//! `ip`: what it does to the device and to the route, which in a script are those of all its packets.
+
+use super::{Effect, OK, ROUTE_WINDOW, Status};
+
+/// `ip` with these arguments; `text` is the whole command.
+pub(super) fn ip(arguments: &[&str], text: &str, out: &mut Vec<Effect>) -> Status {
+    let is_option = |word: &&&str| word.starts_with('-');
+    let skipped = arguments.iter().take_while(is_option).count();
+    let ignored = || Effect::Ignored(text.to_owned());
+    match &arguments[skipped..] {
+        rest if rest.contains(&"tcp_metrics") => {
+            let verbs = ["flush", "f", "delete", "del"];
+            let forgets = rest.iter().any(|word| verbs.contains(word));
+            out.push(if forgets {
+                Effect::ForgetPeers
+            } else {
+                ignored()
+            });
+        }
+        ["link" | "lin" | "li" | "l", rest @ ..] => {
+            let mtu = behind("mtu", rest).and_then(|bytes| bytes.parse().ok());
+            out.push(mtu.map_or_else(ignored, Effect::Mtu));
+        }
+        [
+            "route" | "ro" | "r",
+            "add" | "a" | "append" | "change" | "chg" | "prepend" | "replace",
+            rest @ ..,
+        ] => metrics(rest, ignored, out),
+        [
+            "route" | "ro" | "r",
+            "del" | "delete" | "d" | "flush" | "f",
+            ..,
+        ] => {
+            out.push(ignored());
+        }
+        _ => {
+            out.push(ignored());
+            return Status::Unknown;
+        }
+    }
+    OK
+}
+
+/// The value that follows `name`, also where it is locked.
+fn behind<'a>(name: &str, words: &[&'a str]) -> Option<&'a str> {
+    let at = words.iter().position(|word| *word == name)? + 1;
+    let at = if words.get(at) == Some(&"lock") {
+        at + 1
+    } else {
+        at
+    };
+    words.get(at).copied()
+}
+
+/// What a route says that TCP follows. One that has no counterpart makes the command one that is ignored.
+fn metrics(words: &[&str], ignored: impl Fn() -> Effect, out: &mut Vec<Effect>) {
+    let mut set = |name: &str, value: String| {
+        let name = name.to_owned();
+        out.push(Effect::Set { name, value });
+    };
+    if let Some(segments) = behind("initcwnd", words) {
+        set(ROUTE_WINDOW, segments.to_owned());
+    }
+    if let Some(micros) = behind("rto_min", words).and_then(micros) {
+        set("net.ipv4.tcp_rto_min_us", micros.to_string());
+    }
+    if let Some(segments) = behind("reordering", words) {
+        set("net.ipv4.tcp_reordering", segments.to_owned());
+    }
+    if let Some(algorithm) = behind("congctl", words) {
+        set("net.ipv4.tcp_congestion_control", algorithm.to_owned());
+    }
+    if let Some(mtu) = behind("mtu", words).and_then(|bytes| bytes.parse().ok()) {
+        out.push(Effect::Mtu(mtu));
+    }
+    let others = [
+        "advmss",
+        "cwnd",
+        "fastopen_no_cookie",
+        "features",
+        "hoplimit",
+        "initrwnd",
+        "quickack",
+        "rtt",
+        "rttvar",
+        "ssthresh",
+        "window",
+    ];
+    if words.iter().any(|word| others.contains(word)) {
+        out.push(ignored());
+    }
+}
+
+/// `200ms`, `1s`, `200`, which are milliseconds.
+fn micros(time: &str) -> Option<u64> {
+    let (number, unit) = match time.strip_suffix("ms") {
+        Some(number) => (number, 1e3),
+        None => match time.strip_suffix('s') {
+            Some(number) => (number, 1e6),
+            None => (time, 1e3),
+        },
+    };
+    let number: f64 = number.parse().ok()?;
+    Some((number * unit) as u64)
+}

@@ -1,0 +1,89 @@
+//! `cargo xtask bench NAME`: a release build, guided by a profile where times are measured, and the program `bench`.
+
+use std::path::{Path, PathBuf};
+
+use crate::cli::BenchOptions;
+use crate::guided;
+use crate::run;
+use crate::setup::{self, Need};
+
+/// Benchmarks that compare with systems of other libraries: `netstack` is built for them.
+const WITH_RIVALS: [&str; 3] = ["message", "bulk", "all"];
+/// What is the same from any build, or compared with what a plain one gave.
+const PLAIN: [&str; 3] = ["cycles", "goodput", "report"];
+/// What also shows where a server's cycles go: by a `bench` of another build.
+const WITH_STAGES: [&str; 2] = ["cycles", "all"];
+
+/// The chore. The options behind the name go on unread.
+pub fn bench(root: &Path, options: &BenchOptions) -> Result<bool, String> {
+    let name = options.arguments.first().map_or("", String::as_str);
+    let need = Need {
+        demo: true,
+        valgrind: WITH_STAGES.contains(&name),
+        ..Need::default()
+    };
+    setup::setup(root, &need)?;
+    let is_short = |word: &String| word == "--quick" || word == "--help";
+    let programs =
+        if PLAIN.contains(&name) || options.plain || options.arguments.iter().any(is_short) {
+            build_plain()?;
+            run::target(root).join("release")
+        } else {
+            guided::build(root, &["bench"], &[])?
+        };
+    if WITH_RIVALS.contains(&name) {
+        build_netstack(root, &programs)?;
+    }
+    let mut command = run::command(&programs.join("bench").to_string_lossy());
+    command.args(&options.arguments);
+    let compares_only = ["--check", "--update", "--help"];
+    let whole = |word: &String| !compares_only.contains(&word.as_str());
+    if WITH_STAGES.contains(&name) && options.arguments.iter().all(whole) {
+        command.arg("--stages").arg(build_stages(root)?);
+    }
+    run::run(&mut command)?;
+    Ok(true)
+}
+
+/// The step of the suite: instructions against the baseline.
+pub fn cycles_check(root: &Path) -> Result<(), String> {
+    build_plain()?;
+    let program = run::target(root).join("release/bench");
+    let mut command = run::command(&program.to_string_lossy());
+    command.args(["cycles", "--check", "--baseline"]);
+    run::run(command.arg(root.join("tools/bench/cycles.json")))
+}
+
+/// The benchmarks as any release build makes them.
+fn build_plain() -> Result<(), String> {
+    run::run(run::cargo().args(["build", "--release", "--package", "bench"]))
+}
+
+/// gVisor's netstack, where there is a Go that is new enough (1.24; Debian's is not): without it the report says that it was left out.
+fn build_netstack(root: &Path, programs: &Path) -> Result<(), String> {
+    if run::find_program("go").is_none() {
+        println!("xtask: no Go here: gVisor's netstack is left out");
+        return Ok(());
+    }
+    let mut go = run::command("go");
+    go.args(["build", "-mod=readonly", "-o"]);
+    let program = programs.join("netstack");
+    go.arg(std::path::absolute(program).map_err(|error| error.to_string())?);
+    run::run(go.arg(".").current_dir(root.join("tools/bench/netstack")))
+}
+
+/// A `bench` that counts the cycles of each stage, in a directory of its own so that it does not replace the other.
+fn build_stages(root: &Path) -> Result<PathBuf, String> {
+    let target = run::target(root).join("stages");
+    let mut cargo = run::cargo();
+    cargo.args([
+        "build",
+        "--release",
+        "--package",
+        "bench",
+        "--features",
+        "stage-cycles",
+    ]);
+    run::run(cargo.env("CARGO_TARGET_DIR", &target))?;
+    Ok(target.join("release/bench"))
+}

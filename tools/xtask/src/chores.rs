@@ -1,0 +1,219 @@
+//! The single checks: what each runs, with which toolchain and settings.
+//!
+//! Each is a function of the workspace's root that says why it failed. Called alone through `cargo xtask <name>`
+//! and in order by [`crate::suite`].
+
+use std::fs;
+use std::path::Path;
+
+use crate::cli::FuzzOptions;
+use crate::run;
+use crate::setup::{self, NIGHTLY, Need, TARGET_NO_OS};
+
+/// Threads may be preempted this often in one loom run; three finds nearly all that more would, in minutes.
+const LOOM_PREEMPTIONS_MAX: &str = "3";
+/// Property tests are slow under Miri.
+const MIRI_PROPTEST_CASES: &str = "8";
+/// Inputs that the fuzzers try; longer than any frame they parse.
+const FUZZ_INPUT_BYTES_MAX: &str = "2048";
+
+/// A chore that is one check.
+pub fn alone(root: &Path, chore: fn(&Path) -> Result<(), String>) -> Result<bool, String> {
+    let need = Need {
+        miri: true,
+        ..Need::default()
+    };
+    setup::setup(root, &need)?;
+    chore(root)?;
+    Ok(true)
+}
+
+pub fn format(root: &Path) -> Result<(), String> {
+    run::run(run::cargo().args(["fmt", "--all", "--check"]))?;
+    let fuzz = root.join("tools/fuzz/Cargo.toml");
+    if fuzz.exists() {
+        run::run(
+            run::cargo()
+                .args(["fmt", "--check", "--manifest-path"])
+                .arg(fuzz),
+        )?;
+    }
+    Ok(())
+}
+
+pub fn clippy(_root: &Path) -> Result<(), String> {
+    run::run(run::cargo().args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]))
+}
+
+/// The proof that `wire` and `tcp` are sans-IO: they build where there is nothing to call.
+pub fn no_os(_root: &Path) -> Result<(), String> {
+    run::run(run::cargo().args(["build", "-p", "wire", "-p", "tcp", "--target", TARGET_NO_OS]))
+}
+
+/// Unit and property tests within the crates, and their documentation's examples.
+pub fn unit(_root: &Path) -> Result<(), String> {
+    run::run_tests(run::cargo().args([
+        "test",
+        "--workspace",
+        "--lib",
+        "--bins",
+        "--no-fail-fast",
+    ]))?;
+    run::run_tests(run::cargo().args(["test", "--workspace", "--doc"]))
+}
+
+/// The tests that stand beside the crates: conversations, oracles, and those that build namespaces. One after another, for many of them want
+/// the machine for themselves.
+pub fn integration(_root: &Path) -> Result<(), String> {
+    run::run_tests(run::cargo().args([
+        "test",
+        "--workspace",
+        "--test",
+        "*",
+        "--no-fail-fast",
+        "--",
+        "--test-threads=1",
+    ]))
+}
+
+/// `cargo xtask sim`: the simulator's own command line, built fast and with its assertions.
+pub fn sim(arguments: &[String]) -> Result<(), String> {
+    run::run(
+        run::cargo()
+            .args(["run", "--quiet", "--profile", "sim", "-p", "world", "--"])
+            .args(arguments),
+    )
+}
+
+/// `cargo xtask script`: packet scripts, by the program that plays and compares them.
+pub fn script(arguments: &[String]) -> Result<(), String> {
+    run::run(
+        run::cargo()
+            .args(["run", "--quiet", "--release", "-p", "script"])
+            .args(["--bin", "script", "--"])
+            .args(arguments),
+    )
+}
+
+/// So many seeds, from the first.
+pub fn sim_seeds(seeds: u64) -> Result<(), String> {
+    sim(&["--seeds".to_owned(), seeds.to_string()])
+}
+
+pub fn loom(root: &Path) -> Result<(), String> {
+    let mut command = run::cargo();
+    command
+        .args(["test", "-p", "ring", "--release"])
+        .args(["--test", "loom", "--test", "loom_byte_ring"])
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("LOOM_MAX_PREEMPTIONS", LOOM_PREEMPTIONS_MAX)
+        .env("CARGO_TARGET_DIR", target_of(root, "loom"));
+    run::run(&mut command)
+}
+
+pub fn miri(root: &Path) -> Result<(), String> {
+    let mut command = run::cargo();
+    command
+        .arg(format!("+{NIGHTLY}"))
+        .args(["miri", "test", "-p", "ring"])
+        .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+        .env("PROPTEST_CASES", MIRI_PROPTEST_CASES)
+        .env("CARGO_TARGET_DIR", target_of(root, "miri"));
+    run::run(&mut command)
+}
+
+/// `cargo xtask fuzz`.
+pub fn fuzz(root: &Path, options: &FuzzOptions) -> Result<bool, String> {
+    let need = Need {
+        fuzz: true,
+        ..Need::default()
+    };
+    setup::setup(root, &need)?;
+    let known = fuzz_targets(root)?;
+    if let Some(unknown) = options.targets.iter().find(|name| !known.contains(name)) {
+        return Err(format!(
+            "fuzz target {unknown}: not one of {}",
+            known.join(", ")
+        ));
+    }
+    let targets = if options.targets.is_empty() {
+        known
+    } else {
+        options.targets.clone()
+    };
+    fuzz_each(root, &targets, options.seconds)?;
+    Ok(true)
+}
+
+/// Every target for some seconds: finds what is shallow, and proves that each still builds and runs.
+pub fn fuzz_smoke(root: &Path, seconds: u64) -> Result<(), String> {
+    fuzz_each(root, &fuzz_targets(root)?, seconds)
+}
+
+/// The committed BPF objects come from the sources beside them.
+pub fn bpf(root: &Path) -> Result<(), String> {
+    let script = root.join("bpf/build.sh");
+    run::run(run::command(&script.to_string_lossy()).arg("--check"))
+}
+
+fn fuzz_each(root: &Path, targets: &[String], seconds: u64) -> Result<(), String> {
+    for target in targets {
+        // What this machine found so far, which may be nothing, and what the repository brings.
+        let corpus = root.join("tools/fuzz/corpus").join(target);
+        fs::create_dir_all(&corpus).map_err(|error| format!("{}: {error}", corpus.display()))?;
+        let seeds = seeds_of(root, target);
+        let mut command = run::cargo();
+        command
+            .arg(format!("+{NIGHTLY}"))
+            .args(["fuzz", "run", "--fuzz-dir"])
+            .arg(root.join("tools/fuzz"))
+            .arg(target)
+            .arg(corpus)
+            .args(seeds.is_dir().then_some(seeds))
+            .arg("--")
+            .arg(format!("-max_total_time={seconds}"))
+            .arg(format!("-max_len={FUZZ_INPUT_BYTES_MAX}"))
+            // Weighing inputs by the rarity of what they reach takes two thirds of the time where one input reaches as much as a whole stack's does.
+            .arg("-entropic=0")
+            .args(["-verbosity=0", "-print_final_stats=1"])
+            .env("CARGO_TARGET_DIR", target_of(root, "fuzz"));
+        run::run(&mut command)?;
+    }
+    Ok(())
+}
+
+/// What the repository brings for a target: inputs of its own, or our packet scripts for their parser.
+fn seeds_of(root: &Path, target: &str) -> std::path::PathBuf {
+    match target {
+        "script_text" => root.join("tools/script/scripts"),
+        _ => root.join("tools/fuzz/seeds").join(target),
+    }
+}
+
+/// The names of the files in tools/fuzz/fuzz_targets.
+fn fuzz_targets(root: &Path) -> Result<Vec<String>, String> {
+    let directory = root.join("tools/fuzz/fuzz_targets");
+    let entries =
+        fs::read_dir(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".rs")?.to_owned()))
+        .collect();
+    names.sort();
+    if names.is_empty() {
+        return Err(format!("{}: no fuzz target", directory.display()));
+    }
+    Ok(names)
+}
+
+/// Other flags and toolchains build elsewhere, so that they do not throw away each other's work.
+pub fn target_of(root: &Path, chore: &str) -> std::path::PathBuf {
+    run::target(root).join(chore)
+}

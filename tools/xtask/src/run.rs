@@ -1,0 +1,251 @@
+//! Starting children, and ending every one of them.
+//!
+//! Owns the list of process groups that live, the signal thread and the run's temporary directory.
+//! Each child leads a process group of its own; `xtask` is a subreaper, so that a grandchild that
+//! outlives its parent comes back to us and is ended as well. All chores start children here.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::{self, BufReader, PipeWriter};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitOptions};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::{cleanup, failures};
+
+/// How long a child may take to leave after SIGTERM before it gets SIGKILL.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(8);
+const LEAVE_POLL: Duration = Duration::from_millis(20);
+
+/// Process groups that live now. Their leader's pid is the group's number.
+static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// The directory that holds the workspace's Cargo.toml.
+pub fn workspace_root() -> Result<PathBuf, String> {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // This crate lies in tools/xtask.
+    let root = xtask
+        .ancestors()
+        .nth(2)
+        .ok_or_else(|| format!("{}: no workspace above it", xtask.display()))?;
+    fs::metadata(root.join("Cargo.toml"))
+        .map_err(|error| format!("{}: {error}", root.join("Cargo.toml").display()))?;
+    Ok(root.to_path_buf())
+}
+
+/// From here on SIGINT, SIGTERM and SIGHUP end the children, clean up and leave with 128 + signal.
+pub fn watch_signals(root: &Path) -> Result<(), String> {
+    std::env::set_current_dir(root).map_err(|error| format!("{}: {error}", root.display()))?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|error| format!("prctl(PR_SET_CHILD_SUBREAPER): {error}"))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| format!("signal handlers: {error}"))?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            eprintln!("\nxtask: stopping: ending children, removing namespaces and files");
+            end_groups();
+            end_orphans();
+            cleanup::after_run();
+            std::process::exit(128 + signal);
+        }
+    });
+    Ok(())
+}
+
+/// A command that runs in the workspace's root with the run's temporary directory and no stdin.
+pub fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null());
+    if let Ok(directory) = cleanup::temporary_directory() {
+        command.env("TMPDIR", directory);
+    }
+    command
+}
+
+/// Where cargo builds.
+pub fn target(root: &Path) -> PathBuf {
+    let named = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root.join(named)
+}
+
+/// `cargo` of the toolchain that runs us.
+pub fn cargo() -> Command {
+    command("cargo")
+}
+
+/// Runs a child to its end. `Ok(())` means that it left with status 0.
+pub fn run(command: &mut Command) -> Result<(), String> {
+    let line = describe(command);
+    eprintln!("$ {line}");
+    let mut child = command
+        .process_group(0)
+        .spawn()
+        .map_err(|error| spawn_error(command, &error))?;
+    let group = Pid::from_child(&child);
+    remember(group);
+    let status = child.wait();
+    end_group(group);
+    forget(group);
+    end_orphans();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`{line}`: {status}")),
+        Err(error) => Err(format!("`{line}`: wait: {error}")),
+    }
+}
+
+/// Runs a child that tests, to its end. What its programs said of failures, and cargo of theirs, stands in the error's further
+/// lines, for of a long log often only the end is kept.
+pub fn run_tests(command: &mut Command) -> Result<(), String> {
+    let (output, stdout) = listener(io::stdout()).map_err(|error| spawn_error(command, &error))?;
+    let (errors, stderr) = listener(io::stderr()).map_err(|error| spawn_error(command, &error))?;
+    let outcome = run(command.stdout(stdout).stderr(stderr));
+    // The command held the last writing ends, unless somebody outlived it who cannot be ended: without them the listeners come to an end.
+    command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    let said = [output, errors].map(|said| said.recv_timeout(LEAVE_TIMEOUT).unwrap_or_default());
+    outcome.map_err(|cause| {
+        format!("{cause}\n{}", said.join("\n"))
+            .trim_end()
+            .to_owned()
+    })
+}
+
+/// A thread that passes on to `to` what is written into the pipe, until its last writing end is closed, and says then what told of
+/// failures.
+fn listener(to: impl io::Write + Send + 'static) -> io::Result<(Receiver<String>, PipeWriter)> {
+    let (reader, writer) = io::pipe()?;
+    let (says, said) = mpsc::channel();
+    std::thread::spawn(move || says.send(failures::pass_on(BufReader::new(reader), to)));
+    Ok((said, writer))
+}
+
+/// Runs a short child and returns what it printed; it is not announced.
+pub fn output(command: &mut Command) -> Result<String, String> {
+    let output = command
+        .output()
+        .map_err(|error| spawn_error(command, &error))?;
+    if !output.status.success() {
+        let cause = String::from_utf8_lossy(&output.stderr);
+        let cause = cause.trim();
+        return Err(format!(
+            "`{}`: {}: {cause}",
+            describe(command),
+            output.status
+        ));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The path of a program that PATH finds.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|candidate| candidate.is_file())
+}
+
+fn describe(command: &Command) -> String {
+    let mut line = String::new();
+    for (name, value) in command.get_envs() {
+        let Some(value) = value else { continue };
+        if name != "TMPDIR" {
+            line += &format!("{}={} ", name.to_string_lossy(), quoted(value));
+        }
+    }
+    line += &command.get_program().to_string_lossy();
+    for argument in command.get_args() {
+        line += &format!(" {}", quoted(argument));
+    }
+    line
+}
+
+fn quoted(word: &std::ffi::OsStr) -> String {
+    let word = word.to_string_lossy();
+    if word.contains(' ') || word.is_empty() {
+        format!("'{word}'")
+    } else {
+        word.into_owned()
+    }
+}
+
+fn spawn_error(command: &Command, error: &io::Error) -> String {
+    format!("{}: {error}", command.get_program().to_string_lossy())
+}
+
+fn groups() -> std::sync::MutexGuard<'static, Vec<Pid>> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn remember(group: Pid) {
+    groups().push(group);
+}
+
+fn forget(group: Pid) {
+    groups().retain(|&other| other != group);
+}
+
+/// Asks every group to leave, waits, and then ends what is left.
+fn end_groups() {
+    let groups: Vec<Pid> = groups().clone();
+    for &group in &groups {
+        let _ = rustix::process::kill_process_group(group, Signal::TERM);
+    }
+    let limit = Instant::now() + LEAVE_TIMEOUT;
+    while Instant::now() < limit && groups.iter().any(|&group| group_lives(group)) {
+        std::thread::sleep(LEAVE_POLL);
+    }
+    for group in groups {
+        end_group(group);
+    }
+}
+
+fn group_lives(group: Pid) -> bool {
+    rustix::process::test_kill_process_group(group).is_ok()
+}
+
+fn end_group(group: Pid) {
+    let _ = rustix::process::kill_process_group(group, Signal::KILL);
+}
+
+/// Ends the descendants that left their group: they were given back to us when their parents went.
+fn end_orphans() {
+    let limit = Instant::now() + LEAVE_TIMEOUT;
+    while Instant::now() < limit {
+        let orphans = children_of(rustix::process::getpid());
+        if orphans.is_empty() {
+            return;
+        }
+        for &pid in &orphans {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+        while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+        std::thread::sleep(LEAVE_POLL);
+    }
+}
+
+fn children_of(parent: Pid) -> HashSet<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return HashSet::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|&pid| parent_of(pid) == Some(parent.as_raw_nonzero().get()))
+        .filter_map(Pid::from_raw)
+        .collect()
+}
+
+/// The fourth field of /proc/PID/stat; the second is in brackets and may hold anything.
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after) = stat.rsplit_once(')')?;
+    after.split_whitespace().nth(1)?.parse().ok()
+}

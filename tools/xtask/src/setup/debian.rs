@@ -1,0 +1,162 @@
+//! Debian packages, through apt-get. Owns the list of packages; called by [`super::setup`].
+
+use std::path::Path;
+
+use super::Need;
+use crate::run;
+
+/// A package, a program or file that proves it is there, and what it is for.
+struct Package {
+    name: &'static str,
+    proof: &'static str,
+    purpose: &'static str,
+    wanted: fn(&Need) -> bool,
+}
+
+const fn package(name: &'static str, proof: &'static str, purpose: &'static str) -> Package {
+    Package {
+        name,
+        proof,
+        purpose,
+        wanted: |need| need.tests,
+    }
+}
+
+const fn demo_package(name: &'static str, proof: &'static str, purpose: &'static str) -> Package {
+    Package {
+        name,
+        proof,
+        purpose,
+        wanted: |need| need.demo || need.tests,
+    }
+}
+
+/// DPDK's version is a part of the directory's name.
+const MEMIF_DRIVER: &str = "/usr/lib/x86_64-linux-gnu/dpdk/pmds-*/librte_net_memif.so";
+
+const PACKAGES: &[Package] = &[
+    demo_package("gcc", "cc", "the linker that cargo calls"),
+    demo_package("libc6-dev", "/usr/include/stdio.h", "what it links with"),
+    demo_package("iproute2", "ip", "network namespaces and veth pairs"),
+    demo_package("iputils-ping", "ping", "pings the stack"),
+    demo_package("curl", "curl", "HTTP client"),
+    demo_package("wrk", "wrk", "HTTP load"),
+    demo_package("apache2-utils", "ab", "HTTP load"),
+    demo_package("nginx", "nginx", "the rival of the crowd benchmark"),
+    demo_package(
+        "ca-certificates",
+        "/etc/ssl/certs/ca-certificates.crt",
+        "cargo's downloads",
+    ),
+    package("clang", "clang", "compiles the XDP program"),
+    package("llvm", "llvm-strip", "strips its object"),
+    package(
+        "g++",
+        "g++",
+        "links the fuzz targets with libFuzzer, compiles the C examples",
+    ),
+    package(
+        "dpdk-dev",
+        "dpdk-testpmd",
+        "memif peer that no one here wrote",
+    ),
+    package("librte-meta-net", MEMIF_DRIVER, "its memif driver"),
+    // dpdk-dev brings it along (9 MB, 54 MB installed).
+    package(
+        "libdpdk-dev",
+        "/usr/include/dpdk/rte_ethdev.h",
+        "compiles the DPDK plug-in",
+    ),
+    package("pkgconf", "pkg-config", "finds DPDK for it"),
+    package("tcpdump", "tcpdump", "reads the captures that we write"),
+    demo_package("ethtool", "ethtool", "switches offloads of veth pairs"),
+    package("procps", "sysctl", "settings inside a namespace"),
+    package("groff-base", "groff", "formats the manual pages"),
+    package(
+        "diffutils",
+        "diff",
+        "compares the worked diff of porting.md",
+    ),
+    package("binutils", "nm", "lists what libmtcp exports"),
+    Package {
+        name: "valgrind",
+        proof: "valgrind",
+        purpose: "counts instructions",
+        wanted: |need| need.valgrind,
+    },
+];
+
+/// Installs the missing packages as root; otherwise the error is the line to run.
+pub fn install_missing(need: &Need) -> Result<(), String> {
+    let wanted = PACKAGES.iter().filter(|package| (package.wanted)(need));
+    let missing: Vec<&Package> = wanted.filter(|package| !is_present(package)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
+    let line = format!("apt-get update && apt-get install -y {}", names.join(" "));
+    if run::find_program("apt-get").is_none() {
+        let proofs: Vec<&str> = missing.iter().map(|package| package.proof).collect();
+        return Err(format!(
+            "missing: {}; this is no Debian (no apt-get), install them its way",
+            proofs.join(", ")
+        ));
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Err(format!(
+            "missing Debian packages, run this and start again: sudo sh -c '{line}'"
+        ));
+    }
+    println!("xtask: installing Debian packages through apt-get:");
+    for package in &missing {
+        println!("  {:16} {}", package.name, package.purpose);
+    }
+    apt_get(&["update", "-q"])?;
+    let mut arguments = vec!["install", "-q", "-y", "--no-install-recommends"];
+    arguments.extend(&names);
+    apt_get(&arguments)?;
+    match missing.iter().find(|package| !is_present(package)) {
+        None => Ok(()),
+        Some(package) => Err(format!(
+            "{} is installed, but {} is still not there",
+            package.name, package.proof
+        )),
+    }
+}
+
+fn is_present(package: &Package) -> bool {
+    if package.proof.starts_with('/') {
+        exists(package.proof)
+    } else {
+        run::find_program(package.proof).is_some()
+    }
+}
+
+/// A path whose `*`, if it has one, ends a directory's name; what follows may have a version behind it.
+fn exists(pattern: &str) -> bool {
+    let Some((before, after)) = pattern.split_once("*/") else {
+        return Path::new(pattern).exists();
+    };
+    let Some((parent, prefix)) = before.rsplit_once('/') else {
+        return false;
+    };
+    names_in(Path::new(parent)).iter().any(|directory| {
+        let inside = Path::new(parent).join(directory);
+        directory.starts_with(prefix)
+            && names_in(&inside).iter().any(|name| name.starts_with(after))
+    })
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.collect()
+}
+
+fn apt_get(arguments: &[&str]) -> Result<(), String> {
+    let mut command = run::command("apt-get");
+    command
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive");
+    run::run(&mut command)
+}

@@ -84,6 +84,24 @@ impl CrankHandle {
         }
     }
 
+    /// The caller has found nothing and will not sleep. If a thread that could bring something
+    /// needs this CPU, that thread runs first; true: look again.
+    pub fn give_way_to_helper(&self) -> bool {
+        let shares_cpu = match self {
+            Self::Inline(crank) => crank.mover_shares_cpu,
+            Self::Dedicated(thread) => thread.shares_cpu(),
+        };
+        if shares_cpu {
+            std::thread::yield_now();
+        }
+        shares_cpu
+    }
+
+    /// The stack has a thread of its own, which does not wait for this one.
+    pub fn is_dedicated(&self) -> bool {
+        matches!(self, Self::Dedicated(_))
+    }
+
     /// The application is about to ask again for what only the stack can bring: a stack's own thread may need this very core for it.
     pub fn give_way(&self) {
         if let Self::Dedicated(_) = self {
@@ -145,6 +163,9 @@ pub(crate) struct InlineCrank {
     spin: Spin,
     /// Looks in a row that found the watchdog at the stack.
     refused: u32,
+    /// The last step brought nothing, and a helper thread that moves the port's frames needs this
+    /// CPU.
+    mover_shares_cpu: bool,
 }
 
 impl InlineCrank {
@@ -160,6 +181,7 @@ impl InlineCrank {
                 config.spin_ns
             }),
             refused: 0,
+            mover_shares_cpu: false,
         }
     }
 
@@ -174,6 +196,7 @@ impl InlineCrank {
         };
         self.refused = 0;
         let turned = turn(&mut stack, now_ns);
+        self.mover_shares_cpu = !turned.busy && stack.mover_shares_cpu();
         self.shared.watch.turned();
         if stack.is_gone() {
             return Err(Errno::NETDOWN.into());
@@ -183,7 +206,10 @@ impl InlineCrank {
             return Ok(Step::Moved);
         }
         if self.spin.looks_on(now_ns) {
-            std::hint::spin_loop();
+            match self.mover_shares_cpu {
+                true => std::thread::yield_now(),
+                false => std::hint::spin_loop(),
+            }
             return Ok(Step::Looking);
         }
         Ok(Step::Idle)

@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use packetio::Clock;
 use ring::doorbell::{AppBell, StackBell};
+use ring::last_cpu::LastCpu;
 use ring::published::Flag;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use stack::Stack;
@@ -19,6 +20,8 @@ pub(crate) struct StackThread {
     stop: Arc<Flag>,
     ended: Arc<Flag>,
     bell: StackBell,
+    /// Where the thread ran last.
+    cpu: Arc<LastCpu>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -31,7 +34,8 @@ impl StackThread {
         index: usize,
     ) -> Result<Self, Error> {
         let (stop, ended) = (Arc::new(Flag::new()), Arc::new(Flag::new()));
-        let (stopped, config) = (stop.clone(), config.clone());
+        let cpu = Arc::<LastCpu>::default();
+        let (stopped, noted, config) = (stop.clone(), cpu.clone(), config.clone());
         let end = End {
             ended: ended.clone(),
             app_bell,
@@ -43,7 +47,7 @@ impl StackThread {
                 if config.pin {
                     pin(index);
                 }
-                run(stack, &stopped, &config);
+                run(stack, &stopped, &noted, &config);
             })
             .map_err(|source| Error::System {
                 what: "stack thread",
@@ -53,6 +57,7 @@ impl StackThread {
             stop,
             ended,
             bell,
+            cpu,
             thread: Some(thread),
         })
     }
@@ -60,6 +65,11 @@ impl StackThread {
     /// The thread turns its stack no more: the wire is gone, or it panicked.
     pub fn has_ended(&self) -> bool {
         self.ended.is_raised()
+    }
+
+    /// The thread needs the CPU of the calling thread to move on.
+    pub fn shares_cpu(&self) -> bool {
+        self.cpu.is_ours()
     }
 }
 
@@ -87,7 +97,8 @@ impl Drop for StackThread {
     }
 }
 
-fn run(mut stack: Stack, stop: &Flag, config: &Config) {
+fn run(mut stack: Stack, stop: &Flag, cpu: &LastCpu, config: &Config) {
+    cpu.note();
     let mut spin = Spin::new(config.spin_ns);
     while !stop.is_raised() {
         let now_ns = config.clock.now_ns();
@@ -97,7 +108,10 @@ fn run(mut stack: Stack, stop: &Flag, config: &Config) {
         }
         if turned.busy {
             spin.worked(now_ns);
-        } else if spin.looks_on(now_ns) {
+            continue;
+        }
+        cpu.note();
+        if spin.looks_on(now_ns) {
             // The application's thread may need this very core, to answer what it was just told of.
             std::thread::yield_now();
         } else if stack.wait(now_ns, None, &[]).is_err() {

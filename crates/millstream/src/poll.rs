@@ -443,8 +443,13 @@ impl Poll {
             // There is room to write, and nothing to write to until the stack has had something acknowledged.
             crank.give_way();
         }
+        // A program that polls may be away for long after this, so it is told of all that is ready,
+        // as in Linux. A stack with a thread of its own takes answers as they come: nothing is
+        // gained by handing over a part.
+        let is_whole = timeout == Some(Duration::ZERO) || crank.is_dedicated();
         let mut until_ns = None;
         let mut is_fresh = true;
+        let mut gave_way = false;
         let outcome = loop {
             let step = match crank.step_before_answers() {
                 Ok(step) => step,
@@ -460,7 +465,8 @@ impl Poll {
             // to ask it each time would make a look several times as long.
             let asks_kernel = (is_fresh && !has_news) || self.is_kernel_due(now_ns);
             is_fresh = false;
-            if let Err(error) = self.collect(events, crank.was_quiet(step), asks_kernel) {
+            if let Err(error) = self.collect(events, is_whole || crank.was_quiet(step), asks_kernel)
+            {
                 break Err(error);
             }
             // Who is told that nothing is ready has had everything looked at.
@@ -470,6 +476,12 @@ impl Poll {
                 && let Err(error) = self.collect_kernel(events)
             {
                 break Err(error);
+            }
+            if events.is_empty() && is_over && !gave_way && crank.give_way_to_helper() {
+                // A program that polls without sleeping would keep the helper waiting for a whole
+                // time slice.
+                gave_way = true;
+                continue;
             }
             if !events.is_empty() || is_over {
                 break Ok(events.events.len());
@@ -492,7 +504,7 @@ impl Poll {
     fn collect(
         &mut self,
         events: &mut Events,
-        is_quiet: bool,
+        is_whole: bool,
         asks_kernel: bool,
     ) -> io::Result<()> {
         if asks_kernel && self.kernel_first {
@@ -500,7 +512,7 @@ impl Poll {
         }
         let inner = self.inner.clone();
         let state = &mut *inner.state();
-        let share = state.share_of_events(self.index, is_quiet);
+        let share = state.share_of_events(self.index, is_whole);
         let room = events.capacity.min(events.events.len() + share);
         state.collect(self.index, &mut events.events, room);
         state.collect_nested(self.index, &mut events.events, events.capacity);

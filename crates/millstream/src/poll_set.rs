@@ -460,9 +460,9 @@ const fn reportable(interest: Interest) -> Readiness {
 impl crate::context::State {
     /// How many of those on a poll's list one wait hands over. All, if the wait's own turn brought nothing: they were ready before it, and nobody works at what is
     /// still to come.
-    pub(crate) fn share_of_events(&self, poll: u32, is_quiet: bool) -> usize {
+    pub(crate) fn share_of_events(&self, poll: u32, is_whole: bool) -> usize {
         let listed = self.polls.listed(poll);
-        match is_quiet || listed >= EVENTS_PER_WAIT_MANY {
+        match is_whole || listed >= EVENTS_PER_WAIT_MANY {
             true => listed,
             false => (listed / 4).max(EVENTS_PER_WAIT_FEW),
         }

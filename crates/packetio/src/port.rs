@@ -181,6 +181,13 @@ pub trait Port {
 
     /// Totals and named counters since open.
     fn counters(&self) -> PortCounters;
+
+    /// A thread of this process moves the port's frames, and it ran last on the CPU of the calling
+    /// thread. A caller that polls and finds nothing yields to that thread, which cannot run
+    /// otherwise.
+    fn mover_shares_cpu(&self) -> bool {
+        false
+    }
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
@@ -222,5 +229,9 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn counters(&self) -> PortCounters {
         (**self).counters()
+    }
+
+    fn mover_shares_cpu(&self) -> bool {
+        (**self).mover_shares_cpu()
     }
 }

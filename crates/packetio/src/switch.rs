@@ -18,6 +18,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ring::doorbell::StackBell;
+use ring::last_cpu::LastCpu;
 use ring::published::Flag;
 use rustix::fd::BorrowedFd;
 
@@ -90,6 +91,8 @@ struct Shared {
     changed: Flag,
     over: Flag,
     bell: StackBell,
+    /// Where the thread ran last.
+    cpu: Arc<LastCpu>,
 }
 
 impl Shared {
@@ -100,6 +103,7 @@ impl Shared {
             changed: Flag::new(),
             over: Flag::new(),
             bell,
+            cpu: Arc::default(),
         }
     }
 
@@ -231,7 +235,8 @@ impl Switch {
         let mac = near.capabilities().mac;
         self.shared.joining().push((index, mac, end));
         self.shared.tell();
-        Ok(Box::new(Member { near, drops }))
+        let cpu = self.shared.cpu.clone();
+        Ok(Box::new(Member { near, drops, cpu }))
     }
 
     /// A socket of member `index` listens at `port`, or does so no more.
@@ -463,6 +468,7 @@ impl Fabric {
     }
 
     fn sleep(&mut self) {
+        self.shared.cpu.note();
         // Announced first, looked at second: whoever tells from here on wakes us.
         self.shared.bell.prepare_sleep();
         if !self.shared.changed.is_raised() {

@@ -108,9 +108,14 @@ impl Sockets {
             self.epoll_found(epfd, max, wait, found)?;
             let is_over = deadline_ns.is_some_and(|at_ns| self.context.now_ns() >= at_ns);
             if !found.is_empty() || is_over {
-                return Ok(());
+                break;
             }
         }
+        // A program whose waits sleep comes back to the next one as soon as it has answered.
+        if timeout_ms != 0 {
+            self.polled_last = -1;
+        }
+        Ok(())
     }
 
     /// When a wait that begins now is over.

@@ -365,6 +365,7 @@ impl Sockets {
             return Err(Errno::INVAL);
         };
         let by_notice = found.len();
+        let mut last = -1;
         epoll.events.set_capacity(max - by_notice);
         let waited = epoll.poll.wait(&mut epoll.events, timeout);
         waited.map_err(|error| errno(&error))?;
@@ -388,12 +389,14 @@ impl Sockets {
                         events: said,
                         data: watch.data,
                     });
+                    last = fd;
                     if has_notifications {
                         epoll.told.push(fd);
                     }
                 }
             }
         }
+        self.polled_last = last;
         Ok(())
     }
 

@@ -28,6 +28,10 @@ pub struct Sockets {
     pub(crate) has_notifications: bool,
     /// The last call of those that move bytes or connections would have blocked.
     in_vain: bool,
+    /// The last descriptor that a wait without a timeout told of: with an answer to it, a program
+    /// that polls has answered all that it was told. -1: the last wait told nothing, or would have
+    /// slept.
+    pub(crate) polled_last: i32,
     /// Descriptors that were ever opened.
     opened: u64,
 }
@@ -154,6 +158,7 @@ impl Sockets {
             epolls: Vec::new(),
             has_notifications: false,
             in_vain: false,
+            polled_last: -1,
             opened: 0,
         }
     }

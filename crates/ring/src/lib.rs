@@ -19,6 +19,7 @@
 //! | [`trylock`] | the crank: one compare-and-swap per turn |
 //! | [`tsc`] | the time-stamp counter |
 //! | [`published`] | relaxed words for counters and watchdogs |
+//! | [`last_cpu`] | whether a polling thread shares its CPU with a helper |
 //! | [`prefetch`] | asking for memory before it is needed |
 //! | [`tables`] | large tables on huge pages |
 //! | [`driver`] | accessors for rings that others define (AF_XDP, memif) |
@@ -38,6 +39,7 @@ pub mod doorbell;
 pub mod driver;
 #[path = "fence_unsafe.rs"]
 mod fence;
+pub mod last_cpu;
 pub mod limits;
 pub mod memory;
 #[path = "prefetch_unsafe.rs"]

@@ -290,6 +290,13 @@ impl Stack {
         self.bell.cancel_sleep();
     }
 
+    /// A helper thread moves the port's frames, and it needs the CPU of the calling thread for that
+    /// ([`Port::mover_shares_cpu`](packetio::Port::mover_shares_cpu)).
+    #[must_use]
+    pub fn mover_shares_cpu(&self) -> bool {
+        self.port.mover_shares_cpu()
+    }
+
     /// Resets connections from number `next` on (0 at first), as many as the queue of resets takes: the next turns tell their peers. Who is next after these. For a stack that is about
     /// to end, its application being gone.
     #[must_use]

@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use ring::last_cpu::LastCpu;
 use ring::published::Published64;
 use rustix::event::PollFlags;
 
@@ -33,6 +34,8 @@ pub struct Drops {
 pub struct Member {
     pub near: Loopback,
     pub drops: Arc<Drops>,
+    /// Where the switch's thread ran last.
+    pub cpu: Arc<LastCpu>,
 }
 
 impl Port for Member {
@@ -70,6 +73,10 @@ impl Port for Member {
 
     fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
         self.near.poll_fds(want_tx, fds);
+    }
+
+    fn mover_shares_cpu(&self) -> bool {
+        self.cpu.is_ours()
     }
 
     fn counters(&self) -> PortCounters {

@@ -117,7 +117,11 @@ impl World {
         let index = self.members.len();
         self.fabric.shared.joining().push((index, mac, end));
         self.fabric.look_around();
-        self.members.push(Member { near, drops });
+        self.members.push(Member {
+            near,
+            drops,
+            cpu: Arc::default(),
+        });
     }
 
     fn listens(&mut self, index: usize, on: bool) {

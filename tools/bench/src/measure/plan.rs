@@ -44,6 +44,10 @@ pub struct Plan {
     /// End after so many transactions instead of by the clock: all count, and no times are taken; 0 for never
     #[arg(long, default_value_t = 0)]
     pub transactions: u64,
+    /// The server polls: its waits have no timeout, and find nothing most of the time
+    #[arg(long)]
+    #[serde(default)]
+    pub polls: bool,
 }
 
 impl Default for Plan {
@@ -58,6 +62,7 @@ impl Default for Plan {
             seconds: 3.0,
             warm_up: 1.0,
             transactions: 0,
+            polls: false,
         }
     }
 }
@@ -81,8 +86,11 @@ impl Plan {
             ("--transactions", self.transactions.to_string()),
         ];
         let words = rows.into_iter();
+        // Only where it is wanted: not every system's server can poll.
+        let polls = self.polls.then(|| "--polls".to_owned());
         words
             .flat_map(|(name, value)| [name.to_owned(), value])
+            .chain(polls)
             .collect()
     }
 

@@ -73,6 +73,13 @@ const PROCESSES: &[System] = &[
     System::Dedicated,
 ];
 const THREADS: &[System] = &[System::Smoltcp, System::Gvisor, System::OneThread];
+const POLLING: &[System] = &[
+    System::Kernel,
+    System::Inline,
+    System::Dedicated,
+    System::KernelVeth,
+    System::XdpServer,
+];
 const WIRED: &[System] = &[System::KernelVeth, System::XdpServer, System::XdpBoth];
 
 const STUDIES: &[Study] = &[
@@ -289,6 +296,32 @@ const STUDIES: &[Study] = &[
                 "Server's CPU time for each, on connections that stay",
                 "µs",
                 |seen, _| seen.server_cpu_us,
+            ),
+        ],
+        spin_us: None,
+    },
+    Study {
+        name: "polling",
+        x: "concurrent connections",
+        systems: POLLING,
+        xs: &[1.0, 64.0],
+        quick_xs: &[64.0],
+        plan: |x, plan| Plan {
+            messages: 0,
+            connections: x as usize,
+            polls: true,
+            ..plan
+        },
+        readings: &[
+            rate(
+                "polling",
+                "64-byte request and response on connections that stay, a server whose waits have no timeout",
+            ),
+            falling(
+                "polling-p99",
+                "Response time of a server that polls, 99th percentile",
+                "µs",
+                |seen, _| seen.latency_us_p99,
             ),
         ],
         spin_us: None,

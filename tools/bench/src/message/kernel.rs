@@ -126,8 +126,9 @@ impl Server<'_> {
         let [listens, leaves] = [LISTENER, STDIN].map(EventData::new_u64);
         epoll::add(&self.watch.epoll, listener, listens, EventFlags::IN)?;
         epoll::add(&self.watch.epoll, &stdin, leaves, EventFlags::IN)?;
+        let timeout = self.plan.polls.then_some(&AT_ONCE);
         loop {
-            let events = self.watch.wait(None)?;
+            let events = self.watch.wait(timeout)?;
             for event in &events {
                 match event.data.u64() {
                     LISTENER => self.accept(listener)?,

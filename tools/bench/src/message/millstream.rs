@@ -57,8 +57,9 @@ pub fn server(options: &SideOptions) -> Result<(), Failure> {
             println!("{}", serde_json::json!({ "address": address }));
             io::stdout().flush()?;
         }
+        let timeout = options.plan.polls.then_some(Duration::ZERO);
         loop {
-            match server.turn(None)? {
+            match server.turn(timeout)? {
                 Told::Nothing => {}
                 Told::Mark => say_spent(&context)?,
                 Told::End => break,

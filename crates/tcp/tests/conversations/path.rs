@@ -79,6 +79,22 @@ fn established_search_begins_low_and_goes_up_by_probes_that_arrive() {
 }
 
 #[test]
+fn established_probe_leaves_while_the_window_takes_two_more() {
+    for (in_flight, probes) in [(17, 1), (18, 1), (19, 0)] {
+        conversation(searched(MtuProbing::Always), |p| {
+            // A segment at a time is too little for a probe and what has to follow it.
+            for _ in 0..in_flight {
+                p.write(1460);
+            }
+            assert_eq!(p.skip_sent(), in_flight);
+            assert_eq!(p.counters.path_probes_out, 0);
+            p.write(8000);
+            assert_eq!(p.counters.path_probes_out, probes, "{in_flight} of 20");
+        });
+    }
+}
+
+#[test]
 fn established_probe_that_is_lost_lowers_the_bound_and_not_the_window() {
     conversation(searched(MtuProbing::Always), |p| {
         let cwnd = p.cwnd();

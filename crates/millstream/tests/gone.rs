@@ -30,7 +30,7 @@ fn deleted_under(link: Link, crank: Crank) {
             let mut events = Events::with_capacity(4);
             // An idle AF_XDP port looks every few seconds whether its interface is still there.
             let ended = poll
-                .wait(&mut events, Some(Duration::from_secs(20)))
+                .wait(&mut events, Some(Duration::from_secs(60)))
                 .unwrap_err();
             assert_eq!(ended.kind(), ErrorKind::NetworkDown, "{link:?} {crank:?}");
         });

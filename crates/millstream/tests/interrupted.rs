@@ -57,7 +57,8 @@ fn interrupted_context_binds_and_listens() {
 fn looking_on(wait: impl FnOnce(&Context, &TcpListener) -> io::Result<()>) {
     let wire = format!("loopback:{}", unique("looking"));
     let mut config = config(&wire, "10.9.0.1/24", Crank::Inline);
-    config.spin_ns = 3_000_000_000;
+    // It would look for longer than the test waits.
+    config.spin_ns = 300_000_000_000;
     let runtime = Runtime::new(config).unwrap();
     let context = runtime.context(0).unwrap();
     let interrupter = Interrupter::new().unwrap();
@@ -73,7 +74,7 @@ fn looking_on(wait: impl FnOnce(&Context, &TcpListener) -> io::Result<()>) {
         assert_eq!(ended.kind(), ErrorKind::Interrupted);
     });
     let waited = begin.elapsed();
-    assert!(waited < Duration::from_secs(1), "{waited:?}");
+    assert!(waited < Duration::from_secs(30), "{waited:?}");
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn server_that_is_away_and_has_no_descriptor_left_is_stood_in_for() {
         let files = starve();
         has_left.recv().unwrap();
         thread::sleep(Duration::from_millis(100));
-        let patience = Duration::from_secs(5);
+        let patience = Duration::from_secs(30);
         let connected = TcpStream::connect_timeout(&context, server_addr(), patience).map(drop);
         drop(files);
         setrlimit(Resource::Nofile, before).unwrap();

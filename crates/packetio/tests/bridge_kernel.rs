@@ -207,7 +207,6 @@ fn taps_bridged_with_delay_ping() {
     ping(&near, FAR[0], PATIENCE).expect("first, with ARP");
     let rtt = ping(&near, FAR[0], PATIENCE).expect("second");
     assert!(rtt >= Duration::from_millis(20), "{rtt:?}");
-    assert!(rtt < Duration::from_millis(200), "{rtt:?}");
     bridge.end();
 }
 
@@ -223,7 +222,7 @@ fn taps_bridged_with_total_loss_stay_silent() {
         ..LineOptions::default()
     };
     let bridge = Running::start(a, b, &both_ways(loss, 1));
-    assert_eq!(ping(&near, FAR[0], Duration::from_millis(300)), None);
+    assert_eq!(ping(&near, FAR[0], Duration::from_secs(1)), None);
     let ended = bridge.end();
     assert!(ended.stats.a_to_b.line.lost > 0);
     assert_eq!(ended.stats.b_to_a.tx_frames, 0);
@@ -287,7 +286,7 @@ fn taps_bridged_at_a_rate_do_not_exceed_it() {
     let took = bulk(&near, &far, FAR[0], 2 << 20);
     // 2 MiB at 50 Mbit/s take 0.335 s.
     assert!(took >= Duration::from_millis(330), "{took:?}");
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(took < PATIENCE, "{took:?}");
     bridge.end();
 }
 

@@ -144,7 +144,7 @@ fn bounce(port: &mut MemifPort, begins: bool, rounds: u32) {
         while port.receive().unwrap().is_empty() {
             sleep_until_ready(port, false);
             assert!(
-                begin.elapsed() < Duration::from_secs(5),
+                begin.elapsed() < Duration::from_secs(30),
                 "slept on: {received} of {rounds}"
             );
         }
@@ -337,7 +337,7 @@ fn sleeper_is_woken_by_a_frame() {
         a.reserve(1)[0].set_len(60);
         a.send(1).unwrap();
         assert_eq!(a.counters().value("memif_tx_bells"), Some(1));
-        assert!(common::poll(b, Duration::from_secs(5)));
+        assert!(common::poll(b, Duration::from_secs(30)));
         b.finish_wait();
         assert_eq!(b.receive().unwrap().len(), 1);
         b.release();
@@ -367,7 +367,7 @@ fn sleeper_is_rung_for_once_until_it_takes_what_came() {
                 a.send(1).unwrap();
                 assert_eq!(a.counters().value("memif_tx_bells"), Some(nap));
             }
-            assert!(common::poll(b, Duration::from_secs(5)));
+            assert!(common::poll(b, Duration::from_secs(30)));
             b.finish_wait();
             assert_eq!(b.receive().unwrap().len(), 4);
             b.release();
@@ -395,7 +395,7 @@ fn client_that_left_is_drained_and_a_new_one_is_served() {
         client.send(5).unwrap();
         drop(client);
         let mut frames = 0;
-        let lost = common::until(Duration::from_secs(5), || match server.receive() {
+        let lost = common::until(Duration::from_secs(30), || match server.receive() {
             Ok(batch) => {
                 frames += batch.len();
                 false
@@ -446,13 +446,13 @@ fn client_finds_a_server_that_comes_later_and_comes_back() {
         common::connect_both(&mut server, &mut client);
         server.reserve(1)[0].set_len(99);
         server.send(1).unwrap();
-        assert!(common::until(Duration::from_secs(5), || client
+        assert!(common::until(Duration::from_secs(30), || client
             .receive()
             .unwrap()
             .len()
             == 1));
         drop(server);
-        assert!(common::until(Duration::from_secs(5), || client
+        assert!(common::until(Duration::from_secs(30), || client
             .receive()
             .is_err()));
     }

@@ -313,7 +313,7 @@ fn testpmd_server_restarted_is_found_again() {
         // Killed, it leaves its socket file, and a new one cannot listen there.
         let _ = std::fs::remove_file(&path);
         assert!(
-            common::until(Duration::from_secs(10), || port.receive().is_err()),
+            common::until(Duration::from_secs(30), || port.receive().is_err()),
             "round {round}"
         );
     }

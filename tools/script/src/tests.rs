@@ -218,7 +218,8 @@ fn kernel_takes_what_is_put_together_as_a_whole() {
     }
     let options = Options {
         on: super::Machine::Kernel,
-        tolerance_us_min: 80_000,
+        // What the kernel answers is compared, and not when: a busy machine is late by any time.
+        tolerance_us_min: 30_000_000,
         ..Options::default()
     };
     for version in ["ipv4", "ipv6"] {

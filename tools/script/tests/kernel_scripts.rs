@@ -44,7 +44,25 @@ fn can_run(test: &str) -> bool {
     is_root
 }
 
-/// Plays each, several at once; fails with what the failing ones said.
+/// How often what has failed is played again, alone.
+const AGAIN: u32 = 5;
+
+/// What a subject says that fails every time. The kernel's clock is the real one: on a busy
+/// machine a packet is injected so late that a timer of the kernel's comes first.
+fn lasts(subject: &str, play: impl Fn(&str) -> Output) -> Option<String> {
+    let mut text = String::new();
+    for _ in 0..AGAIN {
+        let output = play(subject);
+        if output.status.success() {
+            println!("{subject}: passed when it was played again");
+            return None;
+        }
+        text = format!("{subject}\n{}", said(&output));
+    }
+    Some(text)
+}
+
+/// Plays each, several at once; fails with what those said that fail every time.
 fn all(subjects: Vec<String>, play: impl Fn(&str) -> Output + Sync) {
     assert!(!subjects.is_empty());
     let next = Mutex::new(subjects.into_iter());
@@ -58,15 +76,18 @@ fn all(subjects: Vec<String>, play: impl Fn(&str) -> Output + Sync) {
                     };
                     let output = play(&subject);
                     if !output.status.success() {
-                        let text = format!("{subject}\n{}", said(&output));
-                        failures.lock().expect("the failures").push(text);
+                        failures.lock().expect("the failures").push(subject);
                     }
                 }
             });
         }
     });
     let failures = failures.into_inner().expect("the failures");
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let lasting = failures
+        .into_iter()
+        .filter_map(|subject| lasts(&subject, &play));
+    let lasting: Vec<String> = lasting.collect();
+    assert!(lasting.is_empty(), "{}", lasting.join("\n"));
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {

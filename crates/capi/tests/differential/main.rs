@@ -19,8 +19,8 @@ const ON_PURPOSE: [&str; 3] = [
     "-Wno-stringop-overflow",
     "-Wno-stringop-overread",
 ];
-/// How long an effect may take to reach the other end, and how long at the second and third look.
-const SETTLE_MS: [&str; 3] = ["2", "12", "40"];
+/// How long an effect may take to reach the other end, and how long at each further look.
+const SETTLE_MS: [&str; 5] = ["2", "12", "40", "200", "1000"];
 
 /// Settings of libmtcp on the lab's TAP.
 const CONFIG: &str = "io = tap

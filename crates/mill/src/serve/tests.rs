@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::testing::{Server, Site};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn connect(server: &Server) -> TcpStream {
     let stream = TcpStream::connect(server.address).unwrap();

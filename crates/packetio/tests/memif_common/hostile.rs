@@ -97,7 +97,7 @@ impl Peer {
     /// As a server, once `victim` has connected to `path`.
     pub fn accept(listener: &OwnedFd, victim: &mut MemifPort) -> Self {
         let mut socket = None;
-        assert!(until(Duration::from_secs(5), || {
+        assert!(until(Duration::from_secs(30), || {
             let _ = victim.receive().map(|_| ());
             socket = rustix::net::accept_with(listener, SocketFlags::NONBLOCK).ok();
             socket.is_some()
@@ -133,7 +133,7 @@ impl Peer {
     pub fn hear(&self, victim: &mut MemifPort) -> Heard {
         let mut heard = None;
         assert!(
-            until(Duration::from_secs(10), || {
+            until(Duration::from_secs(30), || {
                 let _ = victim.receive().map(|_| ());
                 heard = self.try_hear();
                 heard.is_some()
@@ -195,7 +195,7 @@ impl Peer {
 }
 
 /// How long closing a descriptor of [`slow_to_close`] takes.
-pub const SLOW: Duration = Duration::from_secs(5);
+pub const SLOW: Duration = Duration::from_secs(60);
 
 /// A descriptor that takes long to close by who closes it last: a socket that lingers, for its far end does not read. It comes along, and ends that when it is dropped.
 pub fn slow_to_close() -> (OwnedFd, TcpStream) {
@@ -362,7 +362,7 @@ pub fn hostile_server(name: &str) -> (MemifPort, Peer, Memory) {
         assert_eq!(peer.hear(&mut victim).0, Some(expected));
     }
     peer.say(&message(CONNECTED, &[]), &[]);
-    assert!(until(Duration::from_secs(5), || victim
+    assert!(until(Duration::from_secs(30), || victim
         .receive()
         .unwrap()
         .is_empty()

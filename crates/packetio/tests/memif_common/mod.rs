@@ -37,7 +37,7 @@ pub fn until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
 
 /// Turns both until both are connected.
 pub fn connect_both(a: &mut MemifPort, b: &mut MemifPort) {
-    let connected = until(Duration::from_secs(10), || {
+    let connected = until(Duration::from_secs(30), || {
         for port in [&mut *a, &mut *b] {
             if !port.is_connected() {
                 match port.receive() {
@@ -107,7 +107,7 @@ pub fn poll(port: &MemifPort, limit: Duration) -> bool {
 /// One sleep as the stack does it.
 pub fn sleep_until_ready(port: &mut MemifPort, want_tx: bool) {
     if !port.prepare_wait(want_tx) {
-        poll(port, Duration::from_secs(10));
+        poll(port, Duration::from_secs(30));
     }
     port.finish_wait();
 }

@@ -27,7 +27,7 @@ pub const PEER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// The near kernel's, where it has one.
 pub const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 9);
 /// Long enough for a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How long to listen for frames that must not come.
 pub const SILENCE: Duration = Duration::from_millis(100);
 

@@ -3,9 +3,9 @@
 use super::*;
 use crate::mortal::mortal;
 
-/// Waits a moment for the member to hear that its wire is gone.
+/// Waits for the member to hear that its wire is gone.
 fn is_told(member: &mut dyn Port) -> bool {
-    let until = Instant::now() + Duration::from_secs(5);
+    let until = Instant::now() + Duration::from_secs(30);
     while Instant::now() < until {
         if member.receive().err() == Some(PortError::Gone) {
             return true;

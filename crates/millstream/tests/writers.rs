@@ -15,12 +15,23 @@ fn open(link: &str, address: &str) -> (Context, Runtime) {
 }
 
 fn open_as(link: &str, address: &str, crank: Crank, limits: Limits) -> (Context, Runtime) {
+    open_with(link, address, crank, limits, |_| ())
+}
+
+fn open_with(
+    link: &str,
+    address: &str,
+    crank: Crank,
+    limits: Limits,
+    change: fn(&mut Config),
+) -> (Context, Runtime) {
     let mut config = Config::new(format!("loopback:{link}").parse().unwrap());
     config.crank = crank;
     config.limits = limits;
     config.linger_ns = 0;
     config.addresses.push(address.parse().unwrap());
     config.tcp.send_buffer.bytes_default = 1 << 20;
+    change(&mut config);
     let runtime = Runtime::new(config).unwrap();
     (runtime.context(0).unwrap(), runtime)
 }
@@ -54,6 +65,17 @@ struct Crowd {
 
 impl Crowd {
     fn new(link: &str, crank: Crank, count: usize, chunks: [usize; 2]) -> Self {
+        Self::to(link, crank, count, chunks, |_| ())
+    }
+
+    /// The same to a peer with other settings.
+    fn to(
+        link: &str,
+        crank: Crank,
+        count: usize,
+        chunks: [usize; 2],
+        peers: fn(&mut Config),
+    ) -> Self {
         let [small_chunks, large_chunks] = chunks;
         let limits = Limits {
             small_chunks,
@@ -61,7 +83,8 @@ impl Crowd {
             ..Limits::for_connections(1_024)
         };
         let (here, one) = open_as(link, "10.9.0.1/24", crank, limits);
-        let (there, other) = open(link, "10.9.0.2/24");
+        let limits = Limits::default();
+        let (there, other) = open_with(link, "10.9.0.2/24", Crank::Inline, limits, peers);
         let (writers, readers) = (0..count).map(|_| connected(&here, &there)).unzip();
         Self {
             writers,
@@ -173,22 +196,30 @@ fn short_write_that_takes_the_last_of_the_stock_leaves_in_one_segment() {
 #[test]
 fn slices_that_take_the_last_of_the_stock_arrive_once_and_in_order() {
     for crank in [Crank::Inline, Crank::Dedicated] {
-        let mut crowd = Crowd::new(&format!("slices-{crank:?}"), crank, 40, [256, 16]);
-        let bytes: Vec<u8> = (0..1_200u32).map(|at| (at * 7 / 3) as u8).collect();
-        // Cut by the stock at their ends and within them.
-        let slices = [0..240, 240..240, 240..480, 480..1_200, 1_200..1_200];
-        let slices = slices.map(|part| std::io::IoSlice::new(&bytes[part]));
-        for writer in &mut crowd.writers {
-            assert_eq!(writer.write_vectored(&slices).unwrap(), bytes.len());
-        }
-        let begin = Instant::now();
-        for reader in 0..40 {
-            assert!(crowd.came(reader, bytes.len()) == bytes, "{crank:?}");
-        }
-        // What is announced as a part of more, which does not come, waits for 200 ms.
-        let took = begin.elapsed();
-        assert!(took.as_millis() < 190, "{crank:?}: {took:?}");
+        // A slice that is announced as a part of more, which does not come, waits for 200 ms in
+        // every round. A busy machine delays some rounds, and not all of them.
+        let mut took = (0..50).map(|round| slices_arrive(crank, round));
+        let is_sent_at_once = took.any(|took| took < Duration::from_millis(190));
+        assert!(is_sent_at_once, "{crank:?}");
     }
+}
+
+/// Writes slices on 40 connections; how long it took until the last one had come.
+fn slices_arrive(crank: Crank, round: u32) -> Duration {
+    let link = format!("slices-{crank:?}-{round}");
+    let mut crowd = Crowd::new(&link, crank, 40, [256, 16]);
+    let bytes: Vec<u8> = (0..1_200u32).map(|at| (at * 7 / 3) as u8).collect();
+    // Cut by the stock at their ends and within them.
+    let slices = [0..240, 240..240, 240..480, 480..1_200, 1_200..1_200];
+    let slices = slices.map(|part| std::io::IoSlice::new(&bytes[part]));
+    for writer in &mut crowd.writers {
+        assert_eq!(writer.write_vectored(&slices).unwrap(), bytes.len());
+    }
+    let begin = Instant::now();
+    for reader in 0..40 {
+        assert!(crowd.came(reader, bytes.len()) == bytes, "{crank:?}");
+    }
+    begin.elapsed()
 }
 
 #[test]
@@ -198,22 +229,32 @@ fn connecting_socket_refuses_a_write_at_once() {
         let (here, _runtime) = open_as(&format!("nobody-{crank:?}"), "10.9.0.1/24", crank, limits);
         let mut client = TcpStream::start_connect(&here, "10.9.0.2:80".parse().unwrap()).unwrap();
         client.set_nonblocking(true);
+        // A wait of 5 ms for each would take 50 seconds.
         let begin = Instant::now();
-        for _ in 0..100 {
+        for _ in 0..10_000 {
             let refused = client.write(b"early").unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::WouldBlock);
         }
         let took = begin.elapsed();
-        assert!(took.as_millis() < 500, "{took:?}");
+        assert!(took.as_secs() < 40, "{took:?}");
     }
 }
 
 #[test]
 fn writers_without_a_chunk_left_are_not_kept_waiting_each() {
     for crank in [Crank::Inline, Crank::Dedicated] {
-        let mut crowd = Crowd::new(&format!("dry-{crank:?}"), crank, 400, [64, 16]);
-        // All chunks together hold five of them, and what the peer acknowledges meanwhile is some more. Who waited would find that.
+        // The peer's windows take a part of each write, so the chunks of the rest stay in use.
+        let link = format!("dry-{crank:?}");
+        let mut crowd = Crowd::to(&link, crank, 400, [64, 16], |config| {
+            config.tcp.recv_buffer.bytes_default = 4_096;
+            config.tcp.recv_buffer_moderate = false;
+        });
+        let begin = Instant::now();
         let cut_short = crowd.cut_short(16 * 1024);
-        assert!(cut_short >= 340, "{crank:?}: {cut_short} of 400");
+        // All chunks together hold the rests of six writes.
+        assert!(cut_short >= 390, "{crank:?}: {cut_short} of 400");
+        // A writer may wait for 100 ms: all of them would wait for 39 seconds.
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(30), "{crank:?}: {took:?}");
     }
 }

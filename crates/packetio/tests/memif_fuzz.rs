@@ -48,11 +48,8 @@ fn peer_that_rewrites_everything_all_the_time_breaks_nothing() {
     let mut victim = Memif::connect(&options).unwrap().remove(0);
     let mut bytes = vec![0; 70_000];
     let mut state = 42;
-    let deadline = Instant::now() + Duration::from_secs(4);
-    let mut connections = 0;
-    while Instant::now() < deadline {
+    for _ in 0..40 {
         let client = Client::connect(&path, &mut victim);
-        connections += 1;
         let done = ring::published::Flag::new();
         std::thread::scope(|scope| {
             let (memory, done) = (&client.memory, &done);
@@ -69,13 +66,12 @@ fn peer_that_rewrites_everything_all_the_time_breaks_nothing() {
             done.raise();
         });
         drop(client);
-        assert!(until(Duration::from_secs(5), || {
+        assert!(until(Duration::from_secs(30), || {
             let _ = victim.receive().map(|_| ());
             !victim.is_connected()
         }));
         let _ = victim.receive().map(|_| ());
     }
-    assert!(connections > 10, "{connections}");
 }
 
 #[test]

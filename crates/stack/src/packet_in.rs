@@ -10,7 +10,8 @@ use crate::core::Core;
 use crate::demux::{Arrival, Demux, Dropped, Found};
 use crate::flow_table::FlowEntry;
 use crate::limits::{
-    AHEAD_BYTES_MIN, PORT_DEAD_NS, PORT_STUCK_NS, PORT_STUCK_REFUSALS, RX_FRAMES_PER_TURN, RX_GROUP,
+    AHEAD_BYTES_MIN, PORT_DEAD_NS, PORT_STUCK_NS, PORT_STUCK_REFUSALS, RX_FRAMES_PER_TURN,
+    RX_FRAMES_WAITING_MAX, RX_GROUP,
 };
 use crate::sockets::NO_KEY;
 use crate::stage_clock::Stage;
@@ -46,6 +47,9 @@ impl Core {
         let mut looked = std::mem::take(&mut self.looked);
         self.is_input_held = false;
         let batch_max = port.capabilities().batch_max;
+        let frames_max = port
+            .waiting()
+            .clamp(RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX);
         let outcome = loop {
             if self.holds_input(batch_max) {
                 self.is_input_held = true;
@@ -66,7 +70,7 @@ impl Core {
             let is_all = frames.len() < batch_max;
             self.take_batch(frames, &mut looked);
             self.end_run();
-            if is_all || taken >= RX_FRAMES_PER_TURN {
+            if is_all || taken >= frames_max {
                 break Ok(());
             }
         };

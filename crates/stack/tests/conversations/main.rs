@@ -14,6 +14,7 @@ mod fin_wait_2;
 mod handshakes;
 mod hostile;
 mod icmp;
+mod input;
 mod limits;
 mod memory;
 mod neighbours;

@@ -10,7 +10,9 @@ use rustix::io::Errno;
 
 use crate::context::{Context, Inner};
 use crate::crank::Step;
-use crate::limits::EVENTS_PER_WAIT_MAX;
+use crate::limits::{
+    ANSWERS_LEAVE_TURNS_MAX, EVENTS_PER_WAIT_MANY, EVENTS_PER_WAIT_MAX, WRITERS_TURN_SOCKETS_MAX,
+};
 use crate::poll_kernel::kernel_events;
 use crate::poll_nest::NestError;
 use crate::poll_set::Wanted;
@@ -450,6 +452,7 @@ impl Poll {
         let mut until_ns = None;
         let mut is_fresh = true;
         let mut gave_way = false;
+        let mut turns = 0;
         let outcome = loop {
             let step = match crank.step_before_answers() {
                 Ok(step) => step,
@@ -459,6 +462,10 @@ impl Poll {
             let now_ns = crank.stepped_ns();
             if until_ns.is_none() {
                 until_ns = timeout.map(|timeout| ns_after(now_ns, timeout));
+            }
+            turns += 1;
+            if crank.is_behind() && turns < ANSWERS_LEAVE_TURNS_MAX && self.is_crowded() {
+                continue;
             }
             let is_over = until_ns.is_some_and(|until_ns| now_ns >= until_ns);
             // Without news at once, and after a sleep, which the kernel may have ended. A stack that goes on looking for work leaves the kernel alone for as long as one that has some:
@@ -498,6 +505,14 @@ impl Poll {
         };
         crank.leave();
         outcome
+    }
+
+    /// Many of many sockets are ready. What the last ones were answered leaves before these are handed over, or answers would
+    /// pile up between the application and the wire.
+    fn is_crowded(&self) -> bool {
+        let state = self.inner.state();
+        state.polls.listed(self.index) >= EVENTS_PER_WAIT_MANY
+            && state.sockets.open_count() > WRITERS_TURN_SOCKETS_MAX
     }
 
     /// What is ready now: of the sockets as many as one wait hands over, of the kernel's descriptors what it says, if it is asked.

@@ -9,7 +9,7 @@ use ring::socket_block::SocketId;
 use rustix::io::Errno;
 
 use crate::context::{Context, Inner};
-use crate::crank::Step;
+use crate::crank::{CrankHandle, Step};
 use crate::limits::{
     ANSWERS_LEAVE_TURNS_MAX, EVENTS_PER_WAIT_MANY, EVENTS_PER_WAIT_MAX, WRITERS_TURN_SOCKETS_MAX,
 };
@@ -254,6 +254,12 @@ pub struct Poll {
     pub(crate) kernel_asked_ns: u64,
 }
 
+/// A program that polls may be away for long after this, so it is told of all that is ready, as in Linux. A stack with a thread of its
+/// own takes answers as they come: nothing is gained by handing over a part.
+fn is_told_whole(timeout: Option<Duration>, crank: &CrankHandle) -> bool {
+    timeout == Some(Duration::ZERO) || crank.is_dedicated()
+}
+
 impl Poll {
     /// A poll that watches nothing yet.
     #[must_use]
@@ -445,10 +451,7 @@ impl Poll {
             // There is room to write, and nothing to write to until the stack has had something acknowledged.
             crank.give_way();
         }
-        // A program that polls may be away for long after this, so it is told of all that is ready,
-        // as in Linux. A stack with a thread of its own takes answers as they come: nothing is
-        // gained by handing over a part.
-        let is_whole = timeout == Some(Duration::ZERO) || crank.is_dedicated();
+        let is_whole = is_told_whole(timeout, &crank);
         let mut until_ns = None;
         let mut is_fresh = true;
         let mut gave_way = false;

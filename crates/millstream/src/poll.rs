@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::context::{Context, Inner};
 use crate::crank::Step;
-use crate::limits::EVENTS_PER_WAIT_MAX;
+use crate::limits::{EVENTS_PER_WAIT_MAX, POLLER_AWAY_NS};
 use crate::poll_kernel::kernel_events;
 use crate::poll_nest::NestError;
 use crate::poll_set::Wanted;
@@ -250,6 +250,8 @@ pub struct Poll {
     kernel_first: bool,
     /// When the kernel was asked last.
     pub(crate) kernel_asked_ns: u64,
+    /// When it was last waited on.
+    waited_ns: u64,
 }
 
 impl Poll {
@@ -263,6 +265,7 @@ impl Poll {
             kernel: None,
             kernel_first: false,
             kernel_asked_ns: 0,
+            waited_ns: 0,
         }
     }
 
@@ -431,6 +434,11 @@ impl Poll {
     /// it last waited leaves first; with an inline crank this is where TCP happens. While the stack is busy, descriptors of the kernel are looked at every
     /// [`KERNEL_ASKED_EVERY_NS`](crate::limits::KERNEL_ASKED_EVERY_NS), and else at each wait.
     ///
+    /// A wait may hand over a part of the ready sources and leave the others to the next wait. With a
+    /// `timeout` of zero it hands over all of them to a program that was away for
+    /// [`POLLER_AWAY_NS`](crate::limits::POLLER_AWAY_NS). If it finds none and a helper thread needs
+    /// this CPU to bring some, the wait yields to that thread once.
+    ///
     /// # Errors
     /// The kernel's, from the sleep; `Interrupted` if the context has an [`Interrupter`](crate::Interrupter); `NetworkDown` when the wire is gone for good; `WouldBlock` on a virtual clock, which does not move while somebody waits.
     pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
@@ -443,10 +451,7 @@ impl Poll {
             // There is room to write, and nothing to write to until the stack has had something acknowledged.
             crank.give_way();
         }
-        // A program that polls may be away for long after this, so it is told of all that is ready,
-        // as in Linux. A stack with a thread of its own takes answers as they come: nothing is
-        // gained by handing over a part.
-        let is_whole = timeout == Some(Duration::ZERO) || crank.is_dedicated();
+        let mut is_whole = false;
         let mut until_ns = None;
         let mut is_fresh = true;
         let mut gave_way = false;
@@ -457,6 +462,7 @@ impl Poll {
             };
             let has_news = inner.drain_events() || step == Step::Moved;
             let now_ns = crank.stepped_ns();
+            is_whole |= self.hands_over_all(now_ns, timeout);
             if until_ns.is_none() {
                 until_ns = timeout.map(|timeout| ns_after(now_ns, timeout));
             }
@@ -498,6 +504,13 @@ impl Poll {
         };
         crank.leave();
         outcome
+    }
+
+    /// Whether a wait that is at `now_ns` hands over all that is ready. A program that polls and does
+    /// other things in between may be away for long after this, so it is told of all, as in Linux.
+    fn hands_over_all(&mut self, now_ns: u64, timeout: Option<Duration>) -> bool {
+        let before_ns = std::mem::replace(&mut self.waited_ns, now_ns);
+        timeout == Some(Duration::ZERO) && now_ns.saturating_sub(before_ns) >= POLLER_AWAY_NS
     }
 
     /// What is ready now: of the sockets as many as one wait hands over, of the kernel's descriptors what it says, if it is asked.

@@ -434,10 +434,10 @@ impl Poll {
     /// it last waited leaves first; with an inline crank this is where TCP happens. While the stack is busy, descriptors of the kernel are looked at every
     /// [`KERNEL_ASKED_EVERY_NS`](crate::limits::KERNEL_ASKED_EVERY_NS), and else at each wait.
     ///
-    /// A wait may hand over a part of the ready sources and leave the others to the next wait. With a
-    /// `timeout` of zero it hands over all of them to a program that was away for
-    /// [`POLLER_AWAY_NS`](crate::limits::POLLER_AWAY_NS). If it finds none and a helper thread needs
-    /// this CPU to bring some, the wait yields to that thread once.
+    /// A wait may hand over a part of the ready sources and leave the others to the next wait. With
+    /// a `timeout` of zero it hands over all of them to a program that was away for
+    /// [`POLLER_AWAY_NS`](crate::limits::POLLER_AWAY_NS). If it finds none and a helper thread
+    /// needs this CPU to bring some, the wait yields to that thread once.
     ///
     /// # Errors
     /// The kernel's, from the sleep; `Interrupted` if the context has an [`Interrupter`](crate::Interrupter); `NetworkDown` when the wire is gone for good; `WouldBlock` on a virtual clock, which does not move while somebody waits.
@@ -506,8 +506,9 @@ impl Poll {
         outcome
     }
 
-    /// Whether a wait that is at `now_ns` hands over all that is ready. A program that polls and does
-    /// other things in between may be away for long after this, so it is told of all, as in Linux.
+    /// Whether a wait that is at `now_ns` hands over all that is ready. A program that polls and
+    /// does other things in between may be away for long after this, so it is told of all, as in
+    /// Linux.
     fn hands_over_all(&mut self, now_ns: u64, timeout: Option<Duration>) -> bool {
         let before_ns = std::mem::replace(&mut self.waited_ns, now_ns);
         timeout == Some(Duration::ZERO) && now_ns.saturating_sub(before_ns) >= POLLER_AWAY_NS

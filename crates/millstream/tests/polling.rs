@@ -146,7 +146,8 @@ impl Port for Moved {
     }
 }
 
-/// How often a wait without a timeout that finds nothing asks the port, on a clock that stands still.
+/// How often a wait without a timeout that finds nothing asks the port, on a clock that stands
+/// still.
 fn asked_by_a_poll(shares_cpu: bool) -> u64 {
     let (near, _far) = loopback::pair(&LoopbackOptions::default()).unwrap();
     let asked = Arc::<Published64>::default();

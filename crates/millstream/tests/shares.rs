@@ -169,8 +169,8 @@ enum Arrival {
     Within,
 }
 
-/// How many events a wait hands over that would sleep if there were none. On a virtual clock it says
-/// so instead.
+/// How many events a wait hands over that would sleep if there were none. On a virtual clock it
+/// says so instead.
 fn wait_that_may_sleep(poll: &mut Poll, events: &mut Events) -> usize {
     match poll.wait(events, Some(Duration::from_nanos(1))) {
         Err(error) if error.kind() == ErrorKind::WouldBlock => 0,

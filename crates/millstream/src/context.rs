@@ -412,6 +412,8 @@ impl Inner {
         // In a crowd those who write first would have room again before the last have written at all.
         if self.state().sockets.open_count() <= WRITERS_TURN_SOCKETS_MAX {
             self.turn_before_answers();
+        } else {
+            self.crank().drain();
         }
     }
 

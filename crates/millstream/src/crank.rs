@@ -59,6 +59,21 @@ impl CrankHandle {
         }
     }
 
+    /// The application works on without a step: the port makes room for what arrives meanwhile. A stack's own thread does
+    /// so by itself.
+    pub fn drain(&self) {
+        if let Self::Inline(crank) = self
+            && let Some(mut stack) = crank.shared.stack.try_lock()
+        {
+            stack.drain();
+        }
+    }
+
+    /// The last step was a turn of this thread's that left more to send than a turn does.
+    pub fn is_behind(&self) -> bool {
+        matches!(self, Self::Inline(crank) if crank.is_behind)
+    }
+
     /// The time of the last step.
     pub fn stepped_ns(&self) -> u64 {
         match self {
@@ -160,6 +175,8 @@ pub(crate) struct InlineCrank {
     guarded: Option<Guarded>,
     clock: Clock,
     stepped_ns: u64,
+    /// The last turn had more to send than a turn does.
+    is_behind: bool,
     spin: Spin,
     /// Looks in a row that found the watchdog at the stack.
     refused: u32,
@@ -175,6 +192,7 @@ impl InlineCrank {
             guarded,
             clock: config.clock.clone(),
             stepped_ns: 0,
+            is_behind: false,
             spin: Spin::new(if config.clock.is_virtual() {
                 0
             } else {
@@ -190,6 +208,7 @@ impl InlineCrank {
         // With the lock: a turn of the watchdog's may have been later than before it.
         let now_ns = self.clock.now_ns();
         self.stepped_ns = now_ns;
+        self.is_behind = false;
         let Some(mut stack) = held else {
             leave_to_watchdog(&mut self.refused);
             return Ok(Step::Moved);
@@ -197,6 +216,7 @@ impl InlineCrank {
         self.refused = 0;
         let turned = turn(&mut stack, now_ns);
         self.mover_shares_cpu = !turned.busy && stack.mover_shares_cpu();
+        self.is_behind = turned.behind;
         self.shared.watch.turned();
         if stack.is_gone() {
             return Err(Errno::NETDOWN.into());

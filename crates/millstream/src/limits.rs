@@ -7,6 +7,8 @@ pub const EVENTS_PER_WAIT_MAX: usize = 4_096;
 /// From so many on that are ready a wait hands over all that there is room for, and so what one turn brought: the connections that the turn has just worked at are still near
 /// the core, and nothing piles up between the stack and its application (decision 0035).
 pub const EVENTS_PER_WAIT_MANY: usize = 128;
+/// Turns of one wait, at most, in which a crowd's answers leave before more of the crowd is handed over: some 8,000 frames.
+pub const ANSWERS_LEAVE_TURNS_MAX: u32 = 16;
 /// While few are ready a wait hands over a quarter of them, but no fewer than this if there are as many: what the application answers to these leaves before it gets the
 /// others, and the peer need not wait for all (decision 0028).
 pub const EVENTS_PER_WAIT_FEW: usize = 16;

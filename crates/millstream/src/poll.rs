@@ -9,8 +9,10 @@ use ring::socket_block::SocketId;
 use rustix::io::Errno;
 
 use crate::context::{Context, Inner};
-use crate::crank::Step;
-use crate::limits::EVENTS_PER_WAIT_MAX;
+use crate::crank::{CrankHandle, Step};
+use crate::limits::{
+    ANSWERS_LEAVE_TURNS_MAX, EVENTS_PER_WAIT_MANY, EVENTS_PER_WAIT_MAX, WRITERS_TURN_SOCKETS_MAX,
+};
 use crate::poll_kernel::kernel_events;
 use crate::poll_nest::NestError;
 use crate::poll_set::Wanted;
@@ -252,6 +254,12 @@ pub struct Poll {
     pub(crate) kernel_asked_ns: u64,
 }
 
+/// A program that polls may be away for long after this, so it is told of all that is ready, as in Linux. A stack with a thread of its
+/// own takes answers as they come: nothing is gained by handing over a part.
+fn is_told_whole(timeout: Option<Duration>, crank: &CrankHandle) -> bool {
+    timeout == Some(Duration::ZERO) || crank.is_dedicated()
+}
+
 impl Poll {
     /// A poll that watches nothing yet.
     #[must_use]
@@ -443,13 +451,11 @@ impl Poll {
             // There is room to write, and nothing to write to until the stack has had something acknowledged.
             crank.give_way();
         }
-        // A program that polls may be away for long after this, so it is told of all that is ready,
-        // as in Linux. A stack with a thread of its own takes answers as they come: nothing is
-        // gained by handing over a part.
-        let is_whole = timeout == Some(Duration::ZERO) || crank.is_dedicated();
+        let is_whole = is_told_whole(timeout, &crank);
         let mut until_ns = None;
         let mut is_fresh = true;
         let mut gave_way = false;
+        let mut turns = 0;
         let outcome = loop {
             let step = match crank.step_before_answers() {
                 Ok(step) => step,
@@ -459,6 +465,10 @@ impl Poll {
             let now_ns = crank.stepped_ns();
             if until_ns.is_none() {
                 until_ns = timeout.map(|timeout| ns_after(now_ns, timeout));
+            }
+            turns += 1;
+            if crank.is_behind() && turns < ANSWERS_LEAVE_TURNS_MAX && self.is_crowded() {
+                continue;
             }
             let is_over = until_ns.is_some_and(|until_ns| now_ns >= until_ns);
             // Without news at once, and after a sleep, which the kernel may have ended. A stack that goes on looking for work leaves the kernel alone for as long as one that has some:
@@ -498,6 +508,14 @@ impl Poll {
         };
         crank.leave();
         outcome
+    }
+
+    /// Many of many sockets are ready. What the last ones were answered leaves before these are handed over, or answers would
+    /// pile up between the application and the wire.
+    fn is_crowded(&self) -> bool {
+        let state = self.inner.state();
+        state.polls.listed(self.index) >= EVENTS_PER_WAIT_MANY
+            && state.sockets.open_count() > WRITERS_TURN_SOCKETS_MAX
     }
 
     /// What is ready now: of the sockets as many as one wait hands over, of the kernel's descriptors what it says, if it is asked.

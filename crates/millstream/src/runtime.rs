@@ -209,7 +209,11 @@ fn check(config: &Config) -> Result<(), Error> {
 }
 
 fn open(config: &Config, index: usize) -> Result<Box<dyn Port + Send>, Error> {
-    let port = packetio::open(&config.wire, index)?;
+    let mut wire = config.wire.clone();
+    if let Backend::Xdp(options) = &mut wire.backend {
+        options.sockets = Some(config.limits.sockets_max);
+    }
+    let port = packetio::open(&wire, index)?;
     if let Backend::Xdp(options) = &config.wire.backend {
         let owned: Vec<_> = config
             .addresses

@@ -221,7 +221,9 @@ impl Sheep {
         if !is_away || moved {
             self.stood_in = 0;
             self.disarm(&shared);
-            return is_away.then_some(now_ns + WATCHDOG_TICK_NS);
+            // An owner who comes and goes is looked at again after a tick, wherever it is just now: a watchdog that slept for good
+            // would be rung, and run, as soon as the owner leaves, between a request and its answer.
+            return (is_away || moved).then_some(now_ns + WATCHDOG_TICK_NS);
         }
         let Some(mut stack) = shared.stack.try_lock() else {
             return Some(now_ns + WATCHDOG_TICK_NS);
@@ -230,6 +232,8 @@ impl Sheep {
             stack.disarm();
         }
         self.stood_in = self.stood_in.saturating_add(1);
+        // A turn takes in less than a crowd may send in a tick.
+        stack.drain();
         if stack.turn(now_ns).busy {
             // An owner who is only busy with what the last turn brought loses its core, and what lies in its caches, to every turn of ours, and has the more to do when it
             // comes back (decision 0043).
@@ -327,6 +331,17 @@ mod tests {
         let stack = shared.stack.try_lock().expect("nobody turns it");
         let taken = stack.counters().rx_frames;
         assert_eq!(taken, u64::from(4 * WATCHDOG_SINGLE_TURNS));
+    }
+
+    #[test]
+    fn owner_who_comes_and_goes_is_looked_at_once_a_tick_and_at_rest_never() {
+        let (shared, _far, mut sheep) = left_alone();
+        for _ in 0..3 {
+            shared.watch.enter();
+            shared.watch.turned();
+            assert_eq!(sheep.look(7), Some(7 + WATCHDOG_TICK_NS));
+        }
+        assert_eq!(sheep.look(7), None, "it waits for work");
     }
 
     #[test]

@@ -227,6 +227,14 @@ impl<P: Port> Port for Fault<P> {
         }
     }
 
+    fn drain(&mut self) {
+        self.inner.drain();
+    }
+
+    fn waiting(&mut self) -> usize {
+        self.inner.waiting()
+    }
+
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
         let n = n.min(self.capabilities.batch_max);
         while self.granted.len() < n {

@@ -21,6 +21,7 @@ pub mod fault;
 mod fd_port;
 #[allow(unsafe_code)]
 pub mod frame_unsafe;
+mod interface_drops;
 pub mod ip_wire;
 pub mod limits;
 pub mod loopback;

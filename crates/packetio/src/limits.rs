@@ -8,12 +8,41 @@ pub const NAMED_COUNTERS_MAX: usize = 48;
 /// Descriptors in one [`wait`](crate::wait()), those of all ports and the caller's own.
 pub const WAIT_FDS_MAX: usize = 128;
 
-/// Slots of an AF_XDP port's RX ring and of its fill ring; as many UMEM chunks receive frames.
-pub const XDP_RX_SLOTS: u32 = 2048;
+/// Fewest UMEM chunks that receive frames of an AF_XDP port, unless `ring=` asks for fewer: what one sender's window holds.
+pub const XDP_RX_CHUNKS_MIN: u32 = 2048;
+
+/// Most UMEM chunks that receive frames of an AF_XDP port, unless `ring=` asks for more. The kernel
+/// pins them when the port is opened: 32 MiB.
+pub const XDP_RX_CHUNKS_MAX: u32 = 16_384;
+
+/// Sockets that a port is sized for when nobody says how many: the default of a context's limits.
+pub const XDP_SOCKETS_DEFAULT: usize = 32_768;
+
+/// Slots that `ring=` can ask for.
+pub const XDP_RING_SLOTS_MIN: u32 = 64;
+/// ... and the most. The kernel pins 2 or 4 KiB for each: 128 or 256 MiB.
+pub const XDP_RING_SLOTS_MAX: u32 = 65_536;
 
 /// Slots of an AF_XDP port's TX ring and of its completion ring; as many UMEM chunks send frames, so that the completion
 /// ring can never overflow: a port without a free chunk pushes back.
-pub const XDP_TX_SLOTS: u32 = 2048;
+pub const XDP_TX_SLOTS: u32 = 1024;
+
+/// Bytes for each socket in the store of frames that an AF_XDP port took out of its RX ring early.
+/// The memory is reserved when the port is opened and touched when frames lie in it.
+pub const XDP_STORE_BYTES_PER_SOCKET: usize = 512;
+/// Least size of that store, in bytes.
+pub const XDP_STORE_BYTES_MIN: usize = 2 << 20;
+/// Largest size of that store, in bytes. Frames that find no room stay in the ring, and the kernel
+/// drops what comes to a full ring (`xdp_rx_ring_full`).
+pub const XDP_STORE_BYTES_MAX: usize = 64 << 20;
+/// Bytes of the store that a port keeps when it goes to sleep; the rest goes back to the system.
+pub const XDP_STORE_BYTES_KEPT: usize = 256 << 10;
+
+/// How often, at most, a port reads its interface's counters, in ns.
+pub const INTERFACE_LOOK_NS: u64 = 1_000_000_000;
+/// Bytes of `/proc/net/dev` that a port reads: some 120 for each interface. The counters of an
+/// interface behind that are not told.
+pub const INTERFACE_LIST_BYTES_MAX: usize = 64 << 10;
 
 /// Frames in one batch of an AF_XDP port.
 pub const XDP_BATCH_MAX: usize = 64;
@@ -123,8 +152,12 @@ pub const LOOPBACK_SLOTS_DEFAULT: usize = 1024;
 /// Longest frame that a kernel peer hands over before segmentation, with its headers, bytes.
 pub const SUPER_FRAME_BYTES_MAX: usize = 65_536 + 256;
 
-/// Room for frames that wait in a packet socket, bytes.
-pub const PACKET_RECEIVE_BYTES: i32 = 8 << 20;
+/// Room for frames that wait in a packet socket, bytes. The kernel charges a small frame with about a
+/// kilobyte, so this holds a burst of 32,768; the memory is taken as frames come.
+pub const PACKET_RECEIVE_BYTES: i32 = 32 << 20;
+
+/// Frames that may wait in a TAP's queue for us, unless the device's own length is greater; 8 bytes each.
+pub const TAP_QUEUE_FRAMES: i32 = 16_384;
 
 /// How soon a packet port whose interface went down looks whether it is still there, and how often, in ns.
 pub const PACKET_LINK_CHECK_NS: u64 = 1_000_000_000;

@@ -19,6 +19,8 @@ const SIOCGIFMTU: Opcode = libc::SIOCGIFMTU as Opcode;
 const SIOCSIFMTU: Opcode = libc::SIOCSIFMTU as Opcode;
 const SIOCGIFHWADDR: Opcode = libc::SIOCGIFHWADDR as Opcode;
 const SIOCGIFINDEX: Opcode = libc::SIOCGIFINDEX as Opcode;
+const SIOCGIFTXQLEN: Opcode = libc::SIOCGIFTXQLEN as Opcode;
+const SIOCSIFTXQLEN: Opcode = libc::SIOCSIFTXQLEN as Opcode;
 
 /// `struct ifreq` on 64-bit and 32-bit Linux: a name and 24 bytes of union, read as the request says.
 #[repr(C, align(8))]
@@ -115,6 +117,16 @@ impl NetDevice {
         let mut req = IfReq::new(&self.name)?;
         req.set_int(i32::try_from(mtu).map_err(|_| Errno::INVAL)?);
         call::<SIOCSIFMTU>(&self.socket, &mut req)
+    }
+
+    /// Lets at least so many frames wait in the device's own queue. One that holds more keeps its length.
+    pub(crate) fn lengthen_queue(&self, frames: i32) -> Result<(), Errno> {
+        let mut req = self.ask::<SIOCGIFTXQLEN>()?;
+        if req.int() >= frames {
+            return Ok(());
+        }
+        req.set_int(frames);
+        call::<SIOCSIFTXQLEN>(&self.socket, &mut req)
     }
 
     /// Its Ethernet address; `EPROTONOSUPPORT` if it has none.

@@ -91,6 +91,14 @@ impl<P: Port> Port for WithPolicy<P> {
         self.inner.release();
     }
 
+    fn drain(&mut self) {
+        self.inner.drain();
+    }
+
+    fn waiting(&mut self) -> usize {
+        self.inner.waiting()
+    }
+
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
         self.inner.reserve(n)
     }

@@ -7,6 +7,7 @@
 //! so, and the port makes the frames good before it lends them: no `ethtool -K … tx off tso off gso off gro off` is needed on either end. VLAN tags are taken
 //! off by the kernel and lost.
 
+use std::cell::Cell;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,13 +16,14 @@ use rustix::io::Errno;
 use crate::buffer_unsafe::FrameBuf;
 use crate::fd_port::{FdPort, FrameIo, Read, Written, failure};
 use crate::frame_unsafe::RxChecksum;
+use crate::interface_drops::InterfaceDrops;
 use crate::limits::{PACKET_LINK_CHECK_NS, PACKET_RECEIVE_BYTES, SUPER_FRAME_BYTES_MAX};
 use crate::netdev_unsafe::NetDevice;
 use crate::offload::{Segmenter, complete_at};
 use crate::open::OpenError;
 use crate::packet_unsafe::{
-    bind_to, bound_index, ignore_outgoing, promiscuous, raw_socket, receive_room,
-    want_virtio_header,
+    bind_to, bound_index, dropped_since_asked, ignore_outgoing, promiscuous, raw_socket,
+    receive_room, want_virtio_header,
 };
 use crate::port::{Capabilities, ChecksumPolicy, MacAddr, PortCounters, PortError};
 use crate::wait::monotonic_ns;
@@ -85,7 +87,8 @@ impl Packet {
             name: wire,
             queue,
         };
-        Ok(Self::new(PacketIo::new(fd), capabilities))
+        let drops = InterfaceDrops::of(&options.interface);
+        Ok(Self::new(PacketIo::new(fd, drops), capabilities))
     }
 }
 
@@ -125,6 +128,9 @@ impl Todo {
 #[derive(Debug)]
 pub struct PacketIo {
     fd: OwnedFd,
+    drops: InterfaceDrops,
+    /// Frames that found no room in the socket, as far as the kernel was asked.
+    rx_no_room: Cell<u64>,
     staging: Vec<u8>,
     segmenter: Segmenter,
     /// The interface went down, and nothing has come since: when to look whether it is there.
@@ -140,9 +146,11 @@ pub struct PacketIo {
 }
 
 impl PacketIo {
-    fn new(fd: OwnedFd) -> Self {
+    fn new(fd: OwnedFd, drops: InterfaceDrops) -> Self {
         Self {
             fd,
+            drops,
+            rx_no_room: Cell::new(0),
             staging: vec![0; SUPER_FRAME_BYTES_MAX],
             segmenter: Segmenter::new(SUPER_FRAME_BYTES_MAX),
             look_at_ns: None,
@@ -281,5 +289,11 @@ impl FrameIo for PacketIo {
         into.push("packet_rx_checksum_completed", self.rx_completed);
         into.push("packet_tx_dropped_link_down", self.tx_link_down);
         into.push("packet_tx_dropped_refused", self.tx_refused);
+        // The kernel counts from zero again after each question.
+        let more = dropped_since_asked(&self.fd).unwrap_or(0);
+        self.rx_no_room.set(self.rx_no_room.get() + more);
+        into.push("packet_rx_dropped_no_room", self.rx_no_room.get());
+        self.drops.refresh();
+        self.drops.export(into);
     }
 }

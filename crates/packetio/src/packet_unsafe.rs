@@ -91,6 +91,21 @@ pub(crate) fn receive_room(fd: impl AsFd, bytes: libc::c_int) -> Result<(), Errn
     set::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
 }
 
+/// Frames that found no room in the socket since this was last asked.
+pub(crate) fn dropped_since_asked(fd: impl AsFd) -> Result<u64, Errno> {
+    let mut statistics = libc::tpacket_stats {
+        tp_packets: 0,
+        tp_drops: 0,
+    };
+    let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    let fd = fd.as_fd().as_raw_fd();
+    let option = libc::PACKET_STATISTICS;
+    let into = (&raw mut statistics).cast();
+    // SAFETY: the kernel writes at most `len` bytes at `statistics`, a whole `tpacket_stats` that any bytes are valid for, and the length at `len`.
+    let rc = unsafe { libc::getsockopt(fd, libc::SOL_PACKET, option, into, &raw mut len) };
+    succeeded(rc).map(|()| u64::from(statistics.tp_drops))
+}
+
 /// The interface takes frames for any address while the socket is open.
 pub(crate) fn promiscuous(fd: impl AsFd, index: i32) -> Result<(), Errno> {
     let request = libc::packet_mreq {

@@ -116,6 +116,14 @@ impl<P: Port> Port for Pcap<P> {
         self.inner.release();
     }
 
+    fn drain(&mut self) {
+        self.inner.drain();
+    }
+
+    fn waiting(&mut self) -> usize {
+        self.inner.waiting()
+    }
+
     /// Grants no more than the inner port has room for, so that the frames can be passed on when they are sent.
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
         let n = self.inner.reserve(n.min(self.capabilities.batch_max)).len();

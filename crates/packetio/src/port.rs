@@ -147,6 +147,16 @@ pub trait Port {
     /// Gives the last batch back to the driver; a no-op without one.
     fn release(&mut self);
 
+    /// Makes room for what arrives while the caller does something else for long: frames may move from the driver's ring to
+    /// memory of the port's own, and come out of `receive` in their order. A batch that is lent stays lent.
+    fn drain(&mut self) {}
+
+    /// Frames that have arrived and that `receive` has not lent yet, where a full ring loses what comes next; 0 where peers
+    /// are held back instead, or where nobody knows.
+    fn waiting(&mut self) -> usize {
+        0
+    }
+
     /// Up to `n` transmit slots to be written in place; fewer or none is back-pressure, which `send(0)` may end.
     ///
     /// Each has length 0 until `set_len`. Slots reserved and not sent return with the next `send` or `reserve`.
@@ -201,6 +211,14 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn release(&mut self) {
         (**self).release();
+    }
+
+    fn drain(&mut self) {
+        (**self).drain();
+    }
+
+    fn waiting(&mut self) -> usize {
+        (**self).waiting()
     }
 
     fn reserve(&mut self, n: usize) -> &[TxFrame] {

@@ -11,6 +11,8 @@ use rustix::io::Errno;
 
 use crate::buffer_unsafe::FrameBuf;
 use crate::fd_port::{FdPort, FrameIo, Read, Written, failure};
+use crate::interface_drops::InterfaceDrops;
+use crate::limits::TAP_QUEUE_FRAMES;
 use crate::mac::local_mac;
 use crate::netdev_unsafe::{NetDevice, tun_attach};
 use crate::open::OpenError;
@@ -70,6 +72,8 @@ impl Tap {
         if let Some(mtu) = options.mtu {
             device.set_mtu(mtu).map_err(|e| fail("set mtu", e))?;
         }
+        // Only room for bursts: without the privilege the device's own length will do.
+        let _ = device.lengthen_queue(TAP_QUEUE_FRAMES);
         if options.up {
             device.bring_up().map_err(|e| fail("bring up", e))?;
         }
@@ -85,6 +89,7 @@ impl Tap {
         };
         let io = TapIo {
             fd,
+            drops: InterfaceDrops::of(&options.name),
             rx_too_long: 0,
             tx_link_down: 0,
             tx_refused: 0,
@@ -113,6 +118,8 @@ pub fn open_tun(name: &str, has_header: bool) -> Result<OwnedFd, OpenError> {
 #[derive(Debug)]
 pub struct TapIo {
     fd: OwnedFd,
+    /// What the kernel sends and finds no room for in the queue is its own `tx`.
+    drops: InterfaceDrops,
     rx_too_long: u64,
     tx_link_down: u64,
     tx_refused: u64,
@@ -164,5 +171,7 @@ impl FrameIo for TapIo {
         into.push("tap_rx_dropped_too_long", self.rx_too_long);
         into.push("tap_tx_dropped_link_down", self.tx_link_down);
         into.push("tap_tx_dropped_refused", self.tx_refused);
+        self.drops.refresh();
+        self.drops.export(into);
     }
 }

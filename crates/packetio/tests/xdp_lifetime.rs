@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use packetio::xdp::XdpMode;
 use packetio::{Port as _, PortError, wait};
 use xdp_support::{
-    Lab, NEAR, OURS, PATIENCE, SILENCE, assert_nothing_lost, frame, frames, near, receive, send_all,
+    LOST_IN_RINGS, Lab, NEAR, OURS, PATIENCE, SILENCE, assert_nothing_lost, frame, frames, near,
+    near_with_ring, receive, send_all,
 };
 
 /// Set for the child that holds an interface until it is killed.
@@ -99,9 +100,9 @@ fn rx_that_ran_full_is_counted_and_goes_on() {
         return;
     };
     let mut far = lab.far_packet();
-    let interface = near(XdpMode::Native);
+    let slots = 1024;
+    let interface = near_with_ring(slots as u32);
     let mut port = interface.port(0).unwrap();
-    let slots = packetio::limits::XDP_RX_SLOTS as usize;
     let sent: Vec<_> = (0..slots + 500)
         .map(|i| frame(OURS, i as u32, 60))
         .collect();
@@ -110,17 +111,96 @@ fn rx_that_ran_full_is_counted_and_goes_on() {
     assert_eq!(receive(&mut port, sent.len(), SILENCE), sent[..slots]);
     port.refresh_counters();
     let counters = port.counters();
-    let lost = [
-        "xdp_rx_ring_full",
-        "xdp_rx_fill_ring_empty",
-        "xdp_rx_dropped",
-    ];
+    let lost = LOST_IN_RINGS;
     let lost: u64 = lost.iter().filter_map(|name| counters.value(name)).sum();
     assert!(lost >= 500, "{counters:?}");
+    assert!(counters.value("interface_rx_dropped") >= Some(500));
     for chunk in sent.chunks(500) {
         send_all(&mut far, chunk);
         assert_eq!(receive(&mut port, chunk.len(), PATIENCE), chunk);
     }
+}
+
+#[test]
+fn caller_is_away_while_a_burst_of_3000_frames_comes_and_finds_all_of_them() {
+    let Some(lab) = Lab::new("burst", 1) else {
+        return;
+    };
+    let mut far = lab.far_packet();
+    let mut port = near(XdpMode::Native).port(0).unwrap();
+    let sent: Vec<_> = (0..3000).map(|i| frame(OURS, i, 60)).collect();
+    send_all(&mut far, &sent);
+    assert_eq!(receive(&mut port, sent.len(), PATIENCE), sent);
+    port.refresh_counters();
+    assert_nothing_lost(&port.counters());
+}
+
+#[test]
+fn rx_drained_while_the_caller_is_busy_keeps_all_frames_in_order() {
+    let Some(lab) = Lab::new("drain", 1) else {
+        return;
+    };
+    let mut far = lab.far_packet();
+    let mut port = near_with_ring(256).port(0).unwrap();
+    let sent = frames(OURS, 5000);
+    for part in sent.chunks(200) {
+        send_all(&mut far, part);
+        port.drain();
+    }
+    let early = port.counters().value("xdp_rx_early");
+    assert!(early > Some(4000), "{early:?}");
+    // Some more arrive while the first are read.
+    assert_eq!(receive(&mut port, 3200, PATIENCE), sent[..3200]);
+    let more = frames(OURS, 200);
+    send_all(&mut far, &more);
+    let rest = [&sent[3200..], &more].concat();
+    assert_eq!(receive(&mut port, rest.len(), PATIENCE), rest);
+    port.refresh_counters();
+    assert_nothing_lost(&port.counters());
+}
+
+#[test]
+fn frames_drained_behind_a_batch_that_was_read_follow_it() {
+    let Some(lab) = Lab::new("lentdrain", 1) else {
+        return;
+    };
+    let mut far = lab.far_packet();
+    let mut port = near_with_ring(64).port(0).unwrap();
+    let sent = frames(OURS, 40);
+    send_all(&mut far, &sent[..10]);
+    let first = receive(&mut port, 10, PATIENCE);
+    send_all(&mut far, &sent[10..]);
+    port.drain();
+    assert_eq!(port.counters().value("xdp_rx_early"), Some(30));
+    assert_eq!(first, sent[..10]);
+    assert_eq!(receive(&mut port, 30, PATIENCE), sent[10..]);
+}
+
+#[test]
+fn store_is_full_leaves_frames_in_the_ring() {
+    let Some(lab) = Lab::new("storefull", 1) else {
+        return;
+    };
+    let mut far = lab.far_packet();
+    let mut port = near_with_ring(2048).port(0).unwrap();
+    // 16 MiB hold 11,000 frames of this size.
+    let sent: Vec<_> = (0..14_000).map(|i| frame(OURS, i, 1500)).collect();
+    let mut held = 0;
+    for part in sent.chunks(1000) {
+        send_all(&mut far, part);
+        held += part.len();
+        port.drain();
+        if port.counters().value("xdp_rx_store_full") > Some(0) {
+            break;
+        }
+    }
+    assert!(held > 10_000 && held < 14_000, "{held}");
+    assert_eq!(receive(&mut port, held, PATIENCE), sent[..held]);
+    port.refresh_counters();
+    let counters = port.counters();
+    let lost = LOST_IN_RINGS;
+    let lost: u64 = lost.iter().filter_map(|name| counters.value(name)).sum();
+    assert_eq!(lost, 0, "{counters:?}");
 }
 
 #[test]

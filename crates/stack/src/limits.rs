@@ -195,6 +195,9 @@ pub const JOBS_AHEAD: usize = 4;
 pub const FLOW_PROBES_MAX: usize = 32;
 /// Frames that one turn takes from the driver before it goes on to the next stage.
 pub const RX_FRAMES_PER_TURN: usize = 256;
+/// ... or as many as wait in the port, up to this many, where a full ring loses frames: what a crowd sends is acknowledged before the crowd's retransmission timers
+/// run out, and waits as events and not as frames (decision 0059).
+pub const RX_FRAMES_WAITING_MAX: usize = 4_096;
 /// While answers wait for the port no more is taken in, unless it has taken nothing for this long: its other end may be waiting for us in turn. From then on as
 /// much is taken in as can be answered without loss.
 pub const PORT_STUCK_NS: u64 = 10_000_000;

@@ -11,7 +11,7 @@ use crate::demux::{Arrival, Demux, Dropped, Found};
 use crate::flow_table::FlowEntry;
 use crate::limits::{
     AHEAD_BYTES_MIN, INPUT_BACKLOG_NS_MAX, PORT_DEAD_NS, PORT_STUCK_NS, PORT_STUCK_REFUSALS,
-    RX_FRAMES_PER_TURN, RX_GROUP,
+    RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX, RX_GROUP,
 };
 use crate::sockets::NO_KEY;
 use crate::stage_clock::Stage;
@@ -48,6 +48,9 @@ impl Core {
         self.is_input_held = false;
         let mut is_drained = true;
         let batch_max = port.capabilities().batch_max;
+        let frames_max = port
+            .waiting()
+            .clamp(RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX);
         let outcome = loop {
             if self.holds_input(batch_max) {
                 self.is_input_held = true;
@@ -69,7 +72,7 @@ impl Core {
             let is_all = frames.len() < batch_max;
             self.take_batch(frames, &mut looked);
             self.end_run();
-            if is_all || taken >= RX_FRAMES_PER_TURN {
+            if is_all || taken >= frames_max {
                 is_drained = is_all;
                 break Ok(());
             }

@@ -40,6 +40,8 @@ pub struct Turned {
     pub events: usize,
     /// The port had no room for what is ready to leave.
     pub blocked: bool,
+    /// As many frames left as one turn hands over, and the port has room for more that are ready.
+    pub behind: bool,
 }
 
 /// See the module's documentation.
@@ -134,6 +136,7 @@ impl Stack {
         let (sent, blocked) = self.packet_out();
         // What a full turn leaves for the next one says nothing about the port: ACKs have their share of each.
         self.core.is_port_short = blocked;
+        let behind = sent >= TX_FRAMES_PER_TURN && !blocked && self.core.has_output();
         let events = self.event_queue();
         self.core.count_refusals();
         self.core.stages.lap(Stage::EventQueue);
@@ -141,6 +144,7 @@ impl Stack {
             busy: received + jobs + sent + events > 0,
             events,
             blocked,
+            behind,
         }
     }
 
@@ -302,6 +306,11 @@ impl Stack {
     #[must_use]
     pub fn abort_some(&mut self, next: u32) -> Option<u32> {
         self.core.abort_some(next)
+    }
+
+    /// The next turn may be long in coming: the port makes room for what arrives until then.
+    pub fn drain(&mut self) {
+        self.port.drain();
     }
 
     /// What was counted so far.

@@ -1,7 +1,9 @@
 //! Two namespaces joined by a veth pair, a directory, and programs that run in them; all gone when dropped, also on panic.
 
+#![allow(dead_code)] // each test file uses its part
+
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -125,6 +127,18 @@ impl Drop for World {
 
 /// A server, ended when dropped.
 pub struct Server(Child);
+
+impl Server {
+    /// Ends it, and returns what it said at the end.
+    pub fn stop(mut self) -> String {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let mut said = String::new();
+        let out = self.0.stdout.as_mut().unwrap();
+        out.read_to_string(&mut said).unwrap();
+        said
+    }
+}
 
 impl Drop for Server {
     fn drop(&mut self) {

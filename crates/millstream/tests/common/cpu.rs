@@ -33,11 +33,10 @@ fn sleeps() -> u64 {
     let paths = tasks.flatten().map(|task| task.path().join("status"));
     let counts = paths.filter_map(|path| {
         let status = std::fs::read_to_string(path).ok()?;
-        let line = status.lines().find_map(|line| {
+        status.lines().find_map(|line| {
             let count = line.strip_prefix("voluntary_ctxt_switches:")?;
             count.trim().parse::<u64>().ok()
-        });
-        line
+        })
     });
     counts.sum()
 }

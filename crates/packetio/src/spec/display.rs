@@ -79,6 +79,7 @@ fn xdp(f: &mut Formatter<'_>, o: &XdpOptions) -> fmt::Result {
     }
     option(f, "queues", o.queues)?;
     option(f, "queue", o.queue)?;
+    option(f, "ring", o.ring_slots)?;
     match o.zerocopy {
         Zerocopy::Auto => Ok(()),
         Zerocopy::Off => write!(f, ",zerocopy=off"),

@@ -8,7 +8,10 @@ use std::str::FromStr;
 
 use crate::dpdk::DpdkOptions;
 use crate::fault::LineOptions;
-use crate::limits::{FAULT_SLOTS_MAX, MTU_MAX, MTU_MIN, NAME_BYTES_MAX, QUEUES_MAX};
+use crate::limits::{
+    FAULT_SLOTS_MAX, MTU_MAX, MTU_MIN, NAME_BYTES_MAX, QUEUES_MAX, XDP_RING_SLOTS_MAX,
+    XDP_RING_SLOTS_MIN,
+};
 use crate::loopback::LoopbackOptions;
 use crate::memif::{MemifOptions, MemifRole};
 use crate::packet::PacketOptions;
@@ -19,7 +22,7 @@ use crate::xdp::{XdpMode, XdpOptions, Zerocopy};
 use super::{Backend, Bits, Bytes, Nanos, WireSpec};
 
 /// The keys of each backend, for messages.
-const XDP_KEYS: &str = "mode, queues, queue, zerocopy";
+const XDP_KEYS: &str = "mode, queues, queue, ring, zerocopy";
 const MEMIF_KEYS: &str = "role, id, ring, buffer, queues, secret, mac";
 const DPDK_KEYS: &str = "queues, mtu, plugin, eal";
 const TAP_KEYS: &str = "mac, mtu, up, queues";
@@ -120,13 +123,17 @@ pub(super) fn apply(spec: &mut WireSpec, key: &str, value: &str) -> Result<(), S
 
 /// What no single key shows.
 pub(super) fn check(spec: &WireSpec) -> Result<(), String> {
-    if let Backend::Memif(o) = &spec.backend
-        && let Some(slots) = o.ring_slots
-        && !slots.is_power_of_two()
-    {
-        return Err(format!("ring={slots} is not a power of two"));
+    let slots = match &spec.backend {
+        Backend::Memif(o) => o.ring_slots,
+        Backend::Xdp(o) => o.ring_slots.map(|slots| slots as usize),
+        _ => None,
+    };
+    match slots {
+        Some(slots) if !slots.is_power_of_two() => {
+            Err(format!("ring={slots} is not a power of two"))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn common(spec: &mut WireSpec, key: &str, value: &str) -> Result<bool, String> {
@@ -204,6 +211,7 @@ fn xdp(o: &mut XdpOptions, key: &str, value: &str) -> Result<bool, String> {
         }
         "queues" => o.queues = Some(number(value, 1, QUEUES_MAX)?),
         "queue" => o.queue = Some(number(value, 0, QUEUES_MAX - 1)?),
+        "ring" => o.ring_slots = Some(number(value, XDP_RING_SLOTS_MIN, XDP_RING_SLOTS_MAX)?),
         "zerocopy" => {
             o.zerocopy = one_of(value, &[("auto", Zerocopy::Auto), ("off", Zerocopy::Off)])?;
         }

@@ -86,7 +86,7 @@ fn spec_wrappers_apply_to_both_or_one_direction() {
 fn spec_printed_parses_to_the_same() {
     for text in [
         "xdp:eth0",
-        "xdp:eth0,mode=generic,queues=4,queue=2,zerocopy=off",
+        "xdp:eth0,mode=generic,queues=4,queue=2,ring=8192,zerocopy=off",
         "memif:/run/m.sock",
         "memif:@abstract,role=client,id=3,ring=512,buffer=4096,queues=2,secret=s,mac=02:00:00:00:00:0a",
         "tap:mill0,mac=02:00:00:00:00:01,mtu=9000,up=yes,queues=2",
@@ -101,6 +101,25 @@ fn spec_printed_parses_to_the_same() {
     ] {
         assert_eq!(spec(text).to_string(), text);
         assert_eq!(spec(&spec(text).to_string()), spec(text));
+    }
+}
+
+#[test]
+fn spec_ring_that_cannot_be_says_why() {
+    let rows = [
+        ("xdp:x,ring=1000", "ring=1000 is not a power of two"),
+        (
+            "xdp:x,ring=32",
+            "\"ring=32\" (column 7): expected a number from 64 to 65536",
+        ),
+        ("xdp:x,ring=131072", "expected a number from 64 to 65536"),
+        ("xdp:x,ring=", "expected a number from 64 to 65536"),
+        ("memif:x,ring=1000", "ring=1000 is not a power of two"),
+        ("tap:x,ring=64", "unknown key ring"),
+    ];
+    for (text, said) in rows {
+        let told = error(text);
+        assert!(told.contains(said), "{text}: {told}");
     }
 }
 

@@ -87,7 +87,7 @@ impl XdpInterface {
         XdpPort::open(
             Arc::clone(&self.shared),
             self.queue_first + queue,
-            self.options.zerocopy,
+            &self.options,
         )
     }
 

@@ -25,6 +25,12 @@
 //! * **MTU.** A received frame must fit one chunk behind 256 bytes of headroom. The port says the MTU that fits, at most 3822;
 //!   native mode is refused by most drivers if the interface's MTU is above about 3500, and `mode=auto` then takes generic.
 //! * **GRO/LRO** on the interface itself make such frames before generic XDP sees them: better turned off, too.
+//! * **Ring sizes** follow the number of sockets that the queue serves ([`XdpOptions::sockets`]), or `ring=`. All memory of the
+//!   UMEM is pinned when the port is opened. While the stack is busy the port moves frames from a filling RX ring to a store
+//!   whose memory is touched only then (`xdp_rx_early`).
+//! * **Drops.** `xdp_rx_ring_full` and `xdp_rx_fill_ring_empty` count frames that found no room here, `interface_rx_dropped` and
+//!   `interface_tx_dropped` what the interface lost since the port was opened. A veth's sender drops more than 256 frames that
+//!   the other end has not looked at yet; only the peer's own counter (`ip -s link show PEER`) shows these.
 //! * **Zero copy** is asked for in native mode unless `zerocopy=off`, and the kernel falls back to copying where the driver
 //!   has none. veth has none: that path is **untested** here.
 //! * **A killed process** takes its program along (a BPF link). Before Linux 5.9 there are no links; the program then stays,
@@ -35,6 +41,8 @@ mod attach;
 mod bpf_unsafe;
 #[allow(unsafe_code)]
 mod device_unsafe;
+#[allow(unsafe_code)]
+mod frame_store_unsafe;
 mod interface;
 mod netlink;
 mod options;
@@ -42,6 +50,7 @@ mod port;
 mod program;
 #[allow(unsafe_code)]
 mod rings_unsafe;
+mod sizes;
 #[allow(unsafe_code)]
 mod umem_unsafe;
 

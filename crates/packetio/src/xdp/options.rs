@@ -36,7 +36,7 @@ pub enum Take {
     All,
 }
 
-/// `xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,zerocopy=auto|off]`
+/// `xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,ring=N][,zerocopy=auto|off]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct XdpOptions {
     /// The interface's name.
@@ -47,6 +47,8 @@ pub struct XdpOptions {
     pub queues: Option<usize>,
     /// The first (or only) queue; `None` for 0.
     pub queue: Option<usize>,
+    /// Slots of the RX ring and of the fill ring, a power of two; `None`: as `sockets` asks for.
+    pub ring_slots: Option<u32>,
     /// Whether the driver shares its buffers with us.
     pub zerocopy: Zerocopy,
     /// Which frames are taken from the kernel.
@@ -54,4 +56,7 @@ pub struct XdpOptions {
     /// Addresses whose packets are ours, from the moment of opening; more can follow by
     /// [`XdpInterface::set_owned`](super::XdpInterface::set_owned). Not part of the wire's text: the runtime knows them.
     pub addresses: Vec<IpAddr>,
+    /// Sockets that one queue serves at most: rings and memory follow from it. Not part of the wire's
+    /// text: the runtime knows the number. `None`: as for the default limits of a context.
+    pub sockets: Option<usize>,
 }

@@ -1,8 +1,10 @@
 //! One queue of an interface: an AF_XDP socket, its UMEM and its four rings, as a [`Port`].
 //!
 //! A chunk that receives goes round fill ring, kernel, RX ring, caller; a chunk that sends goes round free list, caller, TX ring,
-//! kernel, completion ring. There are as many of each kind as their rings have slots, so no ring ever overflows, and a
-//! caller without a free chunk is pushed back, never loses a frame. Made by [`XdpInterface`](super::XdpInterface).
+//! kernel, completion ring. There are no more of each kind than their rings have slots, so no ring ever overflows, and a
+//! caller without a free chunk is pushed back, never loses a frame. While the caller does something else than receive, frames
+//! from a filling RX ring wait in a store of the port's own, and their chunks receive again. Made by
+//! [`XdpInterface`](super::XdpInterface).
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -11,8 +13,9 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
+use super::frame_store_unsafe::FrameStore;
 use super::interface::Shared;
-use super::options::{XdpMode, Zerocopy};
+use super::options::{XdpMode, XdpOptions};
 use super::rings_unsafe::{Consumer, Desc, Producer};
 use super::umem_unsafe::Umem;
 use crate::frame_unsafe::{RxFrame, TxFrame};
@@ -51,6 +54,10 @@ pub struct XdpPort {
     rx_frames: Vec<RxFrame>,
     /// Receiving chunks to go back to the fill ring: the batch's.
     rx_chunks: Vec<u64>,
+    /// Frames that were taken out of the RX ring before the caller asked for them.
+    early: FrameStore,
+    /// Frames in the RX ring from which on they are.
+    drain_at: u32,
     /// In generic mode: frames longer than a chunk.
     long: Option<Box<LongFrames>>,
     /// Sending chunks that nobody uses.
@@ -83,9 +90,9 @@ impl XdpPort {
     pub(super) fn open(
         interface: Arc<Shared>,
         queue: usize,
-        zerocopy: Zerocopy,
+        options: &XdpOptions,
     ) -> Result<Self, OpenError> {
-        open::open(interface, queue, zerocopy)
+        open::open(interface, queue, options)
     }
 
     /// Whether the driver reads and writes our memory itself.
@@ -102,6 +109,13 @@ impl XdpPort {
     /// the last sleep, or a few thousand `receive`s ago, for reading them takes two system calls.
     pub fn refresh_counters(&mut self) {
         self.counters.refresh(&self.socket, &self.interface);
+        self.counters.look_at_interface();
+    }
+
+    /// As `refresh_counters`, with the interface's own counters now and then.
+    fn look_at_counters(&mut self) {
+        self.counters.refresh(&self.socket, &self.interface);
+        self.counters.look_at_interface_if_due();
     }
 
     /// Takes back the chunks of frames that have left.
@@ -230,6 +244,58 @@ impl XdpPort {
         pieces
     }
 
+    /// Moves frames from the RX ring to the store: the stack sends, or its application is at work, for so long that the
+    /// ring would overflow meanwhile.
+    #[cold]
+    fn take_early(&mut self) {
+        let n = self.rx.available(u32::MAX);
+        let mut moved = 0;
+        for _ in 0..n {
+            let desc = self.rx.peek();
+            let in_parts = self.long.as_ref().is_some_and(|long| long.is_assembling());
+            if in_parts || desc.options & CONTINUED != 0 {
+                break; // `receive` puts it together
+            }
+            match self.umem.rx_frame(desc.addr, desc.len) {
+                Some(frame) if !self.early.push(&frame) => {
+                    self.counters.rx_store_full += 1;
+                    break;
+                }
+                Some(_) => moved += 1,
+                None => self.counters.bad_descriptor += 1,
+            }
+            self.rx.take();
+            // There is room, unless the kernel made chunks up; then the surplus is forgotten.
+            if let Some(chunk) = self.umem.rx_chunk(desc.addr)
+                && self.fill.free(1) > 0
+            {
+                self.fill.put(chunk);
+            }
+        }
+        self.counters.rx_early += moved;
+        self.rx.release();
+        self.publish_fill();
+    }
+
+    /// Shows the kernel the chunks that were put into the fill ring.
+    fn publish_fill(&mut self) {
+        self.fill.publish();
+        if self.fill.needs_wakeup() {
+            // A driver that ran dry waits for this; there is nothing to be done about its errors.
+            let _ = recv(&self.socket, &mut [0u8; 0], RecvFlags::DONTWAIT);
+        }
+    }
+
+    /// Lends frames from the store, which are older than those in the ring.
+    #[cold]
+    fn lend_early(&mut self) -> &[RxFrame] {
+        self.drain();
+        let frames = self.early.lend();
+        self.counters.rx_frames += frames.len() as u64;
+        self.counters.rx_bytes += frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+        frames
+    }
+
     #[cold]
     fn kick_failed(&mut self, errno: Errno) -> PortError {
         match errno {
@@ -279,10 +345,13 @@ impl Port for XdpPort {
         }
         self.receives = self.receives.wrapping_add(1);
         if self.receives.is_multiple_of(XDP_STATISTICS_INTERVAL) {
-            self.refresh_counters();
+            self.look_at_counters();
         }
         if self.long.as_ref().is_some_and(|long| long.is_ready()) {
             return Ok(self.lend_pieces());
+        }
+        if !self.early.is_empty() {
+            return Ok(self.lend_early());
         }
         let n = self.rx.available(XDP_BATCH_MAX as u32);
         if n == 0 {
@@ -321,6 +390,7 @@ impl Port for XdpPort {
         if let Some(long) = &mut self.long {
             long.release();
         }
+        self.early.release();
         if self.rx_chunks.is_empty() {
             return;
         }
@@ -330,11 +400,17 @@ impl Port for XdpPort {
         for chunk in self.rx_chunks.drain(..).take(room) {
             self.fill.put(chunk);
         }
-        self.fill.publish();
-        if self.fill.needs_wakeup() {
-            // A driver that ran dry waits for this; there is nothing to be done about its errors.
-            let _ = recv(&self.socket, &mut [0u8; 0], RecvFlags::DONTWAIT);
+        self.publish_fill();
+    }
+
+    fn drain(&mut self) {
+        if self.rx.available(self.drain_at) >= self.drain_at {
+            self.take_early();
         }
+    }
+
+    fn waiting(&mut self) -> usize {
+        self.early.len() + self.rx.available(u32::MAX) as usize
     }
 
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
@@ -363,22 +439,26 @@ impl Port for XdpPort {
         if frames == 0 && !self.tx_pending {
             return Ok(());
         }
-        self.kick()
+        let kicked = self.kick();
+        // A peer on this host has answered within the call.
+        self.drain();
+        kicked
     }
 
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
         self.release();
+        self.early.give_back();
         let now_ns = monotonic_ns();
         if now_ns.wrapping_sub(self.looked_at_ns) >= XDP_LOOK_NS {
             self.looked_at_ns = now_ns;
-            self.refresh_counters();
+            self.look_at_counters();
             self.look_for_error();
         }
         if self.tx_pending {
             let _ = self.kick_again(); // `receive` reports what it says
         }
         let ready = self.long.as_ref().is_some_and(|long| long.is_ready());
-        if self.gone || ready || self.rx.available(1) > 0 {
+        if self.gone || ready || !self.early.is_empty() || self.rx.available(1) > 0 {
             return true;
         }
         if want_tx {

@@ -262,6 +262,14 @@ impl<T: Entry> Consumer<T> {
         entry
     }
 
+    /// The next entry, which stays; the caller has seen that it is available.
+    #[inline]
+    pub(super) fn peek(&self) -> T {
+        debug_assert!(self.next != self.produced);
+        // SAFETY: as in `take`.
+        unsafe { driver::read_once(self.ring.entry(self.next).as_ptr()) }
+    }
+
     /// Gives the slots that were taken back to the kernel.
     #[inline]
     pub(super) fn release(&mut self) {

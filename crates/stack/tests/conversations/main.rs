@@ -14,6 +14,7 @@ mod fin_wait_2;
 mod handshakes;
 mod hostile;
 mod icmp;
+mod input;
 mod late_turns;
 mod limits;
 mod memory;

@@ -25,29 +25,29 @@ fn say(row: &str) -> Vec<String> {
 
 #[test]
 fn row_with_place_and_test_passes() {
-    let row = "| MUST-1 | x | obeyed | `xtask/src/conformance.rs#PAGE` | \
-               `xtask/src/conformance/tests.rs#row_with_place_and_test_passes` | |";
+    let row = "| MUST-1 | x | obeyed | `tools/xtask/src/conformance.rs#PAGE` | \
+               `tools/xtask/src/conformance/tests.rs#row_with_place_and_test_passes` | |";
     assert_eq!(say(row), Vec::<String>::new());
 }
 
 #[test]
 fn row_with_place_that_does_not_exist_is_found() {
-    let row = "| MUST-1 | x | obeyed | `xtask/src/conformance.rs#NO_PAGE` | \
-               `xtask/src/conformance/tests.rs#row_with_place_and_test_passes` | |";
+    let row = "| MUST-1 | x | obeyed | `tools/xtask/src/conformance.rs#NO_PAGE` | \
+               `tools/xtask/src/conformance/tests.rs#row_with_place_and_test_passes` | |";
     assert_eq!(
         say(row),
-        ["3: MUST-1: xtask/src/conformance.rs has no item NO_PAGE"]
+        ["3: MUST-1: tools/xtask/src/conformance.rs has no item NO_PAGE"]
     );
 }
 
 #[test]
 fn row_with_test_that_is_none_is_found() {
-    let row = "| MUST-1 | x | obeyed | `xtask/src/conformance.rs#PAGE` | \
-               `xtask/src/conformance/tests.rs#say`, `sim/scripts/none.pkt` | |";
+    let row = "| MUST-1 | x | obeyed | `tools/xtask/src/conformance.rs#PAGE` | \
+               `tools/xtask/src/conformance/tests.rs#say`, `sim/scripts/none.pkt` | |";
     assert_eq!(
         say(row),
         [
-            "3: MUST-1: xtask/src/conformance/tests.rs has no test say that runs",
+            "3: MUST-1: tools/xtask/src/conformance/tests.rs has no test say that runs",
             "3: MUST-1: sim/scripts/none.pkt: no such file"
         ]
     );
@@ -55,7 +55,7 @@ fn row_with_test_that_is_none_is_found() {
 
 #[test]
 fn claim_without_test_and_difference_without_reason_are_found() {
-    let row = "| MUST-1 | x | obeyed | `xtask/src/conformance.rs#PAGE` | | |";
+    let row = "| MUST-1 | x | obeyed | `tools/xtask/src/conformance.rs#PAGE` | | |";
     assert_eq!(say(row), ["3: MUST-1: obeyed, but no test"]);
     let row = "| MUST-1 | x | differs | | | |";
     assert_eq!(say(row), ["3: MUST-1: differs, but says not why"]);

@@ -8,9 +8,10 @@ use rustix::net::sockopt;
 use rustix::net::xdp::XdpStatistics;
 
 use super::super::interface::Shared;
+use crate::interface_drops::InterfaceDrops;
 use crate::port::PortCounters;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Counters {
     pub rx_frames: u64,
     pub rx_bytes: u64,
@@ -22,6 +23,10 @@ pub(super) struct Counters {
     pub rx_cut: u64,
     /// Frames longer than a chunk that were not TCP.
     pub rx_too_long: u64,
+    /// Frames that went through the store. No drop.
+    pub rx_early: u64,
+    /// Times that the store had no room for the next frame, which stayed in the ring. No drop.
+    pub rx_store_full: u64,
     /// Frames shorter than an Ethernet header, not sent.
     pub tx_runt: u64,
     /// Frames that the interface took and dropped.
@@ -31,15 +36,45 @@ pub(super) struct Counters {
     /// Frames that were ours on a queue of this interface without a port.
     no_socket: u64,
     kernel: Option<XdpStatistics>,
+    drops: InterfaceDrops,
 }
 
 impl Counters {
+    /// Nothing yet, of a queue of `interface`.
+    pub(super) fn of(interface: &str) -> Self {
+        Self {
+            rx_frames: 0,
+            rx_bytes: 0,
+            tx_frames: 0,
+            tx_bytes: 0,
+            bad_descriptor: 0,
+            rx_cut: 0,
+            rx_too_long: 0,
+            rx_early: 0,
+            rx_store_full: 0,
+            tx_runt: 0,
+            tx_refused: 0,
+            tx_pushed_back: 0,
+            no_socket: 0,
+            kernel: None,
+            drops: InterfaceDrops::of(interface),
+        }
+    }
+
     pub(super) fn refresh(&mut self, socket: &OwnedFd, interface: &Shared) {
         // An interface that is gone keeps its last numbers.
         if let Ok(statistics) = sockopt::xdp_statistics(socket) {
             self.kernel = Some(statistics);
         }
         self.no_socket = interface.loaded.no_socket();
+    }
+
+    pub(super) fn look_at_interface(&mut self) {
+        self.drops.read();
+    }
+
+    pub(super) fn look_at_interface_if_due(&mut self) {
+        self.drops.refresh();
     }
 
     pub(super) fn report(&self) -> PortCounters {
@@ -51,6 +86,8 @@ impl Counters {
         report.push("xdp_bad_descriptor", self.bad_descriptor);
         report.push("xdp_rx_cut", self.rx_cut);
         report.push("xdp_rx_too_long", self.rx_too_long);
+        report.push("xdp_rx_early", self.rx_early);
+        report.push("xdp_rx_store_full", self.rx_store_full);
         report.push("xdp_tx_runt", self.tx_runt);
         report.push("xdp_tx_refused", self.tx_refused);
         report.push("xdp_tx_pushed_back", self.tx_pushed_back);
@@ -63,6 +100,7 @@ impl Counters {
             let dry = kernel.rx_fill_ring_empty_descs.unwrap_or(0);
             report.push("xdp_rx_fill_ring_empty", dry);
         }
+        self.drops.export(&mut report);
         report
     }
 }

@@ -15,14 +15,15 @@ use rustix::net::xdp::{
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
 use super::super::device_unsafe::{Device, set_tx_budget};
+use super::super::frame_store_unsafe::FrameStore;
 use super::super::interface::{Shared, wire_name};
-use super::super::options::{XdpMode, Zerocopy};
-use super::super::rings_unsafe::{Consumer, Producer};
+use super::super::options::{XdpMode, XdpOptions, Zerocopy};
+use super::super::rings_unsafe::{Consumer, Desc, Producer};
+use super::super::sizes::Sizes;
 use super::super::umem_unsafe::Umem;
 use super::{Counters, LongFrames, XdpPort};
 use crate::limits::{
-    FRAME_HEADER_MAX, XDP_BATCH_MAX, XDP_BIND_WAIT_NS_MAX, XDP_RX_HEADROOM_BYTES, XDP_RX_SLOTS,
-    XDP_TX_SLOTS,
+    FRAME_HEADER_MAX, XDP_BATCH_MAX, XDP_BIND_WAIT_NS_MAX, XDP_RX_HEADROOM_BYTES, XDP_TX_SLOTS,
 };
 use crate::open::OpenError;
 use crate::port::{Capabilities, ChecksumPolicy};
@@ -36,7 +37,7 @@ const BIND_PAUSE: Duration = Duration::from_millis(2);
 pub(super) fn open(
     interface: Arc<Shared>,
     queue: usize,
-    zerocopy: Zerocopy,
+    options: &XdpOptions,
 ) -> Result<XdpPort, OpenError> {
     let device = &interface.device;
     let wire = format!("{} queue {queue}", wire_name(&device.name));
@@ -47,25 +48,19 @@ pub(super) fn open(
     let number = u32::try_from(queue).map_err(|_| failed("bind")(Errno::INVAL))?;
 
     let chunk_bytes = chunk_bytes(device.mtu);
-    let umem = Umem::new(chunk_bytes, XDP_RX_SLOTS, XDP_TX_SLOTS).map_err(failed("UMEM"))?;
-    let socket = socket(&umem, chunk_bytes).map_err(|(step, errno)| failed(step)(errno))?;
-    let layout = sockopt::xdp_mmap_offsets(&socket).map_err(failed("XDP_MMAP_OFFSETS"))?;
-    let fd = socket.as_fd();
-    let mut fill = Producer::map(fd, &layout.fr, XDP_RX_SLOTS, XDP_UMEM_PGOFF_FILL_RING)
-        .map_err(failed("mmap of the fill ring"))?;
-    let completion = Consumer::map(fd, &layout.cr, XDP_TX_SLOTS, XDP_UMEM_PGOFF_COMPLETION_RING)
-        .map_err(failed("mmap of the completion ring"))?;
-    let rx = Consumer::map(fd, &layout.rx, XDP_RX_SLOTS, XDP_PGOFF_RX_RING)
-        .map_err(failed("mmap of the RX ring"))?;
-    let tx = Producer::map(fd, &layout.tx, XDP_TX_SLOTS, XDP_PGOFF_TX_RING)
-        .map_err(failed("mmap of the TX ring"))?;
-
-    if fill.free(XDP_RX_SLOTS) < XDP_RX_SLOTS {
+    let sizes = Sizes::of(options.sockets, options.ring_slots);
+    let umem = Umem::new(chunk_bytes, sizes.rx_chunks, XDP_TX_SLOTS).map_err(failed("UMEM"))?;
+    let early = FrameStore::new(sizes.store_bytes, XDP_BATCH_MAX).map_err(failed("frame store"))?;
+    let socket = socket(&umem, chunk_bytes, sizes).map_err(|(step, errno)| failed(step)(errno))?;
+    let rings = Rings::map(&socket, sizes).map_err(|(step, errno)| failed(step)(errno))?;
+    let mut fill = rings.fill;
+    if fill.free(sizes.rx_chunks) < sizes.rx_chunks {
         return Err(failed("fill ring")(Errno::NOBUFS));
     }
     umem.rx_offsets().for_each(|chunk| fill.put(chunk));
     fill.publish();
-    let parts = bind_queue(&socket, &interface, number, zerocopy).map_err(failed("bind"))?;
+    let parts =
+        bind_queue(&socket, &interface, number, options.zerocopy).map_err(failed("bind"))?;
     let zerocopy = sockopt::xdp_options(&socket)
         .is_ok_and(|flags| flags.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY));
     interface
@@ -79,12 +74,14 @@ pub(super) fn open(
         tx_free: umem.tx_offsets().collect(),
         socket,
         fill,
-        completion,
-        rx,
-        tx,
+        completion: rings.completion,
+        rx: rings.rx,
+        tx: rings.tx,
         umem,
         rx_frames: Vec::with_capacity(XDP_BATCH_MAX),
         rx_chunks: Vec::with_capacity(XDP_BATCH_MAX),
+        early,
+        drain_at: sizes.drain_at(),
         long: (parts == Parts::Several).then(|| Box::new(LongFrames::new(capabilities.mtu))),
         reserved: Vec::with_capacity(XDP_BATCH_MAX),
         reserved_chunks: Vec::with_capacity(XDP_BATCH_MAX),
@@ -97,13 +94,39 @@ pub(super) fn open(
         receives: 0,
         looked_at_ns: 0,
         pid: std::process::id(),
-        counters: Counters::default(),
+        counters: Counters::of(&interface.device.name),
         interface,
     })
 }
 
+/// The four rings of a socket, mapped.
+struct Rings {
+    fill: Producer<u64>,
+    completion: Consumer<u64>,
+    rx: Consumer<Desc>,
+    tx: Producer<Desc>,
+}
+
+impl Rings {
+    fn map(socket: &OwnedFd, sizes: Sizes) -> Result<Self, (&'static str, Errno)> {
+        let step = |step: &'static str| move |errno| (step, errno);
+        let layout = sockopt::xdp_mmap_offsets(socket).map_err(step("XDP_MMAP_OFFSETS"))?;
+        let fd = socket.as_fd();
+        Ok(Self {
+            fill: Producer::map(fd, &layout.fr, sizes.rx_slots, XDP_UMEM_PGOFF_FILL_RING)
+                .map_err(step("mmap of the fill ring"))?,
+            completion: Consumer::map(fd, &layout.cr, XDP_TX_SLOTS, XDP_UMEM_PGOFF_COMPLETION_RING)
+                .map_err(step("mmap of the completion ring"))?,
+            rx: Consumer::map(fd, &layout.rx, sizes.rx_slots, XDP_PGOFF_RX_RING)
+                .map_err(step("mmap of the RX ring"))?,
+            tx: Producer::map(fd, &layout.tx, XDP_TX_SLOTS, XDP_PGOFF_TX_RING)
+                .map_err(step("mmap of the TX ring"))?,
+        })
+    }
+}
+
 /// A socket with its UMEM registered and its rings sized.
-fn socket(umem: &Umem, chunk_bytes: u32) -> Result<OwnedFd, (&'static str, Errno)> {
+fn socket(umem: &Umem, chunk_bytes: u32, sizes: Sizes) -> Result<OwnedFd, (&'static str, Errno)> {
     let socket = socket_with(
         AddressFamily::XDP,
         SocketType::RAW,
@@ -122,11 +145,11 @@ fn socket(umem: &Umem, chunk_bytes: u32) -> Result<OwnedFd, (&'static str, Errno
     };
     let step = |step: &'static str| move |errno| (step, errno);
     sockopt::set_xdp_umem_reg(&socket, region).map_err(step("XDP_UMEM_REG"))?;
-    sockopt::set_xdp_umem_fill_ring_size(&socket, XDP_RX_SLOTS)
+    sockopt::set_xdp_umem_fill_ring_size(&socket, sizes.rx_slots)
         .map_err(step("XDP_UMEM_FILL_RING"))?;
     sockopt::set_xdp_umem_completion_ring_size(&socket, XDP_TX_SLOTS)
         .map_err(step("XDP_UMEM_COMPLETION_RING"))?;
-    sockopt::set_xdp_rx_ring_size(&socket, XDP_RX_SLOTS).map_err(step("XDP_RX_RING"))?;
+    sockopt::set_xdp_rx_ring_size(&socket, sizes.rx_slots).map_err(step("XDP_RX_RING"))?;
     sockopt::set_xdp_tx_ring_size(&socket, XDP_TX_SLOTS).map_err(step("XDP_TX_RING"))?;
     // Copy mode makes a packet of the kernel's per frame and charges it here. The chunks are to be the limit, not this; and
     // a batch is to leave by one call. Both only make it faster, so a refusal is no failure.

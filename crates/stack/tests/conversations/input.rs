@@ -1,0 +1,104 @@
+//! How much one turn takes in.
+
+use std::os::fd::BorrowedFd;
+
+use packetio::loopback::{self, Loopback, LoopbackOptions};
+use packetio::{Capabilities, Port, PortCounters, PortError, RxFrame, TxFrame};
+use rustix::event::PollFlags;
+use stack::Stack;
+use stack::limits::{RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX};
+
+use crate::common::{SECOND, config};
+
+/// A wire that loses what comes to its full ring, and says how much waits in it.
+struct Losing {
+    inner: Loopback,
+    waiting: usize,
+}
+
+impl Port for Losing {
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        let frames = self.inner.receive()?;
+        self.waiting = self.waiting.saturating_sub(frames.len());
+        Ok(frames)
+    }
+
+    fn release(&mut self) {
+        self.inner.release();
+    }
+
+    fn waiting(&mut self) -> usize {
+        self.waiting
+    }
+
+    fn reserve(&mut self, n: usize) -> &[TxFrame] {
+        self.inner.reserve(n)
+    }
+
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        self.inner.send(n)
+    }
+
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        self.inner.prepare_wait(want_tx)
+    }
+
+    fn finish_wait(&mut self) {
+        self.inner.finish_wait();
+    }
+
+    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
+        self.inner.poll_fds(want_tx, fds);
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.inner.counters()
+    }
+}
+
+/// How many of `sent` frames each of two turns takes, from a wire that says that all of them wait, or nothing.
+fn taken(sent: usize, says: bool) -> (u64, u64) {
+    let wire = LoopbackOptions {
+        slots: 8_192,
+        ..LoopbackOptions::default()
+    };
+    let (near, mut far) = loopback::pair(&wire).expect("a link");
+    let near = Losing {
+        inner: near,
+        waiting: if says { sent } else { 0 },
+    };
+    let (mut stack, _app) = Stack::new(config(), Box::new(near), SECOND).expect("a stack");
+    for _ in 0..sent {
+        let slots = far.reserve(1);
+        slots[0].write(0, &[0; 60]);
+        slots[0].set_len(60);
+        far.send(1).expect("room on the wire");
+    }
+    stack.turn(SECOND);
+    let first = stack.counters().rx_frames;
+    stack.turn(SECOND);
+    (first, stack.counters().rx_frames - first)
+}
+
+#[test]
+fn many_frames_wait_where_none_are_lost_and_a_turn_takes_its_budget() {
+    let budget = RX_FRAMES_PER_TURN as u64;
+    assert_eq!(taken(1_000, false), (budget, budget));
+}
+
+#[test]
+fn many_frames_wait_where_a_full_ring_loses_some_and_a_turn_takes_all() {
+    assert_eq!(taken(1_000, true), (1_000, 0));
+    assert_eq!(taken(100, true), (100, 0));
+}
+
+#[test]
+fn more_frames_wait_than_a_turn_may_take_and_the_next_one_takes_the_rest() {
+    let all = 5_000;
+    let first = RX_FRAMES_WAITING_MAX as u64;
+    assert_eq!(taken(all, true), (first, all as u64 - first));
+}

@@ -112,11 +112,6 @@ impl CrankHandle {
         shares_cpu
     }
 
-    /// The stack has a thread of its own, which does not wait for this one.
-    pub fn is_dedicated(&self) -> bool {
-        matches!(self, Self::Dedicated(_))
-    }
-
     /// The application is about to ask again for what only the stack can bring: a stack's own thread may need this very core for it.
     pub fn give_way(&self) {
         if let Self::Dedicated(_) = self {

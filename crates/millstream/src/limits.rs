@@ -12,6 +12,10 @@ pub const ANSWERS_LEAVE_TURNS_MAX: u32 = 16;
 /// While few are ready a wait hands over a quarter of them, but no fewer than this if there are as many: what the application answers to these leaves before it gets the
 /// others, and the peer need not wait for all (decision 0028).
 pub const EVENTS_PER_WAIT_FEW: usize = 16;
+/// A program whose waits have no timeout and lie this far apart does other things in between, and
+/// is told of all that is ready at once. Shorter than the shortest sleep of programs that poll, a
+/// millisecond; longer than a round of the events that a wait hands over in parts (decision 0062).
+pub const POLLER_AWAY_NS: u64 = 500_000;
 /// Bytes written to the sockets of a context after which its next write turns an inline crank: what was copied into the send buffer is copied out of it again before
 /// it has left the second-level cache (decision 0049).
 pub const WRITTEN_BYTES_PER_TURN: usize = 128 * 1024;

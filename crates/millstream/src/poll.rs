@@ -9,9 +9,10 @@ use ring::socket_block::SocketId;
 use rustix::io::Errno;
 
 use crate::context::{Context, Inner};
-use crate::crank::{CrankHandle, Step};
+use crate::crank::Step;
 use crate::limits::{
-    ANSWERS_LEAVE_TURNS_MAX, EVENTS_PER_WAIT_MANY, EVENTS_PER_WAIT_MAX, WRITERS_TURN_SOCKETS_MAX,
+    ANSWERS_LEAVE_TURNS_MAX, EVENTS_PER_WAIT_MANY, EVENTS_PER_WAIT_MAX, POLLER_AWAY_NS,
+    WRITERS_TURN_SOCKETS_MAX,
 };
 use crate::poll_kernel::kernel_events;
 use crate::poll_nest::NestError;
@@ -252,12 +253,8 @@ pub struct Poll {
     kernel_first: bool,
     /// When the kernel was asked last.
     pub(crate) kernel_asked_ns: u64,
-}
-
-/// A program that polls may be away for long after this, so it is told of all that is ready, as in Linux. A stack with a thread of its
-/// own takes answers as they come: nothing is gained by handing over a part.
-fn is_told_whole(timeout: Option<Duration>, crank: &CrankHandle) -> bool {
-    timeout == Some(Duration::ZERO) || crank.is_dedicated()
+    /// When it was last waited on.
+    waited_ns: u64,
 }
 
 impl Poll {
@@ -271,6 +268,7 @@ impl Poll {
             kernel: None,
             kernel_first: false,
             kernel_asked_ns: 0,
+            waited_ns: 0,
         }
     }
 
@@ -439,6 +437,11 @@ impl Poll {
     /// it last waited leaves first; with an inline crank this is where TCP happens. While the stack is busy, descriptors of the kernel are looked at every
     /// [`KERNEL_ASKED_EVERY_NS`](crate::limits::KERNEL_ASKED_EVERY_NS), and else at each wait.
     ///
+    /// A wait may hand over a part of the ready sources and leave the others to the next wait. With
+    /// a `timeout` of zero it hands over all of them to a program that was away for
+    /// [`POLLER_AWAY_NS`](crate::limits::POLLER_AWAY_NS). If it finds none and a helper thread
+    /// needs this CPU to bring some, the wait yields to that thread once.
+    ///
     /// # Errors
     /// The kernel's, from the sleep; `Interrupted` if the context has an [`Interrupter`](crate::Interrupter); `NetworkDown` when the wire is gone for good; `WouldBlock` on a virtual clock, which does not move while somebody waits.
     pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
@@ -451,7 +454,7 @@ impl Poll {
             // There is room to write, and nothing to write to until the stack has had something acknowledged.
             crank.give_way();
         }
-        let is_whole = is_told_whole(timeout, &crank);
+        let mut is_whole = false;
         let mut until_ns = None;
         let mut is_fresh = true;
         let mut gave_way = false;
@@ -463,6 +466,7 @@ impl Poll {
             };
             let has_news = inner.drain_events() || step == Step::Moved;
             let now_ns = crank.stepped_ns();
+            is_whole |= self.hands_over_all(now_ns, timeout);
             if until_ns.is_none() {
                 until_ns = timeout.map(|timeout| ns_after(now_ns, timeout));
             }
@@ -487,9 +491,8 @@ impl Poll {
             {
                 break Err(error);
             }
+            // Without this a program that never sleeps keeps the helper waiting for a whole time slice.
             if events.is_empty() && is_over && !gave_way && crank.give_way_to_helper() {
-                // A program that polls without sleeping would keep the helper waiting for a whole
-                // time slice.
                 gave_way = true;
                 continue;
             }
@@ -516,6 +519,14 @@ impl Poll {
         let state = self.inner.state();
         state.polls.listed(self.index) >= EVENTS_PER_WAIT_MANY
             && state.sockets.open_count() > WRITERS_TURN_SOCKETS_MAX
+    }
+
+    /// Whether a wait that is at `now_ns` hands over all that is ready. A program that polls and
+    /// does other things in between may be away for long after this, so it is told of all, as in
+    /// Linux.
+    fn hands_over_all(&mut self, now_ns: u64, timeout: Option<Duration>) -> bool {
+        let before_ns = std::mem::replace(&mut self.waited_ns, now_ns);
+        timeout == Some(Duration::ZERO) && now_ns.saturating_sub(before_ns) >= POLLER_AWAY_NS
     }
 
     /// What is ready now: of the sockets as many as one wait hands over, of the kernel's descriptors what it says, if it is asked.

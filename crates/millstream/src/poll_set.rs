@@ -458,8 +458,9 @@ const fn reportable(interest: Interest) -> Readiness {
 }
 
 impl crate::context::State {
-    /// How many of those on a poll's list one wait hands over. All, if the wait's own turn brought nothing: they were ready before it, and nobody works at what is
-    /// still to come.
+    /// How many of those on a poll's list one wait hands over. `is_whole`: all. That is so if the
+    /// wait's own turn brought nothing, since then they were ready before it and nobody works at
+    /// what is still to come, and for a program that polls now and then (decision 0062).
     pub(crate) fn share_of_events(&self, poll: u32, is_whole: bool) -> usize {
         let listed = self.polls.listed(poll);
         match is_whole || listed >= EVENTS_PER_WAIT_MANY {

@@ -244,7 +244,7 @@ fn figure(
     }
 }
 
-/// The rows of issue 4's table that are about scale.
+/// The bars that are about scale.
 fn judge(options: &ScaleOptions, outcome: &mut Outcome) {
     let ours = System::Inline.name();
     let least = |values: &[usize]| values.iter().min().copied().unwrap_or(0);

@@ -413,7 +413,7 @@ fn add_figures(
     }
 }
 
-/// The rows of issue 4's table that are about bulk.
+/// The bars that are about bulk.
 fn judge(outcome: &mut Outcome) {
     let rows = [
         (

@@ -59,7 +59,7 @@ pub struct Point {
     pub y: Spread,
 }
 
-/// A row of issue 4's table: what must be shown, and what was seen.
+/// A bar: what must be shown, and what was seen.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claim {
     pub measure: String,
@@ -70,7 +70,7 @@ pub struct Claim {
     pub aim: f64,
     /// The value is to be at most the bar; otherwise at least.
     pub at_most: bool,
-    /// What others came to, in their papers or on the machine of issue 4: for orientation.
+    /// What others came to, in their papers or on another machine: for orientation.
     #[serde(default)]
     pub elsewhere: String,
 }

@@ -1,4 +1,4 @@
-//! The page that puts all outcomes of a directory together, with what issue 4 asks for on top: as Markdown beside its charts, and as one file for a browser.
+//! The page that puts all outcomes of a directory together, with the bars and what they came to on top: as Markdown beside its charts, and as one file for a browser.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -61,7 +61,7 @@ impl Page {
         outcomes.flat_map(|outcome| &outcome.claims).collect()
     }
 
-    /// What issue 4 asks for and this directory does not tell, in a line; none if it tells all.
+    /// Bars that this directory says nothing of, in a line; none if it tells all.
     pub fn unmeasured(&self) -> Option<String> {
         let outcomes = self.outcomes.iter();
         let rows = outcomes.flat_map(|outcome| outcome.unmeasured.iter().cloned());

@@ -1,4 +1,4 @@
-//! The figures and tables of mTCP's evaluation that are about small messages, and what issue 4 wants shown with them.
+//! The figures and tables of mTCP's evaluation that are about small messages, and the bars that they are held to.
 
 mod claims;
 mod crowd;

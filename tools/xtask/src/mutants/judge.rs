@@ -42,7 +42,7 @@ const JUDGES: &[(&str, &[&str])] = &[
             "tcp/bbr",
             "stack",
             "stack/conversations",
-            "stack/review",
+            "stack/connection_limits",
             "stack/faulty_links",
             "world/worlds",
         ],
@@ -52,7 +52,7 @@ const JUDGES: &[(&str, &[&str])] = &[
         &[
             "stack",
             "stack/conversations",
-            "stack/review",
+            "stack/connection_limits",
             "stack/faulty_links",
             "script/scripts",
             "world/worlds",

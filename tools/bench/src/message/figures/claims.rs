@@ -1,9 +1,9 @@
-//! What issue 4 wants shown with small messages, read off the figures.
+//! The bars for small messages, read off the figures.
 
 use crate::frame::{Goal, Outcome};
 use crate::message::System;
 
-/// A row of issue 4's table: a figure at an x, ours and theirs, and how their quotient is to come out.
+/// A bar: a figure at an x, ours and theirs, and how their quotient is to come out.
 struct Wanted {
     measure: &'static str,
     figure: &'static str,

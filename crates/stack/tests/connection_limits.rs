@@ -1,4 +1,4 @@
-//! Limits that must be met: what a review found.
+//! Limits that are made for a number of connections let that many be accepted.
 
 mod common;
 

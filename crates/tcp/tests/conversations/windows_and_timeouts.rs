@@ -1,4 +1,4 @@
-//! What a second reading found: each conversation failed once.
+//! Windows, timeouts and duplicates at their edges: what a peer may say, and how long we wait for it.
 
 use tcp::{Effects, IcmpError, Keepalive, State};
 

@@ -1,4 +1,4 @@
-//! Waits that must end, and threads that must sleep: what a review for lost wake-ups found.
+//! Waits that must end, and threads that must sleep.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn converse(
     server: impl FnOnce(&Context) + Send,
     client: impl FnOnce(&Context) + Send,
 ) {
-    let wire = format!("loopback:{}", unique("review"));
+    let wire = format!("loopback:{}", unique("waits"));
     converse_over(&wire, crank, change, server, client);
 }
 

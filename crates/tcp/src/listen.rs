@@ -32,7 +32,7 @@ pub enum ListenOutcome {
     Syn(SynRequest),
 }
 
-/// What a SYN asks for. Its payload is taken only with a good cookie ([`Connection::accept_fast`](crate::Connection::accept_fast));
+/// What a SYN asks for. Its payload is taken only with a good cookie ([`Connection::accept_fast_in`](crate::Connection::accept_fast_in));
 /// otherwise the peer sends it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynRequest {

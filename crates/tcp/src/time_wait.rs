@@ -1,5 +1,5 @@
 //! TIME_WAIT as a compact entry (RFC 9293 section 3.10.7.4, RFC 1337, RFC 6191), and FIN_WAIT_2 of a connection whose
-//! application has gone, which becomes TIME_WAIT when the peer's FIN arrives ([`fin_wait_2`]).
+//! application has gone, which becomes TIME_WAIT when the peer's FIN arrives (`fin_wait_2`).
 //!
 //! Made from what `Connection::time_wait` leaves. The stack owns the entries, keyed by flow; those in TIME_WAIT in a list ordered by
 //! [`TimeWait::deadline_ns`]: after a call the deadline is where it was, or at the end of the list. There is no timer

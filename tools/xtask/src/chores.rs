@@ -57,6 +57,28 @@ pub fn no_os(_root: &Path) -> Result<(), String> {
     run::run(run::cargo().args(["build", "-p", "wire", "-p", "tcp", "--target", TARGET_NO_OS]))
 }
 
+/// The documentation of every crate of the product builds, and its links lead somewhere.
+pub fn doc(root: &Path) -> Result<(), String> {
+    let mut command = run::cargo();
+    command.args(["doc", "--no-deps"]);
+    for name in directories_in(&root.join("crates"))? {
+        command.args(["-p", &name]);
+    }
+    run::run(command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// The names of the directories in a directory. A crate of ours bears its directory's name.
+fn directories_in(directory: &Path) -> Result<Vec<String>, String> {
+    let entries =
+        fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let directories = entries.flatten().filter(|entry| entry.path().is_dir());
+    let mut names: Vec<String> = directories
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    Ok(names)
+}
+
 /// Unit and property tests within the crates, and their documentation's examples.
 pub fn unit(_root: &Path) -> Result<(), String> {
     run::run_tests(run::cargo().args([

@@ -25,6 +25,7 @@ const STEPS: &[(&str, Check)] = &[
         conformance::conformance(root).map(|_| ())
     }),
     ("clippy", |root, _| chores::clippy(root)),
+    ("doc", |root, _| chores::doc(root)),
     ("no-os", |root, _| chores::no_os(root)),
     ("bpf", |root, _| chores::bpf(root)),
     ("unit", |root, _| chores::unit(root)),

@@ -71,12 +71,13 @@ fn returns(pool: &ChunkPool) -> bool {
 fn pool_unused_for_a_round_returns_its_pages_and_serves_again() {
     let mut pool = pool();
     assert!(!pool.has_unused());
-    for _ in 0..2 {
+    for crowd in 0..2 {
         let taken = take_all(&mut pool);
         let full = pool.memory().resident_bytes();
         taken.iter().for_each(|&id| check(&pool, id));
         taken.into_iter().for_each(|id| pool.give(id));
-        assert!(pool.has_unused());
+        // Miri's memory refuses to return a page, and a pool asks no more after a refusal.
+        assert_eq!(pool.has_unused(), crowd == 0 || !cfg!(miri));
         // Chunks that were just used are not unused yet.
         assert_eq!(round(&mut pool), 0);
         let returned = round(&mut pool);

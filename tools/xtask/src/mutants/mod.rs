@@ -43,6 +43,11 @@ const CHANGE_MINUTES: u64 = 5;
 /// Percent of them that have to be noticed. Less than what the chore asks for: of forty drawn from code whose tests notice nine in
 /// ten, chance alone lets seven survive now and then.
 const CHANGE_BAR: u32 = 75;
+/// So many have to be judged for the bar to decide: of a few, chance decides.
+const CHANGE_JUDGED_MIN: u32 = 10;
+/// The crates whose judges reach all of their code. What `packetio` does with the kernel is held by tests that need it, which do not
+/// judge mutants.
+const CHANGE_CRATES: [&str; 4] = ["wire", "tcp", "stack", "ring"];
 
 /// The chore.
 pub fn mutants(root: &Path, options: &MutantOptions) -> Result<bool, String> {
@@ -59,6 +64,7 @@ pub fn mutants(root: &Path, options: &MutantOptions) -> Result<bool, String> {
 /// The step of `cargo xtask test`. The same commit draws the same mutants.
 pub fn of_change(root: &Path) -> Result<(), String> {
     let options = MutantOptions {
+        crates: CHANGE_CRATES.map(str::to_owned).to_vec(),
         change: true,
         count: CHANGE_COUNT,
         minutes: CHANGE_MINUTES,
@@ -68,7 +74,7 @@ pub fn of_change(root: &Path) -> Result<(), String> {
     };
     let tally = tally(root, &options)?;
     tally.print(options.bar);
-    match tally.passes(options.bar) {
+    match tally.passes(options.bar) || tally.judged() < CHANGE_JUDGED_MIN {
         true => Ok(()),
         false => Err(tally.failure(options.bar)),
     }

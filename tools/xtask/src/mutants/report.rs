@@ -115,6 +115,11 @@ impl Tally {
         tally
     }
 
+    /// Mutants that the tests were run on.
+    pub fn judged(&self) -> u32 {
+        self.all.killed + self.all.timed_out + self.all.survived
+    }
+
     /// At least `bar` percent were noticed.
     pub fn passes(&self, bar: u32) -> bool {
         self.all.percent() >= f64::from(bar)

@@ -1,19 +1,23 @@
-//! How much one turn takes in.
+//! How much one turn takes in, and what it leaves: frames in the port, segments for the next turn.
 
+use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
 
 use packetio::loopback::{self, Loopback, LoopbackOptions};
 use packetio::{Capabilities, Port, PortCounters, PortError, RxFrame, TxFrame};
 use rustix::event::PollFlags;
 use stack::Stack;
-use stack::limits::{RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX};
+use stack::limits::{RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX, TX_FRAMES_PER_TURN};
 
-use crate::common::{SECOND, config};
+use crate::common::{PORT, SECOND, STACK_V4, World, config};
 
 /// A wire that loses what comes to its full ring, and says how much waits in it.
 struct Losing {
     inner: Loopback,
     waiting: usize,
+    /// How often it was asked to make room.
+    drained: Arc<Mutex<u32>>,
 }
 
 impl Port for Losing {
@@ -29,6 +33,10 @@ impl Port for Losing {
 
     fn release(&mut self) {
         self.inner.release();
+    }
+
+    fn drain(&mut self) {
+        *self.drained.lock().unwrap() += 1;
     }
 
     fn waiting(&mut self) -> usize {
@@ -70,6 +78,7 @@ fn taken(sent: usize, says: bool) -> (u64, u64) {
     let near = Losing {
         inner: near,
         waiting: if says { sent } else { 0 },
+        drained: Arc::default(),
     };
     let (mut stack, _app) = Stack::new(config(), Box::new(near), SECOND).expect("a stack");
     for _ in 0..sent {
@@ -101,4 +110,74 @@ fn more_frames_wait_than_a_turn_may_take_and_the_next_one_takes_the_rest() {
     let all = 5_000;
     let first = RX_FRAMES_WAITING_MAX as u64;
     assert_eq!(taken(all, true), (first, all as u64 - first));
+}
+
+#[test]
+fn stack_whose_turn_is_long_in_coming_has_its_port_make_room() {
+    let (near, _far) = loopback::pair(&LoopbackOptions::default()).expect("a link");
+    let drained = Arc::new(Mutex::new(0));
+    let near = Losing {
+        inner: near,
+        waiting: 0,
+        drained: drained.clone(),
+    };
+    let (mut stack, _app) = Stack::new(config(), Box::new(near), SECOND).expect("a stack");
+    stack.drain();
+    assert_eq!(*drained.lock().unwrap(), 1);
+}
+
+/// Segments of the initial window.
+const WINDOW_SEGMENTS: usize = 10;
+const SEGMENT_BYTES: usize = 1_460;
+
+/// Connections with so many full segments between them, all of which their peers' windows have just let go.
+fn let_go(mut segments: usize) -> World {
+    let mut world = World::with(|setup| {
+        setup.config.limits.sockets_max = 128;
+        setup.config.limits.large_chunks = 1_024;
+        setup.config.limits.segment_records = 2_048;
+        setup.wire.slots = 2_048;
+    });
+    world.unchecked = true;
+    let listener = world.listen_at(SocketAddr::new(STACK_V4, PORT), 16);
+    let mut clients = Vec::new();
+    while segments > 0 {
+        let count = segments.min(WINDOW_SEGMENTS);
+        segments -= count;
+        let mut client = world.client();
+        client.window = 0;
+        world.handshake(&mut client);
+        let socket = world
+            .app
+            .accept(listener)
+            .expect("the handshake is complete");
+        world.write(socket, &vec![7; count * SEGMENT_BYTES]);
+        clients.push(client);
+    }
+    world.peer.forget();
+    for mut client in clients {
+        client.window = 60_000;
+        let frame = world.peer.frame(&client.ack());
+        world.peer.transmit(&frame);
+    }
+    world
+}
+
+#[test]
+fn more_is_ready_than_a_turn_sends_and_the_turn_says_that_it_is_behind() {
+    let mut world = let_go(TX_FRAMES_PER_TURN + 8);
+    let turned = world.turn();
+    assert!(turned.behind && !turned.blocked, "{turned:?}");
+    assert!(world.peer.len() < TX_FRAMES_PER_TURN + 8);
+    let turned = world.turn();
+    assert!(!turned.behind, "{turned:?}");
+    assert_eq!(world.peer.len(), TX_FRAMES_PER_TURN + 8);
+}
+
+#[test]
+fn as_much_is_ready_as_a_turn_sends_and_the_turn_is_not_behind() {
+    let mut world = let_go(TX_FRAMES_PER_TURN);
+    let turned = world.turn();
+    assert!(!turned.behind && !turned.blocked, "{turned:?}");
+    assert_eq!(world.peer.len(), TX_FRAMES_PER_TURN);
 }

@@ -108,7 +108,7 @@ fn established_text_up_to_a_held_fin_is_kept() {
         // Beyond the FIN there is nothing.
         p.inject(". 2501:3002(501) ack 1");
         p.skip_sent();
-        assert_eq!(p.counters.bytes_drop_no_memory, 501);
+        assert_eq!(p.counters.bytes_drop_beyond_fin, 501);
         p.inject(". 1:2001(2000) ack 1");
         p.expect_effects(Effects::READABLE | Effects::EOF);
         p.expect(". 1:1(0) ack 3002");

@@ -184,11 +184,15 @@ fn established_fin_out_of_order_again() {
         p.expect(". 1:1(0) ack 1 <sack 501:1002 501:1002>");
         p.inject("F. 801:1001(200) ack 1");
         p.expect(". 1:1(0) ack 1 <sack 801:1002 501:1002>");
+        // From the fourth on, SACKs wait for others.
         p.inject("F. 1001:1001(0) ack 1");
+        p.wait_ms(1);
         p.expect(". 1:1(0) ack 1 <sack 1001:1002 501:1002>");
         p.inject(". 501:1001(500) ack 1");
+        p.wait_ms(1);
         p.expect(". 1:1(0) ack 1 <sack 501:1001 501:1002>");
         p.inject("F. 301:1001(700) ack 1");
+        p.wait_ms(1);
         p.expect(". 1:1(0) ack 1 <sack 501:1002 301:1002>");
     });
 }

@@ -6,7 +6,7 @@
 
 #![no_main]
 
-#[path = "../../crates/stack/tests/common/mod.rs"]
+#[path = "../../../crates/stack/tests/common/mod.rs"]
 mod common;
 mod stack_steps;
 

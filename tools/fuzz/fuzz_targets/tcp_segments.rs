@@ -6,17 +6,17 @@
 
 #![no_main]
 
-#[path = "../../crates/tcp/tests/conversations/peer.rs"]
+#[path = "../../../crates/tcp/tests/conversations/peer.rs"]
 mod peer;
-#[path = "../../crates/tcp/tests/conversations/script.rs"]
+#[path = "../../../crates/tcp/tests/conversations/script.rs"]
 mod script;
 mod segment_steps;
-#[path = "../../crates/tcp/tests/conversations/shadow.rs"]
+#[path = "../../../crates/tcp/tests/conversations/shadow.rs"]
 mod shadow;
-#[path = "../../crates/tcp/tests/conversations/states.rs"]
+#[path = "../../../crates/tcp/tests/conversations/states.rs"]
 mod states;
 // Every call is also made on a copy that may take no straight line.
-#[path = "../../crates/tcp/tests/conversations/twin.rs"]
+#[path = "../../../crates/tcp/tests/conversations/twin.rs"]
 mod twin;
 
 use libfuzzer_sys::fuzz_target;

@@ -203,16 +203,17 @@ impl Connection {
     /// The size of the peer's full segments, for "every second one" (Linux's estimate).
     #[inline]
     pub(crate) fn learn_segment_size(&mut self, bytes: u32, flags: Flags) {
-        let last_small = core::mem::take(&mut self.rx.last_small);
-        let len = self.size_on_the_wire(bytes);
+        let mut last_small = core::mem::take(&mut self.rx.last_small);
+        let advmss = u32::from(self.rx.advmss);
+        let len = match bytes <= advmss {
+            true => bytes,
+            false => self.size_on_the_wire(bytes),
+        };
         let estimate = u32::from(self.rx.peer_segment);
-        if len >= estimate {
+        if len > estimate && self.outgrows_its_mss(bytes) {
+            last_small = 0;
+        } else if len >= estimate {
             if len != estimate {
-                if self.sends_beyond_its_mss(bytes) {
-                    self.cold.divides_segments = false;
-                    self.rx.peer_segment = self.rx.advmss;
-                    return self.learn_segment_size(bytes, flags);
-                }
                 self.learn_ratio(bytes);
             }
             // Both are at most a u16.
@@ -235,23 +236,26 @@ impl Connection {
     }
 
     /// A single segment larger than the peer's MSS shows that its MSS does not bound what it sends: then larger segments, which were
-    /// taken for several, were its own doing too.
-    fn sends_beyond_its_mss(&self, len: u32) -> bool {
-        self.cold.divides_segments
+    /// taken for several, were its own doing too. True if this one shows it first; the estimate is then what we allow.
+    #[inline(never)]
+    fn outgrows_its_mss(&mut self, len: u32) -> bool {
+        let outgrows = self.cold.divides_segments
             && len > u32::from(self.tx.peer_mss)
-            && len < u32::from(self.rx.advmss)
+            && len < u32::from(self.rx.advmss);
+        if outgrows {
+            self.cold.divides_segments = false;
+            self.rx.peer_segment = self.rx.advmss;
+        }
+        outgrows
     }
 
     /// A segment larger than we allow, of a whole number of the peer's, was put together on its way; any other is the peer's own doing.
+    #[inline(never)]
     fn size_on_the_wire(&mut self, len: u32) -> u32 {
-        let advmss = u32::from(self.rx.advmss);
-        if len <= advmss {
-            return len;
-        }
         let options = u32::from(timestamp_bytes(self.marks.has(Marks::TIMESTAMPS)));
         let peers = u32::from(self.tx.peer_mss)
             .saturating_sub(options)
-            .min(advmss);
+            .min(u32::from(self.rx.advmss));
         let is_bounded = u32::from(self.rx.peer_segment) <= u32::from(self.tx.peer_mss);
         if is_bounded && peers > 0 && len.is_multiple_of(peers) {
             self.cold.divides_segments = true;

@@ -14,7 +14,7 @@ use millstream::{
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What has not come by then hangs, however busy the machine is.
+/// A wait that has not ended by then hangs, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Longer than [`PATIENCE`].
 const SPIN_NS: u64 = 300_000_000_000;

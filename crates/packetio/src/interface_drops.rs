@@ -1,4 +1,4 @@
-//! What the kernel counts as lost on an interface, from `/proc/net/dev`.
+//! Frames that the kernel counts as lost on an interface, from `/proc/net/dev`.
 //!
 //! Owns the open file, and with it the network namespace in which the interface was found. A read takes no lock that a change
 //! of the network's configuration holds, as netlink would. Used by the ports over the kernel's interfaces.

@@ -118,7 +118,7 @@ pub fn open_tun(name: &str, has_header: bool) -> Result<OwnedFd, OpenError> {
 #[derive(Debug)]
 pub struct TapIo {
     fd: OwnedFd,
-    /// What the kernel sends and finds no room for in the queue is its own `tx`.
+    /// Frames of the kernel's that find no room in the queue are its own `tx`.
     drops: InterfaceDrops,
     rx_too_long: u64,
     tx_link_down: u64,

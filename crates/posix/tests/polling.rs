@@ -60,7 +60,7 @@ fn ask(world: &mut World, fds: &[i32]) {
     world.settle();
 }
 
-/// What the first host reads, its stack having been turned and the other one's not.
+/// The bytes that the first host reads, its stack having been turned and the other one's not.
 fn heard(world: &mut World, fd: i32) -> Result<usize, Errno> {
     world.a.sockets.turn();
     read(&mut world.a, fd)

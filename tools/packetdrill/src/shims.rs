@@ -84,7 +84,7 @@ impl Shims {
         self.directory.join("seen")
     }
 
-    /// What `ip link` made the wire's MTU, or `ip route` the route's, if that is less.
+    /// The wire's MTU as `ip link` made it, or `ip route` the route's, if that is less.
     pub fn mtu(&self) -> Option<usize> {
         let read = |name: &str| {
             let text = fs::read_to_string(self.directory.join(name)).ok()?;

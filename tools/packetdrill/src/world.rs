@@ -205,7 +205,7 @@ fn configured(settings: &BTreeMap<String, String>) -> TcpConfig {
     tcp
 }
 
-/// What `ip route` says of the connections over the device.
+/// The metrics that `ip route` gives to connections over the device.
 fn set_metric(tcp: &mut TcpConfig, metric: &str, value: &str) {
     let _ = match metric {
         "initcwnd" => {

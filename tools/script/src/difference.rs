@@ -16,7 +16,7 @@ const BURST: Micros = 3_000;
 pub struct Difference {
     /// In the same words for every script: the field that differs, or which packet only one of them sent.
     pub class: String,
-    /// What each did, a line each.
+    /// The deeds of each side, a line each.
     pub text: String,
     at: Micros,
 }
@@ -202,7 +202,7 @@ fn said_class<'a>(a: &str, b: &str, names: impl Iterator<Item = &'a String>) -> 
     }
 }
 
-/// What a packet is for.
+/// The purpose of a packet.
 fn kind(segment: &Segment, is_again: bool) -> &'static str {
     let has = |flag| segment.has(flag);
     match () {

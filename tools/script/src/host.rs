@@ -72,7 +72,7 @@ pub(super) trait Host {
     /// The kernel's: nobody gets what it may not have.
     fn set_capability(&mut self, number: u32, is_on: bool) -> Result<(), Errno>;
 
-    /// What connections have taught of their peers is forgotten: `ip tcp_metrics flush`. False: it cannot be.
+    /// Forgets all that connections have taught of their peers: `ip tcp_metrics flush`. False: it cannot be.
     fn forget_peers(&mut self) -> bool;
 
     /// The queue below TCP is full, and stays so, or is not. False: it cannot be had.

@@ -26,7 +26,7 @@ const KERNEL_ADDRESS: &str = "127.0.0.1";
 const SERVER_ADDRESS: &str = "10.93.0.2";
 const CLIENT_ADDRESS: &str = "10.93.0.1";
 
-/// What both stacks did.
+/// The figures of both stacks.
 #[derive(Debug, Serialize)]
 pub struct Compared {
     pub connections: u32,

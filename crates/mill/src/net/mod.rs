@@ -24,7 +24,7 @@ pub enum Interest {
 /// One registration is ready, or has failed and a read or write will say how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// What the registration was given.
+    /// The token that the registration was given.
     pub token: usize,
 }
 

@@ -14,7 +14,7 @@ use crate::common::meet::{Family, Role, places, plain, play_with, with_ours};
 use crate::common::net::{Gate, Net};
 use crate::common::scenarios::Scenario;
 
-/// What has not come by then does not come while the owner is away.
+/// A frame that has not come by then does not come while the owner is away.
 const PATIENCE: Duration = Duration::from_secs(30);
 const AWAY: Duration = Duration::from_millis(400);
 

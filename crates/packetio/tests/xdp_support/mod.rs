@@ -262,7 +262,7 @@ pub fn near_with_ring(slots: u32) -> XdpInterface {
     XdpInterface::open(&options, &[IpAddr::V4(OURS)]).unwrap()
 }
 
-/// What the kernel counts of frames that found no room in the rings.
+/// Frames that found no room in the rings, as the kernel counts them.
 pub const LOST_IN_RINGS: [&str; 3] = [
     "xdp_rx_ring_full",
     "xdp_rx_fill_ring_empty",

@@ -1,4 +1,4 @@
-//! What the kernel counts of losses in a namespace: frames that its device dropped, and segments
+//! Losses in a namespace, as the kernel counts them: frames that its device dropped, and segments
 //! that its stack dropped or sent again.
 
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ impl Drops {
         })
     }
 
-    /// What came since `before`.
+    /// The drops since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let then = |name: &String| before.stack.get(name).copied().unwrap_or(0);

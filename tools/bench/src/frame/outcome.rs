@@ -70,7 +70,7 @@ pub struct Claim {
     pub aim: f64,
     /// The value is to be at most the bar; otherwise at least.
     pub at_most: bool,
-    /// What others came to, in their papers or on another machine: for orientation.
+    /// Figures that others came to, in their papers or on another machine: for orientation.
     #[serde(default)]
     pub elsewhere: String,
 }

@@ -16,7 +16,7 @@ pub fn document(plan: &Plan) -> String {
     format!("{}.html", plan.response_bytes)
 }
 
-/// What every request of the plan consists of. The last request of a connection asks the server
+/// The bytes of every request of the plan. The last request of a connection asks the server
 /// to close.
 pub fn request(plan: &Plan) -> Vec<u8> {
     let close = match plan.messages {

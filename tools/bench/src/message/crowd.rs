@@ -76,7 +76,7 @@ pub fn run(system: System, run: &Run) -> Result<Seen, String> {
     sides::judged_by_answers(seen)
 }
 
-/// What was lost on the way goes to what the client saw.
+/// Frames lost on the way are added to what the client saw.
 fn note(seen: &mut Seen, since: &[Drops], counters: &[(String, u64)]) {
     seen.dropped_by_wire = since.iter().map(|drops| drops.device).sum();
     let by_port = counters.iter();

@@ -52,7 +52,7 @@ struct Slot {
     started_ns: u64,
 }
 
-/// What becomes of a connection after a visit.
+/// The fate of a connection after a visit.
 #[derive(PartialEq)]
 enum Next {
     Wait,

@@ -1,4 +1,4 @@
-//! What a store of frames keeps, and in what order.
+//! A store of frames keeps them whole and in order.
 
 use std::collections::VecDeque;
 

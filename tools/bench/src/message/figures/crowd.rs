@@ -6,7 +6,7 @@ use crate::measure::{Plan, Seen};
 use super::{Study, falling, rate};
 use crate::message::System;
 
-/// What one name of `--figure` selects.
+/// The study that one name of `--figure` selects.
 pub(super) const FAMILY: &str = "crowd";
 
 /// The document of the studies by connections: a page of 7 KB.

@@ -14,7 +14,7 @@ use script::{Difference, Machine, Options, Record, differences, random, states};
 
 use super::{Failure, ScriptOptions, read};
 
-/// What a difference is called that is only a timer's.
+/// The class of a difference that is only a timer's.
 const TIMER: &str = "timers: the same once ours fire when a kernel's do";
 /// So many kernels' clocks are tried, and from one to the next it begins so many ms later: long timers fire with every eighth of its ticks of 4 ms, or 64th.
 const CLOCKS: u16 = 32;

@@ -60,7 +60,7 @@ fn ip(commands: &str) -> Result<(), String> {
     }
 }
 
-/// What connections in the namespace have taught of their peers is forgotten. False: nothing here can do it.
+/// Forgets all that connections in the namespace have taught of their peers. False: nothing here can do it.
 pub(super) fn forget_peers() -> bool {
     ip("tcp_metrics flush all\n").is_ok()
 }

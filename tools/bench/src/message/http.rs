@@ -12,11 +12,9 @@ use crate::measure::http::{Response, request};
 use crate::measure::{Plan, Tally, kernel};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::io::Errno;
-use rustix::net::{self, AddressFamily, SocketType};
 
 use super::SideOptions;
-use super::kernel::{FLAGS, Stream, Watch};
+use super::kernel::{Stream, Watch, start_connect};
 use mill::limits::READ_BYTES;
 
 /// Keeps the connections busy until the time is over, and prints what it saw.
@@ -108,11 +106,7 @@ impl Client<'_> {
     }
 
     fn open(&mut self, index: usize) -> io::Result<()> {
-        let stream = net::socket_with(AddressFamily::INET, SocketType::STREAM, FLAGS, None)?;
-        match net::connect(&stream, &self.server) {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let stream = start_connect(self.server)?;
         // Edge-triggered: the connection is heard of when it is open and when anything comes.
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         let data = EventData::new_u64(index as u64);

@@ -23,7 +23,16 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 use super::SideOptions;
 use mill::limits::{ACCEPT_BATCH_MAX, EVENTS_MAX, READ_BYTES};
 
-pub(super) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+
+/// A socket whose connect has begun. The socket becomes writable when it is open.
+pub(super) fn start_connect(server: SocketAddr) -> io::Result<OwnedFd> {
+    let stream = net::socket_with(AddressFamily::INET, SocketType::STREAM, FLAGS, None)?;
+    match net::connect(&stream, &server) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(stream),
+        Err(error) => Err(error.into()),
+    }
+}
 const LISTENER: u64 = u64::MAX;
 const STDIN: u64 = u64::MAX - 1;
 const AT_ONCE: Timespec = Timespec {
@@ -280,11 +289,7 @@ impl Client<'_> {
     }
 
     fn open(&mut self, index: usize) -> io::Result<()> {
-        let stream = net::socket_with(AddressFamily::INET, SocketType::STREAM, FLAGS, None)?;
-        match net::connect(&stream, &self.server) {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let stream = start_connect(self.server)?;
         let (mut stream, mut asking) = (Stream(stream), Asking::new(self.plan, &self.tally));
         let mut flags = EventFlags::RDHUP | EventFlags::ET;
         if self.plan.exchange == Exchange::Messages {

@@ -21,7 +21,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ring::chunk::Magazine;
-use ring::doorbell::{AppBell, StackBell};
+use ring::doorbell::StackBell;
 use ring::memory::Memory;
 use ring::socket_block::SocketId;
 use ring::spsc::{Consumer, Producer};
@@ -50,8 +50,6 @@ pub struct AppSide {
     pub magazine: Magazine,
     /// Wakes the stack.
     pub stack_bell: StackBell,
-    /// Wakes the application.
-    pub app_bell: AppBell,
 }
 
 impl AppSide {

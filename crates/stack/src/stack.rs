@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use packetio::{Port, PortError};
-use ring::doorbell::{AppBell, StackBell};
+use ring::doorbell::StackBell;
 use ring::memory::{self, ContextLimits};
 use ring::stock::Stock;
 use ring::{chunk, spsc};
@@ -49,7 +49,6 @@ pub struct Stack {
     port: Box<dyn Port + Send>,
     core: Core,
     bell: StackBell,
-    app_bell: AppBell,
     /// The port said that it is gone for good.
     is_gone: bool,
 }
@@ -74,7 +73,7 @@ impl Stack {
             side,
             app,
         } = Shared::new(&config.limits, config.tcp.send_buffer.bytes_default)?;
-        let (bell, app_bell) = (app.stack_bell.clone(), app.app_bell.clone());
+        let bell = app.stack_bell.clone();
         let parts = CoreParts {
             secrets,
             network,
@@ -87,7 +86,6 @@ impl Stack {
             port,
             core,
             bell,
-            app_bell,
             is_gone: false,
         };
         Ok((stack, app))
@@ -203,20 +201,16 @@ impl Stack {
             // Who asked may have gone.
             let _ = answer.push(report.clone());
         }
-        self.app_bell.wake();
     }
 
-    /// The last stage: the application's stocks are filled, its events published, its bell rung at most once.
+    /// The last stage: the application's stocks are filled, its events published.
     fn event_queue(&mut self) -> usize {
         let core = &mut self.core;
         core.app.chunk_stock.refill(&mut core.sockets.pool);
         core.sockets.refill(&mut core.app.socket_stock);
         let has_chunks = !core.app.chunk_stock.is_empty();
         let events = core.events.publish(&mut core.sockets, has_chunks);
-        if events > 0 {
-            core.counters.events += events as u64;
-            core.counters.doorbells += u64::from(self.app_bell.wake());
-        }
+        core.counters.events += events as u64;
         events
     }
 
@@ -451,7 +445,6 @@ impl Shared {
             sockets: stock_out,
             magazine,
             stack_bell,
-            app_bell: AppBell::new(),
         };
         let side = StackSide {
             jobs,

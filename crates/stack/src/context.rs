@@ -29,7 +29,7 @@ use rustix::io::Errno;
 use tcp::connection::Keepalive;
 
 use crate::counters::Counters;
-use crate::neighbours::NeighbourCounters;
+use crate::network::neighbours::NeighbourCounters;
 use crate::stack::Usage;
 use crate::stage_clock::StageCycles;
 
@@ -106,7 +106,7 @@ pub enum Control {
     Settings(Box<tcp::Config>),
     /// An address more, with the prefix of its subnet: what an operator would add to a running interface. One that is held already, or that no
     /// host can have, changes nothing.
-    Address(crate::addresses::IpCidr),
+    Address(crate::network::addresses::IpCidr),
     /// Forget what connections have taught of Fast Open with each peer: what an operator would have forgotten by `ip tcp_metrics flush`.
     ForgetPeers,
 }

@@ -9,16 +9,16 @@ use wire::FlowKey;
 
 use crate::core::{Core, tcp_cx};
 use crate::counters::Counters;
-use crate::departures::Departures;
+use crate::departures::pacing::Departures;
+use crate::departures::tx_lists::TxLists;
 use crate::event_queue::{EventQueue, MARK_ROOM, MARK_TELL};
-use crate::flow_table::FlowEntry;
-use crate::neighbours::{NeighbourId, Neighbours};
-use crate::options::publish_room_of;
-use crate::saved_syns::Saved;
-use crate::sockets::{Role, Slot};
+use crate::flows::flow_table::FlowEntry;
+use crate::flows::saved_syns::Saved;
+use crate::flows::sockets::{Role, Slot};
+use crate::network::neighbours::{NeighbourId, Neighbours};
+use crate::requests::options::publish_room_of;
 use crate::timer_stage::note_deadline;
 use crate::timers::Wheel;
-use crate::tx_lists::TxLists;
 
 /// What nearly every call into a connection comes to, in any combination.
 pub(crate) const USUAL: Effects = Effects::READABLE

@@ -21,15 +21,15 @@ use crate::config::{ConfigError, StackConfig};
 use crate::context::{AppSide, Report};
 use crate::core::{Core, CoreParts, Secrets, StackSide};
 use crate::counters::Counters;
+use crate::departures::tx_lists::Acks;
 use crate::event_queue::EventQueue;
+use crate::flows::sockets::Sockets;
 use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX,
     TX_FRAMES_AHEAD_MIN, TX_FRAMES_PER_TURN, TX_LOOKS_MIN,
 };
-use crate::network::Network;
-use crate::sockets::Sockets;
+use crate::network::layer::Network;
 use crate::stage_clock::Stage;
-use crate::tx_lists::Acks;
 
 /// What a turn did: whether to turn again at once or to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use tcp::Connection;
 
 use crate::core::{Core, tcp_cx};
-use crate::departures::Departures;
+use crate::departures::pacing::Departures;
 use crate::limits::{EVENTS_RETRY_NS, INPUT_RETRY_NS, TIMERS_PER_TURN};
 use crate::timers::Wheel;
 

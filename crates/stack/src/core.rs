@@ -17,8 +17,8 @@ use tcp::syn_cookie::SynCookies;
 use tcp::{ChallengeLimiter, Memory, RangePool, RecordPool, SegmentOut};
 use wire::{FlowHasher, FlowKey};
 
-use crate::arrivals::aggregation::OpenRun;
 use crate::arrivals::packet_in::Looked;
+use crate::arrivals::tcp_in::OpenRun;
 use crate::config::StackConfig;
 use crate::context::{Placed, Report};
 use crate::counters::Counters;

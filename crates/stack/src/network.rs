@@ -8,4 +8,5 @@ pub(crate) mod frame_queue;
 pub(crate) mod icmp;
 pub(crate) mod layer;
 pub(crate) mod neighbours;
+pub(crate) mod path;
 pub(crate) mod routes;

@@ -12,7 +12,6 @@ use crate::arrivals::demux::Arrival;
 use crate::arrivals::rx_sink::RxSink;
 use crate::context::{FastOpenAnswer, FastOpenQuery, SocketOption};
 use crate::core::{Core, tcp_cx};
-use crate::event_queue::MARK_TELL;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::saved_syns::Saved;
@@ -177,8 +176,7 @@ impl Core {
         // Who asked may have gone.
         let _ = query.answer.push(answer);
         if let Some(socket) = self.reserved(query.socket) {
-            let (slot, _, _) = self.sockets.parts(socket);
-            self.events.mark(socket, &mut slot.marks, MARK_TELL);
+            self.tell(socket);
         }
     }
 

@@ -6,7 +6,6 @@ use wire::ethernet::EtherType;
 use wire::{ethernet, ipv4, ipv6, protocol};
 
 use crate::arrivals::demux::OtherPacket;
-use crate::arrivals::tcp_in::headers_of;
 use crate::core::{Core, tcp_cx};
 use crate::flows::flow_table::FlowEntry;
 use crate::limits::SMALL_PACKET_BYTES_MAX;
@@ -14,6 +13,7 @@ use crate::network::arp_nd;
 use crate::network::destinations::PathWord;
 use crate::network::icmp::{ErrorKind, ErrorReport, Icmp, Incoming, Refusal};
 use crate::network::neighbours::{NeighbourEvent, NeighbourId, Waiter};
+use crate::network::path::headers_of;
 
 impl Core {
     /// Deals with a packet that is not TCP.

@@ -1,55 +1,113 @@
-//! The segments of a batch, one after another, to whom they belong: a connection, a handshake in progress, a TIME_WAIT entry, a listener, or nobody.
+//! One pass for each TCP segment of a batch: does it continue the run under way, whose is it, is it
+//! whole, what does its connection make of it, and does the run go on.
 //!
-//! A segment's sequence and ACK numbers are believed only once its checksum is verified. For the next in-order segment of a connection the payload is
-//! copied to the unpublished tail of the receive ring in the same pass that sums it, and published only if the sum is right; every other segment
-//! is summed in place first.
+//! # Runs
+//!
+//! Packets of one flow that follow each other in a batch, in order, visit their connection once
+//! (Menon and Zwaenepoel, "Optimizing TCP Receive Performance", USENIX ATC 2008). A run takes
+//!
+//! * data with ACK, or ACK and PSH: next in order by sequence number, not behind by ACK number, and
+//!   with the same ECN codepoint, no IP options and no TCP option but timestamps;
+//! * pure ACKs, each of something new.
+//!
+//! All else passes alone, in its order: duplicates, SACKs, segments out of order. The connection
+//! acts upon each segment's ACK number, timestamp and length one by one ([`tcp::run`]), and ACKs
+//! that fall due on the way become a train ([`ack_trains`](crate::departures::ack_trains)). So
+//! congestion control on both sides sees what it would see without runs. A run saves what is done
+//! once per visit: finding the flow, planning output, timers, events.
+//!
+//! A run ends with the batch at the latest: nothing ever waits to be merged.
+//! [`StackConfig::aggregation_max`](crate::StackConfig) bounds it; 1 turns runs off.
+//!
+//! # Checksums
+//!
+//! A segment's sequence and ACK numbers are believed only once its checksum is verified. The payload
+//! of a connection's next in-order segment is copied to the unpublished tail of the receive ring in
+//! the same pass that sums it, and published only if the sum is right. Every other segment is summed
+//! in place first.
 
-use packetio::RxFrame;
+use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
 use ring::checksum::sum_raw;
-use ring::socket_block::{SocketId, SocketState};
-use tcp::half_open::{GoneReason, HalfOpen, HalfOpenOutcome};
-use tcp::listen::{ListenOutcome, PassiveOpen, SynRequest, defer_timeouts};
+use ring::prefetch::Ahead;
 use tcp::run::Run;
-use tcp::time_wait::TimeWaitOutcome;
-use tcp::{Effects, Handshake, SynCookieUse};
+use tcp::{Connection, Cx, Effects, SegmentOut};
 use wire::checksum::Sum;
-use wire::tcp::FastOpenCookie;
-use wire::{Addr, FlowKey, SeqNumber};
+use wire::plain::Sequel;
+use wire::tcp::Flags;
+use wire::{Ecn, FlowKey, SeqNumber};
 
-use crate::context::Accepted;
-use crate::requests::connect::{name_of, socket_addr};
-
-use crate::arrivals::aggregation::WITHIN_RUN;
 use crate::arrivals::demux::{Arrival, Unverified};
 use crate::arrivals::rx_sink::RxSink;
 use crate::core::{Core, tcp_cx};
+use crate::departures::ack_trains::AckTrains;
 use crate::departures::packet_out::HeaderFields;
-use crate::event_queue::MARK_TELL;
 use crate::flows::flow_table::FlowEntry;
-use crate::flows::half_opens::{HalfOpenSlot, ListenerId};
-use crate::flows::listeners::Listener;
-use crate::flows::saved_syns::Saved;
-use crate::requests::options::publish_room_of;
-use crate::settle::{USUAL, beside, settle_usual};
-use crate::timer_stage::note_deadline;
+use crate::settle::door;
 
-/// What a segment is to the run of segments that visits its connection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PartOfRun {
-    /// All of it: nothing can follow.
-    Whole,
-    /// Its first segment, unless its effects end it at once.
-    First,
-    /// One of the run under way.
-    Next,
+/// Effects that a segment may have without ending its run.
+const WITHIN_RUN: Effects = Effects::READABLE.union(Effects::WRITABLE);
+
+/// The run under way.
+pub(crate) struct OpenRun {
+    socket: u32,
+    key: FlowKey,
+    run: Run,
+    effects: Effects,
+    segments: u16,
+    /// The sequence number with which the next segment must begin.
+    next: SeqNumber,
+    /// The least ACK number of the next segment.
+    ack: SeqNumber,
+    ecn: Ecn,
+    has_timestamp: bool,
+}
+
+impl OpenRun {
+    #[inline]
+    fn new(socket: u32, arrival: &Arrival, run: Run, effects: Effects) -> Self {
+        Self {
+            socket,
+            key: arrival.key,
+            run,
+            effects,
+            segments: 1,
+            next: arrival.segment.end(),
+            ack: arrival.segment.ack,
+            ecn: arrival.segment.ecn,
+            has_timestamp: arrival.segment.options.timestamp.is_some(),
+        }
+    }
+
+    #[inline]
+    fn continues_with(&self, arrival: &Arrival) -> bool {
+        let segment = &arrival.segment;
+        segment.seq == self.next
+            && arrival.key.is_same(&self.key)
+            && is_mergeable(arrival)
+            && (segment.ack.gt(self.ack) || (segment.ack == self.ack && segment.len > 0))
+            && segment.ecn == self.ecn
+            && segment.options.timestamp.is_some() == self.has_timestamp
+    }
+
+    /// Adds a segment that continues the run.
+    #[inline]
+    fn add(&mut self, arrival: &Arrival, effects: Effects) {
+        self.segments += 1;
+        self.next = arrival.segment.end();
+        self.ack = arrival.segment.ack;
+        self.effects |= effects;
+    }
 }
 
 impl Core {
-    /// Brings one segment to its owner. `may_go_on`: the one behind it may continue its run.
+    /// Brings one segment to its owner. `may_go_on`: the frame behind it may continue its run.
     #[inline]
     pub(crate) fn tcp_in(&mut self, arrival: &mut Arrival, frame: &RxFrame, may_go_on: bool) {
-        if self.joins_run(arrival, frame) {
-            return;
+        if let Some(open) = &self.open_run {
+            if open.segments < self.config.aggregation_max && open.continues_with(arrival) {
+                return self.segment_in(open.socket, arrival, frame, true);
+            }
+            self.end_run();
         }
         let found = match arrival.likely {
             Some(entry) if self.holds(entry, &arrival.key) => Some(entry),
@@ -57,7 +115,7 @@ impl Core {
         };
         match found {
             Some(FlowEntry::Connection(socket)) => {
-                self.connection_in(socket, arrival, frame, may_go_on);
+                self.segment_in(socket, arrival, frame, may_go_on);
             }
             Some(FlowEntry::HalfOpen(index)) => self.half_open_in(index, arrival, frame),
             Some(FlowEntry::TimeWait(index)) => self.time_wait_in(index, arrival, frame),
@@ -65,7 +123,7 @@ impl Core {
         }
     }
 
-    /// What this core holds of a flow.
+    /// Finds the entry of a flow.
     #[inline]
     pub(crate) fn find_flow(&self, key: &FlowKey, hash: u64) -> Option<FlowEntry> {
         self.flows.find(hash, |entry| self.holds(entry, key))
@@ -82,38 +140,28 @@ impl Core {
         held.is_some_and(|held| held.is_same(key))
     }
 
-    /// A segment of an established flow, the first of a run perhaps.
-    #[inline]
-    fn connection_in(&mut self, socket: u32, arrival: &Arrival, frame: &RxFrame, may_go_on: bool) {
-        let part = match may_go_on && self.may_begin_run(arrival) {
-            true => PartOfRun::First,
-            false => PartOfRun::Whole,
-        };
-        if let Some((run, effects)) = self.take_segment(socket, arrival, frame, part) {
-            self.begin_run(socket, arrival, run, effects);
-        }
-    }
-
-    /// Verifies a segment and hands it to its connection. `None`: it was dropped and counted; or it was a run of its own, be it that it had effects which end
-    /// one, and nothing is left to do.
-    pub(crate) fn take_segment(
+    /// Takes a segment of a connection: it continues the run under way if there is one, else it
+    /// begins one or is settled alone.
+    pub(crate) fn segment_in(
         &mut self,
         socket: u32,
         arrival: &Arrival,
         frame: &RxFrame,
-        part: PartOfRun,
-    ) -> Option<(Run, Effects)> {
+        may_go_on: bool,
+    ) {
         let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize)
         else {
             self.counters.rx_drop_tcp_header += 1;
-            return None;
+            return;
         };
         let (mut slot, mut pool, mut block) = self.sockets.parts(socket);
-        if slot.conn.as_ref()?.has_ack_due() {
+        if slot.conn.as_ref().is_some_and(Connection::has_ack_due) {
             self.take_due_ack(socket);
             (slot, pool, block) = self.sockets.parts(socket);
         }
-        let conn = slot.conn.as_mut()?;
+        let Some(conn) = slot.conn.as_mut() else {
+            return;
+        };
         let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);
         if let Some(unverified) = arrival.unverified {
             if conn.expects(&arrival.segment) {
@@ -121,12 +169,12 @@ impl Core {
                 if !unverified.holds_with(sum) {
                     sink.clear_tail();
                     self.counters.rx_drop_tcp_checksum += 1;
-                    return None;
+                    return;
                 }
                 self.counters.rx_fused_bytes += u64::from(arrival.segment.len);
             } else if !unverified.holds_with(Sum::from_folded(sum_raw(payload) as u16)) {
                 self.counters.rx_drop_tcp_checksum += 1;
-                return None;
+                return;
             } else {
                 self.counters.rx_verified_bytes += u64::from(arrival.segment.len);
             }
@@ -142,21 +190,180 @@ impl Core {
             self.destinations
                 .learn_fast_open(arrival.key.remote, &reply);
         }
-        let goes_on = part == PartOfRun::First && effects.without(WITHIN_RUN).is_empty();
-        if goes_on || part == PartOfRun::Next || slot.stamps.is_some() {
-            return Some((run, effects));
+        let goes_on = effects.without(WITHIN_RUN).is_empty();
+        if let Some(open) = &mut self.open_run {
+            self.counters.rx_merged += u64::from(arrival.segment.len > 0);
+            open.add(arrival, effects);
+            if !goes_on {
+                self.end_run();
+            }
+            return;
+        }
+        if goes_on && may_go_on && self.config.aggregation_max > 1 && is_mergeable(arrival) {
+            self.open_run = Some(OpenRun::new(socket, arrival, run, effects));
+            return;
         }
         let effects = conn.end_run(&mut cx, effects, run);
-        if effects.without(USUAL).is_empty() {
-            settle_usual(socket, (slot, pool, block), effects, beside!(self, cx));
-        } else {
+        if !door!(self, cx).settle_usual(socket, (slot, pool, block), effects) {
             self.settle_unusual(socket, effects);
         }
-        None
+    }
+
+    /// Ends the run under way, if there is one.
+    #[inline]
+    pub(crate) fn end_run(&mut self) {
+        if let Some(open) = &self.open_run {
+            let (socket, run, effects) = (open.socket, open.run, open.effects);
+            self.open_run = None;
+            let Some(conn) = self.sockets.slot(socket).conn.as_mut() else {
+                return;
+            };
+            let effects = conn.end_run(&mut tcp_cx!(self), effects, run);
+            self.settle(socket, effects);
+        }
+    }
+
+    /// Takes the frames that lead `frames` and bear sequels: the next segments of the run under way, with nothing in them but text and perhaps a timestamp that
+    /// the connection has to act upon. They are recognized by comparing their heads with that of `last`, the run's last segment that came the usual way.
+    /// How many: nothing was done of the one behind them, and the usual way decides.
+    #[inline]
+    pub(crate) fn take_sequels(&mut self, last: &Arrival, frames: &[RxFrame]) -> usize {
+        let Some(open) = self.open_run.as_ref().filter(|_| last.is_plain) else {
+            return 0;
+        };
+        let socket = open.socket;
+        let room = self.config.aggregation_max.saturating_sub(open.segments);
+        let frames = &frames[..frames.len().min(usize::from(room))];
+        let (mut taken, mut is_asked) = (0, false);
+        loop {
+            let (more, awaits_ack) = self.sequels_in(socket, last, &frames[taken..], is_asked);
+            taken += more;
+            if !awaits_ack {
+                return taken;
+            }
+            self.couple_first_ack(socket);
+            is_asked = true;
+        }
+    }
+
+    /// As [`take_sequels`](Self::take_sequels), up to a segment before which the first ACK of a train is due: then true with their number.
+    /// `is_asked`: before the first of these frames an ACK was asked for.
+    fn sequels_in(
+        &mut self,
+        socket: u32,
+        last: &Arrival,
+        frames: &[RxFrame],
+        is_asked: bool,
+    ) -> (usize, bool) {
+        let (slot, pool, block) = self.sockets.parts(socket);
+        let (Some(conn), Some(open)) = (slot.conn.as_mut(), &mut self.open_run) else {
+            return (0, false);
+        };
+        if !conn.takes_sequels() {
+            return (0, false);
+        }
+        let mut cx = tcp_cx!(self);
+        let asks = !self.config.merge_acks && !self.is_port_short;
+        let (mut taken, mut fused, mut awaits_ack) = (0, 0, false);
+        for frame in frames {
+            let Some(is_verified) = is_verified(frame, self.policy) else {
+                break;
+            };
+            let Some(sequel) = Sequel::read(&last.head, &frame.head(), frame.len()) else {
+                break;
+            };
+            let len = sequel.payload_len;
+            let Some(payload) = frame.slice(sequel.payload_at, len as usize) else {
+                break;
+            };
+            if sequel.seq != open.next || sequel.ack != open.ack {
+                break;
+            }
+            if asks && conn.has_ack_due() && (taken > 0 || !is_asked) {
+                if !self.ack_trains.has_room() {
+                    self.counters.acks_merged += 1;
+                } else if !couple_next(&mut self.ack_trains, &slot.key, conn, &mut cx) {
+                    awaits_ack = true;
+                    break;
+                }
+            }
+            if !conn.takes_sequel(&sequel) {
+                break;
+            }
+            let ahead = frames.get(taken + 1).map_or(Ahead::NOTHING, RxFrame::ahead);
+            let (stored, sum) = slot.rx.write_at_sum(pool, block, 0, payload, ahead);
+            let is_whole =
+                is_verified || Unverified::new(sequel.sum).holds_with(Sum::from_folded(sum as u16));
+            if stored < len || !is_whole {
+                // Damaged, or no chunk for all of it: what that means the usual way knows.
+                slot.rx.discard_unpublished();
+                slot.rx.reclaim(pool, block);
+                break;
+            }
+            open.effects |= conn.on_sequel(&mut cx, &sequel);
+            slot.rx.publish(block, len);
+            open.next = sequel.seq + len;
+            fused += u64::from(if is_verified { 0 } else { len });
+            taken += 1;
+        }
+        open.segments += taken as u16;
+        self.counters.rx_segments += taken as u64;
+        self.counters.rx_merged += taken as u64;
+        self.counters.rx_fused_bytes += fused;
+        (taken, awaits_ack)
+    }
+
+    /// Another segment is about to arrive: an ACK that is due for those before it would have left by now. It waits in a train, unless the settings say
+    /// that one for all will do, trains are full, or the port had no room for the last turn's output: then it would not have left.
+    pub(crate) fn take_due_ack(&mut self, socket: u32) {
+        if !self.config.merge_acks && !self.is_port_short {
+            self.couple_ack(socket);
+        }
+    }
+
+    #[inline]
+    fn couple_ack(&mut self, socket: u32) {
+        if !self.ack_trains.has_room() {
+            self.counters.acks_merged += 1;
+            return;
+        }
+        let slot = self.sockets.slot(socket);
+        if let Some(conn) = slot.conn.as_mut()
+            && couple_next(&mut self.ack_trains, &slot.key, conn, &mut tcp_cx!(self))
+        {
+            return;
+        }
+        self.couple_first_ack(socket);
+    }
+
+    #[inline(never)]
+    fn couple_first_ack(&mut self, socket: u32) {
+        let slot = self.sockets.slot(socket);
+        if slot.neighbour.is_none() {
+            // It has sent nothing yet.
+            slot.neighbour = self.network.hop(slot.key.remote, self.now_ns).ok();
+        }
+        let Some(mut ends) = self.ready_link(socket) else {
+            return;
+        };
+        let slot = self.sockets.slot(socket);
+        let Some(conn) = slot.conn.as_mut() else {
+            return;
+        };
+        let mut ack = SegmentOut::default();
+        // A mark that changed has one for what came before it.
+        while self.ack_trains.has_room() && conn.poll_due_ack(&mut tcp_cx!(self), &mut ack) {
+            if !ends.header.discovers_mtu {
+                slot.header.before_fragmentable(self.now_ns);
+                ends.header = slot.header;
+            }
+            self.ack_trains.push(&slot.key, ends, ack);
+            ack = SegmentOut::default();
+        }
     }
 
     /// Whether a segment that is not for a connection's fast path is whole; drops and counts it otherwise.
-    fn is_whole(&mut self, arrival: &mut Arrival, frame: &RxFrame) -> bool {
+    pub(crate) fn is_whole(&mut self, arrival: &mut Arrival, frame: &RxFrame) -> bool {
         let whole = match arrival.unverified.take() {
             None => true,
             Some(unverified) => payload_holds(unverified, arrival, frame),
@@ -165,455 +372,8 @@ impl Core {
         whole
     }
 
-    fn half_open_in(&mut self, index: u32, arrival: &mut Arrival, frame: &RxFrame) {
-        if !self.is_whole(arrival, frame) {
-            return;
-        }
-        let Some(slot) = self.half_opens.at_mut(index) else {
-            return;
-        };
-        let outcome = slot.entry.on_segment(&mut tcp_cx!(self), &arrival.segment);
-        let listener = slot.listener;
-        match outcome {
-            HalfOpenOutcome::Complete(handshake) => {
-                self.complete_handshake(Some(index), listener, &handshake, arrival, frame);
-            }
-            HalfOpenOutcome::Reset(_) => {
-                // While the queue was full an earlier copy of the SYN may have been answered with a cookie; the peer goes by the answer that came first.
-                let Some(handshake) = self.cookie_handshake(listener, arrival) else {
-                    return self.settle_half_open(index, outcome, arrival.dscp);
-                };
-                self.remove_half_open(index);
-                self.complete_handshake(None, listener, &handshake, arrival, frame);
-            }
-            HalfOpenOutcome::Gone(GoneReason::NewSyn) => {
-                self.refuse(arrival);
-                self.settle_half_open(index, outcome, arrival.dscp);
-            }
-            outcome => self.settle_half_open(index, outcome, arrival.dscp),
-        }
-    }
-
-    /// Acts on what a segment, which came with `dscp`, or a timer meant for a handshake that is still in progress. A SYN-ACK bears what its listener
-    /// chose, other answers the DSCP of what they answer, as in Linux.
-    pub(crate) fn settle_half_open(&mut self, index: u32, outcome: HalfOpenOutcome, dscp: u8) {
-        let Some(slot) = self.half_opens.at_mut(index) else {
-            return;
-        };
-        let (key, listener) = (slot.key, slot.listener);
-        match outcome {
-            HalfOpenOutcome::Drop | HalfOpenOutcome::Complete(_) => {}
-            HalfOpenOutcome::ChallengeAck(segment) | HalfOpenOutcome::Reset(segment) => {
-                self.reply(&key, &segment, HeaderFields::of_answer(dscp));
-            }
-            HalfOpenOutcome::SendSynAck => {
-                let syn_ack = slot.entry.syn_ack(&mut tcp_cx!(self));
-                self.reply(&key, &syn_ack, self.header_of(listener));
-            }
-            HalfOpenOutcome::Gone(reason) => {
-                match reason {
-                    GoneReason::TimedOut => self.counters.half_open_expired += 1,
-                    GoneReason::Reset | GoneReason::NewSyn => self.counters.half_open_reset += 1,
-                }
-                return self.remove_half_open(index);
-            }
-        }
-        if let Some(slot) = self.half_opens.at(index) {
-            let deadline_ns = slot.entry.deadline_ns();
-            self.wheel
-                .set_at_latest(self.half_open_timer(index), deadline_ns);
-        }
-    }
-
-    fn time_wait_in(&mut self, index: u32, arrival: &mut Arrival, frame: &RxFrame) {
-        if !self.is_whole(arrival, frame) {
-            return;
-        }
-        let Some(slot) = self.time_waits.at_mut(index) else {
-            return;
-        };
-        let (deadline_ns, in_fin_wait_2) = (slot.entry.deadline_ns(), slot.entry.is_fin_wait_2());
-        let outcome = slot.entry.on_segment(&mut tcp_cx!(self), &arrival.segment);
-        let entered = in_fin_wait_2 && !slot.entry.is_fin_wait_2();
-        let restarted = slot.entry.deadline_ns() != deadline_ns;
-        match outcome {
-            TimeWaitOutcome::Drop => {}
-            TimeWaitOutcome::Ack(ack) => {
-                let header = HeaderFields::of_answer(slot.dscp);
-                self.reply(&arrival.key, &ack, header);
-            }
-            TimeWaitOutcome::Gone => {
-                self.remove_time_wait(index);
-                return;
-            }
-            TimeWaitOutcome::Reset => {
-                self.remove_time_wait(index);
-                return self.refuse(arrival);
-            }
-            TimeWaitOutcome::Reuse { syn, iss_floor } => {
-                let Some(listener) = self
-                    .listeners
-                    .find(arrival.key.local, arrival.key.local_port)
-                else {
-                    return self.refuse_reuse(index, arrival);
-                };
-                if !self.may_reopen(listener) {
-                    return;
-                }
-                self.remove_time_wait(index);
-                self.counters.time_wait_reused += 1;
-                let iss = self.isn.isn_above(&arrival.key, self.now_ns, iss_floor);
-                let open = self.passive_open(listener, &arrival.key, iss);
-                return self.shake_hands(listener, arrival, frame, (&syn, &open));
-            }
-        }
-        if entered {
-            self.time_waits.entered_time_wait(index);
-        } else if restarted {
-            self.time_waits.restarted(index);
-        }
-    }
-
-    /// Whether there is room for a connection to begin in the place of an entry in TIME_WAIT; else the SYN is dropped and the entry stays. Its numbers must lie above
-    /// the old ones (RFC 6191 2), which no cookie's do: there is none, however many handshakes the listener has (Linux).
-    #[cold]
-    fn may_reopen(&mut self, listener: ListenerId) -> bool {
-        self.counters.syn_received += 1;
-        if self.half_opens.is_full() {
-            self.counters.half_open_full += 1;
-            return false;
-        }
-        let has_room = (self.listeners.at_mut(listener)).is_some_and(Listener::has_room);
-        self.counters.syn_drop_accept_queue_full += u64::from(!has_room);
-        has_room
-    }
-
-    /// Only a listener can take a flow over. Without one the entry stays, for a SYN to nobody proves nothing, and answers as to an old one (Linux).
-    #[cold]
-    fn refuse_reuse(&mut self, index: u32, arrival: &Arrival) {
-        let Some(slot) = self.time_waits.at_mut(index) else {
-            return;
-        };
-        if let TimeWaitOutcome::Ack(ack) = slot.entry.challenge(&mut tcp_cx!(self)) {
-            let header = HeaderFields::of_answer(slot.dscp);
-            self.reply(&arrival.key, &ack, header);
-        }
-    }
-
-    /// A segment of no flow that we know.
-    #[cold]
-    fn stranger_in(&mut self, arrival: &mut Arrival, frame: &RxFrame) {
-        if !self.is_whole(arrival, frame) {
-            return;
-        }
-        let Some(listener) = self
-            .listeners
-            .find(arrival.key.local, arrival.key.local_port)
-        else {
-            return self.refuse(arrival);
-        };
-        match tcp::listen::on_segment(&arrival.segment) {
-            ListenOutcome::Drop => self.counters.no_connection += 1,
-            ListenOutcome::Reset(reset) => {
-                // An ACK to a listener earns a reset, unless it brings back a cookie of ours.
-                if !self.cookie_in(listener, arrival, frame) {
-                    self.counters.resets_sent += 1;
-                    self.reply(&arrival.key, &reset, HeaderFields::of_answer(arrival.dscp));
-                }
-            }
-            ListenOutcome::Syn(request) => {
-                let iss = self.isn.isn(&arrival.key, self.now_ns);
-                self.syn_in(listener, arrival, frame, &request, iss);
-            }
-        }
-    }
-
-    fn syn_in(
-        &mut self,
-        listener: ListenerId,
-        arrival: &Arrival,
-        frame: &RxFrame,
-        request: &SynRequest,
-        iss: SeqNumber,
-    ) {
-        self.counters.syn_received += 1;
-        let open = self.passive_open(listener, &arrival.key, iss);
-        let is_full = self.half_opens.is_full();
-        let Some(listening) = self.listeners.at_mut(listener) else {
-            return;
-        };
-        let is_flooded = is_full || listening.is_flooded();
-        let has_room = listening.has_room();
-        let use_of_cookies = self.config.tcp.syn_cookies;
-        let with_cookie = is_flooded || use_of_cookies == SynCookieUse::Always;
-        if with_cookie && use_of_cookies == SynCookieUse::Never {
-            self.counters.half_open_full += 1;
-            return;
-        }
-        if !has_room {
-            // Linux: who cannot be accepted need not shake hands.
-            self.counters.syn_drop_accept_queue_full += 1;
-            return;
-        }
-        if with_cookie {
-            self.counters.syn_cookies_sent += 1;
-            let syn_ack = self
-                .cookies
-                .syn_ack(&mut tcp_cx!(self), &arrival.key, request, &open);
-            return self.reply(&arrival.key, &syn_ack, self.header_of(listener));
-        }
-        self.shake_hands(listener, arrival, frame, (request, &open));
-    }
-
-    /// A SYN that there is room for begins a handshake, or, if it bears a Fast Open's cookie, a connection.
-    fn shake_hands(
-        &mut self,
-        listener: ListenerId,
-        arrival: &Arrival,
-        frame: &RxFrame,
-        (request, open): (&SynRequest, &PassiveOpen),
-    ) {
-        let choice = self.choose_fast_open(listener, &arrival.key, request, arrival.segment.len);
-        if choice.now && self.open_fast(listener, arrival, frame, (request, open), choice.cookie) {
-            return;
-        }
-        if let Some(index) = self.half_open(listener, arrival, request, open, choice.cookie) {
-            self.save_syn(listener, arrival, frame, Saved::HalfOpen(index));
-        }
-    }
-
-    /// Makes an entry of a SYN and answers it, with a Fast Open cookie if there is one to give. Its index, if there was room for it.
-    fn half_open(
-        &mut self,
-        listener: ListenerId,
-        arrival: &Arrival,
-        request: &SynRequest,
-        open: &PassiveOpen,
-        cookie: Option<FastOpenCookie>,
-    ) -> Option<u32> {
-        let mut cx = tcp_cx!(self);
-        let mut entry = HalfOpen::new(&mut cx, request, open);
-        let mut syn_ack = entry.syn_ack(&mut cx);
-        syn_ack.options.fast_open = cookie;
-        let deadline_ns = entry.deadline_ns();
-        let slot = HalfOpenSlot {
-            key: arrival.key,
-            hash: arrival.hash,
-            entry,
-            listener,
-        };
-        let index = self.half_opens.insert(slot).ok()?;
-        if self
-            .flows
-            .insert(arrival.hash, FlowEntry::HalfOpen(index))
-            .is_err()
-        {
-            self.half_opens.remove(index);
-            self.counters.flow_table_full += 1;
-            return None;
-        }
-        if let Some(listening) = self.listeners.at_mut(listener) {
-            listening.half_open += 1;
-        }
-        self.wheel
-            .set_at_latest(self.half_open_timer(index), deadline_ns);
-        self.reply(&arrival.key, &syn_ack, self.header_of(listener));
-        Some(index)
-    }
-
-    /// What a listener chose of the network headers of its SYN-ACKs (`IP_TOS`, `IP_TTL`, `IP_MTU_DISCOVER`).
-    fn header_of(&self, listener: ListenerId) -> HeaderFields {
-        self.listeners
-            .at(listener)
-            .map_or_else(HeaderFields::default, |listening| listening.header)
-    }
-
-    /// Whether an ACK that belongs to nothing completed a handshake by its cookie.
-    fn cookie_in(&mut self, listener: ListenerId, arrival: &mut Arrival, frame: &RxFrame) -> bool {
-        let Some(handshake) = self.cookie_handshake(listener, arrival) else {
-            return false;
-        };
-        self.complete_handshake(None, listener, &handshake, arrival, frame);
-        true
-    }
-
-    /// The handshake that an ACK completes by bringing back a cookie of ours.
-    fn cookie_handshake(&mut self, listener: ListenerId, arrival: &Arrival) -> Option<Handshake> {
-        if !self.cookies.are_out(self.now_ns) {
-            return None;
-        }
-        let open = self.passive_open(listener, &arrival.key, SeqNumber(0));
-        let handshake =
-            self.cookies
-                .check(&mut tcp_cx!(self), &arrival.key, &arrival.segment, &open);
-        match handshake {
-            Some(_) => self.counters.syn_cookies_accepted += 1,
-            None => self.counters.syn_cookies_refused += 1,
-        }
-        handshake
-    }
-
-    /// What we bring to a handshake that a peer began.
-    fn passive_open(&mut self, listener: ListenerId, key: &FlowKey, iss: SeqNumber) -> PassiveOpen {
-        let (mss_max, defer_accept_seconds, retries_max, congestion) =
-            match self.listeners.at(listener) {
-                Some(listening) => (
-                    listening.mss_max,
-                    listening.defer_accept_seconds,
-                    listening.syn_retries,
-                    listening.congestion,
-                ),
-                None => (0, 0, 0, None),
-            };
-        PassiveOpen {
-            iss,
-            ts_offset: self.isn.timestamp_offset(key),
-            mss: self.mss_for(key.remote, mss_max),
-            buffers: self.buffers_to_accept(listener),
-            is_v4: key.remote.is_v4(),
-            congestion: congestion.unwrap_or(self.config.tcp.congestion),
-            defer_accept: defer_timeouts(&self.config.tcp, defer_accept_seconds),
-            retries_max,
-        }
-    }
-
-    /// The largest segment on the way to `remote`: what the link takes, less what a router said of the path and the application asked for
-    /// (`TCP_MAXSEG`; 0: nothing).
-    pub(crate) fn mss_for(&mut self, remote: Addr, mss_max: u16) -> u16 {
-        let link_mss = self.network.mss_for(remote);
-        let path_mss = self
-            .destinations
-            .path(remote, self.now_ns)
-            .map_or(link_mss, |word| word.mtu.saturating_sub(headers_of(remote)));
-        let asked = if mss_max == 0 { u16::MAX } else { mss_max };
-        link_mss.min(path_mss).min(asked)
-    }
-
-    /// A connection that begins while a router's word of its path counts learns how long it does, and what our link takes beyond.
-    #[inline]
-    pub(crate) fn tell_path(&mut self, socket: u32) {
-        if self.destinations.heeds_routers(self.now_ns) {
-            self.tell_word(socket);
-        }
-    }
-
-    #[cold]
-    fn tell_word(&mut self, socket: u32) {
-        let slot = self.sockets.slot(socket);
-        let remote = slot.key.remote;
-        let word = self.destinations.path(remote, self.now_ns);
-        let (Some(conn), Some(word)) = (slot.conn.as_mut(), word) else {
-            return;
-        };
-        let mss = word.mtu.saturating_sub(headers_of(remote));
-        conn.know_path(self.network.mss_for(remote), mss, word.until_ns);
-        if word.too_narrow {
-            slot.header.narrow_too_far(word.until_ns);
-        }
-    }
-
-    /// The final ACK of a handshake: it becomes a connection with a socket, if the accept queue and the socket table have room. Otherwise nothing
-    /// changes, and the peer's next segment tries again.
-    fn complete_handshake(
-        &mut self,
-        half_open: Option<u32>,
-        listener: ListenerId,
-        handshake: &Handshake,
-        arrival: &mut Arrival,
-        frame: &RxFrame,
-    ) {
-        let Some(listening) = self.listeners.at_mut(listener) else {
-            // Whoever listened is gone: as if nobody ever had.
-            if let Some(index) = half_open {
-                self.remove_half_open(index);
-            }
-            return self.refuse(arrival);
-        };
-        if !listening.has_room() {
-            self.counters.accept_queue_full += 1;
-            if self.config.tcp.abort_on_overflow {
-                if let Some(index) = half_open {
-                    self.remove_half_open(index);
-                }
-                self.refuse(arrival);
-            }
-            return;
-        }
-        let Some(id) = self.sockets.reserve() else {
-            self.counters.accept_no_socket += 1;
-            return;
-        };
-        let entry = FlowEntry::Connection(id.index);
-        let placed = match half_open {
-            Some(index) => {
-                self.wheel.stop(self.half_open_timer(index));
-                self.half_opens.remove(index);
-                self.saved_syns.accept(index, id.index);
-                if let Some(listening) = self.listeners.at_mut(listener) {
-                    listening.half_open = listening.half_open.saturating_sub(1);
-                }
-                self.flows
-                    .replace(arrival.hash, FlowEntry::HalfOpen(index), entry)
-            }
-            None => self.flows.insert(arrival.hash, entry).is_ok(),
-        };
-        if !placed {
-            self.counters.flow_table_full += 1;
-            self.saved_syns.forget(Saved::Connection(id.index));
-            self.sockets.release(id.index);
-            return;
-        }
-        let buffers = self.buffers_to_accept(listener);
-        let (slot, _, block) = self.sockets.parts(id.index);
-        let mut cx = tcp_cx!(self);
-        slot.become_connection(arrival.key, arrival.hash)
-            .accept_in(&mut cx, handshake, &buffers);
-        if let Some(conn) = slot.conn.as_mut() {
-            publish_room_of(conn, &slot.tx, block, &cx, self.fair_share);
-            note_deadline(&mut self.wheel, &mut self.departures, id.index, conn);
-        }
-        self.tell_path(id.index);
-        self.announce_accepted(listener, id, &arrival.key);
-        self.connection_in(id.index, arrival, frame, true);
-    }
-
-    /// Puts a new connection into its listener's accept queue, which has room. Last, when all that the application may ask of it is in place.
-    pub(crate) fn announce_accepted(&mut self, listener: ListenerId, id: SocketId, key: &FlowKey) {
-        let block = self.sockets.block(id.index);
-        block.set_names(
-            name_of(key.local, key.local_port),
-            name_of(key.remote, key.remote_port),
-        );
-        block.add_state(SocketState::CONNECTED);
-        let mut next = 0;
-        while let Some(listening) = self.listeners.at_mut(listener)
-            && let Some(&option) = listening.options.get(next)
-        {
-            let effects = self.inherit_option(id.index, option);
-            self.settle(id.index, effects);
-            next += 1;
-        }
-        let Some(listening) = self.listeners.at_mut(listener) else {
-            return;
-        };
-        let (local, remote) = (
-            socket_addr(key.local, key.local_port),
-            socket_addr(key.remote, key.remote_port),
-        );
-        listening.queue.push(Accepted {
-            socket: id,
-            remote,
-            local,
-        });
-        let listener_socket = listening.socket.index;
-        self.counters.accepted += 1;
-        let (slot, _, block) = self.sockets.parts(listener_socket);
-        block.add_in_edge();
-        self.events
-            .mark(listener_socket, &mut slot.marks, MARK_TELL);
-    }
-
-    fn refuse(&mut self, arrival: &Arrival) {
+    /// Answers a segment that belongs to nobody with a reset, unless it is one.
+    pub(crate) fn refuse(&mut self, arrival: &Arrival) {
         match tcp::reset::reply(&arrival.segment) {
             Some(reset) => {
                 self.counters.resets_sent += 1;
@@ -624,9 +384,45 @@ impl Core {
     }
 }
 
-/// Bytes of IP and TCP header on the way to `remote`, options apart.
-pub(crate) fn headers_of(remote: Addr) -> u16 {
-    if remote.is_v4() { 40 } else { 60 }
+/// Data or an ACK with nothing unusual about it.
+#[inline]
+fn is_mergeable(arrival: &Arrival) -> bool {
+    let segment = &arrival.segment;
+    segment.flags.without(Flags::PSH) == Flags::ACK
+        && segment.options.is_plain()
+        && (arrival.is_plain || !arrival.has_ip_options)
+}
+
+/// Whether the frame's checksum is known to be right; `None`: known to be wrong, or the policy has no say.
+#[inline]
+fn is_verified(frame: &RxFrame, policy: ChecksumPolicy) -> Option<bool> {
+    match (frame.checksum(), policy) {
+        (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => Some(true),
+        (RxChecksum::Unknown, ChecksumPolicy::Verify) => Some(false),
+        _ => None,
+    }
+}
+
+/// Couples the ACK that is due to the train of its connection: where it goes is known, and how it looks. False: it is the first of a train, or no plain one, or has
+/// a number of its own since it may be fragmented.
+#[inline]
+fn couple_next(
+    trains: &mut AckTrains,
+    key: &FlowKey,
+    conn: &mut Connection,
+    cx: &mut Cx<'_>,
+) -> bool {
+    let Some(train) = trains.last_of(key).filter(|train| train.takes_more()) else {
+        return false;
+    };
+    let Some(ack) = conn.poll_plain_ack(cx) else {
+        return false;
+    };
+    let ends = train.ends;
+    if !train.couple(&ack) {
+        trains.push(key, ends, SegmentOut::from(ack));
+    }
+    true
 }
 
 fn payload_holds(unverified: Unverified, arrival: &Arrival, frame: &RxFrame) -> bool {

@@ -17,14 +17,12 @@ use crate::departures::packet_out::{
     HeaderFields, LinkEnds, build_bare, build_rest, build_segment, build_with,
 };
 use crate::departures::tx_lists::OPENINGS;
-use crate::event_queue::MARK_ROOM;
 use crate::flows::sockets::Role;
 use crate::flows::stamps::StampedAt;
 use crate::limits::{BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
 use crate::network::layer::Network;
 use crate::network::neighbours::Link;
-use crate::settle::OUTPUT;
-use crate::timer_stage::note_deadline;
+use crate::settle::door;
 
 impl Core {
     /// Something is ready to leave.
@@ -190,17 +188,12 @@ impl Core {
             // With the last one it says so.
             has_more = conn.due() != TransmitClass::None;
         }
-        if used > 0 && conn.limits_unsent(&cx) {
-            way.tx.publish_sent(block, conn.unacked_payload());
-            self.events.mark(socket, &mut slot.marks, MARK_ROOM);
-        }
         // The frames ended before the segments did, or with them.
         let class = match has_more {
             true => rest_of(conn, &mut cx, segment),
             false => TransmitClass::None,
         };
-        note_deadline(&mut self.wheel, &mut self.departures, socket, conn);
-        self.lists.put(socket, class);
+        door!(self, cx).settle_sent(socket, slot, block, class, used > 0);
         used
     }
 
@@ -266,7 +259,7 @@ impl Core {
             effects |= conn.on_icmp_error(&mut cx, kind, una);
         }
         // What is kept back waits for a timer: back on its list this output would ask for it again, without end.
-        self.settle(socket, effects.without(OUTPUT));
+        self.settle(socket, effects.without(Effects::TRANSMIT | Effects::HELD));
     }
 
     fn control_out(&mut self, frames: &[TxFrame]) -> usize {

@@ -12,7 +12,6 @@ use wire::{Addr, ipv4};
 
 use crate::context::{IcmpNote, IcmpNoteQuery, SocketOption, SoftErrorQuery};
 use crate::core::Core;
-use crate::event_queue::MARK_TELL;
 use crate::flows::sockets::Role;
 use crate::limits::ICMP_NOTES_MAX;
 use crate::network::icmp::ErrorReport;
@@ -108,7 +107,7 @@ impl Core {
         block.add_state(SocketState::ERROR_WAITS);
         block.add_in_edge();
         block.add_out_edge();
-        self.events.mark(socket, &mut slot.marks, MARK_TELL);
+        self.tell(socket);
     }
 
     /// An ICMP error, `packet` with its IP header, ended an attempt to connect. Of IPv6 it is kept only for who asked for it.

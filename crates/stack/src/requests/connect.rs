@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ring::socket_block::{Name, SocketId};
 use rustix::io::Errno;
-use tcp::{ActiveOpen, TransmitClass};
+use tcp::ActiveOpen;
 use wire::{Addr, FlowKey};
 
 use crate::arrivals::fast_open_in::asks_no_cookie;
@@ -26,7 +26,7 @@ impl Core {
         };
         let outcome = self.open(socket, &connect);
         match outcome {
-            Ok(()) => self.lists.put(socket, TransmitClass::Opening),
+            Ok(()) => self.queue_opening(socket),
             Err(_) => self.forget_written_ahead(socket),
         }
         self.answer(socket, outcome, connect.answer);

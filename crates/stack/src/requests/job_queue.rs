@@ -5,22 +5,16 @@
 
 use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
-use tcp::{Effects, TransmitClass};
+use tcp::Effects;
 
 use crate::context::{Answer, Backlog, Control, Listen, Placed};
 use crate::core::{Core, tcp_cx};
 use crate::departures::packet_out::HeaderFields;
-use crate::event_queue::{MARK_ROOM, MARK_TELL};
 use crate::flows::accept_queue::AcceptQueue;
 use crate::flows::listeners::ListenError;
 use crate::flows::sockets::Role;
 use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
-use crate::requests::options::publish_room_of;
-use crate::settle::OUTPUT;
-use crate::timer_stage::note_deadline;
-
-/// What nearly every job comes to.
-const DUE: Effects = OUTPUT.union(Effects::TIMER);
+use crate::settle::door;
 
 impl Core {
     /// Applies jobs and control requests, up to a turn's budget; the number applied.
@@ -101,7 +95,7 @@ impl Core {
     #[inline]
     fn opening_job(&mut self, socket: u32, requests: Requests) {
         if requests.contains(Requests::CONNECT) {
-            self.lists.put(socket, TransmitClass::Opening);
+            self.queue_opening(socket);
         }
         let more = requests.without(Requests::CONNECT);
         if !more.is_empty() && self.waits_to_begin(socket) {
@@ -171,20 +165,9 @@ impl Core {
         if !requests.is_empty() {
             effects = conn.end_run(&mut cx, effects, run);
         }
-        let is_news =
-            wrote && !slot.app_gone && publish_room_of(conn, &slot.tx, block, &cx, self.fair_share);
-        // An application that found no chunk waits although the buffer has room: it has said so before it asked for this.
-        if is_news || (!slot.app_gone && block.wants_writable()) {
-            self.events.mark(socket, &mut slot.marks, MARK_ROOM);
-        }
-        if !effects.without(DUE).is_empty() {
-            return self.settle(socket, effects);
-        }
-        if effects.intersects(OUTPUT) {
-            self.lists.put(socket, conn.list());
-        }
-        if effects.intersects(Effects::TIMER) {
-            note_deadline(&mut self.wheel, &mut self.departures, socket, conn);
+        let door = door!(self, cx);
+        if !door.settle_job(socket, slot, block, effects, wrote) {
+            self.settle(socket, effects);
         }
     }
 
@@ -263,7 +246,7 @@ impl Core {
             let (slot, _, block) = self.sockets.parts(socket);
             slot.role = Role::Listener(index);
             block.add_state(SocketState::LISTENING);
-            self.events.mark(socket, &mut slot.marks, MARK_TELL);
+            self.tell(socket);
         }
         self.answer(socket, outcome.map(|_| ()), listen.answer);
     }
@@ -365,11 +348,11 @@ impl Core {
 
     /// A request on a socket that is no connection yet failed.
     pub(crate) fn fail_socket(&mut self, socket: u32, errno: Errno) {
-        let (slot, _, block) = self.sockets.parts(socket);
+        let (_, _, block) = self.sockets.parts(socket);
         block.fail(errno.raw_os_error() as u16);
         block.add_in_edge();
         block.add_out_edge();
-        self.events.mark(socket, &mut slot.marks, MARK_TELL);
+        self.tell(socket);
     }
 }
 

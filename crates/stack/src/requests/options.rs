@@ -3,14 +3,11 @@
 //! A connection has its options itself (most are TCP's). A listener keeps those that were set on it, latest last, and each connection that it accepts begins
 //! with them, as in Linux.
 
-use ring::byte_ring::TxReader;
-use ring::socket_block::SocketBlock;
-use tcp::{Buffers, Connection, Cx, Effects};
+use tcp::{Buffers, Effects};
 
 use crate::context::{InfoQuery, SocketInfo, SocketOption};
 use crate::core::{Core, tcp_cx};
 use crate::departures::packet_out::HeaderFields;
-use crate::event_queue::MARK_ROOM;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::sockets::Role;
 use crate::requests::connect::socket_addr;
@@ -173,18 +170,6 @@ impl Core {
         }
     }
 
-    /// Says in the socket's block how much the application may write, and from when on a waiting writer is to be woken; one who waits already may have to be
-    /// woken now (`sk_write_space` in Linux).
-    fn publish_room(&mut self, socket: u32) {
-        let (slot, _, block) = self.sockets.parts(socket);
-        if let Some(conn) = slot.conn.as_mut()
-            && publish_room_of(conn, &slot.tx, block, &tcp_cx!(self), self.fair_share)
-            && !slot.app_gone
-        {
-            self.events.mark(socket, &mut slot.marks, MARK_ROOM);
-        }
-    }
-
     /// What is known of a connection.
     #[cold]
     pub(crate) fn answer_info(&mut self, mut query: InfoQuery) {
@@ -217,29 +202,4 @@ impl Core {
             path_mtu: path_mss + headers_len(key.remote.is_v4()),
         })
     }
-}
-
-/// As [`Core::publish_room`], of a connection that is at hand. `fair_share`: what it may have at most. False: it is no news for
-/// a writer who waits.
-pub(crate) fn publish_room_of(
-    conn: &mut Connection,
-    tx: &TxReader,
-    block: &SocketBlock,
-    cx: &Cx<'_>,
-    fair_share: u32,
-) -> bool {
-    if block.wants_writable() {
-        conn.on_writer_waits(cx);
-    }
-    let mut room = conn.send_room(cx);
-    if room.limit > fair_share {
-        // What is buffered stays; whole segments, so that a limit that follows the ACKs cuts no small ones.
-        let mss = u32::from(conn.send_mss().max(1));
-        room.limit = (fair_share - fair_share % mss).max(mss);
-        room.wake = room.wake.min(room.limit - room.limit / 3);
-    }
-    if room.unsent_wake != u32::MAX {
-        tx.publish_sent(block, conn.unacked_payload());
-    }
-    block.set_room(room.limit, room.wake, room.unsent_wake)
 }

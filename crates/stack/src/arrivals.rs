@@ -7,6 +7,5 @@ pub(crate) mod fast_open_in;
 pub(crate) mod other_in;
 pub(crate) mod packet_in;
 pub(crate) mod passive_opens;
-pub(crate) mod rx_sink;
 pub(crate) mod tcp_in;
 pub(crate) mod time_wait_in;

@@ -23,10 +23,6 @@ use crate::config::StackConfig;
 use crate::context::{Placed, Report};
 use crate::counters::Counters;
 use crate::departures::ack_trains::AckTrains;
-use crate::departures::control_queue::ControlQueue;
-use crate::departures::pacing::Departures;
-use crate::departures::packet_out::HeaderFields;
-use crate::departures::tx_lists::TxLists;
 use crate::event_queue::EventQueue;
 use crate::flows::flow_table::FlowTable;
 use crate::flows::half_opens::HalfOpens;
@@ -36,12 +32,16 @@ use crate::flows::memory_rounds::MemoryRounds;
 use crate::flows::saved_syns::SavedSyns;
 use crate::flows::sockets::{NO_KEY, Sockets};
 use crate::flows::time_waits::TimeWaits;
+use crate::header_fields::HeaderFields;
 use crate::limits::{JOBS_PER_TURN, RX_GROUP, TX_FRAMES_AHEAD_MIN};
 use crate::network::destinations::Destinations;
 use crate::network::layer::Network;
 use crate::requests::binds::Binds;
+use crate::schedule::control_queue::ControlQueue;
+use crate::schedule::pacing::Departures;
+use crate::schedule::timers::Wheel;
+use crate::schedule::tx_lists::TxLists;
 use crate::stage_clock::StageClock;
-use crate::timers::Wheel;
 
 /// What every call into `tcp` takes, made from the fields of a [`Core`] that are not its sockets.
 macro_rules! tcp_cx {

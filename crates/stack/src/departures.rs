@@ -2,8 +2,5 @@
 //! in the driver's own buffers.
 
 pub(crate) mod ack_trains;
-pub(crate) mod control_queue;
-pub(crate) mod pacing;
 pub(crate) mod packet_out;
 pub(crate) mod tcp_out;
-pub(crate) mod tx_lists;

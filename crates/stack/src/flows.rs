@@ -5,11 +5,13 @@ pub(crate) mod accept_queue;
 #[cfg(test)]
 pub(crate) mod account;
 pub(crate) mod dormant;
+pub(crate) mod errno;
 pub(crate) mod flow_table;
 pub(crate) mod half_opens;
 pub(crate) mod icmp_notes;
 pub(crate) mod listeners;
 pub(crate) mod memory_rounds;
+pub(crate) mod rx_sink;
 pub(crate) mod saved_syns;
 pub(crate) mod shedding;
 pub(crate) mod slab;

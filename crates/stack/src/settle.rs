@@ -8,19 +8,20 @@ use ring::byte_ring::TxReader;
 use ring::chunk::ChunkPool;
 use ring::socket_block::{SocketBlock, SocketState};
 use tcp::time_wait::TimeWait;
-use tcp::{Connection, ConnectionError, Cx, Effects, TransmitClass};
+use tcp::{Connection, Cx, Effects, TransmitClass};
 use wire::FlowKey;
 
 use crate::core::{Core, tcp_cx};
 use crate::counters::Counters;
-use crate::departures::pacing::Departures;
-use crate::departures::tx_lists::TxLists;
 use crate::event_queue::{EventQueue, MARK_ROOM, MARK_TELL};
+use crate::flows::errno::errno_of;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::saved_syns::Saved;
 use crate::flows::sockets::{Role, Slot};
 use crate::network::neighbours::{NeighbourId, Neighbours};
-use crate::timers::Wheel;
+use crate::schedule::pacing::Departures;
+use crate::schedule::timers::Wheel;
+use crate::schedule::tx_lists::TxLists;
 
 /// The turn's output has to ask the connection.
 const OUTPUT: Effects = Effects::TRANSMIT.union(Effects::HELD);
@@ -498,28 +499,4 @@ fn publish_room(
         tx.publish_sent(block, conn.unacked_payload());
     }
     block.set_room(room.limit, room.wake, room.unsent_wake)
-}
-
-/// Linux's errno for what happened to a connection in this state.
-pub(crate) fn errno_of(error: Option<ConnectionError>, said: SocketState) -> u16 {
-    use rustix::io::Errno;
-    let in_close_wait = said.contains(SocketState::EOF) && !said.contains(SocketState::TX_SHUT);
-    let errno = match error {
-        None => return 0,
-        // The peer had closed: that we went on writing is what went wrong.
-        Some(ConnectionError::Reset) if in_close_wait => Errno::PIPE,
-        Some(ConnectionError::Refused) => Errno::CONNREFUSED,
-        Some(ConnectionError::Reset) => Errno::CONNRESET,
-        Some(ConnectionError::TimedOut) => Errno::TIMEDOUT,
-        Some(ConnectionError::HostUnreachable) => Errno::HOSTUNREACH,
-        Some(ConnectionError::NetUnreachable) => Errno::NETUNREACH,
-        Some(ConnectionError::Aborted) => Errno::CONNABORTED,
-        Some(ConnectionError::NoProtocol) => Errno::NOPROTOOPT,
-        Some(ConnectionError::AccessDenied) => Errno::ACCESS,
-        Some(ConnectionError::HostDown) => Errno::HOSTDOWN,
-        Some(ConnectionError::HostIsolated) => Errno::NONET,
-        Some(ConnectionError::SourceRouteFailed) => Errno::OPNOTSUPP,
-        Some(ConnectionError::Protocol) => Errno::PROTO,
-    };
-    errno.raw_os_error() as u16
 }

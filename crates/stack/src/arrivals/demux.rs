@@ -11,9 +11,9 @@ use wire::{Addr, Ecn, FlowKey, WireError, ipv4, ipv6, plain, protocol};
 
 use crate::counters::Counters;
 use crate::flows::flow_table::FlowEntry;
+use crate::header_fields::ECN_BITS;
 use crate::limits::HEADER_BYTES_MAX;
 use crate::network::addresses::LocalAddresses;
-use crate::requests::options::ECN_BITS;
 
 /// A TCP segment for one of our addresses, its payload still in the frame.
 pub(crate) struct Arrival {

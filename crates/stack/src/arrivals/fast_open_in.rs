@@ -9,11 +9,11 @@ use wire::tcp::FastOpenCookie;
 use wire::{Addr, FlowKey};
 
 use crate::arrivals::demux::Arrival;
-use crate::arrivals::rx_sink::RxSink;
 use crate::context::{FastOpenAnswer, FastOpenQuery, SocketOption};
 use crate::core::{Core, tcp_cx};
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::ListenerId;
+use crate::flows::rx_sink::RxSink;
 use crate::flows::saved_syns::Saved;
 
 /// What a SYN is, by the rules of Fast Open.

@@ -18,12 +18,12 @@ use wire::{FlowKey, SeqNumber};
 
 use crate::arrivals::demux::Arrival;
 use crate::context::Accepted;
+use crate::context::{name_of, socket_addr};
 use crate::core::{Core, tcp_cx};
-use crate::departures::packet_out::HeaderFields;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::{HalfOpenSlot, ListenerId};
 use crate::flows::saved_syns::Saved;
-use crate::requests::connect::{name_of, socket_addr};
+use crate::header_fields::HeaderFields;
 use crate::settle::door;
 
 impl Core {

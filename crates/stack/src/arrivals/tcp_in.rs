@@ -37,11 +37,11 @@ use wire::tcp::Flags;
 use wire::{Ecn, FlowKey, SeqNumber};
 
 use crate::arrivals::demux::{Arrival, Unverified};
-use crate::arrivals::rx_sink::RxSink;
 use crate::core::{Core, tcp_cx};
 use crate::departures::ack_trains::AckTrains;
-use crate::departures::packet_out::HeaderFields;
 use crate::flows::flow_table::FlowEntry;
+use crate::flows::rx_sink::RxSink;
+use crate::header_fields::HeaderFields;
 use crate::settle::door;
 
 /// Effects that a segment may have without ending its run.

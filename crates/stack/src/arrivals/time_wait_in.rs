@@ -6,9 +6,9 @@ use tcp::time_wait::TimeWaitOutcome;
 
 use crate::arrivals::demux::Arrival;
 use crate::core::{Core, tcp_cx};
-use crate::departures::packet_out::HeaderFields;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::listeners::Listener;
+use crate::header_fields::HeaderFields;
 
 impl Core {
     pub(crate) fn time_wait_in(&mut self, index: u32, arrival: &mut Arrival, frame: &RxFrame) {

@@ -9,7 +9,8 @@ use tcp::{PlainAck, SegmentOut};
 use wire::tcp::{Flags, Timestamp};
 use wire::{Ecn, FlowKey, SeqNumber, plain};
 
-use crate::departures::packet_out::{LinkEnds, build_segment, plain_headers, write_plain};
+use crate::departures::packet_out::{build_segment, plain_headers, write_plain};
+use crate::header_fields::LinkEnds;
 use crate::limits::{ACK_TRAINS_MAX, ACKS_PER_TRAIN_MAX};
 
 /// What one ACK of a train has for itself.

@@ -12,16 +12,15 @@ use wire::plain::Standing;
 use crate::core::{Core, tcp_cx};
 use crate::counters::Counters;
 use crate::departures::ack_trains::{Expansion, Filled};
-use crate::departures::control_queue::ControlSegment;
-use crate::departures::packet_out::{
-    HeaderFields, LinkEnds, build_bare, build_rest, build_segment, build_with,
-};
-use crate::departures::tx_lists::OPENINGS;
+use crate::departures::packet_out::{build_bare, build_rest, build_segment, build_with};
 use crate::flows::sockets::Role;
 use crate::flows::stamps::StampedAt;
+use crate::header_fields::{HeaderFields, LinkEnds};
 use crate::limits::{BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_SHARES};
 use crate::network::layer::Network;
 use crate::network::neighbours::Link;
+use crate::schedule::control_queue::ControlSegment;
+use crate::schedule::tx_lists::OPENINGS;
 use crate::settle::door;
 
 impl Core {

@@ -6,12 +6,12 @@
 use ring::socket_block::SOCKET_BLOCK_BYTES;
 use ring::socket_block::SocketId;
 
-use crate::departures::tx_lists::LINK_BYTES;
 use crate::flows::dormant::BLOCK_BYTES_ALL;
 use crate::flows::flow_table::FlowTable;
 use crate::flows::sockets::{PLACE_BYTES, SLOT_BYTES};
 use crate::limits::Limits;
-use crate::timers::NODE_BYTES;
+use crate::schedule::timers::NODE_BYTES;
+use crate::schedule::tx_lists::LINK_BYTES;
 
 /// Blocks of a packed connection that was accepted over IPv4 and never used; one that exchanged payload takes three or four.
 pub const REST_BLOCKS_IDLE: usize = 2;

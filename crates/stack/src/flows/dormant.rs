@@ -11,9 +11,8 @@ use ring::byte_ring::{RxWriter, TxReader};
 use tcp::pack::{Packer, Packing, Unpacker};
 use wire::{Addr, FlowKey};
 
-use crate::context::DontFragment;
-use crate::departures::packet_out::HeaderFields;
 use crate::flows::sockets::{Role, Slot};
+use crate::header_fields::{DontFragment, HeaderFields};
 use crate::limits::REST_BYTES_MAX;
 
 const NONE: u32 = u32::MAX;

@@ -12,10 +12,10 @@ use wire::{Addr, ipv4};
 
 use crate::context::{IcmpNote, IcmpNoteQuery, SocketOption, SoftErrorQuery};
 use crate::core::Core;
+use crate::flows::errno::errno_of;
 use crate::flows::sockets::Role;
 use crate::limits::ICMP_NOTES_MAX;
 use crate::network::icmp::ErrorReport;
-use crate::settle::errno_of;
 use ring::socket_block::SocketState;
 
 /// An ICMP header without what it quotes.

@@ -12,10 +12,10 @@ use tcp::{CongestionAlgorithm, FastOpenKeys};
 use wire::Addr;
 
 use crate::context::SocketOption;
-use crate::departures::packet_out::HeaderFields;
 use crate::flows::accept_queue::AcceptQueue;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::slab::Slab;
+use crate::header_fields::HeaderFields;
 use crate::limits::{FAST_OPEN_PENDING_MAX, FAST_OPEN_RESET_NS};
 
 pub(crate) struct Listener {
@@ -107,7 +107,7 @@ impl Listener {
 
     /// Takes an option: for itself, or for the connections to come.
     pub fn set_option(&mut self, option: SocketOption) {
-        self.header.take(option);
+        option.sets_header(&mut self.header);
         self.sizes_buffers |= matches!(
             option,
             SocketOption::RecvBuffer(_)

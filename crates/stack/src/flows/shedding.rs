@@ -6,8 +6,8 @@
 use ring::raw::RawSlice;
 use tcp::Memory;
 
-use crate::arrivals::rx_sink::RxSink;
 use crate::core::{Core, tcp_cx};
+use crate::flows::rx_sink::RxSink;
 use crate::limits::{MEMORY_SHARED, SHARE_BYTES_MIN, SHED_SOCKETS_PER_TURN};
 
 impl Core {

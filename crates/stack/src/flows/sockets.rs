@@ -35,10 +35,10 @@ use tcp::Connection;
 use wire::plain::Standing;
 use wire::{Addr, FlowKey};
 
-use crate::departures::packet_out::HeaderFields;
 use crate::flows::dormant::RestBlocks;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::stamps::Stamps;
+use crate::header_fields::HeaderFields;
 use crate::limits::{
     HAND_PACKS_MAX, HAND_STEPS_MAX, HAND_WORTH, Limits, MEMORY_EXHAUSTED, MEMORY_LOW,
     MEMORY_PRESSURE, SLOTS_KEPT, SLOTS_PER_STEP, SLOTS_STEP_SHARE,

@@ -11,7 +11,7 @@ use tcp::time_wait::TimeWait;
 use wire::FlowKey;
 
 use crate::flows::slab::Slab;
-use crate::timers::Wheel;
+use crate::schedule::timers::Wheel;
 
 const NONE: u32 = u32::MAX;
 

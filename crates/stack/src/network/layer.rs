@@ -9,8 +9,8 @@ use wire::{Addr, MacAddr};
 
 use crate::config::{ConfigError, StackConfig};
 use crate::core::Secrets;
-use crate::departures::packet_out::LinkEnds;
 use crate::flows::sockets::Slot;
+use crate::header_fields::LinkEnds;
 use crate::limits::{
     COLD_FRAME_BYTES_MAX, COLD_FRAMES_MAX, CONTROL_FRAME_BYTES_MAX, NEIGHBOUR_FRAMES_EACH_MAX,
 };

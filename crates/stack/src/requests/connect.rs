@@ -6,13 +6,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ring::socket_block::{Name, SocketId};
+use ring::socket_block::SocketId;
 use rustix::io::Errno;
 use tcp::ActiveOpen;
 use wire::{Addr, FlowKey};
 
 use crate::arrivals::fast_open_in::asks_no_cookie;
-use crate::context::{Connect, SocketOption};
+use crate::context::{Connect, SocketOption, name_of, socket_addr};
 use crate::core::{Core, tcp_cx};
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::sockets::Role;
@@ -205,17 +205,4 @@ impl Core {
         self.find_flow(key, hash).is_none()
             && self.listeners.find(key.local, key.local_port).is_none()
     }
-}
-
-/// An end of a flow as the socket's block holds it.
-pub(crate) fn name_of(address: Addr, port: u16) -> Name {
-    Name {
-        address: *address.octets(),
-        port,
-    }
-}
-
-/// An end of a flow as `std` writes it.
-pub(crate) fn socket_addr(address: Addr, port: u16) -> SocketAddr {
-    SocketAddr::new(address.to_ip(), port)
 }

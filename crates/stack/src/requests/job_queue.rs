@@ -9,10 +9,10 @@ use tcp::Effects;
 
 use crate::context::{Answer, Backlog, Control, Listen, Placed};
 use crate::core::{Core, tcp_cx};
-use crate::departures::packet_out::HeaderFields;
 use crate::flows::accept_queue::AcceptQueue;
 use crate::flows::listeners::ListenError;
 use crate::flows::sockets::Role;
+use crate::header_fields::HeaderFields;
 use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
 use crate::settle::door;
 

@@ -5,15 +5,10 @@
 
 use tcp::{Buffers, Effects};
 
-use crate::context::{InfoQuery, SocketInfo, SocketOption};
+use crate::context::{InfoQuery, SocketInfo, SocketOption, socket_addr};
 use crate::core::{Core, tcp_cx};
-use crate::departures::packet_out::HeaderFields;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::sockets::Role;
-use crate::requests::connect::socket_addr;
-
-/// What of a traffic class is ECN's (RFC 3168).
-pub(crate) const ECN_BITS: u8 = 3;
 
 /// IP and TCP headers without options: what lies between MTU and MSS.
 const fn headers_len(is_v4: bool) -> u32 {
@@ -23,27 +18,6 @@ const fn headers_len(is_v4: bool) -> u32 {
         wire::ipv6::HEADER_LEN
     };
     (ip + wire::tcp::HEADER_LEN) as u32
-}
-
-impl HeaderFields {
-    /// Takes an option that chooses network header fields; false if it is another one.
-    pub fn take(&mut self, option: SocketOption) -> bool {
-        match option {
-            SocketOption::TrafficClass(class) => self.dscp = class & !ECN_BITS,
-            SocketOption::HopLimit(limit) => self.hop_limit = limit,
-            SocketOption::MtuDiscover {
-                dont_fragment,
-                resends,
-                heeds_v6,
-            } => {
-                self.set_dont_fragment(dont_fragment);
-                self.resends_for_mtu = resends;
-                self.heeds_mtu_v6 = heeds_v6;
-            }
-            _ => return false,
-        }
-        true
-    }
 }
 
 impl Core {
@@ -73,7 +47,7 @@ impl Core {
     /// Sets an option of a connection.
     pub(crate) fn set_option(&mut self, socket: u32, option: SocketOption) -> Effects {
         let slot = self.sockets.slot(socket);
-        if slot.role != Role::Connection || slot.header.take(option) {
+        if slot.role != Role::Connection || option.sets_header(&mut slot.header) {
             return Effects::NONE;
         }
         match option {

@@ -7,7 +7,7 @@ use wire::tcp::Timestamp;
 use wire::{Addr, FlowKey, MacAddr, SeqNumber};
 
 use super::{AckTrains, Expansion};
-use crate::departures::packet_out::{HeaderFields, LinkEnds};
+use crate::header_fields::{HeaderFields, LinkEnds};
 
 const ACKS: u32 = 3;
 

@@ -8,7 +8,10 @@ use tcp::SegmentOut;
 use wire::tcp::{Flags, Options, Timestamp};
 use wire::{Addr, SeqNumber};
 
+use wire::ethernet::MacAddr;
+
 use super::*;
+use crate::header_fields::{DontFragment, HeaderFields};
 
 const ENDS: LinkEnds = LinkEnds {
     source: MacAddr([2, 0, 0, 0, 0, 1]),

@@ -2,7 +2,7 @@
 //! it may leave.
 //!
 //! A binary heap of sockets with each one's place noted, so that a departure can be moved and taken out in O(log n). A connection is in
-//! it once at most, only while it waits; one that is not paced touches it only while segments are missing. The wheel of [`timers`](crate::timers) holds all that milliseconds are fine
+//! it once at most, only while it waits; one that is not paced touches it only while segments are missing. The wheel of [`timers`](crate::schedule::timers) holds all that milliseconds are fine
 //! enough for.
 
 /// See the module's documentation.

@@ -8,7 +8,7 @@ use tcp::SegmentOut;
 use wire::FlowKey;
 
 use crate::counters::Counters;
-use crate::departures::packet_out::HeaderFields;
+use crate::header_fields::HeaderFields;
 
 /// A segment, whose it is, and what its network header says.
 pub(crate) struct ControlSegment {

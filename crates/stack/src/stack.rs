@@ -18,18 +18,18 @@ use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
 
 use crate::config::{ConfigError, StackConfig};
-use crate::context::{AppSide, Report};
+use crate::context::{AppSide, Report, Usage};
 use crate::core::{Core, CoreParts, Secrets, StackSide};
 use crate::counters::Counters;
 use crate::event_queue::EventQueue;
+use crate::flows::sockets::Sockets;
 use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX,
     TX_FRAMES_AHEAD_MIN, TX_FRAMES_PER_TURN, TX_LOOKS_MIN,
 };
-use crate::network::Network;
-use crate::sockets::Sockets;
+use crate::network::layer::Network;
+use crate::schedule::tx_lists::Acks;
 use crate::stage_clock::Stage;
-use crate::tx_lists::Acks;
 
 /// What a turn did: whether to turn again at once or to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -373,33 +373,6 @@ impl Stack {
     pub fn port_mut(&mut self) -> &mut (dyn Port + Send) {
         &mut *self.port
     }
-}
-
-/// What a stack holds at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Connections, listeners, and sockets whose connection has ended while the application holds them.
-    pub sockets: usize,
-    /// Of these, the quiet ones that are packed.
-    pub dormant: usize,
-    /// Blocks that packed ones take.
-    pub rest_blocks: usize,
-    /// Handshakes in progress.
-    pub half_open: usize,
-    /// Entries of connections in TIME_WAIT, and of closed ones in FIN_WAIT_2.
-    pub time_wait: usize,
-    /// Of these, the ones in FIN_WAIT_2.
-    pub fin_wait_2: usize,
-    /// Flows in the table: the sum of connections, handshakes and entries.
-    pub flows: usize,
-    /// Small chunks in streams.
-    pub small_chunks: u32,
-    /// Large chunks in streams.
-    pub large_chunks: u32,
-    /// Records of segments in flight.
-    pub segment_records: usize,
-    /// Blocks of ranges that are held out of order.
-    pub range_blocks: usize,
 }
 
 /// What a stack and its application share, each with its ends.

@@ -12,7 +12,7 @@ use crate::marks::Marks;
 use crate::recovery::Pending;
 use crate::recovery::rate::Busy;
 use crate::state::{ConnectionError, State};
-use crate::timers::NEVER_NS;
+use crate::timers::{AckKind, NEVER_NS};
 
 impl Connection {
     /// The send buffer holds `buffered` bytes counted from SND.UNA, sent and unsent.
@@ -113,9 +113,9 @@ impl Connection {
             self.rx.unread = unread;
             self.adjust_receive_space(cx);
             let update = self.read_deserves_ack(copied)
-                || (self.state.receives_data() && self.wants_window_update(cx));
+                || (self.state().receives_data() && self.wants_window_update(cx));
             if update {
-                self.marks.set(Marks::ACK_NOW);
+                self.request_ack(AckKind::WindowUpdate);
             }
         }
     }
@@ -148,10 +148,10 @@ impl Connection {
     #[inline]
     pub fn note_close(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.marks.set(Marks::ORPHAN);
-        match self.state {
+        match self.state() {
             State::SynSent | State::Closed => return self.finish_closed(),
             // An orphan in FIN_WAIT_2 or TIME_WAIT has no other timer than that state's.
-            State::FinWait2 => return self.enter_fin_wait_2(cx, false),
+            State::FinWait2 => return self.await_fin(cx, false),
             State::TimeWait => return Effects::TIME_WAIT,
             State::SynReceived if self.may_close_crossed() => self.close_crossed(cx),
             _ => self.queue_fin(),
@@ -183,7 +183,7 @@ impl Connection {
         let moment = self.moment(cx);
         self.congestion.choose(&moment, choice);
         self.begin_model(cx);
-        if self.state == State::SynSent && self.is_first_syn() {
+        if self.state() == State::SynSent && self.is_first_syn() {
             self.ask_for_ecn(cx.config, choice);
         } else {
             self.refresh_ecn();
@@ -198,7 +198,7 @@ impl Connection {
 
     /// Ends the connection with a RST where the state asks for one (RFC 9293 3.10.5).
     pub fn abort(&mut self, cx: &mut Cx<'_>) -> Effects {
-        let is_told = !matches!(self.state, State::Closing | State::LastAck);
+        let is_told = !matches!(self.state(), State::Closing | State::LastAck);
         self.abort_as(cx, is_told)
     }
 
@@ -211,7 +211,7 @@ impl Connection {
     fn abort_as(&mut self, cx: &mut Cx<'_>, is_told: bool) -> Effects {
         let deadline_ns = self.deadline_ns;
         self.marks.set(Marks::ORPHAN);
-        let effects = match self.state {
+        let effects = match self.state() {
             State::Closed => Effects::CLOSED,
             State::SynSent | State::TimeWait => self.finish_closed(),
             _ if !is_told => self.finish_closed(),
@@ -340,14 +340,17 @@ impl Connection {
     }
 
     fn queue_fin(&mut self) {
-        self.state = match self.state {
-            State::Established => State::FinWait1,
-            State::SynReceived if self.is_fast_opened() && self.is_orphan() => State::FinWait1,
-            State::CloseWait => State::LastAck,
-            // The FIN waits for the handshake; also where data does not, unless nobody waits with it (Linux).
-            State::SynSent | State::SynReceived => self.state,
+        match self.state() {
+            State::Established => self.state.transition_to(State::FinWait1),
+            State::CloseWait => self.state.transition_to(State::LastAck),
+            // The FIN of a Fast Open does not wait for the handshake once the application is gone (Linux).
+            State::SynReceived if self.is_fast_opened() && self.is_orphan() => {
+                self.state.transition_to(State::FinWait1);
+            }
+            // Any other FIN does.
+            State::SynSent | State::SynReceived => {}
             _ => return,
-        };
+        }
         self.marks.set(Marks::FIN_QUEUED);
     }
 

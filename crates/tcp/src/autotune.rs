@@ -435,7 +435,7 @@ impl Connection {
             && path <= snd.wnd
             && path < WINDOW_BYTES_MAX
             && lowat == u32::MAX
-            && self.state.sends_data();
+            && self.state().sends_data();
         if !is_roomy {
             return None;
         }

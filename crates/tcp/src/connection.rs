@@ -38,7 +38,7 @@ use crate::recovery::rate::Delivery;
 use crate::recovery::records::RecordPool;
 use crate::rtt::RoundTrip;
 use crate::segment::{Segment, TransmitClass};
-use crate::state::{ConnectionError, State};
+use crate::state::{ConnectionError, CurrentState, State};
 use crate::timers::{NEVER_NS, Tally, Timers};
 use crate::variables::{Cold, Rcv, Receiver, Sender, Snd};
 use crate::{MILLISECOND_NS, limits};
@@ -93,6 +93,8 @@ pub struct Keepalive {
 /// The numbers that a connection begins with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct First {
+    /// SYN_SENT, SYN_RECEIVED (a Fast Open) or ESTABLISHED (a half-open entry became a connection).
+    pub state: State,
     /// ISS
     pub iss: SeqNumber,
     /// SND.UNA and SND.NXT.
@@ -111,7 +113,7 @@ pub struct Connection {
     pub(crate) rcv: Rcv,
     pub(crate) deadline_ns: u64,
     pub(crate) marks: Marks,
-    pub(crate) state: State,
+    pub(crate) state: CurrentState,
     pub(crate) error: Option<ConnectionError>,
     /// Shift of the windows that we advertise.
     pub(crate) rcv_shift: u8,
@@ -169,6 +171,7 @@ impl Connection {
         let initial = InitialWindow::new(cx.config, &open.buffers, open.mss, scaling);
         let receiver = Receiver::new(cx.now_ns, open.mss, open.buffers.recv_bytes, &initial);
         let first = First {
+            state: State::SynSent,
             iss: open.iss,
             una: open.iss,
             ts_offset: open.ts_offset,
@@ -198,13 +201,13 @@ impl Connection {
         let initial = InitialWindow::new(cx.config, buffers, mss, h.window_scales.is_some());
         let receiver = Receiver::new(cx.now_ns, h.mss, buffers.recv_bytes, &initial);
         let first = First {
+            state: State::Established,
             iss: h.iss,
             una: h.una,
             ts_offset: h.ts_offset,
             cwnd: Congestion::initial_window(cx.config, h.syn_ack_lost),
         };
         self.begin(cx, &first, buffers, receiver);
-        self.state = State::Established;
         self.due = TransmitClass::None;
         self.snd.wnd = h.snd_wnd;
         self.snd.wl1 = h.irs;
@@ -268,7 +271,7 @@ impl Connection {
             rcv: Rcv::NEW,
             deadline_ns: NEVER_NS,
             marks: Marks::default(),
-            state: State::Closed,
+            state: CurrentState::first(State::Closed),
             error: None,
             rcv_shift: 0,
             due: TransmitClass::None,
@@ -320,7 +323,7 @@ impl Connection {
         *snd = Snd::new(first.una, mss);
         *rcv = Rcv::NEW;
         (*deadline_ns, *marks) = (NEVER_NS, Marks::default());
-        (*state, *error) = (State::SynSent, None);
+        (*state, *error) = (CurrentState::first(first.state), None);
         (*rcv_shift, *due) = (0, TransmitClass::Opening);
         *tx = blank_sender(cx, first.iss, first.ts_offset, mss);
         tx.small_end = first.una;
@@ -379,7 +382,7 @@ impl Connection {
     #[must_use]
     pub fn expects(&self, seg: &Segment) -> bool {
         use wire::tcp::Flags;
-        self.state.receives_data()
+        self.state().receives_data()
             && seg.len > 0
             && seg.seq == self.rcv.nxt
             && seg.len <= self.rcv.wnd()
@@ -425,7 +428,7 @@ impl Connection {
         deadline_before_ns: u64,
     ) -> Effects {
         let mut effects = effects;
-        if matches!(self.state, State::Closed | State::TimeWait) {
+        if matches!(self.state(), State::Closed | State::TimeWait) {
             self.let_go(cx);
         }
         if self.has_nothing_to_send() {
@@ -475,7 +478,7 @@ impl Connection {
     /// What is over holds nothing of the stack's, but for what a RST has yet to say.
     #[inline(never)]
     fn let_go(&mut self, cx: &mut Cx<'_>) {
-        if self.state == State::Closed {
+        if self.state() == State::Closed {
             self.forget_in_flight(cx);
         }
         if !self.marks.has(Marks::RESET_DUE) {
@@ -522,7 +525,7 @@ impl Connection {
 
     /// The connection is over. A RST that is due stays due.
     pub(crate) fn finish_closed(&mut self) -> Effects {
-        self.state = State::Closed;
+        self.state.transition_to(State::Closed);
         self.tx.backoff = 0;
         self.disarm_all();
         self.marks.clear(
@@ -560,7 +563,7 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn state(&self) -> State {
-        self.state
+        self.state.get()
     }
 
     /// Why it failed, once it has.
@@ -602,7 +605,7 @@ impl Connection {
     /// Both sides know each other's sequence numbers.
     #[must_use]
     pub fn is_synchronized(&self) -> bool {
-        self.state.is_synchronized()
+        self.state().is_synchronized()
     }
 
     /// The application closed it.
@@ -624,15 +627,15 @@ impl Connection {
     /// before. Asked after [`Effects::URGENT`].
     #[must_use]
     pub fn urgent_ahead(&self) -> i32 {
-        let peers_fin = i32::from(!self.state.receives_data() && self.state.is_synchronized());
+        let peers_fin = i32::from(!self.state().receives_data() && self.state().is_synchronized());
         self.rx.urgent_end.since(self.rcv.nxt) as i32 + peers_fin
     }
 
     /// In TIME_WAIT, or in FIN_WAIT_2 without an application: what a compact entry needs to take over. `None` in any other state.
     #[must_use]
     pub fn time_wait(&self) -> Option<TimeWaitEntry> {
-        let fin_wait_2 = self.state == State::FinWait2 && self.is_orphan();
-        if self.state != State::TimeWait && !fin_wait_2 {
+        let fin_wait_2 = self.state() == State::FinWait2 && self.is_orphan();
+        if self.state() != State::TimeWait && !fin_wait_2 {
             return None;
         }
         let window = (self.rcv.wnd() >> self.rcv_shift).min(u32::from(u16::MAX)) as u16;

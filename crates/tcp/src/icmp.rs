@@ -23,7 +23,7 @@ impl Connection {
         }
         let (hard, error) = meaning(kind);
         // Once accepted, a connection that was opened fast is as good as established.
-        let opening = matches!(self.state, State::SynSent | State::SynReceived)
+        let opening = matches!(self.state(), State::SynSent | State::SynReceived)
             && !(self.is_fast_opened() && self.cold.is_accepted);
         let effects = if opening && (hard || cx.config.soft_errors_end_connect) {
             self.fail(error)
@@ -64,7 +64,7 @@ impl Connection {
         let old = self.snd.mss;
         self.narrow_path(cx, mss);
         let new = self.snd.mss;
-        if self.state == State::SynSent {
+        if self.state() == State::SynSent {
             self.shrink_syn(cx);
         } else if resends && new < old && self.may_send_data() {
             self.resend_too_long(cx);
@@ -90,7 +90,7 @@ impl Connection {
         } else {
             self.snd.una
         };
-        self.state != State::Closed && quoted_seq.ge(first) && quoted_seq.le(self.snd.nxt)
+        self.state() != State::Closed && quoted_seq.ge(first) && quoted_seq.le(self.snd.nxt)
     }
 }
 

@@ -185,7 +185,7 @@ impl Connection {
     #[must_use]
     pub fn info_at(&self, now_ns: u64) -> Info {
         let mut info = self.all_info(now_ns);
-        match self.state {
+        match self.state() {
             State::SynSent => self.tell_of_syn(&mut info),
             State::SynReceived if !self.is_fast_opened() => self.tell_of_opening(&mut info),
             // Perhaps before the peer said what it takes.
@@ -237,7 +237,7 @@ impl Connection {
     fn all_info(&self, now_ns: u64) -> Info {
         let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = self.busy_ns(now_ns);
         Info {
-            state: self.state,
+            state: self.state(),
             ca_state: self.recovery.ca_state as u8,
             retransmits: self.tx.retransmits,
             probes: self.tx.probes,

@@ -270,7 +270,7 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.state == State::Established
+        self.state() == State::Established
             && self.due == TransmitClass::None
             && self.snd.una == self.snd.nxt
             && self.snd.buffered == 0
@@ -334,7 +334,7 @@ impl Connection {
             rcv_nxt: rcv.nxt,
         };
         marks.pack(p);
-        p.one_of(state, &[State::Established]);
+        state.pack(p);
         if p.must(error.is_none()) {
             *error = None;
         }

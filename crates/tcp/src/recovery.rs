@@ -366,7 +366,7 @@ impl Connection {
         let whole = recovery.retrans_out - recovery.part_out;
         assert_eq!(retrans, whole, "sent again: {recovery:?}");
         assert!(sacked + lost <= out, "{recovery:?}");
-        if self.state.is_synchronized() && !self.is_fast_opened() {
+        if self.state().is_synchronized() && !self.is_fast_opened() {
             assert!(next.is_none_or(|next| next == self.snd.nxt), "{recovery:?}");
             assert_eq!(out == 0, self.snd.una == self.snd.nxt, "{recovery:?}");
         }

@@ -21,6 +21,7 @@ use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::State;
+use crate::timers::AckKind;
 use wire::tcp::Flags;
 
 mod acceptable;
@@ -51,7 +52,7 @@ impl Connection {
         seg: &Segment,
         rx: &mut impl RecvBuffer,
     ) -> Effects {
-        match self.state {
+        match self.state() {
             State::Closed => {
                 cx.counters.drop_closed += 1;
                 Effects::NONE
@@ -92,7 +93,7 @@ impl Connection {
             // The window of a SYN is not scaled.
             plain.window = seg.window >> self.snd.shift;
             // Linux answers it at once: the peer is to know that our SYN-ACK is no longer needed.
-            self.marks.set(Marks::ACK_NOW);
+            self.request_ack(AckKind::Answer);
             crossed = plain;
             &crossed
         } else {
@@ -121,7 +122,7 @@ impl Connection {
         seg: &Segment,
         rx: &mut impl RecvBuffer,
     ) -> Effects {
-        if !self.state.receives_data() {
+        if !self.state().receives_data() {
             return self.text_after_end(cx, seg);
         }
         self.measure_receive_rtt(cx, seg);

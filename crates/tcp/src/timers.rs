@@ -22,7 +22,7 @@ mod persist;
 mod retransmit;
 mod tally;
 
-pub(crate) use delayed_ack::least_delay_us;
+pub(crate) use delayed_ack::{AckKind, least_delay_us};
 pub(crate) use own::OwnTimers;
 pub(crate) use tally::Tally;
 
@@ -101,7 +101,7 @@ impl Connection {
             effects |= self.on_retransmit_timer(cx);
         }
         if self.tx.timers.slow_ns <= cx.now_ns {
-            effects |= match self.state {
+            effects |= match self.state() {
                 State::TimeWait => self.on_time_wait_timer(),
                 State::FinWait2 if self.is_orphan() => self.on_fin_wait_2_timer(cx),
                 _ => self.on_keepalive_timer(cx),

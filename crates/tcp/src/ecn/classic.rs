@@ -18,6 +18,7 @@ use crate::connection::{Connection, Cx};
 use crate::marks::Marks;
 use crate::pack::Packing;
 use crate::segment::{Segment, SegmentOut};
+use crate::timers::AckKind;
 
 /// Our ACKs carry ECE.
 const ECHO: u8 = 1;
@@ -115,7 +116,7 @@ impl Connection {
         if self.snd.ecn.is_classic() {
             self.ecn.classic.put(ECHO, false);
             if seg.seq_len() > 0 {
-                self.marks.set(Marks::ACK_NOW);
+                self.request_ack(AckKind::Congestion);
             }
         }
     }
@@ -154,7 +155,7 @@ impl Connection {
             {
                 self.owe_ack(cx, seen_nxt);
             }
-            self.marks.set(Marks::ACK_NOW);
+            self.request_ack(AckKind::Congestion);
         }
         self.ecn.classic.seen_nxt = Some(self.rcv.nxt);
         self.ecn.classic.put(MARKED, marked);

@@ -11,9 +11,9 @@ use super::handshake::reflection;
 use super::option::{ByteCounters, OptionSeen, field_of};
 use super::{EcnLine, EcnMode, bit};
 use crate::connection::{Connection, Cx};
-use crate::marks::Marks;
 use crate::segment::{Segment, SegmentOut};
 use crate::state::State;
+use crate::timers::AckKind;
 
 /// What the counters of marked segments begin with on the wire (RFC 9768 3.2.1).
 pub(super) const CEP_INITIAL: u32 = 5;
@@ -139,7 +139,7 @@ impl Connection {
     /// A segment has passed the first steps: it counts, whatever of it is taken (RFC 9768 3.2.2.2, 3.2.3.1).
     pub(crate) fn note_arrival(&mut self, cx: &mut Cx<'_>, seg: &Segment) {
         self.ecn.accurate.ts_before = self.rcv.ts_recent;
-        if self.state == State::SynReceived {
+        if self.state() == State::SynReceived {
             return;
         }
         if self.ecn.take(bit::THIRD_ACK) {
@@ -189,7 +189,7 @@ impl Connection {
             self.enter_quick_ack(cx, QUICK_ACKS);
         }
         if self.ecn.has(bit::ACK_NEXT) {
-            self.marks.set(Marks::ACK_NOW);
+            self.request_ack(AckKind::Congestion);
         }
     }
 

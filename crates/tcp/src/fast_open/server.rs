@@ -37,13 +37,13 @@ impl Connection {
         let initial = open.initial_window(cx.config, granted.timestamps, granted.window_scaling);
         let receiver = Receiver::new(cx.now_ns, open.mss, open.buffers.recv_bytes, &initial);
         let first = First {
+            state: State::SynReceived,
             iss: open.iss,
             una: open.iss + 1,
             ts_offset: open.ts_offset,
             cwnd: Congestion::initial_window(cx.config, false),
         };
         self.begin(cx, &first, &open.buffers, receiver);
-        self.state = State::SynReceived;
         // The window of a SYN is never scaled (RFC 7323 2.2).
         self.snd.wnd = u32::from(syn.window);
         self.snd.wl1 = syn.irs;
@@ -101,7 +101,7 @@ impl Connection {
     pub(crate) fn complete_fast_open(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> bool {
         if seg.ack.lt(self.snd.una) || seg.ack.gt(self.snd.nxt) {
             cx.counters.drop_ack_beyond_sent += 1;
-            match self.state {
+            match self.state() {
                 State::SynReceived => self.reply_reset(seg),
                 // Closed by now.
                 _ => {
@@ -111,7 +111,7 @@ impl Connection {
             return false;
         }
         cx.counters.established += 1;
-        if self.state == State::SynReceived {
+        if self.state() == State::SynReceived {
             // Closed by now, nobody looks at the round trip: the FIN waits as it would have waited without an answer (Linux).
             self.note_handshake_rtt(cx, seg);
         }
@@ -121,11 +121,11 @@ impl Connection {
         self.tx.backoff = 0;
         self.tx.progress_ns = cx.now_ns;
         self.cold.tally.end(self.clock_ms(cx.now_ns));
-        if self.state == State::SynReceived {
-            self.state = match self.fin_unsent() {
+        if self.state() == State::SynReceived {
+            self.state.transition_to(match self.fin_unsent() {
                 true => State::FinWait1,
                 false => State::Established,
-            };
+            });
         }
         self.arm_retransmit(NEVER_NS);
         if self.snd.flight() > 0 {
@@ -162,7 +162,7 @@ impl Connection {
     /// Data may leave: the state says so, or a good cookie.
     #[inline]
     pub(crate) fn may_send_data(&self) -> bool {
-        self.state.sends_data()
-            || (self.state == State::SynReceived && self.marks.has(Marks::FAST_OPENED))
+        self.state().sends_data()
+            || (self.state() == State::SynReceived && self.marks.has(Marks::FAST_OPENED))
     }
 }

@@ -113,7 +113,7 @@ impl Connection {
     /// Our SYN, or the SYN-ACK once the peer's SYN has crossed it.
     pub(super) fn build_syn(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
         // SYN_RECEIVED, or closed early after a Fast Open.
-        let crossed = self.state != State::SynSent;
+        let crossed = self.state() != State::SynSent;
         *out = SegmentOut::empty();
         out.seq = self.tx.iss;
         out.flags = Flags::SYN;

@@ -72,7 +72,7 @@ impl Connection {
             && len <= u32::from(snd.mss)
             && len + u32::from(fin) <= snd.wnd
             && snd.ecn.is_off()
-            && self.state.sends_data()
+            && self.state().sends_data()
             && !self.pacing.on
             && self.rx.dup_acks_due == 0
             && self.delivery.burst_left == 0

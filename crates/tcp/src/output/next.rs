@@ -24,14 +24,14 @@ impl Connection {
     /// An ACK that is due now is a pure ACK, unless there is payload to bear it.
     #[inline]
     fn sends_plain_acks(&self) -> bool {
-        self.state.is_synchronized() && !self.owes_ack()
+        self.state().is_synchronized() && !self.owes_ack()
     }
 
     fn plan_in_full(&self, cx: &Cx<'_>) -> Plan {
         if let Some(plan) = self.plan_control() {
             return plan;
         }
-        if matches!(self.state, State::SynSent | State::Closed) {
+        if matches!(self.state(), State::SynSent | State::Closed) {
             return Plan::Nothing;
         }
         if self.owes_ack() && self.marks.has(Marks::ACK_NOW) {
@@ -91,7 +91,7 @@ impl Connection {
     /// New data and the FIN behind it.
     fn plan_fresh(&self, cx: &Cx<'_>) -> Option<Plan> {
         let unsent = self.unsent();
-        let fin_waits = self.fin_unsent() && self.state != State::SynReceived;
+        let fin_waits = self.fin_unsent() && self.state() != State::SynReceived;
         let usable = self.snd.usable();
         // A FIN takes a sequence number and, as in Linux of late, room on the path.
         let fits_path = self.segments_in_flight() < self.congestion.window.cwnd

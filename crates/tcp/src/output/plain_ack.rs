@@ -66,7 +66,7 @@ impl Connection {
         self.marks.of(others) == Marks::ACK_NOW
             && self.snd.ecn.is_off()
             && self.rx.dup_acks_due == 0
-            && self.state.is_synchronized()
+            && self.state().is_synchronized()
             && self.unsent() == 0
             && !self.fin_unsent()
     }

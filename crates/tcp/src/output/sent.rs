@@ -13,7 +13,7 @@ use crate::recovery::records::tag;
 use crate::recovery::{Pending, flag};
 use crate::segment::SegmentOut;
 use crate::state::State;
-use crate::timers::NEVER_NS;
+use crate::timers::{AckKind, NEVER_NS};
 
 impl Connection {
     #[inline]
@@ -51,11 +51,11 @@ impl Connection {
                 self.marks.clear(Marks::REPLY_RESET);
             }
         }
-        if out.flags.contains(Flags::ACK) && self.state != State::Closed {
+        if out.flags.contains(Flags::ACK) && self.state() != State::Closed {
             self.note_ack_sent(cx);
             // Further duplicate ACKs are owed: this one does not settle them.
             if self.rx.dup_acks_due > 0 {
-                self.marks.set(Marks::ACK_NOW);
+                self.request_ack(AckKind::Due);
             }
         }
     }
@@ -252,6 +252,6 @@ impl Connection {
 
     /// The first SYN-ACK after the SYNs crossed: another segment, no repetition; but its ACK may be the SYN's (Karn).
     fn is_syn_ack_of_crossed_open(&self) -> bool {
-        self.state == State::SynReceived && self.tx.retransmits == 0 && !self.is_fast_opened()
+        self.state() == State::SynReceived && self.tx.retransmits == 0 && !self.is_fast_opened()
     }
 }

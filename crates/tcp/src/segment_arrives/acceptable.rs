@@ -9,6 +9,7 @@ use crate::effects::Effects;
 use crate::marks::Marks;
 use crate::segment::Segment;
 use crate::state::State;
+use crate::timers::AckKind;
 use crate::timestamp::is_bare_ack;
 
 impl Connection {
@@ -67,7 +68,7 @@ impl Connection {
         }
         // Text beyond the edge is believed in nothing, its ACK neither, while text waits to be read (Linux of late). A FIN takes no room.
         // So does the peer's FIN.
-        let is_waiting = self.rx.unread > 0 || !self.state.receives_data();
+        let is_waiting = self.rx.unread > 0 || !self.state().receives_data();
         if (seg.seq + seg.len).gt(edge) && is_waiting {
             return false;
         }
@@ -92,9 +93,9 @@ impl Connection {
                 self.suspect_option(seg);
                 self.report_duplicate(cx, seg.seq, seg.end().min(self.rcv.nxt));
             }
-            self.marks.set(Marks::ACK_NOW);
+            self.request_ack(AckKind::Answer);
         } else if self.may_answer_invalid(cx) {
-            self.marks.set(Marks::ACK_NOW);
+            self.request_ack(AckKind::Answer);
         }
     }
 
@@ -103,7 +104,7 @@ impl Connection {
         let granted = self.may_answer_invalid(cx) && cx.challenge.allow(cx.now_ns, cx.config);
         if granted {
             cx.counters.challenge_acks_out += 1;
-            self.marks.set(Marks::ACK_NOW);
+            self.request_ack(AckKind::Answer);
         } else {
             cx.counters.challenge_acks_limited += 1;
         }
@@ -133,7 +134,7 @@ impl Connection {
     /// The peer sent its FIN again: it has not seen our ACK, TIME_WAIT starts over (RFC 9293 3.10.7.4,
     /// eighth step).
     pub(super) fn restart_time_wait(&mut self, cx: &Cx<'_>, seg: &Segment) {
-        if self.state == State::TimeWait && seg.has(Flags::FIN) && seg.end() == self.rcv.nxt {
+        if self.state() == State::TimeWait && seg.has(Flags::FIN) && seg.end() == self.rcv.nxt {
             self.arm_slow(cx.now_ns.saturating_add(cx.config.time_wait_ns));
         }
     }

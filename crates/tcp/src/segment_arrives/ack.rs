@@ -41,7 +41,7 @@ impl Connection {
     }
 
     fn acknowledgment(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
-        if self.state == State::SynReceived {
+        if self.state() == State::SynReceived {
             self.marks.clear(Marks::MORE);
             return self.ack_in_syn_received(cx, seg);
         }
@@ -62,7 +62,7 @@ impl Connection {
             false => self.take_ack(cx, seg),
         };
         let effects = taken | self.after_fin_acked(cx, seg);
-        if self.state == State::Closed {
+        if self.state() == State::Closed {
             Step::Done(effects)
         } else {
             Step::Continue(effects)
@@ -282,7 +282,7 @@ impl Connection {
 
     /// Nothing about it is new but its timestamp, which Linux learns before it looks at the ACK number: in ESTABLISHED, which alone has a fast path.
     fn is_plain_repetition(&self, seg: &Segment) -> bool {
-        self.state == State::Established
+        self.state() == State::Established
             && seg.len == 0
             && seg.seq == self.rcv.nxt
             && seg.flags.without(Flags::PSH) == Flags::ACK
@@ -329,7 +329,7 @@ impl Connection {
         if !self.marks.has(Marks::FIN_SENT) || self.snd.una != self.snd.nxt {
             return Effects::NONE;
         }
-        match self.state {
+        match self.state() {
             State::FinWait1 if self.skips_fin_wait_2() => self.refuse_the_rest(cx),
             State::FinWait1 => self.enter_fin_wait_2(cx, seg.has(Flags::FIN)),
             State::Closing => self.enter_time_wait(cx),

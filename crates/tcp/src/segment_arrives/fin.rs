@@ -9,7 +9,7 @@ use crate::reassembly::Range;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::State;
-use crate::timers::least_delay_us;
+use crate::timers::{AckKind, least_delay_us};
 
 impl Connection {
     /// `fin` = the segment has one, and all text before it in the segment was taken.
@@ -80,24 +80,24 @@ impl Connection {
         self.rx.held.release(cx.ranges);
         self.marks
             .clear(Marks::FIN_HELD | Marks::OUT_OF_ORDER | Marks::DSACK);
-        match self.state {
+        match self.state() {
             State::Established => {
-                self.state = State::CloseWait;
+                self.state.transition_to(State::CloseWait);
                 self.acknowledge_end(cx);
                 Effects::EOF
             }
             State::FinWait1 => {
                 // Had our FIN been acknowledged, the fifth step would have left this state.
-                self.state = State::Closing;
-                self.marks.set(Marks::ACK_NOW);
+                self.state.transition_to(State::Closing);
+                self.request_ack(AckKind::End);
                 Effects::EOF
             }
             State::FinWait2 => {
-                self.marks.set(Marks::ACK_NOW);
+                self.request_ack(AckKind::End);
                 Effects::EOF | self.enter_time_wait(cx)
             }
             _ => {
-                self.marks.set(Marks::ACK_NOW);
+                self.request_ack(AckKind::End);
                 Effects::NONE
             }
         }
@@ -119,7 +119,8 @@ impl Connection {
     fn acknowledge_end(&mut self, cx: &mut Cx<'_>) {
         self.rx.interactive = true;
         if self.rx.charged > self.rx.buffer {
-            self.marks.set(Marks::NO_MEMORY | Marks::ACK_NOW);
+            self.marks.set(Marks::NO_MEMORY);
+            self.request_ack(AckKind::End);
         }
         self.schedule_ack(cx);
         if self.rx.ato_us == 0 {

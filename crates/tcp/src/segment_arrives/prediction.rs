@@ -20,14 +20,14 @@ impl Connection {
         seg.seq == self.rcv.nxt
             && seg.flags.without(Flags::PSH) == self.snd.ecn.plain_ack()
             && !self.marks.any(Marks::OFF_FAST_PATH)
-            && self.state.is_synchronized()
+            && self.state().is_synchronized()
             && seg.ack.since(self.snd.una) <= self.snd.flight()
             && seg.options.sack.is_empty()
             && !(self.snd.ecn.is_accurate() && seg.options.accecn.is_present())
             && seg.len <= self.rcv.wnd()
             && self.rx.charged <= self.rx.buffer
             && if seg.len > 0 {
-                self.state.receives_data() && !self.refuses_text()
+                self.state().receives_data() && !self.refuses_text()
             } else {
                 acks_new
             }
@@ -75,7 +75,7 @@ impl Connection {
         } else {
             effects |= self.take_ack(cx, seg);
         }
-        if self.state.receives_data() {
+        if self.state().receives_data() {
             self.measure_receive_rtt(cx, seg);
         }
         if seg.len > 0 {
@@ -120,7 +120,7 @@ impl Connection {
     pub fn takes_sequels(&self) -> bool {
         !self.marks.any(Marks::OFF_FAST_PATH)
             && self.snd.ecn.is_off()
-            && self.state.receives_data()
+            && self.state().receives_data()
             && !self.refuses_text()
     }
 

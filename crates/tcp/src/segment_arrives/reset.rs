@@ -30,14 +30,14 @@ impl Connection {
     /// Some peers forget that their FIN took a number, and reset one too low (Linux).
     fn forgets_its_fin(&self, seg: &Segment) -> bool {
         let fin_in = matches!(
-            self.state,
+            self.state(),
             State::CloseWait | State::LastAck | State::Closing
         );
         fin_in && seg.seq + 1 == self.rcv.nxt
     }
 
     pub(super) fn reset_by_peer(&mut self) -> Effects {
-        match self.state {
+        match self.state() {
             // All that was to be said has been said, and heard.
             State::TimeWait => self.finish_closed(),
             // An application that is still there is told, as in Linux, although the peer has ended.

@@ -24,7 +24,7 @@ impl Connection {
 
     /// Both sides are in SYN_RECEIVED, and this is the peer's SYN-ACK: the SYN is known, the ACK is new.
     pub(super) fn completes_crossed_open(&self, seg: &Segment) -> bool {
-        self.state == State::SynReceived
+        self.state() == State::SynReceived
             && seg.has(Flags::SYN | Flags::ACK)
             && !seg.has(Flags::RST)
             && seg.seq == self.rx.irs

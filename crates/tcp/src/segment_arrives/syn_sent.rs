@@ -10,6 +10,7 @@ use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::{ConnectionError, State};
+use crate::timers::AckKind;
 
 use super::without_syn;
 
@@ -53,11 +54,11 @@ impl Connection {
         if is_fast && seg.seq_len() > 1 {
             self.marks.set(Marks::SYN_DATA_ACKED);
             effects |= self.text_and_fin(cx, &without_syn(seg), rx);
-            if self.state == State::CloseWait {
+            if self.state() == State::CloseWait {
                 // Who has heard the end may have something to say: the ACK waits for a ride, as long as one ever does, and reading brings none (Linux).
                 self.enter_quick_ack(cx, cx.config.quick_acks_max);
                 self.marks.clear(Marks::ACK_NOW);
-                self.marks.set(Marks::ACK_PENDING);
+                self.request_ack(AckKind::Owed);
                 self.rx.pushed = 0;
                 self.arm_delayed_ack(cx.now_ns.saturating_add(self.delayed_ack_ns_max(cx)));
                 return effects;
@@ -71,7 +72,7 @@ impl Connection {
             self.rx.last_data_ns = cx.now_ns;
             self.enter_quick_ack(cx, cx.config.quick_acks_max);
         }
-        self.marks.set(Marks::ACK_NOW);
+        self.request_ack(AckKind::Handshake);
         effects
     }
 
@@ -96,11 +97,12 @@ impl Connection {
             self.scaled_window(seg)
         });
         // Before `begin_established`, which arms keep-alive by the state.
-        self.state = if self.marks.has(Marks::FIN_QUEUED) {
-            State::FinWait1
-        } else {
-            State::Established
-        };
+        self.state
+            .transition_to(if self.marks.has(Marks::FIN_QUEUED) {
+                State::FinWait1
+            } else {
+                State::Established
+            });
         let answers_first = self.answers_first_syn(seg);
         self.begin_established(cx, answers_first);
         self.cold.tally.end(self.clock_ms(cx.now_ns));
@@ -166,7 +168,7 @@ impl Connection {
 
     /// Simultaneous open: the SYNs crossed (RFC 9293 3.5, figure 8). Our SYN goes out again, with an ACK.
     fn enter_syn_received(&mut self, cx: &Cx<'_>) -> Effects {
-        self.state = State::SynReceived;
+        self.state.transition_to(State::SynReceived);
         // What a Fast Open would teach is lost in the crossing; the SYN-ACK is plain.
         self.cold.fast_open = None;
         self.cold.syn_bytes_max = 0;

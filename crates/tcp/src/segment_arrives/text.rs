@@ -10,6 +10,7 @@ use crate::reassembly::{Inserted, Range};
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::{ConnectionError, State};
+use crate::timers::AckKind;
 
 /// The part of a segment's text that is new.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +98,7 @@ impl Connection {
         if seg.seq_len() == 0 || !seg.seq.lt(self.rcv.nxt) {
             return Effects::NONE;
         }
-        if (seg.seq + seg.len).gt(self.rcv.nxt) && self.state != State::TimeWait {
+        if (seg.seq + seg.len).gt(self.rcv.nxt) && self.state() != State::TimeWait {
             // It goes on behind its end: that can be no peer in its senses (Linux).
             self.reply_reset(seg);
             return self.reset_by_peer();
@@ -110,14 +111,14 @@ impl Connection {
 
     /// Data in order found no memory. The window shuts (Linux), if a read will open it again.
     pub(super) fn answer_without_memory(&mut self) {
-        self.marks.set(Marks::ACK_PENDING | Marks::ACK_NOW);
+        self.request_ack(AckKind::Refusal);
         self.marks.put(Marks::NO_MEMORY, self.rx.unread > 0);
     }
 
     /// Nothing of a segment was new or wanted: the peer should know at once, and for a while, where we stand.
     fn answer_unwanted(&mut self, cx: &Cx<'_>) {
         self.enter_quick_ack(cx, cx.config.quick_acks_max);
-        self.marks.set(Marks::ACK_PENDING | Marks::ACK_NOW);
+        self.request_ack(AckKind::Refusal);
     }
 
     /// A segment that starts beyond the window, or that ends there while something waits to be read, is refused
@@ -224,7 +225,7 @@ impl Connection {
         self.refresh_out_of_order(cx);
         let is_filled = !self.marks.has(Marks::OUT_OF_ORDER) || fin == Some(end);
         if is_filled && !is_last {
-            self.marks.set(Marks::ACK_NOW);
+            self.request_ack(AckKind::Due);
         }
         end
     }
@@ -258,7 +259,7 @@ impl Connection {
             }
             return (0, Effects::NONE);
         }
-        self.marks.set(Marks::ACK_PENDING);
+        self.request_ack(AckKind::Owed);
         let stored = rx.write_at(text.offset, text.skip, text.len).min(text.len);
         cx.counters.bytes_drop_no_memory += u64::from(text.len - stored);
         let before = self.rx.held.bytes(cx.ranges);
@@ -324,11 +325,10 @@ impl Connection {
     /// Told apart from other ACKs so that several due in one turn all leave: the peer counts them. With SACK, from
     /// the fourth on, one may wait a moment for others (Linux's SACK compression).
     pub(super) fn owe_duplicate_ack(&mut self, cx: &Cx<'_>) {
-        self.marks.set(Marks::ACK_PENDING);
+        self.request_ack(AckKind::Owed);
         let quick = self.in_quick_ack_mode();
         if quick || self.marks.has(Marks::ACK_NOW) || !self.compresses_ack(cx) {
-            self.rx.dup_acks_due = self.rx.dup_acks_due.saturating_add(1);
-            self.marks.set(Marks::ACK_NOW);
+            self.request_ack(AckKind::Duplicate);
         }
     }
 
@@ -354,7 +354,7 @@ impl Connection {
     /// Nobody reads any more: the application is gone, or has shut both directions (RFC 1122 4.2.2.13).
     pub(crate) fn refuses_text(&self) -> bool {
         let is_shut =
-            matches!(self.state, State::FinWait1 | State::FinWait2) && self.cold.read_shut;
+            matches!(self.state(), State::FinWait1 | State::FinWait2) && self.cold.read_shut;
         is_shut || self.is_orphan()
     }
 }

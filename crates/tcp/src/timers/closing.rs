@@ -12,16 +12,21 @@ impl Connection {
     /// RFC 9293 3.6.1: the last ACK is out, old segments die out.
     pub(crate) fn enter_time_wait(&mut self, cx: &mut Cx<'_>) -> Effects {
         cx.counters.time_waits += 1;
-        self.state = State::TimeWait;
+        self.state.transition_to(State::TimeWait);
         self.disarm_all();
         self.arm_slow(cx.now_ns.saturating_add(cx.config.time_wait_ns));
         Effects::TIME_WAIT
     }
 
-    /// Our FIN is acknowledged. Once the application is gone only the peer's FIN is waited for, and only so long: an entry does it, as in Linux, or for a
-    /// long wait the connection first. `fin`: the segment has the peer's, which comes next.
+    /// Our FIN is acknowledged. `fin`: the segment has the peer's, which comes next.
     pub(crate) fn enter_fin_wait_2(&mut self, cx: &mut Cx<'_>, fin: bool) -> Effects {
-        self.state = State::FinWait2;
+        self.state.transition_to(State::FinWait2);
+        self.await_fin(cx, fin)
+    }
+
+    /// FIN_WAIT_2 of an orphan lasts only so long: an entry waits for the peer's FIN, as in Linux. For a long wait the
+    /// connection waits first. `fin`: the FIN comes next.
+    pub(crate) fn await_fin(&mut self, cx: &mut Cx<'_>, fin: bool) -> Effects {
         if !self.is_orphan() {
             return if fin {
                 Effects::NONE
@@ -70,7 +75,7 @@ impl Connection {
     /// Closed now, it would leave an entry that waits for the peer's FIN, and no connection without an application.
     #[must_use]
     pub fn closes_as_entry(&self, config: &Config) -> bool {
-        self.state == State::FinWait2
+        self.state() == State::FinWait2
             && self.cold.fin_wait_2_ms.is_some()
             && self.fin_wait_2_ns(config) <= FIN_WAIT_2_ENTRY_NS_MAX
     }

@@ -16,11 +16,62 @@ const SEGMENT_DEFAULT: u32 = 536;
 /// Duplicate ACKs that leave at once before SACKs are held back (the peer's threshold of RFC 5681).
 const DUP_ACKS_AT_ONCE: u8 = 3;
 
+/// The reason to acknowledge. It decides when the ACK leaves and whether it counts as one that text waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AckKind {
+    /// Text arrived. Its ACK may wait for a segment to ride on, or for more text (RFC 5681 4.2).
+    Owed,
+    /// The ACK that is owed has waited long enough: two full segments, a filled gap, quick ACKs, the end of its delay.
+    Due,
+    /// Text arrived beyond a gap. Each such ACK leaves on its own, because the peer counts them (RFC 5681 4.2).
+    Duplicate,
+    /// Text arrived and was not taken: it is old, lies outside the window, or found no memory.
+    Refusal,
+    /// A segment was not acceptable, or is challenged (RFC 9293 3.10.7.4, RFC 5961).
+    Answer,
+    /// The peer's SYN is acknowledged.
+    Handshake,
+    /// The peer's FIN arrived.
+    End,
+    /// The peer should hear at once of a congestion mark, or of the end of a reduction (RFC 3168, 8257, 9768).
+    Congestion,
+    /// The application read, and the peer waits for a larger window or for this acknowledgment.
+    WindowUpdate,
+    /// Urgent data waits before a shut window; only an ACK brings its pointer through.
+    Urgent,
+}
+
+impl AckKind {
+    #[inline]
+    const fn marks(self) -> Marks {
+        match self {
+            AckKind::Owed => Marks::ACK_PENDING,
+            AckKind::Duplicate | AckKind::Refusal => Marks::ACK_PENDING.with(Marks::ACK_NOW),
+            AckKind::Due
+            | AckKind::Answer
+            | AckKind::Handshake
+            | AckKind::End
+            | AckKind::Congestion
+            | AckKind::WindowUpdate
+            | AckKind::Urgent => Marks::ACK_NOW,
+        }
+    }
+}
+
 impl Connection {
+    /// An ACK is to leave, at once or when its time comes. Nothing else asks for one.
+    #[inline(always)]
+    pub(crate) fn request_ack(&mut self, kind: AckKind) {
+        if kind == AckKind::Duplicate {
+            self.rx.dup_acks_due = self.rx.dup_acks_due.saturating_add(1);
+        }
+        self.marks.set(kind.marks());
+    }
+
     /// Payload arrived in order: learn the peer's segment size and pace, and what memory is worth.
     #[inline]
     pub(crate) fn note_received(&mut self, cx: &Cx<'_>, len: u32, flags: Flags) {
-        self.marks.set(Marks::ACK_PENDING);
+        self.request_ack(AckKind::Owed);
         self.learn_segment_size(len, flags);
         self.measure_receive_window(cx);
         self.learn_pace(cx);
@@ -32,7 +83,7 @@ impl Connection {
     /// Decides when what arrived is acknowledged.
     #[inline]
     pub(crate) fn schedule_ack(&mut self, cx: &Cx<'_>) {
-        self.marks.set(Marks::ACK_PENDING);
+        self.request_ack(AckKind::Owed);
         // MAY hold more than one full segment's worth (SHLD-19); but an ACK that could not keep the window open
         // waits for the reader.
         let full = self.rcv.nxt.since(self.rcv.acked) > u32::from(self.rx.peer_segment);
@@ -41,10 +92,10 @@ impl Connection {
             || self.in_quick_ack_mode()
             || self.marks.has(Marks::ACK_NOW)
         {
-            self.marks.set(Marks::ACK_NOW);
+            self.request_ack(AckKind::Due);
         } else if self.marks.has(Marks::OUT_OF_ORDER) {
             if !self.compresses_ack(cx) {
-                self.marks.set(Marks::ACK_NOW);
+                self.request_ack(AckKind::Due);
             }
         } else {
             self.delay_ack(cx);
@@ -85,7 +136,7 @@ impl Connection {
         if on && self.marks.has(Marks::ACK_PENDING) {
             self.rx.pushed = self.rx.pushed.max(1);
             if self.read_deserves_ack(1) {
-                self.marks.set(Marks::ACK_NOW);
+                self.request_ack(AckKind::Due);
             }
         }
     }
@@ -121,7 +172,7 @@ impl Connection {
         if !self.marks.has(Marks::ACK_PENDING) {
             return;
         }
-        self.marks.set(Marks::ACK_NOW);
+        self.request_ack(AckKind::Due);
         if self.rx.compressed > 0 {
             cx.counters.acks_compressed += u64::from(self.rx.compressed) - 1;
             return;
@@ -194,7 +245,7 @@ impl Connection {
         let about_to_end =
             armed_ns != super::NEVER_NS && armed_ns <= cx.now_ns.saturating_add(delay_ns / 4);
         if delay_ns == 0 || about_to_end {
-            self.marks.set(Marks::ACK_NOW);
+            self.request_ack(AckKind::Due);
             return;
         }
         self.arm_delayed_ack(armed_ns.min(cx.now_ns.saturating_add(delay_ns)));

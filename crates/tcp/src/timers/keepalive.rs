@@ -31,7 +31,7 @@ impl Connection {
     /// The slow timer belongs to keep-alive.
     pub(crate) fn keeps_alive(&self) -> bool {
         self.marks.has(Marks::KEEPALIVE)
-            && match self.state {
+            && match self.state() {
                 State::Established | State::CloseWait | State::FinWait1 => true,
                 State::FinWait2 => !self.is_orphan(),
                 _ => false,

@@ -5,6 +5,7 @@ use crate::connection::{Connection, Cx};
 use crate::effects::Effects;
 use crate::marks::Marks;
 use crate::state::ConnectionError;
+use crate::timers::AckKind;
 
 /// How often a connection looks whether its port has room again (Linux's TCP_RESOURCE_PROBE_INTERVAL).
 const BLOCKED_LOOK_NS: u64 = crate::SECOND_NS / 2;
@@ -13,7 +14,7 @@ impl Connection {
     /// Nothing can be sent now; if something waits and no timer would ever send it, arm one.
     pub(crate) fn arm_persist_if_stuck(&mut self, cx: &Cx<'_>) {
         let waits = self.unsent() > 0 || self.fin_unsent();
-        if !waits || self.snd.flight() > 0 || !self.state.sends_data() {
+        if !waits || self.snd.flight() > 0 || !self.state().sends_data() {
             return;
         }
         if self.tx.timers.retransmit_ns != super::NEVER_NS {
@@ -108,7 +109,7 @@ impl Connection {
             cx.counters.window_probes_out += 1;
             if self.is_urgent() {
                 // The peer drops the probe for its number, and its urgent pointer with it; an ACK at RCV.NXT is heard through a shut window (RFC 9293 3.10.7.4, Linux).
-                self.marks.set(Marks::ACK_NOW);
+                self.request_ack(AckKind::Urgent);
             }
         }
         self.tx.backoff = self.tx.backoff.saturating_add(1);

@@ -77,7 +77,7 @@ impl Connection {
     pub(super) fn on_retransmit_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.arm_retransmit(super::NEVER_NS);
         let pending = self.recovery.pending;
-        let effects = match self.state {
+        let effects = match self.state() {
             State::SynSent | State::SynReceived => self.on_syn_timeout(cx),
             // Closed before the handshake was complete: the SYN-ACK still comes first.
             _ if self.marks.has(Marks::FAST_OPENED) => self.on_syn_timeout(cx),
@@ -123,7 +123,7 @@ impl Connection {
         if self.marks.has(Marks::PERSIST) {
             return silent_ns;
         }
-        let is_opening = matches!(self.state, State::SynSent | State::SynReceived);
+        let is_opening = matches!(self.state(), State::SynSent | State::SynReceived);
         match (self.tx.retransmits, self.recovery.retrans_stamp_ms) {
             (0, 0) => 0,
             (0, _) if !self.is_held_shut() => 0,
@@ -160,7 +160,7 @@ impl Connection {
     /// The peer shut its window on what is in flight: what is sent again are probes, which are not counted (Linux). For somebody who has gone they are
     /// repetitions like others.
     fn is_held_shut(&self) -> bool {
-        let is_opening = matches!(self.state, State::SynSent | State::SynReceived);
+        let is_opening = matches!(self.state(), State::SynSent | State::SynReceived);
         self.snd.wnd == 0 && !is_opening && !self.is_orphan()
     }
 
@@ -308,7 +308,7 @@ impl Connection {
             0 => config.syn_retries_max,
             asked => asked,
         };
-        match self.state {
+        match self.state() {
             State::SynSent => (retries, config.syn_linear_timeouts_max),
             _ => (retries, 0),
         }
@@ -340,7 +340,7 @@ impl Connection {
     /// Little is in flight, and the application or the stack's settings want no doubling then, for a while (TCP_THIN_LINEAR_TIMEOUTS).
     fn is_thin_and_linear(&self, cx: &Cx<'_>) -> bool {
         (self.cold.own_timers.thin_linear || cx.config.thin_linear_timeouts)
-            && self.state == State::Established
+            && self.state() == State::Established
             && self.recovery.packets_out < THIN_SEGMENTS
             && self.congestion.window.ssthresh != SSTHRESH_INFINITE
             && self.tx.retransmits <= THIN_RETRIES_MAX

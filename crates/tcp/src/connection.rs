@@ -23,6 +23,7 @@ use crate::buffers::{Buffers, InitialWindow, Memory};
 use crate::challenge::ChallengeLimiter;
 use crate::config::Config;
 use crate::congestion::{Congestion, Moment};
+use crate::context::Cx;
 use crate::counters::Counters;
 use crate::ecn::EcnState;
 use crate::effects::Effects;
@@ -43,24 +44,26 @@ use crate::timers::{NEVER_NS, Tally, Timers};
 use crate::variables::{Cold, Rcv, Receiver, Sender, Snd};
 use crate::{MILLISECOND_NS, limits};
 
-/// What every call needs of its surroundings.
-#[derive(Debug)]
-pub struct Cx<'a> {
-    /// The time of this turn.
-    pub now_ns: u64,
-    /// Settings of the stack.
-    pub config: &'a Config,
-    /// The stack's limit on challenge ACKs.
-    pub challenge: &'a mut ChallengeLimiter,
-    /// The stack's counters.
-    pub counters: &'a mut Counters,
-    /// The stack's records of what is in flight.
-    pub records: &'a mut RecordPool,
-    /// The stack's blocks of out-of-order ranges.
-    pub ranges: &'a mut RangePool,
-    /// How much memory the stack has left.
-    pub memory: Memory,
-}
+mod application;
+mod autotune;
+mod by_model;
+mod ecn;
+mod fast_open;
+mod icmp;
+pub mod info;
+mod nagle;
+mod output;
+mod pacing;
+mod pack;
+mod path_mtu;
+mod recovery;
+pub mod run;
+mod segment_arrives;
+mod timers;
+mod timestamp;
+mod window;
+
+pub use output::{BurstRest, PlainAck};
 
 /// Parameters of an active open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,30 +112,30 @@ pub(crate) struct First {
 #[derive(Clone, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub struct Connection {
-    pub(crate) snd: Snd,
-    pub(crate) rcv: Rcv,
-    pub(crate) deadline_ns: u64,
-    pub(crate) marks: Marks,
-    pub(crate) state: CurrentState,
-    pub(crate) error: Option<ConnectionError>,
+    snd: Snd,
+    rcv: Rcv,
+    deadline_ns: u64,
+    marks: Marks,
+    state: CurrentState,
+    error: Option<ConnectionError>,
     /// Shift of the windows that we advertise.
-    pub(crate) rcv_shift: u8,
+    rcv_shift: u8,
     /// What the last call found to be sent first.
-    pub(crate) due: TransmitClass,
-    pub(crate) tx: Sender,
-    pub(crate) rx: Receiver,
-    pub(crate) recovery: Recovery,
-    pub(crate) congestion: Congestion,
+    due: TransmitClass,
+    tx: Sender,
+    rx: Receiver,
+    recovery: Recovery,
+    congestion: Congestion,
     /// ECN, both halves.
-    pub(crate) ecn: EcnState,
+    ecn: EcnState,
     /// The furthest right edge that was ever advertised (RFC 7323 2.4), while `rx.retracted`.
-    pub(crate) promised: SeqNumber,
+    promised: SeqNumber,
     /// When data may leave.
-    pub(crate) pacing: Pacing,
-    pub(crate) cold: Cold,
-    pub(crate) path: Path,
-    pub(crate) delivery: Delivery,
-    pub(crate) tune: Autotune,
+    pacing: Pacing,
+    cold: Cold,
+    path: Path,
+    delivery: Delivery,
+    tune: Autotune,
 }
 
 /// Bytes of the hot line: what stands before the colder halves.
@@ -510,7 +513,7 @@ impl Connection {
     /// A round trip that the handshake measured.
     pub(crate) fn note_round_trip(&mut self, cx: &Cx<'_>, rtt_ns: u64) {
         self.tx.rtt.note_least(rtt_ns, false, cx.now_ns, cx.config);
-        let bounds = self.rto_bounds(cx);
+        let bounds = self.cold.own_timers.rto_bounds(cx.config);
         self.tx
             .rtt
             .sample(rtt_ns, self.snd.una, self.snd.nxt, &bounds);

@@ -45,16 +45,6 @@ impl Connection {
         is_plain.then_some(*record)
     }
 
-    /// The ACK says nothing that loss recovery would hear: nothing is in flight, or it rides on text, and it acknowledges nothing.
-    #[inline]
-    pub(crate) fn acknowledges_nothing(&self, seg: &Segment) -> bool {
-        seg.ack == self.snd.una
-            && !self.marks.any(Self::DISTURBED)
-            && (self.recovery.packets_out == 0 || seg.seq_len() > 0)
-            && self.snd.ecn.is_off()
-            && seg.options.sack.is_empty()
-    }
-
     /// Takes the ACK of [`whole_flight`](Self::whole_flight): as `take_ack_in_full` would.
     #[inline]
     pub(crate) fn take_whole_flight(

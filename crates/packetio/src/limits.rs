@@ -44,6 +44,10 @@ pub const INTERFACE_LOOK_NS: u64 = 1_000_000_000;
 /// interface behind that are not told.
 pub const INTERFACE_LIST_BYTES_MAX: usize = 64 << 10;
 
+/// Descriptors that peers sent, and sockets in whose queue some lie, which may wait to be closed; with
+/// more, no new peer is heard.
+pub const CLOSING_MAX: usize = 16;
+
 /// Frames in one batch of an AF_XDP port.
 pub const XDP_BATCH_MAX: usize = 64;
 

@@ -7,7 +7,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::limits::CLOSING_MAX;
+use crate::limits::CLOSING_MAX;
 
 /// Closes on a thread of its own, which lives as long as there is something to close.
 #[derive(Clone, Debug, Default)]

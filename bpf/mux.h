@@ -56,10 +56,11 @@ struct place {
 	u8 family;
 };
 
-/* Who owns a place, and which of its virtual ports listen there. */
+/* Who owns a place, and which of its virtual ports listen there. With one context nothing needs to be tracked. */
 struct claim {
 	u32 owner;
-	u32 members;
+	u16 members;
+	u16 tracks; /* flows keep the context that they have (`flows`) */
 	u16 slot[MEMBERS_MAX];
 };
 
@@ -71,7 +72,7 @@ struct port_use {
 
 struct slot {
 	u32 owner; /* 0: nobody */
-	u32 zero;
+	u32 note;  /* for the service */
 	u64 cookie;
 	u64 rate;  /* bytes a second; 0: as many as it likes */
 	u64 burst; /* bytes */
@@ -89,7 +90,7 @@ struct flow {
 
 struct settings {
 	u8 mac[6];
-	u16 zero;
+	u16 note; /* for the service */
 	u64 mtu;
 	u64 key[2];
 };

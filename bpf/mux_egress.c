@@ -225,7 +225,7 @@ INLINE int check_sender(const struct packet *p, u32 number, const struct slot *s
 		return DROP_SOURCE_PORT;
 	if (!slot->owner || claim->owner != slot->owner)
 		return DROP_FOREIGN_PORT;
-	if (claim->members != 1)
+	if (claim->tracks)
 		keep_flow(p, number);
 	return PASSES;
 }

@@ -9,6 +9,7 @@
 struct map_def SECTION("maps") claims = {MAP_HASH, sizeof(struct place), sizeof(struct claim), CLAIMS_MAX, 0};
 struct map_def SECTION("maps") port_uses = {MAP_ARRAY, 4, sizeof(struct port_use), 65536, 0};
 struct map_def SECTION("maps") addresses = {MAP_HASH, sizeof(struct address), 4, ADDRESSES_MAX, 0};
+struct map_def SECTION("maps") slots = {MAP_ARRAY, 4, sizeof(struct slot), SLOTS, 0};
 struct map_def SECTION("maps") flows = {MAP_LRU_HASH, sizeof(struct flow), 4, FLOWS_MAX, 0};
 struct map_def SECTION("maps") settings = {MAP_ARRAY, 4, sizeof(struct settings), 1, 0};
 struct map_def SECTION("maps") port_counters = {MAP_ARRAY, 4, 8, SLOTS * COUNTS_EACH, 0};
@@ -72,12 +73,17 @@ INLINE int pick(const struct claim *claim, const struct flow *flow)
 
 INLINE int listener(const struct claim *claim, const struct flow *flow)
 {
+	struct slot *slot;
 	u32 *known;
 
-	if (claim->members == 1)
+	if (!claim->tracks)
 		return claim->slot[0];
 	known = bpf_map_lookup_elem(&flows, flow);
-	return known ? (int)*known : pick(claim, flow);
+	if (!known)
+		return pick(claim, flow);
+	/* The slot may be another application's by now. */
+	slot = bpf_map_lookup_elem(&slots, known);
+	return slot && slot->owner == claim->owner ? (int)*known : pick(claim, flow);
 }
 
 /* The slot that owns the flow, or NOBODY. */

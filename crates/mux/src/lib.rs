@@ -9,10 +9,13 @@
 //! | `dataplane` | namespace, veth pairs, BPF programs and maps, AF_XDP sockets |
 //! | `plane` | what the service needs of a data plane, as a trait |
 //! | `policy` | which user may claim which port |
+//! | `reason` | why the egress check drops a frame |
 //! | `limits` | every limit, with its name |
 //!
 //! The messages are `packetio::mux::message`, since both ends need them. Called by `mill mux`.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+pub mod dataplane;
 pub mod limits;
+pub mod reason;

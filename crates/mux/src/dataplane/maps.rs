@@ -96,15 +96,6 @@ impl Maps {
             _ => 0,
         }
     }
-
-    /// Removes every entry of a hash map.
-    pub fn clear(&self, name: &'static str) -> Result<(), DataplaneError> {
-        let map = self.map(name)?;
-        let keys = map
-            .keys()
-            .map_err(|errno| DataplaneError::io(format!("keys of map {name}"), errno))?;
-        keys.iter().try_for_each(|key| self.remove(name, key))
-    }
 }
 
 fn open_or_create(def: &MapDef, pin: &Path) -> Result<(Map, bool), DataplaneError> {

@@ -36,6 +36,9 @@ impl Namespace {
         let made = on_thread(move || {
             // SAFETY: the thread ends with this closure and shares nothing that depends on its network namespace.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+            // Nothing but applications' frames is to be on the virtual ports: no router or multicast messages of the kernel's.
+            // A kernel without IPv6 has no such file.
+            let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             mount_bind("/proc/thread-self/ns/net", &target)
         });
         made.map_err(failed("namespace at"))?;

@@ -37,19 +37,19 @@ const IFF_NOARP: u32 = 0x80;
 /// `EXIST` if a name or an index is taken; what the kernel says.
 pub(super) fn add(near: (&str, u32), far: (&str, u32), mtu: u32) -> Result<(), Errno> {
     let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
-    message.interface(near.1, IFF_UP | IFF_NOARP);
+    message.interface(near.1, 0);
     end(&mut message, near.0, mtu);
     let info = message.open(IFLA_LINKINFO | NLA_F_NESTED);
     message.attribute(IFLA_INFO_KIND, b"veth\0");
     let data = message.open(IFLA_INFO_DATA | NLA_F_NESTED);
     let peer = message.open(VETH_INFO_PEER | NLA_F_NESTED);
-    message.interface(far.1, IFF_UP | IFF_NOARP);
+    message.interface(far.1, 0);
     end(&mut message, far.0, mtu);
     for nest in [peer, data, info] {
         message.close(nest);
     }
     message.ask()?;
-    // The kernel takes flags of the peer at creation only from 6.12 on.
+    set(near.1, mtu)?;
     set(far.1, mtu)
 }
 
@@ -61,15 +61,9 @@ fn end(message: &mut Message, name: &str, mtu: u32) {
     message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
     message.attribute(IFLA_NUM_TX_QUEUES, &1u32.to_ne_bytes());
     message.attribute(IFLA_NUM_RX_QUEUES, &1u32.to_ne_bytes());
-    // An end has no addresses: nothing but our frames may ever be on it.
-    let families = message.open(IFLA_AF_SPEC | NLA_F_NESTED);
-    let v6 = message.open(AF_INET6 | NLA_F_NESTED);
-    message.attribute(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]);
-    message.close(v6);
-    message.close(families);
 }
 
-/// Sets an interface up, with this MTU.
+/// Sets an interface up, with this MTU and no addresses.
 ///
 /// # Errors
 /// `NODEV` if there is none.
@@ -77,6 +71,12 @@ pub(super) fn set(index: u32, mtu: u32) -> Result<(), Errno> {
     let mut message = Message::new(RTM_NEWLINK, 0);
     message.interface(index, IFF_UP | IFF_NOARP);
     message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
+    // An end has no addresses: nothing but our frames may ever be on it.
+    let families = message.open(IFLA_AF_SPEC | NLA_F_NESTED);
+    let v6 = message.open(AF_INET6 | NLA_F_NESTED);
+    message.attribute(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]);
+    message.close(v6);
+    message.close(families);
     message.ask()
 }
 

@@ -28,6 +28,7 @@ pub mod limits;
 pub mod loopback;
 mod mac;
 pub mod memif;
+pub mod mirror;
 #[cfg(test)]
 mod mortal;
 pub mod mux;

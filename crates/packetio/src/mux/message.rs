@@ -8,7 +8,7 @@
 //! ```text
 //! application                         service
 //!   Hello ───────────────────────────────▶   name, contexts
-//!   ◀─────────────────────────── Welcome     slot, MAC, MTU, checksum policy
+//!   ◀─────────────────────────── Welcome     number, MAC, MTU, checksum policy
 //!   ◀──────────────────────────── Change …   addresses, routes, link; Change::Complete ends the list
 //!   Memory ──────────────────────────────▶   one per context, with the sealed memory file
 //!   ◀────────────────────────────── Port     with the bound AF_XDP socket
@@ -54,11 +54,11 @@ pub struct Hello {
     pub contexts: u16,
 }
 
-/// The answer to [`Hello`]: the application's slot and what the NIC is.
+/// The answer to [`Hello`]: the application's number and what the NIC is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// Number of the virtual port. A restarted service is told it by [`Recover`].
-    pub slot: u16,
+    /// The application's number. A restarted service is told it by [`Message::Recover`].
+    pub application: u16,
     /// The NIC's MAC address: the source of every frame.
     pub mac: MacAddr,
     /// The NIC's MTU in bytes.
@@ -275,8 +275,8 @@ pub enum Message {
     Recover {
         /// The application's number for the request.
         request: u32,
-        /// The slot that [`Welcome`] named.
-        slot: u16,
+        /// The number that [`Welcome`] named.
+        application: u16,
         /// The context.
         context: u16,
     },

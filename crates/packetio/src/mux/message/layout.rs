@@ -91,11 +91,11 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
         Message::Ledger { bytes } => w.u64(*bytes),
         Message::Recover {
             request,
-            slot,
+            application,
             context,
         } => {
             w.u32(*request);
-            w.u16(*slot);
+            w.u16(*application);
             w.u16(*context);
         }
         Message::Revoke { tuple, errno } => {
@@ -144,7 +144,7 @@ pub(super) fn read(number: u16, r: &mut Reader<'_>) -> Result<Message, MessageEr
         LEDGER => Message::Ledger { bytes: r.u64() },
         RECOVER => Message::Recover {
             request: r.u32(),
-            slot: r.u16(),
+            application: r.u16(),
             context: r.u16(),
         },
         REVOKE => Message::Revoke {
@@ -180,7 +180,7 @@ impl Hello {
 
 impl Welcome {
     fn write(&self, w: &mut Writer) {
-        w.u16(self.slot);
+        w.u16(self.application);
         w.mac(self.mac);
         w.u32(self.mtu);
         w.u8(match self.rx_checksum {
@@ -196,7 +196,7 @@ impl Welcome {
 
     fn read(r: &mut Reader<'_>) -> Result<Self, MessageError> {
         Ok(Self {
-            slot: r.u16(),
+            application: r.u16(),
             mac: r.mac(),
             mtu: r.u32(),
             rx_checksum: match r.u8() {

@@ -85,9 +85,9 @@ fn welcome() -> impl Strategy<Value = Message> {
     ];
     let numbers = any::<(u16, u32, bool, u32, u32)>();
     (numbers, mac(), policy, text()).prop_map(|(numbers, mac, rx_checksum, interface)| {
-        let (slot, mtu, link_is_up, ifindex, ledger_entries_max) = numbers;
+        let (application, mtu, link_is_up, ifindex, ledger_entries_max) = numbers;
         Message::Welcome(Welcome {
-            slot,
+            application,
             mac,
             mtu,
             rx_checksum,
@@ -137,9 +137,9 @@ fn requests() -> impl Strategy<Value = Message> {
         (any::<u32>(), address())
             .prop_map(|(request, address)| Message::Resolve { request, address }),
         any::<u64>().prop_map(|bytes| Message::Ledger { bytes }),
-        any::<(u32, u16, u16)>().prop_map(|(request, slot, context)| Message::Recover {
+        any::<(u32, u16, u16)>().prop_map(|(request, application, context)| Message::Recover {
             request,
-            slot,
+            application,
             context
         }),
         (any::<u32>(), query()).prop_map(|(request, query)| Message::Query { request, query }),

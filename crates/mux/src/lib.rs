@@ -9,10 +9,15 @@
 //! | `dataplane` | namespace, veth pairs, BPF programs and maps, AF_XDP sockets |
 //! | `plane` | what the service needs of a data plane, as a trait |
 //! | `policy` | which user may claim which port |
+//! | `egress` | the check of what applications send, in user space |
+//! | `reason` | why the egress check drops a frame |
 //! | `limits` | every limit, with its name |
 //!
 //! The messages are `packetio::mux::message`, since both ends need them. Called by `mill mux`.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+pub mod dataplane;
+pub mod egress;
 pub mod limits;
+pub mod reason;

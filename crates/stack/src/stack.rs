@@ -209,10 +209,7 @@ impl Stack {
         core.flows.sockets.refill(&mut app.socket_stock);
         let has_chunks = !app.chunk_stock.is_empty();
         let events = core.events.publish(&mut core.flows.sockets, has_chunks);
-        if events > 0 {
-            core.counters.events += events as u64;
-            core.counters.doorbells += u64::from(self.app_bell.wake());
-        }
+        core.counters.events += events as u64;
         events
     }
 

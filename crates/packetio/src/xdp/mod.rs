@@ -58,7 +58,7 @@ pub use interface::{XdpInterface, queues, set_owned};
 pub use options::{Take, XdpMode, XdpOptions, Zerocopy};
 pub use port::XdpPort;
 
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::port::Port;
 
 /// Opens queue `queue` of the wire; the program is attached with the first and goes with the last.

@@ -339,7 +339,7 @@ fn modules_that_use_each_other_are_a_cycle_by_any_way_of_writing_it() {
         let said = say_cycles(&files, "");
         assert_eq!(
             said,
-            ["a, b of stack use each other in a circle; not listed: a, b"]
+            ["modules of stack use each other in a circle: a → b, b → a; not listed: a, b"]
         );
     }
 }
@@ -371,7 +371,7 @@ fn cycle_within_a_folder_is_one_and_the_list_only_shrinks() {
         ("room/a.rs", "use super::b;"),
         ("room/b.rs", "use crate::room::a::X;"),
     ];
-    let cause = "a, b of stack::room use each other in a circle; not listed: b";
+    let cause = "modules of stack::room use each other in a circle: a → b, b → a; not listed: b";
     assert_eq!(say_cycles(&files, "\"stack::room\" = [\"a\"]"), [cause]);
     assert!(say_cycles(&files, "\"stack::room\" = [\"a\", \"b\"]").is_empty());
     let listed = "stack = [\"room\"]\n\"stack::room\" = [\"a\", \"b\"]";

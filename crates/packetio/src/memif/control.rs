@@ -10,12 +10,12 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::time::Timespec;
 
 use super::client::Client;
-use super::foreign::Closer;
 use super::link::{Change, Link};
 use super::server::Server;
 use super::socket::Desk;
 use super::{MemifOptions, MemifRole};
 use crate::MacAddr;
+use crate::foreign::Closer;
 use crate::open_error::OpenError;
 
 /// What the queues of one interface share.

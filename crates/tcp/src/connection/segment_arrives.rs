@@ -63,23 +63,8 @@ impl Connection {
                 self.marks.clear(Marks::MORE);
                 self.syn_sent(cx, seg, rx)
             }
-            _ => self.synchronized(cx, seg, rx),
+            _ => self.all_steps(cx, seg, rx),
         }
-    }
-
-    fn synchronized(
-        &mut self,
-        cx: &mut Cx<'_>,
-        seg: &Segment,
-        rx: &mut impl RecvBuffer,
-    ) -> Effects {
-        if self.is_in_order(seg) {
-            return match self.step_ack(cx, seg) {
-                Step::Continue(effects) => effects | self.text_and_fin(cx, seg, rx),
-                Step::Done(effects) => effects,
-            };
-        }
-        self.all_steps(cx, seg, rx)
     }
 
     fn all_steps(&mut self, cx: &mut Cx<'_>, seg: &Segment, rx: &mut impl RecvBuffer) -> Effects {

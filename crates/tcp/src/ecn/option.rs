@@ -12,7 +12,6 @@ use crate::config::Config;
 use crate::ecn::EcnState;
 use crate::ecn::received::fail;
 use crate::segment::SegmentOut;
-use crate::send::Sender;
 
 /// A counter's initial value on the wire, by codepoint.
 pub(crate) fn initial(codepoint: Ecn) -> u32 {
@@ -156,7 +155,7 @@ pub(crate) const OPTION_PERSISTS: u8 = 3;
 
 impl EcnState {
     /// Whether the next segment is to carry an option. Linux's reading of RFC 9768 3.2.3.3: never to a peer that sent none.
-    pub(crate) fn wants_option(&self, tx: &Sender, now_ns: u64, config: &Config) -> bool {
+    pub(crate) fn wants_option(&self, srtt_us: u64, now_ns: u64, config: &Config) -> bool {
         let accurate = &self.accurate;
         let setting = config.accecn_option;
         if setting == 0 || accurate.option_seen == OptionSeen::None {
@@ -165,26 +164,28 @@ impl EcnState {
         if accurate.has_failed(fail::OPTION_SEND) && setting < OPTION_PERSISTS {
             return false;
         }
-        setting >= OPTION_ALWAYS || accurate.demand > 0 || self.beacon_is_due(tx, now_ns, config)
+        setting >= OPTION_ALWAYS
+            || accurate.demand > 0
+            || self.beacon_is_due(srtt_us, now_ns, config)
     }
 
     /// An option is due so many times in a round trip, whatever has changed.
-    pub(crate) fn beacon_is_due(&self, tx: &Sender, now_ns: u64, config: &Config) -> bool {
+    pub(crate) fn beacon_is_due(&self, srtt_us: u64, now_ns: u64, config: &Config) -> bool {
         let beacons = u64::from(config.accecn_option_beacon);
         let since_us = micros(now_ns).wrapping_sub(self.accurate.option_sent_us);
-        beacons > 0 && u64::from(since_us) * beacons >= tx.rtt.srtt_ns() / 1000
+        beacons > 0 && u64::from(since_us) * beacons >= srtt_us
     }
 
     /// Puts an option into a segment that is complete but for it.
     pub(crate) fn add_option(
         &mut self,
-        tx: &Sender,
+        srtt_us: u64,
         now_ns: u64,
         config: &Config,
         out: &mut SegmentOut,
         dsack: bool,
     ) {
-        let fit = if self.wants_option(tx, now_ns, config) {
+        let fit = if self.wants_option(srtt_us, now_ns, config) {
             let required = usize::from(self.accurate.fields_min);
             out.options.accecn_room().fit(required)
         } else {

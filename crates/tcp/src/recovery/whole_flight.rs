@@ -7,24 +7,12 @@
 use crate::marks::Marks;
 use crate::recovery::Recovery;
 use crate::recovery::records::RecordPool;
-use crate::segment::Segment;
-use crate::variables::Snd;
 
 impl Recovery {
     /// With any of these an ACK is looked at by the state machine.
     pub(crate) const DISTURBED: Marks = Marks::RECOVERING
         .with(Marks::FAST_OPENED)
         .with(Marks::NO_PREDICTION);
-
-    /// The ACK says nothing that loss recovery would hear: nothing is in flight, or it rides on text, and it acknowledges nothing.
-    #[inline]
-    pub(crate) fn acknowledges_nothing(&self, snd: &Snd, marks: Marks, seg: &Segment) -> bool {
-        seg.ack == snd.una
-            && !marks.any(Self::DISTURBED)
-            && (self.packets_out == 0 || seg.seq_len() > 0)
-            && snd.ecn.is_off()
-            && seg.options.sack.is_empty()
-    }
 
     /// The only record goes back.
     #[inline]

@@ -19,7 +19,10 @@ impl Connection {
     }
 
     fn with_option_bytes(&self, cx: &Cx<'_>, sack: u16) -> u16 {
-        if !self.ecn.wants_option(&self.tx, cx.now_ns, cx.config) {
+        if !self
+            .ecn
+            .wants_option(self.tx.rtt.srtt_ns() / 1000, cx.now_ns, cx.config)
+        {
             return sack;
         }
         let stamp = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));

@@ -50,8 +50,13 @@ impl Connection {
             (accurate.received_ce.wrapping_add(CEP_INITIAL) & 7) as u8
         };
         out.flags = out.flags.with_ace(ace);
-        self.ecn
-            .add_option(&self.tx, cx.now_ns, cx.config, out, dsack);
+        self.ecn.add_option(
+            self.tx.rtt.srtt_ns() / 1000,
+            cx.now_ns,
+            cx.config,
+            out,
+            dsack,
+        );
     }
 
     /// The ACE field of a segment that tells of no more marks than we know.

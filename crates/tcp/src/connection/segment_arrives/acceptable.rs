@@ -13,18 +13,6 @@ use crate::segment::Segment;
 use crate::state::State;
 
 impl Connection {
-    /// The next segment in order, with an ACK: the first four steps have nothing to say to it.
-    #[inline]
-    pub(super) fn is_in_order(&self, seg: &Segment) -> bool {
-        let plain = Flags::ACK | Flags::PSH | Flags::FIN;
-        seg.seq == self.rcv.nxt
-            && seg.has(Flags::ACK)
-            && seg.flags.without(plain) == Flags(0)
-            && seg.len <= self.rcv.wnd()
-            && !self.marks.any(Marks::NO_PREDICTION)
-            && self.stamp_is_current(seg)
-    }
-
     pub(super) fn step_acceptable(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         // A RST is judged by its own, narrower rules in the next step (RFC 5961 3; MUST-66).
         if seg.has(Flags::RST) {

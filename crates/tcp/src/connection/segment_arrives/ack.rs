@@ -91,13 +91,6 @@ impl Connection {
         if let Some(record) = self.whole_flight(cx, seg) {
             return self.take_whole_flight(cx, seg, &record);
         }
-        if self
-            .recovery
-            .acknowledges_nothing(&self.snd, self.marks, seg)
-        {
-            self.take_window(cx, seg, self.snd.wnd);
-            return Effects::NONE;
-        }
         self.take_ack_in_full(cx, seg)
     }
 

@@ -38,7 +38,7 @@ impl Connection {
     }
 
     #[inline]
-    pub(super) fn stamp_is_current(&self, seg: &Segment) -> bool {
+    fn stamp_is_current(&self, seg: &Segment) -> bool {
         match seg.options.timestamp {
             Some(stamp) => {
                 !self.marks.has(Marks::TIMESTAMPS) || !is_before(stamp.value, self.rcv.ts_recent)

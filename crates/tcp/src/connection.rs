@@ -646,7 +646,7 @@ impl Connection {
         let window = (self.rcv.wnd() >> self.rcv_shift).min(u32::from(u16::MAX)) as u16;
         Some(TimeWaitEntry {
             fin_wait_2,
-            ecn_capable: self.ecn.sends_all_ecn_capable(&self.snd),
+            ecn_capable: self.ecn.sends_all_ecn_capable(self.snd.ecn),
             snd_nxt: self.snd.nxt,
             rcv_nxt: self.rcv.nxt,
             rcv_wnd: self.rcv.wnd(),

@@ -239,7 +239,7 @@ impl Connection {
             sack: self.marks.has(Marks::SACK),
             ecn: self.uses_ecn(),
             ecn_seen: self.ecn.has_seen_ect(),
-            accurate_ecn: self.ecn.accurate_ecn_info(&self.snd),
+            accurate_ecn: self.ecn.accurate_ecn_info(self.snd.ecn),
             window_scaling: self.marks.has(Marks::WINDOW_SCALING),
             syn_data_acked: self.syn_data_acked(),
             fast_child: self.cold.is_fast_child,

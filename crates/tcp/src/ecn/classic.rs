@@ -14,10 +14,9 @@ use wire::tcp::Flags;
 use wire::{Ecn, SeqNumber};
 
 use crate::counters::Counters;
-use crate::ecn::{EcnState, bit};
+use crate::ecn::{EcnLine, EcnState, bit};
 use crate::pack::Packing;
 use crate::segment::SegmentOut;
-use crate::variables::Snd;
 
 /// Our ACKs carry ECE.
 pub(crate) const ECHO: u8 = 1;
@@ -98,8 +97,8 @@ impl EcnState {
     }
 
     /// The window was reduced: the next new data says so (RFC 3168 6.1.2). Accurate ECN has no such word.
-    pub(crate) fn queue_cwr(&mut self, snd: &Snd) {
-        let on = snd.ecn.is_classic();
+    pub(crate) fn queue_cwr(&mut self, line: EcnLine) {
+        let on = line.is_classic();
         self.classic.put(CWR_DUE, on);
     }
 
@@ -127,7 +126,7 @@ impl EcnState {
 
     /// An ACK of what came before a change of the mark waits to leave.
     #[inline]
-    pub(crate) fn owes_ack(&self, snd: &Snd) -> bool {
-        snd.ecn.is_classic() && self.classic.owed_len > 0
+    pub(crate) fn owes_ack(&self, line: EcnLine) -> bool {
+        line.is_classic() && self.classic.owed_len > 0
     }
 }

@@ -17,9 +17,8 @@ use wire::tcp::{AccEcn, Flags};
 use crate::config::{Config, CongestionAlgorithm};
 use crate::ecn::option::{OptionSeen, initial_option};
 use crate::ecn::received::fail;
-use crate::ecn::{EcnState, bit};
+use crate::ecn::{EcnLine, EcnState, bit};
 use crate::segment::{Segment, SegmentOut};
-use crate::variables::Snd;
 
 /// SYNs that ask for accurate ECN, and SYN-ACKs of a crossed open that have its option (RFC 9768 3.1.4.1).
 pub(crate) const ASKS_MAX: u8 = 2;
@@ -295,16 +294,16 @@ impl EcnState {
     }
 
     /// A SYN or SYN-ACK in a synchronized state, in its place: the challenge ACK tells how it arrived.
-    pub(crate) fn note_ecn_of_late_syn(&mut self, snd: &Snd, seg: &Segment) {
-        if snd.ecn.is_accurate() {
+    pub(crate) fn note_ecn_of_late_syn(&mut self, line: EcnLine, seg: &Segment) {
+        if line.is_accurate() {
             self.accurate.syn_received = seg.ecn;
             self.see_handshake_option(seg, 1);
         }
     }
 
     /// The next ACK answers a SYN.
-    pub(crate) fn reflect_next(&mut self, snd: &Snd) {
-        let on = snd.ecn.is_accurate();
+    pub(crate) fn reflect_next(&mut self, line: EcnLine) {
+        let on = line.is_accurate();
         self.put(bit::REFLECT, on);
     }
 }

@@ -10,8 +10,7 @@ use super::EcnMode;
 use super::option::{ByteCounters, OptionSeen};
 use crate::counters::Counters;
 use crate::ecn::option::field_of;
-use crate::ecn::{EcnState, bit};
-use crate::variables::Snd;
+use crate::ecn::{EcnLine, EcnState, bit};
 
 /// What the counters of marked segments begin with on the wire (RFC 9768 3.2.1).
 pub(crate) const CEP_INITIAL: u32 = 5;
@@ -122,10 +121,10 @@ impl AccurateEcn {
 }
 
 impl EcnState {
-    pub(crate) fn accurate_ecn_info(&self, snd: &Snd) -> AccurateEcnInfo {
+    pub(crate) fn accurate_ecn_info(&self, line: EcnLine) -> AccurateEcnInfo {
         let accurate = &self.accurate;
         AccurateEcnInfo {
-            mode: snd.ecn.mode(),
+            mode: line.mode(),
             option_seen: accurate.option_seen as u8,
             fail_mode: accurate.failed,
             received_ce: accurate.received_ce,
@@ -171,8 +170,8 @@ impl EcnState {
 
     /// An ACK leaves: what was to be told at once is told.
     #[inline]
-    pub(crate) fn note_ecn_told(&mut self, snd: &Snd) {
-        if snd.ecn.is_accurate() {
+    pub(crate) fn note_ecn_told(&mut self, line: EcnLine) {
+        if line.is_accurate() {
             self.put(bit::ACK_NEXT, false);
         }
     }
@@ -183,8 +182,8 @@ impl EcnState {
     }
 
     /// See [`dress_accurate`](Self::dress_accurate).
-    pub(crate) fn sends_all_ecn_capable(&self, snd: &Snd) -> bool {
+    pub(crate) fn sends_all_ecn_capable(&self, line: EcnLine) -> bool {
         let failed = fail::ACE_RECV | fail::ACE_SEND;
-        snd.ecn.is_accurate() && !self.accurate.has_failed(failed)
+        line.is_accurate() && !self.accurate.has_failed(failed)
     }
 }

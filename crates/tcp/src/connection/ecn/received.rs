@@ -39,7 +39,7 @@ impl Connection {
     pub(super) fn dress_accurate(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
         let dsack = self.ecn.take(bit::DSACK_OUT);
         let reflects = self.ecn.take(bit::REFLECT);
-        if self.ecn.sends_all_ecn_capable(&self.snd) {
+        if self.ecn.sends_all_ecn_capable(self.snd.ecn) {
             out.ecn = Ecn::Ect0;
         }
         let accurate = &mut self.ecn.accurate;

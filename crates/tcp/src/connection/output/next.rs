@@ -25,7 +25,7 @@ impl Connection {
     /// An ACK that is due now is a pure ACK, unless there is payload to bear it.
     #[inline]
     fn sends_plain_acks(&self) -> bool {
-        self.state().is_synchronized() && !self.ecn.owes_ack(&self.snd)
+        self.state().is_synchronized() && !self.ecn.owes_ack(self.snd.ecn)
     }
 
     fn plan_in_full(&self, cx: &Cx<'_>) -> Plan {
@@ -35,7 +35,7 @@ impl Connection {
         if matches!(self.state(), State::SynSent | State::Closed) {
             return Plan::Nothing;
         }
-        if self.ecn.owes_ack(&self.snd) && self.marks.has(Marks::ACK_NOW) {
+        if self.ecn.owes_ack(self.snd.ecn) && self.marks.has(Marks::ACK_NOW) {
             return Plan::OwedAck;
         }
         if self.rx.dup_acks_due > 0 && self.marks.has(Marks::ACK_NOW) {

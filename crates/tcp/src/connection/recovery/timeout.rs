@@ -44,7 +44,7 @@ impl Connection {
         recovery.put(flag::TLP | flag::SEND, false);
         let frto = cx.config.frto && (before_recovery || is_counted);
         recovery.put(flag::FRTO, frto);
-        self.ecn.queue_cwr(&self.snd);
+        self.ecn.queue_cwr(self.snd.ecn);
     }
 
     /// All is lost but what was sent less than a round trip ago. A receiver whose first hole is SACKed has reneged (RFC 2018 8): its

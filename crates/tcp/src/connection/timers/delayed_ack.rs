@@ -147,7 +147,7 @@ impl Connection {
             }
         }
         self.marks.clear(Marks::ACK_PENDING | Marks::ACK_NOW);
-        self.ecn.note_ecn_told(&self.snd);
+        self.ecn.note_ecn_told(self.snd.ecn);
         if self.tx.timers.delayed_ack_ns != crate::timers::NEVER_NS {
             self.arm_delayed_ack(crate::timers::NEVER_NS);
         }

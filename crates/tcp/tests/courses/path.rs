@@ -32,7 +32,7 @@ pub struct Path {
 
 impl Path {
     pub fn new(settings: Settings) -> Path {
-        let mut config = settings.config.clone();
+        let config = settings.config.clone();
         let mut lent = [Lent::new(), Lent::new()];
         let mut now_ns = START_NS;
         let opened = ActiveOpen {
@@ -77,8 +77,11 @@ impl Path {
         let _ = server.on_segment(&mut cx, &ack, &mut inbox);
         client.set_prediction(settings.seed.is_multiple_of(2));
         server.set_prediction(settings.seed.is_multiple_of(2));
-        // The other host is a plain one.
-        let theirs = std::mem::take(&mut config);
+        // The other host is a plain one, but for what the handshake agrees upon.
+        let theirs = tcp::Config {
+            ecn: config.ecn,
+            ..tcp::Config::default()
+        };
         let [ours, other] = lent;
         Path {
             ends: [

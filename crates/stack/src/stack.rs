@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use packetio::{Port, PortError};
-use ring::doorbell::{AppBell, StackBell};
+use ring::doorbell::StackBell;
 use ring::memory::{self, ContextLimits};
 use ring::stock::Stock;
 use ring::{chunk, spsc};
@@ -18,18 +18,18 @@ use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
 
 use crate::config::{ConfigError, StackConfig};
-use crate::context::{AppSide, Report};
+use crate::context::{AppSide, Report, Usage};
 use crate::core::{Core, CoreParts, Secrets, StackSide};
 use crate::counters::Counters;
 use crate::event_queue::EventQueue;
+use crate::flows::sockets::Sockets;
 use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX,
     TX_FRAMES_AHEAD_MIN, TX_FRAMES_PER_TURN, TX_LOOKS_MIN,
 };
-use crate::network::Network;
-use crate::sockets::Sockets;
+use crate::network::layer::Network;
+use crate::schedule::tx_lists::Acks;
 use crate::stage_clock::Stage;
-use crate::tx_lists::Acks;
 
 /// What a turn did: whether to turn again at once or to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,6 @@ pub struct Stack {
     port: Box<dyn Port + Send>,
     core: Core,
     bell: StackBell,
-    app_bell: AppBell,
     /// The port said that it is gone for good.
     is_gone: bool,
 }
@@ -74,7 +73,7 @@ impl Stack {
             side,
             app,
         } = Shared::new(&config.limits, config.tcp.send_buffer.bytes_default)?;
-        let (bell, app_bell) = (app.stack_bell.clone(), app.app_bell.clone());
+        let bell = app.stack_bell.clone();
         let parts = CoreParts {
             secrets,
             network,
@@ -87,7 +86,6 @@ impl Stack {
             port,
             core,
             bell,
-            app_bell,
             is_gone: false,
         };
         Ok((stack, app))
@@ -203,20 +201,16 @@ impl Stack {
             // Who asked may have gone.
             let _ = answer.push(report.clone());
         }
-        self.app_bell.wake();
     }
 
-    /// The last stage: the application's stocks are filled, its events published, its bell rung at most once.
+    /// The last stage: the application's stocks are filled, its events published.
     fn event_queue(&mut self) -> usize {
         let core = &mut self.core;
         core.app.chunk_stock.refill(&mut core.sockets.pool);
         core.sockets.refill(&mut core.app.socket_stock);
         let has_chunks = !core.app.chunk_stock.is_empty();
         let events = core.events.publish(&mut core.sockets, has_chunks);
-        if events > 0 {
-            core.counters.events += events as u64;
-            core.counters.doorbells += u64::from(self.app_bell.wake());
-        }
+        core.counters.events += events as u64;
         events
     }
 
@@ -381,33 +375,6 @@ impl Stack {
     }
 }
 
-/// What a stack holds at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Connections, listeners, and sockets whose connection has ended while the application holds them.
-    pub sockets: usize,
-    /// Of these, the quiet ones that are packed.
-    pub dormant: usize,
-    /// Blocks that packed ones take.
-    pub rest_blocks: usize,
-    /// Handshakes in progress.
-    pub half_open: usize,
-    /// Entries of connections in TIME_WAIT, and of closed ones in FIN_WAIT_2.
-    pub time_wait: usize,
-    /// Of these, the ones in FIN_WAIT_2.
-    pub fin_wait_2: usize,
-    /// Flows in the table: the sum of connections, handshakes and entries.
-    pub flows: usize,
-    /// Small chunks in streams.
-    pub small_chunks: u32,
-    /// Large chunks in streams.
-    pub large_chunks: u32,
-    /// Records of segments in flight.
-    pub segment_records: usize,
-    /// Blocks of ranges that are held out of order.
-    pub range_blocks: usize,
-}
-
 /// What a stack and its application share, each with its ends.
 struct Shared {
     sockets: Sockets,
@@ -451,7 +418,6 @@ impl Shared {
             sockets: stock_out,
             magazine,
             stack_bell,
-            app_bell: AppBell::new(),
         };
         let side = StackSide {
             jobs,

@@ -1,12 +1,8 @@
 //! The timer stage of a turn: what is due in the wheel, who may depart, the list of TIME_WAIT
 //! entries, the neighbour cache, and memory that nobody uses.
 
-use tcp::Connection;
-
 use crate::core::{Core, tcp_cx};
-use crate::departures::Departures;
 use crate::limits::{EVENTS_RETRY_NS, INPUT_RETRY_NS, TIMERS_PER_TURN};
-use crate::timers::Wheel;
 
 /// From here on the uses of the stack's secrets are those of cookies, one after another.
 const SECRET_COOKIES: u64 = 1 << 32;
@@ -118,44 +114,11 @@ impl Core {
         self.settle(socket, effects);
     }
 
-    /// Notes when a connection wants to be called.
-    #[inline]
-    pub(crate) fn arm(&mut self, socket: u32) {
-        if let Some(conn) = self.sockets.slot(socket).conn.as_ref() {
-            note_deadline(&mut self.wheel, &mut self.departures, socket, conn);
-        }
-    }
-
-    /// A connection is no more.
-    pub(crate) fn disarm(&mut self, socket: u32) {
-        self.wheel.stop(socket);
-        self.departures.stop(socket);
-    }
-
     fn half_open_due(&mut self, index: u32) {
         let Some(slot) = self.half_opens.at_mut(index) else {
             return;
         };
         let outcome = slot.entry.on_timer(&mut tcp_cx!(self));
         self.settle_half_open(index, outcome, 0);
-    }
-}
-
-/// Notes when the connection of `socket` wants to be called: for its paced data and its SACKs to the nanosecond, for all else in the wheel.
-#[inline]
-pub(crate) fn note_deadline(
-    wheel: &mut Wheel,
-    departures: &mut Departures,
-    socket: u32,
-    conn: &Connection,
-) {
-    let deadline_ns = conn.deadline_ns();
-    if deadline_ns == u64::MAX {
-        return;
-    }
-    if conn.is_deadline_fine() {
-        departures.set(socket, deadline_ns);
-    } else {
-        wheel.set_at_latest(socket, deadline_ns);
     }
 }

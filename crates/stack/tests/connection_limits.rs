@@ -57,15 +57,3 @@ fn limits_follow_from_the_number_of_connections() {
         assert_eq!(limits.check().map_err(|_| connections), Ok(()));
     }
 }
-
-#[test]
-fn idle_connection_is_accounted_for_part_by_part() {
-    let million = 1_000_000;
-    let rows = stack::account::idle_connection(&Limits::for_connections(million), million);
-    assert_eq!(rows.len(), 8);
-    for (name, bytes) in &rows {
-        assert!(*bytes > 0.0 && !name.is_empty(), "{name} {bytes}");
-    }
-    let sum: f64 = rows.iter().map(|(_, bytes)| bytes).sum();
-    assert!((200.0..360.0).contains(&sum), "{sum}");
-}

@@ -242,8 +242,6 @@ fn established_icmp_errors_do_not_end_it() {
 /// Errors that end an attempt to connect over IPv6, each by its own errno.
 #[test]
 fn syn_sent_v6_errors_end_the_attempt() {
-    let unreachable = |quote| icmpv6::Message::DestinationUnreachable { code: 4, quote };
-    let exceeded = |quote| icmpv6::Message::TimeExceeded { code: 0, quote };
     for (is_exceeded, errno) in [(false, Errno::CONNREFUSED), (true, Errno::HOSTUNREACH)] {
         let mut w = World::new();
         let socket = w.app.connect(SocketAddr::new(PEER_V6, 80));
@@ -253,9 +251,10 @@ fn syn_sent_v6_errors_end_the_attempt() {
             panic!("IPv6")
         };
         let quote = frames::ipv6_packet(src, dst, protocol::TCP, 64, &syn.segment_bytes());
+        let quote = quote.as_slice();
         let message = match is_exceeded {
-            true => exceeded(&quote),
-            false => unreachable(&quote),
+            true => icmpv6::Message::TimeExceeded { code: 0, quote },
+            false => icmpv6::Message::DestinationUnreachable { code: 4, quote },
         };
         let moved = w.counted(|w| {
             w.send_frame(&frames::icmp6_frame(

@@ -77,16 +77,11 @@ impl Path {
         let _ = server.on_segment(&mut cx, &ack, &mut inbox);
         client.set_prediction(settings.seed.is_multiple_of(2));
         server.set_prediction(settings.seed.is_multiple_of(2));
-        // The other host is a plain one, but for what the handshake agrees upon.
-        let theirs = tcp::Config {
-            ecn: config.ecn,
-            ..tcp::Config::default()
-        };
         let [ours, other] = lent;
         Path {
             ends: [
                 End::new(client, ours, settings.config.clone()),
-                End::new(server, other, theirs),
+                End::new(server, other, config),
             ],
             random: Random::new(settings.seed ^ 0x5555),
             now_ns,

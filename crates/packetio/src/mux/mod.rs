@@ -6,12 +6,14 @@
 //! | `message` | the messages between application and service, bytes ⇄ values |
 //! | `field` | how the parts of a message are written and read |
 //! | `channel` | one connection that carries messages and descriptors |
+//! | `ledger` | an application's list of its connections, for the case of its death |
 //!
 //! The service itself is the crate `mux`. Both ends use these modules, so a message has one
 //! definition.
 
 pub mod channel;
 mod field;
+pub mod ledger;
 pub mod message;
 
 /// Where the service listens, unless `--socket` or `mux:PATH` names another path.

@@ -14,14 +14,19 @@
 //! | `reset` | resets the peers of an application that died |
 //! | `state` | notes for the next service |
 //! | `plane` | what the service needs of a data plane, as a trait |
+//! | `dataplane` | the data plane of `mill mux`: namespace, veth pairs, BPF programs and maps, AF_XDP sockets |
 //! | `peer_unsafe` | the process at the other end of a connection |
 //! | `notify` | news for systemd |
+//! | `egress` | the check of what applications send, in user space |
+//! | `reason` | why the egress check drops a frame |
 //! | `limits` | every limit, with its name |
 //!
 //! The messages are `packetio::mux::message`, since both ends need them. Called by `mill mux`.
 
 #![deny(unsafe_code)]
 
+pub mod dataplane;
+pub mod egress;
 pub mod limits;
 mod memory_file;
 pub mod notify;
@@ -30,6 +35,7 @@ mod ownership;
 mod peer_unsafe;
 pub mod plane;
 pub mod policy;
+pub mod reason;
 mod reservation;
 mod reserved_ports;
 mod reset;

@@ -47,3 +47,5 @@ pub const RECOVERY_NS: u64 = 5_000_000_000;
 pub const TICK_NS: i64 = 100_000_000;
 /// Descriptors that the service asks the system for: one for each reserved port, and its connections.
 pub const DESCRIPTORS: u64 = 65_536;
+/// Slots of one ring of a context. More are refused (EINVAL).
+pub const RING_SLOTS_MAX: u32 = 65_536;

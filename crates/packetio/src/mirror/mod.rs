@@ -194,7 +194,7 @@ impl Mirror {
                 && address.index == index
                 && address.is_usable
             {
-                host.addresses.push(address);
+                host.addresses.push(address.with_broadcast());
             }
         })?;
         self.netlink.list(List::Routes, |notice| {

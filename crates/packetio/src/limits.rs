@@ -218,5 +218,7 @@ pub const MUX_RETRY: std::time::Duration = std::time::Duration::from_millis(100)
 /// Changes of the host, and next hops that are wanted, that wait between a virtual port and the control thread. A change
 /// that finds no room is missed; a next hop is asked for again.
 pub const MUX_QUEUE_MAX: usize = 1024;
-/// Local ports that a context leases when it opens, and doubles when they are used up.
-pub const MUX_LEASE_PORTS: u16 = 64;
+/// Local ports that a context leases when it opens, unless `ports=` says another number.
+pub const MUX_LEASE_PORTS: u16 = 32;
+/// Most local ports that a context may ask for by `ports=`.
+pub const MUX_LEASE_PORTS_MAX: u16 = 16_384;

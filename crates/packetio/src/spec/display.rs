@@ -105,7 +105,8 @@ fn memif(f: &mut Formatter<'_>, o: &MemifOptions) -> fmt::Result {
 
 fn mux(f: &mut Formatter<'_>, o: &MuxOptions) -> fmt::Result {
     write!(f, "mux:{}", o.path)?;
-    option(f, "ring", o.ring_slots)
+    option(f, "ring", o.ring_slots)?;
+    option(f, "ports", o.ports)
 }
 
 fn dpdk(f: &mut Formatter<'_>, o: &DpdkOptions) -> fmt::Result {

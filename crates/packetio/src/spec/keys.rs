@@ -9,8 +9,8 @@ use std::str::FromStr;
 use crate::dpdk::DpdkOptions;
 use crate::fault::LineOptions;
 use crate::limits::{
-    FAULT_SLOTS_MAX, MTU_MAX, MTU_MIN, NAME_BYTES_MAX, QUEUES_MAX, XDP_RING_SLOTS_MAX,
-    XDP_RING_SLOTS_MIN,
+    FAULT_SLOTS_MAX, MTU_MAX, MTU_MIN, MUX_LEASE_PORTS_MAX, NAME_BYTES_MAX, QUEUES_MAX,
+    XDP_RING_SLOTS_MAX, XDP_RING_SLOTS_MIN,
 };
 use crate::loopback::LoopbackOptions;
 use crate::memif::{MemifOptions, MemifRole};
@@ -25,7 +25,7 @@ use super::{Backend, Bits, Bytes, Nanos, WireSpec};
 /// The keys of each backend, for messages.
 const XDP_KEYS: &str = "mode, queues, queue, ring, zerocopy";
 const MEMIF_KEYS: &str = "role, id, ring, buffer, queues, secret, mac";
-const MUX_KEYS: &str = "ring";
+const MUX_KEYS: &str = "ring, ports";
 const DPDK_KEYS: &str = "queues, mtu, plugin, eal";
 const TAP_KEYS: &str = "mac, mtu, up, queues";
 const PACKET_KEYS: &str = "mac, promiscuous";
@@ -251,6 +251,7 @@ fn memif(o: &mut MemifOptions, key: &str, value: &str) -> Result<bool, String> {
 fn mux(o: &mut MuxOptions, key: &str, value: &str) -> Result<bool, String> {
     match key {
         "ring" => o.ring_slots = Some(number(value, XDP_RING_SLOTS_MIN, XDP_RING_SLOTS_MAX)?),
+        "ports" => o.ports = Some(number(value, 1, MUX_LEASE_PORTS_MAX)?),
         _ => return Ok(false),
     }
     Ok(true)

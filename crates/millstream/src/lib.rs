@@ -46,6 +46,7 @@ mod error;
 mod interrupter;
 pub mod limits;
 mod listener;
+mod mux_context;
 mod options;
 mod poll;
 mod poll_kernel;

@@ -36,6 +36,10 @@ pub(crate) struct Network {
     pub neighbours: Neighbours,
     pub limiter: IcmpLimiter,
     pub echo: bool,
+    /// A host does ARP and ND for us, and owns addresses and routes.
+    pub has_host: bool,
+    /// Next hops to ask the host for.
+    pub wanted: Vec<IpAddr>,
     pub out: FrameQueue,
     /// What waited for neighbours that have answered.
     pub released: FrameQueue,
@@ -47,6 +51,7 @@ impl Network {
     pub fn new(
         config: &StackConfig,
         port: &Capabilities,
+        has_host: bool,
         secrets: &Secrets,
     ) -> Result<Self, ConfigError> {
         let mut addresses = LocalAddresses::new();
@@ -101,6 +106,8 @@ impl Network {
             neighbours: Neighbours::new(NeighbourTimers::default(), secrets.key(6)),
             limiter: IcmpLimiter::new(secrets.key(7)[0]),
             echo: config.echo,
+            has_host,
+            wanted: Vec::new(),
             out: FrameQueue::new(COLD_FRAMES_MAX, COLD_FRAME_BYTES_MAX),
             released: FrameQueue::new(NEIGHBOUR_FRAMES_EACH_MAX, CONTROL_FRAME_BYTES_MAX),
             scratch: vec![0; crate::limits::SMALL_PACKET_BYTES_MAX],
@@ -109,7 +116,9 @@ impl Network {
             let mac = MacAddr(mac);
             let _ = network.neighbours.set_permanent(PORT, address, mac, 0);
         }
-        network.announce();
+        if !has_host {
+            network.announce();
+        }
         Ok(network)
     }
 
@@ -125,8 +134,68 @@ impl Network {
             gateway: None,
             port: PORT,
         });
+        if self.has_host {
+            return;
+        }
         let frame = arp_nd::announcement_frame(cidr.address(), self.identity());
         self.out.push(frame.as_slice());
+    }
+
+    /// An address that is ours no more, and its subnet's route unless another address has it too.
+    pub fn remove_address(&mut self, cidr: IpCidr) {
+        (self.last_hop, self.last_source) = (None, None);
+        self.addresses.remove(cidr.address());
+        let prefix = cidr.network();
+        let is_shared = self
+            .addresses
+            .iter()
+            .any(|own| own.cidr.network() == prefix);
+        if !is_shared {
+            self.routes.remove(prefix);
+        }
+    }
+
+    /// A route of the host's, in place of one for the same prefix.
+    pub fn add_route(&mut self, prefix: IpCidr, gateway: Option<IpAddr>) {
+        self.last_hop = None;
+        self.routes.remove(prefix);
+        // One that the table does not take is unreachable for us.
+        let _ = self.routes.add(Route {
+            prefix,
+            gateway,
+            port: PORT,
+        });
+    }
+
+    /// The host has no such route any more.
+    pub fn remove_route(&mut self, prefix: IpCidr) {
+        self.last_hop = None;
+        self.routes.remove(prefix);
+    }
+
+    /// The host's link takes packets of this size.
+    pub fn set_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
+    }
+
+    /// What the host says of a next hop; `None` if nobody has asked for it here.
+    pub fn next_hop(
+        &mut self,
+        address: IpAddr,
+        mac: Option<MacAddr>,
+        now_ns: u64,
+    ) -> Option<NeighbourId> {
+        let id = self.neighbours.known(PORT, address)?;
+        match mac {
+            Some(mac) => self
+                .neighbours
+                .set_permanent(PORT, address, mac, now_ns)
+                .ok(),
+            None => {
+                self.neighbours.ask_again(id, now_ns);
+                None
+            }
+        }
     }
 
     /// Where the frames of a connection go, if that is known and fresh.

@@ -61,13 +61,14 @@ impl Stack {
     /// [`ConfigError`] says which setting cannot be obeyed, or what the kernel refused.
     pub fn new(
         config: StackConfig,
-        port: Box<dyn Port + Send>,
+        mut port: Box<dyn Port + Send>,
         now_ns: u64,
     ) -> Result<(Self, AppSide), ConfigError> {
         config.check()?;
         let config = Arc::new(config);
         let secrets = secrets(config.seed)?;
-        let network = Network::new(&config, port.capabilities(), &secrets)?;
+        let has_host = port.host().is_some();
+        let network = Network::new(&config, port.capabilities(), has_host, &secrets)?;
         let Shared {
             sockets,
             events,
@@ -128,6 +129,11 @@ impl Stack {
         core.is_crowded = received + jobs > TX_LOOKS_MIN;
         core.stages.lap(Stage::JobQueue);
         core.timers();
+        if core.network.has_host
+            && let Some(host) = self.port.host()
+        {
+            core.exchange(host);
+        }
         core.stages.lap(Stage::Timers);
         // Nothing arrived and nothing was asked: who was told has no answer.
         let is_quiet = received + jobs == 0;

@@ -46,6 +46,7 @@ mod interrupter;
 pub mod limits;
 mod linger;
 mod listener;
+mod mux_context;
 mod options;
 mod poll;
 mod poll_kernel;

@@ -198,6 +198,7 @@ impl ListenerBuilder {
         if local.port() == 0 {
             return Err(Errno::ADDRNOTAVAIL.into());
         }
+        inner.lease.claim(local)?;
         let id = inner.socket()?;
         let capacity = backlog.clamp(1, inner.config().limits.backlog_max);
         let (accepted, queue) = ring::spsc::queue(capacity + 1);

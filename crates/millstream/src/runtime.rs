@@ -1,9 +1,11 @@
 //! The process's end of its stacks: opens the wire's queues, makes the stacks, starts the threads that turn them, and lets connections close when
 //! it goes.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use packetio::Port;
+use packetio::mux::MuxOptions;
 use packetio::spec::Backend;
 use packetio::switch::{Switch, ports_of};
 use ring::trylock::TryLock;
@@ -15,6 +17,7 @@ use crate::context::Context;
 use crate::crank::{self, SharedStack};
 use crate::error::Error;
 use crate::limits::CONTEXTS_MAX;
+use crate::mux_context::{self, MuxContext};
 use crate::watchdog::{self, Watch};
 
 /// The stacks of a process on one wire. Contexts keep what they need of it alive, so it may be dropped while they are in use.
@@ -39,9 +42,22 @@ enum Place {
 pub(crate) struct Lease {
     /// The switch that it gets its frames from, and its number there.
     member: Option<(Arc<Switch>, usize)>,
+    /// What it has claimed of a service.
+    mux: Option<MuxContext>,
 }
 
 impl Lease {
+    /// Takes a local address and port from the host's other programs, where there are any on this wire.
+    ///
+    /// # Errors
+    /// As the service says: `AddrInUse`, `PermissionDenied`.
+    pub fn claim(&self, local: SocketAddr) -> std::io::Result<()> {
+        match &self.mux {
+            Some(mux) if local.port() != 0 => Ok(mux.claim(local)?),
+            _ => Ok(()),
+        }
+    }
+
     /// A socket of the context listens at `port`, or does so no more.
     pub fn listens(&self, port: u16, on: bool) {
         if let Some((switch, index)) = &self.member {
@@ -108,10 +124,15 @@ impl Runtime {
     }
 
     /// What the stack of a context is told: on a shared wire it has local ports of its own, on an Ethernet of its own an address.
-    fn stack_config(&self, index: usize) -> StackConfig {
+    fn stack_config(&self, index: usize) -> Result<StackConfig, Error> {
         let mut stack = self.config.stack(index);
+        if let Backend::Mux(options) = &self.config.wire.backend {
+            let options = mux_options(&self.config, options);
+            let host = packetio::mux::host(&options)?;
+            mux_context::complete(&mut stack, &host, &options, index)?;
+        }
         if self.switch.is_none() {
-            return stack;
+            return Ok(stack);
         }
         match is_ethernet(&self.config) {
             true => stack.addresses = self.config.addresses_of(index),
@@ -119,7 +140,7 @@ impl Runtime {
                 stack.local_ports = ports_of(stack.local_ports, index, self.config.contexts);
             }
         }
-        stack
+        Ok(stack)
     }
 
     fn places(&self) -> MutexGuard<'_, Vec<Place>> {
@@ -142,7 +163,7 @@ impl Runtime {
             Some(switch) => switch.member(index)?,
             None => open(&self.config, index)?,
         };
-        let stack = self.stack_config(index);
+        let stack = self.stack_config(index)?;
         *place = Place::Waiting(Box::new(seat(&self.config, stack, port, index)?));
         Ok(())
     }
@@ -179,7 +200,14 @@ impl Runtime {
         let mut places = self.places();
         self.opened(&mut places, index)?;
         let member = self.switch.clone().map(|switch| (switch, index));
-        let lease = Arc::new(Lease { member });
+        let mux = match &self.config.wire.backend {
+            Backend::Mux(options) => {
+                let host = packetio::mux::host(&mux_options(&self.config, options))?;
+                Some(MuxContext::new(host, index))
+            }
+            _ => None,
+        };
+        let lease = Arc::new(Lease { member, mux });
         let taken = Place::Taken(Arc::downgrade(&lease));
         match std::mem::replace(&mut places[index], taken) {
             Place::Waiting(seat) => {
@@ -212,6 +240,9 @@ fn open(config: &Config, index: usize) -> Result<Box<dyn Port + Send>, Error> {
     if let Backend::Xdp(options) = &mut wire.backend {
         options.sockets = Some(config.limits.sockets_max);
     }
+    if let Backend::Mux(options) = &mut wire.backend {
+        *options = mux_options(config, options);
+    }
     let port = packetio::open(&wire, index)?;
     if let Backend::Xdp(options) = &config.wire.backend {
         let owned: Vec<_> = config
@@ -222,6 +253,15 @@ fn open(config: &Config, index: usize) -> Result<Box<dyn Port + Send>, Error> {
         packetio::xdp::set_owned(&options.interface, &owned)?;
     }
     Ok(port)
+}
+
+/// A `mux` wire with what the runtime knows.
+fn mux_options(config: &Config, options: &MuxOptions) -> MuxOptions {
+    MuxOptions {
+        sockets: Some(config.limits.sockets_max),
+        contexts: config.contexts,
+        ..options.clone()
+    }
 }
 
 /// Contexts of one process on a loopback without a name: hosts of an Ethernet of their own.
@@ -237,7 +277,8 @@ fn switch(config: &Config) -> Result<Option<Arc<Switch>>, Error> {
             let switch = Switch::ethernet(options.mtu, config.contexts)?;
             return Ok(Some(Arc::new(switch)));
         }
-        Backend::Loopback(_) => return Ok(None),
+        // Each context of a `mux` wire has a port of its own, and the service knows whose a frame is.
+        Backend::Loopback(_) | Backend::Mux(_) => return Ok(None),
         Backend::Memif(options) if options.queues >= config.contexts => return Ok(None),
         Backend::Memif(options) => options.queues,
         Backend::Xdp(options) => packetio::xdp::queues(options)?,

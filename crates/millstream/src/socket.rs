@@ -139,6 +139,7 @@ impl TcpSocket {
         if self.bound.get().is_some() {
             return Err(Errno::INVAL.into());
         }
+        self.inner.lease.claim(local)?;
         let (answer, mut answers) = ring::spsc::queue(1);
         let bind = self.options().look(|settings| Bind {
             socket: self.id,

@@ -6,9 +6,17 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `dataplane` | namespace, veth pairs, BPF programs and maps, AF_XDP sockets |
-//! | `plane` | what the service needs of a data plane, as a trait |
+//! | `service` | the loop: connections, requests, changes of the host, deaths |
 //! | `policy` | which user may claim which port |
+//! | `ownership` | which application has which ports |
+//! | `reservation`, `reserved_ports` | the same ports in the kernel: bound sockets, and a setting |
+//! | `memory_file` | checks of the memory that applications hand over |
+//! | `reset` | resets the peers of an application that died |
+//! | `state` | notes for the next service |
+//! | `plane` | what the service needs of a data plane, as a trait |
+//! | `dataplane` | the data plane of `mill mux`: namespace, veth pairs, BPF programs and maps, AF_XDP sockets |
+//! | `peer_unsafe` | the process at the other end of a connection |
+//! | `notify` | news for systemd |
 //! | `egress` | the check of what applications send, in user space |
 //! | `reason` | why the egress check drops a frame |
 //! | `limits` | every limit, with its name |
@@ -20,4 +28,18 @@
 pub mod dataplane;
 pub mod egress;
 pub mod limits;
+mod memory_file;
+pub mod notify;
+mod ownership;
+#[allow(unsafe_code)]
+mod peer_unsafe;
+pub mod plane;
+pub mod policy;
 pub mod reason;
+mod reservation;
+mod reserved_ports;
+mod reset;
+pub mod service;
+mod state;
+
+pub use service::{Service, ServiceError, ServiceOptions};

@@ -2,10 +2,51 @@
 //!
 //! At each the answer is defined: a refusal with an errno, or the end of the connection that reached it.
 
-/// Virtual ports of one service, unless `--ports` says fewer. The next application is refused (EBUSY).
+/// Virtual ports of one service, one per context, unless `--ports` says fewer. The next application is
+/// refused (EBUSY).
 pub const SLOTS_MAX: u16 = 254;
 
-/// Bytes of one context's memory file. A larger one is refused (EINVAL).
-pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Slots of one ring of a context. More are refused (EINVAL).
 pub const RING_SLOTS_MAX: u32 = 65_536;
+/// Connections to the service's socket. A further one is closed at once.
+pub const CLIENTS_MAX: usize = 1024;
+/// Connections of one user that is not root. A further one is closed at once.
+pub const CLIENTS_PER_UID_MAX: usize = 512;
+/// Messages of one client that are acted upon before the other clients have their turn.
+pub const MESSAGES_PER_TURN: usize = 16;
+/// Bytes of messages that may wait for a client to read them. A client that lets them fill is
+/// disconnected.
+pub const CLIENT_SEND_BYTES: usize = 1 << 20;
+/// How long a client may stay silent before its first message, in ns. Then it is disconnected.
+pub const GREETING_NS_MAX: u64 = 5_000_000_000;
+/// 3-tuples that one application may claim. A further claim is refused (ENOBUFS).
+pub const CLAIMS_PER_APPLICATION_MAX: usize = 1024;
+/// Local ports of a lease are given in blocks of this many.
+pub const LEASE_BLOCK_PORTS: u16 = 32;
+/// Local ports that one lease may have.
+pub const LEASE_PORTS_MAX: u16 = 4096;
+/// Local ports that one application may have leased. A further request is refused (ENOBUFS).
+pub const LEASED_PORTS_PER_APPLICATION_MAX: usize = 8192;
+/// Next hops that one application may ask for. A further one is refused (ENOBUFS).
+pub const NEXT_HOPS_PER_APPLICATION_MAX: usize = 256;
+/// Questions for next hops of one application that may wait for an answer at once (ENOBUFS).
+pub const RESOLVING_PER_APPLICATION_MAX: usize = 64;
+/// How long an application waits for a next hop that does not answer, in ns. Then it is told
+/// EHOSTUNREACH.
+pub const RESOLVE_NS_MAX: u64 = 3_000_000_000;
+/// Bytes of one context's memory file. A larger one is refused (EINVAL).
+pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
+/// Connections in one application's ledger. Peers of further ones are not reset.
+pub const LEDGER_ENTRIES_MAX: u32 = 1 << 20;
+/// Peers that are reset before clients have their turn again.
+pub const RESETS_PER_TURN: usize = 256;
+/// How long after the first reset the second one follows, in ns: a peer's kernel answers at most one such
+/// segment of a connection in 500 ms.
+pub const RESET_AGAIN_NS: u64 = 600_000_000;
+/// How long a new service waits for the applications of the one before it, in ns. Then they count as
+/// dead.
+pub const RECOVERY_NS: u64 = 5_000_000_000;
+/// How often the service looks at its deadlines while there are any, in ns.
+pub const TICK_NS: i64 = 100_000_000;
+/// Descriptors that the service asks the system for: one for each reserved port, and its connections.
+pub const DESCRIPTORS: u64 = 65_536;

@@ -18,7 +18,7 @@ use crate::buffer_unsafe::{RxBatch, TxBatch};
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::limits::{FAULT_SLOTS_DEFAULT, FAULT_SLOTS_MAX, FRAME_HEADER_MAX};
 use crate::offload::complete_partial;
-use crate::port::{Capabilities, ChecksumPolicy, Port, PortCounters, PortError};
+use crate::port::{Capabilities, ChecksumPolicy, Host, Port, PortCounters, PortError};
 use crate::wait::monotonic_ns;
 
 mod line;
@@ -286,6 +286,10 @@ impl<P: Port> Port for Fault<P> {
         };
         let own = [self.rx.next_due_ns(), tx, self.inner.deadline_ns()];
         own.into_iter().flatten().min()
+    }
+
+    fn host(&mut self) -> Option<&mut dyn Host> {
+        self.inner.host()
     }
 
     fn counters(&self) -> PortCounters {

@@ -210,3 +210,15 @@ pub const NETLINK_QUEUE_BYTES: usize = 1 << 20;
 pub const MIRROR_ROUTES_MAX: usize = 1024;
 /// Next hops that the mirror keeps resolved; a request for another one is refused (ENOBUFS).
 pub const MIRROR_NEIGHBOURS_MAX: usize = 4096;
+
+/// How long a request to `mill mux` waits for its answer; then it fails with ETIMEDOUT.
+pub const MUX_ANSWER_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
+/// How long to sleep between two tries to reach a service that went away.
+pub const MUX_RETRY: std::time::Duration = std::time::Duration::from_millis(100);
+/// Changes of the host, and next hops that are wanted, that wait between a virtual port and the control thread. A change
+/// that finds no room is missed; a next hop is asked for again.
+pub const MUX_QUEUE_MAX: usize = 1024;
+/// Local ports that a context leases when it opens, unless `ports=` says another number.
+pub const MUX_LEASE_PORTS: u16 = 32;
+/// Most local ports that a context may ask for by `ports=`.
+pub const MUX_LEASE_PORTS_MAX: u16 = 16_384;

@@ -13,10 +13,10 @@ use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::open_error::OpenError;
 use crate::packet::Packet;
 use crate::pcap::Pcap;
-use crate::port::{Capabilities, ChecksumPolicy, Port, PortCounters, PortError};
+use crate::port::{Capabilities, ChecksumPolicy, Host, Port, PortCounters, PortError};
 use crate::spec::{Backend, WireSpec};
 use crate::tap::Tap;
-use crate::{dpdk, loopback, memif, xdp};
+use crate::{dpdk, loopback, memif, mux, xdp};
 
 /// Opens queue `queue` of a wire: the backend, behind the faults, behind the capture (which so sees what the stack sees).
 ///
@@ -28,6 +28,7 @@ pub fn open(spec: &WireSpec, queue: usize) -> Result<Box<dyn Port + Send>, OpenE
     let mut port: Box<dyn Port + Send> = match &spec.backend {
         Backend::Xdp(options) => xdp::open(options, queue)?,
         Backend::Memif(options) => memif::open(options, queue)?,
+        Backend::Mux(options) => Box::new(mux::open(options, queue)?),
         Backend::Dpdk(options) => dpdk::open(options, queue)?,
         Backend::Tap(options) => Box::new(Tap::open(options, queue)?),
         Backend::Packet(options) => Box::new(Packet::open(options, queue)?),
@@ -121,6 +122,10 @@ impl<P: Port> Port for WithPolicy<P> {
 
     fn deadline_ns(&self) -> Option<u64> {
         self.inner.deadline_ns()
+    }
+
+    fn host(&mut self) -> Option<&mut dyn Host> {
+        self.inner.host()
     }
 
     fn counters(&self) -> PortCounters {

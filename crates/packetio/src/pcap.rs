@@ -14,7 +14,7 @@ use rustix::event::PollFlags;
 use crate::buffer_unsafe::{FrameBuf, TxBatch, carve};
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::limits::{FRAME_HEADER_MAX, PCAP_BUFFER_BYTES};
-use crate::port::{Capabilities, Port, PortCounters, PortError};
+use crate::port::{Capabilities, Host, Port, PortCounters, PortError};
 use crate::wait::realtime_ns;
 
 mod blocks;
@@ -178,6 +178,10 @@ impl<P: Port> Port for Pcap<P> {
 
     fn deadline_ns(&self) -> Option<u64> {
         self.inner.deadline_ns()
+    }
+
+    fn host(&mut self) -> Option<&mut dyn Host> {
+        self.inner.host()
     }
 
     fn counters(&self) -> PortCounters {

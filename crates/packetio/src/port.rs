@@ -12,6 +12,7 @@
 //! prepare_wait() … sleep on poll_fds() until deadline_ns() … finish_wait()
 //! ```
 
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 use rustix::event::PollFlags;
@@ -20,6 +21,7 @@ pub use wire::ethernet::MacAddr;
 
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::limits::NAMED_COUNTERS_MAX;
+use crate::mux::message::Change;
 
 /// What the receiver of a port's frames must do about transport checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,6 +131,15 @@ impl PortCounters {
     }
 }
 
+/// A host that does ARP, neighbour discovery and routing for the ports of its NIC ([`mux`](crate::mux)).
+pub trait Host {
+    /// Asks for the link address of a next hop. The answer comes as [`Change::NextHop`].
+    fn resolve(&mut self, address: IpAddr);
+
+    /// Something that changed, in order; `None`: nothing more. Costs no system call.
+    fn next_change(&mut self) -> Option<Change>;
+}
+
 /// One queue of a packet wire: batches in, batches out, and how to sleep.
 ///
 /// A port belongs to one thread at a time. No call blocks. Frames are Ethernet frames without FCS.
@@ -192,6 +203,11 @@ pub trait Port {
     /// Totals and named counters since open.
     fn counters(&self) -> PortCounters;
 
+    /// The host that knows this port's addresses, routes and next hops; `None` where the caller asks the link itself.
+    fn host(&mut self) -> Option<&mut dyn Host> {
+        None
+    }
+
     /// A thread of this process moves the port's frames, and it ran last on the CPU of the calling
     /// thread. A caller that polls and finds nothing yields to that thread, which cannot run
     /// otherwise.
@@ -247,6 +263,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn counters(&self) -> PortCounters {
         (**self).counters()
+    }
+
+    fn host(&mut self) -> Option<&mut dyn Host> {
+        (**self).host()
     }
 
     fn mover_shares_cpu(&self) -> bool {

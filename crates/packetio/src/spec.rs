@@ -3,6 +3,7 @@
 //! ```text
 //! xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,ring=N][,zerocopy=auto|off]
 //! memif:PATH[,role=server|client][,id=N][,ring=N][,buffer=2048][,queues=N][,secret=..][,mac=..]
+//! mux:[PATH][,ring=N][,ports=N]
 //! dpdk:PORT[,queues=N][,mtu=N][,plugin=FILE]          ,eal=ARGUMENTS... comes last of all: it takes the rest of the line
 //! tap:NAME[,mac=..][,mtu=N][,up=yes|no][,queues=N]
 //! packet:IFACE[,mac=..][,promiscuous=yes|no]
@@ -26,6 +27,7 @@ use crate::dpdk::DpdkOptions;
 use crate::fault::FaultOptions;
 use crate::loopback::LoopbackOptions;
 use crate::memif::MemifOptions;
+use crate::mux::MuxOptions;
 use crate::packet::PacketOptions;
 use crate::port::ChecksumPolicy;
 use crate::tap::TapOptions;
@@ -45,6 +47,8 @@ pub enum Backend {
     Xdp(XdpOptions),
     /// Shared memory with another process.
     Memif(MemifOptions),
+    /// A virtual port of `mill mux`.
+    Mux(MuxOptions),
     /// A port of DPDK's, through the plug-in.
     Dpdk(DpdkOptions),
     /// A TAP interface of the kernel.
@@ -106,6 +110,7 @@ impl WireSpec {
         match self.backend {
             Backend::Xdp(_) => "xdp",
             Backend::Memif(_) => "memif",
+            Backend::Mux(_) => "mux",
             Backend::Dpdk(_) => "dpdk",
             Backend::Tap(_) => "tap",
             Backend::Packet(_) => "packet",
@@ -119,7 +124,11 @@ impl WireSpec {
         match &self.backend {
             Backend::Xdp(options) => Some(&options.interface),
             Backend::Packet(options) => Some(&options.interface),
-            Backend::Memif(_) | Backend::Dpdk(_) | Backend::Tap(_) | Backend::Loopback(_) => None,
+            Backend::Memif(_)
+            | Backend::Mux(_)
+            | Backend::Dpdk(_)
+            | Backend::Tap(_)
+            | Backend::Loopback(_) => None,
         }
     }
 }

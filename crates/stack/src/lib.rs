@@ -27,6 +27,7 @@ mod departures;
 mod event_queue;
 mod flows;
 mod header_fields;
+mod host;
 pub mod limits;
 mod network;
 mod requests;

@@ -80,13 +80,14 @@ impl Stack {
     /// [`ConfigError`] says which setting cannot be obeyed, or what the kernel refused.
     pub fn new(
         config: StackConfig,
-        port: Box<dyn Port + Send>,
+        mut port: Box<dyn Port + Send>,
         now_ns: u64,
     ) -> Result<(Self, AppSide), ConfigError> {
         config.check()?;
         let config = Arc::new(config);
         let secrets = Secrets::new(config.seed)?;
-        let network = network(&config, port.capabilities(), &secrets)?;
+        let has_host = port.host().is_some();
+        let network = network(&config, port.capabilities(), has_host, &secrets)?;
         let Shared {
             sockets,
             events,
@@ -164,6 +165,11 @@ impl Stack {
         self.departures.is_crowded = received + jobs > TX_LOOKS_MIN;
         core.stages.lap(Stage::JobQueue);
         fire_timers(core, &mut self.arrivals, &mut self.rounds);
+        if core.network.has_host
+            && let Some(host) = self.port.host()
+        {
+            core.exchange(host);
+        }
         core.stages.lap(Stage::Timers);
         // Nothing arrived and nothing was asked: who was told has no answer.
         let is_quiet = received + jobs == 0;
@@ -448,10 +454,11 @@ impl Shared {
 fn network(
     config: &StackConfig,
     port: &Capabilities,
+    has_host: bool,
     secrets: &Secrets,
 ) -> Result<Network, ConfigError> {
     let keys = [secrets.key(6), secrets.key(7), secrets.key(8)];
-    let mut network = Network::new(port, config.echo, keys);
+    let mut network = Network::new(port, config.echo, has_host, keys);
     for &cidr in &config.addresses {
         network
             .add_first_address(cidr)

@@ -6,12 +6,12 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use millstream::CongestionAlgorithm;
-use packetio::WireSpec;
+use packetio::{Backend, WireSpec};
 
 /// Which wire, and who we are on it.
 #[derive(Args, Clone, Debug)]
 pub struct NetOptions {
-    /// The wire: xdp:IFACE, memif:PATH, dpdk:PORT, tap:NAME, packet:IFACE, each with ,key=value; or `kernel`, the kernel's own sockets
+    /// The wire: xdp:IFACE, memif:PATH, dpdk:PORT, tap:NAME, packet:IFACE, mux: (a virtual port of `mill mux`), each with ,key=value; or `kernel`, the kernel's own sockets
     #[arg(long, value_name = "SPEC")]
     pub wire: Wire,
     /// Our address on the wire with the length of its subnet's prefix; may be given several times
@@ -150,8 +150,13 @@ impl fmt::Display for Cidr {
 impl NetOptions {
     /// Where a server listens: at each of our addresses, or everywhere on the kernel.
     pub fn listen_addresses(&self, port: u16) -> Vec<SocketAddr> {
-        if self.addresses.is_empty() {
-            return vec![SocketAddr::from(([0, 0, 0, 0], port))];
+        let any = SocketAddr::from(([0, 0, 0, 0], port));
+        match &self.wire {
+            Wire::Millstream(_) if self.addresses.is_empty() => {
+                return vec![any, SocketAddr::from(([0; 16], port))];
+            }
+            Wire::Kernel if self.addresses.is_empty() => return vec![any],
+            _ => {}
         }
         let addresses = self.addresses.iter().map(|cidr| cidr.address);
         addresses
@@ -172,6 +177,8 @@ impl NetOptions {
                     .to_owned(),
             ),
             Wire::Kernel => Ok(()),
+            // The service knows the host's addresses.
+            Wire::Millstream(wire) if matches!(wire.backend, Backend::Mux(_)) => Ok(()),
             Wire::Millstream(_) if self.addresses.is_empty() => {
                 Err("--addr is missing: which address is ours on this wire?".to_owned())
             }

@@ -31,11 +31,13 @@ use layout::{SLOTS, SlotValue};
 use maps::Maps;
 use namespace_unsafe::{Namespace, bpf_file_system, errno_of, remove_bpf_file_system};
 
+mod check;
 mod layout;
 mod maps;
 #[allow(unsafe_code)]
 mod namespace_unsafe;
 mod nic;
+mod plane;
 #[allow(unsafe_code)]
 mod socket_unsafe;
 #[cfg(test)]

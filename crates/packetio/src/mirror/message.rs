@@ -95,6 +95,18 @@ pub struct Address {
     pub is_usable: bool,
 }
 
+impl Address {
+    /// With the broadcast address that the network has when nobody set one: all host bits are set.
+    pub fn with_broadcast(mut self) -> Self {
+        if let (IpAddr::V4(address), None, 0..=30) = (self.address, self.broadcast, self.prefix) {
+            let host_bits = u32::MAX >> self.prefix;
+            let broadcast = Ipv4Addr::from_bits(address.to_bits() | host_bits);
+            self.broadcast = Some(IpAddr::V4(broadcast));
+        }
+        self
+    }
+}
+
 /// A unicast route through one interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route {

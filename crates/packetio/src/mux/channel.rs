@@ -44,7 +44,8 @@ impl Channel {
     /// Connects to the service at `path`, or at the abstract address behind an `@`.
     ///
     /// # Errors
-    /// Those of `socket` and `connect`: nothing listens, or its queue is full.
+    /// Those of `socket` and `connect`: `CONNREFUSED` or `NOENT` if nothing listens, `AGAIN` if the
+    /// queue of connections is full.
     pub fn connect(path: &str, closer: &Closer) -> io::Result<Self> {
         let socket = new_socket()?;
         rustix::net::connect(&socket, &address(path)?)?;

@@ -6,13 +6,24 @@
 //! | `message` | the messages between application and service, bytes ⇄ values |
 //! | `field` | how the parts of a message are written and read |
 //! | `channel` | one connection that carries messages and descriptors |
+//! | `host` | this process's connection, its control thread and its requests |
+//! | `port` | the virtual port of one context |
+//! | `ledger` | an application's list of its connections, for the case of its death |
 //!
 //! The service itself is the crate `mux`. Both ends use these modules, so a message has one
 //! definition.
 
 pub mod channel;
 mod field;
+mod host;
+pub mod ledger;
 pub mod message;
+mod options;
+mod port;
+
+pub use host::{HostView, MuxHost, host, open};
+pub use options::MuxOptions;
+pub use port::MuxPort;
 
 /// Where the service listens, unless `--socket` or `mux:PATH` names another path.
 pub const SOCKET_PATH_DEFAULT: &str = "/run/millstream/mux.sock";

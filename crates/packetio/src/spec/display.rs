@@ -6,6 +6,7 @@ use crate::dpdk::DpdkOptions;
 use crate::fault::{FaultOptions, LineOptions, Ratio};
 use crate::loopback::LoopbackOptions;
 use crate::memif::{MemifOptions, MemifRole};
+use crate::mux::MuxOptions;
 use crate::packet::PacketOptions;
 use crate::port::{ChecksumPolicy, MacAddr};
 use crate::tap::TapOptions;
@@ -18,6 +19,7 @@ impl Display for WireSpec {
         match &self.backend {
             Backend::Xdp(o) => xdp(f, o)?,
             Backend::Memif(o) => memif(f, o)?,
+            Backend::Mux(o) => mux(f, o)?,
             Backend::Dpdk(o) => dpdk(f, o)?,
             Backend::Tap(o) => tap(f, o)?,
             Backend::Packet(o) => packet(f, o)?,
@@ -99,6 +101,12 @@ fn memif(f: &mut Formatter<'_>, o: &MemifOptions) -> fmt::Result {
     key(f, "queues", o.queues, default.queues)?;
     option(f, "secret", o.secret.as_ref())?;
     mac(f, o.mac)
+}
+
+fn mux(f: &mut Formatter<'_>, o: &MuxOptions) -> fmt::Result {
+    write!(f, "mux:{}", o.path)?;
+    option(f, "ring", o.ring_slots)?;
+    option(f, "ports", o.ports)
 }
 
 fn dpdk(f: &mut Formatter<'_>, o: &DpdkOptions) -> fmt::Result {

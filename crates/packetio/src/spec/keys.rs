@@ -9,11 +9,12 @@ use std::str::FromStr;
 use crate::dpdk::DpdkOptions;
 use crate::fault::LineOptions;
 use crate::limits::{
-    FAULT_SLOTS_MAX, MTU_MAX, MTU_MIN, NAME_BYTES_MAX, QUEUES_MAX, XDP_RING_SLOTS_MAX,
-    XDP_RING_SLOTS_MIN,
+    FAULT_SLOTS_MAX, MTU_MAX, MTU_MIN, MUX_LEASE_PORTS_MAX, NAME_BYTES_MAX, QUEUES_MAX,
+    XDP_RING_SLOTS_MAX, XDP_RING_SLOTS_MIN,
 };
 use crate::loopback::LoopbackOptions;
 use crate::memif::{MemifOptions, MemifRole};
+use crate::mux::MuxOptions;
 use crate::packet::PacketOptions;
 use crate::port::{ChecksumPolicy, MacAddr};
 use crate::tap::TapOptions;
@@ -24,6 +25,7 @@ use super::{Backend, Bits, Bytes, Nanos, WireSpec};
 /// The keys of each backend, for messages.
 const XDP_KEYS: &str = "mode, queues, queue, ring, zerocopy";
 const MEMIF_KEYS: &str = "role, id, ring, buffer, queues, secret, mac";
+const MUX_KEYS: &str = "ring, ports";
 const DPDK_KEYS: &str = "queues, mtu, plugin, eal";
 const TAP_KEYS: &str = "mac, mtu, up, queues";
 const PACKET_KEYS: &str = "mac, promiscuous";
@@ -47,6 +49,10 @@ pub(super) fn backend(head: &str) -> Result<Backend, String> {
             path: path.to_owned(),
             ..MemifOptions::default()
         })),
+        ("mux", path) => Ok(Backend::Mux(MuxOptions {
+            path: path.unwrap_or_default().to_owned(),
+            ..MuxOptions::default()
+        })),
         ("dpdk", Some(name)) => Ok(Backend::Dpdk(DpdkOptions {
             port: dpdk_port(name)?,
             ..DpdkOptions::default()
@@ -67,7 +73,7 @@ pub(super) fn backend(head: &str) -> Result<Backend, String> {
             Err(format!("expected a name, as in {kind}:NAME"))
         }
         _ => Err(
-            "expected xdp:IFACE, memif:PATH, dpdk:PORT, tap:NAME, packet:IFACE or loopback"
+            "expected xdp:IFACE, mux:, memif:PATH, dpdk:PORT, tap:NAME, packet:IFACE or loopback"
                 .to_owned(),
         ),
     }
@@ -108,6 +114,7 @@ pub(super) fn apply(spec: &mut WireSpec, key: &str, value: &str) -> Result<(), S
     let (known, keys) = match &mut spec.backend {
         Backend::Xdp(o) => (xdp(o, key, value)?, XDP_KEYS),
         Backend::Memif(o) => (memif(o, key, value)?, MEMIF_KEYS),
+        Backend::Mux(o) => (mux(o, key, value)?, MUX_KEYS),
         Backend::Dpdk(o) => (dpdk(o, key, value)?, DPDK_KEYS),
         Backend::Tap(o) => (tap(o, key, value)?, TAP_KEYS),
         Backend::Packet(o) => (packet(o, key, value)?, PACKET_KEYS),
@@ -126,6 +133,7 @@ pub(super) fn check(spec: &WireSpec) -> Result<(), String> {
     let slots = match &spec.backend {
         Backend::Memif(o) => o.ring_slots,
         Backend::Xdp(o) => o.ring_slots.map(|slots| slots as usize),
+        Backend::Mux(o) => o.ring_slots.map(|slots| slots as usize),
         _ => None,
     };
     match slots {
@@ -235,6 +243,15 @@ fn memif(o: &mut MemifOptions, key: &str, value: &str) -> Result<bool, String> {
         "secret" if value.len() > 24 => return Err("a secret has at most 24 bytes".to_owned()),
         "secret" => o.secret = Some(value.to_owned()),
         "mac" => o.mac = Some(mac(value)?),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn mux(o: &mut MuxOptions, key: &str, value: &str) -> Result<bool, String> {
+    match key {
+        "ring" => o.ring_slots = Some(number(value, XDP_RING_SLOTS_MIN, XDP_RING_SLOTS_MAX)?),
+        "ports" => o.ports = Some(number(value, 1, MUX_LEASE_PORTS_MAX)?),
         _ => return Ok(false),
     }
     Ok(true)

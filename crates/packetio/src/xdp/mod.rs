@@ -57,6 +57,7 @@ mod umem_unsafe;
 pub use device_unsafe::Device;
 pub use interface::{XdpInterface, queues, set_owned};
 pub use options::{Take, XdpMode, XdpOptions, Zerocopy};
+pub(crate) use port::PassedMemory;
 pub use port::XdpPort;
 
 use crate::open_error::OpenError;

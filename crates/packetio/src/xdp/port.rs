@@ -29,9 +29,11 @@ use crate::wait::monotonic_ns;
 mod counters;
 mod long_frames;
 mod open;
+mod passed;
 
 use counters::Counters;
 use long_frames::{Assembled, LongFrames};
+pub(crate) use passed::PassedMemory;
 
 /// An Ethernet header; nothing shorter is a frame.
 const FRAME_BYTES_MIN: usize = 14;
@@ -81,7 +83,8 @@ pub struct XdpPort {
     /// The process that opened it.
     pid: u32,
     counters: Counters,
-    interface: Arc<Shared>,
+    /// `None`: the socket was made by a service, which owns program and maps.
+    interface: Option<Arc<Shared>>,
 }
 
 impl XdpPort {
@@ -90,21 +93,25 @@ impl XdpPort {
         self.zerocopy
     }
 
-    /// How the interface's program is attached: `Native` or `Generic`.
+    /// How the interface's program is attached: `Native` or `Generic`. `Native` over a socket of a service.
     pub fn mode(&self) -> XdpMode {
-        self.interface.mode
+        self.interface
+            .as_ref()
+            .map_or(XdpMode::Native, |interface| interface.mode)
     }
 
     /// Reads the kernel's own counters now. Otherwise `counters()` shows them as they were a few milliseconds before
     /// the last sleep, or a few thousand `receive`s ago, for reading them takes two system calls.
     pub fn refresh_counters(&mut self) {
-        self.counters.refresh(&self.socket, &self.interface);
+        self.counters
+            .refresh(&self.socket, self.interface.as_deref());
         self.counters.look_at_interface();
     }
 
     /// As `refresh_counters`, with the interface's own counters now and then.
     fn look_at_counters(&mut self) {
-        self.counters.refresh(&self.socket, &self.interface);
+        self.counters
+            .refresh(&self.socket, self.interface.as_deref());
         self.counters.look_at_interface_if_due();
     }
 
@@ -487,8 +494,10 @@ impl Port for XdpPort {
 impl Drop for XdpPort {
     fn drop(&mut self) {
         // A forked child closes its copies; the map is its parent's.
-        if self.pid == std::process::id() {
-            self.interface.loaded.clear_socket(self.queue);
+        if let Some(interface) = &self.interface
+            && self.pid == std::process::id()
+        {
+            interface.loaded.clear_socket(self.queue);
         }
     }
 }

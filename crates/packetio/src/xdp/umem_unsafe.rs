@@ -7,10 +7,12 @@
 //!
 //! Owns the mapping, and every check that makes a kernel's descriptor or a chunk number into a frame. Called by `port.rs`.
 
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::limits::XDP_TX_HEADROOM_BYTES;
@@ -41,13 +43,7 @@ impl Umem {
     /// # Errors
     /// `NOMEM`, or `INVAL` for sizes that make no sense.
     pub(super) fn new(chunk_bytes: u32, rx_chunks: u32, tx_chunks: u32) -> Result<Self, Errno> {
-        let chunks = rx_chunks as usize + tx_chunks as usize;
-        let bytes = chunks
-            .checked_mul(chunk_bytes as usize)
-            .ok_or(Errno::INVAL)?;
-        if bytes == 0 || !chunk_bytes.is_power_of_two() || chunk_bytes <= XDP_TX_HEADROOM_BYTES {
-            return Err(Errno::INVAL);
-        }
+        let bytes = bytes_of(chunk_bytes, rx_chunks, tx_chunks)?;
         let mapping_bytes = bytes.checked_add(HUGE_PAGE_BYTES).ok_or(Errno::INVAL)?;
         // SAFETY: a fresh anonymous mapping at an address of the kernel's choice replaces nothing.
         let mapping = unsafe {
@@ -63,17 +59,9 @@ impl Umem {
         debug_assert!(lead < HUGE_PAGE_BYTES);
         // SAFETY: `lead` is less than a huge page, by which the mapping is longer than the UMEM.
         let base = unsafe { mapping.add(lead) };
-        // SAFETY: both advices leave the contents alone. Huge pages are a wish, not a need; a forked child that
-        // touched this memory would otherwise share frames with us.
-        unsafe {
-            let _ = madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage);
-            madvise(
-                mapping.as_ptr().cast(),
-                mapping_bytes,
-                Advice::LinuxDontFork,
-            )?;
-        }
-        Ok(Self {
+        // SAFETY: the advice leaves the contents alone. Huge pages are a wish, not a need.
+        let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        Self {
             mapping,
             mapping_bytes,
             base,
@@ -81,7 +69,53 @@ impl Umem {
             rx_chunks,
             tx_chunks,
             pid: std::process::id(),
-        })
+        }
+        .kept_from_children()
+    }
+
+    /// As [`new`](Self::new), in a memory file whose size is sealed, for a process that registers it in this one's place.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and those of making the file.
+    pub(super) fn in_file(
+        chunk_bytes: u32,
+        rx_chunks: u32,
+        tx_chunks: u32,
+    ) -> Result<(Self, OwnedFd), Errno> {
+        let bytes = bytes_of(chunk_bytes, rx_chunks, tx_chunks)?;
+        let file = memfd_create("umem", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, bytes as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing; the file is as long, and stays so.
+        let mapping = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+        }?;
+        let mapping = NonNull::new(mapping.cast::<u8>()).ok_or(Errno::NOMEM)?;
+        let umem = Self {
+            mapping,
+            mapping_bytes: bytes,
+            base: mapping,
+            chunk_bytes,
+            rx_chunks,
+            tx_chunks,
+            pid: std::process::id(),
+        };
+        Ok((umem.kept_from_children()?, file))
+    }
+
+    /// A forked child that touched this memory would otherwise share frames with us.
+    fn kept_from_children(self) -> Result<Self, Errno> {
+        let mapping = self.mapping.as_ptr().cast();
+        // SAFETY: a whole mapping of our own; the advice leaves its contents alone.
+        unsafe { madvise(mapping, self.mapping_bytes, Advice::LinuxDontFork) }?;
+        Ok(self)
     }
 
     /// Address and length for `XDP_UMEM_REG`.
@@ -147,6 +181,18 @@ impl Umem {
         // SAFETY: headroom and capacity fit in chunk `chunk`, which lies in the mapping; no Rust reference to the mapping
         // is ever made, and it lives as long as the port that owns both it and the frame.
         Some(unsafe { TxFrame::new(self.base.as_ptr().add(start), capacity) })
+    }
+}
+
+/// Bytes of so many chunks of `chunk_bytes`, a power of two.
+fn bytes_of(chunk_bytes: u32, rx_chunks: u32, tx_chunks: u32) -> Result<usize, Errno> {
+    let chunks = rx_chunks as usize + tx_chunks as usize;
+    let bytes = chunks
+        .checked_mul(chunk_bytes as usize)
+        .ok_or(Errno::INVAL)?;
+    match bytes > 0 && chunk_bytes.is_power_of_two() && chunk_bytes > XDP_TX_HEADROOM_BYTES {
+        true => Ok(bytes),
+        false => Err(Errno::INVAL),
     }
 }
 

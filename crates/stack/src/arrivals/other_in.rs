@@ -263,7 +263,7 @@ impl Core {
     }
 
     /// What waited for a neighbour goes on: connections to their lists, frames to the driver; with `failure`, connections are told of it.
-    fn release_waiters(&mut self, id: NeighbourId, failure: Option<IcmpError>) {
+    pub(crate) fn release_waiters(&mut self, id: NeighbourId, failure: Option<IcmpError>) {
         let mut sockets = std::mem::take(&mut self.network.released_sockets);
         let out = &mut self.network.released;
         let mut dropped = 0;
@@ -321,6 +321,10 @@ impl Core {
                 NeighbourEvent::Request(request) => {
                     self.counters.neighbour_requests += 1;
                     let network = &mut self.network;
+                    if network.has_host {
+                        network.wanted.push(request.target);
+                        continue;
+                    }
                     let identity = network.identity();
                     if let Some(frame) =
                         arp_nd::request_frame(&request, identity, &network.addresses)

@@ -227,10 +227,6 @@ impl LocalAddresses {
     }
 
     /// Gives `address` up; false if it was not ours.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "addresses and routes stay as configured")
-    )]
     pub fn remove(&mut self, address: IpAddr) -> bool {
         let before = self.held.len();
         self.held.retain(|own| own.cidr.address != address);

@@ -35,6 +35,10 @@ pub(crate) struct Network {
     pub destinations: Destinations,
     pub limiter: IcmpLimiter,
     pub echo: bool,
+    /// A host behind the port does ARP and ND for us, and owns addresses and routes.
+    pub has_host: bool,
+    /// Next hops to ask the host for.
+    pub wanted: Vec<IpAddr>,
     pub out: FrameQueue,
     /// What waited for neighbours that have answered.
     pub released: FrameQueue,
@@ -47,7 +51,7 @@ pub(crate) struct Network {
 impl Network {
     /// A network without addresses and routes. `keys`: of neighbours, ICMP's limiter and
     /// destinations.
-    pub fn new(port: &Capabilities, echo: bool, keys: [[u64; 2]; 3]) -> Self {
+    pub fn new(port: &Capabilities, echo: bool, has_host: bool, keys: [[u64; 2]; 3]) -> Self {
         Self {
             mac: MacAddr(port.mac.0),
             mtu: port.mtu,
@@ -59,6 +63,8 @@ impl Network {
             destinations: Destinations::new(keys[2]),
             limiter: IcmpLimiter::new(keys[1][0]),
             echo,
+            has_host,
+            wanted: Vec::new(),
             out: FrameQueue::new(COLD_FRAMES_MAX, COLD_FRAME_BYTES_MAX),
             released: FrameQueue::new(NEIGHBOUR_FRAMES_EACH_MAX, CONTROL_FRAME_BYTES_MAX),
             released_sockets: Vec::with_capacity(NEIGHBOUR_WAITING_MAX),
@@ -111,6 +117,9 @@ impl Network {
         }
         (self.last_hop, self.last_source) = (None, None);
         self.add_on_link(cidr);
+        if self.has_host {
+            return;
+        }
         let frame = arp_nd::announcement_frame(cidr.address(), self.identity());
         self.out.push(frame.as_slice());
     }
@@ -134,8 +143,68 @@ impl Network {
         }
     }
 
-    /// Tells the link of our addresses, so that neighbours forget who had them before.
+    /// Removes an address, and its subnet's route unless another address is in that subnet.
+    pub fn remove_address(&mut self, cidr: IpCidr) {
+        (self.last_hop, self.last_source) = (None, None);
+        self.addresses.remove(cidr.address());
+        let prefix = cidr.network();
+        let is_shared = self
+            .addresses
+            .iter()
+            .any(|own| own.cidr.network() == prefix);
+        if !is_shared {
+            self.routes.remove(prefix);
+        }
+    }
+
+    /// Takes a route of the host's in place of one for the same prefix. A route that the table
+    /// refuses leaves its prefix unreachable.
+    pub fn replace_route(&mut self, prefix: IpCidr, gateway: Option<IpAddr>) {
+        self.remove_route(prefix);
+        let _ = self.routes.add(Route {
+            prefix,
+            gateway,
+            port: PORT,
+        });
+    }
+
+    /// Removes the route for a prefix.
+    pub fn remove_route(&mut self, prefix: IpCidr) {
+        self.last_hop = None;
+        self.routes.remove(prefix);
+    }
+
+    /// Sets the size of packet that the link takes, bytes.
+    pub fn set_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
+    }
+
+    /// Takes the host's answer for a next hop; `None` if no packet waits for that address.
+    pub fn next_hop(
+        &mut self,
+        address: IpAddr,
+        mac: Option<MacAddr>,
+        now_ns: u64,
+    ) -> Option<NeighbourId> {
+        let id = self.neighbours.known(PORT, address)?;
+        match mac {
+            Some(mac) => self
+                .neighbours
+                .set_permanent(PORT, address, mac, now_ns)
+                .ok(),
+            None => {
+                self.neighbours.ask_again(id, now_ns);
+                None
+            }
+        }
+    }
+
+    /// Tells the link of our addresses, so that neighbours forget who had them before. A host behind
+    /// the port has done so.
     pub fn announce(&mut self) {
+        if self.has_host {
+            return;
+        }
         let identity = self.identity();
         for own in self.addresses.iter() {
             self.out

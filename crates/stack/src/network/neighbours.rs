@@ -416,6 +416,19 @@ impl Neighbours {
         Ok(id)
     }
 
+    /// The entry of `address` on `port`, if there is one.
+    pub fn known(&self, port: u8, address: IpAddr) -> Option<NeighbourId> {
+        let index = self.find(port, Addr::from(address))?;
+        Some(self.id(index))
+    }
+
+    /// What is known of the neighbour holds no more: it is asked for again.
+    pub fn ask_again(&mut self, id: NeighbourId, now_ns: u64) {
+        if self.live_mut(id).is_some() {
+            self.start_asking(id.index, now_ns);
+        }
+    }
+
     /// When [`Neighbours::poll`] next has something; `u64::MAX` is never.
     #[inline]
     pub fn deadline_ns(&self) -> u64 {

@@ -107,10 +107,6 @@ impl Routes {
     }
 
     /// Removes the route for exactly this prefix and returns it.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "addresses and routes stay as configured")
-    )]
     pub fn remove(&mut self, prefix: IpCidr) -> Option<Route> {
         let prefix = prefix.network();
         let removed = self.table_mut(prefix.address()).remove(prefix)?;

@@ -55,6 +55,13 @@ fn address_on_a_point_to_point_link_is_the_local_one() {
         panic!("no address");
     };
     assert_eq!(address.address, IpAddr::from([10, 0, 0, 1]));
+    assert_eq!(address.with_broadcast().broadcast, None);
+    let wide = Address {
+        prefix: 22,
+        ..address
+    };
+    let broadcast = IpAddr::from([10, 0, 3, 255]);
+    assert_eq!(wide.with_broadcast().broadcast, Some(broadcast));
     assert!(address.is_usable);
 }
 

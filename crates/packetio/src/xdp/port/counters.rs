@@ -61,12 +61,12 @@ impl Counters {
         }
     }
 
-    pub(super) fn refresh(&mut self, socket: &OwnedFd, interface: &Shared) {
+    pub(super) fn refresh(&mut self, socket: &OwnedFd, interface: Option<&Shared>) {
         // An interface that is gone keeps its last numbers.
         if let Ok(statistics) = sockopt::xdp_statistics(socket) {
             self.kernel = Some(statistics);
         }
-        self.no_socket = interface.loaded.no_socket();
+        self.no_socket = interface.map_or(0, |interface| interface.loaded.no_socket());
     }
 
     pub(super) fn look_at_interface(&mut self) {

@@ -61,25 +61,44 @@ pub(super) fn open(
     let chunk_bytes = chunk_bytes(device.mtu);
     let sizes = Sizes::of(options.sockets, options.ring_slots);
     let umem = Umem::new(chunk_bytes, sizes.rx_chunks, XDP_TX_SLOTS).map_err(failed("UMEM"))?;
-    let early = FrameStore::new(sizes.store_bytes, XDP_BATCH_MAX).map_err(failed("frame store"))?;
     let socket = socket(&umem, chunk_bytes, sizes).map_err(|(step, errno)| failed(step)(errno))?;
-    let rings = Rings::map(&socket, sizes).map_err(|(step, errno)| failed(step)(errno))?;
-    let mut fill = rings.fill;
-    if fill.free(sizes.rx_chunks) < sizes.rx_chunks {
-        return Err(failed("fill ring")(Errno::NOBUFS));
-    }
-    umem.rx_offsets().for_each(|chunk| fill.put(chunk));
-    fill.publish();
+    let capabilities = capabilities(device, chunk_bytes, queue);
+    let mut port = over(socket, umem, sizes, capabilities, &device.name)
+        .map_err(|(step, errno)| failed(step)(errno))?;
     let parts =
-        bind_queue(&socket, &interface, number, options.zerocopy).map_err(failed("bind"))?;
-    let zerocopy = sockopt::xdp_options(&socket)
+        bind_queue(&port.socket, &interface, number, options.zerocopy).map_err(failed("bind"))?;
+    port.zerocopy = sockopt::xdp_options(&port.socket)
         .is_ok_and(|flags| flags.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY));
     interface
         .loaded
-        .set_socket(number, socket.as_fd())
+        .set_socket(number, port.socket.as_fd())
         .map_err(failed("XSKMAP"))?;
+    if parts == Parts::Several {
+        port.long = Some(Box::new(LongFrames::new(port.capabilities.mtu)));
+    }
+    port.queue = number;
+    port.interface = Some(interface);
+    Ok(port)
+}
 
-    let capabilities = capabilities(device, chunk_bytes, queue);
+/// The port over a socket whose UMEM is registered and whose rings are sized, with a full fill ring. Its drops are those of
+/// `interface`.
+pub(super) fn over(
+    socket: OwnedFd,
+    umem: Umem,
+    sizes: Sizes,
+    capabilities: Capabilities,
+    interface: &str,
+) -> Result<XdpPort, (&'static str, Errno)> {
+    let early = FrameStore::new(sizes.store_bytes, XDP_BATCH_MAX)
+        .map_err(|errno| ("frame store", errno))?;
+    let rings = Rings::map(&socket, sizes)?;
+    let mut fill = rings.fill;
+    if fill.free(sizes.rx_chunks) < sizes.rx_chunks {
+        return Err(("fill ring", Errno::NOBUFS));
+    }
+    umem.rx_offsets().for_each(|chunk| fill.put(chunk));
+    fill.publish();
     Ok(XdpPort {
         frame_bytes_max: (capabilities.mtu + FRAME_HEADER_MAX) as u32,
         tx_free: umem.tx_offsets().collect(),
@@ -93,20 +112,20 @@ pub(super) fn open(
         rx_chunks: Vec::with_capacity(XDP_BATCH_MAX),
         early,
         drain_at: sizes.drain_at(),
-        long: (parts == Parts::Several).then(|| Box::new(LongFrames::new(capabilities.mtu))),
+        long: None,
         reserved: Vec::with_capacity(XDP_BATCH_MAX),
         reserved_chunks: Vec::with_capacity(XDP_BATCH_MAX),
         capabilities,
-        queue: number,
-        zerocopy,
+        queue: 0,
+        zerocopy: false,
         tx_pending: false,
         gone: false,
         wake_at_ns: 0,
         receives: 0,
         looked_at_ns: 0,
         pid: std::process::id(),
-        counters: Counters::of(&interface.device.name),
-        interface,
+        counters: Counters::of(interface),
+        interface: None,
     })
 }
 
@@ -211,12 +230,12 @@ fn bind_patiently(socket: &OwnedFd, address: &SocketAddrXdp) -> Result<(), Errno
 }
 
 /// Bytes of the largest frame that the kernel puts into a chunk.
-fn frame_room(chunk_bytes: u32) -> usize {
+pub(super) fn frame_room(chunk_bytes: u32) -> usize {
     (chunk_bytes - XDP_RX_HEADROOM_BYTES) as usize
 }
 
 /// The smallest chunk that holds a frame of this MTU, or the largest there is.
-fn chunk_bytes(mtu: usize) -> u32 {
+pub(super) fn chunk_bytes(mtu: usize) -> u32 {
     let [small, large] = CHUNK_BYTES;
     if mtu + FRAME_HEADER_MAX <= frame_room(small) {
         small

@@ -1,0 +1,117 @@
+//! A test of every hop, for `mill mux check`: programs attached, maps filled, ends of virtual ports up.
+//!
+//! Frames are shown to the programs in the kernel without any leaving (`BPF_PROG_TEST_RUN`).
+
+use std::net::IpAddr;
+use std::os::fd::AsFd as _;
+
+use packetio::xdp::{Device, bpf};
+
+use super::{Dataplane, DataplaneError, far_index, near_index};
+
+const XDP_PASS: u32 = 2;
+const XDP_REDIRECT: u32 = 4;
+
+impl Dataplane {
+    /// Each hop by name, with what is wrong.
+    pub fn check_hops(&mut self) -> Vec<(String, Result<(), String>)> {
+        let mut hops = vec![
+            (format!("{} is there", self.nic.name), self.check_nic()),
+            (
+                "its program is attached".to_owned(),
+                self.check_link("link_nic"),
+            ),
+            (
+                "what nobody owns goes to the kernel".to_owned(),
+                self.check_pass(),
+            ),
+        ];
+        let mut contexts: Vec<_> = self
+            .devices
+            .iter()
+            .map(|(id, device)| (*id, *device))
+            .collect();
+        contexts.sort_unstable();
+        for ((slot, context), device) in contexts {
+            let name = format!("application {slot} context {context}");
+            hops.push((format!("{name}: ends are up"), self.check_ends(device)));
+            for end in ["near", "far"] {
+                let link = self.check_link(&format!("link_{end}{device}"));
+                hops.push((format!("{name}: program on the {end} end"), link));
+            }
+            hops.push((
+                format!("{name}: redirect to it"),
+                self.check_redirect(device),
+            ));
+        }
+        hops
+    }
+
+    fn check_nic(&self) -> Result<(), String> {
+        let found =
+            Device::find(&self.nic.name).map_err(|(step, errno)| format!("{step}: {errno}"))?;
+        match found.index == self.nic.index {
+            true => Ok(()),
+            false => Err("it was removed and added again".to_owned()),
+        }
+    }
+
+    fn check_link(&self, pin: &str) -> Result<(), String> {
+        match bpf::open_pinned(&self.pin(pin)) {
+            Ok(_) => Ok(()),
+            Err(errno) => Err(format!("no link {pin}: {errno}")),
+        }
+    }
+
+    /// A frame of no protocol that anybody claims.
+    fn check_pass(&self) -> Result<(), String> {
+        let mut frame = [0; 64];
+        frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+        match bpf::dry_run(self.maps.ingress.as_fd(), &frame, 0) {
+            Ok(XDP_PASS) => Ok(()),
+            other => Err(format!("the program says {other:?}")),
+        }
+    }
+
+    fn check_ends(&self, device: u16) -> Result<(), String> {
+        let (near, far) = (format!("near{device}"), format!("far{device}"));
+        let found = self.namespace.run(|| {
+            let find = |name: &str| {
+                Device::find(name).map_err(|(step, errno)| DataplaneError::io(step, errno))
+            };
+            Ok((find(&near)?.index, find(&far)?.index))
+        });
+        match found {
+            Ok(indices) if indices == (near_index(device), far_index(device)) => Ok(()),
+            Ok(_) => Err("the ends have other indices".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// A segment for a port of the device, if it has any.
+    fn check_redirect(&self, device: u16) -> Result<(), String> {
+        let owned = self.claims.iter().find(|(place, entry)| {
+            let is_here = entry
+                .contexts
+                .iter()
+                .any(|context| self.devices.get(&(entry.slot, *context)) == Some(&device));
+            place.is_ipv4() && !place.ip().is_unspecified() && is_here
+        });
+        let Some((place, _)) = owned else {
+            return Ok(());
+        };
+        let IpAddr::V4(to) = place.ip() else {
+            return Ok(());
+        };
+        let mut frame = vec![0; 12];
+        frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 192, 0, 2, 1]);
+        frame.extend(to.octets());
+        frame.extend([0, 9]);
+        frame.extend(place.port().to_be_bytes());
+        frame.resize(60, 0);
+        match bpf::dry_run(self.maps.ingress.as_fd(), &frame, 0) {
+            Ok(XDP_REDIRECT) => Ok(()),
+            other => Err(format!("the program says {other:?}")),
+        }
+    }
+}

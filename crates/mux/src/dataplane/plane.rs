@@ -1,0 +1,133 @@
+//! The data path as the service sees it ([`Plane`]).
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use packetio::MacAddr;
+use packetio::mux::message::Memory;
+use packetio::xdp::XdpMode;
+use rustix::io::Errno;
+
+use super::Dataplane;
+use crate::plane::{Plane, Recovered, Traffic};
+use crate::reason::Reason;
+
+impl Plane for Dataplane {
+    fn port_add(
+        &mut self,
+        application: u16,
+        context: u16,
+        memory: &Memory,
+        file: BorrowedFd<'_>,
+    ) -> Result<(OwnedFd, u64), Errno> {
+        Dataplane::port_add(self, application, context, memory, file)
+            .map(|port| (port.socket, port.cookie))
+            .map_err(|error| error.errno())
+    }
+
+    fn port_remove(&mut self, application: u16, context: u16) {
+        Dataplane::port_remove(self, application, context);
+    }
+
+    fn claim_set(
+        &mut self,
+        place: SocketAddr,
+        application: u16,
+        contexts: &[u16],
+    ) -> Result<(), Errno> {
+        Dataplane::claim_set(self, place, application, contexts).map_err(|error| error.errno())
+    }
+
+    fn claim_remove(&mut self, place: SocketAddr) {
+        // The entry of a map that cannot be removed is one that is not there.
+        let _ = Dataplane::claim_remove(self, place);
+    }
+
+    fn lease_add(
+        &mut self,
+        ports: RangeInclusive<u16>,
+        application: u16,
+        context: u16,
+    ) -> Result<(), Errno> {
+        Dataplane::lease_add(self, ports, application, context).map_err(|error| error.errno())
+    }
+
+    fn lease_remove(&mut self, ports: RangeInclusive<u16>) {
+        let _ = Dataplane::lease_remove(self, ports);
+    }
+
+    fn address_add(&mut self, address: IpAddr, broadcast: Option<IpAddr>) {
+        // A table that is full leaves the address to the kernel, and the check drops what is sent from it.
+        let _ = Dataplane::address_add(self, address, broadcast);
+    }
+
+    fn address_remove(&mut self, address: IpAddr) {
+        let _ = Dataplane::address_remove(self, address);
+    }
+
+    fn next_hop_set(&mut self, mac: MacAddr, on: bool) {
+        // Of a next hop that finds no room the frames are dropped and counted.
+        let _ = Dataplane::next_hop_set(self, mac, on);
+    }
+
+    fn host_set(&mut self, mac: MacAddr, mtu: u32) {
+        // Virtual ports that keep an older MTU drop longer frames and count them.
+        let _ = Dataplane::host_set(self, mac, mtu);
+    }
+
+    fn nic_back(&mut self) -> Result<(), String> {
+        self.nic_attach().map_err(|error| error.to_string())
+    }
+
+    fn recovered(&self) -> Vec<Recovered> {
+        let ports = Dataplane::recovered(self);
+        let recovered = ports.iter().map(|port| Recovered {
+            application: port.slot,
+            context: port.context,
+            cookie: port.cookie,
+        });
+        recovered.collect()
+    }
+
+    fn traffic(&self, application: u16, context: u16) -> Traffic {
+        let counters = self.counters(application, context);
+        let mut drops: Vec<(&'static str, u64)> = Reason::ALL
+            .iter()
+            .map(|reason| reason.name())
+            .zip(counters.drops)
+            .collect();
+        drops.push(("rx_no_socket", counters.no_socket));
+        Traffic {
+            rx_frames: counters.rx_frames,
+            rx_bytes: counters.rx_bytes,
+            tx_frames: counters.tx_frames,
+            tx_bytes: counters.tx_bytes,
+            drops,
+        }
+    }
+
+    fn ingress_drops(&self) -> Vec<(&'static str, u64)> {
+        let counters = self.ingress_counters();
+        vec![
+            ("rx_fragment", counters.fragment),
+            ("rx_ipv6_unparsed", counters.ipv6_unparsed),
+            ("rx_no_port", counters.no_port),
+        ]
+    }
+
+    fn check(&mut self) -> Vec<(String, Result<(), String>)> {
+        self.check_hops()
+    }
+
+    fn mode(&self) -> String {
+        match Dataplane::mode(self) {
+            XdpMode::Generic => "generic XDP".to_owned(),
+            _ => "native XDP".to_owned(),
+        }
+    }
+
+    fn close(self) {
+        Dataplane::close(self);
+    }
+}

@@ -1,0 +1,284 @@
+//! Ownership of ports: which application has which 3-tuple, and which blocks of local ports are leased.
+//!
+//! Owns both tables, and with each entry its reservation in the kernel. Asks nobody and sends nothing.
+//! Called by the service.
+//!
+//! Claims of one application may not overlap with those of another: an unspecified address overlaps with
+//! every address of its family. TCP is the only protocol, so an address and a port name a place.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use rustix::io::{self, Errno};
+
+use crate::limits::LEASE_BLOCK_PORTS;
+use crate::reservation::Reservation;
+
+/// A claim.
+#[derive(Debug)]
+pub struct Claim {
+    /// The application.
+    pub application: u16,
+    /// Its contexts that listen, in the order in which they came.
+    pub contexts: Vec<u16>,
+    _reservation: Reservation,
+}
+
+/// A lease of local ports.
+#[derive(Debug)]
+pub struct Lease {
+    /// The application.
+    pub application: u16,
+    /// Its context.
+    pub context: u16,
+    /// The ports.
+    pub ports: RangeInclusive<u16>,
+    _reservations: Vec<Reservation>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Ownership {
+    claims: BTreeMap<SocketAddr, Claim>,
+    /// By first port.
+    leases: BTreeMap<u16, Lease>,
+    lease_range: RangeInclusive<u16>,
+    /// Block at which the search for free ports begins: ports that were given back rest for as long as
+    /// possible.
+    next_block: u16,
+}
+
+impl Ownership {
+    /// Nobody owns anything; leases come from `lease_range`.
+    pub fn new(lease_range: RangeInclusive<u16>) -> Self {
+        Self {
+            claims: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            lease_range,
+            next_block: 0,
+        }
+    }
+
+    /// All claims.
+    pub fn claims(&self) -> impl Iterator<Item = (SocketAddr, &Claim)> {
+        self.claims.iter().map(|(place, claim)| (*place, claim))
+    }
+
+    /// The claim of just this place.
+    pub fn claim(&self, place: SocketAddr) -> Option<&Claim> {
+        self.claims.get(&place)
+    }
+
+    /// All leases.
+    pub fn leases(&self) -> impl Iterator<Item = &Lease> {
+        self.leases.values()
+    }
+
+    /// Adds `context` to the claim of `place`, which is made and reserved if it does not exist. Returns
+    /// the contexts that listen now.
+    ///
+    /// # Errors
+    /// `ADDRINUSE` if another application, the leases or the kernel have the port.
+    pub fn claim_add(
+        &mut self,
+        application: u16,
+        context: u16,
+        place: SocketAddr,
+    ) -> io::Result<Vec<u16>> {
+        if self.lease_range.contains(&place.port()) {
+            return Err(Errno::ADDRINUSE);
+        }
+        let overlaps = |other: &SocketAddr| {
+            let (one, other) = (place.ip(), other.ip());
+            one == other
+                || one.is_ipv4() == other.is_ipv4()
+                    && (one.is_unspecified() || other.is_unspecified())
+        };
+        let mut others = self
+            .claims
+            .iter()
+            .filter(|(other, _)| other.port() == place.port() && overlaps(other));
+        if others.any(|(_, claim)| claim.application != application) {
+            return Err(Errno::ADDRINUSE);
+        }
+        if let Some(claim) = self.claims.get_mut(&place) {
+            if !claim.contexts.contains(&context) {
+                claim.contexts.push(context);
+            }
+            return Ok(claim.contexts.clone());
+        }
+        let claim = Claim {
+            application,
+            contexts: vec![context],
+            _reservation: Reservation::new(place)?,
+        };
+        self.claims.insert(place, claim);
+        Ok(vec![context])
+    }
+
+    /// Takes `context` off the claim of `place`. Returns the contexts that still listen; with none the
+    /// claim and its reservation are gone.
+    ///
+    /// # Errors
+    /// `NOENT` if the application has no such claim.
+    pub fn claim_remove(
+        &mut self,
+        application: u16,
+        context: u16,
+        place: SocketAddr,
+    ) -> io::Result<Vec<u16>> {
+        let claim = self.claims.get_mut(&place).ok_or(Errno::NOENT)?;
+        if claim.application != application || !claim.contexts.contains(&context) {
+            return Err(Errno::NOENT);
+        }
+        claim.contexts.retain(|one| *one != context);
+        let left = claim.contexts.clone();
+        if left.is_empty() {
+            self.claims.remove(&place);
+        }
+        Ok(left)
+    }
+
+    /// Leases a block of at most `ports` local ports, rounded up to whole blocks.
+    ///
+    /// # Errors
+    /// `ADDRNOTAVAIL` if no port is free.
+    pub fn lease_add(
+        &mut self,
+        application: u16,
+        context: u16,
+        ports: u16,
+    ) -> io::Result<RangeInclusive<u16>> {
+        let blocks = self.blocks();
+        let wanted = ports.div_ceil(LEASE_BLOCK_PORTS).max(1);
+        for at in 0..blocks {
+            let first = (self.next_block + at) % blocks;
+            let mut reservations = Vec::new();
+            let mut count = 0;
+            while count < wanted && first + count < blocks {
+                let Some(block) = self.reserve_block(first + count) else {
+                    break;
+                };
+                reservations.extend(block);
+                count += 1;
+            }
+            if count == 0 {
+                continue;
+            }
+            self.next_block = (first + count) % blocks;
+            let start = self.block_start(first);
+            let range = start..=start + (count * LEASE_BLOCK_PORTS - 1);
+            self.lease_insert(application, context, range.clone(), reservations);
+            return Ok(range);
+        }
+        Err(Errno::ADDRNOTAVAIL)
+    }
+
+    /// Leases just these ports, as an earlier service did.
+    ///
+    /// # Errors
+    /// `ADDRINUSE` if they are taken.
+    pub fn lease_again(
+        &mut self,
+        application: u16,
+        context: u16,
+        ports: RangeInclusive<u16>,
+    ) -> io::Result<()> {
+        let is_within =
+            self.lease_range.contains(ports.start()) && self.lease_range.contains(ports.end());
+        if !is_within || ports.clone().any(|port| self.lease_at(port).is_some()) {
+            return Err(Errno::ADDRINUSE);
+        }
+        let reservations = ports
+            .clone()
+            .map(Reservation::everywhere)
+            .collect::<io::Result<_>>()?;
+        self.lease_insert(application, context, ports, reservations);
+        Ok(())
+    }
+
+    /// Ends a lease.
+    ///
+    /// # Errors
+    /// `NOENT` if the application has no such lease.
+    pub fn lease_remove(
+        &mut self,
+        application: u16,
+        ports: &RangeInclusive<u16>,
+    ) -> io::Result<()> {
+        match self.leases.get(ports.start()) {
+            Some(lease) if lease.application == application && lease.ports == *ports => {
+                self.leases.remove(ports.start());
+                Ok(())
+            }
+            _ => Err(Errno::NOENT),
+        }
+    }
+
+    /// Takes everything from an application: its places and leases, whose reservations end when the
+    /// returned values are dropped.
+    pub fn take_all(&mut self, application: u16) -> (Vec<(SocketAddr, Claim)>, Vec<Lease>) {
+        let claims = self
+            .claims
+            .extract_if(.., |_, claim| claim.application == application)
+            .collect();
+        let leases = self
+            .leases
+            .extract_if(.., |_, lease| lease.application == application)
+            .map(|(_, lease)| lease)
+            .collect();
+        (claims, leases)
+    }
+
+    /// Takes the claims of an address, which the NIC has lost.
+    pub fn take_address(&mut self, address: IpAddr) -> Vec<(SocketAddr, Claim)> {
+        let claims = self.claims.extract_if(.., |place, _| place.ip() == address);
+        claims.collect()
+    }
+
+    fn lease_insert(
+        &mut self,
+        application: u16,
+        context: u16,
+        ports: RangeInclusive<u16>,
+        reservations: Vec<Reservation>,
+    ) {
+        let lease = Lease {
+            application,
+            context,
+            ports,
+            _reservations: reservations,
+        };
+        self.leases.insert(*lease.ports.start(), lease);
+    }
+
+    fn lease_at(&self, port: u16) -> Option<&Lease> {
+        let (_, lease) = self.leases.range(..=port).next_back()?;
+        lease.ports.contains(&port).then_some(lease)
+    }
+
+    fn blocks(&self) -> u16 {
+        (self.lease_range.len() / usize::from(LEASE_BLOCK_PORTS)) as u16
+    }
+
+    fn block_start(&self, block: u16) -> u16 {
+        self.lease_range.start() + block * LEASE_BLOCK_PORTS
+    }
+
+    /// `None` if one of the block's ports is taken.
+    fn reserve_block(&self, block: u16) -> Option<Vec<Reservation>> {
+        let start = self.block_start(block);
+        let mut ports = start..=start + (LEASE_BLOCK_PORTS - 1);
+        if ports.clone().any(|port| self.lease_at(port).is_some()) {
+            return None;
+        }
+        ports.try_fold(Vec::new(), |mut all, port| {
+            all.push(Reservation::everywhere(port).ok()?);
+            Some(all)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! The process at the other end of a UNIX socket: `SO_PEERCRED` and `SO_PEERGROUPS`.
+//!
+//! Owns nothing. The kernel took both when the peer connected, so a process that changes its user later,
+//! or whose number another process gets, is told as it was. Called by the service for each connection.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::{self, Errno};
+
+use crate::policy::Peer;
+
+/// Groups of one process that are looked at; Linux lets it have 65,536, and few have more than this.
+const GROUPS_MAX: usize = 1024;
+
+/// The peer of a connected socket.
+///
+/// # Errors
+/// Those of `getsockopt`.
+pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    let found = rustix::net::sockopt::socket_peercred(socket)?;
+    Ok(Peer {
+        pid: found.pid.as_raw_nonzero().get(),
+        uid: found.uid.as_raw(),
+        gid: found.gid.as_raw(),
+        groups: groups(socket).unwrap_or_default(),
+    })
+}
+
+fn groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+    let mut groups = vec![0u32; GROUPS_MAX];
+    let mut bytes = (groups.len() * size_of::<u32>()) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` bytes into `groups`, which has as many, and the number
+    // of bytes it wrote into `bytes`; both outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERGROUPS,
+            groups.as_mut_ptr().cast(),
+            &raw mut bytes,
+        )
+    };
+    if result < 0 {
+        let error = std::io::Error::last_os_error();
+        return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    }
+    groups.truncate(bytes as usize / size_of::<u32>());
+    Ok(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn peer_of_a_pair_is_this_process() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let peer = peer(one.as_fd()).unwrap();
+        assert_eq!(peer.pid, std::process::id().cast_signed());
+        assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
+    }
+}

@@ -1,0 +1,120 @@
+//! What the service needs of a data plane.
+//!
+//! Owns nothing. The service decides and calls; the data plane does. The one of `mill mux` is
+//! `dataplane`, tests of the service have one that only keeps books.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use packetio::MacAddr;
+use packetio::mux::message::Memory;
+use rustix::io::Errno;
+
+/// A virtual port that a service before this one made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// The application.
+    pub application: u16,
+    /// Its context.
+    pub context: u16,
+    /// `SO_COOKIE` of the socket.
+    pub cookie: u64,
+}
+
+/// Traffic of one context.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Frames to the application.
+    pub rx_frames: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Frames of the application that left.
+    pub tx_frames: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Frames that were dropped, by the reason's name.
+    pub drops: Vec<(&'static str, u64)>,
+}
+
+/// A data plane.
+pub trait Plane {
+    /// Makes the virtual port of a context; the bound AF_XDP socket and its `SO_COOKIE`.
+    ///
+    /// # Errors
+    /// An errno for the application.
+    fn port_add(
+        &mut self,
+        application: u16,
+        context: u16,
+        memory: &Memory,
+        file: BorrowedFd<'_>,
+    ) -> Result<(OwnedFd, u64), Errno>;
+
+    /// Removes the virtual port of a context.
+    fn port_remove(&mut self, application: u16, context: u16);
+
+    /// From now on `place` belongs to the application, and `contexts` listen there.
+    ///
+    /// # Errors
+    /// An errno for the application.
+    fn claim_set(
+        &mut self,
+        place: SocketAddr,
+        application: u16,
+        contexts: &[u16],
+    ) -> Result<(), Errno>;
+
+    /// From now on `place` is the kernel's.
+    fn claim_remove(&mut self, place: SocketAddr);
+
+    /// From now on these local ports belong to the context.
+    ///
+    /// # Errors
+    /// An errno for the application.
+    fn lease_add(
+        &mut self,
+        ports: RangeInclusive<u16>,
+        application: u16,
+        context: u16,
+    ) -> Result<(), Errno>;
+
+    /// From now on these local ports are the kernel's.
+    fn lease_remove(&mut self, ports: RangeInclusive<u16>);
+
+    /// The NIC has this address.
+    fn address_add(&mut self, address: IpAddr, broadcast: Option<IpAddr>);
+
+    /// The NIC has this address, or this broadcast address, no more.
+    fn address_remove(&mut self, address: IpAddr);
+
+    /// Applications may send to this MAC address, or may not.
+    fn next_hop_set(&mut self, mac: MacAddr, on: bool);
+
+    /// The NIC has this MAC address and MTU.
+    fn host_set(&mut self, mac: MacAddr, mtu: u32);
+
+    /// The NIC was removed and is back.
+    ///
+    /// # Errors
+    /// One line that says why its traffic cannot be had.
+    fn nic_back(&mut self) -> Result<(), String>;
+
+    /// Virtual ports that were there when the data plane was taken over.
+    fn recovered(&self) -> Vec<Recovered>;
+
+    /// Traffic of a context.
+    fn traffic(&self, application: u16, context: u16) -> Traffic;
+
+    /// Frames from the NIC that were dropped, by the reason's name.
+    fn ingress_drops(&self) -> Vec<(&'static str, u64)>;
+
+    /// Tests every hop; each by name, with what is wrong.
+    fn check(&mut self) -> Vec<(String, Result<(), String>)>;
+
+    /// How the NIC is attached, for people.
+    fn mode(&self) -> String;
+
+    /// Removes everything.
+    fn close(self);
+}

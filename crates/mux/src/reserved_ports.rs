@@ -1,0 +1,105 @@
+//! `ip_local_reserved_ports`: ports that the kernel does not choose by itself.
+//!
+//! Owns the entry for the range of leases, from [`ReservedPorts::add`] until it is removed. An
+//! administrator's entries stay. Called by the service at its start and its end.
+
+use std::ops::RangeInclusive;
+
+use crate::policy::parse_ports;
+
+/// The kernel's setting of the caller's network namespace.
+const SETTING: &str = "/proc/sys/net/ipv4/ip_local_reserved_ports";
+
+/// The entry of one service.
+#[derive(Debug)]
+pub struct ReservedPorts {
+    /// Ports that this service added.
+    added: Vec<RangeInclusive<u16>>,
+}
+
+impl ReservedPorts {
+    /// Adds a range to the setting.
+    ///
+    /// # Errors
+    /// One line: the setting cannot be read or written.
+    pub fn add(range: &RangeInclusive<u16>) -> Result<Self, String> {
+        let mut ports = read()?;
+        let before = ports.clone();
+        ports.set(range, true);
+        let added = ports.without(&before);
+        write(&ports)?;
+        Ok(Self { added })
+    }
+
+    /// Takes the ports out again that were added.
+    pub fn remove(self) {
+        let Ok(mut ports) = read() else {
+            return;
+        };
+        for range in &self.added {
+            ports.set(range, false);
+        }
+        // A failure leaves the kernel a few ports short, which no caller can mend.
+        let _ = write(&ports);
+    }
+}
+
+/// A set of ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Ports(Vec<bool>);
+
+impl Ports {
+    fn parse(text: &str) -> Self {
+        let mut ports = Self(vec![false; 1 << 16]);
+        for range in text.trim().split(',').filter_map(parse_ports) {
+            ports.set(&range, true);
+        }
+        ports
+    }
+
+    fn set(&mut self, range: &RangeInclusive<u16>, on: bool) {
+        for port in range.clone() {
+            self.0[usize::from(port)] = on;
+        }
+    }
+
+    fn without(&self, other: &Self) -> Vec<RangeInclusive<u16>> {
+        let both = self.0.iter().zip(&other.0);
+        Self(both.map(|(one, other)| *one && !*other).collect()).ranges()
+    }
+
+    fn ranges(&self) -> Vec<RangeInclusive<u16>> {
+        let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
+        for port in (0..=u16::MAX).filter(|port| self.0[usize::from(*port)]) {
+            match ranges.last_mut() {
+                Some(last) if last.end().checked_add(1) == Some(port) => {
+                    *last = *last.start()..=port;
+                }
+                _ => ranges.push(port..=port),
+            }
+        }
+        ranges
+    }
+
+    fn text(&self) -> String {
+        let ranges = self.ranges();
+        let parts: Vec<String> = ranges
+            .iter()
+            .map(|range| format!("{}-{}", range.start(), range.end()))
+            .collect();
+        parts.join(",")
+    }
+}
+
+fn read() -> Result<Ports, String> {
+    let text = std::fs::read_to_string(SETTING).map_err(|error| format!("{SETTING}: {error}"))?;
+    Ok(Ports::parse(&text))
+}
+
+fn write(ports: &Ports) -> Result<(), String> {
+    let text = format!("{}\n", ports.text());
+    std::fs::write(SETTING, text).map_err(|error| format!("{SETTING}: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

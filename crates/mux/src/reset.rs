@@ -1,0 +1,202 @@
+//! Resets the peers of an application that died.
+//!
+//! Owns the queue of connections and the raw sockets. The service does not know the sequence numbers. So
+//! it sends a bare ACK from the application's end of each connection. The peer finds it outside its window
+//! and answers with the ACK that it expects (RFC 9293 section 3.10.7.4, RFC 5961). The answer reaches the
+//! kernel, which knows no such connection and resets it with the right sequence number. Called by the
+//! service, a slice at a time.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use packetio::mux::ledger::{ENTRY_BYTES, Entry};
+use rustix::io;
+use rustix::net::{
+    AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, sendto, socket_with,
+};
+
+use wire::checksum::{pseudo_header_v4, pseudo_header_v6};
+
+use crate::limits::{RESET_AGAIN_NS, RESETS_PER_TURN};
+
+/// TCP's number among the IP protocols.
+const TCP: u8 = 6;
+/// Bytes of a TCP header without options.
+const TCP_BYTES: usize = 20;
+
+/// A ledger whose application is dead.
+#[derive(Debug)]
+struct Will {
+    file: OwnedFd,
+    /// Byte at which reading goes on.
+    at: u64,
+    bytes: u64,
+    /// Local ends that the application owned; it could write any into its ledger.
+    owned: Owned,
+    /// The second round begins no earlier.
+    not_before: Instant,
+    is_second_round: bool,
+}
+
+/// The local ends that an application owned when it died.
+#[derive(Clone, Debug, Default)]
+pub struct Owned {
+    /// Its claims; an unspecified address covers its family.
+    pub places: Vec<SocketAddr>,
+    /// Its leases.
+    pub leases: Vec<std::ops::RangeInclusive<u16>>,
+}
+
+impl Owned {
+    fn covers(&self, local: SocketAddr) -> bool {
+        let claimed = self.places.iter().any(|place| {
+            place.port() == local.port()
+                && place.is_ipv4() == local.is_ipv4()
+                && (place.ip() == local.ip() || place.ip().is_unspecified())
+        });
+        claimed
+            || self
+                .leases
+                .iter()
+                .any(|range| range.contains(&local.port()))
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Resets {
+    v4: OwnedFd,
+    /// `None` where IPv6 is switched off.
+    v6: Option<OwnedFd>,
+    wills: VecDeque<Will>,
+}
+
+impl Resets {
+    /// # Errors
+    /// `PERM` without `CAP_NET_RAW`.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            v4: raw_socket(AddressFamily::INET)?,
+            v6: raw_socket(AddressFamily::INET6).ok(),
+            wills: VecDeque::new(),
+        })
+    }
+
+    /// Queues the connections in `file`, of `bytes` bytes, whose application owned `owned`.
+    pub fn add(&mut self, file: OwnedFd, bytes: u64, owned: Owned) {
+        self.wills.push_back(Will {
+            file,
+            at: 0,
+            bytes,
+            owned,
+            not_before: Instant::now(),
+            is_second_round: false,
+        });
+    }
+
+    /// Whether connections wait.
+    pub fn is_idle(&self) -> bool {
+        self.wills.is_empty()
+    }
+
+    /// Whether connections wait that can be reset now.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.wills.iter().any(|will| will.not_before <= now)
+    }
+
+    /// Sends the next slice.
+    pub fn turn(&mut self, now: Instant) {
+        let Some(index) = self.wills.iter().position(|will| will.not_before <= now) else {
+            return;
+        };
+        let Some(mut will) = self.wills.remove(index) else {
+            return;
+        };
+        let mut slice = [0; ENTRY_BYTES * RESETS_PER_TURN];
+        let length = rustix::io::pread(&will.file, &mut slice[..], will.at).unwrap_or(0);
+        let (entries, _) = slice[..length].as_chunks::<ENTRY_BYTES>();
+        for entry in entries.iter().filter_map(Entry::decode) {
+            if will.owned.covers(entry.local) {
+                self.provoke(&entry);
+            }
+        }
+        will.at += (entries.len() * ENTRY_BYTES) as u64;
+        if !entries.is_empty() && will.at < will.bytes {
+            self.wills.push_front(will);
+        } else if !will.is_second_round {
+            // The first segment may be lost, or fall into the window of a peer.
+            will.is_second_round = true;
+            will.at = 0;
+            will.not_before = now + Duration::from_nanos(RESET_AGAIN_NS);
+            self.wills.push_back(will);
+        }
+    }
+
+    /// Sends a bare ACK that the peer answers: of two sequence numbers half the space apart, one at least
+    /// is outside every window.
+    fn provoke(&self, entry: &Entry) {
+        let socket = match entry.local {
+            SocketAddr::V4(_) => Some(&self.v4),
+            SocketAddr::V6(_) => self.v6.as_ref(),
+        };
+        let (Some(socket), true) = (socket, entry.local.is_ipv4() == entry.remote.is_ipv4()) else {
+            return;
+        };
+        for sequence in [0, 1 << 31] {
+            let Some(packet) = packet(entry, sequence) else {
+                return;
+            };
+            // A raw socket takes no port in its address.
+            let to = SocketAddr::new(entry.remote.ip(), 0);
+            // A peer that cannot be reached is not reset, as if the segment were lost.
+            let _ = sendto(socket, &packet, SendFlags::DONTWAIT, &to);
+        }
+    }
+}
+
+/// An IP packet with a bare ACK; `None` for ends of two families.
+fn packet(entry: &Entry, sequence: u32) -> Option<Vec<u8>> {
+    let (header, mut sum) = match (entry.local.ip(), entry.remote.ip()) {
+        (IpAddr::V4(local), IpAddr::V4(remote)) => (
+            header_v4(local, remote),
+            pseudo_header_v4(local, remote, TCP, TCP_BYTES as u32),
+        ),
+        (IpAddr::V6(local), IpAddr::V6(remote)) => (
+            header_v6(local, remote),
+            pseudo_header_v6(local, remote, TCP, TCP_BYTES as u32),
+        ),
+        _ => return None,
+    };
+    let mut segment = [0; TCP_BYTES];
+    segment[..2].copy_from_slice(&entry.local.port().to_be_bytes());
+    segment[2..4].copy_from_slice(&entry.remote.port().to_be_bytes());
+    segment[4..8].copy_from_slice(&sequence.to_be_bytes());
+    segment[12] = (TCP_BYTES as u8 / 4) << 4;
+    segment[13] = 0x10; // ACK
+    sum.add_bytes(&segment);
+    segment[16..18].copy_from_slice(&sum.finish().to_be_bytes());
+    Some([header, segment.to_vec()].concat())
+}
+
+/// The kernel fills in length, identification and checksum.
+fn header_v4(local: Ipv4Addr, remote: Ipv4Addr) -> Vec<u8> {
+    let mut header = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, TCP, 0, 0];
+    header.extend(local.octets());
+    header.extend(remote.octets());
+    header
+}
+
+fn header_v6(local: Ipv6Addr, remote: Ipv6Addr) -> Vec<u8> {
+    let mut header = vec![0x60, 0, 0, 0, 0, TCP_BYTES as u8, TCP, 64];
+    header.extend(local.octets());
+    header.extend(remote.octets());
+    header
+}
+
+/// A socket that takes whole IP packets and receives none.
+fn raw_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(family, SocketType::RAW, flags, Some(ipproto::RAW))
+}

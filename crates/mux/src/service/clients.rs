@@ -1,0 +1,202 @@
+//! Connections to the service's socket.
+//!
+//! A connection belongs to an application after `Hello`, and to a person's command after `Query`. A
+//! connection that sends what is no message, or does not read, ends; the other connections notice nothing.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::Instant;
+
+use packetio::foreign::Foreign;
+use packetio::mux::channel::{Channel, Received};
+use packetio::mux::message::Message;
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, sockopt};
+
+use super::{CLIENTS, Service, after_ns};
+use crate::limits::{
+    CLIENT_SEND_BYTES, CLIENTS_MAX, CLIENTS_PER_UID_MAX, GREETING_NS_MAX, MESSAGES_PER_TURN,
+};
+use crate::peer_unsafe::peer;
+use crate::plane::Plane;
+use crate::policy::Peer;
+
+/// A connection's number; never used twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ClientId(pub(super) u64);
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It has said nothing yet, and must until the deadline.
+    Silent(Instant),
+    /// An application.
+    Application(u16),
+    /// A person's command.
+    Asker,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) channel: Channel,
+    pub(super) peer: Peer,
+    pub(super) role: Role,
+}
+
+impl Client {
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self.role, Role::Silent(_))
+    }
+}
+
+impl<P: Plane> Service<P> {
+    /// Takes the connections that wait.
+    pub(super) fn accept(&mut self) {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        loop {
+            let socket = match accept_with(&self.listener, flags) {
+                Ok(socket) => socket,
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(_) => return,
+            };
+            let Ok(peer) = peer(socket.as_fd()) else {
+                continue;
+            };
+            if !self.may_connect(&peer) {
+                continue;
+            }
+            let _ = sockopt::set_socket_send_buffer_size(&socket, CLIENT_SEND_BYTES);
+            let id = self.next_client;
+            self.next_client = ClientId(id.0 + 1);
+            let data = epoll::EventData::new_u64(CLIENTS + id.0);
+            if epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN).is_err() {
+                continue;
+            }
+            let client = Client {
+                channel: Channel::new(socket, &self.closer),
+                peer,
+                role: Role::Silent(after_ns(GREETING_NS_MAX)),
+            };
+            self.clients.insert(id, client);
+        }
+    }
+
+    /// One user must not take all connections from the others; descriptors that peers sent and that
+    /// are slow to close must not pile up.
+    fn may_connect(&self, peer: &Peer) -> bool {
+        let of_user = self.clients.values().filter(|one| one.peer.uid == peer.uid);
+        let has_room = peer.uid == 0 || of_user.count() < CLIENTS_PER_UID_MAX;
+        has_room && self.clients.len() < CLIENTS_MAX && !self.closer.is_full()
+    }
+
+    /// Acts on a few messages of a connection; more of them wake the service again.
+    pub(super) fn hear(&mut self, id: ClientId) {
+        for _ in 0..MESSAGES_PER_TURN {
+            let Some(client) = self.clients.get(&id) else {
+                return;
+            };
+            match client.channel.receive() {
+                Received::Nothing => return,
+                Received::Closed => return self.disconnect(id, "its socket was closed"),
+                Received::Malformed(error) => {
+                    self.tell_malformed(id, &error.to_string());
+                    return self.disconnect(id, &error.to_string());
+                }
+                Received::Message(message, descriptor) => {
+                    if let Err(cause) = self.act(id, &message, descriptor) {
+                        self.tell_malformed(id, cause);
+                        return self.disconnect(id, cause);
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell_malformed(&self, id: ClientId, cause: &str) {
+        if let Some(client) = self.clients.get(&id) {
+            let peer = &client.peer;
+            (self.say)(&format!(
+                "pid {} of uid {} is disconnected: {cause}",
+                peer.pid, peer.uid
+            ));
+        }
+    }
+
+    /// # Errors
+    /// Why the connection must end.
+    fn act(
+        &mut self,
+        id: ClientId,
+        message: &Message,
+        descriptor: Foreign,
+    ) -> Result<(), &'static str> {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return Ok(());
+        };
+        match (client.role, message) {
+            (Role::Silent(_), Message::Hello(hello)) => self.greet(id, hello),
+            (Role::Silent(_) | Role::Asker, Message::Query { request, query }) => {
+                client.role = Role::Asker;
+                self.answer(id, *request, *query)
+            }
+            (Role::Application(number), _) => self.serve(id, number, message, descriptor),
+            _ => Err("the first message is neither Hello nor Query"),
+        }
+    }
+
+    /// Sends a message without a descriptor. A client that does not read loses its connection at the
+    /// next look at it.
+    pub(super) fn send(&mut self, id: ClientId, message: &Message) {
+        self.send_with(id, message, None);
+    }
+
+    /// Sends a message and its descriptor.
+    pub(super) fn send_with(
+        &mut self,
+        id: ClientId,
+        message: &Message,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) {
+        let Some(client) = self.clients.get(&id) else {
+            return;
+        };
+        if client.channel.send(message, descriptor) == Err(Errno::AGAIN) {
+            self.tell_malformed(id, "it does not read its messages");
+            self.disconnect(id, "it does not read its messages");
+        }
+    }
+
+    /// Sends the refusal of a request.
+    pub(super) fn refuse(&mut self, id: ClientId, request: u32, errno: Errno) {
+        let errno = u16::try_from(errno.raw_os_error()).unwrap_or(0);
+        self.send(id, &Message::Refused { request, errno });
+    }
+
+    /// Ends a connection, and with it the application that it belongs to.
+    pub(super) fn disconnect(&mut self, id: ClientId, cause: &str) {
+        let Some(client) = self.clients.remove(&id) else {
+            return;
+        };
+        // The epoll set forgets the socket when it is closed; a copy of it elsewhere must not keep it.
+        let _ = epoll::delete(&self.epoll, &client.channel);
+        self.resolving.retain(|waiting| waiting.client != id);
+        if let Role::Application(number) = client.role {
+            self.bury(number, cause);
+        }
+    }
+
+    /// Ends connections that said nothing for too long.
+    pub(super) fn drop_silent_clients(&mut self, now: Instant) {
+        let is_late = |client: &Client| matches!(client.role, Role::Silent(until) if until <= now);
+        let late: Vec<ClientId> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| is_late(client))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in late {
+            self.disconnect(id, "it said nothing");
+        }
+    }
+}

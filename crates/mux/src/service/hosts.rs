@@ -1,0 +1,212 @@
+//! Changes of the NIC's addresses, routes, neighbours, MTU, MAC and link.
+//!
+//! The data plane follows before applications are told, so that a frame which an application sends after
+//! the news passes.
+
+use std::net::IpAddr;
+use std::time::Instant;
+
+use packetio::MacAddr;
+use packetio::mux::message::{Change, Message, PROTOCOL_TCP, Tuple};
+use rustix::io::Errno;
+
+use super::Service;
+use super::clients::ClientId;
+use crate::plane::Plane;
+
+impl<P: Plane> Service<P> {
+    /// The whole state, at the start.
+    pub(super) fn learn_host(&mut self) {
+        for change in self.mirror.host().all() {
+            self.apply(change);
+        }
+    }
+
+    /// Looks at what the kernel has told.
+    pub(super) fn follow_host(&mut self) {
+        let old = self.macs();
+        let changes = match self.mirror.changes() {
+            Ok(changes) => changes,
+            Err(errno) => {
+                return (self.say)(&format!(
+                    "rtnetlink: {errno}; looking again at the next change"
+                ));
+            }
+        };
+        for change in changes {
+            self.apply(change);
+            match change {
+                Change::NextHop { address, mac } => self.tell_next_hop(address, mac),
+                change => self.tell_all(change),
+            }
+        }
+        // Only now, as an address may have got the MAC address of another.
+        let new = self.macs();
+        for gone in old.into_iter().filter(|mac| !new.contains(mac)) {
+            self.plane.next_hop_set(gone, false);
+        }
+    }
+
+    fn macs(&self) -> Vec<MacAddr> {
+        self.mirror
+            .neighbours()
+            .filter_map(|(_, mac)| mac)
+            .collect()
+    }
+
+    /// The data plane's part of a change.
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::AddressAdded { address, .. } => {
+                let mut known = self.mirror.host().addresses.iter();
+                let found = known.find(|one| one.address == address);
+                let broadcast = found.and_then(|one| one.broadcast);
+                self.plane.address_add(address, broadcast);
+            }
+            Change::AddressRemoved { address, .. } => self.lose_address(address),
+            Change::Mac(_) | Change::Mtu(_) => self.set_host(),
+            Change::NextHop { mac: Some(mac), .. } => self.plane.next_hop_set(mac, true),
+            Change::Gone => (self.say)(&format!(
+                "{}: the interface was removed; its applications wait until it is back",
+                self.options.interface
+            )),
+            Change::Complete => self.take_nic_back(),
+            Change::Link { .. }
+            | Change::RouteAdded(_)
+            | Change::RouteRemoved(_)
+            | Change::NextHop { mac: None, .. } => {}
+        }
+    }
+
+    fn set_host(&mut self) {
+        if let Some(link) = &self.mirror.host().link
+            && let Some(mac) = link.mac
+        {
+            self.plane.host_set(mac, link.mtu);
+        }
+    }
+
+    fn take_nic_back(&mut self) {
+        let interface = &self.options.interface;
+        match self.plane.nic_back() {
+            Ok(()) => (self.say)(&format!("{interface}: the interface is back")),
+            Err(cause) => (self.say)(&format!("{interface}: the interface is back, but {cause}")),
+        }
+    }
+
+    /// Claims of the address end; wildcards stay.
+    fn lose_address(&mut self, address: IpAddr) {
+        if self.mirror.host().has(address) {
+            // Only its prefix has changed.
+            return;
+        }
+        self.plane.address_remove(address);
+        for (place, claim) in self.ownership.take_address(address) {
+            self.plane.claim_remove(place);
+            self.are_notes_old = true;
+            let application = self.applications.get(&claim.application);
+            if let Some(id) = application.and_then(|one| one.client) {
+                let tuple = Tuple {
+                    protocol: PROTOCOL_TCP,
+                    address,
+                    port: place.port(),
+                };
+                let errno = Errno::NETDOWN.raw_os_error() as u16;
+                self.send(id, &Message::Revoke { tuple, errno });
+            }
+        }
+    }
+
+    /// Answers those who wait for the next hop, and tells the others who use it.
+    fn tell_next_hop(&mut self, address: IpAddr, mac: Option<MacAddr>) {
+        if let Some(mac) = mac {
+            let answered: Vec<(ClientId, u32)> = self
+                .resolving
+                .extract_if(.., |waiting| waiting.address == address)
+                .map(|waiting| (waiting.client, waiting.request))
+                .collect();
+            for (id, request) in answered {
+                let answer = Message::NextHop {
+                    request,
+                    address,
+                    mac,
+                };
+                self.send(id, &answer);
+            }
+        }
+        let users = self
+            .applications
+            .values()
+            .filter(|one| one.next_hops.contains(&address));
+        let users: Vec<ClientId> = users.filter_map(|one| one.client).collect();
+        for id in users {
+            self.send(id, &Message::Change(Change::NextHop { address, mac }));
+        }
+    }
+
+    /// Refuses questions that waited too long.
+    pub(super) fn give_up_resolving(&mut self, now: Instant) {
+        let late: Vec<(ClientId, u32)> = self
+            .resolving
+            .extract_if(.., |waiting| waiting.deadline <= now)
+            .map(|waiting| (waiting.client, waiting.request))
+            .collect();
+        for (id, request) in late {
+            self.refuse(id, request, Errno::HOSTUNREACH);
+        }
+    }
+
+    /// Whether frames may go to this address itself: it is on a link of the NIC, and a gateway or the
+    /// destination of a route without one.
+    pub(super) fn is_next_hop(&self, address: IpAddr) -> bool {
+        let host = self.mirror.host();
+        let is_group = match address {
+            IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast(),
+            IpAddr::V6(v6) => v6.is_multicast(),
+        };
+        let is_own = host
+            .addresses
+            .iter()
+            .any(|own| own.address == address || own.broadcast == Some(address));
+        if is_group || is_own || address.is_loopback() || address.is_unspecified() {
+            return false;
+        }
+        host.routes.iter().any(|route| match route.gateway {
+            Some(gateway) => gateway == address,
+            None => covers(route.destination, route.prefix, address),
+        })
+    }
+
+    /// Lets next hops go that no application uses any more.
+    pub(super) fn forget_next_hops(&mut self) {
+        let used = |address: &IpAddr| {
+            let mut applications = self.applications.values();
+            applications.any(|one| one.next_hops.contains(address))
+        };
+        let all: Vec<(IpAddr, Option<MacAddr>)> = self.mirror.neighbours().collect();
+        let unused: Vec<_> = all.iter().filter(|(address, _)| !used(address)).collect();
+        for (address, _) in &unused {
+            self.mirror.forget(*address);
+        }
+        let left = self.macs();
+        for mac in unused.into_iter().filter_map(|(_, mac)| *mac) {
+            if !left.contains(&mac) {
+                self.plane.next_hop_set(mac, false);
+            }
+        }
+    }
+}
+
+/// Whether `address` is in the network of `prefix` bits.
+fn covers(network: IpAddr, prefix: u8, address: IpAddr) -> bool {
+    let (network, address, bits) = match (network, address) {
+        (IpAddr::V4(network), IpAddr::V4(address)) => {
+            (network.to_bits().into(), address.to_bits().into(), 32)
+        }
+        (IpAddr::V6(network), IpAddr::V6(address)) => (network.to_bits(), address.to_bits(), 128),
+        _ => return false,
+    };
+    let differing: u128 = network ^ address;
+    let host_bits = bits - u32::from(prefix).min(bits);
+    differing.checked_shr(host_bits).unwrap_or(0) == 0
+}

@@ -1,0 +1,371 @@
+//! The service: one thread that answers applications, follows the kernel and buries the dead.
+//!
+//! Owns the socket, its connections, the applications and all tables. Frames never pass here.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `clients` | connections: who may connect, what each has said so far |
+//! | `requests` | what an application asks for |
+//! | `hosts` | changes of addresses, routes, neighbours and link |
+//! | `lives` | applications: birth, death, recovery after a restart |
+//! | `report` | answers for people, as JSON |
+//!
+//! ```text
+//! epoll ─┬─ socket ────▶ a connection more
+//!        ├─ connection ▶ at most a few messages each, then the next connection
+//!        ├─ rtnetlink ─▶ changes, first to the data plane, then to the applications
+//!        └─ stop
+//! ```
+
+mod clients;
+mod hosts;
+mod lives;
+mod report;
+mod requests;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use packetio::foreign::Closer;
+use packetio::mirror::Mirror;
+use packetio::mux::channel::{address, new_socket};
+use packetio::mux::message::{Change, Message};
+use rustix::event::{Timespec, epoll};
+use rustix::io::{self, Errno};
+
+use self::clients::{Client, ClientId};
+use self::lives::Application;
+use crate::limits::{DESCRIPTORS, SLOTS_MAX, TICK_NS};
+use crate::ownership::Ownership;
+use crate::plane::Plane;
+use crate::policy::{Policy, Rule};
+use crate::reserved_ports::ReservedPorts;
+use crate::reset::Resets;
+use crate::state::NotesFile;
+
+const LISTENER: u64 = 0;
+const MIRROR: u64 = 1;
+const STOP: u64 = 2;
+/// Tokens from here on are clients.
+const CLIENTS: u64 = 16;
+
+/// What a service is started with.
+#[derive(Clone, Debug)]
+pub struct ServiceOptions {
+    /// The NIC.
+    pub interface: String,
+    /// Path of the socket, abstract behind an `@`.
+    pub socket: String,
+    /// Directory for what outlives the service.
+    pub run_dir: PathBuf,
+    /// Rules beyond the default policy.
+    pub rules: Vec<Rule>,
+    /// Local ports for leases.
+    pub leases: RangeInclusive<u16>,
+    /// Virtual ports at most, one per context.
+    pub ports: u16,
+}
+
+/// Why a service could not start or go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {cause}")]
+pub struct ServiceError {
+    what: String,
+    cause: String,
+}
+
+impl ServiceError {
+    fn new(what: impl Into<String>, cause: impl ToString) -> Self {
+        Self {
+            what: what.into(),
+            cause: cause.to_string(),
+        }
+    }
+}
+
+/// How a service ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// By a signal: the data plane stays for the next service.
+    Leave,
+    /// By `mill mux stop`: nothing stays.
+    Remove,
+}
+
+/// A question for a next hop that waits for the kernel's answer.
+#[derive(Debug)]
+struct Resolving {
+    client: ClientId,
+    request: u32,
+    address: IpAddr,
+    deadline: Instant,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Service<P> {
+    options: ServiceOptions,
+    plane: P,
+    mirror: Mirror,
+    policy: Policy,
+    ownership: Ownership,
+    epoll: OwnedFd,
+    listener: OwnedFd,
+    closer: Closer,
+    clients: BTreeMap<ClientId, Client>,
+    next_client: ClientId,
+    applications: BTreeMap<u16, Application>,
+    resolving: Vec<Resolving>,
+    resets: Resets,
+    notes: NotesFile,
+    /// The notes are older than what they are about.
+    are_notes_old: bool,
+    reserved_ports: Option<ReservedPorts>,
+    /// A line for people, as it happens.
+    say: fn(&str),
+    end: Option<End>,
+}
+
+impl<P: Plane> Service<P> {
+    /// A service that listens, over a data plane that was opened or taken over for the same interface.
+    /// `say` takes lines for people.
+    ///
+    /// # Errors
+    /// One line: another service has the socket, no such interface, no permission.
+    pub fn new(options: ServiceOptions, plane: P, say: fn(&str)) -> Result<Self, ServiceError> {
+        raise_descriptors();
+        let interface = options.interface.clone();
+        let failed = |what: &str| {
+            let what = what.to_owned();
+            move |errno: Errno| ServiceError::new(what, errno)
+        };
+        let mirror = Mirror::open(&interface).map_err(failed(&interface))?;
+        let listener = listen(&options.socket)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll"))?;
+        let resets = Resets::new().map_err(failed("raw socket"))?;
+        let reserved_ports = match ReservedPorts::add(&options.leases) {
+            Ok(reserved) => Some(reserved),
+            Err(cause) => {
+                say(&format!(
+                    "{cause}; the kernel may choose ports of the leases"
+                ));
+                None
+            }
+        };
+        let mut service = Self {
+            policy: Policy::new(options.rules.clone()),
+            ownership: Ownership::new(options.leases.clone()),
+            notes: NotesFile::new(&options.run_dir),
+            are_notes_old: false,
+            plane,
+            mirror,
+            epoll,
+            listener,
+            closer: Closer::default(),
+            clients: BTreeMap::new(),
+            next_client: ClientId::default(),
+            applications: BTreeMap::new(),
+            resolving: Vec::new(),
+            resets,
+            reserved_ports,
+            say,
+            end: None,
+            options,
+        };
+        service.options.ports = service.options.ports.min(SLOTS_MAX);
+        service.watch(LISTENER, |service| service.listener.as_fd())?;
+        service.watch(MIRROR, |service| service.mirror.fd())?;
+        service.learn_host();
+        service.recover();
+        Ok(service)
+    }
+
+    /// Runs until `stop` is readable or somebody asks for the end.
+    ///
+    /// # Errors
+    /// One line: `epoll` failed.
+    pub fn run(mut self, stop: BorrowedFd<'_>) -> Result<(), ServiceError> {
+        let data = epoll::EventData::new_u64(STOP);
+        epoll::add(&self.epoll, stop, data, epoll::EventFlags::IN)
+            .map_err(|errno| ServiceError::new("epoll", errno))?;
+        loop {
+            self.turn()
+                .map_err(|errno| ServiceError::new("epoll", errno))?;
+            if let Some(end) = self.end {
+                self.finish(end);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for events and acts on them once.
+    fn turn(&mut self) -> io::Result<()> {
+        let mut room = [MaybeUninit::<epoll::Event>::uninit(); 64];
+        let timeout = self.timeout();
+        let events = match epoll::wait(&self.epoll, &mut room[..], timeout.as_ref()) {
+            Ok((events, _)) => events,
+            Err(Errno::INTR) => return Ok(()),
+            Err(errno) => return Err(errno),
+        };
+        for event in events.iter() {
+            let token = event.data;
+            match token.u64() {
+                LISTENER => self.accept(),
+                MIRROR => self.follow_host(),
+                STOP => self.end = Some(End::Leave),
+                client => self.hear(ClientId(client - CLIENTS)),
+            }
+        }
+        self.tick(Instant::now());
+        Ok(())
+    }
+
+    /// What is due, and what the events of this turn have left to do.
+    fn tick(&mut self, now: Instant) {
+        self.drop_silent_clients(now);
+        self.give_up_resolving(now);
+        self.bury_the_lost(now);
+        self.resets.turn(now);
+        if self.are_notes_old {
+            self.write_notes();
+        }
+    }
+
+    /// `None` if nothing has a deadline.
+    fn timeout(&self) -> Option<Timespec> {
+        let tv_nsec = match () {
+            () if self.resets.is_due(Instant::now()) => 0,
+            () if self.has_deadlines() => TICK_NS,
+            () => return None,
+        };
+        Some(Timespec { tv_sec: 0, tv_nsec })
+    }
+
+    fn has_deadlines(&self) -> bool {
+        !self.resets.is_idle()
+            || !self.resolving.is_empty()
+            || self.clients.values().any(Client::is_silent)
+            || self.applications.values().any(Application::is_lost)
+    }
+
+    /// Tells every application; one that does not read is disconnected.
+    fn tell_all(&mut self, change: Change) {
+        let ids: Vec<ClientId> = self
+            .applications
+            .values()
+            .filter_map(|application| application.client)
+            .collect();
+        for id in ids {
+            self.send(id, &Message::Change(change));
+        }
+    }
+
+    fn watch(
+        &self,
+        token: u64,
+        source: impl FnOnce(&Self) -> BorrowedFd<'_>,
+    ) -> Result<(), ServiceError> {
+        let data = epoll::EventData::new_u64(token);
+        epoll::add(&self.epoll, source(self), data, epoll::EventFlags::IN)
+            .map_err(|errno| ServiceError::new("epoll", errno))
+    }
+
+    fn finish(mut self, end: End) {
+        let stays = end == End::Leave;
+        let ids: Vec<ClientId> = self.clients.keys().copied().collect();
+        for id in ids {
+            self.send(id, &Message::Stopping { stays });
+        }
+        if !self.options.socket.starts_with('@') {
+            let _ = fs::remove_file(&self.options.socket);
+        }
+        if stays {
+            self.write_notes();
+            return;
+        }
+        let numbers: Vec<u16> = self.applications.keys().copied().collect();
+        for number in numbers {
+            self.bury(number, "the service ends");
+        }
+        self.clients.clear();
+        self.last_resets();
+        self.notes.remove();
+        if let Some(reserved) = self.reserved_ports.take() {
+            reserved.remove();
+        }
+        self.plane.close();
+    }
+
+    /// Peers of applications that the end of the service has buried hear of it before it is gone.
+    fn last_resets(&mut self) {
+        while self.resets.is_due(Instant::now()) {
+            self.resets.turn(Instant::now());
+        }
+    }
+}
+
+/// The deadline `ns` from now.
+fn after_ns(ns: u64) -> Instant {
+    Instant::now() + Duration::from_nanos(ns)
+}
+
+/// Every reserved port takes a descriptor.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let found = getrlimit(Resource::Nofile);
+    let enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= DESCRIPTORS);
+    if enough(found.current) {
+        return;
+    }
+    let maximum = match enough(found.maximum) {
+        true => found.maximum,
+        false => Some(DESCRIPTORS),
+    };
+    let wanted = Rlimit {
+        current: Some(DESCRIPTORS),
+        maximum,
+    };
+    if setrlimit(Resource::Nofile, wanted).is_err() {
+        // Without the privilege, what there is has to do; a reservation beyond it is refused.
+        let limit = Rlimit {
+            current: found.maximum,
+            maximum: found.maximum,
+        };
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}
+
+/// Listens at `path`, which any user may connect to. A socket on which nobody listens is replaced.
+fn listen(path: &str) -> Result<OwnedFd, ServiceError> {
+    let failed = |errno: Errno| ServiceError::new(path, errno);
+    let target = address(path).map_err(failed)?;
+    let is_file = !path.starts_with('@');
+    if is_file {
+        let probe = new_socket().map_err(failed)?;
+        match rustix::net::connect(&probe, &target) {
+            Err(Errno::NOENT) => {}
+            Err(Errno::CONNREFUSED) => {
+                let _ = fs::remove_file(path);
+            }
+            _ => return Err(ServiceError::new(path, "another service listens here")),
+        }
+        if let Some(directory) = std::path::Path::new(path).parent() {
+            fs::create_dir_all(directory).map_err(|error| ServiceError::new(path, error))?;
+        }
+    }
+    let socket = new_socket().map_err(failed)?;
+    rustix::net::bind(&socket, &target).map_err(failed)?;
+    if is_file {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o666))
+            .map_err(|error| ServiceError::new(path, error))?;
+    }
+    rustix::net::listen(&socket, 64).map_err(failed)?;
+    Ok(socket)
+}

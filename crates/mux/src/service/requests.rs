@@ -1,0 +1,297 @@
+//! What an application asks for: memory and virtual ports, claims, leases, next hops.
+//!
+//! A request that cannot be granted is refused with an errno. A message that no honest application sends
+//! ends its connection.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use packetio::foreign::Foreign;
+use packetio::mux::message::{Claim, Lease, Memory, Message, PROTOCOL_TCP, Tuple, VirtualPort};
+use rustix::io::{self, Errno};
+
+use super::clients::ClientId;
+use super::{Resolving, Service, after_ns};
+use crate::limits::{
+    CLAIMS_PER_APPLICATION_MAX, LEASE_PORTS_MAX, LEASED_PORTS_PER_APPLICATION_MAX,
+    LEDGER_ENTRIES_MAX, NEXT_HOPS_PER_APPLICATION_MAX, RESOLVE_NS_MAX,
+    RESOLVING_PER_APPLICATION_MAX,
+};
+use crate::memory_file;
+use crate::plane::Plane;
+
+impl<P: Plane> Service<P> {
+    /// Acts on a message of an application.
+    ///
+    /// # Errors
+    /// Why its connection must end.
+    pub(super) fn serve(
+        &mut self,
+        id: ClientId,
+        number: u16,
+        message: &Message,
+        descriptor: Foreign,
+    ) -> Result<(), &'static str> {
+        let granted = |request| move |()| Message::Granted { request };
+        let (request, outcome) = match message {
+            Message::Memory(memory) => return self.add_port(id, number, memory, descriptor),
+            Message::Ledger { bytes } => return self.keep_ledger(number, *bytes, descriptor),
+            Message::Recover {
+                request,
+                application,
+                context,
+            } => return self.take_back(id, *request, (*application, *context), descriptor),
+            Message::Claim(claim) => {
+                let outcome = self.claim(id, number, claim);
+                (claim.request, outcome.map(granted(claim.request)))
+            }
+            Message::Release(claim) => {
+                let outcome = self.release(number, claim);
+                (claim.request, outcome.map(granted(claim.request)))
+            }
+            Message::Lease(lease) => (lease.request, self.lease(number, lease)),
+            Message::Return(lease) => {
+                let outcome = self.give_back(number, lease);
+                (lease.request, outcome.map(granted(lease.request)))
+            }
+            Message::Resolve { request, address } => {
+                match self.resolve(id, number, *request, *address) {
+                    Ok(None) => return Ok(()),
+                    Ok(Some(answer)) => (*request, Ok(answer)),
+                    Err(errno) => (*request, Err(errno)),
+                }
+            }
+            _ => return Err("a message that applications do not send"),
+        };
+        match outcome {
+            Ok(answer) => self.send(id, &answer),
+            Err(errno) => self.refuse(id, request, errno),
+        }
+        Ok(())
+    }
+
+    fn add_port(
+        &mut self,
+        id: ClientId,
+        number: u16,
+        memory: &Memory,
+        descriptor: Foreign,
+    ) -> Result<(), &'static str> {
+        let Some(application) = self.applications.get(&number) else {
+            return Ok(());
+        };
+        let context = memory.context;
+        if context >= application.contexts {
+            return Err("memory for a context that it does not have");
+        }
+        if !memory_file::fits(memory) {
+            return Err("impossible sizes of memory or rings");
+        }
+        let check = |file: BorrowedFd<'_>| memory_file::check(file, memory.bytes);
+        let file = descriptor.keep_if("no memory file", check)?;
+        self.close_context(number, context);
+        match self.plane.port_add(number, context, memory, file.as_fd()) {
+            Ok((socket, cookie)) => {
+                if let Some(application) = self.applications.get_mut(&number) {
+                    application.cookies.insert(context, cookie);
+                }
+                self.are_notes_old = true;
+                let port = Message::Port(VirtualPort { context, cookie });
+                self.send_with(id, &port, Some(socket.as_fd()));
+            }
+            Err(errno) => self.refuse(id, 0, errno),
+        }
+        Ok(())
+    }
+
+    /// A context that is opened again begins without ports.
+    fn close_context(&mut self, number: u16, context: u16) {
+        let Some(application) = self.applications.get_mut(&number) else {
+            return;
+        };
+        if application.cookies.remove(&context).is_none() {
+            return;
+        }
+        let claims = self
+            .ownership
+            .claims()
+            .filter(|(_, claim)| claim.application == number && claim.contexts.contains(&context));
+        let places: Vec<SocketAddr> = claims.map(|(place, _)| place).collect();
+        for place in places {
+            let _ = self.unclaim(number, context, place);
+        }
+        let leases = self
+            .ownership
+            .leases()
+            .filter(|lease| lease.application == number && lease.context == context);
+        let leases: Vec<RangeInclusive<u16>> = leases.map(|lease| lease.ports.clone()).collect();
+        for ports in leases {
+            self.plane.lease_remove(ports.clone());
+            let _ = self.ownership.lease_remove(number, &ports);
+        }
+        self.plane.port_remove(number, context);
+    }
+
+    fn keep_ledger(
+        &mut self,
+        number: u16,
+        bytes: u64,
+        descriptor: Foreign,
+    ) -> Result<(), &'static str> {
+        let most = u64::from(LEDGER_ENTRIES_MAX) * packetio::mux::ledger::ENTRY_BYTES as u64;
+        if bytes > most {
+            return Err("its ledger is too long");
+        }
+        let check = |file: BorrowedFd<'_>| memory_file::check(file, bytes);
+        let file = descriptor.keep_if("no ledger", check)?;
+        if let Some(application) = self.applications.get_mut(&number) {
+            application.ledger = Some((file, bytes));
+        }
+        Ok(())
+    }
+
+    fn claim(&mut self, id: ClientId, number: u16, claim: &Claim) -> io::Result<()> {
+        let place = self.place(&claim.tuple)?;
+        self.must_have(number, claim.context)?;
+        let peer = &self.clients.get(&id).ok_or(Errno::NOTCONN)?.peer;
+        if !self.policy.allows(peer, place.port()) {
+            return Err(Errno::ACCESS);
+        }
+        let claims = self.ownership.claims();
+        let own = claims.filter(|(_, claim)| claim.application == number);
+        if own.count() >= CLAIMS_PER_APPLICATION_MAX && self.ownership.claim(place).is_none() {
+            return Err(Errno::NOBUFS);
+        }
+        let contexts = self.ownership.claim_add(number, claim.context, place)?;
+        if let Err(errno) = self.plane.claim_set(place, number, &contexts) {
+            let _ = self.unclaim(number, claim.context, place);
+            return Err(errno);
+        }
+        self.are_notes_old = true;
+        Ok(())
+    }
+
+    fn release(&mut self, number: u16, claim: &Claim) -> io::Result<()> {
+        let place = SocketAddr::new(claim.tuple.address, claim.tuple.port);
+        self.unclaim(number, claim.context, place)
+    }
+
+    /// The data plane lets go of a place before the kernel gets it back.
+    fn unclaim(&mut self, number: u16, context: u16, place: SocketAddr) -> io::Result<()> {
+        let claim = self.ownership.claim(place).ok_or(Errno::NOENT)?;
+        if claim.application == number && claim.contexts == [context] {
+            self.plane.claim_remove(place);
+        }
+        let left = self.ownership.claim_remove(number, context, place)?;
+        if !left.is_empty() {
+            self.plane.claim_set(place, number, &left)?;
+        }
+        self.are_notes_old = true;
+        Ok(())
+    }
+
+    /// A place that can be claimed on this NIC.
+    fn place(&self, tuple: &Tuple) -> io::Result<SocketAddr> {
+        if tuple.protocol != PROTOCOL_TCP {
+            return Err(Errno::PROTONOSUPPORT);
+        }
+        if tuple.port == 0 {
+            return Err(Errno::INVAL);
+        }
+        if !tuple.address.is_unspecified() && !self.mirror.host().has(tuple.address) {
+            return Err(Errno::ADDRNOTAVAIL);
+        }
+        Ok(SocketAddr::new(tuple.address, tuple.port))
+    }
+
+    /// The context has a virtual port.
+    fn must_have(&self, number: u16, context: u16) -> io::Result<()> {
+        let application = self.applications.get(&number).ok_or(Errno::NOTCONN)?;
+        match application.cookies.contains_key(&context) {
+            true => Ok(()),
+            false => Err(Errno::INVAL),
+        }
+    }
+
+    fn lease(&mut self, number: u16, lease: &Lease) -> io::Result<Message> {
+        self.must_have(number, lease.context)?;
+        if lease.ports == 0 || lease.first != 0 {
+            return Err(Errno::INVAL);
+        }
+        let own = self
+            .ownership
+            .leases()
+            .filter(|lease| lease.application == number);
+        let held: usize = own.map(|lease| lease.ports.len()).sum();
+        if held >= LEASED_PORTS_PER_APPLICATION_MAX {
+            return Err(Errno::NOBUFS);
+        }
+        let ports = lease.ports.min(LEASE_PORTS_MAX);
+        let range = self.ownership.lease_add(number, lease.context, ports)?;
+        if let Err(errno) = self.plane.lease_add(range.clone(), number, lease.context) {
+            self.plane.lease_remove(range.clone());
+            let _ = self.ownership.lease_remove(number, &range);
+            return Err(errno);
+        }
+        self.are_notes_old = true;
+        Ok(Message::Leased(Lease {
+            first: *range.start(),
+            ports: range.len() as u16,
+            ..*lease
+        }))
+    }
+
+    fn give_back(&mut self, number: u16, lease: &Lease) -> io::Result<()> {
+        let last = lease.ports.checked_sub(1).ok_or(Errno::INVAL)?;
+        let last = lease.first.checked_add(last).ok_or(Errno::INVAL)?;
+        let range: RangeInclusive<u16> = lease.first..=last;
+        let is_own = |one: &crate::ownership::Lease| {
+            one.application == number && one.context == lease.context && one.ports == range
+        };
+        if !self.ownership.leases().any(is_own) {
+            return Err(Errno::NOENT);
+        }
+        self.plane.lease_remove(range.clone());
+        self.are_notes_old = true;
+        self.ownership.lease_remove(number, &range)
+    }
+
+    /// The answer, or `None` if the kernel has to ask first.
+    fn resolve(
+        &mut self,
+        id: ClientId,
+        number: u16,
+        request: u32,
+        address: IpAddr,
+    ) -> io::Result<Option<Message>> {
+        if !self.is_next_hop(address) {
+            return Err(Errno::HOSTUNREACH);
+        }
+        let application = self.applications.get_mut(&number).ok_or(Errno::NOTCONN)?;
+        let waiting = self.resolving.iter().filter(|one| one.client == id).count();
+        let is_new = !application.next_hops.contains(&address);
+        if is_new && application.next_hops.len() >= NEXT_HOPS_PER_APPLICATION_MAX
+            || waiting >= RESOLVING_PER_APPLICATION_MAX
+        {
+            return Err(Errno::NOBUFS);
+        }
+        let found = self.mirror.resolve(address)?;
+        application.next_hops.insert(address);
+        let Some(mac) = found else {
+            self.resolving.push(Resolving {
+                client: id,
+                request,
+                address,
+                deadline: after_ns(RESOLVE_NS_MAX),
+            });
+            return Ok(None);
+        };
+        self.plane.next_hop_set(mac, true);
+        Ok(Some(Message::NextHop {
+            request,
+            address,
+            mac,
+        }))
+    }
+}

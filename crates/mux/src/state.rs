@@ -1,0 +1,118 @@
+//! The service's notes for its successor: which application has what.
+//!
+//! Owns one file in the run directory, written anew whenever an application, a claim or a lease comes or
+//! goes. A service that was killed leaves it; the next one reads it, reserves the same ports and waits for
+//! the applications. Called by the service.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// Version of the file's form.
+const VERSION: u32 = 1;
+
+/// All notes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notes {
+    version: u32,
+    /// Each application.
+    pub applications: Vec<ApplicationNote>,
+}
+
+/// One application.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApplicationNote {
+    /// Its number.
+    pub number: u16,
+    /// Its name.
+    pub name: String,
+    /// The process.
+    pub pid: i32,
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// How many contexts it announced.
+    pub contexts: u16,
+    /// Each claim, with the contexts that listen.
+    pub claims: Vec<(SocketAddr, Vec<u16>)>,
+    /// Each lease: context, first port, last port.
+    pub leases: Vec<(u16, u16, u16)>,
+}
+
+/// The file.
+#[derive(Debug)]
+pub struct NotesFile {
+    path: PathBuf,
+}
+
+impl NotesFile {
+    /// The file in the run directory.
+    pub fn new(run_dir: &Path) -> Self {
+        Self {
+            path: run_dir.join("state.json"),
+        }
+    }
+
+    /// The notes of the service before this one; none if there are none that can be read.
+    pub fn read(&self) -> Notes {
+        let bytes = fs::read(&self.path).unwrap_or_default();
+        let notes: Notes = serde_json::from_slice(&bytes).unwrap_or_default();
+        match notes.version {
+            VERSION => notes,
+            _ => Notes::default(),
+        }
+    }
+
+    /// Replaces the notes at once: a reader finds the old ones or the new ones.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn write(&self, applications: Vec<ApplicationNote>) -> io::Result<()> {
+        let notes = Notes {
+            version: VERSION,
+            applications,
+        };
+        let bytes = serde_json::to_vec(&notes)?;
+        let next = self.path.with_extension("next");
+        fs::write(&next, bytes)?;
+        fs::rename(next, &self.path)
+    }
+
+    /// Removes the notes.
+    pub fn remove(&self) {
+        // Without a file there is nothing to remove.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_survive_and_unreadable_ones_are_none() {
+        let directory = std::env::temp_dir().join(format!("mux-notes-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let file = NotesFile::new(&directory);
+        assert_eq!(file.read(), Notes::default());
+        let note = ApplicationNote {
+            number: 3,
+            name: "mill".into(),
+            pid: 7,
+            uid: 1000,
+            gid: 1000,
+            contexts: 2,
+            claims: vec![("[::]:80".parse().unwrap(), vec![0, 1])],
+            leases: vec![(0, 20_000, 20_031)],
+        };
+        file.write(vec![note.clone()]).unwrap();
+        assert_eq!(file.read().applications, [note]);
+        fs::write(directory.join("state.json"), b"{\"version\":1,").unwrap();
+        assert_eq!(file.read(), Notes::default());
+        fs::remove_dir_all(directory).unwrap();
+    }
+}

@@ -1,0 +1,238 @@
+//! Clients that mean harm: each loses its connection, and an honest application beside it notices nothing.
+//! In network namespaces, as root; the data plane only keeps books.
+
+mod support;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::Command;
+
+use packetio::foreign::Closer;
+use packetio::mux::channel::{Channel, address, new_socket};
+use packetio::mux::message::{Hello, MESSAGE_LEN, Memory, Message, Query};
+use packetio::text::Text;
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::net::SendFlags;
+
+use support::netns::can_run;
+use support::{Client, World, memory, sealed};
+
+/// Runs an attack beside an honest application, which must be served before and after.
+fn attack(test: &str, attack: impl FnOnce(&World)) {
+    if !can_run(test) {
+        return;
+    }
+    let world = World::new(test);
+    let mut honest = world.application();
+    assert_eq!(honest.claim("10.9.0.1:8080"), 0);
+    attack(&world);
+    assert_eq!(honest.claim("10.9.0.1:8081"), 0);
+    assert_eq!(honest.lease(32), Ok(20_000..=20_031));
+    world.until("only the honest one is left", |books| {
+        books.ports.len() == 1
+    });
+}
+
+fn raw(world: &World) -> OwnedFd {
+    let socket = new_socket().unwrap();
+    let target = address(&world.socket).unwrap();
+    // A full queue empties as soon as the service has its turn.
+    while rustix::net::connect(&socket, &target) == Err(rustix::io::Errno::AGAIN) {
+        std::thread::yield_now();
+    }
+    socket
+}
+
+fn greeted(world: &World) -> Client {
+    let mut client = world.connect();
+    client.hello(1);
+    client
+}
+
+#[test]
+fn garbage_ends_the_connection() {
+    attack("garbage_ends_the_connection", |world| {
+        for length in [1, MESSAGE_LEN, 4096] {
+            let socket = raw(world);
+            let bytes = vec![0xa5; length];
+            rustix::net::send(&socket, &bytes, SendFlags::NOSIGNAL).unwrap();
+            let channel = Channel::new(socket, &Closer::default());
+            assert!(Client::new(channel).is_disconnected());
+        }
+    });
+}
+
+#[test]
+fn message_out_of_place_ends_the_connection() {
+    attack("message_out_of_place_ends_the_connection", |world| {
+        let mut early = world.connect();
+        early.send(&Message::Granted { request: 1 });
+        assert!(early.is_disconnected());
+        let mut twice = greeted(world);
+        twice.send(&Message::Hello(Hello {
+            name: Text::new("again"),
+            contexts: 1,
+        }));
+        assert!(twice.is_disconnected());
+        let mut asks = greeted(world);
+        asks.send(&Message::Query {
+            request: 1,
+            query: Query::Stop,
+        });
+        assert!(asks.is_disconnected());
+        let mut none = world.connect();
+        none.send(&Message::Hello(Hello {
+            name: Text::new("none"),
+            contexts: 0,
+        }));
+        assert!(none.is_disconnected());
+    });
+}
+
+fn offer(world: &World, memory: Memory, file: BorrowedFd<'_>) {
+    let mut client = greeted(world);
+    client
+        .channel
+        .send(&Message::Memory(memory), Some(file))
+        .unwrap();
+    assert!(client.is_disconnected());
+}
+
+#[test]
+fn descriptor_that_is_no_sealed_memory_ends_the_connection() {
+    attack("descriptor_that_is_no_sealed_memory", |world| {
+        let unsealed = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        offer(world, memory(0), unsealed.as_fd());
+        let (pipe, _writer) = rustix::pipe::pipe().unwrap();
+        offer(world, memory(0), pipe.as_fd());
+        offer(world, memory(0), raw(world).as_fd());
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        offer(world, memory(0), file.as_fd());
+        offer(world, memory(0), sealed(4096).as_fd());
+    });
+}
+
+#[test]
+fn sizes_that_cannot_be_end_the_connection() {
+    attack("sizes_that_cannot_be_end_the_connection", |world| {
+        let whole = memory(0);
+        for wrong in [
+            Memory {
+                context: 1,
+                ..whole
+            },
+            Memory {
+                bytes: u64::MAX,
+                ..whole
+            },
+            Memory { bytes: 0, ..whole },
+            Memory {
+                chunk_bytes: 3000,
+                ..whole
+            },
+            Memory {
+                headroom_bytes: 2048,
+                ..whole
+            },
+            Memory {
+                rx_slots: 0,
+                ..whole
+            },
+            Memory {
+                tx_slots: u32::MAX,
+                ..whole
+            },
+            Memory {
+                fill_slots: 1000,
+                ..whole
+            },
+        ] {
+            offer(world, wrong, sealed(whole.bytes).as_fd());
+        }
+    });
+}
+
+#[test]
+fn client_that_never_reads_is_disconnected() {
+    attack("client_that_never_reads_is_disconnected", |world| {
+        let client = greeted(world);
+        let mut sent = 0;
+        // Each request has an answer, and nobody reads it.
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let query = |request| Message::Resolve {
+            request,
+            address: "192.0.2.1".parse().unwrap(),
+        };
+        loop {
+            match client.channel.send(&query(sent), None) {
+                Ok(()) => sent += 1,
+                Err(rustix::io::Errno::AGAIN) => std::thread::yield_now(),
+                Err(_) => break,
+            }
+            assert!(std::time::Instant::now() < end, "still connected");
+        }
+    });
+}
+
+#[test]
+fn flood_of_connections_leaves_room_for_others() {
+    attack("flood_of_connections_leaves_room_for_others", |world| {
+        let flood: Vec<OwnedFd> = (0..200).map(|_| raw(world)).collect();
+        assert_eq!(world.application().claim("10.9.0.1:9000"), 0);
+        drop(flood);
+    });
+}
+
+#[test]
+fn unprivileged_user_gets_unprivileged_ports_and_what_a_rule_allows() {
+    let name = "unprivileged_user_gets_unprivileged_ports";
+    attack(name, |world| {
+        let script = concat!(
+            "import socket,struct,sys,os,fcntl\n",
+            "os.setgroups([]); os.setgid(1234); os.setuid(1234)\n",
+            "s=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET); s.connect(sys.argv[1])\n",
+            "def send(t,b,fds=None):\n",
+            "  m=(struct.pack('HH',1,t)+b).ljust(128,b'\\0')\n",
+            "  socket.send_fds(s,[m],fds or [])\n",
+            "def answer(kinds):\n",
+            "  while True:\n",
+            "    m,f,_,_=socket.recv_fds(s,128,1)\n",
+            "    if struct.unpack_from('H',m,2)[0] in kinds: return m\n",
+            "send(1,b'python'.ljust(32,b'\\0')+struct.pack('H',1)); answer([2])\n",
+            "f=os.memfd_create('m',os.MFD_ALLOW_SEALING); os.ftruncate(f,4<<20)\n",
+            "fcntl.fcntl(f,1033,1|2|4)\n",
+            "send(3,struct.pack('=HQIIIIII',0,4<<20,2048,0,1024,1024,1024,1024),[f]); answer([4])\n",
+            "for port in (22,80,8090):\n",
+            "  send(5,struct.pack('=IHBB',port,0,6,4)+bytes([10,9,0,1])+bytes(12)+struct.pack('H',port))\n",
+            "  m=answer([6,7]); print(port, struct.unpack_from('=HIH',m,2))\n",
+            "send(19,struct.pack('=IB',1,5)); print(len(s.recv(128)))\n",
+        );
+        let output = Command::new("python3")
+            .args(["-c", script, &world.socket])
+            .output()
+            .expect("python3");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        // 13 is EACCES; an application cannot ask to stop the service.
+        let expected = "22 (7, 22, 13)\n80 (6, 80, 0)\n8090 (6, 8090, 0)\n0\n";
+        assert_eq!(text, expected, "{errors}");
+    });
+}
+
+#[test]
+fn unprivileged_user_cannot_stop_the_service() {
+    attack("unprivileged_user_cannot_stop_the_service", |world| {
+        let script = concat!(
+            "import socket,struct,sys,os\n",
+            "os.setgid(1234); os.setuid(1234)\n",
+            "s=socket.socket(socket.AF_UNIX,socket.SOCK_SEQPACKET); s.connect(sys.argv[1])\n",
+            "s.send(struct.pack('=HHIB',1,19,1,5).ljust(128,b'\\0'))\n",
+            "print(struct.unpack_from('=HIH',s.recv(128),2))\n",
+        );
+        let output = Command::new("python3")
+            .args(["-c", script, &world.socket])
+            .output()
+            .expect("python3");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(text, "(7, 1, 1)\n");
+    });
+}

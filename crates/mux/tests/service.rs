@@ -1,0 +1,274 @@
+//! Applications and the service: claims, clashes with the kernel, leases, next hops, deaths, restarts. In
+//! network namespaces, as root; the data plane only keeps books.
+
+mod support;
+
+use std::io::Read as _;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use packetio::mux::ledger::Entry;
+use packetio::mux::message::{Change, Hello, Message, Query};
+use packetio::text::Text;
+use rustix::io::Errno;
+
+use support::netns::can_run;
+use support::{Client, World, sealed};
+
+const ADDRINUSE: i32 = 98;
+const ADDRNOTAVAIL: i32 = 99;
+const HOSTUNREACH: i32 = 113;
+const NETDOWN: u16 = 100;
+const NOENT: i32 = 2;
+
+/// Defines tests that need root.
+macro_rules! tests {
+    ($($name:ident($world:ident) $body:block)*) => {
+        $(#[test]
+        fn $name() {
+            if can_run(stringify!($name)) {
+                let mut $world = World::new(stringify!($name));
+                let _ = &mut $world;
+                $body
+            }
+        })*
+    };
+}
+
+tests! {
+    application_that_claims_gets_the_port_and_the_kernel_does_not(world) {
+        let mut one = world.application();
+        assert_eq!(one.claim("10.9.0.1:8080"), 0);
+        world.until("claim", |books| books.claims.len() == 1);
+        let bound = world.near.inside(|| TcpListener::bind("10.9.0.1:8080"));
+        assert_eq!(bound.unwrap_err().raw_os_error(), Some(ADDRINUSE));
+        let bound = world.near.inside(|| TcpListener::bind("0.0.0.0:8080"));
+        assert_eq!(bound.unwrap_err().raw_os_error(), Some(ADDRINUSE));
+        assert_eq!(one.release("10.9.0.1:8080"), 0);
+        assert_eq!(one.release("10.9.0.1:8080"), NOENT);
+        world.near.inside(|| TcpListener::bind("10.9.0.1:8080")).unwrap();
+        assert!(world.plane.books(|books| books.claims.is_empty()));
+    }
+
+    port_that_the_kernel_has_is_refused_until_it_is_free(world) {
+        let mut one = world.application();
+        let listener = world.near.inside(|| TcpListener::bind("10.9.0.1:8080").unwrap());
+        assert_eq!(one.claim("10.9.0.1:8080"), ADDRINUSE);
+        assert_eq!(one.claim("0.0.0.0:8080"), ADDRINUSE);
+        drop(listener);
+        let listener = world.near.inside(|| TcpListener::bind("0.0.0.0:8080").unwrap());
+        assert_eq!(one.claim("10.9.0.1:8080"), ADDRINUSE);
+        drop(listener);
+        assert_eq!(one.claim("0.0.0.0:8080"), 0);
+    }
+
+    port_in_time_wait_is_refused(world) {
+        let listener = world.near.inside(|| TcpListener::bind("10.9.0.1:8080").unwrap());
+        let mut peer = world.far.inside(|| TcpStream::connect("10.9.0.1:8080").unwrap());
+        drop(listener.accept().unwrap());
+        // The server has closed first, so the connection waits on its side.
+        peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        assert_eq!(peer.read(&mut [0]).unwrap(), 0);
+        drop((peer, listener));
+        let mut one = world.application();
+        assert_eq!(one.claim("10.9.0.1:8080"), ADDRINUSE);
+        assert_eq!(one.claim("10.9.0.1:8081"), 0);
+    }
+
+    claim_of_another_application_is_in_use(world) {
+        let (mut one, mut other) = (world.application(), world.application());
+        assert_eq!(one.claim("10.9.0.1:8080"), 0);
+        assert_eq!(other.claim("10.9.0.1:8080"), ADDRINUSE);
+        assert_eq!(other.claim("0.0.0.0:8080"), ADDRINUSE);
+        assert_eq!(other.release("10.9.0.1:8080"), NOENT);
+        assert_eq!(other.claim("[::]:8080"), 0);
+        assert_eq!(one.claim("192.0.2.1:8080"), ADDRNOTAVAIL);
+        drop(one);
+        world.until("death", |books| books.claims.len() == 1);
+        assert_eq!(other.claim("10.9.0.1:8080"), 0);
+    }
+
+    context_opened_again_begins_without_ports(world) {
+        let (mut one, mut other) = (world.application(), world.application());
+        assert_eq!(one.claim("10.9.0.1:8080"), 0);
+        assert_eq!(one.lease(32), Ok(20_000..=20_031));
+        one.port(0);
+        assert!(world.plane.books(|books| books.claims.is_empty() && books.leases.is_empty()));
+        assert_eq!(world.plane.books(|books| books.ports.len()), 2);
+        assert_eq!(other.claim("10.9.0.1:8080"), 0);
+    }
+
+    leases_are_blocks_that_the_kernel_respects(world) {
+        let (mut one, mut other) = (world.application(), world.application());
+        let taken = world.near.inside(|| TcpListener::bind("10.9.0.1:20005").unwrap());
+        assert_eq!(one.lease(32), Ok(20_032..=20_063));
+        assert_eq!(other.lease(500), Ok(20_064..=20_127));
+        assert_eq!(one.lease(1), Err(ADDRNOTAVAIL));
+        assert_eq!(one.claim("10.9.0.1:20100"), ADDRINUSE);
+        let bound = world.near.inside(|| TcpListener::bind("10.9.0.1:20032"));
+        assert_eq!(bound.unwrap_err().raw_os_error(), Some(ADDRINUSE));
+        let reserved = world.near.exec("cat /proc/sys/net/ipv4/ip_local_reserved_ports");
+        assert_eq!(reserved.trim(), "20000-20127");
+        drop((one, taken));
+        world.until("death", |books| books.leases.len() == 1);
+        assert_eq!(other.lease(32), Ok(20_000..=20_031));
+    }
+
+    next_hop_is_in_the_table_before_the_answer(world) {
+        let mut one = world.application();
+        let mac = one.resolve("10.9.0.2").unwrap();
+        assert!(world.plane.books(|books| books.next_hops.contains(&mac)));
+        assert_eq!(one.resolve("10.9.0.99"), Err(HOSTUNREACH));
+        for wrong in ["192.0.2.1", "10.9.0.1", "10.9.0.255", "224.0.0.1", "::1"] {
+            assert_eq!(one.resolve(wrong), Err(HOSTUNREACH), "{wrong}");
+        }
+        drop(one);
+        world.until("death", |books| books.next_hops.is_empty());
+    }
+
+    address_that_disappears_revokes_its_claims(world) {
+        world.near.ip("address add 10.9.1.1/24 dev eth0");
+        let mut one = world.application();
+        one.claim("0.0.0.0:8080");
+        let address: std::net::IpAddr = "10.9.1.1".parse().unwrap();
+        world.until("address", |books| books.addresses.contains(&address));
+        assert_eq!(one.claim("10.9.1.1:9090"), 0);
+        world.near.ip("address del 10.9.1.1/24 dev eth0");
+        let revoke = one.news(|message| matches!(message, Message::Revoke { .. }));
+        assert!(matches!(revoke, Message::Revoke { tuple, errno: NETDOWN } if tuple.port == 9090));
+        one.news(|message| matches!(message, Message::Change(Change::AddressRemoved { .. })));
+        assert_eq!(world.plane.books(|books| books.claims.len()), 1);
+        assert_eq!(one.claim("10.9.1.1:9090"), ADDRNOTAVAIL);
+    }
+
+    interface_removed_and_back_is_told(world) {
+        let mut one = world.application();
+        world.near.ip("link del eth0");
+        one.news(|message| *message == Message::Change(Change::Gone));
+        world.near.ip(&format!(
+            "link add eth0 type veth peer name eth0 netns {}", world.far.name
+        ));
+        one.news(|message| *message == Message::Change(Change::Complete));
+        world.near.ip("address add 10.9.0.1/24 dev eth0");
+        one.news(|message| matches!(message, Message::Change(Change::AddressAdded { .. })));
+        assert_eq!(one.claim("10.9.0.1:8080"), 0);
+    }
+
+    application_killed_leaves_nothing_and_its_peers_are_reset(world) {
+        let mut one = world.application();
+        // The kernel plays the part of the application's stack: its connection is in the ledger, and
+        // then it forgets the connection without a word.
+        let listener = world.near.inside(|| TcpListener::bind("10.9.0.1:8081").unwrap());
+        let mut peer = world.far.inside(|| TcpStream::connect("10.9.0.1:8081").unwrap());
+        let (stream, remote) = listener.accept().unwrap();
+        let entry = Entry { local: "10.9.0.1:8081".parse().unwrap(), remote };
+        world.far.ip("link set eth0 down");
+        // A close without lingering forgets the connection at once; its reset is lost.
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+        drop((stream, listener));
+        world.far.ip("link set eth0 up");
+        assert_eq!(one.claim("10.9.0.1:8081"), 0);
+        assert_eq!(one.lease(32), Ok(20_000..=20_031));
+        let ledger = sealed_with(&entry.encode());
+        let bytes = entry.encode().len() as u64;
+        one.channel.send(&Message::Ledger { bytes }, Some(ledger.as_fd())).unwrap();
+        drop(one);
+        peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let error = peer.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        world.until("death", |books| {
+            books.claims.is_empty() && books.leases.is_empty() && books.ports.is_empty()
+        });
+        world.near.inside(|| TcpListener::bind("10.9.0.1:20000")).unwrap();
+    }
+
+    application_outlives_the_service_and_shows_its_socket(world) {
+        let mut one = world.connect();
+        let number = one.hello(1).application;
+        let (socket, _) = one.port(0);
+        assert_eq!(one.claim("10.9.0.1:8080"), 0);
+        assert_eq!(one.lease(32), Ok(20_000..=20_031));
+        let mut dead = world.application();
+        assert_eq!(dead.claim("10.9.0.1:8082"), 0);
+        world.leave();
+        assert!(one.is_disconnected());
+        assert!(one.news.contains(&Message::Stopping { stays: true }));
+        drop(dead);
+        world.near.inside(|| TcpListener::bind("10.9.0.1:8080")).unwrap();
+        world.start();
+        // Until the application is back, its ports are its own.
+        let mut other = world.application();
+        assert_eq!(other.claim("10.9.0.1:8080"), ADDRINUSE);
+        let mut again = world.connect();
+        again.hello(1);
+        let recover = Message::Recover { request: 9, application: number, context: 0 };
+        again.channel.send(&recover, Some(sealed(4096).as_fd())).unwrap_or(());
+        assert!(again.is_disconnected());
+        let mut again = world.connect();
+        again.hello(1);
+        let wrong = Message::Recover { request: 9, application: 77, context: 0 };
+        again.channel.send(&wrong, Some(socket.as_fd())).unwrap();
+        assert_eq!(again.outcome(9), NOENT);
+        again.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        assert_eq!(again.outcome(9), 0);
+        assert_eq!(again.release("10.9.0.1:8080"), 0);
+        // The one that did not come back is dead after five seconds.
+        world.until("burial", |books| books.claims.is_empty());
+        assert_eq!(other.claim("10.9.0.1:8082"), 0);
+        assert_eq!(world.plane.books(|books| books.leases.len()), 1);
+    }
+
+    virtual_ports_in_use_refuse_the_next_application(world) {
+        let mut all: Vec<Client> = (0..4).map(|_| world.application()).collect();
+        let mut next = world.connect();
+        next.send(&Message::Hello(Hello { name: Text::new("late"), contexts: 1 }));
+        let busy = Errno::BUSY.raw_os_error() as u16;
+        assert_eq!(next.answer(), Some(Message::Refused { request: 0, errno: busy }));
+        assert!(next.is_disconnected());
+        all.pop();
+        world.until("death", |books| books.ports.len() == 3);
+        world.application();
+    }
+
+    person_who_asks_gets_json_and_stop_removes_everything(world) {
+        let mut one = world.application();
+        one.claim("10.9.0.1:8080");
+        one.lease(32).unwrap();
+        let text = ask(&world, Query::Status);
+        for part in ["\"eth0\"", "10.9.0.1:8080", "20000", "foreign_port", "\"connected\""] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("runt"));
+        assert!(ask(&world, Query::Ports).contains("8080"));
+        assert!(ask(&world, Query::Drops).contains("fragment"));
+        assert!(ask(&world, Query::Check).contains("\"ok\":true"));
+        ask(&world, Query::Stop);
+        world.join();
+        assert!(one.is_disconnected());
+        assert!(one.news.contains(&Message::Stopping { stays: false }));
+        assert!(world.plane.books(|books| books.is_closed && books.claims.is_empty()));
+        assert!(!std::path::Path::new(&world.socket).exists());
+        let reserved = world.near.exec("cat /proc/sys/net/ipv4/ip_local_reserved_ports");
+        assert_eq!(reserved.trim(), "");
+    }
+}
+
+fn sealed_with(bytes: &[u8]) -> std::os::fd::OwnedFd {
+    let file = sealed(bytes.len() as u64);
+    rustix::io::pwrite(&file, bytes, 0).unwrap();
+    file
+}
+
+fn ask(world: &World, query: Query) -> String {
+    let client = world.connect();
+    client.send(&Message::Query { request: 1, query });
+    let (message, descriptor) = client.next().expect("answer");
+    let Message::Answer { request: 1, bytes } = message else {
+        panic!("{message:?}");
+    };
+    let file = descriptor.keep_if("none", |_| Ok(())).unwrap();
+    let mut text = vec![0; bytes as usize];
+    assert_eq!(rustix::io::pread(&file, &mut text[..], 0), Ok(text.len()));
+    String::from_utf8(text).unwrap()
+}

@@ -1,0 +1,473 @@
+//! A service in a network namespace over a data plane that only keeps books, and clients that speak the
+//! messages by hand.
+
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mux::plane::{Plane, Recovered, Traffic};
+use mux::{Service, ServiceOptions};
+use packetio::MacAddr;
+use packetio::foreign::{Closer, Foreign};
+use packetio::mux::channel::{Channel, Received};
+use packetio::mux::message::{
+    Change, Claim, Hello, Lease, Memory, Message, PROTOCOL_TCP, Tuple, Welcome,
+};
+use packetio::text::Text;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
+
+#[path = "../../../packetio/tests/netns/mod.rs"]
+pub mod netns;
+
+use netns::Namespace;
+
+/// The books of a data plane.
+#[derive(Debug, Default)]
+pub struct Books {
+    pub ports: BTreeMap<(u16, u16), u64>,
+    pub claims: BTreeMap<SocketAddr, (u16, Vec<u16>)>,
+    pub leases: BTreeMap<u16, (u16, u16, u16)>,
+    pub addresses: Vec<IpAddr>,
+    pub next_hops: Vec<MacAddr>,
+    pub host: Option<(MacAddr, u32)>,
+    pub is_closed: bool,
+}
+
+/// A data plane without data.
+#[derive(Clone, Debug, Default)]
+pub struct FakePlane(pub Arc<Mutex<Books>>);
+
+impl FakePlane {
+    pub fn books<T>(&self, look: impl FnOnce(&mut Books) -> T) -> T {
+        look(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Plane for FakePlane {
+    fn port_add(
+        &mut self,
+        application: u16,
+        context: u16,
+        _: &Memory,
+        _: BorrowedFd<'_>,
+    ) -> Result<(OwnedFd, u64), Errno> {
+        // Any socket serves: it has a cookie as well.
+        let socket = socket_with(
+            AddressFamily::UNIX,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        let cookie = sockopt::socket_cookie(&socket)?;
+        self.books(|books| books.ports.insert((application, context), cookie));
+        Ok((socket, cookie))
+    }
+
+    fn port_remove(&mut self, application: u16, context: u16) {
+        self.books(|books| books.ports.remove(&(application, context)));
+    }
+
+    fn claim_set(
+        &mut self,
+        place: SocketAddr,
+        application: u16,
+        contexts: &[u16],
+    ) -> Result<(), Errno> {
+        let entry = (application, contexts.to_vec());
+        self.books(|books| books.claims.insert(place, entry));
+        Ok(())
+    }
+
+    fn claim_remove(&mut self, place: SocketAddr) {
+        self.books(|books| books.claims.remove(&place));
+    }
+
+    fn lease_add(
+        &mut self,
+        ports: RangeInclusive<u16>,
+        application: u16,
+        context: u16,
+    ) -> Result<(), Errno> {
+        let entry = (*ports.end(), application, context);
+        self.books(|books| books.leases.insert(*ports.start(), entry));
+        Ok(())
+    }
+
+    fn lease_remove(&mut self, ports: RangeInclusive<u16>) {
+        self.books(|books| books.leases.remove(ports.start()));
+    }
+
+    fn address_add(&mut self, address: IpAddr, _: Option<IpAddr>) {
+        self.books(|books| books.addresses.push(address));
+    }
+
+    fn address_remove(&mut self, address: IpAddr) {
+        self.books(|books| books.addresses.retain(|one| *one != address));
+    }
+
+    fn next_hop_set(&mut self, mac: MacAddr, on: bool) {
+        self.books(|books| {
+            books.next_hops.retain(|one| *one != mac);
+            if on {
+                books.next_hops.push(mac);
+            }
+        });
+    }
+
+    fn host_set(&mut self, mac: MacAddr, mtu: u32) {
+        self.books(|books| books.host = Some((mac, mtu)));
+    }
+
+    fn nic_back(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn recovered(&self) -> Vec<Recovered> {
+        self.books(|books| {
+            let ports = books.ports.iter();
+            ports
+                .map(|(&(application, context), &cookie)| Recovered {
+                    application,
+                    context,
+                    cookie,
+                })
+                .collect()
+        })
+    }
+
+    fn traffic(&self, _: u16, _: u16) -> Traffic {
+        Traffic {
+            drops: vec![("foreign_port", 3), ("runt", 0)],
+            ..Traffic::default()
+        }
+    }
+
+    fn ingress_drops(&self) -> Vec<(&'static str, u64)> {
+        vec![("fragment", 1)]
+    }
+
+    fn check(&mut self) -> Vec<(String, Result<(), String>)> {
+        Vec::new()
+    }
+
+    fn mode(&self) -> String {
+        "books".into()
+    }
+
+    fn close(self) {
+        self.books(|books| books.is_closed = true);
+    }
+}
+
+/// Two hosts on one link: the service runs on `near`.
+pub struct World {
+    pub near: Namespace,
+    pub far: Namespace,
+    pub plane: FakePlane,
+    pub run_dir: PathBuf,
+    pub socket: String,
+    service: Option<(JoinHandle<()>, OwnedFd)>,
+}
+
+/// Says where a service wrote lines for people, if a test fails.
+fn say(line: &str) {
+    println!("mux: {line}");
+}
+
+impl World {
+    pub fn new(test: &str) -> Self {
+        let (near, far) = (Namespace::new("near"), Namespace::new("far"));
+        near.ip(&format!(
+            "link add eth0 type veth peer name eth0 netns {}",
+            far.name
+        ));
+        for (host, address) in [(&near, "10.9.0.1/24"), (&far, "10.9.0.2/24")] {
+            host.ip(&format!("address add {address} dev eth0"));
+            host.ip("link set eth0 up");
+        }
+        let run_dir = std::env::temp_dir().join(format!("mux-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&run_dir).unwrap();
+        let mut world = Self {
+            near,
+            far,
+            plane: FakePlane::default(),
+            socket: run_dir.join("sock").to_str().unwrap().to_owned(),
+            run_dir,
+            service: None,
+        };
+        world.start();
+        world
+    }
+
+    /// Starts a service, the first one or the next.
+    pub fn start(&mut self) {
+        self.start_with(|_| {});
+    }
+
+    pub fn start_with(&mut self, change: impl FnOnce(&mut ServiceOptions)) {
+        let mut options = ServiceOptions {
+            interface: "eth0".into(),
+            socket: self.socket.clone(),
+            run_dir: self.run_dir.clone(),
+            rules: vec!["uid=1234:80".parse().unwrap()],
+            leases: 20_000..=20_127,
+            ports: 4,
+        };
+        change(&mut options);
+        let plane = self.plane.clone();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let thread = self.near.inside(|| {
+            let service = Service::new(options, plane, say).expect("service");
+            std::thread::spawn(move || service.run(reader.as_fd()).expect("run"))
+        });
+        self.service = Some((thread, writer));
+    }
+
+    /// Ends the service as a signal does: the data plane stays.
+    pub fn leave(&mut self) {
+        if let Some((thread, writer)) = self.service.take() {
+            rustix::io::write(&writer, &[1]).unwrap();
+            thread.join().unwrap();
+        }
+    }
+
+    /// Waits for the end of a service that was told to stop.
+    pub fn join(&mut self) {
+        if let Some((thread, _writer)) = self.service.take() {
+            thread.join().unwrap();
+        }
+    }
+
+    pub fn connect(&self) -> Client {
+        let channel = Channel::connect(&self.socket, &Closer::default()).expect("connect");
+        Client::new(channel)
+    }
+
+    /// An application with one context and its virtual port.
+    pub fn application(&self) -> Client {
+        let mut client = self.connect();
+        client.hello(1);
+        client.port(0);
+        client
+    }
+
+    /// Waits until the books say so.
+    pub fn until(&self, what: &str, found: impl Fn(&mut Books) -> bool) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while !self.plane.books(&found) {
+            assert!(Instant::now() < end, "not in the books: {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if let Some((thread, writer)) = self.service.take() {
+            let _ = rustix::io::write(&writer, &[1]);
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_dir_all(&self.run_dir);
+    }
+}
+
+/// An application that speaks by hand.
+pub struct Client {
+    pub channel: Channel,
+    request: u32,
+    /// Changes and revocations that came while it waited for an answer.
+    pub news: Vec<Message>,
+}
+
+impl Client {
+    pub fn new(channel: Channel) -> Self {
+        Self {
+            channel,
+            request: 0,
+            news: Vec::new(),
+        }
+    }
+
+    pub fn send(&self, message: &Message) {
+        self.channel.send(message, None).expect("send");
+    }
+
+    /// The next message; `None` if the connection has ended.
+    pub fn next(&self) -> Option<(Message, Foreign)> {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            match self.channel.receive() {
+                Received::Message(message, descriptor) => return Some((message, descriptor)),
+                Received::Closed => return None,
+                Received::Malformed(error) => panic!("{error}"),
+                Received::Nothing => {}
+            }
+            assert!(Instant::now() < end, "no message");
+            let wait = Timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            };
+            let _ = poll(
+                &mut [PollFd::new(&self.channel, PollFlags::IN)],
+                Some(&wait),
+            );
+        }
+    }
+
+    /// The next message that is no news.
+    pub fn answer(&mut self) -> Option<Message> {
+        loop {
+            let (message, _) = self.next()?;
+            match message {
+                Message::Change(_) | Message::Revoke { .. } => self.news.push(message),
+                other => return Some(other),
+            }
+        }
+    }
+
+    /// Waits for news.
+    pub fn news(&mut self, found: impl Fn(&Message) -> bool) -> Message {
+        if let Some(at) = self.news.iter().position(&found) {
+            return self.news.remove(at);
+        }
+        loop {
+            let (message, _) = self.next().expect("the connection has ended");
+            if found(&message) {
+                return message;
+            }
+            self.news.push(message);
+        }
+    }
+
+    pub fn is_disconnected(&mut self) -> bool {
+        while let Some((message, _)) = self.next() {
+            self.news.push(message);
+        }
+        true
+    }
+
+    pub fn hello(&mut self, contexts: u16) -> Welcome {
+        self.send(&Message::Hello(Hello {
+            name: Text::new("test"),
+            contexts,
+        }));
+        let Some(Message::Welcome(welcome)) = self.answer() else {
+            panic!("no welcome");
+        };
+        self.news(|message| *message == Message::Change(Change::Complete));
+        welcome
+    }
+
+    pub fn port(&mut self, context: u16) -> (OwnedFd, u64) {
+        self.channel
+            .send(
+                &Message::Memory(memory(context)),
+                Some(sealed(memory(0).bytes).as_fd()),
+            )
+            .unwrap();
+        let (message, descriptor) = self.next().expect("port");
+        let Message::Port(port) = message else {
+            panic!("no port: {message:?}");
+        };
+        let socket = descriptor.keep_if("none", |_| Ok(())).unwrap();
+        (socket, port.cookie)
+    }
+
+    /// 0 or an errno.
+    pub fn claim(&mut self, place: &str) -> i32 {
+        let claim = self.claim_of(place);
+        self.send(&Message::Claim(claim));
+        self.outcome(claim.request)
+    }
+
+    pub fn release(&mut self, place: &str) -> i32 {
+        let claim = self.claim_of(place);
+        self.send(&Message::Release(claim));
+        self.outcome(claim.request)
+    }
+
+    pub fn lease(&mut self, ports: u16) -> Result<RangeInclusive<u16>, i32> {
+        self.request += 1;
+        self.send(&Message::Lease(Lease {
+            request: self.request,
+            context: 0,
+            first: 0,
+            ports,
+        }));
+        match self.answer() {
+            Some(Message::Leased(lease)) => Ok(lease.first..=lease.first + (lease.ports - 1)),
+            Some(Message::Refused { errno, .. }) => Err(i32::from(errno)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn resolve(&mut self, address: &str) -> Result<MacAddr, i32> {
+        self.request += 1;
+        self.send(&Message::Resolve {
+            request: self.request,
+            address: address.parse().unwrap(),
+        });
+        match self.answer() {
+            Some(Message::NextHop { mac, .. }) => Ok(mac),
+            Some(Message::Refused { errno, .. }) => Err(i32::from(errno)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn outcome(&mut self, request: u32) -> i32 {
+        match self.answer() {
+            Some(Message::Granted { request: answered }) if answered == request => 0,
+            Some(Message::Refused {
+                request: answered,
+                errno,
+            }) if answered == request => i32::from(errno),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn claim_of(&mut self, place: &str) -> Claim {
+        let place: SocketAddr = place.parse().unwrap();
+        self.request += 1;
+        Claim {
+            request: self.request,
+            context: 0,
+            tuple: Tuple {
+                protocol: PROTOCOL_TCP,
+                address: place.ip(),
+                port: place.port(),
+            },
+        }
+    }
+}
+
+pub fn memory(context: u16) -> Memory {
+    Memory {
+        context,
+        bytes: 4 << 20,
+        chunk_bytes: 2048,
+        headroom_bytes: 0,
+        fill_slots: 1024,
+        completion_slots: 1024,
+        rx_slots: 1024,
+        tx_slots: 1024,
+    }
+}
+
+/// A memory file with all seals.
+pub fn sealed(bytes: u64) -> OwnedFd {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = memfd_create("test", flags).unwrap();
+    ftruncate(&file, bytes).unwrap();
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).unwrap();
+    file
+}

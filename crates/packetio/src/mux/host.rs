@@ -1,0 +1,430 @@
+//! This process's connection to `mill mux`: one for each service, shared by all contexts.
+//!
+//! Owns the thread `mux-control`, which reads all messages, and the books about requests in flight. Requests block their
+//! caller for one round trip. Ports talk to the thread by queues of their own, so nothing here is on the data path.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use ring::spsc::{Consumer, Producer};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+
+use super::channel::Channel;
+use super::message::{
+    Change, Claim, Hello, Lease, Message, PROTOCOL_TCP, Route, Tuple, VirtualPort, Welcome,
+};
+use super::options::MuxOptions;
+use super::port::MuxPort;
+use crate::foreign::Closer;
+use crate::limits::{MUX_ANSWER_WAIT, MUX_QUEUE_MAX};
+use crate::open_error::OpenError;
+use crate::port::{Capabilities, MacAddr};
+use crate::text::Text;
+use crate::xdp::PassedMemory;
+
+mod control;
+
+/// The services that this process is connected to.
+static HOSTS: Mutex<Vec<(String, Weak<MuxHost>)>> = Mutex::new(Vec::new());
+
+/// What the kernel of the host knows about the NIC.
+#[derive(Clone, Debug, Default)]
+pub struct HostView {
+    /// Addresses of the NIC, each with the bits of its network.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Routes through the NIC.
+    pub routes: Vec<Route>,
+}
+
+/// What a request is answered with.
+#[derive(Debug)]
+enum Reply {
+    Granted,
+    Leased(Lease),
+    Port(OwnedFd),
+    Refused(Errno),
+}
+
+/// What a request is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Request(u32),
+    Port(u16),
+}
+
+/// The control thread's end of a port's queues.
+struct Link {
+    changes: Producer<Change>,
+    wanted: Consumer<IpAddr>,
+    bell: Arc<OwnedFd>,
+}
+
+/// A context that has its socket, for a service that comes back.
+#[derive(Debug)]
+struct Known {
+    context: u16,
+    socket: OwnedFd,
+}
+
+#[derive(Default)]
+struct Books {
+    next_request: u32,
+    waiting: HashMap<Key, Option<Reply>>,
+    view: HostView,
+    /// The list of addresses and routes has come whole once.
+    is_complete: bool,
+    links: Vec<Link>,
+    hops: HashMap<IpAddr, MacAddr>,
+    asked: HashSet<IpAddr>,
+    contexts: Vec<Known>,
+    claims: Vec<(u16, SocketAddr)>,
+    leases: Vec<Lease>,
+    /// Why no request can be made any more.
+    failed: Option<Errno>,
+}
+
+/// What callers and the control thread share.
+struct Shared {
+    path: String,
+    hello: Hello,
+    channel: Mutex<Channel>,
+    books: Mutex<Books>,
+    came: Condvar,
+    /// Wakes the control thread.
+    bell: Arc<OwnedFd>,
+    closer: Closer,
+}
+
+/// A service, as this process sees it.
+pub struct MuxHost {
+    shared: Arc<Shared>,
+    welcome: Welcome,
+    ends: Arc<OwnedFd>,
+}
+
+/// The connection to the service that the options name; a new one if this process has none.
+///
+/// # Errors
+/// One line: nobody listens there, the service refused us, or it does not answer.
+pub fn host(options: &MuxOptions) -> Result<Arc<MuxHost>, OpenError> {
+    let mut hosts = HOSTS.lock().unwrap_or_else(PoisonError::into_inner);
+    hosts.retain(|(_, host)| host.strong_count() > 0);
+    let path = options.socket();
+    let known = hosts.iter().find(|(of, _)| of == path);
+    if let Some(host) = known.and_then(|(_, host)| host.upgrade()) {
+        return Ok(host);
+    }
+    let host = Arc::new(MuxHost::connect(options)?);
+    hosts.push((path.to_owned(), Arc::downgrade(&host)));
+    Ok(host)
+}
+
+/// Opens the port of context `context`.
+///
+/// # Errors
+/// One line: the service refused it, or it does not answer.
+pub fn open(options: &MuxOptions, context: usize) -> Result<MuxPort, OpenError> {
+    host(options)?.port(options, context)
+}
+
+pub(super) fn new_bell() -> Result<Arc<OwnedFd>, Errno> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Arc::new)
+}
+
+pub(super) fn ring_bell(bell: &OwnedFd) {
+    // A counter that is full has rung already.
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+impl MuxHost {
+    fn connect(options: &MuxOptions) -> Result<Self, OpenError> {
+        let path = options.socket();
+        let wire = format!("mux:{path}");
+        let failed = |step: &'static str| {
+            let wire = wire.clone();
+            move |errno| OpenError::io(wire, step, errno)
+        };
+        let closer = Closer::default();
+        let channel =
+            Channel::connect(path, &closer).map_err(failed("connect (is `mill mux` running?)"))?;
+        let name = std::env::args().next().unwrap_or_default();
+        let name = name.rsplit('/').next().unwrap_or_default();
+        let hello = Hello {
+            name: Text::new(name),
+            contexts: options.contexts.max(1) as u16,
+        };
+        channel
+            .send(&Message::Hello(hello), None)
+            .map_err(failed("hello"))?;
+        let shared = Arc::new(Shared {
+            path: path.to_owned(),
+            hello,
+            channel: Mutex::new(channel),
+            books: Mutex::default(),
+            came: Condvar::new(),
+            bell: new_bell().map_err(failed("eventfd"))?,
+            closer,
+        });
+        let welcome = shared.first_words().map_err(failed("welcome"))?;
+        let ends = new_bell().map_err(failed("eventfd"))?;
+        control::start(Arc::clone(&shared), Arc::clone(&ends), welcome.application).map_err(
+            |error| {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                OpenError::io(&wire, "thread mux-control", errno)
+            },
+        )?;
+        Ok(Self {
+            shared,
+            welcome,
+            ends,
+        })
+    }
+
+    /// What the service said about the NIC when it greeted us.
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// Addresses and routes as they are now.
+    pub fn view(&self) -> HostView {
+        self.shared.books().view.clone()
+    }
+
+    /// From now on what arrives for `local` comes to this context.
+    ///
+    /// # Errors
+    /// `ADDRINUSE`, `ACCES`: as the service says; `TIMEDOUT` if it does not answer.
+    pub fn claim(&self, context: usize, local: SocketAddr) -> Result<(), Errno> {
+        let context = context as u16;
+        let message = |request| Message::Claim(claim(request, context, local));
+        match self.shared.ask(message)? {
+            Reply::Granted => {
+                self.shared.books().claims.push((context, local));
+                Ok(())
+            }
+            Reply::Refused(errno) => Err(errno),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
+    /// The context has no use for what it claimed.
+    pub fn release(&self, context: usize, local: SocketAddr) {
+        let context = context as u16;
+        let mut books = self.shared.books();
+        let claims = &mut books.claims;
+        let Some(at) = claims.iter().position(|one| *one == (context, local)) else {
+            return;
+        };
+        claims.swap_remove(at);
+        let request = books.number();
+        drop(books);
+        // A service that is gone knows nothing of it any more.
+        let _ = self
+            .shared
+            .send(&Message::Release(claim(request, context, local)), None);
+    }
+
+    /// A block of at most `ports` local ports for the context: first and last.
+    ///
+    /// # Errors
+    /// As the service says; `TIMEDOUT` if it does not answer.
+    pub fn lease(&self, context: usize, ports: u16) -> Result<(u16, u16), Errno> {
+        let message = |request| {
+            Message::Lease(Lease {
+                request,
+                context: context as u16,
+                first: 0,
+                ports,
+            })
+        };
+        match self.shared.ask(message)? {
+            Reply::Leased(lease) if lease.first > 0 && lease.ports > 0 => {
+                self.shared.books().leases.push(lease);
+                Ok((lease.first, lease.first.saturating_add(lease.ports - 1)))
+            }
+            Reply::Refused(errno) => Err(errno),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
+    fn port(self: &Arc<Self>, options: &MuxOptions, context: usize) -> Result<MuxPort, OpenError> {
+        let wire = format!("mux:{} context {context}", self.shared.path);
+        let failed = |step: &'static str| {
+            let wire = wire.clone();
+            move |errno| OpenError::io(wire, step, errno)
+        };
+        let welcome = &self.welcome;
+        let mtu = welcome.mtu as usize;
+        let memory = PassedMemory::new(mtu, options.sockets, options.ring_slots)
+            .map_err(failed("memory"))?;
+        let socket = self
+            .shared
+            .ask_port(context as u16, &memory)
+            .map_err(failed("virtual port"))?;
+        let known = rustix::io::fcntl_dupfd_cloexec(&socket, 0).map_err(failed("dup"))?;
+        let capabilities = Capabilities {
+            mac: welcome.mac,
+            mtu,
+            rx_checksum: welcome.rx_checksum,
+            tx_checksum_offload: false,
+            tso: false,
+            batch_max: 0,
+            name: format!("mux:{}", welcome.interface.printable()),
+            queue: context,
+        };
+        let port = memory
+            .port(socket, capabilities, "")
+            .map_err(|(step, errno)| failed(step)(errno))?;
+        let bell = new_bell().map_err(failed("eventfd"))?;
+        let (changes_in, changes) = ring::spsc::queue(MUX_QUEUE_MAX);
+        let (wanted, wanted_out) = ring::spsc::queue(MUX_QUEUE_MAX);
+        let mut books = self.shared.books();
+        books.links.push(Link {
+            changes: changes_in,
+            wanted: wanted_out,
+            bell: Arc::clone(&bell),
+        });
+        books.contexts.push(Known {
+            context: context as u16,
+            socket: known,
+        });
+        drop(books);
+        let doors = super::port::Doors {
+            changes,
+            wanted,
+            bell,
+            control: Arc::clone(&self.shared.bell),
+        };
+        Ok(MuxPort::new(port, doors, Arc::clone(self)))
+    }
+
+    /// The context's port is closed: a service that comes back is not told of it.
+    pub(super) fn forget(&self, context: usize) {
+        let mut books = self.shared.books();
+        books
+            .contexts
+            .retain(|known| usize::from(known.context) != context);
+    }
+}
+
+impl std::fmt::Debug for MuxHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("MuxHost").field(&self.shared.path).finish()
+    }
+}
+
+impl Drop for MuxHost {
+    fn drop(&mut self) {
+        ring_bell(&self.ends);
+    }
+}
+
+fn claim(request: u32, context: u16, local: SocketAddr) -> Claim {
+    Claim {
+        request,
+        context,
+        tuple: Tuple {
+            protocol: PROTOCOL_TCP,
+            address: local.ip(),
+            port: local.port(),
+        },
+    }
+}
+
+impl Books {
+    fn number(&mut self) -> u32 {
+        self.next_request = self.next_request.wrapping_add(1).max(1);
+        self.next_request
+    }
+}
+
+impl Shared {
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        channel.send(message, descriptor)
+    }
+
+    /// Sends a request and waits for its answer. A service that is away is waited for as long.
+    fn ask(&self, message: impl FnOnce(u32) -> Message) -> Result<Reply, Errno> {
+        let mut books = self.books();
+        let request = books.number();
+        books.waiting.insert(Key::Request(request), None);
+        drop(books);
+        // What a service that is away does not get is lost; the caller then times out.
+        let _ = self.send(&message(request), None);
+        self.answer(Key::Request(request))
+    }
+
+    fn ask_port(&self, context: u16, memory: &PassedMemory) -> Result<OwnedFd, Errno> {
+        let key = Key::Port(context);
+        self.books().waiting.insert(key, None);
+        let (message, file) = memory.describe(context);
+        self.send(&Message::Memory(message), Some(file))?;
+        match self.answer(key)? {
+            Reply::Port(socket) => Ok(socket),
+            Reply::Refused(errno) => Err(errno),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
+    fn answer(&self, key: Key) -> Result<Reply, Errno> {
+        let until = Instant::now() + MUX_ANSWER_WAIT;
+        let mut books = self.books();
+        loop {
+            if let Some(Some(_)) = books.waiting.get(&key) {
+                return books.waiting.remove(&key).flatten().ok_or(Errno::PROTO);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || books.failed.is_some() {
+                books.waiting.remove(&key);
+                return Err(books.failed.unwrap_or(Errno::TIMEDOUT));
+            }
+            let waited = self
+                .came
+                .wait_timeout(books, left.min(Duration::from_secs(1)));
+            books = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// A descriptor that says that it is an AF_XDP socket.
+fn is_xdp(socket: BorrowedFd<'_>) -> Result<(), &'static str> {
+    const AF_XDP: u16 = 44;
+    match sockopt::socket_domain(socket) {
+        Ok(family) if family.as_raw() == AF_XDP => Ok(()),
+        _ => Err("not an AF_XDP socket"),
+    }
+}
+
+/// The context of a message that brings a socket.
+fn context_of(port: &VirtualPort) -> Key {
+    Key::Port(port.context)
+}
+
+/// Waits until a descriptor is readable; false: the time is over.
+fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds: Vec<PollFd<'_>> = fds
+        .iter()
+        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+        .collect();
+    let timeout = timeout.map(|timeout| Timespec {
+        tv_sec: timeout.as_secs() as _,
+        tv_nsec: timeout.subsec_nanos() as _,
+    });
+    !matches!(poll(&mut fds, timeout.as_ref()), Ok(0))
+}
+
+/// A copy of the channel's descriptor, to sleep on without holding its lock.
+fn descriptor_of(channel: &Channel) -> Result<OwnedFd, Errno> {
+    rustix::io::fcntl_dupfd_cloexec(channel.as_fd(), 0)
+}

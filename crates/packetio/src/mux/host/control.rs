@@ -1,0 +1,282 @@
+//! The thread `mux-control`: greets the service, reads what it says, answers to requests and tells the ports what changed.
+//!
+//! When the service goes, the thread tries to reach the next one, and tells that one what this process has.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+use super::{
+    Books, Key, Reply, Shared, claim, context_of, descriptor_of, is_xdp, ring_bell, wait_readable,
+};
+use crate::foreign::Foreign;
+use crate::limits::{MUX_ANSWER_WAIT, MUX_RETRY};
+use crate::mux::channel::{Channel, Received};
+use crate::mux::message::{Change, Message, Welcome};
+
+/// Starts the thread; it ends when `ends` rings.
+pub(super) fn start(
+    shared: Arc<Shared>,
+    ends: Arc<OwnedFd>,
+    application: u16,
+) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name("mux-control".to_owned());
+    thread
+        .spawn(move || run(&shared, &ends, application))
+        .map(|_| ())
+}
+
+fn run(shared: &Shared, ends: &OwnedFd, application: u16) {
+    loop {
+        let copy = {
+            let channel = shared
+                .channel
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            descriptor_of(&channel)
+        };
+        let Ok(channel) = copy else {
+            return shared.fail(Errno::MFILE);
+        };
+        let fds = [channel.as_fd(), shared.bell.as_fd(), ends.as_fd()];
+        wait_readable(&fds, None);
+        if wait_readable(&[ends.as_fd()], Some(std::time::Duration::ZERO)) {
+            return shared.fail(Errno::SHUTDOWN);
+        }
+        let _ = rustix::io::read(&*shared.bell, &mut [0u8; 8]);
+        shared.resolve_wanted();
+        if !shared.read_all() && !shared.reconnect(ends, application) {
+            return;
+        }
+    }
+}
+
+impl Shared {
+    /// Welcome, and the list of what the kernel knows.
+    pub(super) fn first_words(&self) -> Result<Welcome, Errno> {
+        let until = Instant::now() + MUX_ANSWER_WAIT;
+        let mut welcome = None;
+        loop {
+            match self.receive() {
+                Received::Message(Message::Welcome(words), _) => welcome = Some(words),
+                Received::Message(Message::Refused { errno, .. }, _) => {
+                    return Err(Errno::from_raw_os_error(i32::from(errno)));
+                }
+                Received::Message(message, descriptor) => self.on_message(message, descriptor),
+                Received::Closed => return Err(Errno::CONNRESET),
+                Received::Malformed(_) => return Err(Errno::PROTO),
+                Received::Nothing => {
+                    if let (Some(welcome), true) = (welcome, self.books().is_complete) {
+                        return Ok(welcome);
+                    }
+                    let left = until.saturating_duration_since(Instant::now());
+                    let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+                    if left.is_zero() || !wait_readable(&[channel.as_fd()], Some(left)) {
+                        return Err(Errno::TIMEDOUT);
+                    }
+                }
+            }
+        }
+    }
+
+    fn receive(&self) -> Received {
+        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
+        channel.receive()
+    }
+
+    /// False: the service is gone.
+    fn read_all(&self) -> bool {
+        loop {
+            match self.receive() {
+                Received::Nothing => return true,
+                Received::Closed | Received::Malformed(_) => return false,
+                Received::Message(message, descriptor) => self.on_message(message, descriptor),
+            }
+        }
+    }
+
+    fn on_message(&self, message: Message, descriptor: Foreign) {
+        let mut books = self.books();
+        match message {
+            Message::Granted { request } => books.answer(Key::Request(request), Reply::Granted),
+            Message::Leased(lease) => {
+                books.answer(Key::Request(lease.request), Reply::Leased(lease));
+            }
+            Message::Port(port) => {
+                if let Ok(socket) = descriptor.keep_if("no socket", is_xdp) {
+                    books.answer(context_of(&port), Reply::Port(socket));
+                }
+            }
+            Message::Refused { request, errno } => books.refuse(request, errno),
+            Message::NextHop { address, mac, .. } => {
+                let mac = Some(mac);
+                books.change(Change::NextHop { address, mac });
+            }
+            Message::Change(change) => books.change(change),
+            // The rest is for the service, or asks nothing of us yet.
+            _ => {}
+        }
+        drop(books);
+        self.came.notify_all();
+    }
+
+    /// Next hops that ports have asked for: from the books, or from the service.
+    fn resolve_wanted(&self) {
+        let mut books = self.books();
+        let mut ask = Vec::new();
+        for at in 0..books.links.len() {
+            while let Some(address) = books.links[at].wanted.pop() {
+                match books.hops.get(&address).copied() {
+                    Some(mac) => {
+                        let mac = Some(mac);
+                        books.links[at].tell(Change::NextHop { address, mac });
+                    }
+                    // A port that asks again has waited for long: the request may be lost.
+                    None => {
+                        books.asked.insert(address);
+                        ask.push((books.number(), address));
+                    }
+                }
+            }
+        }
+        drop(books);
+        for (request, address) in ask {
+            let _ = self.send(&Message::Resolve { request, address }, None);
+        }
+    }
+
+    /// Tries until a service is there, or `ends` rings: then false.
+    fn reconnect(&self, ends: &OwnedFd, application: u16) -> bool {
+        loop {
+            if wait_readable(&[ends.as_fd()], Some(MUX_RETRY)) {
+                self.fail(Errno::SHUTDOWN);
+                return false;
+            }
+            let Ok(channel) = Channel::connect(&self.path, &self.closer) else {
+                continue;
+            };
+            if channel.send(&Message::Hello(self.hello), None).is_err() {
+                continue;
+            }
+            *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = channel;
+            self.books().forget_view();
+            if self.first_words().is_ok() {
+                self.recover(application);
+                return true;
+            }
+        }
+    }
+
+    /// Tells a new service what this process has: contexts, claims, leases, next hops.
+    fn recover(&self, application: u16) {
+        let mut books = self.books();
+        let mut messages = Vec::new();
+        for at in 0..books.contexts.len() {
+            let request = books.number();
+            let known = &books.contexts[at];
+            let context = known.context;
+            let message = Message::Recover {
+                request,
+                application,
+                context,
+            };
+            let socket = rustix::io::fcntl_dupfd_cloexec(&known.socket, 0).ok();
+            messages.push((message, socket));
+        }
+        for at in 0..books.claims.len() {
+            let (context, local) = books.claims[at];
+            let request = books.number();
+            messages.push((Message::Claim(claim(request, context, local)), None));
+        }
+        for at in 0..books.leases.len() {
+            let mut lease = books.leases[at];
+            lease.request = books.number();
+            messages.push((Message::Lease(lease), None));
+        }
+        let hops: Vec<IpAddr> = books.hops.keys().copied().collect();
+        for address in hops {
+            let request = books.number();
+            messages.push((Message::Resolve { request, address }, None));
+        }
+        drop(books);
+        for (message, socket) in messages {
+            let _ = self.send(&message, socket.as_ref().map(|socket| socket.as_fd()));
+        }
+    }
+
+    fn fail(&self, errno: Errno) {
+        self.books().failed = Some(errno);
+        self.came.notify_all();
+    }
+}
+
+impl Books {
+    /// An answer that nobody waits for any more is dropped.
+    fn answer(&mut self, key: Key, reply: Reply) {
+        if let Some(waiting) = self.waiting.get_mut(&key) {
+            *waiting = Some(reply);
+        }
+    }
+
+    /// Request 0 stands for a memory file, of which one is in flight at a time.
+    fn refuse(&mut self, request: u32, errno: u16) {
+        let errno = Errno::from_raw_os_error(i32::from(errno));
+        if request != 0 {
+            return self.answer(Key::Request(request), Reply::Refused(errno));
+        }
+        for (key, waiting) in &mut self.waiting {
+            if matches!(key, Key::Port(_)) && waiting.is_none() {
+                *waiting = Some(Reply::Refused(errno));
+            }
+        }
+    }
+
+    /// What the kernel knows is told anew.
+    fn forget_view(&mut self) {
+        self.is_complete = false;
+    }
+
+    fn change(&mut self, change: Change) {
+        match change {
+            Change::Complete => self.is_complete = true,
+            Change::AddressAdded { address, prefix } => {
+                let entry = (address, prefix);
+                if !self.view.addresses.contains(&entry) {
+                    self.view.addresses.push(entry);
+                }
+            }
+            Change::AddressRemoved { address, prefix } => {
+                self.view.addresses.retain(|one| *one != (address, prefix));
+            }
+            Change::RouteAdded(route) => {
+                if !self.view.routes.contains(&route) {
+                    self.view.routes.push(route);
+                }
+            }
+            Change::RouteRemoved(route) => self.view.routes.retain(|one| *one != route),
+            Change::NextHop { address, mac } => {
+                self.asked.remove(&address);
+                match mac {
+                    Some(mac) => self.hops.insert(address, mac),
+                    None => self.hops.remove(&address),
+                };
+            }
+            Change::Link { .. } | Change::Mac(_) | Change::Mtu(_) | Change::Gone => {}
+        }
+        self.links.retain(|link| !link.changes.is_abandoned());
+        for link in &mut self.links {
+            link.tell(change);
+        }
+    }
+}
+
+impl super::Link {
+    /// A port that has not looked for so long that its queue is full misses the change; it asks again where that matters.
+    fn tell(&mut self, change: Change) {
+        let _ = self.changes.push(change);
+        ring_bell(&self.bell);
+    }
+}

@@ -1,0 +1,120 @@
+//! A virtual port: an AF_XDP socket that the service made, and the host that stands behind it.
+//!
+//! Owns this context's ends of the queues to the control thread. Frames never meet that thread.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use ring::spsc::{Consumer, Producer};
+use rustix::event::PollFlags;
+
+use super::host::{MuxHost, ring_bell};
+use super::message::Change;
+use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::port::{Capabilities, Host, Port, PortCounters, PortError};
+use crate::xdp::XdpPort;
+
+/// The context's ends of the queues to the control thread.
+pub(super) struct Doors {
+    pub changes: Consumer<Change>,
+    pub wanted: Producer<IpAddr>,
+    /// Rings when something changed.
+    pub bell: Arc<OwnedFd>,
+    /// Wakes the control thread.
+    pub control: Arc<OwnedFd>,
+}
+
+/// One context's port of a service.
+pub struct MuxPort {
+    port: XdpPort,
+    doors: Doors,
+    host: Arc<MuxHost>,
+}
+
+impl MuxPort {
+    pub(super) fn new(port: XdpPort, doors: Doors, host: Arc<MuxHost>) -> Self {
+        Self { port, doors, host }
+    }
+}
+
+impl std::fmt::Debug for MuxPort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("MuxPort").field(&self.port).finish()
+    }
+}
+
+impl Host for MuxPort {
+    fn resolve(&mut self, address: IpAddr) {
+        // A full queue is one that the control thread has not come to: the stack asks again.
+        let _ = self.doors.wanted.push(address);
+        ring_bell(&self.doors.control);
+    }
+
+    fn next_change(&mut self) -> Option<Change> {
+        self.doors.changes.pop()
+    }
+}
+
+impl Port for MuxPort {
+    fn capabilities(&self) -> &Capabilities {
+        self.port.capabilities()
+    }
+
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        self.port.receive()
+    }
+
+    fn release(&mut self) {
+        self.port.release();
+    }
+
+    fn drain(&mut self) {
+        self.port.drain();
+    }
+
+    fn waiting(&mut self) -> usize {
+        self.port.waiting()
+    }
+
+    fn reserve(&mut self, n: usize) -> &[TxFrame] {
+        self.port.reserve(n)
+    }
+
+    fn send(&mut self, n: usize) -> Result<(), PortError> {
+        self.port.send(n)
+    }
+
+    fn prepare_wait(&mut self, want_tx: bool) -> bool {
+        self.port.prepare_wait(want_tx) || !self.doors.changes.is_empty()
+    }
+
+    fn finish_wait(&mut self) {
+        self.port.finish_wait();
+        // The bell is not blocking; silent is fine.
+        let _ = rustix::io::read(&*self.doors.bell, &mut [0u8; 8]);
+    }
+
+    fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
+        self.port.poll_fds(want_tx, fds);
+        fds(self.doors.bell.as_fd(), PollFlags::IN);
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        self.port.deadline_ns()
+    }
+
+    fn counters(&self) -> PortCounters {
+        self.port.counters()
+    }
+
+    fn host(&mut self) -> Option<&mut dyn Host> {
+        Some(self)
+    }
+}
+
+impl Drop for MuxPort {
+    fn drop(&mut self) {
+        self.host.forget(self.port.capabilities().queue);
+    }
+}

@@ -8,6 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::demo::DemoOptions;
 use crate::get::GetOptions;
+use crate::mux::MuxOptions;
 use crate::serve::ServeOptions;
 use crate::wire::WireOptions;
 
@@ -33,6 +34,8 @@ pub enum Command {
     Wire(Box<WireOptions>),
     /// Serve real HTTP clients across a veth pair, and compare with the kernel; as root
     Demo(DemoOptions),
+    /// Share a NIC among many user-level stacks and the kernel; as root
+    Mux(Box<MuxOptions>),
 }
 
 /// Reads the command line. Help and version are printed; what is wrong is one line, and status 2.

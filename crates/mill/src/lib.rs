@@ -12,6 +12,7 @@ pub mod failure;
 mod get;
 mod http;
 pub mod limits;
+mod mux;
 pub mod net;
 pub mod serve;
 mod stop;
@@ -32,6 +33,7 @@ pub fn run() -> ExitCode {
         cli::Command::Get(options) => get::get(options),
         cli::Command::Wire(options) => wire::wire(options),
         cli::Command::Demo(options) => demo::demo(options),
+        cli::Command::Mux(options) => mux::mux(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -59,3 +59,8 @@ const _: () = assert!(REQUEST_LINE_BYTES_MAX <= HEAD_BYTES_MAX);
 const _: () = assert!(IDLE_BUFFER_BYTES_MAX <= HEAD_BYTES_MAX);
 const _: () = assert!(CACHED_FILE_BYTES_MAX <= CACHE_BYTES_MAX);
 const _: () = assert!(HEAD_NS <= IDLE_NS);
+
+/// Bytes of a service's answer that `mill mux status` reads.
+pub const MUX_ANSWER_BYTES_MAX: usize = 16 << 20;
+/// How long `mill mux status` waits for a service, in s.
+pub const MUX_ANSWER_S_MAX: i64 = 5;

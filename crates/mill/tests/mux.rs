@@ -7,11 +7,15 @@ mod world;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use world::{CURL, World, noise};
 
 const MILL: &str = env!("CARGO_BIN_EXE_mill");
+
+/// All NICs here have the same name, and a service keeps what it builds under its NIC's name: one test at a time.
+static ONE: Mutex<()> = Mutex::new(());
 
 /// A program that is ended when this goes.
 struct Program(Child);
@@ -149,6 +153,7 @@ fn curl(world: &World, url: &str) -> Vec<u8> {
 
 #[test]
 fn millstream_and_the_kernel_serve_at_the_same_address() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(world) = World::new("mux") else {
         return;
     };
@@ -181,6 +186,7 @@ fn millstream_and_the_kernel_serve_at_the_same_address() {
 
 #[test]
 fn client_without_privileges_downloads_from_another_host() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(world) = World::new("mux-get") else {
         return;
     };
@@ -196,7 +202,7 @@ fn client_without_privileges_downloads_from_another_host() {
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .args([MILL, "get", "http://10.78.0.1:8000/file", "--wire", &wire])
-        .args(["--out", "-"])
+        .args(["--output", "-"])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -207,6 +213,7 @@ fn client_without_privileges_downloads_from_another_host() {
 
 #[test]
 fn connections_go_on_while_the_service_is_replaced() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(world) = World::new("mux-again") else {
         return;
     };

@@ -8,16 +8,17 @@
 //! |---|---|
 //! | `service` | the loop: connections, requests, changes of the host, deaths |
 //! | `policy` | which user may claim which port |
-//! | `egress` | the check of what applications send, in user space |
-//! | `reason` | why the egress check drops a frame |
 //! | `ownership` | which application has which ports |
 //! | `reservation`, `reserved_ports` | the same ports in the kernel: bound sockets, and a setting |
 //! | `memory_file` | checks of the memory that applications hand over |
 //! | `reset` | resets the peers of an application that died |
 //! | `state` | notes for the next service |
 //! | `plane` | what the service needs of a data plane, as a trait |
+//! | `dataplane` | the data plane of `mill mux`: namespace, veth pairs, BPF programs and maps, AF_XDP sockets |
 //! | `peer_unsafe` | the process at the other end of a connection |
 //! | `notify` | news for systemd |
+//! | `egress` | the check of what applications send, in user space |
+//! | `reason` | why the egress check drops a frame |
 //! | `limits` | every limit, with its name |
 //!
 //! The messages are `packetio::mux::message`, since both ends need them. Called by `mill mux`.

@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use packetio::mux::message::Memory;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat, fstatfs};
 
-use crate::limits::MEMORY_BYTES_MAX;
+use crate::limits::{MEMORY_BYTES_MAX, RING_SLOTS_MAX};
 
 /// `TMPFS_MAGIC`. Huge pages lie on another file system: they may run out while the file is used.
 const TMPFS: u64 = 0x0102_1994;
@@ -47,7 +47,7 @@ pub fn fits(memory: &Memory) -> bool {
         && memory.headroom_bytes < chunk / 2
         && rings
             .iter()
-            .all(|slots| slots.is_power_of_two() && *slots <= 1 << 16)
+            .all(|slots| slots.is_power_of_two() && *slots <= RING_SLOTS_MAX)
 }
 
 #[cfg(test)]

@@ -171,13 +171,15 @@ impl<P: Plane> Service<P> {
     fn recover_one(&mut self, note: ApplicationNote, cookies: BTreeMap<u16, u64>) {
         let number = note.number;
         for (place, contexts) in &note.claims {
-            for context in contexts {
-                // The kernel may have given the port away in between; then its owner keeps it.
-                let contexts = self.ownership.claim_add(number, *context, *place);
-                let set = contexts.and_then(|all| self.plane.claim_set(*place, number, &all));
-                if set.is_err() {
-                    self.plane.claim_remove(*place);
-                }
+            let added = contexts.iter().try_for_each(|context| {
+                let added = self.ownership.claim_add(number, *context, *place);
+                added.map(drop)
+            });
+            // The data plane must know a place before it can let go of it.
+            let set = self.plane.claim_set(*place, number, contexts);
+            if added.is_err() || set.is_err() {
+                // The kernel has given the port away in between; then its owner keeps it.
+                self.plane.claim_remove(*place);
             }
         }
         for &(context, first, last) in &note.leases {

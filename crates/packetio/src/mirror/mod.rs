@@ -95,10 +95,15 @@ impl Mirror {
         let mut changes = Vec::new();
         if is_dirty || !is_complete {
             let next = self.read()?;
-            changes = self.host.changes_to(&next);
-            let was_gone = self.host.link.is_none();
+            let next_index = next.link.as_ref().map(|link| link.index);
+            if next_index != index {
+                // Removed, made, or both since the last look.
+                changes = self.host.changes_to(&Host::default());
+                self.host = Host::default();
+            }
+            changes.extend(self.host.changes_to(&next));
             self.host = next;
-            if was_gone && self.host.link.is_some() {
+            if next_index != index && next_index.is_some() {
                 changes.push(Change::Complete);
             }
         }

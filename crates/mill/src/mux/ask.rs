@@ -1,0 +1,204 @@
+//! Asks a service that runs, and shows its answer as JSON or as a table.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+
+use packetio::foreign::{Closer, Foreign};
+use packetio::mux::channel::{Channel, Received};
+use packetio::mux::message::{Message, Query};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::limits::{MUX_ANSWER_BYTES_MAX, MUX_ANSWER_S_MAX};
+
+/// Asks the service at `path`.
+pub(super) fn ask(path: &str, query: Query, as_json: bool) -> Result<(), Failure> {
+    let failed = |errno: Errno| {
+        let hint = match errno {
+            Errno::NOENT | Errno::CONNREFUSED => " (no service runs there)",
+            _ => "",
+        };
+        Failure::Run(format!("{path}: {errno}{hint}"))
+    };
+    let channel = Channel::connect(path, &Closer::default()).map_err(failed)?;
+    let question = Message::Query { request: 1, query };
+    channel.send(&question, None).map_err(failed)?;
+    let answer = match answer(&channel).map_err(failed)? {
+        (Message::Answer { bytes, .. }, descriptor) => {
+            let file = descriptor.keep_if("no file", |_| Ok(()));
+            let file = file.map_err(|cause| Failure::Run(format!("{path}: {cause}")))?;
+            read(file.as_fd(), bytes).map_err(failed)?
+        }
+        (Message::Refused { errno, .. }, _) => {
+            return Err(failed(Errno::from_raw_os_error(i32::from(errno))));
+        }
+        _ => return Err(failed(Errno::PROTO)),
+    };
+    if as_json {
+        println!("{answer}");
+    } else {
+        print!("{}", super::ask::text(query, &answer));
+    }
+    let all_ok = query != Query::Check || list(&answer).all(|hop| hop["ok"] == true);
+    if all_ok {
+        Ok(())
+    } else {
+        Err(Failure::Reported)
+    }
+}
+
+fn answer(channel: &Channel) -> Result<(Message, Foreign), Errno> {
+    let second = Timespec {
+        tv_sec: MUX_ANSWER_S_MAX,
+        tv_nsec: 0,
+    };
+    loop {
+        match channel.receive() {
+            Received::Message(Message::Stopping { .. }, _) => {}
+            Received::Message(message, descriptor) => return Ok((message, descriptor)),
+            Received::Malformed(_) => return Err(Errno::PROTO),
+            Received::Closed => return Err(Errno::PIPE),
+            Received::Nothing => {
+                let mut waiting = [PollFd::new(channel, PollFlags::IN)];
+                if poll(&mut waiting, Some(&second)) == Ok(0) {
+                    return Err(Errno::TIMEDOUT);
+                }
+            }
+        }
+    }
+}
+
+fn read(file: BorrowedFd<'_>, bytes: u64) -> Result<Value, Errno> {
+    let length = usize::try_from(bytes).map_err(|_| Errno::MSGSIZE)?;
+    if length > MUX_ANSWER_BYTES_MAX {
+        return Err(Errno::MSGSIZE);
+    }
+    let mut text = vec![0; length];
+    let mut at = 0;
+    while at < length {
+        match rustix::io::pread(file, &mut text[at..], at as u64)? {
+            0 => return Err(Errno::PROTO),
+            read => at += read,
+        }
+    }
+    serde_json::from_slice(&text).map_err(|_| Errno::PROTO)
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// The answer for people.
+pub(super) fn text(query: Query, answer: &Value) -> String {
+    match query {
+        Query::Status => status(answer),
+        Query::Ports => list(answer).map(ports).collect(),
+        Query::Drops => drops(answer),
+        Query::Check => list(answer).map(check).collect(),
+        Query::Stop => "the service ends\n".to_owned(),
+    }
+}
+
+fn status(answer: &Value) -> String {
+    let link = if answer["is_up"] == true {
+        "up"
+    } else {
+        "down"
+    };
+    let mut text = format!(
+        "{} {link}, MAC {}, MTU {}, {} XDP, {} virtual ports at most\n",
+        word(&answer["interface"]),
+        word(&answer["mac"]),
+        answer["mtu"],
+        word(&answer["mode"]),
+        answer["virtual_ports_max"],
+    );
+    text += &counters("dropped from the NIC", &answer["ingress_drops"]);
+    for one in list(&answer["applications"]) {
+        text += &format!(
+            "{:>3} {}, pid {}, uid {}, {}\n",
+            one["application"].to_string(),
+            word(&one["name"]),
+            one["pid"],
+            one["uid"],
+            word(&one["state"]),
+        );
+        text += &owned(one);
+        for context in list(&one["contexts"]) {
+            text += &format!(
+                "    context {}: {} frames ({} bytes) in, {} frames ({} bytes) out\n",
+                context["context"],
+                context["rx_frames"],
+                context["rx_bytes"],
+                context["tx_frames"],
+                context["tx_bytes"],
+            );
+            text += &counters("    dropped", &context["drops"]);
+        }
+    }
+    text
+}
+
+fn ports(one: &Value) -> String {
+    let (number, name, pid) = (
+        one["application"].to_string(),
+        word(&one["name"]),
+        &one["pid"],
+    );
+    format!("{number:>3} {name}, pid {pid}\n{}", owned(one))
+}
+
+/// Claims and leases of an application.
+fn owned(one: &Value) -> String {
+    let claims = list(&one["ports"]).map(|claim| {
+        let place = word(&claim["place"]);
+        format!("    {place}, contexts {}\n", claim["contexts"])
+    });
+    let leases = list(&one["leases"]).map(|lease| {
+        let (first, last) = (&lease["first"], &lease["last"]);
+        format!("    leased {first}-{last}, context {}\n", lease["context"])
+    });
+    claims.chain(leases).collect()
+}
+
+fn drops(answer: &Value) -> String {
+    let mut text = counters("dropped from the NIC", &answer["ingress"]);
+    for one in list(&answer["applications"]) {
+        let title = format!(
+            "{:>3} {}",
+            one["application"].to_string(),
+            word(&one["name"])
+        );
+        text += &counters(&title, &one["drops"]);
+    }
+    match text.is_empty() {
+        true => "nothing was dropped\n".to_owned(),
+        false => text,
+    }
+}
+
+fn check(hop: &Value) -> String {
+    let name = word(&hop["hop"]);
+    match hop["ok"] == true {
+        true => format!("ok    {name}\n"),
+        false => format!("wrong {name}: {}\n", word(&hop["cause"])),
+    }
+}
+
+/// One line, or none without a counter.
+fn counters(title: &str, counters: &Value) -> String {
+    let counters = counters.as_object().into_iter().flatten();
+    let counters: Vec<String> = counters
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    match counters.is_empty() {
+        true => String::new(),
+        false => format!("{title}: {}\n", counters.join(", ")),
+    }
+}
+
+/// Text without its quotes; `-` for what is not there.
+fn word(value: &Value) -> &str {
+    value.as_str().unwrap_or("-")
+}

@@ -114,7 +114,7 @@ impl Plane for Dataplane {
     }
 
     fn check(&mut self) -> Vec<(String, Result<(), String>)> {
-        Vec::new()
+        self.check_hops()
     }
 
     fn mode(&self) -> String {

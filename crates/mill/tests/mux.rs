@@ -1,0 +1,235 @@
+//! `mill mux`: servers of Millstream's and of the kernel's share one NIC and one address.
+//!
+//! The NIC is one end of a veth pair. Its peer, in a namespace of its own, is another host: curl and ping run there.
+
+mod world;
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use world::{CURL, World, noise};
+
+const MILL: &str = env!("CARGO_BIN_EXE_mill");
+
+/// All NICs here have the same name, and a service keeps what it builds under its NIC's name: one test at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// A program that is ended when this goes.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A service on the NIC of a world.
+struct Service {
+    namespace: String,
+    socket: String,
+    program: Option<Program>,
+}
+
+impl Service {
+    /// The NIC gets addresses of the kernel's, and its peer takes frames from XDP.
+    fn start(world: &World, words: &[&str]) -> Self {
+        let namespace = world.namespace("ours");
+        for address in ["10.78.0.2/24", "fd78::2/64"] {
+            let nodad = address.contains(':').then_some("nodad");
+            let add = ["-n", &namespace, "addr", "add", address, "dev", "right"];
+            run("ip", &add.into_iter().chain(nodad).collect::<Vec<_>>());
+        }
+        run("ip", &["-n", &namespace, "link", "set", "lo", "up"]);
+        world.kernel(&["ethtool", "-K", "left", "gro", "on"]);
+        let socket = world.directory.join("mux.sock");
+        let socket = socket.to_str().unwrap().to_owned();
+        let mut service = Self {
+            namespace,
+            socket,
+            program: None,
+        };
+        service.launch(words);
+        service
+    }
+
+    fn launch(&mut self, words: &[&str]) {
+        let _ = std::fs::remove_file(&self.socket);
+        let child = self
+            .inside(&[MILL, "mux", "right", "--socket", &self.socket])
+            .args(words)
+            .spawn()
+            .unwrap();
+        self.program = Some(Program(child));
+        let until = Instant::now() + Duration::from_secs(30);
+        while !Path::new(&self.socket).exists() {
+            assert!(Instant::now() < until, "the service does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// In the NIC's network namespace, but in the mount namespace of all, so that what is pinned outlives the service.
+    fn inside(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command
+            .arg(format!("--net=/run/netns/{}", self.namespace))
+            .args(words)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// A server without privileges, in a network namespace that has nothing at all.
+    fn serve(&self, directory: &Path, words: &[&str]) -> Program {
+        let wire = format!("mux:{}", self.socket);
+        let mut command = Command::new("unshare");
+        command
+            .args(["--net", "setpriv", "--reuid=65534", "--regid=65534"])
+            .args(["--clear-groups", "--no-new-privs", "prlimit", "--memlock=0"])
+            .args([MILL, "serve", directory.to_str().unwrap(), "--json"])
+            .args(["--wire", &wire])
+            .args(words);
+        ready(command)
+    }
+
+    /// A server of the kernel's beside it.
+    fn serve_by_kernel(&self, directory: &Path, port: &str) -> Program {
+        let directory = directory.to_str().unwrap();
+        let words = [MILL, "serve", directory, "--json", "--wire", "kernel"];
+        let mut command = self.inside(&words);
+        command.args(["--port", port]);
+        ready(command)
+    }
+
+    fn ask(&self, question: &str) -> String {
+        let output = self
+            .inside(&[MILL, "mux", question, "--socket", &self.socket])
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let said = self.ask("stop");
+        if std::thread::panicking() {
+            println!("mill mux stop: {said}");
+        }
+    }
+}
+
+/// Starts a server and waits until it says that it is ready.
+fn ready(mut command: Command) -> Program {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    let program = Program(child);
+    assert!(line.contains("\"ready\""), "{line}");
+    // The pipe stays open for what the server says at its end.
+    std::mem::forget(out);
+    program
+}
+
+fn run(program: &str, words: &[&str]) {
+    let output = Command::new(program).args(words).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {output:?}");
+}
+
+fn curl(world: &World, url: &str) -> Vec<u8> {
+    let output = world.kernel(&[&CURL[..], &[url]].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{url}: {said}");
+    output.stdout
+}
+
+#[test]
+fn millstream_and_the_kernel_serve_at_the_same_address() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux") else {
+        return;
+    };
+    let body = noise(300_000);
+    world.write("a/file", &body);
+    world.write("b/file", b"by the kernel");
+    let service = Service::start(&world, &[]);
+    let directory = |name: &str| world.directory.join(name);
+    let _ours = service.serve(&directory("a"), &["--port", "8080"]);
+    let _kernels = service.serve_by_kernel(&directory("b"), "8081");
+    for _ in 0..3 {
+        assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), body);
+        assert_eq!(curl(&world, "http://10.78.0.2:8081/file"), b"by the kernel");
+    }
+    assert_eq!(curl(&world, "http://[fd78::2]:8080/file"), body);
+    let ping = world.kernel(&["ping", "-c", "1", "-W", "10", "10.78.0.2"]);
+    assert!(ping.status.success(), "{ping:?}");
+    // Nobody listens there: the kernel says so.
+    let refused = world.kernel(&[&CURL[..], &["http://10.78.0.2:8082/"]].concat());
+    assert_eq!(refused.status.code(), Some(7), "{refused:?}");
+    // A second server of any kind does not get the port.
+    let taken = service
+        .inside(&[MILL, "serve", "/tmp", "--wire", "kernel", "--port", "8080"])
+        .output()
+        .unwrap();
+    assert!(!taken.status.success(), "{taken:?}");
+    let said = service.ask("status");
+    assert!(said.contains("8080"), "{said}");
+}
+
+#[test]
+fn client_without_privileges_downloads_from_another_host() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-get") else {
+        return;
+    };
+    let body = noise(100_000);
+    world.write("a/file", &body);
+    let service = Service::start(&world, &[]);
+    let server = world.serve(
+        "kernel",
+        &world.directory.join("a"),
+        &["--wire", "kernel", "--port", "8000"],
+    );
+    let wire = format!("mux:{}", service.socket);
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .args([MILL, "get", "http://10.78.0.1:8000/file", "--wire", &wire])
+        .args(["--output", "-"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(output.stdout, body, "{said}");
+    drop(server);
+}
+
+#[test]
+fn connections_go_on_while_the_service_is_replaced() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-again") else {
+        return;
+    };
+    let body = noise(30_000);
+    world.write("a/file", &body);
+    let mut service = Service::start(&world, &[]);
+    let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), body);
+    // Killed without a word.
+    service.program = None;
+    for _ in 0..3 {
+        assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), body);
+    }
+    service.launch(&[]);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), body);
+    let said = service.ask("status");
+    assert!(said.contains("8080"), "{said}");
+}

@@ -89,6 +89,16 @@ tests! {
         assert_eq!(other.claim("10.9.0.1:8080"), 0);
     }
 
+    context_opened_again_begins_without_ports(world) {
+        let (mut one, mut other) = (world.application(), world.application());
+        assert_eq!(one.claim("10.9.0.1:8080"), 0);
+        assert_eq!(one.lease(32), Ok(20_000..=20_031));
+        one.port(0);
+        assert!(world.plane.books(|books| books.claims.is_empty() && books.leases.is_empty()));
+        assert_eq!(world.plane.books(|books| books.ports.len()), 2);
+        assert_eq!(other.claim("10.9.0.1:8080"), 0);
+    }
+
     leases_are_blocks_that_the_kernel_respects(world) {
         let (mut one, mut other) = (world.application(), world.application());
         let taken = world.near.inside(|| TcpListener::bind("10.9.0.1:20005").unwrap());

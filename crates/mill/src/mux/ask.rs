@@ -107,7 +107,7 @@ fn status(answer: &Value) -> String {
         "down"
     };
     let mut text = format!(
-        "{} {link}, MAC {}, MTU {}, {} XDP, {} virtual ports at most\n",
+        "{} {link}, MAC {}, MTU {}, {}, {} virtual ports at most\n",
         word(&answer["interface"]),
         word(&answer["mac"]),
         answer["mtu"],

@@ -170,7 +170,7 @@ fn run(interface: &str, arguments: &ServiceArguments) -> Result<(), Failure> {
     let say = |line: &str| eprintln!("mill: {line}");
     let service =
         Service::new(options, plane, say).map_err(|error| Failure::Run(error.to_string()))?;
-    println!("{interface} is shared at {} ({mode} XDP)", arguments.socket);
+    println!("{interface} is shared at {} ({mode})", arguments.socket);
     notify("READY=1");
     let outcome = service.run(stop.fd());
     notify("STOPPING=1");

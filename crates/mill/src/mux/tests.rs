@@ -54,7 +54,7 @@ fn options_that_cannot_be_are_refused() {
 fn status_shows_applications_with_what_they_own() {
     let answer = json!({
         "interface": "eth0", "is_up": true, "mac": "02:00:00:00:00:01", "mtu": 1500,
-        "mode": "native", "virtual_ports_max": 254, "ingress_drops": {"fragment": 2},
+        "mode": "native XDP", "virtual_ports_max": 254, "ingress_drops": {"fragment": 2},
         "applications": [{
             "application": 0, "name": "mill", "pid": 7, "uid": 1000, "state": "connected",
             "ports": [{"place": "0.0.0.0:8080", "contexts": [0]}],

@@ -37,6 +37,7 @@ mod maps;
 #[allow(unsafe_code)]
 mod namespace_unsafe;
 mod nic;
+mod plane;
 #[allow(unsafe_code)]
 mod socket_unsafe;
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl<P: Plane> Service<P> {
             return Ok(());
         };
         let context = memory.context;
-        if context >= application.contexts || application.cookies.contains_key(&context) {
+        if context >= application.contexts {
             return Err("memory for a context that it does not have");
         }
         if !memory_file::fits(memory) {
@@ -90,6 +90,7 @@ impl<P: Plane> Service<P> {
         }
         let check = |file: BorrowedFd<'_>| memory_file::check(file, memory.bytes);
         let file = descriptor.keep_if("no memory file", check)?;
+        self.close_context(number, context);
         match self.plane.port_add(number, context, memory, file.as_fd()) {
             Ok((socket, cookie)) => {
                 if let Some(application) = self.applications.get_mut(&number) {
@@ -102,6 +103,34 @@ impl<P: Plane> Service<P> {
             Err(errno) => self.refuse(id, 0, errno),
         }
         Ok(())
+    }
+
+    /// A context that is opened again begins without ports.
+    fn close_context(&mut self, number: u16, context: u16) {
+        let Some(application) = self.applications.get_mut(&number) else {
+            return;
+        };
+        if application.cookies.remove(&context).is_none() {
+            return;
+        }
+        let claims = self
+            .ownership
+            .claims()
+            .filter(|(_, claim)| claim.application == number && claim.contexts.contains(&context));
+        let places: Vec<SocketAddr> = claims.map(|(place, _)| place).collect();
+        for place in places {
+            let _ = self.unclaim(number, context, place);
+        }
+        let leases = self
+            .ownership
+            .leases()
+            .filter(|lease| lease.application == number && lease.context == context);
+        let leases: Vec<RangeInclusive<u16>> = leases.map(|lease| lease.ports.clone()).collect();
+        for ports in leases {
+            self.plane.lease_remove(ports.clone());
+            let _ = self.ownership.lease_remove(number, &ports);
+        }
+        self.plane.port_remove(number, context);
     }
 
     fn keep_ledger(

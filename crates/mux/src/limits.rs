@@ -5,6 +5,9 @@
 /// Virtual ports of one service, one per context, unless `--ports` says fewer. The next application is
 /// refused (EBUSY).
 pub const SLOTS_MAX: u16 = 254;
+
+/// Slots of one ring of a context. More are refused (EINVAL).
+pub const RING_SLOTS_MAX: u32 = 65_536;
 /// Connections to the service's socket. A further one is closed at once.
 pub const CLIENTS_MAX: usize = 1024;
 /// Connections of one user that is not root. A further one is closed at once.
@@ -47,5 +50,3 @@ pub const RECOVERY_NS: u64 = 5_000_000_000;
 pub const TICK_NS: i64 = 100_000_000;
 /// Descriptors that the service asks the system for: one for each reserved port, and its connections.
 pub const DESCRIPTORS: u64 = 65_536;
-/// Slots of one ring of a context. More are refused (EINVAL).
-pub const RING_SLOTS_MAX: u32 = 65_536;

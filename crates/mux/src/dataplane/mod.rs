@@ -37,6 +37,7 @@ mod maps;
 #[allow(unsafe_code)]
 mod namespace_unsafe;
 mod nic;
+mod plane;
 #[allow(unsafe_code)]
 mod socket_unsafe;
 #[cfg(test)]
@@ -292,9 +293,7 @@ impl Dataplane {
         let _ = self.namespace.run(|| {
             veth::remove(near_index(device)).map_err(|errno| DataplaneError::io("veth", errno))
         });
-        for end in ["near", "far"] {
-            let _ = fs::remove_file(self.pin(&format!("link_{end}{device}")));
-        }
+        self.unpin_ends(device);
     }
 
     /// From now on `place` belongs to the application of `slot`, and `contexts` of it listen there. An unspecified
@@ -496,7 +495,10 @@ impl Dataplane {
                 .set("port_counters", &index.to_ne_bytes(), &0u64.to_ne_bytes())?;
         }
         let mtu = self.mtu;
+        self.unpin_ends(device);
         let (socket, cookie) = self.namespace.run(|| {
+            // A service that was killed halfway may have left a pair that no slot names.
+            let _ = veth::remove(near_index(device));
             let (near, far) = (format!("near{device}"), format!("far{device}"));
             veth::add((&near, near_index(device)), (&far, far_index(device)), mtu)
                 .map_err(|errno| DataplaneError::io("veth", errno))?;
@@ -521,6 +523,12 @@ impl Dataplane {
         };
         self.maps.set("slots", &number, &value.encode())?;
         Ok(NewPort { socket, cookie })
+    }
+
+    fn unpin_ends(&self, device: u16) {
+        for end in ["near", "far"] {
+            let _ = fs::remove_file(self.pin(&format!("link_{end}{device}")));
+        }
     }
 
     /// Attaches a program to an end of a virtual port. Where the NIC takes frames only from the kernel's stack, the near

@@ -1,7 +1,4 @@
-//! The data plane of `mill mux` as the service calls it.
-//!
-//! Owns nothing. Errors of the data plane become an errno for the application. What cannot be undone
-//! (removing something that is gone already) is left out.
+//! The data path as the service sees it ([`Plane`]).
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -12,8 +9,8 @@ use packetio::mux::message::Memory;
 use packetio::xdp::XdpMode;
 use rustix::io::Errno;
 
-use super::{Plane, Recovered, Traffic};
-use crate::dataplane::{Dataplane, DataplaneError};
+use super::Dataplane;
+use crate::plane::{Plane, Recovered, Traffic};
 use crate::reason::Reason;
 
 impl Plane for Dataplane {
@@ -24,9 +21,9 @@ impl Plane for Dataplane {
         memory: &Memory,
         file: BorrowedFd<'_>,
     ) -> Result<(OwnedFd, u64), Errno> {
-        let made = Dataplane::port_add(self, application, context, memory, file);
-        let port = made.map_err(|error| error.errno())?;
-        Ok((port.socket, port.cookie))
+        Dataplane::port_add(self, application, context, memory, file)
+            .map(|port| (port.socket, port.cookie))
+            .map_err(|error| error.errno())
     }
 
     fn port_remove(&mut self, application: u16, context: u16) {
@@ -43,6 +40,7 @@ impl Plane for Dataplane {
     }
 
     fn claim_remove(&mut self, place: SocketAddr) {
+        // The entry of a map that cannot be removed is one that is not there.
         let _ = Dataplane::claim_remove(self, place);
     }
 
@@ -60,6 +58,7 @@ impl Plane for Dataplane {
     }
 
     fn address_add(&mut self, address: IpAddr, broadcast: Option<IpAddr>) {
+        // A table that is full leaves the address to the kernel, and the check drops what is sent from it.
         let _ = Dataplane::address_add(self, address, broadcast);
     }
 
@@ -68,48 +67,52 @@ impl Plane for Dataplane {
     }
 
     fn next_hop_set(&mut self, mac: MacAddr, on: bool) {
+        // Of a next hop that finds no room the frames are dropped and counted.
         let _ = Dataplane::next_hop_set(self, mac, on);
     }
 
     fn host_set(&mut self, mac: MacAddr, mtu: u32) {
+        // Virtual ports that keep an older MTU drop longer frames and count them.
         let _ = Dataplane::host_set(self, mac, mtu);
     }
 
     fn nic_back(&mut self) -> Result<(), String> {
-        let attached = self.nic_attach();
-        attached.map_err(|error: DataplaneError| error.to_string())
+        self.nic_attach().map_err(|error| error.to_string())
     }
 
     fn recovered(&self) -> Vec<Recovered> {
-        let ports = Dataplane::recovered(self).into_iter();
-        ports
-            .map(|port| Recovered {
-                application: port.slot,
-                context: port.context,
-                cookie: port.cookie,
-            })
-            .collect()
+        let ports = Dataplane::recovered(self);
+        let recovered = ports.iter().map(|port| Recovered {
+            application: port.slot,
+            context: port.context,
+            cookie: port.cookie,
+        });
+        recovered.collect()
     }
 
     fn traffic(&self, application: u16, context: u16) -> Traffic {
         let counters = self.counters(application, context);
-        let drops = Reason::ALL.iter().zip(&counters.drops);
-        let drops = drops.map(|(reason, count)| (reason.name(), *count));
+        let mut drops: Vec<(&'static str, u64)> = Reason::ALL
+            .iter()
+            .map(|reason| reason.name())
+            .zip(counters.drops)
+            .collect();
+        drops.push(("rx_no_socket", counters.no_socket));
         Traffic {
             rx_frames: counters.rx_frames,
             rx_bytes: counters.rx_bytes,
             tx_frames: counters.tx_frames,
             tx_bytes: counters.tx_bytes,
-            drops: drops.chain([("no_socket", counters.no_socket)]).collect(),
+            drops,
         }
     }
 
     fn ingress_drops(&self) -> Vec<(&'static str, u64)> {
         let counters = self.ingress_counters();
         vec![
-            ("fragment", counters.fragment),
-            ("ipv6_unparsed", counters.ipv6_unparsed),
-            ("no_port", counters.no_port),
+            ("rx_fragment", counters.fragment),
+            ("rx_ipv6_unparsed", counters.ipv6_unparsed),
+            ("rx_no_port", counters.no_port),
         ]
     }
 
@@ -119,9 +122,8 @@ impl Plane for Dataplane {
 
     fn mode(&self) -> String {
         match Dataplane::mode(self) {
-            XdpMode::Native => "native XDP".to_owned(),
             XdpMode::Generic => "generic XDP".to_owned(),
-            XdpMode::Auto => "XDP".to_owned(),
+            _ => "native XDP".to_owned(),
         }
     }
 

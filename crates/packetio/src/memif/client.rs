@@ -21,13 +21,14 @@ use super::limits::{
 };
 use super::link::{Buffers, Link, QueuePair, RingEnd};
 use super::message::{
-    AddRing, Hello, Init, MODE_ETHERNET, Message, RING_FLAG_CLIENT_TO_SERVER, Text, VERSION,
+    AddRing, Hello, Init, MODE_ETHERNET, Message, RING_FLAG_CLIENT_TO_SERVER, VERSION,
 };
 use super::region_unsafe::Region;
 use super::ring_unsafe::{Descriptor, RingMemory};
 use super::socket::{Channel, Desk, Received};
 use super::{MemifOptions, PROGRAM_NAME, bell};
 use crate::notice;
+use crate::text::Text;
 
 /// The client's side.
 #[derive(Debug)]

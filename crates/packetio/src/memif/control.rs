@@ -10,12 +10,12 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::time::Timespec;
 
 use super::client::Client;
-use super::foreign::Closer;
 use super::link::Link;
 use super::server::Server;
 use super::socket::Desk;
 use super::{MemifOptions, MemifRole};
 use crate::MacAddr;
+use crate::foreign::Closer;
 use crate::open::OpenError;
 
 /// What a look at the control channel changed.

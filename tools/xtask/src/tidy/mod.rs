@@ -4,11 +4,13 @@
 //! list names, and prints `file:line: cause`. Owns no rule itself: each is a file beside this one.
 
 mod atomics;
+mod cycles;
 mod exceptions;
 mod functions;
 mod links;
 mod manifest;
 mod modules;
+mod one_writer;
 mod source;
 mod unsafe_code;
 mod walls;
@@ -82,6 +84,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
         findings.extend(of_package(package));
         findings.extend(links::check_sources(root, package));
     }
+    findings.extend(cycles::check(&packages, &cycles::read(root)?));
     findings.extend(words::check_other_files(root)?);
     findings.extend(links::check(root)?);
     let exceptions = exceptions::read(root)?;
@@ -97,6 +100,7 @@ fn of_package(package: &Package) -> Vec<Finding> {
     }
     findings.extend(unsafe_code::check_package(package));
     findings.extend(modules::dead_files(package));
+    findings.extend(one_writer::check(package));
     findings
 }
 

@@ -37,6 +37,7 @@ mod netdev_unsafe;
 pub mod notice;
 pub mod offload;
 pub mod open;
+mod open_error;
 pub mod packet;
 #[allow(unsafe_code)]
 mod packet_unsafe;
@@ -51,7 +52,8 @@ pub mod xdp;
 
 pub use clock::{Clock, VirtualClock};
 pub use frame_unsafe::{HeadMut, RxChecksum, RxFrame, TxFrame};
-pub use open::{OpenError, open};
+pub use open::open;
+pub use open_error::OpenError;
 pub use port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};
 pub use spec::{Backend, SpecError, WireSpec};
 pub use wait::{Woken, wait, wait_each};

@@ -32,6 +32,7 @@ mod sync;
 pub mod byte_ring;
 pub mod checksum;
 pub mod chunk;
+mod chunk_format;
 #[path = "copy_unsafe.rs"]
 mod copy;
 pub mod doorbell;

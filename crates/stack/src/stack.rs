@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use packetio::{Capabilities, Port, PortError};
 use ring::doorbell::StackBell;
-use ring::memory::{self, ContextLimits};
+use ring::memory::ContextLimits;
 use ring::stock::Stock;
 use ring::{chunk, spsc};
 use rustix::event::PollFlags;
@@ -407,7 +407,8 @@ impl Shared {
             large_chunks: limits.large_chunks as u32,
             hugetlb: false,
         };
-        let (memory, mut pool) = memory::create(&context_limits).map_err(ConfigError::Memory)?;
+        let (memory, mut pool) =
+            chunk::create_memory(&context_limits).map_err(ConfigError::Memory)?;
         let (jobs_in, jobs) = spsc::queue(limits.sockets_max);
         let (controls_in, controls) = spsc::queue(CONTROLS_PER_TURN * 2);
         let (events, events_out) = spsc::queue(limits.sockets_max * 2);

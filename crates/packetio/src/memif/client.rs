@@ -13,13 +13,12 @@ use std::sync::Arc;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 
-use super::control::Change;
 use super::layout::{Direction, RegionPlan};
 use super::limits::{
     ABSENCE_TOLD_NS_MAX, ABSENCE_TOLD_NS_MIN, HANDSHAKE_NS_MAX, MESSAGES_PER_LOOK_MAX,
     PREFAULT_BYTES_MAX, RETRY_NS_MAX, RETRY_NS_MIN,
 };
-use super::link::{Buffers, Link, QueuePair, RingEnd};
+use super::link::{Buffers, Change, Link, QueuePair, RingEnd};
 use super::message::{
     AddRing, Hello, Init, MODE_ETHERNET, Message, RING_FLAG_CLIENT_TO_SERVER, VERSION,
 };

@@ -63,7 +63,7 @@ use self::limits::{
     RING_SLOTS_DEFAULT_MAX, RING_SLOTS_LOG2_MAX, RING_SLOTS_LOG2_MIN,
 };
 use crate::MacAddr;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::port::Port;
 
 /// Our name in the handshake.

@@ -9,12 +9,11 @@ use std::sync::Arc;
 use libc::TMPFS_MAGIC;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat, fstatfs};
 
-use super::control::Change;
 use super::limits::{
     ACCEPT_PAUSE_NS, HANDSHAKE_NS_MAX, HANDSHAKES_MAX, MESSAGES_PER_LOOK_MAX, REGION_BYTES_MAX,
     REGIONS_MAX, RING_SLOTS_LOG2_MAX,
 };
-use super::link::{Link, QueuePair, RingEnd};
+use super::link::{Change, Link, QueuePair, RingEnd};
 use super::message::{
     AddRing, Hello, Init, MODE_ETHERNET, Message, RING_FLAG_CLIENT_TO_SERVER, VERSION,
 };

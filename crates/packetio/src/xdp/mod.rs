@@ -59,7 +59,7 @@ pub use interface::{XdpInterface, queues, set_owned};
 pub use options::{Take, XdpMode, XdpOptions, Zerocopy};
 pub use port::XdpPort;
 
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::port::Port;
 
 /// The kernel's BPF objects, for the service that shares a NIC: maps, programs, links, pins.

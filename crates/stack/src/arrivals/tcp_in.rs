@@ -218,6 +218,7 @@ impl Arrivals {
     /// Takes the sequels that lead `frames`: the next segments of the run under way, with nothing
     /// new in them but text and perhaps a timestamp. Their heads are compared with the head of
     /// `last`, the run's last segment that was parsed.
+    ///
     /// Returns how many were taken. Nothing was done of the frame behind them, which `tcp_in`
     /// takes.
     #[inline]
@@ -231,11 +232,7 @@ impl Arrivals {
             return 0;
         };
         let socket = open.socket;
-        let room = core
-            .env
-            .config
-            .aggregation_max
-            .saturating_sub(open.segments);
+        let room = self.aggregation_max.saturating_sub(open.segments);
         let frames = &frames[..frames.len().min(usize::from(room))];
         let (mut taken, mut is_asked) = (0, false);
         loop {
@@ -252,8 +249,6 @@ impl Arrivals {
 
     /// Takes sequels up to a segment before which the first ACK of a train is due: then true with
     /// their number. `is_asked`: an ACK was asked for before the first of these frames.
-    // Inlined into the stage, it would share its registers with all that is not a sequel.
-    #[inline(never)]
     fn sequels_in(
         &mut self,
         core: &mut Core,

@@ -164,9 +164,17 @@ impl Modules {
                     unlisted.retain(|name| !allowed.remove(*name));
                 }
                 if !unlisted.is_empty() {
-                    let (all, new) = (names.join(", "), unlisted.join(", "));
-                    let cause =
-                        format!("{all} of {key} use each other in a circle; not listed: {new}");
+                    let is_within = |edge: &&(usize, usize)| {
+                        edge.0 != edge.1 && cycle.contains(&edge.0) && cycle.contains(&edge.1)
+                    };
+                    let arrow = |edge: &(usize, usize)| {
+                        format!("{} → {}", self.name_of(edge.0), self.name_of(edge.1))
+                    };
+                    let arrows: Vec<String> = between.iter().filter(is_within).map(arrow).collect();
+                    let (all, new) = (arrows.join(", "), unlisted.join(", "));
+                    let cause = format!(
+                        "modules of {key} use each other in a circle: {all}; not listed: {new}"
+                    );
                     findings.push(finding(parent.file.clone(), &key, cause));
                 }
             }

@@ -3,7 +3,6 @@
 //! Reads every Rust source and Cargo.toml of the workspace, applies the rules, takes away what the exceptions
 //! list names, and prints `file:line: cause`. Owns no rule itself: each is a file beside this one.
 
-mod atomics;
 mod cycles;
 mod exceptions;
 mod functions;
@@ -96,7 +95,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
 fn of_package(package: &Package) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in &package.sources {
-        findings.extend(of_source(package, source));
+        findings.extend(of_source(source));
     }
     findings.extend(unsafe_code::check_package(package));
     findings.extend(modules::dead_files(package));
@@ -104,7 +103,7 @@ fn of_package(package: &Package) -> Vec<Finding> {
     findings
 }
 
-fn of_source(package: &Package, source: &Source) -> Vec<Finding> {
+fn of_source(source: &Source) -> Vec<Finding> {
     let mut findings = words::check(source);
     findings.extend(modules::header(source));
     findings.extend(functions::file_length(source));
@@ -113,7 +112,6 @@ fn of_source(package: &Package, source: &Source) -> Vec<Finding> {
         Ok(syntax) => {
             findings.extend(functions::function_lengths(source, syntax));
             findings.extend(unsafe_code::check(source, syntax));
-            findings.extend(atomics::check(package, source, syntax));
         }
     }
     findings

@@ -95,9 +95,7 @@ impl Context {
     /// # Errors
     /// Those of waiting for its answer.
     pub fn report(&self) -> io::Result<Report> {
-        let (answer, mut answers) = ring::spsc::queue(1);
-        self.inner.control(Control::Report(answer))?;
-        self.inner.block_unannounced(|_| answers.pop().map(Ok))
+        self.inner.ask(Control::Report)
     }
 
     /// How long this thread looked for work before it came, or before it slept ([`Config::spin_ns`](crate::Config::spin_ns)), ns: CPU time in which
@@ -293,6 +291,16 @@ impl Inner {
         })?;
         self.state().ring();
         Ok(())
+    }
+
+    /// Sends the stack a question, made with a place for its answer, and waits for the answer.
+    pub(crate) fn ask<T: Send>(
+        &self,
+        question: impl FnOnce(Producer<T>) -> Control,
+    ) -> io::Result<T> {
+        let (answer, mut answers) = ring::spsc::queue(1);
+        self.control(question(answer))?;
+        self.block_unannounced(|_| answers.pop().map(Ok))
     }
 
     /// A socket id for a listener or an outgoing connection.

@@ -180,7 +180,7 @@ impl ListenerBuilder {
     #[must_use]
     pub fn nodelay(mut self, on: bool) -> Self {
         self.options.push(SocketOption::NoDelay(on));
-        self.settings.no_delay = on;
+        self.settings.nodelay = on;
         self
     }
 

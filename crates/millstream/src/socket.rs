@@ -139,20 +139,17 @@ impl TcpSocket {
         if self.bound.get().is_some() {
             return Err(Errno::INVAL.into());
         }
-        let (answer, mut answers) = ring::spsc::queue(1);
-        let bind = self.options().look(|settings| Bind {
-            socket: self.id,
-            local,
-            dual: settings.dual && self.is_v6,
-            reuse_addr: settings.reuse_addr,
-            reuse_port: settings.reuse_port,
-            free: settings.free_bind,
-            answer,
-        });
-        self.inner.control(Control::Bind(bind))?;
-        let said = self
-            .inner
-            .block_unannounced(|_| answers.pop().map(|said| said.map_err(io::Error::from)))?;
+        let said = self.inner.ask(|answer| {
+            Control::Bind(self.options().look(|settings| Bind {
+                socket: self.id,
+                local,
+                dual: settings.dual && self.is_v6,
+                reuse_addr: settings.reuse_addr,
+                reuse_port: settings.reuse_port,
+                free: settings.free_bind,
+                answer,
+            }))
+        })??;
         self.bound.set(Some(said));
         Ok(said)
     }
@@ -201,20 +198,19 @@ impl TcpSocket {
         let (config, tcp) = (self.inner.config(), self.inner.tcp_config());
         let backlog = backlog.min(config.limits.backlog_max);
         let (accepted, queue) = ring::spsc::queue(backlog + 1);
-        // Of what was said of ACKs before it a listener knows nothing (Linux).
-        self.options().forget_quick_ack();
+        // A listener forgets `TCP_QUICKACK`, as in Linux.
+        self.options().change(|settings| settings.quick_ack = None);
         let options = self.options().look(|settings| settings.for_stack(&tcp));
-        let (answer, mut answers) = ring::spsc::queue(1);
-        self.inner.control(Control::Listen(Listen {
-            socket: self.id,
-            local,
-            accepted,
-            backlog: backlog as u32,
-            options,
-            answer: Some(answer),
-        }))?;
-        self.inner
-            .block_unannounced(|_| answers.pop().map(|said| said.map_err(io::Error::from)))?;
+        self.inner.ask(|answer| {
+            Control::Listen(Listen {
+                socket: self.id,
+                local,
+                accepted,
+                backlog: backlog as u32,
+                options,
+                answer: Some(answer),
+            })
+        })??;
         let id = self.id;
         let queue = Some(Box::new(AcceptQueue::new(queue)));
         self.inner.state().sockets.at(id).queue = queue;
@@ -237,16 +233,15 @@ impl TcpSocket {
     /// # Errors
     /// Those of waiting for the stack's answer.
     pub fn fast_open_room(&self, remote: SocketAddr) -> io::Result<Option<usize>> {
-        let (answer, mut answers) = ring::spsc::queue(1);
-        let query = self.options().look(|settings| FastOpenQuery {
-            socket: self.id,
-            remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
-            mss_max: settings.max_segment,
-            no_cookie: settings.fast_open_no_cookie,
-            answer,
-        });
-        self.inner.control(Control::FastOpenQuery(query))?;
-        let said = self.inner.block_unannounced(|_| answers.pop().map(Ok))?;
+        let said = self.inner.ask(|answer| {
+            Control::FastOpenQuery(self.options().look(|settings| FastOpenQuery {
+                socket: self.id,
+                remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
+                mss_max: settings.max_segment,
+                no_cookie: settings.fast_open_no_cookie,
+                answer,
+            }))
+        })?;
         Ok(said.has_cookie.then_some(said.syn_bytes_max as usize))
     }
 
@@ -302,19 +297,18 @@ impl TcpSocket {
     fn try_connect(&self, remote: SocketAddr, fast_open: bool) -> io::Result<()> {
         let tcp = self.inner.tcp_config();
         let options = self.options().look(|settings| settings.for_stack(&tcp));
-        let (answer, mut answers) = ring::spsc::queue(1);
         self.inner.state().name_peer(self.id, remote);
         let source = || self.source.get().map(|ip| SocketAddr::new(ip, 0));
-        self.inner.control(Control::Connect(Connect {
-            socket: self.id,
-            local: self.bound.get().or_else(source),
-            remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
-            options,
-            fast_open,
-            answer: Some(answer),
-        }))?;
-        self.inner
-            .block_unannounced(|_| answers.pop().map(|said| said.map_err(io::Error::from)))
+        Ok(self.inner.ask(|answer| {
+            Control::Connect(Connect {
+                socket: self.id,
+                local: self.bound.get().or_else(source),
+                remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
+                options,
+                fast_open,
+                answer: Some(answer),
+            })
+        })??)
     }
 }
 

@@ -429,11 +429,9 @@ impl TcpStream {
         if !said.contains(SocketState::SOFT_ERROR) {
             return Ok(None);
         }
-        let (answer, mut answers) = ring::spsc::queue(1);
         let socket = self.id;
-        self.inner
-            .control(Control::SoftError(SoftErrorQuery { socket, answer }))?;
-        let errno: u16 = self.inner.block_unannounced(|_| answers.pop().map(Ok))?;
+        let ask = |answer| Control::SoftError(SoftErrorQuery { socket, answer });
+        let errno: u16 = self.inner.ask(ask)?;
         Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno.into())))
     }
 

@@ -50,7 +50,7 @@ impl Sockets {
         let File::Idle(socket) = &entry.file else {
             return Err(Errno::INVAL);
         };
-        if local.is_ipv4() && entry.is_v6 && socket.options().v6_only() {
+        if local.is_ipv4() && entry.is_v6 && !socket.options().dual() {
             return Err(Errno::INVAL);
         }
         socket.bind(local).map_err(|error| errno(&error))?;
@@ -140,7 +140,7 @@ impl Sockets {
             close_on_exec: flags & SOCK_CLOEXEC != 0,
             zero_copy: entry.zero_copy.inherited(),
             timestamping: entry.timestamping.inherited(),
-            kept: entry.kept.clone(),
+            option_values: entry.option_values.clone(),
             error_queue_is_urgent: entry.error_queue_is_urgent.clone(),
             ..Entry::of(File::Stream(stream), is_v6)
         };

@@ -58,8 +58,8 @@ pub(crate) struct Entry {
     pub timestamping: Timestamping,
     /// Reading was shut although there is no connection: reads find the end.
     pub read_shut: Cell<bool>,
-    /// Options that are only kept, by level and name.
-    pub kept: RefCell<BTreeMap<(i32, i32), i32>>,
+    /// Values of options that are remembered and obeyed by nothing, by level and name.
+    pub option_values: RefCell<BTreeMap<(i32, i32), i32>>,
     /// `SO_COOKIE`
     pub cookie: u64,
     /// `SO_SELECT_ERR_QUEUE`
@@ -80,11 +80,6 @@ impl Entry {
         }
     }
 
-    /// An option that is only kept was set.
-    pub fn has_kept(&self, level: i32, name: i32) -> bool {
-        self.kept.borrow().contains_key(&(level, name))
-    }
-
     /// A descriptor that nothing was set on yet.
     pub fn of(file: File, is_v6: bool) -> Self {
         Self {
@@ -99,7 +94,7 @@ impl Entry {
             zero_copy: ZeroCopy::default(),
             timestamping: Timestamping::default(),
             read_shut: false.into(),
-            kept: RefCell::default(),
+            option_values: RefCell::default(),
             cookie: 0,
             error_queue_is_urgent: false.into(),
         }

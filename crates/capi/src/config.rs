@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use millstream::IpCidr;
 
-use crate::process::Conf;
+use crate::limits::{BUFFERS_DEFAULT, CONCURRENCY_DEFAULT};
 
 mod build;
 mod files;
@@ -184,6 +184,34 @@ impl Settings {
             file: self.file.clone(),
             line,
             why: why.into(),
+        }
+    }
+}
+
+/// `struct mtcp_conf`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conf {
+    pub num_cores: i32,
+    pub max_concurrency: i32,
+    pub max_num_buffers: i32,
+    pub rcvbuf_size: i32,
+    pub sndbuf_size: i32,
+    pub tcp_timewait: i32,
+    pub tcp_timeout: i32,
+}
+
+impl Conf {
+    /// What holds where nobody has said anything.
+    pub const fn new() -> Self {
+        Self {
+            num_cores: 0,
+            max_concurrency: CONCURRENCY_DEFAULT,
+            max_num_buffers: BUFFERS_DEFAULT,
+            rcvbuf_size: RCVBUF_DEFAULT,
+            sndbuf_size: SNDBUF_DEFAULT,
+            tcp_timewait: 0,
+            tcp_timeout: 0,
         }
     }
 }

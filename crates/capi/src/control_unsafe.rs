@@ -9,8 +9,9 @@ use std::path::Path;
 
 use posix::Errno;
 
+use crate::config::Conf;
 use crate::door::{answer_int, open};
-use crate::process::{self, Conf};
+use crate::process;
 use crate::seats::{self, Handle, Seat};
 use crate::signals_unsafe::{self, Handler};
 use crate::{errno_unsafe, memory_unsafe};
@@ -189,7 +190,7 @@ pub extern "C" fn CoreAffinitize(cpu: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_create_context(cpu: c_int) -> Handle {
-    open(|| process::create_context(cpu)).unwrap_or(0)
+    open(|| seats::open(cpu)).unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]

@@ -6,37 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millstream::Runtime;
 use posix::Errno;
 
-use crate::config::{self, Settings};
-use crate::limits::{BUFFERS_DEFAULT, CONCURRENCY_DEFAULT, CONCURRENCY_MAX, CONTEXTS_MAX};
-use crate::seats;
-
-/// `struct mtcp_conf`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Conf {
-    pub num_cores: i32,
-    pub max_concurrency: i32,
-    pub max_num_buffers: i32,
-    pub rcvbuf_size: i32,
-    pub sndbuf_size: i32,
-    pub tcp_timewait: i32,
-    pub tcp_timeout: i32,
-}
-
-impl Conf {
-    /// What holds where nobody has said anything.
-    const fn new() -> Self {
-        Self {
-            num_cores: 0,
-            max_concurrency: CONCURRENCY_DEFAULT,
-            max_num_buffers: BUFFERS_DEFAULT,
-            rcvbuf_size: config::RCVBUF_DEFAULT,
-            sndbuf_size: config::SNDBUF_DEFAULT,
-            tcp_timewait: 0,
-            tcp_timeout: 0,
-        }
-    }
-}
+use crate::config::{self, Conf, Settings};
+use crate::limits::{CONCURRENCY_MAX, CONTEXTS_MAX};
 
 struct Process {
     conf: Conf,
@@ -179,45 +150,42 @@ pub fn leave_to_parent() {
     }
 }
 
-/// Opens context `index`.
+/// The number of context `index` and the runtime that has it, which is made for the first one.
 ///
 /// # Errors
-/// `EINVAL` without `mtcp_init` or beyond `num_cores`; `EEXIST`; why the wire cannot be opened.
-pub fn create_context(index: i32) -> Result<seats::Handle, Errno> {
-    let (index, runtime) = {
-        let mut process = process();
-        let Some(settings) = &process.settings else {
-            eprintln!("mtcp: mtcp_create_context: mtcp_init comes first");
-            return Err(Errno::INVAL);
-        };
-        let index = usize::try_from(index).map_err(|_| Errno::INVAL)?;
-        if index >= process.conf.num_cores as usize {
-            eprintln!(
-                "mtcp: context {index}: num_cores is {}",
-                process.conf.num_cores
-            );
-            return Err(Errno::INVAL);
-        }
-        let runtime = match &process.runtime {
-            Some(runtime) => runtime.clone(),
-            None => {
-                let config = settings.config(&process.conf);
-                let runtime = config.and_then(|config| {
-                    Runtime::lazy(config).map_err(|error| config::Problem::of(&error))
-                });
-                match runtime {
-                    Ok(runtime) => Arc::new(runtime),
-                    Err(problem) => {
-                        eprintln!("mtcp: {problem}");
-                        return Err(Errno::INVAL);
-                    }
+/// `EINVAL` without `mtcp_init` or beyond `num_cores`; why the wire cannot be opened.
+pub fn runtime_of(index: i32) -> Result<(usize, Arc<Runtime>), Errno> {
+    let mut process = process();
+    let Some(settings) = &process.settings else {
+        eprintln!("mtcp: mtcp_create_context: mtcp_init comes first");
+        return Err(Errno::INVAL);
+    };
+    let index = usize::try_from(index).map_err(|_| Errno::INVAL)?;
+    if index >= process.conf.num_cores as usize {
+        eprintln!(
+            "mtcp: context {index}: num_cores is {}",
+            process.conf.num_cores
+        );
+        return Err(Errno::INVAL);
+    }
+    let runtime = match &process.runtime {
+        Some(runtime) => runtime.clone(),
+        None => {
+            let config = settings.config(&process.conf);
+            let runtime = config.and_then(|config| {
+                Runtime::lazy(config).map_err(|error| config::Problem::of(&error))
+            });
+            match runtime {
+                Ok(runtime) => Arc::new(runtime),
+                Err(problem) => {
+                    eprintln!("mtcp: {problem}");
+                    return Err(Errno::INVAL);
                 }
             }
-        };
-        process.runtime = Some(runtime.clone());
-        (index, runtime)
+        }
     };
-    seats::open(index, runtime)
+    process.runtime = Some(runtime.clone());
+    Ok((index, runtime))
 }
 
 /// Why a context cannot be had, as a number.

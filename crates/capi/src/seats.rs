@@ -94,8 +94,12 @@ impl Drop for Seat {
     }
 }
 
-/// Opens context `index` for whichever thread calls with it first.
-pub fn open(index: usize, runtime: Arc<Runtime>) -> Result<Handle, Errno> {
+/// Opens context `index` for the first thread that calls with it.
+///
+/// # Errors
+/// Those of [`process::runtime_of`]; `EEXIST`; why the wire cannot be opened.
+pub fn open(index: i32) -> Result<Handle, Errno> {
+    let (index, runtime) = process::runtime_of(index)?;
     static SERIAL: Mutex<usize> = Mutex::new(0);
     if known().iter().any(|one| one.index == index) {
         return Err(Errno::EXIST);

@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use ring::byte_ring::{RxReader, TxWriter};
-use ring::socket_block::SocketId;
+use ring::socket_block::{SocketBlock, SocketId, SocketState};
 use ring::spsc::Consumer;
 use stack::context::Accepted;
 
 use crate::settings::Settings;
-use crate::urgent::Urgent;
+use crate::urgent::{Urgent, UrgentMark};
 
 pub(crate) const NO_REGISTRATION: u32 = u32::MAX;
 
@@ -154,6 +154,30 @@ impl AppSockets {
         let socket = &mut self.sockets[id.index as usize];
         self.open -= usize::from(!matches!(socket.kind, Kind::Unused));
         *socket = AppSocket::unused();
+    }
+}
+
+impl AppSocket {
+    /// The mark, if it has not been passed.
+    pub fn urgent_mark(&self, block: &SocketBlock) -> Option<UrgentMark> {
+        if !block.state().contains(SocketState::URGENT) {
+            return None;
+        }
+        let end = block.urgent_end();
+        let ahead = end.wrapping_sub(1).wrapping_sub(self.rx.head());
+        if ahead > i32::MAX as u32 {
+            return None;
+        }
+        let in_line = self
+            .settings
+            .as_ref()
+            .is_some_and(|settings| settings.urgent_inline);
+        Some(UrgentMark {
+            ahead: ahead as usize,
+            has_arrived: self.rx.readable(block) > ahead,
+            is_taken: self.urgent.end == Some(end) && self.urgent.is_taken,
+            is_apart: self.urgent.is_apart && !in_line,
+        })
     }
 }
 

@@ -7,22 +7,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ring::doorbell::StackBell;
-use ring::published::fence_full;
-use ring::socket_block::{Requests, SocketBlock, SocketId};
+use ring::socket_block::SocketId;
 use ring::spsc::Producer;
 use rustix::io::Errno;
 use stack::IpCidr;
 use stack::Limits;
 use stack::context::{AppSide, Control, Report};
 
-use crate::app_socket::{AppSockets, Kind};
+use crate::app_socket::AppSockets;
 use crate::config::Config;
 use crate::crank::{CrankHandle, Step};
 use crate::interrupter::Interrupter;
+use crate::lease::Lease;
 use crate::limits::{WRITERS_TURN_SOCKETS_MAX, WRITTEN_BYTES_PER_TURN};
 use crate::poll_set::PollSets;
-use crate::runtime::Lease;
+use crate::state::State;
 
 /// A handle on one of the runtime's stacks. Clones are the same context; all of them, and all sockets made with them, stay on one thread.
 ///
@@ -44,17 +43,6 @@ pub struct Inner {
     interrupter: RefCell<Option<Interrupter>>,
     /// Dropped last: the runtime may then open the context again.
     pub(crate) lease: Arc<Lease>,
-}
-
-/// What belongs to the application's thread alone.
-pub(crate) struct State {
-    pub side: AppSide,
-    pub sockets: AppSockets,
-    pub polls: PollSets,
-    /// Somebody wrote and found too few chunks, since a poll was last asked.
-    pub is_short_of_chunks: bool,
-    /// The last write that was cut short was announced to the stack as a part of more.
-    pub is_piece: bool,
 }
 
 impl Context {
@@ -464,21 +452,13 @@ impl Inner {
         };
         let bell = self.state().side.app_bell.clone();
         let has_events = || !self.state().side.events.is_empty();
-        interrupter.prepare_wait();
-        let is_interrupted = interrupter.is_raised();
-        let slept = match is_interrupted {
-            true => Ok(false),
-            false => {
-                let mut fds = Vec::with_capacity(extra.len() + 1);
-                fds.extend_from_slice(extra);
-                fds.push(interrupter.fd());
-                crank.wait(&bell, until_ns, &fds, has_events)
-            }
-        };
-        match interrupter.finish_wait() || is_interrupted {
-            true => Err(Errno::INTR.into()),
-            false => slept,
-        }
+        let slept = interrupter.sleep_unless_raised(|interruption| {
+            let mut fds = Vec::with_capacity(extra.len() + 1);
+            fds.extend_from_slice(extra);
+            fds.push(interruption);
+            crank.wait(&bell, until_ns, &fds, has_events)
+        });
+        slept.unwrap_or_else(|| Err(Errno::INTR.into()))
     }
 
     /// As [`sleep`](Self::sleep), whoever wants to interrupt it.
@@ -527,98 +507,3 @@ const STOCK_TRIES_MIN: u32 = 100;
 const STOCK_WAIT_NS: u64 = 100_000;
 /// Likewise for room in the queue of requests, and for answers.
 const UNANNOUNCED_WAIT_NS: u64 = 1_000_000;
-
-impl State {
-    fn drain_events(&mut self) -> bool {
-        let mut any = false;
-        loop {
-            let mut batch = [SocketId::default(); 64];
-            let mut count = 0;
-            self.side.events.pop_batch(batch.len(), |id| {
-                batch[count] = id;
-                count += 1;
-            });
-            if count == 0 {
-                return any;
-            }
-            any = true;
-            // The counterpart of the stack's fence in `event_queue`: taken out first, looked at second.
-            fence_full();
-            for id in &batch[..count] {
-                self.sockets.prefetch(*id);
-                if let Some(block) = self.side.memory.block(id.index) {
-                    block.prefetch();
-                }
-            }
-            for id in &batch[..count] {
-                if let Some(socket) = self.sockets.current(*id) {
-                    self.polls.socket_changed(socket.registrations);
-                }
-            }
-        }
-    }
-
-    /// The block of a socket of ours.
-    #[inline]
-    pub fn block(&self, id: SocketId) -> &SocketBlock {
-        self.side
-            .memory
-            .block(id.index)
-            .expect("ids come from the stack")
-    }
-
-    /// Asks the stack for something.
-    #[inline]
-    pub fn request(&mut self, id: SocketId, wanted: Requests) {
-        let AppSide {
-            memory,
-            jobs,
-            stack_bell,
-            ..
-        } = &mut self.side;
-        let block = memory.block(id.index).expect("ids come from the stack");
-        ask(block, jobs, stack_bell, id, wanted);
-    }
-
-    /// Wakes whoever sleeps on behalf of the stack: its own thread, or the watchdog.
-    #[inline]
-    pub fn ring(&self) {
-        self.side.stack_bell.ring();
-    }
-
-    /// A socket that was neither connected nor listening has become so.
-    pub fn become_kind(&mut self, id: SocketId, kind: Kind) {
-        let socket = self.sockets.at(id);
-        socket.kind = kind;
-        let first = socket.registrations;
-        self.polls.state_changed(first);
-    }
-
-    /// The application lets go of a socket.
-    pub fn close(&mut self, id: SocketId, how: Requests) {
-        let first = self.sockets.at(id).registrations;
-        self.polls.forget_socket(first);
-        self.sockets.close(id);
-        self.request(id, how);
-    }
-}
-
-/// As [`State::request`], where the block is at hand.
-#[inline]
-pub(crate) fn ask(
-    block: &SocketBlock,
-    jobs: &mut Producer<SocketId>,
-    stack_bell: &StackBell,
-    id: SocketId,
-    wanted: Requests,
-) {
-    if block.request(wanted) {
-        // As long as there are sockets, and each stands in it once at most.
-        let pushed = jobs.push(id);
-        debug_assert!(
-            pushed.is_ok(),
-            "the job queue is as long as the socket table"
-        );
-        stack_bell.ring();
-    }
-}

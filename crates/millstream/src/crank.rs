@@ -6,7 +6,6 @@ use std::time::Duration;
 use packetio::Clock;
 use packetio::wait::monotonic_ns;
 use ring::doorbell::AppBell;
-use ring::trylock::TryLock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -14,14 +13,9 @@ use stack::{Stack, Turned};
 
 use crate::config::Config;
 use crate::dedicated::{StackThread, linger};
+use crate::shared_stack::SharedStack;
 use crate::spin::Spin;
-use crate::watchdog::{Guarded, Watch};
-
-/// A stack that its application and the watchdog turn, one at a time.
-pub(crate) struct SharedStack {
-    pub stack: TryLock<Stack>,
-    pub watch: Watch,
-}
+use crate::watchdog::Guarded;
 
 /// See the module's documentation.
 pub(crate) enum CrankHandle {
@@ -296,43 +290,37 @@ fn wait_for_bell(
 ) -> std::io::Result<bool> {
     let timeout_ns = until_ns.map(|until_ns| until_ns.saturating_sub(monotonic_ns()));
     if extra.is_empty() {
-        bell.prepare_wait();
-        if has_events() {
-            bell.cancel_wait();
-        } else {
-            bell.wait(timeout_ns);
-        }
+        bell.wait_unless(has_events, timeout_ns);
         return Ok(false);
     }
     let own = bell.fd()?;
-    bell.prepare_wait();
-    let mut outcome = Ok(false);
-    if !has_events() {
-        let mut fds: Vec<_> = extra
-            .iter()
-            .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+    let sleep = |()| {
+        let fds = extra.iter().copied().chain([own]);
+        let mut fds: Vec<_> = fds
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
-        fds.push(PollFd::from_borrowed_fd(own, PollFlags::IN));
         let timeout = timeout_ns.map(|ns| Timespec {
             tv_sec: (ns / 1_000_000_000) as _,
             tv_nsec: (ns % 1_000_000_000) as _,
         });
-        outcome = match poll(&mut fds, timeout.as_ref()) {
+        match poll(&mut fds, timeout.as_ref()) {
             Ok(_) => Ok(false),
             Err(Errno::INTR) => Ok(true),
             Err(errno) => Err(errno.into()),
-        };
-    }
-    bell.cancel_wait();
-    outcome
+        }
+    };
+    let slept = bell.doze(|| (!has_events()).then_some(()), sleep);
+    slept.unwrap_or(Ok(false))
 }
 
 #[cfg(test)]
 mod tests {
     use packetio::loopback::{self, LoopbackOptions};
+    use ring::trylock::TryLock;
     use stack::StackConfig;
 
     use super::*;
+    use crate::shared_stack::Watch;
 
     #[test]
     fn owner_who_finds_the_watchdog_at_the_stack_leaves_it_the_core() {

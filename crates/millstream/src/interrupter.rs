@@ -47,22 +47,18 @@ impl Interrupter {
         self.inner.flag.take();
     }
 
-    /// Announced first, looked at second: whoever interrupts from here on wakes the sleeper.
-    pub(crate) fn prepare_wait(&self) {
-        self.inner.bell.prepare_sleep();
-    }
-
     pub(crate) fn is_raised(&self) -> bool {
         self.inner.flag.is_raised()
     }
 
-    /// True once for each interruption.
-    pub(crate) fn finish_wait(&self) -> bool {
-        self.inner.bell.cancel_sleep();
-        self.inner.flag.take()
-    }
-
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.inner.bell.fd()
+    /// Sleeps, unless it is or was interrupted: then `None`, once for each interruption.
+    pub(crate) fn sleep_unless_raised<R>(
+        &self,
+        sleep: impl FnOnce(BorrowedFd<'_>) -> R,
+    ) -> Option<R> {
+        let (flag, bell) = (&self.inner.flag, &self.inner.bell);
+        let slept = bell.doze(|| (!flag.is_raised()).then(|| bell.fd()), sleep);
+        let was_raised = flag.take();
+        slept.filter(|_| !was_raised)
     }
 }

@@ -9,20 +9,20 @@ use rustix::io::Errno;
 use stack::context::{Accepted, Backlog, Control, Listen, SocketOption};
 
 use crate::app_socket::{AcceptQueue, Kind};
-use crate::context::{Context, Inner, State};
+use crate::context::{Context, Inner};
+use crate::event::Readiness;
 use crate::options::SocketOptions;
 use crate::poll::{Source, sealed};
-use crate::readiness::Readiness;
 use crate::settings::Settings;
-use crate::socket::TcpSocket;
+use crate::state::State;
 use crate::stream::{TcpStream, would_block};
 
 /// Accepts connections at an address and port of its context.
 ///
 /// Each context listens for itself: to serve on several cores, bind the same address in each.
 pub struct TcpListener {
-    inner: Rc<Inner>,
-    id: SocketId,
+    pub(crate) inner: Rc<Inner>,
+    pub(crate) id: SocketId,
     local: SocketAddr,
     nonblocking: std::cell::Cell<bool>,
     backlog: std::cell::Cell<usize>,
@@ -103,17 +103,6 @@ impl TcpListener {
     /// Whether `accept` returns at once when nobody waits.
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.set(nonblocking);
-    }
-
-    /// Listens no more: a socket with the same options, bound where this one was. Connections that nobody accepted are reset.
-    ///
-    /// # Errors
-    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
-    pub fn into_socket(self) -> io::Result<TcpSocket> {
-        let (inner, local) = (self.inner.clone(), self.local);
-        let settings = self.inner.state().sockets.at(self.id).settings.clone();
-        drop(self);
-        TcpSocket::like(inner, local.is_ipv6(), Some(local), settings)
     }
 
     /// How many connections, and one more, may wait to be accepted.

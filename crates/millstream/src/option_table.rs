@@ -1,7 +1,7 @@
 //! Every socket option that a connection or a listener obeys: one row each.
 //!
-//! [`settings`](crate::settings) makes of a row the field that remembers the option and the message
-//! that tells it to the stack. [`options`](crate::options) makes the typed accessors and the calls
+//! Module `settings` makes of a row the field that remembers the option and the message
+//! that tells it to the stack. Module `options` makes the typed accessors and the calls
 //! by number. An option of its own takes one row here and the code that obeys it. `posix` adds the
 //! options that need its descriptors, and those that Linux has and TCP never looks at.
 //!

@@ -1,7 +1,7 @@
 //! The options of a socket, typed and by number: one view for sockets, streams and listeners.
 //!
 //! An option is honoured or refused; none is taken in silence. The rows stand in
-//! [`option_table`](crate::option_table).
+//! `option_table.rs`.
 
 use std::io;
 use std::rc::Rc;

@@ -12,13 +12,14 @@
 
 use std::collections::VecDeque;
 
-use ring::socket_block::{SocketBlock, SocketId};
+use ring::socket_block::SocketId;
 
-use crate::app_socket::{AppSocket, AppSockets, NO_REGISTRATION};
-use crate::limits::{EVENTS_PER_WAIT_FEW, EVENTS_PER_WAIT_MANY};
-use crate::poll::{Event, Interest, Mode, Token};
-use crate::poll_nest::{InnerPoll, Nested};
-use crate::readiness::{self, Readiness};
+use crate::app_socket::{AppSockets, NO_REGISTRATION};
+use crate::event::{Event, Interest, Mode, Readiness, Token};
+
+mod nested;
+
+pub(crate) use nested::{InnerPoll, NestError, Nested};
 
 /// What a registration asks for.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +96,7 @@ pub(crate) struct PollSets {
     free: Vec<u32>,
     polls: Vec<PollState>,
     /// Those of one wait that are looked at last; empty in between.
-    writers: Vec<(u32, SocketId)>,
+    pub writers: Vec<(u32, SocketId)>,
 }
 
 impl PollSets {
@@ -191,7 +192,7 @@ impl PollSets {
     pub fn would_tell(&self, at: u32, ready: Readiness, edges: (u32, u32)) -> bool {
         let registration = &self.registrations[at as usize];
         let got = ready.intersection(registration.wanted.told);
-        !got.is_none()
+        !got.is_empty()
             && (registration.wanted.mode == Mode::Level || registration.is_news(edges.0, edges.1))
     }
 
@@ -331,7 +332,7 @@ impl PollSets {
     }
 
     /// The registration asks to be told of room, and its socket was written to, up to `tail`, since the last look.
-    fn wrote_since(&mut self, at: u32, tail: u32) -> bool {
+    pub fn wrote_since(&mut self, at: u32, tail: u32) -> bool {
         let registration = &mut self.registrations[at as usize];
         let has_moved = registration.tail_seen != tail;
         registration.tail_seen = tail;
@@ -357,7 +358,7 @@ impl PollSets {
         } = registration.wanted;
         let got = ready.intersection(told);
         let waits_for_room = interest.is_writable() && !ready.contains(Readiness::WRITABLE);
-        if got.is_none() || (mode == Mode::Edge && !is_news) {
+        if got.is_empty() || (mode == Mode::Edge && !is_news) {
             return Verdict {
                 event: None,
                 waits_for_room,
@@ -455,74 +456,4 @@ const fn reportable(interest: Interest) -> Readiness {
         told = told.union(Readiness::URGENT);
     }
     told
-}
-
-impl crate::context::State {
-    /// How many of those on a poll's list one wait hands over. `is_whole`: all. That is so if the
-    /// wait's own turn brought nothing, since then they were ready before it and nobody works at
-    /// what is still to come, and for a program that polls now and then (decision 0062).
-    pub(crate) fn share_of_events(&self, poll: u32, is_whole: bool) -> usize {
-        let listed = self.polls.listed(poll);
-        match is_whole || listed >= EVENTS_PER_WAIT_MANY {
-            true => listed,
-            false => (listed / 4).max(EVENTS_PER_WAIT_FEW),
-        }
-    }
-
-    /// Looks at what is on a poll's list, at each once, and appends what is ready to `events`, up to `max`.
-    pub(crate) fn collect(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
-        let mut budget = self.polls.listed(poll);
-        let is_short = std::mem::take(&mut self.is_short_of_chunks);
-        let mut writers = std::mem::take(&mut self.polls.writers);
-        while events.len() < max
-            && let Some((at, id)) = self.polls.next_ready(poll, &mut budget)
-        {
-            let Some(socket) = self.sockets.current(id) else {
-                continue;
-            };
-            // Chunks were too few for all writers: who had some since the last look comes after those who had none.
-            if is_short && self.polls.wrote_since(at, socket.tx.tail()) {
-                writers.push((at, id));
-            } else if let Some(block) = self.side.memory.block(id.index) {
-                look(&mut self.polls, at, (socket, block), events);
-            }
-        }
-        for (at, id) in writers.drain(..) {
-            if events.len() >= max {
-                self.polls.list(at);
-            } else if let Some(socket) = self.sockets.current(id)
-                && let Some(block) = self.side.memory.block(id.index)
-            {
-                look(&mut self.polls, at, (socket, block), events);
-            }
-        }
-        self.polls.writers = writers;
-    }
-}
-
-/// Looks at the socket of a registration that was taken off its poll's list.
-#[inline]
-fn look(
-    polls: &mut PollSets,
-    at: u32,
-    (socket, block): (&mut AppSocket, &SocketBlock),
-    events: &mut Vec<Event>,
-) {
-    if !readiness::may_be_any(socket, block) {
-        return;
-    }
-    // Edges before readiness: an edge that comes in between is then reported once more, not lost.
-    let (in_edges, out_edges) = (block.in_edges(), block.out_edges());
-    let ready = readiness::of(socket, block);
-    let verdict = polls.judge(at, ready, in_edges, out_edges);
-    if let Some(event) = verdict.event {
-        events.push(event);
-    }
-    if verdict.waits_for_room {
-        block.set_want_writable();
-        // Room that came before the wish was known is told of by nobody.
-        if readiness::of(socket, block).contains(Readiness::WRITABLE) {
-            polls.list(at);
-        }
-    }
 }

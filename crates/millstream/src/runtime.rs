@@ -12,11 +12,13 @@ use stack::{Stack, StackConfig};
 
 use crate::config::{Config, Crank};
 use crate::context::Context;
-use crate::crank::{CrankHandle, InlineCrank, SharedStack};
+use crate::crank::{CrankHandle, InlineCrank};
 use crate::dedicated::StackThread;
 use crate::error::Error;
+use crate::lease::Lease;
 use crate::limits::CONTEXTS_MAX;
-use crate::watchdog::{self, Watch};
+use crate::shared_stack::{SharedStack, Watch};
+use crate::watchdog;
 
 /// The stacks of a process on one wire. Contexts keep what they need of it alive, so it may be dropped while they are in use.
 pub struct Runtime {
@@ -34,21 +36,6 @@ enum Place {
     Waiting(Box<Seat>),
     /// Somebody has it, for as long as the lease is held.
     Taken(Weak<Lease>),
-}
-
-/// What a context that is in use holds.
-pub(crate) struct Lease {
-    /// The switch that it gets its frames from, and its number there.
-    member: Option<(Arc<Switch>, usize)>,
-}
-
-impl Lease {
-    /// A socket of the context listens at `port`, or does so no more.
-    pub fn listens(&self, port: u16, on: bool) {
-        if let Some((switch, index)) = &self.member {
-            switch.listens(*index, port, on);
-        }
-    }
 }
 
 /// A context that nobody has taken yet.

@@ -10,10 +10,10 @@ use stack::context::{Bind, Connect, Control, FastOpenQuery, Listen};
 
 use crate::app_socket::{AcceptQueue, Kind};
 use crate::context::{Context, Inner};
+use crate::event::Readiness;
 use crate::listener::TcpListener;
 use crate::options::SocketOptions;
 use crate::poll::{Source, sealed};
-use crate::readiness::Readiness;
 use crate::settings::Settings;
 use crate::stream::TcpStream;
 
@@ -309,6 +309,34 @@ impl TcpSocket {
                 answer: Some(answer),
             })
         })??)
+    }
+}
+
+impl TcpListener {
+    /// Listens no more: a socket with the same options, bound where this one was. Connections that nobody accepted are reset.
+    ///
+    /// # Errors
+    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
+    pub fn into_socket(self) -> io::Result<TcpSocket> {
+        let (inner, local) = (self.inner.clone(), self.local_addr());
+        let settings = self.inner.state().sockets.at(self.id).settings.clone();
+        drop(self);
+        TcpSocket::like(inner, local.is_ipv6(), Some(local), settings)
+    }
+}
+
+impl TcpStream {
+    /// Dissolves the connection (`connect` to `AF_UNSPEC`): reset if it is open, and a socket with the same options, bound where this one was. As in Linux
+    /// `TCP_MAXSEG`, `TCP_WINDOW_CLAMP` and `TCP_QUICKACK` go with the connection.
+    ///
+    /// # Errors
+    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
+    pub fn into_socket(self) -> io::Result<TcpSocket> {
+        let (inner, is_v6) = (self.inner.clone(), self.is_v6);
+        let bound = self.bound();
+        let settings = self.inner.state().sockets.at(self.id).settings.clone();
+        self.abort();
+        TcpSocket::like(inner, is_v6, bound, settings)
     }
 }
 

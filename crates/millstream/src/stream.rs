@@ -13,12 +13,12 @@ use stack::context::{
 };
 
 use crate::app_socket::Kind;
-use crate::context::{Context, Inner, State, ask};
+use crate::context::{Context, Inner};
+use crate::event::Readiness;
 use crate::options::SocketOptions;
 use crate::poll::{Source, sealed};
-use crate::readiness::Readiness;
 use crate::settings::Linger;
-use crate::socket::TcpSocket;
+use crate::state::{State, ask};
 use crate::urgent::UrgentMark;
 
 #[cfg(test)]
@@ -32,11 +32,11 @@ mod write;
 /// after its stock for that, and waits for the stack's thread if it has one
 /// ([`CHUNKS_WAIT_NS_MAX`](crate::limits::CHUNKS_WAIT_NS_MAX) at most). On a virtual clock it may be cut short whenever the stock is.
 pub struct TcpStream {
-    inner: Rc<Inner>,
-    id: SocketId,
+    pub(crate) inner: Rc<Inner>,
+    pub(crate) id: SocketId,
     nonblocking: Cell<bool>,
     /// It was connected to an IPv6 address, be it one that stands for IPv4.
-    is_v6: bool,
+    pub(crate) is_v6: bool,
     /// What the socket's block cannot say of how it was opened.
     opened: Option<Box<Opened>>,
 }
@@ -164,6 +164,11 @@ impl TcpStream {
 
     pub(crate) fn accepted(inner: Rc<Inner>, id: SocketId, remote: SocketAddr) -> Self {
         Self::new(inner, id, None, remote)
+    }
+
+    /// The address that it was bound to before it was connected.
+    pub(crate) fn bound(&self) -> Option<SocketAddr> {
+        self.opened.as_ref().and_then(|opened| opened.bound)
     }
 
     /// How an attempt to connect went; `None` while nobody knows.
@@ -304,19 +309,6 @@ impl TcpStream {
         let first = state.sockets.at(self.id).registrations;
         state.polls.state_changed(first);
         Ok(())
-    }
-
-    /// Dissolves the connection (`connect` to `AF_UNSPEC`): reset if it is open, and a socket with the same options, bound where this one was. As in Linux
-    /// `TCP_MAXSEG`, `TCP_WINDOW_CLAMP` and `TCP_QUICKACK` go with the connection.
-    ///
-    /// # Errors
-    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
-    pub fn into_socket(self) -> io::Result<TcpSocket> {
-        let (inner, is_v6) = (self.inner.clone(), self.is_v6);
-        let bound = self.opened.as_ref().and_then(|opened| opened.bound);
-        let settings = self.inner.state().sockets.at(self.id).settings.clone();
-        self.abort();
-        TcpSocket::like(inner, is_v6, bound, settings)
     }
 
     /// Resets the connection: nothing that was not sent will be, and the peer is told.

@@ -8,50 +8,18 @@
 //! What the copies are of lives as long as they do: a stack that goes while the watchdog sleeps on them wakes it, and waits until it has let go.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use packetio::wait::monotonic_ns;
 use ring::doorbell::StackBell;
-use ring::published::{Flag, Published64, fence_full};
+use ring::published::Published64;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 
-use crate::crank::SharedStack;
 use crate::error::Error;
 use crate::limits::{WATCHDOG_LETS_GO_NS_MAX, WATCHDOG_SINGLE_TURNS, WATCHDOG_TICK_NS};
-
-/// What an owner tells the watchdog of itself.
-pub(crate) struct Watch {
-    away: Flag,
-    turns: Published64,
-    dog: OnceLock<Arc<Dog>>,
-}
-
-impl Watch {
-    pub fn new() -> Self {
-        Self {
-            away: Flag::new(),
-            turns: Published64::new(0),
-            dog: OnceLock::new(),
-        }
-    }
-
-    pub fn enter(&self) {
-        self.away.lower();
-    }
-
-    pub fn leave(&self) {
-        self.away.raise();
-        if let Some(dog) = self.dog.get() {
-            dog.bell.ring();
-        }
-    }
-
-    pub fn turned(&self) {
-        self.turns.add(1);
-    }
-}
+use crate::shared_stack::SharedStack;
 
 /// Keeps a stack under the watchdog's eyes until it is dropped.
 pub(crate) struct Guarded {
@@ -140,7 +108,7 @@ pub(crate) fn guard(stack: &Arc<SharedStack>) -> Result<Guarded, Error> {
         armed: None,
     };
     dog.flock().sheep.push(sheep);
-    let _ = stack.watch.dog.set(dog.clone());
+    stack.watch.guard(dog.bell.clone());
     Ok(Guarded { dog, key })
 }
 
@@ -168,26 +136,26 @@ fn start() -> Result<Arc<Dog>, Error> {
 
 fn watch(dog: &Dog) {
     loop {
-        // Announced first, looked second: an owner that leaves from here on rings.
-        dog.bell.prepare_sleep();
-        let mut flock = dog.flock();
-        if std::mem::take(&mut flock.is_awaited) {
-            dog.let_go.notify_all();
-        }
-        let now_ns = monotonic_ns();
-        let mut until_ns = None;
-        for sheep in &mut flock.sheep {
-            let due_ns = sheep.look(now_ns);
-            until_ns = [until_ns, due_ns].into_iter().flatten().min();
-        }
-        let fds: Vec<Watched> = flock.sheep.iter().flat_map(Sheep::descriptors).collect();
-        drop(flock);
-        sleep(
-            dog,
-            &fds,
-            until_ns.map(|until_ns: u64| until_ns.saturating_sub(now_ns)),
-        );
-        dog.bell.cancel_sleep();
+        let look = || {
+            let mut flock = dog.flock();
+            if std::mem::take(&mut flock.is_awaited) {
+                dog.let_go.notify_all();
+            }
+            let now_ns = monotonic_ns();
+            let mut until_ns = None;
+            for sheep in &mut flock.sheep {
+                let due_ns = sheep.look(now_ns);
+                until_ns = [until_ns, due_ns].into_iter().flatten().min();
+            }
+            let fds: Vec<Watched> = flock.sheep.iter().flat_map(Sheep::descriptors).collect();
+            Some((
+                fds,
+                until_ns.map(|until_ns: u64| until_ns.saturating_sub(now_ns)),
+            ))
+        };
+        // An owner that leaves after the look finds the sleep announced, and rings.
+        dog.bell
+            .doze(look, |(fds, timeout_ns)| sleep(dog, &fds, timeout_ns));
     }
 }
 
@@ -214,9 +182,7 @@ impl Sheep {
     /// Turns the stack if its owner has been away since the last look; when to look again.
     fn look(&mut self, now_ns: u64) -> Option<u64> {
         let shared = self.stack.upgrade()?;
-        fence_full();
-        let turns = shared.watch.turns.load();
-        let is_away = shared.watch.away.is_raised();
+        let (is_away, turns) = shared.watch.look();
         let moved = std::mem::replace(&mut self.turns_seen, turns) != turns;
         if !is_away || moved {
             self.stood_in = 0;
@@ -280,6 +246,7 @@ mod tests {
     use stack::{Stack, StackConfig};
 
     use super::*;
+    use crate::shared_stack::Watch;
 
     /// A stack whose owner is away, the other end of its wire, and the watchdog's view of it.
     fn left_alone() -> (Arc<SharedStack>, Loopback, Sheep) {

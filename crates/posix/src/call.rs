@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use rustix::io::Errno;
 
 use crate::request::{ControlMessage, EpollEvent, PollFd, Request};
-use crate::sockets::Sockets;
 
 /// How far a call has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +45,7 @@ pub enum Reply {
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Call {
-    request: Request,
+    pub(crate) request: Request,
     pub(crate) reply: Reply,
     pub(crate) progress: Progress,
 }
@@ -77,11 +76,6 @@ impl Call {
             reply: Reply::None,
             progress: Progress::default(),
         }
-    }
-
-    /// Carries the call on.
-    pub fn poll(&mut self, sockets: &mut Sockets) -> Outcome {
-        sockets.carry_on(&self.request, &mut self.progress, &mut self.reply)
     }
 
     /// When a blocked call gives up by itself (`SO_RCVTIMEO`, `SO_SNDTIMEO`, the time of `poll` and `epoll_wait`), on the context's clock;

@@ -7,9 +7,10 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
+use crate::entry::{Entry, File, errno};
 use crate::number::*;
 use crate::request::{EpollEvent, Request};
-use crate::sockets::{Entry, File, Sockets, Step, errno};
+use crate::sockets::{Sockets, Step};
 
 /// What a wait for several things sleeps at most, when one of them may come without an event of the stack's.
 const SLICE_NS: u64 = 5_000_000;

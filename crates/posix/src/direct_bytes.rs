@@ -8,9 +8,10 @@ use millstream::TcpStream;
 use rustix::io::Errno;
 
 use crate::call::Reply;
+use crate::entry::{Entry, File, errno};
 use crate::kernel;
 use crate::number::*;
-use crate::sockets::{Entry, File, Sockets, Step, errno};
+use crate::sockets::{Sockets, Step};
 
 /// Flags that change nothing about how bytes are read.
 const PLAIN: i32 = MSG_DONTWAIT | MSG_NOSIGNAL;

@@ -8,27 +8,15 @@ use millstream::{Events, Interest, Mode, Poll, Readiness, Source, Token};
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
+use crate::entry::{Entry, Epoll, File, Watch, Watched, errno};
 use crate::error_queue::{Notices, look};
 use crate::kernel;
 use crate::number::*;
 use crate::request::{EpollEvent, PollFd};
-use crate::sockets::{Entry, File, Sockets, Step, errno, is_over};
+use crate::sockets::{Sockets, Step, is_over};
 
 /// The most events that a wait may ask for (`EP_MAX_EVENTS`): as many of the kernel's structures as an `int` counts bytes.
 const EVENTS_MAX: usize = i32::MAX as usize / 12;
-
-/// An epoll descriptor.
-pub(crate) struct Epoll {
-    poll: Poll,
-    watched: Watched,
-    events: Events,
-    /// Of which descriptors the events of this wait are, one by one: their `data` need not say.
-    told: Vec<i32>,
-    /// Where notices begin that found no room among the events of a wait: in every other one they come first then, so that neither they nor what the poll finds
-    /// fills the room every time.
-    owed: Option<i32>,
-    notices_first: bool,
-}
 
 impl Epoll {
     /// What it watches of the kernel's, for those who sleep until something is ready.
@@ -80,21 +68,6 @@ impl Epoll {
     }
 }
 
-/// A descriptor that is watched.
-#[derive(Clone, Copy)]
-struct Watch {
-    events: u32,
-    /// How many notices there had been about it when it was last told of ([`Notices::count`]).
-    seen: u32,
-    data: u64,
-    /// It was to be told of once, and was.
-    is_off: bool,
-    /// The poll watches it. Not any more, once a notice was the one thing to be told: the poll would not know.
-    is_polled: bool,
-}
-
-const _: () = assert!(size_of::<Option<Watch>>() == 24);
-
 impl Watch {
     /// Whatever there is to tell is news.
     const fn new(event: EpollEvent) -> Self {
@@ -129,45 +102,6 @@ impl Watch {
 
     const fn only_asked(self, events: u32) -> u32 {
         events & (self.events | EPOLLERR | EPOLLHUP)
-    }
-}
-
-/// What is watched, by descriptor.
-#[derive(Default)]
-struct Watched {
-    places: Vec<Option<Watch>>,
-}
-
-impl Watched {
-    fn at(&self, fd: i32) -> Option<Watch> {
-        *self.places.get(usize::try_from(fd).ok()?)?
-    }
-
-    fn at_mut(&mut self, fd: i32) -> Option<&mut Watch> {
-        self.places.get_mut(usize::try_from(fd).ok()?)?.as_mut()
-    }
-
-    fn set(&mut self, fd: i32, watch: Watch) {
-        let Ok(place) = usize::try_from(fd) else {
-            return;
-        };
-        if place >= self.places.len() {
-            self.places.resize(place + 1, None);
-        }
-        self.places[place] = Some(watch);
-    }
-
-    fn remove(&mut self, fd: i32) -> Option<Watch> {
-        self.places.get_mut(usize::try_from(fd).ok()?)?.take()
-    }
-
-    /// The first one from descriptor `fd` on.
-    fn from(&self, fd: i32) -> Option<(i32, Watch)> {
-        let rest = self.places.get(usize::try_from(fd).ok()?..)?;
-        let numbered = (fd..).zip(rest);
-        numbered
-            .filter_map(|(fd, watch)| Some((fd, (*watch)?)))
-            .next()
     }
 }
 

@@ -6,9 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use millstream::IcmpNote;
 
 use crate::call::Reply;
+use crate::entry::{Entry, File};
 use crate::number::*;
 use crate::request::ControlMessage;
-use crate::sockets::{Entry, File, Sockets, Step};
+use crate::sockets::{Sockets, Step};
 use crate::{timestamping, zero_copy};
 
 /// `sizeof(struct cmsghdr)`
@@ -85,16 +86,6 @@ fn next_note(entry: &Entry) -> Option<(Vec<u8>, bool, Vec<ControlMessage>)> {
 
 const SO_EE_ORIGIN_ICMP: u8 = 2;
 const SO_EE_ORIGIN_ICMP6: u8 = 3;
-
-/// A message of the socket's family: a `struct sock_extended_err`, and behind it an empty address.
-pub(crate) fn message(is_v6: bool, mut data: Vec<u8>) -> ControlMessage {
-    let (level, kind, address_len) = match is_v6 {
-        true => (SOL_IPV6, IPV6_RECVERR, 28),
-        false => (SOL_IP, IP_RECVERR, 16),
-    };
-    data.resize(data.len() + address_len, 0);
-    ControlMessage { level, kind, data }
-}
 
 /// As many control messages as find room, the last one cut if need be, as Linux does it; and `MSG_CTRUNC` if that was not all.
 pub(crate) fn fit(messages: Vec<ControlMessage>, room: usize) -> (Vec<ControlMessage>, i32) {

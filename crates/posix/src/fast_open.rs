@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use rustix::io::Errno;
 
 use crate::call::Progress;
+use crate::entry::{Attempt, File};
 use crate::number::MSG_DONTWAIT;
 use crate::open::address_for;
 use crate::request::Address;
-use crate::sockets::{Attempt, File, Sockets};
+use crate::sockets::Sockets;
 
 /// What came of it.
 pub(crate) enum FastSend {

@@ -7,10 +7,11 @@ use millstream::{Linger, TcpSocket, TcpState};
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
+use crate::entry::{Attempt, Entry, File, Stream, errno};
 use crate::error_queue;
 use crate::number::*;
 use crate::request::Address;
-use crate::sockets::{Attempt, Entry, File, Sockets, Step, Stream, errno, is_over};
+use crate::sockets::{Sockets, Step, is_over};
 
 impl Sockets {
     pub(crate) fn socket(&mut self, domain: i32, kind: i32, protocol: i32) -> Step {
@@ -412,7 +413,7 @@ impl Sockets {
             File::Listener(listener) => Some(listener.local_addr()),
             File::Stream(stream) => match stream.tcp.local_addr() {
                 Some(local) => Some(local),
-                None => info(stream)?.map(|info| info.local),
+                None => stream.info()?.map(|info| info.local),
             },
             _ => None,
         };
@@ -440,12 +441,6 @@ impl Sockets {
 /// One more than the last protocol that Linux numbers (`IPPROTO_MAX`).
 const IPPROTO_END: i32 = 263;
 
-/// What is known of a connection.
-pub(crate) fn info(stream: &Stream) -> Result<Option<Box<millstream::SocketInfo>>, Errno> {
-    let asked = stream.tcp.options().info();
-    asked.map_err(|error| errno(&error))
-}
-
 /// It connects, and the peer's SYN has arrived.
 fn is_half_open(stream: &Stream) -> bool {
     stream.tcp.is_connecting() && stream.tcp.has_crossed()
@@ -453,7 +448,7 @@ fn is_half_open(stream: &Stream) -> bool {
 
 /// Our FIN is not acknowledged yet.
 fn is_closing(stream: &Stream) -> Result<bool, Errno> {
-    let state = info(stream)?.map(|info| info.tcp.state);
+    let state = stream.info()?.map(|info| info.tcp.state);
     Ok(matches!(
         state,
         Some(

@@ -8,9 +8,10 @@ use millstream::{Context, SocketOptions};
 use rustix::io::Errno;
 
 use crate::call::Reply;
+use crate::entry::{Entry, File, errno};
 use crate::layout::{int, to_int};
 use crate::number::*;
-use crate::sockets::{Entry, File, Sockets, Step, errno};
+use crate::sockets::{Sockets, Step};
 
 mod descriptor;
 mod option_values;

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use crate::number::{IP_RECVERR, IPV6_RECVERR, SOL_IP, SOL_IPV6};
+
 /// A socket's address as the caller gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -159,4 +161,16 @@ pub enum Request {
         max_events: i32,
         timeout_ms: i32,
     },
+}
+
+impl ControlMessage {
+    /// A message of the socket's family: a `struct sock_extended_err`, and behind it an empty address.
+    pub(crate) fn extended_error(is_v6: bool, mut data: Vec<u8>) -> Self {
+        let (level, kind, address_len) = match is_v6 {
+            true => (SOL_IPV6, IPV6_RECVERR, 28),
+            false => (SOL_IP, IP_RECVERR, 16),
+        };
+        data.resize(data.len() + address_len, 0);
+        Self { level, kind, data }
+    }
 }

@@ -2,19 +2,19 @@
 
 use std::io::{Read, Write};
 
-use millstream::TcpStream;
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
+use crate::entry::{File, Stream, errno};
 use crate::error_queue::fit;
 use crate::fast_open::FastSend;
 use crate::kernel;
 use crate::number::*;
-use crate::open::{blocked, info};
+use crate::open::blocked;
 use crate::request::{Address, ControlMessage};
-use crate::sockets::{File, Sockets, Step, Stream, errno};
+use crate::sockets::{Sockets, Step};
 use crate::timestamping;
-use crate::urgent::{self, Before};
+use crate::urgent::{self, AtEnd, Before, at_end};
 
 /// Flags of descriptors that a socket keeps, and that mean nothing to it.
 const KEPT_FLAGS: i32 = O_APPEND | O_NOATIME;
@@ -309,8 +309,10 @@ impl Sockets {
             File::Stream(stream) => match request {
                 SIOCINQ => urgent::readable(&stream.tcp) as i32,
                 SIOCATMARK => urgent::is_at_mark(&stream.tcp).into(),
-                SIOCOUTQ => info(stream)?.map_or(0, |info| waiting(&info)),
-                SIOCOUTQNSD => info(stream)?.map_or(0, |info| info.tcp.notsent_bytes as i32),
+                SIOCOUTQ => stream.info()?.map_or(0, |info| waiting(&info)),
+                SIOCOUTQNSD => stream
+                    .info()?
+                    .map_or(0, |info| info.tcp.notsent_bytes as i32),
                 _ => 0,
             },
             _ => 0,
@@ -400,24 +402,6 @@ fn waiting_error(stream: &Stream) -> Result<(), Errno> {
         Ok(Some(error)) => Err(errno(&error)),
         Ok(None) => Ok(()),
         Err(error) => Err(errno(&error)),
-    }
-}
-
-/// Whether there is more to wait for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AtEnd {
-    /// What was read is all that this call will see.
-    Yes,
-    /// More may come.
-    No,
-}
-
-/// Whether nothing will arrive any more: the peer has ended its direction, or the connection is over. Asked before bytes are looked for: what came ahead of the
-/// end is found then.
-pub(crate) fn at_end(stream: &TcpStream) -> AtEnd {
-    match stream.is_read_closed() || !stream.is_open() {
-        true => AtEnd::Yes,
-        false => AtEnd::No,
     }
 }
 

@@ -7,9 +7,8 @@ use std::io::Read;
 use millstream::TcpStream;
 use rustix::io::Errno;
 
+use crate::entry::{File, Stream, errno};
 use crate::number::*;
-use crate::sockets::{File, Stream, errno};
-use crate::transfer::{AtEnd, at_end};
 
 /// How far the next read goes.
 pub(crate) enum Before {
@@ -97,5 +96,23 @@ pub(crate) fn readable(stream: &TcpStream) -> usize {
     match stream.urgent_mark() {
         Some(mark) if mark.is_apart && mark.has_arrived => mark.ahead,
         _ => stream.readable(),
+    }
+}
+
+/// Whether there is more to wait for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtEnd {
+    /// What was read is all that this call will see.
+    Yes,
+    /// More may come.
+    No,
+}
+
+/// Whether nothing will arrive any more: the peer has ended its direction, or the connection is over. Asked before bytes are looked for: what came ahead of the
+/// end is found then.
+pub(crate) fn at_end(stream: &TcpStream) -> AtEnd {
+    match stream.is_read_closed() || !stream.is_open() {
+        true => AtEnd::Yes,
+        false => AtEnd::No,
     }
 }

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use millstream::{BufferSizes, Config, Crank, IpCidr, Limits, WireSpec};
 
+use super::Conf;
 use super::{Io, Problem, RCVBUF_DEFAULT, SNDBUF_DEFAULT, Settings};
 use crate::interfaces_unsafe;
 use crate::limits::{CHUNKS, LOCAL_PORTS};
-use crate::process::Conf;
 
 /// Where a loopback's contexts are found if nobody says: the first one's address, the others count on.
 const LOOPBACK_ADDRESS: &str = "10.77.0.1/24";

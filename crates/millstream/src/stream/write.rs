@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use stack::context::AppSide;
 
 use super::{TcpStream, is_open, is_timeout};
-use crate::context::{State, ask};
 use crate::limits::{CHUNKS_WAIT_NS_MAX, WHOLE_WRITE_BYTES_MAX};
+use crate::state::{State, ask};
 
 impl TcpStream {
     /// A write found no room for all, or no chunk. On a send buffer that was empty it is taken whole if it is short enough: programs for the kernel take that for granted. What
@@ -130,6 +130,19 @@ impl State {
         tx.write_vectored(memory, block, magazine, slices)
     }
 
+    /// As [`put`](Self::put). If there is no room, the stack will tell of some.
+    fn put_or_want(&mut self, id: SocketId, slices: &[IoSlice<'_>]) -> usize {
+        let AppSide {
+            memory, magazine, ..
+        } = &mut self.side;
+        let Some(block) = memory.block(id.index) else {
+            return 0;
+        };
+        let tx = &mut self.sockets.at(id).tx;
+        let put = || Some(tx.write_vectored(memory, block, magazine, slices)).filter(|n| *n > 0);
+        block.look_or_want(put).unwrap_or(0)
+    }
+
     /// A write found room for `n` bytes of `slices`, perhaps not for all.
     #[inline(never)]
     fn finish_write(
@@ -140,9 +153,7 @@ impl State {
         mut how: Requests,
     ) -> Option<io::Result<usize>> {
         if n == 0 {
-            // Ask first, try once more after: room that came before the wish was known is told of by nobody.
-            self.block(id).set_want_writable();
-            n = self.put(id, slices);
+            n = self.put_or_want(id, slices);
         }
         if n > 0 {
             let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
@@ -215,15 +226,9 @@ impl State {
 
     pub(super) fn may_write_on(&mut self, id: SocketId) -> bool {
         let (socket, block) = self.parts(id);
-        let is_over = block
-            .state()
-            .intersects(SocketState::FAILED | SocketState::CLOSED);
-        if is_over || socket.tx.is_writable(block) {
-            return true;
-        }
-        // Asked first, looked at after: room that came before the wish was known is told of by nobody.
-        block.set_want_writable();
-        socket.tx.is_writable(block)
+        let ends = SocketState::FAILED | SocketState::CLOSED;
+        let may_write = || block.state().intersects(ends) || socket.tx.is_writable(block);
+        block.look_or_want(|| may_write().then_some(())).is_some()
     }
 
     pub(super) fn cannot_write(&mut self, id: SocketId) -> Option<io::Result<usize>> {

@@ -6,10 +6,10 @@ use rustix::thread::{CapabilitySet, capabilities};
 
 use super::option_values::remembered;
 use super::{Target, to_errno};
+use crate::entry::{File, errno};
 use crate::layout::{int, sockaddr, to_int};
 use crate::number::*;
-use crate::open::{as_family, info};
-use crate::sockets::{File, errno};
+use crate::open::as_family;
 use crate::tcp_info::{meminfo, of_listener, tcp_info, without_connection};
 use crate::timestamping::set_flags;
 
@@ -24,7 +24,7 @@ const SO_PRIORITY_MAX: i32 = 6;
 impl Target<'_> {
     fn info(&self) -> Result<Option<Box<millstream::SocketInfo>>, Errno> {
         match &self.entry.file {
-            File::Stream(stream) => info(stream),
+            File::Stream(stream) => stream.info(),
             _ => Ok(None),
         }
     }

@@ -3,9 +3,7 @@
 //! An outer poll looks at the inner one's list of registrations without taking anything off it. Descriptors of the kernel are the kernel's business: the inner
 //! poll's epoll is a member of the outer one's.
 
-use crate::poll::{Event, Mode, Token};
-use crate::poll_set::{PollSets, Wanted};
-use crate::readiness::{self, Readiness};
+use super::{PollSets, Wanted};
 
 /// Polls below one another, as in Linux (`EP_MAX_NESTS`, and the outermost).
 const DEPTH_MAX: usize = 5;
@@ -15,9 +13,9 @@ pub(crate) struct Nested {
     pub inner: InnerPoll,
     pub wanted: Wanted,
     /// How often anything had happened to the inner one's members when it was last told of.
-    seen: u64,
-    fresh: bool,
-    armed: bool,
+    pub seen: u64,
+    pub fresh: bool,
+    pub armed: bool,
 }
 
 /// A poll and which use of its number.
@@ -107,74 +105,4 @@ impl PollSets {
         });
         above.map(|outer| 1 + self.depth(outer)).max().unwrap_or(0)
     }
-}
-
-impl crate::context::State {
-    /// Appends an event for each member of `poll` that is a poll and has something, up to `max`.
-    pub(crate) fn collect_nested(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
-        if self.polls.nested(poll).is_empty() {
-            return;
-        }
-        let mut members = std::mem::take(self.polls.nested_mut(poll));
-        members.retain(|one| self.polls.is_current(one.inner));
-        for one in &mut members {
-            if events.len() >= max {
-                break;
-            }
-            let token = one.wanted.token;
-            let wants = one.armed && self.is_news(one) && one.wanted.interest.is_readable();
-            if !wants || is_told(events, token) || !self.has_something(one.inner.index) {
-                continue;
-            }
-            events.push(Event::new(token, Readiness::READABLE));
-            (one.fresh, one.seen) = (false, self.polls.news(one.inner.index));
-            one.armed = !one.wanted.one_shot;
-        }
-        *self.polls.nested_mut(poll) = members;
-    }
-
-    /// It is to be told of, if there is anything to tell.
-    fn is_news(&self, one: &Nested) -> bool {
-        let is_edge = one.wanted.mode == Mode::Edge;
-        one.fresh || !is_edge || one.seen != self.polls.news(one.inner.index)
-    }
-
-    /// A wait on this poll would find a socket, or a poll that has one.
-    pub(crate) fn has_something(&mut self, poll: u32) -> bool {
-        for place in 0..self.polls.listed(poll) {
-            let Some((at, id)) = self.polls.peek(poll, place) else {
-                continue;
-            };
-            let Some(block) = self.side.memory.block(id.index) else {
-                continue;
-            };
-            let Some(socket) = self.sockets.current(id) else {
-                continue;
-            };
-            let edges = (block.in_edges(), block.out_edges());
-            let mut ready = readiness::of(socket, block);
-            if !ready.contains(Readiness::WRITABLE) {
-                // Asked first, looked at after: room that came before the wish was known is told of by nobody.
-                block.set_want_writable();
-                ready = readiness::of(socket, block);
-            }
-            if self.polls.would_tell(at, ready, edges) {
-                return true;
-            }
-        }
-        let below: Vec<u32> = {
-            let members = self.polls.nested(poll).iter();
-            let current = members.filter(|one| {
-                let is_wanted = one.wanted.interest.is_readable() && self.is_news(one);
-                one.armed && is_wanted && self.polls.is_current(one.inner)
-            });
-            current.map(|one| one.inner.index).collect()
-        };
-        below.into_iter().any(|inner| self.has_something(inner))
-    }
-}
-
-/// The kernel's part of it was told of in this wait already.
-fn is_told(events: &[Event], token: Token) -> bool {
-    events.iter().any(|event| event.token() == token)
 }

@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
 
+use super::Poll;
+use crate::event::{Event, Events, Interest, Mode, Readiness, Token};
 use crate::limits::KERNEL_ASKED_EVERY_NS;
-use crate::poll::{Event, Events, Interest, Mode, Poll, Token};
 use crate::poll_set::Wanted;
-use crate::readiness::Readiness;
 
 /// Events that one look takes.
 const KERNEL_EVENTS_MAX: usize = 64;

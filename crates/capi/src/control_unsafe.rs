@@ -155,7 +155,8 @@ pub unsafe extern "C" fn mtcp_getcounters(
     })
 }
 
-/// Binds the calling thread to a CPU of those that are online; to the next that it may use, where it is kept from some (`cpuset`).
+/// Binds the calling thread to a CPU of those that are online; to the next that it may use, where
+/// it is kept from some (`cpuset`).
 fn affinitize(cpu: c_int) -> Result<i64, Errno> {
     let cpu = usize::try_from(cpu).map_err(|_| Errno::INVAL)?;
     let cpus = process::cpus();

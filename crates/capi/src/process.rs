@@ -1,4 +1,5 @@
-//! What a process has one of: the settings, and the runtime that is made of them when the first context is.
+//! The state of the process: the settings, and the runtime that is made of them with the first
+//! context.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,7 +68,8 @@ pub fn prints_statistics() -> bool {
     settings.is_some_and(|settings| settings.prints_statistics)
 }
 
-/// Changes settings; fields that are not positive stay as they are, but for the two times, of which zero means something.
+/// Changes settings; fields that are not positive stay as they are, but for the two times, of which
+/// zero means something.
 ///
 /// # Errors
 /// `EINVAL` out of range; `EBUSY` once a context exists, unless nothing changes.
@@ -94,10 +96,12 @@ pub fn set_conf(asked: Conf) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Reads the configuration: `file`, or what the environment's `MILLSTREAM_CONFIG` names, or nothing.
+/// Reads the configuration: `file`, or what the environment's `MILLSTREAM_CONFIG` names, or
+/// nothing.
 ///
 /// # Errors
-/// `EINVAL` after a line on standard error; `EALREADY` once a context was made of what was read before.
+/// `EINVAL` after a line on standard error; `EALREADY` once a context was made of what was read
+/// before.
 pub fn init(file: Option<&Path>) -> Result<(), Errno> {
     let mut process = process();
     if process.runtime.is_some() {
@@ -144,7 +148,8 @@ pub fn destroy() {
 
 /// In a child of `fork`: contexts that it makes are its own.
 pub fn leave_to_parent() {
-    // What another thread had locked stays locked: that thread is not here.
+    // A lock that another thread of the parent held stays locked, since that thread is not in the
+    // child.
     if let Ok(mut process) = PROCESS.try_lock() {
         process.runtime = None;
     }

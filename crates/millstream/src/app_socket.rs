@@ -1,4 +1,5 @@
-//! The application's own part of a socket, which the stack never sees: its ends of the byte rings and who polls it.
+//! The application's own part of a socket, which the stack never sees: its ends of the byte rings
+//! and who polls it.
 
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use crate::urgent::{Urgent, UrgentMark};
 
 pub(crate) const NO_REGISTRATION: u32 = u32::MAX;
 
-/// What an index of the socket table is to the application.
+/// The use of an index of the socket table, as the application knows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Unused,
@@ -24,7 +25,8 @@ pub(crate) enum Kind {
     Listener,
 }
 
-/// Connections that wait to be accepted. A `listen` that asks for a longer backlog adds a longer ring; what lies in the earlier ones comes first.
+/// Connections that wait to be accepted. A `listen` that asks for a longer backlog adds a longer
+/// ring; what lies in the earlier ones comes first.
 pub(crate) struct AcceptQueue(Vec<Consumer<Accepted>>);
 
 impl AcceptQueue {
@@ -65,7 +67,7 @@ pub(crate) struct AppSocket {
     pub write_shut: bool,
     /// `shutdown(Read)` was called: reads find the end.
     pub read_shut: bool,
-    /// What was set on it; `None`: nothing.
+    /// The options that were set; `None`: none was.
     pub settings: Option<Rc<Settings>>,
     /// A listener's.
     pub queue: Option<Box<AcceptQueue>>,

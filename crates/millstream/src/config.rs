@@ -1,4 +1,4 @@
-//! What a runtime is told.
+//! Configuration of a runtime.
 
 use std::net::IpAddr;
 
@@ -7,10 +7,11 @@ use stack::{IpCidr, Limits, StackConfig};
 
 use crate::limits::{LINGER_NS, SPIN_NS};
 
-/// Who turns the crank of a stack.
+/// The thread that turns a stack's crank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Crank {
-    /// The application's own thread, whenever it waits: no other thread, no hand-over. A watchdog covers the time in which it does not.
+    /// The application's own thread, whenever it waits: no other thread, no hand-over. A watchdog
+    /// covers the time in which it does not.
     #[default]
     Inline,
     /// A thread of the stack's own, so that TCP goes on whatever the application does.
@@ -37,9 +38,9 @@ pub struct Config {
     pub routes: Vec<(IpCidr, IpAddr)>,
     /// Further subnets that are reached directly.
     pub on_link: Vec<IpCidr>,
-    /// Hosts on the link and their MAC addresses, so that nobody needs to ask for them.
+    /// Hosts on the link and their MAC addresses, which the stack then need not ask for.
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
-    /// Who turns the crank.
+    /// The thread that turns the crank.
     pub crank: Crank,
     /// Contexts, each with a stack on a queue of the wire of its own.
     pub contexts: usize,
@@ -57,17 +58,22 @@ pub struct Config {
     pub seed: Option<[u64; 4]>,
     /// Segments of one flow that a batch may bring to their connection together; 1: each alone.
     pub aggregation_max: u16,
-    /// Of the ACKs that fall due within a turn only the last leaves (as with Linux's GRO), not as many as if each segment had come alone.
+    /// The stack sends only the last of the ACKs that fall due within a turn (as with Linux's GRO),
+    /// and not one for each segment.
     pub merge_acks: bool,
-    /// Those ACKs are expanded from one template. Off: each is made alone, to the same bytes; for measuring what the template saves.
+    /// Those ACKs are expanded from one template. Off: each is made alone, to the same bytes; for
+    /// measuring what the template saves.
     pub offload_acks: bool,
-    /// How long to look for work before going to sleep, at most, in ns: lower latency for CPU time. Where it is in vain it is done ever more rarely, so that an
-    /// idle stack uses no CPU; 0: never.
+    /// How long to look for work before going to sleep, at most, in ns: lower latency for CPU time.
+    /// Where it is in vain it is done ever more rarely, so that an idle stack uses no CPU; 0:
+    /// never.
     pub spin_ns: u64,
     /// How long a dropped runtime lets its connections close in order, in ns.
     pub linger_ns: u64,
-    /// Where the time comes from. On a virtual clock nothing sleeps and no watchdog runs: a call that would have to wait returns `WouldBlock`, and time passes
-    /// when the clock's holder advances it, say to [`Context::next_deadline_ns`](crate::Context::next_deadline_ns). Inline crank only.
+    /// Where the time comes from. On a virtual clock nothing sleeps and no watchdog runs: a call
+    /// that would have to wait returns `WouldBlock`, and time passes when the clock's holder
+    /// advances it, say to [`Context::next_deadline_ns`](crate::Context::next_deadline_ns). Inline
+    /// crank only.
     pub clock: Clock,
     /// Pin the stack thread of context *n* to CPU *n* modulo those online; dedicated crank only.
     pub pin: bool,
@@ -102,7 +108,8 @@ impl Config {
         }
     }
 
-    /// The addresses of context `index` where each context is a host of its own: they count on from those of the first.
+    /// The addresses of context `index` where each context is a host of its own: they count on from
+    /// those of the first.
     pub(crate) fn addresses_of(&self, index: usize) -> Vec<IpCidr> {
         let next = |cidr: &IpCidr| {
             let address = match cidr.address() {

@@ -1,4 +1,5 @@
-//! Who turns the crank, seen from the application's thread: make progress now, or sleep until there is something to see.
+//! The crank, seen from the application's thread: make progress now, or sleep until there is
+//! something to see.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub(crate) enum CrankHandle {
     Dedicated(StackThread),
 }
 
-/// What one step towards an event found.
+/// The outcome of one step towards an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Something moved: look at the sockets again.
@@ -35,12 +36,14 @@ pub(crate) enum Step {
 }
 
 impl CrankHandle {
-    /// Moves the stack on, if that is this thread's to do. `NetworkDown` when there is no wire, or no stack thread, any more.
+    /// Moves the stack on, if that is this thread's to do. `NetworkDown` when there is no wire, or
+    /// no stack thread, any more.
     pub fn step(&mut self) -> std::io::Result<Step> {
         self.step_with(Stack::turn)
     }
 
-    /// As [`step`](Self::step), for a caller who hands events out and will be back with what they are answered.
+    /// As [`step`](Self::step), for a caller who hands events out and will be back with what they
+    /// are answered.
     pub fn step_before_answers(&mut self) -> std::io::Result<Step> {
         self.step_with(Stack::turn_before_answers)
     }
@@ -53,8 +56,8 @@ impl CrankHandle {
         }
     }
 
-    /// The application works on without a step: the port makes room for what arrives meanwhile. A stack's own thread does
-    /// so by itself.
+    /// The application works on without a step: the port makes room for what arrives meanwhile. A
+    /// stack's own thread does so by itself.
     pub fn drain(&self) {
         if let Self::Inline(crank) = self
             && let Some(mut stack) = crank.shared.stack.try_lock()
@@ -76,7 +79,8 @@ impl CrankHandle {
         }
     }
 
-    /// Sleeps until the application may have something to see, or `until_ns`. `has_events` is the last look before the sleep. True if a signal ended it.
+    /// Sleeps until the application may have something to see, or `until_ns`. `has_events` is the
+    /// last look before the sleep. True if a signal ended it.
     pub fn wait(
         &mut self,
         bell: &AppBell,
@@ -106,7 +110,8 @@ impl CrankHandle {
         shares_cpu
     }
 
-    /// The application is about to ask again for what only the stack can bring: a stack's own thread may need this very core for it.
+    /// The application is about to ask again for what only the stack can bring: a stack's own
+    /// thread may need this very core for it.
     pub fn give_way(&self) {
         if let Self::Dedicated(_) = self {
             std::thread::yield_now();
@@ -121,7 +126,8 @@ impl CrankHandle {
         }
     }
 
-    /// When the stack has something to do though nothing arrives, as far as this thread is the one to see to it.
+    /// When the stack has something to do though nothing arrives, as far as this thread is the one
+    /// to see to it.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         match self {
             Self::Inline(crank) => crank.next_deadline_ns(),
@@ -129,7 +135,8 @@ impl CrankHandle {
         }
     }
 
-    /// The step was this thread's own, and brought nothing: what is to be seen now was there before it.
+    /// The step was this thread's own, and brought nothing: what is to be seen now was there before
+    /// it.
     pub fn was_quiet(&self, step: Step) -> bool {
         matches!(self, Self::Inline(_)) && step != Step::Moved
     }
@@ -160,7 +167,7 @@ impl CrankHandle {
 /// The inline crank.
 pub(crate) struct InlineCrank {
     shared: Arc<SharedStack>,
-    /// Not with a virtual clock: whoever advances it also sees to the stack.
+    /// None with a virtual clock, whose holder turns the stack.
     guarded: Option<Guarded>,
     clock: Clock,
     stepped_ns: u64,
@@ -269,7 +276,8 @@ impl InlineCrank {
     }
 }
 
-/// The watchdog has the stack; it takes one turn and lets go. It may need this very core for that, and a thread of real-time priority that only yields keeps it for itself.
+/// The watchdog has the stack; it takes one turn and lets go. It may need this very core for that,
+/// and a thread of real-time priority that only yields keeps it for itself.
 fn leave_to_watchdog(refused: &mut u32) {
     *refused = refused.saturating_add(1);
     match *refused <= WATCHDOG_YIELDS_MAX {
@@ -278,7 +286,8 @@ fn leave_to_watchdog(refused: &mut u32) {
     }
 }
 
-/// How often an owner yields to the watchdog before it sleeps, and how long it sleeps then: a turn takes from some microseconds to some tenths of a millisecond.
+/// How often an owner yields to the watchdog before it sleeps, and how long it sleeps then: a turn
+/// takes from some microseconds to some tenths of a millisecond.
 const WATCHDOG_YIELDS_MAX: u32 = 32;
 const WATCHDOG_PATIENCE: Duration = Duration::from_micros(50);
 

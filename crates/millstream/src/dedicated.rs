@@ -73,7 +73,8 @@ impl StackThread {
     }
 }
 
-/// Tells the application that the thread has ended, however it did: nobody waits for a stack that nobody turns.
+/// Tells the application that the thread has ended, for any reason. Without this a call would wait
+/// for a stack that no thread turns.
 struct End {
     ended: Arc<Flag>,
     app_bell: AppBell,
@@ -142,7 +143,8 @@ pub(crate) fn linger(stack: &mut Stack, linger_ns: u64, clock: &Clock) {
     }
 }
 
-/// Whoever has not closed by now hears that we are gone: in portions, as many as the stack has room for, and for as long as the port may need to take them.
+/// Resets the connections that have not closed by now: in portions, as many as the stack has room
+/// for, and for as long as the port may need to take them.
 #[cold]
 fn say_farewell(stack: &mut Stack, clock: &Clock) {
     let until_ns = clock.now_ns() + FAREWELL_NS_MAX;
@@ -163,7 +165,8 @@ fn say_farewell(stack: &mut Stack, clock: &Clock) {
     }
 }
 
-/// Binds this thread to CPU `index` modulo those online. Without the right to do so it runs where the kernel puts it.
+/// Binds this thread to CPU `index` modulo those online. Without the right to do so it runs where
+/// the kernel puts it.
 fn pin(index: usize) {
     let online = std::thread::available_parallelism().map_or(1, usize::from);
     let mut set = CpuSet::new();

@@ -33,7 +33,7 @@ bitflags::bitflags! {
         const URGENT = 8;
     }
 
-    /// What can be done with a socket.
+    /// The things that can be done with a socket.
     ///
     /// ```
     /// use millstream::Readiness;
@@ -92,7 +92,7 @@ impl Readiness {
     }
 }
 
-/// When a ready source is told of.
+/// The times at which a poll reports a ready source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// At every wait for as long as it is ready.
@@ -107,7 +107,7 @@ pub enum Mode {
 pub struct Event {
     token: Token,
     ready: Readiness,
-    /// What the kernel said; 0 of a socket.
+    /// The kernel's event bits; 0 for a socket.
     kernel: u32,
 }
 
@@ -140,7 +140,7 @@ impl Event {
         self.ready
     }
 
-    /// Of a descriptor of the kernel, its events in the kernel's own bits.
+    /// The events of a kernel descriptor in the kernel's own bits; `None` for a socket.
     #[must_use]
     pub const fn kernel_events(&self) -> Option<u32> {
         match self.kernel {
@@ -188,7 +188,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// Room for `capacity` events, at least one and at most [`EVENTS_PER_WAIT_MAX`](crate::limits::EVENTS_PER_WAIT_MAX).
+    /// Room for `capacity` events, at least one and at most
+    /// [`EVENTS_PER_WAIT_MAX`](crate::limits::EVENTS_PER_WAIT_MAX).
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         let capacity = capacity.clamp(1, EVENTS_PER_WAIT_MAX);
@@ -198,7 +199,8 @@ impl Events {
         }
     }
 
-    /// From the next wait on there is room for `capacity` events, as in [`with_capacity`](Self::with_capacity).
+    /// From the next wait on there is room for `capacity` events, as in
+    /// [`with_capacity`](Self::with_capacity).
     pub fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity.clamp(1, EVENTS_PER_WAIT_MAX);
         self.events.clear();

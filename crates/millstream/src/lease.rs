@@ -1,4 +1,4 @@
-//! What a context holds while it is in use.
+//! The lease that a context holds while it is in use.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Millstream: a user-level TCP stack for multicore servers.
 //!
-//! The stack runs inside the application: one per core, sharing nothing, on a wire of its own ([`WireSpec`]: AF_XDP on a network interface, shared memory to
-//! another process, a TAP). Sockets look like those of `std::net`, readiness like that of `mio`.
+//! The stack runs inside the application: one per core, sharing nothing, on a wire of its own
+//! ([`WireSpec`]: AF_XDP on a network interface, shared memory to another process, a TAP). Sockets
+//! look like those of `std::net`, readiness like that of `mio`.
 //!
 //! ```no_run
 //! use std::io::{Read, Write};
@@ -31,8 +32,10 @@
 //!   sockets stay on the thread that took it.
 //! * [`Crank`] says who turns a stack: the application's own thread, inside calls that wait ([`Crank::Inline`]), with a watchdog for the time
 //!   that it spends elsewhere; or a thread per stack ([`Crank::Dedicated`]).
-//! * A [`Clock`] that is not the system's makes all of it a simulation: [`Runtime::with_ports`] on a wire in the caller's hands, time in the caller's hands.
-//! * [`Poll`] waits for many sockets, level- or edge-triggered, once or again and again, as Linux's epoll does; also for descriptors of the kernel.
+//! * A [`Clock`] that is not the system's makes all of it a simulation: [`Runtime::with_ports`] on
+//!   a wire in the caller's hands, time in the caller's hands.
+//! * [`Poll`] waits for many sockets, level- or edge-triggered, once or again and again, as Linux's
+//!   epoll does; also for descriptors of the kernel.
 
 #![forbid(unsafe_code)]
 

@@ -77,7 +77,8 @@ impl TcpListener {
     /// The next connection and its peer's address.
     ///
     /// # Errors
-    /// `WouldBlock` if nobody waits and the listener is non-blocking, or nobody came within its receive timeout.
+    /// `WouldBlock` if no connection waits and the listener is non-blocking, or none came within
+    /// its receive timeout.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let accepted = take_accepted(&mut self.inner.state(), self.id);
         let accepted = match accepted {
@@ -100,7 +101,7 @@ impl TcpListener {
         ))
     }
 
-    /// Whether `accept` returns at once when nobody waits.
+    /// Whether `accept` returns at once when no connection waits.
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.set(nonblocking);
     }
@@ -111,8 +112,8 @@ impl TcpListener {
         self.backlog.get()
     }
 
-    /// `listen` once more: from now on so many connections, and one more, may wait to be accepted. Those that wait already stay. Cut to
-    /// [`Limits::backlog_max`](crate::Limits).
+    /// `listen` once more: from now on so many connections, and one more, may wait to be accepted.
+    /// Those that wait already stay. Cut to [`Limits::backlog_max`](crate::Limits).
     ///
     /// # Errors
     /// Those of asking the stack.
@@ -143,7 +144,7 @@ impl TcpListener {
         (waiting, self.backlog.get())
     }
 
-    /// What can be done with it now.
+    /// The things that can be done with it now.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         self.inner.state().readiness(self.id)
@@ -157,8 +158,8 @@ impl TcpListener {
 }
 
 impl ListenerBuilder {
-    /// The length of the accept queue: handshakes that complete while it is full wait in the peers. Cut to
-    /// [`Limits::backlog_max`](crate::Limits).
+    /// The length of the accept queue: handshakes that complete while it is full wait in the peers.
+    /// Cut to [`Limits::backlog_max`](crate::Limits).
     #[must_use]
     pub fn backlog(mut self, backlog: usize) -> Self {
         self.backlog = backlog;
@@ -225,7 +226,7 @@ impl Drop for TcpListener {
     fn drop(&mut self) {
         self.inner.lease.listens(self.local.port(), false);
         let state = &mut *self.inner.state();
-        // Those whom nobody accepted any more get a reset, as from Linux.
+        // Connections that were not accepted get a reset, as from Linux.
         while let Some(accepted) = take_accepted(state, self.id) {
             state.sockets.open(accepted.socket, Kind::Stream);
             state.close(accepted.socket, Requests::ABORT);

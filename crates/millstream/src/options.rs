@@ -125,7 +125,7 @@ impl<'a> SocketOptions<'a> {
         self.tell(self.look(|settings| message(settings, &tcp)))
     }
 
-    /// What the stack knows of the connection; `None` if there is none (any more).
+    /// The stack's view of the connection; `None` if there is none (any more).
     ///
     /// # Errors
     /// Those of waiting for the stack's answer.
@@ -142,8 +142,8 @@ impl<'a> SocketOptions<'a> {
         })
     }
 
-    /// `getsockopt`: the value of an option by Linux's numbers, in Linux's layout. A caller with less
-    /// `room` than the value takes may get a shorter form of it.
+    /// `getsockopt`: the value of an option by Linux's numbers, in Linux's layout. A caller with
+    /// less `room` than the value takes may get a shorter form of it.
     ///
     /// # Errors
     /// `ENOPROTOOPT` for an option that is not in [`option_number`].
@@ -178,7 +178,8 @@ struct NumberedOption {
     write: fn(&SocketOptions<'_>, &[u8]) -> io::Result<()>,
 }
 
-/// The options of a socket as calls by number find them: where a row says so, other than what was set.
+/// The options of a socket as calls by number find them: where a row says so, other than what was
+/// set.
 struct ByNumber<'a>(&'a SocketOptions<'a>);
 
 fn find(level: i32, number: i32) -> io::Result<&'static NumberedOption> {
@@ -241,8 +242,8 @@ macro_rules! accessors {
                 $(#[$doc])*
                 ///
                 /// # Errors
-                /// `EINVAL` for a value out of bounds or a socket in the wrong stage; those of a wait for
-                /// room in the queue of requests.
+                /// `EINVAL` for a value out of bounds or a socket in the wrong stage; those of a
+                /// wait for room in the queue of requests.
                 #[doc = example!($told, $set_told, $eg, ?)]
                 pub fn $set_told(&self, value: $type) -> io::Result<()> {
                     $(check($valid, self, value)?;)?

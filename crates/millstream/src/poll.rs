@@ -40,7 +40,8 @@ pub(crate) mod sealed {
     }
 }
 
-/// Waits for sockets of one context, and for descriptors of the kernel. A context may have any number of them.
+/// Waits for sockets of one context, and for descriptors of the kernel. A context may have any
+/// number of them.
 ///
 /// ```no_run
 /// use millstream::{Events, Interest, Mode, Poll, TcpListener, Token};
@@ -64,7 +65,8 @@ pub struct Poll {
     index: u32,
     /// Made when the first kernel descriptor is registered.
     pub(crate) kernel: Option<OwnedFd>,
-    /// Sockets and descriptors come first in turns, so that neither fills the room for events every time.
+    /// Sockets and descriptors come first in turns, so that neither fills the room for events every
+    /// time.
     kernel_first: bool,
     /// When the kernel was asked last.
     pub(crate) kernel_asked_ns: u64,
@@ -102,7 +104,8 @@ impl Poll {
         self.add(source.inner(), source.id(), wanted)
     }
 
-    /// Begins to watch a socket, to be told of it once (`EPOLLONESHOT`): [`reregister`](Self::reregister) arms it again.
+    /// Begins to watch a socket, to be told of it once (`EPOLLONESHOT`):
+    /// [`reregister`](Self::reregister) arms it again.
     ///
     /// # Errors
     /// As [`register`](Self::register).
@@ -117,7 +120,8 @@ impl Poll {
         self.add(source.inner(), source.id(), wanted)
     }
 
-    /// Changes what is wanted of a watched socket, and tells of whatever is ready as if it were new.
+    /// Changes what is wanted of a watched socket, and tells of whatever is ready as if it were
+    /// new.
     ///
     /// # Errors
     /// `NotFound` if this poll does not watch it.
@@ -164,10 +168,12 @@ impl Poll {
         }
     }
 
-    /// Begins to watch another poll of this context: it is readable while a wait on it would find something.
+    /// Begins to watch another poll of this context: it is readable while a wait on it would find
+    /// something.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidInput` for another context's, or polls nested too deeply; `ELOOP` for one that watches this one.
+    /// `AlreadyExists`; `InvalidInput` for another context's, or polls nested too deeply; `ELOOP`
+    /// for one that watches this one.
     pub fn register_poll(
         &mut self,
         other: &mut Poll,
@@ -190,7 +196,8 @@ impl Poll {
             NestError::Loop => Errno::LOOP,
             NestError::TooDeep => Errno::INVAL,
         })?;
-        // The descriptors of the kernel that it watches, or will watch, are for the kernel to look at.
+        // The descriptors of the kernel that it watches, or will watch, are for the kernel to look
+        // at.
         let events = kernel_events(wanted);
         let watched = other
             .kernel()
@@ -248,9 +255,11 @@ impl Poll {
         }
     }
 
-    /// Waits until a watched source is ready or `timeout` has passed, and says how many are. What the application has written, closed and connected since
-    /// it last waited leaves first; with an inline crank this is where TCP happens. While the stack is busy, descriptors of the kernel are looked at every
-    /// [`KERNEL_ASKED_EVERY_NS`](crate::limits::KERNEL_ASKED_EVERY_NS), and else at each wait.
+    /// Waits until a watched source is ready or `timeout` has passed, and returns the number of
+    /// ready sources. Everything that the application has written, closed and connected since the
+    /// last wait leaves first; with an inline crank this is where TCP happens. While the stack is
+    /// busy, the wait looks at kernel descriptors every
+    /// [`KERNEL_ASKED_EVERY_NS`](crate::limits::KERNEL_ASKED_EVERY_NS), otherwise each time.
     ///
     /// A wait may hand over a part of the ready sources and leave the others to the next wait. With
     /// a `timeout` of zero it hands over all of them to a program that was away for
@@ -258,7 +267,9 @@ impl Poll {
     /// needs this CPU to bring some, the wait yields to that thread once.
     ///
     /// # Errors
-    /// The kernel's, from the sleep; `Interrupted` if the context has an [`Interrupter`](crate::Interrupter); `NetworkDown` when the wire is gone for good; `WouldBlock` on a virtual clock, which does not move while somebody waits.
+    /// The kernel's, from the sleep; `Interrupted` if the context has an
+    /// [`Interrupter`](crate::Interrupter); `NetworkDown` when the wire is gone for good;
+    /// `WouldBlock` on a virtual clock, which does not move while a call waits.
     pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
         events.events.clear();
         self.kernel_first = !self.kernel_first;
@@ -266,7 +277,8 @@ impl Poll {
         let mut crank = inner.crank();
         crank.enter();
         if inner.state().is_short_of_chunks {
-            // There is room to write, and nothing to write to until the stack has had something acknowledged.
+            // There is room to write, and nothing to write to until the stack has had something
+            // acknowledged.
             crank.give_way();
         }
         let mut is_whole = false;
@@ -290,15 +302,16 @@ impl Poll {
                 continue;
             }
             let is_over = until_ns.is_some_and(|until_ns| now_ns >= until_ns);
-            // Without news at once, and after a sleep, which the kernel may have ended. A stack that goes on looking for work leaves the kernel alone for as long as one that has some:
-            // to ask it each time would make a look several times as long.
+            // Without news at once, and after a sleep, which the kernel may have ended. A stack
+            // that goes on looking for work leaves the kernel alone for as long as one that has
+            // some: to ask it each time would make a look several times as long.
             let asks_kernel = (is_fresh && !has_news) || self.is_kernel_due(now_ns);
             is_fresh = false;
             if let Err(error) = self.collect(events, is_whole || crank.was_quiet(step), asks_kernel)
             {
                 break Err(error);
             }
-            // Who is told that nothing is ready has had everything looked at.
+            // A wait that reports nothing has looked at everything.
             if events.is_empty()
                 && is_over
                 && !asks_kernel
@@ -306,7 +319,7 @@ impl Poll {
             {
                 break Err(error);
             }
-            // Without this a program that never sleeps keeps the helper waiting for a whole time slice.
+            // A program that never sleeps would keep the helper waiting for a whole time slice.
             if events.is_empty() && is_over && !gave_way && crank.give_way_to_helper() {
                 gave_way = true;
                 continue;
@@ -328,23 +341,23 @@ impl Poll {
         outcome
     }
 
-    /// Many of many sockets are ready. What the last ones were answered leaves before these are handed over, or answers would
-    /// pile up between the application and the wire.
+    /// Many of many sockets are ready. The answers to the last ones leave before these are handed
+    /// over, or answers would pile up between the application and the wire.
     fn is_crowded(&self) -> bool {
         let state = self.inner.state();
         state.polls.listed(self.index) >= EVENTS_PER_WAIT_MANY
             && state.sockets.open_count() > WRITERS_TURN_SOCKETS_MAX
     }
 
-    /// Whether a wait that is at `now_ns` hands over all that is ready. A program that polls and
-    /// does other things in between may be away for long after this, so it is told of all, as in
-    /// Linux.
+    /// Whether a wait at `now_ns` hands over all ready sources. A program that polls and does other
+    /// things in between may be away for long after this wait, so it gets all of them, as in Linux.
     fn hands_over_all(&mut self, now_ns: u64, timeout: Option<Duration>) -> bool {
         let before_ns = std::mem::replace(&mut self.waited_ns, now_ns);
         timeout == Some(Duration::ZERO) && now_ns.saturating_sub(before_ns) >= POLLER_AWAY_NS
     }
 
-    /// What is ready now: of the sockets as many as one wait hands over, of the kernel's descriptors what it says, if it is asked.
+    /// Collects the sources that are ready now: as many sockets as one wait hands over, and the
+    /// kernel's descriptors if `asks_kernel`.
     fn collect(
         &mut self,
         events: &mut Events,
@@ -379,7 +392,8 @@ impl Poll {
         }
     }
 
-    /// What belongs to another context this poll does not watch, whatever has that number here.
+    /// A source of another context is unknown here, even if a socket of this context has its
+    /// number.
     fn may_watch(&self, inner: &Rc<Inner>) -> io::Result<()> {
         match Rc::ptr_eq(inner, &self.inner) {
             true => Ok(()),

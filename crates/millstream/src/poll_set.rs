@@ -7,8 +7,9 @@
 //!                 ready: 7 3       ready:                     each registration at most once
 //! ```
 //!
-//! A socket's event puts its registrations on their polls' lists; a wait takes them off, looks at the truth, and leaves level-triggered ones that are
-//! still ready on the list. Edge-triggered ones remember the socket's edge counters, so an edge is reported once and never lost.
+//! A socket's event puts its registrations on their polls' lists; a wait takes them off, looks at
+//! the truth, and leaves level-triggered ones that are still ready on the list. Edge-triggered ones
+//! remember the socket's edge counters, so an edge is reported once and never lost.
 
 use std::collections::VecDeque;
 
@@ -21,14 +22,14 @@ mod nested;
 
 pub(crate) use nested::{InnerPoll, NestError, Nested};
 
-/// What a registration asks for.
+/// The wishes of a registration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub token: Token,
     pub interest: Interest,
     pub mode: Mode,
     pub one_shot: bool,
-    /// What of a source's readiness is told: it follows from the interest.
+    /// The part of a source's readiness that is reported. It follows from the interest.
     told: Readiness,
 }
 
@@ -67,7 +68,8 @@ struct Registration {
 }
 
 impl Registration {
-    /// A change of state is an edge both ways; bytes are news only to who reads, room only to who writes.
+    /// A change of state is an edge both ways. Bytes are news only to a reader, room only to a
+    /// writer.
     fn is_news(&self, in_edges: u32, out_edges: u32) -> bool {
         let interest = self.wanted.interest;
         self.fresh
@@ -180,7 +182,7 @@ impl PollSets {
         self.polls[poll as usize].news
     }
 
-    /// A registration on a poll's list, left where it is; `None` if nobody is to be told of it.
+    /// A registration on a poll's list, left where it is; `None` if it has nothing to report.
     pub fn peek(&self, poll: u32, place: usize) -> Option<(u32, SocketId)> {
         let at = *self.polls[poll as usize].ready.get(place)?;
         let registration = &self.registrations[at as usize];
@@ -295,7 +297,8 @@ impl PollSets {
         }
     }
 
-    /// The application itself changed the socket's state: that is news, edge-triggered too, as `shutdown` is in Linux.
+    /// The application itself changed the socket's state: that is news, edge-triggered too, as
+    /// `shutdown` is in Linux.
     pub fn state_changed(&mut self, first: u32) {
         let mut at = first;
         while at != NO_REGISTRATION {
@@ -304,7 +307,8 @@ impl PollSets {
         }
     }
 
-    /// The application itself changed what counts as something to read: news to those who ask for that.
+    /// The application itself changed what counts as something to read: news to those who ask for
+    /// that.
     pub fn input_changed(&mut self, first: u32) {
         let mut at = first;
         while at != NO_REGISTRATION {
@@ -314,7 +318,8 @@ impl PollSets {
         }
     }
 
-    /// The next registration to look at, taken off the list; `None` when all `budget` have been looked at.
+    /// The next registration to look at, taken off the list; `None` when all `budget` have been
+    /// looked at.
     #[inline]
     pub fn next_ready(&mut self, poll: u32, budget: &mut usize) -> Option<(u32, SocketId)> {
         while *budget > 0 {
@@ -331,7 +336,8 @@ impl PollSets {
         None
     }
 
-    /// The registration asks to be told of room, and its socket was written to, up to `tail`, since the last look.
+    /// The registration asks to be told of room, and its socket was written to, up to `tail`, since
+    /// the last look.
     pub fn wrote_since(&mut self, at: u32, tail: u32) -> bool {
         let registration = &mut self.registrations[at as usize];
         let has_moved = registration.tail_seen != tail;
@@ -344,7 +350,7 @@ impl PollSets {
         self.polls[poll as usize].ready.len()
     }
 
-    /// What a registration has to report, given what is ready and the socket's edge counters.
+    /// The report of a registration, given the socket's readiness and edge counters.
     #[inline]
     pub fn judge(&mut self, at: u32, ready: Readiness, in_edges: u32, out_edges: u32) -> Verdict {
         let registration = &mut self.registrations[at as usize];
@@ -388,8 +394,8 @@ impl PollSets {
         }
     }
 
-    /// Something has happened to a registration: its poll looks at it, and whoever watches that poll is told, once per happening if by edges. The socket's
-    /// next registration.
+    /// Something has happened to a registration: its poll looks at it, and the polls around that
+    /// poll get one more edge. Returns the socket's next registration.
     #[inline]
     fn stir(&mut self, at: u32) -> u32 {
         let registration = &mut self.registrations[at as usize];
@@ -431,7 +437,7 @@ impl PollSets {
     }
 }
 
-/// What a look at a registration came to.
+/// The result of a look at a registration.
 pub(crate) struct Verdict {
     pub event: Option<Event>,
     /// It wants to write and cannot: the stack is to be asked to tell of room.

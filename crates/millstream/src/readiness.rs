@@ -1,11 +1,12 @@
-//! What can be done with a socket now, from its block's truth. The same rules as Linux's `tcp_poll`.
+//! The readiness of a socket, from the state in its block. The same rules as Linux's `tcp_poll`.
 
 use ring::socket_block::{SocketBlock, SocketState};
 
 use crate::app_socket::{AppSocket, Kind};
 use crate::event::Readiness;
 
-/// Whether [`of`] may find anything. Before a stream is half a connection it cannot, and what it becomes is an event whether or not somebody waits for room.
+/// Whether [`of`] may find anything. Before a stream is half a connection it cannot, and what it
+/// becomes is an event whether or not somebody waits for room.
 #[inline]
 pub(crate) fn may_be_any(socket: &AppSocket, block: &SocketBlock) -> bool {
     let begins = SocketState::CONNECTED
@@ -15,7 +16,8 @@ pub(crate) fn may_be_any(socket: &AppSocket, block: &SocketBlock) -> bool {
     socket.kind != Kind::Stream || block.state().intersects(begins)
 }
 
-/// What can be done with a socket now. Of an open connection with nothing unusual about it, it is a question of bytes and of room.
+/// The things that can be done with a socket now. For an open connection with nothing unusual about
+/// it, this takes a look at its bytes and its room.
 #[inline]
 pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
     let is_plain = block.state() == SocketState::CONNECTED
@@ -41,7 +43,7 @@ fn of_any(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
             .with(Readiness::ERROR, state.contains(SocketState::FAILED));
     }
     if matches!(socket.kind, Kind::Idle) {
-        // As Linux has it: nobody can hang up whom nobody has called.
+        // A socket that was never connected is writable and hung up at once, as in Linux.
         return Readiness::WRITABLE.union(Readiness::HANGUP);
     }
     if matches!(socket.kind, Kind::Deferred) {

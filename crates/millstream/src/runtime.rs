@@ -1,5 +1,5 @@
-//! The process's end of its stacks: opens the wire's queues, makes the stacks, starts the threads that turn them, and lets connections close when
-//! it goes.
+//! The process's end of its stacks: opens the wire's queues, makes the stacks, starts the threads
+//! that turn them, and lets connections close when it goes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -20,17 +20,19 @@ use crate::limits::CONTEXTS_MAX;
 use crate::shared_stack::{SharedStack, Watch};
 use crate::watchdog;
 
-/// The stacks of a process on one wire. Contexts keep what they need of it alive, so it may be dropped while they are in use.
+/// The stacks of a process on one wire. Contexts keep what they need of it alive, so it may be
+/// dropped while they are in use.
 pub struct Runtime {
     contexts: Mutex<Vec<Place>>,
     config: Arc<Config>,
-    /// Queues of the wire are opened when they are asked for, and again after their context has gone.
+    /// Queues of the wire are opened when they are asked for, and again after their context has
+    /// gone.
     is_lazy: bool,
     /// Between the wire and its contexts, if they are more than it serves by itself.
     switch: Option<Arc<Switch>>,
 }
 
-/// What there is of a context.
+/// The state of a context.
 enum Place {
     Closed,
     Waiting(Box<Seat>),
@@ -38,14 +40,15 @@ enum Place {
     Taken(Weak<Lease>),
 }
 
-/// A context that nobody has taken yet.
+/// A context that is open and not taken yet.
 struct Seat {
     app: AppSide,
     crank: CrankHandle,
 }
 
 impl Runtime {
-    /// Opens the wire and makes a stack for each context; with [`Crank::Dedicated`], starts their threads.
+    /// Opens the wire and makes a stack for each context; with [`Crank::Dedicated`], starts their
+    /// threads.
     ///
     /// # Errors
     /// [`Error`], in one line: what was wrong and where.
@@ -64,8 +67,9 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// As [`new`](Self::new), but a context's queue is opened and its stack made when [`open`](Self::open) or [`context`](Self::context) asks for it, and
-    /// once more when it is asked for after the context, with all of its sockets, has gone.
+    /// As [`new`](Self::new), but a context's queue is opened and its stack made when
+    /// [`open`](Self::open) or [`context`](Self::context) asks for it, and once more when it is
+    /// asked for after the context, with all of its sockets, has gone.
     ///
     /// # Errors
     /// As [`new`](Self::new); of a wire that contexts do not share, opening says what is wrong.
@@ -88,14 +92,15 @@ impl Runtime {
         self.opened(&mut self.places(), index)
     }
 
-    /// Closes a context that was opened and that nobody has taken.
+    /// Closes a context that was opened and not taken.
     pub fn close(&self, index: usize) {
         if let Some(place @ Place::Waiting(_)) = self.places().get_mut(index) {
             *place = Place::Closed;
         }
     }
 
-    /// What the stack of a context is told: on a shared wire it has local ports of its own, on an Ethernet of its own an address.
+    /// The configuration of a context's stack: on a shared wire it has local ports of its own, on
+    /// an Ethernet of its own an address.
     fn stack_config(&self, index: usize) -> StackConfig {
         let mut stack = self.config.stack(index);
         if self.switch.is_none() {
@@ -135,7 +140,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// As [`new`](Self::new), on ports that are open already, one for each context: [`Config::wire`] and [`Config::contexts`] have no say.
+    /// As [`new`](Self::new), on ports that are open already, one for each context:
+    /// [`Config::wire`] and [`Config::contexts`] have no say.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -217,8 +223,9 @@ fn is_ethernet(config: &Config) -> bool {
     matches!(&config.wire.backend, Backend::Loopback(options) if options.name.is_empty())
 }
 
-/// What stands between the wire and its contexts, unless each has a queue that is its own. Queue *k* of a memif or of a loopback talks to the peer's queue *k*; with
-/// all others nobody but the far side knows which queue a frame takes, so that even one context needs all of them.
+/// The switch between the wire and its contexts, unless each context has a queue of its own. Queue
+/// *k* of a memif or of a loopback talks to the peer's queue *k*. With all other wires only the far
+/// side knows which queue a frame takes, so even one context needs all of them.
 fn switch(config: &Config) -> Result<Option<Arc<Switch>>, Error> {
     let queues = match &config.wire.backend {
         Backend::Loopback(options) if options.name.is_empty() && config.contexts > 1 => {
@@ -261,7 +268,8 @@ fn seat(
                 true => None,
                 false => Some(watchdog::guard(&shared)?),
             };
-            // Neighbours ask and echo as soon as the wire is open, whether or not an owner has come yet.
+            // Neighbours ask and echo as soon as the wire is open, whether or not an owner has come
+            // yet.
             shared.watch.leave();
             CrankHandle::Inline(InlineCrank::new(shared, guarded, config))
         }

@@ -1,8 +1,8 @@
 //! The options of a socket, as the application's end remembers them.
 //!
-//! The stack learns of an option by a [`SocketOption`]: of a socket that neither connects nor listens
-//! when it begins to, of any other at once. An accepted connection begins with its listener's
-//! settings, as in Linux, and shares them until one of them changes.
+//! The stack learns of an option by a [`SocketOption`]: of a socket that neither connects nor
+//! listens when it begins to, of any other at once. An accepted connection begins with its
+//! listener's settings, as in Linux, and shares them until one of them changes.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tcp::{Config, CongestionAlgorithm, FastOpenKeys, MILLISECOND_NS, SECOND_NS};
 
 use crate::option_table::socket_options;
 
-/// What a socket does when it is closed (`SO_LINGER`).
+/// The behaviour of a socket when it is closed (`SO_LINGER`).
 ///
 /// ```
 /// # use millstream::{Config, Linger, Runtime, TcpSocket};
@@ -35,14 +35,14 @@ pub enum Linger {
     Seconds(u32),
 }
 
-/// What path MTU discovery does (`IP_MTU_DISCOVER`), with Linux's numbers.
+/// The ways of path MTU discovery (`IP_MTU_DISCOVER`), with Linux's numbers.
 ///
 /// ```
 /// assert_eq!(millstream::MtuDiscover::default() as i32, 1);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuDiscover {
-    /// Routers may fragment packets. What a router says of the path counts from the next segment on,
+    /// Routers may fragment packets. The MTU that a router names counts from the next segment on,
     /// and nothing is sent again for it. Over IPv6, where no router fragments, as
     /// [`Want`](Self::Want).
     Dont,
@@ -51,11 +51,11 @@ pub enum MtuDiscover {
     Want,
     /// Routers never fragment packets.
     Do,
-    /// For datagrams that probe the path. TCP heeds routers, but they may fragment its packets, as in
-    /// Linux.
+    /// For datagrams that probe the path. TCP heeds routers, but they may fragment its packets, as
+    /// in Linux.
     Probe,
-    /// The interface's MTU counts and no router's. As in Linux this holds for TCP over IPv6 alone, and
-    /// over IPv4 it is [`Dont`](Self::Dont).
+    /// The interface's MTU counts and no router's. As in Linux this holds for TCP over IPv6 alone,
+    /// and over IPv4 it is [`Dont`](Self::Dont).
     Interface,
     /// As [`Interface`](Self::Interface), for datagrams that this host may fragment.
     Omit,
@@ -105,7 +105,8 @@ macro_rules! remember {
         }
 
         impl Settings {
-            /// Everything that the stack has to know of a socket that begins to connect or to listen.
+            /// Everything that the stack has to know of a socket that begins to connect or to
+            /// listen.
             pub fn for_stack(&self, tcp: &Config) -> Vec<SocketOption> {
                 let mut messages = vec![];
                 messages.extend(self.stamp_arrivals.then_some(StampArrivals(true)));

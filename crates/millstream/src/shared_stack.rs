@@ -14,7 +14,7 @@ pub(crate) struct SharedStack {
     pub watch: Watch,
 }
 
-/// What the watchdog knows of the owner.
+/// The watchdog's view of the owner.
 pub(crate) struct Watch {
     /// The owner is in its own code.
     away: Flag,
@@ -43,7 +43,7 @@ impl Watch {
         self.away.lower();
     }
 
-    /// Publishes that the owner is away, and only then wakes a watchdog that has nobody to look after.
+    /// Publishes that the owner is away, and then wakes the watchdog if it sleeps for good.
     pub fn leave(&self) {
         self.away.raise();
         if let Some(bell) = self.bell.get() {

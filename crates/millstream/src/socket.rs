@@ -1,4 +1,5 @@
-//! Sockets that are neither connected nor listening yet: where options are set and a local address is taken before either.
+//! Sockets that are neither connected nor listening yet: where options are set and a local address
+//! is taken before either.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -69,7 +70,8 @@ impl TcpSocket {
         Self::new(context.inner.clone(), false)
     }
 
-    /// A socket for IPv6; bound to the unspecified address it listens for IPv4 too, unless `IPV6_V6ONLY` is set.
+    /// A socket for IPv6; bound to the unspecified address it listens for IPv4 too, unless
+    /// `IPV6_V6ONLY` is set.
     ///
     /// # Errors
     /// `ENOBUFS` at the limit of sockets.
@@ -113,7 +115,7 @@ impl TcpSocket {
         SocketOptions::new(&self.inner, self.id)
     }
 
-    /// What can be done with it now: as in Linux, it is writable and hung up.
+    /// The things that can be done with it now: as in Linux, it is writable and hung up.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         self.inner.state().readiness(self.id)
@@ -154,8 +156,9 @@ impl TcpSocket {
         Ok(said)
     }
 
-    /// Connects from this address, unless it is bound; the port is chosen then, and need be unique for that peer alone (`IP_BIND_ADDRESS_NO_PORT`). One that is
-    /// not ours is found by the attempt to connect: `AddrNotAvailable`.
+    /// Connects from this address, unless it is bound; the port is chosen then, and need be unique
+    /// for that peer alone (`IP_BIND_ADDRESS_NO_PORT`). One that is not ours is found by the
+    /// attempt to connect: `AddrNotAvailable`.
     pub fn set_source(&self, source: IpAddr) {
         self.source.set(Some(source));
     }
@@ -168,8 +171,9 @@ impl TcpSocket {
         SocketAddr::new(ip, 0)
     }
 
-    /// Listens where it is bound, or at a port of the stack's choice. `backlog` is as for Linux's `listen`: the accept queue holds one more than that, and
-    /// handshakes that complete while it is full wait in the peers. It is cut to [`Limits::backlog_max`](crate::Limits).
+    /// Listens where it is bound, or at a port of the stack's choice. `backlog` is as for Linux's
+    /// `listen`: the accept queue holds one more than that, and handshakes that complete while it
+    /// is full wait in the peers. It is cut to [`Limits::backlog_max`](crate::Limits).
     ///
     /// # Errors
     /// `AddrInUse`; `ENOBUFS` at the limit of listeners.
@@ -219,16 +223,19 @@ impl TcpSocket {
         Ok(TcpListener::of(self.inner.clone(), id, local, backlog))
     }
 
-    /// Begins to connect, and returns at once a stream that is non-blocking; it is writable in a [`Poll`](crate::Poll) when the outcome is known, and
-    /// [`TcpStream::take_error`] then says which.
+    /// Begins to connect, and returns at once a stream that is non-blocking; it is writable in a
+    /// [`Poll`](crate::Poll) when the outcome is known, and [`TcpStream::take_error`] then says
+    /// which.
     ///
     /// # Errors
-    /// What is known at once: `NetworkUnreachable`, `AddrInUse`, `AddrNotAvailable`, `ENOBUFS`.
+    /// The errors that are known at once: `NetworkUnreachable`, `AddrInUse`, `AddrNotAvailable`,
+    /// `ENOBUFS`.
     pub fn start_connect(self, remote: SocketAddr) -> Result<TcpStream, Refused> {
         self.connect_with(remote, false)
     }
 
-    /// Bytes that the SYN to `remote` could carry now (RFC 7413); `None` without a cookie of that peer's.
+    /// Bytes that the SYN to `remote` could carry now (RFC 7413); `None` without a cookie of that
+    /// peer's.
     ///
     /// # Errors
     /// Those of waiting for the stack's answer.
@@ -245,9 +252,10 @@ impl TcpSocket {
         Ok(said.has_cookie.then_some(said.syn_bytes_max as usize))
     }
 
-    /// As [`start_connect`](Self::start_connect), opening fast (RFC 7413): as many of `bytes` as the SYN takes go with it, and the number of them is returned.
-    /// Without a cookie the SYN asks for one and takes none. `waits`: the caller waits for the handshake, so all that finds room in the send buffer is
-    /// taken, and what the SYN leaves goes with the handshake's last ACK.
+    /// As [`start_connect`](Self::start_connect), opening fast (RFC 7413): as many of `bytes` as
+    /// the SYN takes go with it, and the number of them is returned. Without a cookie the SYN asks
+    /// for one and takes none. `waits`: the caller waits for the handshake, so all that finds room
+    /// in the send buffer is taken, and what the SYN leaves goes with the handshake's last ACK.
     ///
     /// # Errors
     /// As [`start_connect`](Self::start_connect).
@@ -275,7 +283,8 @@ impl TcpSocket {
         Ok((stream, written))
     }
 
-    /// Marks the socket as one that connects with the first bytes (`TCP_FASTOPEN_CONNECT`): writable, and not hung up. It is for the caller to connect then.
+    /// Marks the socket as one that connects with the first bytes (`TCP_FASTOPEN_CONNECT`):
+    /// writable, and not hung up. It is for the caller to connect then.
     pub fn defer_connect(&self, on: bool) {
         let kind = if on { Kind::Deferred } else { Kind::Idle };
         self.inner.state().become_kind(self.id, kind);
@@ -313,7 +322,8 @@ impl TcpSocket {
 }
 
 impl TcpListener {
-    /// Listens no more: a socket with the same options, bound where this one was. Connections that nobody accepted are reset.
+    /// Stops listening and returns a socket with the same options, bound where this one was.
+    /// Connections that were not accepted are reset.
     ///
     /// # Errors
     /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
@@ -326,8 +336,9 @@ impl TcpListener {
 }
 
 impl TcpStream {
-    /// Dissolves the connection (`connect` to `AF_UNSPEC`): reset if it is open, and a socket with the same options, bound where this one was. As in Linux
-    /// `TCP_MAXSEG`, `TCP_WINDOW_CLAMP` and `TCP_QUICKACK` go with the connection.
+    /// Dissolves the connection (`connect` to `AF_UNSPEC`): reset if it is open, and a socket with
+    /// the same options, bound where this one was. As in Linux `TCP_MAXSEG`, `TCP_WINDOW_CLAMP` and
+    /// `TCP_QUICKACK` go with the connection.
     ///
     /// # Errors
     /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.

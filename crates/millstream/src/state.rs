@@ -14,7 +14,7 @@ use crate::readiness::of;
 mod polling;
 mod urgent;
 
-/// What belongs to the application's thread alone.
+/// The state that belongs to the application's thread alone.
 pub(crate) struct State {
     pub side: AppSide,
     pub sockets: AppSockets,
@@ -39,7 +39,8 @@ impl State {
                 return any;
             }
             any = true;
-            // The counterpart of the stack's fence in `event_queue`: taken out first, looked at second.
+            // The counterpart of the stack's fence in `event_queue`: taken out first, looked at
+            // second.
             fence_full();
             for id in &batch[..count] {
                 self.sockets.prefetch(*id);
@@ -77,7 +78,7 @@ impl State {
         ask(block, jobs, stack_bell, id, wanted);
     }
 
-    /// Wakes whoever sleeps on behalf of the stack: its own thread, or the watchdog.
+    /// Wakes the stack's own thread, or the watchdog, if it sleeps.
     #[inline]
     pub fn ring(&self) {
         self.side.stack_bell.ring();
@@ -121,7 +122,8 @@ pub(crate) fn ask(
 }
 
 impl State {
-    /// What can be done with a socket now. If there is no room to write, the stack will tell of some.
+    /// The things that can be done with a socket now. If there is no room to write, the stack will
+    /// tell of some.
     pub(crate) fn readiness(&mut self, id: SocketId) -> Readiness {
         let Some(block) = self.side.memory.block(id.index) else {
             return Readiness::NONE;
@@ -129,8 +131,8 @@ impl State {
         readiness_or_want(self.sockets.at(id), block)
     }
 
-    /// `SO_RCVLOWAT` changed, so bytes that have arrived may be enough to read, which no event tells
-    /// of. As in Linux this is news, whether or not they were enough before.
+    /// `SO_RCVLOWAT` changed, so bytes that have arrived may be enough to read, which no event
+    /// tells of. As in Linux this is news, whether or not they were enough before.
     pub(crate) fn lowat_changed(&mut self, id: SocketId) {
         let Some(block) = self.side.memory.block(id.index) else {
             return;
@@ -142,7 +144,8 @@ impl State {
     }
 }
 
-/// What can be done with a socket now. If that is not to write, the stack will tell of room.
+/// The things that can be done with a socket now. If writing is not one, the stack will tell of
+/// room.
 pub(crate) fn readiness_or_want(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
     let mut ready = Readiness::NONE;
     block.look_or_want(|| {

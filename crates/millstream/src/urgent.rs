@@ -1,8 +1,9 @@
-//! The urgent mark of a connection (RFC 9293 3.8.5), as whoever reads sees it.
+//! The urgent mark of a connection (RFC 9293 3.8.5), as a reader sees it.
 //!
-//! Urgent bytes stay in the stream (RFC 6093); the mark only says where the last one is. Programs that were written for the BSD calls may want that byte
-//! apart from the stream, and reads that stop before it: [`Context::set_urgent_apart`](crate::Context::set_urgent_apart) says so for all sockets of a context,
-//! and who reads asks for the mark before each read (`posix` does).
+//! Urgent bytes stay in the stream (RFC 6093); the mark only says where the last one is. Programs
+//! that were written for the BSD calls may want that byte apart from the stream, and reads that
+//! stop before it: [`Context::set_urgent_apart`](crate::Context::set_urgent_apart) says so for all
+//! sockets of a context, and who reads asks for the mark before each read (`posix` does).
 
 /// Where the last urgent byte is, until it has been read or passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub struct UrgentMark {
     pub is_apart: bool,
 }
 
-/// What a socket remembers of its mark.
+/// The state of a socket's mark.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Urgent {
     /// Sockets of this context take urgent bytes out of the stream.

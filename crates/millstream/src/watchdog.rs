@@ -1,11 +1,15 @@
 //! The watchdog: one thread per process that turns an inline stack whose owner stays away.
 //!
-//! An owner that returns to its own code marks itself *away*. If it is still away a tick later and its stack has not been turned since, the watchdog takes
-//! one turn under the crank's try-lock, one more with each tick while there is something to do, and turns as often as that is so for an owner who does not come back.
-//! When nothing is to be done it sleeps on copies of the port's descriptors and until the stack's next timer, without holding the stack, so that the owner finds it free. While no owner is away it sleeps for good, and the next owner to leave wakes it; so a busy owner pays
-//! at most one system call a tick, and an idle process none.
+//! An owner that returns to its own code marks itself *away*. If it is still away a tick later and
+//! its stack has not been turned since, the watchdog takes one turn under the crank's try-lock, one
+//! more with each tick while there is something to do, and turns as often as that is so for an
+//! owner who does not come back. When nothing is to be done it sleeps on copies of the port's
+//! descriptors and until the stack's next timer, without holding the stack, so that the owner finds
+//! it free. While no owner is away it sleeps for good, and the next owner to leave wakes it; so a
+//! busy owner pays at most one system call a tick, and an idle process none.
 //!
-//! What the copies are of lives as long as they do: a stack that goes while the watchdog sleeps on them wakes it, and waits until it has let go.
+//! The device behind the copies lives as long as they do. So a stack that goes while the watchdog
+//! sleeps on them wakes the watchdog, and waits until it has let go.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -46,11 +50,12 @@ struct Dog {
     flock: Mutex<Flock>,
     /// The dog holds no copies of descriptors.
     let_go: Condvar,
-    /// Rung by an owner that leaves, or whose stack goes; costs a system call only while the dog sleeps for good.
+    /// Rung by an owner that leaves, or whose stack goes; costs a system call only while the dog
+    /// sleeps for good.
     bell: StackBell,
 }
 
-/// Whom the dog looks after.
+/// The stacks that the watchdog looks after.
 #[derive(Default)]
 struct Flock {
     sheep: Vec<Sheep>,
@@ -63,7 +68,8 @@ impl Dog {
         self.flock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the dog, and waits until it holds no copies of descriptors of a stack that has been taken out of its flock.
+    /// Wakes the dog, and waits until it holds no copies of descriptors of a stack that has been
+    /// taken out of its flock.
     #[cold]
     fn await_letting_go(&self, mut flock: MutexGuard<'_, Flock>) {
         flock.is_awaited = true;
@@ -164,7 +170,8 @@ fn sleep(dog: &Dog, fds: &[Watched], timeout_ns: Option<u64>) {
         .iter()
         .map(|(fd, flags)| PollFd::from_borrowed_fd(fd.as_fd(), *flags))
         .collect();
-    // Within a tick everybody is looked at anyway, and a busy owner's ringing would only wake us for nothing.
+    // Within a tick everybody is looked at anyway, and a busy owner's ringing would only wake us
+    // for nothing.
     if timeout_ns.is_none_or(|ns| ns > WATCHDOG_TICK_NS) {
         polled.push(PollFd::from_borrowed_fd(dog.bell.fd(), PollFlags::IN));
     }
@@ -187,8 +194,9 @@ impl Sheep {
         if !is_away || moved {
             self.stood_in = 0;
             self.disarm(&shared);
-            // An owner who comes and goes is looked at again after a tick, wherever it is just now: a watchdog that slept for good
-            // would be rung, and run, as soon as the owner leaves, between a request and its answer.
+            // An owner who comes and goes is looked at again after a tick, wherever it is just now:
+            // a watchdog that slept for good would be rung, and run, as soon as the owner leaves,
+            // between a request and its answer.
             return (is_away || moved).then_some(now_ns + WATCHDOG_TICK_NS);
         }
         let Some(mut stack) = shared.stack.try_lock() else {
@@ -201,8 +209,9 @@ impl Sheep {
         // A turn takes in less than a crowd may send in a tick.
         stack.drain();
         if stack.turn(now_ns).busy {
-            // An owner who is only busy with what the last turn brought loses its core, and what lies in its caches, to every turn of ours, and has the more to do when it
-            // comes back (decision 0043).
+            // An owner who is only busy with what the last turn brought loses its core, and what
+            // lies in its caches, to every turn of ours, and has the more to do when it comes back
+            // (decision 0043).
             let sleeps = self.stood_in > WATCHDOG_SINGLE_TURNS;
             return Some(now_ns + if sleeps { 0 } else { WATCHDOG_TICK_NS });
         }

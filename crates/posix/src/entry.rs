@@ -17,7 +17,7 @@ pub(crate) use epoll::{Epoll, Watch, Watched};
 pub(crate) use timestamping::{Format, Timestamping};
 pub(crate) use zero_copy::ZeroCopy;
 
-/// What a descriptor stands for.
+/// A descriptor: its file, and everything that was set on it.
 pub(crate) struct Entry {
     pub file: File,
     pub is_v6: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Entry {
     pub notices: Cell<u32>,
     /// ICMP errors that ended attempts to connect, in the error queue.
     pub icmp_notes: RefCell<VecDeque<IcmpNote>>,
-    /// What the next call is to be told of a connection that was dissolved.
+    /// The error that the next call returns for a connection that was dissolved.
     pub error: Cell<Option<Errno>>,
     /// `SO_ZEROCOPY` and what came of it.
     pub zero_copy: ZeroCopy,
@@ -53,7 +53,7 @@ impl Entry {
         if let File::Stream(stream) = &self.file
             && !on
         {
-            // What there is of them is of no interest.
+            // The errors are dropped unread.
             let _ = stream.tcp.take_icmp_note();
         }
         if !on {
@@ -92,7 +92,8 @@ pub(crate) enum File {
     Epoll(Epoll),
     /// One of the kernel's own.
     Kernel(OwnedFd),
-    /// A socket that could not be made anew after its connection had failed: there was no memory for it.
+    /// A socket that could not be made anew after its connection had failed: there was no memory
+    /// for it.
     Lost,
 }
 
@@ -103,20 +104,21 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// What the stack knows of the connection; `None` if it is gone.
+    /// The stack's view of the connection; `None` if it is gone.
     pub fn info(&self) -> Result<Option<Box<SocketInfo>>, Errno> {
         self.tcp.options().info().map_err(|error| errno(&error))
     }
 }
 
-/// What another `connect` is told.
+/// The answer to another `connect`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attempt {
     /// None has told of the outcome yet.
     UnderWay,
-    /// The outcome was told, or is known to who shut the connection.
+    /// The outcome was returned, or the caller shut the connection and so knows it.
     Over,
-    /// It was shut before there was a connection, or when there was none any more: Linux says `EINVAL` for good.
+    /// It was shut before there was a connection, or when there was none any more: Linux says
+    /// `EINVAL` for good.
     Shut,
 }
 

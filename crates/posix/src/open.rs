@@ -1,4 +1,5 @@
-//! Calls that make, join and end sockets: `socket`, `bind`, `listen`, `accept4`, `connect`, `shutdown`, `close`, and the two names.
+//! Calls that make, join and end sockets: `socket`, `bind`, `listen`, `accept4`, `connect`,
+//! `shutdown`, `close`, and the two names.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::time::Duration;
@@ -182,7 +183,8 @@ impl Sockets {
         self.await_connect(fd, already, progress)
     }
 
-    /// Puts a connect off until there are bytes, if the peer's cookie is known; without one the SYN had better leave and ask for it.
+    /// Puts a connect off until there are bytes, if the peer's cookie is known; without one the SYN
+    /// had better leave and ask for it.
     fn defer_connect(&mut self, fd: i32, remote: SocketAddr) -> Result<bool, Errno> {
         let entry = self.socket_entry(fd)?;
         match std::mem::replace(&mut entry.file, File::Lost) {
@@ -206,7 +208,8 @@ impl Sockets {
         }
     }
 
-    /// Sends the SYN; opening fast, with as many of these bytes as it takes, or as there is room for if the caller waits. The number of them.
+    /// Sends the SYN; opening fast, with as many of these bytes as it takes, or as there is room
+    /// for if the caller waits. The number of them.
     pub(crate) fn begin_connect(
         &mut self,
         fd: i32,
@@ -305,7 +308,8 @@ impl Sockets {
         entry.read_shut.set(false);
         match &entry.file {
             File::Stream(stream) => {
-                // What went wrong before is told first; else the peer was reset, and so were we, says Linux.
+                // An earlier error is returned first. Otherwise the peer was reset, and so was this
+                // socket, as Linux says.
                 let was_on = stream.tcp.is_open() || stream.tcp.is_connecting();
                 let failure = match stream.tcp.take_error() {
                     Some(error) => Some(errno(&error)),
@@ -356,14 +360,15 @@ impl Sockets {
             _ => return Err(Errno::INVAL),
         };
         match &mut entry.file {
-            // Of a handshake that is under way our SYN is given up, whichever end is shut; if the peer's has arrived too, the handshake goes on.
+            // A socket in a handshake gives up its SYN, whichever end is shut. If the peer's SYN
+            // has arrived too, the handshake goes on.
             File::Stream(stream) if stream.tcp.is_connecting() && !is_half_open(stream) => {
                 return self.disconnect(fd);
             }
             File::Stream(stream) => {
                 stream.attempt = match stream.attempt {
                     Attempt::UnderWay if !stream.tcp.is_open() => Attempt::Shut,
-                    // Who shuts a connection knows of it.
+                    // A caller that shuts a connection knows the outcome.
                     Attempt::UnderWay => Attempt::Over,
                     told => told,
                 };
@@ -383,18 +388,19 @@ impl Sockets {
         Ok(Some(0))
     }
 
-    /// A socket that lingers keeps its caller until its last byte is acknowledged, or for as long as was asked.
+    /// A socket that lingers keeps its caller until its last byte is acknowledged, or for as long
+    /// as was asked.
     pub(crate) fn close(&mut self, fd: i32, progress: &mut Progress) -> Step {
         let now_ns = self.context.now_ns();
         let entry = self.entry(fd)?;
         if let File::Stream(stream) = &entry.file
             && let Linger::Seconds(seconds @ 1..) = stream.tcp.options().linger()
             && stream.tcp.readable() == 0
-            // Nobody will read any more: text that comes is reset.
+            // The program will not read any more, so data that comes is reset.
             && stream.tcp.shutdown(Shutdown::Both).is_ok()
         {
             let timeout = Duration::from_secs(seconds.into());
-            // Who was interrupted has closed it, too.
+            // A close that is interrupted has closed the socket, too.
             let is_over = is_over(progress, now_ns, Some(timeout)) || progress.is_interrupted;
             progress.is_unannounced = true;
             if !is_over && is_closing(stream)? {
@@ -461,7 +467,8 @@ fn is_closing(stream: &Stream) -> Result<bool, Errno> {
     ))
 }
 
-/// A call found nothing: it fails on a non-blocking descriptor and after its time, and blocks otherwise.
+/// A call found nothing: it fails on a non-blocking descriptor and after its time, and blocks
+/// otherwise.
 pub(crate) fn blocked(
     found: Errno,
     nonblocking: bool,
@@ -483,7 +490,8 @@ pub(crate) fn address_for(is_v6: bool, address: Address) -> Result<SocketAddr, E
         Address::Inet(address) if address.is_ipv6() == is_v6 => {
             Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
         }
-        // IPv4's structure is too short for one of IPv6, and what calls itself IPv6 and is none, for itself.
+        // IPv4's structure is too short for one of IPv6, and what calls itself IPv6 and is none,
+        // for itself.
         Address::Inet(_) if is_v6 => Err(Errno::INVAL),
         Address::Family(family) if is_v6 && i32::from(family) == AF_INET6 => Err(Errno::INVAL),
         Address::Inet(_) | Address::Family(_) | Address::Unspec => Err(Errno::AFNOSUPPORT),

@@ -1,8 +1,8 @@
 //! `getsockopt` and `setsockopt` on descriptors.
 //!
-//! An option is honoured or refused with Linux's errno for an unknown one; none is taken in silence.
-//! Its row stands in one of two tables: `millstream`'s if a connection or a listener obeys it, else
-//! the one in [`option_values`]. `tests/options` compares both with a kernel's answers.
+//! An option is honoured or refused with Linux's errno for an unknown one; none is taken in
+//! silence. Its row stands in one of two tables: `millstream`'s if a connection or a listener obeys
+//! it, else the one in [`option_values`]. `tests/options` compares both with a kernel's answers.
 
 use millstream::{Context, SocketOptions};
 use rustix::io::Errno;

@@ -1,4 +1,4 @@
-//! What can be asked for: one variant per call, with its arguments as plain values.
+//! The calls: one variant per call, with its arguments as plain values.
 
 use std::net::SocketAddr;
 
@@ -35,7 +35,7 @@ pub struct PollFd {
     pub fd: i32,
     /// `POLLIN` and so on.
     pub events: i16,
-    /// What was found.
+    /// The events found.
     pub revents: i16,
 }
 
@@ -110,7 +110,8 @@ pub enum Request {
         command: i32,
         argument: i32,
     },
-    /// `argument` is the integer that the third parameter points to, for the requests that read one. The answer is in [`Reply::Int`](crate::Reply).
+    /// `argument` is the integer that the third parameter points to, for the requests that read
+    /// one. The answer is in [`Reply::Int`](crate::Reply).
     Ioctl {
         fd: i32,
         request: u64,
@@ -164,7 +165,8 @@ pub enum Request {
 }
 
 impl ControlMessage {
-    /// A message of the socket's family: a `struct sock_extended_err`, and behind it an empty address.
+    /// A message of the socket's family: a `struct sock_extended_err`, and behind it an empty
+    /// address.
     pub(crate) fn extended_error(is_v6: bool, mut data: Vec<u8>) -> Self {
         let (level, kind, address_len) = match is_v6 {
             true => (SOL_IPV6, IPV6_RECVERR, 28),

@@ -60,13 +60,15 @@ impl Sockets {
         &self.context
     }
 
-    /// Turns the stack until it has nothing more to do now; true if it had something to do. Blocked calls may get further after it.
+    /// Turns the stack until it has nothing more to do now; true if it had something to do. Blocked
+    /// calls may get further after it.
     pub fn turn(&mut self) -> bool {
         // A wire that is gone is found by the calls.
         self.context.settle().unwrap_or(false)
     }
 
-    /// Begins a call and carries it as far as it gets; it is lost if it blocks, so it is for calls that do not.
+    /// Begins a call and carries it as far as it gets; it is lost if it blocks, so it is for calls
+    /// that do not.
     pub fn call(&mut self, request: Request) -> (Outcome, Reply) {
         let mut call = Call::start(request);
         let outcome = call.poll(self);
@@ -79,8 +81,10 @@ impl Sockets {
         self.entries.at(fd).is_some()
     }
 
-    /// What a call that may block came to. A program that asks again and again and never waits turns the stack by it: the second refusal in a row, and each that
-    /// follows, lets the stack move on. Loops that read until there is no more do not: each of their refusals comes after a success.
+    /// Passes on the outcome of a call that may block. A program that asks again and again and
+    /// never waits turns the stack by it: from the second refusal in a row on, each lets the stack
+    /// move on. Loops that read until there is no more do not, since each of their refusals comes
+    /// after a success.
     #[inline]
     pub(crate) fn told<T>(&mut self, outcome: Result<T, Errno>) -> Result<T, Errno> {
         let is_refusal = matches!(outcome, Err(Errno::AGAIN | Errno::ALREADY));
@@ -97,8 +101,8 @@ impl Sockets {
         self.entries.count()
     }
 
-    /// Carries a call on. What it does is done when this returns, as it is when a system call does: on a virtual clock, where no other thread sees to it, the
-    /// stack is turned after it.
+    /// Carries a call on. Its effect is complete when this returns, as with a system call. So on a
+    /// virtual clock, where no other thread turns the stack, this does.
     pub(crate) fn carry_on(
         &mut self,
         request: &Request,
@@ -207,7 +211,7 @@ impl Sockets {
         }
     }
 
-    /// What `fd` stands for.
+    /// The descriptor of number `fd`.
     pub(crate) fn entry(&mut self, fd: i32) -> Result<&mut Entry, Errno> {
         self.entries.at_mut(fd).ok_or(Errno::BADF)
     }
@@ -221,7 +225,7 @@ impl Sockets {
         }
     }
 
-    /// What `fd` stands for, and the context.
+    /// The descriptor of number `fd`, and the context.
     pub(crate) fn with_context(&self, fd: i32) -> Option<(&Context, &Entry)> {
         Some((&self.context, self.entries.at(fd)?))
     }
@@ -242,7 +246,8 @@ impl Sockets {
         Ok(fd)
     }
 
-    /// A number for a descriptor that is about to be opened; [`put`](Self::put) or [`give_back`](Self::give_back) follows.
+    /// A number for a descriptor that is about to be opened; [`put`](Self::put) or
+    /// [`give_back`](Self::give_back) follows.
     pub(crate) fn number(&mut self) -> Result<i32, Errno> {
         self.numbers.open()
     }

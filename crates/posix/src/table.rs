@@ -1,4 +1,5 @@
-//! What stands for each descriptor, found by its number: no tree to search, and nothing allocated but when a larger number than ever is opened.
+//! The descriptors by their numbers: no tree to search, and nothing allocated unless a number is
+//! larger than all before it.
 
 /// See the module's documentation.
 pub(crate) struct Table<T> {

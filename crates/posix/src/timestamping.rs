@@ -1,8 +1,11 @@
-//! `SO_TIMESTAMPING`, `SO_TIMESTAMP`, `SO_TIMESTAMPNS`: what was asked for, and the stamps as control messages in Linux's layout.
+//! `SO_TIMESTAMPING`, `SO_TIMESTAMP`, `SO_TIMESTAMPNS`: what was asked for, and the stamps as
+//! control messages in Linux's layout.
 //!
-//! The stack makes the stamps ([`millstream::TxStamp`]) of the last byte of each send. Here they get their number, the byte's place in the stream
-//! (`SOF_TIMESTAMPING_OPT_ID`). Hardware stamps never come, as from a device without them, and packets are not looped back with their stamps: `recvmsg` tells of
-//! them as of a packet that found no room (`MSG_TRUNC`), unless `SOF_TIMESTAMPING_OPT_TSONLY` asks for none.
+//! The stack makes the stamps ([`millstream::TxStamp`]) of the last byte of each send. Here they
+//! get their number, the byte's place in the stream (`SOF_TIMESTAMPING_OPT_ID`). Hardware stamps
+//! never come, as from a device without them, and packets are not looped back with their stamps:
+//! `recvmsg` tells of them as of a packet that found no room (`MSG_TRUNC`), unless
+//! `SOF_TIMESTAMPING_OPT_TSONLY` asks for none.
 
 use millstream::{Context, StampKinds, TxStamp};
 use rustix::io::Errno;
@@ -54,7 +57,8 @@ pub(crate) fn set_flags(entry: &Entry, name: i32, value: &[u8]) -> Result<(), Er
     Ok(())
 }
 
-/// The flags that `sendmsg` was told in its control messages; those of other levels are not looked at.
+/// The flags that `sendmsg` was told in its control messages; those of other levels are not looked
+/// at.
 pub(crate) fn sent_flags(control: &[ControlMessage]) -> Result<Option<u32>, Errno> {
     let mut flags = None;
     for message in control.iter().filter(|message| message.level == SOL_SOCKET) {
@@ -102,7 +106,8 @@ pub(crate) fn look(entry: &mut Entry) -> u32 {
     0
 }
 
-/// The next stamp: bytes that come with it, whether there would have been more, and the control messages.
+/// The next stamp: bytes that come with it, whether there would have been more, and the control
+/// messages.
 pub(crate) fn next(
     context: &Context,
     entry: &mut Entry,

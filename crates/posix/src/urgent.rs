@@ -1,6 +1,7 @@
-//! Urgent data as BSD's calls have it, and as Linux does it: the last urgent byte stands apart from the stream unless `SO_OOBINLINE` is set, `MSG_OOB` reads it,
-//! reads stop before it, `SIOCATMARK` tells whether they have, and `poll` tells of it by `POLLPRI`. Below this crate urgent bytes are bytes of the stream
-//! (RFC 6093), and the mark is a number.
+//! Urgent data as BSD's calls have it, and as Linux does it: the last urgent byte stands apart from
+//! the stream unless `SO_OOBINLINE` is set, `MSG_OOB` reads it, reads stop before it, `SIOCATMARK`
+//! tells whether they have, and `poll` tells of it by `POLLPRI`. Below this crate urgent bytes are
+//! bytes of the stream (RFC 6093), and the mark is a number.
 
 use std::io::Read;
 
@@ -14,13 +15,14 @@ use crate::number::*;
 pub(crate) enum Before {
     /// So many bytes at most.
     Bytes(usize),
-    /// What was read so far is all: the mark comes next.
+    /// The read stops here: the mark comes next.
     Stop,
     /// A byte that stands apart comes first, and is not to be passed over.
     Peek,
 }
 
-/// What a read finds before it. `first`: it has read nothing yet, and passes the mark.
+/// The bytes that a read finds before the mark. `first`: it has read nothing yet, and passes the
+/// mark.
 pub(crate) fn before(stream: &TcpStream, first: bool, peeks: bool) -> Before {
     match stream.urgent_mark() {
         None => Before::Bytes(usize::MAX),
@@ -102,14 +104,14 @@ pub(crate) fn readable(stream: &TcpStream) -> usize {
 /// Whether there is more to wait for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtEnd {
-    /// What was read is all that this call will see.
+    /// The call will see no more than it has read.
     Yes,
     /// More may come.
     No,
 }
 
-/// Whether nothing will arrive any more: the peer has ended its direction, or the connection is over. Asked before bytes are looked for: what came ahead of the
-/// end is found then.
+/// Whether nothing will arrive any more: the peer has ended its direction, or the connection is
+/// over. Asked before bytes are looked for: what came ahead of the end is found then.
 pub(crate) fn at_end(stream: &TcpStream) -> AtEnd {
     match stream.is_read_closed() || !stream.is_open() {
         true => AtEnd::Yes,

@@ -1,8 +1,10 @@
-//! `MSG_ZEROCOPY`: sends that tell when their bytes are no longer needed, by the socket's error queue.
+//! `MSG_ZEROCOPY`: sends that tell when their bytes are no longer needed, by the socket's error
+//! queue.
 //!
-//! What is sent is copied into the socket's chunks before the call returns, and the notification says so (`SO_EE_CODE_ZEROCOPY_COPIED`), as Linux does where
-//! it has to copy after all. Sends are numbered from 0 on; a number's notification comes when the peer has acknowledged the last of its bytes, and neighbours that
-//! nobody has fetched yet become one.
+//! The bytes are copied into the socket's chunks before the call returns, and the notification says
+//! so (`SO_EE_CODE_ZEROCOPY_COPIED`), as Linux does where it has to copy after all. Sends are
+//! numbered from 0 on. The notification of a number comes when the peer has acknowledged the last
+//! of its bytes. Neighbouring notifications that were not fetched yet become one.
 
 use crate::entry::{Entry, File};
 use crate::request::ControlMessage;
@@ -12,7 +14,7 @@ pub(crate) fn look(entry: &mut Entry) -> u32 {
     if entry.zero_copy.pending.is_empty() {
         return 0;
     }
-    // Of a connection that is gone nothing is needed any more.
+    // A connection that is gone needs no bytes any more.
     let left = match &entry.file {
         File::Stream(stream) => stream.info().ok().flatten().map_or(0, |i| i.send_buffered),
         _ => 0,

@@ -5,8 +5,8 @@ use stack::context::SavedSynQuery;
 use super::*;
 
 impl SocketOptions<'_> {
-    /// `TCP_SAVED_SYN`: takes the headers of the SYN that made the connection. Empty if the listener
-    /// saved none ([`set_save_syn`](Self::set_save_syn)), or they were taken already.
+    /// `TCP_SAVED_SYN`: takes the headers of the SYN that made the connection. Empty if the
+    /// listener saved none ([`set_save_syn`](Self::set_save_syn)), or they were taken already.
     ///
     /// # Errors
     /// `EINVAL` if they are longer than `room`; they stay.

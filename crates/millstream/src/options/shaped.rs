@@ -28,7 +28,8 @@ impl SocketOptions<'_> {
         self.look(|settings| settings.recv_lowat.max(1))
     }
 
-    /// More than the buffer holds would never come, so Linux sets at most half of the largest buffer.
+    /// More than the buffer holds would never come, so Linux sets at most half of the largest
+    /// buffer.
     pub(super) fn set_recv_lowat_by_number(&self, value: &[u8]) -> io::Result<()> {
         let bytes_max = self.inner.tcp_config().recv_buffer.bytes_max / 2;
         let bytes = u32::try_from(number(value)?).unwrap_or(bytes_max);
@@ -36,8 +37,8 @@ impl SocketOptions<'_> {
         Ok(())
     }
 
-    /// `SO_SNDBUF`: bytes of payload that the send buffer holds, as many as the stack's configuration
-    /// allows. The buffer does not grow by itself any more.
+    /// `SO_SNDBUF`: bytes of payload that the send buffer holds, as many as the stack's
+    /// configuration allows. The buffer does not grow by itself any more.
     ///
     /// # Errors
     /// The kernel's, from a wait for room in the queue of requests.

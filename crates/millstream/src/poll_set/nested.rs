@@ -1,7 +1,8 @@
 //! Polls within polls: one is readable while a wait on it would find something.
 //!
-//! An outer poll looks at the inner one's list of registrations without taking anything off it. Descriptors of the kernel are the kernel's business: the inner
-//! poll's epoll is a member of the outer one's.
+//! An outer poll looks at the inner one's list of registrations without taking anything off it.
+//! Descriptors of the kernel are the kernel's business: the inner poll's epoll is a member of the
+//! outer one's.
 
 use super::{PollSets, Wanted};
 

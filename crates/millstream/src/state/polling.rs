@@ -10,9 +10,9 @@ use crate::poll_set::{Nested, PollSets};
 use crate::readiness;
 
 impl State {
-    /// How many of those on a poll's list one wait hands over. `is_whole`: all. That is so if the
-    /// wait's own turn brought nothing, since then they were ready before it and nobody works at
-    /// what is still to come, and for a program that polls now and then (decision 0062).
+    /// How many registrations on a poll's list one wait hands over. `is_whole`: all. This is so if
+    /// the wait's own turn brought nothing, since they were ready before it and nothing more is
+    /// coming. It is also so for a program that polls now and then (decision 0062).
     pub(crate) fn share_of_events(&self, poll: u32, is_whole: bool) -> usize {
         let listed = self.polls.listed(poll);
         match is_whole || listed >= EVENTS_PER_WAIT_MANY {
@@ -21,7 +21,8 @@ impl State {
         }
     }
 
-    /// Looks at what is on a poll's list, at each once, and appends what is ready to `events`, up to `max`.
+    /// Looks at what is on a poll's list, at each once, and appends what is ready to `events`, up
+    /// to `max`.
     pub(crate) fn collect(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
         let mut budget = self.polls.listed(poll);
         let is_short = std::mem::take(&mut self.is_short_of_chunks);
@@ -32,7 +33,8 @@ impl State {
             let Some(socket) = self.sockets.current(id) else {
                 continue;
             };
-            // Chunks were too few for all writers: who had some since the last look comes after those who had none.
+            // Chunks were too few for all writers: who had some since the last look comes after
+            // those who had none.
             if is_short && self.polls.wrote_since(at, socket.tx.tail()) {
                 writers.push((at, id));
             } else if let Some(block) = self.side.memory.block(id.index) {

@@ -1,4 +1,4 @@
-//! What a socket takes of what the application writes.
+//! Writes of the application, into the socket's send buffer.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
@@ -12,8 +12,10 @@ use crate::limits::{CHUNKS_WAIT_NS_MAX, WHOLE_WRITE_BYTES_MAX};
 use crate::state::{State, ask};
 
 impl TcpStream {
-    /// A write found no room for all, or no chunk. On a send buffer that was empty it is taken whole if it is short enough: programs for the kernel take that for granted. What
-    /// is missing then is a look of the stack's, which fills the stock. Not on a virtual clock, whose holder alone turns the stack. How many bytes are written in all.
+    /// A write found no room for all of its bytes, or no chunk. On an empty send buffer a short
+    /// write is taken whole, as programs for the kernel expect. It then lacks only chunks, which
+    /// the stack hands out when it looks at its stock. Not on a virtual clock, whose holder alone
+    /// turns the stack. Returns how many bytes are written in all.
     #[cold]
     pub(super) fn write_rest(
         &self,
@@ -158,7 +160,8 @@ impl State {
         if n > 0 {
             let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
             if n < wanted {
-                // Whoever was not allowed to write it all is told of room, as if refused. The job below has the stack look after it knows the wish.
+                // A writer that could not write everything gets an event for room, as if refused.
+                // The stack knows the wish when it does the job below.
                 self.block(id).set_want_writable();
                 self.is_piece = self.note_shortage(id);
                 if self.is_piece {
@@ -169,15 +172,16 @@ impl State {
             self.request(id, how);
             return Some(Ok(n));
         }
-        // Room without a chunk to fill it with: a job has the stack look. Without room there is nothing to look at, and a job for each attempt would keep a
-        // waiting thread busy.
+        // Room without a chunk to fill it with: a job has the stack look. Without room there is
+        // nothing to look at, and a job for each attempt would keep a waiting thread busy.
         if self.note_shortage(id) {
             self.request(id, Requests::LOOK);
         }
         None
     }
 
-    /// Goes on with a write of which so much is `written`. `None`: there are still no chunks, and some to come.
+    /// Goes on with a write of which so much is `written`. `None`: there are still no chunks, and
+    /// some to come.
     fn write_on(
         &mut self,
         id: SocketId,
@@ -196,19 +200,22 @@ impl State {
                     }
                 }
                 Some(Err(error)) => {
-                    // What was taken is told first, and why a connection ended to whoever asks next.
+                    // The call returns the bytes taken, and the next call the reason why the
+                    // connection ended.
                     self.sockets.at(id).error_taken &= *written == 0;
                     return Some(Err(error));
                 }
                 None if self.lacks_stock_only(id, *written) => return None,
                 None if is_last => return Some(Ok(())),
-                // The stack says that the pool is dry with the same look that filled the stock with the last of it.
+                // The stack says that the pool is dry with the same look that filled the stock with
+                // the last of it.
                 None => is_last = true,
             }
         }
     }
 
-    /// The connection is open, its send buffer holds nothing but the `written` bytes and has room, and there are chunks to come.
+    /// The connection is open, its send buffer holds nothing but the `written` bytes and has room,
+    /// and there are chunks to come.
     fn lacks_stock_only(&mut self, id: SocketId, written: usize) -> bool {
         let (socket, block) = self.parts(id);
         let may_write = is_open(block.state()) && !socket.write_shut;

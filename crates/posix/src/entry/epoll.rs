@@ -7,10 +7,11 @@ pub(crate) struct Epoll {
     pub poll: Poll,
     pub watched: Watched,
     pub events: Events,
-    /// Of which descriptors the events of this wait are, one by one: their `data` need not say.
+    /// The descriptors that the events of this wait belong to, one by one. The `data` of an event
+    /// need not name its descriptor.
     pub told: Vec<i32>,
-    /// Where notices begin that found no room among the events of a wait: in every other one they come first then, so that neither they nor what the poll finds
-    /// fills the room every time.
+    /// Where notices begin that found no room among the events of a wait: in every other one they
+    /// come first then, so that neither they nor what the poll finds fills the room every time.
     pub owed: Option<i32>,
     pub notices_first: bool,
 }
@@ -24,13 +25,14 @@ pub(crate) struct Watch {
     pub data: u64,
     /// It was to be told of once, and was.
     pub is_off: bool,
-    /// The poll watches it. Not any more, once a notice was the one thing to be told: the poll would not know.
+    /// The poll watches it. Not any more, once a notice was the one thing to be told: the poll
+    /// would not know.
     pub is_polled: bool,
 }
 
 const _: () = assert!(size_of::<Option<Watch>>() == 24);
 
-/// What is watched, by descriptor.
+/// The watched descriptors by their numbers.
 #[derive(Default)]
 pub(crate) struct Watched {
     pub places: Vec<Option<Watch>>,

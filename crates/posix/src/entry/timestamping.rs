@@ -16,7 +16,7 @@ pub(crate) enum Format {
     Timespec(i32),
 }
 
-/// What a socket was told of time stamps, and those that wait in its error queue.
+/// The settings of time stamps on a socket, and the stamps that wait in its error queue.
 #[derive(Debug, Default)]
 pub(crate) struct Timestamping {
     /// `SO_TIMESTAMPING`
@@ -31,7 +31,7 @@ pub(crate) struct Timestamping {
 }
 
 impl Timestamping {
-    /// What an accepted connection begins with.
+    /// The settings that an accepted connection begins with.
     pub fn inherited(&self) -> Self {
         Self {
             flags: self.flags.clone(),
@@ -76,7 +76,8 @@ impl Timestamping {
         self.flags.get() & flag != 0
     }
 
-    /// What is wanted of the last byte of a send, for which a control message may have changed it.
+    /// The stamps that are wanted of the last byte of a send. A control message may have changed
+    /// them.
     pub fn kinds(&self, changed: Option<u32>) -> StampKinds {
         let asked = match changed {
             Some(flags) => flags,

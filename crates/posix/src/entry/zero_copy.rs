@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::number::MSG_ZEROCOPY;
 
-/// What a socket remembers of its sends.
+/// The zero-copy sends of a socket.
 #[derive(Debug, Default)]
 pub(crate) struct ZeroCopy {
     /// `SO_ZEROCOPY`
@@ -21,7 +21,7 @@ pub(crate) struct ZeroCopy {
 }
 
 impl ZeroCopy {
-    /// What an accepted connection begins with.
+    /// The settings that an accepted connection begins with.
     pub fn inherited(&self) -> Self {
         Self {
             on: self.on.clone(),
@@ -43,7 +43,8 @@ impl ZeroCopy {
         self.ready.is_empty()
     }
 
-    /// Of what was sent, `left` bytes are not acknowledged: so many sends are over by it.
+    /// The peer has acknowledged all but `left` of the bytes sent. Returns how many sends are over
+    /// by it.
     pub fn note_left(&mut self, left: u64) -> u32 {
         let mut count = 0;
         let acked = self.sent.saturating_sub(left);

@@ -254,8 +254,8 @@ pub(super) fn info_bytes(target: &Target<'_>, _: usize) -> Value {
     })
 }
 
-/// `union tcp_cc_info`: the model of BBR or the estimate of DCTCP, zero before there is a connection.
-/// Other algorithms have nothing that `tcp_info` does not tell.
+/// `union tcp_cc_info`: the model of BBR or the estimate of DCTCP, zero before there is a
+/// connection. Other algorithms have nothing that `tcp_info` does not tell.
 pub(super) fn congestion_info(target: &Target<'_>, _: usize) -> Value {
     let tcp = target.info()?.map(|info| info.tcp);
     let mut bytes = Vec::new();

@@ -1,10 +1,11 @@
 //! Options that `millstream` does not have: one row each.
 //!
-//! Some need the descriptor, and name the functions that read and set them. The others do nothing for
-//! a TCP socket, here or in Linux, or are always refused. Linux remembers options of datagrams and of
-//! multicast although TCP looks at none of them, and so does this table: a row says what is read
-//! before the option was set, and which values are taken. All other values are refused with Linux's
-//! errno. `tests/options/sweep.rs` compares every row, and every number without a row, with the kernel.
+//! Some need the descriptor, and name the functions that read and set them. The others do nothing
+//! for a TCP socket, here or in Linux, or are always refused. Linux remembers options of datagrams
+//! and of multicast although TCP looks at none of them, and so does this table: a row says what is
+//! read before the option was set, and which values are taken. All other values are refused with
+//! Linux's errno. `tests/options/sweep.rs` compares every row, and every number without a row, with
+//! the kernel.
 
 use rustix::io::Errno;
 
@@ -37,7 +38,7 @@ enum Read {
     /// Nothing, successfully.
     Empty,
     Zeros(usize),
-    /// What the function finds for a caller with so much room.
+    /// The value that the function finds for a caller with so much room.
     Call(fn(&Target<'_>, usize) -> Result<Vec<u8>, Errno>),
     /// As the row of `millstream`'s table says.
     Below,
@@ -80,8 +81,8 @@ const UNSUPPORTED: Read = Read::Fails(Errno::OPNOTSUPP);
 const READ_ONLY: Write = Write::Fails(Errno::NOPROTOOPT);
 const INVALID: Write = Write::Fails(Errno::INVAL);
 const DENIED: Write = Write::Fails(Errno::PERM);
-/// Options that choose what `IP_PKTOPTIONS` and `IPV6_2292PKTOPTIONS` tell of a stream, or whose flow
-/// labels are taken: neither is built, so they cannot be turned on.
+/// Options that choose what `IP_PKTOPTIONS` and `IPV6_2292PKTOPTIONS` tell of a stream, or whose
+/// flow labels are taken: neither is built, so they cannot be turned on.
 const UNTOLD: Write = Only(0, Errno::NOPROTOOPT);
 
 const S: i32 = SOL_SOCKET;

@@ -1,5 +1,6 @@
-//! Every option number of every level, known here or not: what reading it gives, and what setting it to 0 and to 1 does, next to the kernel's answers, on
-//! sockets of both families in each stage. Where we differ [`LISTED`] says why; `docs/differences-options.md` tells it to people.
+//! Every option number of every level, known here or not: what reading it gives, and what setting
+//! it to 0 and to 1 does, next to the kernel's answers, on sockets of both families in each stage.
+//! Where we differ [`LISTED`] says why; `docs/differences-options.md` tells it to people.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,8 @@ enum May {
     Value,
     /// Altogether, as said.
     Differ(&'static str),
-    /// We refuse what takes a privilege, as a kernel does to who has none; so with a privilege it differs.
+    /// A privileged process gets another answer from the kernel: here the option is always refused,
+    /// as Linux refuses it without the privilege.
     Privilege,
 }
 
@@ -203,7 +205,7 @@ fn judge(
     seen: &mut BTreeMap<(i32, i32), bool>,
 ) -> bool {
     const EACCES: i32 = 13;
-    // A kernel that runs the test for nobody in particular refuses many things before it looks at them.
+    // A kernel that runs the test without privileges refuses many options before it looks at them.
     let unprivileged = matches!(kernels, Err(EPERM));
     if ours == kernels || (unprivileged && (ours.is_err() || listed(level, option).is_some())) {
         return true;

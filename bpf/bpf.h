@@ -19,6 +19,8 @@ typedef unsigned long long u64;
 enum map_type {
 	MAP_HASH = 1,
 	MAP_ARRAY = 2,
+	MAP_LRU_HASH = 9,
+	MAP_DEVMAP = 14,
 	MAP_XSKMAP = 17,
 };
 
@@ -48,6 +50,8 @@ struct xdp_md {
 };
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static long (*bpf_redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 
 #endif

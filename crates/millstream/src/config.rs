@@ -7,14 +7,16 @@ use stack::{IpCidr, Limits, StackConfig};
 
 use crate::limits::{LINGER_NS, SPIN_NS};
 
-/// The thread that turns a stack's crank.
+/// Which thread turns a stack while the application's own thread is away from it. The application's thread turns it
+/// whenever it waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Crank {
-    /// The application's own thread, whenever it waits: no other thread, no hand-over. A watchdog
-    /// covers the time in which it does not.
+    /// The watchdog that all stacks of the process share. It comes after
+    /// [`WATCHDOG_TICK_NS`](crate::limits::WATCHDOG_TICK_NS), 5 ms.
     #[default]
     Inline,
-    /// A thread of the stack's own, so that TCP goes on whatever the application does.
+    /// A thread of the stack's own, for programs that compute for long between their calls. It comes after
+    /// [`STACK_THREAD_TICK_NS`](crate::limits::STACK_THREAD_TICK_NS), 0.5 ms.
     Dedicated,
 }
 
@@ -40,7 +42,7 @@ pub struct Config {
     pub on_link: Vec<IpCidr>,
     /// Hosts on the link and their MAC addresses, which the stack then need not ask for.
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
-    /// The thread that turns the crank.
+    /// Which thread stands in while the application is away from its stack.
     pub crank: Crank,
     /// Contexts, each with a stack on a queue of the wire of its own.
     pub contexts: usize,

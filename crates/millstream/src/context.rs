@@ -17,7 +17,7 @@ use stack::context::{AppSide, Control, Report};
 
 use crate::app_socket::AppSockets;
 use crate::config::Config;
-use crate::crank::{CrankHandle, Step};
+use crate::crank::{Crank, Step};
 use crate::interrupter::Interrupter;
 use crate::lease::Lease;
 use crate::limits::{WRITERS_TURN_SOCKETS_MAX, WRITTEN_BYTES_PER_TURN};
@@ -36,7 +36,7 @@ pub struct Context {
 
 pub struct Inner {
     state: RefCell<State>,
-    crank: RefCell<Option<CrankHandle>>,
+    crank: RefCell<Option<Crank>>,
     /// Bytes that were written since the crank was last asked for.
     written: Cell<usize>,
     config: Arc<Config>,
@@ -49,12 +49,7 @@ pub struct Inner {
 }
 
 impl Context {
-    pub(crate) fn new(
-        side: AppSide,
-        crank: CrankHandle,
-        config: Arc<Config>,
-        lease: Arc<Lease>,
-    ) -> Self {
+    pub(crate) fn new(side: AppSide, crank: Crank, config: Arc<Config>, lease: Arc<Lease>) -> Self {
         let state = State {
             side,
             sockets: AppSockets::default(),
@@ -90,9 +85,8 @@ impl Context {
         self.inner.ask(Control::Report)
     }
 
-    /// How long this thread looked for work before it came, or before it slept
-    /// ([`Config::spin_ns`](crate::Config::spin_ns)), ns: CPU time in which there was nothing to
-    /// do. Zero with a dedicated crank, which looks on a thread of its own.
+    /// How long this thread looked for work before it came, or before it slept ([`Config::spin_ns`](crate::Config::spin_ns)), ns: CPU time in which
+    /// there was nothing to do.
     #[must_use]
     pub fn looked_ns(&self) -> u64 {
         self.inner.crank().looked_ns()
@@ -107,9 +101,7 @@ impl Context {
         self.inner.step().map(|_| ())
     }
 
-    /// Turns until the stack has nothing more to do now: all that can leave has left, all that has
-    /// arrived is seen to. With a dedicated crank the stack's own thread does so, and this returns
-    /// at once. True if anything moved.
+    /// Turns until the stack has nothing more to do now: all that can leave has left, all that has arrived is seen to. True if anything moved.
     ///
     /// # Errors
     /// `NetworkDown` if the wire is gone for good.
@@ -217,9 +209,8 @@ impl Context {
         self.inner.config().clock.wall_ns(at_ns)
     }
 
-    /// The time at which the stack wants to be turned although nothing arrives and no call asks it
-    /// for anything; `None`: never. It may be a little early and is never too late. For the holder
-    /// of a virtual clock; with a dedicated crank it is always `None`.
+    /// When the stack wants to be turned though nothing arrives and nobody asks it for anything; `None`: never. It may be a little early, and it never is too
+    /// late. For the holder of a virtual clock.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
         self.inner.crank().next_deadline_ns()
@@ -324,8 +315,6 @@ impl Inner {
         mut attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
     ) -> io::Result<T> {
         self.state().ring();
-        // The stack's thread may need this very core.
-        self.crank().give_way();
         let end_ns = self.now_ns() + wait_ns_max;
         let mut tries = 0;
         loop {
@@ -463,7 +452,7 @@ impl Inner {
     /// has an interrupter.
     pub(crate) fn sleep(
         &self,
-        crank: &mut CrankHandle,
+        crank: &mut Crank,
         until_ns: Option<u64>,
         extra: &[BorrowedFd<'_>],
     ) -> io::Result<bool> {
@@ -471,13 +460,12 @@ impl Inner {
         let Some(interrupter) = &*interrupter else {
             return self.sleep_through(crank, until_ns, extra);
         };
-        let bell = self.state().side.app_bell.clone();
         let has_events = || !self.state().side.events.is_empty();
         let slept = interrupter.sleep_unless_raised(|interruption| {
             let mut fds = Vec::with_capacity(extra.len() + 1);
             fds.extend_from_slice(extra);
             fds.push(interruption);
-            crank.wait(&bell, until_ns, &fds, has_events)
+            crank.wait(until_ns, &fds, has_events)
         });
         slept.unwrap_or_else(|| Err(Errno::INTR.into()))
     }
@@ -485,19 +473,17 @@ impl Inner {
     /// As [`sleep`](Self::sleep), without regard to the interrupter.
     fn sleep_through(
         &self,
-        crank: &mut CrankHandle,
+        crank: &mut Crank,
         until_ns: Option<u64>,
         extra: &[BorrowedFd<'_>],
     ) -> io::Result<bool> {
-        let bell = self.state().side.app_bell.clone();
         let has_events = || !self.state().side.events.is_empty();
-        crank.wait(&bell, until_ns, extra, has_events)?;
+        crank.wait(until_ns, extra, has_events)?;
         Ok(false)
     }
 
-    /// The crank, which its caller turns. It is there until the context is dropped, and one call at
-    /// a time turns it.
-    pub(crate) fn crank(&self) -> RefMut<'_, CrankHandle> {
+    /// The crank, which its caller turns. It is there until the context is dropped, and one call at a time turns it.
+    pub(crate) fn crank(&self) -> RefMut<'_, Crank> {
         self.written.set(0);
         RefMut::map(self.crank.borrow_mut(), |crank| {
             crank.as_mut().expect("taken only by drop")

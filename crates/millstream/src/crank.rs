@@ -1,30 +1,24 @@
-//! The crank, seen from the application's thread: make progress now, or sleep until there is
-//! something to see.
+//! The crank of a stack, in the hand of the application's thread: one turn now, or sleep until there is something to see.
+//!
+//! The application's thread turns the stack inside its own calls, under a try-lock. While it is away, the watchdog turns
+//! it: a thread of the process (inline crank), or one of the stack's own that comes sooner (dedicated crank).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use packetio::Clock;
 use packetio::wait::monotonic_ns;
-use ring::doorbell::AppBell;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use stack::{Stack, Turned};
 
 use crate::config::Config;
-use crate::dedicated::{StackThread, linger};
+use crate::linger::linger;
 use crate::shared_stack::SharedStack;
 use crate::spin::Spin;
 use crate::watchdog::Guarded;
 
-/// See the module's documentation.
-pub(crate) enum CrankHandle {
-    Inline(InlineCrank),
-    Dedicated(StackThread),
-}
-
-/// The outcome of one step towards an event.
+/// What one step towards an event found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Something moved: look at the sockets again.
@@ -35,137 +29,8 @@ pub(crate) enum Step {
     Idle,
 }
 
-impl CrankHandle {
-    /// Moves the stack on, if that is this thread's to do. `NetworkDown` when there is no wire, or
-    /// no stack thread, any more.
-    pub fn step(&mut self) -> std::io::Result<Step> {
-        self.step_with(Stack::turn)
-    }
-
-    /// As [`step`](Self::step), for a caller who hands events out and will be back with what they
-    /// are answered.
-    pub fn step_before_answers(&mut self) -> std::io::Result<Step> {
-        self.step_with(Stack::turn_before_answers)
-    }
-
-    fn step_with(&mut self, turn: fn(&mut Stack, u64) -> Turned) -> std::io::Result<Step> {
-        match self {
-            Self::Inline(crank) => crank.step(turn),
-            Self::Dedicated(thread) if thread.has_ended() => Err(Errno::NETDOWN.into()),
-            Self::Dedicated(_) => Ok(Step::Idle),
-        }
-    }
-
-    /// The application works on without a step: the port makes room for what arrives meanwhile. A
-    /// stack's own thread does so by itself.
-    pub fn drain(&self) {
-        if let Self::Inline(crank) = self
-            && let Some(mut stack) = crank.shared.stack.try_lock()
-        {
-            stack.drain();
-        }
-    }
-
-    /// The last step was a turn of this thread's that left more to send than a turn does.
-    pub fn is_behind(&self) -> bool {
-        matches!(self, Self::Inline(crank) if crank.is_behind)
-    }
-
-    /// The time of the last step.
-    pub fn stepped_ns(&self) -> u64 {
-        match self {
-            Self::Inline(crank) => crank.stepped_ns,
-            Self::Dedicated(_) => monotonic_ns(),
-        }
-    }
-
-    /// Sleeps until the application may have something to see, or `until_ns`. `has_events` is the
-    /// last look before the sleep. True if a signal ended it.
-    pub fn wait(
-        &mut self,
-        bell: &AppBell,
-        until_ns: Option<u64>,
-        extra: &[BorrowedFd<'_>],
-        has_events: impl FnOnce() -> bool,
-    ) -> std::io::Result<bool> {
-        match self {
-            Self::Inline(crank) => crank.wait(until_ns, extra, has_events),
-            Self::Dedicated(thread) => {
-                let has_news = || has_events() || thread.has_ended();
-                wait_for_bell(bell, until_ns, extra, has_news)
-            }
-        }
-    }
-
-    /// The caller has found nothing and will not sleep. If a thread that could bring something
-    /// needs this CPU, that thread runs first; true: look again.
-    pub fn give_way_to_helper(&self) -> bool {
-        let shares_cpu = match self {
-            Self::Inline(crank) => crank.mover_shares_cpu,
-            Self::Dedicated(thread) => thread.shares_cpu(),
-        };
-        if shares_cpu {
-            std::thread::yield_now();
-        }
-        shares_cpu
-    }
-
-    /// The application is about to ask again for what only the stack can bring: a stack's own
-    /// thread may need this very core for it.
-    pub fn give_way(&self) {
-        if let Self::Dedicated(_) = self {
-            std::thread::yield_now();
-        }
-    }
-
-    /// Time that this thread spent looking for work, ns.
-    pub fn looked_ns(&self) -> u64 {
-        match self {
-            Self::Inline(crank) => crank.spin.looked_ns(),
-            Self::Dedicated(_) => 0,
-        }
-    }
-
-    /// When the stack has something to do though nothing arrives, as far as this thread is the one
-    /// to see to it.
-    pub fn next_deadline_ns(&self) -> Option<u64> {
-        match self {
-            Self::Inline(crank) => crank.next_deadline_ns(),
-            Self::Dedicated(_) => None,
-        }
-    }
-
-    /// The step was this thread's own, and brought nothing: what is to be seen now was there before
-    /// it.
-    pub fn was_quiet(&self, step: Step) -> bool {
-        matches!(self, Self::Inline(_)) && step != Step::Moved
-    }
-
-    /// The application's thread is inside a call of ours from here...
-    pub fn enter(&self) {
-        if let Self::Inline(crank) = self {
-            crank.shared.watch.enter();
-        }
-    }
-
-    /// ... to here, and may be away for long.
-    pub fn leave(&mut self) {
-        if let Self::Inline(crank) = self {
-            crank.spin.left();
-            crank.shared.watch.leave();
-        }
-    }
-
-    /// The last thing that is done with it: connections may close in order for `linger_ns`.
-    pub fn finish(self, linger_ns: u64) {
-        if let Self::Inline(crank) = self {
-            crank.finish(linger_ns);
-        }
-    }
-}
-
-/// The inline crank.
-pub(crate) struct InlineCrank {
+/// The application's hand on the crank of one stack.
+pub(crate) struct Crank {
     shared: Arc<SharedStack>,
     /// None with a virtual clock, whose holder turns the stack.
     guarded: Option<Guarded>,
@@ -181,7 +46,7 @@ pub(crate) struct InlineCrank {
     mover_shares_cpu: bool,
 }
 
-impl InlineCrank {
+impl Crank {
     pub fn new(shared: Arc<SharedStack>, guarded: Option<Guarded>, config: &Config) -> Self {
         Self {
             shared,
@@ -199,7 +64,59 @@ impl InlineCrank {
         }
     }
 
-    fn step(&mut self, turn: fn(&mut Stack, u64) -> Turned) -> std::io::Result<Step> {
+    /// Moves the stack on. `NetworkDown` when there is no wire any more.
+    pub fn step(&mut self) -> std::io::Result<Step> {
+        self.step_with(Stack::turn)
+    }
+
+    /// As [`step`](Self::step), for a caller that hands events out and comes back with the answers to them.
+    pub fn step_before_answers(&mut self) -> std::io::Result<Step> {
+        self.step_with(Stack::turn_before_answers)
+    }
+
+    /// Lets the port make room for arriving frames while the application works on without a step.
+    pub fn drain(&self) {
+        if let Some(mut stack) = self.shared.stack.try_lock() {
+            stack.drain();
+        }
+    }
+
+    /// The last step was a turn that left more to send than a turn does.
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
+    /// The time of the last step, ns.
+    pub fn stepped_ns(&self) -> u64 {
+        self.stepped_ns
+    }
+
+    /// Time that this thread spent looking for work, ns.
+    pub fn looked_ns(&self) -> u64 {
+        self.spin.looked_ns()
+    }
+
+    /// Yields to a helper thread that could bring something and needs this CPU. True: the caller, which found nothing
+    /// and will not sleep, looks again.
+    pub fn give_way_to_helper(&self) -> bool {
+        if self.mover_shares_cpu {
+            std::thread::yield_now();
+        }
+        self.mover_shares_cpu
+    }
+
+    /// Begins a call of the application's thread into the library. The watchdog stays away from here on.
+    pub fn enter(&self) {
+        self.shared.watch.enter();
+    }
+
+    /// Ends such a call. The application may be away for long after it.
+    pub fn leave(&mut self) {
+        self.spin.left();
+        self.shared.watch.leave();
+    }
+
+    fn step_with(&mut self, turn: fn(&mut Stack, u64) -> Turned) -> std::io::Result<Step> {
         let held = self.shared.stack.try_lock();
         // With the lock: a turn of the watchdog's may have been later than before it.
         let now_ns = self.clock.now_ns();
@@ -231,7 +148,9 @@ impl InlineCrank {
         Ok(Step::Idle)
     }
 
-    fn wait(
+    /// Sleeps until the application may have something to see, or `until_ns`. `has_events` is the last look before the
+    /// sleep. True if a signal ended it.
+    pub fn wait(
         &mut self,
         until_ns: Option<u64>,
         extra: &[BorrowedFd<'_>],
@@ -251,7 +170,8 @@ impl InlineCrank {
         stack.wait(monotonic_ns(), until_ns, extra)
     }
 
-    fn next_deadline_ns(&self) -> Option<u64> {
+    /// When the stack has something to do though nothing arrives.
+    pub fn next_deadline_ns(&self) -> Option<u64> {
         let mut refused = 0;
         loop {
             if let Some(stack) = self.shared.stack.try_lock() {
@@ -261,7 +181,8 @@ impl InlineCrank {
         }
     }
 
-    fn finish(self, linger_ns: u64) {
+    /// Ends the stack. Connections may close in order for `linger_ns` before.
+    pub fn finish(self, linger_ns: u64) {
         drop(self.guarded);
         let (shared, clock) = (self.shared, self.clock);
         // Time that stands still lets nothing close.
@@ -291,37 +212,6 @@ fn leave_to_watchdog(refused: &mut u32) {
 const WATCHDOG_YIELDS_MAX: u32 = 32;
 const WATCHDOG_PATIENCE: Duration = Duration::from_micros(50);
 
-fn wait_for_bell(
-    bell: &AppBell,
-    until_ns: Option<u64>,
-    extra: &[BorrowedFd<'_>],
-    has_events: impl FnOnce() -> bool,
-) -> std::io::Result<bool> {
-    let timeout_ns = until_ns.map(|until_ns| until_ns.saturating_sub(monotonic_ns()));
-    if extra.is_empty() {
-        bell.wait_unless(has_events, timeout_ns);
-        return Ok(false);
-    }
-    let own = bell.fd()?;
-    let sleep = |()| {
-        let fds = extra.iter().copied().chain([own]);
-        let mut fds: Vec<_> = fds
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-            .collect();
-        let timeout = timeout_ns.map(|ns| Timespec {
-            tv_sec: (ns / 1_000_000_000) as _,
-            tv_nsec: (ns % 1_000_000_000) as _,
-        });
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) => Ok(false),
-            Err(Errno::INTR) => Ok(true),
-            Err(errno) => Err(errno.into()),
-        }
-    };
-    let slept = bell.doze(|| (!has_events()).then_some(()), sleep);
-    slept.unwrap_or(Ok(false))
-}
-
 #[cfg(test)]
 mod tests {
     use packetio::loopback::{self, LoopbackOptions};
@@ -344,15 +234,15 @@ mod tests {
             watch: Watch::new(),
         });
         let config = Config::new("loopback:unused".parse().expect("a wire"));
-        let mut crank = InlineCrank::new(shared.clone(), None, &config);
+        let mut crank = Crank::new(shared.clone(), None, &config);
         let at_it = shared.stack.try_lock().expect("nobody else");
         let begin = std::time::Instant::now();
         for _ in 0..WATCHDOG_YIELDS_MAX + 10 {
-            assert_eq!(crank.step(Stack::turn).ok(), Some(Step::Moved));
+            assert_eq!(crank.step().ok(), Some(Step::Moved));
         }
         assert!(begin.elapsed() >= 10 * WATCHDOG_PATIENCE);
         drop(at_it);
-        crank.step(Stack::turn).expect("a turn");
+        crank.step().expect("a turn");
         assert_eq!(crank.refused, 0);
     }
 }

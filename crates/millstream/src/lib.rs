@@ -30,12 +30,10 @@
 //!
 //! * A [`Runtime`] opens the wire and holds one stack per context. A [`Context`] is the application's end of one of them; it and its
 //!   sockets stay on the thread that took it.
-//! * [`Crank`] says who turns a stack: the application's own thread, inside calls that wait ([`Crank::Inline`]), with a watchdog for the time
-//!   that it spends elsewhere; or a thread per stack ([`Crank::Dedicated`]).
-//! * A [`Clock`] that is not the system's makes all of it a simulation: [`Runtime::with_ports`] on
-//!   a wire in the caller's hands, time in the caller's hands.
-//! * [`Poll`] waits for many sockets, level- or edge-triggered, once or again and again, as Linux's
-//!   epoll does; also for descriptors of the kernel.
+//! * The application's own thread turns its stack, inside calls that wait. [`Crank`] says which thread does so while the application is elsewhere:
+//!   a watchdog that all stacks share ([`Crank::Inline`]), or a thread per stack that comes sooner ([`Crank::Dedicated`]).
+//! * A [`Clock`] that is not the system's makes all of it a simulation: [`Runtime::with_ports`] on a wire in the caller's hands, time in the caller's hands.
+//! * [`Poll`] waits for many sockets, level- or edge-triggered, once or again and again, as Linux's epoll does; also for descriptors of the kernel.
 
 #![forbid(unsafe_code)]
 
@@ -44,12 +42,12 @@ mod config;
 mod context;
 mod counted;
 mod crank;
-mod dedicated;
 mod error;
 mod event;
 mod interrupter;
 mod lease;
 pub mod limits;
+mod linger;
 mod listener;
 mod option_table;
 mod options;

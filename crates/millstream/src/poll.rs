@@ -255,11 +255,9 @@ impl Poll {
         }
     }
 
-    /// Waits until a watched source is ready or `timeout` has passed, and returns the number of
-    /// ready sources. Everything that the application has written, closed and connected since the
-    /// last wait leaves first; with an inline crank this is where TCP happens. While the stack is
-    /// busy, the wait looks at kernel descriptors every
-    /// [`KERNEL_ASKED_EVERY_NS`](crate::limits::KERNEL_ASKED_EVERY_NS), otherwise each time.
+    /// Waits until a watched source is ready or `timeout` has passed, and says how many are. What the application has written, closed and connected since
+    /// it last waited leaves first; TCP happens here. While the stack is busy, descriptors of the kernel are looked at every
+    /// [`KERNEL_ASKED_EVERY_NS`](crate::limits::KERNEL_ASKED_EVERY_NS), and else at each wait.
     ///
     /// A wait may hand over a part of the ready sources and leave the others to the next wait. With
     /// a `timeout` of zero it hands over all of them to a program that was away for
@@ -276,11 +274,6 @@ impl Poll {
         let inner = self.inner.clone();
         let mut crank = inner.crank();
         crank.enter();
-        if inner.state().is_short_of_chunks {
-            // There is room to write, and nothing to write to until the stack has had something
-            // acknowledged.
-            crank.give_way();
-        }
         let mut is_whole = false;
         let mut until_ns = None;
         let mut is_fresh = true;
@@ -307,8 +300,7 @@ impl Poll {
             // some: to ask it each time would make a look several times as long.
             let asks_kernel = (is_fresh && !has_news) || self.is_kernel_due(now_ns);
             is_fresh = false;
-            if let Err(error) = self.collect(events, is_whole || crank.was_quiet(step), asks_kernel)
-            {
+            if let Err(error) = self.collect(events, is_whole || step != Step::Moved, asks_kernel) {
                 break Err(error);
             }
             // A wait that reports nothing has looked at everything.

@@ -12,8 +12,7 @@ use stack::{Stack, StackConfig};
 
 use crate::config::{Config, Crank};
 use crate::context::Context;
-use crate::crank::{CrankHandle, InlineCrank};
-use crate::dedicated::StackThread;
+use crate::crank;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::limits::CONTEXTS_MAX;
@@ -43,12 +42,11 @@ enum Place {
 /// A context that is open and not taken yet.
 struct Seat {
     app: AppSide,
-    crank: CrankHandle,
+    crank: crank::Crank,
 }
 
 impl Runtime {
-    /// Opens the wire and makes a stack for each context; with [`Crank::Dedicated`], starts their
-    /// threads.
+    /// Opens the wire and makes a stack for each context; with [`Crank::Dedicated`], starts a thread for each.
     ///
     /// # Errors
     /// [`Error`], in one line: what was wrong and where.
@@ -258,25 +256,20 @@ fn seat(
     index: usize,
 ) -> Result<Seat, Error> {
     let (stack, app) = Stack::new(stack, port, config.clock.now_ns())?;
-    let crank = match config.crank {
-        Crank::Inline => {
-            let shared = Arc::new(SharedStack {
-                stack: TryLock::new(stack),
-                watch: Watch::new(),
-            });
-            let guarded = match config.clock.is_virtual() {
-                true => None,
-                false => Some(watchdog::guard(&shared)?),
-            };
-            // Neighbours ask and echo as soon as the wire is open, whether or not an owner has come
-            // yet.
-            shared.watch.leave();
-            CrankHandle::Inline(InlineCrank::new(shared, guarded, config))
-        }
+    let shared = Arc::new(SharedStack {
+        stack: TryLock::new(stack),
+        watch: Watch::new(),
+    });
+    let guarded = match config.crank {
+        _ if config.clock.is_virtual() => None,
+        Crank::Inline => Some(watchdog::guard(&shared)?),
         Crank::Dedicated => {
-            let (bell, app_bell) = (app.stack_bell.clone(), app.app_bell.clone());
-            CrankHandle::Dedicated(StackThread::start(stack, bell, app_bell, config, index)?)
+            let cpu = config.pin.then_some(index);
+            Some(watchdog::guard_alone(&shared, index, cpu)?)
         }
     };
+    // Neighbours ask and echo as soon as the wire is open, whether or not an owner has come yet.
+    shared.watch.leave();
+    let crank = crank::Crank::new(shared, guarded, config);
     Ok(Seat { app, crank })
 }

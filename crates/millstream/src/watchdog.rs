@@ -1,4 +1,5 @@
-//! The watchdog: one thread per process that turns an inline stack whose owner stays away.
+//! The watchdog: a thread that turns a stack whose owner stays away. With the inline crank one thread per process looks
+//! after all stacks, once a tick; with the dedicated crank each stack has a thread of its own, with a shorter tick.
 //!
 //! An owner that returns to its own code marks itself *away*. If it is still away a tick later and
 //! its stack has not been turned since, the watchdog takes one turn under the crank's try-lock, one
@@ -13,26 +14,41 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use packetio::wait::monotonic_ns;
 use ring::doorbell::StackBell;
-use ring::published::Published64;
+use ring::published::{Flag, Published64};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::error::Error;
-use crate::limits::{WATCHDOG_LETS_GO_NS_MAX, WATCHDOG_SINGLE_TURNS, WATCHDOG_TICK_NS};
+use crate::limits::{
+    STACK_THREAD_TICK_NS, WATCHDOG_LETS_GO_NS_MAX, WATCHDOG_SINGLE_TURNS, WATCHDOG_TICK_NS,
+};
 use crate::shared_stack::SharedStack;
 
 /// Keeps a stack under the watchdog's eyes until it is dropped.
 pub(crate) struct Guarded {
     dog: Arc<Dog>,
     key: u64,
+    /// The thread that looks after this stack alone, if there is one. It ends with the stack.
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.dog.stop.raise();
+            self.dog.bell.insist();
+            // A child of `fork` has no such thread. A panic there was reported by the thread itself.
+            if self.dog.pid == std::process::id() {
+                let _ = thread.join();
+            }
+            return;
+        }
         let mut flock = self.dog.flock();
         let Some(at) = flock.sheep.iter().position(|it| it.key == self.key) else {
             return;
@@ -47,6 +63,8 @@ impl Drop for Guarded {
 struct Dog {
     /// The process that its thread is in: a child of `fork` has none.
     pid: u32,
+    pace: Pace,
+    stop: Flag,
     flock: Mutex<Flock>,
     /// The dog holds no copies of descriptors.
     let_go: Condvar,
@@ -55,7 +73,28 @@ struct Dog {
     bell: StackBell,
 }
 
-/// The stacks that the watchdog looks after.
+/// How soon a watchdog stands in for an owner that is away.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// Time between two looks at an owner that comes and goes, ns.
+    tick_ns: u64,
+    /// Turns in a row that are one tick apart, before they follow each other at once.
+    single_turns: u32,
+}
+
+/// One thread for all stacks of the process.
+const SHARED: Pace = Pace {
+    tick_ns: WATCHDOG_TICK_NS,
+    single_turns: WATCHDOG_SINGLE_TURNS,
+};
+
+/// A thread for one stack.
+const OWN: Pace = Pace {
+    tick_ns: STACK_THREAD_TICK_NS,
+    single_turns: 0,
+};
+
+/// Whom the dog looks after.
 #[derive(Default)]
 struct Flock {
     sheep: Vec<Sheep>,
@@ -87,6 +126,7 @@ type Watched = (Arc<OwnedFd>, PollFlags);
 
 struct Sheep {
     key: u64,
+    pace: Pace,
     stack: Weak<SharedStack>,
     turns_seen: u64,
     /// Turns that the watchdog took in a row, the owner having taken none.
@@ -102,12 +142,42 @@ pub(crate) fn guard(stack: &Arc<SharedStack>) -> Result<Guarded, Error> {
     let mut place = DOG.lock().unwrap_or_else(PoisonError::into_inner);
     let dog = match &*place {
         Some(dog) if dog.pid == std::process::id() => dog.clone(),
-        _ => place.insert(start()?).clone(),
+        _ => {
+            let dog = dog(SHARED)?;
+            start("millstream-dog".to_owned(), &dog, None)?;
+            place.insert(dog).clone()
+        }
     };
     drop(place);
     let key = KEYS.add_shared(1);
+    adopt(&dog, stack, key);
+    Ok(Guarded {
+        dog,
+        key,
+        thread: None,
+    })
+}
+
+/// Gives the stack of context `index` a thread of its own, which runs on `cpu` if one is named.
+pub(crate) fn guard_alone(
+    stack: &Arc<SharedStack>,
+    index: usize,
+    cpu: Option<usize>,
+) -> Result<Guarded, Error> {
+    let dog = dog(OWN)?;
+    adopt(&dog, stack, 0);
+    let thread = start(format!("millstream-{index}"), &dog, cpu)?;
+    Ok(Guarded {
+        dog,
+        key: 0,
+        thread: Some(thread),
+    })
+}
+
+fn adopt(dog: &Arc<Dog>, stack: &Arc<SharedStack>, key: u64) {
     let sheep = Sheep {
         key,
+        pace: dog.pace,
         stack: Arc::downgrade(stack),
         turns_seen: 0,
         stood_in: 0,
@@ -115,49 +185,64 @@ pub(crate) fn guard(stack: &Arc<SharedStack>) -> Result<Guarded, Error> {
     };
     dog.flock().sheep.push(sheep);
     stack.watch.guard(dog.bell.clone());
-    Ok(Guarded { dog, key })
 }
 
-fn start() -> Result<Arc<Dog>, Error> {
+fn dog(pace: Pace) -> Result<Arc<Dog>, Error> {
     let bell = StackBell::new().map_err(|errno| Error::System {
         what: "eventfd",
         source: errno.into(),
     })?;
-    let dog = Arc::new(Dog {
+    Ok(Arc::new(Dog {
         pid: std::process::id(),
+        pace,
+        stop: Flag::new(),
         flock: Mutex::default(),
         let_go: Condvar::new(),
         bell,
-    });
-    let own = dog.clone();
+    }))
+}
+
+fn start(name: String, dog: &Arc<Dog>, cpu: Option<usize>) -> Result<JoinHandle<()>, Error> {
+    let dog = dog.clone();
     std::thread::Builder::new()
-        .name("millstream-dog".into())
-        .spawn(move || watch(&own))
+        .name(name)
+        .spawn(move || {
+            cpu.inspect(|cpu| pin(*cpu));
+            watch(&dog);
+        })
         .map_err(|source| Error::System {
             what: "watchdog thread",
             source,
-        })?;
-    Ok(dog)
+        })
+}
+
+/// Binds this thread to CPU `index` modulo those online. Without the right to do so it runs where the kernel puts it.
+fn pin(index: usize) {
+    let online = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut set = CpuSet::new();
+    set.set(index % online);
+    let _ = sched_setaffinity(None, &set);
 }
 
 fn watch(dog: &Dog) {
-    loop {
+    while !dog.stop.is_raised() {
         let look = || {
+            if dog.stop.is_raised() {
+                return None;
+            }
             let mut flock = dog.flock();
             if std::mem::take(&mut flock.is_awaited) {
                 dog.let_go.notify_all();
             }
             let now_ns = monotonic_ns();
-            let mut until_ns = None;
+            let mut until_ns: Option<u64> = None;
             for sheep in &mut flock.sheep {
                 let due_ns = sheep.look(now_ns);
                 until_ns = [until_ns, due_ns].into_iter().flatten().min();
             }
             let fds: Vec<Watched> = flock.sheep.iter().flat_map(Sheep::descriptors).collect();
-            Some((
-                fds,
-                until_ns.map(|until_ns: u64| until_ns.saturating_sub(now_ns)),
-            ))
+            let timeout_ns = until_ns.map(|until_ns| until_ns.saturating_sub(now_ns));
+            Some((fds, timeout_ns))
         };
         // An owner that leaves after the look finds the sleep announced, and rings.
         dog.bell
@@ -170,9 +255,8 @@ fn sleep(dog: &Dog, fds: &[Watched], timeout_ns: Option<u64>) {
         .iter()
         .map(|(fd, flags)| PollFd::from_borrowed_fd(fd.as_fd(), *flags))
         .collect();
-    // Within a tick everybody is looked at anyway, and a busy owner's ringing would only wake us
-    // for nothing.
-    if timeout_ns.is_none_or(|ns| ns > WATCHDOG_TICK_NS) {
+    // Within a tick everybody is looked at anyway, and a busy owner's ringing would only wake us for nothing.
+    if timeout_ns.is_none_or(|ns| ns > dog.pace.tick_ns) {
         polled.push(PollFd::from_borrowed_fd(dog.bell.fd(), PollFlags::IN));
     }
     let timeout = timeout_ns.map(|ns| Timespec {
@@ -181,26 +265,29 @@ fn sleep(dog: &Dog, fds: &[Watched], timeout_ns: Option<u64>) {
     });
     // An error here (no memory) is met like a wake-up: look again, after a tick.
     if poll(&mut polled, timeout.as_ref()).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
-        std::thread::sleep(std::time::Duration::from_nanos(WATCHDOG_TICK_NS));
+        std::thread::sleep(Duration::from_nanos(WATCHDOG_TICK_NS));
     }
 }
 
 impl Sheep {
     /// Turns the stack if its owner has been away since the last look; when to look again.
     fn look(&mut self, now_ns: u64) -> Option<u64> {
+        let Pace {
+            tick_ns,
+            single_turns,
+        } = self.pace;
         let shared = self.stack.upgrade()?;
         let (is_away, turns) = shared.watch.look();
         let moved = std::mem::replace(&mut self.turns_seen, turns) != turns;
         if !is_away || moved {
             self.stood_in = 0;
             self.disarm(&shared);
-            // An owner who comes and goes is looked at again after a tick, wherever it is just now:
-            // a watchdog that slept for good would be rung, and run, as soon as the owner leaves,
-            // between a request and its answer.
-            return (is_away || moved).then_some(now_ns + WATCHDOG_TICK_NS);
+            // An owner who comes and goes is looked at again after a tick, wherever it is just now: a watchdog that slept for good
+            // would be rung, and run, as soon as the owner leaves, between a request and its answer.
+            return (is_away || moved).then_some(now_ns + tick_ns);
         }
         let Some(mut stack) = shared.stack.try_lock() else {
-            return Some(now_ns + WATCHDOG_TICK_NS);
+            return Some(now_ns + tick_ns);
         };
         if self.armed.take().is_some() {
             stack.disarm();
@@ -209,20 +296,19 @@ impl Sheep {
         // A turn takes in less than a crowd may send in a tick.
         stack.drain();
         if stack.turn(now_ns).busy {
-            // An owner who is only busy with what the last turn brought loses its core, and what
-            // lies in its caches, to every turn of ours, and has the more to do when it comes back
-            // (decision 0043).
-            let sleeps = self.stood_in > WATCHDOG_SINGLE_TURNS;
-            return Some(now_ns + if sleeps { 0 } else { WATCHDOG_TICK_NS });
+            // An owner who is only busy with what the last turn brought loses its core, and what lies in its caches, to every turn of ours, and has the more to do when it
+            // comes back (decision 0043).
+            let sleeps = self.stood_in > single_turns;
+            return Some(now_ns + if sleeps { 0 } else { tick_ns });
         }
         // It had nothing to be busy with.
-        self.stood_in = WATCHDOG_SINGLE_TURNS;
+        self.stood_in = single_turns;
         if stack.is_gone() {
             return None;
         }
         match stack.arm() {
             // Without descriptors to sleep on there is only the clock.
-            Err(_) => Some(now_ns + WATCHDOG_TICK_NS),
+            Err(_) => Some(now_ns + tick_ns),
             Ok(None) => Some(now_ns),
             Ok(Some(fds)) => {
                 let due_ns = stack.next_timer_ns();
@@ -272,6 +358,7 @@ mod tests {
         shared.watch.leave();
         let sheep = Sheep {
             key: 1,
+            pace: SHARED,
             stack: Arc::downgrade(&shared),
             turns_seen: 0,
             stood_in: 0,

@@ -31,7 +31,7 @@ use crate::limits::{
     FRAME_HEADER_MAX, IP_WIRE_BATCH_MAX, IP_WIRE_PACKET_BYTES_MAX, IP_WIRE_PACKETS_MAX,
 };
 use crate::mac::local_mac;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};
 
 /// An IP packet that left the stack.

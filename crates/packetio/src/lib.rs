@@ -2,7 +2,7 @@
 //!
 //! One trait, [`Port`], and its backends: [`xdp`] (any netdev), [`memif`] (shared memory between two
 //! processes), [`tap`] (debugging, and where XDP is missing), [`dpdk`] (any NIC that DPDK drives, through a plug-in), [`packet`] (a raw AF_PACKET socket, for the bridge),
-//! [`loopback`] (within one process), [`ip_wire`] (its far end is raw IP packets in the caller's hands). Wrappers stand in front of any of them: [`fault`] (loss, delay, rate, by
+//! [`mux`] (a virtual port of `mill mux`), [`loopback`] (within one process), [`ip_wire`] (its far end is raw IP packets in the caller's hands). Wrappers stand in front of any of them: [`fault`] (loss, delay, rate, by
 //! seed) and [`pcap`] (writes a pcapng file). [`WireSpec`] is how a user names a wire in one line, [`open()`] makes the port,
 //! [`wait()`] sleeps on several of them, [`bridge`] joins two.
 //!
@@ -19,6 +19,7 @@ pub mod clock;
 pub mod dpdk;
 pub mod fault;
 mod fd_port;
+pub mod foreign;
 #[allow(unsafe_code)]
 pub mod frame_unsafe;
 mod interface_drops;
@@ -27,13 +28,16 @@ pub mod limits;
 pub mod loopback;
 mod mac;
 pub mod memif;
+pub mod mirror;
 #[cfg(test)]
 mod mortal;
+pub mod mux;
 #[allow(unsafe_code)]
 mod netdev_unsafe;
 pub mod notice;
 pub mod offload;
 pub mod open;
+mod open_error;
 pub mod packet;
 #[allow(unsafe_code)]
 mod packet_unsafe;
@@ -42,12 +46,14 @@ pub mod port;
 pub mod spec;
 pub mod switch;
 pub mod tap;
+pub mod text;
 pub mod wait;
 pub mod xdp;
 
 pub use clock::{Clock, VirtualClock};
 pub use frame_unsafe::{HeadMut, RxChecksum, RxFrame, TxFrame};
-pub use open::{OpenError, open};
+pub use open::open;
+pub use open_error::OpenError;
 pub use port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};
 pub use spec::{Backend, SpecError, WireSpec};
 pub use wait::{Woken, wait, wait_each};

@@ -44,6 +44,10 @@ pub const INTERFACE_LOOK_NS: u64 = 1_000_000_000;
 /// interface behind that are not told.
 pub const INTERFACE_LIST_BYTES_MAX: usize = 64 << 10;
 
+/// Descriptors that peers sent, and sockets in whose queue some lie, which may wait to be closed; with
+/// more, no new peer is heard.
+pub const CLOSING_MAX: usize = 16;
+
 /// Frames in one batch of an AF_XDP port.
 pub const XDP_BATCH_MAX: usize = 64;
 
@@ -196,3 +200,13 @@ pub const SWITCH_DRAIN_BATCHES_MAX: usize = 32;
 pub const SWITCH_FAREWELL_NS: u64 = 100_000_000;
 /// Batches that a switch moves before it looks whether anybody has come or gone.
 pub const SWITCH_TURNS_MAX: usize = 256;
+
+/// Bytes of one read from a netlink socket: the kernel fills at most 32 KiB.
+pub const NETLINK_BYTES_MAX: usize = 64 << 10;
+/// Bytes of notifications that may wait in a netlink socket. When the kernel dropped some, the mirror
+/// reads everything again.
+pub const NETLINK_QUEUE_BYTES: usize = 1 << 20;
+/// Routes through one interface that the mirror tells; further ones are left out.
+pub const MIRROR_ROUTES_MAX: usize = 1024;
+/// Next hops that the mirror keeps resolved; a request for another one is refused (ENOBUFS).
+pub const MIRROR_NEIGHBOURS_MAX: usize = 4096;

@@ -22,7 +22,7 @@ use crate::limits::{
     FRAME_HEADER_MAX, LOOPBACK_BATCH_MAX, LOOPBACK_NAMES_MAX, LOOPBACK_SLOTS_DEFAULT,
 };
 use crate::mac::local_mac;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};
 
 /// `loopback[:NAME][,mtu=N][,mac=..]`

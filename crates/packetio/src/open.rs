@@ -2,7 +2,6 @@
 //!
 //! Called by `millstream::Runtime` for each context, and by `mill wire`.
 
-use std::fmt::Display;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::fault::Fault;
 use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::open_error::OpenError;
 use crate::packet::Packet;
 use crate::pcap::Pcap;
 use crate::port::{Capabilities, ChecksumPolicy, Port, PortCounters, PortError};
@@ -125,55 +125,5 @@ impl<P: Port> Port for WithPolicy<P> {
 
     fn counters(&self) -> PortCounters {
         self.inner.counters()
-    }
-}
-
-/// Why a port could not be opened: one line that says what and where.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
-    /// A system call failed.
-    #[error("{wire}: {step}: {errno}{}", hint(*.errno))]
-    Io {
-        /// The wire as the user named it, or a short form of it: `tap:mill0`.
-        wire: String,
-        /// The step that failed: `TUNSETIFF`, `bind`.
-        step: String,
-        /// The kernel's answer.
-        errno: Errno,
-    },
-    /// It was understood but cannot be: out of range, not supported here, taken.
-    #[error("{wire}: {why}")]
-    Refused {
-        /// The wire as the user named it, or a short form of it.
-        wire: String,
-        /// The reason, in one line.
-        why: String,
-    },
-}
-
-impl OpenError {
-    /// A system call failed at `step`.
-    pub fn io(wire: impl Display, step: impl Into<String>, errno: Errno) -> Self {
-        Self::Io {
-            wire: wire.to_string(),
-            step: step.into(),
-            errno,
-        }
-    }
-
-    /// The request cannot be met.
-    pub fn refused(wire: impl Display, why: impl Into<String>) -> Self {
-        Self::Refused {
-            wire: wire.to_string(),
-            why: why.into(),
-        }
-    }
-}
-
-/// What usually mends it.
-fn hint(errno: Errno) -> &'static str {
-    match errno {
-        Errno::PERM | Errno::ACCESS => " (needs root or CAP_NET_ADMIN and CAP_NET_RAW)",
-        _ => "",
     }
 }

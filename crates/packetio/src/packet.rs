@@ -20,7 +20,7 @@ use crate::interface_drops::InterfaceDrops;
 use crate::limits::{PACKET_LINK_CHECK_NS, PACKET_RECEIVE_BYTES, SUPER_FRAME_BYTES_MAX};
 use crate::netdev_unsafe::NetDevice;
 use crate::offload::{Segmenter, complete_at};
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::packet_unsafe::{
     bind_to, bound_index, dropped_since_asked, ignore_outgoing, promiscuous, raw_socket,
     receive_room, want_virtio_header,

@@ -28,7 +28,7 @@ use crate::limits::{
     SWITCH_FAREWELL_NS, SWITCH_MEMBERS_MAX, SWITCH_SLOTS, SWITCH_TURNS_MAX,
 };
 use crate::loopback::{Loopback, LoopbackOptions, pair};
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::port::{ChecksumPolicy, MacAddr, Port, PortError};
 use crate::wait::{monotonic_ns, wait_each};
 

@@ -15,7 +15,7 @@ use crate::interface_drops::InterfaceDrops;
 use crate::limits::TAP_QUEUE_FRAMES;
 use crate::mac::local_mac;
 use crate::netdev_unsafe::{NetDevice, tun_attach};
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::port::{Capabilities, ChecksumPolicy, MacAddr, PortCounters, PortError};
 
 /// `tap:NAME[,mac=..][,mtu=N][,up=yes|no][,queues=N]`

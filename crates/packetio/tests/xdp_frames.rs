@@ -129,11 +129,13 @@ fn each_queue_has_its_port() {
         ..XdpOptions::default()
     };
     let far = XdpInterface::open(&options, &[]).unwrap();
-    let mut far_ports = far.ports().unwrap();
+    let mut far_ports: Vec<_> = (0..far.queues()).map(|n| far.port(n).unwrap()).collect();
     lab.enter_near();
     let interface = near(XdpMode::Native);
     assert_eq!(interface.queues(), QUEUES);
-    let mut ports = interface.ports().unwrap();
+    let mut ports: Vec<_> = (0..interface.queues())
+        .map(|n| interface.port(n).unwrap())
+        .collect();
     assert!(interface.port(QUEUES).is_err());
 
     // veth hands what leaves by queue k to the peer's queue k.

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use ring::byte_ring::{RxReader, RxWriter, TxReader, TxWriter};
 use ring::checksum;
-use ring::chunk::magazine;
-use ring::memory::{self, ContextLimits};
+use ring::chunk::{self, magazine};
+use ring::memory::ContextLimits;
 use ring::prefetch::Ahead;
 use ring::raw::{RawSlice, RawSliceMut};
 use ring::spsc;
@@ -53,7 +53,7 @@ fn copies() {
 }
 
 fn streams() {
-    let (memory, mut pool) = memory::create(&ContextLimits::default()).expect("memory file");
+    let (memory, mut pool) = chunk::create_memory(&ContextLimits::default()).expect("memory file");
     let Some(block) = memory.block(0) else { return };
     block.open(1 << 20);
     let (mut feed, mut stock) = magazine(64, 64);

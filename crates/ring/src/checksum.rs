@@ -23,6 +23,14 @@ pub fn sum(bytes: &[u8]) -> u32 {
     sum_raw(RawSlice::from(bytes))
 }
 
+impl RawSlice<'_> {
+    /// Partial sum of the bytes.
+    #[inline]
+    pub fn sum(&self) -> u32 {
+        sum_raw(*self)
+    }
+}
+
 /// Partial sum of raw memory; each byte is loaded once.
 #[inline]
 pub fn sum_raw(src: RawSlice<'_>) -> u32 {

@@ -1,13 +1,13 @@
-//! How a sleeping stack or application is woken, at no cost while it is awake.
+//! The bell that wakes a sleeping stack, at no cost while the stack is awake.
 //!
-//! Both bells follow one rule. The sleeper: raise the flag, full fence, look
+//! The rule: the sleeper: raise the flag, full fence, look
 //! once more at everything that could have arrived, sleep. The ringer: publish,
 //! full fence, and only if the flag is up (taking it down) make the system call.
 //! Whichever fence comes second sees the other's store, so either the sleeper
 //! finds the work or the ringer finds the sleeper.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -208,133 +208,6 @@ impl StackBell {
     /// Readable once the bell has been rung.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.inner.fd.as_fd()
-    }
-}
-
-/// Wakes an application thread: a futex word, and an eventfd once a `Poll`
-/// wants one to hold among kernel descriptors. One thread waits at a time.
-#[derive(Clone)]
-pub struct AppBell {
-    inner: Arc<Futexed>,
-}
-
-struct Futexed {
-    flag: SleepFlag,
-    fd: OnceLock<OwnedFd>,
-    owed: Owed,
-}
-
-impl Default for AppBell {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl AppBell {
-    /// A bell whose application is awake.
-    pub fn new() -> Self {
-        let inner = Futexed {
-            flag: SleepFlag::new(),
-            fd: OnceLock::new(),
-            owed: Owed::default(),
-        };
-        Self {
-            inner: Arc::new(inner),
-        }
-    }
-
-    /// After publishing events: wakes the application if it waits. True if
-    /// that took a system call.
-    #[inline]
-    pub fn wake(&self) -> bool {
-        let must_wake = self.inner.flag.must_wake();
-        if must_wake {
-            self.wake_sleeper();
-        }
-        must_wake
-    }
-
-    /// The application is about to wait; it must look for events once more
-    /// before it does, and call [`cancel_wait`](Self::cancel_wait) after.
-    #[inline]
-    pub fn prepare_wait(&self) {
-        self.inner.flag.announce();
-    }
-
-    /// The application is awake (after waiting on the descriptor, or not waiting at all).
-    #[inline]
-    pub fn cancel_wait(&self) {
-        self.retract();
-    }
-
-    /// As [`SleepFlag::doze`]; `sleep` sleeps on [`fd`](Self::fd).
-    pub fn doze<P, R>(
-        &self,
-        look: impl FnOnce() -> Option<P>,
-        sleep: impl FnOnce(P) -> R,
-    ) -> Option<R> {
-        SleepFlag::sleep_after(|| self.prepare_wait(), look, sleep, || self.cancel_wait())
-    }
-
-    /// Sleeps until woken or `timeout_ns` nanoseconds have passed (`None`: no limit), unless
-    /// `has_events`, the last look before the sleep. A signal may end it early.
-    pub fn wait_unless(&self, has_events: impl FnOnce() -> bool, timeout_ns: Option<u64>) {
-        let look = || (!has_events()).then_some(());
-        self.doze(look, |()| self.sleep(timeout_ns));
-    }
-
-    /// After [`prepare_wait`](Self::prepare_wait) and a last look: sleeps until
-    /// woken or `timeout_ns` nanoseconds have passed (`None`: no limit), and
-    /// cancels the wait. True if woken. A signal may end it early.
-    pub fn wait(&self, timeout_ns: Option<u64>) -> bool {
-        self.sleep(timeout_ns);
-        self.retract()
-    }
-
-    fn retract(&self) -> bool {
-        let woken = self.inner.flag.retract();
-        if let Some(fd) = self.inner.fd.get() {
-            self.inner.owed.collect(woken, || drain(fd));
-        }
-        woken
-    }
-
-    /// A descriptor that is readable once the bell has been rung; made at the
-    /// first call. The error is the kernel's on `eventfd`.
-    pub fn fd(&self) -> Result<BorrowedFd<'_>, Errno> {
-        if let Some(fd) = self.inner.fd.get() {
-            return Ok(fd.as_fd());
-        }
-        let fd = new_eventfd()?;
-        Ok(self.inner.fd.get_or_init(|| fd).as_fd())
-    }
-
-    #[cfg(not(loom))]
-    fn sleep(&self, timeout_ns: Option<u64>) {
-        use rustix::thread::futex;
-        let timeout = timeout_ns.map(|ns| futex::Timespec {
-            tv_sec: (ns / 1_000_000_000) as _,
-            tv_nsec: (ns % 1_000_000_000) as _,
-        });
-        // Returns at once if the flag has been taken down meanwhile; every other reason to return
-        // (woken, timed out, interrupted) is the same to the caller, who looks at the flag.
-        let word = &self.inner.flag.0;
-        let _ = futex::wait(word, futex::Flags::PRIVATE, SLEEPING, timeout.as_ref());
-    }
-
-    #[cfg(loom)]
-    fn sleep(&self, _timeout_ns: Option<u64>) {}
-
-    #[cold]
-    fn wake_sleeper(&self) {
-        if let Some(fd) = self.inner.fd.get() {
-            signal(fd);
-        }
-        #[cfg(not(loom))]
-        {
-            use rustix::thread::futex;
-            let _ = futex::wake(&self.inner.flag.0, futex::Flags::PRIVATE, 1);
-        }
     }
 }
 

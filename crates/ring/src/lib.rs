@@ -1,9 +1,9 @@
 //! Every atomic of Millstream: SPSC queues, socket byte rings, doorbells.
 //!
 //! Two parties meet in this crate: the *stack* (one core's turn) and the
-//! *application* (the thread that reads and writes sockets). They may run on
-//! one thread (inline crank) or on two (dedicated stack thread), and all that
-//! they share goes through the types below. Nobody else names an atomic.
+//! *application* (the thread that reads and writes sockets). The application's
+//! thread runs both; while it is away, another thread runs the stack. All that
+//! the two share goes through the types below. No other crate names an atomic.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -32,6 +32,7 @@ mod sync;
 pub mod byte_ring;
 pub mod checksum;
 pub mod chunk;
+mod chunk_format;
 #[path = "copy_unsafe.rs"]
 mod copy;
 pub mod doorbell;

@@ -17,7 +17,7 @@ pub const QUEUE_SLOTS_MAX: u32 = 1 << 30;
 
 /// Bytes waiting in a stream from which new chunks are large whatever the
 /// size of the write: a stream this full is not a request and its response.
-pub const SMALL_CHUNK_STREAM_BYTES_MAX: u32 = 2 * crate::chunk::SMALL_DATA_BYTES;
+pub const SMALL_CHUNK_STREAM_BYTES_MAX: u32 = 2 * crate::chunk_format::SMALL_DATA_BYTES;
 
 /// Bytes of a piece of a send stream from which on the chunk behind it is asked for
 /// while the piece is copied.

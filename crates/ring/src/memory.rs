@@ -25,7 +25,7 @@ pub use model_unsafe::Memory;
 
 use core::fmt;
 
-use crate::chunk::{ChunkClass, ChunkId, ChunkPool, HEADER_BYTES, LARGE_BYTES, SMALL_BYTES};
+use crate::chunk_format::{ChunkClass, ChunkId, HEADER_BYTES, LARGE_BYTES, SMALL_BYTES};
 use crate::limits::{CHUNKS_MAX, SOCKETS_MAX};
 use crate::socket_block::{SOCKET_BLOCK_BYTES, SocketBlock, SocketId};
 
@@ -77,12 +77,11 @@ impl fmt::Display for MemoryError {
 
 impl std::error::Error for MemoryError {}
 
-/// Makes the memory file of a context and the pool of all its chunks.
-pub fn create(limits: &ContextLimits) -> Result<(Memory, ChunkPool), MemoryError> {
-    let layout = Layout::new(limits)?;
-    let memory = Memory::with_layout(&layout, limits.hugetlb)?;
-    let pool = ChunkPool::new(&memory);
-    Ok((memory, pool))
+impl Memory {
+    /// Makes the memory file of a context.
+    pub(crate) fn create(limits: &ContextLimits) -> Result<Self, MemoryError> {
+        Self::with_layout(&Layout::new(limits)?, limits.hugetlb)
+    }
 }
 
 /// Byte offsets in the file.

@@ -11,7 +11,6 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use crate::checksum;
 use crate::copy::copy;
 
 /// `len` readable bytes at an address, for the lifetime `'a`.
@@ -96,13 +95,6 @@ impl<'a> RawSlice<'a> {
     #[inline]
     pub fn copy_to(&self, dst: &mut [u8]) -> usize {
         RawSliceMut::from(dst).copy_from(*self)
-    }
-
-    /// Internet checksum over the bytes, folded to 16 bits, not complemented, in network order
-    /// (see [`checksum`]).
-    #[inline]
-    pub fn sum(&self) -> u32 {
-        checksum::sum_raw(*self)
     }
 }
 

@@ -4,8 +4,8 @@
 mod common;
 
 use common::{assert_full, memory};
-use ring::chunk::{ChunkClass, magazine};
-use ring::memory::{self as file, ContextLimits, MemoryError};
+use ring::chunk::{self, ChunkClass, magazine};
+use ring::memory::{ContextLimits, MemoryError};
 use ring::socket_block::{Name, Requests, SOCKET_BLOCK_BYTES, SocketBlock, SocketId, SocketState};
 
 #[test]
@@ -16,7 +16,7 @@ fn limits_are_checked() {
         large_chunks: 1,
         hugetlb: false,
     };
-    assert!(file::create(&good).is_ok());
+    assert!(chunk::create_memory(&good).is_ok());
     for bad in [
         ContextLimits {
             sockets_max: 0,
@@ -39,7 +39,7 @@ fn limits_are_checked() {
             ..good
         },
     ] {
-        assert_eq!(file::create(&bad).err(), Some(MemoryError::Limits));
+        assert_eq!(chunk::create_memory(&bad).err(), Some(MemoryError::Limits));
     }
 }
 
@@ -50,7 +50,7 @@ fn file_has_its_size_and_huge_pages_are_optional() {
         hugetlb: true,
         ..ContextLimits::default()
     };
-    let (memory, pool) = file::create(&limits).expect("with or without huge pages");
+    let (memory, pool) = chunk::create_memory(&limits).expect("with or without huge pages");
     let fd = memory.fd().expect("a file");
     let size = rustix::fs::fstat(fd).expect("fstat").st_size as usize;
     assert_eq!(size, memory.bytes());

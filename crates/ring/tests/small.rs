@@ -2,12 +2,12 @@
 #![cfg(not(loom))]
 
 use std::thread;
-use std::time::{Duration, Instant};
 
-use ring::doorbell::{AppBell, StackBell};
+use ring::doorbell::StackBell;
 use ring::published::{Flag, Published32, Published64};
 use ring::raw::{RawSlice, RawSliceMut};
 use ring::trylock::TryLock;
+use rustix::event::{PollFd, PollFlags, poll};
 
 #[test]
 fn raw_slices_stay_in_bounds() {
@@ -109,66 +109,36 @@ fn stack_bell_calls_only_a_sleeper() {
 
 #[test]
 #[cfg_attr(miri, ignore = "system calls")]
-fn app_bell_times_out_and_wakes() {
-    let bell = AppBell::new();
-    assert!(!bell.wake());
-    let start = Instant::now();
-    bell.prepare_wait();
-    assert!(!bell.wait(Some(5_000_000)));
-    assert!(start.elapsed() >= Duration::from_millis(5));
-    bell.prepare_wait();
-    assert!(bell.wake());
-    assert!(bell.wait(None), "woken before it slept");
-    let ringer = bell.clone();
-    bell.prepare_wait();
-    let thread = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(20));
-        ringer.wake()
-    });
-    assert!(bell.wait(None));
-    assert!(thread.join().expect("ringer"));
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "system calls")]
-fn app_bell_rings_the_descriptor_too() {
-    let bell = AppBell::new();
-    assert!(!is_readable(bell.fd().expect("eventfd")));
-    bell.prepare_wait();
-    assert!(bell.wake() && is_readable(bell.fd().expect("eventfd")));
-    bell.cancel_wait();
-    assert!(!is_readable(bell.fd().expect("eventfd")));
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "system calls")]
 fn ping_pong_over_bells_loses_no_wake_up() {
-    let (ping, pong) = (AppBell::new(), AppBell::new());
+    let (ping, pong) = (
+        StackBell::new().expect("eventfd"),
+        StackBell::new().expect("eventfd"),
+    );
     let (mut to, mut from_there) = ring::spsc::queue::<u32>(2);
     let (mut back, mut from_here) = ring::spsc::queue::<u32>(2);
     let rounds = 20_000;
     let (their_ping, their_pong) = (ping.clone(), pong.clone());
-    let take = |bell: &AppBell, queue: &mut ring::spsc::Consumer<u32>| loop {
+    let take = |bell: &StackBell, queue: &mut ring::spsc::Consumer<u32>| loop {
         if let Some(item) = queue.pop() {
             return item;
         }
-        bell.prepare_wait();
+        bell.prepare_sleep();
         if queue.is_empty() {
-            bell.wait(None);
-        } else {
-            bell.cancel_wait();
+            let mut fds = [PollFd::from_borrowed_fd(bell.fd(), PollFlags::IN)];
+            poll(&mut fds, None).expect("poll");
         }
+        bell.cancel_sleep();
     };
     let thread = thread::spawn(move || {
         for _ in 0..rounds {
             let item = take(&their_ping, &mut from_there);
             back.push(item + 1).expect("room");
-            their_pong.wake();
+            their_pong.ring();
         }
     });
     for n in 0..rounds {
         to.push(n).expect("room");
-        ping.wake();
+        ping.ring();
         assert_eq!(take(&pong, &mut from_here), n + 1);
     }
     thread.join().expect("other end");

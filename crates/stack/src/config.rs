@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use ring::memory::MemoryError;
 use rustix::io::Errno;
 
-use crate::addresses::IpCidr;
 use crate::limits::{LimitError, Limits};
-use crate::routes::RouteError;
+use crate::network::addresses::IpCidr;
+use crate::network::routes::RouteError;
 
 /// Settings of one core's stack. Every context of a process gets a copy.
 #[derive(Clone, Debug)]

@@ -21,16 +21,18 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ring::chunk::Magazine;
-use ring::doorbell::{AppBell, StackBell};
+use ring::doorbell::StackBell;
 use ring::memory::Memory;
-use ring::socket_block::SocketId;
+use ring::socket_block::{Name, SocketId};
 use ring::spsc::{Consumer, Producer};
 use rustix::io::Errno;
 use tcp::connection::Keepalive;
+use wire::Addr;
 
 use crate::counters::Counters;
-use crate::neighbours::NeighbourCounters;
-use crate::stack::Usage;
+pub use crate::header_fields::DontFragment;
+use crate::header_fields::{ECN_BITS, HeaderFields};
+use crate::network::neighbours::NeighbourCounters;
 use crate::stage_clock::StageCycles;
 
 /// The application's end of a context. Memory, magazine and sockets belong together and are not to be mixed with another context's
@@ -50,8 +52,6 @@ pub struct AppSide {
     pub magazine: Magazine,
     /// Wakes the stack.
     pub stack_bell: StackBell,
-    /// Wakes the application.
-    pub app_bell: AppBell,
 }
 
 impl AppSide {
@@ -106,7 +106,7 @@ pub enum Control {
     Settings(Box<tcp::Config>),
     /// An address more, with the prefix of its subnet: what an operator would add to a running interface. One that is held already, or that no
     /// host can have, changes nothing.
-    Address(crate::addresses::IpCidr),
+    Address(crate::network::addresses::IpCidr),
     /// Forget what connections have taught of Fast Open with each peer: what an operator would have forgotten by `ip tcp_metrics flush`.
     ForgetPeers,
 }
@@ -401,19 +401,6 @@ pub struct Accepted {
     pub local: SocketAddr,
 }
 
-/// When IPv4 packets bear DF.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DontFragment {
-    /// Never.
-    Never,
-    /// Unless a router said that the path is narrower than any is believed to be (`tcp::path_mtu::PathMtuSettings::mtu_min_v4`): then only
-    /// fragments pass.
-    #[default]
-    OnBelievablePaths,
-    /// Always.
-    Always,
-}
-
 /// An option of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketOption {
@@ -495,4 +482,65 @@ pub enum SocketOption {
     SaveSyn(u8),
     /// `TCP_LINGER2`: FIN_WAIT_2 of a closed connection in ns; `None`: do not wait for the peer's FIN at all.
     FinWait2(Option<u64>),
+}
+
+impl SocketOption {
+    /// Sets the network header field that this option chooses. False: it chooses none.
+    pub(crate) fn sets_header(self, header: &mut HeaderFields) -> bool {
+        match self {
+            SocketOption::TrafficClass(class) => header.dscp = class & !ECN_BITS,
+            SocketOption::HopLimit(limit) => header.hop_limit = limit,
+            SocketOption::MtuDiscover {
+                dont_fragment,
+                resends,
+                heeds_v6,
+            } => {
+                header.set_dont_fragment(dont_fragment);
+                header.resends_for_mtu = resends;
+                header.heeds_mtu_v6 = heeds_v6;
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// What a stack holds at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Connections, listeners, and sockets whose connection has ended while the application holds them.
+    pub sockets: usize,
+    /// Of these, the quiet ones that are packed.
+    pub dormant: usize,
+    /// Blocks that packed ones take.
+    pub rest_blocks: usize,
+    /// Handshakes in progress.
+    pub half_open: usize,
+    /// Entries of connections in TIME_WAIT, and of closed ones in FIN_WAIT_2.
+    pub time_wait: usize,
+    /// Of these, the ones in FIN_WAIT_2.
+    pub fin_wait_2: usize,
+    /// Flows in the table: the sum of connections, handshakes and entries.
+    pub flows: usize,
+    /// Small chunks in streams.
+    pub small_chunks: u32,
+    /// Large chunks in streams.
+    pub large_chunks: u32,
+    /// Records of segments in flight.
+    pub segment_records: usize,
+    /// Blocks of ranges that are held out of order.
+    pub range_blocks: usize,
+}
+
+/// An end of a flow as the socket's block holds it.
+pub(crate) fn name_of(address: Addr, port: u16) -> Name {
+    Name {
+        address: *address.octets(),
+        port,
+    }
+}
+
+/// An end of a flow as `std` writes it.
+pub(crate) fn socket_addr(address: Addr, port: u16) -> SocketAddr {
+    SocketAddr::new(address.to_ip(), port)
 }

@@ -166,8 +166,6 @@ counters! {
     jobs_stale,
     /// Events published to the application.
     events,
-    /// Times that the application's doorbell was rung.
-    doorbells,
     /// Timers that fired and found something due.
     timers_fired,
 }

@@ -8,7 +8,7 @@ use ring::published::fence_full;
 use ring::socket_block::SocketId;
 use ring::spsc::Producer;
 
-use crate::sockets::{Role, Sockets};
+use crate::flows::sockets::{Role, Sockets};
 
 /// Something to read, an end, a failure, a new connection: the application is told.
 pub(crate) const MARK_TELL: u8 = 1;

@@ -1,203 +1,267 @@
-//! The one door for what follows from a call into a connection: acknowledged bytes are freed, the application is told, a transmit list and a
-//! timer are set, and a connection that has ended leaves.
+//! The one door for what follows from a call into a connection: acknowledged bytes are freed, the
+//! application is told, a transmit list and a timer are set, and a connection that has ended leaves.
+//!
+//! Segments, jobs, timers and transmission all end here. No other file puts a connection on a
+//! transmit list, sets its timer, or marks its socket for an event.
 
+use ring::byte_ring::TxReader;
 use ring::chunk::ChunkPool;
 use ring::socket_block::{SocketBlock, SocketState};
 use tcp::time_wait::TimeWait;
-use tcp::{ConnectionError, Cx, Effects, TransmitClass};
+use tcp::{Connection, ConnectionError, Cx, Effects, IcmpError, SegmentOut, TransmitClass};
 use wire::FlowKey;
 
-use crate::core::{Core, tcp_cx};
+use crate::core::Core;
 use crate::counters::Counters;
-use crate::departures::Departures;
 use crate::event_queue::{EventQueue, MARK_ROOM, MARK_TELL};
-use crate::flow_table::FlowEntry;
-use crate::neighbours::{NeighbourId, Neighbours};
-use crate::options::publish_room_of;
-use crate::saved_syns::Saved;
-use crate::sockets::{Role, Slot};
-use crate::timer_stage::note_deadline;
-use crate::timers::Wheel;
-use crate::tx_lists::TxLists;
+use crate::flows::errno::errno_of;
+use crate::flows::flow_table::FlowEntry;
+use crate::flows::saved_syns::Saved;
+use crate::flows::sockets::{Role, Slot};
+use crate::network::layer::Network;
+use crate::network::neighbours::NeighbourId;
+use crate::schedule::Schedule;
 
-/// What nearly every call into a connection comes to, in any combination.
-pub(crate) const USUAL: Effects = Effects::READABLE
-    .union(Effects::WRITABLE)
-    .union(OUTPUT)
-    .union(Effects::TIMER);
+/// The turn's output has to ask the connection.
+const OUTPUT: Effects = Effects::TRANSMIT.union(Effects::HELD);
 
-/// The socket's state is another, of which readers and writers are told alike.
+/// Effects that only plan output and timers.
+const PLANS: Effects = OUTPUT.union(Effects::TIMER);
+
+/// Effects of nearly every call into a connection, in any combination.
+const USUAL: Effects = PLANS.union(Effects::READABLE).union(Effects::WRITABLE);
+
+/// Changes of a socket's state, of which readers and writers are told alike.
 const CHANGES: Effects = Effects::EOF
     .union(Effects::CONNECTED)
     .union(Effects::FAILED)
     .union(Effects::FIN_WAIT_2);
-/// Something for who reads.
+/// Effects that a reader is told of.
 const NEWS: Effects = CHANGES.union(Effects::READABLE).union(Effects::URGENT);
 
-/// What few connections ever come to.
+/// Effects that few connections ever have.
 const RARE: Effects = Effects::FAST_OPEN_LOST.union(Effects::SYNS_CROSSED);
 
-/// The turn's output has to ask the connection.
-pub(crate) const OUTPUT: Effects = Effects::TRANSMIT.union(Effects::HELD);
-
-/// What a connection's effects touch beside its own socket: see [`beside!`].
-pub(crate) struct Beside<'a> {
+/// The parts of a stack that a connection's effects touch beside its own socket: see [`door!`].
+pub(crate) struct Door<'a> {
     pub cx: Cx<'a>,
-    pub neighbours: &'a mut Neighbours,
+    pub network: &'a mut Network,
     pub events: &'a mut EventQueue,
-    pub lists: &'a mut TxLists,
-    pub wheel: &'a mut Wheel,
-    pub departures: &'a mut Departures,
+    pub schedule: &'a mut Schedule,
     pub fair_share: u32,
 }
 
-impl Beside<'_> {
-    /// RFC 4861 7.3.1: progress shows that the neighbour is there.
-    #[inline(always)]
-    fn confirm(&mut self, neighbour: Option<NeighbourId>) {
-        if let Some(id) = neighbour {
-            self.neighbours.confirm(id, self.cx.now_ns);
-        }
-    }
-}
-
-/// A [`Beside`] from the fields of a [`Core`] that are not its sockets.
-macro_rules! beside {
+/// A [`Door`] from the fields of a [`Core`] that are not its sockets.
+macro_rules! door {
     ($core:expr, $cx:expr) => {
-        crate::settle::Beside {
+        crate::settle::Door {
             cx: $cx,
-            neighbours: &mut $core.network.neighbours,
+            network: &mut $core.network,
             events: &mut $core.events,
-            lists: &mut $core.lists,
-            wheel: &mut $core.wheel,
-            departures: &mut $core.departures,
+            schedule: &mut $core.schedule,
             fair_share: $core.fair_share,
         }
     };
 }
-pub(crate) use beside;
+pub(crate) use door;
 
-/// Acts on effects that are [`USUAL`], in one straight line, for who has the socket at hand: one that no time stamps are asked of.
-#[inline(always)]
-pub(crate) fn settle_usual(
-    socket: u32,
-    (slot, pool, block): (&mut Slot, &mut ChunkPool, &SocketBlock),
-    effects: Effects,
-    mut beside: Beside<'_>,
-) {
-    let Some(conn) = slot.conn.as_mut() else {
-        return;
-    };
-    let mut mark = 0;
-    if effects.intersects(Effects::WRITABLE) {
-        slot.tx.acknowledge(pool, block, conn.take_acked());
-        mark |= MARK_ROOM;
-        beside.confirm(slot.neighbour);
-        if !slot.app_gone {
-            publish_room_of(conn, &slot.tx, block, &beside.cx, beside.fair_share);
+impl Door<'_> {
+    /// Acts on `effects` of a socket at hand, in one straight line. False: they, or its time
+    /// stamps, need [`Core::settle_unusual`], and nothing was done.
+    #[inline(always)]
+    pub fn settle_usual(
+        mut self,
+        socket: u32,
+        (slot, pool, block): (&mut Slot, &mut ChunkPool, &SocketBlock),
+        effects: Effects,
+    ) -> bool {
+        if !effects.without(USUAL).is_empty() || slot.stamps.is_some() {
+            return false;
         }
+        let Some(conn) = slot.conn.as_mut() else {
+            return true;
+        };
+        let mut mark = 0;
+        if effects.intersects(Effects::WRITABLE) {
+            slot.tx.acknowledge(pool, block, conn.take_acked());
+            mark |= MARK_ROOM;
+            self.confirm(slot.neighbour);
+            if !slot.app_gone {
+                publish_room(conn, &slot.tx, block, &self.cx, self.fair_share);
+            }
+        }
+        if effects.intersects(Effects::READABLE) {
+            block.add_in_edge();
+            mark |= MARK_TELL;
+        }
+        if mark != 0 && !slot.app_gone {
+            self.events.mark(socket, &mut slot.marks, mark);
+        }
+        self.plan(socket, conn, effects);
+        true
     }
-    if effects.intersects(Effects::READABLE) {
-        block.add_in_edge();
-        mark |= MARK_TELL;
-    }
-    if mark != 0 && !slot.app_gone {
-        beside.events.mark(socket, &mut slot.marks, mark);
-    }
-    if effects.intersects(OUTPUT) {
-        beside.lists.put(socket, conn.list());
-    }
-    if effects.intersects(Effects::TIMER) {
-        note_deadline(beside.wheel, beside.departures, socket, conn);
-    }
-}
 
-/// What the application is told of, if anything.
-#[inline(always)]
-fn tell_application(
-    socket: u32,
-    (slot, pool, block): (&mut Slot, &mut ChunkPool, &SocketBlock),
-    effects: Effects,
-    beside: &mut Beside<'_>,
-    counters: &mut Counters,
-) {
-    let Some(conn) = slot.conn.as_mut() else {
-        return;
-    };
-    let mut mark = 0;
-    if effects.intersects(Effects::WRITABLE) {
-        slot.tx.acknowledge(pool, block, conn.take_acked());
-        mark |= MARK_ROOM;
-        beside.confirm(slot.neighbour);
-    }
-    if effects.intersects(Effects::URGENT) {
-        block.set_urgent_end(slot.rx.tail().wrapping_add_signed(conn.urgent_ahead()));
-    }
-    if effects.intersects(CHANGES) {
-        let mut said = SocketState::default();
-        if effects.intersects(Effects::EOF) {
-            said = said | SocketState::EOF;
+    /// Acts on the effects of a job. `wrote`: it changed what is buffered. False: the effects need
+    /// [`Core::settle`]; only the writer was told.
+    #[inline(always)]
+    pub fn settle_job(
+        mut self,
+        socket: u32,
+        slot: &mut Slot,
+        block: &SocketBlock,
+        effects: Effects,
+        wrote: bool,
+    ) -> bool {
+        let Some(conn) = slot.conn.as_mut() else {
+            return true;
+        };
+        let is_news = wrote
+            && !slot.app_gone
+            && publish_room(conn, &slot.tx, block, &self.cx, self.fair_share);
+        // An application that found no chunk waits although the buffer has room. It said so before
+        // it posted this job.
+        if is_news || (!slot.app_gone && block.wants_writable()) {
+            self.events.mark(socket, &mut slot.marks, MARK_ROOM);
         }
-        if effects.intersects(Effects::CONNECTED) {
-            counters.connected += 1;
-            said = said | SocketState::CONNECTED;
-            // Whoever found that it could not write yet is told by this.
-            block.take_want_writable();
+        if !effects.without(PLANS).is_empty() {
+            return false;
         }
-        block.add_state(said);
-        if effects.intersects(Effects::FAILED) {
-            counters.failed += 1;
-            block.fail(errno_of(conn.error(), block.state()));
+        self.plan(socket, conn, effects);
+        true
+    }
+
+    /// Follows a connection that has sent what fitted into frames, `sent_some` of it. `next`: the
+    /// class of what it still has to send.
+    #[inline(always)]
+    pub fn settle_sent(
+        &mut self,
+        socket: u32,
+        slot: &mut Slot,
+        block: &SocketBlock,
+        next: TransmitClass,
+        sent_some: bool,
+    ) {
+        let Some(conn) = slot.conn.as_mut() else {
+            return;
+        };
+        if sent_some && conn.limits_unsent(&self.cx) {
+            slot.tx.publish_sent(block, conn.unacked_payload());
+            self.events.mark(socket, &mut slot.marks, MARK_ROOM);
         }
-        // A change of state, which Linux tells writers too.
-        block.add_out_edge();
+        self.schedule.note_deadline(socket, conn);
+        self.schedule.lists.put(socket, next);
     }
-    if effects.intersects(NEWS) {
-        block.add_in_edge();
-        mark |= MARK_TELL;
+
+    /// Follows a new connection that a listener made: its timer is set, and its application may
+    /// write.
+    pub fn settle_accepted(self, socket: u32, slot: &mut Slot, block: &SocketBlock) {
+        if let Some(conn) = slot.conn.as_mut() {
+            publish_room(conn, &slot.tx, block, &self.cx, self.fair_share);
+            self.schedule.note_deadline(socket, conn);
+        }
     }
-    if slot.app_gone {
-        return;
+
+    /// Sets the transmit list and the timer that `effects` ask for.
+    #[inline(always)]
+    fn plan(&mut self, socket: u32, conn: &Connection, effects: Effects) {
+        if effects.intersects(OUTPUT) {
+            self.schedule.lists.put(socket, conn.list());
+        }
+        if effects.intersects(Effects::TIMER) {
+            self.schedule.note_deadline(socket, conn);
+        }
     }
-    if effects.intersects(Effects::WRITABLE | Effects::CONNECTED) {
-        publish_room_of(conn, &slot.tx, block, &beside.cx, beside.fair_share);
+
+    /// Confirms the neighbour: progress shows that it is there (RFC 4861 7.3.1).
+    #[inline(always)]
+    fn confirm(&mut self, neighbour: Option<NeighbourId>) {
+        if let Some(id) = neighbour {
+            self.network.neighbours.confirm(id, self.cx.now_ns);
+        }
     }
-    if mark != 0 {
-        beside.events.mark(socket, &mut slot.marks, mark);
+
+    /// Tells the application what `effects` mean for it, if anything.
+    #[inline(always)]
+    fn tell_application(
+        &mut self,
+        socket: u32,
+        (slot, pool, block): (&mut Slot, &mut ChunkPool, &SocketBlock),
+        effects: Effects,
+        counters: &mut Counters,
+    ) {
+        let Some(conn) = slot.conn.as_mut() else {
+            return;
+        };
+        let mut mark = 0;
+        if effects.intersects(Effects::WRITABLE) {
+            slot.tx.acknowledge(pool, block, conn.take_acked());
+            mark |= MARK_ROOM;
+            self.confirm(slot.neighbour);
+        }
+        if effects.intersects(Effects::URGENT) {
+            block.set_urgent_end(slot.rx.tail().wrapping_add_signed(conn.urgent_ahead()));
+        }
+        if effects.intersects(CHANGES) {
+            let mut state = SocketState::default();
+            if effects.intersects(Effects::EOF) {
+                state = state | SocketState::EOF;
+            }
+            if effects.intersects(Effects::CONNECTED) {
+                counters.connected += 1;
+                state = state | SocketState::CONNECTED;
+                // The out edge below tells a writer who found that it could not write yet.
+                block.take_want_writable();
+            }
+            block.add_state(state);
+            if effects.intersects(Effects::FAILED) {
+                counters.failed += 1;
+                block.fail(errno_of(conn.error(), block.state()));
+            }
+            // Linux tells writers of a change of state too.
+            block.add_out_edge();
+        }
+        if effects.intersects(NEWS) {
+            block.add_in_edge();
+            mark |= MARK_TELL;
+        }
+        if slot.app_gone {
+            return;
+        }
+        if effects.intersects(Effects::WRITABLE | Effects::CONNECTED) {
+            publish_room(conn, &slot.tx, block, &self.cx, self.fair_share);
+        }
+        if mark != 0 {
+            self.events.mark(socket, &mut slot.marks, mark);
+        }
     }
 }
 
 impl Core {
     /// Acts on the effects of a call into the connection of `socket`.
     pub(crate) fn settle(&mut self, socket: u32, effects: Effects) {
-        let (slot, pool, block) = self.sockets.parts(socket);
-        if effects.without(USUAL).is_empty() && slot.stamps.is_none() {
-            let beside = beside!(self, tcp_cx!(self));
-            return settle_usual(socket, (slot, pool, block), effects, beside);
+        let parts = self.flows.sockets.parts(socket);
+        if !door!(self, self.env.cx()).settle_usual(socket, parts, effects) {
+            self.settle_unusual(socket, effects);
         }
-        self.settle_unusual(socket, effects);
     }
 
     /// Acts on any effects, with one look at the socket as long as it keeps its connection.
     #[inline(never)]
     pub(crate) fn settle_unusual(&mut self, socket: u32, effects: Effects) {
-        let (slot, pool, block) = self.sockets.parts(socket);
-        let mut beside = beside!(self, tcp_cx!(self));
+        let (slot, pool, block) = self.flows.sockets.parts(socket);
+        let mut door = door!(self, self.env.cx());
         let parts = (&mut *slot, pool, block);
-        tell_application(socket, parts, effects, &mut beside, &mut self.counters);
+        door.tell_application(socket, parts, effects, &mut self.counters);
         let Some(conn) = slot.conn.as_ref() else {
             return;
         };
         let leaves = effects.intersects(Effects::CLOSED | Effects::TIME_WAIT);
-        if !leaves && effects.intersects(OUTPUT) {
-            beside.lists.put(socket, conn.list());
-        }
-        if !leaves && effects.intersects(Effects::TIMER) {
-            note_deadline(beside.wheel, beside.departures, socket, conn);
+        if !leaves {
+            door.plan(socket, conn, effects);
         }
         let is_fast = slot.fast_opened_by.is_some();
         if slot.stamps.is_some() && effects.intersects(Effects::WRITABLE | Effects::READABLE) {
-            self.stamp_progress(socket, effects);
+            self.counters.stamps_lost += self.flows.sockets.stamp_progress(socket, effects);
         }
         if is_fast && effects.intersects(Effects::CONNECTED | Effects::CLOSED) {
             self.end_pending_fast_open(socket);
@@ -210,32 +274,107 @@ impl Core {
         }
     }
 
+    /// What a connection has to send cannot leave and nobody will tell it when it can. It counts as sent and lost, so that the connection's own
+    /// timers see to it: they try again, and give up in the end.
+    #[cold]
+    pub(crate) fn lose_segments(&mut self, socket: u32, failure: Option<IcmpError>) {
+        let Some(conn) = self.flows.sockets.slot(socket).live_mut() else {
+            return;
+        };
+        let mut cx = self.env.cx();
+        let mut segment = SegmentOut::default();
+        while conn.poll_transmit(&mut cx, &mut segment) {
+            self.counters.neighbour_drop += 1;
+        }
+        let mut effects = Effects::TIMER;
+        if let Some(kind) = failure {
+            let una = conn.una();
+            effects |= conn.on_icmp_error(&mut cx, kind, una);
+        }
+        // What is kept back waits for a timer: back on its list this output would ask for it again, without end.
+        self.settle(socket, effects.without(OUTPUT));
+    }
+
+    /// Tells the application to look at a socket.
+    pub(crate) fn tell(&mut self, socket: u32) {
+        let slot = self.flows.sockets.slot(socket);
+        self.events.mark(socket, &mut slot.marks, MARK_TELL);
+    }
+
+    /// Puts a socket that is about to connect on the list of openings.
+    #[inline]
+    pub(crate) fn queue_opening(&mut self, socket: u32) {
+        self.schedule.lists.put(socket, TransmitClass::Opening);
+    }
+
+    /// Sets the timer of a connection whose deadline moved while it was consumed.
+    #[inline]
+    pub(crate) fn arm(&mut self, socket: u32) {
+        if let Some(conn) = self.flows.sockets.slot(socket).conn.as_ref() {
+            self.schedule.note_deadline(socket, conn);
+        }
+    }
+
+    /// Says in the socket's block how much the application may write. A writer who waits already
+    /// may have to be woken now (`sk_write_space` in Linux).
+    pub(crate) fn publish_room(&mut self, socket: u32) {
+        let (slot, _, block) = self.flows.sockets.parts(socket);
+        if let Some(conn) = slot.conn.as_mut()
+            && publish_room(conn, &slot.tx, block, &self.env.cx(), self.fair_share)
+            && !slot.app_gone
+        {
+            self.events.mark(socket, &mut slot.marks, MARK_ROOM);
+        }
+    }
+
     #[cold]
     fn settle_rare(&mut self, socket: u32, effects: Effects) {
         if effects.contains(Effects::FAST_OPEN_LOST) {
             self.end_pending_fast_open(socket);
-            self.pause_fast_open();
+            // A black hole is suspected.
+            self.counters.fast_open_paused += 1;
+            let settings = &self.env.config.tcp.fast_open;
+            (self.network.destinations).pause_fast_open(settings, self.env.now_ns);
         }
         if effects.contains(Effects::SYNS_CROSSED) {
             // Nobody is woken: there is nothing to read or to write yet (Linux).
-            self.sockets
+            self.flows
+                .sockets
                 .block(socket)
                 .add_state(SocketState::SYNS_CROSSED);
         }
     }
 
+    /// A connection that was opened fast has completed its handshake, or has ended before that: it is not pending any more.
+    #[cold]
+    fn end_pending_fast_open(&mut self, socket: u32) {
+        let slot = self.flows.sockets.slot(socket);
+        let Some(listener) = slot.fast_opened_by.take() else {
+            return;
+        };
+        let error = slot.conn.as_ref().and_then(Connection::error);
+        let was_reset = error == Some(ConnectionError::Reset);
+        let was_accepted = !self.flows.listeners.has_waiting(listener, socket);
+        if let Some(listening) = self.flows.listeners.at_mut(listener) {
+            listening
+                .fast_open
+                .leave(was_reset && was_accepted, self.env.now_ns);
+        }
+    }
+
     /// The connection has ended, or is in TIME_WAIT, or has only the peer's FIN to wait for. Its last segment, if one is due, is taken along.
     fn leave(&mut self, socket: u32, effects: Effects) {
-        let slot = self.sockets.slot(socket);
+        let slot = self.flows.sockets.slot(socket);
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
         let (key, hash, header) = (slot.key, slot.hash, slot.header);
         while conn.due() != TransmitClass::None
-            && conn.poll_transmit(&mut tcp_cx!(self), &mut self.segment_out)
+            && conn.poll_transmit(&mut self.env.cx(), &mut self.segment_out)
         {
             if self.segment_out.payload_len == 0 {
-                self.control
+                self.schedule
+                    .control
                     .push(&key, &self.segment_out, header, &mut self.counters);
             }
         }
@@ -246,7 +385,7 @@ impl Core {
         let waits = entry
             .is_some_and(|entry| self.enter_time_wait(socket, (&key, hash), &entry, header.dscp));
         if !waits {
-            let found = self.flows.remove(hash, FlowEntry::Connection(socket));
+            let found = self.flows.table.remove(hash, FlowEntry::Connection(socket));
             debug_assert!(found, "a connection is in the flow table");
         }
         match app_gone {
@@ -263,10 +402,11 @@ impl Core {
         entry: &tcp::TimeWaitEntry,
         dscp: u8,
     ) -> bool {
-        if self.time_waits.is_full() {
+        if self.flows.time_waits.is_full() {
             self.evict_time_wait(entry.fin_wait_2);
         }
         let Some(index) = self
+            .flows
             .time_waits
             .insert(*key, hash, TimeWait::new(entry), dscp)
         else {
@@ -275,7 +415,7 @@ impl Core {
         };
         self.counters.time_wait_entered += 1;
         self.counters.fin_wait_2_entered += u64::from(entry.fin_wait_2);
-        let placed = self.flows.replace(
+        let placed = self.flows.table.replace(
             hash,
             FlowEntry::Connection(socket),
             FlowEntry::TimeWait(index),
@@ -287,24 +427,23 @@ impl Core {
     /// Room for one more, in FIN_WAIT_2 or not.
     #[inline]
     fn evict_time_wait(&mut self, for_fin_wait_2: bool) {
-        let Some(index) = self.time_waits.gives_way(for_fin_wait_2) else {
+        let Some(index) = self.flows.time_waits.gives_way(for_fin_wait_2) else {
             return;
         };
-        if self.remove_time_wait(index) {
+        if self.flows.remove_time_wait(index) {
             self.counters.fin_wait_2_evicted += 1;
             return;
         }
         self.counters.time_wait_evicted += 1;
-        if let Some(hash) = self.time_waits.look_ahead() {
-            self.flows.prefetch(hash);
+        if let Some(hash) = self.flows.time_waits.look_ahead() {
+            self.flows.table.prefetch(hash);
         }
     }
 
     /// The socket has lost its connection. It stays for as long as the application holds it: there may be bytes to read.
     fn end_socket(&mut self, socket: u32) {
-        self.lists.take_out(socket);
-        self.disarm(socket);
-        let (slot, pool, block) = self.sockets.parts(socket);
+        self.schedule.forget(socket);
+        let (slot, pool, block) = self.flows.sockets.parts(socket);
         // What is known of it (`TCP_INFO`) outlives it, as in Linux, until the application closes.
         slot.role = Role::Ended;
         slot.awaits_neighbour = false;
@@ -323,56 +462,37 @@ impl Core {
 
     /// The socket's index is free for another.
     pub(crate) fn release_socket(&mut self, socket: u32) {
-        self.lists.take_out(socket);
-        self.disarm(socket);
-        self.icmp_notes.forget(socket);
-        self.saved_syns.forget(Saved::Connection(socket));
-        if self.sockets.release(socket) {
-            self.binds.remove(socket);
+        self.schedule.forget(socket);
+        self.flows.icmp_notes.forget(socket);
+        self.flows.saved_syns.forget(Saved::Connection(socket));
+        if self.flows.sockets.release(socket) {
+            self.flows.binds.remove(socket);
         }
-    }
-
-    pub(crate) fn remove_half_open(&mut self, index: u32) {
-        if let Some(slot) = self.half_opens.remove(index) {
-            self.saved_syns.forget(Saved::HalfOpen(index));
-            if let Some(listening) = self.listeners.at_mut(slot.listener) {
-                listening.half_open = listening.half_open.saturating_sub(1);
-            }
-            let _ = self.flows.remove(slot.hash, FlowEntry::HalfOpen(index));
-            self.wheel.stop(self.half_open_timer(index));
-        }
-    }
-
-    /// Forgets an entry; whether it was in FIN_WAIT_2.
-    pub(crate) fn remove_time_wait(&mut self, index: u32) -> bool {
-        let Some((hash, in_fin_wait_2)) = self.time_waits.remove(index) else {
-            return false;
-        };
-        let _ = self.flows.remove(hash, FlowEntry::TimeWait(index));
-        in_fin_wait_2
     }
 }
 
-/// Linux's errno for what happened to a connection in this state.
-pub(crate) fn errno_of(error: Option<ConnectionError>, said: SocketState) -> u16 {
-    use rustix::io::Errno;
-    let in_close_wait = said.contains(SocketState::EOF) && !said.contains(SocketState::TX_SHUT);
-    let errno = match error {
-        None => return 0,
-        // The peer had closed: that we went on writing is what went wrong.
-        Some(ConnectionError::Reset) if in_close_wait => Errno::PIPE,
-        Some(ConnectionError::Refused) => Errno::CONNREFUSED,
-        Some(ConnectionError::Reset) => Errno::CONNRESET,
-        Some(ConnectionError::TimedOut) => Errno::TIMEDOUT,
-        Some(ConnectionError::HostUnreachable) => Errno::HOSTUNREACH,
-        Some(ConnectionError::NetUnreachable) => Errno::NETUNREACH,
-        Some(ConnectionError::Aborted) => Errno::CONNABORTED,
-        Some(ConnectionError::NoProtocol) => Errno::NOPROTOOPT,
-        Some(ConnectionError::AccessDenied) => Errno::ACCESS,
-        Some(ConnectionError::HostDown) => Errno::HOSTDOWN,
-        Some(ConnectionError::HostIsolated) => Errno::NONET,
-        Some(ConnectionError::SourceRouteFailed) => Errno::OPNOTSUPP,
-        Some(ConnectionError::Protocol) => Errno::PROTO,
-    };
-    errno.raw_os_error() as u16
+/// Says in a socket's block how much the application may write, `fair_share` at most, and from when
+/// on a waiting writer is to be woken. False: this changes nothing for a writer who waits.
+fn publish_room(
+    conn: &mut Connection,
+    tx: &TxReader,
+    block: &SocketBlock,
+    cx: &Cx<'_>,
+    fair_share: u32,
+) -> bool {
+    if block.wants_writable() {
+        conn.on_writer_waits(cx);
+    }
+    let mut room = conn.send_room(cx);
+    if room.limit > fair_share {
+        // Bytes that are buffered stay. The limit is whole segments, so that one that follows the
+        // ACKs cuts no small ones.
+        let mss = u32::from(conn.send_mss().max(1));
+        room.limit = (fair_share - fair_share % mss).max(mss);
+        room.wake = room.wake.min(room.limit - room.limit / 3);
+    }
+    if room.unsent_wake != u32::MAX {
+        tx.publish_sent(block, conn.unacked_payload());
+    }
+    block.set_room(room.limit, room.wake, room.unsent_wake)
 }

@@ -1,7 +1,7 @@
 //! Where a turn's cycles go, stage by stage, from the time-stamp counter: with the feature `stage-cycles`; without it nothing of this is compiled.
 //!
 //! Whatever passes between two laps belongs to the stage that the second one names. A lap costs about as much as a stage of a small segment takes
-//! itself, so shares are what counts, not sums. Reported in [`Report`](crate::context::Report); read by `cargo xtask bench cycles`.
+//! itself, so shares are what counts, not sums. Reported in `context::Report`; read by `cargo xtask bench cycles`.
 
 /// The stages, in the order of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

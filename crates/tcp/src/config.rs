@@ -3,10 +3,13 @@
 //! Owned by the stack, lent to every call through `Cx`. The defaults are Linux's; where they differ from
 //! an RFC's SHOULD the field says so. Times are nanoseconds.
 
-use crate::congestion::CongestionAlgorithm;
 use crate::fast_open::FastOpenSettings;
 use crate::path_mtu::PathMtuSettings;
 use crate::{MILLISECOND_NS, SECOND_NS};
+
+mod algorithm;
+
+pub use algorithm::CongestionAlgorithm;
 
 /// What ends slow start before the first loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,9 +15,8 @@ use wire::SeqNumber;
 use crate::config::Config;
 use crate::pack::{Packing, Usual};
 
-mod bbr;
-mod by_model;
-mod choice;
+pub(crate) mod bbr;
+pub(crate) mod by_model;
 mod control;
 mod cubic;
 mod dctcp;
@@ -30,29 +29,14 @@ mod window;
 #[cfg(test)]
 mod model;
 
+pub(crate) use crate::config::CongestionAlgorithm;
+pub(crate) use crate::recovery::CaState;
 pub use bbr::BbrInfo;
-pub use choice::CongestionAlgorithm;
 pub(crate) use control::Congestion;
 pub use dctcp::DctcpInfo;
 pub(crate) use window::{SSTHRESH_INFINITE, Window};
 
-/// The state of loss recovery (Linux's `tcp_ca_state`, with its numbers).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum CaState {
-    /// Nothing unusual.
-    Open = 0,
-    /// Duplicate ACKs or SACKs arrive; nothing is presumed lost yet.
-    Disorder = 1,
-    /// The window is being reduced because the network said so (ECE), without loss.
-    Cwr = 2,
-    /// Fast recovery.
-    Recovery = 3,
-    /// A timeout: slow start from one segment.
-    Loss = 4,
-}
-
-/// What befalls a sender outside of ACKs.
+/// An event of the sender that is no ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// First transmission when nothing was in flight, `idle_ns` after the last one.

@@ -23,6 +23,7 @@ use crate::buffers::{Buffers, InitialWindow, Memory};
 use crate::challenge::ChallengeLimiter;
 use crate::config::Config;
 use crate::congestion::{Congestion, Moment};
+use crate::context::Cx;
 use crate::counters::Counters;
 use crate::ecn::EcnState;
 use crate::effects::Effects;
@@ -38,29 +39,31 @@ use crate::recovery::rate::Delivery;
 use crate::recovery::records::RecordPool;
 use crate::rtt::RoundTrip;
 use crate::segment::{Segment, TransmitClass};
-use crate::state::{ConnectionError, State};
+use crate::state::{ConnectionError, CurrentState, State};
 use crate::timers::{NEVER_NS, Tally, Timers};
 use crate::variables::{Cold, Rcv, Receiver, Sender, Snd};
 use crate::{MILLISECOND_NS, limits};
 
-/// What every call needs of its surroundings.
-#[derive(Debug)]
-pub struct Cx<'a> {
-    /// The time of this turn.
-    pub now_ns: u64,
-    /// Settings of the stack.
-    pub config: &'a Config,
-    /// The stack's limit on challenge ACKs.
-    pub challenge: &'a mut ChallengeLimiter,
-    /// The stack's counters.
-    pub counters: &'a mut Counters,
-    /// The stack's records of what is in flight.
-    pub records: &'a mut RecordPool,
-    /// The stack's blocks of out-of-order ranges.
-    pub ranges: &'a mut RangePool,
-    /// How much memory the stack has left.
-    pub memory: Memory,
-}
+mod application;
+mod autotune;
+mod by_model;
+mod ecn;
+mod fast_open;
+mod icmp;
+pub mod info;
+mod nagle;
+mod output;
+mod pacing;
+mod pack;
+mod path_mtu;
+mod recovery;
+pub mod run;
+mod segment_arrives;
+mod timers;
+mod timestamp;
+mod window;
+
+pub use output::{BurstRest, PlainAck};
 
 /// Parameters of an active open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +96,8 @@ pub struct Keepalive {
 /// The numbers that a connection begins with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct First {
+    /// SYN_SENT, SYN_RECEIVED (a Fast Open) or ESTABLISHED (a half-open entry became a connection).
+    pub state: State,
     /// ISS
     pub iss: SeqNumber,
     /// SND.UNA and SND.NXT.
@@ -107,30 +112,30 @@ pub(crate) struct First {
 #[derive(Clone, Debug, PartialEq)]
 #[repr(C, align(64))]
 pub struct Connection {
-    pub(crate) snd: Snd,
-    pub(crate) rcv: Rcv,
-    pub(crate) deadline_ns: u64,
-    pub(crate) marks: Marks,
-    pub(crate) state: State,
-    pub(crate) error: Option<ConnectionError>,
+    snd: Snd,
+    rcv: Rcv,
+    deadline_ns: u64,
+    marks: Marks,
+    state: CurrentState,
+    error: Option<ConnectionError>,
     /// Shift of the windows that we advertise.
-    pub(crate) rcv_shift: u8,
+    rcv_shift: u8,
     /// What the last call found to be sent first.
-    pub(crate) due: TransmitClass,
-    pub(crate) tx: Sender,
-    pub(crate) rx: Receiver,
-    pub(crate) recovery: Recovery,
-    pub(crate) congestion: Congestion,
+    due: TransmitClass,
+    tx: Sender,
+    rx: Receiver,
+    recovery: Recovery,
+    congestion: Congestion,
     /// ECN, both halves.
-    pub(crate) ecn: EcnState,
+    ecn: EcnState,
     /// The furthest right edge that was ever advertised (RFC 7323 2.4), while `rx.retracted`.
-    pub(crate) promised: SeqNumber,
+    promised: SeqNumber,
     /// When data may leave.
-    pub(crate) pacing: Pacing,
-    pub(crate) cold: Cold,
-    pub(crate) path: Path,
-    pub(crate) delivery: Delivery,
-    pub(crate) tune: Autotune,
+    pacing: Pacing,
+    cold: Cold,
+    path: Path,
+    delivery: Delivery,
+    tune: Autotune,
 }
 
 /// Bytes of the hot line: what stands before the colder halves.
@@ -169,6 +174,7 @@ impl Connection {
         let initial = InitialWindow::new(cx.config, &open.buffers, open.mss, scaling);
         let receiver = Receiver::new(cx.now_ns, open.mss, open.buffers.recv_bytes, &initial);
         let first = First {
+            state: State::SynSent,
             iss: open.iss,
             una: open.iss,
             ts_offset: open.ts_offset,
@@ -198,13 +204,13 @@ impl Connection {
         let initial = InitialWindow::new(cx.config, buffers, mss, h.window_scales.is_some());
         let receiver = Receiver::new(cx.now_ns, h.mss, buffers.recv_bytes, &initial);
         let first = First {
+            state: State::Established,
             iss: h.iss,
             una: h.una,
             ts_offset: h.ts_offset,
             cwnd: Congestion::initial_window(cx.config, h.syn_ack_lost),
         };
         self.begin(cx, &first, buffers, receiver);
-        self.state = State::Established;
         self.due = TransmitClass::None;
         self.snd.wnd = h.snd_wnd;
         self.snd.wl1 = h.irs;
@@ -268,7 +274,7 @@ impl Connection {
             rcv: Rcv::NEW,
             deadline_ns: NEVER_NS,
             marks: Marks::default(),
-            state: State::Closed,
+            state: CurrentState::first(State::Closed),
             error: None,
             rcv_shift: 0,
             due: TransmitClass::None,
@@ -320,7 +326,7 @@ impl Connection {
         *snd = Snd::new(first.una, mss);
         *rcv = Rcv::NEW;
         (*deadline_ns, *marks) = (NEVER_NS, Marks::default());
-        (*state, *error) = (State::SynSent, None);
+        (*state, *error) = (CurrentState::first(first.state), None);
         (*rcv_shift, *due) = (0, TransmitClass::Opening);
         *tx = blank_sender(cx, first.iss, first.ts_offset, mss);
         tx.small_end = first.una;
@@ -379,7 +385,7 @@ impl Connection {
     #[must_use]
     pub fn expects(&self, seg: &Segment) -> bool {
         use wire::tcp::Flags;
-        self.state.receives_data()
+        self.state().receives_data()
             && seg.len > 0
             && seg.seq == self.rcv.nxt
             && seg.len <= self.rcv.wnd()
@@ -425,7 +431,7 @@ impl Connection {
         deadline_before_ns: u64,
     ) -> Effects {
         let mut effects = effects;
-        if matches!(self.state, State::Closed | State::TimeWait) {
+        if matches!(self.state(), State::Closed | State::TimeWait) {
             self.let_go(cx);
         }
         if self.has_nothing_to_send() {
@@ -475,7 +481,7 @@ impl Connection {
     /// What is over holds nothing of the stack's, but for what a RST has yet to say.
     #[inline(never)]
     fn let_go(&mut self, cx: &mut Cx<'_>) {
-        if self.state == State::Closed {
+        if self.state() == State::Closed {
             self.forget_in_flight(cx);
         }
         if !self.marks.has(Marks::RESET_DUE) {
@@ -507,7 +513,7 @@ impl Connection {
     /// A round trip that the handshake measured.
     pub(crate) fn note_round_trip(&mut self, cx: &Cx<'_>, rtt_ns: u64) {
         self.tx.rtt.note_least(rtt_ns, false, cx.now_ns, cx.config);
-        let bounds = self.rto_bounds(cx);
+        let bounds = self.cold.own_timers.rto_bounds(cx.config);
         self.tx
             .rtt
             .sample(rtt_ns, self.snd.una, self.snd.nxt, &bounds);
@@ -522,7 +528,7 @@ impl Connection {
 
     /// The connection is over. A RST that is due stays due.
     pub(crate) fn finish_closed(&mut self) -> Effects {
-        self.state = State::Closed;
+        self.state.transition_to(State::Closed);
         self.tx.backoff = 0;
         self.disarm_all();
         self.marks.clear(
@@ -560,7 +566,7 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn state(&self) -> State {
-        self.state
+        self.state.get()
     }
 
     /// Why it failed, once it has.
@@ -602,7 +608,7 @@ impl Connection {
     /// Both sides know each other's sequence numbers.
     #[must_use]
     pub fn is_synchronized(&self) -> bool {
-        self.state.is_synchronized()
+        self.state().is_synchronized()
     }
 
     /// The application closed it.
@@ -624,15 +630,15 @@ impl Connection {
     /// before. Asked after [`Effects::URGENT`].
     #[must_use]
     pub fn urgent_ahead(&self) -> i32 {
-        let peers_fin = i32::from(!self.state.receives_data() && self.state.is_synchronized());
+        let peers_fin = i32::from(!self.state().receives_data() && self.state().is_synchronized());
         self.rx.urgent_end.since(self.rcv.nxt) as i32 + peers_fin
     }
 
     /// In TIME_WAIT, or in FIN_WAIT_2 without an application: what a compact entry needs to take over. `None` in any other state.
     #[must_use]
     pub fn time_wait(&self) -> Option<TimeWaitEntry> {
-        let fin_wait_2 = self.state == State::FinWait2 && self.is_orphan();
-        if self.state != State::TimeWait && !fin_wait_2 {
+        let fin_wait_2 = self.state() == State::FinWait2 && self.is_orphan();
+        if self.state() != State::TimeWait && !fin_wait_2 {
             return None;
         }
         let window = (self.rcv.wnd() >> self.rcv_shift).min(u32::from(u16::MAX)) as u16;

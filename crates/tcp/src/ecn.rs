@@ -13,18 +13,14 @@
 //! [`Connection::note_arrival`] and each text taken to [`Connection::note_codepoint`]; loss recovery asks
 //! [`Connection::sees_ece`] or [`Connection::take_feedback`] of each ACK.
 
-use wire::Ecn;
 use wire::tcp::Flags;
 
-use crate::connection::{Connection, Cx};
 use crate::pack::Packing;
-use crate::segment::{Segment, SegmentOut};
 
-mod classic;
-mod feedback;
-mod handshake;
-mod option;
-mod received;
+pub(crate) mod classic;
+pub(crate) mod handshake;
+pub(crate) mod option;
+pub(crate) mod received;
 
 pub(crate) use classic::ClassicEcn;
 pub use handshake::{EcnGrant, SynEcn};
@@ -61,7 +57,7 @@ impl EcnLine {
     pub const OFF: EcnLine = EcnLine(0);
 
     /// The kind. Accurate ECN expects no ACE field before the handshake's was seen.
-    fn of(mode: EcnMode) -> EcnLine {
+    pub(crate) fn of(mode: EcnMode) -> EcnLine {
         let ace = match mode {
             EcnMode::Accurate => ACE_NONE,
             _ => 0,
@@ -105,13 +101,13 @@ impl EcnLine {
         p.u8(&mut self.0, 0);
     }
 
-    fn expect(&mut self, ace: u8) {
+    pub(crate) fn expect(&mut self, ace: u8) {
         self.0 = self.0 & !ACE_BITS | ace & 7;
     }
 }
 
 /// Bits of [`EcnState::flags`].
-mod bit {
+pub(crate) mod bit {
     /// A codepoint other than Not-ECT arrived: the peer really uses ECN.
     pub const SEEN: u8 = 1;
     /// Every segment is sent as ECN-capable, since the algorithm relies on it (DCTCP).
@@ -129,9 +125,9 @@ mod bit {
 /// A connection's part in ECN, beside its [`EcnLine`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct EcnState {
-    flags: u8,
-    classic: ClassicEcn,
-    accurate: AccurateEcn,
+    pub flags: u8,
+    pub classic: ClassicEcn,
+    pub accurate: AccurateEcn,
 }
 
 impl EcnState {
@@ -152,12 +148,12 @@ impl EcnState {
     }
 
     #[inline]
-    fn has(&self, flag: u8) -> bool {
+    pub(crate) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
     #[inline]
-    fn put(&mut self, flag: u8, on: bool) {
+    pub(crate) fn put(&mut self, flag: u8, on: bool) {
         if on {
             self.flags |= flag;
         } else {
@@ -166,48 +162,9 @@ impl EcnState {
     }
 
     #[inline]
-    fn take(&mut self, flag: u8) -> bool {
+    pub(crate) fn take(&mut self, flag: u8) -> bool {
         let had = self.has(flag);
         self.put(flag, false);
         had
-    }
-}
-
-impl Connection {
-    /// Both sides use ECN, of either kind, or it is asked for.
-    #[inline]
-    pub(crate) fn uses_ecn(&self) -> bool {
-        !self.snd.ecn.is_off()
-    }
-
-    /// The peer has sent a segment as ECN-capable.
-    pub(crate) fn has_seen_ect(&self) -> bool {
-        self.ecn.has(bit::SEEN)
-    }
-
-    /// Flags, codepoint and option of any segment without SYN. `fresh` = it carries data never sent before.
-    #[inline]
-    pub(crate) fn dress(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, fresh: bool) {
-        match self.snd.ecn.mode() {
-            EcnMode::Off | EcnMode::Pending => {}
-            EcnMode::Classic => self.dress_classic(out, fresh),
-            EcnMode::Accurate => self.dress_accurate(cx, out),
-        }
-    }
-
-    /// The codepoint of a segment whose text was taken, RCV.NXT having moved.
-    #[inline]
-    pub(crate) fn note_codepoint(&mut self, cx: &mut Cx<'_>, codepoint: Ecn) {
-        match self.snd.ecn.mode() {
-            EcnMode::Off | EcnMode::Pending => {}
-            EcnMode::Classic => self.note_codepoint_classic(cx, codepoint),
-            EcnMode::Accurate => self.note_codepoint_accurate(cx, codepoint),
-        }
-    }
-
-    /// The ACK reports a mark in the classic way.
-    #[inline]
-    pub(crate) fn sees_ece(&self, seg: &Segment) -> bool {
-        self.snd.ecn.is_classic() && seg.has(Flags::ECE) && !seg.has(Flags::SYN)
     }
 }

@@ -11,8 +11,7 @@ use wire::tcp::FastOpenCookie;
 
 use crate::SECOND_NS;
 
-mod client;
-mod server;
+pub(crate) mod client;
 #[cfg(test)]
 mod tests;
 

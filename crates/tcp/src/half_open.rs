@@ -17,7 +17,7 @@ use wire::tcp::{Flags, Options, Timestamp};
 use crate::MILLISECOND_NS;
 use crate::challenge::AckGate;
 use crate::config::Config;
-use crate::connection::Cx;
+use crate::context::Cx;
 use crate::ecn::{EcnKind, HalfOpenEcn, SynEcn, grant};
 use crate::handshake::{Handshake, SynAckRepetitions, WindowScales};
 use crate::isn::timestamp_value;

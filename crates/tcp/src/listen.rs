@@ -1,22 +1,20 @@
 //! LISTEN (RFC 9293 section 3.10.7.2): what a segment to a listening port is, and what a SYN asks for.
 //!
 //! Stateless. The stack calls [`on_segment`] for a segment that matches a listener and neither a connection nor a
-//! compact entry; it then makes a [`HalfOpen`](crate::half_open::HalfOpen) of the request, or answers it with a
-//! [cookie](crate::syn_cookie). While cookies are out, ask them first about an ACK, since here every ACK is refused.
+//! compact entry; it then makes a `HalfOpen` of the request, or answers it with a
+//! SYN cookie. While cookies are out, ask them first about an ACK, since here every ACK is refused.
 
 use wire::SeqNumber;
 use wire::tcp::{FastOpenCookie, Flags};
 
 use crate::buffers::{Buffers, InitialWindow};
 use crate::config::Config;
-use crate::congestion::CongestionAlgorithm;
+use crate::config::CongestionAlgorithm;
 use crate::ecn::SynEcn;
 use crate::limits::{SEND_MSS_MIN, WINDOW_SHIFT_MAX, timestamp_bytes};
 use crate::reset;
 use crate::segment::{Segment, SegmentOut};
 
-#[cfg(test)]
-pub(crate) mod harness;
 #[cfg(test)]
 mod tests;
 

@@ -21,29 +21,16 @@
 
 use wire::SeqNumber;
 
-use crate::congestion::CaState;
-use crate::connection::{Connection, Cx};
-use crate::marks::Marks;
+use crate::MILLISECOND_NS;
 use crate::pack::{Packing, Usual};
 
 pub(crate) mod ack;
-mod acked;
-mod frto;
-mod machine;
-mod prr;
-mod rack;
+pub(crate) mod rack;
 pub(crate) mod rate;
 pub(crate) mod records;
-mod reno;
-mod resend;
-mod scoreboard;
-mod timeout;
-mod tlp;
-mod undo;
-mod whole_flight;
 
 use rack::Rack;
-use records::{Chain, Index, NONE, tag};
+use records::{Chain, Index, NONE, Record, tag};
 
 /// Flags of [`Recovery`].
 pub(crate) mod flag {
@@ -69,6 +56,22 @@ pub(crate) mod flag {
     pub const PROBE_LAST: u16 = 1 << 9;
     /// Any of these asks for a look at what to send.
     pub const SEND: u16 = SEND_LOST | SEND_NEW | SEND_HEAD | PROBE_NEW | PROBE_LAST;
+}
+
+/// The state of loss recovery (Linux's `tcp_ca_state`, with its numbers).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum CaState {
+    /// Nothing unusual.
+    Open = 0,
+    /// Duplicate ACKs or SACKs arrive; nothing is presumed lost yet.
+    Disorder = 1,
+    /// The window is being reduced because the network said so (ECE), without loss.
+    Cwr = 2,
+    /// Fast recovery.
+    Recovery = 3,
+    /// A timeout: slow start from one segment.
+    Loss = 4,
 }
 
 /// What the retransmission deadline stands for.
@@ -298,91 +301,58 @@ impl Recovery {
     }
 
     /// Every ACK must be looked at.
-    fn is_disturbed(&self) -> bool {
+    pub(crate) fn is_disturbed(&self) -> bool {
         self.ca_state != CaState::Open || self.any(flag::TLP | flag::SEND)
     }
 }
 
-impl Connection {
-    /// Segments presumed to be in the network.
+impl Recovery {
+    /// The record is the run of which a part has left again.
     #[inline]
-    pub(crate) fn segments_in_flight(&self) -> u32 {
-        self.recovery.in_flight()
+    pub(crate) fn is_part_of(&self, record: &Record) -> bool {
+        self.part_out > 0
+            && record.seq.lt(self.part_end)
+            && self.part_end.lt(record.end)
+            && record.tags & (tag::LOST | tag::RETRANS) == tag::LOST
     }
 
-    /// Recovery may have begun or ended: header prediction and the plan for output depend on it.
-    #[inline]
-    pub(crate) fn after_recovery_event(&mut self) {
-        let disturbed = self.recovery.is_disturbed();
-        self.marks.put(Marks::RECOVERING, disturbed);
+    /// What left again of an uncut run is not counted any more. How much, if it was of `record`.
+    pub(crate) fn take_part(&mut self, record: Option<&Record>) -> u32 {
+        let is_its = record.is_some_and(|record| self.is_part_of(record));
+        let out = self.part_out;
+        self.forget_part();
+        if is_its { out } else { 0 }
     }
 
-    /// The end of the highest SACKed segment, SND.UNA if there is none (FACK).
+    /// The uncut run of which a part left again is not what it was: all of it waits to be sent again, if any still does.
     #[inline]
-    pub(crate) fn highest_sacked(&self) -> SeqNumber {
-        if self.recovery.sacked_out == 0 || self.is_reno() {
-            self.snd.una
-        } else {
-            self.recovery.highest_sacked
+    pub(crate) fn forget_part(&mut self) {
+        self.retrans_out -= self.part_out;
+        (self.part_out, self.part_end) = (0, SeqNumber(0));
+    }
+
+    /// The first `covered` segments of the flight, lost ones, are acknowledged, up to `una`.
+    #[cold]
+    pub(crate) fn part_acked(&mut self, una: SeqNumber, covered: u32) {
+        let gone = match una.ge(self.part_end) {
+            true => self.part_out,
+            false => covered.min(self.part_out),
+        };
+        self.part_out -= gone;
+        self.retrans_out -= gone;
+        if self.part_out == 0 {
+            self.part_end = SeqNumber(0);
         }
     }
 
-    /// The peer does not SACK: duplicate ACKs are counted instead.
-    #[inline]
-    pub(crate) fn is_reno(&self) -> bool {
-        !self.marks.has(Marks::SACK)
-    }
-
-    /// Panics unless records, counts and sequence numbers agree; for tests.
-    #[doc(hidden)]
-    pub fn check_in_flight(&self, cx: &Cx<'_>) {
-        self.check_packing();
-        let recovery = &self.recovery;
-        let mut counts = [0u32; 4];
-        let mut at = recovery.chain.head;
-        let mut next = None;
-        let mut is_part_found = recovery.part_out == 0;
-        while let Some(record) = cx.records.get(at) {
-            is_part_found |= recovery.is_part_of(record);
-            assert!(next.is_none_or(|next| record.seq == next), "{record:?}");
-            assert!(record.end.gt(record.seq), "{record:?}");
-            let count = record.count();
-            counts[0] += count;
-            for (i, tag) in [tag::SACKED, tag::LOST, tag::RETRANS].iter().enumerate() {
-                counts[i + 1] += if record.has(*tag) { count } else { 0 };
-            }
-            next = Some(record.end);
-            assert!(cx.records.next(at) != NONE || recovery.chain.tail == at);
-            at = cx.records.next(at);
+    /// `count` segments have left again.
+    pub(crate) fn count_resent(&mut self, now_ns: u64, count: u32) {
+        if self.retrans_stamp_ms == 0 {
+            self.retrans_stamp_ms = ((now_ns / MILLISECOND_NS) as u32).max(1);
         }
-        if self.is_reno() {
-            counts[1] = recovery.sacked_out;
+        self.undo_retrans = self.undo_retrans.max(0) + count as i32;
+        if self.is_reducing() {
+            self.prr_out += count;
         }
-        let [out, sacked, lost, retrans] = counts;
-        assert_eq!(out, recovery.packets_out, "out: {recovery:?}");
-        assert_eq!(sacked, recovery.sacked_out, "SACKed: {recovery:?}");
-        assert_eq!(lost, recovery.lost_out, "lost: {recovery:?}");
-        assert!(is_part_found, "a part of what? {recovery:?}");
-        let whole = recovery.retrans_out - recovery.part_out;
-        assert_eq!(retrans, whole, "sent again: {recovery:?}");
-        assert!(sacked + lost <= out, "{recovery:?}");
-        if self.state.is_synchronized() && !self.is_fast_opened() {
-            assert!(next.is_none_or(|next| next == self.snd.nxt), "{recovery:?}");
-            assert_eq!(out == 0, self.snd.una == self.snd.nxt, "{recovery:?}");
-        }
-    }
-
-    /// Nothing is in flight any more: all records go back.
-    pub(crate) fn forget_in_flight(&mut self, cx: &mut Cx<'_>) {
-        let recovery = &mut self.recovery;
-        recovery.chain.clear(cx.records);
-        recovery.hint = NONE;
-        recovery.highest = NONE;
-        recovery.packets_out = 0;
-        recovery.sacked_out = 0;
-        recovery.lost_out = 0;
-        recovery.retrans_out = 0;
-        (recovery.part_out, recovery.part_end) = (0, SeqNumber(0));
-        recovery.flags = 0;
     }
 }

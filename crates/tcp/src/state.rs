@@ -1,5 +1,7 @@
 //! The states of a connection (RFC 9293 3.3.2) and the ways it can fail.
 
+use crate::pack::Packing;
+
 /// State of a connection. LISTEN is `listen`, the passive SYN_RECEIVED is `half_open`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -27,6 +29,23 @@ pub enum State {
 }
 
 impl State {
+    /// RFC 9293 3.3.2, figure 5, less what entries of their own do (LISTEN, the passive SYN_RECEIVED).
+    /// Every state may end at once: a RST, an error, an abort. Ending twice changes nothing.
+    const fn may_become(self, next: State) -> bool {
+        use State::*;
+        match self {
+            SynSent => matches!(next, SynReceived | Established | FinWait1 | Closed),
+            SynReceived => matches!(next, Established | FinWait1 | Closed),
+            Established => matches!(next, FinWait1 | CloseWait | Closed),
+            // FIN_WAIT_1 does not reach TIME_WAIT in one step: the ACK of our FIN is acted on before the FIN beside it.
+            FinWait1 => matches!(next, FinWait2 | Closing | Closed),
+            FinWait2 => matches!(next, TimeWait | Closed),
+            CloseWait => matches!(next, LastAck | Closed),
+            Closing => matches!(next, TimeWait | Closed),
+            LastAck | TimeWait | Closed => matches!(next, Closed),
+        }
+    }
+
     /// Both sides know each other's sequence numbers.
     #[must_use]
     pub const fn is_synchronized(self) -> bool {
@@ -50,6 +69,34 @@ impl State {
                 | State::Closing
                 | State::LastAck
         )
+    }
+}
+
+/// A connection's state, behind the one function that changes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct CurrentState(State);
+
+impl CurrentState {
+    /// A connection begins in `state`.
+    pub const fn first(state: State) -> Self {
+        CurrentState(state)
+    }
+
+    #[inline]
+    pub const fn get(self) -> State {
+        self.0
+    }
+
+    /// The only writer of a connection's state.
+    #[inline]
+    pub fn transition_to(&mut self, next: State) {
+        debug_assert!(self.0.may_become(next), "{:?} to {next:?}", self.0);
+        self.0 = next;
+    }
+
+    /// Only ESTABLISHED connections are packed.
+    pub fn pack(&mut self, p: &mut impl Packing) {
+        p.one_of(&mut self.0, &[State::Established]);
     }
 }
 
@@ -113,3 +160,6 @@ pub enum IcmpError {
     /// The source route failed: soft.
     SourceRouteFailed,
 }
+
+#[cfg(test)]
+mod tests;

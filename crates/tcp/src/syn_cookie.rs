@@ -20,7 +20,7 @@ use wire::tcp::{Flags, Timestamp};
 use wire::{FlowKey, SeqNumber};
 
 use crate::config::Config;
-use crate::connection::Cx;
+use crate::context::Cx;
 use crate::ecn::{EcnGrant, EcnKind, dress_cookie, granted_by_cookie};
 use crate::half_open::{Granted, SynAck, syn_ack_segment};
 use crate::handshake::{Handshake, SynAckRepetitions, WindowScales};

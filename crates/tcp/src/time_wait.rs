@@ -9,7 +9,7 @@ use wire::SeqNumber;
 use wire::tcp::{Flags, Options, Timestamp};
 
 use crate::challenge::AckGate;
-use crate::connection::Cx;
+use crate::context::Cx;
 use crate::handshake::TimeWaitEntry;
 use crate::isn::timestamp_value;
 use crate::limits::{TS_RECENT_AGE_MAX, coarse};

@@ -21,6 +21,7 @@ const FUZZ_INPUT_BYTES_MAX: &str = "2048";
 pub fn alone(root: &Path, chore: fn(&Path) -> Result<(), String>) -> Result<bool, String> {
     let need = Need {
         miri: true,
+        deny: true,
         ..Need::default()
     };
     setup::setup(root, &need)?;
@@ -50,6 +51,11 @@ pub fn clippy(_root: &Path) -> Result<(), String> {
         "-D",
         "warnings",
     ]))
+}
+
+/// Licences, sources and versions of the crates that the workspace takes from others, as `deny.toml` allows them.
+pub fn deny(_root: &Path) -> Result<(), String> {
+    run::run(run::cargo().args(["deny", "check", "licenses", "bans", "sources"]))
 }
 
 /// The proof that `wire` and `tcp` are sans-IO: they build where there is nothing to call.

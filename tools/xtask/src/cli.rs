@@ -41,6 +41,8 @@ pub enum Chore {
     Tidy,
     /// docs/conformance.md names places and tests that exist
     Conformance,
+    /// Licences, sources and versions of the crates that we take from others (deny.toml)
+    Deny,
     /// The tests of `ring` under loom: every interleaving of the tiny sizes
     Loom,
     /// The tests of `ring` under Miri

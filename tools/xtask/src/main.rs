@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         Chore::Ci => suite::test(&root, &cli::TestOptions::default()),
         Chore::Tidy => tidy::tidy(&root),
         Chore::Conformance => conformance::conformance(&root),
+        Chore::Deny => chores::alone(&root, chores::deny),
         Chore::Loom => chores::alone(&root, chores::loom),
         Chore::Miri => chores::alone(&root, chores::miri),
         Chore::Fuzz(options) => chores::fuzz(&root, &options),

@@ -21,6 +21,7 @@ type Check = fn(&Path, &TestOptions) -> Result<(), String>;
 const STEPS: &[(&str, Check)] = &[
     ("format", |root, _| chores::format(root)),
     ("tidy", |root, _| tidy::check(root)),
+    ("deny", |root, _| chores::deny(root)),
     ("conformance", |root, _| {
         conformance::conformance(root).map(|_| ())
     }),
@@ -85,6 +86,7 @@ fn need_of(chosen: &dyn Fn(&str) -> bool) -> Need {
         miri: chosen("miri"),
         fuzz: chosen("fuzz"),
         mutants: chosen("mutants"),
+        deny: chosen("deny"),
         valgrind: chosen("cycles"),
         profile: false,
     }

@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 pub use port::DpdkPort;
 
 use self::plugin_unsafe::{Device, Queue};
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::port::Port;
 
 /// `dpdk:PORT[,queues=N][,mtu=N][,plugin=FILE][,eal=ARGUMENTS...]`

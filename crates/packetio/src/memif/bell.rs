@@ -13,8 +13,8 @@ use rustix::fs::{
 };
 use rustix::io::{self, Errno, ReadWriteFlags};
 
-use super::foreign::fdinfo;
 use super::ringer_unsafe::Ringer;
+use crate::foreign::fdinfo;
 
 /// A new bell.
 ///

@@ -13,21 +13,21 @@ use std::sync::Arc;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 
-use super::control::Change;
 use super::layout::{Direction, RegionPlan};
 use super::limits::{
     ABSENCE_TOLD_NS_MAX, ABSENCE_TOLD_NS_MIN, HANDSHAKE_NS_MAX, MESSAGES_PER_LOOK_MAX,
     PREFAULT_BYTES_MAX, RETRY_NS_MAX, RETRY_NS_MIN,
 };
-use super::link::{Buffers, Link, QueuePair, RingEnd};
+use super::link::{Buffers, Change, Link, QueuePair, RingEnd};
 use super::message::{
-    AddRing, Hello, Init, MODE_ETHERNET, Message, RING_FLAG_CLIENT_TO_SERVER, Text, VERSION,
+    AddRing, Hello, Init, MODE_ETHERNET, Message, RING_FLAG_CLIENT_TO_SERVER, VERSION,
 };
 use super::region_unsafe::Region;
 use super::ring_unsafe::{Descriptor, RingMemory};
 use super::socket::{Channel, Desk, Received};
 use super::{MemifOptions, PROGRAM_NAME, bell};
 use crate::notice;
+use crate::text::Text;
 
 /// The client's side.
 #[derive(Debug)]

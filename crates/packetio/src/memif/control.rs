@@ -10,24 +10,13 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::time::Timespec;
 
 use super::client::Client;
-use super::foreign::Closer;
-use super::link::Link;
+use super::link::{Change, Link};
 use super::server::Server;
 use super::socket::Desk;
 use super::{MemifOptions, MemifRole};
 use crate::MacAddr;
-use crate::open::OpenError;
-
-/// What a look at the control channel changed.
-#[derive(Debug)]
-pub enum Change {
-    /// A connection came up.
-    Up(Link),
-    /// It went down, for this reason.
-    Down(String),
-    /// It did not come up, for this reason.
-    Refused(String),
-}
+use crate::foreign::Closer;
+use crate::open_error::OpenError;
 
 /// What the queues of one interface share.
 #[derive(Debug)]

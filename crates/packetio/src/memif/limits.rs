@@ -34,10 +34,9 @@ pub const STAGED_FRAMES_MAX: usize = 32;
 /// Half-open control connections that a server keeps.
 pub const HANDSHAKES_MAX: usize = 4;
 /// How long a server that cannot accept lets clients wait before it tries again, ns: no descriptor is free, or ...
-pub const ACCEPT_PAUSE_NS: u64 = 100_000_000;
-/// ... so many that peers sent, or sockets in whose queue some lie, are still being closed. The connection that is up is not touched by it, and neither are
+/// ... too many that peers sent are still being closed ([`crate::limits::CLOSING_MAX`]). The connection that is up is not touched by it, and neither are
 /// handshakes that have begun, each of which adds three at most; a client tries again later.
-pub const CLOSING_MAX: usize = 16;
+pub const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 /// Control messages handled per look at one connection.
 pub const MESSAGES_PER_LOOK_MAX: usize = 32;
 /// Time that a peer has for the whole handshake, ns.

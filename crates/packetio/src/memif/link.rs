@@ -9,6 +9,17 @@ use super::limits::FRAME_BYTES_MAX;
 use super::region_unsafe::{Region, Window};
 use super::ring_unsafe::RingMemory;
 
+/// A change of the link, as one look at the control channel found it.
+#[derive(Debug)]
+pub enum Change {
+    /// A connection came up.
+    Up(Link),
+    /// The connection went down, for this reason.
+    Down(String),
+    /// The connection did not come up, for this reason.
+    Refused(String),
+}
+
 /// The buffers of a ring that we own as client: slot `i` has the one at `offset + i * stride` of region 0, always.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffers {

@@ -21,7 +21,7 @@
 //! dropped and counted (receive) or ends the connection (transmit); a cursor that runs past what was lent ends the connection. The memory cannot
 //! shrink under us (the server asks for the seal; the client sets it), nor run out of pages: huge ones are refused. DPDK's `zero-copy=yes` clients offer unsealed memory and are refused.
 //! What else a peer may do with a descriptor that it passes to us: keep who closes it waiting. So all but memory and eventfds, and sockets in whose queue descriptors were left, are closed on a thread of their own, and while
-//! too many wait for that, nobody new is heard (`limits::CLOSING_MAX`); it costs its sender the connection. An eventfd that a read does not silence (`EFD_SEMAPHORE`) is refused,
+//! too many wait for that, nobody new is heard (`crate::limits::CLOSING_MAX`); it costs its sender the connection. An eventfd that a read does not silence (`EFD_SEMAPHORE`) is refused,
 //! and one that the peer fills and makes blocking holds up nobody (`ringer_unsafe`).
 //!
 //! **Frames.** Received and transmitted in place. A chained frame is received through a side buffer, a copy. Our own frames are never chained, but towards a client
@@ -35,7 +35,6 @@ mod batch_unsafe;
 mod bell;
 mod client;
 mod control;
-mod foreign;
 mod layout;
 pub mod limits;
 mod link;
@@ -64,7 +63,7 @@ use self::limits::{
     RING_SLOTS_DEFAULT_MAX, RING_SLOTS_LOG2_MAX, RING_SLOTS_LOG2_MIN,
 };
 use crate::MacAddr;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::port::Port;
 
 /// Our name in the handshake.

@@ -9,20 +9,20 @@ use std::sync::Arc;
 use libc::TMPFS_MAGIC;
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat, fstatfs};
 
-use super::control::Change;
-use super::foreign::Foreign;
 use super::limits::{
     ACCEPT_PAUSE_NS, HANDSHAKE_NS_MAX, HANDSHAKES_MAX, MESSAGES_PER_LOOK_MAX, REGION_BYTES_MAX,
     REGIONS_MAX, RING_SLOTS_LOG2_MAX,
 };
-use super::link::{Link, QueuePair, RingEnd};
+use super::link::{Change, Link, QueuePair, RingEnd};
 use super::message::{
-    AddRing, Hello, Init, MODE_ETHERNET, Message, RING_FLAG_CLIENT_TO_SERVER, Text, VERSION,
+    AddRing, Hello, Init, MODE_ETHERNET, Message, RING_FLAG_CLIENT_TO_SERVER, VERSION,
 };
 use super::region_unsafe::Region;
 use super::ring_unsafe::RingMemory;
 use super::socket::{Channel, Desk, Listener, Received};
 use super::{MemifOptions, PROGRAM_NAME, bell};
+use crate::foreign::Foreign;
+use crate::text::Text;
 
 /// The server's side.
 #[derive(Debug)]

@@ -15,8 +15,8 @@ use rustix::net::{
     SocketType,
 };
 
-use super::foreign::{Closer, Foreign, fdinfo};
 use super::message::{MESSAGE_LEN, Message, MessageError};
+use crate::foreign::{Closer, Foreign, fdinfo};
 
 /// What a look at a connection found.
 #[derive(Debug)]

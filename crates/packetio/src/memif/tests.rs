@@ -261,6 +261,6 @@ fn desk() -> super::socket::Desk {
     let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC);
     super::socket::Desk {
         epoll: std::sync::Arc::new(epoll.unwrap()),
-        closer: super::foreign::Closer::default(),
+        closer: crate::foreign::Closer::default(),
     }
 }

@@ -1,6 +1,6 @@
 //! What a frame is, as far as it matters to whose it is.
 //!
-//! Read with the parsers of `stack::demux` and as far as that looks: what a stack takes for a segment must be one here, or all members would answer it.
+//! Read with the parsers of `stack::arrivals::demux` and as far as that looks: what a stack takes for a segment must be one here, or all members would answer it.
 
 use wire::ethernet::{self, EtherType};
 use wire::tcp::{self, Flags};

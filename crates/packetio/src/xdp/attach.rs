@@ -11,7 +11,7 @@ use super::bpf_unsafe::{self as bpf, Map};
 use super::netlink;
 use super::options::{Take, XdpMode};
 use super::program::{COUNTER_NO_SOCKET, FLAG_TAKE_ALL, MapDef, Program, SETTINGS_FLAGS};
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 
 /// As `bpftool prog` shows it.
 const TITLE: &str = "millstream_xdp";

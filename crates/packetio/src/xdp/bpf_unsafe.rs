@@ -1,8 +1,12 @@
 //! bpf(2): maps, programs and links as owned descriptors.
 //!
-//! Owns the layouts of `union bpf_attr` that we use. Called by `attach.rs`; nothing here is on the data path.
+//! Owns the layouts of `union bpf_attr` that we use. Called by `attach.rs` and, as `packetio::xdp::bpf`, by the service
+//! `mill mux`; nothing here is on the data path.
 
-use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use rustix::io::Errno;
 
@@ -12,8 +16,13 @@ const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
+const BPF_MAP_GET_NEXT_KEY: libc::c_long = 4;
 const BPF_PROG_LOAD: libc::c_long = 5;
+const BPF_OBJ_PIN: libc::c_long = 6;
+const BPF_OBJ_GET: libc::c_long = 7;
+const BPF_PROG_TEST_RUN: libc::c_long = 10;
 const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_LINK_UPDATE: libc::c_long = 29;
 
 const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
@@ -72,9 +81,55 @@ struct LinkCreateAttr {
     flags: u32,
 }
 
+#[repr(C)]
+#[derive(Default)]
+struct LinkUpdateAttr {
+    link_fd: u32,
+    new_prog_fd: u32,
+    flags: u32,
+    old_prog_fd: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ObjectAttr {
+    pathname: u64,
+    bpf_fd: u32,
+    file_flags: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TestRunAttr {
+    prog_fd: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+}
+
+/// `struct xdp_md`, as a test run takes it.
+#[repr(C)]
+#[derive(Default)]
+struct TestContext {
+    data: u32,
+    data_end: u32,
+    data_meta: u32,
+    ingress_ifindex: u32,
+    rx_queue_index: u32,
+    egress_ifindex: u32,
+}
+
 /// A BPF map and the sizes that make its calls safe.
 #[derive(Debug)]
-pub(super) struct Map {
+pub struct Map {
     fd: OwnedFd,
     key_bytes: usize,
     value_bytes: usize,
@@ -85,7 +140,7 @@ impl Map {
     ///
     /// # Errors
     /// What `BPF_MAP_CREATE` says.
-    pub(super) fn create(def: &MapDef) -> Result<Self, Errno> {
+    pub fn create(def: &MapDef) -> Result<Self, Errno> {
         let mut attr = MapCreateAttr {
             map_type: def.kind,
             key_size: def.key_bytes,
@@ -104,8 +159,56 @@ impl Map {
         })
     }
 
+    /// Opens the map that was pinned at `path`; its sizes must be those of `def`.
+    ///
+    /// # Errors
+    /// `NOENT` if nothing is pinned there; `INVAL` if `/proc` says that the map is another.
+    pub fn open(path: &Path, def: &MapDef) -> Result<Self, Errno> {
+        let fd = open_pinned(path)?;
+        let shown = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let says = |name: &str| {
+            let value = shown.lines().find_map(|line| line.strip_prefix(name))?;
+            value.trim().parse::<u32>().ok()
+        };
+        let found = ["map_type:", "key_size:", "value_size:", "max_entries:"].map(says);
+        let wanted = [def.kind, def.key_bytes, def.value_bytes, def.entries_max].map(Some);
+        if found != wanted {
+            return Err(Errno::INVAL);
+        }
+        Ok(Self {
+            fd,
+            key_bytes: def.key_bytes as usize,
+            value_bytes: def.value_bytes as usize,
+        })
+    }
+
+    /// The keys of the map, as many as there were when asked.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn keys(&self) -> Result<Vec<Vec<u8>>, Errno> {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        let mut next = vec![0u8; self.key_bytes];
+        loop {
+            let last = keys.last().map_or(0, |key| key.as_ptr() as u64);
+            let mut attr = MapElementAttr {
+                map_fd: self.fd.as_raw_fd().cast_unsigned(),
+                key: last,
+                value: next.as_mut_ptr() as u64,
+                ..MapElementAttr::default()
+            };
+            // SAFETY: the kernel reads a key (or none) and writes a key, both of the map's size.
+            match unsafe { bpf(BPF_MAP_GET_NEXT_KEY, &mut attr) } {
+                Ok(_) => keys.push(next.clone()),
+                Err(Errno::NOENT) => return Ok(keys),
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
     /// The descriptor, for the program's references.
-    pub(super) fn raw_fd(&self) -> i32 {
+    pub fn raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }
 
@@ -113,7 +216,7 @@ impl Map {
     ///
     /// # Errors
     /// `INVAL` if a size is not the map's; else what the kernel says.
-    pub(super) fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Errno> {
+    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Errno> {
         if key.len() != self.key_bytes || value.len() != self.value_bytes {
             return Err(Errno::INVAL);
         }
@@ -126,7 +229,7 @@ impl Map {
     ///
     /// # Errors
     /// `NOENT` if there is none; `INVAL` if the size is not the map's.
-    pub(super) fn delete(&self, key: &[u8]) -> Result<(), Errno> {
+    pub fn delete(&self, key: &[u8]) -> Result<(), Errno> {
         if key.len() != self.key_bytes {
             return Err(Errno::INVAL);
         }
@@ -139,7 +242,7 @@ impl Map {
     ///
     /// # Errors
     /// `NOENT` if there is none; `INVAL` if a size is not the map's.
-    pub(super) fn lookup(&self, key: &[u8], value: &mut [u8]) -> Result<(), Errno> {
+    pub fn lookup(&self, key: &[u8], value: &mut [u8]) -> Result<(), Errno> {
         if key.len() != self.key_bytes || value.len() != self.value_bytes {
             return Err(Errno::INVAL);
         }
@@ -159,9 +262,16 @@ impl Map {
     }
 }
 
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 /// Why the kernel refused a program.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub struct Refused {
+    /// The kernel's answer.
     pub errno: Errno,
     /// The last line of the verifier's log that says something; empty if it never ran.
     pub verifier: String,
@@ -171,7 +281,7 @@ pub(super) struct Refused {
 ///
 /// # Errors
 /// The kernel's, with the verifier's last words.
-pub(super) fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refused> {
+pub fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refused> {
     let refused = |errno, verifier| Refused { errno, verifier };
     if !insns.len().is_multiple_of(INSN_BYTES) || license.last() != Some(&0) {
         return Err(refused(Errno::INVAL, String::new()));
@@ -221,7 +331,7 @@ fn last_words(log: &[u8]) -> String {
 /// # Errors
 /// `BUSY` or `EXIST` if another program is there; `INVAL` if the kernel knows no XDP links (before 5.9) or the driver
 /// refuses; `OPNOTSUPP` or `RANGE` if the driver cannot.
-pub(super) fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> Result<OwnedFd, Errno> {
+pub fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> Result<OwnedFd, Errno> {
     let mut attr = LinkCreateAttr {
         prog_fd: program.as_raw_fd().cast_unsigned(),
         target_ifindex: ifindex,
@@ -230,6 +340,82 @@ pub(super) fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> Result<
     };
     // SAFETY: the attribute is of this command and holds no pointer.
     unsafe { bpf_fd(BPF_LINK_CREATE, &mut attr) }
+}
+
+/// The link's program is `program` from now on, without a frame in between that meets none.
+///
+/// # Errors
+/// What `BPF_LINK_UPDATE` says.
+pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> Result<(), Errno> {
+    let mut attr = LinkUpdateAttr {
+        link_fd: link.as_raw_fd().cast_unsigned(),
+        new_prog_fd: program.as_raw_fd().cast_unsigned(),
+        ..LinkUpdateAttr::default()
+    };
+    // SAFETY: the attribute is of this command and holds no pointer.
+    unsafe { bpf(BPF_LINK_UPDATE, &mut attr) }.map(|_| ())
+}
+
+/// Pins a map, program or link at `path`, on a file system of type `bpf`: it then outlives this process.
+///
+/// # Errors
+/// `EXIST` if something is there; `PERM` on another file system.
+pub fn pin(object: impl AsFd, path: &Path) -> Result<(), Errno> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
+    let mut attr = ObjectAttr {
+        pathname: path.as_ptr() as u64,
+        bpf_fd: object.as_fd().as_raw_fd().cast_unsigned(),
+        ..ObjectAttr::default()
+    };
+    // SAFETY: the path ends with NUL and outlives the call.
+    unsafe { bpf(BPF_OBJ_PIN, &mut attr) }.map(|_| ())
+}
+
+/// What is pinned at `path`.
+///
+/// # Errors
+/// `NOENT` if nothing is.
+pub fn open_pinned(path: &Path) -> Result<OwnedFd, Errno> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
+    let mut attr = ObjectAttr {
+        pathname: path.as_ptr() as u64,
+        ..ObjectAttr::default()
+    };
+    // SAFETY: the path ends with NUL and outlives the call.
+    unsafe { bpf_fd(BPF_OBJ_GET, &mut attr) }
+}
+
+/// What an XDP program returns for `frame`, of at least 14 bytes, as if it had arrived at interface `ifindex` of the calling
+/// thread's network namespace (`BPF_PROG_TEST_RUN`; 0: the loopback interface). Nothing leaves, whatever the program says.
+///
+/// # Errors
+/// `NODEV` if there is no such interface; `INVAL` for a frame that is too short or too long.
+pub fn dry_run(program: BorrowedFd<'_>, frame: &[u8], ifindex: u32) -> Result<u32, Errno> {
+    /// The kernel writes the frame back; programs may grow it, ours do not.
+    const FRAME_BYTES_MAX: usize = 4096;
+    let len = u32::try_from(frame.len()).map_err(|_| Errno::INVAL)?;
+    let mut out = vec![0u8; FRAME_BYTES_MAX];
+    let mut context = TestContext {
+        data_end: len,
+        ingress_ifindex: ifindex,
+        ..TestContext::default()
+    };
+    let mut attr = TestRunAttr {
+        prog_fd: program.as_raw_fd().cast_unsigned(),
+        data_size_in: len,
+        data_size_out: FRAME_BYTES_MAX as u32,
+        data_in: frame.as_ptr() as u64,
+        data_out: out.as_mut_ptr() as u64,
+        repeat: 1,
+        ..TestRunAttr::default()
+    };
+    if ifindex != 0 {
+        attr.ctx_in = std::ptr::from_mut(&mut context) as u64;
+        attr.ctx_size_in = size_of::<TestContext>() as u32;
+    }
+    // SAFETY: frame, output and context have the lengths given and outlive the call.
+    unsafe { bpf(BPF_PROG_TEST_RUN, &mut attr) }?;
+    Ok(attr.retval)
 }
 
 fn name(text: &str) -> [u8; NAME_BYTES] {
@@ -273,7 +459,3 @@ unsafe fn bpf<Attr>(command: libc::c_long, attr: &mut Attr) -> Result<libc::c_lo
 fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
-
-#[cfg(test)]
-#[path = "bpf_tests_unsafe.rs"]
-pub(super) mod tests;

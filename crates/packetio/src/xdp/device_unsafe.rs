@@ -16,9 +16,12 @@ const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 /// An interface as it was when asked.
 #[derive(Clone, Debug)]
-pub(super) struct Device {
+pub struct Device {
+    /// Its name.
     pub name: String,
+    /// Its number in its namespace.
     pub index: u32,
+    /// Its link address.
     pub mac: MacAddr,
     /// Bytes of the largest IP packet.
     pub mtu: usize,
@@ -29,14 +32,14 @@ pub(super) struct Device {
 }
 
 /// The step that failed, and why.
-pub(super) type Failed = (&'static str, Errno);
+pub type Failed = (&'static str, Errno);
 
 impl Device {
     /// Asks the kernel about the interface called `name`.
     ///
     /// # Errors
     /// The ioctl that failed; `NODEV` if there is no such interface.
-    pub(super) fn find(name: &str) -> Result<Self, Failed> {
+    pub fn find(name: &str) -> Result<Self, Failed> {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.bytes().any(|byte| byte == 0) {
             return Err(("interface name", Errno::INVAL));
         }

@@ -11,9 +11,8 @@ use rustix::io::Errno;
 use super::attach::{self, Hold, Loaded, Means};
 use super::device_unsafe::{Device, Groups};
 use super::options::{Take, XdpMode, XdpOptions};
-use super::port::XdpPort;
 use crate::limits::{XDP_OWNED_MAX, XDP_QUEUES_MAX};
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 
 /// Which interface: device and inode of the network namespace, and the interface's index in it.
 type Key = (u64, u64, u32);
@@ -75,28 +74,21 @@ impl XdpInterface {
         Ok(interface)
     }
 
-    /// The port of queue `queue` of this wire, counted from the first queue that the options name.
-    ///
-    /// # Errors
-    /// One line that says what and where; a queue can have one port at a time.
-    pub fn port(&self, queue: usize) -> Result<XdpPort, OpenError> {
+    /// What the port of queue `queue` of this wire is opened with: the interface, the queue's number on
+    /// it, and the options.
+    pub(super) fn queue(
+        &self,
+        queue: usize,
+    ) -> Result<(Arc<Shared>, usize, &XdpOptions), OpenError> {
         if queue >= self.queues {
             let why = format!("queue {queue} of {} queues", self.queues);
             return Err(OpenError::refused(wire_name(self.name()), why));
         }
-        XdpPort::open(
+        Ok((
             Arc::clone(&self.shared),
             self.queue_first + queue,
             &self.options,
-        )
-    }
-
-    /// The ports of all queues of this wire.
-    ///
-    /// # Errors
-    /// That of the first queue that cannot be opened.
-    pub fn ports(&self) -> Result<Vec<XdpPort>, OpenError> {
-        (0..self.queues).map(|queue| self.port(queue)).collect()
+        ))
     }
 
     /// How many queues this wire has.

@@ -15,7 +15,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
 use super::frame_store_unsafe::FrameStore;
 use super::interface::Shared;
-use super::options::{XdpMode, XdpOptions};
+use super::options::XdpMode;
 use super::rings_unsafe::{Consumer, Desc, Producer};
 use super::umem_unsafe::Umem;
 use crate::frame_unsafe::{RxFrame, TxFrame};
@@ -23,7 +23,6 @@ use crate::limits::{
     XDP_BATCH_MAX, XDP_LINK_CHECK_NS, XDP_LOOK_NS, XDP_STATISTICS_INTERVAL, XDP_TX_HEADROOM_BYTES,
     XDP_TX_KICK_FRAMES, XDP_TX_KICKS_SPARE, XDP_TX_RETRY_NS, XDP_TX_SLOTS,
 };
-use crate::open::OpenError;
 use crate::port::{Capabilities, Port, PortCounters, PortError};
 use crate::wait::monotonic_ns;
 
@@ -86,15 +85,6 @@ pub struct XdpPort {
 }
 
 impl XdpPort {
-    /// Opens queue `queue` (the kernel's number).
-    pub(super) fn open(
-        interface: Arc<Shared>,
-        queue: usize,
-        options: &XdpOptions,
-    ) -> Result<Self, OpenError> {
-        open::open(interface, queue, options)
-    }
-
     /// Whether the driver reads and writes our memory itself.
     pub fn is_zerocopy(&self) -> bool {
         self.zerocopy

@@ -1,6 +1,7 @@
 //! The committed XDP object as values: instructions, maps, and which instruction refers to which map.
 //!
-//! Owns the parsing of the ELF file that `bpf/build.sh` makes of `bpf/xdp_port.c`. Called by `attach.rs` when an interface is opened.
+//! Owns the parsing of the ELF files that `bpf/build.sh` makes. Called by `attach.rs` when an interface is opened, and, as
+//! `packetio::xdp::bpf`, by the service `mill mux`.
 
 use object::elf;
 use object::read::elf::ElfFile64;
@@ -14,7 +15,7 @@ pub(super) const FLAG_TAKE_ALL: u32 = 1;
 pub(super) const COUNTER_NO_SOCKET: u32 = 0;
 
 /// Bytes of one BPF instruction.
-pub(super) const INSN_BYTES: usize = 8;
+pub const INSN_BYTES: usize = 8;
 /// Bytes of `struct map_def` (`bpf/bpf.h`).
 const MAP_DEF_BYTES: usize = 20;
 /// The opcode of a two-slot load of a 64-bit constant, the only one that refers to a map.
@@ -22,28 +23,36 @@ const OPCODE_LD_IMM64: u8 = 0x18;
 /// `BPF_PSEUDO_MAP_FD`, as the source register of that load.
 const PSEUDO_MAP_FD: u8 = 1;
 
+/// Aligns an object that is built in, as parsing wants it.
 #[repr(C, align(8))]
-struct Aligned<Bytes: ?Sized>(Bytes);
+pub struct Aligned<Bytes: ?Sized>(pub Bytes);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/xdp_port.o"));
 
 /// `struct map_def` with the name of its symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct MapDef {
+pub struct MapDef {
+    /// The symbol.
     pub name: String,
+    /// `enum bpf_map_type`
     pub kind: u32,
+    /// Bytes of a key.
     pub key_bytes: u32,
+    /// Bytes of a value.
     pub value_bytes: u32,
+    /// The most entries.
     pub entries_max: u32,
+    /// `BPF_F_*`
     pub flags: u32,
 }
 
 /// A program that waits for its maps.
 #[derive(Debug)]
-pub(super) struct Program {
+pub struct Program {
     insns: Vec<u8>,
     /// (offset in `insns`, index in `maps`)
     references: Vec<(usize, usize)>,
+    /// In the order of their declaration.
     pub maps: Vec<MapDef>,
     /// With its final NUL.
     pub license: Vec<u8>,
@@ -58,7 +67,11 @@ impl Program {
         Self::parse(&OBJECT.0)
     }
 
-    fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
+    /// Reads an object that `bpf/build.sh` made; `bytes` are aligned to 8 ([`Aligned`]).
+    ///
+    /// # Errors
+    /// What is wrong with the object; only a wrong build can make it so.
+    pub fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let file = ElfFile64::<Endianness>::parse(bytes).map_err(|_| "not an ELF file")?;
         if file.elf_header().e_machine.get(file.endian()) != elf::EM_BPF {
             return Err("not a BPF object");
@@ -85,7 +98,7 @@ impl Program {
     }
 
     /// The instructions with each reference to a map replaced by its descriptor, `fd_of(index in maps)`.
-    pub(super) fn link(&self, fd_of: impl Fn(usize) -> i32) -> Vec<u8> {
+    pub fn link(&self, fd_of: impl Fn(usize) -> i32) -> Vec<u8> {
         let mut insns = self.insns.clone();
         for &(at, map) in &self.references {
             // The low half of the register byte is the destination, the high half the source.

@@ -16,6 +16,7 @@
 
 use super::index_set::IndexSet;
 use super::{ChunkClass, ChunkId};
+use crate::chunk_format::Units;
 use crate::limits::{
     READY_CHUNKS_KEPT, ROUND_PAGES_PER_STEP, ROUND_SORTED_PER_STEP, ROUND_UNITS_PER_STEP,
 };
@@ -53,17 +54,6 @@ pub(super) struct FreeList {
     /// Whether each chunk is out, to catch a double free where it happens.
     #[cfg(debug_assertions)]
     out: Vec<bool>,
-}
-
-/// Which chunks go back together: those of a page.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Units {
-    /// The first chunk at the beginning of a page.
-    pub first: u32,
-    /// Chunks of a page; 0: nothing can be returned.
-    pub chunks: u32,
-    /// Pages of 4 KiB that each is.
-    pub pages: u32,
 }
 
 impl FreeList {

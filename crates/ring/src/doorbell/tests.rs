@@ -28,20 +28,6 @@ fn signal_that_comes_after_the_sleeper_woke_is_taken_the_next_time() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no ppoll")]
-fn late_signal_to_the_application_is_taken_the_next_time() {
-    let bell = AppBell::new();
-    bell.fd().expect("eventfd");
-    bell.prepare_wait();
-    assert!(bell.inner.flag.must_wake(), "the ringer takes the flag");
-    bell.cancel_wait();
-    bell.wake_sleeper();
-    bell.prepare_wait();
-    bell.cancel_wait();
-    assert!(!is_readable(bell.fd().expect("made")));
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "Miri has no ppoll")]
 fn insisting_is_heard_by_a_sleeper_who_was_not_yet_asleep() {
     let bell = StackBell::new().expect("eventfd");
     bell.insist();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::{Layout, MemoryError, PAGE_BYTES};
 use crate::checksum;
-use crate::chunk::{
+use crate::chunk_format::{
     ChunkClass, ChunkHeader, ChunkId, HEADER_BYTES, LARGE_BYTES, SMALL_BYTES, Units,
 };
 use crate::prefetch::Ahead;

@@ -4,7 +4,7 @@
 
 use super::{Layout, MemoryError};
 use crate::checksum;
-use crate::chunk::{ChunkClass, ChunkHeader, ChunkId, Units};
+use crate::chunk_format::{ChunkClass, ChunkHeader, ChunkId, Units};
 use crate::prefetch::Ahead;
 use crate::raw::{RawSlice, RawSliceMut};
 use crate::socket_block::SocketBlock;

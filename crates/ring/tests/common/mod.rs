@@ -2,8 +2,8 @@
 
 #![allow(dead_code)]
 
-use ring::chunk::{ChunkClass, ChunkPool};
-use ring::memory::{self, ContextLimits, Memory};
+use ring::chunk::{self, ChunkClass, ChunkPool};
+use ring::memory::{ContextLimits, Memory};
 
 /// xorshift64*: a seed replays a failure.
 pub struct Random(pub u64);
@@ -48,7 +48,7 @@ pub fn naive_sum(bytes: &[u8]) -> u32 {
 
 /// A memory file with this many chunks.
 pub fn memory(small_chunks: u32, large_chunks: u32) -> (Memory, ChunkPool) {
-    memory::create(&ContextLimits {
+    chunk::create_memory(&ContextLimits {
         sockets_max: 4,
         small_chunks,
         large_chunks,

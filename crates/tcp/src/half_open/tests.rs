@@ -4,7 +4,7 @@ use crate::buffers::Buffers;
 
 use super::*;
 use crate::ecn::EcnGrant;
-use crate::listen::harness::{
+use crate::test_stack::{
     IRS, ISS, TS_OFFSET, World, full_syn, open, random_segment, said, seg, with_ts,
 };
 

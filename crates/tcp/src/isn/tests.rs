@@ -1,7 +1,7 @@
 //! Initial sequence numbers and timestamp offsets.
 
 use super::*;
-use crate::listen::harness::flow;
+use crate::test_stack::flow;
 use crate::{MILLISECOND_NS, SECOND_NS};
 
 #[test]

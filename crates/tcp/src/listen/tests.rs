@@ -2,8 +2,8 @@
 
 use crate::buffers::Buffers;
 
-use super::harness::{IRS, ISS, full_syn, open, said, seg};
 use super::*;
+use crate::test_stack::{IRS, ISS, full_syn, open, said, seg};
 
 #[test]
 fn listen_rst_is_dropped() {

@@ -1,7 +1,7 @@
 //! CLOSED, RFC 9293 section 3.10.7.1.
 
 use super::*;
-use crate::listen::harness::{IRS, ISS, seg};
+use crate::test_stack::{IRS, ISS, seg};
 
 #[test]
 fn closed_rst_earns_nothing() {

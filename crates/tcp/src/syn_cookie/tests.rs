@@ -1,7 +1,7 @@
 //! SYN cookies, there and back.
 
 use super::*;
-use crate::listen::harness::{IRS, TS_OFFSET, World, flow, full_syn, open, seg, with_ts};
+use crate::test_stack::{IRS, TS_OFFSET, World, flow, full_syn, open, seg, with_ts};
 use wire::tcp::Options;
 
 /// Sends a cookie for `syn`; returns it with the maker.

@@ -5,7 +5,7 @@ use wire::Ecn;
 use wire::tcp::Flags;
 
 use super::{TimeWait, TimeWaitOutcome};
-use crate::connection::Cx;
+use crate::context::Cx;
 use crate::limits::{TS_RECENT_AGE_MAX_OF_RESET, coarse};
 use crate::segment::{Segment, SegmentOut};
 

@@ -1,7 +1,7 @@
 //! TIME_WAIT, as conversations. The peer's FIN was at 100 (RCV.NXT is 101), ours at 200 (SND.NXT is 201).
 
 use super::*;
-use crate::listen::harness::{IRS, ISS, TS_OFFSET, World, random_segment, said, seg, with_ts};
+use crate::test_stack::{IRS, ISS, TS_OFFSET, World, random_segment, said, seg, with_ts};
 use crate::{MILLISECOND_NS, SECOND_NS};
 
 fn entry(world: &World, ts_recent: Option<u32>) -> TimeWait {

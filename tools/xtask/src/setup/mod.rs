@@ -28,6 +28,8 @@ pub struct Need {
     pub fuzz: bool,
     /// cargo-mutants.
     pub mutants: bool,
+    /// cargo-deny.
+    pub deny: bool,
     /// What counts instructions.
     pub valgrind: bool,
     /// LLVM's tools, for profile-guided builds.
@@ -44,6 +46,7 @@ impl Need {
             miri: true,
             fuzz: true,
             mutants: true,
+            deny: true,
             valgrind: true,
             profile: true,
         }

@@ -1,4 +1,4 @@
-//! Toolchains, components and cargo-fuzz, through rustup and cargo. Called by [`super::setup`].
+//! Toolchains, components and subcommands of cargo, through rustup and cargo. Called by [`super::setup`].
 
 use super::{NIGHTLY, Need, TARGET_NO_OS};
 use crate::guided;
@@ -8,6 +8,9 @@ use crate::run;
 const CARGO_FUZZ_VERSION: &str = "0.13.1";
 /// The version of cargo-mutants whose list the chore `mutants` reads.
 const CARGO_MUTANTS_VERSION: &str = "27.1.0";
+
+/// The version of cargo-deny whose grammar deny.toml is written in.
+const CARGO_DENY_VERSION: &str = "0.20.2";
 
 /// Installs what the need names and rustup lacks.
 pub fn install_missing(need: &Need) -> Result<(), String> {
@@ -20,10 +23,13 @@ pub fn install_missing(need: &Need) -> Result<(), String> {
         nightly()?;
     }
     if need.fuzz {
-        cargo_fuzz()?;
+        subcommand("fuzz", CARGO_FUZZ_VERSION)?;
     }
     if need.mutants {
-        cargo_mutants()?;
+        subcommand("mutants", CARGO_MUTANTS_VERSION)?;
+    }
+    if need.deny {
+        subcommand("deny", CARGO_DENY_VERSION)?;
     }
     if need.profile && !guided::has_profdata() {
         rustup(&["component", "add", "llvm-tools"])?;
@@ -80,32 +86,14 @@ fn has_source() -> bool {
     })
 }
 
-fn cargo_fuzz() -> Result<(), String> {
-    if run::output(run::cargo().args(["fuzz", "--version"])).is_ok() {
+/// Installs a subcommand of cargo in this version, unless one is there.
+fn subcommand(name: &str, version: &str) -> Result<(), String> {
+    if run::output(run::cargo().args([name, "--version"])).is_ok() {
         return Ok(());
     }
-    println!("xtask: installing cargo-fuzz {CARGO_FUZZ_VERSION} with cargo");
-    run::run(run::cargo().args([
-        "install",
-        "--locked",
-        "cargo-fuzz",
-        "--version",
-        CARGO_FUZZ_VERSION,
-    ]))
-}
-
-fn cargo_mutants() -> Result<(), String> {
-    if run::output(run::cargo().args(["mutants", "--version"])).is_ok() {
-        return Ok(());
-    }
-    println!("xtask: installing cargo-mutants {CARGO_MUTANTS_VERSION} with cargo");
-    run::run(run::cargo().args([
-        "install",
-        "--locked",
-        "cargo-mutants",
-        "--version",
-        CARGO_MUTANTS_VERSION,
-    ]))
+    let package = format!("cargo-{name}");
+    println!("xtask: installing {package} {version} with cargo");
+    run::run(run::cargo().args(["install", "--locked", &package, "--version", version]))
 }
 
 fn rustup(arguments: &[&str]) -> Result<(), String> {

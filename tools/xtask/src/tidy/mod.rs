@@ -3,12 +3,13 @@
 //! Reads every Rust source and Cargo.toml of the workspace, applies the rules, takes away what the exceptions
 //! list names, and prints `file:line: cause`. Owns no rule itself: each is a file beside this one.
 
-mod atomics;
+mod cycles;
 mod exceptions;
 mod functions;
 mod links;
 mod manifest;
 mod modules;
+mod one_writer;
 mod source;
 mod unsafe_code;
 mod walls;
@@ -82,6 +83,7 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
         findings.extend(of_package(package));
         findings.extend(links::check_sources(root, package));
     }
+    findings.extend(cycles::check(&packages, &cycles::read(root)?));
     findings.extend(words::check_other_files(root)?);
     findings.extend(links::check(root)?);
     let exceptions = exceptions::read(root)?;
@@ -93,14 +95,15 @@ fn findings(root: &Path) -> Result<Vec<Finding>, String> {
 fn of_package(package: &Package) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in &package.sources {
-        findings.extend(of_source(package, source));
+        findings.extend(of_source(source));
     }
     findings.extend(unsafe_code::check_package(package));
     findings.extend(modules::dead_files(package));
+    findings.extend(one_writer::check(package));
     findings
 }
 
-fn of_source(package: &Package, source: &Source) -> Vec<Finding> {
+fn of_source(source: &Source) -> Vec<Finding> {
     let mut findings = words::check(source);
     findings.extend(modules::header(source));
     findings.extend(functions::file_length(source));
@@ -109,7 +112,6 @@ fn of_source(package: &Package, source: &Source) -> Vec<Finding> {
         Ok(syntax) => {
             findings.extend(functions::function_lengths(source, syntax));
             findings.extend(unsafe_code::check(source, syntax));
-            findings.extend(atomics::check(package, source, syntax));
         }
     }
     findings

@@ -83,34 +83,45 @@ fn reach_items(
         let syn::Item::Mod(module) = item else {
             continue;
         };
-        let name = module.ident.to_string();
-        let name = name.trim_start_matches("r#");
         if let Some((_, items)) = &module.content {
-            reach_items(package, source, items, &children.join(name), alive);
-            continue;
-        }
-        let named = path_attribute(&module.attrs);
-        let candidates = match &named {
-            Some(path) => vec![source.path.parent().unwrap_or(Path::new("")).join(path)],
-            None => vec![
-                children.join(format!("{name}.rs")),
-                children.join(name).join("mod.rs"),
-            ],
-        };
-        let found = package
-            .sources
-            .iter()
-            .find(|other| candidates.contains(&normal(&other.path)));
-        if let Some(found) = found {
-            let owns_directory = named.is_some() || found.path.ends_with("mod.rs");
-            let next = if owns_directory {
-                children_directory_of_root(found)
-            } else {
-                children.join(name)
-            };
+            let below = children.join(name(module));
+            reach_items(package, source, items, &below, alive);
+        } else if let Some((found, next)) = file_of(package, source, children, module) {
             reach(package, found, &next, alive);
         }
     }
+}
+
+/// The module's name as paths write it.
+pub fn name(module: &syn::ItemMod) -> String {
+    let name = module.ident.to_string();
+    name.trim_start_matches("r#").to_owned()
+}
+
+/// The file that a `mod` line leads to, and the directory where that file's own modules stand.
+pub fn file_of<'a>(
+    package: &'a Package,
+    source: &Source,
+    children: &Path,
+    module: &syn::ItemMod,
+) -> Option<(&'a Source, PathBuf)> {
+    let name = name(module);
+    let named = path_attribute(&module.attrs);
+    let candidates = match &named {
+        Some(path) => vec![source.path.parent().unwrap_or(Path::new("")).join(path)],
+        None => vec![
+            children.join(format!("{name}.rs")),
+            children.join(&name).join("mod.rs"),
+        ],
+    };
+    let mut sources = package.sources.iter();
+    let found = sources.find(|other| candidates.contains(&normal(&other.path)))?;
+    let owns_directory = named.is_some() || found.path.ends_with("mod.rs");
+    let next = match owns_directory {
+        true => children_directory_of_root(found),
+        false => children.join(name),
+    };
+    Some((found, next))
 }
 
 fn normal(path: &Path) -> PathBuf {

@@ -19,11 +19,7 @@ fn package(name: &str, sources: Vec<Source>) -> Package {
 
 /// What tidy says about one file of the crate `stack`.
 fn say(file: &str, text: &str) -> Vec<String> {
-    let package = package(
-        "stack",
-        vec![source(&format!("crates/stack/src/{file}"), text)],
-    );
-    let findings = of_source(&package, &package.sources[0]);
+    let findings = of_source(&source(&format!("crates/stack/src/{file}"), text));
     findings
         .iter()
         .map(|finding| format!("{}:{}", finding.rule, finding.line))
@@ -141,28 +137,6 @@ fn crate_without_unsafe_files_forbids_unsafe() {
         source("crates/stack/src/raw_unsafe.rs", bare),
     ];
     assert!(unsafe_code::check_package(&package("stack", with_unsafe)).is_empty());
-}
-
-#[test]
-fn atomics_are_found_outside_of_ring_only() {
-    for item in [
-        "use std::sync::atomic::Ordering;",
-        "use core::sync::{Arc, atomic};",
-        "struct A { a: AtomicU32 }",
-        "fn f() { g!(AtomicPtr::new(p)) }",
-    ] {
-        let text = format!("//! A file.\n{item}\n");
-        assert_eq!(say("a.rs", &text), ["atomics:2"], "{item}");
-        let home = package("ring", vec![source("crates/ring/src/a.rs", &text)]);
-        assert!(of_source(&home, &home.sources[0]).is_empty());
-    }
-    assert!(
-        say(
-            "a.rs",
-            "//! A file.\nstruct AtomicallyNamed;\n// an atomic step\n"
-        )
-        .is_empty()
-    );
 }
 
 #[test]
@@ -306,4 +280,96 @@ fn exception_unused_or_without_reason_is_a_finding() {
     let left = exceptions::parse(text).unwrap().apply(Vec::new());
     assert_eq!(left.len(), 2);
     assert!(exceptions::parse("[[exception]]\nrule = \"atomics\"\n").is_err());
+}
+
+/// What the check of cycles says about a crate `stack` of these files, with these modules listed.
+fn say_cycles(files: &[(&str, &str)], listed: &str) -> Vec<String> {
+    let sources = files.iter().map(|(file, text)| {
+        let path = format!("crates/stack/src/{file}");
+        source(&path, text)
+    });
+    let packages = [package("stack", sources.collect())];
+    let findings = cycles::check(&packages, &toml::from_str(listed).unwrap());
+    findings.into_iter().map(|finding| finding.cause).collect()
+}
+
+#[test]
+fn modules_that_use_each_other_are_a_cycle_by_any_way_of_writing_it() {
+    let root = ("lib.rs", "mod a;\nmod b;\npub use b::Thing;\nmod c;");
+    let b = ("b.rs", "use super::a;\npub struct Thing;");
+    for a in [
+        "use crate::b::Thing;",
+        "use crate::{b::{self, Thing as Other}};",
+        "fn f() { crate::b::f(); }",
+        "use crate::Thing;",
+        "use super::*;\nfn f() { macro_of_ours!(super::b::f()); }",
+    ] {
+        let files = [
+            root,
+            ("a.rs", a),
+            b,
+            ("c.rs", "use crate::a; use crate::b;"),
+        ];
+        let said = say_cycles(&files, "");
+        assert_eq!(
+            said,
+            ["modules of stack use each other in a circle: a → b, b → a; not listed: a, b"]
+        );
+    }
+}
+
+#[test]
+fn paths_in_tests_comments_and_to_a_parent_make_no_cycle() {
+    let root = ("lib.rs", "mod a;\nmod b;\npub struct Thing;");
+    let b = ("b.rs", "use crate::a::c;\nuse crate::Thing;");
+    for a in [
+        "/// See [`crate::b`].\npub mod c;",
+        "pub mod c;\n#[cfg(test)]\nmod tests { use crate::b; }",
+        "pub mod c;\nuse std::b;\nuse crate::Thing;",
+    ] {
+        let files = [
+            root,
+            ("a.rs", a),
+            b,
+            ("a/c.rs", "use super::Own;\nuse self::b::X;"),
+        ];
+        assert!(say_cycles(&files, "").is_empty());
+    }
+}
+
+#[test]
+fn cycle_within_a_folder_is_one_and_the_list_only_shrinks() {
+    let files = [
+        ("lib.rs", "mod room;"),
+        ("room.rs", "mod a;\nmod b;"),
+        ("room/a.rs", "use super::b;"),
+        ("room/b.rs", "use crate::room::a::X;"),
+    ];
+    let cause = "modules of stack::room use each other in a circle: a → b, b → a; not listed: b";
+    assert_eq!(say_cycles(&files, "\"stack::room\" = [\"a\"]"), [cause]);
+    assert!(say_cycles(&files, "\"stack::room\" = [\"a\", \"b\"]").is_empty());
+    let listed = "stack = [\"room\"]\n\"stack::room\" = [\"a\", \"b\"]";
+    let cause = "room of stack stands in no cycle: take it out";
+    assert_eq!(say_cycles(&files, listed), [cause]);
+}
+
+#[test]
+fn state_has_one_writer_once_a_function_for_it_exists() {
+    let writers = |name: &str, function: &str| {
+        let path = format!("crates/{name}/src/a.rs");
+        let text = format!(
+            "impl Connection {{ fn {function}(&mut self) {{ self.state = State::Open; }} }}\n\
+             impl Connection {{ fn close(&mut self) {{ self.state = State::Closed; }} }}\n\
+             impl Model {{ fn close(&mut self) {{ self.state = State::Closed; }} }}"
+        );
+        let package = package(name, vec![source(&path, &text)]);
+        let findings = one_writer::check(&package);
+        findings
+            .iter()
+            .map(|finding| finding.line)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(writers("tcp", "transition_to"), [2]);
+    assert!(writers("tcp", "open").is_empty());
+    assert!(writers("stack", "transition_to").is_empty());
 }

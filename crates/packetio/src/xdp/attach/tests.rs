@@ -8,7 +8,6 @@ use std::process::Command;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::*;
-use crate::xdp::bpf_unsafe::tests::run;
 use crate::xdp::device_unsafe::Device;
 
 const PASS: u32 = 2;
@@ -33,7 +32,7 @@ fn loaded() -> Option<Loaded> {
 /// Whether the program took it: there are no sockets, so what it takes goes to the kernel and is counted.
 fn takes(loaded: &Loaded, frame: &[u8]) -> bool {
     let before = loaded.no_socket();
-    let action = run(loaded.program.as_fd(), frame).unwrap();
+    let action = bpf::dry_run(loaded.program.as_fd(), frame, 0).unwrap();
     assert_eq!(action, PASS);
     loaded.no_socket() == before + 1
 }

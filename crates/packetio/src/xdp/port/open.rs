@@ -16,7 +16,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, soc
 
 use super::super::device_unsafe::{Device, set_tx_budget};
 use super::super::frame_store_unsafe::FrameStore;
-use super::super::interface::{Shared, wire_name};
+use super::super::interface::{Shared, XdpInterface, wire_name};
 use super::super::options::{XdpMode, XdpOptions, Zerocopy};
 use super::super::rings_unsafe::{Consumer, Desc, Producer};
 use super::super::sizes::Sizes;
@@ -25,7 +25,7 @@ use super::{Counters, LongFrames, XdpPort};
 use crate::limits::{
     FRAME_HEADER_MAX, XDP_BATCH_MAX, XDP_BIND_WAIT_NS_MAX, XDP_RX_HEADROOM_BYTES, XDP_TX_SLOTS,
 };
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::port::{Capabilities, ChecksumPolicy};
 use crate::wait::monotonic_ns;
 
@@ -33,6 +33,17 @@ use crate::wait::monotonic_ns;
 const CHUNK_BYTES: [u32; 2] = [2048, 4096];
 /// How long to sleep between two tries to bind.
 const BIND_PAUSE: Duration = Duration::from_millis(2);
+
+impl XdpInterface {
+    /// The port of queue `queue` of this wire, counted from the first queue that the options name.
+    ///
+    /// # Errors
+    /// One line that says what and where; a queue can have one port at a time.
+    pub fn port(&self, queue: usize) -> Result<XdpPort, OpenError> {
+        let (interface, number, options) = self.queue(queue)?;
+        open(interface, number, options)
+    }
+}
 
 pub(super) fn open(
     interface: Arc<Shared>,

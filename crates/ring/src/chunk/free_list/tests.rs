@@ -2,8 +2,8 @@
 //! out, and the memory follows its use.
 
 use super::*;
-use crate::chunk::ChunkPool;
-use crate::memory::{self, ContextLimits};
+use crate::chunk::{self, ChunkPool};
+use crate::memory::ContextLimits;
 use crate::raw::{RawSlice, RawSliceMut};
 
 const CLASSES: [ChunkClass; 2] = [ChunkClass::Small, ChunkClass::Large];
@@ -19,7 +19,7 @@ fn pool() -> ChunkPool {
         large_chunks: LARGE,
         hugetlb: false,
     };
-    memory::create(&limits).unwrap().1
+    chunk::create_memory(&limits).unwrap().1
 }
 
 /// Writes a chunk's own name into its first and its last bytes.
@@ -101,7 +101,7 @@ fn pool_that_ends_within_a_page_ends_its_rounds() {
         large_chunks: 301,
         hugetlb: false,
     };
-    let mut pool = memory::create(&limits).unwrap().1;
+    let mut pool = chunk::create_memory(&limits).unwrap().1;
     let mut taken = Vec::new();
     taken.extend(core::iter::from_fn(|| pool.take(ChunkClass::Small)));
     taken.into_iter().rev().for_each(|id| pool.give(id));

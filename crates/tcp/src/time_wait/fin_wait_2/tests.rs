@@ -6,8 +6,8 @@ use wire::tcp::Timestamp;
 use crate::SECOND_NS;
 use crate::handshake::TimeWaitEntry;
 use crate::limits::coarse;
-use crate::listen::harness::{IRS, ISS, TS_OFFSET, World, random_segment, said, seg, with_ts};
 use crate::segment::SegmentOut;
+use crate::test_stack::{IRS, ISS, TS_OFFSET, World, random_segment, said, seg, with_ts};
 use crate::time_wait::{TimeWait, TimeWaitOutcome};
 
 fn entry_of(world: &World, ts_recent: Option<u32>) -> TimeWaitEntry {

@@ -1,0 +1,48 @@
+//! The end of a stack: its connections close in order for a while, and the rest are reset.
+
+use packetio::Clock;
+use stack::Stack;
+
+use crate::limits::FAREWELL_NS_MAX;
+
+/// Turns the stack until no connection is left or the time is over; those left then are reset.
+pub(crate) fn linger(stack: &mut Stack, linger_ns: u64, clock: &Clock) {
+    let until_ns = clock.now_ns() + linger_ns;
+    loop {
+        let now_ns = clock.now_ns();
+        let turned = stack.turn(now_ns);
+        let usage = stack.usage();
+        let is_done = usage.sockets == 0 && usage.fin_wait_2 == 0 && !stack.has_output();
+        if is_done || stack.is_gone() {
+            return;
+        }
+        if now_ns >= until_ns {
+            return say_farewell(stack, clock);
+        }
+        if !turned.busy && stack.wait(now_ns, Some(until_ns), &[]).is_err() {
+            return;
+        }
+    }
+}
+
+/// Resets the connections that have not closed by now: in portions, as many as the stack has room for, and for as long
+/// as the port may need to take the segments.
+#[cold]
+fn say_farewell(stack: &mut Stack, clock: &Clock) {
+    let until_ns = clock.now_ns() + FAREWELL_NS_MAX;
+    let mut next = Some(0);
+    loop {
+        next = next.and_then(|next| stack.abort_some(next));
+        let now_ns = clock.now_ns();
+        let turned = stack.turn(now_ns);
+        let is_done = next.is_none() && !stack.has_output();
+        if is_done || stack.is_gone() || now_ns >= until_ns {
+            return;
+        }
+        // Time that stands still brings the port no room.
+        let waits = !turned.busy;
+        if waits && (clock.is_virtual() || stack.wait(now_ns, Some(until_ns), &[]).is_err()) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Keys and values of the BPF maps, as bytes: the structures of `bpf/mux.h`.
+//!
+//! Owns nothing. Addresses and ports stand in network order, all else in the host's. Called by `maps` and `mod`.
+
+use std::net::{IpAddr, SocketAddr};
+
+use packetio::MacAddr;
+
+/// Virtual ports, and entries of every map that has one for each.
+pub const SLOTS: u32 = 256;
+/// Contexts of one application that can listen at the same place.
+pub const MEMBERS_MAX: usize = 16;
+/// Entries of `port_counters` for each virtual port.
+pub const COUNTS_EACH: u32 = 32;
+/// The first counter of drops; the reason's number is added.
+pub const COUNT_DROPS: u32 = 8;
+/// The counter of frames for a socket that is closed.
+pub const COUNT_NO_SOCKET: u32 = 4;
+/// TCP's protocol number.
+const TCP: u8 = 6;
+
+/// Value of `addresses`: an address of the NIC.
+pub const ADDRESS_LOCAL: u32 = 1;
+/// Value of `addresses`: the broadcast address of a subnet.
+pub const ADDRESS_BROADCAST: u32 = 2;
+
+fn words(address: IpAddr) -> ([u8; 16], u8) {
+    let mut octets = [0; 16];
+    match address {
+        IpAddr::V4(v4) => {
+            octets[..4].copy_from_slice(&v4.octets());
+            (octets, 4)
+        }
+        IpAddr::V6(v6) => (v6.octets(), 6),
+    }
+}
+
+/// `struct address`
+pub fn address(of: IpAddr) -> [u8; 20] {
+    let mut key = [0; 20];
+    let (octets, family) = words(of);
+    key[..16].copy_from_slice(&octets);
+    key[16..].copy_from_slice(&u32::from(family).to_ne_bytes());
+    key
+}
+
+/// `struct place`
+pub fn place(of: SocketAddr) -> [u8; 20] {
+    let mut key = [0; 20];
+    let (octets, family) = words(of.ip());
+    key[..16].copy_from_slice(&octets);
+    key[16..18].copy_from_slice(&of.port().to_be_bytes());
+    key[18] = TCP;
+    key[19] = family;
+    key
+}
+
+/// The place of a key of `claims`; `None` if the key has no family.
+pub fn place_of(key: &[u8]) -> Option<SocketAddr> {
+    let octets: [u8; 16] = key.get(..16)?.try_into().ok()?;
+    let port = u16::from_be_bytes(key.get(16..18)?.try_into().ok()?);
+    let ip = match key.get(19)? {
+        4 => IpAddr::from([octets[0], octets[1], octets[2], octets[3]]),
+        6 => IpAddr::from(octets),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+/// `struct claim`; members beyond the limit are left out.
+pub fn claim(owner: u32, members: &[u16], tracks: bool) -> [u8; 40] {
+    let mut value = [0; 40];
+    let members = &members[..members.len().min(MEMBERS_MAX)];
+    value[..4].copy_from_slice(&owner.to_ne_bytes());
+    value[4..6].copy_from_slice(&(members.len() as u16).to_ne_bytes());
+    value[6..8].copy_from_slice(&u16::from(tracks).to_ne_bytes());
+    for (room, member) in value[8..].chunks_exact_mut(2).zip(members) {
+        room.copy_from_slice(&member.to_ne_bytes());
+    }
+    value
+}
+
+/// `struct port_use`
+pub fn port_use(leased_to: Option<u16>, claims: u16) -> [u8; 4] {
+    let mut value = [0; 4];
+    value[..2].copy_from_slice(&leased_to.map_or(0, |slot| slot + 1).to_ne_bytes());
+    value[2..].copy_from_slice(&claims.to_ne_bytes());
+    value
+}
+
+/// `struct slot`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotValue {
+    /// Who has it; 0: nobody.
+    pub owner: u32,
+    /// The context in its upper half, the application's number in its lower: for a service that recovers.
+    pub note: u32,
+    /// `SO_COOKIE` of the socket.
+    pub cookie: u64,
+    /// Bytes a second; 0: as many as it likes.
+    pub rate: u64,
+}
+
+impl SlotValue {
+    /// Bytes of the value.
+    pub const BYTES: usize = 48;
+
+    /// The value, with a full bucket of a tenth of a second.
+    pub fn encode(self) -> [u8; Self::BYTES] {
+        let burst = (self.rate / 10).max(64 * 1024);
+        let mut value = [0; Self::BYTES];
+        value[..4].copy_from_slice(&self.owner.to_ne_bytes());
+        value[4..8].copy_from_slice(&self.note.to_ne_bytes());
+        let words = [self.cookie, self.rate, burst, burst, 0];
+        for (room, word) in value[8..].chunks_exact_mut(8).zip(words) {
+            room.copy_from_slice(&word.to_ne_bytes());
+        }
+        value
+    }
+
+    /// The fields that do not change by themselves.
+    pub fn decode(value: &[u8; Self::BYTES]) -> Self {
+        let word = |at: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&value[at..at + 8]);
+            u64::from_ne_bytes(bytes)
+        };
+        let first = word(0).to_ne_bytes();
+        Self {
+            owner: u32::from_ne_bytes([first[0], first[1], first[2], first[3]]),
+            note: u32::from_ne_bytes([first[4], first[5], first[6], first[7]]),
+            cookie: word(8),
+            rate: word(16),
+        }
+    }
+}
+
+/// `struct settings`
+pub fn settings(mac: MacAddr, note: u16, mtu: u32, key: [u64; 2]) -> [u8; 32] {
+    let mut value = [0; 32];
+    value[..6].copy_from_slice(&mac.0);
+    value[6..8].copy_from_slice(&note.to_ne_bytes());
+    value[8..16].copy_from_slice(&u64::from(mtu).to_ne_bytes());
+    value[16..24].copy_from_slice(&key[0].to_ne_bytes());
+    value[24..].copy_from_slice(&key[1].to_ne_bytes());
+    value
+}
+
+/// `struct next_hop`
+pub fn next_hop(mac: MacAddr) -> [u8; 8] {
+    let [a, b, c, d, e, f] = mac.0;
+    [a, b, c, d, e, f, 0, 0]
+}
+
+/// The slot of the owner, and the devices that listen, of a value of `claims`.
+pub fn claim_of(value: &[u8; 40]) -> (u16, Vec<u16>) {
+    let half = |at: usize| u16::from_ne_bytes([value[at], value[at + 1]]);
+    let members = usize::from(half(4)).min(MEMBERS_MAX);
+    let devices = (0..members).map(|member| half(8 + 2 * member)).collect();
+    let owner = u32::from_ne_bytes([value[0], value[1], value[2], value[3]]);
+    (owner.saturating_sub(1) as u16, devices)
+}

@@ -1,0 +1,111 @@
+//! The programs and their maps, loaded once for each NIC and pinned.
+//!
+//! Owns the objects that `bpf/build.sh` makes. Maps with one name are one map, whichever program declares it. A service that
+//! finds maps pinned takes them over, so that the programs that run keep their state. Called by `mod`.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use packetio::xdp::bpf::{self, Aligned, Map, MapDef, Program};
+use rustix::io::Errno;
+
+use super::DataplaneError;
+
+static INGRESS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_ingress.o"));
+static EGRESS: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_egress.o"));
+static FAR: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_far.o"));
+
+/// Programs and maps of one NIC.
+#[derive(Debug)]
+pub(super) struct Maps {
+    pub ingress: OwnedFd,
+    pub egress: OwnedFd,
+    pub far: OwnedFd,
+    maps: BTreeMap<String, Map>,
+    /// The maps were pinned by a service before this one.
+    pub are_recovered: bool,
+}
+
+impl Maps {
+    /// Loads the three programs; their maps are those pinned in `pins`, or new ones that are pinned there.
+    pub fn load(pins: &Path) -> Result<Self, DataplaneError> {
+        let mut maps = BTreeMap::new();
+        let mut are_recovered = false;
+        let mut load = |bytes: &[u8], title: &'static str| {
+            let program = Program::parse(bytes)
+                .map_err(|why| DataplaneError::refused(title, why.to_owned()))?;
+            for def in &program.maps {
+                if !maps.contains_key(&def.name) {
+                    let (map, was_pinned) = open_or_create(def, &pins.join(&def.name))?;
+                    are_recovered |= was_pinned;
+                    maps.insert(def.name.clone(), map);
+                }
+            }
+            let fd_of = |index: usize| {
+                let def: Option<&MapDef> = program.maps.get(index);
+                def.and_then(|def| maps.get(&def.name))
+                    .map_or(-1, Map::raw_fd)
+            };
+            bpf::load(&program.link(fd_of), &program.license, title).map_err(
+                |refused| match refused.verifier.as_str() {
+                    "" => DataplaneError::io(format!("BPF_PROG_LOAD of {title}"), refused.errno),
+                    words => DataplaneError::refused(title, words.to_owned()),
+                },
+            )
+        };
+        Ok(Self {
+            ingress: load(&INGRESS.0, "mux_ingress")?,
+            egress: load(&EGRESS.0, "mux_egress")?,
+            far: load(&FAR.0, "mux_far")?,
+            maps,
+            are_recovered,
+        })
+    }
+
+    /// The map of this name; all names are those of `bpf/mux_*.c`.
+    pub fn map(&self, name: &'static str) -> Result<&Map, DataplaneError> {
+        self.maps
+            .get(name)
+            .ok_or_else(|| DataplaneError::io(format!("map {name}"), Errno::NOENT))
+    }
+
+    /// Sets an entry.
+    pub fn set(&self, name: &'static str, key: &[u8], value: &[u8]) -> Result<(), DataplaneError> {
+        self.map(name)?
+            .update(key, value)
+            .map_err(|errno| DataplaneError::io(format!("update of map {name}"), errno))
+    }
+
+    /// Removes an entry; none is fine.
+    pub fn remove(&self, name: &'static str, key: &[u8]) -> Result<(), DataplaneError> {
+        match self.map(name)?.delete(key) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(DataplaneError::io(format!("delete in map {name}"), errno)),
+        }
+    }
+
+    /// A counter of 64 bits; 0 if there is none.
+    pub fn counter(&self, name: &'static str, index: u32) -> u64 {
+        let mut value = [0; 8];
+        let found = self
+            .map(name)
+            .map(|map| map.lookup(&index.to_ne_bytes(), &mut value));
+        match found {
+            Ok(Ok(())) => u64::from_ne_bytes(value),
+            _ => 0,
+        }
+    }
+}
+
+fn open_or_create(def: &MapDef, pin: &Path) -> Result<(Map, bool), DataplaneError> {
+    let failed = |step: &str, errno| DataplaneError::io(format!("{step} {}", def.name), errno);
+    match Map::open(pin, def) {
+        Ok(map) => return Ok((map, true)),
+        Err(Errno::NOENT) => {}
+        Err(errno) => return Err(failed("pinned map", errno)),
+    }
+    let map = Map::create(def).map_err(|errno| failed("BPF_MAP_CREATE", errno))?;
+    bpf::pin(&map, pin).map_err(|errno| failed("BPF_OBJ_PIN", errno))?;
+    Ok((map, false))
+}

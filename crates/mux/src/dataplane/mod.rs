@@ -1,0 +1,563 @@
+//! The data path of one NIC: private namespace, virtual ports, BPF programs and maps, AF_XDP sockets.
+//!
+//! ```text
+//!           host's namespace                    private namespace of the service
+//!   wire ── NIC ── mux_ingress ──device map──▶ near ═══veth═══ far ── mux_far ──▶ AF_XDP socket ──▶ application
+//!            ▲                                   │                                     │
+//!            └────────device map──── mux_egress ─┘◀════════════════════════════════════┘
+//! ```
+//!
+//! A redirect into a veth pair picks the far queue by CPU, so a queue cannot stand for a context: each context of an
+//! application has a pair of its own, called its *device* here. The ends of device *n* have the interface indices 2n + 2 and
+//! 2n + 3, from which the programs know the device.
+//!
+//! Owns everything below the run directory: the namespace's mount, and a BPF file system with maps and links, so that
+//! traffic goes on while the service is away. [`Dataplane::close`] removes it all. Called by the service, on its one thread.
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use packetio::MacAddr;
+use packetio::mux::message::Memory;
+use packetio::xdp::{Device, XdpMode, bpf};
+use rustix::io::Errno;
+
+use crate::reason::Reason;
+use layout::{SLOTS, SlotValue};
+use maps::Maps;
+use namespace_unsafe::{Namespace, bpf_file_system, errno_of, remove_bpf_file_system};
+
+mod layout;
+mod maps;
+#[allow(unsafe_code)]
+mod namespace_unsafe;
+mod nic;
+#[allow(unsafe_code)]
+mod socket_unsafe;
+#[cfg(test)]
+mod tests;
+mod veth;
+
+/// Why the data path could not be built or changed: one line that says what and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DataplaneError {
+    /// The kernel refused a step.
+    #[error("{step}: {errno}")]
+    Io {
+        /// What was tried.
+        step: String,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// It was understood but cannot be.
+    #[error("{what}: {why}")]
+    Refused {
+        /// What was asked for.
+        what: String,
+        /// The reason, in one line.
+        why: String,
+    },
+}
+
+impl DataplaneError {
+    fn io(step: impl Into<String>, errno: Errno) -> Self {
+        let step = step.into();
+        Self::Io { step, errno }
+    }
+
+    fn refused(what: impl Into<String>, why: String) -> Self {
+        let what = what.into();
+        Self::Refused { what, why }
+    }
+
+    /// The error as an application is told it.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Io { errno, .. } => *errno,
+            Self::Refused { .. } => Errno::INVAL,
+        }
+    }
+}
+
+/// What a data path is built for.
+#[derive(Clone, Debug)]
+pub struct DataplaneOptions {
+    /// The NIC, in the network namespace of the calling thread.
+    pub interface: String,
+    /// Where the namespace and the pins are mounted: `/run/millstream/eth0`.
+    pub run_dir: PathBuf,
+    /// How to attach to the NIC.
+    pub mode: XdpMode,
+    /// Bytes a second that each context may send; 0: as many as it likes.
+    pub rate_bytes: u64,
+}
+
+/// A bound socket for an application, to be handed over and then closed here.
+#[derive(Debug)]
+pub struct NewPort {
+    /// The AF_XDP socket.
+    pub socket: OwnedFd,
+    /// Its `SO_COOKIE`.
+    pub cookie: u64,
+}
+
+/// A virtual port that a service before this one made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecoveredPort {
+    /// The application.
+    pub slot: u16,
+    /// Its context.
+    pub context: u16,
+    /// `SO_COOKIE` of the socket.
+    pub cookie: u64,
+}
+
+/// What one virtual port has carried and dropped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounters {
+    /// Frames to the application.
+    pub rx_frames: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Frames of the application that left by the NIC.
+    pub tx_frames: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Frames for a socket that was closed.
+    pub no_socket: u64,
+    /// Frames of the application that were dropped, by reason: `drops[reason as usize]`.
+    pub drops: Vec<u64>,
+}
+
+/// What the NIC's program dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IngressCounters {
+    /// First fragments for owned ports.
+    pub fragment: u64,
+    /// IPv6 headers for our addresses that could not be parsed.
+    pub ipv6_unparsed: u64,
+    /// Frames for an owner whose virtual port was gone.
+    pub no_port: u64,
+}
+
+/// A context of an application: its slot, and its number.
+type ContextId = (u16, u16);
+
+#[derive(Clone, Debug)]
+struct ClaimEntry {
+    slot: u16,
+    contexts: Vec<u16>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Dataplane {
+    options: DataplaneOptions,
+    nic: Device,
+    mode: XdpMode,
+    namespace: Namespace,
+    maps: Maps,
+    hash_key: [u64; 2],
+    mtu: u32,
+    mac: MacAddr,
+    /// Which device a context has.
+    devices: HashMap<ContextId, u16>,
+    cookies: HashMap<ContextId, u64>,
+    claims: HashMap<SocketAddr, ClaimEntry>,
+    /// Claims by port, for `port_uses`.
+    claims_at: HashMap<u16, u16>,
+}
+
+/// Interface index of a device's near end.
+fn near_index(device: u16) -> u32 {
+    2 * u32::from(device) + 2
+}
+
+/// Interface index of a device's far end.
+fn far_index(device: u16) -> u32 {
+    2 * u32::from(device) + 3
+}
+
+/// Who owns a slot, as the maps say it; 0 is nobody.
+fn owner(slot: u16) -> u32 {
+    u32::from(slot) + 1
+}
+
+impl Dataplane {
+    /// Builds the data path, or takes over the one that a service before this one left in the run directory.
+    ///
+    /// # Errors
+    /// One line that says what and where: no such interface, no permission, another XDP program on it.
+    pub fn open(options: DataplaneOptions) -> Result<Self, DataplaneError> {
+        let nic = Device::find(&options.interface)
+            .map_err(|(step, errno)| DataplaneError::io(step, errno))?;
+        fs::create_dir_all(&options.run_dir).map_err(|error| {
+            DataplaneError::io(
+                format!("create {}", options.run_dir.display()),
+                errno_of(&error),
+            )
+        })?;
+        let pins = options.run_dir.join("bpf");
+        bpf_file_system(&pins)?;
+        let (namespace, _) = Namespace::open(&options.run_dir.join("netns"))?;
+        let maps = Maps::load(&pins)?;
+        let mut plane = Self {
+            mode: options.mode,
+            hash_key: nic::hash_key(&maps)?,
+            mtu: nic.mtu as u32,
+            mac: nic.mac,
+            namespace,
+            maps,
+            nic,
+            devices: HashMap::new(),
+            cookies: HashMap::new(),
+            claims: HashMap::new(),
+            claims_at: HashMap::new(),
+            options,
+        };
+        match plane.start() {
+            Ok(()) => Ok(plane),
+            Err(error) if plane.maps.are_recovered => Err(error),
+            Err(error) => {
+                plane.remove_all();
+                Err(error)
+            }
+        }
+    }
+
+    /// How the program is attached to the NIC: `Native` or `Generic`.
+    pub fn mode(&self) -> XdpMode {
+        self.mode
+    }
+
+    /// The NIC as it was found.
+    pub fn nic(&self) -> &Device {
+        &self.nic
+    }
+
+    /// Virtual ports that were there when the data path was taken over. Those whose applications do not come back are to
+    /// be removed by [`port_remove`](Self::port_remove).
+    pub fn recovered(&self) -> Vec<RecoveredPort> {
+        let port = |(&(slot, context), &cookie)| RecoveredPort {
+            slot,
+            context,
+            cookie,
+        };
+        self.cookies.iter().map(port).collect()
+    }
+
+    /// Makes the virtual port of a context, over the application's memory file.
+    ///
+    /// # Errors
+    /// `EXIST` if the context has one; `BUSY` if all devices are in use; `INVAL` for a file or sizes that cannot be.
+    pub fn port_add(
+        &mut self,
+        slot: u16,
+        context: u16,
+        memory: &Memory,
+        file: BorrowedFd<'_>,
+    ) -> Result<NewPort, DataplaneError> {
+        if self.devices.contains_key(&(slot, context)) {
+            return Err(DataplaneError::io("virtual port", Errno::EXIST));
+        }
+        let taken: Vec<u16> = self.devices.values().copied().collect();
+        let device = (0..SLOTS as u16)
+            .find(|device| !taken.contains(device))
+            .ok_or_else(|| DataplaneError::io("virtual port", Errno::BUSY))?;
+        self.devices.insert((slot, context), device);
+        let made = self.device_make(device, (slot, context), memory, file);
+        if made.is_err() {
+            self.port_remove(slot, context);
+        }
+        made
+    }
+
+    /// Removes the virtual port of a context, and its leases; none is fine.
+    pub fn port_remove(&mut self, slot: u16, context: u16) {
+        let Some(device) = self.devices.remove(&(slot, context)) else {
+            return;
+        };
+        self.cookies.remove(&(slot, context));
+        let number = u32::from(device).to_ne_bytes();
+        // What fails here is gone already: the device map and the socket map forget what disappears.
+        let _ = self
+            .maps
+            .set("slots", &number, &SlotValue::default().encode());
+        let _ = self.maps.remove("sockets", &number);
+        let _ = self.namespace.run(|| {
+            veth::remove(near_index(device)).map_err(|errno| DataplaneError::io("veth", errno))
+        });
+        for end in ["near", "far"] {
+            let _ = fs::remove_file(self.pin(&format!("link_{end}{device}")));
+        }
+    }
+
+    /// From now on `place` belongs to the application of `slot`, and `contexts` of it listen there. An unspecified
+    /// address stands for all addresses of its family that the NIC has. Flows keep their context when `contexts` changes.
+    ///
+    /// # Errors
+    /// `NOENT` if a context has no virtual port; what the maps say.
+    pub fn claim_set(
+        &mut self,
+        place: SocketAddr,
+        slot: u16,
+        contexts: &[u16],
+    ) -> Result<(), DataplaneError> {
+        let devices: Option<Vec<u16>> = contexts
+            .iter()
+            .map(|context| self.devices.get(&(slot, *context)).copied())
+            .collect();
+        let devices = devices.ok_or_else(|| DataplaneError::io("claim", Errno::NOENT))?;
+        let tracks = self.devices.keys().filter(|(of, _)| *of == slot).count() > 1;
+        let value = layout::claim(owner(slot), &devices, tracks);
+        self.maps.set("claims", &layout::place(place), &value)?;
+        let entry = ClaimEntry {
+            slot,
+            contexts: contexts.to_vec(),
+        };
+        if self.claims.insert(place, entry).is_none() {
+            *self.claims_at.entry(place.port()).or_default() += 1;
+            self.write_claims_at(place.port())?;
+        }
+        Ok(())
+    }
+
+    /// From now on `place` is the kernel's; no claim is fine.
+    ///
+    /// # Errors
+    /// What the maps say.
+    pub fn claim_remove(&mut self, place: SocketAddr) -> Result<(), DataplaneError> {
+        if self.claims.remove(&place).is_none() {
+            return Ok(());
+        }
+        if let Some(count) = self.claims_at.get_mut(&place.port()) {
+            *count = count.saturating_sub(1);
+        }
+        self.write_claims_at(place.port())?;
+        self.maps.remove("claims", &layout::place(place))
+    }
+
+    /// Whose `place` is, and which of its contexts listen there.
+    pub fn claim(&self, place: SocketAddr) -> Option<(u16, &[u16])> {
+        let entry = self.claims.get(&place)?;
+        Some((entry.slot, &entry.contexts))
+    }
+
+    /// From now on these local ports belong to a context, at every address of the NIC.
+    ///
+    /// # Errors
+    /// `NOENT` if the context has no virtual port; what the maps say.
+    pub fn lease_add(
+        &mut self,
+        ports: RangeInclusive<u16>,
+        slot: u16,
+        context: u16,
+    ) -> Result<(), DataplaneError> {
+        let device = *self
+            .devices
+            .get(&(slot, context))
+            .ok_or_else(|| DataplaneError::io("lease", Errno::NOENT))?;
+        self.write_leases(ports, Some(device))
+    }
+
+    /// From now on these local ports are nobody's.
+    ///
+    /// # Errors
+    /// What the maps say.
+    pub fn lease_remove(&mut self, ports: RangeInclusive<u16>) -> Result<(), DataplaneError> {
+        self.write_leases(ports, None)
+    }
+
+    /// The NIC has an address, and on IPv4 the subnet's broadcast address with it.
+    ///
+    /// # Errors
+    /// What the maps say.
+    pub fn address_add(
+        &mut self,
+        address: IpAddr,
+        broadcast: Option<IpAddr>,
+    ) -> Result<(), DataplaneError> {
+        if let Some(broadcast) = broadcast {
+            let value = layout::ADDRESS_BROADCAST.to_ne_bytes();
+            self.maps
+                .set("addresses", &layout::address(broadcast), &value)?;
+        }
+        let value = layout::ADDRESS_LOCAL.to_ne_bytes();
+        self.maps
+            .set("addresses", &layout::address(address), &value)
+    }
+
+    /// The NIC, or a subnet, has the address no more.
+    ///
+    /// # Errors
+    /// What the maps say.
+    pub fn address_remove(&mut self, address: IpAddr) -> Result<(), DataplaneError> {
+        self.maps.remove("addresses", &layout::address(address))
+    }
+
+    /// Applications may send to this MAC address, or may not.
+    ///
+    /// # Errors
+    /// What the maps say.
+    pub fn next_hop_set(&mut self, mac: MacAddr, on: bool) -> Result<(), DataplaneError> {
+        let key = layout::next_hop(mac);
+        match on {
+            true => self.maps.set("next_hops", &key, &1u32.to_ne_bytes()),
+            false => self.maps.remove("next_hops", &key),
+        }
+    }
+
+    /// The NIC has another MAC address or MTU: the check and all virtual ports follow.
+    ///
+    /// # Errors
+    /// What the maps and rtnetlink say.
+    pub fn host_set(&mut self, mac: MacAddr, mtu: u32) -> Result<(), DataplaneError> {
+        (self.mac, self.mtu) = (mac, mtu);
+        self.write_settings()?;
+        let devices: Vec<u16> = self.devices.values().copied().collect();
+        self.namespace.run(move || {
+            for device in devices {
+                for index in [near_index(device), far_index(device)] {
+                    veth::set(index, mtu)
+                        .map_err(|errno| DataplaneError::io("MTU of a virtual port", errno))?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// What the virtual port of a context has carried and dropped.
+    pub fn counters(&self, slot: u16, context: u16) -> DeviceCounters {
+        let Some(&device) = self.devices.get(&(slot, context)) else {
+            return DeviceCounters::default();
+        };
+        let first = u32::from(device) * layout::COUNTS_EACH;
+        let read = |index| self.maps.counter("port_counters", first + index);
+        let drops = 0..Reason::ALL.len() as u32;
+        DeviceCounters {
+            rx_frames: read(0),
+            rx_bytes: read(1),
+            tx_frames: read(2),
+            tx_bytes: read(3),
+            no_socket: read(layout::COUNT_NO_SOCKET),
+            drops: drops
+                .map(|reason| read(layout::COUNT_DROPS + reason))
+                .collect(),
+        }
+    }
+
+    /// What the NIC's program has dropped.
+    pub fn ingress_counters(&self) -> IngressCounters {
+        let read = |index| self.maps.counter("ingress_counters", index);
+        IngressCounters {
+            fragment: read(0),
+            ipv6_unparsed: read(1),
+            no_port: read(2),
+        }
+    }
+
+    /// Detaches and removes everything: devices, programs, maps, namespace, directory.
+    pub fn close(mut self) {
+        self.remove_all();
+    }
+
+    fn remove_all(&mut self) {
+        let contexts: Vec<ContextId> = self.devices.keys().copied().collect();
+        let _ = fs::remove_file(self.pin("link_nic"));
+        for (slot, context) in contexts {
+            self.port_remove(slot, context);
+        }
+        remove_bpf_file_system(&self.options.run_dir.join("bpf"));
+        self.namespace.remove();
+        let _ = fs::remove_dir(&self.options.run_dir);
+    }
+
+    fn pin(&self, name: &str) -> PathBuf {
+        self.options.run_dir.join("bpf").join(name)
+    }
+
+    /// Makes the pair, attaches its programs, binds the socket, and only then lets frames in.
+    fn device_make(
+        &self,
+        device: u16,
+        (slot, context): ContextId,
+        memory: &Memory,
+        file: BorrowedFd<'_>,
+    ) -> Result<NewPort, DataplaneError> {
+        let number = u32::from(device).to_ne_bytes();
+        let first = u32::from(device) * layout::COUNTS_EACH;
+        for index in first..first + layout::COUNTS_EACH {
+            self.maps
+                .set("port_counters", &index.to_ne_bytes(), &0u64.to_ne_bytes())?;
+        }
+        let mtu = self.mtu;
+        let (socket, cookie) = self.namespace.run(|| {
+            let (near, far) = (format!("near{device}"), format!("far{device}"));
+            veth::add((&near, near_index(device)), (&far, far_index(device)), mtu)
+                .map_err(|errno| DataplaneError::io("veth", errno))?;
+            self.attach(
+                &self.maps.egress,
+                near_index(device),
+                &format!("link_{near}"),
+            )?;
+            self.attach(&self.maps.far, far_index(device), &format!("link_{far}"))?;
+            let made = socket_unsafe::open(file, memory, far_index(device))?;
+            let near = near_index(device).to_ne_bytes();
+            self.maps.set("devices", &number, &near)?;
+            Ok(made)
+        })?;
+        let fd = socket.as_raw_fd().to_ne_bytes();
+        self.maps.set("sockets", &number, &fd)?;
+        let value = SlotValue {
+            owner: owner(slot),
+            note: u32::from(context) << 16 | u32::from(slot),
+            cookie,
+            rate: self.options.rate_bytes,
+        };
+        self.maps.set("slots", &number, &value.encode())?;
+        Ok(NewPort { socket, cookie })
+    }
+
+    /// Attaches a program to an end of a virtual port. Where the NIC takes frames only from the kernel's stack, the near
+    /// end's program must redirect packets of that kind as well.
+    fn attach(&self, program: &OwnedFd, index: u32, pin: &str) -> Result<(), DataplaneError> {
+        let flags = match self.mode {
+            XdpMode::Generic if index.is_multiple_of(2) => nic::GENERIC,
+            _ => nic::NATIVE,
+        };
+        let failed = |errno| DataplaneError::io(format!("XDP on {pin}"), errno);
+        let link = bpf::link(program.as_fd(), index, flags).map_err(failed)?;
+        bpf::pin(&link, &self.pin(pin)).map_err(failed)
+    }
+
+    fn write_claims_at(&self, port: u16) -> Result<(), DataplaneError> {
+        let count = self.claims_at.get(&port).copied().unwrap_or(0);
+        let value = layout::port_use(None, count);
+        self.maps
+            .set("port_uses", &u32::from(port).to_ne_bytes(), &value)
+    }
+
+    fn write_leases(
+        &self,
+        ports: RangeInclusive<u16>,
+        device: Option<u16>,
+    ) -> Result<(), DataplaneError> {
+        for port in ports {
+            let count = self.claims_at.get(&port).copied().unwrap_or(0);
+            let value = layout::port_use(device, count);
+            self.maps
+                .set("port_uses", &u32::from(port).to_ne_bytes(), &value)?;
+        }
+        Ok(())
+    }
+
+    fn write_settings(&self) -> Result<(), DataplaneError> {
+        let note = u16::from(self.mode == XdpMode::Generic);
+        let value = layout::settings(self.mac, note, self.mtu, self.hash_key);
+        self.maps.set("settings", &0u32.to_ne_bytes(), &value)
+    }
+}

@@ -1,0 +1,175 @@
+//! The NIC's end of the data path: attaching its program, and taking over what a service before this one left.
+//!
+//! Owns the choice between native and generic XDP. Called by `mod` when a data path is opened, and when the NIC came back.
+
+use std::fs;
+use std::os::fd::AsFd as _;
+
+use packetio::xdp::{Device, XdpMode, bpf};
+use rustix::io::Errno;
+
+use super::layout::{self, SLOTS, SlotValue};
+use super::maps::Maps;
+use super::{Dataplane, DataplaneError};
+
+/// `XDP_FLAGS_SKB_MODE`
+pub(super) const GENERIC: u32 = 1 << 1;
+/// `XDP_FLAGS_DRV_MODE`
+pub(super) const NATIVE: u32 = 1 << 2;
+
+/// The key of the flow hash: that of the service before, or a new one.
+pub(super) fn hash_key(maps: &Maps) -> Result<[u64; 2], DataplaneError> {
+    let mut value = [0; 32];
+    let failed = |errno| DataplaneError::io("map settings", errno);
+    maps.map("settings")?
+        .lookup(&0u32.to_ne_bytes(), &mut value)
+        .map_err(failed)?;
+    if value[16..].iter().all(|byte| *byte == 0) {
+        rustix::rand::getrandom(&mut value[16..], rustix::rand::GetRandomFlags::empty())
+            .map_err(|errno| DataplaneError::io("getrandom", errno))?;
+    }
+    let mut words = [[0; 8]; 2];
+    words[0].copy_from_slice(&value[16..24]);
+    words[1].copy_from_slice(&value[24..]);
+    Ok(words.map(u64::from_ne_bytes))
+}
+
+impl Dataplane {
+    /// Attaches to the NIC and lets frames of the virtual ports out by it.
+    pub(super) fn start(&mut self) -> Result<(), DataplaneError> {
+        if self.maps.are_recovered {
+            self.recover_mode();
+            // Claims and leases come from the applications again; until then the entries of the maps serve.
+            self.recover_devices()?;
+        }
+        self.nic_attach()
+    }
+
+    /// The NIC was removed and came back, or is being driven for the first time.
+    ///
+    /// # Errors
+    /// No such interface; another XDP program is attached; a mode that the driver does not have.
+    pub fn nic_attach(&mut self) -> Result<(), DataplaneError> {
+        let name = self.options.interface.clone();
+        let nic = Device::find(&name).map_err(|(step, errno)| DataplaneError::io(step, errno))?;
+        self.nic = nic;
+        (self.mac, self.mtu) = (self.nic.mac, self.nic.mtu as u32);
+        if !self.take_over_link() {
+            self.attach_nic()?;
+        }
+        self.write_settings()?;
+        let index = self.nic.index.to_ne_bytes();
+        self.maps.set("nic", &0u32.to_ne_bytes(), &index)
+    }
+
+    /// The link that a service before this one pinned gets the new program, if it is still of an interface.
+    fn take_over_link(&self) -> bool {
+        let pin = self.pin("link_nic");
+        let Ok(link) = bpf::open_pinned(&pin) else {
+            return false;
+        };
+        if bpf::update_link(link.as_fd(), self.maps.ingress.as_fd()).is_ok() {
+            return true;
+        }
+        let _ = fs::remove_file(pin);
+        false
+    }
+
+    fn attach_nic(&mut self) -> Result<(), DataplaneError> {
+        let name = &self.options.interface;
+        let modes: &[(XdpMode, u32, &str)] = match self.mode {
+            XdpMode::Native => &[(XdpMode::Native, NATIVE, "native")],
+            XdpMode::Generic => &[(XdpMode::Generic, GENERIC, "generic")],
+            XdpMode::Auto => &[
+                (XdpMode::Native, NATIVE, "native"),
+                (XdpMode::Generic, GENERIC, "generic"),
+            ],
+        };
+        let mut refusals = Vec::new();
+        for &(mode, flags, title) in modes {
+            match bpf::link(self.maps.ingress.as_fd(), self.nic.index, flags) {
+                Ok(link) => {
+                    self.mode = mode;
+                    return bpf::pin(&link, &self.pin("link_nic"))
+                        .map_err(|errno| DataplaneError::io("BPF_OBJ_PIN of the link", errno));
+                }
+                Err(Errno::BUSY | Errno::EXIST) => {
+                    let why = "another XDP program is attached (see `ip link`)".to_owned();
+                    return Err(DataplaneError::refused(name, why));
+                }
+                Err(errno) => refusals.push(format!("{title} XDP: {errno}")),
+            }
+        }
+        Err(DataplaneError::refused(name, refusals.join("; ")))
+    }
+
+    fn recover_mode(&mut self) {
+        let mut value = [0; 32];
+        let found = self
+            .maps
+            .map("settings")
+            .map(|map| map.lookup(&0u32.to_ne_bytes(), &mut value));
+        if let Ok(Ok(())) = found {
+            self.mode = match value[6] {
+                0 => XdpMode::Native,
+                _ => XdpMode::Generic,
+            };
+        }
+    }
+
+    /// Devices that are in use get the new programs; what is left of others goes.
+    fn recover_devices(&mut self) -> Result<(), DataplaneError> {
+        for device in 0..SLOTS as u16 {
+            let mut bytes = [0; SlotValue::BYTES];
+            let number = u32::from(device).to_ne_bytes();
+            self.maps
+                .map("slots")?
+                .lookup(&number, &mut bytes)
+                .map_err(|errno| DataplaneError::io("map slots", errno))?;
+            let value = SlotValue::decode(&bytes);
+            if value.owner == 0 {
+                continue;
+            }
+            let context = ((value.note & 0xffff) as u16, (value.note >> 16) as u16);
+            self.devices.insert(context, device);
+            self.cookies.insert(context, value.cookie);
+            let ends = [("near", &self.maps.egress), ("far", &self.maps.far)];
+            for (end, program) in ends {
+                // A device that lost its link is of no use; its application notices nothing but silence.
+                if let Ok(link) = bpf::open_pinned(&self.pin(&format!("link_{end}{device}"))) {
+                    let _ = bpf::update_link(link.as_fd(), program.as_fd());
+                }
+            }
+        }
+        self.recover_claims()
+    }
+
+    /// Entries of `claims` are known again, so that they can be set and removed.
+    fn recover_claims(&mut self) -> Result<(), DataplaneError> {
+        let keys = self
+            .maps
+            .map("claims")?
+            .keys()
+            .map_err(|errno| DataplaneError::io("keys of map claims", errno))?;
+        for key in keys {
+            let Some(place) = layout::place_of(&key) else {
+                continue;
+            };
+            let mut value = [0; 40];
+            if self.maps.map("claims")?.lookup(&key, &mut value).is_err() {
+                continue;
+            }
+            let (slot, devices) = layout::claim_of(&value);
+            let contexts = self
+                .devices
+                .iter()
+                .filter(|((of, _), device)| *of == slot && devices.contains(device))
+                .map(|((_, context), _)| *context)
+                .collect();
+            self.claims
+                .insert(place, super::ClaimEntry { slot, contexts });
+            *self.claims_at.entry(place.port()).or_default() += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! A whole data path in namespaces of its own: what is built, what the programs decide, what is left afterwards.
+//!
+//! Needs root; without it each test says that it was skipped.
+
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd;
+use std::process::Command;
+
+use packetio::mux::message::Memory;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::*;
+
+mod egress;
+mod ingress;
+
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const GATEWAY: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
+const DROP: u32 = 1;
+const PASS: u32 = 2;
+const REDIRECT: u32 = 4;
+
+/// A veth pair as the NIC and its peer, in a namespace that this thread is in until it goes.
+struct Host {
+    name: String,
+    home: OwnedFd,
+}
+
+impl Host {
+    fn enter(test: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: needs root");
+            return None;
+        }
+        let name = format!("mst-{}-{test}", std::process::id());
+        let home = file("/proc/thread-self/ns/net");
+        if !run("ip", &["netns", "add", &name]) {
+            println!("skipped: cannot add a network namespace");
+            return None;
+        }
+        let host = Self { name, home };
+        move_to(&file(&format!("/run/netns/{}", host.name)));
+        let veth = "link add name nic0 type veth peer name peer0";
+        assert!(run("ip", &veth.split(' ').collect::<Vec<_>>()));
+        for link in ["nic0", "peer0", "lo"] {
+            assert!(run("ip", &["link", "set", link, "up"]));
+        }
+        Some(host)
+    }
+
+    fn options(&self) -> DataplaneOptions {
+        DataplaneOptions {
+            interface: "nic0".to_owned(),
+            run_dir: PathBuf::from(format!("/run/millstream-{}", self.name)),
+            mode: XdpMode::Auto,
+            rate_bytes: 0,
+        }
+    }
+
+    fn open(&self) -> Dataplane {
+        let mut plane = Dataplane::open(self.options()).expect("a data path");
+        let broadcast = Some(IpAddr::from([10, 0, 0, 255]));
+        plane.address_add(OURS.into(), broadcast).unwrap();
+        let v6 = "fd00::1".parse().unwrap();
+        plane.address_add(v6, None).unwrap();
+        plane.next_hop_set(GATEWAY, true).unwrap();
+        plane
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        move_to(&self.home);
+        run("ip", &["netns", "del", &self.name]);
+        // What a failed test left.
+        let dir = self.options().run_dir;
+        if dir.exists() {
+            remove_bpf_file_system(&dir.join("bpf"));
+            if let Ok((namespace, _)) = Namespace::open(&dir.join("netns")) {
+                namespace.remove();
+            }
+            let _ = fs::remove_dir(dir);
+        }
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> bool {
+    let status = Command::new(program).args(arguments).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn file(path: &str) -> OwnedFd {
+    fs::File::open(path).unwrap().into()
+}
+
+fn move_to(namespace: &OwnedFd) {
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+}
+
+/// The memory of an application with 64 chunks.
+fn memory() -> (Memory, OwnedFd) {
+    let memory = Memory {
+        context: 0,
+        bytes: 64 * 2048,
+        chunk_bytes: 2048,
+        headroom_bytes: 0,
+        fill_slots: 64,
+        completion_slots: 64,
+        rx_slots: 64,
+        tx_slots: 64,
+    };
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = memfd_create("test", flags).unwrap();
+    ftruncate(&file, memory.bytes).unwrap();
+    (memory, file)
+}
+
+fn sealed() -> (Memory, OwnedFd) {
+    let (memory, file) = memory();
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).unwrap();
+    (memory, file)
+}
+
+fn add_port(plane: &mut Dataplane, slot: u16, context: u16) -> NewPort {
+    let (memory, file) = sealed();
+    plane
+        .port_add(slot, context, &memory, file.as_fd())
+        .expect("a virtual port")
+}
+
+#[test]
+fn data_path_closes_and_nothing_is_left() {
+    let Some(host) = Host::enter("close") else {
+        return;
+    };
+    let mut plane = host.open();
+    assert_eq!(plane.mode(), XdpMode::Native);
+    let first = add_port(&mut plane, 0, 0);
+    let second = add_port(&mut plane, 1, 0);
+    assert_ne!(first.cookie, second.cookie);
+    plane.port_remove(0, 0);
+    let again = add_port(&mut plane, 0, 0);
+    drop((first, second, again));
+    plane.close();
+    assert!(!host.options().run_dir.exists());
+    let shown = Command::new("ip").args(["link", "show", "nic0"]).output();
+    let shown = String::from_utf8_lossy(&shown.unwrap().stdout).into_owned();
+    assert!(!shown.contains("xdp"), "{shown}");
+}
+
+#[test]
+fn new_service_takes_over_what_the_old_one_left() {
+    let Some(host) = Host::enter("recover") else {
+        return;
+    };
+    let mut plane = host.open();
+    let port = add_port(&mut plane, 3, 1);
+    let place = "0.0.0.0:80".parse().unwrap();
+    plane.claim_set(place, 3, &[1]).unwrap();
+    drop(plane);
+    let mut plane = host.open();
+    let recovered = RecoveredPort {
+        slot: 3,
+        context: 1,
+        cookie: port.cookie,
+    };
+    assert_eq!(plane.recovered(), [recovered]);
+    assert_eq!(plane.claim(place), Some((3, &[1][..])));
+    plane.claim_remove(place).unwrap();
+    plane.port_remove(3, 1);
+    assert_eq!(plane.recovered(), []);
+    plane.close();
+}
+
+#[test]
+fn memory_that_is_not_sealed_is_refused() {
+    let Some(host) = Host::enter("seals") else {
+        return;
+    };
+    let mut plane = host.open();
+    let (memory, file) = memory();
+    let refused = |plane: &mut Dataplane, memory: &Memory, file: &OwnedFd| {
+        let error = plane.port_add(0, 0, memory, file.as_fd()).unwrap_err();
+        error.to_string()
+    };
+    assert!(refused(&mut plane, &memory, &file).contains("sealed"));
+    let pipe = rustix::pipe::pipe().unwrap().0;
+    assert!(refused(&mut plane, &memory, &pipe).contains("not a file"));
+    let (mut memory, file) = sealed();
+    memory.bytes *= 2;
+    assert!(refused(&mut plane, &memory, &file).contains("length"));
+    let (mut memory, file) = sealed();
+    memory.chunk_bytes = 1000;
+    assert!(refused(&mut plane, &memory, &file).contains("chunks"));
+    let (mut memory, file) = sealed();
+    memory.rx_slots = 63;
+    assert!(refused(&mut plane, &memory, &file).contains("ring"));
+    add_port(&mut plane, 0, 0);
+    plane.close();
+}
+
+#[test]
+fn program_of_another_is_left_alone() {
+    let Some(host) = Host::enter("other") else {
+        return;
+    };
+    let plane = host.open();
+    let mut options = host.options();
+    options.run_dir.set_extension("second");
+    let error = Dataplane::open(options.clone()).unwrap_err();
+    assert!(error.to_string().contains("another XDP program"), "{error}");
+    assert!(!options.run_dir.exists());
+    plane.close();
+}

@@ -1,0 +1,253 @@
+//! The egress check in user space: the same decisions as `bpf/mux_egress.c`, for `path=memif` and as its oracle.
+//!
+//! Owns a table of what may be sent by whom. The check reads a frame's bytes only; from them nothing panics. The order of
+//! the checks is the order of [`Reason`]. Called for each frame that a memif application sends, and by tests that feed this
+//! and the XDP program with the same frames.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use packetio::MacAddr;
+
+use crate::reason::Reason;
+
+const ETHERNET_BYTES: usize = 14;
+const FRAME_BYTES_MIN: usize = ETHERNET_BYTES + 20;
+/// Ethernet pads shorter frames, without the checksum.
+const FRAME_BYTES_PADDED: usize = 60;
+const TCP_BYTES: usize = 20;
+
+/// What an address is to the NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressKind {
+    /// One of the NIC's.
+    Local,
+    /// The broadcast address of one of its subnets.
+    Broadcast,
+}
+
+/// Who may send what.
+#[derive(Clone, Debug)]
+pub struct EgressTable {
+    /// The NIC's MAC address.
+    pub mac: MacAddr,
+    /// The NIC's MTU in bytes.
+    pub mtu: usize,
+    /// MAC addresses that the service resolved.
+    pub next_hops: HashSet<MacAddr>,
+    /// Addresses of the NIC and its subnets.
+    pub addresses: HashMap<IpAddr, AddressKind>,
+    /// Which device leases a local port.
+    pub leases: HashMap<u16, u16>,
+    /// Which slot owns a place.
+    pub claims: HashMap<SocketAddr, u16>,
+}
+
+impl EgressTable {
+    /// A table in which nobody may send anything.
+    pub fn new(mac: MacAddr, mtu: usize) -> Self {
+        Self {
+            mac,
+            mtu,
+            next_hops: HashSet::new(),
+            addresses: HashMap::new(),
+            leases: HashMap::new(),
+            claims: HashMap::new(),
+        }
+    }
+
+    /// Whether the frame may leave that the application of `slot` sends by its `device`.
+    ///
+    /// # Errors
+    /// The first reason to drop it.
+    pub fn check(&self, frame: &[u8], slot: u16, device: u16) -> Result<(), Reason> {
+        if frame.len() > self.mtu + ETHERNET_BYTES {
+            return Err(Reason::Oversize);
+        }
+        if frame.len() < FRAME_BYTES_MIN {
+            return Err(Reason::Runt);
+        }
+        let is_v4 = self.check_link(frame)?;
+        let packet = match is_v4 {
+            true => Packet::of_v4(frame)?,
+            false => Packet::of_v6(frame)?,
+        };
+        self.check_destination(packet.destination)?;
+        packet.check_tcp()?;
+        self.check_sender(&packet, slot, device)
+    }
+
+    /// True: IPv4.
+    fn check_link(&self, frame: &[u8]) -> Result<bool, Reason> {
+        let is_v4 = match half(frame, 12) {
+            0x0800 => true,
+            0x86dd => false,
+            0x0806 => return Err(Reason::Arp),
+            0x8100 | 0x88a8 => return Err(Reason::Vlan),
+            _ => return Err(Reason::Ethertype),
+        };
+        if mac(frame, 6) != self.mac {
+            return Err(Reason::SourceMac);
+        }
+        match self.next_hops.contains(&mac(frame, 0)) {
+            true => Ok(is_v4),
+            false => Err(Reason::NextHop),
+        }
+    }
+
+    fn check_destination(&self, to: IpAddr) -> Result<(), Reason> {
+        let first = match to {
+            IpAddr::V4(v4) => match v4.octets()[0] {
+                224..=239 => Some(Reason::Multicast),
+                0 | 240..=255 => Some(Reason::Broadcast),
+                127 => Some(Reason::Loopback),
+                _ => None,
+            },
+            IpAddr::V6(v6) if v6.is_multicast() => Some(Reason::Multicast),
+            IpAddr::V6(v6) if embeds_v4(v6) => Some(Reason::Loopback),
+            IpAddr::V6(_) => None,
+        };
+        match (first, self.addresses.get(&to)) {
+            (Some(reason), _) => Err(reason),
+            (None, Some(AddressKind::Broadcast)) => Err(Reason::Broadcast),
+            (None, Some(AddressKind::Local)) => Err(Reason::Local),
+            (None, None) => Ok(()),
+        }
+    }
+
+    fn check_sender(&self, packet: &Packet<'_>, slot: u16, device: u16) -> Result<(), Reason> {
+        if self.addresses.get(&packet.source) != Some(&AddressKind::Local) {
+            return Err(Reason::SourceAddress);
+        }
+        let port = half(packet.tcp, 0);
+        if let Some(leased_to) = self.leases.get(&port) {
+            return match *leased_to == device {
+                true => Ok(()),
+                false => Err(Reason::ForeignPort),
+            };
+        }
+        let any = match packet.source {
+            IpAddr::V4(_) => IpAddr::from([0; 4]),
+            IpAddr::V6(_) => IpAddr::from([0; 16]),
+        };
+        let claim = [packet.source, any]
+            .iter()
+            .find_map(|ip| self.claims.get(&SocketAddr::new(*ip, port)));
+        match claim {
+            Some(owner) if *owner == slot => Ok(()),
+            Some(_) => Err(Reason::ForeignPort),
+            None => Err(Reason::SourcePort),
+        }
+    }
+}
+
+/// A packet whose network header is right.
+struct Packet<'a> {
+    source: IpAddr,
+    destination: IpAddr,
+    /// Bytes behind the network header, by its own word.
+    room: usize,
+    /// The same bytes.
+    tcp: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    fn of_v4(frame: &'a [u8]) -> Result<Self, Reason> {
+        let ip = &frame[ETHERNET_BYTES..];
+        let header_len = usize::from(ip[0] & 15) * 4;
+        if ip[0] >> 4 != 4 || header_len < 20 || header_len > ip.len() {
+            return Err(Reason::HeaderLength);
+        }
+        let total = usize::from(half(ip, 2));
+        check_total(frame.len(), total, header_len)?;
+        let sum: u32 = ip[..header_len]
+            .chunks_exact(2)
+            .map(|word| u32::from(half(word, 0)))
+            .sum();
+        if (sum & 0xffff) + (sum >> 16) != 0xffff {
+            return Err(Reason::HeaderChecksum);
+        }
+        if half(ip, 6) & 0xbfff != 0 {
+            return Err(Reason::Fragment);
+        }
+        if header_len > 20 {
+            return Err(Reason::Options);
+        }
+        if ip[9] != 6 {
+            return Err(Reason::Protocol);
+        }
+        let address = |at: usize| IpAddr::from([ip[at], ip[at + 1], ip[at + 2], ip[at + 3]]);
+        Ok(Self {
+            source: address(12),
+            destination: address(16),
+            room: total - header_len,
+            tcp: &ip[header_len..total],
+        })
+    }
+
+    fn of_v6(frame: &'a [u8]) -> Result<Self, Reason> {
+        let ip = &frame[ETHERNET_BYTES..];
+        if ip.len() < 40 {
+            return Err(Reason::Runt);
+        }
+        if ip[0] >> 4 != 6 {
+            return Err(Reason::HeaderLength);
+        }
+        let total = usize::from(half(ip, 4)) + 40;
+        check_total(frame.len(), total, 40)?;
+        match ip[6] {
+            6 => {}
+            44 => return Err(Reason::Fragment),
+            0 | 43 | 51 | 60 | 135 => return Err(Reason::Options),
+            _ => return Err(Reason::Protocol),
+        }
+        let address = |at: usize| {
+            let mut octets = [0; 16];
+            octets.copy_from_slice(&ip[at..at + 16]);
+            IpAddr::from(octets)
+        };
+        Ok(Self {
+            source: address(8),
+            destination: address(24),
+            room: total - 40,
+            tcp: &ip[40..total],
+        })
+    }
+
+    fn check_tcp(&self) -> Result<(), Reason> {
+        if self.room < TCP_BYTES {
+            return Err(Reason::DataOffset);
+        }
+        let header_len = usize::from(self.tcp[12] >> 4) * 4;
+        match (TCP_BYTES..=self.room).contains(&header_len) {
+            true => Ok(()),
+            false => Err(Reason::DataOffset),
+        }
+    }
+}
+
+/// Padding up to the shortest Ethernet frame may follow the packet, and nothing else.
+fn check_total(frame_len: usize, total: usize, least: usize) -> Result<(), Reason> {
+    let end = total + ETHERNET_BYTES;
+    let is_padded = end < frame_len && frame_len <= FRAME_BYTES_PADDED;
+    match total >= least && (end == frame_len || is_padded) {
+        true => Ok(()),
+        false => Err(Reason::TotalLength),
+    }
+}
+
+/// `::`, `::1`, and addresses that embed one of IPv4.
+fn embeds_v4(address: Ipv6Addr) -> bool {
+    let segments = address.segments();
+    segments[..4] == [0; 4] && matches!(segments[4..6], [0, 0] | [0, 0xffff])
+}
+
+fn half(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn mac(bytes: &[u8], at: usize) -> MacAddr {
+    let mut octets = [0; 6];
+    octets.copy_from_slice(&bytes[at..at + 6]);
+    MacAddr(octets)
+}

@@ -1,0 +1,100 @@
+//! What the kernel knows about one interface, and the difference between two such states.
+//!
+//! Owns nothing. The mirror reads the whole state after every notification and compares: the
+//! difference is right whatever notifications were lost or came in what order. Called by `mirror`.
+
+use super::message::{Address, Link, Route};
+use crate::mux::message as mux;
+use crate::mux::message::Change;
+
+/// One interface's state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// The interface; `None` while it does not exist.
+    pub link: Option<Link>,
+    /// Its addresses that can be used.
+    pub addresses: Vec<Address>,
+    /// Unicast routes of the main table through it.
+    pub routes: Vec<Route>,
+}
+
+impl Host {
+    /// Whether `address` is one of the interface's.
+    pub fn has(&self, address: std::net::IpAddr) -> bool {
+        self.addresses.iter().any(|own| own.address == address)
+    }
+
+    /// All that there is to know, as changes from nothing, without [`Change::Complete`].
+    pub fn all(&self) -> Vec<Change> {
+        Self::default().changes_to(self)
+    }
+
+    /// The changes that lead from this state to `next`. Addresses come before the routes that use
+    /// them, and go after them.
+    pub fn changes_to(&self, next: &Self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let removed = |changes: &mut Vec<Change>| {
+            for route in self.routes.iter().filter(|one| !next.routes.contains(one)) {
+                changes.push(Change::RouteRemoved(told_route(route)));
+            }
+            for old in &self.addresses {
+                if !next.addresses.iter().any(|new| is_same(old, new)) {
+                    changes.push(Change::AddressRemoved {
+                        address: old.address,
+                        prefix: old.prefix,
+                    });
+                }
+            }
+        };
+        let Some(link) = &next.link else {
+            removed(&mut changes);
+            if self.link.is_some() {
+                changes.push(Change::Gone);
+            }
+            return changes;
+        };
+        let old = self.link.as_ref();
+        if let Some(mac) = link.mac
+            && old.and_then(|old| old.mac) != Some(mac)
+        {
+            changes.push(Change::Mac(mac));
+        }
+        if old.map(|old| old.mtu) != Some(link.mtu) {
+            changes.push(Change::Mtu(link.mtu));
+        }
+        if old.map(|old| old.is_up) != Some(link.is_up) {
+            changes.push(Change::Link { is_up: link.is_up });
+        }
+        removed(&mut changes);
+        for new in &next.addresses {
+            if !self.addresses.iter().any(|old| is_same(old, new)) {
+                changes.push(Change::AddressAdded {
+                    address: new.address,
+                    prefix: new.prefix,
+                });
+            }
+        }
+        for route in next.routes.iter().filter(|one| !self.routes.contains(one)) {
+            changes.push(Change::RouteAdded(told_route(route)));
+        }
+        changes
+    }
+}
+
+fn is_same(one: &Address, other: &Address) -> bool {
+    one.address == other.address && one.prefix == other.prefix
+}
+
+fn told_route(route: &Route) -> mux::Route {
+    mux::Route {
+        destination: route.destination,
+        prefix: route.prefix,
+        gateway: route.gateway,
+        source: route.source,
+        mtu: route.mtu,
+        metric: route.metric,
+    }
+}
+
+#[cfg(test)]
+mod tests;

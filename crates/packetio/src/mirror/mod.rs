@@ -1,0 +1,211 @@
+//! A mirror of the kernel's control plane for one interface: MAC, MTU, link state, addresses, routes of
+//! the main table, and the neighbours that somebody asked for.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `message` | rtnetlink messages, bytes ⇄ values |
+//! | `netlink` | the sockets |
+//! | `host` | one interface's state, and the difference between two |
+//!
+//! The kernel keeps doing ARP and ND. A next hop that is asked for becomes a managed neighbour: the
+//! kernel resolves it without traffic and keeps it reachable. Called by the service `mill mux`.
+
+mod host;
+pub mod message;
+mod netlink;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::{self, Errno};
+
+pub use self::host::Host;
+use self::message::{List, Notice};
+use self::netlink::Netlink;
+use crate::MacAddr;
+use crate::limits::{MIRROR_NEIGHBOURS_MAX, MIRROR_ROUTES_MAX};
+use crate::mux::message::Change;
+
+/// The main routing table's number.
+const TABLE_MAIN: u32 = 254;
+
+/// The mirror of one interface.
+#[derive(Debug)]
+pub struct Mirror {
+    name: String,
+    netlink: Netlink,
+    host: Host,
+    /// Next hops that somebody asked for, with what the kernel knows of each.
+    neighbours: BTreeMap<IpAddr, Option<MacAddr>>,
+}
+
+impl Mirror {
+    /// A mirror of the interface called `name`, in the caller's network namespace.
+    ///
+    /// # Errors
+    /// `NODEV` if there is no such interface; else those of the sockets.
+    pub fn open(name: &str) -> io::Result<Self> {
+        let mut mirror = Self {
+            name: name.to_owned(),
+            netlink: Netlink::open()?,
+            host: Host::default(),
+            neighbours: BTreeMap::new(),
+        };
+        mirror.host = mirror.read()?;
+        match mirror.host.link {
+            Some(_) => Ok(mirror),
+            None => Err(Errno::NODEV),
+        }
+    }
+
+    /// Readable when [`Mirror::changes`] has something to look at.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.netlink.fd()
+    }
+
+    /// The state as of the last look.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The next hops that were asked for, and the MAC address of each that answers.
+    pub fn neighbours(&self) -> impl Iterator<Item = (IpAddr, Option<MacAddr>)> + '_ {
+        self.neighbours
+            .iter()
+            .map(|(address, mac)| (*address, *mac))
+    }
+
+    /// Looks at the kernel's notifications; what has changed since the last look.
+    ///
+    /// # Errors
+    /// Those of the sockets. The next call looks at everything again.
+    pub fn changes(&mut self) -> io::Result<Vec<Change>> {
+        let mut is_dirty = false;
+        let mut news = Vec::new();
+        let index = self.host.link.as_ref().map(|link| link.index);
+        let is_complete = self.netlink.notifications(|notice| match notice {
+            Notice::Neighbour(one) if Some(one.index) == index => news.push((one.address, one.mac)),
+            Notice::NeighbourGone(one) if Some(one.index) == index => {
+                news.push((one.address, None));
+            }
+            Notice::Neighbour(_) | Notice::NeighbourGone(_) | Notice::Other => {}
+            _ => is_dirty = true,
+        });
+        let mut changes = Vec::new();
+        if is_dirty || !is_complete {
+            let next = self.read()?;
+            changes = self.host.changes_to(&next);
+            let was_gone = self.host.link.is_none();
+            self.host = next;
+            if was_gone && self.host.link.is_some() {
+                changes.push(Change::Complete);
+            }
+        }
+        for (address, mac) in news {
+            self.learn(address, mac, &mut changes);
+        }
+        if !is_complete || !changes.is_empty() {
+            self.ask_again(&mut changes);
+        }
+        Ok(changes)
+    }
+
+    /// The MAC address of a next hop, if the kernel knows it already. Otherwise the kernel asks for it
+    /// now, and [`Mirror::changes`] tells.
+    ///
+    /// # Errors
+    /// `NOBUFS` with [`MIRROR_NEIGHBOURS_MAX`] next hops; else what the kernel says.
+    pub fn resolve(&mut self, address: IpAddr) -> io::Result<Option<MacAddr>> {
+        let index = self.index()?;
+        let is_new = !self.neighbours.contains_key(&address);
+        if is_new && self.neighbours.len() >= MIRROR_NEIGHBOURS_MAX {
+            return Err(Errno::NOBUFS);
+        }
+        if is_new || self.neighbours.get(&address) == Some(&None) {
+            self.netlink.manage_neighbour(index, address)?;
+        }
+        let mac = match self.netlink.neighbour(index, address) {
+            Ok(neighbour) => neighbour.mac,
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(errno),
+        };
+        self.neighbours.insert(address, mac);
+        Ok(mac)
+    }
+
+    /// Lets a next hop go: the kernel need not keep it any more.
+    pub fn forget(&mut self, address: IpAddr) {
+        if self.neighbours.remove(&address).is_some()
+            && let Ok(index) = self.index()
+        {
+            // An entry that is gone already is no loss.
+            let _ = self.netlink.remove_neighbour(index, address);
+        }
+    }
+
+    fn index(&self) -> io::Result<u32> {
+        let link = self.host.link.as_ref().ok_or(Errno::NODEV)?;
+        Ok(link.index)
+    }
+
+    fn learn(&mut self, address: IpAddr, mac: Option<MacAddr>, changes: &mut Vec<Change>) {
+        if let Some(known) = self.neighbours.get_mut(&address)
+            && *known != mac
+        {
+            *known = mac;
+            changes.push(Change::NextHop { address, mac });
+        }
+    }
+
+    /// An interface that went down or away took its neighbours along; the kernel is asked to resolve
+    /// them again.
+    fn ask_again(&mut self, changes: &mut Vec<Change>) {
+        let Ok(index) = self.index() else {
+            return;
+        };
+        let addresses: Vec<IpAddr> = self.neighbours.keys().copied().collect();
+        for address in addresses {
+            let entry = self.netlink.neighbour(index, address);
+            let mac = entry.map_or(None, |neighbour| neighbour.mac);
+            if entry.is_err() {
+                // Refused while the link is down; the notification of its return asks again.
+                let _ = self.netlink.manage_neighbour(index, address);
+            }
+            self.learn(address, mac, changes);
+        }
+    }
+
+    /// The whole state, as the kernel has it now.
+    fn read(&mut self) -> io::Result<Host> {
+        let mut host = Host::default();
+        self.netlink.list(List::Links, |notice| {
+            if let Notice::Link(link) = notice
+                && link.name == self.name
+            {
+                host.link = Some(link);
+            }
+        })?;
+        let Some(index) = host.link.as_ref().map(|link| link.index) else {
+            return Ok(host);
+        };
+        self.netlink.list(List::Addresses, |notice| {
+            if let Notice::Address(address) = notice
+                && address.index == index
+                && address.is_usable
+            {
+                host.addresses.push(address);
+            }
+        })?;
+        self.netlink.list(List::Routes, |notice| {
+            if let Notice::Route(route) = notice
+                && route.index == index
+                && route.table == TABLE_MAIN
+                && host.routes.len() < MIRROR_ROUTES_MAX
+            {
+                host.routes.push(route);
+            }
+        })?;
+        Ok(host)
+    }
+}

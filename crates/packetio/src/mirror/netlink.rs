@@ -1,0 +1,151 @@
+//! rtnetlink sockets: lists, requests with an answer, and notifications.
+//!
+//! Owns two sockets, one for requests and one for notifications, which belong to the network
+//! namespace in which they were opened. Requests are answered by the kernel within the system call
+//! that sends them, so reading their answer does not wait. Called by `mirror`.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::{self, Errno};
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
+};
+
+use super::message::{
+    List, Neighbour, Notice, list_request, manage_neighbour, neighbour_request, notices,
+    remove_neighbour,
+};
+use crate::limits::{NETLINK_BYTES_MAX, NETLINK_QUEUE_BYTES};
+
+/// `RTMGRP_LINK | RTMGRP_NEIGH | RTMGRP_IPV4_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_IFADDR |
+/// RTMGRP_IPV6_ROUTE`.
+const GROUPS: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400;
+
+/// The two sockets.
+#[derive(Debug)]
+pub(super) struct Netlink {
+    requests: OwnedFd,
+    notifications: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Netlink {
+    /// # Errors
+    /// Those of `socket` and `bind`.
+    pub(super) fn open() -> io::Result<Self> {
+        let open = |flags| {
+            socket_with(
+                AddressFamily::NETLINK,
+                SocketType::RAW,
+                flags | SocketFlags::CLOEXEC,
+                None, // NETLINK_ROUTE is 0
+            )
+        };
+        let notifications = open(SocketFlags::NONBLOCK)?;
+        let _ =
+            rustix::net::sockopt::set_socket_recv_buffer_size(&notifications, NETLINK_QUEUE_BYTES);
+        rustix::net::bind(&notifications, &SocketAddrNetlink::new(0, GROUPS))?;
+        Ok(Self {
+            requests: open(SocketFlags::empty())?,
+            notifications,
+            buffer: vec![0; NETLINK_BYTES_MAX],
+        })
+    }
+
+    /// Readable when a notification waits.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.notifications.as_fd()
+    }
+
+    /// Hands the notifications that wait to `each`; `false` if the kernel dropped some.
+    pub(super) fn notifications(&mut self, mut each: impl FnMut(Notice)) -> bool {
+        let mut is_complete = true;
+        loop {
+            match recv(
+                &self.notifications,
+                &mut self.buffer[..],
+                RecvFlags::DONTWAIT,
+            ) {
+                Ok((length, _)) => notices(&self.buffer[..length]).for_each(&mut each),
+                Err(Errno::NOBUFS) => is_complete = false,
+                Err(Errno::INTR) => {}
+                Err(_) => return is_complete,
+            }
+        }
+    }
+
+    /// Hands all entries of a list to `each`.
+    ///
+    /// # Errors
+    /// Those of the system calls, and what the kernel answers.
+    pub(super) fn list(&mut self, list: List, mut each: impl FnMut(Notice)) -> io::Result<()> {
+        self.send(&list_request(list))?;
+        loop {
+            let mut is_done = None;
+            self.receive(|notice| match notice {
+                Notice::Done => is_done = Some(Ok(())),
+                Notice::Answer(answer) => is_done = Some(answer),
+                entry => each(entry),
+            })?;
+            if let Some(outcome) = is_done {
+                return outcome;
+            }
+        }
+    }
+
+    /// Has the kernel resolve `address` and keep it resolved.
+    ///
+    /// # Errors
+    /// What the kernel answers: `NETDOWN` while the interface is down, `NODEV` when it is gone.
+    pub(super) fn manage_neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
+        self.request(&manage_neighbour(index, address))
+    }
+
+    /// Removes the neighbour.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub(super) fn remove_neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
+        self.request(&remove_neighbour(index, address))
+    }
+
+    /// The neighbour table's entry for `address`.
+    ///
+    /// # Errors
+    /// `NOENT` if there is none.
+    pub(super) fn neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<Neighbour> {
+        self.send(&neighbour_request(index, address))?;
+        let mut found = Err(Errno::BADMSG);
+        self.receive(|notice| match notice {
+            Notice::Neighbour(neighbour) => found = Ok(neighbour),
+            Notice::Answer(Err(errno)) => found = Err(errno),
+            _ => {}
+        })?;
+        found
+    }
+
+    fn request(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.send(bytes)?;
+        let mut outcome = Err(Errno::BADMSG);
+        self.receive(|notice| {
+            if let Notice::Answer(answer) = notice {
+                outcome = answer;
+            }
+        })?;
+        outcome
+    }
+
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        let kernel = SocketAddrNetlink::new(0, 0);
+        sendto(&self.requests, bytes, SendFlags::empty(), &kernel).map(drop)
+    }
+
+    fn receive(&mut self, each: impl FnMut(Notice)) -> io::Result<()> {
+        let receive = || recv(&self.requests, &mut self.buffer[..], RecvFlags::empty());
+        let (length, _) = io::retry_on_intr(receive)?;
+        notices(&self.buffer[..length]).for_each(each);
+        Ok(())
+    }
+}

@@ -1,0 +1,380 @@
+//! The messages between an application and `mill mux`: bytes ⇄ values.
+//!
+//! Owns nothing. Each message is one packet of exactly [`MESSAGE_LEN`] bytes on a UNIX
+//! SOCK_SEQPACKET socket: version, type, then the fields of the type without padding, then zeros. A
+//! value has one encoding: bytes that decode encode to the same bytes again. At most one descriptor
+//! rides along, and only with the types that say so. Called by the service and by the `mux` port.
+//!
+//! ```text
+//! application                         service
+//!   Hello ───────────────────────────────▶   name, contexts
+//!   ◀─────────────────────────── Welcome     number, MAC, MTU, checksum policy
+//!   ◀──────────────────────────── Change …   addresses, routes, link; Change::Complete ends the list
+//!   Memory ──────────────────────────────▶   one per context, with the sealed memory file
+//!   ◀────────────────────────────── Port     with the bound AF_XDP socket
+//!   Ledger ──────────────────────────────▶   with the file of connections
+//!   Claim, Release, Lease, Return, Resolve ▶   each with a request number
+//!   ◀────── Granted, Refused, Leased, NextHop     with the same number
+//!   ◀──────────── Change, Revoke, Stopping     at any time
+//!
+//! after the service was restarted
+//!   Hello ───────────────────────────────▶
+//!   ◀─────────── Welcome, Change::Complete
+//!   Recover ─────────────────────────────▶   one per context, with the AF_XDP socket it has
+//!   ◀────────────────── Granted or Refused
+//!
+//! a person's `mill mux status`
+//!   Query ───────────────────────────────▶
+//!   ◀──────────────────────────── Answer     with a file that holds JSON
+//! ```
+
+use std::net::IpAddr;
+
+use super::field::{Reader, Writer};
+use crate::port::{ChecksumPolicy, MacAddr};
+use crate::text::Text;
+
+/// Bytes of every message.
+pub const MESSAGE_LEN: usize = 128;
+/// The version in every message. An end that reads another version hangs up.
+pub const VERSION: u16 = 1;
+/// Bytes of a program's name.
+pub const NAME_LEN: usize = 32;
+/// Bytes of an interface's name, with the terminating zero.
+pub const INTERFACE_LEN: usize = 16;
+/// IP protocol number of TCP, the only protocol that can be claimed.
+pub const PROTOCOL_TCP: u8 = 6;
+
+/// The application's first message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The program's name, for `mill mux status`.
+    pub name: Text<NAME_LEN>,
+    /// Contexts of the application, each with a queue of its own.
+    pub contexts: u16,
+}
+
+/// The answer to [`Hello`]: the application's number and what the NIC is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// The application's number. A restarted service is told it by [`Message::Recover`].
+    pub application: u16,
+    /// The NIC's MAC address: the source of every frame.
+    pub mac: MacAddr,
+    /// The NIC's MTU in bytes.
+    pub mtu: u32,
+    /// What the application must do about checksums of received frames.
+    pub rx_checksum: ChecksumPolicy,
+    /// Whether the link is up.
+    pub link_is_up: bool,
+    /// The NIC's index.
+    pub ifindex: u32,
+    /// The NIC's name.
+    pub interface: Text<INTERFACE_LEN>,
+    /// Most connections that a ledger may hold.
+    pub ledger_entries_max: u32,
+}
+
+/// Memory of one context, as AF_XDP takes it. The sealed memory file rides along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// The context, from 0.
+    pub context: u16,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Bytes of a chunk: 2,048 or 4,096.
+    pub chunk_bytes: u32,
+    /// Bytes kept free before a received frame.
+    pub headroom_bytes: u32,
+    /// Slots of the fill ring.
+    pub fill_slots: u32,
+    /// Slots of the completion ring.
+    pub completion_slots: u32,
+    /// Slots of the receive ring.
+    pub rx_slots: u32,
+    /// Slots of the transmit ring.
+    pub tx_slots: u32,
+}
+
+/// A bound AF_XDP socket for one context; it rides along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VirtualPort {
+    /// The context, from 0.
+    pub context: u16,
+    /// The socket's `SO_COOKIE`.
+    pub cookie: u64,
+}
+
+/// A 3-tuple. An unspecified address stands for all addresses of the NIC, of its family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tuple {
+    /// IP protocol: [`PROTOCOL_TCP`].
+    pub protocol: u8,
+    /// Local address, or unspecified for all of them.
+    pub address: IpAddr,
+    /// Local port.
+    pub port: u16,
+}
+
+/// A request about one 3-tuple and one context that listens on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The application's number for the request.
+    pub request: u32,
+    /// The context that listens.
+    pub context: u16,
+    /// What is claimed or released.
+    pub tuple: Tuple,
+}
+
+/// A block of local ports that belongs to one context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The application's number for the request.
+    pub request: u32,
+    /// The context.
+    pub context: u16,
+    /// First port; 0 in a request, since the service chooses.
+    pub first: u16,
+    /// How many ports.
+    pub ports: u16,
+}
+
+/// A route of the kernel's main table through the NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Route {
+    /// Where it leads.
+    pub destination: IpAddr,
+    /// Bits of `destination` that count.
+    pub prefix: u8,
+    /// The next hop; `None` if the destination is on the link.
+    pub gateway: Option<IpAddr>,
+    /// The source address that the route prefers.
+    pub source: Option<IpAddr>,
+    /// The route's MTU in bytes, 0 for the NIC's.
+    pub mtu: u32,
+    /// Its metric: the lower one is used.
+    pub metric: u32,
+}
+
+/// A change of what the kernel knows about the NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The list that follows [`Welcome`] is complete.
+    Complete,
+    /// The link went up or down.
+    Link {
+        /// Whether it is up now.
+        is_up: bool,
+    },
+    /// The NIC has another MAC address.
+    Mac(MacAddr),
+    /// The NIC has another MTU, bytes.
+    Mtu(u32),
+    /// The NIC has an address.
+    AddressAdded {
+        /// The address.
+        address: IpAddr,
+        /// Bits of its network.
+        prefix: u8,
+    },
+    /// The NIC lost an address; its connections end with ENETDOWN.
+    AddressRemoved {
+        /// The address.
+        address: IpAddr,
+        /// Bits of its network.
+        prefix: u8,
+    },
+    /// A route appeared.
+    RouteAdded(Route),
+    /// A route went away.
+    RouteRemoved(Route),
+    /// A next hop that was resolved has another MAC address, or none.
+    NextHop {
+        /// The next hop.
+        address: IpAddr,
+        /// Its MAC address; `None` if it does not answer.
+        mac: Option<MacAddr>,
+    },
+    /// The NIC was removed. It may come back: then the list is sent again.
+    Gone,
+}
+
+/// What `mill mux` asks of a service that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// Applications with pid, uid, ports, contexts, packets and drops.
+    Status,
+    /// Every claim and lease.
+    Ports,
+    /// Counters of drops by reason.
+    Drops,
+    /// A test of every hop of the data path.
+    Check,
+    /// End the service and remove what it built. Only root and the service's own user may.
+    Stop,
+}
+
+/// One message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// The application's first message.
+    Hello(Hello),
+    /// The service's answer.
+    Welcome(Welcome),
+    /// Memory of a context; the file rides along.
+    Memory(Memory),
+    /// The socket of a context; it rides along.
+    Port(VirtualPort),
+    /// A claim of a 3-tuple.
+    Claim(Claim),
+    /// The request with this number is granted.
+    Granted {
+        /// The application's number for the request.
+        request: u32,
+    },
+    /// The request with this number is refused.
+    Refused {
+        /// The application's number for the request; 0 for what has none.
+        request: u32,
+        /// Why, as an errno of Linux.
+        errno: u16,
+    },
+    /// A claim ends.
+    Release(Claim),
+    /// A request for local ports.
+    Lease(Lease),
+    /// Local ports for a context.
+    Leased(Lease),
+    /// Local ports that the application has no use for.
+    Return(Lease),
+    /// A request for the MAC address of a next hop.
+    Resolve {
+        /// The application's number for the request.
+        request: u32,
+        /// The next hop.
+        address: IpAddr,
+    },
+    /// The answer to [`Message::Resolve`]. Frames to the next hop pass from now on.
+    NextHop {
+        /// The application's number for the request.
+        request: u32,
+        /// The next hop.
+        address: IpAddr,
+        /// Its MAC address.
+        mac: MacAddr,
+    },
+    /// Something about the NIC changed.
+    Change(Change),
+    /// The file of the application's connections; it rides along.
+    Ledger {
+        /// Bytes of the file.
+        bytes: u64,
+    },
+    /// A context that outlived the service; its AF_XDP socket rides along.
+    Recover {
+        /// The application's number for the request.
+        request: u32,
+        /// The number that [`Welcome`] named.
+        application: u16,
+        /// The context.
+        context: u16,
+    },
+    /// A 3-tuple was taken away.
+    Revoke {
+        /// Which.
+        tuple: Tuple,
+        /// Why, as an errno of Linux.
+        errno: u16,
+    },
+    /// The service ends.
+    Stopping {
+        /// Whether the data path stays, so that connections go on and a new service can take over.
+        stays: bool,
+    },
+    /// A question of a person's.
+    Query {
+        /// The asker's number for it.
+        request: u32,
+        /// The question.
+        query: Query,
+    },
+    /// The answer, as JSON in a file that rides along.
+    Answer {
+        /// The asker's number for the question.
+        request: u32,
+        /// Bytes of the file.
+        bytes: u64,
+    },
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    /// Not exactly [`MESSAGE_LEN`] bytes.
+    #[error("a message has {MESSAGE_LEN} bytes")]
+    Length,
+    /// Another version than [`VERSION`].
+    #[error("version {0}, expected {VERSION}")]
+    Version(u16),
+    /// A type that this version does not have.
+    #[error("unknown message type {0}")]
+    Type(u16),
+    /// A field has a value that it cannot have.
+    #[error("a field has an impossible value")]
+    Value,
+    /// Bytes that the type does not use are not zero.
+    #[error("bytes behind the message are not zero")]
+    Padding,
+    /// Another number of descriptors than belongs to the message.
+    #[error("wrong descriptors")]
+    Descriptors,
+}
+
+mod layout;
+
+impl Message {
+    /// Whether exactly one descriptor belongs to the message; no other message has any.
+    pub fn takes_descriptor(&self) -> bool {
+        matches!(
+            self,
+            Self::Memory(_)
+                | Self::Port(_)
+                | Self::Ledger { .. }
+                | Self::Recover { .. }
+                | Self::Answer { .. }
+        )
+    }
+
+    /// The bytes of the message.
+    pub fn encode(&self) -> [u8; MESSAGE_LEN] {
+        let mut writer = Writer::new();
+        writer.u16(VERSION);
+        writer.u16(self.number());
+        layout::write(self, &mut writer);
+        writer.finish()
+    }
+
+    /// The message in `bytes`.
+    ///
+    /// # Errors
+    /// A wrong length or version, an unknown type, a value that a field cannot have.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        let bytes: &[u8; MESSAGE_LEN] = bytes.try_into().map_err(|_| MessageError::Length)?;
+        let mut reader = Reader::new(bytes);
+        let version = reader.u16();
+        if version != VERSION {
+            return Err(MessageError::Version(version));
+        }
+        let number = reader.u16();
+        let message = layout::read(number, &mut reader)?;
+        // Comparing with the one encoding covers padding, unused octets of an address and flags.
+        match message.encode() == *bytes {
+            true => Ok(message),
+            false => Err(MessageError::Padding),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,18 @@
+//! MultiStack as an application sees it: a virtual port of `mill mux`, the service that shares a NIC
+//! among many stacks and the kernel.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `message` | the messages between application and service, bytes ⇄ values |
+//! | `field` | how the parts of a message are written and read |
+//! | `channel` | one connection that carries messages and descriptors |
+//!
+//! The service itself is the crate `mux`. Both ends use these modules, so a message has one
+//! definition.
+
+pub mod channel;
+mod field;
+pub mod message;
+
+/// Where the service listens, unless `--socket` or `mux:PATH` names another path.
+pub const SOCKET_PATH_DEFAULT: &str = "/run/millstream/mux.sock";

@@ -1,0 +1,148 @@
+//! Fast Open (RFC 7413) as a stack sees it. Server: which SYN makes a connection by itself, and how many such may be pending. Client: what the
+//! cache says before a SYN leaves, and what it learns when the SYN-ACK is here.
+
+use packetio::RxFrame;
+use tcp::Effects;
+use tcp::fast_open::Verdict;
+use tcp::listen::{PassiveOpen, SynRequest};
+use wire::FlowKey;
+use wire::tcp::FastOpenCookie;
+
+use crate::arrivals::Arrivals;
+use crate::arrivals::demux::Arrival;
+use crate::core::Core;
+use crate::flows::flow_table::FlowEntry;
+use crate::flows::half_opens::ListenerId;
+use crate::flows::rx_sink::RxSink;
+use crate::flows::saved_syns::Saved;
+
+/// What a SYN is, by the rules of Fast Open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FastOpenChoice {
+    /// It makes a connection now.
+    pub now: bool,
+    /// The cookie that the SYN-ACK brings along.
+    pub cookie: Option<FastOpenCookie>,
+}
+
+impl FastOpenChoice {
+    const PLAIN: FastOpenChoice = FastOpenChoice {
+        now: false,
+        cookie: None,
+    };
+}
+
+impl Arrivals {
+    /// Whether a SYN opens fast. The limit comes before the cookie, so that a flood costs no hashing (and a client cannot tell a full
+    /// listener from one that does not open fast; so in Linux).
+    pub(crate) fn choose_fast_open(
+        &mut self,
+        core: &mut Core,
+        listener: ListenerId,
+        key: &FlowKey,
+        request: &SynRequest,
+        len: u32,
+    ) -> FastOpenChoice {
+        let settings = &core.env.config.tcp.fast_open;
+        let Some(listening) = core.flows.listeners.at_mut(listener) else {
+            return FastOpenChoice::PLAIN;
+        };
+        let pending_max = listening.fast_open_max(settings.every_listener);
+        if !settings.server || pending_max == 0 || (len == 0 && request.fast_open.is_none()) {
+            return FastOpenChoice::PLAIN;
+        }
+        if !listening.fast_open.has_room(pending_max, core.env.now_ns) {
+            core.counters.fast_open_queue_full += 1;
+            return FastOpenChoice::PLAIN;
+        }
+        let without_cookie = FastOpenChoice {
+            now: true,
+            cookie: None,
+        };
+        if settings.server_without_cookie || listening.no_cookie {
+            return without_cookie;
+        }
+        let Some(presented) = request.fast_open else {
+            return FastOpenChoice::PLAIN;
+        };
+        let keys = listening.fast_open.keys.or(settings.keys);
+        let keys = keys.unwrap_or(self.fast_open_keys);
+        let cookie = Some(keys.cookie(key, presented.experimental));
+        if presented.is_request() {
+            core.counters.fast_open_cookies_asked += 1;
+            return FastOpenChoice { now: false, cookie };
+        }
+        match keys.judge(key, &presented) {
+            Verdict::Good => without_cookie,
+            Verdict::Outdated => FastOpenChoice { now: true, cookie },
+            Verdict::Bad => {
+                core.counters.fast_open_cookies_bad += 1;
+                FastOpenChoice { now: false, cookie }
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Makes a connection of a SYN with a good cookie, its text included, and puts it into the accept queue. False: there is no room for it, and
+    /// the plain handshake serves.
+    pub(crate) fn open_fast(
+        &mut self,
+        listener: ListenerId,
+        arrival: &Arrival,
+        frame: &RxFrame,
+        passive: (&SynRequest, &PassiveOpen),
+        cookie: Option<FastOpenCookie>,
+    ) -> bool {
+        let (request, open) = passive;
+        let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize)
+        else {
+            return false;
+        };
+        let Some(id) = self.flows.sockets.reserve() else {
+            self.counters.fast_open_no_room += 1;
+            return false;
+        };
+        let entry = FlowEntry::Connection(id.index);
+        if self.flows.table.insert(arrival.hash, entry).is_err() {
+            self.counters.fast_open_no_room += 1;
+            self.flows.sockets.release(id.index);
+            return false;
+        }
+        let (slot, pool, block) = self.flows.sockets.parts(id.index);
+        slot.become_connection(arrival.key, arrival.hash)
+            .accept_fast_in(&mut self.env.cx(), request, open, cookie);
+        let mut effects = Effects::TRANSMIT | Effects::TIMER;
+        slot.fast_opened_by = Some(listener);
+        if let Some(conn) = slot.conn.as_mut() {
+            let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);
+            effects |= conn.take_syn_text(&mut self.env.cx(), &arrival.segment, &mut sink);
+            self.counters.rx_no_buffer += u64::from(sink.starved);
+        }
+        if let Some(listening) = self.flows.listeners.at_mut(listener) {
+            listening.fast_open.pending += 1;
+        }
+        self.save_syn(listener, arrival, frame, Saved::Connection(id.index));
+        self.tell_path(id.index);
+        self.announce_accepted(listener, id, &arrival.key);
+        self.settle(id.index, effects);
+        true
+    }
+
+    /// Saves the headers of a SYN if its listener wants them.
+    pub(crate) fn save_syn(
+        &mut self,
+        listener: ListenerId,
+        arrival: &Arrival,
+        frame: &RxFrame,
+        of: Saved,
+    ) {
+        if let Some(listening) = self.flows.listeners.at(listener)
+            && listening.save_syn != 0
+        {
+            let (how, headers_end) = (listening.save_syn, arrival.payload_at as usize);
+            let saved = (self.flows.saved_syns).save(how, frame, headers_end, of);
+            self.counters.saved_syns_lost += u64::from(!saved);
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Passive opens: SYNs, the handshakes that they begin, and cookies, up to the connection in its
+//! listener's accept queue.
+//!
+//! ```text
+//!   SYN ──▶ half-open entry ──▶ ACK ──▶ connection, accept queue
+//!    │                                    ▲ ▲
+//!    ├──▶ SYN cookie (flooded) ───▶ ACK ──┘ │
+//!    └──▶ Fast Open ────────────────────────┘
+//! ```
+
+use packetio::RxFrame;
+use ring::socket_block::{SocketId, SocketState};
+use tcp::half_open::{GoneReason, HalfOpen, HalfOpenOutcome};
+use tcp::listen::{ListenOutcome, PassiveOpen, SynRequest, defer_timeouts};
+use tcp::{Handshake, SynCookieUse};
+use wire::tcp::FastOpenCookie;
+use wire::{FlowKey, SeqNumber};
+
+use crate::arrivals::Arrivals;
+use crate::arrivals::demux::Arrival;
+use crate::context::Accepted;
+use crate::context::{name_of, socket_addr};
+use crate::core::Core;
+use crate::flows::flow_table::FlowEntry;
+use crate::flows::half_opens::{HalfOpenSlot, ListenerId};
+use crate::flows::saved_syns::Saved;
+use crate::header_fields::HeaderFields;
+use crate::settle::door;
+
+impl Arrivals {
+    pub(crate) fn half_open_in(
+        &mut self,
+        core: &mut Core,
+        index: u32,
+        arrival: &mut Arrival,
+        frame: &RxFrame,
+    ) {
+        if !core.is_whole(arrival, frame) {
+            return;
+        }
+        let Some(slot) = core.flows.half_opens.at_mut(index) else {
+            return;
+        };
+        let outcome = slot.entry.on_segment(&mut core.env.cx(), &arrival.segment);
+        let listener = slot.listener;
+        match outcome {
+            HalfOpenOutcome::Complete(handshake) => {
+                self.complete_handshake(core, Some(index), listener, &handshake, arrival, frame);
+            }
+            HalfOpenOutcome::Reset(_) => {
+                // While the queue was full an earlier copy of the SYN may have been answered with a cookie; the peer goes by the answer that came first.
+                let Some(handshake) = self.cookie_handshake(core, listener, arrival) else {
+                    return core.settle_half_open(index, outcome, arrival.dscp);
+                };
+                core.remove_half_open(index);
+                self.complete_handshake(core, None, listener, &handshake, arrival, frame);
+            }
+            HalfOpenOutcome::Gone(GoneReason::NewSyn) => {
+                core.refuse(arrival);
+                core.settle_half_open(index, outcome, arrival.dscp);
+            }
+            outcome => core.settle_half_open(index, outcome, arrival.dscp),
+        }
+    }
+
+    /// A segment of no flow that we know.
+    #[cold]
+    pub(crate) fn stranger_in(&mut self, core: &mut Core, arrival: &mut Arrival, frame: &RxFrame) {
+        if !core.is_whole(arrival, frame) {
+            return;
+        }
+        let Some(listener) = core
+            .flows
+            .listeners
+            .find(arrival.key.local, arrival.key.local_port)
+        else {
+            return core.refuse(arrival);
+        };
+        match tcp::listen::on_segment(&arrival.segment) {
+            ListenOutcome::Drop => core.counters.no_connection += 1,
+            ListenOutcome::Reset(reset) => {
+                // An ACK to a listener earns a reset, unless it brings back a cookie of ours.
+                if !self.cookie_in(core, listener, arrival, frame) {
+                    core.counters.resets_sent += 1;
+                    core.reply(&arrival.key, &reset, HeaderFields::of_answer(arrival.dscp));
+                }
+            }
+            ListenOutcome::Syn(request) => {
+                let iss = core.isn.isn(&arrival.key, core.env.now_ns);
+                self.syn_in(core, listener, arrival, frame, &request, iss);
+            }
+        }
+    }
+
+    fn syn_in(
+        &mut self,
+        core: &mut Core,
+        listener: ListenerId,
+        arrival: &Arrival,
+        frame: &RxFrame,
+        request: &SynRequest,
+        iss: SeqNumber,
+    ) {
+        core.counters.syn_received += 1;
+        let open = core.passive_open(listener, &arrival.key, iss);
+        let is_full = core.flows.half_opens.is_full();
+        let Some(listening) = core.flows.listeners.at_mut(listener) else {
+            return;
+        };
+        let is_flooded = is_full || listening.is_flooded();
+        let has_room = listening.has_room();
+        let use_of_cookies = core.env.config.tcp.syn_cookies;
+        let with_cookie = is_flooded || use_of_cookies == SynCookieUse::Always;
+        if with_cookie && use_of_cookies == SynCookieUse::Never {
+            core.counters.half_open_full += 1;
+            return;
+        }
+        if !has_room {
+            // Linux: who cannot be accepted need not shake hands.
+            core.counters.syn_drop_accept_queue_full += 1;
+            return;
+        }
+        if with_cookie {
+            core.counters.syn_cookies_sent += 1;
+            let syn_ack = self
+                .cookies
+                .syn_ack(&mut core.env.cx(), &arrival.key, request, &open);
+            return core.reply(
+                &arrival.key,
+                &syn_ack,
+                core.flows.listeners.header_of(listener),
+            );
+        }
+        self.shake_hands(core, listener, arrival, frame, (request, &open));
+    }
+
+    /// A SYN that there is room for begins a handshake, or, if it bears a Fast Open's cookie, a connection.
+    pub(crate) fn shake_hands(
+        &mut self,
+        core: &mut Core,
+        listener: ListenerId,
+        arrival: &Arrival,
+        frame: &RxFrame,
+        (request, open): (&SynRequest, &PassiveOpen),
+    ) {
+        let choice =
+            self.choose_fast_open(core, listener, &arrival.key, request, arrival.segment.len);
+        if choice.now && core.open_fast(listener, arrival, frame, (request, open), choice.cookie) {
+            return;
+        }
+        if let Some(index) = core.half_open(listener, arrival, request, open, choice.cookie) {
+            core.save_syn(listener, arrival, frame, Saved::HalfOpen(index));
+        }
+    }
+
+    /// Whether an ACK that belongs to nothing completed a handshake by its cookie.
+    fn cookie_in(
+        &mut self,
+        core: &mut Core,
+        listener: ListenerId,
+        arrival: &mut Arrival,
+        frame: &RxFrame,
+    ) -> bool {
+        let Some(handshake) = self.cookie_handshake(core, listener, arrival) else {
+            return false;
+        };
+        self.complete_handshake(core, None, listener, &handshake, arrival, frame);
+        true
+    }
+
+    /// The handshake that an ACK completes by bringing back a cookie of ours.
+    fn cookie_handshake(
+        &mut self,
+        core: &mut Core,
+        listener: ListenerId,
+        arrival: &Arrival,
+    ) -> Option<Handshake> {
+        if !self.cookies.are_out(core.env.now_ns) {
+            return None;
+        }
+        let open = core.passive_open(listener, &arrival.key, SeqNumber(0));
+        let handshake =
+            self.cookies
+                .check(&mut core.env.cx(), &arrival.key, &arrival.segment, &open);
+        match handshake {
+            Some(_) => core.counters.syn_cookies_accepted += 1,
+            None => core.counters.syn_cookies_refused += 1,
+        }
+        handshake
+    }
+
+    /// The final ACK of a handshake: it becomes a connection with a socket, if the accept queue and the socket table have room. Otherwise nothing
+    /// changes, and the peer's next segment tries again.
+    fn complete_handshake(
+        &mut self,
+        core: &mut Core,
+        half_open: Option<u32>,
+        listener: ListenerId,
+        handshake: &Handshake,
+        arrival: &mut Arrival,
+        frame: &RxFrame,
+    ) {
+        let Some(listening) = core.flows.listeners.at_mut(listener) else {
+            // Whoever listened is gone: as if nobody ever had.
+            if let Some(index) = half_open {
+                core.remove_half_open(index);
+            }
+            return core.refuse(arrival);
+        };
+        if !listening.has_room() {
+            core.counters.accept_queue_full += 1;
+            if core.env.config.tcp.abort_on_overflow {
+                if let Some(index) = half_open {
+                    core.remove_half_open(index);
+                }
+                core.refuse(arrival);
+            }
+            return;
+        }
+        let Some(id) = core.flows.sockets.reserve() else {
+            core.counters.accept_no_socket += 1;
+            return;
+        };
+        let entry = FlowEntry::Connection(id.index);
+        let placed = match half_open {
+            Some(index) => {
+                core.schedule.stop_half_open(index);
+                core.flows.half_opens.remove(index);
+                core.flows.saved_syns.accept(index, id.index);
+                if let Some(listening) = core.flows.listeners.at_mut(listener) {
+                    listening.half_open = listening.half_open.saturating_sub(1);
+                }
+                core.flows
+                    .table
+                    .replace(arrival.hash, FlowEntry::HalfOpen(index), entry)
+            }
+            None => core.flows.table.insert(arrival.hash, entry).is_ok(),
+        };
+        if !placed {
+            core.counters.flow_table_full += 1;
+            core.flows.saved_syns.forget(Saved::Connection(id.index));
+            core.flows.sockets.release(id.index);
+            return;
+        }
+        let buffers = core.buffers_to_accept(listener);
+        let (slot, _, block) = core.flows.sockets.parts(id.index);
+        let mut cx = core.env.cx();
+        slot.become_connection(arrival.key, arrival.hash)
+            .accept_in(&mut cx, handshake, &buffers);
+        door!(core, cx).settle_accepted(id.index, slot, block);
+        core.tell_path(id.index);
+        core.announce_accepted(listener, id, &arrival.key);
+        self.segment_in(core, id.index, arrival, frame, true);
+    }
+}
+
+impl Core {
+    /// Acts on what a segment, which came with `dscp`, or a timer meant for a handshake that is still in progress. A SYN-ACK bears what its listener
+    /// chose, other answers the DSCP of what they answer, as in Linux.
+    pub(crate) fn settle_half_open(&mut self, index: u32, outcome: HalfOpenOutcome, dscp: u8) {
+        let Some(slot) = self.flows.half_opens.at_mut(index) else {
+            return;
+        };
+        let (key, listener) = (slot.key, slot.listener);
+        match outcome {
+            HalfOpenOutcome::Drop | HalfOpenOutcome::Complete(_) => {}
+            HalfOpenOutcome::ChallengeAck(segment) | HalfOpenOutcome::Reset(segment) => {
+                self.reply(&key, &segment, HeaderFields::of_answer(dscp));
+            }
+            HalfOpenOutcome::SendSynAck => {
+                let syn_ack = slot.entry.syn_ack(&mut self.env.cx());
+                self.reply(&key, &syn_ack, self.flows.listeners.header_of(listener));
+            }
+            HalfOpenOutcome::Gone(reason) => {
+                match reason {
+                    GoneReason::TimedOut => self.counters.half_open_expired += 1,
+                    GoneReason::Reset | GoneReason::NewSyn => self.counters.half_open_reset += 1,
+                }
+                return self.remove_half_open(index);
+            }
+        }
+        if let Some(slot) = self.flows.half_opens.at(index) {
+            let deadline_ns = slot.entry.deadline_ns();
+            self.schedule.set_half_open(index, deadline_ns);
+        }
+    }
+
+    /// Makes an entry of a SYN and answers it, with a Fast Open cookie if there is one to give. Its index, if there was room for it.
+    fn half_open(
+        &mut self,
+        listener: ListenerId,
+        arrival: &Arrival,
+        request: &SynRequest,
+        open: &PassiveOpen,
+        cookie: Option<FastOpenCookie>,
+    ) -> Option<u32> {
+        let mut cx = self.env.cx();
+        let mut entry = HalfOpen::new(&mut cx, request, open);
+        let mut syn_ack = entry.syn_ack(&mut cx);
+        syn_ack.options.fast_open = cookie;
+        let deadline_ns = entry.deadline_ns();
+        let slot = HalfOpenSlot {
+            key: arrival.key,
+            hash: arrival.hash,
+            entry,
+            listener,
+        };
+        let index = self.flows.half_opens.insert(slot).ok()?;
+        if self
+            .flows
+            .table
+            .insert(arrival.hash, FlowEntry::HalfOpen(index))
+            .is_err()
+        {
+            self.flows.half_opens.remove(index);
+            self.counters.flow_table_full += 1;
+            return None;
+        }
+        if let Some(listening) = self.flows.listeners.at_mut(listener) {
+            listening.half_open += 1;
+        }
+        self.schedule.set_half_open(index, deadline_ns);
+        self.reply(
+            &arrival.key,
+            &syn_ack,
+            self.flows.listeners.header_of(listener),
+        );
+        Some(index)
+    }
+
+    /// What we bring to a handshake that a peer began.
+    pub(crate) fn passive_open(
+        &mut self,
+        listener: ListenerId,
+        key: &FlowKey,
+        iss: SeqNumber,
+    ) -> PassiveOpen {
+        let (mss_max, defer_accept_seconds, retries_max, congestion) =
+            match self.flows.listeners.at(listener) {
+                Some(listening) => (
+                    listening.mss_max,
+                    listening.defer_accept_seconds,
+                    listening.syn_retries,
+                    listening.congestion,
+                ),
+                None => (0, 0, 0, None),
+            };
+        PassiveOpen {
+            iss,
+            ts_offset: self.isn.timestamp_offset(key),
+            mss: self.network.path_mss(key.remote, mss_max, self.env.now_ns),
+            buffers: self.buffers_to_accept(listener),
+            is_v4: key.remote.is_v4(),
+            congestion: congestion.unwrap_or(self.env.config.tcp.congestion),
+            defer_accept: defer_timeouts(&self.env.config.tcp, defer_accept_seconds),
+            retries_max,
+        }
+    }
+
+    /// Puts a new connection into its listener's accept queue, which has room. Last, when all that the application may ask of it is in place.
+    pub(crate) fn announce_accepted(&mut self, listener: ListenerId, id: SocketId, key: &FlowKey) {
+        let block = self.flows.sockets.block(id.index);
+        block.set_names(
+            name_of(key.local, key.local_port),
+            name_of(key.remote, key.remote_port),
+        );
+        block.add_state(SocketState::CONNECTED);
+        let mut next = 0;
+        while let Some(listening) = self.flows.listeners.at_mut(listener)
+            && let Some(&option) = listening.options.get(next)
+        {
+            let effects = self.inherit_option(id.index, option);
+            self.settle(id.index, effects);
+            next += 1;
+        }
+        let Some(listening) = self.flows.listeners.at_mut(listener) else {
+            return;
+        };
+        let (local, remote) = (
+            socket_addr(key.local, key.local_port),
+            socket_addr(key.remote, key.remote_port),
+        );
+        listening.queue.push(Accepted {
+            socket: id,
+            remote,
+            local,
+        });
+        let listener_socket = listening.socket.index;
+        self.counters.accepted += 1;
+        self.flows.sockets.block(listener_socket).add_in_edge();
+        self.tell(listener_socket);
+    }
+}

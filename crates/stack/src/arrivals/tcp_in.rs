@@ -1,0 +1,438 @@
+//! One pass for each TCP segment of a batch: does it continue the run under way, whose is it, is it
+//! whole, what does its connection make of it, and does the run go on.
+//!
+//! # Runs
+//!
+//! Packets of one flow that follow each other in a batch, in order, visit their connection once
+//! (Menon and Zwaenepoel, "Optimizing TCP Receive Performance", USENIX ATC 2008). A run takes
+//!
+//! * data with ACK, or ACK and PSH: next in order by sequence number, not behind by ACK number, and
+//!   with the same ECN codepoint, no IP options and no TCP option but timestamps;
+//! * pure ACKs, each of something new.
+//!
+//! All else passes alone, in its order: duplicates, SACKs, segments out of order. The connection
+//! acts upon each segment's ACK number, timestamp and length one by one ([`tcp::run`]), and ACKs
+//! that fall due on the way become a train ([`ack_trains`](crate::departures::ack_trains)). So
+//! congestion control on both sides sees what it would see without runs. A run saves what is done
+//! once per visit: finding the flow, planning output, timers, events.
+//!
+//! A run ends with the batch at the latest: nothing ever waits to be merged.
+//! [`StackConfig::aggregation_max`](crate::StackConfig) bounds it; 1 turns runs off.
+//!
+//! # Checksums
+//!
+//! A segment's sequence and ACK numbers are believed only once its checksum is verified. The payload
+//! of a connection's next in-order segment is copied to the unpublished tail of the receive ring in
+//! the same pass that sums it, and published only if the sum is right. Every other segment is summed
+//! in place first.
+
+use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
+use ring::checksum::sum_raw;
+use ring::prefetch::Ahead;
+use tcp::run::Run;
+use tcp::{Connection, Cx, Effects, SegmentOut};
+use wire::checksum::Sum;
+use wire::plain::Sequel;
+use wire::tcp::Flags;
+use wire::{Ecn, FlowKey, SeqNumber};
+
+use crate::arrivals::Arrivals;
+use crate::arrivals::demux::{Arrival, Unverified};
+use crate::core::Core;
+use crate::departures::ack_trains::AckTrains;
+use crate::flows::flow_table::FlowEntry;
+use crate::flows::rx_sink::RxSink;
+use crate::header_fields::HeaderFields;
+use crate::settle::door;
+
+/// Effects that a segment may have without ending its run.
+const WITHIN_RUN: Effects = Effects::READABLE.union(Effects::WRITABLE);
+
+/// The run under way.
+pub(crate) struct OpenRun {
+    socket: u32,
+    key: FlowKey,
+    run: Run,
+    effects: Effects,
+    segments: u16,
+    /// The sequence number with which the next segment must begin.
+    next: SeqNumber,
+    /// The least ACK number of the next segment.
+    ack: SeqNumber,
+    ecn: Ecn,
+    has_timestamp: bool,
+}
+
+impl OpenRun {
+    #[inline]
+    fn new(socket: u32, arrival: &Arrival, run: Run, effects: Effects) -> Self {
+        Self {
+            socket,
+            key: arrival.key,
+            run,
+            effects,
+            segments: 1,
+            next: arrival.segment.end(),
+            ack: arrival.segment.ack,
+            ecn: arrival.segment.ecn,
+            has_timestamp: arrival.segment.options.timestamp.is_some(),
+        }
+    }
+
+    #[inline]
+    fn continues_with(&self, arrival: &Arrival) -> bool {
+        let segment = &arrival.segment;
+        segment.seq == self.next
+            && arrival.key.is_same(&self.key)
+            && is_mergeable(arrival)
+            && (segment.ack.gt(self.ack) || (segment.ack == self.ack && segment.len > 0))
+            && segment.ecn == self.ecn
+            && segment.options.timestamp.is_some() == self.has_timestamp
+    }
+
+    /// Adds a segment that continues the run.
+    #[inline]
+    fn add(&mut self, arrival: &Arrival, effects: Effects) {
+        self.segments += 1;
+        self.next = arrival.segment.end();
+        self.ack = arrival.segment.ack;
+        self.effects |= effects;
+    }
+}
+
+impl Arrivals {
+    /// Brings one segment to its owner. `may_go_on`: the frame behind it may continue its run.
+    #[inline]
+    pub(crate) fn tcp_in(
+        &mut self,
+        core: &mut Core,
+        arrival: &mut Arrival,
+        frame: &RxFrame,
+        may_go_on: bool,
+    ) {
+        if let Some(open) = &self.open_run {
+            if open.segments < self.aggregation_max && open.continues_with(arrival) {
+                return self.segment_in(core, open.socket, arrival, frame, true);
+            }
+            self.end_run(core);
+        }
+        let found = match arrival.likely {
+            Some(entry) if core.flows.holds(entry, &arrival.key) => Some(entry),
+            _ => core.flows.find(&arrival.key, arrival.hash),
+        };
+        match found {
+            Some(FlowEntry::Connection(socket)) => {
+                self.segment_in(core, socket, arrival, frame, may_go_on);
+            }
+            Some(FlowEntry::HalfOpen(index)) => self.half_open_in(core, index, arrival, frame),
+            Some(FlowEntry::TimeWait(index)) => self.time_wait_in(core, index, arrival, frame),
+            None => self.stranger_in(core, arrival, frame),
+        }
+    }
+
+    /// Takes a segment of a connection: it continues the run under way if there is one, else it
+    /// begins one or is settled alone.
+    pub(crate) fn segment_in(
+        &mut self,
+        core: &mut Core,
+        socket: u32,
+        arrival: &Arrival,
+        frame: &RxFrame,
+        may_go_on: bool,
+    ) {
+        let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize)
+        else {
+            core.counters.rx_drop_tcp_header += 1;
+            return;
+        };
+        let (mut slot, mut pool, mut block) = core.flows.sockets.parts(socket);
+        if slot.conn.as_ref().is_some_and(Connection::has_ack_due) {
+            self.take_due_ack(core, socket);
+            (slot, pool, block) = core.flows.sockets.parts(socket);
+        }
+        let Some(conn) = slot.conn.as_mut() else {
+            return;
+        };
+        let mut sink = RxSink::new(&mut slot.rx, pool, block, payload);
+        if let Some(unverified) = arrival.unverified {
+            if conn.expects(&arrival.segment) {
+                let sum = sink.copy_in_order(self.ahead);
+                if !unverified.holds_with(sum) {
+                    sink.clear_tail();
+                    core.counters.rx_drop_tcp_checksum += 1;
+                    return;
+                }
+                core.counters.rx_fused_bytes += u64::from(arrival.segment.len);
+            } else if !unverified.holds_with(Sum::from_folded(sum_raw(payload) as u16)) {
+                core.counters.rx_drop_tcp_checksum += 1;
+                return;
+            } else {
+                core.counters.rx_verified_bytes += u64::from(arrival.segment.len);
+            }
+        }
+        let run = conn.begin_run();
+        let mut cx = core.env.cx();
+        let effects = conn.on_segment_of_run(&mut cx, &arrival.segment, &mut sink);
+        sink.clear_tail();
+        core.counters.rx_no_buffer += u64::from(sink.starved);
+        if effects.contains(Effects::CONNECTED)
+            && let Some(reply) = conn.fast_open_reply(&arrival.segment)
+        {
+            core.network
+                .destinations
+                .learn_fast_open(arrival.key.remote, &reply);
+        }
+        let goes_on = effects.without(WITHIN_RUN).is_empty();
+        if let Some(open) = &mut self.open_run {
+            core.counters.rx_merged += u64::from(arrival.segment.len > 0);
+            open.add(arrival, effects);
+            if !goes_on {
+                self.end_run(core);
+            }
+            return;
+        }
+        if goes_on && may_go_on && self.aggregation_max > 1 && is_mergeable(arrival) {
+            self.open_run = Some(OpenRun::new(socket, arrival, run, effects));
+            return;
+        }
+        let effects = conn.end_run(&mut cx, effects, run);
+        if !door!(core, cx).settle_usual(socket, (slot, pool, block), effects) {
+            core.settle_unusual(socket, effects);
+        }
+    }
+
+    /// Ends the run under way, if there is one.
+    #[inline]
+    pub(crate) fn end_run(&mut self, core: &mut Core) {
+        if let Some(open) = &self.open_run {
+            let (socket, run, effects) = (open.socket, open.run, open.effects);
+            self.open_run = None;
+            let Some(conn) = core.flows.sockets.slot(socket).conn.as_mut() else {
+                return;
+            };
+            let effects = conn.end_run(&mut core.env.cx(), effects, run);
+            core.settle(socket, effects);
+        }
+    }
+
+    /// Takes the frames that lead `frames` and bear sequels: the next segments of the run under way, with nothing in them but text and perhaps a timestamp that
+    /// the connection has to act upon. They are recognized by comparing their heads with that of `last`, the run's last segment that came the usual way.
+    /// How many: nothing was done of the one behind them, and the usual way decides.
+    #[inline]
+    pub(crate) fn take_sequels(
+        &mut self,
+        core: &mut Core,
+        last: &Arrival,
+        frames: &[RxFrame],
+    ) -> usize {
+        let Some(open) = self.open_run.as_ref().filter(|_| last.is_plain) else {
+            return 0;
+        };
+        let socket = open.socket;
+        let room = core
+            .env
+            .config
+            .aggregation_max
+            .saturating_sub(open.segments);
+        let frames = &frames[..frames.len().min(usize::from(room))];
+        let (mut taken, mut is_asked) = (0, false);
+        loop {
+            let (more, awaits_ack) =
+                self.sequels_in(core, socket, last, &frames[taken..], is_asked);
+            taken += more;
+            if !awaits_ack {
+                return taken;
+            }
+            self.couple_first_ack(core, socket);
+            is_asked = true;
+        }
+    }
+
+    /// As [`take_sequels`](Self::take_sequels), up to a segment before which the first ACK of a train is due: then true with their number.
+    /// `is_asked`: before the first of these frames an ACK was asked for.
+    fn sequels_in(
+        &mut self,
+        core: &mut Core,
+        socket: u32,
+        last: &Arrival,
+        frames: &[RxFrame],
+        is_asked: bool,
+    ) -> (usize, bool) {
+        let (slot, pool, block) = core.flows.sockets.parts(socket);
+        let (Some(conn), Some(open)) = (slot.conn.as_mut(), &mut self.open_run) else {
+            return (0, false);
+        };
+        if !conn.takes_sequels() {
+            return (0, false);
+        }
+        let mut cx = core.env.cx();
+        let asks = !self.merge_acks && !core.port.is_short;
+        let (mut taken, mut fused, mut awaits_ack) = (0, 0, false);
+        for frame in frames {
+            let Some(is_verified) = is_verified(frame, self.policy) else {
+                break;
+            };
+            let Some(sequel) = Sequel::read(&last.head, &frame.head(), frame.len()) else {
+                break;
+            };
+            let len = sequel.payload_len;
+            let Some(payload) = frame.slice(sequel.payload_at, len as usize) else {
+                break;
+            };
+            if sequel.seq != open.next || sequel.ack != open.ack {
+                break;
+            }
+            if asks && conn.has_ack_due() && (taken > 0 || !is_asked) {
+                if !self.ack_trains.has_room() {
+                    core.counters.acks_merged += 1;
+                } else if !couple_next(&mut self.ack_trains, &slot.key, conn, &mut cx) {
+                    awaits_ack = true;
+                    break;
+                }
+            }
+            if !conn.takes_sequel(&sequel) {
+                break;
+            }
+            let ahead = frames.get(taken + 1).map_or(Ahead::NOTHING, RxFrame::ahead);
+            let (stored, sum) = slot.rx.write_at_sum(pool, block, 0, payload, ahead);
+            let is_whole =
+                is_verified || Unverified::new(sequel.sum).holds_with(Sum::from_folded(sum as u16));
+            if stored < len || !is_whole {
+                // Damaged, or no chunk for all of it: what that means the usual way knows.
+                slot.rx.discard_unpublished();
+                slot.rx.reclaim(pool, block);
+                break;
+            }
+            open.effects |= conn.on_sequel(&mut cx, &sequel);
+            slot.rx.publish(block, len);
+            open.next = sequel.seq + len;
+            fused += u64::from(if is_verified { 0 } else { len });
+            taken += 1;
+        }
+        open.segments += taken as u16;
+        core.counters.rx_segments += taken as u64;
+        core.counters.rx_merged += taken as u64;
+        core.counters.rx_fused_bytes += fused;
+        (taken, awaits_ack)
+    }
+
+    /// Another segment is about to arrive: an ACK that is due for those before it would have left by now. It waits in a train, unless the settings say
+    /// that one for all will do, trains are full, or the port had no room for the last turn's output: then it would not have left.
+    pub(crate) fn take_due_ack(&mut self, core: &mut Core, socket: u32) {
+        if !self.merge_acks && !core.port.is_short {
+            self.couple_ack(core, socket);
+        }
+    }
+
+    #[inline]
+    fn couple_ack(&mut self, core: &mut Core, socket: u32) {
+        if !self.ack_trains.has_room() {
+            core.counters.acks_merged += 1;
+            return;
+        }
+        let slot = core.flows.sockets.slot(socket);
+        if let Some(conn) = slot.conn.as_mut()
+            && couple_next(&mut self.ack_trains, &slot.key, conn, &mut core.env.cx())
+        {
+            return;
+        }
+        self.couple_first_ack(core, socket);
+    }
+
+    #[inline(never)]
+    fn couple_first_ack(&mut self, core: &mut Core, socket: u32) {
+        let slot = core.flows.sockets.slot(socket);
+        if slot.neighbour.is_none() {
+            // It has sent nothing yet.
+            slot.neighbour = core.network.hop(slot.key.remote, core.env.now_ns).ok();
+        }
+        let Some(mut ends) = core.ready_link(socket) else {
+            return;
+        };
+        let slot = core.flows.sockets.slot(socket);
+        let Some(conn) = slot.conn.as_mut() else {
+            return;
+        };
+        let mut ack = SegmentOut::default();
+        // A mark that changed has one for what came before it.
+        while self.ack_trains.has_room() && conn.poll_due_ack(&mut core.env.cx(), &mut ack) {
+            if !ends.header.discovers_mtu {
+                slot.header.before_fragmentable(core.env.now_ns);
+                ends.header = slot.header;
+            }
+            self.ack_trains.push(&slot.key, ends, ack);
+            ack = SegmentOut::default();
+        }
+    }
+}
+
+impl Core {
+    /// Whether a segment that is not for a connection's fast path is whole; drops and counts it otherwise.
+    pub(crate) fn is_whole(&mut self, arrival: &mut Arrival, frame: &RxFrame) -> bool {
+        let whole = match arrival.unverified.take() {
+            None => true,
+            Some(unverified) => payload_holds(unverified, arrival, frame),
+        };
+        self.counters.rx_drop_tcp_checksum += u64::from(!whole);
+        whole
+    }
+
+    /// Answers a segment that belongs to nobody with a reset, unless it is one.
+    pub(crate) fn refuse(&mut self, arrival: &Arrival) {
+        match tcp::reset::reply(&arrival.segment) {
+            Some(reset) => {
+                self.counters.resets_sent += 1;
+                self.reply(&arrival.key, &reset, HeaderFields::of_answer(arrival.dscp));
+            }
+            None => self.counters.no_connection += 1,
+        }
+    }
+}
+
+/// Data or an ACK with nothing unusual about it.
+#[inline]
+fn is_mergeable(arrival: &Arrival) -> bool {
+    let segment = &arrival.segment;
+    segment.flags.without(Flags::PSH) == Flags::ACK
+        && segment.options.is_plain()
+        && (arrival.is_plain || !arrival.has_ip_options)
+}
+
+/// Whether the frame's checksum is known to be right; `None`: known to be wrong, or the policy has no say.
+#[inline]
+fn is_verified(frame: &RxFrame, policy: ChecksumPolicy) -> Option<bool> {
+    match (frame.checksum(), policy) {
+        (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => Some(true),
+        (RxChecksum::Unknown, ChecksumPolicy::Verify) => Some(false),
+        _ => None,
+    }
+}
+
+/// Couples the ACK that is due to the train of its connection: where it goes is known, and how it looks. False: it is the first of a train, or no plain one, or has
+/// a number of its own since it may be fragmented.
+#[inline]
+fn couple_next(
+    trains: &mut AckTrains,
+    key: &FlowKey,
+    conn: &mut Connection,
+    cx: &mut Cx<'_>,
+) -> bool {
+    let Some(train) = trains.last_of(key).filter(|train| train.takes_more()) else {
+        return false;
+    };
+    let Some(ack) = conn.poll_plain_ack(cx) else {
+        return false;
+    };
+    let ends = train.ends;
+    if !train.couple(&ack) {
+        trains.push(key, ends, SegmentOut::from(ack));
+    }
+    true
+}
+
+fn payload_holds(unverified: Unverified, arrival: &Arrival, frame: &RxFrame) -> bool {
+    match frame.slice(arrival.payload_at as usize, arrival.segment.len as usize) {
+        Some(payload) => unverified.holds_with(Sum::from_folded(sum_raw(payload) as u16)),
+        None => false,
+    }
+}

@@ -1,0 +1,411 @@
+//! Per ready connection: what to send now. Frames are filled in the order control, ACK, data, openings, each list with its guaranteed share of a batch.
+
+use packetio::{Port, TxFrame};
+use ring::byte_ring::TxReader;
+use ring::memory::Memory;
+use ring::raw::RawSliceMut;
+use ring::socket_block::SocketBlock;
+use tcp::{BurstRest, Connection, Cx, IcmpError, SegmentOut, TransmitClass};
+use wire::FlowKey;
+use wire::plain::Standing;
+
+use crate::core::Core;
+use crate::counters::Counters;
+use crate::departures::Departures;
+use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
+use crate::departures::packet_out::{build_bare, build_rest, build_segment, build_with};
+use crate::flows::sockets::Role;
+use crate::flows::stamps::StampedAt;
+use crate::header_fields::{HeaderFields, LinkEnds};
+use crate::limits::{
+    BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_FRAMES_AHEAD_MIN,
+    TX_FRAMES_PER_TURN, TX_SHARES,
+};
+use crate::network::layer::Network;
+use crate::network::neighbours::Link;
+use crate::schedule::control_queue::ControlSegment;
+use crate::schedule::tx_lists::OPENINGS;
+use crate::settle::door;
+use crate::stage_clock::Stage;
+
+impl Core {
+    /// Something is ready to leave, ACK trains apart.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.schedule.lists.is_empty()
+            || !self.schedule.control.is_empty()
+            || self.network.has_frames()
+    }
+
+    /// The port has had no room for a whole turn: connections that wait for it are told, a few each time in turn, so that their timers see to it if this lasts. They
+    /// keep their places: whoever moved some of them would shuffle the turns of all, a little with each turn that ends on a full port.
+    #[cold]
+    pub(crate) fn port_blocked(&mut self) {
+        const DATA: usize = 2;
+        let mut first = None;
+        for _ in 0..BLOCKED_TOLD_PER_TURN {
+            let Some(socket) = self
+                .schedule
+                .lists
+                .next_around(DATA)
+                .filter(|&one| first != Some(one))
+            else {
+                return;
+            };
+            first.get_or_insert(socket);
+            if let Some(conn) = self.flows.sockets.slot(socket).conn.as_mut() {
+                let effects = conn.on_port_blocked(&mut self.env.cx());
+                self.settle(socket, effects);
+            }
+        }
+    }
+
+    /// Where a connection's frames go, if that is known and fresh.
+    #[inline]
+    pub(crate) fn ready_link(&mut self, socket: u32) -> Option<LinkEnds> {
+        let slot = self.flows.sockets.slot(socket);
+        self.network.link_to(
+            slot.neighbour,
+            slot.header,
+            (slot.news_ns(), self.env.now_ns),
+        )
+    }
+
+    /// Where a connection's frames go. `None`: not known yet, or nobody there; whoever resolves it puts the connection back on its list.
+    #[cold]
+    fn link_slowly(&mut self, socket: u32) -> Option<LinkEnds> {
+        let slot = self.flows.sockets.slot(socket);
+        let Ok(id) = self.network.hop(slot.key.remote, self.env.now_ns) else {
+            self.lose_segments(socket, None);
+            return None;
+        };
+        if slot.neighbour != Some(id) {
+            slot.neighbour = Some(id);
+            slot.awaits_neighbour = false;
+        }
+        match (self.network.neighbours).link_to_peer(id, self.env.now_ns, slot.news_ns()) {
+            Link::Ready(destination) => {
+                return Some(LinkEnds {
+                    source: self.network.mac,
+                    destination,
+                    header: slot.header,
+                });
+            }
+            Link::Waiting => {
+                if !slot.awaits_neighbour {
+                    slot.awaits_neighbour = self.network.neighbours.wait(id, socket);
+                }
+                if !slot.awaits_neighbour {
+                    self.lose_segments(socket, None);
+                }
+            }
+            Link::Unreachable => {
+                self.lose_segments(socket, Some(IcmpError::NeighbourUnreachable));
+            }
+            Link::Gone => self.lose_segments(socket, None),
+        }
+        None
+    }
+}
+
+impl Departures {
+    /// The transmit stages: batches of the driver's frames, filled and sent while there is something to send and room for it.
+    pub(crate) fn packet_out(
+        &mut self,
+        core: &mut Core,
+        trains: &mut AckTrains,
+        port: &mut dyn Port,
+    ) -> (usize, bool) {
+        let mut sent = 0;
+        while (core.has_output() || !trains.is_empty()) && sent < TX_FRAMES_PER_TURN {
+            let wanted = self.frames_ahead.min(port.capabilities().batch_max);
+            let frames = port.reserve(wanted);
+            core.stages.lap(Stage::PacketOut);
+            if frames.is_empty() {
+                core.counters.tx_backpressure += 1;
+                // A port that took some of it has its reasons: the next turn asks again.
+                if sent == 0 {
+                    // What it holds of an earlier turn it may be rid of by now; while input is held nobody else calls it.
+                    let _ = port.send(0);
+                    core.port.refusals += 1;
+                    core.port_blocked();
+                }
+                return (sent, true);
+            }
+            let used = self.fill_frames(core, trains, frames);
+            core.stages.lap(Stage::TcpOut);
+            let bytes: usize = frames[..used].iter().map(|frame| frame.len()).sum();
+            core.counters.tx_bytes += bytes as u64;
+            core.counters.tx_frames += used as u64;
+            let room = frames.len();
+            // Slots cost their driver something, memif a descriptor in shared memory each: about as many as were used last, and more if those were too few.
+            self.frames_ahead = (used + used / 2).max(TX_FRAMES_AHEAD_MIN);
+            // What was lost is sent again; a failure that lasts is found by the next receive.
+            let _ = port.send(used);
+            core.stages.lap(Stage::PacketOut);
+            sent += used;
+            if used > 0 {
+                (core.port.took_ns, core.port.refusals) = (core.env.now_ns, 0);
+            }
+            if used < room {
+                break;
+            }
+        }
+        (sent, false)
+    }
+
+    /// Fills frames of one batch; the number filled.
+    pub(crate) fn fill_frames(
+        &mut self,
+        core: &mut Core,
+        trains: &mut AckTrains,
+        frames: &[TxFrame],
+    ) -> usize {
+        // ACKs of what came before go before all else of their connections. They are bounded by what arrived, and none are made while the port is short of room.
+        let how = Expansion {
+            checksum_offload: self.offload,
+            by_template: core.env.config.offload_acks,
+        };
+        let Filled {
+            mut used,
+            too_small,
+        } = trains.fill(frames, how);
+        core.counters.tx_frame_too_small += too_small;
+        core.counters.acks_in_trains += used as u64;
+        used += core.network.fill_frames(&frames[used..]);
+        if frames.len() < TX_BATCH_SHARED_MIN {
+            return used + self.fill_few(core, &frames[used..]);
+        }
+        // A flood of resets may take half a batch, no more, unless nobody else wants the rest.
+        used += self.control_out(core, &frames[used..used + (frames.len() - used) / 2]);
+        let room = frames.len() - used;
+        // First each list's share, then whatever is left to whoever has more, in order of urgency.
+        for (class, share) in TX_SHARES.into_iter().enumerate() {
+            let end = frames.len().min(used + (room * share / 8).max(1));
+            used += self.list_out(core, class, &frames[used..end]);
+        }
+        for class in 0..TX_SHARES.len() {
+            used += self.list_out(core, class, &frames[used..]);
+        }
+        used + self.control_out(core, &frames[used..])
+    }
+
+    /// A batch too small for shares: a frame for each kind in turn, beginning with another each time, so that none starves.
+    fn fill_few(&mut self, core: &mut Core, frames: &[TxFrame]) -> usize {
+        const KINDS: usize = TX_SHARES.len() + 1;
+        let (mut used, mut idle) = (0, 0);
+        while used < frames.len() && idle < KINDS {
+            self.tx_next = (self.tx_next + 1) % KINDS;
+            let one = &frames[used..=used];
+            let filled = match self.tx_next {
+                class if class < TX_SHARES.len() => self.list_out(core, class, one),
+                _ => self.control_out(core, one),
+            };
+            used += filled;
+            idle = if filled == 0 { idle + 1 } else { 0 };
+        }
+        used
+    }
+
+    fn list_out(&mut self, core: &mut Core, class: usize, frames: &[TxFrame]) -> usize {
+        let mut used = 0;
+        while used < frames.len() {
+            let Some((socket, turn)) = core.schedule.lists.pop(class) else {
+                break;
+            };
+            // Whoever waited to begin does it now: `connection_out` has its SYN.
+            let waits = class == OPENINGS && core.flows.sockets.role(socket) == Role::Reserved;
+            if waits && !core.begin_waiting(socket) {
+                continue;
+            }
+            let mut room = frames.len() - used;
+            // Alone on its list it sends as much as it likes.
+            if let Some(next) = core.schedule.lists.first(class) {
+                if self.is_crowded {
+                    core.flows.sockets.prefetch(next);
+                }
+                room = room.min(turn);
+            }
+            let sent = self.connection_out(core, socket, &frames[used..used + room]);
+            used += sent;
+            if used == frames.len() && sent < turn {
+                core.schedule.lists.resume(socket, class, turn - sent);
+            }
+        }
+        used
+    }
+
+    /// Segments of one connection, as many as it has and frames hold. It goes to the end of its list if it has more.
+    fn connection_out(&mut self, core: &mut Core, socket: u32, frames: &[TxFrame]) -> usize {
+        let (mut slot, mut pool, mut block) = core.flows.sockets.parts(socket);
+        let mut link = core.network.link_to(
+            slot.neighbour,
+            slot.header,
+            (slot.news_ns(), core.env.now_ns),
+        );
+        if link.is_none() {
+            link = core.link_slowly(socket);
+            (slot, pool, block) = core.flows.sockets.parts(socket);
+        }
+        let (Some(ends), Some((conn, standing))) = (&mut link, slot.conn.with_headers()) else {
+            return 0;
+        };
+        let mut way = Way {
+            ends,
+            key: &slot.key,
+            header: &mut slot.header,
+            standing,
+            tx: &mut slot.tx,
+            memory: pool.memory(),
+            block,
+            offload: self.offload,
+            now_ns: core.env.now_ns,
+        };
+        let mut cx = core.env.cx();
+        let segment = &mut core.segment_out;
+        let (mut used, mut has_more) = (0, true);
+        while has_more && used < frames.len() {
+            has_more = conn.poll_transmit(&mut cx, segment);
+            if !has_more {
+                break;
+            }
+            let built = way.segment_out(&frames[used], segment);
+            // A frame too small for an MSS that the port's own MTU gave: counted, and retransmission tries again.
+            core.counters.tx_frame_too_small += u64::from(!built);
+            used += usize::from(built);
+            // What is stamped, or numbered for want of DF, passes one by one.
+            if way.ends.header.discovers_mtu && slot.stamps.is_none() {
+                let rest = conn.poll_rest(&mut cx, segment, (frames.len() - used) as u32);
+                if rest.segments > 0 {
+                    let built = way.rest_out(&frames[used..], segment, rest);
+                    core.counters.tx_frame_too_small += rest.segments as u64 - built as u64;
+                    used += built;
+                }
+            }
+            if let Some(stamps) = slot.stamps.as_mut()
+                && segment.payload_len > 0
+            {
+                let at = StampedAt {
+                    conn,
+                    tx: way.tx,
+                    buffered: way.tx.buffered(block),
+                    now_ns: cx.now_ns,
+                };
+                core.counters.stamps_lost += stamps.on_segment(&at, segment);
+            }
+            // With the last one it says so.
+            has_more = conn.due() != TransmitClass::None;
+        }
+        // The frames ended before the segments did, or with them.
+        let class = match has_more {
+            true => rest_of(conn, &mut cx, segment),
+            false => TransmitClass::None,
+        };
+        door!(core, cx).settle_sent(socket, slot, block, class, used > 0);
+        used
+    }
+
+    fn control_out(&mut self, core: &mut Core, frames: &[TxFrame]) -> usize {
+        let mut used = 0;
+        while used < frames.len() {
+            let Some(one) = core.schedule.control.first() else {
+                break;
+            };
+            let link = link_of_control(one, &mut core.network, &mut core.counters, core.env.now_ns);
+            if let Some(ends) = &link {
+                let (key, segment) = (&one.key, &one.segment);
+                let built = build_segment(&frames[used], ends, key, segment, self.offload, |_| 0);
+                used += usize::from(built);
+                core.counters.tx_frame_too_small += u64::from(!built);
+            }
+            core.schedule.control.drop_first();
+        }
+        used
+    }
+}
+
+/// Where a segment without a connection goes. One that must wait for its neighbour waits as a finished frame.
+fn link_of_control(
+    one: &ControlSegment,
+    network: &mut Network,
+    counters: &mut Counters,
+    now_ns: u64,
+) -> Option<LinkEnds> {
+    let source = network.mac;
+    let Ok(id) = network.hop(one.key.remote, now_ns) else {
+        counters.control_unroutable += 1;
+        return None;
+    };
+    match network.neighbours.link(id, now_ns) {
+        Link::Ready(destination) => Some(LinkEnds {
+            source,
+            destination,
+            header: one.header,
+        }),
+        Link::Waiting => {
+            let mut frame = [0; HEADER_BYTES_MAX];
+            let ends = LinkEnds {
+                source,
+                destination: wire::MacAddr::UNSPECIFIED,
+                header: one.header,
+            };
+            let len = build_bare(&mut frame, &ends, &one.key, &one.segment);
+            let held = network.neighbours.hold_frame(id, &frame[..len]);
+            counters.neighbour_drop += u64::from(!held);
+            None
+        }
+        Link::Unreachable | Link::Gone => {
+            counters.control_unroutable += 1;
+            None
+        }
+    }
+}
+
+/// From a connection's send buffer into frames.
+struct Way<'a> {
+    ends: &'a mut LinkEnds,
+    key: &'a FlowKey,
+    header: &'a mut HeaderFields,
+    standing: &'a mut Standing,
+    tx: &'a mut TxReader,
+    memory: &'a Memory,
+    block: &'a SocketBlock,
+    offload: bool,
+    now_ns: u64,
+}
+
+impl Way<'_> {
+    /// Builds one segment. False: the frame is too small for it.
+    #[inline(always)]
+    fn segment_out(&mut self, frame: &TxFrame, segment: &SegmentOut) -> bool {
+        if !self.ends.header.discovers_mtu {
+            self.header.before_fragmentable(self.now_ns);
+            self.ends.header = *self.header;
+        }
+        let copy = |place: RawSliceMut<'_>| {
+            self.tx
+                .copy_out(self.memory, self.block, segment.payload_offset, place)
+        };
+        let (key, ends, offload) = (self.key, &*self.ends, self.offload);
+        build_with(self.standing, frame, ends, key, segment, offload, copy)
+    }
+
+    /// Builds the segments that follow `first`; how many.
+    fn rest_out(&mut self, frames: &[TxFrame], first: &SegmentOut, rest: BurstRest) -> usize {
+        let copy = |offset, place: RawSliceMut<'_>| {
+            self.tx.copy_out(self.memory, self.block, offset, place)
+        };
+        let (key, ends, offload) = (self.key, &*self.ends, self.offload);
+        build_rest(frames, ends, key, (first, rest), offload, copy)
+    }
+}
+
+/// What is left of a connection that filled all the frames it was given.
+fn rest_of(conn: &mut Connection, cx: &mut Cx<'_>, segment: &mut SegmentOut) -> TransmitClass {
+    let class = conn.refresh_due(cx);
+    if class == TransmitClass::None {
+        // The engine is told that it was asked in vain: it may have to arm its persist timer.
+        let more = conn.poll_transmit(cx, segment);
+        debug_assert!(!more, "nothing was to be sent");
+    }
+    class
+}

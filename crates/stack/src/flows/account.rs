@@ -1,0 +1,56 @@
+//! What a connection costs a stack while it does nothing, part by part: for the benchmark that measures the whole, and for the test that keeps it small.
+//!
+//! Counted is memory that is touched, for a stack whose table of sockets is full. What only busy connections have (slots, chunks, records, ranges) is not in
+//! it but for the slots that are held ready, shared out over all.
+
+use ring::socket_block::SOCKET_BLOCK_BYTES;
+use ring::socket_block::SocketId;
+
+use crate::flows::dormant::BLOCK_BYTES_ALL;
+use crate::flows::flow_table::FlowTable;
+use crate::flows::sockets::{PLACE_BYTES, SLOT_BYTES};
+use crate::limits::Limits;
+use crate::schedule::timers::NODE_BYTES;
+use crate::schedule::tx_lists::LINK_BYTES;
+
+/// Blocks of a packed connection that was accepted over IPv4 and never used; one that exchanged payload takes three or four.
+pub const REST_BLOCKS_IDLE: usize = 2;
+
+/// Bytes of each part for each of `connections` idle connections under `limits`, by name.
+#[must_use]
+pub fn idle_connection(limits: &Limits, connections: usize) -> Vec<(&'static str, f64)> {
+    let share = |bytes: usize| bytes as f64 / connections.max(1) as f64;
+    vec![
+        ("place in the socket table", PLACE_BYTES as f64),
+        (
+            "the connection, packed",
+            (REST_BLOCKS_IDLE * BLOCK_BYTES_ALL) as f64,
+        ),
+        ("slots held ready", share(limits.warm_sockets * SLOT_BYTES)),
+        ("flow table", share(FlowTable::bytes(limits.flows_max()))),
+        (
+            "block shared with the application",
+            SOCKET_BLOCK_BYTES as f64,
+        ),
+        ("timer", NODE_BYTES as f64),
+        ("transmit list", LINK_BYTES as f64),
+        ("place in the event queue", size_of::<SocketId>() as f64),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_of_a_million_costs_the_stack_no_more_than_this() {
+        let million = 1_000_000;
+        let rows = idle_connection(&Limits::for_connections(million), million);
+        let sum: f64 = rows.iter().map(|(_, bytes)| bytes).sum();
+        for (name, bytes) in &rows {
+            println!("{bytes:7.1}  {name}");
+        }
+        println!("{sum:7.1}  in all");
+        assert!(sum <= 360.0, "{sum}");
+    }
+}

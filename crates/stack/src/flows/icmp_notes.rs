@@ -1,0 +1,209 @@
+//! ICMP errors for sockets that are told more of them than `SO_ERROR` tells.
+//!
+//! Linux has two such ways for TCP. An error that ends an attempt to connect goes into the socket's
+//! error queue, with the packet that brought it. Once `IP_RECVERR` or `IPV6_RECVERR` is set, the
+//! next call on a connection fails with the error that it remembers. A stack has one [`IcmpNotes`]:
+//! `other_in` fills it, questions of the application ([`Control`](crate::context::Control)) empty
+//! it. A stack whose sockets ask for neither never fills it.
+
+use std::collections::VecDeque;
+
+use ring::socket_block::{SocketBlock, SocketState};
+use rustix::io::Errno;
+use wire::{Addr, ipv4};
+
+use crate::context::{IcmpNote, IcmpNoteQuery, SoftErrorQuery};
+use crate::flows::errno::errno_of;
+use crate::flows::sockets::{Slot, Sockets};
+use crate::limits::ICMP_NOTES_MAX;
+use crate::network::icmp::ErrorReport;
+
+/// An ICMP header without what it quotes.
+const ICMP_HEADER_LEN: usize = 8;
+/// `ICMP_PARAMETERPROB`
+const V4_PARAMETER_PROBLEM: u8 = 12;
+
+/// What waits to be told, by the index of its socket.
+#[derive(Debug, Default)]
+pub(crate) struct IcmpNotes {
+    /// Two bits a socket: `IP_RECVERR`, `IPV6_RECVERR`. No words until the first is set.
+    wanted: Vec<u64>,
+    /// What the next call of a connection is to fail with.
+    errors: VecDeque<(u32, u16)>,
+    /// Attempts to connect that failed.
+    notes: VecDeque<(u32, IcmpNote)>,
+}
+
+impl IcmpNotes {
+    fn want(&mut self, socket: u32, v4: bool, v6: bool) {
+        let (word, bit) = (socket as usize / 32, socket % 32 * 2);
+        if self.wanted.len() <= word {
+            if !v4 && !v6 {
+                return;
+            }
+            self.wanted.resize(word + 1, 0);
+        }
+        let asked = u64::from(v4) | u64::from(v6) << 1;
+        self.wanted[word] = self.wanted[word] & !(3 << bit) | asked << bit;
+    }
+
+    fn wants(&self, socket: u32, is_v4: bool) -> bool {
+        let bit = socket % 32 * 2 + u32::from(!is_v4);
+        let word = self.wanted.get(socket as usize / 32);
+        word.is_some_and(|word| word >> bit & 1 != 0)
+    }
+
+    /// The index goes to another socket.
+    pub fn forget(&mut self, socket: u32) {
+        if !self.wanted.is_empty() {
+            self.want(socket, false, false);
+        }
+        if !self.errors.is_empty() {
+            self.errors.retain(|(of, _)| *of != socket);
+        }
+        if !self.notes.is_empty() {
+            self.notes.retain(|(of, _)| *of != socket);
+        }
+    }
+}
+
+/// Takes the oldest that is the socket's.
+fn take<T>(queue: &mut VecDeque<(u32, T)>, socket: u32) -> Option<T> {
+    let at = queue.iter().position(|(of, _)| *of == socket)?;
+    queue.remove(at).map(|(_, found)| found)
+}
+
+/// Adds one; the oldest of all gives way. False: it did.
+fn add<T>(queue: &mut VecDeque<(u32, T)>, socket: u32, what: T) -> bool {
+    let has_room = queue.len() < ICMP_NOTES_MAX;
+    if !has_room {
+        queue.pop_front();
+    }
+    queue.push_back((socket, what));
+    has_room
+}
+
+impl IcmpNotes {
+    /// Sets `IP_RECVERR` and `IPV6_RECVERR` of a connection.
+    pub fn set_receive_errors(&mut self, socket: u32, v4: bool, v6: bool) {
+        self.want(socket, v4, v6);
+    }
+
+    /// Notes an ICMP error that a connection remembers while it goes on. True: its application is to
+    /// be told. Counts what was lost in `lost`.
+    pub fn note_soft_error(
+        &mut self,
+        (socket, slot, block): (u32, &mut Slot, &SocketBlock),
+        report: &ErrorReport,
+        lost: &mut u64,
+    ) -> bool {
+        block.add_state(SocketState::SOFT_ERROR);
+        if !self.wants(socket, report.flow.local.is_v4()) {
+            return false;
+        }
+        let error = slot.conn.as_mut().and_then(|conn| conn.take_soft_error());
+        let errno = errno_of(error, SocketState::default());
+        // A socket holds one error: the latest.
+        let _ = take(&mut self.errors, socket);
+        let had_room = add(&mut self.errors, socket, errno);
+        *lost += u64::from(!had_room);
+        block.add_state(SocketState::ERROR_WAITS);
+        block.add_in_edge();
+        block.add_out_edge();
+        true
+    }
+
+    /// Notes an ICMP error, `packet` with its IP header, that ended an attempt to connect, for an
+    /// application that holds the socket. Over IPv6 the socket must have asked for it.
+    pub fn note_refusal(
+        &mut self,
+        (socket, block): (u32, &SocketBlock),
+        report: &ErrorReport,
+        packet: &[u8],
+        lost: &mut u64,
+    ) {
+        let is_v4 = report.flow.local.is_v4();
+        if !is_v4 && !self.wants(socket, false) {
+            return;
+        }
+        let Some(note) = note(report, packet, block.state().errno()) else {
+            return;
+        };
+        let had_room = add(&mut self.notes, socket, note);
+        *lost += u64::from(!had_room);
+        block.add_state(SocketState::REFUSED_BY_ICMP);
+    }
+
+    /// Hands out the oldest note of an attempt to connect.
+    pub fn answer_note(&mut self, sockets: &Sockets, mut query: IcmpNoteQuery) {
+        let note = sockets.resolve(query.socket).and_then(|socket| {
+            let note = take(&mut self.notes, socket);
+            sockets
+                .block(socket)
+                .clear_state(SocketState::REFUSED_BY_ICMP);
+            note
+        });
+        // The asking thread may have gone.
+        let _ = query.answer.push(note);
+    }
+
+    /// Hands out the error that a connection which goes on remembers.
+    pub fn answer_soft_error(&mut self, sockets: &mut Sockets, mut query: SoftErrorQuery) {
+        let errno = sockets.resolve(query.socket).map(|socket| {
+            if let Some(errno) = take(&mut self.errors, socket) {
+                sockets.block(socket).clear_state(SocketState::ERROR_WAITS);
+                return errno;
+            }
+            let conn = sockets.slot(socket).conn.as_mut();
+            let error = conn.and_then(|conn| conn.take_soft_error());
+            errno_of(error, SocketState::default())
+        });
+        // The asking thread may have gone.
+        let _ = query.answer.push(errno.unwrap_or(0));
+    }
+}
+
+/// What is told of a message that quotes a segment of ours. None: it is cut short.
+fn note(report: &ErrorReport, packet: &[u8], errno: u16) -> Option<IcmpNote> {
+    let is_v4 = report.flow.local.is_v4();
+    let (icmp, sender) = if is_v4 {
+        let header = ipv4::Header::parse(packet, packet.len()).ok()?;
+        (
+            packet.get(usize::from(header.header_len)..)?,
+            Addr::from(header.src),
+        )
+    } else {
+        let header = wire::ipv6::Header::parse(packet, packet.len()).ok()?;
+        let (_, at) = wire::ipv6::upper_layer(&header, packet).ok()?;
+        (packet.get(at..)?, Addr::from(header.src))
+    };
+    // Our own packets have no options and no extension headers.
+    let headers = if is_v4 {
+        wire::ipv4::HEADER_LEN
+    } else {
+        wire::ipv6::HEADER_LEN
+    };
+    let (kind, code) = (*icmp.first()?, *icmp.get(1)?);
+    let word = u32::from_be_bytes(icmp.get(4..ICMP_HEADER_LEN)?.try_into().ok()?);
+    let info = match is_v4 {
+        true if kind == V4_PARAMETER_PROBLEM => word >> 24,
+        true => 0,
+        false => word,
+    };
+    let segment = icmp.get(ICMP_HEADER_LEN + headers..)?;
+    let mut note = IcmpNote {
+        errno: if errno == 0 {
+            Errno::PROTO.raw_os_error() as u16
+        } else {
+            errno
+        },
+        kind,
+        code,
+        info,
+        sender: sender.to_ip(),
+        quoted: [0; IcmpNote::QUOTED_BYTES_MAX],
+        quoted_len: segment.len().min(IcmpNote::QUOTED_BYTES_MAX),
+    };
+    note.quoted[..note.quoted_len].copy_from_slice(&segment[..note.quoted_len]);
+    Some(note)
+}

@@ -1,0 +1,340 @@
+//! Listening sockets: who accepts at which address and port, and where accepted connections go.
+//!
+//! There are few, and a look-up happens only for a segment that belongs to no flow, so it is a search over a short array: an exact address
+//! before the unspecified one.
+
+use std::collections::VecDeque;
+use std::mem::discriminant;
+use std::net::IpAddr;
+
+use ring::socket_block::SocketId;
+use tcp::{CongestionAlgorithm, FastOpenKeys};
+use wire::Addr;
+
+use crate::context::SocketOption;
+use crate::flows::accept_queue::AcceptQueue;
+use crate::flows::half_opens::ListenerId;
+use crate::flows::slab::Slab;
+use crate::header_fields::HeaderFields;
+use crate::limits::{FAST_OPEN_PENDING_MAX, FAST_OPEN_RESET_NS};
+
+pub(crate) struct Listener {
+    pub socket: SocketId,
+    /// `None`: every address of `is_v4`'s family.
+    address: Option<Addr>,
+    is_v4: bool,
+    /// Unspecified IPv6, and IPv4 too.
+    is_dual: bool,
+    port: u16,
+    pub queue: AcceptQueue,
+    /// Options that accepted connections begin with.
+    pub options: Vec<SocketOption>,
+    /// Those of them that its SYN-ACKs show.
+    pub header: HeaderFields,
+    /// TCP_CONGESTION among them.
+    pub congestion: Option<CongestionAlgorithm>,
+    /// Options that size buffers are among them.
+    pub sizes_buffers: bool,
+    /// Its handshakes in progress.
+    pub half_open: u32,
+    pub fast_open: FastOpenQueue,
+    /// TCP_FASTOPEN_NO_COOKIE
+    pub no_cookie: bool,
+    /// TCP_DEFER_ACCEPT in seconds; 0: off.
+    pub defer_accept_seconds: u32,
+    /// TCP_MAXSEG: bounds the MSS that it announces; 0: not set.
+    pub mss_max: u16,
+    /// TCP_SYNCNT; 0: not set.
+    pub syn_retries: u8,
+    /// TCP_SAVE_SYN; 0: off.
+    pub save_syn: u8,
+    generation: u32,
+}
+
+/// A listener's part in Fast Open (RFC 7413 section 5.1): how many connections that a SYN alone has made may be pending, and with which keys.
+#[derive(Default)]
+pub(crate) struct FastOpenQueue {
+    /// TCP_FASTOPEN; 0: off.
+    pub pending_max: u32,
+    pub pending: u32,
+    /// When those that were reset cease to count, in order.
+    resets_until_ns: VecDeque<u64>,
+    /// TCP_FASTOPEN_KEY
+    pub keys: Option<FastOpenKeys>,
+}
+
+impl FastOpenQueue {
+    /// One more may be pending, under a limit of `pending_max`.
+    pub fn has_room(&mut self, pending_max: u32, now_ns: u64) -> bool {
+        while self
+            .resets_until_ns
+            .front()
+            .is_some_and(|&until_ns| until_ns <= now_ns)
+        {
+            self.resets_until_ns.pop_front();
+        }
+        self.pending + (self.resets_until_ns.len() as u32) < pending_max
+    }
+
+    /// One is not pending any more. `reset`: its client reset it, so it counts for a while.
+    pub fn leave(&mut self, reset: bool, now_ns: u64) {
+        self.pending = self.pending.saturating_sub(1);
+        if reset && (self.resets_until_ns.len() as u32) < FAST_OPEN_PENDING_MAX {
+            self.resets_until_ns.push_back(now_ns + FAST_OPEN_RESET_NS);
+        }
+    }
+}
+
+impl Listener {
+    /// The accept queue has room for one more: as in Linux, one beyond the backlog.
+    pub fn has_room(&mut self) -> bool {
+        self.queue.has_room()
+    }
+
+    /// As many handshakes are in progress as the backlog allows without cookies.
+    pub fn is_flooded(&self) -> bool {
+        self.half_open >= self.queue.backlog.max(1)
+    }
+
+    /// The most pending Fast Opens; `every`: those that did not ask for any get the backlog.
+    pub fn fast_open_max(&self, every: bool) -> u32 {
+        match self.fast_open.pending_max {
+            0 if every => self.queue.backlog,
+            asked => asked,
+        }
+        .min(FAST_OPEN_PENDING_MAX)
+    }
+
+    /// Takes an option: for itself, or for the connections to come.
+    pub fn set_option(&mut self, option: SocketOption) {
+        option.sets_header(&mut self.header);
+        self.sizes_buffers |= matches!(
+            option,
+            SocketOption::RecvBuffer(_)
+                | SocketOption::SendBuffer(_)
+                | SocketOption::WindowClamp(_)
+        );
+        if let SocketOption::Congestion(choice) = option {
+            self.congestion = Some(choice);
+        }
+        match option {
+            SocketOption::FastOpen(pending) => self.fast_open.pending_max = pending,
+            SocketOption::FastOpenKey(keys) => self.fast_open.keys = Some(keys),
+            SocketOption::FastOpenNoCookie(on) => self.no_cookie = on,
+            SocketOption::DeferAccept(seconds) => self.defer_accept_seconds = seconds,
+            SocketOption::SynRetries(retries) => self.syn_retries = retries,
+            SocketOption::MaxSegment(mss) => self.mss_max = mss,
+            SocketOption::SaveSyn(how) => self.save_syn = how,
+            inherited => {
+                let kind = discriminant(&inherited);
+                let held = self
+                    .options
+                    .iter_mut()
+                    .find(|held| discriminant(*held) == kind);
+                match held {
+                    Some(held) => *held = inherited,
+                    None => self.options.push(inherited),
+                }
+            }
+        }
+    }
+}
+
+/// Why a listener cannot be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListenError {
+    InUse,
+    Full,
+}
+
+pub(crate) struct Listeners {
+    slots: Slab<Listener>,
+    generation: u32,
+}
+
+impl Listeners {
+    /// The network header fields that a listener chose for its SYN-ACKs (`IP_TOS`, `IP_TTL`,
+    /// `IP_MTU_DISCOVER`).
+    pub fn header_of(&self, listener: ListenerId) -> HeaderFields {
+        self.at(listener)
+            .map_or_else(HeaderFields::default, |listening| listening.header)
+    }
+
+    /// A connection made by `listener` waits in its accept queue.
+    pub fn has_waiting(&mut self, listener: ListenerId, socket: u32) -> bool {
+        self.at_mut(listener)
+            .is_some_and(|listening| listening.queue.waiting().any(|id| id.index == socket))
+    }
+
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            slots: Slab::new(capacity),
+            generation: 0,
+        }
+    }
+
+    /// Begins to listen at `address` (unspecified: all) and `port`.
+    pub fn add(
+        &mut self,
+        socket: SocketId,
+        address: IpAddr,
+        port: u16,
+        queue: AcceptQueue,
+        options: Vec<SocketOption>,
+    ) -> Result<u32, ListenError> {
+        let is_v4 = address.is_ipv4();
+        let is_dual =
+            !is_v4 && address.is_unspecified() && options.contains(&SocketOption::V6Only(false));
+        let address = (!address.is_unspecified()).then(|| Addr::from(address));
+        if self
+            .slots
+            .iter()
+            .any(|(_, l)| l.port == port && l.is_v4 == is_v4 && l.address == address)
+        {
+            return Err(ListenError::InUse);
+        }
+        self.generation = self.generation.wrapping_add(1);
+        let mut listener = Listener {
+            socket,
+            address,
+            is_v4,
+            is_dual,
+            port,
+            queue,
+            options: Vec::new(),
+            header: HeaderFields::default(),
+            congestion: None,
+            sizes_buffers: false,
+            half_open: 0,
+            fast_open: FastOpenQueue::default(),
+            no_cookie: false,
+            defer_accept_seconds: 0,
+            mss_max: 0,
+            syn_retries: 0,
+            save_syn: 0,
+            generation: self.generation,
+        };
+        for option in options {
+            listener.set_option(option);
+        }
+        self.slots.insert(listener).map_err(|_| ListenError::Full)
+    }
+
+    /// Who listens at `local`:`port`.
+    pub fn find(&self, local: Addr, port: u16) -> Option<ListenerId> {
+        let mut any = None;
+        for (index, listener) in self.slots.iter() {
+            if listener.port != port {
+                continue;
+            }
+            let id = ListenerId {
+                index,
+                generation: listener.generation,
+            };
+            match listener.address {
+                Some(address) if address == local => return Some(id),
+                None if listener.is_v4 == local.is_v4() => any = Some(id),
+                None if listener.is_dual => any = any.or(Some(id)),
+                _ => {}
+            }
+        }
+        any
+    }
+
+    /// Where somebody listens.
+    pub fn places(&self) -> impl Iterator<Item = (IpAddr, u16)> + '_ {
+        self.slots.iter().map(|(_, listener)| {
+            let any = match listener.is_v4 {
+                true => Addr::UNSPECIFIED_V4,
+                false => Addr::UNSPECIFIED_V6,
+            };
+            (listener.address.unwrap_or(any).to_ip(), listener.port)
+        })
+    }
+
+    /// The listener under an index.
+    pub fn by_index_mut(&mut self, index: u32) -> Option<&mut Listener> {
+        self.slots.at_mut(index)
+    }
+
+    /// The listener, to be looked at.
+    pub fn at(&self, id: ListenerId) -> Option<&Listener> {
+        self.slots
+            .at(id.index)
+            .filter(|listener| listener.generation == id.generation)
+    }
+
+    /// The listener, if it is still the same.
+    pub fn at_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
+        self.slots
+            .at_mut(id.index)
+            .filter(|listener| listener.generation == id.generation)
+    }
+
+    /// Ends a listener; what it was, and under which id.
+    pub fn remove(&mut self, index: u32) -> Option<(ListenerId, Listener)> {
+        let listener = self.slots.remove(index)?;
+        let generation = listener.generation;
+        Some((ListenerId { index, generation }, listener))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listener(listeners: &mut Listeners, address: &str, port: u16) -> Result<u32, ListenError> {
+        let (accepted, _) = ring::spsc::queue(4);
+        let socket = SocketId {
+            index: 0,
+            generation: 0,
+        };
+        let address = address.parse().unwrap();
+        listeners.add(
+            socket,
+            address,
+            port,
+            AcceptQueue::new(accepted, 3),
+            Vec::new(),
+        )
+    }
+
+    fn found(listeners: &Listeners, address: &str, port: u16) -> Option<u32> {
+        listeners
+            .find(Addr::from(address.parse::<IpAddr>().unwrap()), port)
+            .map(|id| id.index)
+    }
+
+    #[test]
+    fn exact_address_is_found_before_the_unspecified_one() {
+        let mut listeners = Listeners::new(4);
+        let any = listener(&mut listeners, "0.0.0.0", 80).unwrap();
+        let exact = listener(&mut listeners, "10.0.0.1", 80).unwrap();
+        assert_eq!(found(&listeners, "10.0.0.1", 80), Some(exact));
+        assert_eq!(found(&listeners, "10.0.0.2", 80), Some(any));
+        assert_eq!(found(&listeners, "10.0.0.2", 81), None);
+        assert_eq!(
+            found(&listeners, "fd00::1", 80),
+            None,
+            "the other family has listeners of its own"
+        );
+    }
+
+    #[test]
+    fn second_listener_at_the_same_place_is_refused_until_the_first_ends() {
+        let mut listeners = Listeners::new(1);
+        let first = listener(&mut listeners, "::", 80).unwrap();
+        assert_eq!(listener(&mut listeners, "::", 80), Err(ListenError::InUse));
+        assert_eq!(listener(&mut listeners, "::", 81), Err(ListenError::Full));
+        let id = listeners
+            .find(Addr::from("::1".parse::<IpAddr>().unwrap()), 80)
+            .unwrap();
+        listeners.remove(first);
+        assert!(listeners.at_mut(id).is_none());
+        assert_eq!(listener(&mut listeners, "::", 80), Ok(0));
+        assert!(
+            listeners.at_mut(id).is_none(),
+            "the index serves another listener now"
+        );
+    }
+}

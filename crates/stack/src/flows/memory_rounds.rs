@@ -1,0 +1,65 @@
+//! Rounds that return unused memory to the system: after a crowd has gone, the chunks and slots
+//! that it needed.
+//!
+//! ```text
+//!   quiet ──▶ round ──▶ quiet ──▶ round …   a round is many steps, one a turn, a millisecond apart
+//!             what was unused since the last one goes
+//! ```
+//!
+//! Chunks know for themselves what was not needed since the last round ([`ring::chunk`]), the
+//! socket table compares numbers ([`sockets`](crate::flows::sockets)). Called by the timer stage. A stack
+//! that has nothing to return asks for no turn, so an idle one sleeps for good. Never returned are
+//! tables whose entries have no order (the flow table), and memory that a peer or the kernel holds:
+//! a memif's regions, the UMEM of AF_XDP.
+
+use crate::flows::sockets::Sockets;
+use crate::limits::RETURN_STEP_NS;
+
+/// See the module's documentation.
+pub(crate) struct MemoryRounds {
+    /// Between two rounds; 0: there are none.
+    quiet_ns: u64,
+    /// When the next step is due.
+    pub next_ns: u64,
+    is_under_way: bool,
+}
+
+impl MemoryRounds {
+    pub fn new(quiet_ns: u64, now_ns: u64) -> Self {
+        Self {
+            quiet_ns,
+            next_ns: match quiet_ns {
+                0 => u64::MAX,
+                _ => now_ns.saturating_add(quiet_ns),
+            },
+            is_under_way: false,
+        }
+    }
+
+    /// Takes a step of a round, which begins with it if none is under way. The bytes returned.
+    #[cold]
+    pub fn step(&mut self, sockets: &mut Sockets, now_ns: u64) -> u64 {
+        if !self.is_under_way {
+            sockets.begin_round();
+            sockets.pool.begin_round();
+        }
+        let returned = match sockets.go_round() {
+            None => sockets.pool.go_round(),
+            some => some,
+        };
+        self.is_under_way = returned.is_some();
+        let pause_ns = match returned {
+            Some(_) => RETURN_STEP_NS,
+            None => self.quiet_ns,
+        };
+        self.next_ns = now_ns.saturating_add(pause_ns);
+        returned.unwrap_or(0)
+    }
+
+    /// When the next step is due, if it may find something to return.
+    pub fn due_ns(&self, sockets: &Sockets) -> Option<u64> {
+        let has_unused = || sockets.has_unused() || sockets.pool.has_unused();
+        let is_due = self.next_ns != u64::MAX && (self.is_under_way || has_unused());
+        is_due.then_some(self.next_ns)
+    }
+}

@@ -1,0 +1,245 @@
+//! Connections in TIME_WAIT, and those in FIN_WAIT_2 whose application has gone, as compact entries.
+//!
+//! In TIME_WAIT all wait equally long, so their list is sorted by construction: a new entry, or one whose wait began anew, goes to the end, and what is due is
+//! at the front. An entry that comes late, since its application held the socket for a part of the wait, waits as long as the one before it. In FIN_WAIT_2
+//! each waits as long as its socket was told to (`TCP_LINGER2`): a timer wheel knows who is due, their list who has waited longest.
+//!
+//! At the limit the oldest in TIME_WAIT is forgotten, as its peer is the likeliest to be gone (`time_wait_evicted`). Only if there is none the oldest in
+//! FIN_WAIT_2 gives way to a newer (`fin_wait_2_evicted`): its peer may still be reading what was sent, and a RST would be the answer to its next word.
+
+use tcp::time_wait::TimeWait;
+use wire::FlowKey;
+
+use crate::flows::slab::Slab;
+use crate::schedule::timers::Wheel;
+
+const NONE: u32 = u32::MAX;
+
+/// The lists, by who is in them.
+const IN_TIME_WAIT: usize = 0;
+const IN_FIN_WAIT_2: usize = 1;
+
+pub(crate) struct TimeWaitSlot {
+    pub key: FlowKey,
+    pub hash: u64,
+    pub entry: TimeWait,
+    /// `IP_TOS` of the connection that was, which its last ACKs bear.
+    pub dscp: u8,
+    prev: u32,
+    next: u32,
+}
+
+/// The ends of a list.
+#[derive(Clone, Copy)]
+struct Ends {
+    head: u32,
+    tail: u32,
+}
+
+impl Ends {
+    const EMPTY: Self = Self {
+        head: NONE,
+        tail: NONE,
+    };
+}
+
+pub(crate) struct TimeWaits {
+    slots: Slab<TimeWaitSlot>,
+    lists: [Ends; 2],
+    /// Entries in FIN_WAIT_2.
+    fin_wait_2: usize,
+    /// When their waits end.
+    wheel: Wheel,
+}
+
+impl TimeWaits {
+    pub fn new(capacity: usize, now_ns: u64) -> Self {
+        Self {
+            slots: Slab::new(capacity),
+            lists: [Ends::EMPTY; 2],
+            fin_wait_2: 0,
+            wheel: Wheel::new(capacity, now_ns),
+        }
+    }
+
+    /// Entries of both kinds.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Entries in FIN_WAIT_2.
+    pub fn fin_wait_2(&self) -> usize {
+        self.fin_wait_2
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.slots.is_full()
+    }
+
+    /// Adds an entry at the end of its list; `None` when the table is full: the caller makes room first.
+    pub fn insert(&mut self, key: FlowKey, hash: u64, entry: TimeWait, dscp: u8) -> Option<u32> {
+        let mut entry = entry;
+        let is_fin_wait_2 = entry.is_fin_wait_2();
+        let list = usize::from(is_fin_wait_2);
+        let tail = self.lists[list].tail;
+        if !is_fin_wait_2 && let Some(last) = self.slots.at(tail) {
+            entry.wait_until(last.entry.deadline_ns());
+        }
+        let deadline_ns = entry.deadline_ns();
+        let slot = TimeWaitSlot {
+            key,
+            hash,
+            entry,
+            dscp,
+            prev: tail,
+            next: NONE,
+        };
+        let index = self.slots.insert(slot).ok()?;
+        self.follow(tail, index, list);
+        if is_fin_wait_2 {
+            self.fin_wait_2 += 1;
+            self.wheel.set_at_latest(index, deadline_ns);
+        }
+        Some(index)
+    }
+
+    /// The flows of all entries.
+    pub fn keys(&self) -> impl Iterator<Item = &FlowKey> {
+        self.slots.iter().map(|(_, slot)| &slot.key)
+    }
+
+    pub fn at(&self, index: u32) -> Option<&TimeWaitSlot> {
+        self.slots.at(index)
+    }
+
+    pub fn at_mut(&mut self, index: u32) -> Option<&mut TimeWaitSlot> {
+        self.slots.at_mut(index)
+    }
+
+    /// Takes an entry out. Under which hash it lay, and whether it was in FIN_WAIT_2.
+    #[inline]
+    pub fn remove(&mut self, index: u32) -> Option<(u64, bool)> {
+        let slot = self.slots.at(index)?;
+        let gone = (slot.hash, slot.entry.is_fin_wait_2());
+        if gone.1 {
+            self.leave_fin_wait_2(index);
+        } else {
+            self.unlink(index, IN_TIME_WAIT);
+        }
+        self.slots.remove(index);
+        Some(gone)
+    }
+
+    /// The entry's wait in TIME_WAIT began anew.
+    pub fn restarted(&mut self, index: u32) {
+        self.unlink(index, IN_TIME_WAIT);
+        self.link_in_time_wait(index);
+    }
+
+    /// The entry was in FIN_WAIT_2 and is in TIME_WAIT now.
+    pub fn entered_time_wait(&mut self, index: u32) {
+        self.leave_fin_wait_2(index);
+        self.link_in_time_wait(index);
+    }
+
+    /// Asks for the memory of an entry.
+    #[inline]
+    pub fn prefetch(&self, index: u32) {
+        self.slots.prefetch(index);
+    }
+
+    /// Asks for the memory of the one behind the oldest in TIME_WAIT, and says under which hash the oldest lies: for who evicts one after another.
+    #[inline]
+    pub fn look_ahead(&self) -> Option<u64> {
+        let oldest = self.slots.at(self.lists[IN_TIME_WAIT].head)?;
+        self.slots.prefetch(oldest.next);
+        Some(oldest.hash)
+    }
+
+    /// Who gives way at the limit, if the newcomer is in FIN_WAIT_2 or not; `None`: nobody who should.
+    #[inline]
+    pub fn gives_way(&self, to_fin_wait_2: bool) -> Option<u32> {
+        let in_time_wait = Some(self.lists[IN_TIME_WAIT].head).filter(|&head| head != NONE);
+        in_time_wait.or_else(|| self.oldest_in_fin_wait_2().filter(|_| to_fin_wait_2))
+    }
+
+    /// An entry whose wait is over, which the caller removes.
+    #[inline]
+    pub fn due(&mut self, now_ns: u64) -> Option<u32> {
+        let head = self.lists[IN_TIME_WAIT].head;
+        match self.slots.at(head) {
+            Some(slot) if slot.entry.deadline_ns() <= now_ns => Some(head),
+            _ if self.fin_wait_2 > 0 => self.due_in_fin_wait_2(now_ns),
+            _ => None,
+        }
+    }
+
+    fn due_in_fin_wait_2(&mut self, now_ns: u64) -> Option<u32> {
+        while let Some(index) = self.wheel.poll(now_ns) {
+            match self.slots.at(index) {
+                // The wheel had not been looked at for so long that it took the deadline for nearer than it is.
+                Some(slot) if slot.entry.deadline_ns() > now_ns => {
+                    let deadline_ns = slot.entry.deadline_ns();
+                    self.wheel.set_at_latest(index, deadline_ns);
+                }
+                _ => return Some(index),
+            }
+        }
+        None
+    }
+
+    /// When [`due`](Self::due) should be asked next.
+    pub fn next_ns(&self) -> Option<u64> {
+        let head = self.lists[IN_TIME_WAIT].head;
+        let time_wait_ns = self.slots.at(head).map(|slot| slot.entry.deadline_ns());
+        if self.fin_wait_2 == 0 {
+            return time_wait_ns;
+        }
+        let fin_wait_2_ns = self.wheel.next_ns();
+        [time_wait_ns, fin_wait_2_ns].into_iter().flatten().min()
+    }
+
+    /// The entry that has been in FIN_WAIT_2 the longest.
+    pub fn oldest_in_fin_wait_2(&self) -> Option<u32> {
+        Some(self.lists[IN_FIN_WAIT_2].head).filter(|&head| head != NONE)
+    }
+
+    fn link_in_time_wait(&mut self, index: u32) {
+        let tail = self.lists[IN_TIME_WAIT].tail;
+        let last_ns = self.slots.at(tail).map(|slot| slot.entry.deadline_ns());
+        if let Some(slot) = self.slots.at_mut(index) {
+            slot.entry.wait_until(last_ns.unwrap_or(0));
+            (slot.prev, slot.next) = (tail, NONE);
+        }
+        self.follow(tail, index, IN_TIME_WAIT);
+    }
+
+    fn leave_fin_wait_2(&mut self, index: u32) {
+        self.fin_wait_2 -= 1;
+        self.wheel.stop(index);
+        self.unlink(index, IN_FIN_WAIT_2);
+    }
+
+    /// Who was last is followed by `index`.
+    fn follow(&mut self, tail: u32, index: u32, list: usize) {
+        self.lists[list].tail = index;
+        match self.slots.at_mut(tail) {
+            Some(last) => last.next = index,
+            None => self.lists[list].head = index,
+        }
+    }
+
+    fn unlink(&mut self, index: u32, list: usize) {
+        let Some(&TimeWaitSlot { prev, next, .. }) = self.slots.at(index) else {
+            return;
+        };
+        match self.slots.at_mut(prev) {
+            Some(before) => before.next = next,
+            None => self.lists[list].head = next,
+        }
+        match self.slots.at_mut(next) {
+            Some(after) => after.prev = prev,
+            None => self.lists[list].tail = prev,
+        }
+    }
+}

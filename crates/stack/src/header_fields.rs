@@ -1,0 +1,111 @@
+//! Header fields that a connection's packets share: the ends of the link, and what the application
+//! chose of the network header.
+
+use tcp::limits::coarse;
+use wire::ethernet::MacAddr;
+
+/// The bits of a traffic class that belong to ECN (RFC 3168).
+pub(crate) const ECN_BITS: u8 = 3;
+
+/// Hop limit of packets whose application chose none: Linux's default.
+const HOP_LIMIT: u8 = 64;
+
+/// When IPv4 packets bear DF.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DontFragment {
+    /// Never.
+    Never,
+    /// Unless a router said that the path is narrower than any is believed to be (`tcp::path_mtu::PathMtuSettings::mtu_min_v4`): then only
+    /// fragments pass.
+    #[default]
+    OnBelievablePaths,
+    /// Always.
+    Always,
+}
+
+/// The two ends of the link that a frame crosses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkEnds {
+    pub source: MacAddr,
+    pub destination: MacAddr,
+    /// Of the network header inside.
+    pub header: HeaderFields,
+}
+
+/// What an application may choose of the network header.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct HeaderFields {
+    /// In the upper six bits; the lower two are zero.
+    pub dscp: u8,
+    pub hop_limit: u8,
+    /// DF, which IPv6 needs no bit for: what `dont_fragment` makes of the path.
+    pub discovers_mtu: bool,
+    /// What the application wants of DF.
+    pub dont_fragment: DontFragment,
+    /// What is in flight and too long for the path is sent again in smaller segments when a router says so. Over IPv6 always: nothing of it may be
+    /// fragmented on its way.
+    pub resends_for_mtu: bool,
+    /// Over IPv6 what routers say of the path counts.
+    pub heeds_mtu_v6: bool,
+    /// Without DF: tells this packet's fragments from others' (RFC 6864).
+    pub ident: u16,
+    /// Until then, in coarse time, a router's word counts that the path is narrower than any is believed to be; 0: there is none.
+    pub too_narrow_until: u32,
+}
+
+impl Default for HeaderFields {
+    fn default() -> Self {
+        Self {
+            dscp: 0,
+            hop_limit: HOP_LIMIT,
+            discovers_mtu: true,
+            dont_fragment: DontFragment::default(),
+            resends_for_mtu: true,
+            heeds_mtu_v6: true,
+            // With DF set the field means nothing.
+            ident: 0,
+            too_narrow_until: 0,
+        }
+    }
+}
+
+impl HeaderFields {
+    /// The application wants DF so.
+    pub fn set_dont_fragment(&mut self, when: DontFragment) {
+        self.dont_fragment = when;
+        self.refresh_df();
+    }
+
+    /// A router says that the path takes less than the least MTU that is believed, which is what we send: it has to be cut on the way (Linux locks such a
+    /// route's MTU).
+    pub fn narrow_too_far(&mut self, until_ns: u64) {
+        self.too_narrow_until = coarse(until_ns).saturating_add(1);
+        self.refresh_df();
+    }
+
+    /// Before a packet without DF: its number, and whether it is still to go without.
+    #[cold]
+    pub fn before_fragmentable(&mut self, now_ns: u64) {
+        if self.too_narrow_until != 0 && coarse(now_ns) >= self.too_narrow_until {
+            self.too_narrow_until = 0;
+            self.refresh_df();
+        }
+        self.ident = self.ident.wrapping_add(1);
+    }
+
+    fn refresh_df(&mut self) {
+        self.discovers_mtu = match self.dont_fragment {
+            DontFragment::Never => false,
+            DontFragment::OnBelievablePaths => self.too_narrow_until == 0,
+            DontFragment::Always => true,
+        };
+    }
+
+    /// Of what answers for nobody: this DSCP, and what an application that chose nothing would have.
+    pub fn of_answer(dscp: u8) -> Self {
+        Self {
+            dscp,
+            ..Self::default()
+        }
+    }
+}

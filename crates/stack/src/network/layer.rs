@@ -1,0 +1,211 @@
+//! The network below TCP, as one stack sees it: its addresses, its routes, its neighbours, and the frames of the cold path.
+
+use std::net::IpAddr;
+
+use packetio::Capabilities;
+use rustix::io::Errno;
+use wire::{Addr, MacAddr};
+
+use crate::header_fields::{HeaderFields, LinkEnds};
+use crate::limits::{
+    COLD_FRAME_BYTES_MAX, COLD_FRAMES_MAX, CONTROL_FRAME_BYTES_MAX, NEIGHBOUR_FRAMES_EACH_MAX,
+    NEIGHBOUR_WAITING_MAX, SMALL_PACKET_BYTES_MAX,
+};
+use crate::network::addresses::{AddressError, Destination, IpCidr, LocalAddresses, is_unicast};
+use crate::network::arp_nd::{self, LinkIdentity};
+use crate::network::destinations::Destinations;
+use crate::network::frame_queue::FrameQueue;
+use crate::network::icmp::IcmpLimiter;
+use crate::network::neighbours::{Link, NeighbourId, NeighbourTimers, Neighbours};
+use crate::network::routes::{Route, RouteError, Routes};
+
+/// A stack has one port as yet.
+const PORT: u8 = 0;
+
+pub(crate) struct Network {
+    pub mac: MacAddr,
+    mtu: usize,
+    pub addresses: LocalAddresses,
+    routes: Routes,
+    /// What [`hop`](Self::hop) found last; void when a route comes.
+    last_hop: Option<(Addr, NeighbourId)>,
+    /// What [`source_to`](Self::source_to) found last; void when an address comes.
+    last_source: Option<(IpAddr, IpAddr)>,
+    pub neighbours: Neighbours,
+    pub destinations: Destinations,
+    pub limiter: IcmpLimiter,
+    pub echo: bool,
+    pub out: FrameQueue,
+    /// What waited for neighbours that have answered.
+    pub released: FrameQueue,
+    /// Sockets that waited for them: storage, empty between calls.
+    pub released_sockets: Vec<u32>,
+    /// Where a packet of the cold path is copied to be parsed.
+    pub scratch: Vec<u8>,
+}
+
+impl Network {
+    /// A network without addresses and routes. `keys`: of neighbours, ICMP's limiter and
+    /// destinations.
+    pub fn new(port: &Capabilities, echo: bool, keys: [[u64; 2]; 3]) -> Self {
+        Self {
+            mac: MacAddr(port.mac.0),
+            mtu: port.mtu,
+            addresses: LocalAddresses::new(),
+            routes: Routes::new(),
+            last_hop: None,
+            last_source: None,
+            neighbours: Neighbours::new(NeighbourTimers::default(), keys[0]),
+            destinations: Destinations::new(keys[2]),
+            limiter: IcmpLimiter::new(keys[1][0]),
+            echo,
+            out: FrameQueue::new(COLD_FRAMES_MAX, COLD_FRAME_BYTES_MAX),
+            released: FrameQueue::new(NEIGHBOUR_FRAMES_EACH_MAX, CONTROL_FRAME_BYTES_MAX),
+            released_sockets: Vec::with_capacity(NEIGHBOUR_WAITING_MAX),
+            scratch: vec![0; SMALL_PACKET_BYTES_MAX],
+        }
+    }
+
+    /// Adds one of the addresses that the stack begins with, and the route to its subnet. Later
+    /// ones are [announced](Self::add_address) at once.
+    ///
+    /// # Errors
+    /// The address cannot be one of ours.
+    pub fn add_first_address(&mut self, cidr: IpCidr) -> Result<(), AddressError> {
+        self.addresses.add(cidr, PORT)?;
+        self.add_on_link(cidr);
+        Ok(())
+    }
+
+    /// Adds a subnet that is reached directly, unless it has a route already.
+    pub fn add_on_link(&mut self, subnet: IpCidr) {
+        // Two addresses of one subnet share its route.
+        let _ = self.routes.add(Route {
+            prefix: subnet.network(),
+            gateway: None,
+            port: PORT,
+        });
+    }
+
+    /// Adds a route through a gateway.
+    ///
+    /// # Errors
+    /// The route cannot be added.
+    pub fn add_route(&mut self, prefix: IpCidr, gateway: IpAddr) -> Result<(), RouteError> {
+        self.routes.add(Route {
+            prefix,
+            gateway: Some(gateway),
+            port: PORT,
+        })
+    }
+
+    /// Adds a neighbour that is known for good.
+    pub fn add_neighbour(&mut self, address: IpAddr, mac: MacAddr) {
+        let _ = self.neighbours.set_permanent(PORT, address, mac, 0);
+    }
+
+    /// An address that comes later. Nothing changes if it is held already or cannot be held.
+    pub fn add_address(&mut self, cidr: IpCidr) {
+        if self.addresses.add(cidr, PORT).is_err() {
+            return;
+        }
+        (self.last_hop, self.last_source) = (None, None);
+        self.add_on_link(cidr);
+        let frame = arp_nd::announcement_frame(cidr.address(), self.identity());
+        self.out.push(frame.as_slice());
+    }
+
+    /// Where the frames of a connection go, if that is known and fresh. `news_ns`: when its peer was
+    /// last heard of.
+    #[inline]
+    pub fn link_to(
+        &mut self,
+        neighbour: Option<NeighbourId>,
+        header: HeaderFields,
+        (news_ns, now_ns): (u64, u64),
+    ) -> Option<LinkEnds> {
+        match (self.neighbours).link_to_peer(neighbour?, now_ns, news_ns) {
+            Link::Ready(destination) => Some(LinkEnds {
+                source: self.mac,
+                destination,
+                header,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Tells the link of our addresses, so that neighbours forget who had them before.
+    pub fn announce(&mut self) {
+        let identity = self.identity();
+        for own in self.addresses.iter() {
+            self.out
+                .push(arp_nd::announcement_frame(own.cidr.address(), identity).as_slice());
+        }
+    }
+
+    /// Frames of the cold path wait to leave.
+    pub fn has_frames(&self) -> bool {
+        !self.out.is_empty() || !self.released.is_empty()
+    }
+
+    /// Moves those frames to the driver's.
+    pub fn fill_frames(&mut self, frames: &[packetio::TxFrame]) -> usize {
+        let used = self.out.fill(frames);
+        used + self.released.fill(&frames[used..])
+    }
+
+    pub fn identity(&self) -> LinkIdentity {
+        LinkIdentity {
+            port: PORT,
+            mac: self.mac,
+        }
+    }
+
+    /// The neighbour to which packets for `remote` go. Whoever talks to one peer opens many connections to it, so the last answer is kept.
+    #[inline]
+    pub fn hop(&mut self, remote: Addr, now_ns: u64) -> Result<NeighbourId, Errno> {
+        if let Some((last, id)) = self.last_hop
+            && last == remote
+            && self.neighbours.is_current(id)
+        {
+            return Ok(id);
+        }
+        let id = self.look_up_hop(remote, now_ns)?;
+        self.last_hop = Some((remote, id));
+        Ok(id)
+    }
+
+    fn look_up_hop(&mut self, remote: Addr, now_ns: u64) -> Result<NeighbourId, Errno> {
+        let hop = self
+            .routes
+            .lookup(remote.to_ip())
+            .ok_or(Errno::NETUNREACH)?;
+        self.neighbours
+            .resolve(hop.port, hop.address, now_ns)
+            .map_err(|_| Errno::NOBUFS)
+    }
+
+    /// A peer's address, and not one of ours.
+    pub fn may_reach(&self, remote: IpAddr) -> bool {
+        let is_last = self.last_source.is_some_and(|(last, _)| last == remote);
+        is_last || (is_unicast(remote) && self.addresses.classify(remote) == Destination::Foreign)
+    }
+
+    /// The address of ours from which `remote`, which we [may reach](Self::may_reach), is talked to.
+    pub fn source_to(&mut self, remote: IpAddr) -> Option<IpAddr> {
+        if let Some((last, source)) = self.last_source
+            && last == remote
+        {
+            return Some(source);
+        }
+        let source = self.addresses.source_for(remote, None)?;
+        self.last_source = Some((remote, source));
+        Some(source)
+    }
+
+    /// The largest segment that our link takes, for a peer of this family (RFC 9293 3.7.1, RFC 6691).
+    pub fn mss_for(&self, remote: Addr) -> u16 {
+        let headers = if remote.is_v4() { 40 } else { 60 };
+        self.mtu.saturating_sub(headers).min(usize::from(u16::MAX)) as u16
+    }
+}

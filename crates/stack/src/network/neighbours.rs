@@ -1,0 +1,588 @@
+//! The neighbour cache: which MAC address an on-link IP address has, by ARP or by neighbour discovery.
+//!
+//! Owns the entries with their states and timers, and what waits for an answer: tokens of connections and a few small
+//! control frames. `arp_nd` feeds it what the link says, [`Routes`](crate::network::routes::Routes) names the address to ask
+//! for, `packet_out` reads MAC addresses, and the timer stage polls it for requests to send. One machine of states
+//! serves both families (RFC 4861 section 7.3, RFC 1122 2.3.2.1):
+//!
+//! ```text
+//!              resolve                        answer                   reachable time over
+//!   (nothing) ────────► Incomplete ─────────────────────► Reachable ─────────────────────► Stale
+//!                           │ 3 requests                   ▲  ▲  ▲                           │ used
+//!                           ▼                       confirm│  │  │answer                     ▼
+//!                        Failed ◄───────────────────── Probe ◄┼─────────────────────────── Delay
+//!                                 3 unicast requests          └── confirm ───────────────────┘  5 s
+//! ```
+//!
+//! A connection keeps a [`NeighbourId`]; reading the MAC address behind it is one bounds check, one comparison of
+//! generations and one of times. An entry that gives way to another takes its generation with it: [`Link::Gone`], resolve
+//! again. Nothing allocates after [`Neighbours::new`].
+
+use core::net::IpAddr;
+
+use wire::{Addr, MacAddr, siphash};
+
+use crate::limits::NEIGHBOURS_MAX;
+
+mod index;
+mod learning;
+mod table;
+mod waiting;
+
+#[cfg(test)]
+mod tests;
+
+use index::Index;
+use table::Newcomer;
+use waiting::{Pools, Queue};
+
+/// Protocol constants of RFC 4861 section 10, all in nanoseconds or counts.
+#[derive(Clone, Copy, Debug)]
+pub struct NeighbourTimers {
+    /// How long a confirmation lasts on average; drawn between half and one and a half of this (BaseReachableTime).
+    pub reachable_ns: u64,
+    /// How long a stale entry in use waits for a confirmation by TCP before it is probed (DELAY_FIRST_PROBE_TIME).
+    pub delay_ns: u64,
+    /// Time between requests (RETRANS_TIMER).
+    pub retransmit_ns: u64,
+    /// Multicast or broadcast requests before an address counts as absent (MAX_MULTICAST_SOLICIT).
+    pub multicast_requests_max: u8,
+    /// Unicast requests before a known neighbour counts as lost (MAX_UNICAST_SOLICIT).
+    pub unicast_requests_max: u8,
+    /// How long an address that nobody answered for is not asked for again.
+    pub failed_ns: u64,
+}
+
+impl Default for NeighbourTimers {
+    fn default() -> Self {
+        const SECOND: u64 = 1_000_000_000;
+        NeighbourTimers {
+            reachable_ns: 30 * SECOND,
+            delay_ns: 5 * SECOND,
+            retransmit_ns: SECOND,
+            multicast_requests_max: 3,
+            unicast_requests_max: 3,
+            failed_ns: SECOND,
+        }
+    }
+}
+
+/// For so long what a peer sent is news of its neighbour: ACKs leave sooner than that.
+const NEWS_NS: u64 = 1_000_000_000;
+
+/// A neighbour as a connection remembers it. Stale ids are recognised, not dangerous.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NeighbourId {
+    index: u32,
+    generation: u32,
+}
+
+/// State of an entry, RFC 4861 section 7.3.2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NeighbourState {
+    /// Asked for, no answer yet.
+    Incomplete,
+    /// Confirmed recently.
+    Reachable,
+    /// Known, but not confirmed recently; nobody uses it.
+    Stale,
+    /// Stale and in use: TCP may confirm it before we ask.
+    Delay,
+    /// Being asked by unicast.
+    Probe,
+    /// Nobody answered.
+    Failed,
+    /// Set by hand or by a mirror of the kernel's table; never ages.
+    Permanent,
+}
+
+/// What can be sent to a neighbour now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Link {
+    /// Send, to this MAC address.
+    Ready(MacAddr),
+    /// Not known yet: [`Neighbours::wait`] or [`Neighbours::hold_frame`].
+    Waiting,
+    /// Nobody answered: the host is unreachable.
+    Unreachable,
+    /// The entry gave way to another: resolve again.
+    Gone,
+}
+
+/// What the cache wants done, from [`Neighbours::poll`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NeighbourEvent {
+    /// Send a request, see [`arp_nd::request_frame`](crate::network::arp_nd::request_frame).
+    Request(Request),
+    /// Nobody answered. [`Neighbours::release`] names the connections that waited.
+    Failed(NeighbourId),
+    /// The entry for which this connection waited gave way to another.
+    Displaced(u32),
+}
+
+/// A question to the link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Index of the port to ask on.
+    pub port: u8,
+    /// Whose MAC address is wanted.
+    pub target: IpAddr,
+    /// Ask this MAC address only; `None` is broadcast (ARP) or the solicited-node group (ND).
+    pub unicast: Option<MacAddr>,
+}
+
+/// What a neighbour says about itself: a neighbour advertisement (RFC 4861 section 4.4) or an ARP reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Advertisement {
+    /// Its MAC address, if the message holds one.
+    pub mac: Option<MacAddr>,
+    /// It answers a request of ours.
+    pub solicited: bool,
+    /// It replaces what is known.
+    pub overrides: bool,
+}
+
+/// Something that waited for a neighbour, from [`Neighbours::release`].
+#[derive(Debug)]
+pub enum Waiter<'a> {
+    /// A connection, as it was given to [`Neighbours::wait`].
+    Token(u32),
+    /// A frame with its destination MAC address filled in, ready to send.
+    Frame(&'a [u8]),
+}
+
+/// Why an address could not be resolved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NeighbourError {
+    /// Every entry is permanent ([`NEIGHBOURS_MAX`]).
+    #[error("neighbour cache is full (NEIGHBOURS_MAX)")]
+    TableFull,
+}
+
+/// What the cache did and what it dropped.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct NeighbourCounters {
+    /// Requests handed out by [`Neighbours::poll`].
+    pub requests: u64,
+    /// Addresses that nobody answered for.
+    pub failed: u64,
+    /// Entries that gave way to another.
+    pub evicted: u64,
+    /// Newcomers refused because no entry could give way.
+    pub table_full: u64,
+    /// Connections not noted: `NEIGHBOUR_WAITING_MAX`.
+    pub waiting_full: u64,
+    /// Frames dropped: too long, too many, the neighbour failed or its entry gave way.
+    pub frames_dropped: u64,
+}
+
+/// The cache. At most [`NEIGHBOURS_MAX`] entries over all ports.
+#[derive(Debug)]
+pub struct Neighbours {
+    entries: Vec<Entry>,
+    index: Index,
+    pools: Pools,
+    /// Connections that waited for entries that gave way.
+    displaced: Queue,
+    /// Entries whose state has a timer; an entry that has left such a state is removed when the scan meets it.
+    timed: Vec<u32>,
+    scan: usize,
+    deadline_ns: u64,
+    timers: NeighbourTimers,
+    reachable_ns: u64,
+    key: [u64; 2],
+    draws: u64,
+    eviction_hand: usize,
+    entries_max: usize,
+    counters: NeighbourCounters,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    address: Addr,
+    /// Reachable: until when. Incomplete, Delay, Probe: when to act. Failed: until when not to ask again.
+    until_ns: u64,
+    /// When somebody last wanted to send to it; 0 never.
+    used_ns: u64,
+    generation: u32,
+    queue: Queue,
+    mac: MacAddr,
+    port: u8,
+    state: NeighbourState,
+    requests_sent: u8,
+    is_timed: bool,
+}
+
+impl Entry {
+    fn has_timer(&self) -> bool {
+        use NeighbourState::{Delay, Incomplete, Probe};
+        matches!(self.state, Incomplete | Delay | Probe)
+    }
+
+    fn has_mac(&self) -> bool {
+        use NeighbourState::{Failed, Incomplete};
+        !matches!(self.state, Incomplete | Failed)
+    }
+
+    /// How dear the entry is: the least goes first when the table is full, then the least recently used.
+    fn worth(&self) -> u8 {
+        match self.state {
+            NeighbourState::Failed => 0,
+            // A flood of SYNs from invented neighbours must not push out those that exist.
+            NeighbourState::Incomplete => 1,
+            NeighbourState::Stale => 2,
+            NeighbourState::Reachable | NeighbourState::Delay | NeighbourState::Probe => 3,
+            NeighbourState::Permanent => u8::MAX,
+        }
+    }
+}
+
+impl Neighbours {
+    /// An empty cache with all the memory it will ever use. `key` is a secret of this stack: it keys the index and
+    /// randomises the reachable time.
+    pub fn new(timers: NeighbourTimers, key: [u64; 2]) -> Neighbours {
+        Neighbours::with_limit(timers, key, NEIGHBOURS_MAX)
+    }
+
+    /// As [`Neighbours::new`] with room for fewer entries, 1 to [`NEIGHBOURS_MAX`].
+    pub fn with_limit(timers: NeighbourTimers, key: [u64; 2], entries_max: usize) -> Neighbours {
+        let entries_max = entries_max.clamp(1, NEIGHBOURS_MAX);
+        let mut neighbours = Neighbours {
+            entries: Vec::with_capacity(entries_max),
+            index: Index::new(entries_max),
+            pools: Pools::new(),
+            displaced: Queue::EMPTY,
+            timed: Vec::with_capacity(entries_max),
+            scan: 0,
+            deadline_ns: u64::MAX,
+            timers,
+            reachable_ns: 0,
+            key,
+            draws: 0,
+            eviction_hand: 0,
+            entries_max,
+            counters: NeighbourCounters::default(),
+        };
+        neighbours.draw_reachable_time();
+        neighbours
+    }
+
+    /// The neighbour `address` on `port`; begins to ask for it if it is not known. [`Neighbours::poll`] then has the request.
+    ///
+    /// # Errors
+    /// [`NeighbourError::TableFull`] when nothing can give way.
+    pub fn resolve(
+        &mut self,
+        port: u8,
+        address: IpAddr,
+        now_ns: u64,
+    ) -> Result<NeighbourId, NeighbourError> {
+        let address = Addr::from(address);
+        if let Some(index) = self.find(port, address) {
+            return Ok(self.id(index));
+        }
+        let index = self.insert(port, address, now_ns, Newcomer::Wanted)?;
+        self.start_asking(index, now_ns);
+        Ok(self.id(index))
+    }
+
+    /// The entry that `id` names is still the one it named.
+    #[inline]
+    pub fn is_current(&self, id: NeighbourId) -> bool {
+        let entry = self.entries.get(id.index as usize);
+        entry.is_some_and(|entry| entry.generation == id.generation)
+    }
+
+    /// What can be sent to `id` now. This is the data path's call, once per frame: it also notes that the entry is in
+    /// use, which is what sends a stale one to be probed.
+    #[inline]
+    pub fn link(&mut self, id: NeighbourId, now_ns: u64) -> Link {
+        self.link_to_peer(id, now_ns, 0)
+    }
+
+    /// The same for a connection whose peer last sent something new at `news_ns` (0 never). That shows that our ACKs reach it (RFC 4861 7.3.1), so who only
+    /// receives need not ask for its neighbour.
+    #[inline]
+    pub fn link_to_peer(&mut self, id: NeighbourId, now_ns: u64, news_ns: u64) -> Link {
+        let Some(entry) = self.entries.get_mut(id.index as usize) else {
+            return Link::Gone;
+        };
+        if entry.generation != id.generation {
+            return Link::Gone;
+        }
+        entry.used_ns = now_ns;
+        if entry.state == NeighbourState::Reachable && now_ns < entry.until_ns {
+            return Link::Ready(entry.mac);
+        }
+        self.link_not_fresh(id.index, now_ns, news_ns)
+    }
+
+    /// TCP's advice: the peer behind this neighbour acknowledged new data, so both directions work (RFC 4861 7.3.1).
+    #[inline]
+    pub fn confirm(&mut self, id: NeighbourId, now_ns: u64) {
+        use NeighbourState::{Delay, Probe, Reachable, Stale};
+        let Some(entry) = self.entries.get_mut(id.index as usize) else {
+            return;
+        };
+        if entry.generation == id.generation
+            && matches!(entry.state, Reachable | Stale | Delay | Probe)
+        {
+            entry.state = Reachable;
+            entry.until_ns = now_ns + self.reachable_ns;
+        }
+    }
+
+    /// TCP's opposite advice: segments were retransmitted again and again (RFC 9293 MUST-20). A reachable entry becomes
+    /// stale, so that its next use has it probed.
+    pub fn doubt(&mut self, id: NeighbourId) {
+        if let Some(entry) = self.live_mut(id)
+            && entry.state == NeighbourState::Reachable
+        {
+            entry.state = NeighbourState::Stale;
+        }
+    }
+
+    /// Notes that the connection `token` waits for `id`. Once per connection: the caller remembers that it waits.
+    /// False if it was not noted ([`NeighbourCounters::waiting_full`]); the connection's own timer is then the fallback.
+    pub fn wait(&mut self, id: NeighbourId, token: u32) -> bool {
+        let Some(entry) = self.entries.get_mut(id.index as usize) else {
+            return false;
+        };
+        if entry.generation != id.generation {
+            return false;
+        }
+        let noted = self.pools.push_token(&mut entry.queue, token);
+        self.counters.waiting_full += u64::from(!noted);
+        noted
+    }
+
+    /// Keeps a copy of a small frame (Ethernet header included, its destination left open) until `id` is known. When the
+    /// neighbour has its share already, the oldest goes. False if the frame was dropped.
+    pub fn hold_frame(&mut self, id: NeighbourId, frame: &[u8]) -> bool {
+        let Some(entry) = self.entries.get_mut(id.index as usize) else {
+            return false;
+        };
+        let held = if entry.generation == id.generation {
+            self.pools.push_frame(&mut entry.queue, frame)
+        } else {
+            waiting::Held {
+                kept: false,
+                dropped: 1,
+            }
+        };
+        self.counters.frames_dropped += u64::from(held.dropped);
+        held.kept
+    }
+
+    /// Hands out, oldest first, and forgets all that waited for `id`: tokens always, frames if the MAC address is known
+    /// (otherwise they are dropped and counted).
+    pub fn release(&mut self, id: NeighbourId, mut out: impl FnMut(Waiter<'_>)) {
+        let Some(entry) = self.entries.get_mut(id.index as usize) else {
+            return;
+        };
+        if entry.generation != id.generation {
+            return;
+        }
+        while let Some(token) = self.pools.pop_token(&mut entry.queue) {
+            out(Waiter::Token(token));
+        }
+        let destination = entry.has_mac().then_some(entry.mac);
+        while let Some(frame) = self.pools.pop_frame(&mut entry.queue) {
+            match destination {
+                Some(mac) => {
+                    frame[..6].copy_from_slice(&mac.0);
+                    out(Waiter::Frame(frame));
+                }
+                None => self.counters.frames_dropped += 1,
+            }
+        }
+    }
+
+    /// Sets an entry that never ages: by configuration, or mirrored from the kernel. Release it if something waited.
+    ///
+    /// # Errors
+    /// [`NeighbourError::TableFull`] when nothing can give way.
+    pub fn set_permanent(
+        &mut self,
+        port: u8,
+        address: IpAddr,
+        mac: MacAddr,
+        now_ns: u64,
+    ) -> Result<NeighbourId, NeighbourError> {
+        let id = self.resolve(port, address, now_ns)?;
+        let entry = &mut self.entries[id.index as usize];
+        entry.mac = mac;
+        entry.state = NeighbourState::Permanent;
+        Ok(id)
+    }
+
+    /// When [`Neighbours::poll`] next has something; `u64::MAX` is never.
+    #[inline]
+    pub fn deadline_ns(&self) -> u64 {
+        self.deadline_ns
+    }
+
+    /// What is due, one at a time, until `None`.
+    pub fn poll(&mut self, now_ns: u64) -> Option<NeighbourEvent> {
+        if now_ns < self.deadline_ns {
+            return None;
+        }
+        if let Some(token) = self.pools.pop_token(&mut self.displaced) {
+            return Some(NeighbourEvent::Displaced(token));
+        }
+        while let Some(&index) = self.timed.get(self.scan) {
+            let entry = &mut self.entries[index as usize];
+            if !entry.has_timer() {
+                entry.is_timed = false;
+                self.timed.swap_remove(self.scan);
+                continue;
+            }
+            // Left in place: a state that is entered now may be met again, but is not due again.
+            if now_ns >= entry.until_ns
+                && let Some(event) = self.act(index, now_ns)
+            {
+                return Some(event);
+            }
+            self.scan += 1;
+        }
+        self.scan = 0;
+        self.deadline_ns = self
+            .timed
+            .iter()
+            .map(|&index| self.entries[index as usize].until_ns)
+            .min()
+            .unwrap_or(u64::MAX);
+        None
+    }
+
+    /// State of an entry, for tests and tools; `None` if the id is stale.
+    pub fn state(&self, id: NeighbourId) -> Option<NeighbourState> {
+        let entry = self.entries.get(id.index as usize)?;
+        (entry.generation == id.generation).then_some(entry.state)
+    }
+
+    /// Number of entries.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no entries.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &NeighbourCounters {
+        &self.counters
+    }
+
+    #[cold]
+    fn link_not_fresh(&mut self, index: u32, now_ns: u64, news_ns: u64) -> Link {
+        use NeighbourState::{Delay, Failed, Incomplete, Permanent, Probe, Reachable, Stale};
+        if news_ns != 0 && now_ns < news_ns.saturating_add(NEWS_NS) {
+            self.confirm(self.id(index), now_ns);
+        }
+        let delay_ns = self.timers.delay_ns;
+        let entry = &mut self.entries[index as usize];
+        let mac = entry.mac;
+        match entry.state {
+            Reachable if now_ns < entry.until_ns => Link::Ready(mac),
+            Permanent | Delay | Probe => Link::Ready(mac),
+            Reachable | Stale => {
+                entry.state = Delay;
+                entry.until_ns = now_ns + delay_ns;
+                self.arm(index);
+                Link::Ready(mac)
+            }
+            Incomplete => Link::Waiting,
+            Failed if now_ns < entry.until_ns => Link::Unreachable,
+            Failed => {
+                self.start_asking(index, now_ns);
+                Link::Waiting
+            }
+        }
+    }
+
+    /// Does what the timer of `index` is for.
+    fn act(&mut self, index: u32, now_ns: u64) -> Option<NeighbourEvent> {
+        use NeighbourState::{Delay, Failed, Incomplete, Probe};
+        let timers = self.timers;
+        let entry = &mut self.entries[index as usize];
+        let requests_max = match entry.state {
+            Incomplete => timers.multicast_requests_max,
+            Delay => {
+                entry.state = Probe;
+                entry.requests_sent = 0;
+                timers.unicast_requests_max
+            }
+            Probe => timers.unicast_requests_max,
+            _ => return None,
+        };
+        if entry.requests_sent >= requests_max {
+            // One that was there a moment ago may have another address: its next use asks the whole link.
+            let was_known = entry.state == Probe;
+            entry.state = Failed;
+            entry.until_ns = now_ns + if was_known { 0 } else { timers.failed_ns };
+            self.counters.failed += 1;
+            return Some(NeighbourEvent::Failed(self.id(index)));
+        }
+        entry.requests_sent += 1;
+        entry.until_ns = now_ns + timers.retransmit_ns;
+        self.counters.requests += 1;
+        Some(NeighbourEvent::Request(Request {
+            port: entry.port,
+            target: entry.address.to_ip(),
+            unicast: (entry.state == Probe).then_some(entry.mac),
+        }))
+    }
+
+    fn start_asking(&mut self, index: u32, now_ns: u64) {
+        let entry = &mut self.entries[index as usize];
+        entry.state = NeighbourState::Incomplete;
+        entry.requests_sent = 0;
+        entry.until_ns = now_ns;
+        self.arm(index);
+    }
+
+    /// Has [`Neighbours::poll`] look at `index` when its time comes.
+    fn arm(&mut self, index: u32) {
+        let entry = &mut self.entries[index as usize];
+        self.deadline_ns = self.deadline_ns.min(entry.until_ns);
+        if !entry.is_timed {
+            entry.is_timed = true;
+            self.timed.push(index);
+        }
+    }
+
+    /// RFC 4861 6.3.2: uniformly between half and one and a half of the base.
+    fn draw_reachable_time(&mut self) {
+        self.draws = self.draws.wrapping_add(1);
+        let base = self.timers.reachable_ns;
+        let random = siphash::siphash13_words(self.key, &[self.draws]);
+        self.reachable_ns = base / 2 + random % base.max(1);
+    }
+
+    fn hash(&self, port: u8, address: Addr) -> u32 {
+        hash(self.key, port, address)
+    }
+
+    fn id(&self, index: u32) -> NeighbourId {
+        NeighbourId {
+            index,
+            generation: self.entries[index as usize].generation,
+        }
+    }
+
+    fn live_mut(&mut self, id: NeighbourId) -> Option<&mut Entry> {
+        self.entries
+            .get_mut(id.index as usize)
+            .filter(|entry| entry.generation == id.generation)
+    }
+}
+
+fn hash(key: [u64; 2], port: u8, address: Addr) -> u32 {
+    let bits = address.bits();
+    siphash::siphash13_words(key, &[u64::from(port), (bits >> 64) as u64, bits as u64]) as u32
+}

@@ -1,0 +1,251 @@
+//! The routing table: where a packet to a given address goes next.
+//!
+//! Owns the static IPv4 and IPv6 routes and their longest-prefix match. The configuration fills it.
+//! A connection that begins asks it, and so does every answer to a packet without a connection.
+//!
+//! ```text
+//! sorted by (length descending, network):   /32 /32 | /24 /24 /24 | /8 | /0
+//! groups, one per length in use:            [32: 0..2] [24: 2..5] [8: 5..6] [0: 6..7]
+//! look-up: binary search in each group, longest first; the first hit is the answer
+//! ```
+
+use core::net::IpAddr;
+
+use thiserror::Error;
+
+use crate::limits::ROUTES_MAX;
+use crate::network::addresses::{IpCidr, is_unicast};
+
+#[cfg(test)]
+mod tests;
+
+/// One route. Without a gateway the prefix is on the link of `port`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// Destinations it covers; host bits are ignored.
+    pub prefix: IpCidr,
+    /// The router to hand packets to; `None` when destinations are on the link.
+    pub gateway: Option<IpAddr>,
+    /// Index of the port that packets leave by.
+    pub port: u8,
+}
+
+/// Where a packet goes: the neighbour whose MAC address it needs, and the port.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NextHop {
+    /// The gateway, or the destination itself when it is on the link.
+    pub address: IpAddr,
+    /// Index of the port that the packet leaves by.
+    pub port: u8,
+}
+
+/// Why a route was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum RouteError {
+    /// [`ROUTES_MAX`] routes are held already.
+    #[error("too many routes (ROUTES_MAX)")]
+    Full,
+    /// A route for the same prefix is held already.
+    #[error("a route for this prefix exists")]
+    Duplicate,
+    /// Prefix and gateway are of different families.
+    #[error("gateway of another address family than its prefix")]
+    GatewayFamily,
+    /// The gateway is unspecified, multicast or broadcast.
+    #[error("gateway is not a unicast address")]
+    GatewayNotUnicast,
+}
+
+/// The table. At most [`ROUTES_MAX`] routes over both families.
+#[derive(Debug)]
+pub struct Routes {
+    v4: Table,
+    v6: Table,
+    /// The last answer, for bursts to one destination.
+    last: Option<(IpAddr, NextHop)>,
+}
+
+impl Default for Routes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Routes {
+    /// An empty table: nothing is reachable.
+    pub fn new() -> Routes {
+        Routes {
+            v4: Table::new(),
+            v6: Table::new(),
+            last: None,
+        }
+    }
+
+    /// Adds a route.
+    ///
+    /// # Errors
+    /// [`RouteError`] when the table is full, holds the prefix already, or the gateway cannot be one.
+    pub fn add(&mut self, route: Route) -> Result<(), RouteError> {
+        if let Some(gateway) = route.gateway {
+            if gateway.is_ipv4() != route.prefix.address().is_ipv4() {
+                return Err(RouteError::GatewayFamily);
+            }
+            if !is_unicast(gateway) {
+                return Err(RouteError::GatewayNotUnicast);
+            }
+        }
+        if self.len() == ROUTES_MAX {
+            return Err(RouteError::Full);
+        }
+        let route = Route {
+            prefix: route.prefix.network(),
+            ..route
+        };
+        self.table_mut(route.prefix.address()).insert(route)?;
+        self.changed();
+        Ok(())
+    }
+
+    /// Removes the route for exactly this prefix and returns it.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "addresses and routes stay as configured")
+    )]
+    pub fn remove(&mut self, prefix: IpCidr) -> Option<Route> {
+        let prefix = prefix.network();
+        let removed = self.table_mut(prefix.address()).remove(prefix)?;
+        self.changed();
+        Some(removed)
+    }
+
+    /// The next hop for `destination` by longest-prefix match; `None` means that the network is unreachable.
+    #[inline]
+    pub fn lookup(&mut self, destination: IpAddr) -> Option<NextHop> {
+        if let Some((address, hop)) = self.last
+            && address == destination
+        {
+            return Some(hop);
+        }
+        let route = self.route_for(destination)?;
+        let hop = NextHop {
+            address: route.gateway.unwrap_or(destination),
+            port: route.port,
+        };
+        self.last = Some((destination, hop));
+        Some(hop)
+    }
+
+    /// The route that [`Routes::lookup`] would follow.
+    pub fn route_for(&self, destination: IpAddr) -> Option<&Route> {
+        let table = if destination.is_ipv4() {
+            &self.v4
+        } else {
+            &self.v6
+        };
+        table.lookup(key(destination))
+    }
+
+    /// Number of routes held.
+    pub fn len(&self) -> usize {
+        self.v4.routes.len() + self.v6.routes.len()
+    }
+
+    fn table_mut(&mut self, address: IpAddr) -> &mut Table {
+        if address.is_ipv4() {
+            &mut self.v4
+        } else {
+            &mut self.v6
+        }
+    }
+
+    fn changed(&mut self) {
+        self.last = None;
+    }
+}
+
+/// Routes of one family. Addresses are compared as 128-bit keys, left-aligned, so both families share the code.
+#[derive(Debug)]
+struct Table {
+    routes: Vec<Route>,
+    groups: Vec<Group>,
+}
+
+/// The routes `start..end` share the prefix length that `mask` selects.
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    mask: u128,
+    start: usize,
+    end: usize,
+}
+
+impl Table {
+    fn new() -> Table {
+        Table {
+            routes: Vec::new(),
+            groups: Vec::new(),
+        }
+    }
+
+    fn insert(&mut self, route: Route) -> Result<(), RouteError> {
+        match self.position(route.prefix) {
+            Ok(_) => Err(RouteError::Duplicate),
+            Err(at) => {
+                self.routes.insert(at, route);
+                self.regroup();
+                Ok(())
+            }
+        }
+    }
+
+    fn remove(&mut self, prefix: IpCidr) -> Option<Route> {
+        let at = self.position(prefix).ok()?;
+        let route = self.routes.remove(at);
+        self.regroup();
+        Some(route)
+    }
+
+    fn lookup(&self, key_of_destination: u128) -> Option<&Route> {
+        for group in &self.groups {
+            let wanted = key_of_destination & group.mask;
+            let routes = &self.routes[group.start..group.end];
+            if let Ok(at) =
+                routes.binary_search_by_key(&wanted, |route| key(route.prefix.address()))
+            {
+                return Some(&routes[at]);
+            }
+        }
+        None
+    }
+
+    fn position(&self, prefix: IpCidr) -> Result<usize, usize> {
+        let order = |prefix: IpCidr| (u8::MAX - prefix.prefix_len(), key(prefix.address()));
+        self.routes
+            .binary_search_by_key(&order(prefix), |route| order(route.prefix))
+    }
+
+    fn regroup(&mut self) {
+        self.groups.clear();
+        let mut start = 0;
+        for same_length in self
+            .routes
+            .chunk_by(|a, b| a.prefix.prefix_len() == b.prefix.prefix_len())
+        {
+            let end = start + same_length.len();
+            let length = u32::from(same_length[0].prefix.prefix_len());
+            self.groups.push(Group {
+                mask: u128::MAX.checked_shl(128 - length).unwrap_or(0),
+                start,
+                end,
+            });
+            start = end;
+        }
+    }
+}
+
+/// The address left-aligned in 128 bits.
+fn key(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()) << 96,
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}

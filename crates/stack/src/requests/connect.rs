@@ -1,0 +1,188 @@
+//! Active opens: a source address, a local port that makes the flow unique, and a connection in
+//! SYN_SENT.
+
+use std::net::IpAddr;
+
+use ring::socket_block::SocketId;
+use rustix::io::Errno;
+use tcp::{ActiveOpen, FastOpenSyn};
+use wire::Addr;
+
+use crate::context::{Connect, FastOpenAnswer, FastOpenQuery, SocketOption, name_of, socket_addr};
+use crate::core::Core;
+use crate::flows::flow_table::FlowEntry;
+use crate::flows::sockets::Role;
+use crate::requests::job_queue::refuse;
+
+impl Core {
+    /// Opens a connection; a failure is told through the socket's state.
+    pub(crate) fn connect(&mut self, connect: Connect) {
+        let Some(socket) = self.reserved(connect.socket) else {
+            return refuse(connect.answer);
+        };
+        let outcome = self.open(socket, &connect);
+        match outcome {
+            Ok(()) => self.queue_opening(socket),
+            Err(_) => self.forget_written_ahead(socket),
+        }
+        self.answer(socket, outcome, connect.answer);
+    }
+
+    /// Whether a reserved socket stands on the list of openings.
+    pub(crate) fn waits_to_begin(&self, socket: u32) -> bool {
+        self.schedule.lists.is_opening(socket) && self.flows.sockets.role(socket) == Role::Reserved
+    }
+
+    /// A connection that waited on the list of openings begins: its SYN is due. False: it cannot, and the application was told.
+    pub(crate) fn begin_waiting(&mut self, socket: u32) -> bool {
+        let (_, remote) = self.flows.sockets.block(socket).names();
+        let plain = Connect {
+            socket: SocketId::default(),
+            local: None,
+            remote: socket_addr(Addr::from_octets(remote.address), remote.port),
+            options: Vec::new(),
+            fast_open: false,
+            answer: None,
+        };
+        match self.open(socket, &plain) {
+            Ok(()) => true,
+            Err(errno) => {
+                self.schedule.lists.take_out(socket);
+                self.fail_socket(socket, errno);
+                false
+            }
+        }
+    }
+
+    /// Makes a connection of a reserved socket. Its SYN is for the caller to have sent; no deadline is set before that has left.
+    fn open(&mut self, socket: u32, connect: &Connect) -> Result<(), Errno> {
+        let remote = connect.remote;
+        if remote.port() == 0 || remote.ip().is_unspecified() {
+            return Err(Errno::CONNREFUSED);
+        }
+        if !self.network.may_reach(remote.ip()) {
+            return Err(Errno::NETUNREACH);
+        }
+        let neighbour = self.network.hop(Addr::from(remote.ip()), self.env.now_ns)?;
+        let is_bound = self.flows.sockets.slot(socket).bound;
+        let local = self.source_of(connect, is_bound)?;
+        let port = connect.local.map_or(0, |local| local.port());
+        let ports = (&self.isn, self.env.config.local_ports);
+        let (key, hash) = self.flows.unique_key(ports, local, port, remote)?;
+        let mss_max = connect.options.iter().find_map(|option| match option {
+            SocketOption::MaxSegment(mss) => Some(*mss),
+            _ => None,
+        });
+        let mss = self
+            .network
+            .path_mss(key.remote, mss_max.unwrap_or(0), self.env.now_ns);
+        let fast_open = if connect.fast_open {
+            self.fast_open_syn(key.remote, mss, asks_no_cookie(&connect.options))
+        } else {
+            None
+        };
+        let open = ActiveOpen {
+            iss: self.isn.isn(&key, self.env.now_ns),
+            ts_offset: self.isn.timestamp_offset(&key),
+            mss,
+            mss_default: if key.remote.is_v4() {
+                self.env.config.tcp.mss_default_v4
+            } else {
+                self.env.config.tcp.mss_default_v6
+            },
+            buffers: self.buffers_of(&connect.options),
+            fast_open,
+        };
+        self.flows
+            .table
+            .insert(hash, FlowEntry::Connection(socket))
+            .map_err(|_| Errno::NOBUFS)?;
+        let (slot, _, block) = self.flows.sockets.parts(socket);
+        slot.become_connection(key, hash)
+            .connect_in(&mut self.env.cx(), &open);
+        slot.neighbour = Some(neighbour);
+        block.set_names(
+            name_of(key.local, key.local_port),
+            name_of(key.remote, key.remote_port),
+        );
+        self.tell_path(socket);
+        for &option in &connect.options {
+            let effects = self.set_option(socket, option);
+            self.settle(socket, effects);
+        }
+        if connect.fast_open {
+            self.write_ahead_of_syn(socket);
+        }
+        Ok(())
+    }
+
+    /// What the SYN of an open to `remote` brings along, with segments of at most `mss` bytes.
+    pub(crate) fn fast_open_syn(
+        &mut self,
+        remote: Addr,
+        mss: u16,
+        no_cookie: bool,
+    ) -> Option<FastOpenSyn> {
+        let settings = &self.env.config.tcp.fast_open;
+        self.network
+            .destinations
+            .fast_open_syn(remote, mss, no_cookie, settings, self.env.now_ns)
+    }
+
+    /// Tells an application what a Fast Open could carry.
+    pub(crate) fn answer_fast_open(&mut self, mut query: FastOpenQuery) {
+        let remote = Addr::from(query.remote.ip());
+        let mss = self
+            .network
+            .path_mss(remote, query.mss_max, self.env.now_ns);
+        let syn = self.fast_open_syn(remote, mss, query.no_cookie);
+        let is_request = |syn: &FastOpenSyn| syn.option.is_some_and(|option| option.is_request());
+        let syn = syn.filter(|syn| !is_request(syn));
+        let answer = FastOpenAnswer {
+            has_cookie: syn.is_some(),
+            syn_bytes_max: syn.map_or(0, |syn| u32::from(syn.bytes)),
+        };
+        // Who asked may have gone.
+        let _ = query.answer.push(answer);
+        if let Some(socket) = self.reserved(query.socket) {
+            self.tell(socket);
+        }
+    }
+
+    /// What was written before the open may ride on the SYN.
+    fn write_ahead_of_syn(&mut self, socket: u32) {
+        let (slot, _, block) = self.flows.sockets.parts(socket);
+        if let Some(conn) = slot.conn.as_mut() {
+            let buffered = slot.tx.buffered(block);
+            let effects = conn.on_write(&mut self.env.cx(), buffered);
+            self.settle(socket, effects);
+        }
+    }
+
+    /// What was to ride on the SYN goes with the refusal, before that is told: whoever tries again writes it again.
+    #[cold]
+    fn forget_written_ahead(&mut self, socket: u32) {
+        let (slot, pool, block) = self.flows.sockets.parts(socket);
+        let buffered = slot.tx.buffered(block);
+        slot.tx.acknowledge(pool, block, buffered);
+    }
+
+    fn source_of(&mut self, connect: &Connect, is_bound: bool) -> Result<IpAddr, Errno> {
+        match connect.local.map(|local| local.ip()) {
+            Some(ip) if !ip.is_unspecified() => {
+                let usable = (is_bound || self.network.addresses.is_local(ip))
+                    && ip.is_ipv4() == connect.remote.is_ipv4();
+                usable.then_some(ip).ok_or(Errno::ADDRNOTAVAIL)
+            }
+            _ => self
+                .network
+                .source_to(connect.remote.ip())
+                .ok_or(Errno::ADDRNOTAVAIL),
+        }
+    }
+}
+
+/// `TCP_FASTOPEN_NO_COOKIE` among the options of an open.
+pub(crate) fn asks_no_cookie(options: &[SocketOption]) -> bool {
+    options.contains(&SocketOption::FastOpenNoCookie(true))
+}

@@ -1,0 +1,185 @@
+//! Options of sockets, applied; and what is known of a connection, asked for by number and name above.
+//!
+//! A connection has its options itself (most are TCP's). A listener keeps those that were set on it, latest last, and each connection that it accepts begins
+//! with them, as in Linux.
+
+use tcp::{Buffers, Effects};
+
+use crate::context::{InfoQuery, SocketInfo, SocketOption, socket_addr};
+use crate::core::Core;
+use crate::flows::half_opens::ListenerId;
+use crate::flows::sockets::Role;
+
+/// IP and TCP headers without options: what lies between MTU and MSS.
+const fn headers_len(is_v4: bool) -> u32 {
+    let ip = if is_v4 {
+        wire::ipv4::HEADER_LEN
+    } else {
+        wire::ipv6::HEADER_LEN
+    };
+    (ip + wire::tcp::HEADER_LEN) as u32
+}
+
+impl Core {
+    /// An option was set on a socket that exists already.
+    pub(crate) fn set_option_later(&mut self, socket: u32, option: SocketOption) {
+        if let Role::Listener(index) = self.flows.sockets.role(socket) {
+            if let Some(listener) = self.flows.listeners.by_index_mut(index) {
+                listener.set_option(option);
+            }
+            return;
+        }
+        let effects = self.set_option(socket, option);
+        self.settle(socket, effects);
+    }
+
+    /// A new connection begins with an option of its listener's.
+    pub(crate) fn inherit_option(&mut self, socket: u32, option: SocketOption) -> Effects {
+        if let SocketOption::RtoMin(us) = option
+            && let Some(conn) = self.flows.sockets.slot(socket).conn.as_mut()
+        {
+            conn.begin_with_rto_min_us(&self.env.cx(), us);
+            return Effects::NONE;
+        }
+        self.set_option(socket, option)
+    }
+
+    /// Sets an option of a connection.
+    pub(crate) fn set_option(&mut self, socket: u32, option: SocketOption) -> Effects {
+        let slot = self.flows.sockets.slot(socket);
+        if slot.role != Role::Connection || option.sets_header(&mut slot.header) {
+            return Effects::NONE;
+        }
+        match option {
+            SocketOption::ReceiveErrors { v4, v6 } => {
+                self.flows.icmp_notes.set_receive_errors(socket, v4, v6);
+            }
+            SocketOption::StampSent(end, kinds) => {
+                let lost = self.flows.sockets.await_stamps(socket, end, kinds);
+                self.counters.stamps_lost += lost;
+            }
+            SocketOption::StampArrivals(on) => {
+                slot.stamps.get_or_insert_default().of_arrivals = on;
+            }
+            SocketOption::EndOfRecord(position) => {
+                if let Some(conn) = slot.conn.as_mut() {
+                    let offset = slot.tx.offset_of(position);
+                    conn.end_record(&mut self.env.cx(), offset);
+                }
+            }
+            SocketOption::Urgent(position) => {
+                let offset = slot.tx.offset_of(position);
+                if let Some(conn) = slot.conn.as_mut() {
+                    return conn.mark_urgent(&mut self.env.cx(), offset);
+                }
+            }
+            SocketOption::SendBuffer(_) | SocketOption::NotSentLowat(_) => {
+                let effects = self.set_tcp_option(socket, option);
+                self.publish_room(socket);
+                return effects;
+            }
+            option => return self.set_tcp_option(socket, option),
+        }
+        Effects::NONE
+    }
+
+    fn set_tcp_option(&mut self, socket: u32, option: SocketOption) -> Effects {
+        let Some(conn) = self.flows.sockets.slot(socket).conn.as_mut() else {
+            return Effects::NONE;
+        };
+        let mut cx = self.env.cx();
+        match option {
+            SocketOption::NoDelay(on) => return conn.set_nodelay(&mut cx, on),
+            SocketOption::Cork(on) => return conn.set_cork(&mut cx, on),
+            SocketOption::KeepAlive(times) => return conn.set_keepalive(&mut cx, times),
+            SocketOption::KeepAliveIdle(times) => return conn.set_keepalive_idle(&mut cx, times),
+            SocketOption::QuickAck(on) => return conn.set_quick_ack(&mut cx, on),
+            SocketOption::MaxSegment(mss) => return conn.set_max_segment(&mut cx, mss),
+            SocketOption::UserTimeout(ns) => conn.set_user_timeout(ns),
+            SocketOption::SendBuffer(asked) => conn.set_send_buffer(&mut cx, asked),
+            SocketOption::RecvBuffer(asked) => conn.set_recv_buffer(&mut cx, asked),
+            SocketOption::WindowClamp(bytes) => conn.set_window_clamp(bytes),
+            SocketOption::NotSentLowat(bytes) => conn.set_notsent_lowat(bytes),
+            SocketOption::Congestion(choice) => conn.set_congestion(&cx, choice),
+            SocketOption::MaxPacingRate(rate) => conn.set_max_pacing_rate(&cx, rate),
+            SocketOption::SynRetries(retries) => conn.set_syn_retries(retries),
+            SocketOption::FinWait2(wait_ns) => conn.set_fin_wait_2(wait_ns),
+            SocketOption::RtoMax(ms) => conn.set_rto_max_ms(ms),
+            SocketOption::RtoMin(us) => conn.set_rto_min_us(us),
+            SocketOption::DelayedAckMax(us) => conn.set_delayed_ack_max_us(us),
+            SocketOption::ThinLinearTimeouts(on) => conn.set_thin_linear_timeouts(on),
+            // Those of the socket, of its headers, of listeners, and what mattered before the SYN.
+            SocketOption::StampSent(..)
+            | SocketOption::StampArrivals(_)
+            | SocketOption::EndOfRecord(_)
+            | SocketOption::Urgent(_)
+            | SocketOption::TrafficClass(_)
+            | SocketOption::HopLimit(_)
+            | SocketOption::MtuDiscover { .. }
+            | SocketOption::FastOpen(_)
+            | SocketOption::FastOpenKey(_)
+            | SocketOption::FastOpenNoCookie(_)
+            | SocketOption::DeferAccept(_)
+            | SocketOption::SaveSyn(_)
+            | SocketOption::ReceiveErrors { .. }
+            | SocketOption::V6Only(_) => {}
+        }
+        Effects::NONE
+    }
+
+    /// The buffers of a connection that begins with these options.
+    pub(crate) fn buffers_of(&self, options: &[SocketOption]) -> Buffers {
+        let config = &self.env.config.tcp;
+        options
+            .iter()
+            .fold(Buffers::of(config), |buffers, option| match *option {
+                SocketOption::RecvBuffer(asked) => buffers.with_recv(asked),
+                SocketOption::SendBuffer(asked) => buffers.with_send(asked),
+                SocketOption::WindowClamp(asked) => buffers.with_window_clamp(asked),
+                _ => buffers,
+            })
+    }
+
+    /// The buffers of a connection that a listener will accept: its own.
+    #[inline]
+    pub(crate) fn buffers_to_accept(&self, listener: ListenerId) -> Buffers {
+        match self.flows.listeners.at(listener) {
+            Some(listening) if listening.sizes_buffers => self.buffers_of(&listening.options),
+            _ => Buffers::of(&self.env.config.tcp),
+        }
+    }
+
+    /// What is known of a connection.
+    #[cold]
+    pub(crate) fn answer_info(&mut self, mut query: InfoQuery) {
+        let info = self
+            .flows
+            .sockets
+            .resolve(query.socket)
+            .and_then(|socket| self.socket_info(socket));
+        // Who asked may have gone.
+        let _ = query.answer.push(info.map(Box::new));
+    }
+
+    fn socket_info(&mut self, socket: u32) -> Option<SocketInfo> {
+        let (slot, pool, block) = self.flows.sockets.parts(socket);
+        let unread = slot.rx.reclaim(pool, block);
+        let conn = slot.conn.as_ref()?;
+        let key = &slot.key;
+        let tcp = conn.info_at(self.env.now_ns);
+        let path_mss = match tcp.narrow_mss {
+            0 => u32::from(self.network.mss_for(key.remote)),
+            narrow => narrow,
+        };
+        Some(SocketInfo {
+            tcp,
+            local: socket_addr(key.local, key.local_port),
+            remote: socket_addr(key.remote, key.remote_port),
+            send_buffered: slot.tx.buffered(block),
+            send_buffer_max: conn.send_buffer(),
+            unread,
+            recv_buffer_max: conn.recv_buffer(),
+            path_mtu: path_mss + headers_len(key.remote.is_v4()),
+        })
+    }
+}

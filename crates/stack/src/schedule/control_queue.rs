@@ -1,0 +1,85 @@
+//! Segments that leave without a connection: resets, SYN-ACKs, challenge ACKs, the last ACK of a connection that went to TIME_WAIT. None bears payload.
+//!
+//! At the limit ([`Limits::control_queue_max`](crate::limits::Limits)) the newest is dropped and counted; whoever waits for it asks again.
+
+use std::collections::VecDeque;
+
+use tcp::SegmentOut;
+use wire::FlowKey;
+
+use crate::counters::Counters;
+use crate::header_fields::HeaderFields;
+
+/// A segment, whose it is, and what its network header says.
+pub(crate) struct ControlSegment {
+    pub key: FlowKey,
+    pub segment: SegmentOut,
+    pub header: HeaderFields,
+}
+
+pub(crate) struct ControlQueue {
+    waiting: VecDeque<ControlSegment>,
+    capacity: usize,
+}
+
+impl ControlQueue {
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            waiting: VecDeque::with_capacity(capacity),
+            capacity,
+        }
+    }
+
+    #[inline]
+    pub fn push(
+        &mut self,
+        key: &FlowKey,
+        segment: &SegmentOut,
+        header: HeaderFields,
+        counters: &mut Counters,
+    ) {
+        if self.waiting.len() == self.capacity {
+            counters.control_queue_full += 1;
+            return;
+        }
+        self.waiting.push_back(ControlSegment {
+            key: *key,
+            segment: segment.clone(),
+            header,
+        });
+    }
+
+    /// The oldest, which stays where it is: it is large.
+    #[inline]
+    pub fn first(&self) -> Option<&ControlSegment> {
+        self.waiting.front()
+    }
+
+    /// The oldest has left.
+    #[inline]
+    pub fn drop_first(&mut self) {
+        self.waiting.pop_front();
+    }
+
+    /// Whoever brings in more would soon find it full.
+    #[inline]
+    pub fn is_half_full(&self) -> bool {
+        self.waiting.len() * 2 > self.capacity
+    }
+
+    /// How many it takes in all.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// How many more it takes.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.capacity - self.waiting.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}

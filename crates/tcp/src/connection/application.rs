@@ -1,0 +1,363 @@
+//! What the application does, as the stack tells it: bytes written and read, close, abort, options
+//! (RFC 9293 3.9.1 and 3.10.2 to 3.10.5).
+//!
+//! Whoever reads usually answers, and may close behind the answer: what comes together is told by `note_read`, `note_write` and their like between
+//! [`begin_run`](Connection::begin_run) and [`end_run`](Connection::end_run), and what follows from it is found out once.
+
+use crate::MILLISECOND_NS;
+use crate::config::CongestionAlgorithm;
+use crate::connection::timers::AckKind;
+use crate::connection::{Connection, Keepalive, millis};
+use crate::context::Cx;
+use crate::effects::Effects;
+use crate::marks::Marks;
+use crate::recovery::Pending;
+use crate::recovery::rate::Busy;
+use crate::state::{ConnectionError, State};
+use crate::timers::NEVER_NS;
+
+impl Connection {
+    /// The send buffer holds `buffered` bytes counted from SND.UNA, sent and unsent.
+    #[inline]
+    pub fn on_write(&mut self, cx: &mut Cx<'_>, buffered: u32) -> Effects {
+        let run = self.begin_run();
+        self.note_write(cx, buffered);
+        self.end_run(cx, Effects::NONE, run)
+    }
+
+    /// [`on_write`](Self::on_write) as one of several calls.
+    #[inline]
+    pub fn note_write(&mut self, cx: &mut Cx<'_>, buffered: u32) {
+        self.marks.clear(Marks::MORE);
+        self.marks.set(Marks::PUSH_AT_END);
+        self.take_written(cx, buffered);
+    }
+
+    /// As `on_write`, and more is to follow at once (MSG_MORE): a partial segment waits for it, until the next ACK at the latest or for as
+    /// long as a corked one.
+    pub fn on_write_more(&mut self, cx: &mut Cx<'_>, buffered: u32) -> Effects {
+        let run = self.begin_run();
+        self.note_write_more(cx, buffered);
+        self.end_run(cx, Effects::NONE, run)
+    }
+
+    /// [`on_write_more`](Self::on_write_more) as one of several calls.
+    pub fn note_write_more(&mut self, cx: &mut Cx<'_>, buffered: u32) {
+        if self.unsent() == 0 {
+            self.marks.clear(Marks::PUSH_AT_END);
+        }
+        self.marks.set(Marks::MORE);
+        self.take_written(cx, buffered);
+    }
+
+    /// The last write said that more follows (MSG_MORE), and nothing has come of it yet.
+    #[must_use]
+    pub fn announces_more(&self) -> bool {
+        self.marks.has(Marks::MORE)
+    }
+
+    /// What was written up to `offset` bytes from SND.UNA on is a record: no segment goes beyond its end (MSG_EOR). Of too many such ends the
+    /// newest is forgotten.
+    pub fn end_record(&mut self, cx: &mut Cx<'_>, offset: u32) {
+        let (una, ends) = (self.snd.una, &mut self.cold.record_ends);
+        if offset > 0 && offset <= self.snd.buffered {
+            // Of what was announced to go on Linux pushes nothing.
+            let is_last = offset == self.snd.buffered;
+            let fits = ends.push(una + offset, !is_last || self.marks.any(Marks::PUSH_AT_END));
+            cx.counters.record_ends_forgotten += u64::from(!fits);
+        }
+        self.mark_places();
+    }
+
+    /// What was said of places in the send stream that are acknowledged is over: 2^31 bytes later they would be ahead of SND.UNA again.
+    #[cold]
+    pub(crate) fn forget_places(&mut self) {
+        let una = self.snd.una;
+        self.cold.record_ends.forget_until(una);
+        self.cold.urgent_out = self.cold.urgent_out.filter(|end| end.gt(una));
+        self.mark_places();
+    }
+
+    fn mark_places(&mut self) {
+        let is_marked = !self.cold.record_ends.is_empty() || self.cold.urgent_out.is_some();
+        self.marks.put(Marks::RECORDS, is_marked);
+    }
+
+    #[inline]
+    fn take_written(&mut self, cx: &Cx<'_>, buffered: u32) {
+        // Bytes behind a FIN are a mistake of the caller; they would move the FIN.
+        if !self.marks.has(Marks::FIN_QUEUED) {
+            self.note_app_limited();
+            self.delivery.start(cx.now_ns, Busy::Sending);
+            self.snd.buffered = self.snd.buffered.max(buffered);
+            self.restart_if_idle(cx);
+        }
+    }
+
+    /// The application has read: `unread` published bytes are left.
+    #[inline]
+    pub fn on_read(&mut self, cx: &mut Cx<'_>, unread: u32) -> Effects {
+        let run = self.begin_run();
+        self.note_read(cx, unread);
+        self.end_run(cx, Effects::NONE, run)
+    }
+
+    /// [`on_read`](Self::on_read) as one of several calls.
+    #[inline]
+    pub fn note_read(&mut self, cx: &mut Cx<'_>, unread: u32) {
+        let copied = self.rx.unread.saturating_sub(unread);
+        if copied > 0 {
+            let out_of_order = self.rx.held.bytes(cx.ranges);
+            self.discharge(
+                self.rx.unread.saturating_add(out_of_order),
+                unread.saturating_add(out_of_order),
+            );
+            self.rx.unread = unread;
+            self.adjust_receive_space(cx);
+            let update = self.read_deserves_ack(copied)
+                || (self.state().receives_data() && self.wants_window_update(cx));
+            if update {
+                self.request_ack(AckKind::WindowUpdate);
+            }
+        }
+    }
+
+    /// The application reads no more. What arrives is taken none the less, until the other direction ends too.
+    pub fn shutdown_read(&mut self) {
+        self.cold.read_shut = true;
+    }
+
+    /// No more data from the application: a FIN follows what is buffered.
+    pub fn shutdown_write(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let run = self.begin_run();
+        self.note_shutdown_write();
+        self.end_run(cx, Effects::NONE, run)
+    }
+
+    /// [`shutdown_write`](Self::shutdown_write) as one of several calls.
+    pub fn note_shutdown_write(&mut self) {
+        self.queue_fin();
+    }
+
+    /// The application is gone: as `shutdown_write`, and orphan rules from now on.
+    pub fn close(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let run = self.begin_run();
+        let effects = self.note_close(cx);
+        self.end_run(cx, effects, run)
+    }
+
+    /// [`close`](Self::close) as one of several calls, the last.
+    #[inline]
+    pub fn note_close(&mut self, cx: &mut Cx<'_>) -> Effects {
+        self.marks.set(Marks::ORPHAN);
+        match self.state() {
+            State::SynSent | State::Closed => return self.finish_closed(),
+            // An orphan in FIN_WAIT_2 or TIME_WAIT has no other timer than that state's.
+            State::FinWait2 => return self.await_fin(cx, false),
+            State::TimeWait => return Effects::TIME_WAIT,
+            State::SynReceived if self.may_close_crossed() => self.close_crossed(cx),
+            _ => self.queue_fin(),
+        }
+        Effects::NONE
+    }
+
+    /// The SYNs crossed, nothing waits to be sent, and nothing was lost yet that would hold back what follows.
+    fn may_close_crossed(&self) -> bool {
+        !self.is_fast_opened() && self.snd.buffered == 0 && self.tx.retransmits == 0
+    }
+
+    /// Nobody will write: the FIN leaves at once (RFC 9293 3.10.4). The rest of the handshake is that of a Fast Open closed early, SND.UNA behind our SYN and the
+    /// timer the SYN-ACK's.
+    #[cold]
+    fn close_crossed(&mut self, cx: &Cx<'_>) {
+        let at_ns = self.tx.timers.retransmit_ns;
+        let due = self.marks.of(Marks::SYN_DUE);
+        self.snd.una = self.tx.iss + 1;
+        self.snd.nxt = self.snd.una;
+        self.begin_established(cx, false);
+        self.marks.set(due | Marks::FAST_OPENED);
+        self.arm_pending(Pending::Timeout, at_ns);
+        self.queue_fin();
+    }
+
+    /// `TCP_CONGESTION`: another algorithm takes over, at any time.
+    pub fn set_congestion(&mut self, cx: &Cx<'_>, choice: CongestionAlgorithm) {
+        let moment = self.moment(cx);
+        self.congestion.choose(&moment, choice);
+        self.begin_model(cx);
+        if self.state() == State::SynSent && self.is_first_syn() {
+            self.ask_for_ecn(cx.config, choice);
+        } else {
+            self.refresh_ecn();
+        }
+    }
+
+    /// The congestion control algorithm in use.
+    #[must_use]
+    pub fn congestion(&self) -> CongestionAlgorithm {
+        self.congestion.algorithm.choice()
+    }
+
+    /// Ends the connection with a RST where the state asks for one (RFC 9293 3.10.5).
+    pub fn abort(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let is_told = !matches!(self.state(), State::Closing | State::LastAck);
+        self.abort_as(cx, is_told)
+    }
+
+    /// The application leaves text that it has not read, or there is no room for what it leaves: the peer is told in every state, lest it believe
+    /// that all has arrived (RFC 1122 4.2.2.13, RFC 2525 2.17).
+    pub fn abort_with_loss(&mut self, cx: &mut Cx<'_>) -> Effects {
+        self.abort_as(cx, true)
+    }
+
+    fn abort_as(&mut self, cx: &mut Cx<'_>, is_told: bool) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        self.marks.set(Marks::ORPHAN);
+        let effects = match self.state() {
+            State::Closed => Effects::CLOSED,
+            State::SynSent | State::TimeWait => self.finish_closed(),
+            _ if !is_told => self.finish_closed(),
+            _ => self.send_reset_and_close(),
+        };
+        self.error = self.error.or(Some(ConnectionError::Aborted));
+        self.finish(cx, effects, deadline_ns)
+    }
+
+    /// TCP_NODELAY: Nagle's algorithm off (RFC 9293 MUST-17). Turning it on sends what waits.
+    pub fn set_nodelay(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        self.marks.put(Marks::NODELAY, on);
+        if on {
+            // Even what a cork holds (Linux).
+            self.push();
+        }
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// TCP_CORK: hold partial segments, for a retransmission timeout at most.
+    pub fn set_cork(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        self.marks.put(Marks::CORK, on);
+        if !on {
+            // Nagle's algorithm holds what it would have held without the cork (Linux).
+            self.push();
+            self.marks.put(
+                Marks::PUSH_DUE,
+                self.marks.has(Marks::NODELAY) && self.unsent() > 0,
+            );
+        }
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// TCP_QUICKACK: acknowledge at once from now on, or wait for answers to ride on; neither lasts (Linux).
+    pub fn set_quick_ack(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        self.put_quick_ack(on);
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// SO_KEEPALIVE with its settings; `None` turns it off (RFC 9293 MUST-24, MUST-25).
+    pub fn set_keepalive(&mut self, cx: &mut Cx<'_>, keepalive: Option<Keepalive>) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        let owned = self.keeps_alive();
+        let was_on = self.marks.has(Marks::KEEPALIVE);
+        self.marks.put(Marks::KEEPALIVE, keepalive.is_some());
+        match keepalive {
+            Some(settings) => {
+                self.tx.keepalive_idle_ms = millis(settings.idle_ns);
+                self.tx.keepalive_interval_ms = millis(settings.interval_ns);
+                self.tx.keepalive_probes_max = settings.probes_max.max(1);
+                // While it is on, times count from the next look on (Linux).
+                if !was_on {
+                    self.arm_keepalive(cx);
+                }
+            }
+            None if owned => self.arm_slow(NEVER_NS),
+            None => {}
+        }
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// TCP_KEEPIDLE was set, with the other settings of SO_KEEPALIVE: the silence so far counts (Linux), also when the value is what it was.
+    pub fn set_keepalive_idle(&mut self, cx: &mut Cx<'_>, keepalive: Option<Keepalive>) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        let effects = self.set_keepalive(cx, keepalive);
+        self.rearm_keepalive(cx);
+        self.finish(cx, effects, deadline_ns)
+    }
+
+    /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged; 0 = the default rules (MUST-21).
+    pub fn set_user_timeout(&mut self, timeout_ns: u64) {
+        self.tx.user_timeout_ms = if timeout_ns == 0 {
+            0
+        } else {
+            millis(timeout_ns)
+        };
+    }
+
+    /// TCP_SYNCNT: retransmissions of a SYN before the open fails; 0 = the stack's setting.
+    pub fn set_syn_retries(&mut self, retries: u8) {
+        self.cold.syn_retries_max = retries;
+    }
+
+    /// TCP_LINGER2: how long FIN_WAIT_2 of a closed connection waits for the peer's FIN; 0 = the stack's setting, `None` = not at all:
+    /// a RST ends it at once.
+    pub fn set_fin_wait_2(&mut self, wait_ns: Option<u64>) {
+        self.cold.fin_wait_2_ms = wait_ns.map(|ns| if ns == 0 { 0 } else { millis(ns) });
+    }
+
+    /// TCP_MAXSEG: segments no larger than `mss` payload bytes, options included.
+    pub fn set_max_segment(&mut self, cx: &mut Cx<'_>, mss: u16) -> Effects {
+        if mss == 0 {
+            return Effects::NONE;
+        }
+        let deadline_ns = self.deadline_ns;
+        self.bound_path(mss);
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// The byte before `offset` in the send buffer is urgent (RFC 9293 3.10.3, `MSG_OOB`): segments up to it say so, and it waits for no company.
+    pub fn mark_urgent(&mut self, cx: &mut Cx<'_>, offset: u32) -> Effects {
+        let end = self.snd.una + offset.min(self.snd.buffered);
+        if offset == 0 || end.le(self.snd.una) {
+            return Effects::NONE;
+        }
+        let deadline_ns = self.deadline_ns;
+        self.cold.urgent_out = Some(end);
+        self.marks.set(Marks::RECORDS);
+        self.push();
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// What waits for company leaves now, as far as the window lets it: a persist timer that probes a shut window goes on (Linux).
+    fn push(&mut self) {
+        self.marks.clear(Marks::MORE);
+        let first = self.unsent().min(u32::from(self.snd.mss));
+        if self.snd.usable() >= first {
+            self.end_persist();
+        }
+        if !self.marks.has(Marks::PERSIST) {
+            self.marks.put(Marks::PUSH_DUE, self.unsent() > 0);
+        }
+    }
+
+    fn queue_fin(&mut self) {
+        match self.state() {
+            State::Established => self.state.transition_to(State::FinWait1),
+            State::CloseWait => self.state.transition_to(State::LastAck),
+            // The FIN of a Fast Open does not wait for the handshake once the application is gone (Linux).
+            State::SynReceived if self.is_fast_opened() && self.is_orphan() => {
+                self.state.transition_to(State::FinWait1);
+            }
+            // Any other FIN does.
+            State::SynSent | State::SynReceived => {}
+            _ => return,
+        }
+        self.marks.set(Marks::FIN_QUEUED);
+    }
+
+    /// The user timeout in nanoseconds; 0 = none.
+    pub(crate) fn user_timeout_ns(&self) -> u64 {
+        u64::from(self.tx.user_timeout_ms) * MILLISECOND_NS
+    }
+}

@@ -1,0 +1,53 @@
+//! ECN on an established connection: which codepoint leaves, and which mark arrived.
+
+use crate::connection::Connection;
+use crate::context::Cx;
+use crate::ecn::{EcnMode, bit};
+use crate::segment::{Segment, SegmentOut};
+use wire::Ecn;
+use wire::tcp::Flags;
+
+mod classic;
+mod feedback;
+mod handshake;
+mod option;
+mod received;
+
+impl Connection {
+    /// Both sides use ECN, of either kind, or it is asked for.
+    #[inline]
+    pub(crate) fn uses_ecn(&self) -> bool {
+        !self.snd.ecn.is_off()
+    }
+
+    /// The peer has sent a segment as ECN-capable.
+    pub(crate) fn has_seen_ect(&self) -> bool {
+        self.ecn.has(bit::SEEN)
+    }
+
+    /// Flags, codepoint and option of any segment without SYN. `fresh` = it carries data never sent before.
+    #[inline]
+    pub(crate) fn dress(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, fresh: bool) {
+        match self.snd.ecn.mode() {
+            EcnMode::Off | EcnMode::Pending => {}
+            EcnMode::Classic => self.dress_classic(out, fresh),
+            EcnMode::Accurate => self.dress_accurate(cx, out),
+        }
+    }
+
+    /// The codepoint of a segment whose text was taken, RCV.NXT having moved.
+    #[inline]
+    pub(crate) fn note_codepoint(&mut self, cx: &mut Cx<'_>, codepoint: Ecn) {
+        match self.snd.ecn.mode() {
+            EcnMode::Off | EcnMode::Pending => {}
+            EcnMode::Classic => self.note_codepoint_classic(cx, codepoint),
+            EcnMode::Accurate => self.note_codepoint_accurate(cx, codepoint),
+        }
+    }
+
+    /// The ACK reports a mark in the classic way.
+    #[inline]
+    pub(crate) fn sees_ece(&self, seg: &Segment) -> bool {
+        self.snd.ecn.is_classic() && seg.has(Flags::ECE) && !seg.has(Flags::SYN)
+    }
+}

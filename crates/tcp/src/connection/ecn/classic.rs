@@ -1,0 +1,138 @@
+//! See [`crate::ecn`].
+
+use crate::connection::Connection;
+use crate::connection::timers::AckKind;
+use crate::context::Cx;
+use crate::ecn::bit;
+use crate::ecn::classic::{CWR_DUE, ECHO, MARKED, QUICK_ACKS};
+use crate::marks::Marks;
+use crate::segment::{Segment, SegmentOut};
+use wire::tcp::Flags;
+use wire::{Ecn, SeqNumber};
+
+impl Connection {
+    /// New data is ECN-capable; an ACK or a repetition is not (RFC 3168 6.1.4, 6.1.5).
+    pub(super) fn dress_classic(&mut self, out: &mut SegmentOut, fresh: bool) {
+        if fresh {
+            out.ecn = Ecn::Ect0;
+            if self.ecn.classic.has(CWR_DUE) {
+                self.ecn.classic.put(CWR_DUE, false);
+                out.flags |= Flags::CWR;
+            }
+        } else if self.ecn.has(bit::ECT_ALWAYS) {
+            out.ecn = Ecn::Ect0;
+        }
+        if self.ecn.classic.has(ECHO) {
+            out.flags |= Flags::ECE;
+        }
+    }
+
+    /// The window was reduced: the next new data says so (RFC 3168 6.1.2). Accurate ECN has no such word.
+    pub(crate) fn queue_cwr(&mut self) {
+        let on = self.snd.ecn.is_classic();
+        self.ecn.classic.put(CWR_DUE, on);
+    }
+
+    /// The reduction was undone.
+    pub(crate) fn withdraw_cwr(&mut self) {
+        self.ecn.classic.put(CWR_DUE, false);
+    }
+
+    /// The peer has reduced its window: no more ECE (RFC 3168 6.1.3), also if it says so without text, as some do (Linux). That window may be a single segment, so
+    /// text is answered at once.
+    #[cold]
+    pub(crate) fn accept_cwr(&mut self, seg: &Segment) {
+        if self.snd.ecn.is_classic() {
+            self.ecn.classic.put(ECHO, false);
+            if seg.seq_len() > 0 {
+                self.request_ack(AckKind::Congestion);
+            }
+        }
+    }
+
+    pub(super) fn note_codepoint_classic(&mut self, cx: &mut Cx<'_>, codepoint: Ecn) {
+        match codepoint {
+            // A repetition, most likely: the peer misses our ACKs.
+            Ecn::NotEct => {
+                if self.ecn.has(bit::SEEN) {
+                    self.enter_quick_ack(cx, QUICK_ACKS);
+                }
+                return;
+            }
+            Ecn::Ce => {
+                cx.counters.ce_marks_in += 1;
+                self.note_mark_change(cx, true);
+                if !self.ecn.classic.has(ECHO) {
+                    self.enter_quick_ack(cx, QUICK_ACKS);
+                    self.ecn.classic.put(ECHO, true);
+                }
+            }
+            Ecn::Ect0 | Ecn::Ect1 => self.note_mark_change(cx, false),
+        }
+        self.ecn.put(bit::SEEN, true);
+    }
+
+    /// DCTCP (RFC 8257 3.2): the mark changes. What came before is acknowledged with the former mark first.
+    fn note_mark_change(&mut self, cx: &mut Cx<'_>, marked: bool) {
+        if !self.congestion().wants_ecn() {
+            return;
+        }
+        if self.ecn.classic.has(MARKED) != marked {
+            if self.marks.has(Marks::ACK_PENDING)
+                && let Some(seen_nxt) = self.ecn.classic.seen_nxt
+                && seen_nxt.gt(self.rcv.acked)
+            {
+                self.owe_ack(cx, seen_nxt);
+            }
+            self.request_ack(AckKind::Congestion);
+        }
+        self.ecn.classic.seen_nxt = Some(self.rcv.nxt);
+        self.ecn.classic.put(MARKED, marked);
+        self.ecn.classic.put(ECHO, marked);
+    }
+
+    /// DCTCP: the latest data segment that arrived was marked.
+    pub(crate) fn has_latest_mark(&self) -> bool {
+        self.ecn.classic.has(MARKED)
+    }
+
+    fn owe_ack(&mut self, cx: &mut Cx<'_>, ack: SeqNumber) {
+        let classic = &mut self.ecn.classic;
+        let echo = u8::from(classic.has(MARKED));
+        let Some(owed) = classic.owed.get_mut(usize::from(classic.owed_len)) else {
+            cx.counters.mark_changes_merged += 1;
+            return;
+        };
+        *owed = ack.0;
+        classic.owed_echo |= echo << classic.owed_len;
+        classic.owed_len += 1;
+    }
+
+    /// An ACK of what came before a change of the mark waits to leave.
+    #[inline]
+    pub(crate) fn owes_ack(&self) -> bool {
+        self.snd.ecn.is_classic() && self.ecn.classic.owed_len > 0
+    }
+
+    /// Makes the ACK in `out` the one that is owed first.
+    pub(crate) fn pay_owed_ack(&mut self, out: &mut SegmentOut) {
+        let classic = &mut self.ecn.classic;
+        let (ack, echo) = (classic.owed[0], classic.owed_echo & 1 != 0);
+        classic.owed.rotate_left(1);
+        classic.owed_echo >>= 1;
+        classic.owed_len = classic.owed_len.saturating_sub(1);
+        // The window's right edge stays where the latest ACK puts it.
+        let behind = out.ack.since(SeqNumber(ack)) >> self.rcv_shift;
+        let window = u32::from(out.window).saturating_add(behind);
+        out.window = u16::try_from(window).unwrap_or(u16::MAX);
+        out.ack = SeqNumber(ack);
+        if self.ecn.has(bit::ECT_ALWAYS) {
+            out.ecn = Ecn::Ect0;
+        }
+        out.flags = if echo {
+            Flags::ACK | Flags::ECE
+        } else {
+            Flags::ACK
+        };
+    }
+}

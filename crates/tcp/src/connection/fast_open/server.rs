@@ -1,0 +1,169 @@
+//! The server's side (RFC 7413 section 4.1): a connection made of a SYN alone.
+//!
+//! It is in SYN_RECEIVED and may be accepted, read and written; SND.UNA stands behind our SYN already, so that what is written
+//! leaves at once. Until the first acceptable ACK the retransmission timer is the SYN-ACK's, and nothing else is sent again
+//! (`Marks::FAST_OPENED`). Closed early it waits for that ACK in FIN_WAIT_1, and so does a connection whose SYNs crossed.
+
+use wire::tcp::{FastOpenCookie, Flags};
+
+use crate::congestion::Congestion;
+use crate::connection::{Connection, First};
+use crate::context::Cx;
+use crate::effects::Effects;
+use crate::half_open::Granted;
+use crate::limits::coarse;
+use crate::listen::{PassiveOpen, SynRequest};
+use crate::marks::Marks;
+use crate::recovery::Pending;
+use crate::recv_buffer::RecvBuffer;
+use crate::rtt::RoundTrip;
+use crate::segment::Segment;
+use crate::state::State;
+use crate::timers::NEVER_NS;
+use crate::variables::Receiver;
+
+impl Connection {
+    /// A SYN with a good cookie, in the place of whatever connection was there: SYN_RECEIVED, the SYN-ACK is due, with `cookie` if the client is to have a new one. Give the SYN
+    /// to [`Connection::take_syn_text`] next.
+    pub fn accept_fast_in(
+        &mut self,
+        cx: &mut Cx<'_>,
+        syn: &SynRequest,
+        open: &PassiveOpen,
+        cookie: Option<FastOpenCookie>,
+    ) {
+        cx.counters.accepts += 1;
+        cx.counters.fast_opens_passive += 1;
+        let granted = Granted::of(cx.config, syn, open);
+        let initial = open.initial_window(cx.config, granted.timestamps, granted.window_scaling);
+        let receiver = Receiver::new(cx.now_ns, open.mss, open.buffers.recv_bytes, &initial);
+        let first = First {
+            state: State::SynReceived,
+            iss: open.iss,
+            una: open.iss + 1,
+            ts_offset: open.ts_offset,
+            cwnd: Congestion::initial_window(cx.config, false),
+        };
+        self.begin(cx, &first, &open.buffers, receiver);
+        // The window of a SYN is never scaled (RFC 7323 2.2).
+        self.snd.wnd = u32::from(syn.window);
+        self.snd.wl1 = syn.irs;
+        self.rx.irs = syn.irs;
+        // The SYN.
+        self.rx.segs_in = 1;
+        self.rcv.nxt = syn.irs + 1;
+        self.rcv.acked = self.rcv.nxt;
+        self.rcv.adv = self.rcv.nxt + self.rx.wnd;
+        self.rcv.ts_recent = syn.timestamp.unwrap_or(0);
+        self.rx.ts_recent_at = coarse(cx.now_ns);
+        self.tx.peer_mss = syn.send_mss(cx.config, open.is_v4);
+        self.tx.max_wnd = self.snd.wnd;
+        self.marks.put(Marks::TIMESTAMPS, granted.timestamps);
+        self.marks.put(Marks::SACK, granted.sack);
+        if granted.window_scaling {
+            self.marks.set(Marks::WINDOW_SCALING);
+            self.rcv_shift = initial.shift;
+            self.snd.shift = syn.window_scale.unwrap_or(0);
+        }
+        self.put_ecn_of_fast_open(cx, granted.ecn, syn.ecn);
+        self.cold.fast_open = cookie;
+        self.cold.is_fast_child = true;
+        self.enter_established(cx);
+        // Nothing was measured yet: data waits longer than a SYN-ACK does (RFC 6298 5.7, Linux).
+        self.tx.rtt = RoundTrip::new(cx.config.rto_after_syn_loss_ns);
+        self.marks.set(Marks::FAST_OPENED | Marks::SYN_DUE);
+    }
+
+    /// The text of the SYN that made this connection; the SYN-ACK acknowledges what of it could be stored.
+    pub fn take_syn_text(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        rx: &mut impl RecvBuffer,
+    ) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        let mut effects = Effects::NONE;
+        let stored = rx.write_at(0, 0, seg.len).min(seg.len);
+        cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);
+        if stored > 0 {
+            self.charge(stored, true);
+            self.advance_receive(self.rcv.nxt + stored, rx);
+            self.rcv.acked = self.rcv.nxt;
+            self.rcv.adv = self.rcv.nxt + self.rx.wnd;
+            self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(1);
+            self.marks.set(Marks::SYN_DATA_ACKED);
+            effects |= Effects::READABLE;
+        }
+        self.finish(cx, effects, deadline_ns)
+    }
+
+    /// The first acceptable ACK of a connection that was opened fast: the handshake is complete. False: it acknowledges what was
+    /// never sent, and earns a RST as in any SYN_RECEIVED, or an ACK as in any FIN_WAIT_1.
+    pub(crate) fn complete_fast_open(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> bool {
+        if seg.ack.lt(self.snd.una) || seg.ack.gt(self.snd.nxt) {
+            cx.counters.drop_ack_beyond_sent += 1;
+            match self.state() {
+                State::SynReceived => self.reply_reset(seg),
+                // Closed by now.
+                _ => {
+                    let _ = self.challenge(cx);
+                }
+            }
+            return false;
+        }
+        cx.counters.established += 1;
+        if self.state() == State::SynReceived {
+            // Closed by now, nobody looks at the round trip: the FIN waits as it would have waited without an answer (Linux).
+            self.note_handshake_rtt(cx, seg);
+        }
+        self.marks
+            .clear(Marks::FAST_OPENED | Marks::SYN_DUE | Marks::TIMING);
+        self.tx.retransmits = 0;
+        self.tx.backoff = 0;
+        self.tx.progress_ns = cx.now_ns;
+        self.cold.tally.end(self.clock_ms(cx.now_ns));
+        if self.state() == State::SynReceived {
+            self.state.transition_to(match self.fin_unsent() {
+                true => State::FinWait1,
+                false => State::Established,
+            });
+        }
+        self.arm_retransmit(NEVER_NS);
+        if self.snd.flight() > 0 {
+            self.restart_retransmit_timer(cx);
+        }
+        self.arm_keepalive(cx);
+        true
+    }
+
+    /// After the ACK that completed the handshake was acted on: what is in flight waits for a whole timeout from now on, as was the SYN-ACK's, and no probe comes
+    /// before it (Linux).
+    pub(crate) fn rearm_after_fast_open(&mut self, cx: &Cx<'_>) {
+        let stands_for_probe = self.recovery.pending == Pending::Probe;
+        if stands_for_probe && self.tx.timers.retransmit_ns != NEVER_NS {
+            self.restart_retransmit_timer(cx);
+        }
+    }
+
+    /// The SYN that made this connection, again: our SYN-ACK was lost.
+    pub(crate) fn is_repeated_fast_syn(&self, seg: &Segment) -> bool {
+        self.marks.has(Marks::FAST_OPENED)
+            && self.cold.is_fast_child
+            && seg.has(Flags::SYN)
+            && !seg.flags.intersects(Flags::RST | Flags::ACK | Flags::FIN)
+            && seg.seq == self.rx.irs
+    }
+
+    /// The handshake of a connection that was opened fast is not complete.
+    #[must_use]
+    pub fn is_fast_opened(&self) -> bool {
+        self.marks.has(Marks::FAST_OPENED)
+    }
+
+    /// Data may leave: the state says so, or a good cookie.
+    #[inline]
+    pub(crate) fn may_send_data(&self) -> bool {
+        self.state().sends_data()
+            || (self.state() == State::SynReceived && self.marks.has(Marks::FAST_OPENED))
+    }
+}

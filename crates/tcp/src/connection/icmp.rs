@@ -1,0 +1,116 @@
+//! ICMP errors and path MTU (RFC 9293 3.9.2.2, RFC 1191, RFC 5927): believed only if they quote a segment
+//! in flight, and even then mostly remembered, not obeyed.
+
+use wire::SeqNumber;
+
+use crate::connection::Connection;
+use crate::context::Cx;
+use crate::effects::Effects;
+use crate::marks::Marks;
+use crate::state::{ConnectionError, IcmpError, State};
+
+impl Connection {
+    /// An ICMP error quotes a segment of ours with sequence number `quoted_seq`.
+    pub fn on_icmp_error(
+        &mut self,
+        cx: &mut Cx<'_>,
+        kind: IcmpError,
+        quoted_seq: SeqNumber,
+    ) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        if !self.is_quoted_in_flight(quoted_seq) {
+            cx.counters.drop_icmp_outside_window += 1;
+            return self.finish(cx, Effects::NONE, deadline_ns);
+        }
+        let (hard, error) = meaning(kind);
+        // Once accepted, a connection that was opened fast is as good as established.
+        let opening = matches!(self.state(), State::SynSent | State::SynReceived)
+            && !(self.is_fast_opened() && self.cold.is_accepted);
+        let effects = if opening && (hard || cx.config.soft_errors_end_connect) {
+            self.fail(error)
+        } else {
+            // A live connection outlasts any ICMP error (RFC 5927 6); timeouts tell what is true.
+            self.tx.soft_error = Some(error);
+            match kind {
+                IcmpError::NetUnreachable | IcmpError::HostUnreachable => {
+                    self.revert_backoff(cx, quoted_seq)
+                }
+                _ => Effects::NONE,
+            }
+        };
+        self.finish(cx, effects, deadline_ns)
+    }
+
+    /// What an ICMP error said of the path, once (`SO_ERROR` of a connection that goes on, as in Linux). A timeout that comes later does not name it any more.
+    pub fn take_soft_error(&mut self) -> Option<ConnectionError> {
+        self.tx.soft_error.take()
+    }
+
+    /// An ICMP error was heard of and neither told nor disproved yet.
+    #[must_use]
+    pub fn has_soft_error(&self) -> bool {
+        self.tx.soft_error.is_some()
+    }
+
+    /// The application took this connection, which was opened fast, out of the accept queue.
+    pub fn note_accepted(&mut self) {
+        self.cold.is_accepted = true;
+    }
+
+    /// The path takes segments of at most `mss` payload bytes without options: path MTU less headers. The
+    /// caller has validated the message (`is_quoted_in_flight`). Segments in flight that are too long are
+    /// cut anew and, if `resends`, sent again at once, without a reduction of the congestion window.
+    pub fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: u16, resends: bool) -> Effects {
+        let deadline_ns = self.deadline_ns;
+        let old = self.snd.mss;
+        self.narrow_path(cx, mss);
+        let new = self.snd.mss;
+        if self.state() == State::SynSent {
+            self.shrink_syn(cx);
+        } else if resends && new < old && self.may_send_data() {
+            self.resend_too_long(cx);
+        }
+        self.finish(cx, Effects::NONE, deadline_ns)
+    }
+
+    /// The SYN was too big, so it bore data: again without, at once, and announcing no more than the path takes (as Linux).
+    fn shrink_syn(&mut self, cx: &mut Cx<'_>) {
+        self.rx.mss = self.rx.mss.min(self.tx.path_mss);
+        if self.cold.syn_bytes > 0 && !self.marks.has(Marks::SYN_DUE) {
+            self.marks.set(Marks::SYN_DUE);
+            self.restart_retransmit_timer(cx);
+        }
+    }
+
+    /// A quoted sequence number lies in flight: the message is not a blind forgery (RFC 5927 4.1). SND.NXT is what our pure ACKs bear, so it counts too
+    /// (Linux).
+    #[must_use]
+    pub fn is_quoted_in_flight(&self, quoted_seq: SeqNumber) -> bool {
+        let first = if self.is_fast_opened() {
+            self.tx.iss
+        } else {
+            self.snd.una
+        };
+        self.state() != State::Closed && quoted_seq.ge(first) && quoted_seq.le(self.snd.nxt)
+    }
+}
+
+/// Whether the error is hard (RFC 1122 4.2.3.9), and what the application would be told: Linux's table.
+fn meaning(kind: IcmpError) -> (bool, ConnectionError) {
+    match kind {
+        IcmpError::NetUnreachable | IcmpError::NetProhibited => {
+            (false, ConnectionError::NetUnreachable)
+        }
+        IcmpError::HostUnreachable
+        | IcmpError::NeighbourUnreachable
+        | IcmpError::TimeExceeded
+        | IcmpError::Prohibited => (false, ConnectionError::HostUnreachable),
+        IcmpError::PortUnreachable => (true, ConnectionError::Refused),
+        IcmpError::ProtocolUnreachable => (true, ConnectionError::NoProtocol),
+        IcmpError::AccessDenied => (true, ConnectionError::AccessDenied),
+        IcmpError::HostUnknown => (false, ConnectionError::HostDown),
+        IcmpError::HostIsolated => (false, ConnectionError::HostIsolated),
+        IcmpError::SourceRouteFailed => (false, ConnectionError::SourceRouteFailed),
+        IcmpError::ParameterProblem => (false, ConnectionError::Protocol),
+    }
+}

@@ -1,0 +1,361 @@
+//! A snapshot of a connection for `TCP_INFO`, `mill ss` and tests.
+
+use super::autotune::SEGMENT_GUESS_MIN;
+use crate::MILLISECOND_NS;
+use crate::congestion::{Algorithm, BbrInfo, CaState, DctcpInfo};
+use crate::connection::Connection;
+use crate::ecn::AccurateEcnInfo;
+use crate::fast_open::FastOpenFailure;
+use crate::limits::timestamp_bytes;
+use crate::marks::Marks;
+use crate::state::State;
+
+/// Values in the manner of Linux's `tcp_info`. Times are nanoseconds, windows bytes, unless named else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// State of the connection.
+    pub state: State,
+    /// Loss recovery: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss (Linux's `tcpi_ca_state`).
+    pub ca_state: u8,
+    /// Timeouts in a row without a new acknowledgment; those into a shut window are not counted.
+    pub retransmits: u8,
+    /// Unanswered probes (zero window or keep-alive).
+    pub probes: u8,
+    /// Doublings of the timeout.
+    pub backoff: u8,
+    /// Timestamps are in use.
+    pub timestamps: bool,
+    /// Selective acknowledgments are in use.
+    pub sack: bool,
+    /// ECN is in use.
+    pub ecn: bool,
+    /// The peer has sent a segment as ECN-capable.
+    pub ecn_seen: bool,
+    /// What accurate ECN counts, and which kind of ECN is in use.
+    pub accurate_ecn: AccurateEcnInfo,
+    /// Window scaling is in use.
+    pub window_scaling: bool,
+    /// Payload of a SYN was acknowledged by the SYN-ACK (`TCPI_OPT_SYN_DATA`).
+    pub syn_data_acked: bool,
+    /// Accepted by Fast Open (`TCPI_OPT_TFO_CHILD`).
+    pub fast_child: bool,
+    /// Why the client's Fast Open came to nothing (`tcpi_fastopen_client_fail`).
+    pub fast_open_failure: FastOpenFailure,
+    /// The peer's window shift.
+    pub snd_wscale: u8,
+    /// Our window shift.
+    pub rcv_wscale: u8,
+    /// Retransmission timeout.
+    pub rto_ns: u64,
+    /// Adaptive delay of acknowledgments.
+    pub ato_ns: u64,
+    /// ACKs wait for no answer to ride on (`TCP_QUICKACK`).
+    pub quick_ack: bool,
+    /// Largest payload of a segment that we send.
+    pub snd_mss: u32,
+    /// Estimate of the peer's segment size.
+    pub rcv_mss: u32,
+    /// MSS that we advertised.
+    pub advmss: u32,
+    /// Bytes per second at which segments are paced, or would be; `u64::MAX` = not known.
+    pub pacing_rate: u64,
+    /// The limit of SO_MAX_PACING_RATE in bytes per second; `u64::MAX` = none.
+    pub max_pacing_rate: u64,
+    /// Segments from SND.UNA to SND.NXT.
+    pub unacked: u32,
+    /// Segments of these presumed lost, sent again or not.
+    pub lost: u32,
+    /// Segments of these that were SACKed, or without SACK counted by duplicate ACKs.
+    pub sacked: u32,
+    /// Segments sent again and still in flight.
+    pub retrans: u32,
+    /// Segments sent again, in all.
+    pub total_retrans: u32,
+    /// Smoothed round-trip time.
+    pub rtt_ns: u64,
+    /// Its mean deviation.
+    pub rttvar_ns: u64,
+    /// Least round trip seen; `u64::MAX` when none was measured.
+    pub min_rtt_ns: u64,
+    /// Slow-start threshold in segments; `u32::MAX` while it is unlimited.
+    pub snd_ssthresh: u32,
+    /// Congestion window in segments.
+    pub snd_cwnd: u32,
+    /// Reordering that is tolerated, in segments.
+    pub reordering: u32,
+    /// Segments that D-SACKs reported.
+    pub dsack_dups: u32,
+    /// Times that reordering was seen.
+    pub reord_seen: u32,
+    /// Segments delivered, the SYN included.
+    pub delivered: u32,
+    /// Of these, marked: acknowledged with ECE, or reported by accurate ECN.
+    pub delivered_ce: u32,
+    /// Payload bytes sent, repetitions included.
+    pub bytes_sent: u64,
+    /// Payload bytes sent again.
+    pub bytes_retrans: u64,
+    /// Latest delivery rate in bytes per second; 0 = none measured.
+    pub delivery_rate: u64,
+    /// That rate was limited by the application.
+    pub delivery_rate_app_limited: bool,
+    /// Time with something to send or in flight.
+    pub busy_time_ns: u64,
+    /// Of this, limited by the peer's window.
+    pub rwnd_limited_ns: u64,
+    /// Of this, limited by the send buffer.
+    pub sndbuf_limited_ns: u64,
+    /// The peer's window in bytes.
+    pub snd_wnd: u32,
+    /// Our window in bytes, as it was last advertised: what has arrived since is not taken off.
+    pub rcv_wnd: u32,
+    /// What the window may grow to for now (`tcpi_rcv_ssthresh`).
+    pub rcv_ssthresh: u32,
+    /// What it may grow to at all (TCP_WINDOW_CLAMP).
+    pub window_clamp: u32,
+    /// Bytes that the application read in its best round trip.
+    pub rcv_space: u32,
+    /// Round trip as the receiver sees it; 0 = not measured.
+    pub rcv_rtt_ns: u64,
+    /// Segments that arrived ahead of others and were kept.
+    pub out_of_order_in: u32,
+    /// Retransmission timeouts.
+    pub timeouts: TimeoutInfo,
+    /// Bytes in the send buffer that were never sent.
+    pub notsent_bytes: u32,
+    /// Payload bytes acknowledged by the peer.
+    pub bytes_acked: u64,
+    /// Payload bytes received in order.
+    pub bytes_received: u64,
+    /// Segments sent.
+    pub segs_out: u32,
+    /// Segments received.
+    pub segs_in: u32,
+    /// Segments with payload sent.
+    pub data_segs_out: u32,
+    /// Segments with payload received.
+    pub data_segs_in: u32,
+    /// When something last happened.
+    pub last: LastInfo,
+    /// What a router said that the path takes, without IP and TCP headers; 0 = none did, or long ago.
+    pub narrow_mss: u32,
+    /// What BBR knows of the path, while it is in use.
+    pub bbr: Option<BbrInfo>,
+    /// What DCTCP knows of it, while it is in use.
+    pub dctcp: Option<DctcpInfo>,
+}
+
+/// Retransmission timeouts of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeoutInfo {
+    /// In all.
+    pub count: u16,
+    /// Times that one came after progress.
+    pub recoveries: u16,
+    /// Time from the first of a row to its repair, in all.
+    pub recovery_ns: u64,
+}
+
+/// When something last happened to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastInfo {
+    /// Payload was sent, or the connection established; 0 = neither.
+    pub data_sent_ns: u64,
+    /// Payload arrived, or the connection was established; 0 = neither.
+    pub data_recv_ns: u64,
+    /// An acceptable ACK arrived, or the connection began.
+    pub ack_recv_ns: u64,
+}
+
+impl Connection {
+    /// Doublings of the timeout.
+    #[inline]
+    #[must_use]
+    pub fn backoff(&self) -> u8 {
+        self.tx.backoff
+    }
+
+    /// Values in the manner of `tcp_info`; the times spent busy or limited are those up to the last change of reason.
+    #[must_use]
+    pub fn info(&self) -> Info {
+        self.info_at(0)
+    }
+
+    /// Values in the manner of `tcp_info` at this time.
+    #[must_use]
+    pub fn info_at(&self, now_ns: u64) -> Info {
+        let mut info = self.all_info(now_ns);
+        match self.state() {
+            State::SynSent => self.tell_of_syn(&mut info),
+            State::SynReceived if !self.is_fast_opened() => self.tell_of_opening(&mut info),
+            // Perhaps before the peer said what it takes.
+            State::Closed => info.snd_mss = info.snd_mss.min(self.mss_of_peer()),
+            _ => {}
+        }
+        info
+    }
+
+    /// The peer's MSS, or what it is held for before its SYN, less our options.
+    fn mss_of_peer(&self) -> u32 {
+        let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
+        u32::from(self.tx.peer_mss.saturating_sub(options))
+    }
+
+    /// Before the peer has answered nothing is agreed upon.
+    fn tell_of_syn(&self, info: &mut Info) {
+        info.sack = false;
+        info.window_scaling = false;
+        info.snd_wscale = 0;
+        info.rcv_wscale = 0;
+        info.snd_mss = self.mss_of_peer();
+        info.rcv_mss = SEGMENT_GUESS_MIN;
+        info.timestamps = false;
+        self.tell_of_opening(info);
+    }
+
+    /// All that is in flight is the SYN, and what it bore; a FIN is for later.
+    fn tell_of_opening(&self, info: &mut Info) {
+        info.bbr = None;
+        info.dctcp = None;
+        info.delivered = 0;
+        info.notsent_bytes = self.unsent();
+        // Linux keeps a SYN and its data as two.
+        let parts = 1 + u32::from(self.cold.syn_bytes > 0);
+        info.unacked = u32::from(self.cold.is_syn_sent) * parts;
+        if self.tx.retransmits > 0 {
+            info.ca_state = CaState::Loss as u8;
+            info.lost = parts;
+            info.retrans = 1;
+            info.snd_cwnd = 1;
+        }
+    }
+
+    fn mss_told(&self) -> u32 {
+        u32::from(self.snd.mss.max(1))
+    }
+
+    fn all_info(&self, now_ns: u64) -> Info {
+        let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = self.busy_ns(now_ns);
+        Info {
+            state: self.state(),
+            ca_state: self.recovery.ca_state as u8,
+            retransmits: self.tx.retransmits,
+            probes: self.tx.probes,
+            backoff: self.tx.backoff,
+            timestamps: self.marks.has(Marks::TIMESTAMPS),
+            sack: self.marks.has(Marks::SACK),
+            ecn: self.uses_ecn(),
+            ecn_seen: self.has_seen_ect(),
+            accurate_ecn: self.accurate_ecn_info(),
+            window_scaling: self.marks.has(Marks::WINDOW_SCALING),
+            syn_data_acked: self.syn_data_acked(),
+            fast_child: self.cold.is_fast_child,
+            fast_open_failure: self.cold.fast_open_failure,
+            snd_wscale: self.snd.shift,
+            rcv_wscale: self.rcv_shift,
+            rto_ns: self.tx.rtt.rto_ns(),
+            ato_ns: u64::from(self.rx.ato_us) * 1000,
+            quick_ack: !self.rx.interactive,
+            snd_mss: self.mss_told(),
+            rcv_mss: u32::from(self.rx.peer_segment),
+            advmss: u32::from(self.rx.advmss),
+            pacing_rate: self.pacing.rate,
+            max_pacing_rate: self.pacing.rate_max,
+            unacked: self.recovery.packets_out,
+            lost: self.recovery.lost_out,
+            sacked: self.recovery.sacked_out,
+            retrans: self.recovery.retrans_out,
+            total_retrans: self.tx.total_retrans,
+            rtt_ns: self.tx.rtt.srtt_ns(),
+            rttvar_ns: self.tx.rtt.rttvar_ns(),
+            min_rtt_ns: self.min_rtt_ns(),
+            snd_ssthresh: self.congestion.window.ssthresh,
+            snd_cwnd: self.congestion.window.cwnd,
+            reordering: u32::from(self.recovery.reordering),
+            dsack_dups: self.recovery.dsack_dups,
+            reord_seen: self.recovery.reord_seen,
+            delivered: self.delivered(),
+            delivered_ce: self.recovery.delivered_ce,
+            bytes_sent: self.delivery.bytes_sent,
+            bytes_retrans: self.delivery.bytes_retrans,
+            delivery_rate: self.delivery.bytes_per_second(self.mss_told()),
+            delivery_rate_app_limited: self.delivery.rate_app_limited,
+            busy_time_ns,
+            rwnd_limited_ns,
+            sndbuf_limited_ns,
+            snd_wnd: self.snd.wnd,
+            rcv_wnd: self.rx.wnd,
+            rcv_ssthresh: self.rx.ssthresh,
+            window_clamp: self.rx.clamp,
+            rcv_space: self.tune_space(),
+            rcv_rtt_ns: u64::from(self.tune.rtt_us8 >> 3) * 1000,
+            out_of_order_in: self.cold.out_of_order_in,
+            timeouts: self.timeout_info(now_ns),
+            notsent_bytes: self.unsent() + u32::from(self.fin_unsent()),
+            bytes_acked: self.tx.bytes_acked,
+            bytes_received: self.rx.bytes_received,
+            segs_out: self.tx.segs_out,
+            segs_in: self.rx.segs_in,
+            data_segs_out: self.tx.data_segs_out,
+            data_segs_in: self.rx.data_segs_in,
+            last: self.last_info(),
+            narrow_mss: self.narrow_mss(),
+            bbr: self.bbr_info(),
+            dctcp: self.dctcp_info(),
+        }
+    }
+
+    fn dctcp_info(&self) -> Option<DctcpInfo> {
+        let Algorithm::Dctcp(dctcp) = &self.congestion.algorithm else {
+            return None;
+        };
+        if !self.uses_ecn() {
+            return Some(DctcpInfo::default());
+        }
+        let counts = &self.recovery;
+        Some(DctcpInfo {
+            has_latest_mark: self.has_latest_mark(),
+            ..dctcp.info(self.mss_told(), counts.delivered, counts.delivered_ce)
+        })
+    }
+
+    /// A Fast Open's SYN-ACK is counted already when nothing of it was heard yet.
+    fn delivered(&self) -> u32 {
+        self.recovery.delivered - u32::from(self.is_fast_opened())
+    }
+
+    fn busy_ns(&self, now_ns: u64) -> [u64; 3] {
+        self.delivery.busy_times_ns(now_ns)
+    }
+
+    fn timeout_info(&self, now_ns: u64) -> TimeoutInfo {
+        let tally = &self.cold.tally;
+        TimeoutInfo {
+            count: tally.timeouts,
+            recoveries: tally.recoveries,
+            recovery_ns: u64::from(tally.spent_ms(self.clock_ms(now_ns))) * MILLISECOND_NS,
+        }
+    }
+
+    fn last_info(&self) -> LastInfo {
+        LastInfo {
+            data_sent_ns: self.tx.last_sent_ns,
+            data_recv_ns: self.rx.last_data_ns,
+            ack_recv_ns: self.rx.last_ack_ns,
+        }
+    }
+
+    fn narrow_mss(&self) -> u32 {
+        match self.marks.has(Marks::PATH_NARROWED) {
+            true => u32::from(self.path.narrow_mss),
+            false => 0,
+        }
+    }
+
+    fn min_rtt_ns(&self) -> u64 {
+        match self.tx.rtt.min_us() {
+            u32::MAX => u64::MAX,
+            min_us => u64::from(min_us) * 1000,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The lone segment: nothing is in flight, and all that waits (and the FIN behind it) fits one segment that both windows take. Every message of a short
+//! exchange leaves so. The plan is one comparison of marks and a few of lengths, and what leaving changes is written once: no burst, no Nagle, no
+//! deferral, no pacing, no ECN, no records that must not be joined.
+//!
+//! Whatever is in doubt goes the general way of [`next`](super::next), [`build`](super::build) and [`sent`](super::sent), to which this comes down.
+
+use wire::Ecn;
+use wire::tcp::Flags;
+
+use super::Plan;
+use crate::connection::Connection;
+use crate::context::Cx;
+use crate::marks::Marks;
+use crate::recovery::records::tag;
+use crate::segment::{SegmentOut, TransmitClass};
+
+/// All that waits: `len` bytes of payload, and the FIN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lone {
+    len: u32,
+    fin: bool,
+}
+
+impl Lone {
+    #[inline]
+    pub(crate) fn class(self) -> TransmitClass {
+        match self.len {
+            0 => TransmitClass::Control,
+            _ => TransmitClass::Data,
+        }
+    }
+
+    /// The plan that it comes to.
+    pub(super) fn plan(self) -> Plan {
+        Plan::Fresh {
+            len: self.len,
+            fin: self.fin,
+            probes_path: false,
+        }
+    }
+}
+
+impl Connection {
+    /// Marks of which any makes the next segment something of its own, or holds it back.
+    const NOT_LONE: Marks = Marks::RESET_DUE
+        .with(Marks::REPLY_RESET)
+        .with(Marks::SYN_DUE)
+        .with(Marks::PROBE_DUE)
+        .with(Marks::PUSH_DUE)
+        .with(Marks::RECOVERING)
+        .with(Marks::RECORDS)
+        .with(Marks::CORK)
+        .with(Marks::MORE)
+        .with(Marks::OUT_OF_ORDER)
+        .with(Marks::DSACK)
+        .with(Marks::PERSIST)
+        .with(Marks::NO_MEMORY)
+        .with(Marks::FIN_SENT)
+        .with(Marks::FAST_OPENED)
+        .with(Marks::PATH_NARROWED)
+        .with(Marks::PATH_PROBING)
+        .with(Marks::NO_PREDICTION);
+
+    /// All that waits, if it leaves now as a lone segment.
+    #[inline]
+    pub(crate) fn lone(&self) -> Option<Lone> {
+        let snd = &self.snd;
+        let len = snd.buffered;
+        let fin = self.marks.has(Marks::FIN_QUEUED);
+        let is_lone = snd.una == snd.nxt
+            && !self.marks.any(Self::NOT_LONE)
+            && (len > 0 || fin)
+            && len <= u32::from(snd.mss)
+            && len + u32::from(fin) <= snd.wnd
+            && snd.ecn.is_off()
+            && self.state().sends_data()
+            && !self.pacing.on
+            && self.rx.dup_acks_due == 0
+            && self.delivery.burst_left == 0
+            && self.congestion.window.cwnd > 0;
+        is_lone.then_some(Lone { len, fin })
+    }
+
+    /// The lone segment leaves, and nothing is left.
+    #[inline]
+    pub(super) fn send_lone(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut, lone: Lone) {
+        debug_assert_eq!(self.plan(cx), lone.plan());
+        let Lone { len, fin } = lone;
+        let mut flags = Flags::ACK;
+        if len > 0 && self.marks.has(Marks::PUSH_AT_END) {
+            flags |= Flags::PSH;
+        }
+        if fin {
+            flags |= Flags::FIN;
+        }
+        out.seq = self.snd.nxt;
+        out.ack = self.rcv.nxt;
+        out.flags = flags;
+        out.ecn = Ecn::NotEct;
+        out.window = self.advertise_window(cx);
+        out.options.reset_to(self.data_stamp(cx.now_ns));
+        out.payload_offset = 0;
+        out.payload_len = len;
+        out.urgent = 0;
+        self.note_lone(cx, lone, flags.contains(Flags::PSH));
+        self.note_ack_sent(cx);
+        self.stop_lone(cx);
+    }
+
+    /// As `stop`, where nothing waits: there is no limit to be named, and nothing to be probed for.
+    #[inline]
+    pub(super) fn stop_lone(&mut self, cx: &mut Cx<'_>) {
+        self.due = TransmitClass::None;
+        self.delivery.burst_left = 0;
+        self.note_busy(cx);
+        self.arm_departure(cx);
+    }
+
+    #[inline]
+    fn note_lone(&mut self, cx: &mut Cx<'_>, lone: Lone, pushed: bool) {
+        let Lone { len, fin } = lone;
+        cx.counters.segments_out += 1;
+        self.delivery.burst_begins = true;
+        self.delivery.note_out(cx.now_ns, false);
+        self.tx.segs_out = self.tx.segs_out.wrapping_add(1);
+        self.tx.progress_ns = cx.now_ns;
+        self.tell_of_start(cx);
+        let end = self.snd.nxt + len + u32::from(fin);
+        self.note_first_sent(cx, end, tag::of_end(fin, pushed));
+        self.note_stream_out(cx, len, fin);
+        if len > 0 && len < u32::from(self.snd.mss) {
+            self.tx.small_end = end;
+        }
+        self.validate_window(cx, false);
+        self.set_first_timer(cx);
+    }
+
+    /// A flight has begun: the probe's timer, or the timeout.
+    #[inline]
+    fn set_first_timer(&mut self, cx: &Cx<'_>) {
+        if self.is_probe_sensible(cx) {
+            let timeout_ns = self.delivery.last_out_ns + self.tx.rtt.rto_ns();
+            self.arm_probe(cx, timeout_ns.checked_sub(cx.now_ns));
+        } else {
+            self.rearm_retransmit(cx);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What do I send next: the policy. Control first, then owed duplicate ACKs, what is presumed lost, new
+//! data, probes, and an ACK alone if nothing gave it a ride.
+
+use super::Plan;
+use crate::connection::Connection;
+use crate::context::Cx;
+use crate::marks::Marks;
+use crate::recovery::flag;
+use crate::state::State;
+
+impl Connection {
+    /// The next segment. Changes nothing.
+    #[inline]
+    pub(crate) fn plan(&self, cx: &Cx<'_>) -> Plan {
+        if self.unsent() > 0 || self.fin_unsent() {
+            return self.plan_in_full(cx);
+        }
+        match self.marks.of(Marks::SEND_NOW) {
+            Marks::NONE => Plan::Nothing,
+            Marks::ACK_NOW if self.sends_plain_acks() => Plan::Ack,
+            _ => self.plan_in_full(cx),
+        }
+    }
+
+    /// An ACK that is due now is a pure ACK, unless there is payload to bear it.
+    #[inline]
+    fn sends_plain_acks(&self) -> bool {
+        self.state().is_synchronized() && !self.owes_ack()
+    }
+
+    fn plan_in_full(&self, cx: &Cx<'_>) -> Plan {
+        if let Some(plan) = self.plan_control() {
+            return plan;
+        }
+        if matches!(self.state(), State::SynSent | State::Closed) {
+            return Plan::Nothing;
+        }
+        if self.owes_ack() && self.marks.has(Marks::ACK_NOW) {
+            return Plan::OwedAck;
+        }
+        if self.rx.dup_acks_due > 0 && self.marks.has(Marks::ACK_NOW) {
+            return Plan::Ack;
+        }
+        if !self.pacing.holds(cx.now_ns)
+            && let Some(plan) = self.plan_payload(cx)
+        {
+            return plan;
+        }
+        // What a timeout sends goes at once.
+        if self.recovery.any(flag::SEND_HEAD)
+            && let Some(plan) = self.plan_repeat(cx)
+        {
+            return plan;
+        }
+        // Before a probe, which bears the same ACK but is no answer to one: two ends that keep alive in step would not hear each other.
+        if self.marks.has(Marks::ACK_NOW) {
+            return Plan::Ack;
+        }
+        if self.marks.has(Marks::PROBE_DUE) {
+            return Plan::Probe;
+        }
+        Plan::Nothing
+    }
+
+    fn plan_control(&self) -> Option<Plan> {
+        if self.marks.has(Marks::RESET_DUE) {
+            Some(Plan::Reset)
+        } else if self.marks.has(Marks::REPLY_RESET) {
+            Some(Plan::ReplyReset)
+        } else if self.marks.has(Marks::SYN_DUE) {
+            Some(Plan::Syn)
+        } else {
+            None
+        }
+    }
+
+    /// What is lost, then new data; the other way round while F-RTO tests. Whether its time has come is not asked.
+    pub(crate) fn plan_payload(&self, cx: &Cx<'_>) -> Option<Plan> {
+        if !self.may_send_data() {
+            return None;
+        }
+        if !self.marks.has(Marks::RECOVERING) {
+            return self.plan_fresh(cx);
+        }
+        if self.recovery.any(flag::SEND_NEW) && !self.recovery.any(flag::SEND_HEAD) {
+            self.plan_fresh(cx).or_else(|| self.plan_repeat(cx))
+        } else {
+            self.plan_repeat(cx).or_else(|| self.plan_fresh(cx))
+        }
+    }
+
+    /// New data and the FIN behind it.
+    fn plan_fresh(&self, cx: &Cx<'_>) -> Option<Plan> {
+        let unsent = self.unsent();
+        let fin_waits = self.fin_unsent() && self.state() != State::SynReceived;
+        let usable = self.snd.usable();
+        // A FIN takes a sequence number and, as in Linux of late, room on the path.
+        let fits_path = self.segments_in_flight() < self.congestion.window.cwnd
+            || self.recovery.any(flag::PROBE_NEW);
+        if unsent == 0 {
+            return (fin_waits && usable > 0 && fits_path).then_some(Plan::Fresh {
+                len: 0,
+                fin: true,
+                probes_path: false,
+            });
+        }
+        if let Some(len) = self.path_probe(cx, unsent, usable) {
+            return Some(Plan::Fresh {
+                len,
+                fin: false,
+                probes_path: true,
+            });
+        }
+        let mss = self.current_mss(cx);
+        let len = self.segment_size(mss, unsent, usable, fin_waits)?;
+        let fin = fin_waits && len == unsent && len < usable;
+        if !fits_path || (len == mss && self.deferral(cx, mss).is_some()) {
+            return None;
+        }
+        Some(Plan::Fresh {
+            len,
+            fin,
+            probes_path: false,
+        })
+    }
+}

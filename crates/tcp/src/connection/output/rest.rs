@@ -1,0 +1,95 @@
+//! The rest of a burst: full segments of new data that follow another at once, differ from it in nothing but their place, and are counted, timed and
+//! recorded together. What they leave behind is what [`Connection::poll_transmit`] would leave, called as often.
+
+use wire::tcp::Flags;
+
+use crate::connection::Connection;
+use crate::context::Cx;
+use crate::marks::Marks;
+use crate::recovery::flag;
+use crate::segment::SegmentOut;
+
+/// Segments that follow the one sent last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BurstRest {
+    /// How many. Each bears as much payload as the one before and begins where it ended.
+    pub segments: u32,
+    /// The last bears PSH.
+    pub ends_burst: bool,
+}
+
+impl Connection {
+    /// Marks of which any makes the next segment something of its own.
+    const APART: Marks = Marks::SEND_NOW
+        .with(Marks::RECORDS)
+        .with(Marks::OUT_OF_ORDER)
+        .with(Marks::DSACK)
+        .with(Marks::PERSIST)
+        .with(Marks::NO_MEMORY)
+        .with(Marks::PATH_NARROWED)
+        .with(Marks::PATH_PROBING);
+
+    /// After [`poll_transmit`](Self::poll_transmit) gave `first`: up to `segments_max` more of its kind. None if it was no full segment of new data, or
+    /// what follows differs from it; `poll_transmit` knows.
+    #[inline]
+    pub fn poll_rest(
+        &mut self,
+        cx: &mut Cx<'_>,
+        first: &SegmentOut,
+        segments_max: u32,
+    ) -> BurstRest {
+        let segments = self.segments_alike(cx, first).min(segments_max);
+        if segments == 0 {
+            return BurstRest::default();
+        }
+        self.note_rest(cx, segments);
+        BurstRest {
+            segments,
+            ends_burst: self.delivery.burst_left == 0,
+        }
+    }
+
+    #[inline]
+    fn segments_alike(&self, cx: &Cx<'_>, first: &SegmentOut) -> u32 {
+        let mss = u32::from(self.snd.mss);
+        let left = u32::from(self.delivery.burst_left);
+        let is_alike = left > 0
+            && first.payload_len == mss
+            && first.flags == Flags::ACK
+            // A window that is shut for want of memory is so for one segment.
+            && first.window > 0
+            && first.seq + mss == self.snd.nxt
+            && !self.marks.any(Self::APART)
+            && self.rx.dup_acks_due == 0
+            && self.snd.ecn.is_off()
+            && !self.pacing.on
+            && !self.recovery.any(flag::SEND)
+            && self.current_mss(cx) == mss;
+        if !is_alike {
+            return 0;
+        }
+        // The segment with the last byte is one of its own: PSH, a FIN.
+        let bytes = self.unsent().saturating_sub(1).min(self.snd.usable());
+        let room = self
+            .congestion
+            .window
+            .cwnd
+            .saturating_sub(self.segments_in_flight());
+        left.min(room).min(bytes / mss.max(1))
+    }
+
+    /// `segments` full segments of new data leave in the course of a burst.
+    fn note_rest(&mut self, cx: &mut Cx<'_>, segments: u32) {
+        let bytes = segments * u32::from(self.snd.mss);
+        cx.counters.segments_out += u64::from(segments);
+        self.tx.segs_out = self.tx.segs_out.wrapping_add(segments);
+        self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(segments);
+        self.delivery.burst_begins = false;
+        // Both are at most what is left.
+        self.delivery.burst_left -= segments as u16;
+        self.delivery.bytes_sent += u64::from(bytes);
+        // PSH behind a burst is no part of the text: only what bears the last byte has it for good.
+        self.note_sent_new(cx, self.snd.nxt + bytes, 0);
+        self.after_new_sent(cx, false);
+    }
+}

@@ -1,0 +1,131 @@
+//! Quiet connections are packed: all fields of a connection in their order.
+
+use crate::connection::Connection;
+use crate::marks::Marks;
+use crate::pack::{Packer, Packing, Unpacker, Usual};
+use crate::segment::TransmitClass;
+use crate::state::State;
+use crate::timers::NEVER_NS;
+use wire::SeqNumber;
+
+impl Connection {
+    /// Nothing is in flight, owed or held, and nobody waits: the connection could be packed.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.state() == State::Established
+            && self.due == TransmitClass::None
+            && self.snd.una == self.snd.nxt
+            && self.snd.buffered == 0
+            && self.rx.unread == 0
+            && !self.marks.any(Marks::ACK_PENDING | Marks::OUT_OF_ORDER)
+            && self.pacing.departure_ns == NEVER_NS
+    }
+
+    /// When the connection last had anything to do with payload; 0: never.
+    #[inline]
+    #[must_use]
+    pub fn last_payload_ns(&self) -> u64 {
+        self.rx.last_data_ns.max(self.tx.last_sent_ns)
+    }
+
+    /// When the peer last sent something new in order, and so has had our ACKs until then; 0: never.
+    #[inline]
+    #[must_use]
+    pub fn last_news_ns(&self) -> u64 {
+        self.rx.last_data_ns
+    }
+
+    /// When anything last arrived, or payload last left.
+    #[inline]
+    #[must_use]
+    pub fn last_active_ns(&self) -> u64 {
+        self.rx.last_ack_ns.max(self.tx.last_sent_ns)
+    }
+
+    /// Walks all fields of a quiet connection. A reader may begin with any connection: every field is set.
+    pub fn pack(&mut self, p: &mut impl Packing) {
+        let Connection {
+            snd,
+            rcv,
+            deadline_ns,
+            marks,
+            state,
+            error,
+            rcv_shift,
+            due,
+            tx,
+            rx,
+            recovery,
+            congestion,
+            ecn,
+            promised,
+            pacing,
+            cold,
+            path,
+            delivery,
+            tune,
+        } = self;
+        p.u64(&mut rx.last_ack_ns, 0);
+        p.seq(&mut snd.una, SeqNumber(0));
+        p.seq(&mut tx.iss, snd.una - 1);
+        p.seq(&mut rcv.nxt, SeqNumber(0));
+        let usual = Usual {
+            now_ns: rx.last_ack_ns,
+            una: snd.una,
+            first: tx.iss + 1,
+            rcv_nxt: rcv.nxt,
+        };
+        marks.pack(p);
+        state.pack(p);
+        if p.must(error.is_none()) {
+            *error = None;
+        }
+        if p.must(!rx.retracted) {
+            (rx.retracted, *promised) = (false, SeqNumber(0));
+        }
+        p.u8(rcv_shift, 7);
+        p.one_of(due, &[TransmitClass::None]);
+        rx.pack(p, rcv);
+        snd.pack(p, rcv);
+        tx.pack(p, snd, &usual);
+        recovery.pack(p, &usual);
+        congestion.pack(p, &usual);
+        ecn.pack(p);
+        pacing.pack(p);
+        cold.pack(p);
+        path.pack(p, tx.path_mss);
+        delivery.pack(p, &usual);
+        tune.pack(p, &usual);
+        let nearest_ns = tx.timers.nearest_ns().min(pacing.departure_ns);
+        p.u64(deadline_ns, nearest_ns);
+        if p.is_reading() {
+            self.refresh_runs();
+        }
+    }
+
+    /// Panics unless the connection, if it is quiet, comes out of packing as it went in; for tests. Returns the bytes that it took.
+    #[doc(hidden)]
+    pub fn check_packing(&self) -> Option<usize> {
+        use alloc::format;
+        if !self.is_quiet() {
+            return None;
+        }
+        let mut bytes = [0; 1024];
+        let mut packer = Packer::new(&mut bytes);
+        let mut packed = self.clone();
+        packed.pack(&mut packer);
+        let len = packer.finish();
+        assert_eq!(format!("{packed:?}"), format!("{self:?}"));
+        let len = len?;
+        // A reader sets every field, whatever there was.
+        let mut found = self.clone();
+        found.pack(&mut Unpacker::new(&[0xa5; 1024]));
+        found.pack(&mut Unpacker::new(&bytes[..len]));
+        assert_eq!(format!("{found:?}"), format!("{self:?}"));
+        Some(len)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! The state machine of loss recovery (Linux's, which grew around RFC 5681, 6582, 6675 and 3168).
+//!
+//! ```text
+//!   Open ──SACK, duplicate──► Disorder ──loss──► Recovery ──all acknowledged──► Open
+//!    └──ECE──► CWR ───────────────────────loss──────┘            (or undone)
+//!   any ──timeout──► Loss ──all acknowledged, or undone──► Open
+//! ```
+
+use crate::MILLISECOND_NS;
+use crate::congestion::{CaState, CongestionControl};
+use crate::connection::Connection;
+use crate::context::Cx;
+use crate::recovery::ack::Ack;
+use crate::recovery::flag;
+
+impl Connection {
+    /// The state changes; the algorithm is told.
+    pub(crate) fn set_ca_state(&mut self, cx: &Cx<'_>, state: CaState) {
+        let moment = self.moment(cx);
+        let congestion = &mut self.congestion;
+        congestion
+            .algorithm
+            .on_state(&moment, &mut congestion.window, state);
+        self.recovery.ca_state = state;
+    }
+
+    /// Anything about this ACK that needs the machine?
+    pub(crate) fn is_dubious(&self, ack: &Ack) -> bool {
+        let alerts = ack.sacked || ack.dsack || ack.ece;
+        !ack.is_no_duplicate() || alerts || self.recovery.ca_state != CaState::Open
+    }
+
+    /// An ACK that is no plain progress in Open.
+    pub(crate) fn alert(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) {
+        self.recovery.put(flag::SEND_LOST | flag::SEND_NEW, false);
+        if self.recovery.packets_out == 0 {
+            self.recovery.sacked_out = 0;
+        }
+        if ack.ece {
+            // Congestion is proven: nothing to undo.
+            self.congestion.window.prior_ssthresh = 0;
+        }
+        if self.waits_for_reneging(cx, ack) || self.leave_state(cx, ack) {
+            return;
+        }
+        let lost = match self.recovery.ca_state {
+            CaState::Recovery => self.ack_in_recovery(cx, ack),
+            CaState::Loss => self.ack_in_loss(cx, ack),
+            _ => self.ack_before_recovery(cx, ack),
+        };
+        if lost {
+            self.recovery.put(flag::SEND_LOST, true);
+            self.recovery.put(flag::SEND_NEW, false);
+        }
+    }
+
+    /// The first segment in flight is SACKed after SND.UNA moved: the receiver dropped what it had. It gets a
+    /// little time to say otherwise before the timeout forgets its SACKs.
+    fn waits_for_reneging(&mut self, cx: &Cx<'_>, ack: &mut Ack) -> bool {
+        if !ack.reneging || !ack.advanced {
+            return false;
+        }
+        let wait_ns = (self.tx.rtt.srtt_ns() / 2).max(10 * MILLISECOND_NS);
+        self.arm_pending(crate::recovery::Pending::Timeout, cx.now_ns + wait_ns);
+        ack.set_timer = false;
+        true
+    }
+
+    /// The state ends when `high_seq` is acknowledged. True = nothing more is to be done for this ACK.
+    fn leave_state(&mut self, cx: &mut Cx<'_>, ack: &Ack) -> bool {
+        if self.recovery.ca_state == CaState::Open {
+            self.recovery.retrans_stamp_ms = 0;
+            return false;
+        }
+        if self.snd.una.lt(self.recovery.high_seq) {
+            return false;
+        }
+        match self.recovery.ca_state {
+            // Held until something beyond is acknowledged, so that the receiver has seen CWR.
+            CaState::Cwr if self.snd.una != self.recovery.high_seq => {
+                self.end_reduction(cx);
+                self.set_ca_state(cx, CaState::Open);
+            }
+            CaState::Recovery => {
+                if self.is_reno() {
+                    self.reset_reno_sack();
+                }
+                if self.try_undo_recovery(cx, ack) {
+                    return true;
+                }
+                self.end_reduction(cx);
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Returns whether lost segments should be sent again.
+    fn ack_in_recovery(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) -> bool {
+        if !ack.advanced {
+            if self.is_reno() {
+                self.add_reno_sack(cx, ack);
+            }
+        } else if self.try_undo_partial(cx, ack) {
+            return false;
+        }
+        if self.try_undo_dsack(cx) {
+            self.try_to_open(cx, ack);
+        }
+        self.find_losses(cx, ack);
+        if self.recovery.ca_state != CaState::Recovery {
+            if self.recovery.lost_out == 0 {
+                return false;
+            }
+            // Undone, and lost all the same: reordering first, then loss.
+            self.enter_recovery(cx, ack.ece);
+        }
+        true
+    }
+
+    fn ack_in_loss(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) -> bool {
+        self.take_ack_in_loss(cx, ack);
+        if self.recovery.ca_state != CaState::Loss {
+            self.cold.tally.end(self.clock_ms(cx.now_ns));
+        }
+        self.find_losses(cx, ack);
+        let goes_on = self.recovery.ca_state == CaState::Open || ack.lost_retrans;
+        if goes_on {
+            self.ack_before_recovery(cx, ack)
+        } else {
+            false
+        }
+    }
+
+    /// Open, Disorder and CWR.
+    fn ack_before_recovery(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) -> bool {
+        if self.is_reno() {
+            if ack.advanced {
+                self.reset_reno_sack();
+            }
+            self.add_reno_sack(cx, ack);
+        }
+        if matches!(self.recovery.ca_state, CaState::Open | CaState::Disorder) {
+            self.try_undo_dsack(cx);
+        }
+        self.find_losses(cx, ack);
+        if self.recovery.lost_out == 0 {
+            self.try_to_open(cx, ack);
+            return false;
+        }
+        if self.path_probe_lost(cx) {
+            return false;
+        }
+        self.enter_recovery(cx, ack.ece);
+        true
+    }
+
+    /// Marks what this ACK shows to be lost.
+    fn find_losses(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) {
+        if self.recovery.packets_out == 0 {
+            return;
+        }
+        if self.is_reno() {
+            self.reno_mark_lost(cx, ack.advanced);
+            return;
+        }
+        let retrans_out = self.recovery.retrans_out;
+        if self.rack_mark_lost(cx) {
+            ack.set_timer = false;
+        }
+        if self.recovery.retrans_out < retrans_out {
+            ack.lost_retrans = true;
+        }
+    }
+
+    /// Fast recovery begins (RFC 5681 3.2, RFC 6675 5).
+    pub(crate) fn enter_recovery(&mut self, cx: &mut Cx<'_>, ece: bool) {
+        cx.counters.fast_retransmits += 1;
+        self.clean_retrans_stamp(cx);
+        self.congestion.window.prior_ssthresh = 0;
+        self.begin_undo();
+        if !self.recovery.is_reducing() {
+            if !ece {
+                self.congestion.window.prior_ssthresh = self.current_ssthresh();
+            }
+            self.begin_reduction(cx);
+        }
+        self.set_ca_state(cx, CaState::Recovery);
+    }
+
+    /// The network asks for a reduction without loss (RFC 3168 6.1.2). It is not undone.
+    pub(crate) fn enter_cwr(&mut self, cx: &mut Cx<'_>) {
+        self.congestion.window.prior_ssthresh = 0;
+        if matches!(self.recovery.ca_state, CaState::Open | CaState::Disorder) {
+            self.recovery.put(flag::UNDO, false);
+            self.begin_reduction(cx);
+            self.set_ca_state(cx, CaState::Cwr);
+        }
+    }
+
+    /// Nothing is lost: Open, or Disorder as long as something is out of order or sent twice.
+    pub(crate) fn try_keep_open(&mut self, cx: &Cx<'_>) {
+        let disorder = self.recovery.left_out() > 0 || self.any_retransmitted(cx);
+        let state = if disorder {
+            CaState::Disorder
+        } else {
+            CaState::Open
+        };
+        if self.recovery.ca_state != state {
+            self.set_ca_state(cx, state);
+            self.recovery.high_seq = self.snd.nxt;
+        }
+    }
+
+    fn try_to_open(&mut self, cx: &mut Cx<'_>, ack: &Ack) {
+        self.clean_retrans_stamp(cx);
+        if ack.ece {
+            self.enter_cwr(cx);
+        }
+        if self.recovery.ca_state != CaState::Cwr {
+            self.try_keep_open(cx);
+        }
+    }
+}

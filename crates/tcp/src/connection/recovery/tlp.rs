@@ -1,0 +1,168 @@
+//! The tail loss probe (RFC 8985 7): when ACKs stop coming, one segment goes out ahead of the timeout, so
+//! that its ACK shows what is missing.
+
+use crate::SECOND_NS;
+use crate::congestion::CaState;
+use crate::connection::Connection;
+use crate::connection::output::Plan;
+use crate::context::Cx;
+use crate::limits::TIMER_SLACK_NS;
+use crate::marks::Marks;
+use crate::recovery::ack::Ack;
+use crate::recovery::records::{NONE, tag};
+use crate::recovery::{Pending, flag};
+
+impl Connection {
+    /// Sets the probe's timer, if a probe makes sense. `afresh` = an ACK restarts the timeout as well.
+    #[inline]
+    pub(crate) fn schedule_probe(&mut self, cx: &Cx<'_>, afresh: bool) -> bool {
+        if !self.is_probe_sensible(cx) {
+            return false;
+        }
+        let timeout_ns = if afresh {
+            Some(self.tx.rtt.rto_ns())
+        } else {
+            self.timeout_from_head_ns(cx)
+        };
+        self.arm_probe(cx, timeout_ns);
+        true
+    }
+
+    /// Something is in flight whose loss a probe could show sooner than the timeout.
+    #[inline]
+    pub(crate) fn is_probe_sensible(&self, cx: &Cx<'_>) -> bool {
+        let recovery = &self.recovery;
+        cx.config.tail_loss_probe
+            && recovery.packets_out > 0
+            && !self.marks.has(Marks::FAST_OPENED)
+            && !self.is_reno()
+            && matches!(recovery.ca_state, CaState::Open | CaState::Cwr)
+    }
+
+    /// The probe's time: two round trips, and never behind the timeout, `timeout_ns` from now.
+    #[inline]
+    pub(crate) fn arm_probe(&mut self, cx: &Cx<'_>, timeout_ns: Option<u64>) {
+        let recovery = &self.recovery;
+        let mut wait_ns = if self.tx.rtt.srtt_us == 0 {
+            SECOND_NS
+        } else if recovery.packets_out == 1 {
+            // The peer may delay its ACK of a single segment.
+            2 * self.tx.rtt.srtt_ns() + self.cold.own_timers.rto_ns_min(cx.config)
+        } else {
+            2 * self.tx.rtt.srtt_ns() + TIMER_SLACK_NS
+        };
+        if let Some(timeout_ns) = timeout_ns {
+            wait_ns = wait_ns.min(timeout_ns);
+        }
+        let wait_ns = self.paced_wait_ns(cx, wait_ns);
+        self.arm_pending(Pending::Probe, cx.now_ns + wait_ns);
+    }
+
+    /// How far the timeout is away, counted from when the first segment was last sent; none = it is past.
+    pub(crate) fn timeout_from_head_ns(&self, cx: &Cx<'_>) -> Option<u64> {
+        let head = cx.records.get(self.recovery.chain.head)?;
+        let at_ns = head.sent_ns + self.tx.rtt.rto_ns();
+        at_ns.checked_sub(cx.now_ns).filter(|&wait_ns| wait_ns > 0)
+    }
+
+    /// The probe's time has come: a new segment if one fits the peer's window, else the last one again.
+    pub(crate) fn on_probe_timer(&mut self, cx: &mut Cx<'_>) {
+        if self.recovery.any(flag::TLP) {
+            // One probe per flight.
+            self.rearm_retransmit(cx);
+            return;
+        }
+        let (unsent, mss) = (self.unsent(), self.current_mss(cx));
+        // The FIN is part of the last segment, or all of it.
+        let next = unsent.min(mss) + u32::from(self.fin_unsent() && unsent <= mss);
+        if next > 0 && next <= self.snd.usable() {
+            self.marks.set(Marks::PUSH_DUE);
+            self.recovery.put(flag::PROBE_NEW, true);
+        } else if !self.is_tail_sacked(cx) && self.plan_probe(cx).is_some() {
+            self.recovery.put(flag::PROBE_LAST, true);
+        } else {
+            // The peer's window shrank below it: only the timeout may repeat what is beyond. Or the peer holds it already (a reduction on ECE ended
+            // the earlier probe, and its SACK came after this timer was set; found by sim, seed 19905): what is missing lies before it.
+            self.rearm_retransmit(cx);
+            return;
+        }
+        cx.counters.loss_probes_out += 1;
+        // Until the probe has left, and starts the timeout anew.
+        self.recovery.pending = Pending::Timeout;
+        self.rearm_retransmit(cx);
+    }
+
+    fn is_tail_sacked(&self, cx: &Cx<'_>) -> bool {
+        let tail = cx.records.get(self.recovery.chain.tail);
+        tail.is_some_and(|tail| tail.has(tag::SACKED))
+    }
+
+    /// The last segment, as the probe.
+    pub(crate) fn plan_probe(&self, cx: &Cx<'_>) -> Option<Plan> {
+        let tail = cx.records.get(self.recovery.chain.tail)?;
+        let last = match tail.payload() % u32::from(tail.mss) {
+            0 => u32::from(tail.mss),
+            rest => rest,
+        };
+        let len = last.min(tail.payload()).min(self.current_mss(cx));
+        let fin = tail.has(tag::FIN);
+        let seq = (tail.end - u32::from(fin) - len).max(self.snd.una);
+        let len = (tail.end - u32::from(fin)).since(seq);
+        let fits = seq == self.snd.una || (seq + len).le(self.snd.wnd_end());
+        fits.then_some(Plan::Repeat { seq, len, fin })
+    }
+
+    /// A probe has left.
+    pub(crate) fn note_probe_sent(&mut self, cx: &mut Cx<'_>, repeated: bool) {
+        let recovery = &mut self.recovery;
+        recovery.put(flag::PROBE_NEW | flag::PROBE_LAST, false);
+        recovery.put(flag::TLP_RETRANS, repeated);
+        recovery.put(flag::TLP, true);
+        recovery.tlp_high_seq = self.snd.nxt;
+        recovery.pending = Pending::Timeout;
+        self.rearm_retransmit(cx);
+        self.after_recovery_event();
+    }
+
+    /// The probe repeated the last segment: it stands alone from now on, marked as sent twice (Karn).
+    pub(crate) fn note_probe_repeated(&mut self, cx: &mut Cx<'_>, seq: wire::SeqNumber) {
+        let mut at = self.recovery.chain.tail;
+        if let Some(tail) = cx.records.get(at).copied()
+            && seq.gt(tail.seq)
+        {
+            if seq == self.snd.una {
+                // The front of the only segment left is acknowledged: it is gone, and no segment of its own.
+                self.recount(cx.records, at, |record| record.seq = seq);
+            } else if self.split(cx.records, at, seq) {
+                at = self.recovery.chain.tail;
+            }
+        }
+        self.stamp_sent(cx, at);
+        if let Some(record) = cx.records.get_mut(at) {
+            record.tags |= tag::EVER_RETRANS;
+        }
+        debug_assert!(at != NONE);
+    }
+
+    /// An ACK while a probe is out: the episode ends when the ACK covers it. If the probe repaired a loss, the window is reduced
+    /// (RFC 8985 7.4.2).
+    pub(crate) fn take_probe_ack(&mut self, cx: &mut Cx<'_>, ack: &Ack) {
+        let high_seq = self.recovery.tlp_high_seq;
+        if !self.recovery.any(flag::TLP) || ack.seq.lt(high_seq) {
+            return;
+        }
+        let needless = !self.recovery.any(flag::TLP_RETRANS) || ack.dsack_of_probe;
+        if needless {
+            self.recovery.put(flag::TLP, false);
+        } else if ack.seq.gt(high_seq) {
+            cx.counters.loss_probes_repaired += 1;
+            self.begin_reduction(cx);
+            self.set_ca_state(cx, CaState::Cwr);
+            self.end_reduction(cx);
+            self.try_keep_open(cx);
+        } else if !ack.advanced && !ack.is_no_duplicate() && !ack.sacked {
+            // A bare duplicate: original and probe both arrived.
+            self.recovery.put(flag::TLP, false);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Undoing a reduction that was not called for: nothing was lost, only late. Shown by timestamps (Eifel,
+//! RFC 3522 and 4015) or by D-SACKs of all that was sent again (RFC 3708).
+
+use crate::congestion::{CaState, CongestionControl};
+use crate::connection::Connection;
+use crate::context::Cx;
+use crate::limits::RACK_RECOVERIES_MAX;
+use crate::recovery::ack::Ack;
+use crate::recovery::flag;
+use crate::recovery::records::{NONE, tag};
+
+impl Connection {
+    /// From here on what happens may be undone.
+    pub(crate) fn begin_undo(&mut self) {
+        let recovery = &mut self.recovery;
+        recovery.put(flag::UNDO, true);
+        recovery.undo_marker = self.snd.una;
+        recovery.undo_retrans = recovery.retrans_out as i32;
+        if recovery.flags & (flag::TLP | flag::TLP_RETRANS) == flag::TLP | flag::TLP_RETRANS {
+            recovery.undo_retrans += 1;
+        }
+        if recovery.undo_retrans == 0 {
+            // Nothing sent again yet; 0 would mean that all of it was needless.
+            recovery.undo_retrans = -1;
+        }
+    }
+
+    /// What was acknowledged is older than the first retransmission, or nothing was sent again at all.
+    fn was_delayed(&self, ack: &Ack) -> bool {
+        if self.recovery.retrans_stamp_ms != 0 {
+            return ack.echoes_before(self.recovery.retrans_stamp_ms);
+        }
+        // Without SACK the stamp is forgotten early, when `high_seq` is reached.
+        !(self.is_reno() && self.snd.una.ge(self.recovery.high_seq))
+    }
+
+    fn may_undo(&self, ack: &Ack) -> bool {
+        let recovery = &self.recovery;
+        recovery.any(flag::UNDO) && (recovery.undo_retrans == 0 || self.was_delayed(ack))
+    }
+
+    /// Window and threshold go back to what they were; `unmark` = nothing is lost any more.
+    fn undo_reduction(&mut self, cx: &mut Cx<'_>, unmark: bool) {
+        if unmark {
+            self.unmark_lost(cx);
+        }
+        let congestion = &mut self.congestion;
+        if congestion.window.prior_ssthresh != 0 {
+            congestion.window.cwnd = congestion.algorithm.undo_cwnd(&congestion.window);
+            if congestion.window.prior_ssthresh > congestion.window.ssthresh {
+                congestion.window.ssthresh = congestion.window.prior_ssthresh;
+                self.withdraw_cwr();
+            }
+        }
+        self.congestion.usage.stamp_ns = cx.now_ns;
+        self.recovery.put(flag::UNDO, false);
+        self.recovery.rack.advanced = true;
+    }
+
+    fn unmark_lost(&mut self, cx: &mut Cx<'_>) {
+        let mut at = self.recovery.chain.head;
+        while let Some(record) = cx.records.get_mut(at) {
+            record.tags &= !tag::LOST;
+            at = cx.records.next(at);
+        }
+        self.recovery.forget_part();
+        self.recovery.lost_out = 0;
+        self.recovery.hint = NONE;
+    }
+
+    /// Something sent again may still be in the network.
+    pub(crate) fn any_retransmitted(&self, cx: &Cx<'_>) -> bool {
+        self.recovery.retrans_out > 0
+            || cx
+                .records
+                .get(self.recovery.chain.head)
+                .is_some_and(|head| head.has(tag::EVER_RETRANS))
+    }
+
+    pub(crate) fn clean_retrans_stamp(&mut self, cx: &Cx<'_>) {
+        if !self.any_retransmitted(cx) {
+            self.recovery.retrans_stamp_ms = 0;
+        }
+    }
+
+    /// Without SACK, the state is held until something beyond `high_seq` is acknowledged, or duplicates
+    /// of what was sent before would start it again (RFC 6582 4.1).
+    fn holds_reno(&mut self, cx: &Cx<'_>) -> bool {
+        if self.snd.una != self.recovery.high_seq || !self.is_reno() {
+            return false;
+        }
+        self.clean_retrans_stamp(cx);
+        true
+    }
+
+    /// All that was out when recovery began is acknowledged. True = the state stays all the same.
+    pub(crate) fn try_undo_recovery(&mut self, cx: &mut Cx<'_>, ack: &Ack) -> bool {
+        if self.may_undo(ack) {
+            cx.counters.undone_full += 1;
+            self.undo_reduction(cx, false);
+        } else {
+            let rack = &mut self.recovery.rack;
+            rack.persist = rack.persist.saturating_sub(1);
+        }
+        if self.holds_reno(cx) {
+            return true;
+        }
+        self.set_ca_state(cx, CaState::Open);
+        self.recovery.put(flag::RENEGING, false);
+        false
+    }
+
+    /// D-SACKs have called every retransmission needless.
+    pub(crate) fn try_undo_dsack(&mut self, cx: &mut Cx<'_>) -> bool {
+        let recovery = &mut self.recovery;
+        if !recovery.any(flag::UNDO) || recovery.undo_retrans != 0 {
+            return false;
+        }
+        recovery.rack.persist = (recovery.rack.persist + 1).min(RACK_RECOVERIES_MAX);
+        cx.counters.undone_dsack += 1;
+        self.undo_reduction(cx, false);
+        true
+    }
+
+    /// In Loss: the timeout was spurious, by timestamp, D-SACK, or F-RTO.
+    pub(crate) fn try_undo_loss(&mut self, cx: &mut Cx<'_>, ack: &Ack, by_frto: bool) -> bool {
+        if !by_frto && !self.may_undo(ack) {
+            return false;
+        }
+        cx.counters.undone_loss += 1;
+        if by_frto {
+            cx.counters.timeouts_spurious += 1;
+        }
+        self.undo_reduction(cx, true);
+        self.tx.retransmits = 0;
+        if self.holds_reno(cx) {
+            return true;
+        }
+        if by_frto || !self.is_reno() {
+            self.set_ca_state(cx, CaState::Open);
+            self.recovery.put(flag::RENEGING, false);
+        }
+        true
+    }
+
+    /// In Recovery, a partial ACK: was the hole filled by a delayed original? True = send no more
+    /// retransmissions for now.
+    pub(crate) fn try_undo_partial(&mut self, cx: &mut Cx<'_>, ack: &Ack) -> bool {
+        if !self.recovery.any(flag::UNDO) || !self.was_delayed(ack) {
+            return false;
+        }
+        self.check_reordering(cx, ack.prior_una);
+        if self.recovery.retrans_out > 0 {
+            return true;
+        }
+        self.clean_retrans_stamp(cx);
+        cx.counters.undone_partial += 1;
+        self.undo_reduction(cx, true);
+        self.try_keep_open(cx);
+        false
+    }
+}

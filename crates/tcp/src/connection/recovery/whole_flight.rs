@@ -1,0 +1,99 @@
+//! The ACK of all that is in flight, where that is one run of segments that left once: the usual ACK of a short exchange. What the mechanisms of
+//! [`recovery`](super) come to for it, in their order and without those that have nothing to say.
+//!
+//! The state is Open and no probe is out; nothing is SACKed, lost or sent again, so there is no hole, no reordering, no duplicate and nothing to undo;
+//! nothing stays in flight, so the timer goes. Called by the fifth step and by header prediction.
+
+use crate::congestion::AckSample;
+use crate::connection::Connection;
+use crate::context::Cx;
+use crate::effects::Effects;
+use crate::marks::Marks;
+use crate::recovery::rate::{Busy, RateSample};
+use crate::recovery::records::{Record, tag};
+use crate::recovery::{Pending, flag};
+use crate::segment::Segment;
+use crate::timers::NEVER_NS;
+
+impl Connection {
+    /// With any of these an ACK is looked at by the state machine.
+    const DISTURBED: Marks = Marks::RECOVERING
+        .with(Marks::FAST_OPENED)
+        .with(Marks::NO_PREDICTION);
+
+    /// The run that is in flight, if this ACK takes it away whole and nothing about it is out of the ordinary.
+    #[inline]
+    pub(crate) fn whole_flight(&self, cx: &Cx<'_>, seg: &Segment) -> Option<Record> {
+        let recovery = &self.recovery;
+        let is_whole = seg.ack == self.snd.nxt
+            && !self.marks.any(Self::DISTURBED)
+            && recovery.chain.head == recovery.chain.tail
+            && recovery.sacked_out | recovery.lost_out | recovery.retrans_out == 0
+            && !recovery.any(flag::RENEGING)
+            && self.snd.ecn.is_off()
+            && seg.options.sack.is_empty()
+            && self.path.probe == 0
+            && !self.is_reno()
+            && !self.congestion.algorithm.is_model();
+        if !is_whole {
+            return None;
+        }
+        let record = cx.records.get(recovery.chain.head)?;
+        // Of a segment that was acknowledged in part the rest is a hole filled late.
+        let is_plain = record.tags & !(tag::FIN | tag::APP_LIMITED | tag::PUSHED) == 0
+            && record.seq == self.snd.una;
+        is_plain.then_some(*record)
+    }
+
+    /// Takes the ACK of [`whole_flight`](Self::whole_flight): as `take_ack_in_full` would.
+    #[inline]
+    pub(crate) fn take_whole_flight(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        record: &Record,
+    ) -> Effects {
+        let acked = seg.ack.since(self.snd.una);
+        let effects = self.advance_una(cx, seg);
+        // With something in flight a new window restarts nothing.
+        self.learn_window(seg);
+        let delivered = self.recovery.packets_out;
+        self.recovery.delivered = self.recovery.delivered.wrapping_add(delivered);
+        self.forget_whole_flight(cx);
+        self.rack_advance(cx.now_ns, record);
+        let mut rate = RateSample::default();
+        self.delivery.on_delivered(record, &mut rate);
+        if self.unsent() == 0 {
+            self.delivery.rest(cx.now_ns);
+        } else {
+            self.delivery.stop(cx.now_ns, Busy::Sending);
+        }
+        // A lone small segment, acknowledged in order: its ACK was probably delayed.
+        let maybe_delayed = delivered == 1
+            && acked < u32::from(self.snd.mss)
+            && record.delivered.wrapping_add(1) == self.recovery.delivered;
+        let rtt_ns = cx.now_ns.saturating_sub(record.sent_ns.max(1));
+        self.take_round_trip(cx, rtt_ns, rtt_ns, maybe_delayed);
+        self.rack_update_window(rate.prior_delivered);
+        self.arm_pending(Pending::Timeout, NEVER_NS);
+        self.finish_rate_sample(cx, &mut rate, delivered, false);
+        let sample = AckSample {
+            acked: delivered,
+            rtt_ns: Some(rtt_ns),
+        };
+        let moment = self.moment(cx);
+        self.congestion.on_progress(&moment, &sample);
+        self.refresh_pacing(cx);
+        effects
+    }
+
+    /// The only record goes back.
+    #[inline]
+    fn forget_whole_flight(&mut self, cx: &mut Cx<'_>) {
+        let recovery = &mut self.recovery;
+        recovery.packets_out = 0;
+        recovery.hint = crate::recovery::records::NONE;
+        recovery.highest = crate::recovery::records::NONE;
+        recovery.chain.clear_one(cx.records);
+    }
+}

@@ -1,0 +1,127 @@
+//! "SEGMENT ARRIVES", RFC 9293 3.10.7: the numbered steps in their order, one file each.
+//!
+//! ```text
+//!   predicted ─► prediction            the next segment of an undisturbed, established connection
+//!   SYN_SENT  ─► syn_sent              3.10.7.3
+//!   otherwise ─► acceptable            first:  sequence number, PAWS
+//!                reset                 second: RST
+//!                                      third:  security: none
+//!                syn                   fourth: SYN
+//!                ack                   fifth:  ACK
+//!                text                  sixth and seventh: URG, segment text
+//!                fin                   eighth: FIN
+//! ```
+//!
+//! A step changes variables and marks, and says whether the next one follows. Nothing is sent here: what
+//! is due is marked, and `output` sends it.
+
+use crate::connection::Connection;
+use crate::connection::timers::AckKind;
+use crate::context::Cx;
+use crate::effects::Effects;
+use crate::marks::Marks;
+use crate::recv_buffer::RecvBuffer;
+use crate::segment::Segment;
+use crate::state::State;
+use wire::tcp::Flags;
+
+mod acceptable;
+mod ack;
+mod fin;
+mod prediction;
+mod report;
+mod reset;
+mod syn;
+mod syn_sent;
+mod text;
+
+/// Whether the steps go on.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The next step follows.
+    Continue(Effects),
+    /// The segment is dealt with.
+    Done(Effects),
+}
+
+impl Connection {
+    /// Takes the segment through the steps.
+    pub(crate) fn segment_arrives(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        rx: &mut impl RecvBuffer,
+    ) -> Effects {
+        match self.state() {
+            State::Closed => {
+                cx.counters.drop_closed += 1;
+                Effects::NONE
+            }
+            State::SynSent => {
+                self.marks.clear(Marks::MORE);
+                self.syn_sent(cx, seg, rx)
+            }
+            _ => self.all_steps(cx, seg, rx),
+        }
+    }
+
+    fn all_steps(&mut self, cx: &mut Cx<'_>, seg: &Segment, rx: &mut impl RecvBuffer) -> Effects {
+        if self.is_repeated_fast_syn(seg) {
+            self.on_repeated_fast_syn(cx);
+            return Effects::NONE;
+        }
+        let crossed;
+        let seg = if self.completes_crossed_open(seg) {
+            // Past its SYN, the peer's SYN-ACK is a plain ACK (RFC 9293 3.5, figure 8); its SYN came before (RFC 2883 says so).
+            self.note_duplicate(cx, seg.seq, seg.seq + 1);
+            let mut plain = without_syn(seg);
+            // The window of a SYN is not scaled.
+            plain.window = seg.window >> self.snd.shift;
+            // Linux answers it at once: the peer is to know that our SYN-ACK is no longer needed.
+            self.request_ack(AckKind::Answer);
+            crossed = plain;
+            &crossed
+        } else {
+            seg
+        };
+        let mut effects = Effects::NONE;
+        let first: [fn(&mut Self, &mut Cx<'_>, &Segment) -> Step; 4] = [
+            Self::step_acceptable,
+            Self::step_reset,
+            Self::step_syn,
+            Self::step_ack,
+        ];
+        for step in first {
+            match step(self, cx, seg) {
+                Step::Continue(more) => effects |= more,
+                Step::Done(more) => return effects | more,
+            }
+        }
+        effects | self.text_and_fin(cx, seg, rx)
+    }
+
+    /// Steps six to eight.
+    pub(crate) fn text_and_fin(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        rx: &mut impl RecvBuffer,
+    ) -> Effects {
+        if !self.state().receives_data() {
+            return self.text_after_end(cx, seg);
+        }
+        self.measure_receive_rtt(cx, seg);
+        let effects = self.step_urgent(cx, seg) | self.step_text(cx, seg, rx);
+        self.forget_passed_urgent();
+        effects
+    }
+}
+
+/// The segment as it would be without its SYN.
+pub(crate) fn without_syn(seg: &Segment) -> Segment {
+    let mut rest = seg.clone();
+    rest.flags = seg.flags.without(Flags::SYN);
+    rest.seq = seg.seq + 1;
+    rest
+}

@@ -1,0 +1,178 @@
+//! Header prediction: the segment that an undisturbed connection expects skips the steps that cannot
+//! apply to it. It gives the same result as the steps: every conversation in the tests runs both ways.
+
+use wire::plain::Sequel;
+use wire::tcp::Flags;
+
+use crate::connection::Connection;
+use crate::connection::timestamp::is_before;
+use crate::context::Cx;
+use crate::effects::Effects;
+use crate::limits::coarse;
+use crate::marks::Marks;
+use crate::recv_buffer::RecvBuffer;
+use crate::segment::Segment;
+
+impl Connection {
+    /// The next text in order, or an ACK of something new, or both; nothing else to note.
+    #[inline]
+    pub(crate) fn is_predicted(&self, seg: &Segment) -> bool {
+        let acks_new = seg.ack != self.snd.una;
+        seg.seq == self.rcv.nxt
+            && seg.flags.without(Flags::PSH) == self.snd.ecn.plain_ack()
+            && !self.marks.any(Marks::OFF_FAST_PATH)
+            && self.state().is_synchronized()
+            && seg.ack.since(self.snd.una) <= self.snd.flight()
+            && seg.options.sack.is_empty()
+            && !(self.snd.ecn.is_accurate() && seg.options.accecn.is_present())
+            && seg.len <= self.rcv.wnd()
+            && self.rx.charged <= self.rx.buffer
+            && if seg.len > 0 {
+                self.state().receives_data() && !self.refuses_text()
+            } else {
+                acks_new
+            }
+            // An ACK of our FIN changes the state.
+            && (!acks_new || !self.marks.has(Marks::FIN_SENT) || seg.ack != self.snd.nxt)
+            && self.stamp_is_current(seg)
+    }
+
+    #[inline]
+    fn stamp_is_current(&self, seg: &Segment) -> bool {
+        match seg.options.timestamp {
+            Some(stamp) => {
+                !self.marks.has(Marks::TIMESTAMPS) || !is_before(stamp.value, self.rcv.ts_recent)
+            }
+            None => true,
+        }
+    }
+
+    /// Steps one to four cannot apply; five and seven in short.
+    #[inline]
+    pub(crate) fn predicted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        rx: &mut impl RecvBuffer,
+    ) -> Effects {
+        cx.counters.predicted_in += 1;
+        let mut effects = Effects::NONE;
+        self.end_more(seg);
+        self.tx.probes = 0;
+        self.rx.last_ack_ns = cx.now_ns;
+        if self.snd.ecn.is_accurate() {
+            self.note_arrival(cx, seg);
+        }
+        if let Some(stamp) = seg.options.timestamp
+            && self.marks.has(Marks::TIMESTAMPS)
+            && self.rcv.acked == self.rcv.nxt
+        {
+            self.rcv.ts_recent = stamp.value;
+            self.rx.ts_recent_at = coarse(cx.now_ns);
+        }
+        if seg.ack == self.snd.una {
+            self.tx.soft_error = None;
+            self.take_window(cx, seg, self.snd.wnd);
+        } else {
+            effects |= self.take_ack(cx, seg);
+        }
+        if self.state().receives_data() {
+            self.measure_receive_rtt(cx, seg);
+        }
+        if seg.len > 0 {
+            effects |= self.text_predicted(cx, seg, rx);
+        }
+        effects
+    }
+
+    fn text_predicted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seg: &Segment,
+        rx: &mut impl RecvBuffer,
+    ) -> Effects {
+        let stored = rx.write_at(0, 0, seg.len).min(seg.len);
+        if stored < seg.len {
+            cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);
+            if stored == 0 {
+                cx.counters.drop_in_order_no_memory += 1;
+                self.answer_without_memory();
+                return Effects::NONE;
+            }
+        }
+        self.take_stored(cx, stored, seg);
+        rx.publish(stored);
+        Effects::READABLE
+    }
+
+    /// `stored` bytes of text in order are stored, and about to be published.
+    #[inline]
+    fn take_stored(&mut self, cx: &mut Cx<'_>, stored: u32, seg: &Segment) {
+        self.charge(stored, true);
+        self.advance_rcv_nxt(stored);
+        self.note_received(cx, seg.len, seg.flags);
+        self.note_codepoint(cx, seg.ecn);
+        self.schedule_ack(cx);
+    }
+
+    /// Whether sequels may come, until something else happens to the connection: asked once for as many as follow each other.
+    #[inline]
+    #[must_use]
+    pub fn takes_sequels(&self) -> bool {
+        !self.marks.any(Marks::OFF_FAST_PATH)
+            && self.snd.ecn.is_off()
+            && self.state().receives_data()
+            && !self.refuses_text()
+    }
+
+    /// Of a connection that [`takes_sequels`](Self::takes_sequels): whether [`on_sequel`](Self::on_sequel) does all that the segment asks for. It is predicted,
+    /// and brings text and a timestamp perhaps, but no news of acknowledgment, window, round trip or congestion.
+    #[inline]
+    #[must_use]
+    pub fn takes_sequel(&self, sequel: &Sequel) -> bool {
+        debug_assert!(self.takes_sequels(), "asked before");
+        let is_stamp_plain = match sequel.timestamp {
+            Some(stamp) if self.marks.has(Marks::TIMESTAMPS) => {
+                stamp.echo == self.tune.last_echo && !is_before(stamp.value, self.rcv.ts_recent)
+            }
+            _ => true,
+        };
+        is_stamp_plain
+            && sequel.seq == self.rcv.nxt
+            && sequel.ack == self.snd.una
+            && u32::from(sequel.window) << self.snd.shift == self.snd.wnd
+            && sequel.payload_len > 0
+            && sequel.payload_len <= self.rcv.wnd()
+            && self.rx.charged <= self.rx.buffer
+    }
+
+    /// A segment of a run that [`takes_sequel`](Self::takes_sequel). Its text is stored at the tail; what is published is the caller's to publish.
+    #[inline]
+    pub fn on_sequel(&mut self, cx: &mut Cx<'_>, sequel: &Sequel) -> Effects {
+        debug_assert!(self.takes_sequel(sequel), "asked before");
+        cx.counters.segments_in += 1;
+        cx.counters.predicted_in += 1;
+        self.rx.segs_in = self.rx.segs_in.wrapping_add(1);
+        self.rx.data_segs_in = self.rx.data_segs_in.wrapping_add(1);
+        // When something last arrived, and that the peer is alive, the run's first segment has noted.
+        if let Some(stamp) = sequel.timestamp
+            && self.marks.has(Marks::TIMESTAMPS)
+            && self.rcv.acked == self.rcv.nxt
+        {
+            self.rcv.ts_recent = stamp.value;
+            self.rx.ts_recent_at = coarse(cx.now_ns);
+        }
+        // The window is what it was.
+        self.snd.wl1 = self.snd.wl1.max(sequel.seq);
+        self.snd.wl2 = sequel.ack;
+        self.charge(sequel.payload_len, true);
+        self.advance_rcv_nxt(sequel.payload_len);
+        let flags = match sequel.push {
+            true => Flags::ACK | Flags::PSH,
+            false => Flags::ACK,
+        };
+        self.note_received(cx, sequel.payload_len, flags);
+        self.schedule_ack(cx);
+        Effects::READABLE
+    }
+}

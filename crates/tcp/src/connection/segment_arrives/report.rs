@@ -1,0 +1,211 @@
+//! What ACKs report beyond RCV.NXT: selective acknowledgments (RFC 2018) and what arrived twice (RFC 2883),
+//! in the order in which Linux puts them; and giving up what was reported when memory is short, which RFC
+//! 2018 section 8 allows.
+
+use wire::SeqNumber;
+use wire::tcp::{SackBlock, SackBlocks};
+
+use crate::buffers::{Memory, window_of};
+use crate::connection::Connection;
+use crate::context::Cx;
+use crate::limits::SACK_BLOCKS_MAX;
+use crate::marks::Marks;
+use crate::reassembly::Range;
+use crate::recv_buffer::RecvBuffer;
+
+impl Connection {
+    /// `left..right` arrived before. A run that touches what is to be reported already extends it.
+    pub(super) fn note_duplicate(&mut self, cx: &Cx<'_>, left: SeqNumber, right: SeqNumber) {
+        if !self.marks.has(Marks::SACK) || !cx.config.dsack || left == right {
+            return;
+        }
+        let new = Range { left, right };
+        if !self.marks.has(Marks::DSACK) {
+            self.marks.set(Marks::DSACK);
+            self.rx.duplicate = new;
+        } else if self.rx.duplicate.touches(&new) {
+            self.rx.duplicate = self.rx.duplicate.union(&new);
+        }
+    }
+
+    /// `left..right` arrived before, and is all that the next ACK reports of the kind.
+    pub(super) fn report_duplicate(&mut self, cx: &Cx<'_>, left: SeqNumber, right: SeqNumber) {
+        self.marks.clear(Marks::DSACK);
+        self.note_duplicate(cx, left, right);
+    }
+
+    /// `left..right` arrived now, which counts a FIN: the parts of it that are held already are reported, and so is a FIN that is held.
+    pub(super) fn note_duplicates(&mut self, cx: &Cx<'_>, left: SeqNumber, right: SeqNumber) {
+        if !self.marks.has(Marks::SACK) {
+            return;
+        }
+        let (held, mut fin) = (self.rx.held, self.held_fin());
+        let mut note = |range: Range| {
+            let (from, to) = (range.left.max(left), range.right.min(right));
+            if from.lt(to) {
+                self.note_duplicate(cx, from, to);
+            }
+        };
+        let fin_at = |left: SeqNumber| Range {
+            left,
+            right: left + 1,
+        };
+        for range in held.iter(cx.ranges) {
+            if range.left.ge(right) {
+                break;
+            }
+            if let Some(at) = fin.take_if(|at| at.lt(range.left)) {
+                note(fin_at(at));
+            }
+            note(range);
+        }
+        if let Some(at) = fin {
+            note(fin_at(at));
+        }
+    }
+
+    /// The SACK blocks of a segment that leaves now: the duplicate first, then the newest (RFC 2883 section 4,
+    /// RFC 2018 section 4). The options cut what does not fit beside a timestamp.
+    pub(crate) fn take_sack_blocks(&mut self, cx: &Cx<'_>) -> SackBlocks {
+        let mut blocks = SackBlocks::EMPTY;
+        let mut count = 0;
+        let mut push = |range: &Range| {
+            if count < SACK_BLOCKS_MAX {
+                count += 1;
+                blocks.push(SackBlock {
+                    left: range.left,
+                    right: range.right,
+                });
+            }
+        };
+        if self.marks.has(Marks::DSACK) {
+            self.marks.clear(Marks::DSACK);
+            push(&self.rx.duplicate);
+        }
+        for range in self.rx.held.recent(cx.ranges).as_slice() {
+            push(range);
+        }
+        blocks
+    }
+
+    /// Something is to be reported: segments are longer by it.
+    pub(crate) fn sack_bytes(&self, cx: &Cx<'_>) -> u16 {
+        if !self.marks.any(Marks::OUT_OF_ORDER | Marks::DSACK) || !self.marks.has(Marks::SACK) {
+            return 0;
+        }
+        let count = self.rx.held.recent(cx.ranges).as_slice().len()
+            + usize::from(self.marks.has(Marks::DSACK));
+        let max = if self.marks.has(Marks::TIMESTAMPS) {
+            SACK_BLOCKS_MAX - 1
+        } else {
+            SACK_BLOCKS_MAX
+        };
+        match count.min(max) {
+            0 => 0,
+            blocks => 4 + 8 * blocks as u16,
+        }
+    }
+
+    /// More memory is taken than the buffer is meant to: it grows if it may, what lies beyond gaps goes, the
+    /// furthest first and never what is nearer than `seq`. False if that does not help.
+    pub(super) fn make_room(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seq: SeqNumber,
+        rx: &mut impl RecvBuffer,
+    ) -> bool {
+        if cx.memory >= Memory::Pressure {
+            self.shed_beyond(cx, seq, rx);
+        }
+        if self.rx.charged <= self.rx.buffer {
+            return true;
+        }
+        cx.counters.receive_pruned += 1;
+        self.rx.quick_acks = 0;
+        if !self.tune.recv_locked && cx.memory == Memory::Ample {
+            let most = cx.config.recv_buffer.bytes_max;
+            self.rx.buffer = self.rx.buffer.max(self.rx.charged.min(most));
+        }
+        let out_of_order = self.rx.held.bytes(cx.ranges);
+        let bytes = self.rx.unread.saturating_add(out_of_order);
+        // Linux packs buffers that hold less than the peer's usual segments fill of them. With no gap, text in order finds room there
+        // without that, in memory that was set aside in advance.
+        let is_wasteful = window_of(i64::from(self.rx.charged), self.rx.ratio) > i64::from(bytes);
+        let is_undisturbed = out_of_order == 0 && seq.le(self.rcv.nxt);
+        if is_wasteful || is_undisturbed {
+            self.squeeze(bytes);
+        }
+        if self.rx.charged > self.rx.buffer {
+            self.rx.ssthresh = self.rx.clamp.min(2 * u32::from(self.rx.advmss));
+            self.shed_beyond(cx, seq, rx);
+        }
+        self.rx.charged <= self.rx.buffer
+    }
+
+    /// Small segments are packed together: what they cost at most is what well-filled buffers would.
+    fn squeeze(&mut self, bytes: u32) {
+        let packed = u64::from(bytes) * PACKED_MEMORY / PACKED_BYTES;
+        self.rx.charged = self.rx.charged.min(packed.min(u64::from(u32::MAX)) as u32);
+    }
+
+    /// Gives up ranges that start beyond `seq`, the furthest first, an eighth of the buffer's worth at a time: of a range whole segments
+    /// from its end, as many as it takes.
+    fn shed_beyond(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, rx: &mut impl RecvBuffer) -> bool {
+        let before = self.rx.held.bytes(cx.ranges);
+        let goal = before.saturating_sub(self.full_space() / 8);
+        let mut edge = None;
+        while let Some(last) = self.rx.held.last(cx.ranges)
+            && last.left.ge(seq)
+            && (self.rx.held.bytes(cx.ranges) > goal
+                || self.rx.charged > self.rx.buffer
+                || edge.is_none())
+        {
+            let bytes = self.rx.held.bytes(cx.ranges);
+            let held = self.rx.unread + bytes;
+            let wanted = bytes.saturating_sub(goal).max(self.bytes_too_many(held));
+            let segment = u32::from(self.rx.peer_segment.max(1));
+            let cut = wanted.max(1).next_multiple_of(segment).min(last.len());
+            let left = last.left + (last.len() - cut);
+            self.rx.held.truncate(cx.ranges, left);
+            self.discharge(held, held - cut);
+            edge = Some(left);
+        }
+        let Some(edge) = edge else { return false };
+        cx.counters.bytes_out_of_order_shed += u64::from(before - self.rx.held.bytes(cx.ranges));
+        self.forget_from(cx, edge, rx);
+        true
+    }
+
+    /// How many of the `held` bytes are beyond what the buffer is meant to take.
+    fn bytes_too_many(&self, held: u32) -> u32 {
+        let excess = u64::from(self.rx.charged.saturating_sub(self.rx.buffer));
+        let bytes = (excess * u64::from(held)).div_ceil(u64::from(self.rx.charged.max(1)));
+        bytes.min(u64::from(held)) as u32
+    }
+
+    /// Bytes in order find no memory, this connection's or another's: everything beyond gaps goes. The peer sends it again. False if there is nothing.
+    pub fn shed_out_of_order(&mut self, cx: &mut Cx<'_>, rx: &mut impl RecvBuffer) -> bool {
+        let bytes = self.rx.held.bytes(cx.ranges);
+        if bytes == 0 {
+            return false;
+        }
+        cx.counters.bytes_out_of_order_shed += u64::from(bytes);
+        self.discharge(self.rx.unread.saturating_add(bytes), self.rx.unread);
+        self.rx.held.release(cx.ranges);
+        self.forget_from(cx, self.rcv.nxt, rx);
+        true
+    }
+
+    fn forget_from(&mut self, cx: &mut Cx<'_>, edge: SeqNumber, rx: &mut impl RecvBuffer) {
+        rx.forget(edge.since(self.rcv.nxt));
+        if self.marks.has(Marks::FIN_HELD) && self.rx.fin_seq.ge(edge) {
+            // Its sender has been told of it, or not: it will come again.
+            self.marks.clear(Marks::FIN_HELD);
+        }
+        self.refresh_out_of_order(cx);
+    }
+}
+
+/// Payload in a well-filled page, and what the page costs.
+const PACKED_BYTES: u64 = 3712;
+const PACKED_MEMORY: u64 = 4352;

@@ -1,0 +1,48 @@
+//! Second step: RST (RFC 9293 3.10.7.4, RFC 5961 3).
+
+use wire::tcp::Flags;
+
+use super::Step;
+use crate::connection::Connection;
+use crate::context::Cx;
+use crate::effects::Effects;
+use crate::segment::Segment;
+use crate::state::{ConnectionError, State};
+
+impl Connection {
+    pub(super) fn step_reset(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
+        if !seg.has(Flags::RST) {
+            return Step::Continue(Effects::NONE);
+        }
+        if seg.seq == self.rcv.nxt || self.forgets_its_fin(seg) {
+            cx.counters.resets_in += 1;
+            return Step::Done(self.reset_by_peer());
+        }
+        if seg.seq.in_window(self.rcv.nxt, self.rcv.wnd()) {
+            // It may be a blind attack, or a RST that overtook data: the true peer resets at the edge.
+            cx.counters.drop_reset_in_window += 1;
+            let _ = self.challenge(cx);
+        } else {
+            cx.counters.drop_reset_outside_window += 1;
+        }
+        Step::Done(Effects::NONE)
+    }
+
+    /// Some peers forget that their FIN took a number, and reset one too low (Linux).
+    fn forgets_its_fin(&self, seg: &Segment) -> bool {
+        let fin_in = matches!(
+            self.state(),
+            State::CloseWait | State::LastAck | State::Closing
+        );
+        fin_in && seg.seq + 1 == self.rcv.nxt
+    }
+
+    pub(super) fn reset_by_peer(&mut self) -> Effects {
+        match self.state() {
+            // All that was to be said has been said, and heard.
+            State::TimeWait => self.finish_closed(),
+            // An application that is still there is told, as in Linux, although the peer has ended.
+            _ => self.fail(ConnectionError::Reset),
+        }
+    }
+}

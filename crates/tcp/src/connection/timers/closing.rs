@@ -1,0 +1,113 @@
+//! The timers of a connection that is closing: TIME_WAIT, and FIN_WAIT_2 once the application is gone.
+
+use crate::MILLISECOND_NS;
+use crate::config::Config;
+use crate::connection::Connection;
+use crate::context::Cx;
+use crate::effects::Effects;
+use crate::limits::FIN_WAIT_2_ENTRY_NS_MAX;
+use crate::marks::Marks;
+use crate::state::State;
+
+impl Connection {
+    /// RFC 9293 3.6.1: the last ACK is out, old segments die out.
+    pub(crate) fn enter_time_wait(&mut self, cx: &mut Cx<'_>) -> Effects {
+        cx.counters.time_waits += 1;
+        self.state.transition_to(State::TimeWait);
+        self.disarm_all();
+        self.arm_slow(cx.now_ns.saturating_add(cx.config.time_wait_ns));
+        Effects::TIME_WAIT
+    }
+
+    /// Our FIN is acknowledged. `fin`: the segment has the peer's, which comes next.
+    pub(crate) fn enter_fin_wait_2(&mut self, cx: &mut Cx<'_>, fin: bool) -> Effects {
+        self.state.transition_to(State::FinWait2);
+        self.await_fin(cx, fin)
+    }
+
+    /// FIN_WAIT_2 of an orphan lasts only so long: an entry waits for the peer's FIN, as in Linux. For a long wait the
+    /// connection waits first. `fin`: the FIN comes next.
+    pub(crate) fn await_fin(&mut self, cx: &mut Cx<'_>, fin: bool) -> Effects {
+        if !self.is_orphan() {
+            return if fin {
+                Effects::NONE
+            } else {
+                Effects::FIN_WAIT_2
+            };
+        }
+        if fin {
+            self.arm_slow(cx.now_ns.saturating_add(FIN_WAIT_2_ENTRY_NS_MAX));
+            return Effects::NONE;
+        }
+        if self.cold.fin_wait_2_ms.is_none() {
+            cx.counters.fin_wait_2_expired += 1;
+            return self.send_reset_and_close();
+        }
+        let wait_ns = self.fin_wait_2_ns(cx.config);
+        let beyond_ns = wait_ns.saturating_sub(FIN_WAIT_2_ENTRY_NS_MAX);
+        if beyond_ns == 0 {
+            return self.leave_in_fin_wait_2(cx, wait_ns);
+        }
+        self.arm_slow(cx.now_ns.saturating_add(beyond_ns));
+        Effects::NONE
+    }
+
+    /// As it was asked for, and no less than three and a half timeouts (Linux).
+    fn fin_wait_2_ns(&self, config: &Config) -> u64 {
+        let asked_ns = match self.cold.fin_wait_2_ms {
+            None | Some(0) => config.fin_wait_2_ns,
+            Some(ms) => u64::from(ms) * MILLISECOND_NS,
+        };
+        asked_ns.max(self.least_wait_ns())
+    }
+
+    fn least_wait_ns(&self) -> u64 {
+        self.tx.rtt.rto_ns() * 7 / 2
+    }
+
+    /// An entry takes this connection's place; what waits beyond a gap will reach nobody.
+    fn leave_in_fin_wait_2(&mut self, cx: &mut Cx<'_>, wait_ns: u64) -> Effects {
+        self.rx.held.release(cx.ranges);
+        self.disarm_all();
+        self.arm_slow(cx.now_ns.saturating_add(wait_ns));
+        Effects::TIME_WAIT
+    }
+
+    /// Closed now, it would leave an entry that waits for the peer's FIN, and no connection without an application.
+    #[must_use]
+    pub fn closes_as_entry(&self, config: &Config) -> bool {
+        self.state() == State::FinWait2
+            && self.cold.fin_wait_2_ms.is_some()
+            && self.fin_wait_2_ns(config) <= FIN_WAIT_2_ENTRY_NS_MAX
+    }
+
+    /// TCP_LINGER2 below zero: nobody waits for the peer's FIN.
+    pub(crate) fn skips_fin_wait_2(&self) -> bool {
+        self.cold.fin_wait_2_ms.is_none() && self.is_orphan()
+    }
+
+    /// As Linux we answer the ACK of our FIN as if there were no connection any more.
+    #[cold]
+    pub(crate) fn refuse_the_rest(&mut self, cx: &mut Cx<'_>) -> Effects {
+        cx.counters.fin_wait_2_expired += 1;
+        self.tx.reply_seq = self.snd.una;
+        self.marks.set(Marks::REPLY_RESET);
+        self.finish_closed()
+    }
+
+    pub(super) fn on_time_wait_timer(&mut self) -> Effects {
+        self.finish_closed()
+    }
+
+    /// The first part of a long wait is over, or a FIN that came with the ACK of ours was not taken: the peer hears no more of us than a RST.
+    pub(super) fn on_fin_wait_2_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let rest_ns = self
+            .fin_wait_2_ns(cx.config)
+            .saturating_sub(FIN_WAIT_2_ENTRY_NS_MAX);
+        if rest_ns > 0 {
+            return self.leave_in_fin_wait_2(cx, rest_ns.max(self.least_wait_ns()));
+        }
+        cx.counters.fin_wait_2_expired += 1;
+        self.send_reset_and_close()
+    }
+}

@@ -1,0 +1,27 @@
+//! The surroundings of a connection: what of the stack every call may use.
+
+use crate::buffers::Memory;
+use crate::challenge::ChallengeLimiter;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::reassembly::RangePool;
+use crate::recovery::records::RecordPool;
+
+/// What every call needs of its surroundings.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    /// The time of this turn.
+    pub now_ns: u64,
+    /// Settings of the stack.
+    pub config: &'a Config,
+    /// The stack's limit on challenge ACKs.
+    pub challenge: &'a mut ChallengeLimiter,
+    /// The stack's counters.
+    pub counters: &'a mut Counters,
+    /// The stack's records of what is in flight.
+    pub records: &'a mut RecordPool,
+    /// The stack's blocks of out-of-order ranges.
+    pub ranges: &'a mut RangePool,
+    /// How much memory the stack has left.
+    pub memory: Memory,
+}

@@ -1,5 +1,6 @@
-//! A file of mTCP's own form with `io = dpdk`: two stacks behind one port of DPDK's serve the kernel. The driver is `net_tap`, so it takes neither a NIC nor huge
-//! pages; where there is no DPDK to build the plug-in against, the test says so.
+//! A file of mTCP's own form with `io = dpdk`: two stacks behind one port of DPDK's serve the
+//! kernel. The driver is `net_tap`, so it takes neither a NIC nor huge pages; where there is no
+//! DPDK to build the plug-in against, the test says so.
 
 mod common;
 

@@ -473,6 +473,16 @@ impl SocketBlock {
         crate::fence::full();
     }
 
+    /// Looks for room. If there is none, asks the stack to tell of it and looks once more: room that
+    /// appeared before the stack knew the wish produces no event.
+    #[inline]
+    pub fn look_or_want<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        look().or_else(|| {
+            self.set_want_writable();
+            look()
+        })
+    }
+
     /// Takes the application end for a thread, by a nonzero token. True if
     /// it was free or already this thread's.
     pub fn try_own(&self, token: u32) -> bool {

@@ -1,4 +1,5 @@
-//! Namespaces in which a program of ours meets the kernel, over a TAP or a veth pair; gone when dropped, also on panic.
+//! Namespaces in which a program of ours meets the kernel, over a TAP or a veth pair; gone when
+//! dropped, also on panic.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,8 @@ impl Lab {
         self.with_veth_of("")
     }
 
-    /// The same with so many queues each way at both ends. Which one a frame takes is the sender's choice.
+    /// The same with so many queues each way at both ends. Which one a frame takes is the sender's
+    /// choice.
     pub fn with_veth_queues(self, queues: u32) -> Self {
         self.with_veth_of(&format!(" numtxqueues {queues} numrxqueues {queues}"))
     }
@@ -140,7 +142,7 @@ impl Running {
     pub fn first_line(&mut self) -> String {
         let output = self.child().stdout.as_mut().unwrap();
         let (mut line, mut byte) = (Vec::new(), [0]);
-        // Byte by byte: what follows is left to whoever reads it later.
+        // Byte by byte, so that the next reader finds everything that follows.
         while output.read_exact(&mut byte).is_ok() && byte != *b"\n" {
             line.extend(byte);
         }

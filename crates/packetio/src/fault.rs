@@ -140,16 +140,6 @@ impl<P: Port> Fault<P> {
         self.clock = Clock::Manual(now_ns);
     }
 
-    /// The port behind.
-    pub fn inner_mut(&mut self) -> &mut P {
-        &mut self.inner
-    }
-
-    /// What befell the frames: (in, out).
-    pub fn line_counters(&self) -> (LineCounters, LineCounters) {
-        (self.rx.counters(), self.tx.counters())
-    }
-
     /// Sends what is due, as far as the inner port has room.
     fn pump_tx(&mut self, now_ns: u64) -> Result<(), PortError> {
         self.tx_blocked = false;

@@ -69,11 +69,6 @@ impl<P: Port> Pcap<P> {
         self.now_ns = Some(now_ns);
     }
 
-    /// The port behind.
-    pub fn inner_mut(&mut self) -> &mut P {
-        &mut self.inner
-    }
-
     /// Writes what is buffered to the file.
     pub fn flush(&mut self) {
         let result = self.writer.as_mut().map_or(Ok(()), PcapWriter::flush);

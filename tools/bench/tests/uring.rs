@@ -1,5 +1,6 @@
 //! The kernel through io_uring, server and client as processes of their own, as `cargo xtask bench` starts them: all that was asked is answered.
 
+use std::io::Write as _;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -52,7 +53,10 @@ fn seen(limit: u32, plan: &[&str]) -> Option<Value> {
     let plan = [plan, &["--transactions", &transactions]].concat();
     let mut server = Side::start(limit, &[&["--role", "server"], &plan[..]].concat());
     let Some(ready) = server.line() else {
-        println!("io_uring: skipped: the kernel does not let us");
+        let _ = writeln!(
+            std::io::stderr(),
+            "ignored: io_uring: the kernel does not let us"
+        );
         return None;
     };
     let address = ready["address"].as_str().unwrap();
@@ -118,7 +122,10 @@ fn resets_of_nobody_are_no_success() {
         last = Some(line);
     }
     let Some(seen) = last.filter(|line| line.get("failures").is_some()) else {
-        println!("io_uring: skipped: the kernel does not let us");
+        let _ = writeln!(
+            std::io::stderr(),
+            "ignored: io_uring: the kernel does not let us"
+        );
         return;
     };
     assert_eq!(seen["transactions_all"], 0, "{seen}");

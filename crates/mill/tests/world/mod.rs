@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use std::fs;
+use std::io::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -35,7 +36,10 @@ impl World {
     /// `None`, and why, where it cannot be made.
     pub fn new(name: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            println!("{name}: skipped: namespaces and AF_XDP take root");
+            let _ = writeln!(
+                std::io::stderr(),
+                "ignored: {name}: namespaces and AF_XDP take root"
+            );
             return None;
         }
         let prefix = format!("mst-{}-{name}", std::process::id());

@@ -92,6 +92,8 @@ pub fn drain(bell: BorrowedFd<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use std::os::fd::AsFd;
 
@@ -115,7 +117,10 @@ mod tests {
     fn with_ringer() -> Option<(OwnedFd, Ringer)> {
         let ringer = Ringer::new();
         if !ringer.has_context() {
-            println!("skipped: the kernel does no asynchronous operations (io_setup)");
+            let _ = writeln!(
+                std::io::stderr(),
+                "ignored: the kernel does no asynchronous operations (io_setup)"
+            );
             return None;
         }
         Some((new().unwrap(), ringer))

@@ -32,7 +32,10 @@ impl Testpmd {
     /// it is not installed.
     pub fn start(socket: &str, role: MemifRole, device: &str, arguments: &[&str]) -> Option<Self> {
         let Some(program) = program() else {
-            eprintln!("skipped: no dpdk-testpmd in PATH, nor named by MILLSTREAM_TESTPMD");
+            let _ = writeln!(
+                std::io::stderr(),
+                "ignored: no dpdk-testpmd in PATH, nor named by MILLSTREAM_TESTPMD"
+            );
             return None;
         };
         let role = match role {
@@ -72,7 +75,7 @@ impl Testpmd {
         match child {
             Ok(child) => Some(Self { child, log }),
             Err(error) => {
-                eprintln!("skipped: dpdk-testpmd: {error}");
+                let _ = writeln!(std::io::stderr(), "ignored: dpdk-testpmd: {error}");
                 None
             }
         }
@@ -92,7 +95,10 @@ impl Testpmd {
                 log.contains("net_memif") && log.contains("ttach"),
                 "testpmd failed:\n{log}"
             );
-            eprintln!("skipped: this dpdk-testpmd has no memif driver");
+            let _ = writeln!(
+                std::io::stderr(),
+                "ignored: this dpdk-testpmd has no memif driver"
+            );
             return false;
         }
         assert!(connected, "{}\n{}", port.last_reason(), self.output());

@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
@@ -28,7 +29,7 @@ pub fn can_run(test: &str) -> bool {
         None
     };
     if let Some(why) = missing {
-        println!("skipped {test}: {why}");
+        let _ = writeln!(std::io::stderr(), "ignored: {test}: {why}");
     }
     missing.is_none()
 }

@@ -187,16 +187,6 @@ impl Memory {
             RawSliceMut::new(start.as_ptr(), (data_bytes - offset) as usize)
         }
     }
-
-    /// The `len` payload bytes of `chunk` from `offset` on; fewer if the chunk ends.
-    #[inline]
-    pub(crate) fn payload_slice(&self, chunk: ChunkId, offset: u32, len: u32) -> RawSlice<'_> {
-        let mut payload = self.payload(chunk, offset);
-        let len = payload.len().min(len as usize);
-        // SAFETY: `payload` is valid for reads of its length, for as long as `self` is borrowed.
-        unsafe { RawSlice::new(payload.as_mut_ptr(), len) }
-    }
-
     /// The payload of `chunk` from `offset` on, as what is read next.
     #[inline]
     pub(crate) fn ahead(&self, chunk: ChunkId, offset: u32) -> Ahead {

@@ -2,6 +2,7 @@
 //!
 //! Needs root; without it each test says that it was skipped.
 
+use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 
@@ -17,13 +18,13 @@ const OURS_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0xab, 0xcdef);
 /// The program, or `None` with the reason printed.
 fn loaded() -> Option<Loaded> {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root");
+        let _ = writeln!(std::io::stderr(), "ignored: needs root");
         return None;
     }
     match Loaded::load("xdp:test") {
         Ok(loaded) => Some(loaded),
         Err(error) => {
-            println!("skipped: {error}");
+            let _ = writeln!(std::io::stderr(), "ignored: {error}");
             None
         }
     }
@@ -145,7 +146,7 @@ impl Namespace {
         let name = format!("mst-{}-xdp-attach", std::process::id());
         let home = open("/proc/thread-self/ns/net");
         if !ip(&["netns", "add", &name]) {
-            println!("skipped: cannot add a network namespace");
+            let _ = writeln!(std::io::stderr(), "ignored: cannot add a network namespace");
             return None;
         }
         let namespace = Self { name, home };

@@ -1,4 +1,4 @@
-//! Tables of a stack: the sockets with their connections, the flow table that finds them, listeners,
+//! Flows of a stack: the sockets with their connections, the flow table that finds them, listeners,
 //! handshakes in progress, and the compact entries of connections that have ended.
 
 pub(crate) mod accept_queue;
@@ -10,6 +10,7 @@ pub(crate) mod flow_table;
 pub(crate) mod half_opens;
 pub(crate) mod icmp_notes;
 pub(crate) mod listeners;
+pub(crate) mod local_ports;
 pub(crate) mod memory_rounds;
 pub(crate) mod rx_sink;
 pub(crate) mod saved_syns;
@@ -18,3 +19,116 @@ pub(crate) mod slab;
 pub(crate) mod sockets;
 pub(crate) mod stamps;
 pub(crate) mod time_waits;
+
+use tcp::Memory;
+use wire::{FlowHasher, FlowKey};
+
+use self::flow_table::{FlowEntry, FlowTable};
+use self::half_opens::HalfOpens;
+use self::icmp_notes::IcmpNotes;
+use self::listeners::Listeners;
+use self::local_ports::{Binds, PortSearch};
+use self::saved_syns::{Saved, SavedSyns};
+use self::sockets::Sockets;
+use self::time_waits::TimeWaits;
+use crate::limits::{Limits, MEMORY_SHARED, SHARE_BYTES_MIN};
+
+/// Every flow of a stack, by kind, and the table that finds it.
+pub(crate) struct Flows {
+    pub hasher: FlowHasher,
+    pub table: FlowTable,
+    pub sockets: Sockets,
+    pub half_opens: HalfOpens,
+    pub time_waits: TimeWaits,
+    pub listeners: Listeners,
+    pub binds: Binds,
+    pub ports: PortSearch,
+    pub icmp_notes: IcmpNotes,
+    pub saved_syns: SavedSyns,
+}
+
+impl Flows {
+    pub fn new(
+        limits: &Limits,
+        sockets: Sockets,
+        hasher: FlowHasher,
+        first_port: u32,
+        now_ns: u64,
+    ) -> Self {
+        Self {
+            hasher,
+            table: FlowTable::new(limits.flows_max()),
+            sockets,
+            half_opens: HalfOpens::new(limits.half_open_max),
+            time_waits: TimeWaits::new(limits.time_wait_max, now_ns),
+            listeners: Listeners::new(limits.listeners_max),
+            binds: Binds::default(),
+            ports: PortSearch::new(first_port),
+            icmp_notes: IcmpNotes::default(),
+            saved_syns: SavedSyns::default(),
+        }
+    }
+
+    /// Finds the entry of a flow.
+    #[inline]
+    pub fn find(&self, key: &FlowKey, hash: u64) -> Option<FlowEntry> {
+        self.table.find(hash, |entry| self.holds(entry, key))
+    }
+
+    /// The entry is there, and of this flow.
+    #[inline]
+    pub fn holds(&self, entry: FlowEntry, key: &FlowKey) -> bool {
+        let held = match entry {
+            FlowEntry::Connection(socket) => return self.sockets.is_of(socket, key),
+            FlowEntry::HalfOpen(index) => self.half_opens.at(index).map(|slot| &slot.key),
+            FlowEntry::TimeWait(index) => self.time_waits.at(index).map(|slot| &slot.key),
+        };
+        held.is_some_and(|held| held.is_same(key))
+    }
+
+    /// Asks for the memory that a segment of this entry will touch.
+    #[inline]
+    pub fn prefetch(&self, entry: Option<FlowEntry>) {
+        match entry {
+            Some(FlowEntry::Connection(socket)) => self.sockets.prefetch(socket),
+            Some(FlowEntry::HalfOpen(index)) => self.half_opens.prefetch(index),
+            Some(FlowEntry::TimeWait(index)) => self.time_waits.prefetch(index),
+            None => {}
+        }
+    }
+
+    /// Forgets a handshake in progress, whose timer is the caller's to stop. False: there was none.
+    pub fn remove_half_open(&mut self, index: u32) -> bool {
+        let Some(slot) = self.half_opens.remove(index) else {
+            return false;
+        };
+        self.saved_syns.forget(Saved::HalfOpen(index));
+        if let Some(listening) = self.listeners.at_mut(slot.listener) {
+            listening.half_open = listening.half_open.saturating_sub(1);
+        }
+        let _ = self.table.remove(slot.hash, FlowEntry::HalfOpen(index));
+        true
+    }
+
+    /// Forgets an entry in TIME_WAIT; whether it was in FIN_WAIT_2.
+    pub fn remove_time_wait(&mut self, index: u32) -> bool {
+        let Some((hash, in_fin_wait_2)) = self.time_waits.remove(index) else {
+            return false;
+        };
+        let _ = self.table.remove(hash, FlowEntry::TimeWait(index));
+        in_fin_wait_2
+    }
+
+    /// The most that one connection may have in its send buffer: while memory is low, an equal part
+    /// of what all may fill together. Without it those who have much would get back what they free,
+    /// for ever.
+    pub fn fair_share(&self, memory: Memory) -> u32 {
+        if memory == Memory::Ample {
+            return u32::MAX;
+        }
+        let others = self.half_opens.len() + self.time_waits.len();
+        let connections = self.table.len().saturating_sub(others).max(1) as u64;
+        let share = self.sockets.memory_bytes() / 64 * MEMORY_SHARED / connections;
+        u32::try_from(share).map_or(u32::MAX, |share| share.max(SHARE_BYTES_MIN))
+    }
+}

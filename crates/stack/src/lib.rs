@@ -31,9 +31,11 @@ pub mod limits;
 mod network;
 mod requests;
 mod schedule;
+mod secrets;
 mod settle;
 mod stack;
 mod stage_clock;
+mod tcp_env;
 mod timer_stage;
 
 pub use config::{ConfigError, StackConfig};

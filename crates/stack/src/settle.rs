@@ -8,20 +8,19 @@ use ring::byte_ring::TxReader;
 use ring::chunk::ChunkPool;
 use ring::socket_block::{SocketBlock, SocketState};
 use tcp::time_wait::TimeWait;
-use tcp::{Connection, Cx, Effects, TransmitClass};
+use tcp::{Connection, ConnectionError, Cx, Effects, IcmpError, SegmentOut, TransmitClass};
 use wire::FlowKey;
 
-use crate::core::{Core, tcp_cx};
+use crate::core::Core;
 use crate::counters::Counters;
 use crate::event_queue::{EventQueue, MARK_ROOM, MARK_TELL};
 use crate::flows::errno::errno_of;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::saved_syns::Saved;
 use crate::flows::sockets::{Role, Slot};
-use crate::network::neighbours::{NeighbourId, Neighbours};
-use crate::schedule::pacing::Departures;
-use crate::schedule::timers::Wheel;
-use crate::schedule::tx_lists::TxLists;
+use crate::network::layer::Network;
+use crate::network::neighbours::NeighbourId;
+use crate::schedule::Schedule;
 
 /// The turn's output has to ask the connection.
 const OUTPUT: Effects = Effects::TRANSMIT.union(Effects::HELD);
@@ -46,11 +45,9 @@ const RARE: Effects = Effects::FAST_OPEN_LOST.union(Effects::SYNS_CROSSED);
 /// The parts of a stack that a connection's effects touch beside its own socket: see [`door!`].
 pub(crate) struct Door<'a> {
     pub cx: Cx<'a>,
-    pub neighbours: &'a mut Neighbours,
+    pub network: &'a mut Network,
     pub events: &'a mut EventQueue,
-    pub lists: &'a mut TxLists,
-    pub wheel: &'a mut Wheel,
-    pub departures: &'a mut Departures,
+    pub schedule: &'a mut Schedule,
     pub fair_share: u32,
 }
 
@@ -59,11 +56,9 @@ macro_rules! door {
     ($core:expr, $cx:expr) => {
         crate::settle::Door {
             cx: $cx,
-            neighbours: &mut $core.network.neighbours,
+            network: &mut $core.network,
             events: &mut $core.events,
-            lists: &mut $core.lists,
-            wheel: &mut $core.wheel,
-            departures: &mut $core.departures,
+            schedule: &mut $core.schedule,
             fair_share: $core.fair_share,
         }
     };
@@ -153,16 +148,16 @@ impl Door<'_> {
             slot.tx.publish_sent(block, conn.unacked_payload());
             self.events.mark(socket, &mut slot.marks, MARK_ROOM);
         }
-        self.note_deadline(socket, conn);
-        self.lists.put(socket, next);
+        self.schedule.note_deadline(socket, conn);
+        self.schedule.lists.put(socket, next);
     }
 
     /// Follows a new connection that a listener made: its timer is set, and its application may
     /// write.
-    pub fn settle_accepted(mut self, socket: u32, slot: &mut Slot, block: &SocketBlock) {
+    pub fn settle_accepted(self, socket: u32, slot: &mut Slot, block: &SocketBlock) {
         if let Some(conn) = slot.conn.as_mut() {
             publish_room(conn, &slot.tx, block, &self.cx, self.fair_share);
-            self.note_deadline(socket, conn);
+            self.schedule.note_deadline(socket, conn);
         }
     }
 
@@ -170,25 +165,10 @@ impl Door<'_> {
     #[inline(always)]
     fn plan(&mut self, socket: u32, conn: &Connection, effects: Effects) {
         if effects.intersects(OUTPUT) {
-            self.lists.put(socket, conn.list());
+            self.schedule.lists.put(socket, conn.list());
         }
         if effects.intersects(Effects::TIMER) {
-            self.note_deadline(socket, conn);
-        }
-    }
-
-    /// Notes when a connection wants to be called: for its paced data and its SACKs to the
-    /// nanosecond, for all else in the wheel.
-    #[inline]
-    fn note_deadline(&mut self, socket: u32, conn: &Connection) {
-        let deadline_ns = conn.deadline_ns();
-        if deadline_ns == u64::MAX {
-            return;
-        }
-        if conn.is_deadline_fine() {
-            self.departures.set(socket, deadline_ns);
-        } else {
-            self.wheel.set_at_latest(socket, deadline_ns);
+            self.schedule.note_deadline(socket, conn);
         }
     }
 
@@ -196,7 +176,7 @@ impl Door<'_> {
     #[inline(always)]
     fn confirm(&mut self, neighbour: Option<NeighbourId>) {
         if let Some(id) = neighbour {
-            self.neighbours.confirm(id, self.cx.now_ns);
+            self.network.neighbours.confirm(id, self.cx.now_ns);
         }
     }
 
@@ -259,8 +239,8 @@ impl Door<'_> {
 impl Core {
     /// Acts on the effects of a call into the connection of `socket`.
     pub(crate) fn settle(&mut self, socket: u32, effects: Effects) {
-        let parts = self.sockets.parts(socket);
-        if !door!(self, tcp_cx!(self)).settle_usual(socket, parts, effects) {
+        let parts = self.flows.sockets.parts(socket);
+        if !door!(self, self.env.cx()).settle_usual(socket, parts, effects) {
             self.settle_unusual(socket, effects);
         }
     }
@@ -268,8 +248,8 @@ impl Core {
     /// Acts on any effects, with one look at the socket as long as it keeps its connection.
     #[inline(never)]
     pub(crate) fn settle_unusual(&mut self, socket: u32, effects: Effects) {
-        let (slot, pool, block) = self.sockets.parts(socket);
-        let mut door = door!(self, tcp_cx!(self));
+        let (slot, pool, block) = self.flows.sockets.parts(socket);
+        let mut door = door!(self, self.env.cx());
         let parts = (&mut *slot, pool, block);
         door.tell_application(socket, parts, effects, &mut self.counters);
         let Some(conn) = slot.conn.as_ref() else {
@@ -281,7 +261,7 @@ impl Core {
         }
         let is_fast = slot.fast_opened_by.is_some();
         if slot.stamps.is_some() && effects.intersects(Effects::WRITABLE | Effects::READABLE) {
-            self.stamp_progress(socket, effects);
+            self.counters.stamps_lost += self.flows.sockets.stamp_progress(socket, effects);
         }
         if is_fast && effects.intersects(Effects::CONNECTED | Effects::CLOSED) {
             self.end_pending_fast_open(socket);
@@ -294,38 +274,53 @@ impl Core {
         }
     }
 
+    /// What a connection has to send cannot leave and nobody will tell it when it can. It counts as sent and lost, so that the connection's own
+    /// timers see to it: they try again, and give up in the end.
+    #[cold]
+    pub(crate) fn lose_segments(&mut self, socket: u32, failure: Option<IcmpError>) {
+        let Some(conn) = self.flows.sockets.slot(socket).live_mut() else {
+            return;
+        };
+        let mut cx = self.env.cx();
+        let mut segment = SegmentOut::default();
+        while conn.poll_transmit(&mut cx, &mut segment) {
+            self.counters.neighbour_drop += 1;
+        }
+        let mut effects = Effects::TIMER;
+        if let Some(kind) = failure {
+            let una = conn.una();
+            effects |= conn.on_icmp_error(&mut cx, kind, una);
+        }
+        // What is kept back waits for a timer: back on its list this output would ask for it again, without end.
+        self.settle(socket, effects.without(OUTPUT));
+    }
+
     /// Tells the application to look at a socket.
     pub(crate) fn tell(&mut self, socket: u32) {
-        let slot = self.sockets.slot(socket);
+        let slot = self.flows.sockets.slot(socket);
         self.events.mark(socket, &mut slot.marks, MARK_TELL);
     }
 
     /// Puts a socket that is about to connect on the list of openings.
     #[inline]
     pub(crate) fn queue_opening(&mut self, socket: u32) {
-        self.lists.put(socket, TransmitClass::Opening);
+        self.schedule.lists.put(socket, TransmitClass::Opening);
     }
 
     /// Sets the timer of a connection whose deadline moved while it was consumed.
     #[inline]
     pub(crate) fn arm(&mut self, socket: u32) {
-        if let Some(conn) = self.sockets.slot(socket).conn.as_ref() {
-            door!(self, tcp_cx!(self)).note_deadline(socket, conn);
+        if let Some(conn) = self.flows.sockets.slot(socket).conn.as_ref() {
+            self.schedule.note_deadline(socket, conn);
         }
-    }
-
-    /// Stops the timers of a connection that is no more.
-    fn disarm(&mut self, socket: u32) {
-        self.wheel.stop(socket);
-        self.departures.stop(socket);
     }
 
     /// Says in the socket's block how much the application may write. A writer who waits already
     /// may have to be woken now (`sk_write_space` in Linux).
     pub(crate) fn publish_room(&mut self, socket: u32) {
-        let (slot, _, block) = self.sockets.parts(socket);
+        let (slot, _, block) = self.flows.sockets.parts(socket);
         if let Some(conn) = slot.conn.as_mut()
-            && publish_room(conn, &slot.tx, block, &tcp_cx!(self), self.fair_share)
+            && publish_room(conn, &slot.tx, block, &self.env.cx(), self.fair_share)
             && !slot.app_gone
         {
             self.events.mark(socket, &mut slot.marks, MARK_ROOM);
@@ -336,28 +331,50 @@ impl Core {
     fn settle_rare(&mut self, socket: u32, effects: Effects) {
         if effects.contains(Effects::FAST_OPEN_LOST) {
             self.end_pending_fast_open(socket);
-            self.pause_fast_open();
+            // A black hole is suspected.
+            self.counters.fast_open_paused += 1;
+            let settings = &self.env.config.tcp.fast_open;
+            (self.network.destinations).pause_fast_open(settings, self.env.now_ns);
         }
         if effects.contains(Effects::SYNS_CROSSED) {
             // Nobody is woken: there is nothing to read or to write yet (Linux).
-            self.sockets
+            self.flows
+                .sockets
                 .block(socket)
                 .add_state(SocketState::SYNS_CROSSED);
         }
     }
 
+    /// A connection that was opened fast has completed its handshake, or has ended before that: it is not pending any more.
+    #[cold]
+    fn end_pending_fast_open(&mut self, socket: u32) {
+        let slot = self.flows.sockets.slot(socket);
+        let Some(listener) = slot.fast_opened_by.take() else {
+            return;
+        };
+        let error = slot.conn.as_ref().and_then(Connection::error);
+        let was_reset = error == Some(ConnectionError::Reset);
+        let was_accepted = !self.flows.listeners.has_waiting(listener, socket);
+        if let Some(listening) = self.flows.listeners.at_mut(listener) {
+            listening
+                .fast_open
+                .leave(was_reset && was_accepted, self.env.now_ns);
+        }
+    }
+
     /// The connection has ended, or is in TIME_WAIT, or has only the peer's FIN to wait for. Its last segment, if one is due, is taken along.
     fn leave(&mut self, socket: u32, effects: Effects) {
-        let slot = self.sockets.slot(socket);
+        let slot = self.flows.sockets.slot(socket);
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
         let (key, hash, header) = (slot.key, slot.hash, slot.header);
         while conn.due() != TransmitClass::None
-            && conn.poll_transmit(&mut tcp_cx!(self), &mut self.segment_out)
+            && conn.poll_transmit(&mut self.env.cx(), &mut self.segment_out)
         {
             if self.segment_out.payload_len == 0 {
-                self.control
+                self.schedule
+                    .control
                     .push(&key, &self.segment_out, header, &mut self.counters);
             }
         }
@@ -368,7 +385,7 @@ impl Core {
         let waits = entry
             .is_some_and(|entry| self.enter_time_wait(socket, (&key, hash), &entry, header.dscp));
         if !waits {
-            let found = self.flows.remove(hash, FlowEntry::Connection(socket));
+            let found = self.flows.table.remove(hash, FlowEntry::Connection(socket));
             debug_assert!(found, "a connection is in the flow table");
         }
         match app_gone {
@@ -385,10 +402,11 @@ impl Core {
         entry: &tcp::TimeWaitEntry,
         dscp: u8,
     ) -> bool {
-        if self.time_waits.is_full() {
+        if self.flows.time_waits.is_full() {
             self.evict_time_wait(entry.fin_wait_2);
         }
         let Some(index) = self
+            .flows
             .time_waits
             .insert(*key, hash, TimeWait::new(entry), dscp)
         else {
@@ -397,7 +415,7 @@ impl Core {
         };
         self.counters.time_wait_entered += 1;
         self.counters.fin_wait_2_entered += u64::from(entry.fin_wait_2);
-        let placed = self.flows.replace(
+        let placed = self.flows.table.replace(
             hash,
             FlowEntry::Connection(socket),
             FlowEntry::TimeWait(index),
@@ -409,24 +427,23 @@ impl Core {
     /// Room for one more, in FIN_WAIT_2 or not.
     #[inline]
     fn evict_time_wait(&mut self, for_fin_wait_2: bool) {
-        let Some(index) = self.time_waits.gives_way(for_fin_wait_2) else {
+        let Some(index) = self.flows.time_waits.gives_way(for_fin_wait_2) else {
             return;
         };
-        if self.remove_time_wait(index) {
+        if self.flows.remove_time_wait(index) {
             self.counters.fin_wait_2_evicted += 1;
             return;
         }
         self.counters.time_wait_evicted += 1;
-        if let Some(hash) = self.time_waits.look_ahead() {
-            self.flows.prefetch(hash);
+        if let Some(hash) = self.flows.time_waits.look_ahead() {
+            self.flows.table.prefetch(hash);
         }
     }
 
     /// The socket has lost its connection. It stays for as long as the application holds it: there may be bytes to read.
     fn end_socket(&mut self, socket: u32) {
-        self.lists.take_out(socket);
-        self.disarm(socket);
-        let (slot, pool, block) = self.sockets.parts(socket);
+        self.schedule.forget(socket);
+        let (slot, pool, block) = self.flows.sockets.parts(socket);
         // What is known of it (`TCP_INFO`) outlives it, as in Linux, until the application closes.
         slot.role = Role::Ended;
         slot.awaits_neighbour = false;
@@ -445,33 +462,12 @@ impl Core {
 
     /// The socket's index is free for another.
     pub(crate) fn release_socket(&mut self, socket: u32) {
-        self.lists.take_out(socket);
-        self.disarm(socket);
-        self.icmp_notes.forget(socket);
-        self.saved_syns.forget(Saved::Connection(socket));
-        if self.sockets.release(socket) {
-            self.binds.remove(socket);
+        self.schedule.forget(socket);
+        self.flows.icmp_notes.forget(socket);
+        self.flows.saved_syns.forget(Saved::Connection(socket));
+        if self.flows.sockets.release(socket) {
+            self.flows.binds.remove(socket);
         }
-    }
-
-    pub(crate) fn remove_half_open(&mut self, index: u32) {
-        if let Some(slot) = self.half_opens.remove(index) {
-            self.saved_syns.forget(Saved::HalfOpen(index));
-            if let Some(listening) = self.listeners.at_mut(slot.listener) {
-                listening.half_open = listening.half_open.saturating_sub(1);
-            }
-            let _ = self.flows.remove(slot.hash, FlowEntry::HalfOpen(index));
-            self.wheel.stop(self.half_open_timer(index));
-        }
-    }
-
-    /// Forgets an entry; whether it was in FIN_WAIT_2.
-    pub(crate) fn remove_time_wait(&mut self, index: u32) -> bool {
-        let Some((hash, in_fin_wait_2)) = self.time_waits.remove(index) else {
-            return false;
-        };
-        let _ = self.flows.remove(hash, FlowEntry::TimeWait(index));
-        in_fin_wait_2
     }
 }
 

@@ -7,29 +7,44 @@
 //! Who turns the crank is the runtime's business: an application's own thread, a thread per stack, or a simulation. A stack never blocks but in
 //! [`Stack::wait`], reads the clock only through its caller, and allocates nothing after it was made.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use packetio::{Port, PortError};
+use packetio::{Capabilities, Port, PortError};
 use ring::doorbell::StackBell;
 use ring::memory::ContextLimits;
 use ring::stock::Stock;
 use ring::{chunk, spsc};
 use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
+use tcp::SegmentOut;
+use tcp::isn::IsnGenerator;
+use wire::{FlowHasher, MacAddr};
 
+use crate::arrivals::Arrivals;
 use crate::config::{ConfigError, StackConfig};
 use crate::context::{AppSide, Report, Usage};
-use crate::core::{Core, CoreParts, Secrets, StackSide};
+use crate::core::{Core, PortState};
 use crate::counters::Counters;
+use crate::departures::Departures;
 use crate::event_queue::EventQueue;
+use crate::flows::Flows;
+use crate::flows::memory_rounds::MemoryRounds;
+use crate::flows::shedding::Shedding;
 use crate::flows::sockets::Sockets;
 use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX,
-    TX_FRAMES_AHEAD_MIN, TX_FRAMES_PER_TURN, TX_LOOKS_MIN,
+    TX_FRAMES_PER_TURN, TX_LOOKS_MIN,
 };
+use crate::network::addresses::IpCidr;
 use crate::network::layer::Network;
+use crate::requests::{AppRequests, StackSide};
+use crate::schedule::Schedule;
 use crate::schedule::tx_lists::Acks;
-use crate::stage_clock::Stage;
+use crate::secrets::Secrets;
+use crate::stage_clock::{Stage, StageClock};
+use crate::tcp_env::TcpEnv;
+use crate::timer_stage::{fire_timers, next_timer_ns};
 
 /// What a turn did: whether to turn again at once or to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +63,11 @@ pub struct Turned {
 pub struct Stack {
     port: Box<dyn Port + Send>,
     core: Core,
+    arrivals: Arrivals,
+    requests: AppRequests,
+    departures: Departures,
+    shedding: Shedding,
+    rounds: MemoryRounds,
     bell: StackBell,
     /// The port said that it is gone for good.
     is_gone: bool,
@@ -65,8 +85,8 @@ impl Stack {
     ) -> Result<(Self, AppSide), ConfigError> {
         config.check()?;
         let config = Arc::new(config);
-        let secrets = secrets(config.seed)?;
-        let network = Network::new(&config, port.capabilities(), &secrets)?;
+        let secrets = Secrets::new(config.seed)?;
+        let network = network(&config, port.capabilities(), &secrets)?;
         let Shared {
             sockets,
             events,
@@ -74,17 +94,35 @@ impl Stack {
             app,
         } = Shared::new(&config.limits, config.tcp.send_buffer.bytes_default)?;
         let bell = app.stack_bell.clone();
-        let parts = CoreParts {
-            secrets,
+        let limits = &config.limits;
+        let first_port = secrets.key(5)[0] as u32;
+        let hasher = FlowHasher::new(secrets.key(2));
+        let core = Core {
+            env: TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
+            counters: Counters::default(),
+            stages: StageClock::default(),
+            flows: Flows::new(limits, sockets, hasher, first_port, now_ns),
             network,
-            sockets,
+            schedule: Schedule::new(limits, now_ns),
             events,
-            app: side,
+            isn: IsnGenerator::new(secrets.key(3)),
+            fair_share: u32::MAX,
+            port: PortState {
+                took_ns: now_ns,
+                refusals: 0,
+                is_short: false,
+            },
+            segment_out: SegmentOut::default(),
         };
-        let core = Core::new(config.clone(), port.capabilities(), parts, now_ns);
+        let capabilities = port.capabilities();
         let stack = Self {
-            port,
             core,
+            arrivals: Arrivals::new(&config, capabilities.rx_checksum, secrets),
+            requests: AppRequests::new(side),
+            departures: Departures::new(capabilities.tx_checksum_offload),
+            shedding: Shedding::default(),
+            rounds: MemoryRounds::new(config.return_memory_ns, now_ns),
+            port,
             bell,
             is_gone: false,
         };
@@ -105,36 +143,38 @@ impl Stack {
     fn stages(&mut self, now_ns: u64, acks: Acks) -> Turned {
         let core = &mut self.core;
         core.stages.lap(Stage::Outside);
-        core.now_ns = now_ns;
-        core.sockets.now_ns = now_ns;
-        core.sockets.rest_some();
+        core.env.now_ns = now_ns;
+        core.flows.sockets.now_ns = now_ns;
+        core.flows.sockets.rest_some();
         core.counters.turns += 1;
         core.judge_memory();
-        core.relieve_memory();
-        let received = match core.packet_in(&mut *self.port) {
+        (self.shedding).relieve(&mut core.env, &mut core.flows.sockets, &mut core.counters);
+        let received = match self.arrivals.packet_in(core, &mut *self.port) {
             Ok(received) => received,
             Err(error) => {
                 self.is_gone |= error == PortError::Gone;
                 0
             }
         };
-        let jobs = core.job_queue();
-        if !core.reports.is_empty() {
+        let jobs = self.requests.job_queue(core);
+        if !self.requests.reports.is_empty() {
             self.answer_reports();
         }
         let core = &mut self.core;
-        core.is_crowded = received + jobs > TX_LOOKS_MIN;
+        self.departures.is_crowded = received + jobs > TX_LOOKS_MIN;
         core.stages.lap(Stage::JobQueue);
-        core.timers();
+        fire_timers(core, &mut self.arrivals, &mut self.rounds);
         core.stages.lap(Stage::Timers);
         // Nothing arrived and nothing was asked: who was told has no answer.
         let is_quiet = received + jobs == 0;
-        core.lists
+        core.schedule
+            .lists
             .before_output(if is_quiet { Acks::Leave } else { acks });
-        let (sent, blocked) = self.packet_out();
+        let trains = &mut self.arrivals.ack_trains;
+        let (sent, blocked) = (self.departures).packet_out(core, trains, &mut *self.port);
         // What a full turn leaves for the next one says nothing about the port: ACKs have their share of each.
-        self.core.is_port_short = blocked;
-        let behind = sent >= TX_FRAMES_PER_TURN && !blocked && self.core.has_output();
+        self.core.port.is_short = blocked;
+        let behind = sent >= TX_FRAMES_PER_TURN && !blocked && self.output_is_ready();
         let events = self.event_queue();
         self.core.count_refusals();
         self.core.stages.lap(Stage::EventQueue);
@@ -146,58 +186,17 @@ impl Stack {
         }
     }
 
-    /// The transmit stages: batches of the driver's frames, filled and sent while there is something to send and room for it.
-    fn packet_out(&mut self) -> (usize, bool) {
-        let (port, core) = (&mut self.port, &mut self.core);
-        let mut sent = 0;
-        while core.has_output() && sent < TX_FRAMES_PER_TURN {
-            let wanted = core.frames_ahead.min(port.capabilities().batch_max);
-            let frames = port.reserve(wanted);
-            core.stages.lap(Stage::PacketOut);
-            if frames.is_empty() {
-                core.counters.tx_backpressure += 1;
-                // A port that took some of it has its reasons: the next turn asks again.
-                if sent == 0 {
-                    // What it holds of an earlier turn it may be rid of by now; while input is held nobody else calls it.
-                    let _ = port.send(0);
-                    core.port_refusals += 1;
-                    core.port_blocked();
-                }
-                return (sent, true);
-            }
-            let used = core.fill_frames(frames);
-            core.stages.lap(Stage::TcpOut);
-            let bytes: usize = frames[..used].iter().map(|frame| frame.len()).sum();
-            core.counters.tx_bytes += bytes as u64;
-            core.counters.tx_frames += used as u64;
-            let room = frames.len();
-            // Slots cost their driver something, memif a descriptor in shared memory each: about as many as were used last, and more if those were too few.
-            core.frames_ahead = (used + used / 2).max(TX_FRAMES_AHEAD_MIN);
-            // What was lost is sent again; a failure that lasts is found by the next receive.
-            let _ = port.send(used);
-            core.stages.lap(Stage::PacketOut);
-            sent += used;
-            if used > 0 {
-                (core.port_took_ns, core.port_refusals) = (core.now_ns, 0);
-            }
-            if used < room {
-                break;
-            }
-        }
-        (sent, false)
-    }
-
     #[cold]
     fn answer_reports(&mut self) {
         let report = Report {
             stack: self.core.counters.clone(),
-            tcp: self.core.tcp_counters.clone(),
+            tcp: self.core.env.tcp_counters.clone(),
             port: self.port.counters(),
             neighbours: *self.core.network.neighbours.counters(),
             usage: self.usage(),
             stages: self.core.stages.cycles(),
         };
-        for mut answer in self.core.reports.drain(..) {
+        for mut answer in self.requests.reports.drain(..) {
             // Who asked may have gone.
             let _ = answer.push(report.clone());
         }
@@ -205,19 +204,29 @@ impl Stack {
 
     /// The last stage: the application's stocks are filled, its events published.
     fn event_queue(&mut self) -> usize {
-        let core = &mut self.core;
-        core.app.chunk_stock.refill(&mut core.sockets.pool);
-        core.sockets.refill(&mut core.app.socket_stock);
-        let has_chunks = !core.app.chunk_stock.is_empty();
-        let events = core.events.publish(&mut core.sockets, has_chunks);
+        let (core, app) = (&mut self.core, &mut self.requests.app);
+        app.chunk_stock.refill(&mut core.flows.sockets.pool);
+        core.flows.sockets.refill(&mut app.socket_stock);
+        let has_chunks = !app.chunk_stock.is_empty();
+        let events = core.events.publish(&mut core.flows.sockets, has_chunks);
         core.counters.events += events as u64;
         events
     }
 
+    /// Something is ready to leave now.
+    fn output_is_ready(&self) -> bool {
+        self.core.has_output() || !self.arrivals.ack_trains.is_empty()
+    }
+
+    /// When the timer stage has something to do next.
+    fn stages_next_ns(&self) -> Option<u64> {
+        next_timer_ns(&self.core, &self.arrivals, &self.rounds)
+    }
+
     /// Something waits for the next turn, and for nothing else: what the application asked, or ACKs for an answer that did not come.
     fn has_work(&mut self) -> bool {
-        let app = &mut self.core.app;
-        !app.jobs.is_empty() || !app.controls.is_empty() || self.core.lists.has_waiting()
+        let app = &mut self.requests.app;
+        !app.jobs.is_empty() || !app.controls.is_empty() || self.core.schedule.lists.has_waiting()
     }
 
     /// Sleeps until a frame arrives, the application has asked for something, a timer is due, one of `extra` is ready, or `until_ns` has come. Returns at
@@ -232,9 +241,9 @@ impl Stack {
         extra: &[BorrowedFd<'_>],
     ) -> std::io::Result<bool> {
         self.bell.prepare_sleep();
-        let wants_tx = self.core.has_output();
+        let wants_tx = self.output_is_ready();
         // The port's own deadline is the wait's to heed, which asks the port first: one that has passed would keep it from being asked.
-        let due_ns = [self.core.next_timer_ns(), until_ns];
+        let due_ns = [self.stages_next_ns(), until_ns];
         let due_ns = due_ns.into_iter().flatten().min();
         let timeout_ns = due_ns.map(|due_ns| due_ns.saturating_sub(now_ns));
         let outcome = if self.has_work() || timeout_ns == Some(0) {
@@ -244,7 +253,7 @@ impl Stack {
             fds.push(self.bell.fd());
             fds.extend_from_slice(extra);
             // Frames that are not wanted yet would end the sleep at once.
-            match self.core.is_input_held {
+            match self.arrivals.is_input_held {
                 true => packetio::wait(&mut [], &fds, false, timeout_ns),
                 false => packetio::wait(&mut [&mut *self.port], &fds, wants_tx, timeout_ns),
             }
@@ -261,8 +270,8 @@ impl Stack {
     /// The kernel's: it has no descriptor left for a copy, and who sleeps on those that were made may sleep through what comes.
     pub fn arm(&mut self) -> rustix::io::Result<Option<Vec<(OwnedFd, PollFlags)>>> {
         self.bell.prepare_sleep();
-        let wants_tx = self.core.has_output();
-        let is_held = self.core.is_input_held;
+        let wants_tx = self.output_is_ready();
+        let is_held = self.arrivals.is_input_held;
         if self.has_work() || (!is_held && self.port.prepare_wait(wants_tx)) {
             self.disarm();
             return Ok(None);
@@ -314,7 +323,7 @@ impl Stack {
 
     /// What TCP counted so far.
     pub fn tcp_counters(&self) -> &tcp::Counters {
-        &self.core.tcp_counters
+        &self.core.env.tcp_counters
     }
 
     /// What the port counted so far.
@@ -331,27 +340,27 @@ impl Stack {
     pub fn usage(&self) -> Usage {
         let core = &self.core;
         let used = |class| {
-            let stock = core.app.chunk_stock.len(class) as u32;
-            core.sockets.pool.total(class) - core.sockets.pool.free(class) - stock
+            let stock = self.requests.app.chunk_stock.len(class) as u32;
+            core.flows.sockets.pool.total(class) - core.flows.sockets.pool.free(class) - stock
         };
         Usage {
-            sockets: core.sockets.in_use(),
-            dormant: core.sockets.dormant(),
-            rest_blocks: core.sockets.rest_blocks(),
-            half_open: core.half_opens.len(),
-            time_wait: core.time_waits.len(),
-            fin_wait_2: core.time_waits.fin_wait_2(),
-            flows: core.flows.len(),
+            sockets: core.flows.sockets.in_use(),
+            dormant: core.flows.sockets.dormant(),
+            rest_blocks: core.flows.sockets.rest_blocks(),
+            half_open: core.flows.half_opens.len(),
+            time_wait: core.flows.time_waits.len(),
+            fin_wait_2: core.flows.time_waits.fin_wait_2(),
+            flows: core.flows.table.len(),
             small_chunks: used(chunk::ChunkClass::Small),
             large_chunks: used(chunk::ChunkClass::Large),
-            segment_records: core.records.in_use(),
-            range_blocks: core.ranges.in_use(),
+            segment_records: core.env.records.in_use(),
+            range_blocks: core.env.ranges.in_use(),
         }
     }
 
     /// When [`turn`](Self::turn) has something to do although nothing arrives; `None`: never.
     pub fn next_timer_ns(&self) -> Option<u64> {
-        [self.core.next_timer_ns(), self.port.deadline_ns()]
+        [self.stages_next_ns(), self.port.deadline_ns()]
             .into_iter()
             .flatten()
             .min()
@@ -359,14 +368,14 @@ impl Stack {
 
     /// Something is ready to leave and waits for room in the port, or will leave with the next turn.
     pub fn has_output(&self) -> bool {
-        self.core.has_output() || self.core.lists.has_waiting()
+        self.output_is_ready() || self.core.schedule.lists.has_waiting()
     }
 
     /// Every connection with its names, in no particular order: for a simulation that looks inside.
     pub fn connections(
         &self,
     ) -> impl Iterator<Item = (wire::FlowKey, std::borrow::Cow<'_, tcp::Connection>)> {
-        self.core.sockets.connections()
+        self.core.flows.sockets.connections()
     }
 
     /// The port, for tests that look at what it did.
@@ -435,22 +444,42 @@ impl Shared {
     }
 }
 
-fn secrets(seed: Option<[u64; 4]>) -> Result<Secrets, ConfigError> {
-    if let Some(words) = seed {
-        return Ok(Secrets { words });
+/// The network of a stack as its configuration describes it. Its addresses are announced.
+fn network(
+    config: &StackConfig,
+    port: &Capabilities,
+    secrets: &Secrets,
+) -> Result<Network, ConfigError> {
+    let keys = [secrets.key(6), secrets.key(7), secrets.key(8)];
+    let mut network = Network::new(port, config.echo, keys);
+    for &cidr in &config.addresses {
+        network
+            .add_first_address(cidr)
+            .map_err(|_| ConfigError::BadAddress(cidr))?;
     }
-    let mut bytes = [0; 32];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(
-        |errno| ConfigError::System {
-            what: "getrandom",
-            errno,
-        },
-    )?;
-    let mut words = [0; 4];
-    for (word, piece) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = piece
-            .iter()
-            .fold(0, |word, &byte| word << 8 | u64::from(byte));
+    for &subnet in &config.on_link {
+        network.add_on_link(subnet);
     }
-    Ok(Secrets { words })
+    let everywhere = config.gateways.iter().map(|&gateway| {
+        let any = match gateway {
+            IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let prefix = IpCidr::new(any, 0).map_err(|_| ConfigError::UnreachableGateway(gateway))?;
+        Ok::<_, ConfigError>((prefix, gateway))
+    });
+    for route in everywhere.chain(config.routes.iter().copied().map(Ok)) {
+        let (prefix, gateway) = route?;
+        network
+            .add_route(prefix, gateway)
+            .map_err(|source| ConfigError::Route {
+                prefix: prefix.network(),
+                source,
+            })?;
+    }
+    for &(address, mac) in &config.neighbours {
+        network.add_neighbour(address, MacAddr(mac));
+    }
+    network.announce();
+    Ok(network)
 }

@@ -6,8 +6,9 @@ use wire::ethernet::EtherType;
 use wire::{ethernet, ipv4, ipv6, protocol};
 
 use crate::arrivals::demux::OtherPacket;
-use crate::core::{Core, tcp_cx};
+use crate::core::Core;
 use crate::flows::flow_table::FlowEntry;
+use crate::flows::sockets::Role;
 use crate::limits::SMALL_PACKET_BYTES_MAX;
 use crate::network::arp_nd;
 use crate::network::destinations::PathWord;
@@ -38,7 +39,7 @@ impl Core {
             identity,
             &network.addresses,
             &mut network.neighbours,
-            self.now_ns,
+            self.env.now_ns,
         ) {
             Ok(handled) => self.neighbour_handled(handled),
             Err(_) => self.counters.rx_drop_arp += 1,
@@ -87,7 +88,7 @@ impl Core {
             addresses: &network.addresses,
             limiter: &mut network.limiter,
             echo: network.echo,
-            now_ns: self.now_ns,
+            now_ns: self.env.now_ns,
         };
         let incoming = match other.ethertype {
             EtherType::IPV4 => icmp.on_v4(packet, &mut answer),
@@ -109,7 +110,7 @@ impl Core {
                     identity,
                     addresses,
                     neighbours,
-                    self.now_ns,
+                    self.env.now_ns,
                 ) {
                     Ok(handled) => self.neighbour_handled(handled),
                     Err(_) => self.counters.rx_drop_icmp += 1,
@@ -137,7 +138,7 @@ impl Core {
             addresses: &network.addresses,
             limiter: &mut network.limiter,
             echo: network.echo,
-            now_ns: self.now_ns,
+            now_ns: self.env.now_ns,
         };
         if let Some(len) = icmp.refuse(packet, refusal, &mut answer) {
             self.answer_out(&answer[..len], other);
@@ -167,8 +168,8 @@ impl Core {
 
     /// An ICMP error about one of our connections. The connection checks the quoted sequence number (RFC 5927).
     fn error_in(&mut self, report: &ErrorReport, packet: &[u8]) {
-        let hash = self.hasher.hash(&report.flow);
-        match self.find_flow(&report.flow, hash) {
+        let hash = self.flows.hasher.hash(&report.flow);
+        match self.flows.find(&report.flow, hash) {
             Some(FlowEntry::Connection(socket)) => self.connection_error_in(socket, report, packet),
             Some(FlowEntry::HalfOpen(index)) => self.half_open_error_in(index, report),
             _ => self.counters.rx_drop_icmp += 1,
@@ -177,15 +178,15 @@ impl Core {
 
     fn connection_error_in(&mut self, socket: u32, report: &ErrorReport, packet: &[u8]) {
         self.counters.icmp_errors += 1;
-        if let Some(listener) = self.sockets.slot(socket).fast_opened_by {
-            let is_accepted = !self.is_unaccepted(listener, socket);
-            if let Some(conn) = self.sockets.slot(socket).conn.as_mut()
+        if let Some(listener) = self.flows.sockets.slot(socket).fast_opened_by {
+            let is_accepted = !self.flows.listeners.has_waiting(listener, socket);
+            if let Some(conn) = self.flows.sockets.slot(socket).conn.as_mut()
                 && is_accepted
             {
                 conn.note_accepted();
             }
         }
-        let slot = self.sockets.slot(socket);
+        let slot = self.flows.sockets.slot(socket);
         let is_v6 = !report.flow.remote.is_v4();
         let resends = slot.header.resends_for_mtu || is_v6;
         let heeds_mtu = slot.header.heeds_mtu_v6 || !is_v6;
@@ -194,36 +195,49 @@ impl Core {
         };
         let effects = match report.kind {
             ErrorKind::Failed(kind) => {
-                let effects = conn.on_icmp_error(&mut tcp_cx!(self), kind, report.seq);
+                let effects = conn.on_icmp_error(&mut self.env.cx(), kind, report.seq);
                 if conn.has_soft_error() {
-                    self.note_soft_error(socket, report);
+                    let (slot, _, block) = self.flows.sockets.parts(socket);
+                    let lost = &mut self.counters.icmp_notes_lost;
+                    if (self.flows.icmp_notes).note_soft_error((socket, slot, block), report, lost)
+                    {
+                        self.tell(socket);
+                    }
                 } else if effects.contains(Effects::FAILED) {
                     self.settle(socket, effects);
-                    return self.note_refusal(socket, report, packet);
+                    if self.flows.sockets.role(socket) == Role::Ended {
+                        let block = self.flows.sockets.block(socket);
+                        let lost = &mut self.counters.icmp_notes_lost;
+                        (self.flows.icmp_notes).note_refusal((socket, block), report, packet, lost);
+                    }
+                    return;
                 }
                 effects
             }
             ErrorKind::PacketTooBig { .. } if !conn.is_quoted_in_flight(report.seq) => {
-                self.tcp_counters.drop_icmp_outside_window += 1;
+                self.env.tcp_counters.drop_icmp_outside_window += 1;
                 Effects::NONE
             }
             ErrorKind::PacketTooBig { .. } if !heeds_mtu => Effects::NONE,
             ErrorKind::PacketTooBig { mtu } => {
                 let remote = report.flow.remote;
-                let settings = &self.config.tcp.path_mtu;
+                let settings = &self.env.config.tcp.path_mtu;
                 let least = if is_v6 { 0 } else { settings.mtu_min_v4 };
                 let named = mtu.min(u32::from(u16::MAX)) as u16;
                 let word = PathWord {
                     mtu: named.max(least),
                     too_narrow: named < least,
-                    until_ns: self.now_ns.saturating_add(settings.age_ns_max),
+                    until_ns: self.env.now_ns.saturating_add(settings.age_ns_max),
                 };
-                let word = self.destinations.learn_path(remote, word, self.now_ns);
+                let word = self
+                    .network
+                    .destinations
+                    .learn_path(remote, word, self.env.now_ns);
                 if word.too_narrow {
                     slot.header.narrow_too_far(word.until_ns);
                 }
                 let mss = word.mtu.saturating_sub(headers_of(remote));
-                conn.on_mtu(&mut tcp_cx!(self), mss, resends)
+                conn.on_mtu(&mut self.env.cx(), mss, resends)
             }
         };
         self.settle(socket, effects);
@@ -238,6 +252,7 @@ impl Core {
         };
         let is_v4 = report.flow.local.is_v4();
         let ends = self
+            .flows
             .half_opens
             .at(index)
             .is_some_and(|slot| slot.entry.ends_by_icmp(kind, report.seq, is_v4));
@@ -249,7 +264,7 @@ impl Core {
 
     /// What waited for a neighbour goes on: connections to their lists, frames to the driver; with `failure`, connections are told of it.
     fn release_waiters(&mut self, id: NeighbourId, failure: Option<IcmpError>) {
-        let mut sockets = std::mem::take(&mut self.released);
+        let mut sockets = std::mem::take(&mut self.network.released_sockets);
         let out = &mut self.network.released;
         let mut dropped = 0;
         self.network.neighbours.release(id, |waiter| match waiter {
@@ -260,12 +275,12 @@ impl Core {
         for socket in sockets.drain(..) {
             self.neighbour_settled(socket, id, failure);
         }
-        self.released = sockets;
+        self.network.released_sockets = sockets;
     }
 
     /// A connection that waited for `id` goes on. The index may have come to serve another meanwhile, or the connection another neighbour.
     fn neighbour_settled(&mut self, socket: u32, id: NeighbourId, failure: Option<IcmpError>) {
-        let Some((slot, _)) = self.sockets.remembered(socket) else {
+        let Some((slot, _)) = self.flows.sockets.remembered(socket) else {
             return;
         };
         if !slot.awaits_neighbour || slot.neighbour != Some(id) {
@@ -277,7 +292,7 @@ impl Core {
             None => {
                 if let Some(conn) = slot.conn.as_mut() {
                     // Time has passed since it was asked.
-                    let _ = conn.refresh_due(&tcp_cx!(self));
+                    let _ = conn.refresh_due(&self.env.cx());
                 }
                 self.settle(socket, Effects::TRANSMIT);
             }
@@ -286,7 +301,7 @@ impl Core {
 
     /// The entry that a connection waited for is no more.
     fn neighbour_displaced(&mut self, socket: u32) {
-        let Some((slot, _)) = self.sockets.remembered(socket) else {
+        let Some((slot, _)) = self.flows.sockets.remembered(socket) else {
             return;
         };
         let neighbours = &self.network.neighbours;
@@ -301,7 +316,7 @@ impl Core {
 
     /// The neighbour cache's own timers: requests to send, neighbours that did not answer.
     pub(crate) fn neighbour_timers(&mut self) {
-        while let Some(event) = self.network.neighbours.poll(self.now_ns) {
+        while let Some(event) = self.network.neighbours.poll(self.env.now_ns) {
             match event {
                 NeighbourEvent::Request(request) => {
                     self.counters.neighbour_requests += 1;

@@ -6,9 +6,9 @@
 use packetio::{Port, PortError, RxFrame};
 use ring::prefetch::Ahead;
 
+use crate::arrivals::Arrivals;
 use crate::arrivals::demux::{Arrival, Demux, Dropped, Found};
 use crate::core::Core;
-use crate::flows::flow_table::FlowEntry;
 use crate::flows::sockets::NO_KEY;
 use crate::limits::{
     AHEAD_BYTES_MIN, INPUT_BACKLOG_NS_MAX, PORT_DEAD_NS, PORT_STUCK_NS, PORT_STUCK_REFUSALS,
@@ -39,10 +39,14 @@ impl Looked {
     }
 }
 
-impl Core {
+impl Arrivals {
     /// Takes what the driver has, batch after batch, up to a turn's budget. Frames are lent by the port until the next batch; nothing here
     /// keeps one.
-    pub(crate) fn packet_in(&mut self, port: &mut dyn Port) -> Result<usize, PortError> {
+    pub(crate) fn packet_in(
+        &mut self,
+        core: &mut Core,
+        port: &mut dyn Port,
+    ) -> Result<usize, PortError> {
         let mut taken = 0;
         let mut looked = std::mem::take(&mut self.looked);
         self.is_input_held = false;
@@ -52,9 +56,9 @@ impl Core {
             .waiting()
             .clamp(RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX);
         let outcome = loop {
-            if self.holds_input(batch_max) {
+            if self.holds_input(core, batch_max) {
                 self.is_input_held = true;
-                self.counters.input_held += 1;
+                core.counters.input_held += 1;
                 is_drained = false;
                 break Ok(());
             }
@@ -62,7 +66,7 @@ impl Core {
                 Ok(frames) => frames,
                 Err(error) => break Err(error),
             };
-            self.stages.lap(Stage::PacketIn);
+            core.stages.lap(Stage::PacketIn);
             if frames.is_empty() {
                 break Ok(());
             }
@@ -70,27 +74,27 @@ impl Core {
             // A batch that is not full was all there was, or all that the port gives in a turn. What came meanwhile is for the next one: whoever sent it works at the
             // answers to this one while we work at that (decision 0028).
             let is_all = frames.len() < batch_max;
-            self.take_batch(frames, &mut looked);
-            self.end_run();
+            self.take_batch(core, frames, &mut looked);
+            self.end_run(core);
             if is_all || taken >= frames_max {
                 is_drained = is_all;
                 break Ok(());
             }
         };
         self.looked = looked;
-        self.note_backlog(is_drained);
+        self.note_backlog(core.env.now_ns, is_drained);
         outcome?;
         port.release();
-        self.stages.lap(Stage::PacketIn);
+        core.stages.lap(Stage::PacketIn);
         Ok(taken)
     }
 
     /// Notes whether this turn found the end of what the port holds.
-    fn note_backlog(&mut self, is_drained: bool) {
+    fn note_backlog(&mut self, now_ns: u64, is_drained: bool) {
         match is_drained {
             true => self.backlog_since_ns = None,
             false => {
-                self.backlog_since_ns.get_or_insert(self.now_ns);
+                self.backlog_since_ns.get_or_insert(now_ns);
             }
         }
     }
@@ -98,43 +102,44 @@ impl Core {
     /// Timers wait, since what they wait for may lie in the port: a thread that did not run for a while finds its timers due and more
     /// frames than one turn takes. Only the frames tell whether a segment was lost. Where the port is never found empty, timers wait for
     /// [`INPUT_BACKLOG_NS_MAX`] and no longer.
-    pub(crate) fn timers_wait(&self) -> bool {
+    pub(crate) fn timers_wait(&self, now_ns: u64) -> bool {
         self.backlog_since_ns
-            .is_some_and(|since_ns| self.now_ns.saturating_sub(since_ns) < INPUT_BACKLOG_NS_MAX)
+            .is_some_and(|since_ns| now_ns.saturating_sub(since_ns) < INPUT_BACKLOG_NS_MAX)
     }
 
     /// Frames stay with the driver while the answers to earlier ones fill their queue: what is dropped there is asked for again a second later, what
     /// waits here loses nothing. The other end may do the same and wait for us: after a while some are taken in all the same, as many as the queue has room to answer, since
     /// the other end may merely be asleep; and whatever comes only when that has lasted as long as its retransmissions take.
-    fn holds_input(&self, batch_max: usize) -> bool {
-        if !self.control.is_half_full() {
+    fn holds_input(&self, core: &Core, batch_max: usize) -> bool {
+        if !core.schedule.control.is_half_full() {
             return false;
         }
-        let stuck_ns = match self.port_refusals >= PORT_STUCK_REFUSALS {
-            true => self.now_ns.saturating_sub(self.port_took_ns),
+        let stuck_ns = match core.port.refusals >= PORT_STUCK_REFUSALS {
+            true => core.env.now_ns.saturating_sub(core.port.took_ns),
             false => 0,
         };
         // One that is smaller than two batches has never room for what a batch may call for.
-        let spares = self.control.capacity() >= 2 * batch_max && self.control.room() < batch_max;
+        let spares = core.schedule.control.capacity() >= 2 * batch_max
+            && core.schedule.control.room() < batch_max;
         stuck_ns < PORT_STUCK_NS || (stuck_ns < PORT_DEAD_NS && spares)
     }
 
-    fn take_batch(&mut self, frames: &[RxFrame], looked: &mut [Looked]) {
+    fn take_batch(&mut self, core: &mut Core, frames: &[RxFrame], looked: &mut [Looked]) {
         frames.iter().take(RX_GROUP).for_each(RxFrame::prefetch);
-        self.counters.rx_frames += frames.len() as u64;
-        self.counters.rx_bytes += frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
+        core.counters.rx_frames += frames.len() as u64;
+        core.counters.rx_bytes += frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
         let mut rest = frames;
         // What a sequel is compared with: the last frame that was not one.
         let mut last = 0;
         while !rest.is_empty() {
-            let sequels = self.take_sequels(&looked[last].arrival, rest);
+            let sequels = self.take_sequels(core, &looked[last].arrival, rest);
             if sequels > 0 {
-                self.stages.lap(Stage::TcpIn);
+                core.stages.lap(Stage::TcpIn);
                 rest = &rest[sequels..];
                 continue;
             }
-            let count = self.look_at(rest, looked);
-            self.stages.lap(Stage::Demux);
+            let count = self.look_at(core, rest, looked);
+            core.stages.lap(Stage::Demux);
             let (group, behind) = rest.split_at(count);
             behind.iter().take(RX_GROUP).for_each(RxFrame::prefetch);
             for (at, frame) in group.iter().enumerate() {
@@ -147,30 +152,30 @@ impl Core {
                     self.ahead = rest.get(at + 1).map_or(Ahead::NOTHING, RxFrame::ahead);
                 }
                 match &one.found {
-                    Ok(Found::Tcp) => self.tcp_in(&mut one.arrival, frame, may_go_on),
+                    Ok(Found::Tcp) => self.tcp_in(core, &mut one.arrival, frame, may_go_on),
                     Ok(Found::Other(other)) => {
-                        self.end_run();
-                        self.other_in(frame, other);
+                        self.end_run(core);
+                        core.other_in(frame, other);
                     }
                     Err(Dropped) => {}
                 }
             }
             last = count - 1;
-            self.stages.lap(Stage::TcpIn);
+            core.stages.lap(Stage::TcpIn);
             rest = behind;
         }
     }
 
     /// Reads the headers of a group of frames, and asks for the memory of the flows that they belong to. The number of frames in the group: it ends
     /// where one flow's text goes on, since that may be taken as sequels.
-    fn look_at(&mut self, frames: &[RxFrame], looked: &mut [Looked]) -> usize {
+    fn look_at(&mut self, core: &mut Core, frames: &[RxFrame], looked: &mut [Looked]) -> usize {
         let mut demux = Demux {
-            mac: self.network.mac,
+            mac: core.network.mac,
             policy: self.policy,
-            addresses: &self.network.addresses,
-            counters: &mut self.counters,
+            addresses: &core.network.addresses,
+            counters: &mut core.counters,
         };
-        let merges = self.config.aggregation_max > 1;
+        let merges = self.aggregation_max > 1;
         let mut count = 0;
         let mut last = (NO_KEY, 0);
         for (frame, one) in frames.iter().zip(&mut *looked) {
@@ -183,8 +188,8 @@ impl Core {
             }
             let key = &one.arrival.key;
             if key.remote_port != last.0.remote_port || !key.is_same(&last.0) {
-                last = (*key, self.hasher.hash(key));
-                self.flows.prefetch(last.1);
+                last = (*key, core.flows.hasher.hash(key));
+                core.flows.table.prefetch(last.1);
             }
             one.arrival.hash = last.1;
             if merges
@@ -199,22 +204,12 @@ impl Core {
         for one in &mut looked[..count] {
             if let Ok(Found::Tcp) = one.found {
                 if one.arrival.hash != last.0 {
-                    last = (one.arrival.hash, self.flows.likely(one.arrival.hash));
-                    self.prefetch_entry(last.1);
+                    last = (one.arrival.hash, core.flows.table.likely(one.arrival.hash));
+                    core.flows.prefetch(last.1);
                 }
                 one.arrival.likely = last.1;
             }
         }
         count
-    }
-
-    #[inline]
-    fn prefetch_entry(&self, entry: Option<FlowEntry>) {
-        match entry {
-            Some(FlowEntry::Connection(socket)) => self.sockets.prefetch(socket),
-            Some(FlowEntry::HalfOpen(index)) => self.half_opens.prefetch(index),
-            Some(FlowEntry::TimeWait(index)) => self.time_waits.prefetch(index),
-            None => {}
-        }
     }
 }

@@ -16,50 +16,249 @@ use tcp::{Handshake, SynCookieUse};
 use wire::tcp::FastOpenCookie;
 use wire::{FlowKey, SeqNumber};
 
+use crate::arrivals::Arrivals;
 use crate::arrivals::demux::Arrival;
 use crate::context::Accepted;
 use crate::context::{name_of, socket_addr};
-use crate::core::{Core, tcp_cx};
+use crate::core::Core;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::half_opens::{HalfOpenSlot, ListenerId};
 use crate::flows::saved_syns::Saved;
 use crate::header_fields::HeaderFields;
 use crate::settle::door;
 
-impl Core {
-    pub(crate) fn half_open_in(&mut self, index: u32, arrival: &mut Arrival, frame: &RxFrame) {
-        if !self.is_whole(arrival, frame) {
+impl Arrivals {
+    pub(crate) fn half_open_in(
+        &mut self,
+        core: &mut Core,
+        index: u32,
+        arrival: &mut Arrival,
+        frame: &RxFrame,
+    ) {
+        if !core.is_whole(arrival, frame) {
             return;
         }
-        let Some(slot) = self.half_opens.at_mut(index) else {
+        let Some(slot) = core.flows.half_opens.at_mut(index) else {
             return;
         };
-        let outcome = slot.entry.on_segment(&mut tcp_cx!(self), &arrival.segment);
+        let outcome = slot.entry.on_segment(&mut core.env.cx(), &arrival.segment);
         let listener = slot.listener;
         match outcome {
             HalfOpenOutcome::Complete(handshake) => {
-                self.complete_handshake(Some(index), listener, &handshake, arrival, frame);
+                self.complete_handshake(core, Some(index), listener, &handshake, arrival, frame);
             }
             HalfOpenOutcome::Reset(_) => {
                 // While the queue was full an earlier copy of the SYN may have been answered with a cookie; the peer goes by the answer that came first.
-                let Some(handshake) = self.cookie_handshake(listener, arrival) else {
-                    return self.settle_half_open(index, outcome, arrival.dscp);
+                let Some(handshake) = self.cookie_handshake(core, listener, arrival) else {
+                    return core.settle_half_open(index, outcome, arrival.dscp);
                 };
-                self.remove_half_open(index);
-                self.complete_handshake(None, listener, &handshake, arrival, frame);
+                core.remove_half_open(index);
+                self.complete_handshake(core, None, listener, &handshake, arrival, frame);
             }
             HalfOpenOutcome::Gone(GoneReason::NewSyn) => {
-                self.refuse(arrival);
-                self.settle_half_open(index, outcome, arrival.dscp);
+                core.refuse(arrival);
+                core.settle_half_open(index, outcome, arrival.dscp);
             }
-            outcome => self.settle_half_open(index, outcome, arrival.dscp),
+            outcome => core.settle_half_open(index, outcome, arrival.dscp),
         }
     }
 
+    /// A segment of no flow that we know.
+    #[cold]
+    pub(crate) fn stranger_in(&mut self, core: &mut Core, arrival: &mut Arrival, frame: &RxFrame) {
+        if !core.is_whole(arrival, frame) {
+            return;
+        }
+        let Some(listener) = core
+            .flows
+            .listeners
+            .find(arrival.key.local, arrival.key.local_port)
+        else {
+            return core.refuse(arrival);
+        };
+        match tcp::listen::on_segment(&arrival.segment) {
+            ListenOutcome::Drop => core.counters.no_connection += 1,
+            ListenOutcome::Reset(reset) => {
+                // An ACK to a listener earns a reset, unless it brings back a cookie of ours.
+                if !self.cookie_in(core, listener, arrival, frame) {
+                    core.counters.resets_sent += 1;
+                    core.reply(&arrival.key, &reset, HeaderFields::of_answer(arrival.dscp));
+                }
+            }
+            ListenOutcome::Syn(request) => {
+                let iss = core.isn.isn(&arrival.key, core.env.now_ns);
+                self.syn_in(core, listener, arrival, frame, &request, iss);
+            }
+        }
+    }
+
+    fn syn_in(
+        &mut self,
+        core: &mut Core,
+        listener: ListenerId,
+        arrival: &Arrival,
+        frame: &RxFrame,
+        request: &SynRequest,
+        iss: SeqNumber,
+    ) {
+        core.counters.syn_received += 1;
+        let open = core.passive_open(listener, &arrival.key, iss);
+        let is_full = core.flows.half_opens.is_full();
+        let Some(listening) = core.flows.listeners.at_mut(listener) else {
+            return;
+        };
+        let is_flooded = is_full || listening.is_flooded();
+        let has_room = listening.has_room();
+        let use_of_cookies = core.env.config.tcp.syn_cookies;
+        let with_cookie = is_flooded || use_of_cookies == SynCookieUse::Always;
+        if with_cookie && use_of_cookies == SynCookieUse::Never {
+            core.counters.half_open_full += 1;
+            return;
+        }
+        if !has_room {
+            // Linux: who cannot be accepted need not shake hands.
+            core.counters.syn_drop_accept_queue_full += 1;
+            return;
+        }
+        if with_cookie {
+            core.counters.syn_cookies_sent += 1;
+            let syn_ack = self
+                .cookies
+                .syn_ack(&mut core.env.cx(), &arrival.key, request, &open);
+            return core.reply(
+                &arrival.key,
+                &syn_ack,
+                core.flows.listeners.header_of(listener),
+            );
+        }
+        self.shake_hands(core, listener, arrival, frame, (request, &open));
+    }
+
+    /// A SYN that there is room for begins a handshake, or, if it bears a Fast Open's cookie, a connection.
+    pub(crate) fn shake_hands(
+        &mut self,
+        core: &mut Core,
+        listener: ListenerId,
+        arrival: &Arrival,
+        frame: &RxFrame,
+        (request, open): (&SynRequest, &PassiveOpen),
+    ) {
+        let choice =
+            self.choose_fast_open(core, listener, &arrival.key, request, arrival.segment.len);
+        if choice.now && core.open_fast(listener, arrival, frame, (request, open), choice.cookie) {
+            return;
+        }
+        if let Some(index) = core.half_open(listener, arrival, request, open, choice.cookie) {
+            core.save_syn(listener, arrival, frame, Saved::HalfOpen(index));
+        }
+    }
+
+    /// Whether an ACK that belongs to nothing completed a handshake by its cookie.
+    fn cookie_in(
+        &mut self,
+        core: &mut Core,
+        listener: ListenerId,
+        arrival: &mut Arrival,
+        frame: &RxFrame,
+    ) -> bool {
+        let Some(handshake) = self.cookie_handshake(core, listener, arrival) else {
+            return false;
+        };
+        self.complete_handshake(core, None, listener, &handshake, arrival, frame);
+        true
+    }
+
+    /// The handshake that an ACK completes by bringing back a cookie of ours.
+    fn cookie_handshake(
+        &mut self,
+        core: &mut Core,
+        listener: ListenerId,
+        arrival: &Arrival,
+    ) -> Option<Handshake> {
+        if !self.cookies.are_out(core.env.now_ns) {
+            return None;
+        }
+        let open = core.passive_open(listener, &arrival.key, SeqNumber(0));
+        let handshake =
+            self.cookies
+                .check(&mut core.env.cx(), &arrival.key, &arrival.segment, &open);
+        match handshake {
+            Some(_) => core.counters.syn_cookies_accepted += 1,
+            None => core.counters.syn_cookies_refused += 1,
+        }
+        handshake
+    }
+
+    /// The final ACK of a handshake: it becomes a connection with a socket, if the accept queue and the socket table have room. Otherwise nothing
+    /// changes, and the peer's next segment tries again.
+    fn complete_handshake(
+        &mut self,
+        core: &mut Core,
+        half_open: Option<u32>,
+        listener: ListenerId,
+        handshake: &Handshake,
+        arrival: &mut Arrival,
+        frame: &RxFrame,
+    ) {
+        let Some(listening) = core.flows.listeners.at_mut(listener) else {
+            // Whoever listened is gone: as if nobody ever had.
+            if let Some(index) = half_open {
+                core.remove_half_open(index);
+            }
+            return core.refuse(arrival);
+        };
+        if !listening.has_room() {
+            core.counters.accept_queue_full += 1;
+            if core.env.config.tcp.abort_on_overflow {
+                if let Some(index) = half_open {
+                    core.remove_half_open(index);
+                }
+                core.refuse(arrival);
+            }
+            return;
+        }
+        let Some(id) = core.flows.sockets.reserve() else {
+            core.counters.accept_no_socket += 1;
+            return;
+        };
+        let entry = FlowEntry::Connection(id.index);
+        let placed = match half_open {
+            Some(index) => {
+                core.schedule.stop_half_open(index);
+                core.flows.half_opens.remove(index);
+                core.flows.saved_syns.accept(index, id.index);
+                if let Some(listening) = core.flows.listeners.at_mut(listener) {
+                    listening.half_open = listening.half_open.saturating_sub(1);
+                }
+                core.flows
+                    .table
+                    .replace(arrival.hash, FlowEntry::HalfOpen(index), entry)
+            }
+            None => core.flows.table.insert(arrival.hash, entry).is_ok(),
+        };
+        if !placed {
+            core.counters.flow_table_full += 1;
+            core.flows.saved_syns.forget(Saved::Connection(id.index));
+            core.flows.sockets.release(id.index);
+            return;
+        }
+        let buffers = core.buffers_to_accept(listener);
+        let (slot, _, block) = core.flows.sockets.parts(id.index);
+        let mut cx = core.env.cx();
+        slot.become_connection(arrival.key, arrival.hash)
+            .accept_in(&mut cx, handshake, &buffers);
+        door!(core, cx).settle_accepted(id.index, slot, block);
+        core.tell_path(id.index);
+        core.announce_accepted(listener, id, &arrival.key);
+        self.segment_in(core, id.index, arrival, frame, true);
+    }
+}
+
+impl Core {
     /// Acts on what a segment, which came with `dscp`, or a timer meant for a handshake that is still in progress. A SYN-ACK bears what its listener
     /// chose, other answers the DSCP of what they answer, as in Linux.
     pub(crate) fn settle_half_open(&mut self, index: u32, outcome: HalfOpenOutcome, dscp: u8) {
-        let Some(slot) = self.half_opens.at_mut(index) else {
+        let Some(slot) = self.flows.half_opens.at_mut(index) else {
             return;
         };
         let (key, listener) = (slot.key, slot.listener);
@@ -69,8 +268,8 @@ impl Core {
                 self.reply(&key, &segment, HeaderFields::of_answer(dscp));
             }
             HalfOpenOutcome::SendSynAck => {
-                let syn_ack = slot.entry.syn_ack(&mut tcp_cx!(self));
-                self.reply(&key, &syn_ack, self.header_of(listener));
+                let syn_ack = slot.entry.syn_ack(&mut self.env.cx());
+                self.reply(&key, &syn_ack, self.flows.listeners.header_of(listener));
             }
             HalfOpenOutcome::Gone(reason) => {
                 match reason {
@@ -80,92 +279,9 @@ impl Core {
                 return self.remove_half_open(index);
             }
         }
-        if let Some(slot) = self.half_opens.at(index) {
+        if let Some(slot) = self.flows.half_opens.at(index) {
             let deadline_ns = slot.entry.deadline_ns();
-            self.wheel
-                .set_at_latest(self.half_open_timer(index), deadline_ns);
-        }
-    }
-
-    /// A segment of no flow that we know.
-    #[cold]
-    pub(crate) fn stranger_in(&mut self, arrival: &mut Arrival, frame: &RxFrame) {
-        if !self.is_whole(arrival, frame) {
-            return;
-        }
-        let Some(listener) = self
-            .listeners
-            .find(arrival.key.local, arrival.key.local_port)
-        else {
-            return self.refuse(arrival);
-        };
-        match tcp::listen::on_segment(&arrival.segment) {
-            ListenOutcome::Drop => self.counters.no_connection += 1,
-            ListenOutcome::Reset(reset) => {
-                // An ACK to a listener earns a reset, unless it brings back a cookie of ours.
-                if !self.cookie_in(listener, arrival, frame) {
-                    self.counters.resets_sent += 1;
-                    self.reply(&arrival.key, &reset, HeaderFields::of_answer(arrival.dscp));
-                }
-            }
-            ListenOutcome::Syn(request) => {
-                let iss = self.isn.isn(&arrival.key, self.now_ns);
-                self.syn_in(listener, arrival, frame, &request, iss);
-            }
-        }
-    }
-
-    fn syn_in(
-        &mut self,
-        listener: ListenerId,
-        arrival: &Arrival,
-        frame: &RxFrame,
-        request: &SynRequest,
-        iss: SeqNumber,
-    ) {
-        self.counters.syn_received += 1;
-        let open = self.passive_open(listener, &arrival.key, iss);
-        let is_full = self.half_opens.is_full();
-        let Some(listening) = self.listeners.at_mut(listener) else {
-            return;
-        };
-        let is_flooded = is_full || listening.is_flooded();
-        let has_room = listening.has_room();
-        let use_of_cookies = self.config.tcp.syn_cookies;
-        let with_cookie = is_flooded || use_of_cookies == SynCookieUse::Always;
-        if with_cookie && use_of_cookies == SynCookieUse::Never {
-            self.counters.half_open_full += 1;
-            return;
-        }
-        if !has_room {
-            // Linux: who cannot be accepted need not shake hands.
-            self.counters.syn_drop_accept_queue_full += 1;
-            return;
-        }
-        if with_cookie {
-            self.counters.syn_cookies_sent += 1;
-            let syn_ack = self
-                .cookies
-                .syn_ack(&mut tcp_cx!(self), &arrival.key, request, &open);
-            return self.reply(&arrival.key, &syn_ack, self.header_of(listener));
-        }
-        self.shake_hands(listener, arrival, frame, (request, &open));
-    }
-
-    /// A SYN that there is room for begins a handshake, or, if it bears a Fast Open's cookie, a connection.
-    pub(crate) fn shake_hands(
-        &mut self,
-        listener: ListenerId,
-        arrival: &Arrival,
-        frame: &RxFrame,
-        (request, open): (&SynRequest, &PassiveOpen),
-    ) {
-        let choice = self.choose_fast_open(listener, &arrival.key, request, arrival.segment.len);
-        if choice.now && self.open_fast(listener, arrival, frame, (request, open), choice.cookie) {
-            return;
-        }
-        if let Some(index) = self.half_open(listener, arrival, request, open, choice.cookie) {
-            self.save_syn(listener, arrival, frame, Saved::HalfOpen(index));
+            self.schedule.set_half_open(index, deadline_ns);
         }
     }
 
@@ -178,7 +294,7 @@ impl Core {
         open: &PassiveOpen,
         cookie: Option<FastOpenCookie>,
     ) -> Option<u32> {
-        let mut cx = tcp_cx!(self);
+        let mut cx = self.env.cx();
         let mut entry = HalfOpen::new(&mut cx, request, open);
         let mut syn_ack = entry.syn_ack(&mut cx);
         syn_ack.options.fast_open = cookie;
@@ -189,55 +305,27 @@ impl Core {
             entry,
             listener,
         };
-        let index = self.half_opens.insert(slot).ok()?;
+        let index = self.flows.half_opens.insert(slot).ok()?;
         if self
             .flows
+            .table
             .insert(arrival.hash, FlowEntry::HalfOpen(index))
             .is_err()
         {
-            self.half_opens.remove(index);
+            self.flows.half_opens.remove(index);
             self.counters.flow_table_full += 1;
             return None;
         }
-        if let Some(listening) = self.listeners.at_mut(listener) {
+        if let Some(listening) = self.flows.listeners.at_mut(listener) {
             listening.half_open += 1;
         }
-        self.wheel
-            .set_at_latest(self.half_open_timer(index), deadline_ns);
-        self.reply(&arrival.key, &syn_ack, self.header_of(listener));
+        self.schedule.set_half_open(index, deadline_ns);
+        self.reply(
+            &arrival.key,
+            &syn_ack,
+            self.flows.listeners.header_of(listener),
+        );
         Some(index)
-    }
-
-    /// What a listener chose of the network headers of its SYN-ACKs (`IP_TOS`, `IP_TTL`, `IP_MTU_DISCOVER`).
-    fn header_of(&self, listener: ListenerId) -> HeaderFields {
-        self.listeners
-            .at(listener)
-            .map_or_else(HeaderFields::default, |listening| listening.header)
-    }
-
-    /// Whether an ACK that belongs to nothing completed a handshake by its cookie.
-    fn cookie_in(&mut self, listener: ListenerId, arrival: &mut Arrival, frame: &RxFrame) -> bool {
-        let Some(handshake) = self.cookie_handshake(listener, arrival) else {
-            return false;
-        };
-        self.complete_handshake(None, listener, &handshake, arrival, frame);
-        true
-    }
-
-    /// The handshake that an ACK completes by bringing back a cookie of ours.
-    fn cookie_handshake(&mut self, listener: ListenerId, arrival: &Arrival) -> Option<Handshake> {
-        if !self.cookies.are_out(self.now_ns) {
-            return None;
-        }
-        let open = self.passive_open(listener, &arrival.key, SeqNumber(0));
-        let handshake =
-            self.cookies
-                .check(&mut tcp_cx!(self), &arrival.key, &arrival.segment, &open);
-        match handshake {
-            Some(_) => self.counters.syn_cookies_accepted += 1,
-            None => self.counters.syn_cookies_refused += 1,
-        }
-        handshake
     }
 
     /// What we bring to a handshake that a peer began.
@@ -248,7 +336,7 @@ impl Core {
         iss: SeqNumber,
     ) -> PassiveOpen {
         let (mss_max, defer_accept_seconds, retries_max, congestion) =
-            match self.listeners.at(listener) {
+            match self.flows.listeners.at(listener) {
                 Some(listening) => (
                     listening.mss_max,
                     listening.defer_accept_seconds,
@@ -260,94 +348,32 @@ impl Core {
         PassiveOpen {
             iss,
             ts_offset: self.isn.timestamp_offset(key),
-            mss: self.mss_for(key.remote, mss_max),
+            mss: self.network.path_mss(key.remote, mss_max, self.env.now_ns),
             buffers: self.buffers_to_accept(listener),
             is_v4: key.remote.is_v4(),
-            congestion: congestion.unwrap_or(self.config.tcp.congestion),
-            defer_accept: defer_timeouts(&self.config.tcp, defer_accept_seconds),
+            congestion: congestion.unwrap_or(self.env.config.tcp.congestion),
+            defer_accept: defer_timeouts(&self.env.config.tcp, defer_accept_seconds),
             retries_max,
         }
     }
 
-    /// The final ACK of a handshake: it becomes a connection with a socket, if the accept queue and the socket table have room. Otherwise nothing
-    /// changes, and the peer's next segment tries again.
-    fn complete_handshake(
-        &mut self,
-        half_open: Option<u32>,
-        listener: ListenerId,
-        handshake: &Handshake,
-        arrival: &mut Arrival,
-        frame: &RxFrame,
-    ) {
-        let Some(listening) = self.listeners.at_mut(listener) else {
-            // Whoever listened is gone: as if nobody ever had.
-            if let Some(index) = half_open {
-                self.remove_half_open(index);
-            }
-            return self.refuse(arrival);
-        };
-        if !listening.has_room() {
-            self.counters.accept_queue_full += 1;
-            if self.config.tcp.abort_on_overflow {
-                if let Some(index) = half_open {
-                    self.remove_half_open(index);
-                }
-                self.refuse(arrival);
-            }
-            return;
-        }
-        let Some(id) = self.sockets.reserve() else {
-            self.counters.accept_no_socket += 1;
-            return;
-        };
-        let entry = FlowEntry::Connection(id.index);
-        let placed = match half_open {
-            Some(index) => {
-                self.wheel.stop(self.half_open_timer(index));
-                self.half_opens.remove(index);
-                self.saved_syns.accept(index, id.index);
-                if let Some(listening) = self.listeners.at_mut(listener) {
-                    listening.half_open = listening.half_open.saturating_sub(1);
-                }
-                self.flows
-                    .replace(arrival.hash, FlowEntry::HalfOpen(index), entry)
-            }
-            None => self.flows.insert(arrival.hash, entry).is_ok(),
-        };
-        if !placed {
-            self.counters.flow_table_full += 1;
-            self.saved_syns.forget(Saved::Connection(id.index));
-            self.sockets.release(id.index);
-            return;
-        }
-        let buffers = self.buffers_to_accept(listener);
-        let (slot, _, block) = self.sockets.parts(id.index);
-        let mut cx = tcp_cx!(self);
-        slot.become_connection(arrival.key, arrival.hash)
-            .accept_in(&mut cx, handshake, &buffers);
-        door!(self, cx).settle_accepted(id.index, slot, block);
-        self.tell_path(id.index);
-        self.announce_accepted(listener, id, &arrival.key);
-        self.segment_in(id.index, arrival, frame, true);
-    }
-
     /// Puts a new connection into its listener's accept queue, which has room. Last, when all that the application may ask of it is in place.
     pub(crate) fn announce_accepted(&mut self, listener: ListenerId, id: SocketId, key: &FlowKey) {
-        let block = self.sockets.block(id.index);
+        let block = self.flows.sockets.block(id.index);
         block.set_names(
             name_of(key.local, key.local_port),
             name_of(key.remote, key.remote_port),
         );
         block.add_state(SocketState::CONNECTED);
         let mut next = 0;
-        while let Some(listening) = self.listeners.at_mut(listener)
+        while let Some(listening) = self.flows.listeners.at_mut(listener)
             && let Some(&option) = listening.options.get(next)
         {
             let effects = self.inherit_option(id.index, option);
             self.settle(id.index, effects);
             next += 1;
         }
-        let Some(listening) = self.listeners.at_mut(listener) else {
+        let Some(listening) = self.flows.listeners.at_mut(listener) else {
             return;
         };
         let (local, remote) = (
@@ -361,7 +387,7 @@ impl Core {
         });
         let listener_socket = listening.socket.index;
         self.counters.accepted += 1;
-        self.sockets.block(listener_socket).add_in_edge();
+        self.flows.sockets.block(listener_socket).add_in_edge();
         self.tell(listener_socket);
     }
 }

@@ -36,8 +36,9 @@ use wire::plain::Sequel;
 use wire::tcp::Flags;
 use wire::{Ecn, FlowKey, SeqNumber};
 
+use crate::arrivals::Arrivals;
 use crate::arrivals::demux::{Arrival, Unverified};
-use crate::core::{Core, tcp_cx};
+use crate::core::Core;
 use crate::departures::ack_trains::AckTrains;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::rx_sink::RxSink;
@@ -99,51 +100,41 @@ impl OpenRun {
     }
 }
 
-impl Core {
+impl Arrivals {
     /// Brings one segment to its owner. `may_go_on`: the frame behind it may continue its run.
     #[inline]
-    pub(crate) fn tcp_in(&mut self, arrival: &mut Arrival, frame: &RxFrame, may_go_on: bool) {
+    pub(crate) fn tcp_in(
+        &mut self,
+        core: &mut Core,
+        arrival: &mut Arrival,
+        frame: &RxFrame,
+        may_go_on: bool,
+    ) {
         if let Some(open) = &self.open_run {
-            if open.segments < self.config.aggregation_max && open.continues_with(arrival) {
-                return self.segment_in(open.socket, arrival, frame, true);
+            if open.segments < self.aggregation_max && open.continues_with(arrival) {
+                return self.segment_in(core, open.socket, arrival, frame, true);
             }
-            self.end_run();
+            self.end_run(core);
         }
         let found = match arrival.likely {
-            Some(entry) if self.holds(entry, &arrival.key) => Some(entry),
-            _ => self.find_flow(&arrival.key, arrival.hash),
+            Some(entry) if core.flows.holds(entry, &arrival.key) => Some(entry),
+            _ => core.flows.find(&arrival.key, arrival.hash),
         };
         match found {
             Some(FlowEntry::Connection(socket)) => {
-                self.segment_in(socket, arrival, frame, may_go_on);
+                self.segment_in(core, socket, arrival, frame, may_go_on);
             }
-            Some(FlowEntry::HalfOpen(index)) => self.half_open_in(index, arrival, frame),
-            Some(FlowEntry::TimeWait(index)) => self.time_wait_in(index, arrival, frame),
-            None => self.stranger_in(arrival, frame),
+            Some(FlowEntry::HalfOpen(index)) => self.half_open_in(core, index, arrival, frame),
+            Some(FlowEntry::TimeWait(index)) => self.time_wait_in(core, index, arrival, frame),
+            None => self.stranger_in(core, arrival, frame),
         }
-    }
-
-    /// Finds the entry of a flow.
-    #[inline]
-    pub(crate) fn find_flow(&self, key: &FlowKey, hash: u64) -> Option<FlowEntry> {
-        self.flows.find(hash, |entry| self.holds(entry, key))
-    }
-
-    /// The entry is there, and of this flow.
-    #[inline]
-    fn holds(&self, entry: FlowEntry, key: &FlowKey) -> bool {
-        let held = match entry {
-            FlowEntry::Connection(socket) => return self.sockets.is_of(socket, key),
-            FlowEntry::HalfOpen(index) => self.half_opens.at(index).map(|slot| &slot.key),
-            FlowEntry::TimeWait(index) => self.time_waits.at(index).map(|slot| &slot.key),
-        };
-        held.is_some_and(|held| held.is_same(key))
     }
 
     /// Takes a segment of a connection: it continues the run under way if there is one, else it
     /// begins one or is settled alone.
     pub(crate) fn segment_in(
         &mut self,
+        core: &mut Core,
         socket: u32,
         arrival: &Arrival,
         frame: &RxFrame,
@@ -151,13 +142,13 @@ impl Core {
     ) {
         let Some(payload) = frame.slice(arrival.payload_at as usize, arrival.segment.len as usize)
         else {
-            self.counters.rx_drop_tcp_header += 1;
+            core.counters.rx_drop_tcp_header += 1;
             return;
         };
-        let (mut slot, mut pool, mut block) = self.sockets.parts(socket);
+        let (mut slot, mut pool, mut block) = core.flows.sockets.parts(socket);
         if slot.conn.as_ref().is_some_and(Connection::has_ack_due) {
-            self.take_due_ack(socket);
-            (slot, pool, block) = self.sockets.parts(socket);
+            self.take_due_ack(core, socket);
+            (slot, pool, block) = core.flows.sockets.parts(socket);
         }
         let Some(conn) = slot.conn.as_mut() else {
             return;
@@ -168,58 +159,59 @@ impl Core {
                 let sum = sink.copy_in_order(self.ahead);
                 if !unverified.holds_with(sum) {
                     sink.clear_tail();
-                    self.counters.rx_drop_tcp_checksum += 1;
+                    core.counters.rx_drop_tcp_checksum += 1;
                     return;
                 }
-                self.counters.rx_fused_bytes += u64::from(arrival.segment.len);
+                core.counters.rx_fused_bytes += u64::from(arrival.segment.len);
             } else if !unverified.holds_with(Sum::from_folded(sum_raw(payload) as u16)) {
-                self.counters.rx_drop_tcp_checksum += 1;
+                core.counters.rx_drop_tcp_checksum += 1;
                 return;
             } else {
-                self.counters.rx_verified_bytes += u64::from(arrival.segment.len);
+                core.counters.rx_verified_bytes += u64::from(arrival.segment.len);
             }
         }
         let run = conn.begin_run();
-        let mut cx = tcp_cx!(self);
+        let mut cx = core.env.cx();
         let effects = conn.on_segment_of_run(&mut cx, &arrival.segment, &mut sink);
         sink.clear_tail();
-        self.counters.rx_no_buffer += u64::from(sink.starved);
+        core.counters.rx_no_buffer += u64::from(sink.starved);
         if effects.contains(Effects::CONNECTED)
             && let Some(reply) = conn.fast_open_reply(&arrival.segment)
         {
-            self.destinations
+            core.network
+                .destinations
                 .learn_fast_open(arrival.key.remote, &reply);
         }
         let goes_on = effects.without(WITHIN_RUN).is_empty();
         if let Some(open) = &mut self.open_run {
-            self.counters.rx_merged += u64::from(arrival.segment.len > 0);
+            core.counters.rx_merged += u64::from(arrival.segment.len > 0);
             open.add(arrival, effects);
             if !goes_on {
-                self.end_run();
+                self.end_run(core);
             }
             return;
         }
-        if goes_on && may_go_on && self.config.aggregation_max > 1 && is_mergeable(arrival) {
+        if goes_on && may_go_on && self.aggregation_max > 1 && is_mergeable(arrival) {
             self.open_run = Some(OpenRun::new(socket, arrival, run, effects));
             return;
         }
         let effects = conn.end_run(&mut cx, effects, run);
-        if !door!(self, cx).settle_usual(socket, (slot, pool, block), effects) {
-            self.settle_unusual(socket, effects);
+        if !door!(core, cx).settle_usual(socket, (slot, pool, block), effects) {
+            core.settle_unusual(socket, effects);
         }
     }
 
     /// Ends the run under way, if there is one.
     #[inline]
-    pub(crate) fn end_run(&mut self) {
+    pub(crate) fn end_run(&mut self, core: &mut Core) {
         if let Some(open) = &self.open_run {
             let (socket, run, effects) = (open.socket, open.run, open.effects);
             self.open_run = None;
-            let Some(conn) = self.sockets.slot(socket).conn.as_mut() else {
+            let Some(conn) = core.flows.sockets.slot(socket).conn.as_mut() else {
                 return;
             };
-            let effects = conn.end_run(&mut tcp_cx!(self), effects, run);
-            self.settle(socket, effects);
+            let effects = conn.end_run(&mut core.env.cx(), effects, run);
+            core.settle(socket, effects);
         }
     }
 
@@ -227,21 +219,31 @@ impl Core {
     /// the connection has to act upon. They are recognized by comparing their heads with that of `last`, the run's last segment that came the usual way.
     /// How many: nothing was done of the one behind them, and the usual way decides.
     #[inline]
-    pub(crate) fn take_sequels(&mut self, last: &Arrival, frames: &[RxFrame]) -> usize {
+    pub(crate) fn take_sequels(
+        &mut self,
+        core: &mut Core,
+        last: &Arrival,
+        frames: &[RxFrame],
+    ) -> usize {
         let Some(open) = self.open_run.as_ref().filter(|_| last.is_plain) else {
             return 0;
         };
         let socket = open.socket;
-        let room = self.config.aggregation_max.saturating_sub(open.segments);
+        let room = core
+            .env
+            .config
+            .aggregation_max
+            .saturating_sub(open.segments);
         let frames = &frames[..frames.len().min(usize::from(room))];
         let (mut taken, mut is_asked) = (0, false);
         loop {
-            let (more, awaits_ack) = self.sequels_in(socket, last, &frames[taken..], is_asked);
+            let (more, awaits_ack) =
+                self.sequels_in(core, socket, last, &frames[taken..], is_asked);
             taken += more;
             if !awaits_ack {
                 return taken;
             }
-            self.couple_first_ack(socket);
+            self.couple_first_ack(core, socket);
             is_asked = true;
         }
     }
@@ -250,20 +252,21 @@ impl Core {
     /// `is_asked`: before the first of these frames an ACK was asked for.
     fn sequels_in(
         &mut self,
+        core: &mut Core,
         socket: u32,
         last: &Arrival,
         frames: &[RxFrame],
         is_asked: bool,
     ) -> (usize, bool) {
-        let (slot, pool, block) = self.sockets.parts(socket);
+        let (slot, pool, block) = core.flows.sockets.parts(socket);
         let (Some(conn), Some(open)) = (slot.conn.as_mut(), &mut self.open_run) else {
             return (0, false);
         };
         if !conn.takes_sequels() {
             return (0, false);
         }
-        let mut cx = tcp_cx!(self);
-        let asks = !self.config.merge_acks && !self.is_port_short;
+        let mut cx = core.env.cx();
+        let asks = !self.merge_acks && !core.port.is_short;
         let (mut taken, mut fused, mut awaits_ack) = (0, 0, false);
         for frame in frames {
             let Some(is_verified) = is_verified(frame, self.policy) else {
@@ -281,7 +284,7 @@ impl Core {
             }
             if asks && conn.has_ack_due() && (taken > 0 || !is_asked) {
                 if !self.ack_trains.has_room() {
-                    self.counters.acks_merged += 1;
+                    core.counters.acks_merged += 1;
                 } else if !couple_next(&mut self.ack_trains, &slot.key, conn, &mut cx) {
                     awaits_ack = true;
                     break;
@@ -307,61 +310,63 @@ impl Core {
             taken += 1;
         }
         open.segments += taken as u16;
-        self.counters.rx_segments += taken as u64;
-        self.counters.rx_merged += taken as u64;
-        self.counters.rx_fused_bytes += fused;
+        core.counters.rx_segments += taken as u64;
+        core.counters.rx_merged += taken as u64;
+        core.counters.rx_fused_bytes += fused;
         (taken, awaits_ack)
     }
 
     /// Another segment is about to arrive: an ACK that is due for those before it would have left by now. It waits in a train, unless the settings say
     /// that one for all will do, trains are full, or the port had no room for the last turn's output: then it would not have left.
-    pub(crate) fn take_due_ack(&mut self, socket: u32) {
-        if !self.config.merge_acks && !self.is_port_short {
-            self.couple_ack(socket);
+    pub(crate) fn take_due_ack(&mut self, core: &mut Core, socket: u32) {
+        if !self.merge_acks && !core.port.is_short {
+            self.couple_ack(core, socket);
         }
     }
 
     #[inline]
-    fn couple_ack(&mut self, socket: u32) {
+    fn couple_ack(&mut self, core: &mut Core, socket: u32) {
         if !self.ack_trains.has_room() {
-            self.counters.acks_merged += 1;
+            core.counters.acks_merged += 1;
             return;
         }
-        let slot = self.sockets.slot(socket);
+        let slot = core.flows.sockets.slot(socket);
         if let Some(conn) = slot.conn.as_mut()
-            && couple_next(&mut self.ack_trains, &slot.key, conn, &mut tcp_cx!(self))
+            && couple_next(&mut self.ack_trains, &slot.key, conn, &mut core.env.cx())
         {
             return;
         }
-        self.couple_first_ack(socket);
+        self.couple_first_ack(core, socket);
     }
 
     #[inline(never)]
-    fn couple_first_ack(&mut self, socket: u32) {
-        let slot = self.sockets.slot(socket);
+    fn couple_first_ack(&mut self, core: &mut Core, socket: u32) {
+        let slot = core.flows.sockets.slot(socket);
         if slot.neighbour.is_none() {
             // It has sent nothing yet.
-            slot.neighbour = self.network.hop(slot.key.remote, self.now_ns).ok();
+            slot.neighbour = core.network.hop(slot.key.remote, core.env.now_ns).ok();
         }
-        let Some(mut ends) = self.ready_link(socket) else {
+        let Some(mut ends) = core.ready_link(socket) else {
             return;
         };
-        let slot = self.sockets.slot(socket);
+        let slot = core.flows.sockets.slot(socket);
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
         let mut ack = SegmentOut::default();
         // A mark that changed has one for what came before it.
-        while self.ack_trains.has_room() && conn.poll_due_ack(&mut tcp_cx!(self), &mut ack) {
+        while self.ack_trains.has_room() && conn.poll_due_ack(&mut core.env.cx(), &mut ack) {
             if !ends.header.discovers_mtu {
-                slot.header.before_fragmentable(self.now_ns);
+                slot.header.before_fragmentable(core.env.now_ns);
                 ends.header = slot.header;
             }
             self.ack_trains.push(&slot.key, ends, ack);
             ack = SegmentOut::default();
         }
     }
+}
 
+impl Core {
     /// Whether a segment that is not for a connection's fast path is whole; drops and counts it otherwise.
     pub(crate) fn is_whole(&mut self, arrival: &mut Arrival, frame: &RxFrame) -> bool {
         let whole = match arrival.unverified.take() {

@@ -1,22 +1,22 @@
-//! What ICMP errors said to sockets that are told more of them than `SO_ERROR` tells.
+//! ICMP errors for sockets that are told more of them than `SO_ERROR` tells.
 //!
-//! Linux has two such ways for TCP. An error that ends an attempt to connect goes into the socket's error queue, with the packet that brought it; and
-//! once `IP_RECVERR` or `IPV6_RECVERR` is set, an error about a connection that goes on is what the next call fails with. [`Core`] owns one
-//! [`IcmpNotes`]; `other_in` feeds it, questions of the application ([`Control`](crate::context::Control)) empty it. A stack whose sockets ask for
-//! neither never fills it.
+//! Linux has two such ways for TCP. An error that ends an attempt to connect goes into the socket's
+//! error queue, with the packet that brought it. Once `IP_RECVERR` or `IPV6_RECVERR` is set, the
+//! next call on a connection fails with the error that it remembers. A stack has one [`IcmpNotes`]:
+//! `other_in` fills it, questions of the application ([`Control`](crate::context::Control)) empty
+//! it. A stack whose sockets ask for neither never fills it.
 
 use std::collections::VecDeque;
 
+use ring::socket_block::{SocketBlock, SocketState};
 use rustix::io::Errno;
 use wire::{Addr, ipv4};
 
-use crate::context::{IcmpNote, IcmpNoteQuery, SocketOption, SoftErrorQuery};
-use crate::core::Core;
+use crate::context::{IcmpNote, IcmpNoteQuery, SoftErrorQuery};
 use crate::flows::errno::errno_of;
-use crate::flows::sockets::Role;
+use crate::flows::sockets::{Slot, Sockets};
 use crate::limits::ICMP_NOTES_MAX;
 use crate::network::icmp::ErrorReport;
-use ring::socket_block::SocketState;
 
 /// An ICMP header without what it quotes.
 const ICMP_HEADER_LEN: usize = 8;
@@ -83,76 +83,82 @@ fn add<T>(queue: &mut VecDeque<(u32, T)>, socket: u32, what: T) -> bool {
     has_room
 }
 
-impl Core {
-    /// `IP_RECVERR` and `IPV6_RECVERR` of a connection.
-    pub(crate) fn set_receive_errors(&mut self, socket: u32, option: SocketOption) {
-        if let SocketOption::ReceiveErrors { v4, v6 } = option {
-            self.icmp_notes.want(socket, v4, v6);
-        }
+impl IcmpNotes {
+    /// Sets `IP_RECVERR` and `IPV6_RECVERR` of a connection.
+    pub fn set_receive_errors(&mut self, socket: u32, v4: bool, v6: bool) {
+        self.want(socket, v4, v6);
     }
 
-    /// An ICMP error was remembered by a connection that goes on.
-    pub(crate) fn note_soft_error(&mut self, socket: u32, report: &ErrorReport) {
-        let (slot, _, block) = self.sockets.parts(socket);
+    /// Notes an ICMP error that a connection remembers while it goes on. True: its application is to
+    /// be told. Counts what was lost in `lost`.
+    pub fn note_soft_error(
+        &mut self,
+        (socket, slot, block): (u32, &mut Slot, &SocketBlock),
+        report: &ErrorReport,
+        lost: &mut u64,
+    ) -> bool {
         block.add_state(SocketState::SOFT_ERROR);
-        if !self.icmp_notes.wants(socket, report.flow.local.is_v4()) {
-            return;
+        if !self.wants(socket, report.flow.local.is_v4()) {
+            return false;
         }
         let error = slot.conn.as_mut().and_then(|conn| conn.take_soft_error());
         let errno = errno_of(error, SocketState::default());
-        // One error is what a socket can hold: the latest.
-        let _ = take(&mut self.icmp_notes.errors, socket);
-        let had_room = add(&mut self.icmp_notes.errors, socket, errno);
-        self.counters.icmp_notes_lost += u64::from(!had_room);
+        // A socket holds one error: the latest.
+        let _ = take(&mut self.errors, socket);
+        let had_room = add(&mut self.errors, socket, errno);
+        *lost += u64::from(!had_room);
         block.add_state(SocketState::ERROR_WAITS);
         block.add_in_edge();
         block.add_out_edge();
-        self.tell(socket);
+        true
     }
 
-    /// An ICMP error, `packet` with its IP header, ended an attempt to connect. Of IPv6 it is kept only for who asked for it.
-    pub(crate) fn note_refusal(&mut self, socket: u32, report: &ErrorReport, packet: &[u8]) {
+    /// Notes an ICMP error, `packet` with its IP header, that ended an attempt to connect, for an
+    /// application that holds the socket. Over IPv6 the socket must have asked for it.
+    pub fn note_refusal(
+        &mut self,
+        (socket, block): (u32, &SocketBlock),
+        report: &ErrorReport,
+        packet: &[u8],
+        lost: &mut u64,
+    ) {
         let is_v4 = report.flow.local.is_v4();
-        if self.sockets.role(socket) != Role::Ended {
-            // Nobody holds it any more.
+        if !is_v4 && !self.wants(socket, false) {
             return;
         }
-        if !is_v4 && !self.icmp_notes.wants(socket, false) {
-            return;
-        }
-        let (_, _, block) = self.sockets.parts(socket);
         let Some(note) = note(report, packet, block.state().errno()) else {
             return;
         };
-        let had_room = add(&mut self.icmp_notes.notes, socket, note);
-        self.counters.icmp_notes_lost += u64::from(!had_room);
+        let had_room = add(&mut self.notes, socket, note);
+        *lost += u64::from(!had_room);
         block.add_state(SocketState::REFUSED_BY_ICMP);
     }
 
-    pub(crate) fn answer_icmp_note(&mut self, mut query: IcmpNoteQuery) {
-        let note = self.sockets.resolve(query.socket).and_then(|socket| {
-            let note = take(&mut self.icmp_notes.notes, socket);
-            let (_, _, block) = self.sockets.parts(socket);
-            block.clear_state(SocketState::REFUSED_BY_ICMP);
+    /// Hands out the oldest note of an attempt to connect.
+    pub fn answer_note(&mut self, sockets: &Sockets, mut query: IcmpNoteQuery) {
+        let note = sockets.resolve(query.socket).and_then(|socket| {
+            let note = take(&mut self.notes, socket);
+            sockets
+                .block(socket)
+                .clear_state(SocketState::REFUSED_BY_ICMP);
             note
         });
-        // Who asked may have gone.
+        // The asking thread may have gone.
         let _ = query.answer.push(note);
     }
 
-    /// What an ICMP error said of a connection that goes on.
-    pub(crate) fn answer_soft_error(&mut self, mut query: SoftErrorQuery) {
-        let errno = self.sockets.resolve(query.socket).map(|socket| {
-            if let Some(errno) = take(&mut self.icmp_notes.errors, socket) {
-                let (_, _, block) = self.sockets.parts(socket);
-                block.clear_state(SocketState::ERROR_WAITS);
+    /// Hands out the error that a connection which goes on remembers.
+    pub fn answer_soft_error(&mut self, sockets: &mut Sockets, mut query: SoftErrorQuery) {
+        let errno = sockets.resolve(query.socket).map(|socket| {
+            if let Some(errno) = take(&mut self.errors, socket) {
+                sockets.block(socket).clear_state(SocketState::ERROR_WAITS);
                 return errno;
             }
-            let conn = self.sockets.slot(socket).conn.as_mut();
+            let conn = sockets.slot(socket).conn.as_mut();
             let error = conn.and_then(|conn| conn.take_soft_error());
             errno_of(error, SocketState::default())
         });
-        // Who asked may have gone.
+        // The asking thread may have gone.
         let _ = query.answer.push(errno.unwrap_or(0));
     }
 }

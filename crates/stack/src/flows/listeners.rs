@@ -153,6 +153,19 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
+    /// The network header fields that a listener chose for its SYN-ACKs (`IP_TOS`, `IP_TTL`,
+    /// `IP_MTU_DISCOVER`).
+    pub fn header_of(&self, listener: ListenerId) -> HeaderFields {
+        self.at(listener)
+            .map_or_else(HeaderFields::default, |listening| listening.header)
+    }
+
+    /// A connection made by `listener` waits in its accept queue.
+    pub fn has_waiting(&mut self, listener: ListenerId, socket: u32) -> bool {
+        self.at_mut(listener)
+            .is_some_and(|listening| listening.queue.waiting().any(|id| id.index == socket))
+    }
+
     pub fn new(capacity: usize) -> Self {
         Self {
             slots: Slab::new(capacity),

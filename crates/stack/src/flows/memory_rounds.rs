@@ -12,7 +12,7 @@
 //! tables whose entries have no order (the flow table), and memory that a peer or the kernel holds:
 //! a memif's regions, the UMEM of AF_XDP.
 
-use crate::core::Core;
+use crate::flows::sockets::Sockets;
 use crate::limits::RETURN_STEP_NS;
 
 /// See the module's documentation.
@@ -35,35 +35,31 @@ impl MemoryRounds {
             is_under_way: false,
         }
     }
-}
 
-impl Core {
-    /// A step of a round, which begins with it if none is under way.
+    /// Takes a step of a round, which begins with it if none is under way. The bytes returned.
     #[cold]
-    pub(crate) fn memory_round(&mut self) {
-        let rounds = &mut self.memory_rounds;
-        if !rounds.is_under_way {
-            self.sockets.begin_round();
-            self.sockets.pool.begin_round();
+    pub fn step(&mut self, sockets: &mut Sockets, now_ns: u64) -> u64 {
+        if !self.is_under_way {
+            sockets.begin_round();
+            sockets.pool.begin_round();
         }
-        let returned = match self.sockets.go_round() {
-            None => self.sockets.pool.go_round(),
+        let returned = match sockets.go_round() {
+            None => sockets.pool.go_round(),
             some => some,
         };
-        rounds.is_under_way = returned.is_some();
+        self.is_under_way = returned.is_some();
         let pause_ns = match returned {
             Some(_) => RETURN_STEP_NS,
-            None => rounds.quiet_ns,
+            None => self.quiet_ns,
         };
-        rounds.next_ns = self.now_ns.saturating_add(pause_ns);
-        self.counters.memory_returned_bytes += returned.unwrap_or(0);
+        self.next_ns = now_ns.saturating_add(pause_ns);
+        returned.unwrap_or(0)
     }
 
     /// When the next step is due, if it may find something to return.
-    pub(crate) fn memory_round_ns(&self) -> Option<u64> {
-        let rounds = &self.memory_rounds;
-        let has_unused = || self.sockets.has_unused() || self.sockets.pool.has_unused();
-        let is_due = rounds.next_ns != u64::MAX && (rounds.is_under_way || has_unused());
-        is_due.then_some(rounds.next_ns)
+    pub fn due_ns(&self, sockets: &Sockets) -> Option<u64> {
+        let has_unused = || sockets.has_unused() || sockets.pool.has_unused();
+        let is_due = self.next_ns != u64::MAX && (self.is_under_way || has_unused());
+        is_due.then_some(self.next_ns)
     }
 }

@@ -1,33 +1,33 @@
-//! Headers of SYNs that an application wants to see (`TCP_SAVE_SYN`): kept from the SYN to the question (`TCP_SAVED_SYN`), which frees them.
+//! Headers of SYNs that an application wants to see (`TCP_SAVE_SYN`), from the SYN to the question
+//! (`TCP_SAVED_SYN`), which frees them.
 //!
-//! [`Core`] owns one [`SavedSyns`]. A listener that asks for it has the headers of each SYN kept with the half-open entry, then with the connection; they go
-//! with whichever of the two ends. Those that cookies answer leave nothing, so neither do their headers. Without such a listener nothing is held.
+//! A listener that asks for it has the headers of each SYN saved with the half-open entry, then with
+//! the connection. They go with whichever of the two ends. A SYN that is answered with a cookie
+//! leaves no entry, so its headers are not saved.
 
 use std::collections::HashMap;
 
 use packetio::RxFrame;
 use wire::ethernet;
 
-use crate::arrivals::demux::Arrival;
 use crate::context::SavedSynQuery;
-use crate::core::Core;
-use crate::flows::half_opens::ListenerId;
+use crate::flows::sockets::Sockets;
 use crate::limits::SAVED_SYNS_MAX;
 
 /// Ethernet with a tag, IP and TCP with all their options.
 const HEADERS_BYTES_MAX: usize = 18 + 60 + 60;
 
-/// `TCP_SAVE_SYN` that keeps the link's header too.
+/// `TCP_SAVE_SYN` that saves the link's header too.
 const FROM_LINK: u8 = 2;
 
-/// Whose SYN it was, by index.
+/// The entry that a SYN belongs to, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Saved {
     HalfOpen(u32),
     Connection(u32),
 }
 
-/// The headers that are kept.
+/// The headers that are saved.
 #[derive(Debug, Default)]
 pub(crate) struct SavedSyns {
     syns: HashMap<Saved, Box<[u8]>>,
@@ -52,46 +52,36 @@ impl SavedSyns {
     }
 }
 
-impl Core {
-    /// Keeps the headers of a SYN if its listener wants them.
-    pub(crate) fn save_syn(
-        &mut self,
-        listener: ListenerId,
-        arrival: &Arrival,
-        frame: &RxFrame,
-        of: Saved,
-    ) {
-        let how = match self.listeners.at(listener) {
-            Some(listening) if listening.save_syn != 0 => listening.save_syn,
-            _ => return,
-        };
-        if self.saved_syns.syns.len() >= SAVED_SYNS_MAX {
-            self.counters.saved_syns_lost += 1;
-            return;
+impl SavedSyns {
+    /// Saves the headers of a SYN, which end at `headers_end` of its frame, as its listener asked.
+    /// False: there is no room.
+    pub fn save(&mut self, how: u8, frame: &RxFrame, headers_end: usize, of: Saved) -> bool {
+        if self.syns.len() >= SAVED_SYNS_MAX {
+            return false;
         }
         let mut headers = [0; HEADERS_BYTES_MAX];
-        let len = frame
-            .copy_to(0, &mut headers)
-            .min(arrival.payload_at as usize);
+        let len = frame.copy_to(0, &mut headers).min(headers_end);
         let Ok((_, network_at)) = ethernet::Header::parse(&headers[..len]) else {
-            return;
+            return true;
         };
         let from = if how == FROM_LINK { 0 } else { network_at };
-        if let Some(kept) = headers.get(from..len) {
-            self.saved_syns.syns.insert(of, kept.into());
+        if let Some(saved) = headers.get(from..len) {
+            self.syns.insert(of, saved.into());
         }
+        true
     }
 
-    pub(crate) fn answer_saved_syn(&mut self, mut query: SavedSynQuery) {
-        let of = self.sockets.resolve(query.socket).map(Saved::Connection);
-        let syns = &mut self.saved_syns.syns;
+    /// Hands out a connection's SYN, and forgets it.
+    pub fn answer(&mut self, sockets: &Sockets, mut query: SavedSynQuery) {
+        let of = sockets.resolve(query.socket).map(Saved::Connection);
+        let syns = &mut self.syns;
         let len = of.and_then(|of| syns.get(&of)).map_or(0, |syn| syn.len());
         let answer = match of {
             _ if len > query.room => Err(len),
             Some(of) => Ok(syns.remove(&of).map(Vec::from).unwrap_or_default()),
             None => Ok(Vec::new()),
         };
-        // Who asked may have gone.
+        // The asking thread may have gone.
         let _ = query.answer.push(answer);
     }
 }

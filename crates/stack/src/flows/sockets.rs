@@ -173,6 +173,12 @@ impl Slot {
         }
     }
 
+    /// When the connection's peer was last heard of.
+    #[inline]
+    pub fn news_ns(&self) -> u64 {
+        self.conn.as_ref().map_or(0, Connection::last_news_ns)
+    }
+
     /// A free slot becomes that of `socket`, reserved.
     fn begin(&mut self, socket: u32) {
         self.conn.is_taken = false;

@@ -10,7 +10,7 @@ use ring::byte_ring::TxReader;
 use tcp::{Connection, Effects, SegmentOut};
 
 use crate::context::{StampAnswer, StampKinds, StampQuery, StampStats, TxStamp};
-use crate::core::Core;
+use crate::flows::sockets::Sockets;
 use crate::limits::{ARRIVALS_HELD_MAX, STAMPS_HELD_MAX};
 
 #[derive(Default)]
@@ -24,32 +24,34 @@ pub(crate) struct Stamps {
     arrivals: VecDeque<(u32, u64)>,
 }
 
-impl Core {
-    /// The application wants stamps of the byte before `end`.
+impl Sockets {
+    /// The application wants stamps of the byte before `end`. Returns how many were lost.
     #[cold]
-    pub(crate) fn await_stamps(&mut self, socket: u32, end: u32, kinds: StampKinds) {
+    pub fn await_stamps(&mut self, socket: u32, end: u32, kinds: StampKinds) -> u64 {
         let now_ns = self.now_ns;
-        self.counters.stamps_lost += self.stamping(socket, now_ns, |stamps, at| {
+        self.stamping(socket, now_ns, |stamps, at| {
             stamps.get_or_insert_default().await_byte(at, end, kinds)
-        });
+        })
     }
 
-    /// Bytes of a socket with stamps were acknowledged, or have arrived.
+    /// Stamps bytes that were acknowledged, or have arrived. Returns how many stamps were lost.
     #[cold]
-    pub(crate) fn stamp_progress(&mut self, socket: u32, effects: Effects) {
+    pub fn stamp_progress(&mut self, socket: u32, effects: Effects) -> u64 {
         let now_ns = self.now_ns;
+        let mut lost = 0;
         if effects.contains(Effects::WRITABLE) {
-            self.counters.stamps_lost += self.stamping(socket, now_ns, |stamps, at| {
+            lost = self.stamping(socket, now_ns, |stamps, at| {
                 stamps.as_mut().map_or(0, |stamps| stamps.on_ack(at))
             });
         }
-        let slot = self.sockets.slot(socket);
+        let slot = self.slot(socket);
         let end = slot.rx.tail();
         if let Some(stamps) = slot.stamps.as_mut()
             && stamps.of_arrivals
         {
             stamps.on_arrival(end, now_ns);
         }
+        lost
     }
 
     fn stamping(
@@ -58,7 +60,7 @@ impl Core {
         now_ns: u64,
         act: impl FnOnce(&mut Option<Box<Stamps>>, &StampedAt<'_>) -> u64,
     ) -> u64 {
-        let (slot, _, block) = self.sockets.parts(socket);
+        let (slot, _, block) = self.parts(socket);
         let Some(conn) = slot.conn.as_ref() else {
             return 0;
         };
@@ -71,17 +73,17 @@ impl Core {
         act(&mut slot.stamps, &at)
     }
 
-    /// Hands out what there is.
+    /// Hands out the stamps that are ready.
     #[cold]
-    pub(crate) fn answer_stamps(&mut self, mut query: StampQuery) {
+    pub fn answer_stamps(&mut self, mut query: StampQuery) {
         let mut answer = StampAnswer::default();
-        if let Some(socket) = self.sockets.resolve(query.socket)
-            && let Some(stamps) = self.sockets.slot(socket).stamps.as_mut()
+        if let Some(socket) = self.resolve(query.socket)
+            && let Some(stamps) = self.slot(socket).stamps.as_mut()
         {
             answer.sent = std::mem::take(&mut stamps.ready);
             answer.arrived_ns = stamps.arrival_of(query.read);
         }
-        // Who asked may have gone.
+        // The asking thread may have gone.
         let _ = query.answer.push(answer);
     }
 }

@@ -1,25 +1,23 @@
 //! The network below TCP, as one stack sees it: its addresses, its routes, its neighbours, and the frames of the cold path.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use packetio::Capabilities;
 use rustix::io::Errno;
-use tcp::Connection;
 use wire::{Addr, MacAddr};
 
-use crate::config::{ConfigError, StackConfig};
-use crate::core::Secrets;
-use crate::flows::sockets::Slot;
-use crate::header_fields::LinkEnds;
+use crate::header_fields::{HeaderFields, LinkEnds};
 use crate::limits::{
     COLD_FRAME_BYTES_MAX, COLD_FRAMES_MAX, CONTROL_FRAME_BYTES_MAX, NEIGHBOUR_FRAMES_EACH_MAX,
+    NEIGHBOUR_WAITING_MAX, SMALL_PACKET_BYTES_MAX,
 };
-use crate::network::addresses::{Destination, IpCidr, LocalAddresses};
+use crate::network::addresses::{AddressError, Destination, IpCidr, LocalAddresses, is_unicast};
 use crate::network::arp_nd::{self, LinkIdentity};
+use crate::network::destinations::Destinations;
 use crate::network::frame_queue::FrameQueue;
 use crate::network::icmp::IcmpLimiter;
 use crate::network::neighbours::{Link, NeighbourId, NeighbourTimers, Neighbours};
-use crate::network::routes::{Route, Routes};
+use crate::network::routes::{Route, RouteError, Routes};
 
 /// A stack has one port as yet.
 const PORT: u8 = 0;
@@ -34,83 +32,76 @@ pub(crate) struct Network {
     /// What [`source_to`](Self::source_to) found last; void when an address comes.
     last_source: Option<(IpAddr, IpAddr)>,
     pub neighbours: Neighbours,
+    pub destinations: Destinations,
     pub limiter: IcmpLimiter,
     pub echo: bool,
     pub out: FrameQueue,
     /// What waited for neighbours that have answered.
     pub released: FrameQueue,
+    /// Sockets that waited for them: storage, empty between calls.
+    pub released_sockets: Vec<u32>,
     /// Where a packet of the cold path is copied to be parsed.
     pub scratch: Vec<u8>,
 }
 
 impl Network {
-    pub fn new(
-        config: &StackConfig,
-        port: &Capabilities,
-        secrets: &Secrets,
-    ) -> Result<Self, ConfigError> {
-        let mut addresses = LocalAddresses::new();
-        let mut routes = Routes::new();
-        for &cidr in &config.addresses {
-            addresses
-                .add(cidr, PORT)
-                .map_err(|_| ConfigError::BadAddress(cidr))?;
-            let route = Route {
-                prefix: cidr.network(),
-                gateway: None,
-                port: PORT,
-            };
-            // Two addresses of one subnet share its route.
-            let _ = routes.add(route);
-        }
-        add_on_link(&mut routes, &config.on_link);
-        for &gateway in &config.gateways {
-            let any = if gateway.is_ipv4() {
-                IpAddr::from(Ipv4Addr::UNSPECIFIED)
-            } else {
-                Ipv6Addr::UNSPECIFIED.into()
-            };
-            let prefix =
-                IpCidr::new(any, 0).map_err(|_| ConfigError::UnreachableGateway(gateway))?;
-            add_route(
-                &mut routes,
-                Route {
-                    prefix,
-                    gateway: Some(gateway),
-                    port: PORT,
-                },
-            )?;
-        }
-        for &(prefix, gateway) in &config.routes {
-            add_route(
-                &mut routes,
-                Route {
-                    prefix,
-                    gateway: Some(gateway),
-                    port: PORT,
-                },
-            )?;
-        }
-        let mut network = Self {
+    /// A network without addresses and routes. `keys`: of neighbours, ICMP's limiter and
+    /// destinations.
+    pub fn new(port: &Capabilities, echo: bool, keys: [[u64; 2]; 3]) -> Self {
+        Self {
             mac: MacAddr(port.mac.0),
             mtu: port.mtu,
-            addresses,
-            routes,
+            addresses: LocalAddresses::new(),
+            routes: Routes::new(),
             last_hop: None,
             last_source: None,
-            neighbours: Neighbours::new(NeighbourTimers::default(), secrets.key(6)),
-            limiter: IcmpLimiter::new(secrets.key(7)[0]),
-            echo: config.echo,
+            neighbours: Neighbours::new(NeighbourTimers::default(), keys[0]),
+            destinations: Destinations::new(keys[2]),
+            limiter: IcmpLimiter::new(keys[1][0]),
+            echo,
             out: FrameQueue::new(COLD_FRAMES_MAX, COLD_FRAME_BYTES_MAX),
             released: FrameQueue::new(NEIGHBOUR_FRAMES_EACH_MAX, CONTROL_FRAME_BYTES_MAX),
-            scratch: vec![0; crate::limits::SMALL_PACKET_BYTES_MAX],
-        };
-        for &(address, mac) in &config.neighbours {
-            let mac = MacAddr(mac);
-            let _ = network.neighbours.set_permanent(PORT, address, mac, 0);
+            released_sockets: Vec::with_capacity(NEIGHBOUR_WAITING_MAX),
+            scratch: vec![0; SMALL_PACKET_BYTES_MAX],
         }
-        network.announce();
-        Ok(network)
+    }
+
+    /// Adds one of the addresses that the stack begins with, and the route to its subnet. Later
+    /// ones are [announced](Self::add_address) at once.
+    ///
+    /// # Errors
+    /// The address cannot be one of ours.
+    pub fn add_first_address(&mut self, cidr: IpCidr) -> Result<(), AddressError> {
+        self.addresses.add(cidr, PORT)?;
+        self.add_on_link(cidr);
+        Ok(())
+    }
+
+    /// Adds a subnet that is reached directly, unless it has a route already.
+    pub fn add_on_link(&mut self, subnet: IpCidr) {
+        // Two addresses of one subnet share its route.
+        let _ = self.routes.add(Route {
+            prefix: subnet.network(),
+            gateway: None,
+            port: PORT,
+        });
+    }
+
+    /// Adds a route through a gateway.
+    ///
+    /// # Errors
+    /// The route cannot be added.
+    pub fn add_route(&mut self, prefix: IpCidr, gateway: IpAddr) -> Result<(), RouteError> {
+        self.routes.add(Route {
+            prefix,
+            gateway: Some(gateway),
+            port: PORT,
+        })
+    }
+
+    /// Adds a neighbour that is known for good.
+    pub fn add_neighbour(&mut self, address: IpAddr, mac: MacAddr) {
+        let _ = self.neighbours.set_permanent(PORT, address, mac, 0);
     }
 
     /// An address that comes later. Nothing changes if it is held already or cannot be held.
@@ -119,32 +110,32 @@ impl Network {
             return;
         }
         (self.last_hop, self.last_source) = (None, None);
-        // The route may be there already, for another address of the subnet.
-        let _ = self.routes.add(Route {
-            prefix: cidr.network(),
-            gateway: None,
-            port: PORT,
-        });
+        self.add_on_link(cidr);
         let frame = arp_nd::announcement_frame(cidr.address(), self.identity());
         self.out.push(frame.as_slice());
     }
 
-    /// Where the frames of a connection go, if that is known and fresh.
+    /// Where the frames of a connection go, if that is known and fresh. `news_ns`: when its peer was
+    /// last heard of.
     #[inline]
-    pub fn link_of(&mut self, slot: &Slot, now_ns: u64) -> Option<LinkEnds> {
-        let news_ns = slot.conn.as_ref().map_or(0, Connection::last_news_ns);
-        match (self.neighbours).link_to_peer(slot.neighbour?, now_ns, news_ns) {
+    pub fn link_to(
+        &mut self,
+        neighbour: Option<NeighbourId>,
+        header: HeaderFields,
+        (news_ns, now_ns): (u64, u64),
+    ) -> Option<LinkEnds> {
+        match (self.neighbours).link_to_peer(neighbour?, now_ns, news_ns) {
             Link::Ready(destination) => Some(LinkEnds {
                 source: self.mac,
                 destination,
-                header: slot.header,
+                header,
             }),
             _ => None,
         }
     }
 
-    /// Tells the link of our addresses, so that neighbours drop what they knew of whoever had them before.
-    fn announce(&mut self) {
+    /// Tells the link of our addresses, so that neighbours forget who had them before.
+    pub fn announce(&mut self) {
         let identity = self.identity();
         for own in self.addresses.iter() {
             self.out
@@ -197,9 +188,7 @@ impl Network {
     /// A peer's address, and not one of ours.
     pub fn may_reach(&self, remote: IpAddr) -> bool {
         let is_last = self.last_source.is_some_and(|(last, _)| last == remote);
-        is_last
-            || (crate::network::addresses::is_unicast(remote)
-                && self.addresses.classify(remote) == Destination::Foreign)
+        is_last || (is_unicast(remote) && self.addresses.classify(remote) == Destination::Foreign)
     }
 
     /// The address of ours from which `remote`, which we [may reach](Self::may_reach), is talked to.
@@ -219,22 +208,4 @@ impl Network {
         let headers = if remote.is_v4() { 40 } else { 60 };
         self.mtu.saturating_sub(headers).min(usize::from(u16::MAX)) as u16
     }
-}
-
-/// Subnets that are reached directly. One of our own is so already.
-fn add_on_link(routes: &mut Routes, subnets: &[IpCidr]) {
-    for prefix in subnets {
-        let _ = routes.add(Route {
-            prefix: prefix.network(),
-            gateway: None,
-            port: PORT,
-        });
-    }
-}
-
-fn add_route(routes: &mut Routes, route: Route) -> Result<(), ConfigError> {
-    routes.add(route).map_err(|source| ConfigError::Route {
-        prefix: route.prefix,
-        source,
-    })
 }

@@ -1,19 +1,15 @@
-//! Active opens: a source address, a local port that makes the flow unique, and a connection in SYN_SENT.
-//!
-//! Ports are chosen as RFC 6056 section 3.3.3 describes (algorithm 3, "simple hash-based"): a keyed hash of both addresses and the remote port
-//! says where to begin, a counter goes on from there. A port is free if its flow is; many connections to different peers share one. The hash is not the flow table's: peers see
-//! the ports, and nothing may be seen of the table's.
+//! Active opens: a source address, a local port that makes the flow unique, and a connection in
+//! SYN_SENT.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use ring::socket_block::SocketId;
 use rustix::io::Errno;
-use tcp::ActiveOpen;
-use wire::{Addr, FlowKey};
+use tcp::{ActiveOpen, FastOpenSyn};
+use wire::Addr;
 
-use crate::arrivals::fast_open_in::asks_no_cookie;
-use crate::context::{Connect, SocketOption, name_of, socket_addr};
-use crate::core::{Core, tcp_cx};
+use crate::context::{Connect, FastOpenAnswer, FastOpenQuery, SocketOption, name_of, socket_addr};
+use crate::core::Core;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::sockets::Role;
 use crate::requests::job_queue::refuse;
@@ -34,12 +30,12 @@ impl Core {
 
     /// Whether a reserved socket stands on the list of openings.
     pub(crate) fn waits_to_begin(&self, socket: u32) -> bool {
-        self.lists.is_opening(socket) && self.sockets.role(socket) == Role::Reserved
+        self.schedule.lists.is_opening(socket) && self.flows.sockets.role(socket) == Role::Reserved
     }
 
     /// A connection that waited on the list of openings begins: its SYN is due. False: it cannot, and the application was told.
     pub(crate) fn begin_waiting(&mut self, socket: u32) -> bool {
-        let (_, remote) = self.sockets.block(socket).names();
+        let (_, remote) = self.flows.sockets.block(socket).names();
         let plain = Connect {
             socket: SocketId::default(),
             local: None,
@@ -51,7 +47,7 @@ impl Core {
         match self.open(socket, &plain) {
             Ok(()) => true,
             Err(errno) => {
-                self.lists.take_out(socket);
+                self.schedule.lists.take_out(socket);
                 self.fail_socket(socket, errno);
                 false
             }
@@ -67,39 +63,43 @@ impl Core {
         if !self.network.may_reach(remote.ip()) {
             return Err(Errno::NETUNREACH);
         }
-        let neighbour = self.network.hop(Addr::from(remote.ip()), self.now_ns)?;
-        let is_bound = self.sockets.slot(socket).bound;
+        let neighbour = self.network.hop(Addr::from(remote.ip()), self.env.now_ns)?;
+        let is_bound = self.flows.sockets.slot(socket).bound;
         let local = self.source_of(connect, is_bound)?;
-        let (key, hash) =
-            self.unique_key(local, connect.local.map_or(0, |local| local.port()), remote)?;
+        let port = connect.local.map_or(0, |local| local.port());
+        let ports = (&self.isn, self.env.config.local_ports);
+        let (key, hash) = self.flows.unique_key(ports, local, port, remote)?;
         let mss_max = connect.options.iter().find_map(|option| match option {
             SocketOption::MaxSegment(mss) => Some(*mss),
             _ => None,
         });
-        let mss = self.mss_for(key.remote, mss_max.unwrap_or(0));
+        let mss = self
+            .network
+            .path_mss(key.remote, mss_max.unwrap_or(0), self.env.now_ns);
         let fast_open = if connect.fast_open {
             self.fast_open_syn(key.remote, mss, asks_no_cookie(&connect.options))
         } else {
             None
         };
         let open = ActiveOpen {
-            iss: self.isn.isn(&key, self.now_ns),
+            iss: self.isn.isn(&key, self.env.now_ns),
             ts_offset: self.isn.timestamp_offset(&key),
             mss,
             mss_default: if key.remote.is_v4() {
-                self.config.tcp.mss_default_v4
+                self.env.config.tcp.mss_default_v4
             } else {
-                self.config.tcp.mss_default_v6
+                self.env.config.tcp.mss_default_v6
             },
             buffers: self.buffers_of(&connect.options),
             fast_open,
         };
         self.flows
+            .table
             .insert(hash, FlowEntry::Connection(socket))
             .map_err(|_| Errno::NOBUFS)?;
-        let (slot, _, block) = self.sockets.parts(socket);
+        let (slot, _, block) = self.flows.sockets.parts(socket);
         slot.become_connection(key, hash)
-            .connect_in(&mut tcp_cx!(self), &open);
+            .connect_in(&mut self.env.cx(), &open);
         slot.neighbour = Some(neighbour);
         block.set_names(
             name_of(key.local, key.local_port),
@@ -116,12 +116,45 @@ impl Core {
         Ok(())
     }
 
+    /// What the SYN of an open to `remote` brings along, with segments of at most `mss` bytes.
+    pub(crate) fn fast_open_syn(
+        &mut self,
+        remote: Addr,
+        mss: u16,
+        no_cookie: bool,
+    ) -> Option<FastOpenSyn> {
+        let settings = &self.env.config.tcp.fast_open;
+        self.network
+            .destinations
+            .fast_open_syn(remote, mss, no_cookie, settings, self.env.now_ns)
+    }
+
+    /// Tells an application what a Fast Open could carry.
+    pub(crate) fn answer_fast_open(&mut self, mut query: FastOpenQuery) {
+        let remote = Addr::from(query.remote.ip());
+        let mss = self
+            .network
+            .path_mss(remote, query.mss_max, self.env.now_ns);
+        let syn = self.fast_open_syn(remote, mss, query.no_cookie);
+        let is_request = |syn: &FastOpenSyn| syn.option.is_some_and(|option| option.is_request());
+        let syn = syn.filter(|syn| !is_request(syn));
+        let answer = FastOpenAnswer {
+            has_cookie: syn.is_some(),
+            syn_bytes_max: syn.map_or(0, |syn| u32::from(syn.bytes)),
+        };
+        // Who asked may have gone.
+        let _ = query.answer.push(answer);
+        if let Some(socket) = self.reserved(query.socket) {
+            self.tell(socket);
+        }
+    }
+
     /// What was written before the open may ride on the SYN.
     fn write_ahead_of_syn(&mut self, socket: u32) {
-        let (slot, _, block) = self.sockets.parts(socket);
+        let (slot, _, block) = self.flows.sockets.parts(socket);
         if let Some(conn) = slot.conn.as_mut() {
             let buffered = slot.tx.buffered(block);
-            let effects = conn.on_write(&mut tcp_cx!(self), buffered);
+            let effects = conn.on_write(&mut self.env.cx(), buffered);
             self.settle(socket, effects);
         }
     }
@@ -129,7 +162,7 @@ impl Core {
     /// What was to ride on the SYN goes with the refusal, before that is told: whoever tries again writes it again.
     #[cold]
     fn forget_written_ahead(&mut self, socket: u32) {
-        let (slot, pool, block) = self.sockets.parts(socket);
+        let (slot, pool, block) = self.flows.sockets.parts(socket);
         let buffered = slot.tx.buffered(block);
         slot.tx.acknowledge(pool, block, buffered);
     }
@@ -147,62 +180,9 @@ impl Core {
                 .ok_or(Errno::ADDRNOTAVAIL),
         }
     }
+}
 
-    /// The flow's key with a local port under which it is not in use.
-    fn unique_key(
-        &mut self,
-        local: IpAddr,
-        port: u16,
-        remote: SocketAddr,
-    ) -> Result<(FlowKey, u64), Errno> {
-        let mut key = FlowKey {
-            local: Addr::from(local),
-            remote: Addr::from(remote.ip()),
-            local_port: port,
-            remote_port: remote.port(),
-        };
-        if port != 0 {
-            let hash = self.hasher.hash(&key);
-            // A socket that listens there keeps nobody from it: the flow is looked up first.
-            return match self.find_flow(&key, hash) {
-                None => Ok((key, hash)),
-                Some(_) => Err(Errno::ADDRNOTAVAIL),
-            };
-        }
-        let (first, last) = self.config.local_ports;
-        let count = u32::from(last - first) + 1;
-        let start = self.port_start(&key);
-        for _ in 0..count {
-            let offset = start.wrapping_add(self.port_counter) % count;
-            self.port_counter = self.port_counter.wrapping_add(1);
-            key.local_port = first + offset as u16;
-            if self.binds.has_port(key.local_port) {
-                continue;
-            }
-            let hash = self.hasher.hash(&key);
-            if self.is_free(&key, hash) {
-                // A crowd of connections to one peer: where the next one will ask is a line far away.
-                let next = FlowKey {
-                    local_port: key.local_port.wrapping_add(1),
-                    ..key
-                };
-                self.flows.prefetch(self.hasher.hash(&next));
-                return Ok((key, hash));
-            }
-        }
-        Err(Errno::ADDRNOTAVAIL)
-    }
-
-    /// Where the search for a local port begins. `key` has none yet; most opens are like the one before.
-    fn port_start(&mut self, key: &FlowKey) -> u32 {
-        if !self.port_start.0.is_same(key) {
-            self.port_start = (*key, self.isn.port_start(key));
-        }
-        self.port_start.1
-    }
-
-    fn is_free(&self, key: &FlowKey, hash: u64) -> bool {
-        self.find_flow(key, hash).is_none()
-            && self.listeners.find(key.local, key.local_port).is_none()
-    }
+/// `TCP_FASTOPEN_NO_COOKIE` among the options of an open.
+pub(crate) fn asks_no_cookie(options: &[SocketOption]) -> bool {
+    options.contains(&SocketOption::FastOpenNoCookie(true))
 }

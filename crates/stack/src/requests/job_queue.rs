@@ -8,17 +8,18 @@ use rustix::io::Errno;
 use tcp::Effects;
 
 use crate::context::{Answer, Backlog, Control, Listen, Placed};
-use crate::core::{Core, tcp_cx};
+use crate::core::Core;
 use crate::flows::accept_queue::AcceptQueue;
 use crate::flows::listeners::ListenError;
 use crate::flows::sockets::Role;
 use crate::header_fields::HeaderFields;
 use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
+use crate::requests::AppRequests;
 use crate::settle::door;
 
-impl Core {
+impl AppRequests {
     /// Applies jobs and control requests, up to a turn's budget; the number applied.
-    pub(crate) fn job_queue(&mut self) -> usize {
+    pub(crate) fn job_queue(&mut self, core: &mut Core) -> usize {
         let mut batch = std::mem::take(&mut self.job_batch);
         let room = JOBS_PER_TURN - batch.len();
         self.app.jobs.pop_batch(room, |id| batch.push(id));
@@ -26,15 +27,15 @@ impl Core {
         let count = if self.app.controls.is_empty() {
             for (at, &id) in batch.iter().enumerate() {
                 if let Some(ahead) = batch.get(at + JOBS_AHEAD) {
-                    self.sockets.prefetch(ahead.index);
+                    core.flows.sockets.prefetch(ahead.index);
                 }
-                self.apply_job(id);
+                core.apply_job(id);
             }
             let jobs = batch.len();
             batch.clear();
             jobs
         } else {
-            self.apply_in_order(&mut batch)
+            self.apply_in_order(core, &mut batch)
         };
         self.job_batch = batch;
         count
@@ -43,7 +44,7 @@ impl Core {
     /// Applies the jobs of `batch`, and each control request between those that it was sent between. Jobs behind more requests than a turn applies stay for the next turn,
     /// and so do requests behind jobs that are still in the queue.
     #[cold]
-    fn apply_in_order(&mut self, batch: &mut Vec<SocketId>) -> usize {
+    fn apply_in_order(&mut self, core: &mut Core, batch: &mut Vec<SocketId>) -> usize {
         let first = self.app.jobs.position().wrapping_sub(batch.len() as u32);
         let (mut jobs, mut controls) = (0, 0);
         loop {
@@ -51,14 +52,14 @@ impl Core {
             let end = next.map(|next| next.jobs_end.wrapping_sub(first) as usize);
             let due = end.map_or(batch.len(), |end| end.clamp(jobs, batch.len()));
             for &id in &batch[jobs..due] {
-                self.apply_job(id);
+                core.apply_job(id);
             }
             jobs = due;
             if end.is_none_or(|end| end > due) || controls == CONTROLS_PER_TURN {
                 break;
             }
             if let Some(Placed { control, .. }) = self.app.controls.pop() {
-                self.apply_control(control);
+                self.apply_control(core, control);
                 controls += 1;
             }
         }
@@ -66,14 +67,51 @@ impl Core {
         jobs + controls
     }
 
+    fn apply_control(&mut self, core: &mut Core, control: Control) {
+        if let Some(id) = control.asked_of() {
+            core.begin_for(id);
+        }
+        match control {
+            Control::Listen(listen) => core.listen(listen),
+            Control::Backlog(backlog) => core.change_backlog(backlog),
+            Control::Connect(connect) => core.connect(connect),
+            Control::Bind(bind) => core.bind(bind),
+            Control::Info(query) => core.answer_info(query),
+            Control::Stamps(query) => core.flows.sockets.answer_stamps(query),
+            Control::SoftError(query) => {
+                (core.flows.icmp_notes).answer_soft_error(&mut core.flows.sockets, query);
+            }
+            Control::IcmpNote(query) => {
+                (core.flows.icmp_notes).answer_note(&core.flows.sockets, query);
+            }
+            Control::SavedSyn(query) => {
+                (core.flows.saved_syns).answer(&core.flows.sockets, query);
+            }
+            Control::Report(answer) => self.reports.push(answer),
+            Control::FastOpenQuery(query) => core.answer_fast_open(query),
+            Control::Settings(settings) => {
+                std::sync::Arc::make_mut(&mut core.env.config).tcp = *settings
+            }
+            Control::Address(cidr) => core.network.add_address(cidr),
+            Control::ForgetPeers => core.network.destinations.forget_fast_open(),
+            Control::Option(id, option) => {
+                if let Some(socket) = core.flows.sockets.resolve(id) {
+                    core.set_option_later(socket, option);
+                }
+            }
+        }
+    }
+}
+
+impl Core {
     fn apply_job(&mut self, id: SocketId) {
-        let Some(socket) = self.sockets.resolve(id) else {
+        let Some(socket) = self.flows.sockets.resolve(id) else {
             self.counters.jobs_stale += 1;
             return;
         };
         self.counters.jobs += 1;
-        let requests = self.sockets.block(socket).take_requests();
-        match self.sockets.role(socket) {
+        let requests = self.flows.sockets.block(socket).take_requests();
+        match self.flows.sockets.role(socket) {
             Role::Connection => self.connection_job(socket, requests),
             Role::Reserved if !ends(requests) => self.opening_job(socket, requests),
             role if ends(requests) => {
@@ -83,7 +121,7 @@ impl Core {
                 self.release_socket(socket);
             }
             Role::Ended => {
-                let (slot, pool, block) = self.sockets.parts(socket);
+                let (slot, pool, block) = self.flows.sockets.parts(socket);
                 slot.rx.reclaim(pool, block);
             }
             Role::Free | Role::Reserved | Role::Listener(_) => {}
@@ -117,16 +155,16 @@ impl Core {
     fn connection_job(&mut self, socket: u32, requests: Requests) {
         let is_crowded = ends(requests) && self.is_crowded_with_orphans(socket);
         if ends(requests) {
-            self.sockets.orphan(socket);
+            self.flows.sockets.orphan(socket);
         }
-        let (slot, pool, block) = self.sockets.parts(socket);
+        let (slot, pool, block) = self.flows.sockets.parts(socket);
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };
         let mut effects = Effects::NONE;
         let mut wrote = false;
         let unread = slot.rx.reclaim(pool, block);
-        let mut cx = tcp_cx!(self);
+        let mut cx = self.env.cx();
         let run = conn.begin_run();
         if requests.contains(Requests::READ) {
             conn.note_read(&mut cx, unread);
@@ -174,47 +212,19 @@ impl Core {
     /// One orphan more would be too many (Linux's `tcp_max_orphans`).
     #[inline]
     fn is_crowded_with_orphans(&mut self, socket: u32) -> bool {
-        self.sockets.orphans() >= self.config.limits.orphans_max && self.would_be_orphan(socket)
+        self.flows.sockets.orphans() >= self.env.config.limits.orphans_max
+            && self.would_be_orphan(socket)
     }
 
     /// Who has only the peer's FIN to wait for becomes an entry, and no orphan.
     #[cold]
     fn would_be_orphan(&mut self, socket: u32) -> bool {
-        let Some(conn) = self.sockets.slot(socket).conn.as_ref() else {
+        let Some(conn) = self.flows.sockets.slot(socket).conn.as_ref() else {
             return false;
         };
-        let stays = !conn.closes_as_entry(&self.config.tcp);
+        let stays = !conn.closes_as_entry(&self.env.config.tcp);
         self.counters.orphans_refused += u64::from(stays);
         stays
-    }
-
-    fn apply_control(&mut self, control: Control) {
-        if let Some(id) = control.asked_of() {
-            self.begin_for(id);
-        }
-        match control {
-            Control::Listen(listen) => self.listen(listen),
-            Control::Backlog(backlog) => self.change_backlog(backlog),
-            Control::Connect(connect) => self.connect(connect),
-            Control::Bind(bind) => self.bind(bind),
-            Control::Info(query) => self.answer_info(query),
-            Control::Stamps(query) => self.answer_stamps(query),
-            Control::SoftError(query) => self.answer_soft_error(query),
-            Control::IcmpNote(query) => self.answer_icmp_note(query),
-            Control::SavedSyn(query) => self.answer_saved_syn(query),
-            Control::Report(answer) => self.reports.push(answer),
-            Control::FastOpenQuery(query) => self.answer_fast_open(query),
-            Control::Settings(settings) => {
-                std::sync::Arc::make_mut(&mut self.config).tcp = *settings
-            }
-            Control::Address(cidr) => self.network.add_address(cidr),
-            Control::ForgetPeers => self.destinations.forget_fast_open(),
-            Control::Option(id, option) => {
-                if let Some(socket) = self.sockets.resolve(id) {
-                    self.set_option_later(socket, option);
-                }
-            }
-        }
     }
 
     fn listen(&mut self, listen: Listen) {
@@ -224,12 +234,13 @@ impl Core {
         let ip = listen.local.ip();
         // A bound socket was looked at when it was bound (`IP_FREEBIND`).
         let may_listen = ip.is_unspecified()
-            || self.sockets.slot(socket).bound
+            || self.flows.sockets.slot(socket).bound
             || self.network.addresses.is_local(ip);
         let outcome = if !may_listen {
             Err(Errno::ADDRNOTAVAIL)
         } else {
-            self.listeners
+            self.flows
+                .listeners
                 .add(
                     listen.socket,
                     ip,
@@ -243,7 +254,7 @@ impl Core {
                 })
         };
         if let Ok(index) = outcome {
-            let (slot, _, block) = self.sockets.parts(socket);
+            let (slot, _, block) = self.flows.sockets.parts(socket);
             slot.role = Role::Listener(index);
             block.add_state(SocketState::LISTENING);
             self.tell(socket);
@@ -253,9 +264,9 @@ impl Core {
 
     /// `listen` was called on a listener.
     fn change_backlog(&mut self, change: Backlog) {
-        if let Some(socket) = self.sockets.resolve(change.socket)
-            && let Role::Listener(index) = self.sockets.role(socket)
-            && let Some(listener) = self.listeners.by_index_mut(index)
+        if let Some(socket) = self.flows.sockets.resolve(change.socket)
+            && let Role::Listener(index) = self.flows.sockets.role(socket)
+            && let Some(listener) = self.flows.listeners.by_index_mut(index)
         {
             listener.queue.change(change.backlog, change.longer);
         }
@@ -264,11 +275,12 @@ impl Core {
     /// Nobody listens any more: its handshakes are forgotten, and connections that nobody accepted are reset, as from Linux.
     #[cold]
     fn end_listener(&mut self, index: u32) {
-        let Some((id, listener)) = self.listeners.remove(index) else {
+        let Some((id, listener)) = self.flows.listeners.remove(index) else {
             return;
         };
-        for at in 0..self.half_opens.span() {
+        for at in 0..self.flows.half_opens.span() {
             let is_its_own = self
+                .flows
                 .half_opens
                 .at(at)
                 .is_some_and(|slot| slot.listener == id);
@@ -277,7 +289,7 @@ impl Core {
             }
         }
         for id in listener.queue.waiting() {
-            if let Some(socket) = self.sockets.resolve(id) {
+            if let Some(socket) = self.flows.sockets.resolve(id) {
                 self.disown(socket);
             }
         }
@@ -285,11 +297,11 @@ impl Core {
 
     /// Ends a connection that never had an application.
     fn disown(&mut self, socket: u32) {
-        self.sockets.orphan(socket);
-        let Some(conn) = self.sockets.slot(socket).live_mut() else {
+        self.flows.sockets.orphan(socket);
+        let Some(conn) = self.flows.sockets.slot(socket).live_mut() else {
             return self.release_socket(socket);
         };
-        let effects = conn.abort(&mut tcp_cx!(self));
+        let effects = conn.abort(&mut self.env.cx());
         self.settle(socket, effects);
     }
 
@@ -297,36 +309,36 @@ impl Core {
     /// room for their resets in the queue; who is next then.
     #[cold]
     pub(crate) fn abort_some(&mut self, next: u32) -> Option<u32> {
-        let span = self.sockets.span();
+        let span = self.flows.sockets.span();
         for socket in next..span {
-            if self.control.room() == 0 {
+            if self.schedule.control.room() == 0 {
                 return Some(socket);
             }
-            if self.sockets.role(socket) == Role::Connection {
+            if self.flows.sockets.role(socket) == Role::Connection {
                 self.disown(socket);
             } else if self.waits_to_begin(socket) {
                 self.release_socket(socket);
             }
         }
         // These last: a connection may become one while others are reset.
-        while let Some(index) = self.time_waits.oldest_in_fin_wait_2() {
-            if self.control.room() == 0 {
+        while let Some(index) = self.flows.time_waits.oldest_in_fin_wait_2() {
+            if self.schedule.control.room() == 0 {
                 return Some(span);
             }
-            if let Some(slot) = self.time_waits.at(index) {
+            if let Some(slot) = self.flows.time_waits.at(index) {
                 let (header, farewell) =
                     (HeaderFields::of_answer(slot.dscp), slot.entry.farewell());
-                (self.control).push(&slot.key, &farewell, header, &mut self.counters);
+                (self.schedule.control).push(&slot.key, &farewell, header, &mut self.counters);
             }
-            self.remove_time_wait(index);
+            self.flows.remove_time_wait(index);
         }
         None
     }
 
     /// The socket that a control request names, if it still waits for one.
     pub(crate) fn reserved(&self, id: SocketId) -> Option<u32> {
-        let socket = self.sockets.resolve(id)?;
-        (self.sockets.role(socket) == Role::Reserved).then_some(socket)
+        let socket = self.flows.sockets.resolve(id)?;
+        (self.flows.sockets.role(socket) == Role::Reserved).then_some(socket)
     }
 
     /// Tells the application how a request on a socket that was no connection yet went.
@@ -348,7 +360,7 @@ impl Core {
 
     /// A request on a socket that is no connection yet failed.
     pub(crate) fn fail_socket(&mut self, socket: u32, errno: Errno) {
-        let (_, _, block) = self.sockets.parts(socket);
+        let (_, _, block) = self.flows.sockets.parts(socket);
         block.fail(errno.raw_os_error() as u16);
         block.add_in_edge();
         block.add_out_edge();

@@ -6,7 +6,7 @@
 use tcp::{Buffers, Effects};
 
 use crate::context::{InfoQuery, SocketInfo, SocketOption, socket_addr};
-use crate::core::{Core, tcp_cx};
+use crate::core::Core;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::sockets::Role;
 
@@ -23,8 +23,8 @@ const fn headers_len(is_v4: bool) -> u32 {
 impl Core {
     /// An option was set on a socket that exists already.
     pub(crate) fn set_option_later(&mut self, socket: u32, option: SocketOption) {
-        if let Role::Listener(index) = self.sockets.role(socket) {
-            if let Some(listener) = self.listeners.by_index_mut(index) {
+        if let Role::Listener(index) = self.flows.sockets.role(socket) {
+            if let Some(listener) = self.flows.listeners.by_index_mut(index) {
                 listener.set_option(option);
             }
             return;
@@ -36,9 +36,9 @@ impl Core {
     /// A new connection begins with an option of its listener's.
     pub(crate) fn inherit_option(&mut self, socket: u32, option: SocketOption) -> Effects {
         if let SocketOption::RtoMin(us) = option
-            && let Some(conn) = self.sockets.slot(socket).conn.as_mut()
+            && let Some(conn) = self.flows.sockets.slot(socket).conn.as_mut()
         {
-            conn.begin_with_rto_min_us(&tcp_cx!(self), us);
+            conn.begin_with_rto_min_us(&self.env.cx(), us);
             return Effects::NONE;
         }
         self.set_option(socket, option)
@@ -46,26 +46,31 @@ impl Core {
 
     /// Sets an option of a connection.
     pub(crate) fn set_option(&mut self, socket: u32, option: SocketOption) -> Effects {
-        let slot = self.sockets.slot(socket);
+        let slot = self.flows.sockets.slot(socket);
         if slot.role != Role::Connection || option.sets_header(&mut slot.header) {
             return Effects::NONE;
         }
         match option {
-            SocketOption::ReceiveErrors { .. } => self.set_receive_errors(socket, option),
-            SocketOption::StampSent(end, kinds) => self.await_stamps(socket, end, kinds),
+            SocketOption::ReceiveErrors { v4, v6 } => {
+                self.flows.icmp_notes.set_receive_errors(socket, v4, v6);
+            }
+            SocketOption::StampSent(end, kinds) => {
+                let lost = self.flows.sockets.await_stamps(socket, end, kinds);
+                self.counters.stamps_lost += lost;
+            }
             SocketOption::StampArrivals(on) => {
                 slot.stamps.get_or_insert_default().of_arrivals = on;
             }
             SocketOption::EndOfRecord(position) => {
                 if let Some(conn) = slot.conn.as_mut() {
                     let offset = slot.tx.offset_of(position);
-                    conn.end_record(&mut tcp_cx!(self), offset);
+                    conn.end_record(&mut self.env.cx(), offset);
                 }
             }
             SocketOption::Urgent(position) => {
                 let offset = slot.tx.offset_of(position);
                 if let Some(conn) = slot.conn.as_mut() {
-                    return conn.mark_urgent(&mut tcp_cx!(self), offset);
+                    return conn.mark_urgent(&mut self.env.cx(), offset);
                 }
             }
             SocketOption::SendBuffer(_) | SocketOption::NotSentLowat(_) => {
@@ -79,10 +84,10 @@ impl Core {
     }
 
     fn set_tcp_option(&mut self, socket: u32, option: SocketOption) -> Effects {
-        let Some(conn) = self.sockets.slot(socket).conn.as_mut() else {
+        let Some(conn) = self.flows.sockets.slot(socket).conn.as_mut() else {
             return Effects::NONE;
         };
-        let mut cx = tcp_cx!(self);
+        let mut cx = self.env.cx();
         match option {
             SocketOption::NoDelay(on) => return conn.set_nodelay(&mut cx, on),
             SocketOption::Cork(on) => return conn.set_cork(&mut cx, on),
@@ -124,7 +129,7 @@ impl Core {
 
     /// The buffers of a connection that begins with these options.
     pub(crate) fn buffers_of(&self, options: &[SocketOption]) -> Buffers {
-        let config = &self.config.tcp;
+        let config = &self.env.config.tcp;
         options
             .iter()
             .fold(Buffers::of(config), |buffers, option| match *option {
@@ -138,9 +143,9 @@ impl Core {
     /// The buffers of a connection that a listener will accept: its own.
     #[inline]
     pub(crate) fn buffers_to_accept(&self, listener: ListenerId) -> Buffers {
-        match self.listeners.at(listener) {
+        match self.flows.listeners.at(listener) {
             Some(listening) if listening.sizes_buffers => self.buffers_of(&listening.options),
-            _ => Buffers::of(&self.config.tcp),
+            _ => Buffers::of(&self.env.config.tcp),
         }
     }
 
@@ -148,6 +153,7 @@ impl Core {
     #[cold]
     pub(crate) fn answer_info(&mut self, mut query: InfoQuery) {
         let info = self
+            .flows
             .sockets
             .resolve(query.socket)
             .and_then(|socket| self.socket_info(socket));
@@ -156,11 +162,11 @@ impl Core {
     }
 
     fn socket_info(&mut self, socket: u32) -> Option<SocketInfo> {
-        let (slot, pool, block) = self.sockets.parts(socket);
+        let (slot, pool, block) = self.flows.sockets.parts(socket);
         let unread = slot.rx.reclaim(pool, block);
         let conn = slot.conn.as_ref()?;
         let key = &slot.key;
-        let tcp = conn.info_at(self.now_ns);
+        let tcp = conn.info_at(self.env.now_ns);
         let path_mss = match tcp.narrow_mss {
             0 => u32::from(self.network.mss_for(key.remote)),
             narrow => narrow,

@@ -6,7 +6,7 @@
 //! enough for.
 
 /// See the module's documentation.
-pub struct Departures {
+pub struct DepartureTimes {
     /// Heap order: a parent departs no later than its children.
     heap: Vec<u32>,
     waits: Vec<Wait>,
@@ -20,7 +20,7 @@ struct Wait {
     place: u32,
 }
 
-impl Departures {
+impl DepartureTimes {
     /// An empty queue for sockets `0..sockets_max`.
     #[must_use]
     pub fn new(sockets_max: usize) -> Self {

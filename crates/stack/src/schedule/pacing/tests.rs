@@ -1,6 +1,6 @@
 //! Against a sorted list.
 
-use super::Departures;
+use super::DepartureTimes;
 
 /// A small generator with a fixed seed.
 fn random(state: &mut u64) -> u64 {
@@ -12,7 +12,7 @@ fn random(state: &mut u64) -> u64 {
 
 #[test]
 fn departs_in_order_of_time() {
-    let mut queue = Departures::new(8);
+    let mut queue = DepartureTimes::new(8);
     for (socket, at_ns) in [(3, 30), (1, 10), (2, 20), (7, 25)] {
         queue.set(socket, at_ns);
     }
@@ -26,7 +26,7 @@ fn departs_in_order_of_time() {
 
 #[test]
 fn behaves_as_a_sorted_list_does() {
-    let mut queue = Departures::new(64);
+    let mut queue = DepartureTimes::new(64);
     let mut model: Vec<(u64, u32)> = Vec::new();
     let mut seed = 7;
     for _ in 0..20_000 {

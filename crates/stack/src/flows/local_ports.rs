@@ -1,0 +1,243 @@
+//! Local addresses and ports: which sockets are bound to what (RFC 9293 3.9.1.1; `bind`), who may
+//! share one, and which port an active open gets.
+//!
+//! The rules of `bind` are Linux's (`inet_csk_get_port`): two sockets may have the same port if
+//! their addresses differ, if both set `SO_REUSEPORT`, or if both set `SO_REUSEADDR` and neither
+//! listens. Connections count too, TIME_WAIT included, unless the newcomer sets `SO_REUSEADDR`. Few
+//! sockets are ever bound, so this is a search over a short array, and only those pay for it.
+//!
+//! Active opens choose their ports as RFC 6056 section 3.3.3 describes (algorithm 3, "simple
+//! hash-based"): a keyed hash of both addresses and the remote port says where to begin, a counter
+//! goes on from there. A port is free if its flow is, so many connections to different peers share
+//! one. The hash is not the flow table's: peers see the ports, and must learn nothing of that table.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ring::socket_block::SocketId;
+use rustix::io::Errno;
+use tcp::isn::IsnGenerator;
+use wire::{Addr, FlowKey};
+
+use crate::flows::Flows;
+use crate::flows::sockets::{NO_KEY, Role};
+use crate::limits::BINDS_MAX;
+
+/// A local address that a socket has for itself, or shares.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bound {
+    pub socket: SocketId,
+    pub local: SocketAddr,
+    /// Unspecified IPv6: IPv4 as well.
+    pub dual: bool,
+    pub reuse_addr: bool,
+    pub reuse_port: bool,
+}
+
+/// Sockets that are bound, in no order.
+#[derive(Default)]
+pub(crate) struct Binds {
+    bound: Vec<Bound>,
+}
+
+impl Binds {
+    /// Binds a socket. The caller knows that there is room and no conflict.
+    pub fn add(&mut self, bound: Bound) {
+        self.bound.push(bound);
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.bound.len() >= BINDS_MAX
+    }
+
+    /// The socket is bound no more.
+    pub fn remove(&mut self, socket: u32) {
+        self.bound.retain(|bound| bound.socket.index != socket);
+    }
+
+    /// Somebody is bound to this port.
+    pub fn has_port(&self, port: u16) -> bool {
+        self.bound.iter().any(|bound| bound.local.port() == port)
+    }
+}
+
+/// Where the search for a local port goes on.
+pub(crate) struct PortSearch {
+    counter: u32,
+    /// Where the last search began, with the ends that it follows from.
+    last: (FlowKey, u32),
+}
+
+impl PortSearch {
+    pub fn new(counter: u32) -> Self {
+        Self {
+            counter,
+            last: (NO_KEY, 0),
+        }
+    }
+
+    /// Where the search begins for `key`, which has no local port yet. Most opens are like the one
+    /// before.
+    fn start(&mut self, isn: &IsnGenerator, key: &FlowKey) -> u32 {
+        if !self.last.0.is_same(key) {
+            self.last = (*key, isn.port_start(key));
+        }
+        self.last.1
+    }
+
+    /// The next value of the counter.
+    fn next(&mut self) -> u32 {
+        let counter = self.counter;
+        self.counter = counter.wrapping_add(1);
+        counter
+    }
+}
+
+/// One address covers the other, or both are the same.
+fn overlap(a: (IpAddr, bool), b: (IpAddr, bool)) -> bool {
+    let covers = |(all, dual): (IpAddr, bool), other: IpAddr| {
+        all.is_unspecified() && (all.is_ipv4() == other.is_ipv4() || dual)
+    };
+    a.0 == b.0 || covers(a, b.0) || covers(b, a.0)
+}
+
+impl Flows {
+    /// A port that nobody has.
+    pub fn ephemeral_port(&mut self, wanted: &Bound, ports: (u16, u16)) -> Result<u16, Errno> {
+        let taken = self.ports_taken((wanted.local.ip(), wanted.dual));
+        let (first, last) = ports;
+        let count = u32::from(last - first) + 1;
+        for _ in 0..count {
+            let port = first + (self.ports.next() % count) as u16;
+            if !taken[usize::from(port)] {
+                return Ok(port);
+            }
+        }
+        Err(Errno::ADDRINUSE)
+    }
+
+    /// For each port, whether a socket has it at this address, shared or not. Each socket is looked at
+    /// once, however few ports are left.
+    fn ports_taken(&self, place: (IpAddr, bool)) -> Vec<bool> {
+        let bound = self.binds.bound.iter();
+        let bound = bound.map(|bound| (bound.local.ip(), bound.dual, bound.local.port()));
+        let listened = self.listeners.places();
+        let listened = listened.map(|(ip, port)| (ip, false, port));
+        let flows = self.sockets.keys().chain(self.time_waits.keys().copied());
+        let flows = flows.map(|key| (key.local.to_ip(), false, key.local_port));
+        let mut taken = vec![false; 1 << 16];
+        for (ip, dual, port) in bound.chain(listened).chain(flows) {
+            if overlap(place, (ip, dual)) {
+                taken[usize::from(port)] = true;
+            }
+        }
+        taken
+    }
+
+    /// Another socket, or a connection, keeps this one from being bound.
+    pub fn conflicts(&self, new: &Bound) -> bool {
+        let place = (new.local.ip(), new.dual);
+        let port = new.local.port();
+        let with_bound = self.binds.bound.iter().any(|old| {
+            let listens = matches!(self.sockets.role(old.socket.index), Role::Listener(_));
+            let shares = (new.reuse_port && old.reuse_port)
+                || (new.reuse_addr && old.reuse_addr && !listens);
+            old.local.port() == port && overlap(place, (old.local.ip(), old.dual)) && !shares
+        });
+        if with_bound {
+            return true;
+        }
+        let listened = self
+            .listeners
+            .places()
+            .any(|(ip, listened)| listened == port && overlap(place, (ip, false)));
+        if listened && !new.reuse_port {
+            return true;
+        }
+        !new.reuse_addr && !new.reuse_port && self.has_flow_at(place, port)
+    }
+
+    /// A connection has this end, or a TIME_WAIT entry.
+    fn has_flow_at(&self, place: (IpAddr, bool), port: u16) -> bool {
+        let is_there = |local: Addr, local_port: u16| {
+            local_port == port && overlap(place, (local.to_ip(), false))
+        };
+        self.sockets
+            .keys()
+            .any(|key| is_there(key.local, key.local_port))
+            || self
+                .time_waits
+                .keys()
+                .any(|key| is_there(key.local, key.local_port))
+    }
+
+    /// The flow's key with a local port under which it is not in use.
+    pub fn unique_key(
+        &mut self,
+        (isn, ports): (&IsnGenerator, (u16, u16)),
+        local: IpAddr,
+        port: u16,
+        remote: SocketAddr,
+    ) -> Result<(FlowKey, u64), Errno> {
+        let mut key = FlowKey {
+            local: Addr::from(local),
+            remote: Addr::from(remote.ip()),
+            local_port: port,
+            remote_port: remote.port(),
+        };
+        if port != 0 {
+            let hash = self.hasher.hash(&key);
+            // A socket that listens there keeps nobody from it: the flow is looked up first.
+            return match self.find(&key, hash) {
+                None => Ok((key, hash)),
+                Some(_) => Err(Errno::ADDRNOTAVAIL),
+            };
+        }
+        let (first, last) = ports;
+        let count = u32::from(last - first) + 1;
+        let start = self.ports.start(isn, &key);
+        for _ in 0..count {
+            let offset = start.wrapping_add(self.ports.next()) % count;
+            key.local_port = first + offset as u16;
+            if self.binds.has_port(key.local_port) {
+                continue;
+            }
+            let hash = self.hasher.hash(&key);
+            if self.is_free(&key, hash) {
+                // A crowd of connections to one peer: where the next one will ask is a line far away.
+                let next = FlowKey {
+                    local_port: key.local_port.wrapping_add(1),
+                    ..key
+                };
+                self.table.prefetch(self.hasher.hash(&next));
+                return Ok((key, hash));
+            }
+        }
+        Err(Errno::ADDRNOTAVAIL)
+    }
+
+    /// Nothing of ours is at this end of this flow.
+    fn is_free(&self, key: &FlowKey, hash: u64) -> bool {
+        self.find(key, hash).is_none() && self.listeners.find(key.local, key.local_port).is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::overlap;
+
+    fn overlaps(a: &str, a_dual: bool, b: &str) -> bool {
+        overlap((a.parse().unwrap(), a_dual), (b.parse().unwrap(), false))
+    }
+
+    #[test]
+    fn unspecified_address_covers_its_family_and_a_dual_one_both() {
+        assert!(overlaps("0.0.0.0", false, "10.0.0.1"));
+        assert!(overlaps("10.0.0.1", false, "0.0.0.0"));
+        assert!(overlaps("10.0.0.1", false, "10.0.0.1"));
+        assert!(!overlaps("10.0.0.1", false, "10.0.0.2"));
+        assert!(!overlaps("::", false, "10.0.0.1"));
+        assert!(overlaps("::", true, "10.0.0.1"));
+        assert!(overlaps("::", true, "0.0.0.0"));
+        assert!(!overlaps("::1", false, "0.0.0.0"));
+    }
+}

@@ -1,4 +1,5 @@
-//! Thousands of the kernel's connections at once on `mill serve` over AF_XDP: nobody is left without an answer, and no ring overflows.
+//! Thousands of the kernel's connections at once on `mill serve` over AF_XDP: nobody is left
+//! without an answer, and no ring overflows.
 
 mod world;
 

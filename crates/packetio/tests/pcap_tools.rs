@@ -1,4 +1,5 @@
-//! tcpdump and tshark read what the capture wrapper writes. A tool that is not installed is skipped with a message.
+//! tcpdump and tshark read what the capture wrapper writes. A tool that is not installed is skipped
+//! with a message.
 
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! The kernel through io_uring, server and client as processes of their own, as `cargo xtask bench` starts them: all that was asked is answered.
+//! The kernel through io_uring, server and client as processes of their own, as `cargo xtask bench`
+//! starts them: all that was asked is answered.
 
 use std::io::Write as _;
 use std::io::{BufRead, BufReader};
@@ -101,8 +102,9 @@ fn more_connections_than_the_soft_limit_of_descriptors_are_answered() {
 
 #[test]
 fn resets_of_nobody_are_no_success() {
-    // A port of a socket that does not listen: every connect is refused, and what is linked to it is cancelled. A socket of TCP, for a client
-    // that the kernel gave the free port of its server would be connected to itself.
+    // A port of a socket that does not listen: every connect is refused, and what is linked to it
+    // is cancelled. A socket of TCP, for a client that the kernel gave the free port of its server
+    // would be connected to itself.
     let held = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&held, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = SocketAddrV4::try_from(getsockname(&held).unwrap()).unwrap();

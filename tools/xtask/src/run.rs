@@ -118,13 +118,14 @@ pub fn take_ignored() -> Vec<String> {
     std::mem::take(&mut *IGNORED.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Runs a child that tests, to its end. What its programs said of failures, and cargo of theirs, stands in the error's further
-/// lines, for of a long log often only the end is kept.
+/// Runs a child that tests, to its end. What its programs said of failures, and cargo of theirs,
+/// stands in the error's further lines, for of a long log often only the end is kept.
 pub fn run_tests(command: &mut Command) -> Result<(), String> {
     let (output, stdout) = listener(io::stdout()).map_err(|error| spawn_error(command, &error))?;
     let (errors, stderr) = listener(io::stderr()).map_err(|error| spawn_error(command, &error))?;
     let outcome = run(command.stdout(stdout).stderr(stderr));
-    // The command held the last writing ends, unless somebody outlived it who cannot be ended: without them the listeners come to an end.
+    // The command held the last writing ends, unless somebody outlived it who cannot be ended:
+    // without them the listeners come to an end.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let said = [output, errors].map(|said| said.recv_timeout(LEAVE_TIMEOUT).unwrap_or_default());
     let [output, errors] = said;
@@ -136,8 +137,8 @@ pub fn run_tests(command: &mut Command) -> Result<(), String> {
     })
 }
 
-/// A thread that passes on to `to` what is written into the pipe, until its last writing end is closed, and says then what told of
-/// failures.
+/// A thread that passes on to `to` what is written into the pipe, until its last writing end is
+/// closed, and says then what told of failures.
 fn listener(to: impl io::Write + Send + 'static) -> io::Result<(Receiver<Noted>, PipeWriter)> {
     let (reader, writer) = io::pipe()?;
     let (says, said) = mpsc::channel();
@@ -179,7 +180,8 @@ pub fn outcome(command: &mut Command) -> Result<Output, String> {
     output.map_err(|error| format!("`{}`: wait: {error}", describe(command)))
 }
 
-/// A child whose output somebody reads while it runs. It ends, with all of its group, when this is dropped.
+/// A child whose output somebody reads while it runs. It ends, with all of its group, when this is
+/// dropped.
 pub struct Watched {
     child: Child,
     group: Pid,

@@ -1,4 +1,5 @@
-//! Two namespaces joined by a veth pair, a directory, and programs that run in them; all gone when dropped, also on panic.
+//! Two namespaces joined by a veth pair, a directory, and programs that run in them; all gone when
+//! dropped, also on panic.
 
 #![allow(dead_code)] // each test file uses its part
 

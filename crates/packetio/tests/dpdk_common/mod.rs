@@ -1,4 +1,5 @@
-//! The DPDK plug-in for tests: compiled where DPDK's headers are, once in a process. Elsewhere a test says why it does not run.
+//! The DPDK plug-in for tests: compiled where DPDK's headers are, once in a process. Elsewhere a
+//! test says why it does not run.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 

@@ -28,8 +28,8 @@ fn program() -> Option<PathBuf> {
 }
 
 impl Testpmd {
-    /// Starts testpmd with a memif port of `role` at `socket`, with further arguments of the device and of testpmd. `None`, with the reason printed, if
-    /// it is not installed.
+    /// Starts testpmd with a memif port of `role` at `socket`, with further arguments of the device
+    /// and of testpmd. `None`, with the reason printed, if it is not installed.
     pub fn start(socket: &str, role: MemifRole, device: &str, arguments: &[&str]) -> Option<Self> {
         let Some(program) = program() else {
             let _ = writeln!(
@@ -81,7 +81,8 @@ impl Testpmd {
         }
     }
 
-    /// Turns `port` until the two are connected. `false`, with the reason printed, if this testpmd has no memif driver.
+    /// Turns `port` until the two are connected. `false`, with the reason printed, if this testpmd
+    /// has no memif driver.
     pub fn connect(&mut self, port: &mut MemifPort) -> bool {
         let mut exited = false;
         let connected = until(Duration::from_secs(60), || {

@@ -1,6 +1,8 @@
-//! Network namespaces for tests that need root: made with unique names, removed when dropped, also on panic.
+//! Network namespaces for tests that need root: made with unique names, removed when dropped, also
+//! on panic.
 //!
-//! Owned by `bridge_kernel.rs` and `tap_kernel.rs`. A namespace of a test run that was killed is removed by the next run.
+//! Owned by `bridge_kernel.rs` and `tap_kernel.rs`. A namespace of a test run that was killed is
+//! removed by the next run.
 
 #![allow(dead_code)]
 

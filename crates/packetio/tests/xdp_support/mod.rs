@@ -1,7 +1,8 @@
-//! Two network namespaces joined by a veth pair, and frames to send through it. For the AF_XDP tests, which need root.
+//! Two network namespaces joined by a veth pair, and frames to send through it. For the AF_XDP
+//! tests, which need root.
 //!
-//! `near` has the interface [`NEAR`], which the tests drive with AF_XDP; `far` has [`FAR`]. The namespaces have names of their
-//! own and go when the [`Lab`] goes, even by a panic.
+//! `near` has the interface [`NEAR`], which the tests drive with AF_XDP; `far` has [`FAR`]. The
+//! namespaces have names of their own and go when the [`Lab`] goes, even by a panic.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -40,7 +41,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Both namespaces with the pair up and silent; `None` with the reason printed where that cannot be.
+    /// Both namespaces with the pair up and silent; `None` with the reason printed where that
+    /// cannot be.
     pub fn new(label: &str, queues: usize) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             let _ = writeln!(std::io::stderr(), "ignored: needs root");

@@ -145,11 +145,12 @@ impl Memory {
     pub(crate) fn header(&self, chunk: ChunkId) -> &ChunkHeader {
         debug_assert!(chunk.index() < self.chunks(chunk.class()));
         let index = chunk.index() as usize;
-        // SAFETY: ids come from the pool of this file or through `Memory::checked` on it, so the index is below the counts that the
-        // mapping, which outlives `self`, has room for; headers start on multiples of 16 bytes, zeros are a valid header, and a
-        // header is atomics alone. That an id is of this file no type says and a release build does not check (comparing the index here
-        // and in `payload_start` cost 1.25 % of all instructions of small transactions, and would not keep two streams apart): callers
-        // keep to what `byte_ring` says of one file.
+        // SAFETY: ids come from the pool of this file or through `Memory::checked` on it, so the
+        // index is below the counts that the mapping, which outlives `self`, has room for; headers
+        // start on multiples of 16 bytes, zeros are a valid header, and a header is atomics alone.
+        // That an id is of this file no type says and a release build does not check (comparing the
+        // index here and in `payload_start` cost 1.25 % of all instructions of small transactions,
+        // and would not keep two streams apart): callers keep to what `byte_ring` says of one file.
         unsafe {
             let header = match chunk.class() {
                 ChunkClass::Small => self.small.add(index * SMALL_BYTES as usize).cast(),

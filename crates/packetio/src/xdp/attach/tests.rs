@@ -1,4 +1,5 @@
-//! What the program decides about frames (run in the kernel, without an interface), and attaching by netlink.
+//! Decisions of the program about frames (run in the kernel, without an interface), and attaching
+//! by netlink.
 //!
 //! Needs root; without it each test says that it was skipped.
 
@@ -30,7 +31,8 @@ fn loaded() -> Option<Loaded> {
     }
 }
 
-/// Whether the program took it: there are no sockets, so what it takes goes to the kernel and is counted.
+/// Whether the program took it: there are no sockets, so what it takes goes to the kernel and is
+/// counted.
 fn takes(loaded: &Loaded, frame: &[u8]) -> bool {
     let before = loaded.no_socket();
     let action = bpf::dry_run(loaded.program.as_fd(), frame, 0).unwrap();
@@ -135,7 +137,8 @@ fn cut_frames_are_left_to_the_kernel() {
     }
 }
 
-/// A veth pair in a namespace of its own, which this thread is in until it goes; removed even when the test panics.
+/// A veth pair in a namespace of its own, which this thread is in until it goes; removed even when
+/// the test panics.
 struct Namespace {
     name: String,
     home: OwnedFd,

@@ -27,3 +27,33 @@ fn limits_for_so_many_connections_let_so_many_be_accepted() {
         }
     }
 }
+
+/// Every table that follows from the number of connections, below, within and at its bounds.
+#[test]
+fn limits_follow_from_the_number_of_connections() {
+    for (connections, half_open, time_wait, records, small_chunks) in [
+        (1, 1_024, 4_096, 16_384, 8_192),
+        (64, 1_024, 4_096, 16_384, 8_192),
+        (2_048, 1_024, 4_096, 16_384, 8_192),
+        (4_098, 2_049, 4_098, 16_384, 8_196),
+        (100_000, 50_000, 100_000, 200_000, 200_000),
+    ] {
+        let limits = Limits::for_connections(connections);
+        let tables = [
+            limits.half_open_max,
+            limits.time_wait_max,
+            limits.segment_records,
+            limits.small_chunks,
+        ];
+        assert_eq!(tables, [half_open, time_wait, records, small_chunks]);
+        let sockets = limits.sockets_max;
+        let least = connections.max(64);
+        assert!(sockets > least + least / 8, "{sockets}");
+        assert!(sockets < least + least / 8 + 2_048, "{sockets}");
+        assert_eq!(limits.orphans_max, sockets - sockets / 16);
+        assert!(limits.rest_blocks >= 2 * sockets && limits.rest_blocks.is_multiple_of(sockets));
+        assert!(limits.backlog_max >= 128 && limits.backlog_max <= connections.max(128));
+        assert!(limits.warm_sockets >= sockets / 64);
+        assert_eq!(limits.check().map_err(|_| connections), Ok(()));
+    }
+}

@@ -5,7 +5,10 @@
 use wire::SeqNumber;
 
 use crate::buffers::Buffers;
+use crate::config::Config;
 use crate::pack::{Packing, Usual};
+use crate::send::Sender;
+use crate::variables::Snd;
 
 /// What sizing of buffers needs to remember.
 #[derive(Clone, Debug, PartialEq)]
@@ -173,6 +176,35 @@ const SMALL_WINDOW_MAX: u32 = 536;
 pub(crate) fn payload_of(memory: u32, run: u16) -> u32 {
     let run = u64::from(run);
     (u64::from(memory) * run / (run + u64::from(RUN_OVERHEAD))) as u32
+}
+
+impl Autotune {
+    /// Bytes read in the best round trip so far (Linux's `tcpi_rcv_space`).
+    pub(crate) fn tune_space(&self) -> u32 {
+        self.space
+    }
+
+    /// What the window may hold has become less than what was read in a round trip.
+    pub(crate) fn limit_space(&mut self, clamp: u32) {
+        self.space = self.space.min(clamp);
+    }
+
+    /// Unsent bytes below which the socket is writable.
+    pub(crate) fn notsent_lowat(&self, config: &Config) -> u32 {
+        match self.notsent_lowat {
+            0 => config.notsent_lowat,
+            bytes => bytes,
+        }
+    }
+
+    pub(crate) fn runs(&self, snd: &Snd, tx: &Sender) -> Runs {
+        Runs::new(snd.mss, tx.max_wnd, self.send_buffer)
+    }
+
+    /// Segment size, largest window or send buffer changed.
+    pub(crate) fn refresh_runs(&mut self, snd: &Snd, tx: &Sender) {
+        self.runs = self.runs(snd, tx);
+    }
 }
 
 #[cfg(test)]

@@ -34,14 +34,16 @@ use crate::marks::Marks;
 use crate::pacing::{Pacing, RATE_INFINITE};
 use crate::path_mtu::Path;
 use crate::reassembly::RangePool;
+use crate::receive::Receiver;
 use crate::recovery::Recovery;
 use crate::recovery::rate::Delivery;
 use crate::recovery::records::RecordPool;
 use crate::rtt::RoundTrip;
 use crate::segment::{Segment, TransmitClass};
+use crate::send::Sender;
 use crate::state::{ConnectionError, CurrentState, State};
 use crate::timers::{NEVER_NS, Tally, Timers};
-use crate::variables::{Cold, Rcv, Receiver, Sender, Snd};
+use crate::variables::{Cold, Rcv, Snd};
 use crate::{MILLISECOND_NS, limits};
 
 mod application;
@@ -482,7 +484,7 @@ impl Connection {
     #[inline(never)]
     fn let_go(&mut self, cx: &mut Cx<'_>) {
         if self.state() == State::Closed {
-            self.forget_in_flight(cx);
+            self.recovery.forget_in_flight(cx.records);
         }
         if !self.marks.has(Marks::RESET_DUE) {
             self.rx.held.release(cx.ranges);
@@ -644,7 +646,7 @@ impl Connection {
         let window = (self.rcv.wnd() >> self.rcv_shift).min(u32::from(u16::MAX)) as u16;
         Some(TimeWaitEntry {
             fin_wait_2,
-            ecn_capable: self.sends_all_ecn_capable(),
+            ecn_capable: self.ecn.sends_all_ecn_capable(self.snd.ecn),
             snd_nxt: self.snd.nxt,
             rcv_nxt: self.rcv.nxt,
             rcv_wnd: self.rcv.wnd(),

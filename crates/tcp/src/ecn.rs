@@ -18,6 +18,7 @@ use wire::tcp::Flags;
 use crate::pack::Packing;
 
 pub(crate) mod classic;
+pub(crate) mod feedback;
 pub(crate) mod handshake;
 pub(crate) mod option;
 pub(crate) mod received;
@@ -166,5 +167,12 @@ impl EcnState {
         let had = self.has(flag);
         self.put(flag, false);
         had
+    }
+}
+
+impl EcnState {
+    /// The peer has sent a segment as ECN-capable.
+    pub(crate) fn has_seen_ect(&self) -> bool {
+        self.has(bit::SEEN)
     }
 }

@@ -14,7 +14,6 @@
 use wire::SeqNumber;
 use wire::tcp::{Flags, Options, Timestamp};
 
-use crate::MILLISECOND_NS;
 use crate::challenge::AckGate;
 use crate::config::Config;
 use crate::context::Cx;
@@ -22,9 +21,9 @@ use crate::ecn::{EcnKind, HalfOpenEcn, SynEcn, grant};
 use crate::handshake::{Handshake, SynAckRepetitions, WindowScales};
 use crate::isn::timestamp_value;
 use crate::listen::{PassiveOpen, SynRequest};
-use crate::reset;
 use crate::segment::{Segment, SegmentOut};
 use crate::state::IcmpError;
+use crate::{MILLISECOND_NS, reset};
 
 #[cfg(test)]
 mod tests;

@@ -41,12 +41,14 @@ mod pacing;
 pub mod pack;
 pub mod path_mtu;
 mod reassembly;
+mod receive;
 mod record_ends;
 mod recovery;
 pub mod recv_buffer;
 pub mod reset;
 mod rtt;
 pub mod segment;
+mod send;
 pub mod state;
 pub mod syn_cookie;
 #[cfg(test)]

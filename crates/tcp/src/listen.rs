@@ -8,8 +8,7 @@ use wire::SeqNumber;
 use wire::tcp::{FastOpenCookie, Flags};
 
 use crate::buffers::{Buffers, InitialWindow};
-use crate::config::Config;
-use crate::config::CongestionAlgorithm;
+use crate::config::{Config, CongestionAlgorithm};
 use crate::ecn::SynEcn;
 use crate::limits::{SEND_MSS_MIN, WINDOW_SHIFT_MAX, timestamp_bytes};
 use crate::reset;

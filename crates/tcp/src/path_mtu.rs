@@ -8,6 +8,8 @@
 use wire::SeqNumber;
 
 use crate::SECOND_NS;
+use crate::limits::SEND_MSS_MIN;
+use crate::marks::Marks;
 use crate::pack::Packing;
 
 #[cfg(test)]
@@ -123,5 +125,36 @@ impl Path {
         p.u16(probe_len, 0);
         p.u32(probed_at, 0);
         p.u16(threshold, 1);
+    }
+}
+
+impl Path {
+    pub(crate) fn narrow_mss(&self, marks: Marks) -> u32 {
+        match marks.has(Marks::PATH_NARROWED) {
+            true => u32::from(self.narrow_mss),
+            false => 0,
+        }
+    }
+}
+
+impl Path {
+    /// The largest size that is worth a try: link, application, peer and routers allow it.
+    pub(crate) fn size_max(&self, marks: Marks, peer_mss: u16) -> u16 {
+        let routers = match marks.has(Marks::PATH_NARROWED) {
+            true => self.narrow_mss,
+            false => u16::MAX,
+        };
+        let ends = self.mss_max.min(peer_mss);
+        ends.min(routers).max(SEND_MSS_MIN)
+    }
+
+    /// The bounds are so close that no further probe is worth its segment.
+    pub(crate) fn search_is_over(&self) -> bool {
+        self.high.saturating_sub(self.low) < self.threshold.max(1)
+    }
+
+    /// The middle of what is not known.
+    pub(crate) fn probe_size(&self) -> u16 {
+        self.low + self.high.saturating_sub(self.low) / 2
     }
 }

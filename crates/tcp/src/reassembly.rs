@@ -14,7 +14,6 @@
 //! from RCV.NXT gives way, be it the new one: the nearest gap is what the application waits for.
 
 use alloc::vec::Vec;
-
 use wire::SeqNumber;
 
 use crate::limits::{RANGE_BLOCK_RANGES, RANGE_BLOCKS_EACH_MAX, SACK_BLOCKS_MAX};

@@ -23,14 +23,24 @@ use wire::SeqNumber;
 
 use crate::MILLISECOND_NS;
 use crate::pack::{Packing, Usual};
+use crate::recovery::records::{NONE, RecordPool, tag};
+use crate::send::Sender;
+
+use rack::Rack;
+use records::{Chain, Index, Record};
 
 pub(crate) mod ack;
+pub(crate) mod acked;
+mod machine;
 pub(crate) mod rack;
 pub(crate) mod rate;
 pub(crate) mod records;
-
-use rack::Rack;
-use records::{Chain, Index, NONE, Record, tag};
+mod reno;
+mod resend;
+pub(crate) mod scoreboard;
+mod tlp;
+mod undo;
+pub(crate) mod whole_flight;
 
 /// Flags of [`Recovery`].
 pub(crate) mod flag {
@@ -354,5 +364,39 @@ impl Recovery {
         if self.is_reducing() {
             self.prr_out += count;
         }
+    }
+}
+
+impl Recovery {
+    /// The first segment in flight was sent a round trip ago, nearly.
+    pub(crate) fn expects_ack_soon(&self, tx: &Sender, records: &RecordPool, now_ns: u64) -> bool {
+        let Some(head) = records.get(self.chain.head) else {
+            return false;
+        };
+        let srtt_ns = tx.rtt.srtt_ns();
+        let soon_ns = (srtt_ns / 2).min(MILLISECOND_NS);
+        head.sent_ns.saturating_add(srtt_ns) <= now_ns.saturating_add(soon_ns)
+    }
+}
+
+impl Recovery {
+    /// Segments presumed to be in the network.
+    #[inline]
+    pub(crate) fn segments_in_flight(&self) -> u32 {
+        self.in_flight()
+    }
+
+    /// Nothing is in flight any more: all records go back.
+    pub(crate) fn forget_in_flight(&mut self, records: &mut RecordPool) {
+        let recovery = &mut *self;
+        recovery.chain.clear(records);
+        recovery.hint = NONE;
+        recovery.highest = NONE;
+        recovery.packets_out = 0;
+        recovery.sacked_out = 0;
+        recovery.lost_out = 0;
+        recovery.retrans_out = 0;
+        (recovery.part_out, recovery.part_end) = (0, SeqNumber(0));
+        recovery.flags = 0;
     }
 }

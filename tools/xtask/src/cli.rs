@@ -197,6 +197,9 @@ pub struct MutantOptions {
     /// No mutant is begun after so many minutes
     #[arg(long, value_name = "MINUTES", default_value_t = MUTANTS_MINUTES)]
     pub minutes: u64,
+    /// Of the drawn, judge those whose name contains this: `window.rs:147`
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
     /// Leave out mutants that have to be built alone
     #[arg(long)]
     pub switched_only: bool,
@@ -216,6 +219,7 @@ impl Default for MutantOptions {
             count: MUTANTS_COUNT,
             seed: MUTANTS_SEED,
             minutes: MUTANTS_MINUTES,
+            only: None,
             switched_only: false,
             jobs: MUTANTS_JOBS,
             bar: MUTANTS_BAR,

@@ -198,6 +198,11 @@ impl Watched {
         Ok(Watched { child, group })
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its standard output, if that is a pipe and was not taken before.
     pub fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()

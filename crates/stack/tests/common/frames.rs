@@ -153,7 +153,10 @@ pub fn parse(frame: &[u8]) -> Seen {
             let body = &packet[ipv6::HEADER_LEN..];
             match header.next_header {
                 protocol::TCP => Seen::Tcp(Tcp::parse(header.src.into(), header.dst.into(), body)),
-                protocol::ICMPV6 => icmp_v6(&header, body),
+                protocol::ICMPV6 => {
+                    assert!(header.hop_limit >= 64, "it has far to go");
+                    icmp_v6(&header, body)
+                }
                 other => panic!("the stack sent IP protocol {other}"),
             }
         }

@@ -239,6 +239,33 @@ fn established_icmp_errors_do_not_end_it() {
     assert_eq!(w.read(socket), b"fine");
 }
 
+/// Errors that end an attempt to connect over IPv6, each by its own errno.
+#[test]
+fn syn_sent_v6_errors_end_the_attempt() {
+    for (is_exceeded, errno) in [(false, Errno::CONNREFUSED), (true, Errno::HOSTUNREACH)] {
+        let mut w = World::new();
+        let socket = w.app.connect(SocketAddr::new(PEER_V6, 80));
+        w.settle();
+        let syn = w.tcp_with(Flags::SYN);
+        let (IpAddr::V6(src), IpAddr::V6(dst)) = (syn.src, syn.dst) else {
+            panic!("IPv6")
+        };
+        let quote = frames::ipv6_packet(src, dst, protocol::TCP, 64, &syn.segment_bytes());
+        let quote = quote.as_slice();
+        let message = match is_exceeded {
+            true => icmpv6::Message::TimeExceeded { code: 0, quote },
+            false => icmpv6::Message::DestinationUnreachable { code: 4, quote },
+        };
+        let moved = w.counted(|w| {
+            w.send_frame(&frames::icmp6_frame(
+                w.peer.mac, STACK_MAC, PEER_V6, STACK_V6, &message,
+            ));
+        });
+        assert!(!moved.contains(&("rx_drop_icmp", 1)), "{moved:?}");
+        assert_eq!(w.app.errno(socket), Some(errno));
+    }
+}
+
 fn in_flight(w: &mut World, len: usize) -> (Client, ring::socket_block::SocketId, Vec<Tcp>) {
     let (client, socket) = w.established();
     w.write(socket, &vec![1; len]);

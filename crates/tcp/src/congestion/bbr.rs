@@ -16,21 +16,23 @@
 //! shrink the window here, it only tells of its states.
 
 use super::by_model::PathSample;
-use super::{AckSample, CaState, Congestion, CongestionControl, Event, Moment};
-use super::{SSTHRESH_INFINITE, Window};
+use super::{
+    AckSample, CaState, Congestion, CongestionControl, Event, Moment, SSTHRESH_INFINITE, Window,
+};
 use crate::MILLISECOND_NS;
 use crate::limits::CWND_SEGMENTS_MAX;
+
+use aggregation::Aggregation;
+use long_term::{LongTerm, Sign};
+use phase::Mode;
+use rate::{
+    GAIN_ONE, GAIN_SHIFT, MaxFilter, RATE_SHIFT, Rate, paced_bytes_per_second, rate_of, segments_in,
+};
 
 mod aggregation;
 mod long_term;
 mod phase;
 mod rate;
-
-use aggregation::Aggregation;
-use long_term::{LongTerm, Sign};
-use phase::Mode;
-use rate::{GAIN_ONE, GAIN_SHIFT, MaxFilter, RATE_SHIFT, Rate};
-use rate::{paced_bytes_per_second, rate_of, segments_in};
 
 /// How long RTprop holds before it is measured anew.
 const RT_PROP_MS: u32 = 10_000;

@@ -4,7 +4,6 @@
 //! Whoever reads usually answers, and may close behind the answer: what comes together is told by `note_read`, `note_write` and their like between
 //! [`begin_run`](Connection::begin_run) and [`end_run`](Connection::end_run), and what follows from it is found out once.
 
-use crate::MILLISECOND_NS;
 use crate::config::CongestionAlgorithm;
 use crate::connection::timers::AckKind;
 use crate::connection::{Connection, Keepalive, millis};
@@ -108,13 +107,13 @@ impl Connection {
         let copied = self.rx.unread.saturating_sub(unread);
         if copied > 0 {
             let out_of_order = self.rx.held.bytes(cx.ranges);
-            self.discharge(
+            self.rx.discharge(
                 self.rx.unread.saturating_add(out_of_order),
                 unread.saturating_add(out_of_order),
             );
             self.rx.unread = unread;
             self.adjust_receive_space(cx);
-            let update = self.read_deserves_ack(copied)
+            let update = self.rx.read_deserves_ack(&self.rcv, self.marks, copied)
                 || (self.state().receives_data() && self.wants_window_update(cx));
             if update {
                 self.request_ack(AckKind::WindowUpdate);
@@ -354,10 +353,5 @@ impl Connection {
             _ => return,
         }
         self.marks.set(Marks::FIN_QUEUED);
-    }
-
-    /// The user timeout in nanoseconds; 0 = none.
-    pub(crate) fn user_timeout_ns(&self) -> u64 {
-        u64::from(self.tx.user_timeout_ms) * MILLISECOND_NS
     }
 }

@@ -6,11 +6,7 @@ use crate::connection::Connection;
 use crate::context::Cx;
 use crate::marks::Marks;
 use crate::segment::Segment;
-use wire::SeqNumber;
 
-/// Linux's guess of the peer's segment size before anything has arrived: small, so that ACKs are rather too many.
-pub(crate) const SEGMENT_GUESS_MIN: u32 = 88;
-const SEGMENT_GUESS_MAX: u32 = 536;
 /// Headers and book-keeping that a full segment to be sent has beside its payload.
 const SEND_HEADERS: u32 = 320 + 320;
 const SEND_DESCRIPTOR: u32 = 256;
@@ -18,22 +14,15 @@ const SEND_DESCRIPTOR: u32 = 256;
 const WINDOW_BYTES_MAX: u32 = 1 << 30;
 
 impl Connection {
-    /// How long the peer's segments may be, before any has come.
-    pub(crate) fn guess_peer_segment(&mut self) {
-        self.rx.peer_segment = u32::from(self.rx.advmss.min(self.snd.mss))
-            .min(self.rx.wnd / 2)
-            .clamp(SEGMENT_GUESS_MIN, SEGMENT_GUESS_MAX) as u16;
-    }
-
     /// Sizes at the moment when data may flow.
     pub(crate) fn begin_buffers(&mut self, cx: &Cx<'_>) {
         self.expand_send_buffer(cx);
-        self.refresh_runs();
-        self.guess_peer_segment();
+        self.tune.refresh_runs(&self.snd, &self.tx);
+        self.rx.guess_peer_segment(&self.snd);
         self.tune.space_at_us = micros(cx.now_ns);
-        self.tune.space_seq = self.reader_seq();
+        self.tune.space_seq = self.rx.reader_seq(&self.rcv);
         let advmss = u32::from(self.rx.advmss);
-        let most = self.full_space();
+        let most = self.rx.full_space();
         self.rx.clamp = self.rx.clamp.min(most);
         // One segment stays in reserve.
         if self.rx.clamp > 2 * advmss && self.rx.clamp + advmss > most {
@@ -45,11 +34,6 @@ impl Connection {
             .ssthresh
             .min(self.rx.wnd)
             .min(u32::from(cx.config.initial_window_segments) * advmss);
-    }
-
-    /// Up to where the application has read.
-    fn reader_seq(&self) -> SeqNumber {
-        self.rcv.nxt - self.rx.unread
     }
 
     // Receiving.
@@ -114,14 +98,14 @@ impl Connection {
         if self.tune.rtt_us8 == 0 || took_us < self.tune.rtt_us8 >> 3 {
             return;
         }
-        let copied = self.reader_seq().since(self.tune.space_seq);
+        let copied = self.rx.reader_seq(&self.rcv).since(self.tune.space_seq);
         // What still waits says that the reader, not the window, is the limit (Linux 6.16).
         let copied = copied.saturating_sub(self.rx.unread);
         if copied > self.tune.space {
             self.grow_receive_buffer(cx, copied);
             self.tune.space = copied;
         }
-        self.tune.space_seq = self.reader_seq();
+        self.tune.space_seq = self.rx.reader_seq(&self.rcv);
         self.tune.space_at_us = now_us;
     }
 
@@ -140,27 +124,17 @@ impl Connection {
         let wanted = wanted.min(u64::from(cx.config.recv_buffer.bytes_max)) as u32;
         if wanted > self.rx.buffer {
             self.rx.buffer = wanted;
-            self.rx.clamp = self.full_space();
+            self.rx.clamp = self.rx.full_space();
         }
     }
 
     /// Text arrived beyond a gap: it takes its place beside what one round trip brings (Linux 6.18). Not for who was connected to and has read nothing yet:
     /// perhaps nobody has accepted it.
     pub(crate) fn make_place_beyond_gap(&mut self, cx: &Cx<'_>) {
-        let is_used = self.cold.is_syn_sent || self.reader_seq() != self.rx.irs + 1;
+        let is_used = self.cold.is_syn_sent || self.rx.reader_seq(&self.rcv) != self.rx.irs + 1;
         if is_used && !self.is_orphan() {
             self.grow_receive_buffer(cx, self.tune.space);
         }
-    }
-
-    /// Bytes read in the best round trip so far (Linux's `tcpi_rcv_space`).
-    pub(crate) fn tune_space(&self) -> u32 {
-        self.tune.space
-    }
-
-    /// What the window may hold has become less than what was read in a round trip.
-    pub(crate) fn limit_space(&mut self, clamp: u32) {
-        self.tune.space = self.tune.space.min(clamp);
     }
 
     // Sending.
@@ -168,11 +142,11 @@ impl Connection {
     /// A writer waits for room: the send buffer follows the congestion window while that is not full. Linux asks after it has sent, but its
     /// small queues towards the device keep the window from being full then, so that in truth each ACK counts.
     pub fn on_writer_waits(&mut self, cx: &Cx<'_>) {
-        if self.segments_in_flight() < self.congestion.window.cwnd {
+        if self.recovery.segments_in_flight() < self.congestion.window.cwnd {
             let before = self.tune.send_buffer;
             self.expand_send_buffer(cx);
             if self.tune.send_buffer != before {
-                self.refresh_runs();
+                self.tune.refresh_runs(&self.snd, &self.tx);
             }
         }
     }
@@ -206,35 +180,18 @@ impl Connection {
     /// Bytes that the congestion window still takes.
     fn congestion_room(&self) -> u32 {
         let cwnd = self.congestion.window.cwnd;
-        let segments = cwnd.saturating_sub(self.segments_in_flight());
+        let segments = cwnd.saturating_sub(self.recovery.segments_in_flight());
         segments
             .saturating_mul(u32::from(self.snd.mss))
             .min(WINDOW_BYTES_MAX)
-    }
-
-    /// Unsent bytes below which the socket is writable.
-    fn notsent_lowat(&self, cx: &Cx<'_>) -> u32 {
-        match self.tune.notsent_lowat {
-            0 => cx.config.notsent_lowat,
-            bytes => bytes,
-        }
-    }
-
-    fn runs(&self) -> Runs {
-        Runs::new(self.snd.mss, self.tx.max_wnd, self.tune.send_buffer)
-    }
-
-    /// Segment size, largest window or send buffer changed.
-    pub(crate) fn refresh_runs(&mut self) {
-        self.tune.runs = self.runs();
     }
 
     /// What the application may have in the send buffer now, and when a writer that waits for room is woken.
     #[inline]
     #[must_use]
     pub fn send_room(&self, cx: &Cx<'_>) -> SendRoom {
-        debug_assert_eq!(self.tune.runs, self.runs());
-        let lowat = self.notsent_lowat(cx);
+        debug_assert_eq!(self.tune.runs, self.tune.runs(&self.snd, &self.tx));
+        let lowat = self.tune.notsent_lowat(cx.config);
         SendRoom {
             limit: match self.limit_at_rest(lowat) {
                 Some(limit) => limit,
@@ -355,7 +312,7 @@ impl Connection {
     pub fn set_send_buffer(&mut self, cx: &mut Cx<'_>, asked: u32) {
         self.tune.send_buffer = Buffers::of(cx.config).with_send(asked).send_bytes;
         self.tune.send_locked = true;
-        self.refresh_runs();
+        self.tune.refresh_runs(&self.snd, &self.tx);
     }
 
     /// SO_RCVBUF: twice what was asked for; the buffer no longer grows by itself. A window that was promised stays so.
@@ -384,7 +341,7 @@ impl Connection {
     /// TCP_NOTSENT_LOWAT limits what is unsent: writers are to be told of what has left.
     #[must_use]
     pub fn limits_unsent(&self, cx: &Cx<'_>) -> bool {
-        self.notsent_lowat(cx) != u32::MAX
+        self.tune.notsent_lowat(cx.config) != u32::MAX
     }
 
     /// Payload bytes sent and not acknowledged.

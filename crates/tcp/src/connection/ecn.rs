@@ -1,11 +1,12 @@
 //! ECN on an established connection: which codepoint leaves, and which mark arrived.
 
-use crate::connection::Connection;
-use crate::context::Cx;
-use crate::ecn::{EcnMode, bit};
-use crate::segment::{Segment, SegmentOut};
 use wire::Ecn;
 use wire::tcp::Flags;
+
+use crate::connection::Connection;
+use crate::context::Cx;
+use crate::ecn::EcnMode;
+use crate::segment::{Segment, SegmentOut};
 
 mod classic;
 mod feedback;
@@ -20,17 +21,12 @@ impl Connection {
         !self.snd.ecn.is_off()
     }
 
-    /// The peer has sent a segment as ECN-capable.
-    pub(crate) fn has_seen_ect(&self) -> bool {
-        self.ecn.has(bit::SEEN)
-    }
-
     /// Flags, codepoint and option of any segment without SYN. `fresh` = it carries data never sent before.
     #[inline]
     pub(crate) fn dress(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, fresh: bool) {
         match self.snd.ecn.mode() {
             EcnMode::Off | EcnMode::Pending => {}
-            EcnMode::Classic => self.dress_classic(out, fresh),
+            EcnMode::Classic => self.ecn.dress_classic(out, fresh),
             EcnMode::Accurate => self.dress_accurate(cx, out),
         }
     }

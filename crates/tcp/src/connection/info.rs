@@ -1,13 +1,12 @@
 //! A snapshot of a connection for `TCP_INFO`, `mill ss` and tests.
 
-use super::autotune::SEGMENT_GUESS_MIN;
 use crate::MILLISECOND_NS;
 use crate::congestion::{Algorithm, BbrInfo, CaState, DctcpInfo};
 use crate::connection::Connection;
 use crate::ecn::AccurateEcnInfo;
 use crate::fast_open::FastOpenFailure;
-use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
+use crate::receive::SEGMENT_GUESS_MIN;
 use crate::state::State;
 
 /// Values in the manner of Linux's `tcp_info`. Times are nanoseconds, windows bytes, unless named else.
@@ -189,16 +188,10 @@ impl Connection {
             State::SynSent => self.tell_of_syn(&mut info),
             State::SynReceived if !self.is_fast_opened() => self.tell_of_opening(&mut info),
             // Perhaps before the peer said what it takes.
-            State::Closed => info.snd_mss = info.snd_mss.min(self.mss_of_peer()),
+            State::Closed => info.snd_mss = info.snd_mss.min(self.tx.mss_of_peer(self.marks)),
             _ => {}
         }
         info
-    }
-
-    /// The peer's MSS, or what it is held for before its SYN, less our options.
-    fn mss_of_peer(&self) -> u32 {
-        let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
-        u32::from(self.tx.peer_mss.saturating_sub(options))
     }
 
     /// Before the peer has answered nothing is agreed upon.
@@ -207,7 +200,7 @@ impl Connection {
         info.window_scaling = false;
         info.snd_wscale = 0;
         info.rcv_wscale = 0;
-        info.snd_mss = self.mss_of_peer();
+        info.snd_mss = self.tx.mss_of_peer(self.marks);
         info.rcv_mss = SEGMENT_GUESS_MIN;
         info.timestamps = false;
         self.tell_of_opening(info);
@@ -245,8 +238,8 @@ impl Connection {
             timestamps: self.marks.has(Marks::TIMESTAMPS),
             sack: self.marks.has(Marks::SACK),
             ecn: self.uses_ecn(),
-            ecn_seen: self.has_seen_ect(),
-            accurate_ecn: self.accurate_ecn_info(),
+            ecn_seen: self.ecn.has_seen_ect(),
+            accurate_ecn: self.ecn.accurate_ecn_info(self.snd.ecn),
             window_scaling: self.marks.has(Marks::WINDOW_SCALING),
             syn_data_acked: self.syn_data_acked(),
             fast_child: self.cold.is_fast_child,
@@ -268,7 +261,7 @@ impl Connection {
             total_retrans: self.tx.total_retrans,
             rtt_ns: self.tx.rtt.srtt_ns(),
             rttvar_ns: self.tx.rtt.rttvar_ns(),
-            min_rtt_ns: self.min_rtt_ns(),
+            min_rtt_ns: self.tx.min_rtt_ns(),
             snd_ssthresh: self.congestion.window.ssthresh,
             snd_cwnd: self.congestion.window.cwnd,
             reordering: u32::from(self.recovery.reordering),
@@ -287,7 +280,7 @@ impl Connection {
             rcv_wnd: self.rx.wnd,
             rcv_ssthresh: self.rx.ssthresh,
             window_clamp: self.rx.clamp,
-            rcv_space: self.tune_space(),
+            rcv_space: self.tune.tune_space(),
             rcv_rtt_ns: u64::from(self.tune.rtt_us8 >> 3) * 1000,
             out_of_order_in: self.cold.out_of_order_in,
             timeouts: self.timeout_info(now_ns),
@@ -299,7 +292,7 @@ impl Connection {
             data_segs_out: self.tx.data_segs_out,
             data_segs_in: self.rx.data_segs_in,
             last: self.last_info(),
-            narrow_mss: self.narrow_mss(),
+            narrow_mss: self.path.narrow_mss(self.marks),
             bbr: self.bbr_info(),
             dctcp: self.dctcp_info(),
         }
@@ -314,7 +307,7 @@ impl Connection {
         }
         let counts = &self.recovery;
         Some(DctcpInfo {
-            has_latest_mark: self.has_latest_mark(),
+            has_latest_mark: self.ecn.has_latest_mark(),
             ..dctcp.info(self.mss_told(), counts.delivered, counts.delivered_ce)
         })
     }
@@ -342,20 +335,6 @@ impl Connection {
             data_sent_ns: self.tx.last_sent_ns,
             data_recv_ns: self.rx.last_data_ns,
             ack_recv_ns: self.rx.last_ack_ns,
-        }
-    }
-
-    fn narrow_mss(&self) -> u32 {
-        match self.marks.has(Marks::PATH_NARROWED) {
-            true => u32::from(self.path.narrow_mss),
-            false => 0,
-        }
-    }
-
-    fn min_rtt_ns(&self) -> u64 {
-        match self.tx.rtt.min_us() {
-            u32::MAX => u64::MAX,
-            min_us => u64::from(min_us) * 1000,
         }
     }
 }

@@ -17,7 +17,7 @@ impl Connection {
     /// and no more than half of the largest window, so that two segments fit.
     pub(crate) fn refresh_mss(&mut self) {
         self.find_mss();
-        self.refresh_runs();
+        self.tune.refresh_runs(&self.snd, &self.tx);
     }
 
     /// The segment size alone: what follows from it is the caller's to refresh.

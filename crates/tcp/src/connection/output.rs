@@ -152,7 +152,7 @@ impl Connection {
         self.due = TransmitClass::None;
         self.delivery.burst_left = 0;
         if self.recovery.any(flag::SEND_NEW) {
-            self.end_new_data_test();
+            self.recovery.end_new_data_test(&self.snd);
         }
         self.note_stop(cx);
         self.arm_departure(cx);

@@ -1,12 +1,13 @@
 //! Quiet connections are packed: all fields of a connection in their order.
 
+use wire::SeqNumber;
+
 use crate::connection::Connection;
 use crate::marks::Marks;
 use crate::pack::{Packer, Packing, Unpacker, Usual};
 use crate::segment::TransmitClass;
 use crate::state::State;
 use crate::timers::NEVER_NS;
-use wire::SeqNumber;
 
 impl Connection {
     /// Nothing is in flight, owed or held, and nobody waits: the connection could be packed.
@@ -100,7 +101,7 @@ impl Connection {
         let nearest_ns = tx.timers.nearest_ns().min(pacing.departure_ns);
         p.u64(deadline_ns, nearest_ns);
         if p.is_reading() {
-            self.refresh_runs();
+            self.tune.refresh_runs(&self.snd, &self.tx);
         }
     }
 

@@ -43,7 +43,7 @@ impl Connection {
             // RFC 1191 6.3: routes change; a router will say so again if this one has not.
             self.marks.clear(Marks::PATH_NARROWED);
             self.path.narrow_mss = self.path.mss_max;
-            self.path.high = self.size_max();
+            self.path.high = self.path.size_max(self.marks, self.tx.peer_mss);
             self.refresh_path();
         }
         if self.marks.has(Marks::PATH_PROBING) {
@@ -58,16 +58,6 @@ impl Connection {
         self.path.high = self.path.high.min(mss);
         self.path.low = self.path.low.min(mss);
         self.refresh_path();
-    }
-
-    /// The largest size that is worth a try: link, application, peer and routers allow it.
-    fn size_max(&self) -> u16 {
-        let routers = match self.marks.has(Marks::PATH_NARROWED) {
-            true => self.path.narrow_mss,
-            false => u16::MAX,
-        };
-        let ends = self.path.mss_max.min(self.tx.peer_mss);
-        ends.min(routers).max(SEND_MSS_MIN)
     }
 
     /// The segment size that follows from what is known.

@@ -1,10 +1,11 @@
 //! Loss recovery as methods of the connection: [`crate::recovery`] holds the state.
 
+use wire::SeqNumber;
+
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::marks::Marks;
 use crate::recovery::records::{NONE, tag};
-use wire::SeqNumber;
 
 mod acked;
 mod frto;
@@ -21,12 +22,6 @@ mod undo;
 mod whole_flight;
 
 impl Connection {
-    /// Segments presumed to be in the network.
-    #[inline]
-    pub(crate) fn segments_in_flight(&self) -> u32 {
-        self.recovery.in_flight()
-    }
-
     /// Recovery may have begun or ended: header prediction and the plan for output depend on it.
     #[inline]
     pub(crate) fn after_recovery_event(&mut self) {
@@ -87,19 +82,5 @@ impl Connection {
             assert!(next.is_none_or(|next| next == self.snd.nxt), "{recovery:?}");
             assert_eq!(out == 0, self.snd.una == self.snd.nxt, "{recovery:?}");
         }
-    }
-
-    /// Nothing is in flight any more: all records go back.
-    pub(crate) fn forget_in_flight(&mut self, cx: &mut Cx<'_>) {
-        let recovery = &mut self.recovery;
-        recovery.chain.clear(cx.records);
-        recovery.hint = NONE;
-        recovery.highest = NONE;
-        recovery.packets_out = 0;
-        recovery.sacked_out = 0;
-        recovery.lost_out = 0;
-        recovery.retrans_out = 0;
-        (recovery.part_out, recovery.part_end) = (0, SeqNumber(0));
-        recovery.flags = 0;
     }
 }

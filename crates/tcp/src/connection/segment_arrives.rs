@@ -15,6 +15,8 @@
 //! A step changes variables and marks, and says whether the next one follows. Nothing is sent here: what
 //! is due is marked, and `output` sends it.
 
+use wire::tcp::Flags;
+
 use crate::connection::Connection;
 use crate::connection::timers::AckKind;
 use crate::context::Cx;
@@ -23,7 +25,6 @@ use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::State;
-use wire::tcp::Flags;
 
 mod acceptable;
 mod ack;

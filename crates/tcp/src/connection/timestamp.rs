@@ -1,12 +1,13 @@
 //! Timestamps (RFC 7323 3 to 5): our clock, TS.Recent, protection against wrapped sequence numbers.
 
+use wire::tcp::Flags;
+
 use crate::MILLISECOND_NS;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::limits::{TS_RECENT_AGE_MAX, coarse};
+use crate::limits::coarse;
 use crate::marks::Marks;
 use crate::segment::Segment;
-use wire::tcp::Flags;
 
 impl Connection {
     /// TSval of a segment that leaves now: milliseconds plus the address pair's offset.
@@ -40,11 +41,7 @@ impl Connection {
         {
             return false;
         }
-        !self.ts_recent_is_outdated(cx)
-    }
-
-    fn ts_recent_is_outdated(&self, cx: &Cx<'_>) -> bool {
-        coarse(cx.now_ns).wrapping_sub(self.rx.ts_recent_at) >= TS_RECENT_AGE_MAX
+        !self.rx.ts_recent_is_outdated(cx.now_ns)
     }
 
     /// A bare ACK in its place that says nothing new, `behind_ms` old: another overtook it on its way, which is no reason to answer (Linux).
@@ -72,7 +69,7 @@ impl Connection {
         }
         let behind = self.rcv.ts_recent.wrapping_sub(stamp.value) as i32;
         // Older values get here that are older by no more than the slack, or of an ACK that was overtaken, or when TS.Recent is outdated: only then they count.
-        if behind > 0 && (behind <= PAWS_SLACK || !self.ts_recent_is_outdated(cx)) {
+        if behind > 0 && (behind <= PAWS_SLACK || !self.rx.ts_recent_is_outdated(cx.now_ns)) {
             return;
         }
         self.rcv.ts_recent = stamp.value;

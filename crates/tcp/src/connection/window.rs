@@ -9,21 +9,14 @@
 
 use wire::SeqNumber;
 
-use crate::buffers::{Memory, RATIO_ONE, WINDOW_CLAMP_MIN, cost_of, ratio_of, window_of};
+use crate::buffers::{Memory, cost_of, ratio_of, window_of};
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
+use crate::receive::window::{HEADER_BYTES, up_to};
 use crate::segment::Segment;
 
-/// `bytes`, up to a whole number of units, which are a power of two.
-#[inline]
-fn up_to(bytes: u32, unit: u32) -> u32 {
-    (bytes + (unit - 1)) & !(unit - 1)
-}
-
-/// IP and TCP header without options.
-const HEADER_BYTES: u32 = 40;
 /// Segments below this many bytes say nothing of how well buffers are filled.
 const TELLING_BYTES_MIN: u32 = 128;
 
@@ -79,61 +72,29 @@ impl Connection {
         self.rcv.wnd()
     }
 
-    /// The window field of a SYN or SYN-ACK: never scaled (RFC 7323 2.2).
-    pub(crate) fn syn_window(&self) -> u16 {
-        self.rx.wnd.min(u32::from(u16::MAX)) as u16
-    }
-
     /// The largest window that the field can say.
     pub(crate) fn window_ceiling(&self) -> u32 {
         u32::from(u16::MAX) << self.rcv_shift
     }
 
-    /// Payload that the whole buffer can hold.
-    pub(crate) fn full_space(&self) -> u32 {
-        window_of(i64::from(self.rx.buffer), self.rx.ratio) as u32
-    }
-
-    /// Payload that what is free of it can hold; negative when more is held than the buffer is meant to.
-    fn free_space(&self) -> i64 {
-        let free = i64::from(self.rx.buffer) - i64::from(self.rx.charged);
-        window_of(free, self.rx.ratio)
-    }
-
     /// What could be advertised, whatever was promised before.
     #[inline]
     pub(crate) fn select_window(&mut self, cx: &Cx<'_>) -> u32 {
-        match self.roomy_window(cx) {
+        match self.rx.roomy_window(self.rcv_shift, cx.config) {
             Some(window) => window,
             None => self.select_window_in_full(cx),
         }
     }
 
-    /// The same while the reader keeps up: half of the buffer is free, and the field is scaled.
-    #[inline]
-    fn roomy_window(&self, cx: &Cx<'_>) -> Option<u32> {
-        let rx = &self.rx;
-        let ratio = u64::from(rx.ratio);
-        let full = (u64::from(rx.buffer) * ratio / RATIO_ONE).min(u64::from(rx.clamp));
-        let free = u64::from(rx.buffer.checked_sub(rx.charged)?) * ratio / RATIO_ONE;
-        let is_roomy = free >= full / 2
-            && full > 0
-            && rx.peer_segment > 0
-            && self.rcv_shift > 0
-            && !cx.config.shrink_window;
-        let window = free.min(u64::from(rx.ssthresh)) as u32;
-        is_roomy.then_some(up_to(window, 1 << self.rcv_shift))
-    }
-
     fn select_window_in_full(&mut self, cx: &Cx<'_>) -> u32 {
-        let allowed = i64::from(self.full_space());
+        let allowed = i64::from(self.rx.full_space());
         let full = allowed.min(i64::from(self.rx.clamp));
         let mss = i64::from(self.rx.peer_segment).min(full);
         if mss <= 0 {
             return 0;
         }
         let unit = 1i64 << self.rcv_shift;
-        let mut free = self.free_space();
+        let mut free = self.rx.free_space();
         let shrinks = self.may_shrink(cx);
         if shrinks {
             free -= free & (unit - 1);
@@ -142,7 +103,7 @@ impl Connection {
             // The reader does not keep up: no more quick ACKs, and before memory is out the window shuts.
             self.rx.quick_acks = 0;
             if cx.memory >= Memory::Pressure {
-                self.lower_ssthresh();
+                self.rx.lower_ssthresh();
             }
             free -= free & (unit - 1);
             if free < allowed / 16 || free < mss || (shrinks && free < unit) {
@@ -165,11 +126,6 @@ impl Connection {
         window as u32
     }
 
-    /// Memory is scarce: a few segments, no more.
-    fn lower_ssthresh(&mut self) {
-        self.rx.ssthresh = self.rx.ssthresh.min(4 * u32::from(self.rx.advmss));
-    }
-
     /// The application read. An update that the peer waits for leaves at once: when the window at least
     /// doubles.
     pub(crate) fn wants_window_update(&mut self, cx: &Cx<'_>) -> bool {
@@ -181,33 +137,6 @@ impl Connection {
         window > 0 && window >= current.saturating_mul(2)
     }
 
-    /// `len` bytes of payload are held from now on.
-    #[inline]
-    pub(crate) fn charge(&mut self, len: u32, in_order: bool) {
-        let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
-        // What follows in order fills up the last buffer first.
-        if in_order && self.rx.unread > 0 && len <= u32::from(self.rx.room) {
-            self.rx.room -= len as u16;
-            return;
-        }
-        let cost = cost_of(len, HEADER_BYTES + u32::from(options));
-        self.rx.charged = self.rx.charged.saturating_add(cost.memory);
-        if in_order {
-            self.rx.room = cost.room.min(u32::from(u16::MAX)) as u16;
-        }
-    }
-
-    /// Of `before` bytes held, `after` are left.
-    pub(crate) fn discharge(&mut self, before: u32, after: u32) {
-        if after == 0 || before == 0 {
-            self.rx.charged = 0;
-            self.rx.room = 0;
-        } else {
-            let share = u64::from(self.rx.charged) * u64::from(after) / u64::from(before);
-            self.rx.charged = share as u32;
-        }
-    }
-
     /// A segment of another size arrived: what memory is worth is learnt anew.
     pub(crate) fn learn_ratio(&mut self, len: u32) {
         let options = timestamp_bytes(self.marks.has(Marks::TIMESTAMPS));
@@ -216,26 +145,15 @@ impl Connection {
             return;
         }
         self.rx.ratio = ratio;
-        self.clamp_window(self.full_space());
-        self.limit_space(self.rx.clamp);
+        self.rx.clamp_window(self.rx.full_space());
+        self.tune.limit_space(self.rx.clamp);
     }
 
     /// TCP_WINDOW_CLAMP: no more than so many bytes are advertised. As in Linux the clamp follows the receive buffer's growth from there.
     pub fn set_window_clamp(&mut self, bytes: u32) {
         if bytes != 0 {
-            self.clamp_window(bytes);
+            self.rx.clamp_window(bytes);
         }
-    }
-
-    fn clamp_window(&mut self, bytes: u32) {
-        // As in Linux what the field cannot say is cut off when it is filled in.
-        let clamp = bytes.max(WINDOW_CLAMP_MIN);
-        if clamp < self.rx.clamp {
-            self.rx.ssthresh = self.rx.ssthresh.min(clamp);
-        } else {
-            self.rx.ssthresh = self.rx.ssthresh.max(self.rx.wnd.min(clamp));
-        }
-        self.rx.clamp = clamp;
     }
 
     /// Payload arrived in a buffer that it fills well, or would fill well: more may be advertised.
@@ -244,7 +162,7 @@ impl Connection {
         if self.rx.ssthresh >= self.rx.clamp {
             return;
         }
-        let room = i64::from(self.rx.clamp).min(self.free_space()) - i64::from(self.rx.ssthresh);
+        let room = i64::from(self.rx.clamp).min(self.rx.free_space()) - i64::from(self.rx.ssthresh);
         if room > 0 {
             self.grow_window_by(cx, len, room);
         }
@@ -253,7 +171,7 @@ impl Connection {
     fn grow_window_by(&mut self, cx: &Cx<'_>, len: u32, room: i64) {
         if cx.memory >= Memory::Low {
             if cx.memory >= Memory::Pressure {
-                self.lower_ssthresh();
+                self.rx.lower_ssthresh();
             }
             return;
         }
@@ -262,28 +180,13 @@ impl Connection {
         let increment = if window_of(i64::from(memory), self.rx.ratio) <= i64::from(len) {
             2 * u32::from(self.rx.advmss)
         } else {
-            self.increment_for(cx, memory, len)
+            self.rx.increment_for(cx.config, memory, len)
         };
         if increment > 0 {
             let increment = increment.max(len.saturating_mul(2));
             self.rx.ssthresh += i64::from(increment).min(room) as u32;
             self.rx.quick_acks |= 1;
         }
-    }
-
-    /// Badly filled: it may grow as long as a buffer of the largest size would still hold as much.
-    fn increment_for(&self, cx: &Cx<'_>, memory: u32, len: u32) -> u32 {
-        let mut cost = window_of(i64::from(memory), self.rx.ratio) / 2;
-        let most = i64::from(cx.config.recv_buffer.bytes_max);
-        let mut window = window_of(most, self.rx.ratio) / 2;
-        while i64::from(self.rx.ssthresh) <= window {
-            if cost <= i64::from(len) {
-                return 2 * u32::from(self.rx.peer_segment);
-            }
-            cost /= 2;
-            window /= 2;
-        }
-        0
     }
 
     /// Whether payload of this size says something of how well buffers are filled.

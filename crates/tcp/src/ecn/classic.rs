@@ -10,9 +10,13 @@
 //! DCTCP changes the receiver (RFC 8257 3.2): ECE tells the mark of just the segments that the ACK covers, so a
 //! change of the mark acknowledges what came before it first.
 
-use wire::SeqNumber;
+use wire::tcp::Flags;
+use wire::{Ecn, SeqNumber};
 
+use crate::counters::Counters;
+use crate::ecn::{EcnLine, EcnState, bit};
 use crate::pack::Packing;
+use crate::segment::SegmentOut;
 
 /// Our ACKs carry ECE.
 pub(crate) const ECHO: u8 = 1;
@@ -72,5 +76,57 @@ impl ClassicEcn {
         } else {
             self.flags &= !flag;
         }
+    }
+}
+
+impl EcnState {
+    /// New data is ECN-capable; an ACK or a repetition is not (RFC 3168 6.1.4, 6.1.5).
+    pub(crate) fn dress_classic(&mut self, out: &mut SegmentOut, fresh: bool) {
+        if fresh {
+            out.ecn = Ecn::Ect0;
+            if self.classic.has(CWR_DUE) {
+                self.classic.put(CWR_DUE, false);
+                out.flags |= Flags::CWR;
+            }
+        } else if self.has(bit::ECT_ALWAYS) {
+            out.ecn = Ecn::Ect0;
+        }
+        if self.classic.has(ECHO) {
+            out.flags |= Flags::ECE;
+        }
+    }
+
+    /// The window was reduced: the next new data says so (RFC 3168 6.1.2). Accurate ECN has no such word.
+    pub(crate) fn queue_cwr(&mut self, line: EcnLine) {
+        let on = line.is_classic();
+        self.classic.put(CWR_DUE, on);
+    }
+
+    /// The reduction was undone.
+    pub(crate) fn withdraw_cwr(&mut self) {
+        self.classic.put(CWR_DUE, false);
+    }
+
+    /// DCTCP: the latest data segment that arrived was marked.
+    pub(crate) fn has_latest_mark(&self) -> bool {
+        self.classic.has(MARKED)
+    }
+
+    pub(crate) fn owe_ack(&mut self, counters: &mut Counters, ack: SeqNumber) {
+        let classic = &mut self.classic;
+        let echo = u8::from(classic.has(MARKED));
+        let Some(owed) = classic.owed.get_mut(usize::from(classic.owed_len)) else {
+            counters.mark_changes_merged += 1;
+            return;
+        };
+        *owed = ack.0;
+        classic.owed_echo |= echo << classic.owed_len;
+        classic.owed_len += 1;
+    }
+
+    /// An ACK of what came before a change of the mark waits to leave.
+    #[inline]
+    pub(crate) fn owes_ack(&self, line: EcnLine) -> bool {
+        line.is_classic() && self.classic.owed_len > 0
     }
 }

@@ -14,10 +14,10 @@
 use wire::Ecn;
 use wire::tcp::{AccEcn, Flags};
 
-use super::option::{OptionSeen, initial_option};
-use super::received::fail;
-use crate::config::Config;
-use crate::config::CongestionAlgorithm;
+use crate::config::{Config, CongestionAlgorithm};
+use crate::ecn::option::{OptionSeen, initial_option};
+use crate::ecn::received::fail;
+use crate::ecn::{EcnLine, EcnState, bit};
 use crate::segment::{Segment, SegmentOut};
 
 /// SYNs that ask for accurate ECN, and SYN-ACKs of a crossed open that have its option (RFC 9768 3.1.4.1).
@@ -250,5 +250,60 @@ pub(crate) fn granted_by_cookie(
         Some(true) | None if accurate => EcnGrant::ACCURATE,
         Some(true) if granted => EcnGrant::Classic,
         _ => EcnGrant::None,
+    }
+}
+
+impl EcnState {
+    /// The codepoint of our SYN or SYN-ACK.
+    pub(crate) fn syn_codepoint(&self) -> Ecn {
+        if self.has(bit::ECT_ALWAYS) {
+            Ecn::Ect0
+        } else {
+            Ecn::NotEct
+        }
+    }
+
+    pub(crate) fn take_accurate_syn_ack(&mut self, config: &Config, seg: &Segment) {
+        self.see_handshake_option(seg, 2);
+        let ace = seg.flags.ace();
+        // Linux looks at the feedback on our SYN only if the SYN-ACK is marked itself.
+        if seg.ecn == Ecn::Ce && (ace == 0b101 || self.believes_feedback(config, ace)) {
+            self.accurate.received_ce = 1;
+            self.accurate.ce_untold = 1;
+        }
+        self.put(bit::REFLECT, true);
+    }
+
+    /// A segment of the handshake may bring the first option; then the next `demand` segments answer with one.
+    pub(crate) fn see_handshake_option(&mut self, seg: &Segment, demand: u8) {
+        let accurate = &mut self.accurate;
+        if seg.options.accecn.is_present() && accurate.option_seen < OptionSeen::Counters {
+            accurate.see_option(&seg.options.accecn);
+            accurate.demand_at_least(demand);
+        }
+    }
+
+    /// Whether a path can have done what `ace` tells of our SYN or SYN-ACK. If not, nothing of ours is ECN-capable from now on.
+    pub(crate) fn believes_feedback(&mut self, config: &Config, ace: u8) -> bool {
+        let accurate = &mut self.accurate;
+        let believed = !config.ecn_fallback || is_possible(accurate.syn_sent, reflected(ace));
+        if !believed {
+            accurate.failed |= fail::ACE_RECV;
+        }
+        believed
+    }
+
+    /// A SYN or SYN-ACK in a synchronized state, in its place: the challenge ACK tells how it arrived.
+    pub(crate) fn note_ecn_of_late_syn(&mut self, line: EcnLine, seg: &Segment) {
+        if line.is_accurate() {
+            self.accurate.syn_received = seg.ecn;
+            self.see_handshake_option(seg, 1);
+        }
+    }
+
+    /// The next ACK answers a SYN.
+    pub(crate) fn reflect_next(&mut self, line: EcnLine) {
+        let on = line.is_accurate();
+        self.put(bit::REFLECT, on);
     }
 }

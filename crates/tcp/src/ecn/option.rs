@@ -7,8 +7,11 @@ use wire::limits::ACCECN_FIELDS_MAX;
 use wire::tcp::AccEcn;
 use wire::tcp_option::Options;
 
-use super::received::{AccurateEcn, fail};
+use super::received::AccurateEcn;
 use crate::config::Config;
+use crate::ecn::EcnState;
+use crate::ecn::received::fail;
+use crate::segment::SegmentOut;
 
 /// A counter's initial value on the wire, by codepoint.
 pub(crate) fn initial(codepoint: Ecn) -> u32 {
@@ -149,3 +152,55 @@ pub(crate) fn micros(now_ns: u64) -> u32 {
 pub(crate) const OPTION_ALWAYS: u8 = 2;
 /// `tcp_ecn_option`: also when ACKs with one seem to be lost.
 pub(crate) const OPTION_PERSISTS: u8 = 3;
+
+impl EcnState {
+    /// Whether the next segment is to carry an option. Linux's reading of RFC 9768 3.2.3.3: never to a peer that sent none.
+    pub(crate) fn wants_option(&self, srtt_us: u64, now_ns: u64, config: &Config) -> bool {
+        let accurate = &self.accurate;
+        let setting = config.accecn_option;
+        if setting == 0 || accurate.option_seen == OptionSeen::None {
+            return false;
+        }
+        if accurate.has_failed(fail::OPTION_SEND) && setting < OPTION_PERSISTS {
+            return false;
+        }
+        setting >= OPTION_ALWAYS
+            || accurate.demand > 0
+            || self.beacon_is_due(srtt_us, now_ns, config)
+    }
+
+    /// An option is due so many times in a round trip, whatever has changed.
+    pub(crate) fn beacon_is_due(&self, srtt_us: u64, now_ns: u64, config: &Config) -> bool {
+        let beacons = u64::from(config.accecn_option_beacon);
+        let since_us = micros(now_ns).wrapping_sub(self.accurate.option_sent_us);
+        beacons > 0 && u64::from(since_us) * beacons >= srtt_us
+    }
+
+    /// Puts an option into a segment that is complete but for it.
+    pub(crate) fn add_option(
+        &mut self,
+        srtt_us: u64,
+        now_ns: u64,
+        config: &Config,
+        out: &mut SegmentOut,
+        dsack: bool,
+    ) {
+        let fit = if self.wants_option(srtt_us, now_ns, config) {
+            let required = usize::from(self.accurate.fields_min);
+            out.options.accecn_room().fit(required)
+        } else {
+            None
+        };
+        let accurate = &mut self.accurate;
+        let Some(fit) = fit else {
+            accurate.option_with_dsack = false;
+            return;
+        };
+        out.options.sack.truncate(fit.sack_blocks);
+        out.options.accecn = accurate.received.option().truncated(fit.fields);
+        accurate.fields_min = 0;
+        accurate.option_sent_us = micros(now_ns);
+        accurate.option_with_dsack = dsack;
+        accurate.demand = accurate.demand.saturating_sub(1);
+    }
+}

@@ -8,6 +8,9 @@ use wire::Ecn;
 
 use super::EcnMode;
 use super::option::{ByteCounters, OptionSeen};
+use crate::counters::Counters;
+use crate::ecn::option::field_of;
+use crate::ecn::{EcnLine, EcnState, bit};
 
 /// What the counters of marked segments begin with on the wire (RFC 9768 3.2.1).
 pub(crate) const CEP_INITIAL: u32 = 5;
@@ -114,5 +117,73 @@ impl AccurateEcn {
 
     pub fn demand_at_least(&mut self, options: u8) {
         self.demand = self.demand.max(options);
+    }
+}
+
+impl EcnState {
+    pub(crate) fn accurate_ecn_info(&self, line: EcnLine) -> AccurateEcnInfo {
+        let accurate = &self.accurate;
+        AccurateEcnInfo {
+            mode: line.mode(),
+            option_seen: accurate.option_seen as u8,
+            fail_mode: accurate.failed,
+            received_ce: accurate.received_ce,
+            delivered_bytes: accurate.delivered.all(),
+            received_bytes: accurate.received.all(),
+        }
+    }
+
+    /// A segment with `len` bytes of payload arrived with this codepoint.
+    pub(crate) fn count_arrival(&mut self, counters: &mut Counters, codepoint: Ecn, len: u32) {
+        let marked = codepoint == Ecn::Ce;
+        let accurate = &mut self.accurate;
+        if codepoint != Ecn::NotEct {
+            self.flags |= bit::SEEN;
+            if marked {
+                counters.ce_marks_in += 1;
+                accurate.received_ce = accurate.received_ce.wrapping_add(1);
+                accurate.ce_untold = (accurate.ce_untold + 1).min(CE_COUNTED_MAX);
+                if accurate.ce_untold >= CE_UNTOLD_MAX {
+                    self.flags |= bit::ACK_NEXT;
+                }
+            }
+            if len > 0 {
+                let before = accurate.received.of(codepoint);
+                let after = before.wrapping_add(len);
+                accurate.received.set(codepoint, after);
+                accurate.fields_min = accurate.fields_min.max(field_of(codepoint));
+                if before >> BYTES_TOLD_SHIFT != after >> BYTES_TOLD_SHIFT {
+                    accurate.demand_at_least(1);
+                }
+            }
+        }
+        let changed = accurate.latest != codepoint;
+        if changed || marked {
+            accurate.latest = codepoint;
+            // Two ACKs: the second one tells the new codepoint apart from the old.
+            accurate.demand = 2;
+            if changed {
+                self.flags |= bit::ACK_NEXT;
+            }
+        }
+    }
+
+    /// An ACK leaves: what was to be told at once is told.
+    #[inline]
+    pub(crate) fn note_ecn_told(&mut self, line: EcnLine) {
+        if line.is_accurate() {
+            self.put(bit::ACK_NEXT, false);
+        }
+    }
+
+    /// The segment that leaves carries a D-SACK.
+    pub(crate) fn note_dsack_out(&mut self) {
+        self.put(bit::DSACK_OUT, true);
+    }
+
+    /// See [`dress_accurate`](Self::dress_accurate).
+    pub(crate) fn sends_all_ecn_capable(&self, line: EcnLine) -> bool {
+        let failed = fail::ACE_RECV | fail::ACE_SEND;
+        line.is_accurate() && !self.accurate.has_failed(failed)
     }
 }

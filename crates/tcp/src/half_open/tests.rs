@@ -288,6 +288,25 @@ fn syn_received_old_or_forged_timestamp_is_challenged() {
 }
 
 #[test]
+fn syn_received_challenges_are_limited_but_for_text() {
+    let mut world = World::new();
+    let mut entry = half_open(&mut world, &full_syn(42));
+    let echo = world.ts();
+    let mut is_challenged = |flags, len| {
+        let old = with_ts(seg(flags, 1, 1, len), 41, echo);
+        let outcome = entry.on_segment(&mut world.cx(), &old);
+        matches!(outcome, HalfOpenOutcome::ChallengeAck(_))
+    };
+    assert!(is_challenged("A", 0));
+    assert!(!is_challenged("A", 0));
+    // Text earns an answer each time, and so does a FIN.
+    assert!(is_challenged("PA", 1));
+    assert!(is_challenged("PA", 1));
+    assert!(is_challenged("FA", 0));
+    assert_eq!(world.counters.challenge_acks_limited, 1);
+}
+
+#[test]
 fn syn_received_segment_outside_the_window_is_challenged() {
     let mut world = World::new();
     let mut entry = half_open(&mut world, &seg("S", 0, 0, 0));

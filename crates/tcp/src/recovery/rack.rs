@@ -3,8 +3,12 @@
 
 use wire::SeqNumber;
 
-use super::records::Record;
+use crate::counters::Counters;
+use crate::limits::RACK_RECOVERIES_MAX;
 use crate::pack::{Packing, Usual};
+use crate::recovery::Recovery;
+use crate::recovery::records::{Index, NONE, Record, RecordPool, tag};
+use crate::send::Sender;
 
 /// What RACK remembers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,4 +83,114 @@ impl Rack {
 pub(crate) fn age_us(now_ns: u64, record: &Record) -> u32 {
     let age_us = (now_ns / 1000).saturating_sub(record.sent_ns / 1000);
     u32::try_from(age_us).unwrap_or(u32::MAX)
+}
+
+impl Recovery {
+    /// A segment was delivered (RFC 8985 6.2 step 2).
+    #[inline]
+    pub(crate) fn rack_advance(&mut self, tx: &Sender, now_ns: u64, record: &Record) {
+        let rtt_us = age_us(now_ns, record);
+        if rtt_us < tx.rtt.min_us() && record.any(tag::RETRANS | tag::EVER_RETRANS) {
+            // Too soon for the retransmission: it was the original.
+            return;
+        }
+        let rack = &mut self.rack;
+        rack.advanced = true;
+        rack.rtt_us = rtt_us;
+        if !rack.is_after(record) {
+            rack.sent_ns = record.sent_ns;
+            rack.end = record.end;
+        }
+    }
+
+    /// The reordering window (RFC 8985 6.2 step 4): none while no reordering was seen and duplicates alone
+    /// prove the loss, else some quarters of the least round trip.
+    pub(crate) fn reordering_window_us(&self, tx: &Sender) -> u32 {
+        let recovery = &*self;
+        if recovery.reord_seen == 0 {
+            let proven = recovery.sacked_out >= u32::from(recovery.reordering);
+            if !recovery.is_before_recovery() || proven {
+                return 0;
+            }
+        }
+        let quarter_us = u64::from(tx.rtt.min_us() / 4);
+        let wide_us = quarter_us * u64::from(recovery.rack.steps);
+        wide_us.min(u64::from(tx.rtt.srtt_us)) as u32
+    }
+
+    /// How long until the record counts as lost; 0 or less = it does.
+    pub(crate) fn rack_remaining_us(&self, now_ns: u64, record: &Record, window_us: u32) -> i64 {
+        let age_us = age_us(now_ns, record);
+        i64::from(self.rack.rtt_us) + i64::from(window_us) - i64::from(age_us)
+    }
+
+    /// D-SACKs widen the reordering window, at most once a round trip; recoveries without narrow it again.
+    /// `prior_delivered` is the rate sample's.
+    #[inline]
+    pub(crate) fn rack_update_window(&mut self, prior_delivered: u32) {
+        let recovery = &mut *self;
+        let rack = &mut recovery.rack;
+        if prior_delivered == 0 {
+            return;
+        }
+        if (prior_delivered.wrapping_sub(rack.last_delivered) as i32) < 0 {
+            rack.dsack_seen = false;
+        }
+        if core::mem::take(&mut rack.dsack_seen) {
+            rack.steps = rack.steps.saturating_add(1);
+            rack.last_delivered = recovery.delivered;
+            rack.persist = RACK_RECOVERIES_MAX;
+        } else if rack.persist == 0 {
+            rack.steps = 1;
+        }
+    }
+
+    /// The record is presumed lost (again).
+    pub(crate) fn mark_lost(
+        &mut self,
+        records: &mut RecordPool,
+        counters: &mut Counters,
+        at: Index,
+    ) {
+        let Some(record) = records.get_mut(at) else {
+            return;
+        };
+        if record.has(tag::SACKED) {
+            return;
+        }
+        self.forget_part();
+        let count = record.count();
+        let seq = record.seq;
+        let again = record.has(tag::LOST | tag::RETRANS);
+        let known = record.has(tag::LOST);
+        record.tags |= tag::LOST;
+        if again {
+            record.tags &= !tag::RETRANS;
+        }
+        self.lower_hint(records, at, seq);
+        let recovery = &mut *self;
+        if again {
+            recovery.retrans_out = recovery.retrans_out.saturating_sub(count);
+            counters.retransmissions_lost += u64::from(count);
+        } else if known {
+            return;
+        } else {
+            recovery.lost_out += count;
+        }
+        recovery.lost = recovery.lost.wrapping_add(count);
+    }
+
+    /// The first lost segment to send again may be this one.
+    pub(crate) fn lower_hint(&mut self, records: &RecordPool, at: Index, seq: SeqNumber) {
+        let recovery = &mut *self;
+        let first = match records.get(recovery.hint) {
+            Some(hint) => seq.lt(hint.seq),
+            None => !recovery.has_lost(),
+        };
+        if first {
+            recovery.hint = at;
+        } else if recovery.hint == NONE {
+            recovery.hint = recovery.chain.head;
+        }
+    }
 }

@@ -16,7 +16,6 @@
 //! records than are left for all others, so that a few, whose peers tear their flights to pieces, cannot leave the rest without.
 
 use alloc::vec::Vec;
-
 use wire::SeqNumber;
 
 /// Where a record stands in its pool.

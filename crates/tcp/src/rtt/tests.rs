@@ -112,6 +112,17 @@ fn least_round_trip_is_forgotten_after_its_window() {
     assert_eq!(rtt.min_us(), 5000);
 }
 
+/// The best one has left the window, and the next one is exactly as old as the window.
+#[test]
+fn least_round_trip_as_old_as_its_window_still_counts() {
+    let config = Config::default();
+    let mut rtt = fresh();
+    for (at_ms, sample_ms) in [(0, 10), (75_001, 20), (150_001, 30), (375_001, 90)] {
+        rtt.note_least(sample_ms * MS, false, at_ms * MS, &config);
+    }
+    assert_eq!(rtt.min_us(), 20_000);
+}
+
 #[test]
 fn least_round_trip_leaves_out_delayed_acks() {
     let config = Config::default();

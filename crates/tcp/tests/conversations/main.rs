@@ -2,6 +2,7 @@
 //! with header prediction on and off and at sequence numbers that wrap; see `peer::conversation`.
 
 mod accecn;
+mod boundaries;
 mod buffers;
 mod closing;
 mod congestion;

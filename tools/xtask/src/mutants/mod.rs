@@ -4,23 +4,28 @@
 //! a switch ([`switch`]), and every one is judged by the tests of its crate and of the crates above
 //! ([`judge`]). A mutant that cannot be switched is built alone.
 
+mod build;
 mod equivalent;
 mod judge;
 mod list;
+mod program;
 mod report;
 mod switch;
 mod tree;
+mod verdicts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use build::{BuildFailure, CompileError};
 use equivalent::Equivalents;
-use judge::{BuildFailure, CompileError, Judges, Verdict};
+use judge::{Case, Judges};
 use list::Mutant;
 use report::{Fate, Tally};
 use tree::Tree;
+use verdicts::{Name, Verdicts};
 
 use crate::cli::MutantOptions;
 use crate::run;
@@ -87,12 +92,16 @@ fn tally(root: &Path, options: &MutantOptions) -> Result<Tally, String> {
     let all = list::list(root, &crates, None)?;
     let equivalents = Equivalents::read(root, &all)?;
     equivalents.verify(&all, &crates)?;
+    let names = verdicts::names(&all, root)?;
     let pool = match options.change {
         false => all,
         true => changed(root, &crates)?,
     };
     let pool_len = pool.len();
-    let drawn = list::draw(pool, options.count, options.seed);
+    let mut drawn = list::draw(pool, options.count, options.seed);
+    if let Some(text) = &options.only {
+        drawn.retain(|mutant| mutant.name.contains(text));
+    }
     println!(
         "{} of {pool_len} mutants, by seed {}",
         drawn.len(),
@@ -104,15 +113,38 @@ fn tally(root: &Path, options: &MutantOptions) -> Result<Tally, String> {
             *fate = Fate::Equivalent;
         }
     }
+    let files = switched_files(&drawn);
+    let tree = Tree::copy_of(root, &files)?;
+    let file = run::target(root).join("mutants/verdicts.tsv");
+    let verdicts = Verdicts::open(&file, tree.state()?)?;
+    let names = drawn
+        .iter()
+        .map(|mutant| names.get(&mutant.name).cloned().unwrap_or_default());
+    let names: Vec<Name> = names.collect();
+    for (fate, name) in fates.iter_mut().zip(&names) {
+        if let (Fate::NotRun, Some(known)) = (&fate, verdicts.known(name)) {
+            *fate = known.clone();
+        }
+    }
     let run = Run {
-        tree: Tree::copy_of(root)?,
+        tree,
         drawn: &drawn,
+        names,
+        files,
+        verdicts,
         deadline,
         jobs: options.jobs,
         switched_only: options.switched_only,
     };
     run.judge_all(&mut fates)?;
     Ok(Tally::of(&drawn, &fates))
+}
+
+/// The files with mutants, and the roots of their crates.
+fn switched_files(drawn: &[Mutant]) -> BTreeSet<String> {
+    let root = |mutant: &Mutant| format!("crates/{}/src/lib.rs", mutant.package);
+    let files = drawn.iter().map(|mutant| mutant.file.clone());
+    files.chain(drawn.iter().map(root)).collect()
 }
 
 fn chosen_crates(named: &[String]) -> Result<Vec<String>, String> {
@@ -182,6 +214,11 @@ fn write(path: &PathBuf, text: &str) -> Result<(), String> {
 struct Run<'a> {
     tree: Tree,
     drawn: &'a [Mutant],
+    /// Of the drawn, in their order.
+    names: Vec<Name>,
+    /// That [`switch`] writes.
+    files: BTreeSet<String>,
+    verdicts: Verdicts,
     deadline: Instant,
     jobs: usize,
     switched_only: bool,
@@ -189,54 +226,45 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn judge_all(&self, fates: &mut [Fate]) -> Result<(), String> {
-        let numbers = numbers_of(fates, Fate::NotRun);
-        if numbers.is_empty() {
+        if !fates.contains(&Fate::NotRun) {
             return Ok(());
         }
-        let crates: BTreeSet<_> = numbers
-            .iter()
-            .map(|&n| self.drawn[n].package.clone())
-            .collect();
-        let crates: Vec<String> = crates.into_iter().collect();
-        for name in &crates {
-            let root = format!("crates/{name}/src/lib.rs");
-            let text = self.tree.source(&root)? + switch::SWITCH;
-            self.tree.write(&root, text.as_bytes())?;
+        let crates: BTreeSet<_> = self.drawn.iter().map(|mutant| &mutant.package).collect();
+        let crates: Vec<String> = crates.into_iter().cloned().collect();
+        let alone = self.switch_all(&crates, fates)?;
+        let mut judges = judge::build(self.tree.root(), &crates).map_err(cause_of)?;
+        if Instant::now() > self.deadline {
+            return Ok(());
         }
-        let mut alone = self.switch_all(&crates, numbers, fates)?;
-        let judges = match judge::build(self.tree.root(), &crates) {
-            Ok(mut judges) => {
-                judges.prove(&crates)?;
-                judges
-            }
-            Err(failure) => return Err(cause_of(failure)),
-        };
+        judges.prove(&self.tree.root().with_file_name("reaches"))?;
         self.run_switched(&judges, fates, &alone)?;
-        alone.sort_unstable();
         for number in alone {
             if self.switched_only || Instant::now() > self.deadline {
                 break;
             }
-            fates[number] = self.judge_alone(number, &crates)?;
-            self.tell(number, &fates[number]);
+            if fates[number] == Fate::NotRun {
+                fates[number] = self.judge_alone(number, &judges)?;
+                self.tell(number, &fates[number])?;
+            }
         }
         Ok(())
     }
 
-    /// Writes the mutants into the tree until it compiles. Those that have to be built alone are
+    /// Writes all mutants into the tree until it compiles, those too whose fate is known: the build
+    /// of an earlier run is then a build of this one. Those that have to be built alone are
     /// returned.
-    fn switch_all(
-        &self,
-        crates: &[String],
-        mut numbers: Vec<usize>,
-        fates: &mut [Fate],
-    ) -> Result<Vec<usize>, String> {
-        let mut alone = Vec::new();
-        let mut files: BTreeSet<&str> = BTreeSet::new();
+    fn switch_all(&self, crates: &[String], fates: &mut [Fate]) -> Result<BTreeSet<usize>, String> {
+        let all = 0..self.drawn.len();
+        let (mut numbers, mut alone) = (Vec::new(), BTreeSet::new());
+        for number in all.filter(|&number| fates[number] != Fate::Unviable) {
+            match self.verdicts.is_alone(&self.names[number]) {
+                true => _ = alone.insert(number),
+                false => numbers.push(number),
+            }
+        }
         for _ in 0..SWITCH_ROUNDS_MAX {
             let mut by_file: BTreeMap<&str, Vec<switch::Numbered<'_>>> = BTreeMap::new();
-            files.extend(numbers.iter().map(|&n| self.drawn[n].file.as_str()));
-            for file in &files {
+            for file in &self.files {
                 by_file.entry(file).or_default();
             }
             for &number in &numbers {
@@ -246,22 +274,33 @@ impl Run<'_> {
                     .or_default()
                     .push((number, mutant));
             }
+            let mut refused = BTreeSet::new();
             for (file, mutants) in by_file {
-                let left_out = self.write_switched(file, &mutants)?;
-                numbers.retain(|number| !left_out.contains(number));
-                alone.extend(left_out);
+                refused.extend(self.write_switched(file, &mutants)?);
             }
-            let errors = match judge::check(self.tree.root(), crates) {
-                Ok(()) => return Ok(alone),
+            let outcome = build::check(self.tree.root(), crates);
+            let errors = match &outcome {
+                Ok(()) => &[][..],
                 Err(BuildFailure::Refused(errors)) => errors,
-                Err(failure) => return Err(cause_of(failure)),
+                Err(BuildFailure::Other(cause)) => return Err(cause.clone()),
             };
-            let (refused, unviable) = self.blame(&errors)?;
-            numbers.retain(|number| !refused.contains(number) && !unviable.contains(number));
-            for number in unviable {
-                fates[number] = Fate::Unviable;
+            if !errors.is_empty() {
+                let (blamed, unviable) = self.blame(errors)?;
+                refused.extend(blamed);
+                for number in unviable {
+                    numbers.retain(|&other| other != number);
+                    fates[number] = Fate::Unviable;
+                    self.tell(number, &fates[number])?;
+                }
             }
+            for &number in &refused {
+                self.verdicts.note_alone(&self.names[number])?;
+            }
+            numbers.retain(|number| !refused.contains(number));
             alone.extend(refused);
+            if errors.is_empty() {
+                return Ok(alone);
+            }
         }
         Err(format!("does not compile after {SWITCH_ROUNDS_MAX} rounds"))
     }
@@ -316,19 +355,18 @@ impl Run<'_> {
         &self,
         judges: &Judges,
         fates: &mut [Fate],
-        alone: &[usize],
+        alone: &BTreeSet<usize>,
     ) -> Result<(), String> {
         let numbers = numbers_of(fates, Fate::NotRun);
         let queue = Mutex::new(numbers.into_iter().filter(|number| !alone.contains(number)));
-        let found = Mutex::new(Vec::new());
+        let fates = Mutex::new(fates);
         let work = || -> Result<(), String> {
             while Instant::now() < self.deadline {
-                let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let next = lock(&queue).next();
                 let Some(number) = next else { break };
-                let fate = self.judge_switched(judges, number)?;
-                self.tell(number, &fate);
-                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                found.push((number, fate));
+                let fate = judges.judge(&self.case(number, true))?;
+                self.tell(number, &fate)?;
+                lock(&fates)[number] = fate;
             }
             Ok(())
         };
@@ -339,20 +377,20 @@ impl Run<'_> {
                     .join()
                     .unwrap_or_else(|_| Err("a worker panicked".to_owned()))
             })
-        })?;
-        for (number, fate) in found.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            fates[number] = fate;
-        }
-        Ok(())
+        })
     }
 
-    fn judge_switched(&self, judges: &Judges, number: usize) -> Result<Fate, String> {
-        let (verdict, by) = judges.judge(&self.drawn[number].package, Some(number))?;
-        Ok(Fate::of(verdict, by))
+    fn case(&self, number: usize, is_switched: bool) -> Case<'_> {
+        Case {
+            package: &self.drawn[number].package,
+            number,
+            is_switched,
+            witness: self.verdicts.witness(&self.names[number]),
+        }
     }
 
     /// Builds one mutant, without a switch of its own, and judges it.
-    fn judge_alone(&self, number: usize, crates: &[String]) -> Result<Fate, String> {
+    fn judge_alone(&self, number: usize, measured: &Judges) -> Result<Fate, String> {
         let mutant = &self.drawn[number];
         let before = self.tree.text(&mutant.file)?;
         let mut text = switch::replace(&self.tree.source(&mutant.file)?, mutant);
@@ -361,13 +399,13 @@ impl Run<'_> {
         }
         self.tree.write(&mutant.file, text.as_bytes())?;
         let package = std::slice::from_ref(&mutant.package);
-        let fate = match judge::check(self.tree.root(), package) {
+        let fate = match build::check(self.tree.root(), package) {
             Err(BuildFailure::Refused(_)) => Fate::Unviable,
             Err(failure) => return Err(cause_of(failure)),
-            Ok(()) => match judge::build(self.tree.root(), crates) {
-                Ok(judges) => {
-                    let (verdict, by) = judges.judge(&mutant.package, None)?;
-                    Fate::of(verdict, by)
+            Ok(()) => match judge::build(self.tree.root(), package) {
+                Ok(mut judges) => {
+                    judges.measured_by(measured);
+                    judges.judge(&self.case(number, false))?
                 }
                 Err(BuildFailure::Refused(_)) => Fate::Unviable,
                 Err(failure) => return Err(cause_of(failure)),
@@ -377,9 +415,16 @@ impl Run<'_> {
         Ok(fate)
     }
 
-    fn tell(&self, number: usize, fate: &Fate) {
-        eprintln!("{fate}: {}", self.drawn[number].name);
+    fn tell(&self, number: usize, fate: &Fate) -> Result<(), String> {
+        eprintln!("{number} {fate}: {}", self.drawn[number].name);
+        self.verdicts.note(&self.names[number], fate)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn numbers_of(fates: &[Fate], wanted: Fate) -> Vec<usize> {
@@ -396,16 +441,6 @@ fn cause_of(failure: BuildFailure) -> String {
         BuildFailure::Refused(errors) => {
             let texts: Vec<&str> = errors.iter().map(|error| error.text.as_str()).collect();
             texts.join("\n")
-        }
-    }
-}
-
-impl Fate {
-    fn of(verdict: Verdict, by: &str) -> Fate {
-        match verdict {
-            Verdict::Killed => Fate::Killed(by.to_owned()),
-            Verdict::TimedOut => Fate::TimedOut(by.to_owned()),
-            Verdict::Survived => Fate::Survived,
         }
     }
 }

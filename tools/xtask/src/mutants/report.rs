@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::list::Mutant;
+use super::verdicts::Witness;
 
 /// What became of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// By this test program.
-    Killed(String),
-    /// This test program hung.
-    TimedOut(String),
+    /// By this test.
+    Killed(Witness),
+    /// This test hung.
+    TimedOut(Witness),
     Survived,
     /// It does not compile.
     Unviable,

@@ -23,6 +23,11 @@ use super::list::{Genre, Mutant, Place};
 
 /// The environment variable that chooses the mutant.
 pub const VARIABLE: &str = "MILLSTREAM_MUTANT";
+/// Its value when no mutant is on, and every mutant that is reached is noted in a file.
+pub const REACHES: &str = "reaches";
+/// The environment variable that names that file: lines of `MUTANT THREAD`. A thread of a test
+/// program has the name of its test.
+pub const REACH_VARIABLE: &str = "MILLSTREAM_MUTANT_REACHES";
 
 /// What is appended to the root of every mutated crate.
 pub const SWITCH: &str = r#"
@@ -30,13 +35,54 @@ pub const SWITCH: &str = r#"
 #[allow(missing_docs, dead_code, unused_extern_crates)]
 pub mod mutant_switch {
     extern crate std;
+    use self::std::cell::RefCell;
+    use self::std::env::var;
+    use self::std::fs::{File, OpenOptions};
+    use self::std::io::Write;
+    use self::std::string::String;
     use self::std::sync::LazyLock;
-    static CHOSEN: LazyLock<u32> = LazyLock::new(|| {
-        let name = self::std::env::var("MILLSTREAM_MUTANT");
-        name.ok().and_then(|text| text.parse().ok()).unwrap_or(u32::MAX)
+    use self::std::vec::Vec;
+    const NONE: u32 = u32::MAX;
+    const REACHES: u32 = u32::MAX - 1;
+    static CHOSEN: LazyLock<u32> = LazyLock::new(|| match var("MILLSTREAM_MUTANT").as_deref() {
+        Ok("reaches") => REACHES,
+        Ok(number) => number.parse().unwrap_or(NONE),
+        Err(_) => NONE,
     });
+    static NOTES: LazyLock<Option<File>> = LazyLock::new(|| {
+        let path = var("MILLSTREAM_MUTANT_REACHES").ok()?;
+        OpenOptions::new().append(true).open(path).ok()
+    });
+    self::std::thread_local! {
+        static REACHED: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) };
+    }
+    #[inline(always)]
     pub fn is_on(id: u32) -> bool {
-        *CHOSEN == id
+        let chosen = *CHOSEN;
+        if chosen == REACHES {
+            note(id);
+        }
+        chosen == id
+    }
+    #[cold]
+    fn note(id: u32) {
+        let is_new = REACHED.try_with(|reached| {
+            let mut reached = reached.borrow_mut();
+            let at = id as usize;
+            if reached.len() <= at {
+                reached.resize(at + 1, false);
+            }
+            !self::std::mem::replace(&mut reached[at], true)
+        });
+        if let (Ok(true), Some(mut file)) = (is_new, NOTES.as_ref()) {
+            let thread = self::std::thread::current();
+            let mut line = String::new();
+            let _ = self::std::fmt::Write::write_fmt(
+                &mut line,
+                format_args!("{id} {}\n", thread.name().unwrap_or("?")),
+            );
+            let _ = file.write_all(line.as_bytes());
+        }
     }
 }
 "#;

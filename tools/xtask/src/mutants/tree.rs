@@ -3,8 +3,9 @@
 //! Files are written only where their text differs, so that cargo builds again what a mutant
 //! changed and nothing else.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use crate::run;
@@ -14,15 +15,19 @@ pub struct Tree {
     /// The workspace that it is a copy of.
     origin: PathBuf,
     root: PathBuf,
+    /// What was copied, sorted.
+    files: Vec<String>,
 }
 
 impl Tree {
     /// Brings the copy up to date with the work tree of `origin`: what git tracks, and what it
     /// would add.
-    pub fn copy_of(origin: &Path) -> Result<Tree, String> {
-        let tree = Tree {
+    /// The files in `switched` are left as they are: the caller writes them.
+    pub fn copy_of(origin: &Path, switched: &BTreeSet<String>) -> Result<Tree, String> {
+        let mut tree = Tree {
             origin: origin.to_owned(),
             root: run::target(origin).join("mutants/tree"),
+            files: Vec::new(),
         };
         let listed = run::output(
             run::command("git")
@@ -35,10 +40,12 @@ impl Tree {
             .split('\0')
             .filter(|name| origin.join(name).is_file())
             .collect();
-        for name in &files {
+        for name in files.iter().filter(|name| !switched.contains(**name)) {
             tree.copy(name)?;
         }
         tree.remove_others(&tree.root, &files)?;
+        tree.files = files.into_iter().map(str::to_owned).collect();
+        tree.files.sort_unstable();
         Ok(tree)
     }
 
@@ -56,6 +63,20 @@ impl Tree {
     pub fn text(&self, file: &str) -> Result<String, String> {
         let path = self.root.join(file);
         fs::read_to_string(&path).map_err(|error| told(&path, &error))
+    }
+
+    /// A name for the text of product, tests and tools: another text has another name.
+    pub fn state(&self) -> Result<String, String> {
+        let mut hasher = DefaultHasher::new();
+        for file in &self.files {
+            if file.ends_with(".md") || file.starts_with("tools/xtask/") {
+                continue;
+            }
+            let path = self.origin.join(file);
+            let text = fs::read(&path).map_err(|error| told(&path, &error))?;
+            (file, text).hash(&mut hasher);
+        }
+        Ok(format!("{:016x}", hasher.finish()))
     }
 
     /// Gives the file this text.

@@ -1,43 +1,17 @@
 //! See [`crate::ecn`].
 
+use wire::tcp::Flags;
+use wire::{Ecn, SeqNumber};
+
 use crate::connection::Connection;
 use crate::connection::timers::AckKind;
 use crate::context::Cx;
 use crate::ecn::bit;
-use crate::ecn::classic::{CWR_DUE, ECHO, MARKED, QUICK_ACKS};
+use crate::ecn::classic::{ECHO, MARKED, QUICK_ACKS};
 use crate::marks::Marks;
 use crate::segment::{Segment, SegmentOut};
-use wire::tcp::Flags;
-use wire::{Ecn, SeqNumber};
 
 impl Connection {
-    /// New data is ECN-capable; an ACK or a repetition is not (RFC 3168 6.1.4, 6.1.5).
-    pub(super) fn dress_classic(&mut self, out: &mut SegmentOut, fresh: bool) {
-        if fresh {
-            out.ecn = Ecn::Ect0;
-            if self.ecn.classic.has(CWR_DUE) {
-                self.ecn.classic.put(CWR_DUE, false);
-                out.flags |= Flags::CWR;
-            }
-        } else if self.ecn.has(bit::ECT_ALWAYS) {
-            out.ecn = Ecn::Ect0;
-        }
-        if self.ecn.classic.has(ECHO) {
-            out.flags |= Flags::ECE;
-        }
-    }
-
-    /// The window was reduced: the next new data says so (RFC 3168 6.1.2). Accurate ECN has no such word.
-    pub(crate) fn queue_cwr(&mut self) {
-        let on = self.snd.ecn.is_classic();
-        self.ecn.classic.put(CWR_DUE, on);
-    }
-
-    /// The reduction was undone.
-    pub(crate) fn withdraw_cwr(&mut self) {
-        self.ecn.classic.put(CWR_DUE, false);
-    }
-
     /// The peer has reduced its window: no more ECE (RFC 3168 6.1.3), also if it says so without text, as some do (Linux). That window may be a single segment, so
     /// text is answered at once.
     #[cold]
@@ -82,36 +56,13 @@ impl Connection {
                 && let Some(seen_nxt) = self.ecn.classic.seen_nxt
                 && seen_nxt.gt(self.rcv.acked)
             {
-                self.owe_ack(cx, seen_nxt);
+                self.ecn.owe_ack(cx.counters, seen_nxt);
             }
             self.request_ack(AckKind::Congestion);
         }
         self.ecn.classic.seen_nxt = Some(self.rcv.nxt);
         self.ecn.classic.put(MARKED, marked);
         self.ecn.classic.put(ECHO, marked);
-    }
-
-    /// DCTCP: the latest data segment that arrived was marked.
-    pub(crate) fn has_latest_mark(&self) -> bool {
-        self.ecn.classic.has(MARKED)
-    }
-
-    fn owe_ack(&mut self, cx: &mut Cx<'_>, ack: SeqNumber) {
-        let classic = &mut self.ecn.classic;
-        let echo = u8::from(classic.has(MARKED));
-        let Some(owed) = classic.owed.get_mut(usize::from(classic.owed_len)) else {
-            cx.counters.mark_changes_merged += 1;
-            return;
-        };
-        *owed = ack.0;
-        classic.owed_echo |= echo << classic.owed_len;
-        classic.owed_len += 1;
-    }
-
-    /// An ACK of what came before a change of the mark waits to leave.
-    #[inline]
-    pub(crate) fn owes_ack(&self) -> bool {
-        self.snd.ecn.is_classic() && self.ecn.classic.owed_len > 0
     }
 
     /// Makes the ACK in `out` the one that is owed first.

@@ -9,6 +9,7 @@ use wire::Ecn;
 use crate::congestion::CaState;
 use crate::connection::Connection;
 use crate::context::Cx;
+use crate::ecn::feedback::AVERAGE_SHIFT;
 use crate::ecn::option::OptionSeen;
 use crate::ecn::received::{CEP_INITIAL, fail};
 use crate::recovery::ack::Ack;
@@ -18,8 +19,6 @@ use crate::segment::Segment;
 const ACE_MASK: u32 = 7;
 /// Without an option from the peer so many bytes of ours may be sent; after, its counters may have wrapped.
 const BYTES_WITHOUT_OPTION_MAX: u64 = (1 << 23) - 1;
-/// Weight and scale of the average of segments per ACK: 64 ACKs, in 1/64.
-const AVERAGE_SHIFT: u32 = 6;
 /// ACKs that cover more than so many segments are put together or thinned out on their way: none is missing for it.
 const ACKS_THINNED_ABOVE: u16 = 4 << AVERAGE_SHIFT;
 /// Fewer marked bytes than half of what so many segments have: the field has not wrapped.
@@ -46,7 +45,7 @@ impl Connection {
         let bytes = self.bytes_delivered(cx, ack);
         let marked_before = self.ecn.accurate.delivered.of(Ecn::Ce);
         let told = self.take_option(seg, bytes);
-        self.average_acked(segments);
+        self.ecn.average_acked(segments);
         let field = u32::from(seg.flags.ace()).wrapping_sub(CEP_INITIAL);
         let least = field.wrapping_sub(self.recovery.delivered_ce) & ACE_MASK;
         if segments <= ACE_MASK {
@@ -149,29 +148,11 @@ impl Connection {
         reliable
     }
 
-    fn average_acked(&mut self, segments: u32) {
-        if segments == 0 {
-            return;
-        }
-        let average = u32::from(self.ecn.accurate.acked_average);
-        let now = segments.saturating_mul(1 << AVERAGE_SHIFT);
-        let average = match average {
-            0 => now,
-            _ => {
-                (average << AVERAGE_SHIFT)
-                    .saturating_sub(average)
-                    .saturating_add(now)
-                    >> AVERAGE_SHIFT
-            }
-        };
-        self.ecn.accurate.acked_average = average.min(u32::from(u16::MAX)) as u16;
-    }
-
     /// The SYN-ACK is an ACK too: its option counts, its ACE field is spent on the handshake (RFC 9768 3.2.2.1).
     pub(crate) fn take_feedback_of_syn_ack(&mut self, seg: &Segment) {
         if self.snd.ecn.is_accurate() {
             self.take_option(seg, 0);
-            self.average_acked(1);
+            self.ecn.average_acked(1);
             self.expect_known_ace();
         }
     }

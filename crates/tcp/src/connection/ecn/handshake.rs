@@ -1,20 +1,20 @@
 //! See [`crate::ecn`].
 
-use crate::config::Config;
-use crate::config::CongestionAlgorithm;
+use wire::Ecn;
+use wire::tcp::{AccEcn, Flags};
+
+use crate::config::{Config, CongestionAlgorithm};
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::ecn::handshake::{
     ACE_ASKS, ACE_ASKS_CLASSIC, ACE_CLASSIC, ASKS_MAX, EcnGrant, EcnKind, HalfOpenEcn, SynEcn,
-    is_possible, reflected, reflection,
+    reflected, reflection,
 };
 use crate::ecn::option::{OptionSeen, initial_option, micros};
 use crate::ecn::received::fail;
 use crate::ecn::{EcnLine, EcnMode, bit};
 use crate::marks::Marks;
 use crate::segment::{Segment, SegmentOut};
-use wire::Ecn;
-use wire::tcp::{AccEcn, Flags};
 
 impl Connection {
     /// Our SYN will ask for ECN, if the settings or the algorithm want it.
@@ -33,15 +33,6 @@ impl Connection {
         self.snd.ecn = EcnLine::of(mode);
         self.ecn
             .put(bit::ECT_ALWAYS, mode != EcnMode::Off && choice.wants_ecn());
-    }
-
-    /// The codepoint of our SYN or SYN-ACK.
-    fn syn_codepoint(&self) -> Ecn {
-        if self.ecn.has(bit::ECT_ALWAYS) {
-            Ecn::Ect0
-        } else {
-            Ecn::NotEct
-        }
     }
 
     /// A passive handshake agreed on ECN, or did not; the segment that completed it is still to come.
@@ -72,7 +63,7 @@ impl Connection {
         let entry = HalfOpenEcn::new(kind, self.congestion(), syn);
         self.put_ecn(entry.granted(&AccEcn::NONE));
         if self.snd.ecn.is_accurate() {
-            self.count_arrival(cx, syn.codepoint, 0);
+            self.ecn.count_arrival(cx.counters, syn.codepoint, 0);
         }
     }
 
@@ -88,7 +79,7 @@ impl Connection {
         if self.snd.ecn.is_off() {
             return;
         }
-        out.ecn = self.syn_codepoint();
+        out.ecn = self.ecn.syn_codepoint();
         if out.flags.contains(Flags::ACK) {
             self.dress_syn_ack(cx, out);
             return;
@@ -160,53 +151,23 @@ impl Connection {
         }
         self.ecn.accurate.syn_received = seg.ecn;
         if seg.has(Flags::ACK) {
-            self.take_accurate_syn_ack(cx, seg);
+            self.ecn.take_accurate_syn_ack(cx.config, seg);
         } else {
             self.ecn.accurate.latest = seg.ecn;
         }
     }
 
-    fn take_accurate_syn_ack(&mut self, cx: &Cx<'_>, seg: &Segment) {
-        self.see_handshake_option(seg, 2);
-        let ace = seg.flags.ace();
-        // Linux looks at the feedback on our SYN only if the SYN-ACK is marked itself.
-        if seg.ecn == Ecn::Ce && (ace == 0b101 || self.believes_feedback(cx, ace)) {
-            self.ecn.accurate.received_ce = 1;
-            self.ecn.accurate.ce_untold = 1;
-        }
-        self.ecn.put(bit::REFLECT, true);
-    }
-
-    /// A segment of the handshake may bring the first option; then the next `demand` segments answer with one.
-    fn see_handshake_option(&mut self, seg: &Segment, demand: u8) {
-        let accurate = &mut self.ecn.accurate;
-        if seg.options.accecn.is_present() && accurate.option_seen < OptionSeen::Counters {
-            accurate.see_option(&seg.options.accecn);
-            accurate.demand_at_least(demand);
-        }
-    }
-
-    /// Whether a path can have done what `ace` tells of our SYN or SYN-ACK. If not, nothing of ours is ECN-capable from now on.
-    fn believes_feedback(&mut self, cx: &Cx<'_>, ace: u8) -> bool {
-        let accurate = &mut self.ecn.accurate;
-        let believed = !cx.config.ecn_fallback || is_possible(accurate.syn_sent, reflected(ace));
-        if !believed {
-            accurate.failed |= fail::ACE_RECV;
-        }
-        believed
-    }
-
     /// The first segment after our SYN-ACK: its ACE field tells how that arrived, if it is the third ACK itself (RFC 9768
     /// 3.2.2.1, table 4).
     pub(crate) fn take_third_ack(&mut self, cx: &Cx<'_>, seg: &Segment) {
-        self.see_handshake_option(seg, 1);
+        self.ecn.see_handshake_option(seg, 1);
         let plain = seg.seq_len() == 0 && seg.options.sack.is_empty();
         match seg.flags.ace() {
             0b000 if seg.options.sack.is_empty() => {
                 self.ecn.accurate.failed |= fail::ACE_RECV | fail::OPTION_RECV;
             }
             ace @ (0b010 | 0b011 | 0b100 | 0b110) if plain => {
-                let believed = self.believes_feedback(cx, ace);
+                let believed = self.ecn.believes_feedback(cx.config, ace);
                 if believed && reflected(ace) == Ecn::Ce && self.recovery.delivered_ce == 0 {
                     self.recovery.delivered_ce = 1;
                 }
@@ -214,19 +175,5 @@ impl Connection {
             _ => {}
         }
         self.expect_known_ace();
-    }
-
-    /// A SYN or SYN-ACK in a synchronized state, in its place: the challenge ACK tells how it arrived.
-    pub(crate) fn note_ecn_of_late_syn(&mut self, seg: &Segment) {
-        if self.snd.ecn.is_accurate() {
-            self.ecn.accurate.syn_received = seg.ecn;
-            self.see_handshake_option(seg, 1);
-        }
-    }
-
-    /// The next ACK answers a SYN.
-    pub(crate) fn reflect_next(&mut self) {
-        let on = self.snd.ecn.is_accurate();
-        self.ecn.put(bit::REFLECT, on);
     }
 }

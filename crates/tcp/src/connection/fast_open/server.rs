@@ -14,13 +14,13 @@ use crate::half_open::Granted;
 use crate::limits::coarse;
 use crate::listen::{PassiveOpen, SynRequest};
 use crate::marks::Marks;
+use crate::receive::Receiver;
 use crate::recovery::Pending;
 use crate::recv_buffer::RecvBuffer;
 use crate::rtt::RoundTrip;
 use crate::segment::Segment;
 use crate::state::State;
 use crate::timers::NEVER_NS;
-use crate::variables::Receiver;
 
 impl Connection {
     /// A SYN with a good cookie, in the place of whatever connection was there: SYN_RECEIVED, the SYN-ACK is due, with `cookie` if the client is to have a new one. Give the SYN
@@ -86,7 +86,7 @@ impl Connection {
         let stored = rx.write_at(0, 0, seg.len).min(seg.len);
         cx.counters.bytes_drop_no_memory += u64::from(seg.len - stored);
         if stored > 0 {
-            self.charge(stored, true);
+            self.rx.charge(self.marks, stored, true);
             self.advance_receive(self.rcv.nxt + stored, rx);
             self.rcv.acked = self.rcv.nxt;
             self.rcv.adv = self.rcv.nxt + self.rx.wnd;

@@ -24,7 +24,7 @@ impl Connection {
         let mut flags = Flags::ACK;
         let is_pushed = match seq == self.snd.nxt {
             true => self.is_fresh_pushed(len),
-            false => self.is_repetition_pushed(cx, seq + len),
+            false => self.recovery.is_repetition_pushed(cx.records, seq + len),
         };
         if len > 0 && is_pushed {
             flags |= Flags::PSH;
@@ -74,7 +74,7 @@ impl Connection {
         out.options.reset_to(self.data_stamp(cx.now_ns));
         if self.marks.any(Marks::OUT_OF_ORDER | Marks::DSACK) && self.marks.has(Marks::SACK) {
             if self.marks.has(Marks::DSACK) {
-                self.note_dsack_out();
+                self.ecn.note_dsack_out();
             }
             out.options.sack = self.take_sack_blocks(cx);
         }
@@ -118,7 +118,7 @@ impl Connection {
         *out = SegmentOut::empty();
         out.seq = self.tx.iss;
         out.flags = Flags::SYN;
-        out.window = self.syn_window();
+        out.window = self.rx.syn_window();
         let mut echo = 0;
         if crossed {
             out.flags = Flags::SYN | Flags::ACK;

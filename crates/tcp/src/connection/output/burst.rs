@@ -43,7 +43,7 @@ impl Connection {
             return 1;
         }
         let cwnd = self.congestion.window.cwnd;
-        let room = cwnd.saturating_sub(self.segments_in_flight());
+        let room = cwnd.saturating_sub(self.recovery.segments_in_flight());
         let quota = room.min((cwnd / 2).max(1));
         let bytes = self.unsent().min(self.snd.usable());
         let mss = self.current_mss(cx).max(1);
@@ -62,8 +62,8 @@ impl Connection {
     /// Segments from `seq` on that are sent again together.
     fn repeated_segments(&self, cx: &Cx<'_>, seq: wire::SeqNumber) -> u32 {
         let cwnd = self.congestion.window.cwnd;
-        let room = cwnd.saturating_sub(self.segments_in_flight());
-        room.min(self.lost_run(cx, seq))
+        let room = cwnd.saturating_sub(self.recovery.segments_in_flight());
+        room.min(self.recovery.lost_run(cx.records, seq))
     }
 
     /// The most that Linux puts into one packet for the device.

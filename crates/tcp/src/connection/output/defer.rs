@@ -43,7 +43,11 @@ impl Connection {
         }
         // What pacing kept back up to now follows the last segment closely, however long ago that was (Linux).
         let last_ns = self.delivery.last_out_ns.max(self.pacing.next_ns());
-        if cx.now_ns.saturating_sub(last_ns) > MILLISECOND_NS || !self.expects_ack_soon(cx) {
+        if cx.now_ns.saturating_sub(last_ns) > MILLISECOND_NS
+            || !self
+                .recovery
+                .expects_ack_soon(&self.tx, cx.records, cx.now_ns)
+        {
             return None;
         }
         if by_cwnd < by_peer {
@@ -68,15 +72,5 @@ impl Connection {
             Some(part) => limit >= part,
             None => limit > DEFERRED_SEGMENTS_MAX * mss,
         }
-    }
-
-    /// The first segment in flight was sent a round trip ago, nearly.
-    fn expects_ack_soon(&self, cx: &Cx<'_>) -> bool {
-        let Some(head) = cx.records.get(self.recovery.chain.head) else {
-            return false;
-        };
-        let srtt_ns = self.tx.rtt.srtt_ns();
-        let soon_ns = (srtt_ns / 2).min(MILLISECOND_NS);
-        head.sent_ns.saturating_add(srtt_ns) <= cx.now_ns.saturating_add(soon_ns)
     }
 }

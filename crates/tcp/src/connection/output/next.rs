@@ -25,7 +25,7 @@ impl Connection {
     /// An ACK that is due now is a pure ACK, unless there is payload to bear it.
     #[inline]
     fn sends_plain_acks(&self) -> bool {
-        self.state().is_synchronized() && !self.owes_ack()
+        self.state().is_synchronized() && !self.ecn.owes_ack(self.snd.ecn)
     }
 
     fn plan_in_full(&self, cx: &Cx<'_>) -> Plan {
@@ -35,7 +35,7 @@ impl Connection {
         if matches!(self.state(), State::SynSent | State::Closed) {
             return Plan::Nothing;
         }
-        if self.owes_ack() && self.marks.has(Marks::ACK_NOW) {
+        if self.ecn.owes_ack(self.snd.ecn) && self.marks.has(Marks::ACK_NOW) {
             return Plan::OwedAck;
         }
         if self.rx.dup_acks_due > 0 && self.marks.has(Marks::ACK_NOW) {
@@ -95,7 +95,7 @@ impl Connection {
         let fin_waits = self.fin_unsent() && self.state() != State::SynReceived;
         let usable = self.snd.usable();
         // A FIN takes a sequence number and, as in Linux of late, room on the path.
-        let fits_path = self.segments_in_flight() < self.congestion.window.cwnd
+        let fits_path = self.recovery.segments_in_flight() < self.congestion.window.cwnd
             || self.recovery.any(flag::PROBE_NEW);
         if unsent == 0 {
             return (fin_waits && usable > 0 && fits_path).then_some(Plan::Fresh {

@@ -74,7 +74,7 @@ impl Connection {
             .congestion
             .window
             .cwnd
-            .saturating_sub(self.segments_in_flight());
+            .saturating_sub(self.recovery.segments_in_flight());
         left.min(room).min(bytes / mss.max(1))
     }
 

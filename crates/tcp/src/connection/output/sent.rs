@@ -68,7 +68,7 @@ impl Connection {
         if self.snd.flight() == 0 {
             self.tx.progress_ns = cx.now_ns;
         }
-        if self.segments_in_flight() == 0 {
+        if self.recovery.segments_in_flight() == 0 {
             self.tell_of_start(cx);
             self.pace_by_model(cx);
         }
@@ -106,7 +106,7 @@ impl Connection {
             self.tx.data_segs_out = self.tx.data_segs_out.wrapping_add(1);
             self.tx.last_sent_ns = cx.now_ns;
             self.delivery.bytes_sent += u64::from(len);
-            self.note_answer(cx);
+            self.rx.note_answer(cx.now_ns);
         }
     }
 
@@ -145,7 +145,7 @@ impl Connection {
     /// How far the window is used.
     #[inline]
     fn note_use(&mut self, deferred: bool) {
-        let limited = deferred || self.segments_in_flight() >= self.congestion.window.cwnd;
+        let limited = deferred || self.recovery.segments_in_flight() >= self.congestion.window.cwnd;
         let (snd, flight) = (&self.snd, self.recovery.packets_out);
         self.congestion
             .usage
@@ -183,7 +183,7 @@ impl Connection {
     pub(super) fn note_stop(&mut self, cx: &Cx<'_>) {
         self.note_busy(cx);
         let waits = self.unsent() > 0;
-        let is_full = || self.segments_in_flight() >= self.congestion.window.cwnd;
+        let is_full = || self.recovery.segments_in_flight() >= self.congestion.window.cwnd;
         // Whom pacing holds back is not asked whether the window would (Linux).
         let is_deferred = || {
             !self.pacing.holds(cx.now_ns)
@@ -206,7 +206,7 @@ impl Connection {
             self.delivery.bytes_sent += u64::from(len);
             self.delivery.bytes_retrans += u64::from(len);
             // Linux tells a repetition from an answer no more than we can.
-            self.note_answer(cx);
+            self.rx.note_answer(cx.now_ns);
             self.pace(cx, len);
         }
         self.note_resent(cx, seq, len, fin);

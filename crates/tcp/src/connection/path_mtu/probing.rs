@@ -37,7 +37,7 @@ impl Connection {
     /// Without effect on the segments' size yet.
     fn begin_search(&mut self, cx: &Cx<'_>, low: u16) {
         self.marks.set(Marks::PATH_PROBING);
-        self.path.high = self.size_max();
+        self.path.high = self.path.size_max(self.marks, self.tx.peer_mss);
         self.path.low = low.clamp(SEND_MSS_MIN, self.path.high);
         self.path.probe = 0;
         self.path.probed_at = coarse(cx.now_ns);
@@ -48,14 +48,10 @@ impl Connection {
     pub(super) fn review_search(&mut self, cx: &Cx<'_>) {
         let interval_ns = cx.config.path_mtu.probe_interval_ns;
         let age = coarse(cx.now_ns).wrapping_sub(self.path.probed_at);
-        if self.path.probe == 0 && self.search_is_over() && age > coarse(interval_ns) {
+        if self.path.probe == 0 && self.path.search_is_over() && age > coarse(interval_ns) {
             self.begin_search(cx, self.path.low);
             self.refresh_path();
         }
-    }
-
-    fn search_is_over(&self) -> bool {
-        self.path.high.saturating_sub(self.path.low) < self.path.threshold.max(1)
     }
 
     /// Payload of the probe that may leave now.
@@ -73,23 +69,20 @@ impl Connection {
         let calm = self.recovery.ca_state == CaState::Open
             && cwnd >= PROBE_CWND_MIN
             && !self.marks.any(Marks::OUT_OF_ORDER | Marks::RECOVERING);
-        if !calm || self.search_is_over() {
+        if !calm || self.path.search_is_over() {
             return None;
         }
         let len = u32::from(
-            self.probe_size()
+            self.path
+                .probe_size()
                 .checked_sub(self.option_bytes() + self.report_bytes(cx))?,
         );
         let mss = u32::from(self.snd.mss);
         let followers = u32::from(self.recovery.reordering) + FOLLOWERS;
         let needed = len + followers * mss;
-        let fits = unsent >= needed && usable >= needed && self.segments_in_flight() + 2 <= cwnd;
+        let fits =
+            unsent >= needed && usable >= needed && self.recovery.segments_in_flight() + 2 <= cwnd;
         fits.then_some(len)
-    }
-
-    /// The middle of what is not known.
-    fn probe_size(&self) -> u16 {
-        self.path.low + self.path.high.saturating_sub(self.path.low) / 2
     }
 
     fn option_bytes(&self) -> u16 {
@@ -100,7 +93,7 @@ impl Connection {
     #[cold]
     pub(crate) fn note_path_probe(&mut self, cx: &mut Cx<'_>, len: u32) {
         cx.counters.path_probes_out += 1;
-        self.path.probe = self.probe_size();
+        self.path.probe = self.path.probe_size();
         self.path.probe_start = self.snd.nxt;
         self.path.probe_len = len as u16;
         self.congestion.window.cwnd -= 1;

@@ -1,26 +1,12 @@
 //! What SEG.ACK covers leaves the records: counts, round trips, signs of reordering and of reneging.
 
-use wire::SeqNumber;
-
 use crate::connection::Connection;
 use crate::connection::timestamp::elapsed_ns;
 use crate::context::Cx;
 use crate::recovery::ack::Ack;
+use crate::recovery::acked::Leaving;
 use crate::recovery::rate::Busy;
-use crate::recovery::records::{NONE, Record, RecordPool, tag};
-
-/// What is learnt while acknowledged records leave.
-struct Leaving {
-    /// When the first and the last of those sent once only were sent; 0 = none.
-    first_sent_ns: u64,
-    last_sent_ns: u64,
-    /// The lowest of them.
-    lowest: SeqNumber,
-    /// The last record left whole.
-    whole: bool,
-    /// SACKed segments before.
-    prior_sacked: u32,
-}
+use crate::recovery::records::{Record, tag};
 
 impl Connection {
     /// SND.UNA has moved (or not): records up to it leave.
@@ -41,17 +27,17 @@ impl Connection {
                     if self.recovery.is_part_of(&record) {
                         self.recovery.part_acked(self.snd.una, 0);
                     }
-                    self.trim_head(cx.records);
+                    self.recovery.trim_head(&self.snd, cx.records);
                 }
                 break;
             }
             self.leave(cx, &record, covered, ack, &mut leaving);
             if record.end.gt(self.snd.una) {
                 leaving.whole = false;
-                self.trim_head(cx.records);
+                self.recovery.trim_head(&self.snd, cx.records);
                 break;
             }
-            self.drop_head(cx.records);
+            self.recovery.drop_head(cx.records);
         }
         let head = cx.records.get(self.recovery.chain.head).copied();
         match &head {
@@ -112,9 +98,9 @@ impl Connection {
         if record.has(tag::SACKED) {
             recovery.sacked_out = recovery.sacked_out.saturating_sub(covered);
         } else if !self.is_reno() {
-            self.count_delivered(covered, ack.ece);
+            self.recovery.count_delivered(&self.snd, covered, ack.ece);
             if !self.was_needless(record, ack) {
-                self.rack_advance(cx.now_ns, record);
+                self.recovery.rack_advance(&self.tx, cx.now_ns, record);
             }
         }
         self.delivery.on_delivered(record, &mut ack.rate);
@@ -124,35 +110,6 @@ impl Connection {
     fn was_needless(&self, record: &Record, ack: &Ack) -> bool {
         record.any(tag::RETRANS | tag::EVER_RETRANS)
             && ack.echoes_before((record.sent_ns / crate::MILLISECOND_NS) as u32)
-    }
-
-    fn trim_head(&mut self, records: &mut RecordPool) {
-        if let Some(head) = records.get_mut(self.recovery.chain.head) {
-            head.seq = self.snd.una;
-        }
-    }
-
-    #[inline]
-    fn drop_head(&mut self, records: &mut RecordPool) {
-        let recovery = &mut self.recovery;
-        let head = recovery.chain.head;
-        if recovery.hint == head {
-            recovery.hint = NONE;
-        }
-        if recovery.highest == head {
-            recovery.highest = NONE;
-        }
-        recovery.chain.unlink(records, head);
-    }
-
-    /// Delivered segments, by whatever kind of acknowledgment. Classic ECN knows no better than that all of them were marked.
-    #[inline]
-    pub(crate) fn count_delivered(&mut self, segments: u32, ece: bool) {
-        let recovery = &mut self.recovery;
-        recovery.delivered = recovery.delivered.wrapping_add(segments);
-        if ece && self.snd.ecn.is_classic() {
-            recovery.delivered_ce = recovery.delivered_ce.wrapping_add(segments);
-        }
     }
 
     /// RFC 6298 3 (Karn), RFC 7323 4: by the clock from what was sent once, else by the timestamp. Then what the ACK means for
@@ -170,7 +127,7 @@ impl Connection {
         if leaving.first_sent_ns != 0 && !ack.retrans_acked {
             rtt_ns = Some(since(leaving.first_sent_ns));
             latest_ns = Some(since(leaving.last_sent_ns));
-            ack.maybe_delayed = self.is_maybe_delayed(ack, leaving);
+            ack.maybe_delayed = self.recovery.is_maybe_delayed(&self.snd, ack, leaving);
         }
         let sacked_ns = (ack.first_sacked_ns != 0).then(|| since(ack.first_sacked_ns));
         if sacked_ns.is_some() {
@@ -180,7 +137,8 @@ impl Connection {
         if ack.acked > 0 {
             ack.set_timer = true;
             if self.is_reno() {
-                self.remove_reno_sacks(cx, ack);
+                self.recovery
+                    .remove_reno_sacks(&self.snd, cx.config, cx.counters, ack);
                 if ack.retrans_acked {
                     ack.original_acked = false;
                 }
@@ -192,18 +150,6 @@ impl Connection {
             // Not when the sample is older than the head's last transmission: the timeout would recede for ever.
             ack.set_timer |= sacked_ns > since(head.sent_ns);
         }
-    }
-
-    /// A lone small segment, acknowledged in order: its ACK was probably delayed.
-    fn is_maybe_delayed(&self, ack: &Ack, leaving: &Leaving) -> bool {
-        ack.acked == 1
-            && leaving.whole
-            && leaving.prior_sacked == 0
-            && self.snd.una.since(ack.prior_una) < u32::from(self.snd.mss)
-            && ack.rate.prior_delivered.wrapping_add(1) == self.recovery.delivered
-            && !ack.sacked
-            && !ack.dsack
-            && !ack.ece
     }
 
     /// Takes the samples. Returns whether there was one.

@@ -22,9 +22,10 @@ impl Connection {
         if self.is_reno() {
             // A duplicate now means that the new data of the test arrived.
             if self.snd.nxt.gt(self.recovery.high_seq) && ack.duplicates > 0 {
-                self.add_reno_sack(cx, ack);
+                self.recovery
+                    .add_reno_sack(&self.snd, cx.config, cx.counters, ack);
             } else if ack.advanced {
-                self.reset_reno_sack();
+                self.recovery.reset_reno_sack();
             }
         }
         self.recovery.put(flag::SEND_LOST, true);

@@ -24,12 +24,6 @@ impl Connection {
         self.recovery.ca_state = state;
     }
 
-    /// Anything about this ACK that needs the machine?
-    pub(crate) fn is_dubious(&self, ack: &Ack) -> bool {
-        let alerts = ack.sacked || ack.dsack || ack.ece;
-        !ack.is_no_duplicate() || alerts || self.recovery.ca_state != CaState::Open
-    }
-
     /// An ACK that is no plain progress in Open.
     pub(crate) fn alert(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) {
         self.recovery.put(flag::SEND_LOST | flag::SEND_NEW, false);
@@ -83,7 +77,7 @@ impl Connection {
             }
             CaState::Recovery => {
                 if self.is_reno() {
-                    self.reset_reno_sack();
+                    self.recovery.reset_reno_sack();
                 }
                 if self.try_undo_recovery(cx, ack) {
                     return true;
@@ -99,7 +93,8 @@ impl Connection {
     fn ack_in_recovery(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) -> bool {
         if !ack.advanced {
             if self.is_reno() {
-                self.add_reno_sack(cx, ack);
+                self.recovery
+                    .add_reno_sack(&self.snd, cx.config, cx.counters, ack);
             }
         } else if self.try_undo_partial(cx, ack) {
             return false;
@@ -136,9 +131,10 @@ impl Connection {
     fn ack_before_recovery(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) -> bool {
         if self.is_reno() {
             if ack.advanced {
-                self.reset_reno_sack();
+                self.recovery.reset_reno_sack();
             }
-            self.add_reno_sack(cx, ack);
+            self.recovery
+                .add_reno_sack(&self.snd, cx.config, cx.counters, ack);
         }
         if matches!(self.recovery.ca_state, CaState::Open | CaState::Disorder) {
             self.try_undo_dsack(cx);
@@ -176,9 +172,9 @@ impl Connection {
     /// Fast recovery begins (RFC 5681 3.2, RFC 6675 5).
     pub(crate) fn enter_recovery(&mut self, cx: &mut Cx<'_>, ece: bool) {
         cx.counters.fast_retransmits += 1;
-        self.clean_retrans_stamp(cx);
+        self.recovery.clean_retrans_stamp(cx.records);
         self.congestion.window.prior_ssthresh = 0;
-        self.begin_undo();
+        self.recovery.begin_undo(&self.snd);
         if !self.recovery.is_reducing() {
             if !ece {
                 self.congestion.window.prior_ssthresh = self.current_ssthresh();
@@ -200,7 +196,7 @@ impl Connection {
 
     /// Nothing is lost: Open, or Disorder as long as something is out of order or sent twice.
     pub(crate) fn try_keep_open(&mut self, cx: &Cx<'_>) {
-        let disorder = self.recovery.left_out() > 0 || self.any_retransmitted(cx);
+        let disorder = self.recovery.left_out() > 0 || self.recovery.any_retransmitted(cx.records);
         let state = if disorder {
             CaState::Disorder
         } else {
@@ -213,7 +209,7 @@ impl Connection {
     }
 
     fn try_to_open(&mut self, cx: &mut Cx<'_>, ack: &Ack) {
-        self.clean_retrans_stamp(cx);
+        self.recovery.clean_retrans_stamp(cx.records);
         if ack.ece {
             self.enter_cwr(cx);
         }

@@ -20,7 +20,7 @@ impl Connection {
         window.cwnd_cnt = 0;
         window.prior_cwnd = window.cwnd;
         self.take_threshold(cx);
-        self.queue_cwr();
+        self.ecn.queue_cwr(self.snd.ecn);
     }
 
     /// Asks the algorithm for the threshold.

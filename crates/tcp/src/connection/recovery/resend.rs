@@ -5,7 +5,7 @@ use wire::SeqNumber;
 use crate::connection::Connection;
 use crate::connection::output::Plan;
 use crate::context::Cx;
-use crate::recovery::records::{Index, NONE, Record, RecordPool, tag};
+use crate::recovery::records::{Index, Record, RecordPool, tag};
 use crate::recovery::{Pending, flag};
 
 impl Connection {
@@ -21,65 +21,19 @@ impl Connection {
         if recovery.any(flag::PROBE_LAST) {
             return self.plan_probe(cx);
         }
-        let may = recovery.any(flag::SEND_LOST) || self.new_data_test_failed();
+        let may = recovery.any(flag::SEND_LOST) || self.recovery.new_data_test_failed(&self.snd);
         let room = recovery.in_flight() < self.congestion.window.cwnd;
         if !may || !room || !recovery.has_lost() {
             return None;
         }
-        self.plan_record(cx, self.next_lost(cx.records))
-    }
-
-    /// F-RTO wanted to send new data, and there was none to send.
-    fn new_data_test_failed(&self) -> bool {
-        let recovery = &self.recovery;
-        recovery.any(flag::SEND_NEW) && self.snd.nxt.le(recovery.high_seq)
-    }
-
-    /// All has left that may leave now upon F-RTO's ACK. Without anything new the test tells nothing (RFC 5682 2.1, step 2.b), and what is lost is sent
-    /// again, if pacing kept it back as well, when its time comes.
-    #[cold]
-    pub(crate) fn end_new_data_test(&mut self) {
-        if self.new_data_test_failed() {
-            self.recovery.put(flag::FRTO, false);
-            self.recovery.put(flag::SEND_LOST, true);
-        }
-        self.recovery.put(flag::SEND_NEW, false);
-    }
-
-    /// The first record that is lost and not sent again.
-    fn next_lost(&self, records: &RecordPool) -> Index {
-        let recovery = &self.recovery;
-        let mut at = if recovery.hint == NONE {
-            recovery.chain.head
-        } else {
-            recovery.hint
-        };
-        let other = tag::LOST | tag::SACKED | tag::RETRANS;
-        while let Some(record) = records.get(at) {
-            if record.tags & other == tag::LOST {
-                break;
-            }
-            at = records.next(at);
-        }
-        at
-    }
-
-    /// Segments of the run of lost ones that begins at `seq`.
-    pub(crate) fn lost_run(&self, cx: &Cx<'_>, seq: SeqNumber) -> u32 {
-        if !self.recovery.any(flag::SEND_LOST) {
-            return 1;
-        }
-        match cx.records.get(self.next_lost(cx.records)) {
-            Some(record) if record.seq == seq => record.count(),
-            _ => 1,
-        }
+        self.plan_record(cx, self.recovery.next_lost(cx.records))
     }
 
     /// The record's first segment; a small one takes its small neighbours along.
     fn plan_record(&self, cx: &Cx<'_>, at: Index) -> Option<Plan> {
         let record = cx.records.get(at)?;
         let mss = self.current_mss(cx);
-        let seq = self.resend_from(record);
+        let seq = self.recovery.resend_from(&self.snd, record);
         let payload_end = record.end - u32::from(record.has(tag::FIN));
         let left = payload_end.since(seq);
         let mut len = left.min(u32::from(record.mss)).min(mss);
@@ -100,39 +54,6 @@ impl Connection {
             fin = false;
         }
         (len > 0 || fin).then_some(Plan::Repeat { seq, len, fin })
-    }
-
-    /// Where the first segment of a lost record begins that has not left again.
-    fn resend_from(&self, record: &Record) -> SeqNumber {
-        let recovery = &self.recovery;
-        let seq = record.seq.max(self.snd.una);
-        match recovery.is_part_of(record) && !recovery.any(flag::SEND_HEAD) {
-            true => recovery.part_end,
-            false => seq,
-        }
-    }
-
-    /// PSH stands where the text had it when it was sent first; what is sent as one segment has it if a part had it (Linux).
-    #[cold]
-    pub(crate) fn is_repetition_pushed(&self, cx: &Cx<'_>, end: SeqNumber) -> bool {
-        let recovery = &self.recovery;
-        let mut at = if recovery.any(flag::SEND_HEAD) {
-            recovery.chain.head
-        } else if recovery.any(flag::PROBE_LAST) {
-            recovery.chain.tail
-        } else {
-            self.next_lost(cx.records)
-        };
-        while let Some(record) = cx.records.get(at) {
-            if (record.seq + record.payload()).gt(end) {
-                return false;
-            }
-            if record.has(tag::PUSHED) {
-                return true;
-            }
-            at = cx.records.next(at);
-        }
-        false
     }
 
     /// Small segments behind the record that fit the same segment, and the FIN.
@@ -164,7 +85,7 @@ impl Connection {
         let at = if self.recovery.any(flag::SEND_HEAD) {
             self.recovery.chain.head
         } else {
-            self.next_lost(cx.records)
+            self.recovery.next_lost(cx.records)
         };
         self.recovery.put(flag::SEND_HEAD, false);
         let is_first = cx.records.get(at).is_none_or(|record| seq.le(record.seq));
@@ -176,7 +97,9 @@ impl Connection {
         let is_whole = !cx.records.get(at).is_some_and(is_part);
         match is_whole {
             true => self.mark_resent(cx, at, before),
-            false => self.mark_part_resent(cx, at, end),
+            false => self
+                .recovery
+                .mark_part_resent(cx.records, cx.now_ns, at, end),
         }
         let is_head = is_first && at == self.recovery.chain.head;
         if is_head && self.recovery.pending != Pending::Reorder {
@@ -185,7 +108,7 @@ impl Connection {
         self.recovery.hint = if self.delivery.burst_begins || !is_whole {
             at
         } else {
-            self.merge_resent(cx.records, at)
+            self.recovery.merge_resent(cx.records, at)
         };
     }
 
@@ -295,27 +218,6 @@ impl Connection {
         recovery.count_resent(cx.now_ns, count.saturating_sub(before).max(1));
     }
 
-    /// One segment of a run has left again, up to `end`, and there was no record to tell it from those behind it: the run stays lost, and counts as under way as
-    /// far as it left. When it was last sent is known of the whole only.
-    #[cold]
-    fn mark_part_resent(&mut self, cx: &mut Cx<'_>, at: Index, end: SeqNumber) {
-        let Some(record) = cx.records.get_mut(at) else {
-            return;
-        };
-        record.tags |= tag::EVER_RETRANS;
-        let mut part = *record;
-        part.end = end;
-        let is_lost = record.tags & (tag::LOST | tag::RETRANS) == tag::LOST;
-        // Smaller segments may come to more.
-        let out = part.count().min(record.count() - 1).max(1);
-        let recovery = &mut self.recovery;
-        if is_lost {
-            (recovery.part_out, recovery.part_end) = (out, end);
-            recovery.retrans_out += out;
-        }
-        recovery.count_resent(cx.now_ns, 1);
-    }
-
     /// The record was sent just now: its time, and what its delivery rate is measured against.
     pub(crate) fn stamp_sent(&mut self, cx: &mut Cx<'_>, at: Index) {
         let delivered = self.recovery.delivered;
@@ -324,18 +226,6 @@ impl Connection {
             record.tags &= !tag::SETTLED;
             self.delivery.on_sent(record, delivered, false);
         }
-    }
-
-    /// Segments sent again in one burst share a record. Returns where the record stands now.
-    fn merge_resent(&mut self, records: &mut RecordPool, at: Index) -> Index {
-        let prev = records.prev(at);
-        if !self.recovery.chain.merge_next(records, prev) {
-            return at;
-        }
-        if self.recovery.highest == at {
-            self.recovery.highest = prev;
-        }
-        prev
     }
 
     /// As [`note_sent_new`](Self::note_sent_new), of one segment when nothing is in flight and the state is Open.
@@ -350,31 +240,6 @@ impl Connection {
         self.snd.nxt = end;
     }
 
-    /// There is no record for `record`, which has left: it becomes part of the last one, and what was known of that is forgotten, lest the new segment be
-    /// taken for SACKed or lost. Segments that it grows by.
-    #[cold]
-    fn swallow_sent(&mut self, records: &mut RecordPool, record: Record) -> u32 {
-        let tail = self.recovery.chain.tail;
-        if let Some(last) = records.get_mut(tail) {
-            let (tags, count) = (last.tags, last.count());
-            last.tags &= !(tag::SACKED | tag::LOST | tag::RETRANS | tag::SETTLED);
-            let recovery = &mut self.recovery;
-            recovery.forget_part();
-            let counts = [
-                (tag::SACKED, &mut recovery.sacked_out),
-                (tag::LOST, &mut recovery.lost_out),
-                (tag::RETRANS, &mut recovery.retrans_out),
-            ];
-            for (_, total) in counts.into_iter().filter(|(one, _)| tags & one != 0) {
-                *total = total.saturating_sub(count);
-            }
-        }
-        if self.recovery.highest == tail {
-            self.recovery.highest = NONE;
-        }
-        self.recovery.chain.swallow(records, record)
-    }
-
     /// New segments up to `end` have left for the first time, the last with what `tags` say of it. SND.NXT still stands before them.
     #[inline]
     pub(crate) fn note_sent_new(&mut self, cx: &mut Cx<'_>, end: SeqNumber, tags: u16) {
@@ -387,7 +252,7 @@ impl Connection {
         let pushed = self.recovery.chain.push(cx.records, record, joins);
         let count = match pushed {
             Some(count) => count,
-            None => self.swallow_sent(cx.records, record),
+            None => self.recovery.swallow_sent(cx.records, record),
         };
         let recovery = &mut self.recovery;
         recovery.packets_out += count;

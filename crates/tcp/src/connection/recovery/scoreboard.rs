@@ -10,15 +10,7 @@ use crate::context::Cx;
 use crate::recovery::ack::Ack;
 use crate::recovery::flag;
 use crate::recovery::records::{Index, NONE, Record, RecordPool, tag};
-
-/// The blocks that count, lowest first.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sorted {
-    blocks: [SackBlock; 4],
-    len: usize,
-    /// Where the D-SACK stands among them.
-    duplicate: Option<usize>,
-}
+use crate::recovery::scoreboard::Sorted;
 
 impl Connection {
     /// Takes in the blocks of an ACK. SND.UNA has been advanced.
@@ -28,14 +20,18 @@ impl Connection {
             return;
         };
         ack.reordered = self.snd.nxt;
-        let duplicate =
-            self.is_dsack(first, blocks.get(1), ack.seq) && self.note_dsack(cx, first, ack);
+        let duplicate = self.is_dsack(first, blocks.get(1), ack.seq)
+            && self
+                .recovery
+                .note_dsack(&self.snd, &self.tx, cx.counters, first, ack);
         // An ACK from further back than any window says nothing that still counts.
         let too_old = ack.seq.lt(ack.prior_una - self.tx.max_wnd);
         if too_old || self.recovery.packets_out == 0 {
             return;
         }
-        let sorted = self.sort_blocks(cx, blocks, duplicate, ack);
+        let sorted =
+            self.recovery
+                .sort_blocks(&self.snd, &self.tx, cx.counters, blocks, duplicate, ack);
         self.tag_blocks(cx, &sorted, ack);
         let recovery = &self.recovery;
         if recovery.ca_state != CaState::Loss || recovery.any(flag::UNDO) {
@@ -49,93 +45,6 @@ impl Connection {
             return true;
         }
         second.is_some_and(|second| first.right.le(second.right) && first.left.ge(second.left))
-    }
-
-    /// Counts a D-SACK, unless it cannot be of our making. Returns whether it counts.
-    fn note_dsack(&mut self, cx: &mut Cx<'_>, block: SackBlock, ack: &mut Ack) -> bool {
-        if block.left.ge(block.right) {
-            return false;
-        }
-        let len = block.right.since(block.left);
-        if len > self.tx.max_wnd {
-            return false;
-        }
-        let mss = u32::from(self.snd.mss.max(1));
-        let segments = len.div_ceil(mss);
-        let recovery = &mut self.recovery;
-        if len <= mss && recovery.any(flag::TLP) && recovery.tlp_high_seq == block.right {
-            ack.dsack_of_probe = true;
-        }
-        recovery.dsack_dups = recovery.dsack_dups.saturating_add(segments);
-        // More duplicates than retransmissions: the network made them, or the receiver lies (RFC 3708).
-        if recovery.dsack_dups > self.tx.total_retrans {
-            return false;
-        }
-        cx.counters.dsacks_in += 1;
-        // RACK's window grows for duplicates that reordering may explain; a probe is sent by the clock.
-        if recovery.reord_seen > 0 && !ack.dsack_of_probe {
-            recovery.rack.dsack_seen = true;
-        }
-        ack.dsack = true;
-        ack.sack_delivered += segments;
-        let old = block.right.le(ack.prior_una) && block.right.gt(recovery.undo_marker);
-        if recovery.any(flag::UNDO) && recovery.undo_retrans > 0 && old {
-            recovery.undo_retrans = (recovery.undo_retrans - segments as i32).max(0);
-        }
-        true
-    }
-
-    /// Leaves out what no receiver in its senses would say, and sorts the rest.
-    fn sort_blocks(
-        &self,
-        cx: &mut Cx<'_>,
-        blocks: &[SackBlock],
-        duplicate: bool,
-        ack: &Ack,
-    ) -> Sorted {
-        let mut sorted = Sorted::default();
-        for (i, &block) in blocks.iter().enumerate() {
-            let is_duplicate = duplicate && i == 0;
-            if !self.is_valid(block, is_duplicate) {
-                // Below SND.UNA: an ACK that was overtaken by a later one.
-                if is_duplicate || block.right.gt(self.snd.una) {
-                    cx.counters.sack_blocks_discarded += 1;
-                }
-                continue;
-            }
-            if block.right.le(ack.prior_una) {
-                continue;
-            }
-            let Some(slot) = sorted.blocks.get_mut(sorted.len) else {
-                break;
-            };
-            *slot = block;
-            if is_duplicate {
-                sorted.duplicate = Some(sorted.len);
-            }
-            sorted.len += 1;
-        }
-        sorted.sort();
-        sorted
-    }
-
-    /// Between SND.UNA and SND.NXT; a D-SACK may also lie below, as far back as it can matter.
-    fn is_valid(&self, block: SackBlock, duplicate: bool) -> bool {
-        let SackBlock { left, right } = block;
-        let recovery = &self.recovery;
-        if right.gt(self.snd.nxt) || left.ge(right) || left.ge(self.snd.nxt) {
-            return false;
-        }
-        if left.gt(self.snd.una) {
-            return true;
-        }
-        if !duplicate || !recovery.any(flag::UNDO) || right.gt(self.snd.una) {
-            return false;
-        }
-        if left.ge(recovery.undo_marker) {
-            return true;
-        }
-        right.gt(recovery.undo_marker) && left.ge(right - self.tx.max_wnd)
     }
 
     /// One walk over the records, lowest block first.
@@ -157,7 +66,7 @@ impl Connection {
                     // What is reported twice stands alone until it was looked at.
                     let end = cx.records.get(at).map_or(record.end, |record| record.end);
                     if !inner.is_some_and(|inner| inner.left.ge(end)) {
-                        at = self.merge_sacked(cx.records, at);
+                        at = self.recovery.merge_sacked(cx.records, at);
                     }
                 }
                 at = cx.records.next(at);
@@ -236,14 +145,14 @@ impl Connection {
             return;
         };
         if duplicate && record.any(tag::RETRANS | tag::EVER_RETRANS) {
-            self.note_needless(&record, ack);
+            self.recovery.note_needless(&record, ack);
         }
         if record.end.le(self.snd.una) {
             return;
         }
         let count = record.count();
         if !record.has(tag::SACKED) {
-            self.rack_advance(cx.now_ns, &record);
+            self.recovery.rack_advance(&self.tx, cx.now_ns, &record);
             self.recovery.forget_part();
             self.leave_loss(&mut record, count, ack);
             record.tags |= tag::SACKED | tag::SETTLED;
@@ -265,20 +174,6 @@ impl Connection {
         }
         if let Some(slot) = cx.records.get_mut(at) {
             *slot = record;
-        }
-    }
-
-    /// A retransmission was needless.
-    fn note_needless(&mut self, record: &Record, ack: &mut Ack) {
-        let recovery = &mut self.recovery;
-        if recovery.any(flag::UNDO)
-            && recovery.undo_retrans > 0
-            && record.end.gt(recovery.undo_marker)
-        {
-            recovery.undo_retrans = (recovery.undo_retrans - record.count() as i32).max(0);
-        }
-        if record.has(tag::SACKED) && record.seq.lt(ack.reordered) {
-            ack.reordered = record.seq;
         }
     }
 
@@ -314,31 +209,6 @@ impl Connection {
         }
     }
 
-    /// SACKed neighbours need not be told apart. Returns where the record stands now.
-    fn merge_sacked(&mut self, records: &mut RecordPool, at: Index) -> Index {
-        let prev = records.prev(at);
-        let mut at = at;
-        if self.recovery.chain.merge_sacked(records, prev) {
-            if self.recovery.highest == at {
-                self.recovery.highest = prev;
-            }
-            if self.recovery.hint == at {
-                self.recovery.hint = prev;
-            }
-            at = prev;
-        }
-        let next = records.next(at);
-        if self.recovery.chain.merge_sacked(records, at) {
-            if self.recovery.highest == next {
-                self.recovery.highest = at;
-            }
-            if self.recovery.hint == next {
-                self.recovery.hint = at;
-            }
-        }
-        at
-    }
-
     /// Reordering: something beyond `low`, which was sent once only, arrived before it.
     pub(crate) fn check_reordering(&mut self, cx: &mut Cx<'_>, low: SeqNumber) {
         let highest = self.highest_sacked();
@@ -354,27 +224,5 @@ impl Connection {
         }
         recovery.reord_seen = recovery.reord_seen.saturating_add(1);
         cx.counters.reordering_seen += 1;
-    }
-}
-
-impl Sorted {
-    fn as_slice(&self) -> &[SackBlock] {
-        &self.blocks[..self.len.min(self.blocks.len())]
-    }
-
-    /// By the first sequence number; equal ones stay as they are.
-    fn sort(&mut self) {
-        for end in (1..self.len).rev() {
-            for i in 0..end {
-                if self.blocks[i].left.gt(self.blocks[i + 1].left) {
-                    self.blocks.swap(i, i + 1);
-                    if self.duplicate == Some(i) {
-                        self.duplicate = Some(i + 1);
-                    } else if self.duplicate == Some(i + 1) {
-                        self.duplicate = Some(i);
-                    }
-                }
-            }
-        }
     }
 }

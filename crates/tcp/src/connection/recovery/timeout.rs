@@ -24,7 +24,7 @@ impl Connection {
             self.congestion.window.prior_cwnd = self.congestion.window.cwnd;
             self.take_threshold(cx);
             self.tell_algorithm(cx, Event::Loss);
-            self.begin_undo();
+            self.recovery.begin_undo(&self.snd);
         }
         let window = &mut self.congestion.window;
         window.cwnd = self.recovery.in_flight() + 1;
@@ -44,7 +44,7 @@ impl Connection {
         recovery.put(flag::TLP | flag::SEND, false);
         let frto = cx.config.frto && (before_recovery || is_counted);
         recovery.put(flag::FRTO, frto);
-        self.queue_cwr();
+        self.ecn.queue_cwr(self.snd.ecn);
     }
 
     /// All is lost but what was sent less than a round trip ago. A receiver whose first hole is SACKed has reneged (RFC 2018 8): its
@@ -61,7 +61,7 @@ impl Connection {
             self.recovery.highest = NONE;
             self.recovery.put(flag::RENEGING, true);
         } else if self.is_reno() {
-            self.reset_reno_sack();
+            self.recovery.reset_reno_sack();
         }
         let mut at = head;
         while let Some(record) = cx.records.get_mut(at) {
@@ -71,10 +71,11 @@ impl Connection {
             }
             let record = *record;
             at = cx.records.next(at);
-            let recent =
-                next_of != head && !reneged && self.rack_remaining_us(cx.now_ns, &record, 0) > 0;
+            let recent = next_of != head
+                && !reneged
+                && self.recovery.rack_remaining_us(cx.now_ns, &record, 0) > 0;
             if !recent {
-                self.mark_lost(cx, next_of);
+                self.recovery.mark_lost(cx.records, cx.counters, next_of);
             }
         }
         self.recovery.hint = NONE;
@@ -87,7 +88,7 @@ impl Connection {
         let mut at = self.recovery.chain.head;
         while let Some(record) = cx.records.get(at).copied() {
             if record.mss > mss && record.payload() > u32::from(mss) {
-                self.mark_lost(cx, at);
+                self.recovery.mark_lost(cx.records, cx.counters, at);
             }
             at = cx.records.next(at);
         }
@@ -95,14 +96,15 @@ impl Connection {
             return;
         }
         if self.is_reno() {
-            self.limit_reno_sacked();
+            self.recovery.limit_reno_sacked();
         }
         self.resend_without_reduction(cx);
     }
 
     /// The first segment in flight was a probe of the path's MTU, too long for it: sent again in pieces that fit.
     pub(crate) fn resend_path_probe(&mut self, cx: &mut Cx<'_>) {
-        self.mark_lost(cx, self.recovery.chain.head);
+        self.recovery
+            .mark_lost(cx.records, cx.counters, self.recovery.chain.head);
         self.resend_without_reduction(cx);
     }
 
@@ -114,7 +116,8 @@ impl Connection {
         let record = Record::new(una, nxt, mss, sent_ns, tag::PUSHED);
         let pushed = self.recovery.chain.push(cx.records, record, false);
         self.recovery.packets_out += pushed.unwrap_or_default();
-        self.mark_lost(cx, self.recovery.chain.head);
+        self.recovery
+            .mark_lost(cx.records, cx.counters, self.recovery.chain.head);
         self.resend_without_reduction(cx);
     }
 

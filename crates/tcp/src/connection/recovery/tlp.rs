@@ -22,7 +22,8 @@ impl Connection {
         let timeout_ns = if afresh {
             Some(self.tx.rtt.rto_ns())
         } else {
-            self.timeout_from_head_ns(cx)
+            self.recovery
+                .timeout_from_head_ns(&self.tx, cx.records, cx.now_ns)
         };
         self.arm_probe(cx, timeout_ns);
         true
@@ -58,13 +59,6 @@ impl Connection {
         self.arm_pending(Pending::Probe, cx.now_ns + wait_ns);
     }
 
-    /// How far the timeout is away, counted from when the first segment was last sent; none = it is past.
-    pub(crate) fn timeout_from_head_ns(&self, cx: &Cx<'_>) -> Option<u64> {
-        let head = cx.records.get(self.recovery.chain.head)?;
-        let at_ns = head.sent_ns + self.tx.rtt.rto_ns();
-        at_ns.checked_sub(cx.now_ns).filter(|&wait_ns| wait_ns > 0)
-    }
-
     /// The probe's time has come: a new segment if one fits the peer's window, else the last one again.
     pub(crate) fn on_probe_timer(&mut self, cx: &mut Cx<'_>) {
         if self.recovery.any(flag::TLP) {
@@ -78,7 +72,7 @@ impl Connection {
         if next > 0 && next <= self.snd.usable() {
             self.marks.set(Marks::PUSH_DUE);
             self.recovery.put(flag::PROBE_NEW, true);
-        } else if !self.is_tail_sacked(cx) && self.plan_probe(cx).is_some() {
+        } else if !self.recovery.is_tail_sacked(cx.records) && self.plan_probe(cx).is_some() {
             self.recovery.put(flag::PROBE_LAST, true);
         } else {
             // The peer's window shrank below it: only the timeout may repeat what is beyond. Or the peer holds it already (a reduction on ECE ended
@@ -90,11 +84,6 @@ impl Connection {
         // Until the probe has left, and starts the timeout anew.
         self.recovery.pending = Pending::Timeout;
         self.rearm_retransmit(cx);
-    }
-
-    fn is_tail_sacked(&self, cx: &Cx<'_>) -> bool {
-        let tail = cx.records.get(self.recovery.chain.tail);
-        tail.is_some_and(|tail| tail.has(tag::SACKED))
     }
 
     /// The last segment, as the probe.

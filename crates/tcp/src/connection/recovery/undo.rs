@@ -7,24 +7,8 @@ use crate::context::Cx;
 use crate::limits::RACK_RECOVERIES_MAX;
 use crate::recovery::ack::Ack;
 use crate::recovery::flag;
-use crate::recovery::records::{NONE, tag};
 
 impl Connection {
-    /// From here on what happens may be undone.
-    pub(crate) fn begin_undo(&mut self) {
-        let recovery = &mut self.recovery;
-        recovery.put(flag::UNDO, true);
-        recovery.undo_marker = self.snd.una;
-        recovery.undo_retrans = recovery.retrans_out as i32;
-        if recovery.flags & (flag::TLP | flag::TLP_RETRANS) == flag::TLP | flag::TLP_RETRANS {
-            recovery.undo_retrans += 1;
-        }
-        if recovery.undo_retrans == 0 {
-            // Nothing sent again yet; 0 would mean that all of it was needless.
-            recovery.undo_retrans = -1;
-        }
-    }
-
     /// What was acknowledged is older than the first retransmission, or nothing was sent again at all.
     fn was_delayed(&self, ack: &Ack) -> bool {
         if self.recovery.retrans_stamp_ms != 0 {
@@ -42,45 +26,19 @@ impl Connection {
     /// Window and threshold go back to what they were; `unmark` = nothing is lost any more.
     fn undo_reduction(&mut self, cx: &mut Cx<'_>, unmark: bool) {
         if unmark {
-            self.unmark_lost(cx);
+            self.recovery.unmark_lost(cx.records);
         }
         let congestion = &mut self.congestion;
         if congestion.window.prior_ssthresh != 0 {
             congestion.window.cwnd = congestion.algorithm.undo_cwnd(&congestion.window);
             if congestion.window.prior_ssthresh > congestion.window.ssthresh {
                 congestion.window.ssthresh = congestion.window.prior_ssthresh;
-                self.withdraw_cwr();
+                self.ecn.withdraw_cwr();
             }
         }
         self.congestion.usage.stamp_ns = cx.now_ns;
         self.recovery.put(flag::UNDO, false);
         self.recovery.rack.advanced = true;
-    }
-
-    fn unmark_lost(&mut self, cx: &mut Cx<'_>) {
-        let mut at = self.recovery.chain.head;
-        while let Some(record) = cx.records.get_mut(at) {
-            record.tags &= !tag::LOST;
-            at = cx.records.next(at);
-        }
-        self.recovery.forget_part();
-        self.recovery.lost_out = 0;
-        self.recovery.hint = NONE;
-    }
-
-    /// Something sent again may still be in the network.
-    pub(crate) fn any_retransmitted(&self, cx: &Cx<'_>) -> bool {
-        self.recovery.retrans_out > 0
-            || cx
-                .records
-                .get(self.recovery.chain.head)
-                .is_some_and(|head| head.has(tag::EVER_RETRANS))
-    }
-
-    pub(crate) fn clean_retrans_stamp(&mut self, cx: &Cx<'_>) {
-        if !self.any_retransmitted(cx) {
-            self.recovery.retrans_stamp_ms = 0;
-        }
     }
 
     /// Without SACK, the state is held until something beyond `high_seq` is acknowledged, or duplicates
@@ -89,7 +47,7 @@ impl Connection {
         if self.snd.una != self.recovery.high_seq || !self.is_reno() {
             return false;
         }
-        self.clean_retrans_stamp(cx);
+        self.recovery.clean_retrans_stamp(cx.records);
         true
     }
 
@@ -153,7 +111,7 @@ impl Connection {
         if self.recovery.retrans_out > 0 {
             return true;
         }
-        self.clean_retrans_stamp(cx);
+        self.recovery.clean_retrans_stamp(cx.records);
         cx.counters.undone_partial += 1;
         self.undo_reduction(cx, true);
         self.try_keep_open(cx);

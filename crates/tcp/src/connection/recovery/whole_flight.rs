@@ -8,25 +8,19 @@ use crate::congestion::AckSample;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
-use crate::marks::Marks;
 use crate::recovery::rate::{Busy, RateSample};
 use crate::recovery::records::{Record, tag};
-use crate::recovery::{Pending, flag};
+use crate::recovery::{Pending, Recovery, flag};
 use crate::segment::Segment;
 use crate::timers::NEVER_NS;
 
 impl Connection {
-    /// With any of these an ACK is looked at by the state machine.
-    const DISTURBED: Marks = Marks::RECOVERING
-        .with(Marks::FAST_OPENED)
-        .with(Marks::NO_PREDICTION);
-
     /// The run that is in flight, if this ACK takes it away whole and nothing about it is out of the ordinary.
     #[inline]
     pub(crate) fn whole_flight(&self, cx: &Cx<'_>, seg: &Segment) -> Option<Record> {
         let recovery = &self.recovery;
         let is_whole = seg.ack == self.snd.nxt
-            && !self.marks.any(Self::DISTURBED)
+            && !self.marks.any(Recovery::DISTURBED)
             && recovery.chain.head == recovery.chain.tail
             && recovery.sacked_out | recovery.lost_out | recovery.retrans_out == 0
             && !recovery.any(flag::RENEGING)
@@ -59,8 +53,8 @@ impl Connection {
         self.learn_window(seg);
         let delivered = self.recovery.packets_out;
         self.recovery.delivered = self.recovery.delivered.wrapping_add(delivered);
-        self.forget_whole_flight(cx);
-        self.rack_advance(cx.now_ns, record);
+        self.recovery.forget_whole_flight(cx.records);
+        self.recovery.rack_advance(&self.tx, cx.now_ns, record);
         let mut rate = RateSample::default();
         self.delivery.on_delivered(record, &mut rate);
         if self.unsent() == 0 {
@@ -74,7 +68,7 @@ impl Connection {
             && record.delivered.wrapping_add(1) == self.recovery.delivered;
         let rtt_ns = cx.now_ns.saturating_sub(record.sent_ns.max(1));
         self.take_round_trip(cx, rtt_ns, rtt_ns, maybe_delayed);
-        self.rack_update_window(rate.prior_delivered);
+        self.recovery.rack_update_window(rate.prior_delivered);
         self.arm_pending(Pending::Timeout, NEVER_NS);
         self.finish_rate_sample(cx, &mut rate, delivered, false);
         let sample = AckSample {
@@ -85,15 +79,5 @@ impl Connection {
         self.congestion.on_progress(&moment, &sample);
         self.refresh_pacing(cx);
         effects
-    }
-
-    /// The only record goes back.
-    #[inline]
-    fn forget_whole_flight(&mut self, cx: &mut Cx<'_>) {
-        let recovery = &mut self.recovery;
-        recovery.packets_out = 0;
-        recovery.hint = crate::recovery::records::NONE;
-        recovery.highest = crate::recovery::records::NONE;
-        recovery.chain.clear_one(cx.records);
     }
 }

@@ -3,7 +3,6 @@
 use wire::tcp::Flags;
 
 use super::Step;
-use crate::MILLISECOND_NS;
 use crate::connection::Connection;
 use crate::connection::timers::AckKind;
 use crate::connection::timestamp::is_bare_ack;
@@ -83,14 +82,15 @@ impl Connection {
                 self.report_duplicate(cx, seg.seq, seg.end().min(self.rcv.nxt));
             }
             self.request_ack(AckKind::Answer);
-        } else if self.may_answer_invalid(cx) {
+        } else if self.tx.may_answer_invalid(cx.now_ns, cx.config) {
             self.request_ack(AckKind::Answer);
         }
     }
 
     /// A challenge ACK (RFC 5961), if the connection's and the stack's limits grant it.
     pub(crate) fn challenge(&mut self, cx: &mut Cx<'_>) -> bool {
-        let granted = self.may_answer_invalid(cx) && cx.challenge.allow(cx.now_ns, cx.config);
+        let granted = self.tx.may_answer_invalid(cx.now_ns, cx.config)
+            && cx.challenge.allow(cx.now_ns, cx.config);
         if granted {
             cx.counters.challenge_acks_out += 1;
             self.request_ack(AckKind::Answer);
@@ -103,21 +103,9 @@ impl Connection {
     /// The SYN of a connection that was opened fast came again: so does our SYN-ACK.
     pub(super) fn on_repeated_fast_syn(&mut self, cx: &mut Cx<'_>) {
         cx.counters.syns_repeated += 1;
-        if self.may_answer_invalid(cx) {
+        if self.tx.may_answer_invalid(cx.now_ns, cx.config) {
             self.marks.set(Marks::SYN_DUE);
         }
-    }
-
-    fn may_answer_invalid(&mut self, cx: &Cx<'_>) -> bool {
-        // Milliseconds that wrap are enough; 0 stands for never.
-        let now_ms = ((cx.now_ns / MILLISECOND_NS) as u32).max(1);
-        let interval_ms = cx.config.invalid_ack_interval_ns / MILLISECOND_NS;
-        let last_ms = self.tx.invalid_answered_ms;
-        if last_ms != 0 && u64::from(now_ms.wrapping_sub(last_ms)) < interval_ms {
-            return false;
-        }
-        self.tx.invalid_answered_ms = now_ms;
-        true
     }
 
     /// The peer sent its FIN again: it has not seen our ACK, TIME_WAIT starts over (RFC 9293 3.10.7.4,

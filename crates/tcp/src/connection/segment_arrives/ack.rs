@@ -106,7 +106,7 @@ impl Connection {
     /// What is in flight has arrived; path, window and recovery are not looked at.
     fn take_last_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         let effects = self.advance_una(cx, seg);
-        self.forget_in_flight(cx);
+        self.recovery.forget_in_flight(cx.records);
         self.arm_pending(Pending::Timeout, NEVER_NS);
         effects
     }
@@ -223,7 +223,8 @@ impl Connection {
 
     /// Loss recovery and congestion control, in their order.
     fn recover(&mut self, cx: &mut Cx<'_>, seg: &Segment, mut ack: Ack) {
-        self.count_delivered(ack.sack_delivered, ack.ece);
+        self.recovery
+            .count_delivered(&self.snd, ack.sack_delivered, ack.ece);
         if ack.prior_packets == 0 {
             if self.snd.ecn.is_accurate() {
                 self.take_feedback(cx, seg, &mut ack);
@@ -237,13 +238,13 @@ impl Connection {
         }
         let was_reneging = self.recovery.any(flag::RENEGING);
         self.take_acked_records(cx, &mut ack);
-        self.rack_update_window(ack.rate.prior_delivered);
+        self.recovery.rack_update_window(ack.rate.prior_delivered);
         if self.snd.ecn.is_accurate() {
             self.take_feedback(cx, seg, &mut ack);
         }
         self.tell_acked(cx, &ack);
         self.take_probe_ack(cx, &ack);
-        if self.is_dubious(&ack) {
+        if self.recovery.is_dubious(&ack) {
             self.count_duplicate(cx, &mut ack);
             self.alert(cx, &mut ack);
         }

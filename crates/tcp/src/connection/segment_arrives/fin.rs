@@ -29,7 +29,11 @@ impl Connection {
                 return self.fin_in_order(cx, rx);
             }
         }
-        if self.held_fin().is_none_or(|fin| fin.gt(self.rcv.nxt)) {
+        if self
+            .rx
+            .held_fin(self.marks)
+            .is_none_or(|fin| fin.gt(self.rcv.nxt))
+        {
             return Effects::NONE;
         }
         if self.rx.fin_seq == self.rcv.nxt {
@@ -41,14 +45,12 @@ impl Connection {
         Effects::NONE
     }
 
-    /// The sequence number of a FIN that waits for the text before it.
-    #[inline]
-    pub(super) fn held_fin(&self) -> Option<SeqNumber> {
-        self.marks.has(Marks::FIN_HELD).then_some(self.rx.fin_seq)
-    }
-
     fn hold_fin(&mut self, cx: &mut Cx<'_>, fin_seq: SeqNumber, bare: bool) {
-        if self.held_fin().is_some_and(|held| held.lt(fin_seq)) {
+        if self
+            .rx
+            .held_fin(self.marks)
+            .is_some_and(|held| held.lt(fin_seq))
+        {
             // Nothing follows a FIN, another FIN neither.
             self.owe_duplicate_ack(cx);
             return;
@@ -73,7 +75,7 @@ impl Connection {
     }
 
     fn fin_in_order(&mut self, cx: &mut Cx<'_>, rx: &mut impl RecvBuffer) -> Effects {
-        self.purge_beyond_fin(cx, rx);
+        self.rx.purge_beyond_fin(cx.ranges, cx.counters, rx);
         self.rcv.nxt += 1;
         self.rx.bytes_received += 1;
         self.keep_edge();
@@ -102,18 +104,6 @@ impl Connection {
                 Effects::NONE
             }
         }
-    }
-
-    /// RCV.NXT is at the peer's FIN, and nothing follows a FIN: text that is held beyond it came from somebody else, or from a peer that
-    /// contradicts itself. Its memory goes back (Linux does the same).
-    fn purge_beyond_fin(&mut self, cx: &mut Cx<'_>, rx: &mut impl RecvBuffer) {
-        let bytes = self.rx.held.bytes(cx.ranges);
-        if bytes == 0 {
-            return;
-        }
-        cx.counters.bytes_drop_beyond_fin += u64::from(bytes);
-        self.discharge(self.rx.unread.saturating_add(bytes), self.rx.unread);
-        rx.forget(0);
     }
 
     /// The peer has said all. Our answer, or our own FIN, may follow soon, and the ACK rides on it (Linux).

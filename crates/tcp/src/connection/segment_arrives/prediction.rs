@@ -108,7 +108,7 @@ impl Connection {
     /// `stored` bytes of text in order are stored, and about to be published.
     #[inline]
     fn take_stored(&mut self, cx: &mut Cx<'_>, stored: u32, seg: &Segment) {
-        self.charge(stored, true);
+        self.rx.charge(self.marks, stored, true);
         self.advance_rcv_nxt(stored);
         self.note_received(cx, seg.len, seg.flags);
         self.note_codepoint(cx, seg.ecn);
@@ -165,7 +165,7 @@ impl Connection {
         // The window is what it was.
         self.snd.wl1 = self.snd.wl1.max(sequel.seq);
         self.snd.wl2 = sequel.ack;
-        self.charge(sequel.payload_len, true);
+        self.rx.charge(self.marks, sequel.payload_len, true);
         self.advance_rcv_nxt(sequel.payload_len);
         let flags = match sequel.push {
             true => Flags::ACK | Flags::PSH,

@@ -39,7 +39,7 @@ impl Connection {
         if !self.marks.has(Marks::SACK) {
             return;
         }
-        let (held, mut fin) = (self.rx.held, self.held_fin());
+        let (held, mut fin) = (self.rx.held, self.rx.held_fin(self.marks));
         let mut note = |range: Range| {
             let (from, to) = (range.left.max(left), range.right.min(right));
             if from.lt(to) {
@@ -88,24 +88,6 @@ impl Connection {
         blocks
     }
 
-    /// Something is to be reported: segments are longer by it.
-    pub(crate) fn sack_bytes(&self, cx: &Cx<'_>) -> u16 {
-        if !self.marks.any(Marks::OUT_OF_ORDER | Marks::DSACK) || !self.marks.has(Marks::SACK) {
-            return 0;
-        }
-        let count = self.rx.held.recent(cx.ranges).as_slice().len()
-            + usize::from(self.marks.has(Marks::DSACK));
-        let max = if self.marks.has(Marks::TIMESTAMPS) {
-            SACK_BLOCKS_MAX - 1
-        } else {
-            SACK_BLOCKS_MAX
-        };
-        match count.min(max) {
-            0 => 0,
-            blocks => 4 + 8 * blocks as u16,
-        }
-    }
-
     /// More memory is taken than the buffer is meant to: it grows if it may, what lies beyond gaps goes, the
     /// furthest first and never what is nearer than `seq`. False if that does not help.
     pub(super) fn make_room(
@@ -133,7 +115,7 @@ impl Connection {
         let is_wasteful = window_of(i64::from(self.rx.charged), self.rx.ratio) > i64::from(bytes);
         let is_undisturbed = out_of_order == 0 && seq.le(self.rcv.nxt);
         if is_wasteful || is_undisturbed {
-            self.squeeze(bytes);
+            self.rx.squeeze(bytes);
         }
         if self.rx.charged > self.rx.buffer {
             self.rx.ssthresh = self.rx.clamp.min(2 * u32::from(self.rx.advmss));
@@ -142,17 +124,11 @@ impl Connection {
         self.rx.charged <= self.rx.buffer
     }
 
-    /// Small segments are packed together: what they cost at most is what well-filled buffers would.
-    fn squeeze(&mut self, bytes: u32) {
-        let packed = u64::from(bytes) * PACKED_MEMORY / PACKED_BYTES;
-        self.rx.charged = self.rx.charged.min(packed.min(u64::from(u32::MAX)) as u32);
-    }
-
     /// Gives up ranges that start beyond `seq`, the furthest first, an eighth of the buffer's worth at a time: of a range whole segments
     /// from its end, as many as it takes.
     fn shed_beyond(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, rx: &mut impl RecvBuffer) -> bool {
         let before = self.rx.held.bytes(cx.ranges);
-        let goal = before.saturating_sub(self.full_space() / 8);
+        let goal = before.saturating_sub(self.rx.full_space() / 8);
         let mut edge = None;
         while let Some(last) = self.rx.held.last(cx.ranges)
             && last.left.ge(seq)
@@ -162,25 +138,18 @@ impl Connection {
         {
             let bytes = self.rx.held.bytes(cx.ranges);
             let held = self.rx.unread + bytes;
-            let wanted = bytes.saturating_sub(goal).max(self.bytes_too_many(held));
+            let wanted = bytes.saturating_sub(goal).max(self.rx.bytes_too_many(held));
             let segment = u32::from(self.rx.peer_segment.max(1));
             let cut = wanted.max(1).next_multiple_of(segment).min(last.len());
             let left = last.left + (last.len() - cut);
             self.rx.held.truncate(cx.ranges, left);
-            self.discharge(held, held - cut);
+            self.rx.discharge(held, held - cut);
             edge = Some(left);
         }
         let Some(edge) = edge else { return false };
         cx.counters.bytes_out_of_order_shed += u64::from(before - self.rx.held.bytes(cx.ranges));
         self.forget_from(cx, edge, rx);
         true
-    }
-
-    /// How many of the `held` bytes are beyond what the buffer is meant to take.
-    fn bytes_too_many(&self, held: u32) -> u32 {
-        let excess = u64::from(self.rx.charged.saturating_sub(self.rx.buffer));
-        let bytes = (excess * u64::from(held)).div_ceil(u64::from(self.rx.charged.max(1)));
-        bytes.min(u64::from(held)) as u32
     }
 
     /// Bytes in order find no memory, this connection's or another's: everything beyond gaps goes. The peer sends it again. False if there is nothing.
@@ -190,7 +159,8 @@ impl Connection {
             return false;
         }
         cx.counters.bytes_out_of_order_shed += u64::from(bytes);
-        self.discharge(self.rx.unread.saturating_add(bytes), self.rx.unread);
+        self.rx
+            .discharge(self.rx.unread.saturating_add(bytes), self.rx.unread);
         self.rx.held.release(cx.ranges);
         self.forget_from(cx, self.rcv.nxt, rx);
         true
@@ -205,7 +175,3 @@ impl Connection {
         self.refresh_out_of_order(cx);
     }
 }
-
-/// Payload in a well-filled page, and what the page costs.
-const PACKED_BYTES: u64 = 3712;
-const PACKED_MEMORY: u64 = 4352;

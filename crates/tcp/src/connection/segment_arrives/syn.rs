@@ -16,9 +16,9 @@ impl Connection {
             return Step::Continue(Effects::NONE);
         }
         cx.counters.drop_syn_synchronized += 1;
-        self.note_ecn_of_late_syn(seg);
+        self.ecn.note_ecn_of_late_syn(self.snd.ecn, seg);
         if self.challenge(cx) {
-            self.reflect_next();
+            self.ecn.reflect_next(self.snd.ecn);
         }
         Step::Done(Effects::NONE)
     }

@@ -3,6 +3,7 @@
 
 use wire::tcp::Flags;
 
+use super::without_syn;
 use crate::connection::Connection;
 use crate::connection::timers::AckKind;
 use crate::context::Cx;
@@ -12,8 +13,6 @@ use crate::marks::Marks;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 use crate::state::{ConnectionError, State};
-
-use super::without_syn;
 
 impl Connection {
     pub(super) fn syn_sent(
@@ -177,7 +176,7 @@ impl Connection {
         self.cold.fast_open = None;
         self.cold.syn_bytes_max = 0;
         self.tx.retransmits = 0;
-        self.guess_peer_segment();
+        self.rx.guess_peer_segment(&self.snd);
         self.marks.set(Marks::SYN_DUE);
         self.restart_retransmit_timer(cx);
         Effects::SYNS_CROSSED

@@ -173,7 +173,7 @@ impl Connection {
             self.answer_without_memory();
             return (0, Effects::NONE);
         }
-        self.charge(stored, true);
+        self.rx.charge(self.marks, stored, true);
         let mut end = self.rcv.nxt + stored;
         let is_last = seg.has(Flags::FIN) && stored == text.len;
         if self.marks.has(Marks::OUT_OF_ORDER) {
@@ -219,7 +219,7 @@ impl Connection {
         let fin = if is_last {
             Some(end)
         } else {
-            self.held_fin().filter(|&fin| end.le(fin))
+            self.rx.held_fin(self.marks).filter(|&fin| end.le(fin))
         };
         let end = self.rx.held.advance(cx.ranges, end, fin);
         self.rx.dup_acks_due = 0;
@@ -242,7 +242,11 @@ impl Connection {
         self.note_codepoint(cx, seg.ecn);
         let left = self.rcv.nxt + text.offset;
         let right = left + text.len;
-        if self.held_fin().is_some_and(|fin| right.gt(fin)) {
+        if self
+            .rx
+            .held_fin(self.marks)
+            .is_some_and(|fin| right.gt(fin))
+        {
             cx.counters.bytes_drop_beyond_fin += u64::from(text.len);
             self.owe_duplicate_ack(cx);
             return (0, Effects::NONE);
@@ -286,7 +290,7 @@ impl Connection {
                 }
             }
             if fresh > 0 {
-                self.charge(fresh, false);
+                self.rx.charge(self.marks, fresh, false);
                 self.make_place_beyond_gap(cx);
             }
         }
@@ -327,7 +331,7 @@ impl Connection {
     /// the fourth on, one may wait a moment for others (Linux's SACK compression).
     pub(super) fn owe_duplicate_ack(&mut self, cx: &Cx<'_>) {
         self.request_ack(AckKind::Owed);
-        let quick = self.in_quick_ack_mode();
+        let quick = self.rx.in_quick_ack_mode();
         if quick || self.marks.has(Marks::ACK_NOW) || !self.compresses_ack(cx) {
             self.request_ack(AckKind::Duplicate);
         }

@@ -58,11 +58,7 @@ impl Connection {
             None | Some(0) => config.fin_wait_2_ns,
             Some(ms) => u64::from(ms) * MILLISECOND_NS,
         };
-        asked_ns.max(self.least_wait_ns())
-    }
-
-    fn least_wait_ns(&self) -> u64 {
-        self.tx.rtt.rto_ns() * 7 / 2
+        asked_ns.max(self.tx.least_wait_ns())
     }
 
     /// An entry takes this connection's place; what waits beyond a gap will reach nobody.
@@ -105,7 +101,7 @@ impl Connection {
             .fin_wait_2_ns(cx.config)
             .saturating_sub(FIN_WAIT_2_ENTRY_NS_MAX);
         if rest_ns > 0 {
-            return self.leave_in_fin_wait_2(cx, rest_ns.max(self.least_wait_ns()));
+            return self.leave_in_fin_wait_2(cx, rest_ns.max(self.tx.least_wait_ns()));
         }
         cx.counters.fin_wait_2_expired += 1;
         self.send_reset_and_close()

@@ -9,8 +9,6 @@ use crate::context::Cx;
 use crate::limits::timestamp_bytes;
 use crate::marks::Marks;
 
-/// Least number of quick ACKs when the window is small.
-const QUICK_ACKS_MIN: u32 = 2;
 /// The least segment size, and the one that every path carries: what is smaller is no full segment.
 const SEGMENT_MIN: u32 = 88;
 const SEGMENT_DEFAULT: u32 = 536;
@@ -90,7 +88,7 @@ impl Connection {
         let full = self.rcv.nxt.since(self.rcv.acked) > u32::from(self.rx.peer_segment);
         // The look at the window may end the quick ACKs: first.
         if (full && self.select_window(cx) >= self.rx.wnd)
-            || self.in_quick_ack_mode()
+            || self.rx.in_quick_ack_mode()
             || self.marks.has(Marks::ACK_NOW)
         {
             self.request_ack(AckKind::Due);
@@ -101,11 +99,6 @@ impl Connection {
         } else {
             self.delay_ack(cx);
         }
-    }
-
-    /// ACKs leave at once: for a while, and unless the application answers what it receives.
-    pub(crate) fn in_quick_ack_mode(&self) -> bool {
-        self.rx.quick_acks > 0 && !self.rx.interactive
     }
 
     /// The ACK that is due acknowledges a SYN-ACK, or less text than would make it due if the connection were not young: should the application answer at
@@ -120,13 +113,13 @@ impl Connection {
         }
         match self.rcv.nxt.since(self.rcv.acked) {
             0 => self.rx.ato_us == 0,
-            text => text <= u32::from(self.rx.peer_segment) && self.in_quick_ack_mode(),
+            text => text <= u32::from(self.rx.peer_segment) && self.rx.in_quick_ack_mode(),
         }
     }
 
     /// Something unexpected arrived: acknowledge at once for a while, so that the peer recovers fast.
     pub(crate) fn enter_quick_ack(&mut self, cx: &Cx<'_>, acks_max: u8) {
-        self.raise_quick_acks(acks_max);
+        self.rx.raise_quick_acks(acks_max);
         self.rx.interactive = false;
         self.rx.ato_us = least_delay_us(cx);
     }
@@ -136,17 +129,9 @@ impl Connection {
         self.rx.interactive = !on;
         if on && self.marks.has(Marks::ACK_PENDING) {
             self.rx.pushed = self.rx.pushed.max(1);
-            if self.read_deserves_ack(1) {
+            if self.rx.read_deserves_ack(&self.rcv, self.marks, 1) {
                 self.request_ack(AckKind::Due);
             }
-        }
-    }
-
-    /// Payload of ours leaves soon after the peer's arrived: a dialogue, in which ACKs find a ride.
-    pub(crate) fn note_answer(&mut self, cx: &Cx<'_>) {
-        let since_ns = cx.now_ns.saturating_sub(self.rx.last_data_ns);
-        if self.rx.ato_us > 0 && since_ns < u64::from(self.rx.ato_us) * 1000 {
-            self.rx.interactive = true;
         }
     }
 
@@ -162,7 +147,7 @@ impl Connection {
             }
         }
         self.marks.clear(Marks::ACK_PENDING | Marks::ACK_NOW);
-        self.note_ecn_told();
+        self.ecn.note_ecn_told(self.snd.ecn);
         if self.tx.timers.delayed_ack_ns != crate::timers::NEVER_NS {
             self.arm_delayed_ack(crate::timers::NEVER_NS);
         }
@@ -186,18 +171,6 @@ impl Connection {
             self.rx.ato_us = self.rx.ato_us.saturating_mul(2).min(self.tx.rtt.rto_us);
         }
         cx.counters.delayed_acks_out += 1;
-    }
-
-    /// The application read `copied` bytes: is an ACK due that waited for it?
-    pub(crate) fn read_deserves_ack(&self, copied: u32) -> bool {
-        if !self.marks.has(Marks::ACK_PENDING) {
-            return false;
-        }
-        let full = self.rcv.nxt.since(self.rcv.acked) > u32::from(self.rx.peer_segment);
-        let message_read = copied > 0
-            && (self.rx.pushed > 1 || (self.rx.pushed > 0 && !self.rx.interactive))
-            && self.rx.charged == 0;
-        full || message_read
     }
 
     /// One more SACK may wait for others: there is SACK, three duplicates have left at once, and not too many wait.
@@ -330,7 +303,7 @@ impl Connection {
         let min_us = least_delay_us(cx);
         self.rx.last_data_ns = cx.now_ns;
         if self.rx.ato_us == 0 {
-            self.raise_quick_acks(cx.config.quick_acks_max);
+            self.rx.raise_quick_acks(cx.config.quick_acks_max);
             self.rx.ato_us = min_us;
         } else if gap_us <= min_us / 2 {
             self.rx.ato_us = self.rx.ato_us / 2 + min_us / 2;
@@ -338,19 +311,8 @@ impl Connection {
             self.rx.ato_us = (self.rx.ato_us / 2 + gap_us).min(self.tx.rtt.rto_us);
         } else if gap_us > self.tx.rtt.rto_us {
             // The peer was idle: it may be in slow start again and wants its ACKs soon.
-            self.raise_quick_acks(cx.config.quick_acks_max);
+            self.rx.raise_quick_acks(cx.config.quick_acks_max);
         }
-    }
-
-    fn raise_quick_acks(&mut self, acks_max: u8) {
-        let segments = self.rx.wnd / (2 * u32::from(self.rx.peer_segment.max(1)));
-        let segments = if segments == 0 {
-            QUICK_ACKS_MIN
-        } else {
-            segments
-        };
-        let wanted = segments.min(u32::from(acks_max)) as u8;
-        self.rx.quick_acks = self.rx.quick_acks.max(wanted);
     }
 
     /// Half a second at most in a one-way flow, the setting's maximum in a dialogue or after a message; never more

@@ -20,13 +20,9 @@ impl Connection {
     pub(crate) fn rearm_keepalive(&mut self, cx: &Cx<'_>) {
         if self.keeps_alive() {
             let idle_ns = u64::from(self.tx.keepalive_idle_ms) * MILLISECOND_NS;
-            let due_ns = self.last_heard_ns().saturating_add(idle_ns);
+            let due_ns = self.rx.last_heard_ns().saturating_add(idle_ns);
             self.arm_slow(due_ns.max(cx.now_ns));
         }
-    }
-
-    fn last_heard_ns(&self) -> u64 {
-        self.rx.last_ack_ns.max(self.rx.last_data_ns)
     }
 
     /// The slow timer belongs to keep-alive.
@@ -46,7 +42,7 @@ impl Connection {
         }
         let idle_ns = u64::from(self.tx.keepalive_idle_ms) * MILLISECOND_NS;
         let interval_ns = u64::from(self.tx.keepalive_interval_ms) * MILLISECOND_NS;
-        let silent_ns = cx.now_ns.saturating_sub(self.last_heard_ns());
+        let silent_ns = cx.now_ns.saturating_sub(self.rx.last_heard_ns());
         // Data in flight or waiting has timers of its own, which notice a dead peer sooner.
         if silent_ns < idle_ns || self.has_unfinished_sending() {
             let rest_ns = if silent_ns < idle_ns {
@@ -57,7 +53,7 @@ impl Connection {
             self.arm_slow(cx.now_ns.saturating_add(rest_ns));
             return Effects::NONE;
         }
-        if self.keepalive_exhausted(silent_ns) {
+        if self.tx.keepalive_exhausted(silent_ns) {
             cx.counters.timed_out += 1;
             let error = self.tx.soft_error.unwrap_or(ConnectionError::TimedOut);
             return self.fail(error) | self.send_reset_and_close();
@@ -67,13 +63,5 @@ impl Connection {
         cx.counters.keepalive_probes_out += 1;
         self.arm_slow(cx.now_ns.saturating_add(interval_ns));
         Effects::NONE
-    }
-
-    /// Enough probes went unanswered, or the user timeout passed with at least one.
-    fn keepalive_exhausted(&self, silent_ns: u64) -> bool {
-        match self.user_timeout_ns() {
-            0 => self.tx.probes >= self.tx.keepalive_probes_max,
-            user_ns => silent_ns >= user_ns && self.tx.probes > 0,
-        }
     }
 }

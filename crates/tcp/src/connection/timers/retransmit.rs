@@ -58,7 +58,10 @@ impl Connection {
             self.restart_retransmit_timer(cx);
             return;
         }
-        let wait_ns = self.timeout_from_head_ns(cx).unwrap_or(1000);
+        let wait_ns = self
+            .recovery
+            .timeout_from_head_ns(&self.tx, cx.records, cx.now_ns)
+            .unwrap_or(1000);
         self.arm_timeout(cx, self.paced_wait_ns(cx, wait_ns));
     }
 
@@ -108,13 +111,13 @@ impl Connection {
             return wait_ns;
         }
         let waited_ns = self.user_has_waited_ns(now_ns);
-        let left_ns = self.user_timeout_ns().saturating_sub(waited_ns);
+        let left_ns = self.tx.user_timeout_ns().saturating_sub(waited_ns);
         wait_ns.min(left_ns.max(MILLISECOND_NS))
     }
 
     /// Nothing was acknowledged for the time that the user allows (RFC 9293 3.8.3, RFC 5482).
     pub(super) fn user_timeout_passed(&self, now_ns: u64) -> bool {
-        self.tx.user_timeout_ms != 0 && self.user_has_waited_ns(now_ns) >= self.user_timeout_ns()
+        self.tx.user_timeout_ms != 0 && self.user_has_waited_ns(now_ns) >= self.tx.user_timeout_ns()
     }
 
     /// How long the user has waited. Nobody is impatient before the first timeout (Linux); for data it counts from then, else from when what is due was sent
@@ -175,7 +178,7 @@ impl Connection {
             }
             ms => since_ns(cx.now_ns, ms),
         };
-        if self.tx.user_timeout_ms != 0 && repeated_ns >= self.user_timeout_ns() {
+        if self.tx.user_timeout_ms != 0 && repeated_ns >= self.tx.user_timeout_ns() {
             return true;
         }
         let longest_ns = self.cold.own_timers.rto_ns_max(cx.config);

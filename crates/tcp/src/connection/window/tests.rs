@@ -45,7 +45,7 @@ fn roomy_window_is_the_window() {
         rx.ratio = below(&mut seed, 256) as u8;
         rx.peer_segment = below(&mut seed, 9_000) as u16;
         rx.quick_acks = 3;
-        let short = conn.roomy_window(&cx);
+        let short = conn.rx.roomy_window(conn.rcv_shift, cx.config);
         if let Some(window) = short {
             answered += 1;
             let before = format!("{conn:?}");

@@ -1,0 +1,78 @@
+//! Peers without SACK: duplicate ACKs are counted as if each had SACKed a segment (RFC 6582, as Linux
+//! emulates it).
+
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::recovery::Recovery;
+use crate::recovery::ack::Ack;
+use crate::variables::Snd;
+
+impl Recovery {
+    /// SACKed and lost are no more than there is. Returns whether that had to be enforced.
+    pub(crate) fn limit_reno_sacked(&mut self) -> bool {
+        let recovery = &mut *self;
+        let holes = recovery.lost_out.max(1).min(recovery.packets_out);
+        if recovery.sacked_out + holes <= recovery.packets_out {
+            return false;
+        }
+        recovery.sacked_out = recovery.packets_out - holes;
+        true
+    }
+
+    /// More duplicates than segments: they were reordered, not lost.
+    pub(crate) fn check_reno_reordering(
+        &mut self,
+        config: &Config,
+        counters: &mut Counters,
+        acked: u32,
+    ) {
+        if !self.limit_reno_sacked() {
+            return;
+        }
+        let recovery = &mut *self;
+        let segments = recovery.packets_out + acked;
+        recovery.reordering = segments.min(u32::from(config.reordering_max)) as u16;
+        recovery.reord_seen = recovery.reord_seen.saturating_add(1);
+        counters.reordering_seen += 1;
+    }
+
+    /// Duplicate ACKs arrived.
+    pub(crate) fn add_reno_sack(
+        &mut self,
+        snd: &Snd,
+        config: &Config,
+        counters: &mut Counters,
+        ack: &Ack,
+    ) {
+        if ack.duplicates == 0 {
+            return;
+        }
+        let before = self.sacked_out;
+        self.sacked_out += ack.duplicates;
+        self.check_reno_reordering(config, counters, 0);
+        let delivered = self.sacked_out.saturating_sub(before);
+        self.count_delivered(snd, delivered, ack.ece);
+    }
+
+    /// Segments were acknowledged: one was the hole, duplicates had counted the others.
+    pub(crate) fn remove_reno_sacks(
+        &mut self,
+        snd: &Snd,
+        config: &Config,
+        counters: &mut Counters,
+        ack: &Ack,
+    ) {
+        if ack.acked > 0 {
+            let sacked = self.sacked_out;
+            let delivered = ack.acked.saturating_sub(sacked).max(1);
+            self.count_delivered(snd, delivered, ack.ece);
+            self.sacked_out = sacked.saturating_sub(ack.acked - 1);
+        }
+        self.check_reno_reordering(config, counters, ack.acked);
+    }
+
+    /// None is counted any more.
+    pub(crate) fn reset_reno_sack(&mut self) {
+        self.sacked_out = 0;
+    }
+}

@@ -1,0 +1,146 @@
+//! Small questions that a stack or an application asks of a connection, on both sides of their
+//! boundaries: is it quiet, is a plain ACK due, is more announced, and which of two limits holds.
+
+use tcp::{Effects, Keepalive, SegmentOut};
+
+use crate::peer::{MS, Peer, conversation};
+use crate::states::{close_wait, established, fin_wait_1, syn_sent};
+
+fn is_quiet(p: &Peer) -> bool {
+    p.conn.is_quiet()
+}
+
+#[test]
+fn established_more_is_announced_until_the_next_write() {
+    conversation(established, |p| {
+        assert!(!p.conn.announces_more());
+        p.write(100);
+        assert!(!p.conn.announces_more());
+        p.call(|conn, cx, _| conn.on_write_more(cx, 100));
+        assert!(p.conn.announces_more());
+    });
+}
+
+#[test]
+fn established_is_quiet_unless_something_is_owed_held_or_in_flight() {
+    conversation(established, |p| {
+        assert!(is_quiet(p));
+        // In flight, then acknowledged.
+        p.write(100);
+        assert!(!is_quiet(p));
+        p.inject(". 1:1(0) ack 101");
+        assert!(is_quiet(p));
+        // Arrived, then acknowledged, then read.
+        p.inject("P. 1:101(100) ack 101");
+        assert!(!is_quiet(p));
+        p.wait_ms(1000);
+        assert!(!is_quiet(p));
+        p.read_all();
+        assert!(is_quiet(p));
+        // Out of order.
+        p.inject("P. 201:301(100) ack 101");
+        assert!(!is_quiet(p));
+        p.wait_ms(1000);
+        assert!(!is_quiet(p));
+    });
+}
+
+#[test]
+fn established_written_behind_a_shut_window_is_not_quiet() {
+    conversation(established, |p| {
+        p.inject(". 1:1(0) ack 1 win 0");
+        assert!(is_quiet(p));
+        p.write(100);
+        p.expect_nothing();
+        assert!(!is_quiet(p));
+    });
+}
+
+#[test]
+fn synchronizing_and_closing_states_are_not_quiet() {
+    for way in [syn_sent, fin_wait_1, close_wait] {
+        conversation(way, |p| assert!(!is_quiet(p)));
+    }
+}
+
+#[test]
+fn established_ack_that_is_due_is_plain() {
+    conversation(established, |p| {
+        p.polls = false;
+        p.call(|conn, cx, _| {
+            assert_eq!(conn.poll_plain_ack(cx).map(SegmentOut::from), None);
+            Effects::NONE
+        });
+        p.inject(". 1:1001(1000) ack 1");
+        p.inject(". 1001:2001(1000) ack 1");
+        let due = plain_ack(p).expect("an ACK");
+        assert_eq!((due.payload_len, due.ack), (0, p.conn.rcv_nxt()));
+        assert_eq!(plain_ack(p), None);
+    });
+}
+
+fn plain_ack(p: &mut Peer) -> Option<SegmentOut> {
+    let mut cx = tcp::Cx {
+        now_ns: p.now_ns,
+        config: &p.config,
+        challenge: &mut p.challenge,
+        counters: &mut p.counters,
+        records: &mut p.records,
+        ranges: &mut p.ranges,
+        memory: p.memory,
+    };
+    p.conn.poll_plain_ack(&mut cx).map(SegmentOut::from)
+}
+
+/// TCP_KEEPIDLE that is set in an idle time: the silence so far counts.
+#[test]
+fn established_shorter_idle_time_counts_from_the_last_segment() {
+    let every = |idle_ms: u64| Keepalive {
+        idle_ns: idle_ms * MS,
+        interval_ns: 1000 * MS,
+        probes_max: 3,
+    };
+    conversation(established, |p| {
+        p.call(|conn, cx, _| conn.set_keepalive(cx, Some(every(10_000))));
+        p.inject("P. 1:101(100) ack 1");
+        p.read_all();
+        p.wait_ms(5000);
+        p.skip_sent();
+        p.call(|conn, cx, _| conn.set_keepalive_idle(cx, Some(every(8000))));
+        p.expect_after_ms(3000, ". 0:0(0) ack 101");
+    });
+}
+
+/// A peer's window that leaves room for a part of what is due.
+fn nearly_shut(p: &mut Peer, bytes: u32) {
+    p.inject(". 1:1(0) ack 1 win 0");
+    p.inject(". 1:1(0) ack 1 win 1000");
+    p.write(bytes);
+    p.skip_sent();
+}
+
+/// What Nagle's algorithm would not hold leaves with the cork, cut by the window too.
+#[test]
+fn established_uncorked_without_delay_is_cut_by_the_window() {
+    conversation(established, |p| {
+        p.call(|conn, cx, _| conn.set_nodelay(cx, true));
+        nearly_shut(p, 900);
+        p.call(|conn, cx, _| conn.set_cork(cx, true));
+        p.write(300);
+        p.expect_nothing();
+        p.call(|conn, cx, _| conn.set_cork(cx, false));
+        p.expect(". 901:1001(100) ack 1");
+        p.expect_nothing();
+    });
+}
+
+#[test]
+fn established_uncorked_is_not_cut_by_the_window() {
+    conversation(established, |p| {
+        nearly_shut(p, 900);
+        p.call(|conn, cx, _| conn.set_cork(cx, true));
+        p.write(300);
+        p.call(|conn, cx, _| conn.set_cork(cx, false));
+        p.expect_nothing();
+    });
+}

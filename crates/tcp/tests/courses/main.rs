@@ -1,0 +1,83 @@
+//! Courses of connections, in two tables. Two connections talk over a path in virtual time, and a
+//! seed draws their settings, the path's faults and what the applications do. A row of `courses.txt`
+//! says what both ends would tell of themselves at a moment, and holds a digest of all segments,
+//! effects and deadlines until then. `digests_1.txt` and so on keep the last digests only, of more seeds.
+//!
+//! A change of behaviour shows as a change of these files. `COURSES_WRITE=1 cargo test -p tcp --test
+//! courses` writes them anew. The tables say that nothing changed, and not that it is right: that is
+//! for conversations and for the comparison with the kernel.
+
+mod draw;
+mod end;
+mod path;
+
+use std::fmt::Write as _;
+
+use path::Path;
+
+/// The seeds of `courses.txt`; those of `digests.txt` follow, in a test for each hundred.
+const COURSES: std::ops::RangeInclusive<u64> = 1..=16;
+const ROWS: u64 = 6;
+
+#[test]
+fn courses_are_as_written() {
+    check("courses.txt", COURSES.map(course));
+}
+
+#[test]
+fn digests_of_the_first_hundred_are_as_written() {
+    check("digests_1.txt", (101..=200).map(digests));
+}
+
+#[test]
+fn digests_of_the_second_hundred_are_as_written() {
+    check("digests_2.txt", (201..=300).map(digests));
+}
+
+#[test]
+fn digests_of_the_third_hundred_are_as_written() {
+    check("digests_3.txt", (301..=400).map(digests));
+}
+
+#[test]
+fn digests_of_the_fourth_hundred_are_as_written() {
+    check("digests_4.txt", (401..=500).map(digests));
+}
+
+/// The courses are what the file says. The first line that differs fails, before the next course.
+fn check(file: &str, courses: impl Iterator<Item = String>) {
+    let path = format!("{}/tests/courses/{file}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("COURSES_WRITE").is_some() {
+        std::fs::write(path, courses.collect::<String>()).expect("a table");
+        return;
+    }
+    let kept = std::fs::read_to_string(path).expect("a table");
+    let mut kept = kept.lines();
+    for course in courses {
+        for now in course.lines() {
+            assert_eq!(now, kept.next().unwrap_or("the end of the file"));
+        }
+    }
+    assert_eq!(kept.next(), None);
+}
+
+/// `course | settings`, then `ms | end | state | digest`, then the counters.
+fn course(seed: u64) -> String {
+    let mut table = String::new();
+    let settings = draw::settings(seed);
+    let _ = writeln!(table, "{seed} | {}", settings.description);
+    let mut path = Path::new(settings);
+    for row in 1..=ROWS {
+        path.run_until_row(row, ROWS);
+        path.write_row(&mut table);
+    }
+    path.write_counters(&mut table);
+    table
+}
+
+/// `course | digests of both ends`.
+fn digests(seed: u64) -> String {
+    let mut path = Path::new(draw::settings(seed));
+    path.run_until_row(1, 1);
+    format!("{seed} | {:016x} {:016x}\n", path.digest(0), path.digest(1))
+}

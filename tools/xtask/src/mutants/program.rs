@@ -1,0 +1,268 @@
+//! One run of a test program: which of its tests ran, which one failed, and which one hangs.
+//!
+//! Tests run one after another, and the program prints a test's name before the test begins. The
+//! limit of time is therefore a test's own, and counts the program's CPU time: a machine that is
+//! busy with other work delays a test, and does not make it hang.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use super::switch::{REACH_VARIABLE, REACHES, VARIABLE};
+use crate::run;
+
+/// CPU time after which a test hangs: several times what it takes without a mutant, and never less
+/// than this.
+const CPU_MIN: Duration = Duration::from_secs(4);
+const CPU_FACTOR: u32 = 10;
+/// Time after which a test hangs that does not compute.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// CPU time of a test that was never measured.
+const CPU_UNKNOWN: Duration = Duration::from_secs(300);
+/// How often the clocks are looked at.
+const POLL: Duration = Duration::from_millis(100);
+/// What a test program may allocate, so that a mutant that allocates for ever ends before the
+/// machine does.
+const MEMORY_KIB_MAX: u64 = 12 << 20;
+/// Property tests draw the same inputs in every run.
+const PROPTEST_SEED: &str = "1";
+/// The kernel counts a process's CPU time in these (`sysconf(_SC_CLK_TCK)` is 100 on Linux).
+const TICK: Duration = Duration::from_millis(10);
+
+/// A built test program.
+#[derive(Clone)]
+pub struct Program {
+    /// `CRATE/TEST`, or `CRATE` for the unit tests.
+    pub name: String,
+    pub path: PathBuf,
+    pub directory: PathBuf,
+}
+
+/// The state in which a run puts the switches.
+#[derive(Clone, Copy)]
+pub enum Switches<'a> {
+    Off,
+    On(usize),
+    /// No mutant is on; every mutant that a test reaches is noted in this file.
+    Noted(&'a Path),
+}
+
+/// The end of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Passed,
+    /// The named test failed, or the program ended badly during it.
+    Failed(String),
+    Hung(String),
+}
+
+impl Program {
+    /// Runs `tests`, all if that is `None`, until the first one that fails. `expected` is the CPU
+    /// time of a test without a mutant, as far as it is known; `ended` hears of each test's.
+    pub fn run(
+        &self,
+        tests: Option<&[&str]>,
+        switches: Switches<'_>,
+        expected: impl Fn(&str) -> Option<Duration>,
+        mut ended: impl FnMut(&str, Duration),
+    ) -> Result<Outcome, String> {
+        let mut child = run::Watched::start(&mut self.command(tests, switches))?;
+        let Some(stdout) = child.stdout() else {
+            return Err(format!("{}: no output", self.name));
+        };
+        let said = reader(stdout);
+        let mut text = String::new();
+        let mut current = Current::begin("", child.id());
+        loop {
+            match said.recv_timeout(POLL) {
+                Ok(piece) => text += &piece,
+                Err(RecvTimeoutError::Timeout) if current.hangs(child.id(), &expected) => {
+                    return Ok(Outcome::Hung(current.name));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            while let Some((line, rest)) = text.split_once('\n') {
+                if let Some(end) = TestEnd::of(line) {
+                    ended(&end.name, current.cpu_used(child.id()));
+                    if end.is_failure {
+                        return Ok(Outcome::Failed(end.name));
+                    }
+                    current = Current::begin("", child.id());
+                }
+                text = rest.to_owned();
+            }
+            if let Some(name) = begun(&text)
+                && name != current.name
+            {
+                current = Current::begin(name, child.id());
+            }
+        }
+        Ok(match child.wait()? {
+            true => Outcome::Passed,
+            false => Outcome::Failed(current.name),
+        })
+    }
+
+    fn command(&self, tests: Option<&[&str]>, switches: Switches<'_>) -> Command {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "ulimit -c 0; ulimit -v \"$0\"; exec \"$@\""])
+            .arg(MEMORY_KIB_MAX.to_string())
+            .arg(&self.path)
+            .arg("--test-threads=1")
+            .current_dir(&self.directory)
+            .env("CARGO_MANIFEST_DIR", &self.directory)
+            .env("PROPTEST_RNG_SEED", PROPTEST_SEED)
+            .env("RUST_BACKTRACE", "0")
+            .env_remove(VARIABLE)
+            .env_remove(REACH_VARIABLE)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        if let Some(tests) = tests {
+            command.arg("--exact").args(tests);
+        }
+        match switches {
+            Switches::Off => {}
+            Switches::On(number) => {
+                command.env(VARIABLE, number.to_string());
+            }
+            Switches::Noted(file) => {
+                command.env(VARIABLE, REACHES).env(REACH_VARIABLE, file);
+            }
+        }
+        command
+    }
+}
+
+/// A thread that passes on what the program prints, in the pieces in which it comes.
+fn reader(mut from: impl Read + Send + 'static) -> Receiver<String> {
+    let (says, said) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(len) = from.read(&mut buffer) {
+            let piece = String::from_utf8_lossy(&buffer[..len]).into_owned();
+            if len == 0 || says.send(piece).is_err() {
+                break;
+            }
+        }
+    });
+    said
+}
+
+/// The test that a last line without an end speaks of.
+fn begun(text: &str) -> Option<&str> {
+    let (name, _) = text.strip_prefix("test ")?.split_once(" ... ")?;
+    Some(name_alone(name))
+}
+
+fn name_alone(name: &str) -> &str {
+    name.strip_suffix(" - should panic").unwrap_or(name).trim()
+}
+
+/// A line that tells how a test ended.
+struct TestEnd {
+    name: String,
+    is_failure: bool,
+}
+
+impl TestEnd {
+    fn of(line: &str) -> Option<TestEnd> {
+        let (name, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
+        Some(TestEnd {
+            name: name_alone(name).to_owned(),
+            is_failure: outcome.ends_with("FAILED"),
+        })
+    }
+}
+
+/// The test that runs now; before, between and after tests its name is empty.
+struct Current {
+    name: String,
+    start: Instant,
+    cpu_start: Duration,
+}
+
+impl Current {
+    fn begin(name: &str, pid: u32) -> Current {
+        Current {
+            name: name.to_owned(),
+            start: Instant::now(),
+            cpu_start: cpu_time(pid).unwrap_or_default(),
+        }
+    }
+
+    fn cpu_used(&self, pid: u32) -> Duration {
+        let now = cpu_time(pid).unwrap_or(self.cpu_start);
+        now.saturating_sub(self.cpu_start)
+    }
+
+    fn hangs(&self, pid: u32, expected: &impl Fn(&str) -> Option<Duration>) -> bool {
+        let cpu_max = match expected(&self.name) {
+            Some(usual) => CPU_MIN.max(usual * CPU_FACTOR),
+            None => CPU_UNKNOWN,
+        };
+        self.cpu_used(pid) > cpu_max || self.start.elapsed() > SILENCE_MAX.max(cpu_max)
+    }
+}
+
+/// The process's CPU time: fields 14 and 15 of /proc/PID/stat. The second field is in brackets and
+/// may hold anything.
+fn cpu_time(pid: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after) = stat.rsplit_once(')')?;
+    let fields = after.split_whitespace().skip(11).take(2);
+    let ticks: u32 = fields.map(|field| field.parse().unwrap_or(0)).sum();
+    Some(TICK * ticks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program of the shell's that prints what a test program prints.
+    fn outcome(body: &str, usual: Duration) -> Outcome {
+        let name = format!("xtask-program-{}-{}", std::process::id(), body.len());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&path, mode).unwrap();
+        let program = Program {
+            name: "program".to_owned(),
+            path: path.clone(),
+            directory: std::env::temp_dir(),
+        };
+        let outcome = program.run(None, Switches::Off, |_| Some(usual), |_, _| ());
+        fs::remove_file(path).unwrap();
+        outcome.unwrap()
+    }
+
+    #[test]
+    fn the_first_failing_test_is_named() {
+        let body = "echo 'test a ... ok'; echo 'test b   ... FAILED'; sleep 100";
+        let failed = Outcome::Failed("b".to_owned());
+        assert_eq!(outcome(body, Duration::ZERO), failed);
+    }
+
+    #[test]
+    fn a_test_that_computes_for_ever_hangs_though_others_passed() {
+        let body = "echo 'test a ... ok'; printf 'test b ... '; while :; do :; done";
+        let hung = Outcome::Hung("b".to_owned());
+        assert_eq!(outcome(body, Duration::ZERO), hung);
+    }
+
+    #[test]
+    fn a_program_that_dies_names_the_test_that_ran() {
+        let body = "printf 'test c - should panic ... '; kill -9 $$";
+        let failed = Outcome::Failed("c".to_owned());
+        assert_eq!(outcome(body, Duration::ZERO), failed);
+        assert_eq!(
+            outcome("echo 'test a ... ok'", Duration::ZERO),
+            Outcome::Passed
+        );
+    }
+}

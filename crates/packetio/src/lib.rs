@@ -35,6 +35,7 @@ mod mac;
 pub mod memif;
 pub mod mirror;
 #[cfg(test)]
+#[path = "../tests/mortal/mod.rs"]
 mod mortal;
 pub mod mux;
 #[allow(unsafe_code)]

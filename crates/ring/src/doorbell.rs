@@ -164,8 +164,8 @@ impl StackBell {
         must_wake
     }
 
-    /// As [`ring`](Self::ring), but also to be heard by a stack that is about to sleep and looks at its
-    /// queues only: for what is not in a queue.
+    /// As [`ring`](Self::ring), but also to be heard by a stack that is about to sleep and looks at
+    /// its queues only: for what is not in a queue.
     pub fn insist(&self) {
         if !self.inner.flag.must_wake() {
             self.inner.owed.0.fetch_add(1, Ordering::Relaxed);
@@ -178,8 +178,8 @@ impl StackBell {
     /// after, whether it slept or not.
     #[inline]
     pub fn prepare_sleep(&self) {
-        // A sleep may be announced for someone else to sleep, and the next before that one is cancelled:
-        // a ring in between must not be forgotten, or its signal stays.
+        // A sleep may be announced for someone else to sleep, and the next before that one is
+        // cancelled: a ring in between must not be forgotten, or its signal stays.
         self.cancel_sleep();
         self.inner.announced.store(1, Ordering::Relaxed);
         self.inner.flag.announce();

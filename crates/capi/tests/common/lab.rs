@@ -2,6 +2,7 @@
 //! dropped, also on panic.
 
 use std::io::Read;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -23,7 +24,7 @@ impl Lab {
     /// Two namespaces; `None`, and why, where they cannot be made.
     pub fn new(name: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            println!("{name}: skipped: namespaces take root");
+            let _ = writeln!(std::io::stderr(), "ignored: {name}: namespaces take root");
             return None;
         }
         let prefix = format!("capiproof-{}-{name}", std::process::id());

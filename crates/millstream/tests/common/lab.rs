@@ -10,6 +10,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
@@ -88,7 +89,7 @@ pub fn turn_as_root(name: &str) -> Option<Turn> {
         None
     };
     if let Some(why) = missing {
-        println!("{name}: skipped: {why}");
+        let _ = writeln!(std::io::stderr(), "ignored: {name}: {why}");
         return None;
     }
     let turn = turn(name);

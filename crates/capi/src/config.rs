@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use millstream::IpCidr;
 
-use crate::process::Conf;
+use crate::limits::{BUFFERS_DEFAULT, CONCURRENCY_DEFAULT};
 
 mod build;
 mod files;
@@ -22,12 +22,13 @@ mod toml_file;
 #[cfg(test)]
 mod tests;
 
-/// What `mtcp_getconf` says of a receive buffer that nobody has set: what Linux's begin with. It grows by itself.
+/// The receive buffer that `mtcp_getconf` returns until one is set: the size that Linux's begin
+/// with. It grows by itself.
 pub const RCVBUF_DEFAULT: i32 = 131_072;
-/// Of a send buffer.
+/// The send buffer, likewise.
 pub const SNDBUF_DEFAULT: i32 = 16_384;
 
-/// What is wrong, and where.
+/// An error in the configuration, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     file: Option<PathBuf>,
@@ -68,7 +69,7 @@ impl fmt::Display for Problem {
 /// Where a setting was made: its line, for complaints that come later.
 type Line = usize;
 
-/// What moves the frames.
+/// The driver that moves the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
     Xdp,
@@ -79,7 +80,7 @@ pub enum Io {
     Dpdk,
 }
 
-/// What is DPDK's own.
+/// The settings of DPDK alone.
 #[derive(Clone, Debug, Default)]
 pub struct Dpdk {
     pub memory_channels: Option<(i32, Line)>,
@@ -87,7 +88,7 @@ pub struct Dpdk {
     pub arguments: Option<(String, Line)>,
 }
 
-/// See the module's documentation. `None`: nobody has said anything.
+/// See the module's documentation. `None`: not set.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     pub file: Option<PathBuf>,
@@ -145,9 +146,10 @@ impl Settings {
         (!named.is_empty()).then(|| self.problem(0, why).to_string())
     }
 
-    /// What `mtcp_getconf` says from now on: what the file says, else what `before` says.
+    /// The values that `mtcp_getconf` returns from now on: the file's, else those of `before`.
     pub fn conf(&self, before: Conf) -> Conf {
-        // As in mTCP, either buffer's size is the other's where only one is set, and there are as many buffers as connections.
+        // As in mTCP, either buffer's size is the other's where only one is set, and there are as
+        // many buffers as connections.
         let (rcvbuf, sndbuf) = (self.rcvbuf.or(self.sndbuf), self.sndbuf.or(self.rcvbuf));
         let max_num_buffers = self.max_num_buffers.or(self.max_concurrency);
         Conf {
@@ -161,7 +163,8 @@ impl Settings {
         }
     }
 
-    /// `MILLSTREAM_WIRE` and `MILLSTREAM_ADDRESS` in place of what the file says, so that one file serves on several machines.
+    /// `MILLSTREAM_WIRE` and `MILLSTREAM_ADDRESS` in place of what the file says, so that one file
+    /// serves on several machines.
     pub fn with_environment(mut self) -> Result<Self, Problem> {
         if let Ok(wire) = std::env::var("MILLSTREAM_WIRE") {
             self.wire = Some((wire, 0));
@@ -184,6 +187,34 @@ impl Settings {
             file: self.file.clone(),
             line,
             why: why.into(),
+        }
+    }
+}
+
+/// `struct mtcp_conf`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conf {
+    pub num_cores: i32,
+    pub max_concurrency: i32,
+    pub max_num_buffers: i32,
+    pub rcvbuf_size: i32,
+    pub sndbuf_size: i32,
+    pub tcp_timewait: i32,
+    pub tcp_timeout: i32,
+}
+
+impl Conf {
+    /// The values that hold until they are set.
+    pub const fn new() -> Self {
+        Self {
+            num_cores: 0,
+            max_concurrency: CONCURRENCY_DEFAULT,
+            max_num_buffers: BUFFERS_DEFAULT,
+            rcvbuf_size: RCVBUF_DEFAULT,
+            sndbuf_size: SNDBUF_DEFAULT,
+            tcp_timewait: 0,
+            tcp_timeout: 0,
         }
     }
 }

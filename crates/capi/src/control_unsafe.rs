@@ -9,8 +9,9 @@ use std::path::Path;
 
 use posix::Errno;
 
+use crate::config::Conf;
 use crate::door::{answer_int, open};
-use crate::process::{self, Conf};
+use crate::process;
 use crate::seats::{self, Handle, Seat};
 use crate::signals_unsafe::{self, Handler};
 use crate::{errno_unsafe, memory_unsafe};
@@ -154,7 +155,8 @@ pub unsafe extern "C" fn mtcp_getcounters(
     })
 }
 
-/// Binds the calling thread to a CPU of those that are online; to the next that it may use, where it is kept from some (`cpuset`).
+/// Binds the calling thread to a CPU of those that are online; to the next that it may use, where
+/// it is kept from some (`cpuset`).
 fn affinitize(cpu: c_int) -> Result<i64, Errno> {
     let cpu = usize::try_from(cpu).map_err(|_| Errno::INVAL)?;
     let cpus = process::cpus();
@@ -189,7 +191,7 @@ pub extern "C" fn CoreAffinitize(cpu: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_create_context(cpu: c_int) -> Handle {
-    open(|| process::create_context(cpu)).unwrap_or(0)
+    open(|| seats::open(cpu)).unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! What every call from C passes on its way out: failures become `errno`, and no panic goes further.
+//! The way out of every call from C: failures become `errno`, and no panic goes further.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,7 +19,8 @@ pub fn answer_int(call: impl FnOnce() -> Result<i64, Errno>) -> i32 {
 
 /// Runs a call; `None` after setting `errno`.
 pub fn open<T>(call: impl FnOnce() -> Result<T, Errno>) -> Option<T> {
-    // What a broken call leaves behind is a context that is borrowed no more; each structure in it is whole between its own statements.
+    // A panic ends the call's borrow of the context. Each structure in the context is whole between
+    // its own statements.
     let errno = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => return Some(value),
         Ok(Err(errno)) => errno,

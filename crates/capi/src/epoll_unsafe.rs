@@ -1,6 +1,7 @@
 //! Waiting for several descriptors: epoll and poll.
 
-// The calls bear the names and the types that C knows; each is documented in `include/mtcp_epoll.h`.
+// The calls bear the names and the types that C knows; each is documented in
+// `include/mtcp_epoll.h`.
 #![allow(missing_docs, clippy::missing_safety_doc)]
 
 use std::ffi::{CStr, c_char, c_int, c_ulong};

@@ -1,4 +1,5 @@
-//! `fork`: contexts stay with the parent. The child has copies of all that leads to them, and must let go of nothing.
+//! `fork`: contexts stay with the parent. The child has copies of all that leads to them, and must
+//! let go of nothing.
 
 use std::sync::Once;
 

@@ -1,4 +1,4 @@
-//! What the kernel knows of an interface: its addresses, and the gateway behind it.
+//! The kernel's view of an interface: its addresses, and the gateway behind it.
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr};
@@ -75,7 +75,8 @@ pub fn default_gateway(interface: impl AsRef<str>) -> Option<IpAddr> {
     gateway_in(&table, interface.as_ref())
 }
 
-/// Columns: interface, destination, gateway, and so on; addresses in hexadecimal, in memory's order.
+/// Columns: interface, destination, gateway, and so on; addresses in hexadecimal, in memory's
+/// order.
 fn gateway_in(table: &str, interface: &str) -> Option<IpAddr> {
     table.lines().skip(1).find_map(|line| {
         let mut words = line.split_whitespace();

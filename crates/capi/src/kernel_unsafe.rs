@@ -1,5 +1,6 @@
-//! Calls on sockets of the kernel's that a context has taken in: the kernel answers them itself, addresses, control messages and options included. None of them
-//! waits, nor raises `SIGPIPE`; `posix::Sockets::on_kernel` makes them again for who waits.
+//! Calls on kernel sockets that a context has taken in: the kernel answers them itself, addresses,
+//! control messages and options included. None of them waits or raises `SIGPIPE`.
+//! `posix::Sockets::on_kernel` makes them again for a caller that waits.
 
 use std::ffi::{c_int, c_void};
 use std::io::Error;
@@ -8,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libc::{msghdr, sockaddr, socklen_t};
 use posix::Errno;
 
-/// What a call of libc's came to.
+/// The outcome of a call of libc's.
 fn told(returned: isize) -> Result<usize, Errno> {
     usize::try_from(returned).map_err(|_| {
         let errno = Error::last_os_error().raw_os_error();
@@ -34,7 +35,7 @@ pub unsafe fn sendto(
 /// `recvfrom`.
 ///
 /// # Safety
-/// As [`sendto`]; nobody else uses the memory.
+/// As [`sendto`]; the memory is not used elsewhere during the call.
 pub unsafe fn recvfrom(
     kernel: &OwnedFd,
     (at, len): (*mut c_void, usize),
@@ -78,7 +79,8 @@ fn is_listening(kernel: &OwnedFd) -> Result<bool, Errno> {
     Ok(listens != 0)
 }
 
-/// `accept4`, unless nobody has come yet. Of what does not listen the kernel complains without a wait.
+/// `accept4`, unless no connection waits. A descriptor that does not listen gets the kernel's error
+/// without a wait.
 ///
 /// # Safety
 /// As [`recvfrom`].

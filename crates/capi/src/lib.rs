@@ -1,7 +1,8 @@
 //! libmtcp: the socket calls of Millstream for C, by the names that mTCP gave them.
 //!
-//! The headers in `include/` say what the calls promise. This crate translates and nothing more: the meaning of calls, options and errno's is `posix`'s, what
-//! both need and Rust programs lack goes into `millstream`.
+//! The headers in `include/` say what the calls promise. This crate translates and nothing more:
+//! the meaning of calls, options and errno's is `posix`'s, what both need and Rust programs lack
+//! goes into `millstream`.
 //!
 //! ```text
 //!  C ─▶ *_unsafe.rs ─▶ door ─▶ seats: mctx_t ─▶ posix::Sockets of this thread ─▶ millstream

@@ -14,7 +14,8 @@ pub const BUFFERS_DEFAULT: i32 = 10_000;
 pub const BUFFER_BYTES_MIN: i32 = 64;
 /// The most, in bytes.
 pub const BUFFER_BYTES_MAX: i32 = 1 << 30;
-/// Memory for socket buffers that a context never has less of, and that `max_num_buffers` never gives more of: chunks of 4 KiB.
+/// Memory for socket buffers that a context never has less of, and that `max_num_buffers` never
+/// gives more of: chunks of 4 KiB.
 pub const CHUNKS: (usize, usize) = (16_384, 262_144);
 /// Hosts that one line of `arp.conf` may name.
 pub const NEIGHBOURS_PER_LINE_MAX: u32 = 256;

@@ -1,5 +1,5 @@
-//! C's memory as slices and values. A null pointer to something that is needed is `EFAULT`; what a pointer that is not null leads to is the caller's promise,
-//! as with every function of C.
+//! C's memory as slices and values. A null pointer to something that is needed is `EFAULT`; what a
+//! pointer that is not null leads to is the caller's promise, as with every function of C.
 
 use std::ffi::c_void;
 use std::io::{IoSlice, IoSliceMut};
@@ -14,7 +14,8 @@ use crate::limits::{BYTES_PER_CALL_MAX, PIECES_MAX};
 /// Pieces of a vectored call that are looked at without an allocation.
 const FEW_PIECES: usize = 8;
 
-/// What no program's memory reaches, on any platform of ours: `EFAULT`, as the kernel says before it looks at anything.
+/// Memory beyond the reach of any program, on all platforms of ours: `EFAULT`, which the kernel
+/// returns before it looks at anything.
 fn reaches_beyond(at: *const c_void, len: usize) -> bool {
     at.addr().saturating_add(len) > isize::MAX as usize
 }
@@ -22,7 +23,7 @@ fn reaches_beyond(at: *const c_void, len: usize) -> bool {
 /// Bytes to read from; longer ones are cut to what one call moves.
 ///
 /// # Safety
-/// `at` is null or leads to `len` bytes that nobody writes during `'a`.
+/// `at` is null or leads to `len` bytes that are not written during `'a`.
 pub unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], Errno> {
     match (at.is_null() || reaches_beyond(at, len), len) {
         (_, 0) => Ok(&[]),
@@ -35,7 +36,7 @@ pub unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], Errno
 /// Bytes to write to; longer ones are cut to what one call moves.
 ///
 /// # Safety
-/// `at` is null or leads to `len` bytes that nobody else uses during `'a`.
+/// `at` is null or leads to `len` bytes that are not used elsewhere during `'a`.
 pub unsafe fn bytes_mut<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
     match (at.is_null() || reaches_beyond(at, len), len) {
         (_, 0) => Ok(&mut []),
@@ -48,7 +49,7 @@ pub unsafe fn bytes_mut<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8],
 /// An array's elements.
 ///
 /// # Safety
-/// `at` is null or leads to `count` values that nobody writes during `'a`.
+/// `at` is null or leads to `count` values that are not written during `'a`.
 pub unsafe fn array<'a, T: Copy>(at: *const T, count: usize) -> Result<&'a [T], Errno> {
     match (at.is_null() || !at.is_aligned(), count) {
         (_, 0) => Ok(&[]),
@@ -61,7 +62,7 @@ pub unsafe fn array<'a, T: Copy>(at: *const T, count: usize) -> Result<&'a [T], 
 /// The pieces of a vectored call: not too many, and each of a length that a call may return.
 ///
 /// # Safety
-/// `iov` is null or leads to `count` pieces that nobody writes during `'a`.
+/// `iov` is null or leads to `count` pieces that are not written during `'a`.
 unsafe fn pieces<'a>(iov: *const iovec, count: usize) -> Result<&'a [iovec], Errno> {
     if count > PIECES_MAX {
         return Err(Errno::INVAL);
@@ -78,7 +79,8 @@ unsafe fn pieces<'a>(iov: *const iovec, count: usize) -> Result<&'a [iovec], Err
 /// Makes a call with pieces to read from.
 ///
 /// # Safety
-/// `iov` is null or leads to `count` pieces, and each of them is memory that nobody writes during the call.
+/// `iov` is null or leads to `count` pieces, and each of them is memory that is not written during
+/// the call.
 pub unsafe fn with_pieces<T>(
     iov: *const iovec,
     count: usize,
@@ -102,7 +104,8 @@ pub unsafe fn with_pieces<T>(
 /// Makes a call with pieces to write to.
 ///
 /// # Safety
-/// `iov` is null or leads to `count` pieces, and each of them is room that nobody else uses during the call.
+/// `iov` is null or leads to `count` pieces, and each of them is room that is not used elsewhere
+/// during the call.
 pub unsafe fn with_pieces_mut<T>(
     iov: *const iovec,
     count: usize,

@@ -1,4 +1,5 @@
-//! What a process has one of: the settings, and the runtime that is made of them when the first context is.
+//! The state of the process: the settings, and the runtime that is made of them with the first
+//! context.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,37 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millstream::Runtime;
 use posix::Errno;
 
-use crate::config::{self, Settings};
-use crate::limits::{BUFFERS_DEFAULT, CONCURRENCY_DEFAULT, CONCURRENCY_MAX, CONTEXTS_MAX};
-use crate::seats;
-
-/// `struct mtcp_conf`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Conf {
-    pub num_cores: i32,
-    pub max_concurrency: i32,
-    pub max_num_buffers: i32,
-    pub rcvbuf_size: i32,
-    pub sndbuf_size: i32,
-    pub tcp_timewait: i32,
-    pub tcp_timeout: i32,
-}
-
-impl Conf {
-    /// What holds where nobody has said anything.
-    const fn new() -> Self {
-        Self {
-            num_cores: 0,
-            max_concurrency: CONCURRENCY_DEFAULT,
-            max_num_buffers: BUFFERS_DEFAULT,
-            rcvbuf_size: config::RCVBUF_DEFAULT,
-            sndbuf_size: config::SNDBUF_DEFAULT,
-            tcp_timewait: 0,
-            tcp_timeout: 0,
-        }
-    }
-}
+use crate::config::{self, Conf, Settings};
+use crate::limits::{CONCURRENCY_MAX, CONTEXTS_MAX};
 
 struct Process {
     conf: Conf,
@@ -96,7 +68,8 @@ pub fn prints_statistics() -> bool {
     settings.is_some_and(|settings| settings.prints_statistics)
 }
 
-/// Changes settings; fields that are not positive stay as they are, but for the two times, of which zero means something.
+/// Changes settings; fields that are not positive stay as they are, but for the two times, of which
+/// zero means something.
 ///
 /// # Errors
 /// `EINVAL` out of range; `EBUSY` once a context exists, unless nothing changes.
@@ -123,10 +96,12 @@ pub fn set_conf(asked: Conf) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Reads the configuration: `file`, or what the environment's `MILLSTREAM_CONFIG` names, or nothing.
+/// Reads the configuration: `file`, or what the environment's `MILLSTREAM_CONFIG` names, or
+/// nothing.
 ///
 /// # Errors
-/// `EINVAL` after a line on standard error; `EALREADY` once a context was made of what was read before.
+/// `EINVAL` after a line on standard error; `EALREADY` once a context was made of what was read
+/// before.
 pub fn init(file: Option<&Path>) -> Result<(), Errno> {
     let mut process = process();
     if process.runtime.is_some() {
@@ -173,51 +148,49 @@ pub fn destroy() {
 
 /// In a child of `fork`: contexts that it makes are its own.
 pub fn leave_to_parent() {
-    // What another thread had locked stays locked: that thread is not here.
+    // A lock that another thread of the parent held stays locked, since that thread is not in the
+    // child.
     if let Ok(mut process) = PROCESS.try_lock() {
         process.runtime = None;
     }
 }
 
-/// Opens context `index`.
+/// The number of context `index` and the runtime that has it, which is made for the first one.
 ///
 /// # Errors
-/// `EINVAL` without `mtcp_init` or beyond `num_cores`; `EEXIST`; why the wire cannot be opened.
-pub fn create_context(index: i32) -> Result<seats::Handle, Errno> {
-    let (index, runtime) = {
-        let mut process = process();
-        let Some(settings) = &process.settings else {
-            eprintln!("mtcp: mtcp_create_context: mtcp_init comes first");
-            return Err(Errno::INVAL);
-        };
-        let index = usize::try_from(index).map_err(|_| Errno::INVAL)?;
-        if index >= process.conf.num_cores as usize {
-            eprintln!(
-                "mtcp: context {index}: num_cores is {}",
-                process.conf.num_cores
-            );
-            return Err(Errno::INVAL);
-        }
-        let runtime = match &process.runtime {
-            Some(runtime) => runtime.clone(),
-            None => {
-                let config = settings.config(&process.conf);
-                let runtime = config.and_then(|config| {
-                    Runtime::lazy(config).map_err(|error| config::Problem::of(&error))
-                });
-                match runtime {
-                    Ok(runtime) => Arc::new(runtime),
-                    Err(problem) => {
-                        eprintln!("mtcp: {problem}");
-                        return Err(Errno::INVAL);
-                    }
+/// `EINVAL` without `mtcp_init` or beyond `num_cores`; why the wire cannot be opened.
+pub fn runtime_of(index: i32) -> Result<(usize, Arc<Runtime>), Errno> {
+    let mut process = process();
+    let Some(settings) = &process.settings else {
+        eprintln!("mtcp: mtcp_create_context: mtcp_init comes first");
+        return Err(Errno::INVAL);
+    };
+    let index = usize::try_from(index).map_err(|_| Errno::INVAL)?;
+    if index >= process.conf.num_cores as usize {
+        eprintln!(
+            "mtcp: context {index}: num_cores is {}",
+            process.conf.num_cores
+        );
+        return Err(Errno::INVAL);
+    }
+    let runtime = match &process.runtime {
+        Some(runtime) => runtime.clone(),
+        None => {
+            let config = settings.config(&process.conf);
+            let runtime = config.and_then(|config| {
+                Runtime::lazy(config).map_err(|error| config::Problem::of(&error))
+            });
+            match runtime {
+                Ok(runtime) => Arc::new(runtime),
+                Err(problem) => {
+                    eprintln!("mtcp: {problem}");
+                    return Err(Errno::INVAL);
                 }
             }
-        };
-        process.runtime = Some(runtime.clone());
-        (index, runtime)
+        }
     };
-    seats::open(index, runtime)
+    process.runtime = Some(runtime.clone());
+    Ok((index, runtime))
 }
 
 /// Why a context cannot be had, as a number.

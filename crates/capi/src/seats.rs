@@ -1,7 +1,8 @@
 //! Contexts, found by the handle that C holds.
 //!
-//! A handle is a number, never a pointer that anybody follows, so a stale or foreign one is an errno and nothing worse. A context is opened by the thread that
-//! makes it and belongs to the first thread that calls with it: mostly the same. Its sockets live in that thread's own storage.
+//! A handle is a number, never a pointer that anybody follows, so a stale or foreign one is an
+//! errno and nothing worse. A context is opened by the thread that makes it and belongs to the
+//! first thread that calls with it: mostly the same. Its sockets live in that thread's own storage.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -16,7 +17,7 @@ use crate::process;
 use crate::signals_unsafe;
 use crate::stats::Stats;
 
-/// What C holds of a context.
+/// The handle of a context in C.
 pub type Handle = usize;
 
 /// A context that belongs to this thread.
@@ -27,7 +28,8 @@ pub struct Seat {
     pub events: Vec<EpollEvent>,
     /// Filled by each `mtcp_poll`.
     pub entries: Vec<PollFd>,
-    /// Where connections leave from, as `mtcp_init_rss` said: the first address, how many there are, and whose turn it is.
+    /// Where connections leave from, as `mtcp_init_rss` said: the first address, how many there
+    /// are, and whose turn it is.
     pub sources: Option<Sources>,
     /// Set on every socket: `tcp_timeout`.
     pub timeout_s: u32,
@@ -59,7 +61,7 @@ impl Sources {
     }
 }
 
-/// What the process knows of a context.
+/// The process's record of a context.
 struct Known {
     handle: Handle,
     index: usize,
@@ -94,8 +96,12 @@ impl Drop for Seat {
     }
 }
 
-/// Opens context `index` for whichever thread calls with it first.
-pub fn open(index: usize, runtime: Arc<Runtime>) -> Result<Handle, Errno> {
+/// Opens context `index` for the first thread that calls with it.
+///
+/// # Errors
+/// Those of [`process::runtime_of`]; `EEXIST`; why the wire cannot be opened.
+pub fn open(index: i32) -> Result<Handle, Errno> {
+    let (index, runtime) = process::runtime_of(index)?;
     static SERIAL: Mutex<usize> = Mutex::new(0);
     if known().iter().any(|one| one.index == index) {
         return Err(Errno::EXIST);
@@ -119,8 +125,9 @@ pub fn open(index: usize, runtime: Arc<Runtime>) -> Result<Handle, Errno> {
     Ok(handle)
 }
 
-/// In a child of `fork`: what there is of contexts is the parent's, who goes on with them. Their memory and their wires are shared, so that dropping one here, as the
-/// end of its thread does, would close the parent's connections.
+/// In a child of `fork`: what there is of contexts is the parent's, who goes on with them. Their
+/// memory and their wires are shared, so that dropping one here, as the end of its thread does,
+/// would close the parent's connections.
 pub fn leave_to_parent() {
     // At the end of a thread there is nothing left of them.
     let _ = OWN.try_with(|own| {
@@ -129,7 +136,8 @@ pub fn leave_to_parent() {
             PARENTS.replace(own);
         }
     });
-    // What another thread had locked stays locked: that thread is not here.
+    // A lock that another thread of the parent held stays locked, since that thread is not in the
+    // child.
     if let (Ok(mut known), Ok(mut parents)) = (KNOWN.try_lock(), PARENTS_KNOWN.try_lock()) {
         let known = ManuallyDrop::new(std::mem::take(&mut *known));
         *parents = known;
@@ -160,7 +168,7 @@ pub fn with<T>(
     }
 }
 
-/// This thread takes a context that nobody has called with yet.
+/// Gives this thread a context that no thread has called with yet.
 fn claim(handle: Handle) -> Result<(), Errno> {
     let (index, runtime) = {
         let mut known = known();
@@ -200,7 +208,8 @@ fn sit_down(handle: Handle, index: usize, runtime: &Runtime) -> Result<Seat, Err
     })
 }
 
-/// The lowest free number from 1 on. Programs exist that take 0 for none, and arrays as long as there are descriptors: so it is the last that is given out.
+/// The lowest free number from 1 on. Programs exist that take 0 for none, and arrays as long as
+/// there are descriptors: so it is the last that is given out.
 struct ZeroLast {
     others: LowestFree,
     zero_is_used: bool,
@@ -259,14 +268,15 @@ pub fn destroy(handle: Handle) -> Result<(), Errno> {
 }
 
 impl Seat {
-    /// What a wait does first.
+    /// The first step of a wait.
     pub fn begin_wait(&mut self) {
         if let Some(stats) = &mut self.stats {
             stats.look(&self.sockets);
         }
     }
 
-    /// What every new socket begins with: a peer that has gone is found out within `tcp_timeout`.
+    /// Sets the options of every new socket: within `tcp_timeout` the stack finds out that a peer
+    /// has gone.
     pub fn prepare(&mut self, fd: i32) {
         if self.timeout_s == 0 {
             return;

@@ -9,10 +9,11 @@ use ring::published::Published64;
 
 use crate::limits::CONTEXTS_MAX;
 
-/// What C programs call a handler: `SIG_DFL`, `SIG_IGN`, `SIG_ERR` or a function.
+/// A handler of signals in C: `SIG_DFL`, `SIG_IGN`, `SIG_ERR` or a function.
 pub type Handler = libc::sighandler_t;
 
-/// One for each number that a context may have, made when it is first used and kept, so that a handler may look at all of them at any time.
+/// One for each number that a context may have, made when it is first used and kept, so that a
+/// handler may look at all of them at any time.
 static INTERRUPTERS: [OnceLock<Interrupter>; CONTEXTS_MAX] =
     [const { OnceLock::new() }; CONTEXTS_MAX];
 
@@ -38,7 +39,8 @@ extern "C" fn on_signal(signal: c_int) {
         .and_then(|signal| HANDLERS.get(signal));
     let handler = place.map_or(libc::SIG_IGN, |place| place.load() as Handler);
     if handler != libc::SIG_IGN && handler != libc::SIG_DFL {
-        // SAFETY: a program that registers a number as a handler says that it is a function of this type.
+        // SAFETY: a program that registers a number as a handler says that it is a function of this
+        // type.
         let handler: extern "C" fn(c_int) = unsafe { std::mem::transmute(handler) };
         handler(signal);
     }
@@ -61,7 +63,8 @@ pub fn register(signal: c_int, handler: Handler) -> Result<Handler, Errno> {
         true => ours as Handler,
         false => handler,
     };
-    // SAFETY: `on_signal` stores to flags, writes to eventfds and calls what the program says may be called.
+    // SAFETY: `on_signal` stores to flags, writes to eventfds and calls what the program says may
+    // be called.
     let was = unsafe { libc::signal(signal, installed) };
     if was == libc::SIG_ERR {
         place.store(before as u64);

@@ -362,7 +362,8 @@ pub extern "C" fn mtcp_setsock_nonblock(mctx: Handle, fd: c_int) -> c_int {
     )
 }
 
-/// Variadic for C. On the platforms that we build for, a callee with one integer or pointer more finds it where a variadic call puts it.
+/// Variadic for C. On the platforms that we build for, a callee with one integer or pointer more
+/// finds it where a variadic call puts it.
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_fcntl(mctx: Handle, fd: c_int, command: c_int, argument: c_long) -> c_int {
     plain(
@@ -469,7 +470,7 @@ fn copy(fd: c_int) -> Result<OwnedFd, Errno> {
     // SAFETY: borrowed for one call, which says EBADF of a number that is not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let kernel = rustix::io::fcntl_dupfd_cloexec(borrowed, 0)?;
-    // What an epoll of the kernel's refuses cannot be waited for.
+    // A descriptor that the kernel's epoll refuses cannot be waited for.
     let probe = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
     let data = rustix::event::epoll::EventData::new_u64(0);
     let flags = rustix::event::epoll::EventFlags::empty();

@@ -1,4 +1,5 @@
-//! `stat_print`: a line about a context on standard error, at most once a second, while its program waits for events. Nothing happened: no line.
+//! `stat_print`: a line about a context on standard error, at most once a second, while its program
+//! waits for events. Nothing happened: no line.
 //!
 //! ```text
 //! mtcp: context 0: 1204 descriptors, in 10312/s 118.2 Mbit/s, out 10890/s 950.1 Mbit/s, segments_retransmitted +12, orphans_refused +3
@@ -50,7 +51,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Of context `index`, from now on.
+    /// Begins to count for context `index`.
     pub fn new(index: usize) -> Self {
         Self {
             index,
@@ -85,7 +86,7 @@ impl Stats {
     }
 }
 
-/// What moved between two readings; `None`: no frame did.
+/// The line of what moved between two readings; `None`: no frame did.
 fn line(
     before: &[(&'static str, u64)],
     now: &[(&'static str, u64)],

@@ -65,7 +65,7 @@ pub unsafe extern "C" fn mtcp_recv(
     let received = answer(|| {
         with(mctx, |seat| {
             if flags & MSG_TRUNC != 0 && !seat.sockets.is_kernel(fd) {
-                // What is received is dropped: the memory is not looked at.
+                // The bytes received are dropped, and the memory is not looked at.
                 return seat.sockets.wait_for(&Request::Recv { fd, len, flags }).0;
             }
             // SAFETY: C gives room for so many bytes.

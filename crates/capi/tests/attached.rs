@@ -1,4 +1,5 @@
-//! Sockets of the kernel's that a context has taken in: `attached.c` says what is looked at. With the sanitizers.
+//! Sockets of the kernel's that a context has taken in: `attached.c` says what is looked at. With
+//! the sanitizers.
 
 mod common;
 

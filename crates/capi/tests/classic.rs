@@ -1,5 +1,6 @@
-//! What programs for mTCP rely on: a server and a client in their manner, with a configuration in theirs, over shared memory. The sources in `classic/` say
-//! what is looked at; they are built with the sanitizers.
+//! The promises that programs for mTCP rely on: a server and a client in their manner, with a
+//! configuration in theirs, over shared memory. The sources in `classic/` say what is looked at,
+//! and are built with the sanitizers.
 
 mod common;
 
@@ -11,7 +12,8 @@ use common::With;
 use common::lab::{Running, printed};
 use rustix::process::Signal;
 
-/// A file as mTCP's samples have it: comments, keys of other machines, the number of cores left to the program, tables of routes and neighbours beside it.
+/// A file as mTCP's samples have it: comments, keys of other machines, the number of cores left to
+/// the program, tables of routes and neighbours beside it.
 fn configuration(directory: &Path, role: &str, addresses: &str) {
     let text = format!(
         "# The underlying I/O module\n\

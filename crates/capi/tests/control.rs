@@ -1,4 +1,5 @@
-//! The control plane, call by call: `control.c` says what is looked at. With the sanitizers, as C and as C++, and with each way to name a configuration.
+//! The control plane, call by call: `control.c` says what is looked at. With the sanitizers, as C
+//! and as C++, and with each way to name a configuration.
 
 mod common;
 

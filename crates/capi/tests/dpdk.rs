@@ -1,9 +1,11 @@
-//! A file of mTCP's own form with `io = dpdk`: two stacks behind one port of DPDK's serve the kernel. The driver is `net_tap`, so it takes neither a NIC nor huge
-//! pages; where there is no DPDK to build the plug-in against, the test says so.
+//! A file of mTCP's own form with `io = dpdk`: two stacks behind one port of DPDK's serve the
+//! kernel. The driver is `net_tap`, so it takes neither a NIC nor huge pages; where there is no
+//! DPDK to build the plug-in against, the test says so.
 
 mod common;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -29,7 +31,11 @@ fn webserver_of_mtcp_s_own_file_serves_over_dpdk() {
     let script = common::crate_directory().join("../../plugins/dpdk/build.sh");
     let built = Command::new(script).arg(&lab.directory).output().unwrap();
     if built.status.code() == Some(NO_DPDK) {
-        println!("skipped: {}", String::from_utf8_lossy(&built.stderr).trim());
+        let _ = writeln!(
+            std::io::stderr(),
+            "ignored: {}",
+            String::from_utf8_lossy(&built.stderr).trim()
+        );
         return;
     }
     printed(&["build.sh"], &built);

@@ -1,4 +1,5 @@
-//! The edges of calls that programs for mTCP make: `edges.c` says which. With the sanitizers, as C and as C++, with both cranks.
+//! The edges of calls that programs for mTCP make: `edges.c` says which. With the sanitizers, as C
+//! and as C++, with both cranks.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The examples compile without a word, as C and as C++, and do what they say: over a veth pair against curl, wrk and ab, and over memif against each
-//! other. What runs is built with the sanitizers.
+//! The examples compile without a warning, as C and as C++, and run: over a veth pair against curl,
+//! wrk and ab, and over memif against each other. Programs that run are built with the sanitizers.
 
 mod common;
 
@@ -247,7 +247,8 @@ fn webserver_and_downloader_meet_over_memif() {
     ends_well(server);
 }
 
-/// It has connections under way, and connections that say nothing, when it is asked to end: what it held for them is freed.
+/// It has connections under way, and connections that say nothing, when it is asked to end: what it
+/// held for them is freed.
 #[test]
 fn webserver_ends_in_the_middle_of_it_all() {
     let directory = common::scratch("examples-middle");

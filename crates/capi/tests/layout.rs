@@ -1,4 +1,5 @@
-//! Sizes, offsets, values and types that programs rely on: asserted by a C program that is compiled as C and as C++, with shared and static library.
+//! Sizes, offsets, values and types that programs rely on: asserted by a C program that is compiled
+//! as C and as C++, with shared and static library.
 
 mod common;
 

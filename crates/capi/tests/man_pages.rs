@@ -1,4 +1,5 @@
-//! Every exported call has a manual page, every page a call, the headers declare both, and the formatter has nothing to say about any page.
+//! Every exported call has a manual page, every page a call, the headers declare both, and the
+//! formatter has nothing to say about any page.
 
 mod common;
 
@@ -9,7 +10,7 @@ use std::process::Command;
 
 type Names = BTreeSet<String>;
 
-/// What programs for mTCP expect of its `cpu.h`, and declare themselves: no part of the API.
+/// Functions of mTCP's `cpu.h` that programs declare themselves, so they are no part of the API.
 const UNPUBLISHED: [&str; 2] = ["CoreAffinitize", "GetNumCPUs"];
 
 fn man_directory(section: u32) -> PathBuf {
@@ -37,7 +38,7 @@ fn exported() -> Names {
     functions.collect()
 }
 
-/// What stands before a parenthesis in the headers and bears a name of ours.
+/// The names in the headers that stand before a parenthesis and have one of our prefixes.
 fn declared() -> Names {
     let include = common::crate_directory().join("include");
     let texts = common::files(&include, "h")
@@ -101,7 +102,7 @@ fn page_names_its_calls() {
     }
 }
 
-/// What a page refers to is there, as far as it is ours.
+/// Pages refer only to pages that exist, as far as they are ours.
 #[test]
 fn pages_refer_to_pages() {
     let known = documented();

@@ -1,4 +1,5 @@
-//! docs/porting.md tells the truth: its diff is what differs between the two programs, and both compile.
+//! docs/porting.md tells the truth: its diff is what differs between the two programs, and both
+//! compile.
 
 mod common;
 

@@ -1,5 +1,7 @@
-//! Programs as others wrote them for mTCP: a web server, a load generator, an echo service in C++. They are built by the line that such a project's Makefile has,
-//! and run under load with several cores: against each other over memif, and against curl, wrk, ab and the kernel over AF_XDP on a veth pair.
+//! Programs as others wrote them for mTCP: a web server, a load generator, an echo service in C++.
+//! They are built by the line that such a project's Makefile has, and run under load with several
+//! cores: against each other over memif, and against curl, wrk, ab and the kernel over AF_XDP on a
+//! veth pair.
 
 mod common;
 
@@ -13,7 +15,7 @@ use rustix::process::Signal;
 /// A Makefile's flags, for C and for C++.
 const C: &str = "gcc -g -O3 -m64 -Wall -Werror -fgnu89-inline -D_GNU_SOURCE";
 const CXX: &str = "g++ -std=c++11 -O2 -Wall -Wextra -Werror";
-/// What follows `-lmtcp` in it.
+/// The libraries that follow `-lmtcp` in it.
 const LIBRARIES: [&str; 4] = ["-lpthread", "-lrt", "-ldl", "-lm"];
 
 fn build(directory: &Path, source: &str) -> PathBuf {
@@ -212,7 +214,8 @@ fn one_stack_serves_a_wire_of_many_queues() {
     assert!(end(server).contains("errors 0"));
 }
 
-/// The configuration is read first, as programs do that become daemons: what was read holds in the child.
+/// The configuration is read first, as programs do that become daemons: what was read holds in the
+/// child.
 #[test]
 fn server_goes_into_the_background() {
     let Some(lab) = beside_the_kernel("ports-daemon", "server.conf") else {

@@ -1,8 +1,11 @@
-//! Eight threads on whatever CPUs there are, each with its context and its connections, against eight others over memif; clients that end in order, that close with
-//! bytes under way, that reset, and that vanish. No byte is lost, nothing stalls, and at the end nothing is left: the server's count is zero, as
-//! many connections as ever fit once more, every pool is full, and the sanitizers are silent.
+//! Eight threads on whatever CPUs there are, each with its context and its connections, against
+//! eight others over memif; clients that end in order, that close with bytes under way, that reset,
+//! and that vanish. No byte is lost, nothing stalls, and at the end nothing is left: the server's
+//! count is zero, as many connections as ever fit once more, every pool is full, and the sanitizers
+//! are silent.
 //!
-//! A short form is a part of CI. `cargo xtask stress` is the long one: it sets the two variables that [`setting`] reads.
+//! A short form is a part of CI. `cargo xtask stress` is the long one: it sets the two variables
+//! that [`setting`] reads.
 
 mod common;
 
@@ -24,7 +27,8 @@ fn patience() -> Duration {
     Duration::from_secs(120) * common::slowness()
 }
 
-/// Connections that get no further are given up after so long. Of a large crowd each has to wait for the others: two CPUs serve some thousand in a second.
+/// A connection that makes no progress is given up after this time. In a large crowd each has to
+/// wait for the others: two CPUs serve some thousand in a second.
 fn timeout_s(connections: u64) -> u64 {
     (6 + connections / 400) * u64::from(common::slowness())
 }
@@ -36,7 +40,8 @@ fn setting(name: &str, short: u64) -> u64 {
 }
 
 fn configuration(directory: &Path, role: &str, address: u32, connections: u64) {
-    // Those of a crowd that vanished are still there when the next comes; a listener and an epoll need a place too.
+    // Those of a crowd that vanished are still there when the next comes; a listener and an epoll
+    // need a place too.
     let places = connections * 2 + 100;
     let timeout_s = timeout_s(connections);
     let text = format!(

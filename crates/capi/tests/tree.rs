@@ -1,5 +1,6 @@
-//! A tree as mTCP's: `cargo xtask install --prefix TREE/mtcp --static` puts headers and library where its programs look for them, and a program beside it is built by
-//! a Makefile that knows nothing of Millstream. Its helpers bear names that the library has too.
+//! A tree as mTCP's: `cargo xtask install --prefix TREE/mtcp --static` puts headers and library
+//! where its programs look for them, and a program beside it is built by a Makefile that knows
+//! nothing of Millstream. Its helpers bear names that the library has too.
 
 mod common;
 
@@ -78,13 +79,14 @@ fn program_in_a_tree_like_mtcp_s_is_built_by_its_own_makefile() {
             assert_eq!(said, "done\n", "{name}, {mode}");
         }
     }
-    // Nobody has to say where the library is when the program starts.
+    // A program finds the library when it starts, without being told where it is.
     let mut needed = Command::new("readelf");
     let needed = run(needed.arg("-d").arg(program.join("pair")));
     assert!(!needed.contains("libmtcp"), "{needed}");
 }
 
-/// Builds the program that looks at layouts by what pkg-config says of an installation, and runs it.
+/// Builds the program that looks at layouts by what pkg-config says of an installation, and runs
+/// it.
 fn build_by_pkg_config(tree: &Path, asked: &[&str], more: &[&str]) -> PathBuf {
     let mut command = Command::new("pkg-config");
     command.args(asked).args(["--cflags", "--libs", "libmtcp"]);

@@ -1,6 +1,8 @@
-//! CPU time of a process, which tells what a transaction costs also on a machine that others use at the same time.
+//! CPU time of a process, which tells what a transaction costs also on a machine that others use at
+//! the same time.
 //!
-//! Interrupts and softirqs count for whoever they interrupt: for the kernel's loopback, that is the sender of the packet.
+//! Interrupts and softirqs count for whoever they interrupt: for the kernel's loopback, that is the
+//! sender of the packet.
 
 use std::fs;
 
@@ -16,7 +18,8 @@ pub fn own_thread_time_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Nanoseconds that all living threads of a process have run so far; none if the kernel does not say: a process that is gone costs something, and not 0.
+/// Nanoseconds that all living threads of a process have run so far; none if the kernel does not
+/// say: a process that is gone costs something, and not 0.
 pub fn time_ns(pid: u32) -> Option<u64> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let paths = threads

@@ -1,7 +1,8 @@
 //! The `mill` command as a library: what its program calls, and what the benchmarks share with it.
 //!
-//! Owns the choice of the command; each command is a module. Public are the parts that the benchmarks use as well: the
-//! transport under `serve` and `get` ([`net`]), the ends of commands ([`failure`]), limits, CPU time, the server and the bad wire.
+//! Owns the choice of the command; each command is a module. Public are the parts that the
+//! benchmarks use as well: the transport under `serve` and `get` ([`net`]), the ends of commands
+//! ([`failure`]), limits, CPU time, the server and the bad wire.
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +21,8 @@ pub mod wire;
 
 use std::process::ExitCode;
 
-/// Reads the command line, runs the command and says how it ended: status 2 for what cannot be asked, 1 for what went wrong.
+/// Reads the command line, runs the command and says how it ended: status 2 for what cannot be
+/// asked, 1 for what went wrong.
 pub fn run() -> ExitCode {
     let cli = match cli::parse() {
         Ok(cli) => cli,

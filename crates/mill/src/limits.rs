@@ -1,12 +1,14 @@
 //! Every limit of `mill`, with what happens when it is reached. Read by all modules; owns no code.
 
-/// Bytes of a request's head, from the method to the blank line. More: 431, and the connection closes.
+/// Bytes of a request's head, from the method to the blank line. More: 431, and the connection
+/// closes.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of the request line. More: 414, and the connection closes.
 pub const REQUEST_LINE_BYTES_MAX: usize = 8 * 1024;
 /// Header fields of a request or response. More: 431 to a request; a response is refused.
 pub const HEADERS_MAX: usize = 96;
-/// Bytes of a request's content, which are read and thrown away. More: 413, and the connection closes.
+/// Bytes of a request's content, which are read and thrown away. More: 413, and the connection
+/// closes.
 pub const REQUEST_CONTENT_BYTES_MAX: u64 = 64 * 1024;
 /// Blank lines before a request. More: 400, and the connection closes.
 pub const BLANK_LINES_MAX: u32 = 4;
@@ -30,7 +32,8 @@ pub const EVENTS_MAX: usize = 1024;
 pub const CACHED_FILE_BYTES_MAX: u64 = 256 * 1024;
 /// Bytes of all files in one worker's cache. At the limit the least recently used leave.
 pub const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Documents in one worker's cache, among them open files. At the limit the least recently used leaves.
+/// Documents in one worker's cache, among them open files. At the limit the least recently used
+/// leaves.
 pub const CACHE_DOCUMENTS_MAX: usize = 512;
 /// Nanoseconds for which a cached document is believed without a look at the file.
 pub const CACHE_FRESH_NS: u64 = 1_000_000_000;
@@ -45,7 +48,8 @@ pub const IDLE_NS: u64 = 60_000_000_000;
 pub const HEAD_NS: u64 = 15_000_000_000;
 /// Nanoseconds without a byte of a response leaving; then the connection is reset.
 pub const SEND_NS: u64 = 60_000_000_000;
-/// Nanoseconds that a refused peer's further bytes are read and thrown away, so that it can read the answer.
+/// Nanoseconds that a refused peer's further bytes are read and thrown away, so that it can read
+/// the answer.
 pub const LINGER_NS: u64 = 2_000_000_000;
 
 /// Bytes of a response's head that `mill get` takes. More: the response is refused.

@@ -1,4 +1,5 @@
-//! The wish to stop, as a descriptor that becomes readable: on SIGINT and SIGTERM, or when somebody raises it.
+//! The wish to stop, as a descriptor that becomes readable: on SIGINT and SIGTERM, or when somebody
+//! raises it.
 
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,5 @@
-//! `mill wire A B`: joins two wires through a bad one, until it is told to stop. The engine is `packetio::bridge`.
+//! `mill wire A B`: joins two wires through a bad one, until it is told to stop. The engine is
+//! `packetio::bridge`.
 
 use clap::Args;
 use packetio::WireSpec;

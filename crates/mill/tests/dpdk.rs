@@ -1,5 +1,6 @@
-//! `mill` over DPDK ports without a NIC: drivers that speak to the kernel (`net_af_packet` on a veth pair, `net_tap`) and to a native memif. Skipped, with the
-//! reason printed, where DPDK is missing.
+//! `mill` over DPDK ports without a NIC: drivers that speak to the kernel (`net_af_packet` on a
+//! veth pair, `net_tap`) and to a native memif. Skipped, with the reason printed, where DPDK is
+//! missing.
 
 #[path = "../../packetio/tests/dpdk_common/mod.rs"]
 mod dpdk_common;
@@ -40,7 +41,8 @@ fn af_packet_on_a_veth_carries_files_both_ways() {
     let Some(world) = World::new("afp") else {
         return;
     };
-    // This driver takes no frame above the MTU, and the kernel would leave the cutting to the other end.
+    // This driver takes no frame above the MTU, and the kernel would leave the cutting to the other
+    // end.
     ok(&world.kernel(&["ethtool", "-K", "left", "tso", "off", "gso", "off"]));
     let large = noise(5_000_000);
     world.write("www/large", &large);

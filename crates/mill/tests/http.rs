@@ -1,4 +1,5 @@
-//! `mill serve` under curl, and `mill get` against a server on the kernel's stack, over AF_XDP on a veth pair.
+//! `mill serve` under curl, and `mill get` against a server on the kernel's stack, over AF_XDP on a
+//! veth pair.
 
 mod world;
 

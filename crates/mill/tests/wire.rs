@@ -1,5 +1,6 @@
 //! `mill wire` between two kernels: what it delays and loses is what they see. Needs root.
 
+use std::io::Write as _;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -11,7 +12,7 @@ struct Kernels(String);
 impl Kernels {
     fn new(name: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            println!("{name}: skipped: namespaces take root");
+            let _ = writeln!(std::io::stderr(), "ignored: {name}: namespaces take root");
             return None;
         }
         let kernels = Self(format!("mst-{}-{name}", std::process::id()));

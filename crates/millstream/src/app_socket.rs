@@ -1,18 +1,19 @@
-//! The application's own part of a socket, which the stack never sees: its ends of the byte rings and who polls it.
+//! The application's own part of a socket, which the stack never sees: its ends of the byte rings
+//! and who polls it.
 
 use std::rc::Rc;
 
 use ring::byte_ring::{RxReader, TxWriter};
-use ring::socket_block::SocketId;
+use ring::socket_block::{SocketBlock, SocketId, SocketState};
 use ring::spsc::Consumer;
 use stack::context::Accepted;
 
 use crate::settings::Settings;
-use crate::urgent::Urgent;
+use crate::urgent::{Urgent, UrgentMark};
 
 pub(crate) const NO_REGISTRATION: u32 = u32::MAX;
 
-/// What an index of the socket table is to the application.
+/// The use of an index of the socket table, as the application knows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Unused,
@@ -24,7 +25,8 @@ pub(crate) enum Kind {
     Listener,
 }
 
-/// Connections that wait to be accepted. A `listen` that asks for a longer backlog adds a longer ring; what lies in the earlier ones comes first.
+/// Connections that wait to be accepted. A `listen` that asks for a longer backlog adds a longer
+/// ring; what lies in the earlier ones comes first.
 pub(crate) struct AcceptQueue(Vec<Consumer<Accepted>>);
 
 impl AcceptQueue {
@@ -65,7 +67,7 @@ pub(crate) struct AppSocket {
     pub write_shut: bool,
     /// `shutdown(Read)` was called: reads find the end.
     pub read_shut: bool,
-    /// What was set on it; `None`: nothing.
+    /// The options that were set; `None`: none was.
     pub settings: Option<Rc<Settings>>,
     /// A listener's.
     pub queue: Option<Box<AcceptQueue>>,
@@ -154,6 +156,30 @@ impl AppSockets {
         let socket = &mut self.sockets[id.index as usize];
         self.open -= usize::from(!matches!(socket.kind, Kind::Unused));
         *socket = AppSocket::unused();
+    }
+}
+
+impl AppSocket {
+    /// The mark, if it has not been passed.
+    pub fn urgent_mark(&self, block: &SocketBlock) -> Option<UrgentMark> {
+        if !block.state().contains(SocketState::URGENT) {
+            return None;
+        }
+        let end = block.urgent_end();
+        let ahead = end.wrapping_sub(1).wrapping_sub(self.rx.head());
+        if ahead > i32::MAX as u32 {
+            return None;
+        }
+        let in_line = self
+            .settings
+            .as_ref()
+            .is_some_and(|settings| settings.urgent_inline);
+        Some(UrgentMark {
+            ahead: ahead as usize,
+            has_arrived: self.rx.readable(block) > ahead,
+            is_taken: self.urgent.end == Some(end) && self.urgent.is_taken,
+            is_apart: self.urgent.is_apart && !in_line,
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a runtime is told.
+//! Configuration of a runtime.
 
 use std::net::IpAddr;
 
@@ -40,7 +40,7 @@ pub struct Config {
     pub routes: Vec<(IpCidr, IpAddr)>,
     /// Further subnets that are reached directly.
     pub on_link: Vec<IpCidr>,
-    /// Hosts on the link and their MAC addresses, so that nobody needs to ask for them.
+    /// Hosts on the link and their MAC addresses, which the stack then need not ask for.
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
     /// Which thread stands in while the application is away from its stack.
     pub crank: Crank,
@@ -60,17 +60,22 @@ pub struct Config {
     pub seed: Option<[u64; 4]>,
     /// Segments of one flow that a batch may bring to their connection together; 1: each alone.
     pub aggregation_max: u16,
-    /// Of the ACKs that fall due within a turn only the last leaves (as with Linux's GRO), not as many as if each segment had come alone.
+    /// The stack sends only the last of the ACKs that fall due within a turn (as with Linux's GRO),
+    /// and not one for each segment.
     pub merge_acks: bool,
-    /// Those ACKs are expanded from one template. Off: each is made alone, to the same bytes; for measuring what the template saves.
+    /// Those ACKs are expanded from one template. Off: each is made alone, to the same bytes; for
+    /// measuring what the template saves.
     pub offload_acks: bool,
-    /// How long to look for work before going to sleep, at most, in ns: lower latency for CPU time. Where it is in vain it is done ever more rarely, so that an
-    /// idle stack uses no CPU; 0: never.
+    /// How long to look for work before going to sleep, at most, in ns: lower latency for CPU time.
+    /// Where it is in vain it is done ever more rarely, so that an idle stack uses no CPU; 0:
+    /// never.
     pub spin_ns: u64,
     /// How long a dropped runtime lets its connections close in order, in ns.
     pub linger_ns: u64,
-    /// Where the time comes from. On a virtual clock nothing sleeps and no watchdog runs: a call that would have to wait returns `WouldBlock`, and time passes
-    /// when the clock's holder advances it, say to [`Context::next_deadline_ns`](crate::Context::next_deadline_ns). Inline crank only.
+    /// Where the time comes from. On a virtual clock nothing sleeps and no watchdog runs: a call
+    /// that would have to wait returns `WouldBlock`, and time passes when the clock's holder
+    /// advances it, say to [`Context::next_deadline_ns`](crate::Context::next_deadline_ns). Inline
+    /// crank only.
     pub clock: Clock,
     /// Pin the stack thread of context *n* to CPU *n* modulo those online; dedicated crank only.
     pub pin: bool,
@@ -105,7 +110,8 @@ impl Config {
         }
     }
 
-    /// The addresses of context `index` where each context is a host of its own: they count on from those of the first.
+    /// The addresses of context `index` where each context is a host of its own: they count on from
+    /// those of the first.
     pub(crate) fn addresses_of(&self, index: usize) -> Vec<IpCidr> {
         let next = |cidr: &IpCidr| {
             let address = match cidr.address() {

@@ -1,4 +1,5 @@
-//! The application's end of one stack: jobs go out through it, events come back, calls that must wait wait here.
+//! The application's end of one stack: jobs go out through it, events come back, calls that must
+//! wait wait here.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::io;
@@ -7,26 +8,27 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ring::doorbell::StackBell;
-use ring::published::fence_full;
-use ring::socket_block::{Requests, SocketBlock, SocketId};
+use ring::socket_block::SocketId;
 use ring::spsc::Producer;
 use rustix::io::Errno;
 use stack::IpCidr;
 use stack::Limits;
 use stack::context::{AppSide, Control, Report};
 
-use crate::app_socket::{AppSockets, Kind};
+use crate::app_socket::AppSockets;
 use crate::config::Config;
 use crate::crank::{Crank, Step};
 use crate::interrupter::Interrupter;
+use crate::lease::Lease;
 use crate::limits::{WRITERS_TURN_SOCKETS_MAX, WRITTEN_BYTES_PER_TURN};
 use crate::poll_set::PollSets;
-use crate::runtime::Lease;
+use crate::state::State;
 
-/// A handle on one of the runtime's stacks. Clones are the same context; all of them, and all sockets made with them, stay on one thread.
+/// A handle on one of the runtime's stacks. Clones are the same context; all of them, and all
+/// sockets made with them, stay on one thread.
 ///
-/// When the last of them and of its sockets is gone, connections get [`Config::linger_ns`] to close in order.
+/// When the last of them and of its sockets is gone, connections get [`Config::linger_ns`] to close
+/// in order.
 #[derive(Clone)]
 pub struct Context {
     pub(crate) inner: Rc<Inner>,
@@ -40,21 +42,10 @@ pub struct Inner {
     config: Arc<Config>,
     /// Settings of TCP as they stand: they may change at run time.
     tcp: RefCell<Rc<tcp::Config>>,
-    /// Who may end this context's waits early.
+    /// Ends this context's waits early.
     interrupter: RefCell<Option<Interrupter>>,
     /// Dropped last: the runtime may then open the context again.
     pub(crate) lease: Arc<Lease>,
-}
-
-/// What belongs to the application's thread alone.
-pub(crate) struct State {
-    pub side: AppSide,
-    pub sockets: AppSockets,
-    pub polls: PollSets,
-    /// Somebody wrote and found too few chunks, since a poll was last asked.
-    pub is_short_of_chunks: bool,
-    /// The last write that was cut short was announced to the stack as a part of more.
-    pub is_piece: bool,
 }
 
 impl Context {
@@ -79,20 +70,19 @@ impl Context {
         }
     }
 
-    /// From now on sockets of this context take urgent bytes out of the stream, unless told otherwise, as BSD's do
-    /// ([`TcpStream::urgent_mark`](crate::TcpStream::urgent_mark)). Without it they stay in the stream (RFC 6093).
+    /// From now on sockets of this context take urgent bytes out of the stream, unless told
+    /// otherwise, as BSD's do ([`TcpStream::urgent_mark`](crate::TcpStream::urgent_mark)). Without
+    /// it they stay in the stream (RFC 6093).
     pub fn set_urgent_apart(&self, on: bool) {
         self.inner.state().sockets.urgent_apart = on;
     }
 
-    /// What the stack has counted and what it holds.
+    /// The stack's counters, and the tables and pools that it uses.
     ///
     /// # Errors
     /// Those of waiting for its answer.
     pub fn report(&self) -> io::Result<Report> {
-        let (answer, mut answers) = ring::spsc::queue(1);
-        self.inner.control(Control::Report(answer))?;
-        self.inner.block_unannounced(|_| answers.pop().map(Ok))
+        self.inner.ask(Control::Report)
     }
 
     /// How long this thread looked for work before it came, or before it slept ([`Config::spin_ns`](crate::Config::spin_ns)), ns: CPU time in which
@@ -102,8 +92,8 @@ impl Context {
         self.inner.crank().looked_ns()
     }
 
-    /// Lets the stack move on without waiting for anything: for a thread that has been busy with other things and does not want to
-    /// leave its connections to the watchdog.
+    /// Lets the stack move on without waiting for anything: for a thread that has been busy with
+    /// other things and does not want to leave its connections to the watchdog.
     ///
     /// # Errors
     /// `NetworkDown` if the wire is gone for good.
@@ -123,11 +113,14 @@ impl Context {
         Ok(turns > 0)
     }
 
-    /// Sleeps until the stack has something to tell, one of `extra` is readable or the time is `until_ns`, after one turn that found nothing to do: for
-    /// layers that try a call again and again, once more when they are interrupted. It may return early, so the caller looks again. True: a signal ended the sleep, and there is an [`Interrupter`].
+    /// Sleeps until the stack has something to tell, one of `extra` is readable or the time is
+    /// `until_ns`, after one turn that found nothing to do: for layers that try a call again and
+    /// again, once more when they are interrupted. It may return early, so the caller looks again.
+    /// True: a signal ended the sleep, and there is an [`Interrupter`].
     ///
     /// # Errors
-    /// `NetworkDown` if the wire is gone for good; `Interrupted` by an [`Interrupter`]; `WouldBlock` on a virtual clock.
+    /// `NetworkDown` if the wire is gone for good; `Interrupted` by an [`Interrupter`];
+    /// `WouldBlock` on a virtual clock.
     pub fn park(&self, until_ns: Option<u64>, extra: &[BorrowedFd<'_>]) -> io::Result<bool> {
         let inner = &*self.inner;
         let mut crank = inner.crank();
@@ -150,20 +143,21 @@ impl Context {
         outcome
     }
 
-    /// Lets `interrupter` end this context's waits, which then fail with `Interrupted`; [`Poll::wait`](crate::Poll::wait) also does when a signal
-    /// came in while it slept, as `epoll_wait` does.
+    /// Lets `interrupter` end this context's waits, which then fail with `Interrupted`;
+    /// [`Poll::wait`](crate::Poll::wait) also does when a signal came in while it slept, as
+    /// `epoll_wait` does.
     pub fn set_interrupter(&self, interrupter: Interrupter) {
         *self.inner.interrupter.borrow_mut() = Some(interrupter);
     }
 
-    /// Time passes only when its holder says so: nobody but the caller turns the stack.
+    /// Time passes only when its holder says so, and only the caller turns the stack.
     #[must_use]
     pub fn is_virtual(&self) -> bool {
         self.inner.config().clock.is_virtual()
     }
 
-    /// Makes an address ours from now on, with the prefix of its subnet, beside [`Config::addresses`]. One that is ours already, or that no host can have,
-    /// changes nothing.
+    /// Makes an address ours from now on, with the prefix of its subnet, beside
+    /// [`Config::addresses`]. One that is ours already, or that no host can have, changes nothing.
     ///
     /// # Errors
     /// Those of waiting for room in the queue of requests.
@@ -171,8 +165,9 @@ impl Context {
         self.inner.control(Control::Address(address))
     }
 
-    /// Forgets the Fast Open cookies of all peers, and what else connections have taught of Fast Open with them, as Linux does on `ip tcp_metrics flush`.
-    /// The next connection to each asks for a cookie again. What routers said of a path's MTU stays.
+    /// Forgets the Fast Open cookies of all peers, and everything else that connections taught of
+    /// Fast Open with them, as Linux does on `ip tcp_metrics flush`. The next connection to each
+    /// peer asks for a cookie again. Path MTUs that routers named stay.
     ///
     /// # Errors
     /// Those of waiting for room in the queue of requests.
@@ -192,7 +187,8 @@ impl Context {
         (*self.inner.tcp_config()).clone()
     }
 
-    /// Takes these settings of TCP from now on. Connections keep what they took over when they began; [`Config::tcp`] stays what it was.
+    /// Takes these settings of TCP from now on. Connections keep what they took over when they
+    /// began; [`Config::tcp`] stays what it was.
     ///
     /// # Errors
     /// Those of waiting for room in the queue of requests.
@@ -289,6 +285,16 @@ impl Inner {
         Ok(())
     }
 
+    /// Sends the stack a question, made with a place for its answer, and waits for the answer.
+    pub(crate) fn ask<T: Send>(
+        &self,
+        question: impl FnOnce(Producer<T>) -> Control,
+    ) -> io::Result<T> {
+        let (answer, mut answers) = ring::spsc::queue(1);
+        self.control(question(answer))?;
+        self.block_unannounced(|_| answers.pop().map(Ok))
+    }
+
     /// A socket id for a listener or an outgoing connection.
     pub fn socket(&self) -> io::Result<SocketId> {
         if let Some(id) = self.state().side.sockets.pop() {
@@ -300,8 +306,9 @@ impl Inner {
         .map_err(|_| Errno::NOBUFS.into())
     }
 
-    /// Calls `attempt` again, which a stock was too small for. A turn of the stack fills it; turns that found nothing to fill it with for `wait_ns_max` mean that there is nothing:
-    /// `TimedOut` then.
+    /// Calls `attempt` again, which a stock was too small for. A turn of the stack fills it; turns
+    /// that found nothing to fill it with for `wait_ns_max` mean that there is nothing: `TimedOut`
+    /// then.
     pub(crate) fn await_stock<T>(
         &self,
         wait_ns_max: u64,
@@ -326,8 +333,8 @@ impl Inner {
         }
     }
 
-    /// Calls `attempt` until it has an answer, turning the crank or sleeping in between. `TimedOut` at `until_ns`; `NetworkDown` when the wire is gone;
-    /// `Interrupted` by an interrupter.
+    /// Calls `attempt` until it has an answer, turning the crank or sleeping in between. `TimedOut`
+    /// at `until_ns`; `NetworkDown` when the wire is gone; `Interrupted` by an interrupter.
     pub(crate) fn block_until<T>(
         &self,
         until_ns: Option<u64>,
@@ -357,7 +364,8 @@ impl Inner {
             if (self.drain_events() || moved) && !is_over && !is_heard {
                 continue;
             }
-            // One more attempt after the turn that moved nothing: what it looks at may not be an event.
+            // One more attempt after the turn that moved nothing: what it looks at may not be an
+            // event.
             if let Some(answer) = attempt(&mut self.state()) {
                 break answer;
             }
@@ -376,8 +384,9 @@ impl Inner {
         outcome
     }
 
-    /// As [`block_until`](Self::block_until), for the stack's own answer to a request, which no event announces: looks again and again. An interruption is left for
-    /// the next wait: whoever gave up here would know nothing of what the stack has done.
+    /// As [`block_until`](Self::block_until), for the stack's own answer to a request, which no
+    /// event announces: looks again and again. An interruption is left for the next wait, since a
+    /// caller that gave up here would not know what the stack has done.
     pub(crate) fn block_unannounced<T>(
         &self,
         mut attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
@@ -393,15 +402,17 @@ impl Inner {
         }
     }
 
-    /// The application is about to write. Whoever writes much before it looks for events has some of it leave first, while it is still in the second-level
-    /// cache. Before the write, not after it: what it says of the bytes written (`TcpStream::mark_urgent`) is to be heard before they leave. Not on a virtual
-    /// clock, whose holder alone turns the stack.
+    /// The application is about to write. If it has written much since it last looked for events,
+    /// some of that leaves first, while it is still in the second-level cache. This happens before
+    /// the write, since the caller may have something to say of the new bytes before they leave
+    /// (`TcpStream::mark_urgent`). Not on a virtual clock, whose holder alone turns the stack.
     #[inline]
     pub(crate) fn before_write(&self) {
         if self.written.get() < WRITTEN_BYTES_PER_TURN || self.config.clock.is_virtual() {
             return;
         }
-        // In a crowd those who write first would have room again before the last have written at all.
+        // In a crowd those who write first would have room again before the last have written at
+        // all.
         if self.state().sockets.open_count() <= WRITERS_TURN_SOCKETS_MAX {
             self.turn_before_answers();
         } else {
@@ -409,7 +420,8 @@ impl Inner {
         }
     }
 
-    /// Lets the stack move on for a writer, who may be in the middle of its answers: ACKs wait for a ride on them. That the wire is gone is for the next wait to say.
+    /// Lets the stack move on for a writer, who may be in the middle of its answers: ACKs wait for
+    /// a ride on them. That the wire is gone is for the next wait to say.
     pub(crate) fn turn_before_answers(&self) {
         let _ = self.crank().step_before_answers();
         self.drain_events();
@@ -428,14 +440,16 @@ impl Inner {
         step
     }
 
-    /// Somebody wants to end the wait, which [`sleep`](Self::sleep) then does: whoever finds work again and again never gets there by itself.
+    /// An interruption waits for [`sleep`](Self::sleep) to end the wait. A call that finds work
+    /// again and again has to look for it, since it never sleeps.
     #[inline]
     pub(crate) fn is_interrupted(&self) -> bool {
         let interrupter = self.interrupter.borrow();
         interrupter.as_ref().is_some_and(Interrupter::is_raised)
     }
 
-    /// Sleeps until there may be something to see. True: a signal ended it, and whoever set an interrupter wants to know.
+    /// Sleeps until there may be something to see. True: a signal ended the sleep, and the context
+    /// has an interrupter.
     pub(crate) fn sleep(
         &self,
         crank: &mut Crank,
@@ -447,24 +461,16 @@ impl Inner {
             return self.sleep_through(crank, until_ns, extra);
         };
         let has_events = || !self.state().side.events.is_empty();
-        interrupter.prepare_wait();
-        let is_interrupted = interrupter.is_raised();
-        let slept = match is_interrupted {
-            true => Ok(false),
-            false => {
-                let mut fds = Vec::with_capacity(extra.len() + 1);
-                fds.extend_from_slice(extra);
-                fds.push(interrupter.fd());
-                crank.wait(until_ns, &fds, has_events)
-            }
-        };
-        match interrupter.finish_wait() || is_interrupted {
-            true => Err(Errno::INTR.into()),
-            false => slept,
-        }
+        let slept = interrupter.sleep_unless_raised(|interruption| {
+            let mut fds = Vec::with_capacity(extra.len() + 1);
+            fds.extend_from_slice(extra);
+            fds.push(interruption);
+            crank.wait(until_ns, &fds, has_events)
+        });
+        slept.unwrap_or_else(|| Err(Errno::INTR.into()))
     }
 
-    /// As [`sleep`](Self::sleep), whoever wants to interrupt it.
+    /// As [`sleep`](Self::sleep), without regard to the interrupter.
     fn sleep_through(
         &self,
         crank: &mut Crank,
@@ -490,7 +496,7 @@ impl Inner {
     }
 }
 
-/// What becomes of an interruption while a call waits.
+/// The effect of an interruption on a call that waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interruption {
     /// It ends the wait.
@@ -503,104 +509,10 @@ enum Interruption {
 const SETTLE_TURNS_MAX: usize = 100_000;
 /// How long the stock of socket ids is waited for.
 const SOCKETS_WAIT_NS_MAX: u64 = 10_000_000;
-/// Sleeps that it takes at least to believe that there is nothing: the time may have gone by while this thread had no core, or a stack that shares it one long turn.
+/// Sleeps that it takes at least to believe that there is nothing: the time may have gone by while
+/// this thread had no core, or a stack that shares it one long turn.
 const STOCK_TRIES_MIN: u32 = 100;
 /// How long a sleep takes meanwhile: no event says that the stock has been filled.
 const STOCK_WAIT_NS: u64 = 100_000;
 /// Likewise for room in the queue of requests, and for answers.
 const UNANNOUNCED_WAIT_NS: u64 = 1_000_000;
-
-impl State {
-    fn drain_events(&mut self) -> bool {
-        let mut any = false;
-        loop {
-            let mut batch = [SocketId::default(); 64];
-            let mut count = 0;
-            self.side.events.pop_batch(batch.len(), |id| {
-                batch[count] = id;
-                count += 1;
-            });
-            if count == 0 {
-                return any;
-            }
-            any = true;
-            // The counterpart of the stack's fence in `event_queue`: taken out first, looked at second.
-            fence_full();
-            for id in &batch[..count] {
-                self.sockets.prefetch(*id);
-                if let Some(block) = self.side.memory.block(id.index) {
-                    block.prefetch();
-                }
-            }
-            for id in &batch[..count] {
-                if let Some(socket) = self.sockets.current(*id) {
-                    self.polls.socket_changed(socket.registrations);
-                }
-            }
-        }
-    }
-
-    /// The block of a socket of ours.
-    #[inline]
-    pub fn block(&self, id: SocketId) -> &SocketBlock {
-        self.side
-            .memory
-            .block(id.index)
-            .expect("ids come from the stack")
-    }
-
-    /// Asks the stack for something.
-    #[inline]
-    pub fn request(&mut self, id: SocketId, wanted: Requests) {
-        let AppSide {
-            memory,
-            jobs,
-            stack_bell,
-            ..
-        } = &mut self.side;
-        let block = memory.block(id.index).expect("ids come from the stack");
-        ask(block, jobs, stack_bell, id, wanted);
-    }
-
-    /// Wakes whoever sleeps on behalf of the stack: its own thread, or the watchdog.
-    #[inline]
-    pub fn ring(&self) {
-        self.side.stack_bell.ring();
-    }
-
-    /// A socket that was neither connected nor listening has become so.
-    pub fn become_kind(&mut self, id: SocketId, kind: Kind) {
-        let socket = self.sockets.at(id);
-        socket.kind = kind;
-        let first = socket.registrations;
-        self.polls.state_changed(first);
-    }
-
-    /// The application lets go of a socket.
-    pub fn close(&mut self, id: SocketId, how: Requests) {
-        let first = self.sockets.at(id).registrations;
-        self.polls.forget_socket(first);
-        self.sockets.close(id);
-        self.request(id, how);
-    }
-}
-
-/// As [`State::request`], where the block is at hand.
-#[inline]
-pub(crate) fn ask(
-    block: &SocketBlock,
-    jobs: &mut Producer<SocketId>,
-    stack_bell: &StackBell,
-    id: SocketId,
-    wanted: Requests,
-) {
-    if block.request(wanted) {
-        // As long as there are sockets, and each stands in it once at most.
-        let pushed = jobs.push(id);
-        debug_assert!(
-            pushed.is_ok(),
-            "the job queue is as long as the socket table"
-        );
-        stack_bell.ring();
-    }
-}

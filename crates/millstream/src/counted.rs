@@ -1,4 +1,4 @@
-//! What a stack has counted, as one list of names and values: for who shows it to people, and for C.
+//! The counters of a stack as one list of names and values, for display and for C.
 
 use std::io;
 
@@ -7,8 +7,9 @@ use stack::context::Report;
 use crate::context::Context;
 
 impl Context {
-    /// Every counter with its name: the stack's, TCP's, the port's and the neighbours', in this order. They begin at zero with the context and grow;
-    /// what a port tells of its own may be a state (`dpdk_buffers_free`).
+    /// Every counter with its name: the stack's, TCP's, the port's and the neighbours', in this
+    /// order. They begin at zero with the context and grow; what a port tells of its own may be a
+    /// state (`dpdk_buffers_free`).
     ///
     /// # Errors
     /// Those of waiting for the stack's answer.

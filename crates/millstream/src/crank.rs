@@ -8,21 +8,15 @@ use std::time::Duration;
 
 use packetio::Clock;
 use packetio::wait::monotonic_ns;
-use ring::trylock::TryLock;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use stack::{Stack, Turned};
 
 use crate::config::Config;
 use crate::linger::linger;
+use crate::shared_stack::SharedStack;
 use crate::spin::Spin;
-use crate::watchdog::{Guarded, Watch};
-
-/// A stack that its application and the watchdog turn, one at a time.
-pub(crate) struct SharedStack {
-    pub stack: TryLock<Stack>,
-    pub watch: Watch,
-}
+use crate::watchdog::Guarded;
 
 /// What one step towards an event found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +32,7 @@ pub(crate) enum Step {
 /// The application's hand on the crank of one stack.
 pub(crate) struct Crank {
     shared: Arc<SharedStack>,
-    /// Not with a virtual clock: whoever advances it also sees to the stack.
+    /// None with a virtual clock, whose holder turns the stack.
     guarded: Option<Guarded>,
     clock: Clock,
     stepped_ns: u64,
@@ -203,7 +197,8 @@ impl Crank {
     }
 }
 
-/// The watchdog has the stack; it takes one turn and lets go. It may need this very core for that, and a thread of real-time priority that only yields keeps it for itself.
+/// The watchdog has the stack; it takes one turn and lets go. It may need this very core for that,
+/// and a thread of real-time priority that only yields keeps it for itself.
 fn leave_to_watchdog(refused: &mut u32) {
     *refused = refused.saturating_add(1);
     match *refused <= WATCHDOG_YIELDS_MAX {
@@ -212,16 +207,19 @@ fn leave_to_watchdog(refused: &mut u32) {
     }
 }
 
-/// How often an owner yields to the watchdog before it sleeps, and how long it sleeps then: a turn takes from some microseconds to some tenths of a millisecond.
+/// How often an owner yields to the watchdog before it sleeps, and how long it sleeps then: a turn
+/// takes from some microseconds to some tenths of a millisecond.
 const WATCHDOG_YIELDS_MAX: u32 = 32;
 const WATCHDOG_PATIENCE: Duration = Duration::from_micros(50);
 
 #[cfg(test)]
 mod tests {
     use packetio::loopback::{self, LoopbackOptions};
+    use ring::trylock::TryLock;
     use stack::StackConfig;
 
     use super::*;
+    use crate::shared_stack::Watch;
 
     #[test]
     fn owner_who_finds_the_watchdog_at_the_stack_leaves_it_the_core() {

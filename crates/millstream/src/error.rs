@@ -21,7 +21,7 @@ pub enum Error {
     /// A thread or a descriptor was refused by the kernel.
     #[error("{what}: {source}")]
     System {
-        /// What was asked for.
+        /// The call that was refused.
         what: &'static str,
         /// The kernel's answer.
         source: std::io::Error,

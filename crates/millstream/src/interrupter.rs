@@ -8,8 +8,9 @@ use ring::published::Flag;
 
 use crate::error::Error;
 
-/// Ends the wait of a context that it was given to ([`Context::set_interrupter`](crate::Context::set_interrupter)) with `Interrupted`: the one that is under
-/// way, or the next. Clones are the same interrupter, and serve one context at a time.
+/// Ends the wait of a context that it was given to
+/// ([`Context::set_interrupter`](crate::Context::set_interrupter)) with `Interrupted`: the one that
+/// is under way, or the next. Clones are the same interrupter, and serve one context at a time.
 #[derive(Clone)]
 pub struct Interrupter {
     inner: Arc<Inner>,
@@ -21,7 +22,7 @@ struct Inner {
 }
 
 impl Interrupter {
-    /// Serves nobody yet.
+    /// Makes an interrupter that serves no context yet.
     ///
     /// # Errors
     /// The kernel's, of `eventfd`.
@@ -36,33 +37,31 @@ impl Interrupter {
         })
     }
 
-    /// Ends the wait. Safe in a signal's handler: a store, and a write to an eventfd if somebody sleeps.
+    /// Ends the wait. Safe in a signal's handler: a store, and a write to an eventfd if somebody
+    /// sleeps.
     pub fn interrupt(&self) {
         self.inner.flag.raise();
         self.inner.bell.ring();
     }
 
-    /// Forgets an interruption that no wait has noticed: for who gives the interrupter to another context.
+    /// Forgets an interruption that no wait has noticed. Call it before the interrupter goes to
+    /// another context.
     pub fn forget(&self) {
         self.inner.flag.take();
-    }
-
-    /// Announced first, looked at second: whoever interrupts from here on wakes the sleeper.
-    pub(crate) fn prepare_wait(&self) {
-        self.inner.bell.prepare_sleep();
     }
 
     pub(crate) fn is_raised(&self) -> bool {
         self.inner.flag.is_raised()
     }
 
-    /// True once for each interruption.
-    pub(crate) fn finish_wait(&self) -> bool {
-        self.inner.bell.cancel_sleep();
-        self.inner.flag.take()
-    }
-
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.inner.bell.fd()
+    /// Sleeps, unless it is or was interrupted: then `None`, once for each interruption.
+    pub(crate) fn sleep_unless_raised<R>(
+        &self,
+        sleep: impl FnOnce(BorrowedFd<'_>) -> R,
+    ) -> Option<R> {
+        let (flag, bell) = (&self.inner.flag, &self.inner.bell);
+        let slept = bell.doze(|| (!flag.is_raised()).then(|| bell.fd()), sleep);
+        let was_raised = flag.take();
+        slept.filter(|_| !was_raised)
     }
 }

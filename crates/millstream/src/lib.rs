@@ -1,7 +1,8 @@
 //! Millstream: a user-level TCP stack for multicore servers.
 //!
-//! The stack runs inside the application: one per core, sharing nothing, on a wire of its own ([`WireSpec`]: AF_XDP on a network interface, shared memory to
-//! another process, a TAP). Sockets look like those of `std::net`, readiness like that of `mio`.
+//! The stack runs inside the application: one per core, sharing nothing, on a wire of its own
+//! ([`WireSpec`]: AF_XDP on a network interface, shared memory to another process, a TAP). Sockets
+//! look like those of `std::net`, readiness like that of `mio`.
 //!
 //! ```no_run
 //! use std::io::{Read, Write};
@@ -42,22 +43,25 @@ mod context;
 mod counted;
 mod crank;
 mod error;
+mod event;
 mod interrupter;
+mod lease;
 pub mod limits;
 mod linger;
 mod listener;
 mod mux_context;
+mod option_table;
 mod options;
 mod poll;
-mod poll_kernel;
-mod poll_nest;
 mod poll_set;
 mod pools;
 mod readiness;
 mod runtime;
 mod settings;
+mod shared_stack;
 mod socket;
 mod spin;
+mod state;
 mod stream;
 mod urgent;
 mod watchdog;
@@ -65,14 +69,14 @@ mod watchdog;
 pub use config::{Config, Crank};
 pub use context::Context;
 pub use error::Error;
+pub use event::{Event, Events, Interest, Mode, Readiness, Token};
 pub use interrupter::Interrupter;
 pub use listener::{ListenerBuilder, TcpListener};
-pub use options::SocketOptions;
+pub use options::{SocketOptions, option_number};
 pub use packetio::notice::on_notice;
 pub use packetio::{Clock, VirtualClock, WireSpec};
-pub use poll::{Event, Events, Interest, Mode, Poll, Source, Token};
+pub use poll::{Poll, Source};
 pub use pools::{Pool, Pools};
-pub use readiness::Readiness;
 pub use runtime::Runtime;
 pub use settings::{Linger, MtuDiscover};
 pub use socket::{Refused, TcpSocket};

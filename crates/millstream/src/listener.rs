@@ -9,20 +9,20 @@ use rustix::io::Errno;
 use stack::context::{Accepted, Backlog, Control, Listen, SocketOption};
 
 use crate::app_socket::{AcceptQueue, Kind};
-use crate::context::{Context, Inner, State};
+use crate::context::{Context, Inner};
+use crate::event::Readiness;
 use crate::options::SocketOptions;
 use crate::poll::{Source, sealed};
-use crate::readiness::Readiness;
 use crate::settings::Settings;
-use crate::socket::TcpSocket;
+use crate::state::State;
 use crate::stream::{TcpStream, would_block};
 
 /// Accepts connections at an address and port of its context.
 ///
 /// Each context listens for itself: to serve on several cores, bind the same address in each.
 pub struct TcpListener {
-    inner: Rc<Inner>,
-    id: SocketId,
+    pub(crate) inner: Rc<Inner>,
+    pub(crate) id: SocketId,
     local: SocketAddr,
     nonblocking: std::cell::Cell<bool>,
     backlog: std::cell::Cell<usize>,
@@ -77,7 +77,8 @@ impl TcpListener {
     /// The next connection and its peer's address.
     ///
     /// # Errors
-    /// `WouldBlock` if nobody waits and the listener is non-blocking, or nobody came within its receive timeout.
+    /// `WouldBlock` if no connection waits and the listener is non-blocking, or none came within
+    /// its receive timeout.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let accepted = take_accepted(&mut self.inner.state(), self.id);
         let accepted = match accepted {
@@ -100,20 +101,9 @@ impl TcpListener {
         ))
     }
 
-    /// Whether `accept` returns at once when nobody waits.
+    /// Whether `accept` returns at once when no connection waits.
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.nonblocking.set(nonblocking);
-    }
-
-    /// Listens no more: a socket with the same options, bound where this one was. Connections that nobody accepted are reset.
-    ///
-    /// # Errors
-    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
-    pub fn into_socket(self) -> io::Result<TcpSocket> {
-        let (inner, local) = (self.inner.clone(), self.local);
-        let settings = self.inner.state().sockets.at(self.id).settings.clone();
-        drop(self);
-        TcpSocket::like(inner, local.is_ipv6(), Some(local), settings)
     }
 
     /// How many connections, and one more, may wait to be accepted.
@@ -122,8 +112,8 @@ impl TcpListener {
         self.backlog.get()
     }
 
-    /// `listen` once more: from now on so many connections, and one more, may wait to be accepted. Those that wait already stay. Cut to
-    /// [`Limits::backlog_max`](crate::Limits).
+    /// `listen` once more: from now on so many connections, and one more, may wait to be accepted.
+    /// Those that wait already stay. Cut to [`Limits::backlog_max`](crate::Limits).
     ///
     /// # Errors
     /// Those of asking the stack.
@@ -154,7 +144,7 @@ impl TcpListener {
         (waiting, self.backlog.get())
     }
 
-    /// What can be done with it now.
+    /// The things that can be done with it now.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         self.inner.state().readiness(self.id)
@@ -168,8 +158,8 @@ impl TcpListener {
 }
 
 impl ListenerBuilder {
-    /// The length of the accept queue: handshakes that complete while it is full wait in the peers. Cut to
-    /// [`Limits::backlog_max`](crate::Limits).
+    /// The length of the accept queue: handshakes that complete while it is full wait in the peers.
+    /// Cut to [`Limits::backlog_max`](crate::Limits).
     #[must_use]
     pub fn backlog(mut self, backlog: usize) -> Self {
         self.backlog = backlog;
@@ -180,7 +170,7 @@ impl ListenerBuilder {
     #[must_use]
     pub fn nodelay(mut self, on: bool) -> Self {
         self.options.push(SocketOption::NoDelay(on));
-        self.settings.no_delay = on;
+        self.settings.nodelay = on;
         self
     }
 
@@ -237,7 +227,7 @@ impl Drop for TcpListener {
     fn drop(&mut self) {
         self.inner.lease.listens(self.local.port(), false);
         let state = &mut *self.inner.state();
-        // Those whom nobody accepted any more get a reset, as from Linux.
+        // Connections that were not accepted get a reset, as from Linux.
         while let Some(accepted) = take_accepted(state, self.id) {
             state.sockets.open(accepted.socket, Kind::Stream);
             state.close(accepted.socket, Requests::ABORT);

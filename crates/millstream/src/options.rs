@@ -1,6 +1,7 @@
-//! The options of a socket, typed: one view for sockets, streams and listeners.
+//! The options of a socket, typed and by number: one view for sockets, streams and listeners.
 //!
-//! An option is honoured or refused; none is taken in silence. What `posix` and the preload library know by number ends here.
+//! An option is honoured or refused; none is taken in silence. The rows stand in
+//! `option_table.rs`.
 
 use std::io;
 use std::rc::Rc;
@@ -8,29 +9,73 @@ use std::time::Duration;
 
 use ring::socket_block::SocketId;
 use rustix::io::Errno;
-use stack::context::{Control, InfoQuery, SocketInfo, SocketOption};
-use tcp::connection::Keepalive;
+use stack::context::{Control, InfoQuery, SocketInfo, SocketOption, SocketOption::*};
+use tcp::{Buffers, Config, CongestionAlgorithm, FastOpenKeys, MILLISECOND_NS};
 
 use crate::app_socket::Kind;
 use crate::context::Inner;
-use crate::settings::{Linger, Settings, defer_accept_retransmissions, defer_accept_s, millis};
+use crate::option_table::socket_options;
+use crate::settings::{HOP_LIMIT, Linger, MtuDiscover, NO_KEYS, Settings};
+use forms::*;
+use option_number::*;
+use rules::*;
+use shaped::{at_least_0, datagram_mtu, unknown};
+
+/// The example of an option that is set and read back, or of the lines given, as a doc comment.
+macro_rules! example {
+    ("", $lines:literal) => {
+        concat!(
+            "\n```\n# use millstream::{Config, Runtime, TcpSocket};\n",
+            "# let mut config = Config::new(\"loopback:\".parse()?);\n",
+            "# config.addresses.push(\"10.0.0.1/24\".parse()?);\n",
+            "# let context = Runtime::new(config)?.context(0)?;\n",
+            "let socket = TcpSocket::new_v4(&context)?;\n",
+            $lines,
+            "\n# Ok::<(), Box<dyn std::error::Error>>(())\n```\n"
+        )
+    };
+    ($get:ident, $set:ident, $value:expr $(, $question:tt)?) => {
+        concat!(
+            "\n```\n# use millstream::{Config, Runtime, TcpSocket};\n",
+            "# let mut config = Config::new(\"loopback:\".parse()?);\n",
+            "# config.addresses.push(\"10.0.0.1/24\".parse()?);\n",
+            "# let context = Runtime::new(config)?.context(0)?;\n",
+            "let socket = TcpSocket::new_v4(&context)?;\n",
+            "socket.options().", stringify!($set), "(", stringify!($value), ")",
+            $(stringify!($question),)? ";\n",
+            "assert_eq!(socket.options().", stringify!($get), "(), ", stringify!($value), ");\n",
+            "# Ok::<(), Box<dyn std::error::Error>>(())\n```\n"
+        )
+    };
+}
 
 mod errors;
-mod fast_open;
-mod ip_level;
+mod forms;
+mod rules;
 mod saved_syn;
+mod shaped;
 mod stamps;
-mod tcp_level;
-mod timers;
 
-/// The options of one socket. Values set before it connects or listens hold from then on; those of a listener are where accepted connections begin.
+/// The options of one socket. Values that are set before it connects or listens hold from then on;
+/// accepted connections begin with those of their listener.
+///
+/// ```
+/// # use millstream::{Config, Runtime, TcpSocket};
+/// # let mut config = Config::new("loopback:".parse()?);
+/// # config.addresses.push("10.0.0.1/24".parse()?);
+/// # let context = Runtime::new(config)?.context(0)?;
+/// let socket = TcpSocket::new_v4(&context)?;
+/// socket.options().set_keepalive_idle_s(30)?;
+/// socket.options().set_keepalive(true)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct SocketOptions<'a> {
     inner: &'a Rc<Inner>,
     id: SocketId,
 }
 
-/// What a socket is, as far as options care.
+/// The stages of a socket that options distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Idle,
@@ -65,7 +110,7 @@ impl<'a> SocketOptions<'a> {
         }
     }
 
-    /// Tells the stack, unless it learns of it when the socket connects or listens.
+    /// Sends an option to the stack, unless the socket sends it when it connects or listens.
     fn tell(&self, option: SocketOption) -> io::Result<()> {
         match self.stage() {
             Stage::Idle => Ok(()),
@@ -75,233 +120,229 @@ impl<'a> SocketOptions<'a> {
         }
     }
 
-    /// What the stack knows of the connection; `None` if there is none (any more).
+    fn tell_of(&self, message: fn(&Settings, &Config) -> SocketOption) -> io::Result<()> {
+        let tcp = self.inner.tcp_config();
+        self.tell(self.look(|settings| message(settings, &tcp)))
+    }
+
+    /// The stack's view of the connection; `None` if there is none (any more).
     ///
     /// # Errors
-    /// Those of waiting for its answer.
+    /// Those of waiting for the stack's answer.
+    #[doc = example!("", "assert!(socket.options().info()?.is_none());")]
     pub fn info(&self) -> io::Result<Option<Box<SocketInfo>>> {
         if self.stage() != Stage::Connection {
             return Ok(None);
         }
-        let (answer, mut answers) = ring::spsc::queue(1);
-        let query = InfoQuery {
-            socket: self.id,
-            answer,
-        };
-        self.inner.control(Control::Info(query))?;
-        self.inner.block_unannounced(|_| answers.pop().map(Ok))
+        self.inner.ask(|answer| {
+            Control::Info(InfoQuery {
+                socket: self.id,
+                answer,
+            })
+        })
+    }
+
+    /// `getsockopt`: the value of an option by Linux's numbers, in Linux's layout. A caller with
+    /// less `room` than the value takes may get a shorter form of it.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT` for an option that is not in [`option_number`].
+    #[doc = example!("", "use millstream::option_number::{SOL_TCP, TCP_NODELAY};\nassert_eq!(socket.options().read_by_number(SOL_TCP, TCP_NODELAY, 4)?, [0; 4]);")]
+    pub fn read_by_number(&self, level: i32, number: i32, room: usize) -> io::Result<Vec<u8>> {
+        (find(level, number)?.read)(self, room)
+    }
+
+    /// `setsockopt`: sets an option by Linux's numbers to a value in Linux's layout.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT` for an option that is not in [`option_number`] or is only read; `EINVAL` and
+    /// others as from Linux.
+    #[doc = example!("", "use millstream::option_number::{SOL_TCP, TCP_NODELAY};\nlet on = 1_i32.to_ne_bytes();\nsocket.options().set_by_number(SOL_TCP, TCP_NODELAY, &on)?;\nassert!(socket.options().nodelay());")]
+    pub fn set_by_number(&self, level: i32, number: i32, value: &[u8]) -> io::Result<()> {
+        (find(level, number)?.write)(self, value)
+    }
+
+    /// The names, levels and numbers of all options that can be called by number.
+    #[doc = example!("", "let mut options = millstream::SocketOptions::numbered();\nassert!(options.any(|(name, _, _)| name == \"TCP_NODELAY\"));")]
+    pub fn numbered() -> impl Iterator<Item = (&'static str, i32, i32)> {
+        OPTIONS.iter().map(|row| (row.name, row.level, row.number))
     }
 }
 
-/// `SOL_SOCKET`.
-impl SocketOptions<'_> {
-    /// `SO_REUSEADDR`: binding shares a port with sockets that set it too and do not listen, and with connections that are ending.
-    pub fn set_reuse_addr(&self, on: bool) {
-        self.change(|settings| settings.reuse_addr = on);
-    }
-
-    /// `SO_REUSEADDR`
-    #[must_use]
-    pub fn reuse_addr(&self) -> bool {
-        self.look(|settings| settings.reuse_addr)
-    }
-
-    /// `SO_REUSEPORT`: binding shares a port with sockets that set it too.
-    pub fn set_reuse_port(&self, on: bool) {
-        self.change(|settings| settings.reuse_port = on);
-    }
-
-    /// `SO_REUSEPORT`
-    #[must_use]
-    pub fn reuse_port(&self) -> bool {
-        self.look(|settings| settings.reuse_port)
-    }
-
-    /// `IPV6_V6ONLY`: an unspecified IPv6 address stands for IPv6 alone.
-    pub fn set_v6_only(&self, on: bool) {
-        self.change(|settings| settings.dual = !on);
-    }
-
-    /// `IPV6_V6ONLY`
-    #[must_use]
-    pub fn v6_only(&self) -> bool {
-        self.look(|settings| !settings.dual)
-    }
-
-    /// `IP_FREEBIND`: addresses that are not ours (yet) may be bound.
-    pub fn set_free_bind(&self, on: bool) {
-        self.change(|settings| settings.free_bind = on);
-    }
-
-    /// `IP_FREEBIND`
-    #[must_use]
-    pub fn free_bind(&self) -> bool {
-        self.look(|settings| settings.free_bind)
-    }
-
-    /// `SO_PRIORITY`: kept and told, as by a Linux host whose device has one queue for all; ours has.
-    pub fn set_priority(&self, priority: i32) {
-        self.change(|settings| settings.priority = priority);
-    }
-
-    /// `SO_PRIORITY`
-    #[must_use]
-    pub fn priority(&self) -> i32 {
-        self.look(|settings| settings.priority)
-    }
-
-    /// `TCP_INQ`: whoever reads wants to know how much is left. Kept for layers above.
-    pub fn set_inq(&self, on: bool) {
-        self.change(|settings| settings.inq = on);
-    }
-
-    /// `TCP_INQ`
-    #[must_use]
-    pub fn inq(&self) -> bool {
-        self.look(|settings| settings.inq)
-    }
-
-    /// `SO_LINGER`
-    pub fn set_linger(&self, linger: Linger) {
-        self.change(|settings| settings.linger = linger);
-    }
-
-    /// `SO_LINGER`
-    #[must_use]
-    pub fn linger(&self) -> Linger {
-        self.look(|settings| settings.linger)
-    }
-
-    /// `SO_RCVTIMEO`: how long a read or accept waits; `None`: for ever.
-    pub fn set_recv_timeout(&self, timeout: Option<Duration>) {
-        self.change(|settings| settings.recv_timeout = timeout);
-    }
-
-    /// `SO_RCVTIMEO`
-    #[must_use]
-    pub fn recv_timeout(&self) -> Option<Duration> {
-        self.look(|settings| settings.recv_timeout)
-    }
-
-    /// `SO_SNDTIMEO`: how long a write or connect waits; `None`: for ever.
-    pub fn set_send_timeout(&self, timeout: Option<Duration>) {
-        self.change(|settings| settings.send_timeout = timeout);
-    }
-
-    /// `SO_SNDTIMEO`
-    #[must_use]
-    pub fn send_timeout(&self) -> Option<Duration> {
-        self.look(|settings| settings.send_timeout)
-    }
-
-    /// `SO_OOBINLINE`: urgent bytes stay in the stream, where [`Context::set_urgent_apart`](crate::Context::set_urgent_apart) takes them out.
-    pub fn set_urgent_inline(&self, on: bool) {
-        self.change(|settings| settings.urgent_inline = on);
-    }
-
-    /// `SO_OOBINLINE`
-    #[must_use]
-    pub fn urgent_inline(&self) -> bool {
-        self.look(|settings| settings.urgent_inline)
-    }
-
-    /// `SO_RCVLOWAT`: bytes that make the socket readable; 0 and 1: any.
-    pub fn set_recv_lowat(&self, bytes: u32) {
-        self.change(|settings| settings.recv_lowat = bytes);
-        self.inner.state().lowat_changed(self.id);
-    }
-
-    /// `SO_RCVLOWAT`, at least 1.
-    #[must_use]
-    pub fn recv_lowat(&self) -> u32 {
-        self.look(|settings| settings.recv_lowat.max(1))
-    }
-
-    /// `SO_KEEPALIVE`: idle connections are probed.
-    ///
-    /// # Errors
-    /// The kernel's, should this have to wait; so for all that follow.
-    pub fn set_keepalive(&self, on: bool) -> io::Result<()> {
-        self.change(|settings| settings.keep_alive = on);
-        self.tell_keepalive()
-    }
-
-    /// `SO_KEEPALIVE`
-    #[must_use]
-    pub fn keepalive(&self) -> bool {
-        self.look(|settings| settings.keep_alive)
-    }
-
-    fn tell_keepalive(&self) -> io::Result<()> {
-        self.tell(SocketOption::KeepAlive(self.keepalive_times()))
-    }
-
-    fn keepalive_times(&self) -> Option<Keepalive> {
-        let config = &self.inner.tcp_config();
-        self.look(|settings| settings.keepalive(config))
-    }
-
-    /// `SO_SNDBUF`: bytes of payload that the send buffer holds, as many as the settings let anybody ask for; it does not grow by itself any more.
-    ///
-    /// # Errors
-    /// As [`set_keepalive`](Self::set_keepalive).
-    pub fn set_send_buffer(&self, bytes: u32) -> io::Result<()> {
-        self.force_send_buffer(bytes.min(self.inner.tcp_config().send_buffer_option_max))
-    }
-
-    /// `SO_SNDBUFFORCE`: the same, whatever the settings say. The largest buffer counts a gibibyte.
-    ///
-    /// # Errors
-    /// As [`set_keepalive`](Self::set_keepalive).
-    pub fn force_send_buffer(&self, bytes: u32) -> io::Result<()> {
-        self.change(|settings| settings.send_buffer = Some(bytes));
-        self.tell(SocketOption::SendBuffer(bytes))
-    }
-
-    /// `SO_MAX_PACING_RATE`: no faster than so many bytes per second; `None`: as fast as congestion control allows.
-    ///
-    /// # Errors
-    /// As [`set_keepalive`](Self::set_keepalive).
-    pub fn set_max_pacing_rate(&self, rate: Option<u64>) -> io::Result<()> {
-        self.change(|settings| settings.max_pacing_rate = rate);
-        self.tell(SocketOption::MaxPacingRate(rate.unwrap_or(u64::MAX)))
-    }
-
-    /// `SO_MAX_PACING_RATE`
-    #[must_use]
-    pub fn max_pacing_rate(&self) -> Option<u64> {
-        self.look(|settings| settings.max_pacing_rate)
-    }
-
-    /// `SO_SNDBUF` as it was set; `None`: the stack sizes the buffer.
-    #[must_use]
-    pub fn send_buffer(&self) -> Option<u32> {
-        self.look(|settings| settings.send_buffer)
-    }
-
-    /// `SO_RCVBUF` as it was set; `None`: the stack sizes the buffer.
-    #[must_use]
-    pub fn recv_buffer(&self) -> Option<u32> {
-        self.look(|settings| settings.recv_buffer)
-    }
-
-    /// `SO_RCVBUF`: bytes of payload that the receive buffer holds, as many as the settings let anybody ask for; it does not grow by itself any more.
-    ///
-    /// # Errors
-    /// As [`set_keepalive`](Self::set_keepalive).
-    pub fn set_recv_buffer(&self, bytes: u32) -> io::Result<()> {
-        self.force_recv_buffer(bytes.min(self.inner.tcp_config().recv_buffer_option_max))
-    }
-
-    /// `SO_RCVBUFFORCE`: the same, whatever the settings say. The largest buffer counts a gibibyte.
-    ///
-    /// # Errors
-    /// As [`set_keepalive`](Self::set_keepalive).
-    pub fn force_recv_buffer(&self, bytes: u32) -> io::Result<()> {
-        self.change(|settings| settings.recv_buffer = Some(bytes));
-        self.tell(SocketOption::RecvBuffer(bytes))
-    }
+/// An option as `getsockopt` and `setsockopt` know it.
+struct NumberedOption {
+    level: i32,
+    number: i32,
+    name: &'static str,
+    read: fn(&SocketOptions<'_>, usize) -> io::Result<Vec<u8>>,
+    write: fn(&SocketOptions<'_>, &[u8]) -> io::Result<()>,
 }
+
+/// The options of a socket as calls by number find them: where a row says so, other than what was
+/// set.
+struct ByNumber<'a>(&'a SocketOptions<'a>);
+
+fn find(level: i32, number: i32) -> io::Result<&'static NumberedOption> {
+    let row = OPTIONS
+        .iter()
+        .find(|row| (row.level, row.number) == (level, number));
+    row.ok_or_else(|| Errno::NOPROTOOPT.into())
+}
+
+fn check<T>(
+    valid: fn(&SocketOptions<'_>, T) -> io::Result<()>,
+    options: &SocketOptions<'_>,
+    value: T,
+) -> io::Result<()> {
+    valid(options, value)
+}
+
+fn fitted<T>(fit: fn(T, &Config) -> T, value: T, tcp: &Config) -> T {
+    fit(value, tcp)
+}
+
+fn read_now<T>(
+    read: fn(&SocketOptions<'_>) -> io::Result<T>,
+    options: &SocketOptions<'_>,
+) -> io::Result<T> {
+    read(options)
+}
+
+/// Makes the typed accessors and the rows by number from the option table.
+macro_rules! accessors {
+    (
+        kept { $(
+            $(#[$kdoc:meta])* [$($kname:ident = $klevel:ident $kid:literal as $kform:ident),*]
+            $kept:ident / $set_kept:ident: $ktype:ty, eg $keg:expr;
+        )* }
+        told { $(
+            $(#[$doc:meta])* [$($name:ident = $level:ident $id:literal as $form:ident),*]
+            $told:ident / $set_told:ident: $type:ty, eg $eg:expr
+            $(, valid $valid:expr)? $(, fit $fit:expr)? $(, unset $unset:expr)? $(, reads $reads:expr)?
+            $(, late $late:literal)? $(, tells $tells:expr)? $(, tells_later $later:expr)?;
+        )* }
+        shaped { $([$sname:ident = $slevel:ident $sid:literal] reads $sread:expr, writes $swrite:expr;)* }
+    ) => {
+        impl SocketOptions<'_> {
+            $(
+                $(#[$kdoc])*
+                #[doc = example!($kept, $set_kept, $keg)]
+                pub fn $set_kept(&self, value: $ktype) {
+                    self.change(|settings| settings.$kept = value);
+                }
+
+                #[doc = concat!("The value of [`", stringify!($set_kept), "`](Self::", stringify!($set_kept), ").")]
+                #[doc = example!($kept, $set_kept, $keg)]
+                #[must_use]
+                pub fn $kept(&self) -> $ktype {
+                    self.look(|settings| settings.$kept)
+                }
+            )*
+            $(
+                $(#[$doc])*
+                ///
+                /// # Errors
+                /// `EINVAL` for a value out of bounds or a socket in the wrong stage; those of a
+                /// wait for room in the queue of requests.
+                #[doc = example!($told, $set_told, $eg, ?)]
+                pub fn $set_told(&self, value: $type) -> io::Result<()> {
+                    $(check($valid, self, value)?;)?
+                    $(let value = fitted($fit, value, &self.inner.tcp_config());)?
+                    self.change(|settings| settings.$told = value);
+                    $(self.tell_of($tells)?;)?
+                    $(self.tell_of($later)?;)?
+                    Ok(())
+                }
+
+                #[doc = concat!("The value of [`", stringify!($set_told), "`](Self::", stringify!($set_told), ").")]
+                #[doc = example!($told, $set_told, $eg, ?)]
+                #[must_use]
+                pub fn $told(&self) -> $type {
+                    let value = self.look(|settings| settings.$told);
+                    $(if value == <$type>::default() {
+                        let unset: fn(&tcp::Config) -> $type = $unset;
+                        return unset(&self.inner.tcp_config());
+                    })?
+                    value
+                }
+            )*
+        }
+
+        impl ByNumber<'_> {
+            $(
+                fn $told(&self) -> io::Result<$type> {
+                    let options = self.0;
+                    $(if true {
+                        return read_now($reads, options);
+                    })?
+                    Ok(options.$told())
+                }
+
+                fn $set_told(&self, value: $type) -> io::Result<()> {
+                    let options = self.0;
+                    if false $(|| $late)? && options.is_connection() {
+                        $(check($valid, options, value)?;)?
+                        return Ok(());
+                    }
+                    options.$set_told(value)
+                }
+            )*
+        }
+
+        /// Linux's numbers of the options that [`SocketOptions`](crate::SocketOptions) has, and of
+        /// their levels.
+        ///
+        /// ```
+        /// assert_eq!(millstream::option_number::TCP_NODELAY, 1);
+        /// ```
+        pub mod option_number {
+            /// `SOL_SOCKET`
+            pub const SOL_SOCKET: i32 = 1;
+            /// `IPPROTO_IP`
+            pub const SOL_IP: i32 = 0;
+            /// `IPPROTO_IPV6`
+            pub const SOL_IPV6: i32 = 41;
+            /// `IPPROTO_TCP`
+            pub const SOL_TCP: i32 = 6;
+            $($(#[doc = concat!("`", stringify!($kname), "`")] pub const $kname: i32 = $kid;)*)*
+            $($(#[doc = concat!("`", stringify!($name), "`")] pub const $name: i32 = $id;)*)*
+            $(#[doc = concat!("`", stringify!($sname), "`")] pub const $sname: i32 = $sid;)*
+        }
+
+        /// Every option of the table by its number.
+        static OPTIONS: &[NumberedOption] = &[
+            $($(NumberedOption {
+                level: $klevel,
+                number: $kid,
+                name: stringify!($kname),
+                read: |options, room| Ok(<$kform as Form<$ktype>>::write(options.$kept(), room)),
+                write: |options, value| {
+                    options.$set_kept(<$kform as Form<$ktype>>::read(value)?);
+                    Ok(())
+                },
+            },)*)*
+            $($(NumberedOption {
+                level: $level,
+                number: $id,
+                name: stringify!($name),
+                read: |options, room| {
+                    Ok(<$form as Form<$type>>::write(ByNumber(options).$told()?, room))
+                },
+                write: |options, value| {
+                    ByNumber(options).$set_told(<$form as Form<$type>>::read(value)?)
+                },
+            },)*)*
+            $(NumberedOption {
+                level: $slevel,
+                number: $sid,
+                name: stringify!($sname),
+                read: $sread,
+                write: $swrite,
+            },)*
+        ];
+    };
+}
+socket_options!(accessors);
 
 fn invalid() -> io::Error {
     Errno::INVAL.into()

@@ -10,200 +10,15 @@ use rustix::io::Errno;
 
 use crate::context::{Context, Inner};
 use crate::crank::Step;
+use crate::event::{Events, Interest, Mode, Readiness, Token};
 use crate::limits::{
-    ANSWERS_LEAVE_TURNS_MAX, EVENTS_PER_WAIT_MANY, EVENTS_PER_WAIT_MAX, POLLER_AWAY_NS,
-    WRITERS_TURN_SOCKETS_MAX,
+    ANSWERS_LEAVE_TURNS_MAX, EVENTS_PER_WAIT_MANY, POLLER_AWAY_NS, WRITERS_TURN_SOCKETS_MAX,
 };
-use crate::poll_kernel::kernel_events;
-use crate::poll_nest::NestError;
-use crate::poll_set::Wanted;
-use crate::readiness::Readiness;
+use crate::poll_set::{NestError, Wanted};
 
-/// What the application calls a registered source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Token(pub usize);
+mod kernel;
 
-/// What a registration wants to know. Failures and hang-ups are always told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interest(u8);
-
-impl Interest {
-    /// Failures and hang-ups alone.
-    pub const NONE: Self = Self(0);
-    /// Something to read: bytes, the peer's end, a connection to accept.
-    pub const READABLE: Self = Self(1);
-    /// Room to write; the outcome of a connect.
-    pub const WRITABLE: Self = Self(2);
-    /// The peer's end, whatever there is to read before it.
-    pub const READ_CLOSED: Self = Self(4);
-    /// An urgent byte.
-    pub const URGENT: Self = Self(8);
-
-    /// Whether reading is of interest.
-    #[must_use]
-    pub const fn is_readable(self) -> bool {
-        self.contains(Self::READABLE)
-    }
-
-    /// Whether writing is of interest.
-    #[must_use]
-    pub const fn is_writable(self) -> bool {
-        self.contains(Self::WRITABLE)
-    }
-
-    /// Whether all of `other` is of interest.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// What arrives is of interest, or nothing but failures is: they arrive, too.
-    pub(crate) const fn looks_in(self) -> bool {
-        self.0 != Self::WRITABLE.0
-    }
-}
-
-impl std::ops::BitOr for Interest {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-/// When a ready source is told of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// At every wait for as long as it is ready.
-    #[default]
-    Level,
-    /// When something new has happened since it was last told of (`EPOLLET`).
-    Edge,
-}
-
-/// A ready source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    token: Token,
-    ready: Readiness,
-    /// What the kernel said; 0 of a socket.
-    kernel: u32,
-}
-
-impl Event {
-    pub(crate) const fn new(token: Token, ready: Readiness) -> Self {
-        Self {
-            token,
-            ready,
-            kernel: 0,
-        }
-    }
-
-    pub(crate) const fn of_kernel(token: Token, ready: Readiness, kernel: u32) -> Self {
-        Self {
-            token,
-            ready,
-            kernel,
-        }
-    }
-
-    /// The source's token.
-    #[must_use]
-    pub const fn token(&self) -> Token {
-        self.token
-    }
-
-    /// All of what follows, as one value.
-    #[must_use]
-    pub const fn readiness(&self) -> Readiness {
-        self.ready
-    }
-
-    /// Of a descriptor of the kernel, its events in the kernel's own bits.
-    #[must_use]
-    pub const fn kernel_events(&self) -> Option<u32> {
-        match self.kernel {
-            0 => None,
-            bits => Some(bits),
-        }
-    }
-
-    /// Reading gets somewhere: bytes, the end, an error, a connection (`EPOLLIN`).
-    #[must_use]
-    pub const fn is_readable(&self) -> bool {
-        self.ready.contains(Readiness::READABLE)
-    }
-
-    /// Writing gets somewhere (`EPOLLOUT`).
-    #[must_use]
-    pub const fn is_writable(&self) -> bool {
-        self.ready.contains(Readiness::WRITABLE)
-    }
-
-    /// The peer closed its direction (`EPOLLRDHUP`).
-    #[must_use]
-    pub const fn is_read_closed(&self) -> bool {
-        self.ready.contains(Readiness::READ_CLOSED)
-    }
-
-    /// Both directions are closed (`EPOLLHUP`).
-    #[must_use]
-    pub const fn is_hangup(&self) -> bool {
-        self.ready.contains(Readiness::HANGUP)
-    }
-
-    /// The connection failed; `take_error` says how (`EPOLLERR`).
-    #[must_use]
-    pub const fn is_error(&self) -> bool {
-        self.ready.contains(Readiness::ERROR)
-    }
-}
-
-/// Room for the events of one wait.
-#[derive(Debug)]
-pub struct Events {
-    pub(crate) events: Vec<Event>,
-    pub(crate) capacity: usize,
-}
-
-impl Events {
-    /// Room for `capacity` events, at least one and at most [`EVENTS_PER_WAIT_MAX`](crate::limits::EVENTS_PER_WAIT_MAX).
-    #[must_use]
-    pub fn with_capacity(capacity: usize) -> Self {
-        let capacity = capacity.clamp(1, EVENTS_PER_WAIT_MAX);
-        Self {
-            events: Vec::with_capacity(capacity),
-            capacity,
-        }
-    }
-
-    /// From the next wait on there is room for `capacity` events, as in [`with_capacity`](Self::with_capacity).
-    pub fn set_capacity(&mut self, capacity: usize) {
-        self.capacity = capacity.clamp(1, EVENTS_PER_WAIT_MAX);
-        self.events.clear();
-        self.events.reserve(self.capacity);
-    }
-
-    /// The events of the last wait.
-    pub fn iter(&self) -> std::slice::Iter<'_, Event> {
-        self.events.iter()
-    }
-
-    /// The last wait ran out of time.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.events.is_empty()
-    }
-}
-
-impl<'a> IntoIterator for &'a Events {
-    type Item = &'a Event;
-    type IntoIter = std::slice::Iter<'a, Event>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
+use kernel::kernel_events;
 
 fn ns_after(now_ns: u64, timeout: Duration) -> u64 {
     now_ns.saturating_add(timeout.as_nanos().min(u64::MAX.into()) as u64)
@@ -225,7 +40,8 @@ pub(crate) mod sealed {
     }
 }
 
-/// Waits for sockets of one context, and for descriptors of the kernel. A context may have any number of them.
+/// Waits for sockets of one context, and for descriptors of the kernel. A context may have any
+/// number of them.
 ///
 /// ```no_run
 /// use millstream::{Events, Interest, Mode, Poll, TcpListener, Token};
@@ -249,7 +65,8 @@ pub struct Poll {
     index: u32,
     /// Made when the first kernel descriptor is registered.
     pub(crate) kernel: Option<OwnedFd>,
-    /// Sockets and descriptors come first in turns, so that neither fills the room for events every time.
+    /// Sockets and descriptors come first in turns, so that neither fills the room for events every
+    /// time.
     kernel_first: bool,
     /// When the kernel was asked last.
     pub(crate) kernel_asked_ns: u64,
@@ -287,7 +104,8 @@ impl Poll {
         self.add(source.inner(), source.id(), wanted)
     }
 
-    /// Begins to watch a socket, to be told of it once (`EPOLLONESHOT`): [`reregister`](Self::reregister) arms it again.
+    /// Begins to watch a socket, to be told of it once (`EPOLLONESHOT`):
+    /// [`reregister`](Self::reregister) arms it again.
     ///
     /// # Errors
     /// As [`register`](Self::register).
@@ -302,7 +120,8 @@ impl Poll {
         self.add(source.inner(), source.id(), wanted)
     }
 
-    /// Changes what is wanted of a watched socket, and tells of whatever is ready as if it were new.
+    /// Changes what is wanted of a watched socket, and tells of whatever is ready as if it were
+    /// new.
     ///
     /// # Errors
     /// `NotFound` if this poll does not watch it.
@@ -349,10 +168,12 @@ impl Poll {
         }
     }
 
-    /// Begins to watch another poll of this context: it is readable while a wait on it would find something.
+    /// Begins to watch another poll of this context: it is readable while a wait on it would find
+    /// something.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidInput` for another context's, or polls nested too deeply; `ELOOP` for one that watches this one.
+    /// `AlreadyExists`; `InvalidInput` for another context's, or polls nested too deeply; `ELOOP`
+    /// for one that watches this one.
     pub fn register_poll(
         &mut self,
         other: &mut Poll,
@@ -375,7 +196,8 @@ impl Poll {
             NestError::Loop => Errno::LOOP,
             NestError::TooDeep => Errno::INVAL,
         })?;
-        // The descriptors of the kernel that it watches, or will watch, are for the kernel to look at.
+        // The descriptors of the kernel that it watches, or will watch, are for the kernel to look
+        // at.
         let events = kernel_events(wanted);
         let watched = other
             .kernel()
@@ -443,7 +265,9 @@ impl Poll {
     /// needs this CPU to bring some, the wait yields to that thread once.
     ///
     /// # Errors
-    /// The kernel's, from the sleep; `Interrupted` if the context has an [`Interrupter`](crate::Interrupter); `NetworkDown` when the wire is gone for good; `WouldBlock` on a virtual clock, which does not move while somebody waits.
+    /// The kernel's, from the sleep; `Interrupted` if the context has an
+    /// [`Interrupter`](crate::Interrupter); `NetworkDown` when the wire is gone for good;
+    /// `WouldBlock` on a virtual clock, which does not move while a call waits.
     pub fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<usize> {
         events.events.clear();
         self.kernel_first = !self.kernel_first;
@@ -471,14 +295,15 @@ impl Poll {
                 continue;
             }
             let is_over = until_ns.is_some_and(|until_ns| now_ns >= until_ns);
-            // Without news at once, and after a sleep, which the kernel may have ended. A stack that goes on looking for work leaves the kernel alone for as long as one that has some:
-            // to ask it each time would make a look several times as long.
+            // Without news at once, and after a sleep, which the kernel may have ended. A stack
+            // that goes on looking for work leaves the kernel alone for as long as one that has
+            // some: to ask it each time would make a look several times as long.
             let asks_kernel = (is_fresh && !has_news) || self.is_kernel_due(now_ns);
             is_fresh = false;
             if let Err(error) = self.collect(events, is_whole || step != Step::Moved, asks_kernel) {
                 break Err(error);
             }
-            // Who is told that nothing is ready has had everything looked at.
+            // A wait that reports nothing has looked at everything.
             if events.is_empty()
                 && is_over
                 && !asks_kernel
@@ -486,7 +311,7 @@ impl Poll {
             {
                 break Err(error);
             }
-            // Without this a program that never sleeps keeps the helper waiting for a whole time slice.
+            // A program that never sleeps would keep the helper waiting for a whole time slice.
             if events.is_empty() && is_over && !gave_way && crank.give_way_to_helper() {
                 gave_way = true;
                 continue;
@@ -508,23 +333,23 @@ impl Poll {
         outcome
     }
 
-    /// Many of many sockets are ready. What the last ones were answered leaves before these are handed over, or answers would
-    /// pile up between the application and the wire.
+    /// Many of many sockets are ready. The answers to the last ones leave before these are handed
+    /// over, or answers would pile up between the application and the wire.
     fn is_crowded(&self) -> bool {
         let state = self.inner.state();
         state.polls.listed(self.index) >= EVENTS_PER_WAIT_MANY
             && state.sockets.open_count() > WRITERS_TURN_SOCKETS_MAX
     }
 
-    /// Whether a wait that is at `now_ns` hands over all that is ready. A program that polls and
-    /// does other things in between may be away for long after this, so it is told of all, as in
-    /// Linux.
+    /// Whether a wait at `now_ns` hands over all ready sources. A program that polls and does other
+    /// things in between may be away for long after this wait, so it gets all of them, as in Linux.
     fn hands_over_all(&mut self, now_ns: u64, timeout: Option<Duration>) -> bool {
         let before_ns = std::mem::replace(&mut self.waited_ns, now_ns);
         timeout == Some(Duration::ZERO) && now_ns.saturating_sub(before_ns) >= POLLER_AWAY_NS
     }
 
-    /// What is ready now: of the sockets as many as one wait hands over, of the kernel's descriptors what it says, if it is asked.
+    /// Collects the sources that are ready now: as many sockets as one wait hands over, and the
+    /// kernel's descriptors if `asks_kernel`.
     fn collect(
         &mut self,
         events: &mut Events,
@@ -559,7 +384,8 @@ impl Poll {
         }
     }
 
-    /// What belongs to another context this poll does not watch, whatever has that number here.
+    /// A source of another context is unknown here, even if a socket of this context has its
+    /// number.
     fn may_watch(&self, inner: &Rc<Inner>) -> io::Result<()> {
         match Rc::ptr_eq(inner, &self.inner) {
             true => Ok(()),

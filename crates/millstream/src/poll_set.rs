@@ -7,27 +7,29 @@
 //!                 ready: 7 3       ready:                     each registration at most once
 //! ```
 //!
-//! A socket's event puts its registrations on their polls' lists; a wait takes them off, looks at the truth, and leaves level-triggered ones that are
-//! still ready on the list. Edge-triggered ones remember the socket's edge counters, so an edge is reported once and never lost.
+//! A socket's event puts its registrations on their polls' lists; a wait takes them off, looks at
+//! the truth, and leaves level-triggered ones that are still ready on the list. Edge-triggered ones
+//! remember the socket's edge counters, so an edge is reported once and never lost.
 
 use std::collections::VecDeque;
 
-use ring::socket_block::{SocketBlock, SocketId};
+use ring::socket_block::SocketId;
 
-use crate::app_socket::{AppSocket, AppSockets, NO_REGISTRATION};
-use crate::limits::{EVENTS_PER_WAIT_FEW, EVENTS_PER_WAIT_MANY};
-use crate::poll::{Event, Interest, Mode, Token};
-use crate::poll_nest::{InnerPoll, Nested};
-use crate::readiness::{self, Readiness};
+use crate::app_socket::{AppSockets, NO_REGISTRATION};
+use crate::event::{Event, Interest, Mode, Readiness, Token};
 
-/// What a registration asks for.
+mod nested;
+
+pub(crate) use nested::{InnerPoll, NestError, Nested};
+
+/// The wishes of a registration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub token: Token,
     pub interest: Interest,
     pub mode: Mode,
     pub one_shot: bool,
-    /// What of a source's readiness is told: it follows from the interest.
+    /// The part of a source's readiness that is reported. It follows from the interest.
     told: Readiness,
 }
 
@@ -66,7 +68,8 @@ struct Registration {
 }
 
 impl Registration {
-    /// A change of state is an edge both ways; bytes are news only to who reads, room only to who writes.
+    /// A change of state is an edge both ways. Bytes are news only to a reader, room only to a
+    /// writer.
     fn is_news(&self, in_edges: u32, out_edges: u32) -> bool {
         let interest = self.wanted.interest;
         self.fresh
@@ -95,7 +98,7 @@ pub(crate) struct PollSets {
     free: Vec<u32>,
     polls: Vec<PollState>,
     /// Those of one wait that are looked at last; empty in between.
-    writers: Vec<(u32, SocketId)>,
+    pub writers: Vec<(u32, SocketId)>,
 }
 
 impl PollSets {
@@ -179,7 +182,7 @@ impl PollSets {
         self.polls[poll as usize].news
     }
 
-    /// A registration on a poll's list, left where it is; `None` if nobody is to be told of it.
+    /// A registration on a poll's list, left where it is; `None` if it has nothing to report.
     pub fn peek(&self, poll: u32, place: usize) -> Option<(u32, SocketId)> {
         let at = *self.polls[poll as usize].ready.get(place)?;
         let registration = &self.registrations[at as usize];
@@ -191,7 +194,7 @@ impl PollSets {
     pub fn would_tell(&self, at: u32, ready: Readiness, edges: (u32, u32)) -> bool {
         let registration = &self.registrations[at as usize];
         let got = ready.intersection(registration.wanted.told);
-        !got.is_none()
+        !got.is_empty()
             && (registration.wanted.mode == Mode::Level || registration.is_news(edges.0, edges.1))
     }
 
@@ -294,7 +297,8 @@ impl PollSets {
         }
     }
 
-    /// The application itself changed the socket's state: that is news, edge-triggered too, as `shutdown` is in Linux.
+    /// The application itself changed the socket's state: that is news, edge-triggered too, as
+    /// `shutdown` is in Linux.
     pub fn state_changed(&mut self, first: u32) {
         let mut at = first;
         while at != NO_REGISTRATION {
@@ -303,7 +307,8 @@ impl PollSets {
         }
     }
 
-    /// The application itself changed what counts as something to read: news to those who ask for that.
+    /// The application itself changed what counts as something to read: news to those who ask for
+    /// that.
     pub fn input_changed(&mut self, first: u32) {
         let mut at = first;
         while at != NO_REGISTRATION {
@@ -313,7 +318,8 @@ impl PollSets {
         }
     }
 
-    /// The next registration to look at, taken off the list; `None` when all `budget` have been looked at.
+    /// The next registration to look at, taken off the list; `None` when all `budget` have been
+    /// looked at.
     #[inline]
     pub fn next_ready(&mut self, poll: u32, budget: &mut usize) -> Option<(u32, SocketId)> {
         while *budget > 0 {
@@ -330,8 +336,9 @@ impl PollSets {
         None
     }
 
-    /// The registration asks to be told of room, and its socket was written to, up to `tail`, since the last look.
-    fn wrote_since(&mut self, at: u32, tail: u32) -> bool {
+    /// The registration asks to be told of room, and its socket was written to, up to `tail`, since
+    /// the last look.
+    pub fn wrote_since(&mut self, at: u32, tail: u32) -> bool {
         let registration = &mut self.registrations[at as usize];
         let has_moved = registration.tail_seen != tail;
         registration.tail_seen = tail;
@@ -343,7 +350,7 @@ impl PollSets {
         self.polls[poll as usize].ready.len()
     }
 
-    /// What a registration has to report, given what is ready and the socket's edge counters.
+    /// The report of a registration, given the socket's readiness and edge counters.
     #[inline]
     pub fn judge(&mut self, at: u32, ready: Readiness, in_edges: u32, out_edges: u32) -> Verdict {
         let registration = &mut self.registrations[at as usize];
@@ -357,7 +364,7 @@ impl PollSets {
         } = registration.wanted;
         let got = ready.intersection(told);
         let waits_for_room = interest.is_writable() && !ready.contains(Readiness::WRITABLE);
-        if got.is_none() || (mode == Mode::Edge && !is_news) {
+        if got.is_empty() || (mode == Mode::Edge && !is_news) {
             return Verdict {
                 event: None,
                 waits_for_room,
@@ -387,8 +394,8 @@ impl PollSets {
         }
     }
 
-    /// Something has happened to a registration: its poll looks at it, and whoever watches that poll is told, once per happening if by edges. The socket's
-    /// next registration.
+    /// Something has happened to a registration: its poll looks at it, and the polls around that
+    /// poll get one more edge. Returns the socket's next registration.
     #[inline]
     fn stir(&mut self, at: u32) -> u32 {
         let registration = &mut self.registrations[at as usize];
@@ -430,7 +437,7 @@ impl PollSets {
     }
 }
 
-/// What a look at a registration came to.
+/// The result of a look at a registration.
 pub(crate) struct Verdict {
     pub event: Option<Event>,
     /// It wants to write and cannot: the stack is to be asked to tell of room.
@@ -455,74 +462,4 @@ const fn reportable(interest: Interest) -> Readiness {
         told = told.union(Readiness::URGENT);
     }
     told
-}
-
-impl crate::context::State {
-    /// How many of those on a poll's list one wait hands over. `is_whole`: all. That is so if the
-    /// wait's own turn brought nothing, since then they were ready before it and nobody works at
-    /// what is still to come, and for a program that polls now and then (decision 0062).
-    pub(crate) fn share_of_events(&self, poll: u32, is_whole: bool) -> usize {
-        let listed = self.polls.listed(poll);
-        match is_whole || listed >= EVENTS_PER_WAIT_MANY {
-            true => listed,
-            false => (listed / 4).max(EVENTS_PER_WAIT_FEW),
-        }
-    }
-
-    /// Looks at what is on a poll's list, at each once, and appends what is ready to `events`, up to `max`.
-    pub(crate) fn collect(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
-        let mut budget = self.polls.listed(poll);
-        let is_short = std::mem::take(&mut self.is_short_of_chunks);
-        let mut writers = std::mem::take(&mut self.polls.writers);
-        while events.len() < max
-            && let Some((at, id)) = self.polls.next_ready(poll, &mut budget)
-        {
-            let Some(socket) = self.sockets.current(id) else {
-                continue;
-            };
-            // Chunks were too few for all writers: who had some since the last look comes after those who had none.
-            if is_short && self.polls.wrote_since(at, socket.tx.tail()) {
-                writers.push((at, id));
-            } else if let Some(block) = self.side.memory.block(id.index) {
-                look(&mut self.polls, at, (socket, block), events);
-            }
-        }
-        for (at, id) in writers.drain(..) {
-            if events.len() >= max {
-                self.polls.list(at);
-            } else if let Some(socket) = self.sockets.current(id)
-                && let Some(block) = self.side.memory.block(id.index)
-            {
-                look(&mut self.polls, at, (socket, block), events);
-            }
-        }
-        self.polls.writers = writers;
-    }
-}
-
-/// Looks at the socket of a registration that was taken off its poll's list.
-#[inline]
-fn look(
-    polls: &mut PollSets,
-    at: u32,
-    (socket, block): (&mut AppSocket, &SocketBlock),
-    events: &mut Vec<Event>,
-) {
-    if !readiness::may_be_any(socket, block) {
-        return;
-    }
-    // Edges before readiness: an edge that comes in between is then reported once more, not lost.
-    let (in_edges, out_edges) = (block.in_edges(), block.out_edges());
-    let ready = readiness::of(socket, block);
-    let verdict = polls.judge(at, ready, in_edges, out_edges);
-    if let Some(event) = verdict.event {
-        events.push(event);
-    }
-    if verdict.waits_for_room {
-        block.set_want_writable();
-        // Room that came before the wish was known is told of by nobody.
-        if readiness::of(socket, block).contains(Readiness::WRITABLE) {
-            polls.list(at);
-        }
-    }
 }

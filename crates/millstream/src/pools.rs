@@ -18,7 +18,8 @@ pub struct Pool {
 /// The tables and pools of a context's stack. At each limit there is an answer: see [`Limits`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pools {
-    /// Connections and listeners, those among them that the application has closed and that are not over, and sockets that it holds after their connection.
+    /// Connections and listeners, those among them that the application has closed and that are not
+    /// over, and sockets that it holds after their connection.
     pub sockets: Pool,
     /// Handshakes in progress.
     pub half_open: Pool,

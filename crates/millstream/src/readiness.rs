@@ -1,86 +1,12 @@
-//! What can be done with a socket now, from its block's truth. The same rules as Linux's `tcp_poll`.
+//! The readiness of a socket, from the state in its block. The same rules as Linux's `tcp_poll`.
 
-use ring::socket_block::{SocketBlock, SocketId, SocketState};
+use ring::socket_block::{SocketBlock, SocketState};
 
 use crate::app_socket::{AppSocket, Kind};
-use crate::context::State;
+use crate::event::Readiness;
 
-/// What can be done with a socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Readiness(pub(crate) u8);
-
-impl Readiness {
-    /// Nothing.
-    pub const NONE: Self = Self(0);
-    /// Bytes, an end, a connection to accept, or a failure to be read.
-    pub const READABLE: Self = Self(1);
-    /// Room for a third of the send buffer, or a failure to be met.
-    pub const WRITABLE: Self = Self(1 << 1);
-    /// The peer has closed its direction.
-    pub const READ_CLOSED: Self = Self(1 << 2);
-    /// Both directions are closed.
-    pub const HANGUP: Self = Self(1 << 3);
-    /// The connection failed.
-    pub const ERROR: Self = Self(1 << 4);
-    /// An urgent byte has arrived and stands apart from the stream, or will be read next but a few.
-    pub const URGENT: Self = Self(1 << 5);
-
-    /// Whether all of `other` is among it.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    pub(crate) const fn intersection(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
-    /// Both.
-    #[must_use]
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Nothing can be done.
-    #[must_use]
-    pub const fn is_none(self) -> bool {
-        self.0 == 0
-    }
-
-    fn with(self, other: Self, when: bool) -> Self {
-        if when { self.union(other) } else { self }
-    }
-}
-
-impl State {
-    /// What can be done with a socket now. Whoever finds no room to write is told when there is some.
-    pub(crate) fn readiness(&mut self, id: SocketId) -> Readiness {
-        let Some(block) = self.side.memory.block(id.index) else {
-            return Readiness::NONE;
-        };
-        let socket = self.sockets.at(id);
-        let ready = of(socket, block);
-        if ready.contains(Readiness::WRITABLE) {
-            return ready;
-        }
-        // Asked first, looked at after: room that came before the wish was known is told of by nobody.
-        block.set_want_writable();
-        of(socket, block)
-    }
-
-    /// What has arrived may be enough to read from now on, which no event tells of. As in Linux it is news then, whether or not it was enough before.
-    pub(crate) fn lowat_changed(&mut self, id: SocketId) {
-        let Some(block) = self.side.memory.block(id.index) else {
-            return;
-        };
-        let socket = self.sockets.at(id);
-        if socket.kind == Kind::Stream && of(socket, block).contains(Readiness::READABLE) {
-            self.polls.input_changed(socket.registrations);
-        }
-    }
-}
-
-/// Whether [`of`] may find anything. Before a stream is half a connection it cannot, and what it becomes is an event whether or not somebody waits for room.
+/// Whether [`of`] may find anything. Before a stream is half a connection it cannot, and what it
+/// becomes is an event whether or not somebody waits for room.
 #[inline]
 pub(crate) fn may_be_any(socket: &AppSocket, block: &SocketBlock) -> bool {
     let begins = SocketState::CONNECTED
@@ -90,7 +16,8 @@ pub(crate) fn may_be_any(socket: &AppSocket, block: &SocketBlock) -> bool {
     socket.kind != Kind::Stream || block.state().intersects(begins)
 }
 
-/// What can be done with a socket now. Of an open connection with nothing unusual about it, it is a question of bytes and of room.
+/// The things that can be done with a socket now. For an open connection with nothing unusual about
+/// it, this takes a look at its bytes and its room.
 #[inline]
 pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
     let is_plain = block.state() == SocketState::CONNECTED
@@ -116,7 +43,7 @@ fn of_any(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
             .with(Readiness::ERROR, state.contains(SocketState::FAILED));
     }
     if matches!(socket.kind, Kind::Idle) {
-        // As Linux has it: nobody can hang up whom nobody has called.
+        // A socket that was never connected is writable and hung up at once, as in Linux.
         return Readiness::WRITABLE.union(Readiness::HANGUP);
     }
     if matches!(socket.kind, Kind::Deferred) {

@@ -1,7 +1,6 @@
-//! The process's end of its stacks: opens the wire's queues, makes the stacks, starts the threads that turn them, and lets connections close when
-//! it goes.
+//! The process's end of its stacks: opens the wire's queues, makes the stacks, starts the threads
+//! that turn them, and lets connections close when it goes.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use packetio::Port;
@@ -14,23 +13,27 @@ use stack::{Stack, StackConfig};
 
 use crate::config::{Config, Crank};
 use crate::context::Context;
-use crate::crank::{self, SharedStack};
+use crate::crank;
 use crate::error::Error;
+use crate::lease::Lease;
 use crate::limits::CONTEXTS_MAX;
 use crate::mux_context::{self, MuxContext};
-use crate::watchdog::{self, Watch};
+use crate::shared_stack::{SharedStack, Watch};
+use crate::watchdog;
 
-/// The stacks of a process on one wire. Contexts keep what they need of it alive, so it may be dropped while they are in use.
+/// The stacks of a process on one wire. Contexts keep what they need of it alive, so it may be
+/// dropped while they are in use.
 pub struct Runtime {
     contexts: Mutex<Vec<Place>>,
     config: Arc<Config>,
-    /// Queues of the wire are opened when they are asked for, and again after their context has gone.
+    /// Queues of the wire are opened when they are asked for, and again after their context has
+    /// gone.
     is_lazy: bool,
     /// Between the wire and its contexts, if they are more than it serves by itself.
     switch: Option<Arc<Switch>>,
 }
 
-/// What there is of a context.
+/// The state of a context.
 enum Place {
     Closed,
     Waiting(Box<Seat>),
@@ -38,35 +41,7 @@ enum Place {
     Taken(Weak<Lease>),
 }
 
-/// What a context that is in use holds.
-pub(crate) struct Lease {
-    /// The switch that it gets its frames from, and its number there.
-    member: Option<(Arc<Switch>, usize)>,
-    /// What it has claimed of a service.
-    mux: Option<MuxContext>,
-}
-
-impl Lease {
-    /// Takes a local address and port from the host's other programs, where there are any on this wire.
-    ///
-    /// # Errors
-    /// As the service says: `AddrInUse`, `PermissionDenied`.
-    pub fn claim(&self, local: SocketAddr) -> std::io::Result<()> {
-        match &self.mux {
-            Some(mux) if local.port() != 0 => Ok(mux.claim(local)?),
-            _ => Ok(()),
-        }
-    }
-
-    /// A socket of the context listens at `port`, or does so no more.
-    pub fn listens(&self, port: u16, on: bool) {
-        if let Some((switch, index)) = &self.member {
-            switch.listens(*index, port, on);
-        }
-    }
-}
-
-/// A context that nobody has taken yet.
+/// A context that is open and not taken yet.
 struct Seat {
     app: AppSide,
     crank: crank::Crank,
@@ -92,8 +67,9 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// As [`new`](Self::new), but a context's queue is opened and its stack made when [`open`](Self::open) or [`context`](Self::context) asks for it, and
-    /// once more when it is asked for after the context, with all of its sockets, has gone.
+    /// As [`new`](Self::new), but a context's queue is opened and its stack made when
+    /// [`open`](Self::open) or [`context`](Self::context) asks for it, and once more when it is
+    /// asked for after the context, with all of its sockets, has gone.
     ///
     /// # Errors
     /// As [`new`](Self::new); of a wire that contexts do not share, opening says what is wrong.
@@ -116,14 +92,15 @@ impl Runtime {
         self.opened(&mut self.places(), index)
     }
 
-    /// Closes a context that was opened and that nobody has taken.
+    /// Closes a context that was opened and not taken.
     pub fn close(&self, index: usize) {
         if let Some(place @ Place::Waiting(_)) = self.places().get_mut(index) {
             *place = Place::Closed;
         }
     }
 
-    /// What the stack of a context is told: on a shared wire it has local ports of its own, on an Ethernet of its own an address.
+    /// The configuration of a context's stack: on a shared wire it has local ports of its own, on
+    /// an Ethernet of its own an address.
     fn stack_config(&self, index: usize) -> Result<StackConfig, Error> {
         let mut stack = self.config.stack(index);
         if let Backend::Mux(options) = &self.config.wire.backend {
@@ -168,7 +145,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// As [`new`](Self::new), on ports that are open already, one for each context: [`Config::wire`] and [`Config::contexts`] have no say.
+    /// As [`new`](Self::new), on ports that are open already, one for each context:
+    /// [`Config::wire`] and [`Config::contexts`] have no say.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -269,8 +247,9 @@ fn is_ethernet(config: &Config) -> bool {
     matches!(&config.wire.backend, Backend::Loopback(options) if options.name.is_empty())
 }
 
-/// What stands between the wire and its contexts, unless each has a queue that is its own. Queue *k* of a memif or of a loopback talks to the peer's queue *k*; with
-/// all others nobody but the far side knows which queue a frame takes, so that even one context needs all of them.
+/// The switch between the wire and its contexts, unless each context has a queue of its own. Queue
+/// *k* of a memif or of a loopback talks to the peer's queue *k*. With all other wires only the far
+/// side knows which queue a frame takes, so even one context needs all of them.
 fn switch(config: &Config) -> Result<Option<Arc<Switch>>, Error> {
     let queues = match &config.wire.backend {
         Backend::Loopback(options) if options.name.is_empty() && config.contexts > 1 => {

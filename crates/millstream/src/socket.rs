@@ -1,4 +1,5 @@
-//! Sockets that are neither connected nor listening yet: where options are set and a local address is taken before either.
+//! Sockets that are neither connected nor listening yet: where options are set and a local address
+//! is taken before either.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,10 +11,10 @@ use stack::context::{Bind, Connect, Control, FastOpenQuery, Listen};
 
 use crate::app_socket::{AcceptQueue, Kind};
 use crate::context::{Context, Inner};
+use crate::event::Readiness;
 use crate::listener::TcpListener;
 use crate::options::SocketOptions;
 use crate::poll::{Source, sealed};
-use crate::readiness::Readiness;
 use crate::settings::Settings;
 use crate::stream::TcpStream;
 
@@ -69,7 +70,8 @@ impl TcpSocket {
         Self::new(context.inner.clone(), false)
     }
 
-    /// A socket for IPv6; bound to the unspecified address it listens for IPv4 too, unless `IPV6_V6ONLY` is set.
+    /// A socket for IPv6; bound to the unspecified address it listens for IPv4 too, unless
+    /// `IPV6_V6ONLY` is set.
     ///
     /// # Errors
     /// `ENOBUFS` at the limit of sockets.
@@ -113,7 +115,7 @@ impl TcpSocket {
         SocketOptions::new(&self.inner, self.id)
     }
 
-    /// What can be done with it now: as in Linux, it is writable and hung up.
+    /// The things that can be done with it now: as in Linux, it is writable and hung up.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         self.inner.state().readiness(self.id)
@@ -140,26 +142,24 @@ impl TcpSocket {
             return Err(Errno::INVAL.into());
         }
         self.inner.lease.claim(local)?;
-        let (answer, mut answers) = ring::spsc::queue(1);
-        let bind = self.options().look(|settings| Bind {
-            socket: self.id,
-            local,
-            dual: settings.dual && self.is_v6,
-            reuse_addr: settings.reuse_addr,
-            reuse_port: settings.reuse_port,
-            free: settings.free_bind,
-            answer,
-        });
-        self.inner.control(Control::Bind(bind))?;
-        let said = self
-            .inner
-            .block_unannounced(|_| answers.pop().map(|said| said.map_err(io::Error::from)))?;
+        let said = self.inner.ask(|answer| {
+            Control::Bind(self.options().look(|settings| Bind {
+                socket: self.id,
+                local,
+                dual: settings.dual && self.is_v6,
+                reuse_addr: settings.reuse_addr,
+                reuse_port: settings.reuse_port,
+                free: settings.free_bind,
+                answer,
+            }))
+        })??;
         self.bound.set(Some(said));
         Ok(said)
     }
 
-    /// Connects from this address, unless it is bound; the port is chosen then, and need be unique for that peer alone (`IP_BIND_ADDRESS_NO_PORT`). One that is
-    /// not ours is found by the attempt to connect: `AddrNotAvailable`.
+    /// Connects from this address, unless it is bound; the port is chosen then, and need be unique
+    /// for that peer alone (`IP_BIND_ADDRESS_NO_PORT`). One that is not ours is found by the
+    /// attempt to connect: `AddrNotAvailable`.
     pub fn set_source(&self, source: IpAddr) {
         self.source.set(Some(source));
     }
@@ -172,8 +172,9 @@ impl TcpSocket {
         SocketAddr::new(ip, 0)
     }
 
-    /// Listens where it is bound, or at a port of the stack's choice. `backlog` is as for Linux's `listen`: the accept queue holds one more than that, and
-    /// handshakes that complete while it is full wait in the peers. It is cut to [`Limits::backlog_max`](crate::Limits).
+    /// Listens where it is bound, or at a port of the stack's choice. `backlog` is as for Linux's
+    /// `listen`: the accept queue holds one more than that, and handshakes that complete while it
+    /// is full wait in the peers. It is cut to [`Limits::backlog_max`](crate::Limits).
     ///
     /// # Errors
     /// `AddrInUse`; `ENOBUFS` at the limit of listeners.
@@ -202,20 +203,19 @@ impl TcpSocket {
         let (config, tcp) = (self.inner.config(), self.inner.tcp_config());
         let backlog = backlog.min(config.limits.backlog_max);
         let (accepted, queue) = ring::spsc::queue(backlog + 1);
-        // Of what was said of ACKs before it a listener knows nothing (Linux).
-        self.options().forget_quick_ack();
+        // A listener forgets `TCP_QUICKACK`, as in Linux.
+        self.options().change(|settings| settings.quick_ack = None);
         let options = self.options().look(|settings| settings.for_stack(&tcp));
-        let (answer, mut answers) = ring::spsc::queue(1);
-        self.inner.control(Control::Listen(Listen {
-            socket: self.id,
-            local,
-            accepted,
-            backlog: backlog as u32,
-            options,
-            answer: Some(answer),
-        }))?;
-        self.inner
-            .block_unannounced(|_| answers.pop().map(|said| said.map_err(io::Error::from)))?;
+        self.inner.ask(|answer| {
+            Control::Listen(Listen {
+                socket: self.id,
+                local,
+                accepted,
+                backlog: backlog as u32,
+                options,
+                answer: Some(answer),
+            })
+        })??;
         let id = self.id;
         let queue = Some(Box::new(AcceptQueue::new(queue)));
         self.inner.state().sockets.at(id).queue = queue;
@@ -224,36 +224,39 @@ impl TcpSocket {
         Ok(TcpListener::of(self.inner.clone(), id, local, backlog))
     }
 
-    /// Begins to connect, and returns at once a stream that is non-blocking; it is writable in a [`Poll`](crate::Poll) when the outcome is known, and
-    /// [`TcpStream::take_error`] then says which.
+    /// Begins to connect, and returns at once a stream that is non-blocking; it is writable in a
+    /// [`Poll`](crate::Poll) when the outcome is known, and [`TcpStream::take_error`] then says
+    /// which.
     ///
     /// # Errors
-    /// What is known at once: `NetworkUnreachable`, `AddrInUse`, `AddrNotAvailable`, `ENOBUFS`.
+    /// The errors that are known at once: `NetworkUnreachable`, `AddrInUse`, `AddrNotAvailable`,
+    /// `ENOBUFS`.
     pub fn start_connect(self, remote: SocketAddr) -> Result<TcpStream, Refused> {
         self.connect_with(remote, false)
     }
 
-    /// Bytes that the SYN to `remote` could carry now (RFC 7413); `None` without a cookie of that peer's.
+    /// Bytes that the SYN to `remote` could carry now (RFC 7413); `None` without a cookie of that
+    /// peer's.
     ///
     /// # Errors
     /// Those of waiting for the stack's answer.
     pub fn fast_open_room(&self, remote: SocketAddr) -> io::Result<Option<usize>> {
-        let (answer, mut answers) = ring::spsc::queue(1);
-        let query = self.options().look(|settings| FastOpenQuery {
-            socket: self.id,
-            remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
-            mss_max: settings.max_segment,
-            no_cookie: settings.fast_open_no_cookie,
-            answer,
-        });
-        self.inner.control(Control::FastOpenQuery(query))?;
-        let said = self.inner.block_unannounced(|_| answers.pop().map(Ok))?;
+        let said = self.inner.ask(|answer| {
+            Control::FastOpenQuery(self.options().look(|settings| FastOpenQuery {
+                socket: self.id,
+                remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
+                mss_max: settings.max_segment,
+                no_cookie: settings.fast_open_no_cookie,
+                answer,
+            }))
+        })?;
         Ok(said.has_cookie.then_some(said.syn_bytes_max as usize))
     }
 
-    /// As [`start_connect`](Self::start_connect), opening fast (RFC 7413): as many of `bytes` as the SYN takes go with it, and the number of them is returned.
-    /// Without a cookie the SYN asks for one and takes none. `waits`: the caller waits for the handshake, so all that finds room in the send buffer is
-    /// taken, and what the SYN leaves goes with the handshake's last ACK.
+    /// As [`start_connect`](Self::start_connect), opening fast (RFC 7413): as many of `bytes` as
+    /// the SYN takes go with it, and the number of them is returned. Without a cookie the SYN asks
+    /// for one and takes none. `waits`: the caller waits for the handshake, so all that finds room
+    /// in the send buffer is taken, and what the SYN leaves goes with the handshake's last ACK.
     ///
     /// # Errors
     /// As [`start_connect`](Self::start_connect).
@@ -281,7 +284,8 @@ impl TcpSocket {
         Ok((stream, written))
     }
 
-    /// Marks the socket as one that connects with the first bytes (`TCP_FASTOPEN_CONNECT`): writable, and not hung up. It is for the caller to connect then.
+    /// Marks the socket as one that connects with the first bytes (`TCP_FASTOPEN_CONNECT`):
+    /// writable, and not hung up. It is for the caller to connect then.
     pub fn defer_connect(&self, on: bool) {
         let kind = if on { Kind::Deferred } else { Kind::Idle };
         self.inner.state().become_kind(self.id, kind);
@@ -303,19 +307,48 @@ impl TcpSocket {
     fn try_connect(&self, remote: SocketAddr, fast_open: bool) -> io::Result<()> {
         let tcp = self.inner.tcp_config();
         let options = self.options().look(|settings| settings.for_stack(&tcp));
-        let (answer, mut answers) = ring::spsc::queue(1);
         self.inner.state().name_peer(self.id, remote);
         let source = || self.source.get().map(|ip| SocketAddr::new(ip, 0));
-        self.inner.control(Control::Connect(Connect {
-            socket: self.id,
-            local: self.bound.get().or_else(source),
-            remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
-            options,
-            fast_open,
-            answer: Some(answer),
-        }))?;
-        self.inner
-            .block_unannounced(|_| answers.pop().map(|said| said.map_err(io::Error::from)))
+        Ok(self.inner.ask(|answer| {
+            Control::Connect(Connect {
+                socket: self.id,
+                local: self.bound.get().or_else(source),
+                remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
+                options,
+                fast_open,
+                answer: Some(answer),
+            })
+        })??)
+    }
+}
+
+impl TcpListener {
+    /// Stops listening and returns a socket with the same options, bound where this one was.
+    /// Connections that were not accepted are reset.
+    ///
+    /// # Errors
+    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
+    pub fn into_socket(self) -> io::Result<TcpSocket> {
+        let (inner, local) = (self.inner.clone(), self.local_addr());
+        let settings = self.inner.state().sockets.at(self.id).settings.clone();
+        drop(self);
+        TcpSocket::like(inner, local.is_ipv6(), Some(local), settings)
+    }
+}
+
+impl TcpStream {
+    /// Dissolves the connection (`connect` to `AF_UNSPEC`): reset if it is open, and a socket with
+    /// the same options, bound where this one was. As in Linux `TCP_MAXSEG`, `TCP_WINDOW_CLAMP` and
+    /// `TCP_QUICKACK` go with the connection.
+    ///
+    /// # Errors
+    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
+    pub fn into_socket(self) -> io::Result<TcpSocket> {
+        let (inner, is_v6) = (self.inner.clone(), self.is_v6);
+        let bound = self.bound();
+        let settings = self.inner.state().sockets.at(self.id).settings.clone();
+        self.abort();
+        TcpSocket::like(inner, is_v6, bound, settings)
     }
 }
 

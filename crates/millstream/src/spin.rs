@@ -1,10 +1,13 @@
 //! How long a stack without work looks for some before it sleeps.
 //!
-//! To fall asleep and to be woken costs two switches of context, here and on the other side, far more than a round trip between cores that are awake. So a
-//! stack that has run out of work first looks on for a while. Where that is in vain, because nothing comes or because whoever would send needs this
-//! very core, it tries less and less often: an idle stack, and stacks that share a core, sleep at once. Both cranks call it, once per turn.
+//! To fall asleep and to be woken costs two switches of context, here and on the other side, far
+//! more than a round trip between cores that are awake. So a stack that has run out of work first
+//! looks for more for a while. If that is in vain, because nothing comes or because the sender
+//! needs this very core, it looks less and less often: an idle stack, and stacks that share a core,
+//! sleep at once. Both cranks call this module once per turn.
 
-/// Idle spells that pass without a look, at most, after looks in vain: what a look costs is then spread over as many sleeps.
+/// Idle spells that pass without a look, at most, after looks in vain: what a look costs is then
+/// spread over as many sleeps.
 const SKIPPED_MAX: u32 = 256;
 
 pub(crate) struct Spin {

@@ -13,31 +13,35 @@ use stack::context::{
 };
 
 use crate::app_socket::Kind;
-use crate::context::{Context, Inner, State, ask};
+use crate::context::{Context, Inner};
+use crate::event::Readiness;
 use crate::options::SocketOptions;
 use crate::poll::{Source, sealed};
-use crate::readiness::Readiness;
 use crate::settings::Linger;
-use crate::socket::TcpSocket;
+use crate::state::{State, ask};
 use crate::urgent::UrgentMark;
 
 #[cfg(test)]
 mod tests;
 mod write;
 
-/// A TCP connection. Dropped, it is closed: what was written still leaves, unless bytes were left unread, which resets it.
+/// A TCP connection. Dropped, it is closed: what was written still leaves, unless bytes were left
+/// unread, which resets it.
 ///
-/// A write on an empty send buffer is taken whole up to [`WHOLE_WRITE_BYTES_MAX`](crate::limits::WHOLE_WRITE_BYTES_MAX), as by the kernel, unless the buffer is smaller than that (it
-/// was set so, or memory is short and each connection has its share) or the context had no chunk of memory left at the stack's last look: a non-blocking socket, too, lets the stack look
-/// after its stock for that, and waits for the stack's thread if it has one
-/// ([`CHUNKS_WAIT_NS_MAX`](crate::limits::CHUNKS_WAIT_NS_MAX) at most). On a virtual clock it may be cut short whenever the stock is.
+/// A write on an empty send buffer is taken whole up to
+/// [`WHOLE_WRITE_BYTES_MAX`](crate::limits::WHOLE_WRITE_BYTES_MAX), as by the kernel, unless the
+/// buffer is smaller than that (it was set so, or memory is short and each connection has its
+/// share) or the context had no chunk of memory left at the stack's last look: a non-blocking
+/// socket, too, lets the stack look after its stock for that, and waits for the stack's thread if
+/// it has one ([`CHUNKS_WAIT_NS_MAX`](crate::limits::CHUNKS_WAIT_NS_MAX) at most). On a virtual
+/// clock it may be cut short whenever the stock is.
 pub struct TcpStream {
-    inner: Rc<Inner>,
-    id: SocketId,
+    pub(crate) inner: Rc<Inner>,
+    pub(crate) id: SocketId,
     nonblocking: Cell<bool>,
     /// It was connected to an IPv6 address, be it one that stands for IPv4.
-    is_v6: bool,
-    /// What the socket's block cannot say of how it was opened.
+    pub(crate) is_v6: bool,
+    /// The part of the addresses that the socket's block has no room for.
     opened: Option<Box<Opened>>,
 }
 
@@ -91,8 +95,9 @@ impl TcpStream {
         Ok(stream)
     }
 
-    /// Begins to connect and returns at once; the stream is non-blocking, and writable in a [`Poll`](crate::Poll) when the outcome is known:
-    /// [`take_error`](Self::take_error) then says which.
+    /// Begins to connect and returns at once; the stream is non-blocking, and writable in a
+    /// [`Poll`](crate::Poll) when the outcome is known: [`take_error`](Self::take_error) then says
+    /// which.
     ///
     /// # Errors
     /// `ENOBUFS` at the limit of sockets.
@@ -100,7 +105,8 @@ impl TcpStream {
         Self::start_connect_from(context, None, remote)
     }
 
-    /// As [`start_connect`](Self::start_connect), from a local address and port of choice; port 0 lets the stack choose it.
+    /// As [`start_connect`](Self::start_connect), from a local address and port of choice; port 0
+    /// lets the stack choose it.
     ///
     /// # Errors
     /// As [`start_connect`](Self::start_connect).
@@ -166,27 +172,33 @@ impl TcpStream {
         Self::new(inner, id, None, remote)
     }
 
-    /// How an attempt to connect went; `None` while nobody knows.
+    /// The address that it was bound to before it was connected.
+    pub(crate) fn bound(&self) -> Option<SocketAddr> {
+        self.opened.as_ref().and_then(|opened| opened.bound)
+    }
+
+    /// The outcome of an attempt to connect; `None` while it is under way.
     #[must_use]
     pub fn connect_outcome(&self) -> Option<io::Result<()>> {
         self.inner.state().connect_outcome(self.id)
     }
 
-    /// Nobody knows yet how the attempt to connect will end.
+    /// The attempt to connect is under way.
     #[must_use]
     pub fn is_connecting(&self) -> bool {
         let said = self.inner.state().block(self.id).state();
         !said.intersects(SocketState::CONNECTED | SocketState::FAILED | SocketState::CLOSED)
     }
 
-    /// While it connects, or did: the peer was connecting to us at the same time, and both SYNs have arrived (RFC 9293 3.5). From then on it can be shut.
+    /// While it connects, or did: the peer was connecting to us at the same time, and both SYNs
+    /// have arrived (RFC 9293 3.5). From then on it can be shut.
     #[must_use]
     pub fn has_crossed(&self) -> bool {
         let said = self.inner.state().block(self.id).state();
         said.contains(SocketState::SYNS_CROSSED)
     }
 
-    /// What a write would meet before it looks for room: `WouldBlock` while it connects.
+    /// The error that a write would meet before it looks for room: `WouldBlock` while it connects.
     ///
     /// # Errors
     /// Those of `write`.
@@ -271,7 +283,8 @@ impl TcpStream {
         self.options().set_nodelay(on)
     }
 
-    /// `SO_LINGER` with a time of zero: closing resets the connection and forgets what was not sent.
+    /// `SO_LINGER` with a time of zero: closing resets the connection and forgets what was not
+    /// sent.
     pub fn set_abort_on_close(&self, on: bool) {
         self.options().set_linger(match on {
             true => Linger::Seconds(0),
@@ -279,8 +292,10 @@ impl TcpStream {
         });
     }
 
-    /// Ends one or both directions: the peer finds the end after what was written; reads find it after what has arrived. Once both directions
-    /// are ended, the peer's further data is answered with a reset, as in Linux. If the peer's SYN has crossed ours, our end waits for the rest of the handshake.
+    /// Ends one or both directions: the peer finds the end after what was written; reads find it
+    /// after what has arrived. Once both directions are ended, the peer's further data is answered
+    /// with a reset, as in Linux. If the peer's SYN has crossed ours, our end waits for the rest of
+    /// the handshake.
     ///
     /// # Errors
     /// `NotConnected` if the connection is not open, nor half of it there.
@@ -306,26 +321,13 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Dissolves the connection (`connect` to `AF_UNSPEC`): reset if it is open, and a socket with the same options, bound where this one was. As in Linux
-    /// `TCP_MAXSEG`, `TCP_WINDOW_CLAMP` and `TCP_QUICKACK` go with the connection.
-    ///
-    /// # Errors
-    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
-    pub fn into_socket(self) -> io::Result<TcpSocket> {
-        let (inner, is_v6) = (self.inner.clone(), self.is_v6);
-        let bound = self.opened.as_ref().and_then(|opened| opened.bound);
-        let settings = self.inner.state().sockets.at(self.id).settings.clone();
-        self.abort();
-        TcpSocket::like(inner, is_v6, bound, settings)
-    }
-
     /// Resets the connection: nothing that was not sent will be, and the peer is told.
     pub fn abort(self) {
         self.set_abort_on_close(true);
     }
 
-    /// Writes, saying that more is to follow at once (`MSG_MORE`): a partial segment waits for it as under a cork, but no longer than until the next
-    /// acknowledgment arrives.
+    /// Writes, saying that more is to follow at once (`MSG_MORE`): a partial segment waits for it
+    /// as under a cork, but no longer than until the next acknowledgment arrives.
     ///
     /// # Errors
     /// Those of `write`.
@@ -338,8 +340,8 @@ impl TcpStream {
         })
     }
 
-    /// Ends a record with what was written last (`MSG_EOR`): no segment bears bytes of it and of what comes after it. A hint to the receiver's
-    /// buffers: TCP keeps no records.
+    /// Ends a record with what was written last (`MSG_EOR`): no segment bears bytes of it and of
+    /// what comes after it. A hint to the receiver's buffers: TCP keeps no records.
     ///
     /// # Errors
     /// The kernel's, should this have to wait.
@@ -349,13 +351,15 @@ impl TcpStream {
         self.inner.control(Control::Option(self.id, end))
     }
 
-    /// How many bytes were written so far, modulo 2^32: the position that [`TxStamp`](crate::TxStamp) counts in.
+    /// How many bytes were written so far, modulo 2^32: the position that
+    /// [`TxStamp`](crate::TxStamp) counts in.
     #[must_use]
     pub fn position(&self) -> u32 {
         self.inner.state().sockets.at(self.id).tx.tail()
     }
 
-    /// Says that what was written last is urgent (`MSG_OOB`): segments up to it bear an urgent pointer (RFC 9293 3.8.5), and it waits for no company.
+    /// Says that what was written last is urgent (`MSG_OOB`): segments up to it bear an urgent
+    /// pointer (RFC 9293 3.8.5), and it waits for no company.
     ///
     /// # Errors
     /// As [`end_record`](Self::end_record).
@@ -364,13 +368,15 @@ impl TcpStream {
         self.inner.control(Control::Option(self.id, urgent))
     }
 
-    /// Where the last byte is that the peer called urgent; `None` when there is none, or it has been read. Reads do not stop there of themselves.
+    /// Where the last byte is that the peer called urgent; `None` when there is none, or it has
+    /// been read. Reads do not stop there of themselves.
     #[must_use]
     pub fn urgent_mark(&self) -> Option<UrgentMark> {
         self.inner.state().urgent_mark(self.id)
     }
 
-    /// The urgent byte, which stays in the stream; `takes`: once only. `None` as long as it has not arrived, and when it was taken.
+    /// The urgent byte, which stays in the stream; `takes`: once only. `None` as long as it has not
+    /// arrived, and when it was taken.
     #[must_use]
     pub fn urgent_byte(&self, takes: bool) -> Option<u8> {
         let mark = self.urgent_mark().filter(|mark| !mark.is_taken)?;
@@ -378,7 +384,8 @@ impl TcpStream {
         self.inner.state().urgent_byte(self.id, ahead, takes)
     }
 
-    /// Asks for time stamps of the byte that was written last. They come with [`stamps`](Self::stamps).
+    /// Asks for time stamps of the byte that was written last. They come with
+    /// [`stamps`](Self::stamps).
     ///
     /// # Errors
     /// As [`end_record`](Self::end_record).
@@ -387,7 +394,8 @@ impl TcpStream {
         self.inner.control(Control::Option(self.id, stamp))
     }
 
-    /// Takes the stamps that were made of bytes sent, and tells when the byte that was read last arrived.
+    /// Takes the stamps that were made of bytes sent, and tells when the byte that was read last
+    /// arrived.
     ///
     /// # Errors
     /// Those of waiting for the stack's answer.
@@ -403,7 +411,7 @@ impl TcpStream {
         socket.tx.waiting(block) as usize
     }
 
-    /// What can be done with it now.
+    /// The things that can be done with it now.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         self.inner.state().readiness(self.id)
@@ -415,12 +423,14 @@ impl TcpStream {
         self.inner.state().take_failure(self.id)
     }
 
-    /// A call failed, and nobody was told why: it had moved bytes before. The next one says it.
+    /// Reports the error once more. For a call that failed after it had moved bytes, and so
+    /// returned their number.
     pub fn tell_error_again(&self) {
         self.inner.state().sockets.at(self.id).error_taken = false;
     }
 
-    /// What an ICMP error said of the path of a connection that goes on, once (`SO_ERROR` in Linux). Asks the stack only if there was such an error.
+    /// The error that ICMP reported about the path of a connection that goes on, once (`SO_ERROR`
+    /// in Linux). Asks the stack only if there was such an error.
     ///
     /// # Errors
     /// Those of waiting for the stack's answer.
@@ -429,11 +439,9 @@ impl TcpStream {
         if !said.contains(SocketState::SOFT_ERROR) {
             return Ok(None);
         }
-        let (answer, mut answers) = ring::spsc::queue(1);
         let socket = self.id;
-        self.inner
-            .control(Control::SoftError(SoftErrorQuery { socket, answer }))?;
-        let errno: u16 = self.inner.block_unannounced(|_| answers.pop().map(Ok))?;
+        let ask = |answer| Control::SoftError(SoftErrorQuery { socket, answer });
+        let errno: u16 = self.inner.ask(ask)?;
         Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno.into())))
     }
 
@@ -549,7 +557,8 @@ impl TcpStream {
         }
     }
 
-    /// A writer who waited may go on: a third of the send buffer is free, or there is nothing to wait for any more.
+    /// A writer who waited may go on: a third of the send buffer is free, or there is nothing to
+    /// wait for any more.
     #[must_use]
     pub fn may_write_on(&self) -> bool {
         self.inner.state().may_write_on(self.id)
@@ -580,7 +589,7 @@ fn is_open(said: SocketState) -> bool {
 }
 
 impl State {
-    /// Whom a socket is about to connect to: its block says so from now on.
+    /// Writes the peer's address into the socket's block, before the socket connects.
     pub(crate) fn name_peer(&self, id: SocketId, remote: SocketAddr) {
         let address = match remote.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
@@ -660,9 +669,11 @@ impl State {
         self.nothing_to_read(id, said)
     }
 
-    /// `said`: the state as it was before bytes were looked for. A failure since may have come behind some, and whoever waits is told of both.
+    /// `said` is the state as it was before the look for bytes. A failure since then may have come
+    /// behind some bytes, and the reader gets both in order.
     fn nothing_to_read(&mut self, id: SocketId, said: SocketState) -> Option<io::Result<usize>> {
-        // The peer's end was reached in order: what went wrong after it is no business of readers, as in Linux.
+        // The peer's end was reached in order: what went wrong after it is no business of readers,
+        // as in Linux.
         if said.contains(SocketState::EOF) {
             return Some(Ok(0));
         }

@@ -1,62 +1,34 @@
 //! The watchdog: a thread that turns a stack whose owner stays away. With the inline crank one thread per process looks
 //! after all stacks, once a tick; with the dedicated crank each stack has a thread of its own, with a shorter tick.
 //!
-//! An owner that returns to its own code marks itself *away*. If it is still away a tick later and its stack has not been turned since, the watchdog takes
-//! one turn under the crank's try-lock, one more with each tick while there is something to do, and turns as often as that is so for an owner who does not come back.
-//! When nothing is to be done it sleeps on copies of the port's descriptors and until the stack's next timer, without holding the stack, so that the owner finds it free. While no owner is away it sleeps for good, and the next owner to leave wakes it; so a busy owner pays
-//! at most one system call a tick, and an idle process none.
+//! An owner that returns to its own code marks itself *away*. If it is still away a tick later and
+//! its stack has not been turned since, the watchdog takes one turn under the crank's try-lock, one
+//! more with each tick while there is something to do, and turns as often as that is so for an
+//! owner who does not come back. When nothing is to be done it sleeps on copies of the port's
+//! descriptors and until the stack's next timer, without holding the stack, so that the owner finds
+//! it free. While no owner is away it sleeps for good, and the next owner to leave wakes it; so a
+//! busy owner pays at most one system call a tick, and an idle process none.
 //!
-//! What the copies are of lives as long as they do: a stack that goes while the watchdog sleeps on them wakes it, and waits until it has let go.
+//! The device behind the copies lives as long as they do. So a stack that goes while the watchdog
+//! sleeps on them wakes the watchdog, and waits until it has let go.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use packetio::wait::monotonic_ns;
 use ring::doorbell::StackBell;
-use ring::published::{Flag, Published64, fence_full};
+use ring::published::{Flag, Published64};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::crank::SharedStack;
 use crate::error::Error;
 use crate::limits::{
     STACK_THREAD_TICK_NS, WATCHDOG_LETS_GO_NS_MAX, WATCHDOG_SINGLE_TURNS, WATCHDOG_TICK_NS,
 };
-
-/// What an owner tells the watchdog of itself.
-pub(crate) struct Watch {
-    away: Flag,
-    turns: Published64,
-    dog: OnceLock<Arc<Dog>>,
-}
-
-impl Watch {
-    pub fn new() -> Self {
-        Self {
-            away: Flag::new(),
-            turns: Published64::new(0),
-            dog: OnceLock::new(),
-        }
-    }
-
-    pub fn enter(&self) {
-        self.away.lower();
-    }
-
-    pub fn leave(&self) {
-        self.away.raise();
-        if let Some(dog) = self.dog.get() {
-            dog.bell.ring();
-        }
-    }
-
-    pub fn turned(&self) {
-        self.turns.add(1);
-    }
-}
+use crate::shared_stack::SharedStack;
 
 /// Keeps a stack under the watchdog's eyes until it is dropped.
 pub(crate) struct Guarded {
@@ -96,7 +68,8 @@ struct Dog {
     flock: Mutex<Flock>,
     /// The dog holds no copies of descriptors.
     let_go: Condvar,
-    /// Rung by an owner that leaves, or whose stack goes; costs a system call only while the dog sleeps for good.
+    /// Rung by an owner that leaves, or whose stack goes; costs a system call only while the dog
+    /// sleeps for good.
     bell: StackBell,
 }
 
@@ -134,7 +107,8 @@ impl Dog {
         self.flock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the dog, and waits until it holds no copies of descriptors of a stack that has been taken out of its flock.
+    /// Wakes the dog, and waits until it holds no copies of descriptors of a stack that has been
+    /// taken out of its flock.
     #[cold]
     fn await_letting_go(&self, mut flock: MutexGuard<'_, Flock>) {
         flock.is_awaited = true;
@@ -210,7 +184,7 @@ fn adopt(dog: &Arc<Dog>, stack: &Arc<SharedStack>, key: u64) {
         armed: None,
     };
     dog.flock().sheep.push(sheep);
-    let _ = stack.watch.dog.set(dog.clone());
+    stack.watch.guard(dog.bell.clone());
 }
 
 fn dog(pace: Pace) -> Result<Arc<Dog>, Error> {
@@ -252,26 +226,27 @@ fn pin(index: usize) {
 
 fn watch(dog: &Dog) {
     while !dog.stop.is_raised() {
-        // Announced first, looked second: an owner that leaves from here on rings.
-        dog.bell.prepare_sleep();
-        let mut flock = dog.flock();
-        if std::mem::take(&mut flock.is_awaited) {
-            dog.let_go.notify_all();
-        }
-        let now_ns = monotonic_ns();
-        let mut until_ns = None;
-        for sheep in &mut flock.sheep {
-            let due_ns = sheep.look(now_ns);
-            until_ns = [until_ns, due_ns].into_iter().flatten().min();
-        }
-        let fds: Vec<Watched> = flock.sheep.iter().flat_map(Sheep::descriptors).collect();
-        drop(flock);
-        sleep(
-            dog,
-            &fds,
-            until_ns.map(|until_ns: u64| until_ns.saturating_sub(now_ns)),
-        );
-        dog.bell.cancel_sleep();
+        let look = || {
+            if dog.stop.is_raised() {
+                return None;
+            }
+            let mut flock = dog.flock();
+            if std::mem::take(&mut flock.is_awaited) {
+                dog.let_go.notify_all();
+            }
+            let now_ns = monotonic_ns();
+            let mut until_ns: Option<u64> = None;
+            for sheep in &mut flock.sheep {
+                let due_ns = sheep.look(now_ns);
+                until_ns = [until_ns, due_ns].into_iter().flatten().min();
+            }
+            let fds: Vec<Watched> = flock.sheep.iter().flat_map(Sheep::descriptors).collect();
+            let timeout_ns = until_ns.map(|until_ns| until_ns.saturating_sub(now_ns));
+            Some((fds, timeout_ns))
+        };
+        // An owner that leaves after the look finds the sleep announced, and rings.
+        dog.bell
+            .doze(look, |(fds, timeout_ns)| sleep(dog, &fds, timeout_ns));
     }
 }
 
@@ -302,9 +277,7 @@ impl Sheep {
             single_turns,
         } = self.pace;
         let shared = self.stack.upgrade()?;
-        fence_full();
-        let turns = shared.watch.turns.load();
-        let is_away = shared.watch.away.is_raised();
+        let (is_away, turns) = shared.watch.look();
         let moved = std::mem::replace(&mut self.turns_seen, turns) != turns;
         if !is_away || moved {
             self.stood_in = 0;
@@ -368,6 +341,7 @@ mod tests {
     use stack::{Stack, StackConfig};
 
     use super::*;
+    use crate::shared_stack::Watch;
 
     /// A stack whose owner is away, the other end of its wire, and the watchdog's view of it.
     fn left_alone() -> (Arc<SharedStack>, Loopback, Sheep) {

@@ -1,4 +1,5 @@
-//! Each example does what it says: it runs in a thread, and a client or server of this test is its peer.
+//! Each example does what it says: it runs in a thread, and a client or server of this test is its
+//! peer.
 
 #[allow(dead_code)]
 #[path = "../examples/contexts.rs"]

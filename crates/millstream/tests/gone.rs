@@ -1,4 +1,5 @@
-//! A wire that goes away for good while an application waits: every wait ends and says why. Needs root.
+//! A wire that goes away for good while an application waits: every wait ends and says why. Needs
+//! root.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! An interrupter ends waits, also those of a stack that has work. Calls that need the stack's own answer have it, and the interruption is told by the next wait that it may end.
+//! An interrupter ends waits, also those of a stack that has work. Calls that need the stack's own
+//! answer have it, and the interruption is told by the next wait that it may end.
 
 mod common;
 
@@ -11,7 +12,7 @@ use millstream::{
     Context, Crank, Events, Interrupter, Poll, Runtime, TcpListener, TcpSocket, TcpStream,
 };
 
-/// A runtime, nobody at the other end, and an interruption that no wait has noticed.
+/// A runtime without a host at the other end, and an interruption that no wait has noticed.
 fn interrupted(crank: Crank) -> (Runtime, Interrupter) {
     let wire = format!("loopback:{}", unique("interrupted"));
     let runtime = Runtime::new(config(&wire, "10.9.0.2/24", crank)).unwrap();
@@ -53,7 +54,8 @@ fn interrupted_context_binds_and_listens() {
     }
 }
 
-/// `wait` on a stack that has had some work and never sleeps while this lasts, for what does not come.
+/// `wait` on a stack that has had some work and never sleeps while this lasts, for what does not
+/// come.
 fn looking_on(wait: impl FnOnce(&Context, &TcpListener) -> io::Result<()>) {
     let wire = format!("loopback:{}", unique("looking"));
     let mut config = config(&wire, "10.9.0.1/24", Crank::Inline);

@@ -103,7 +103,7 @@ fn watch(together: &Barrier) -> (u64, Vec<(u64, u64)>) {
         let full = resident_bytes();
         together.wait();
         together.wait();
-        // Nobody calls: the stacks are turned by their threads, or by the watchdog.
+        // No call turns the stacks here, only their threads or the watchdog.
         let until = Instant::now() + Duration::from_secs(60);
         while resident_bytes() > before + KEPT_BYTES && Instant::now() < until {
             thread::sleep(Duration::from_millis(20));

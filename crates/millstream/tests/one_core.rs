@@ -86,7 +86,8 @@ fn read_all(context: &Context, streams: &mut [TcpStream]) {
     }
 }
 
-/// Room without a chunk to fill it with: whoever asks on and on leaves the core to the stack, which has the chunks' acknowledgments to take.
+/// There is room and no chunk to fill it with. A writer that asks on and on leaves the core to the
+/// stack, which has to take the acknowledgments that free chunks.
 #[test]
 fn dedicated_stack_runs_beside_a_writer_short_of_chunks() {
     pin();

@@ -1,4 +1,5 @@
-//! Millstream at both ends: over memif and over a wire of this process, good and bad, with every pairing of cranks.
+//! Millstream at both ends: over memif and over a wire of this process, good and bad, with every
+//! pairing of cranks.
 
 mod common;
 
@@ -70,7 +71,8 @@ fn place(own: &str, peer: &str, port: u16) -> Place {
     }
 }
 
-/// Plays scenarios over a wire, alternately by IPv4 and IPv6; at the end nothing is held at either end.
+/// Plays scenarios over a wire, alternately by IPv4 and IPv6; at the end nothing is held at either
+/// end.
 fn meet(wire: &Wire, cranks: [Crank; 2], scenarios: &[Scenario]) {
     meet_with(wire, cranks, |_| (), scenarios);
 }

@@ -1,4 +1,5 @@
-//! Many connections of one server, on a virtual clock: none starves, though what all of them would buffer does not fit; and what many have to tell comes in parts.
+//! Many connections of one server, on a virtual clock: none starves, though what all of them would
+//! buffer does not fit; and what many have to tell comes in parts.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -109,7 +110,7 @@ impl End {
     }
 }
 
-/// What as many downloads as `flows` came to in three quarters of so many turns.
+/// The bytes of as many downloads as `flows` in three quarters of so many turns.
 fn downloads(name: &str, mtu: usize, large_chunks: usize, flows: usize, turns: usize) -> Vec<f64> {
     let world = World::new(name, mtu, large_chunks);
     let (servers, clients) = world.connections(flows);
@@ -155,7 +156,7 @@ fn writers_that_want_more_than_all_chunks_share_them() {
 
 #[test]
 fn writers_on_a_wire_that_is_always_full_have_equal_turns() {
-    // Every turn ends with a full port. Whose turn is next does not change by that.
+    // Every turn ends with a full port, which does not change the order of the flows.
     let jain = jain(&downloads("turns", 1_500, 1_024, 512, 1_000));
     assert!(jain > 0.999, "{jain}");
 }

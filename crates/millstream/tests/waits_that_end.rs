@@ -254,7 +254,7 @@ fn kernel_descriptor_for_which_there_was_no_room_is_asked_for_by_the_next_wait()
     }
 }
 
-/// What polls of one socket find one after the other: of each whether it was told to read, and to write.
+/// The reports of polls of one socket, one after the other: readable and writable.
 fn told(polls: &mut [Poll]) -> Vec<(bool, bool)> {
     let one = |poll: &mut Poll| {
         let mut events = Events::with_capacity(1);
@@ -480,7 +480,7 @@ fn poll_asked_about_what_is_another_contexts_knows_nothing_of_it() {
         unknown(poll.reregister_poll(other, Token(9), readable, edge, false));
         unknown(poll.deregister_poll(other));
     }
-    // What it watches it still does.
+    // It still watches the others.
     poll.deregister(&ours).unwrap();
     poll.deregister_poll(&mut inner).unwrap();
 }

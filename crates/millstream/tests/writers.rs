@@ -55,7 +55,8 @@ fn connected(here: &Context, there: &Context) -> (TcpStream, TcpStream) {
     }
 }
 
-/// A context with that many chunks of each size, and connections of its that have written nothing yet, to a peer that the watchdog turns every few milliseconds.
+/// A context with that many chunks of each size, and connections of its that have written nothing
+/// yet, to a peer that the watchdog turns every few milliseconds.
 struct Crowd {
     writers: Vec<TcpStream>,
     readers: Vec<TcpStream>,

@@ -3,8 +3,6 @@
 //! Owns nothing. The service decides and calls; the data plane does. The one of `mill mux` is
 //! `dataplane`, tests of the service have one that only keeps books.
 
-mod live;
-
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::{BorrowedFd, OwnedFd};

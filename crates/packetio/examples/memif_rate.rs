@@ -1,11 +1,14 @@
-//! How many frames a second go through memif between two threads of this process, one way, for 64 and 1500 bytes, in both directions.
+//! How many frames a second go through memif between two threads of this process, one way, for 64
+//! and 1500 bytes, in both directions.
 //!
 //! ```text
 //! cargo run --release -p packetio --example memif_rate [-- seconds-per-case]
 //! ```
 //!
-//! The sender writes each frame whole, in place; the receiver reads the first bytes of each ("look") or copies it all ("copy"). Both poll. With fewer than two idle cores
-//! the figure says little; then look at the last part: both ends on one thread in turn, CPU time per frame for sending and receiving it.
+//! The sender writes each frame whole, in place; the receiver reads the first bytes of each
+//! ("look") or copies it all ("copy"). Both poll. With fewer than two idle cores the figure says
+//! little; then look at the last part: both ends on one thread in turn, CPU time per frame for
+//! sending and receiving it.
 
 use std::time::{Duration, Instant};
 

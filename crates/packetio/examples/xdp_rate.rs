@@ -1,13 +1,15 @@
-//! Frames per second one way over a veth pair, AF_XDP on both ends, in namespaces of its own. Needs root.
+//! Frames per second one way over a veth pair, AF_XDP on both ends, in namespaces of its own. Needs
+//! root.
 //!
 //! ```text
 //! cargo run --release -p packetio --example xdp_rate -- [native|generic] [frame bytes] [seconds] [received|sent]
 //! ```
 //!
-//! One thread sends as fast as the port takes frames, another receives and looks at each one's first bytes. With `received`
-//! (the default) both ends are AF_XDP; with `sent` the far end is the kernel, which drops the frames: the cost of sending
-//! alone. veth does the receiver's work in the sender's system call, so what is measured is copying, twice, and veth.
-//! The CPU time per frame is each thread's own, and so holds on a busy machine as well.
+//! One thread sends as fast as the port takes frames, another receives and looks at each one's
+//! first bytes. With `received` (the default) both ends are AF_XDP; with `sent` the far end is the
+//! kernel, which drops the frames: the cost of sending alone. veth does the receiver's work in the
+//! sender's system call, so what is measured is copying, twice, and veth. The CPU time per frame is
+//! each thread's own, and so holds on a busy machine as well.
 
 #[path = "../tests/xdp_support/mod.rs"]
 mod xdp_support;

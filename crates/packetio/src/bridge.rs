@@ -1,15 +1,18 @@
 //! The engine of `mill wire A B`: joins two ports through a bad wire in each direction.
 //!
-//! Owns both ports and the frames under way. Called by `mill` and by tests. Any two ports will do: TAPs (the kernel on both sides), a veth's end through `packet`
-//! or `xdp`, memif. Frames reach the other side whole: where a kernel peer left the checksum to hardware (`checksum=partial`, as AF_XDP on a veth
-//! needs) it is filled in here; `packet` does so by itself, and cuts super-frames too. Nothing needs `ethtool -K`.
+//! Owns both ports and the frames under way. Called by `mill` and by tests. Any two ports will do:
+//! TAPs (the kernel on both sides), a veth's end through `packet` or `xdp`, memif. Frames reach the
+//! other side whole: where a kernel peer left the checksum to hardware (`checksum=partial`, as
+//! AF_XDP on a veth needs) it is filled in here; `packet` does so by itself, and cuts super-frames
+//! too. Nothing needs `ethtool -K`.
 //!
 //! ```text
 //!  A ── receive ─► Line a_to_b ─► reserve, send ── B
 //!  A ── send ◄──── Line b_to_a ◄──────── receive ── B
 //! ```
 //!
-//! An idle bridge sleeps in the kernel, until a frame arrives, one is due, or the stop descriptor is readable.
+//! An idle bridge sleeps in the kernel, until a frame arrives, one is due, or the stop descriptor
+//! is readable.
 
 use std::fmt;
 use std::io;
@@ -40,7 +43,8 @@ pub enum BridgeError {
     Wait(#[from] io::Error),
 }
 
-/// Ends a [`Bridge::run`] from another thread or a signal handler. Clones are handles on the same flag.
+/// Ends a [`Bridge::run`] from another thread or a signal handler. Clones are handles on the same
+/// flag.
 #[derive(Clone, Debug)]
 pub struct StopFlag(Arc<OwnedFd>);
 
@@ -162,7 +166,8 @@ impl<A: Port, B: Port> Bridge<A, B> {
         }
     }
 
-    /// Moves at most one batch from each port, and what is due to the other; the frames moved. Never blocks.
+    /// Moves at most one batch from each port, and what is due to the other; the frames moved.
+    /// Never blocks.
     ///
     /// # Errors
     /// A port failed. A peer that is merely disconnected is no error.
@@ -195,7 +200,8 @@ impl<A: Port, B: Port> Bridge<A, B> {
         }
     }
 
-    /// Sleeps until there is something to do; `true` if `stop` is readable. A bridge that has something to do only looks.
+    /// Sleeps until there is something to do; `true` if `stop` is readable. A bridge that has
+    /// something to do only looks.
     fn sleep(&mut self, stop: BorrowedFd<'_>) -> Result<bool, BridgeError> {
         let due = [&self.a_to_b, &self.b_to_a]
             .into_iter()

@@ -1,8 +1,10 @@
-//! Frame buffers in our own memory, for the ports whose driver has none: tap, packet, loopback, and the wrappers.
+//! Frame buffers in our own memory, for the ports whose driver has none: tap, packet, loopback, and
+//! the wrappers.
 //!
-//! A [`FrameBuf`] owns one slot of a slab; who holds it may read and write it as a slice. To lend it to the caller of a port it is moved into an
-//! [`RxBatch`] or a [`TxBatch`], which show it only as raw frames, and taken out again afterwards. So a slot is at any time either a slice of
-//! one owner or raw memory behind one batch, never both.
+//! A [`FrameBuf`] owns one slot of a slab; who holds it may read and write it as a slice. To lend
+//! it to the caller of a port it is moved into an [`RxBatch`] or a [`TxBatch`], which show it only
+//! as raw frames, and taken out again afterwards. So a slot is at any time either a slice of one
+//! owner or raw memory behind one batch, never both.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -20,7 +22,8 @@ struct Slab {
     layout: Layout,
 }
 
-// SAFETY: the slab itself is only an address and a layout; each byte is reached through the one `FrameBuf` that owns its slot.
+// SAFETY: the slab itself is only an address and a layout; each byte is reached through the one
+// `FrameBuf` that owns its slot.
 unsafe impl Send for Slab {}
 // SAFETY: as for `Send`; `&Slab` gives no access to the memory.
 unsafe impl Sync for Slab {}
@@ -38,7 +41,7 @@ pub struct FrameBuf {
     ptr: NonNull<u8>,
     capacity: u32,
     len: u32,
-    /// What is known of the transport checksum of the frame in it.
+    /// Verdict about the transport checksum of the frame in it.
     pub checksum: RxChecksum,
     _slab: Arc<Slab>,
 }
@@ -104,7 +107,8 @@ impl FrameBuf {
     /// The frame's bytes.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the slot is ours alone, initialised (zeroed at allocation), and `len <= capacity`.
+        // SAFETY: the slot is ours alone, initialised (zeroed at allocation), and `len <=
+        // capacity`.
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len as usize) }
     }
 
@@ -122,7 +126,8 @@ impl FrameBuf {
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.capacity as usize) }
     }
 
-    /// Takes over the bytes and the checksum mark of a received frame; `false` if it does not fit (the buffer is then empty).
+    /// Takes over the bytes and the checksum mark of a received frame; `false` if it does not fit
+    /// (the buffer is then empty).
     #[inline]
     pub fn copy_frame(&mut self, frame: &RxFrame) -> bool {
         self.len = 0;
@@ -180,14 +185,16 @@ impl RxBatch {
     /// Adds the frame in `buf`.
     #[inline]
     pub fn push(&mut self, buf: FrameBuf) {
-        // SAFETY: the slot lives as long as `buf`, which stays in `bufs` for as long as `frames` names it; frames are shown only through `&self`,
-        // and no slice of the slot can be made while `buf` is in here.
+        // SAFETY: the slot lives as long as `buf`, which stays in `bufs` for as long as `frames`
+        // names it; frames are shown only through `&self`, and no slice of the slot can be made
+        // while `buf` is in here.
         let frame = unsafe { RxFrame::new(buf.ptr.as_ptr(), buf.len) };
         self.frames.push(frame.with_checksum(buf.checksum));
         self.bufs.push(buf);
     }
 
-    /// Adds the frames that `take` pushes. It can do nothing else: the buffers before them are lent.
+    /// Adds the frames that `take` pushes. It can do nothing else: the buffers before them are
+    /// lent.
     ///
     /// ```
     /// use packetio::buffer_unsafe::{RxBatch, carve};
@@ -289,8 +296,9 @@ impl TxBatch {
         }));
     }
 
-    /// Whoever forgets what [`drain_first`](Self::drain_first) returns loses all buffers. Their frames must not stand before those of other buffers, which would
-    /// then leave while they are still shown.
+    /// Forgetting the result of [`drain_first`](Self::drain_first) loses all buffers. Their frames
+    /// must not stand before those of other buffers, which would then leave while they are still
+    /// shown.
     #[inline]
     fn forget_lost(&mut self) {
         self.frames.truncate(self.bufs.len());
@@ -304,7 +312,7 @@ impl TxBatch {
         frames
     }
 
-    /// What the caller wrote, to look at before `drain`.
+    /// Frames that the caller wrote, to look at before `drain`.
     #[inline]
     pub fn written(&self) -> &[TxFrame] {
         &self.frames
@@ -316,7 +324,8 @@ impl TxBatch {
         self.drain_first(self.len())
     }
 
-    /// The grant is over for the first `n` buffers: they come back as from [`drain`](Self::drain), the others stay.
+    /// The grant is over for the first `n` buffers: they come back as from [`drain`](Self::drain),
+    /// the others stay.
     #[inline]
     pub fn drain_first(&mut self, n: usize) -> std::vec::Drain<'_, FrameBuf> {
         let n = n.min(self.len());
@@ -374,7 +383,8 @@ mod tests {
         assert!(tx.is_empty());
     }
 
-    /// Whoever forgets the iterator forgets the buffers, also those that were to stay: the batch begins anew, and shows no slot that somebody else owns.
+    /// Forgetting the iterator forgets the buffers, also those that were to stay: the batch begins
+    /// anew, and shows no slot that somebody else owns.
     #[test]
     fn first_buffers_forgotten_are_shown_no_more() {
         let mut tx = TxBatch::new(4);

@@ -1,7 +1,9 @@
 //! Where a runtime takes the time from: the kernel, or whoever holds the handle of a virtual clock.
 //!
-//! One virtual clock may serve any number of stacks and wires of a process; it goes only forwards, and only when its holder says so. With it, hours of timers
-//! pass in milliseconds and every run is the same run. [`ip_wire`](crate::ip_wire) stamps packets with it, `millstream` turns its stacks by it.
+//! One virtual clock may serve any number of stacks and wires of a process; it goes only forwards,
+//! and only when its holder says so. With it, hours of timers pass in milliseconds and every run is
+//! the same run. [`ip_wire`](crate::ip_wire) stamps packets with it, `millstream` turns its stacks
+//! by it.
 
 use std::sync::Arc;
 
@@ -30,7 +32,8 @@ impl Clock {
         }
     }
 
-    /// A time by this clock as one since 1970 (UTC), in ns. A virtual clock's own times are taken for such.
+    /// A time by this clock as one since 1970 (UTC), in ns. A virtual clock's own times are taken
+    /// for such.
     #[must_use]
     pub fn wall_ns(&self, at_ns: u64) -> u64 {
         match self {
@@ -48,7 +51,8 @@ impl Clock {
     }
 }
 
-/// A clock that stands until it is advanced. Clones show the same time; one holder at a time advances it.
+/// A clock that stands until it is advanced. Clones show the same time; one holder at a time
+/// advances it.
 ///
 /// ```
 /// let clock = packetio::VirtualClock::new(1_000);

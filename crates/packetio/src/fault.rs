@@ -1,7 +1,9 @@
-//! A bad wire: any port with seeded loss, duplication, reordering, corruption, delay, jitter and a rate, each direction on its own.
+//! A bad wire: any port with seeded loss, duplication, reordering, corruption, delay, jitter and a
+//! rate, each direction on its own.
 //!
-//! Owns the frames that are under way (preallocated, at open). Made by [`open`](crate::open::open) from keys like `loss=0.01,delay=5ms`, by the
-//! simulator with its own clock, and by tests. The same seed, times and frames give the same trace.
+//! Owns the frames that are under way (preallocated, at open). Made by [`open`](crate::open::open)
+//! from keys like `loss=0.01,delay=5ms`, by the simulator with its own clock, and by tests. The
+//! same seed, times and frames give the same trace.
 //!
 //! ```text
 //!             ┌─ Fault ───────────────────────────┐
@@ -36,8 +38,8 @@ pub struct FaultOptions {
     pub rx: LineOptions,
     /// What happens to frames on their way out.
     pub tx: LineOptions,
-    /// Frames under way at most, per direction; beyond it: a drop on the way in, back-pressure on the way out.
-    /// `None`: enough for the delay at the rate.
+    /// Frames under way at most, per direction; beyond it: a drop on the way in, back-pressure on
+    /// the way out. `None`: enough for the delay at the rate.
     pub slots: Option<usize>,
 }
 
@@ -111,7 +113,8 @@ impl<P: Port> Fault<P> {
         let mut capabilities = inner.capabilities().clone();
         capabilities.tx_checksum_offload = false;
         capabilities.tso = false;
-        // A checksum that nobody finished, or that nobody looks at, would not show what was damaged.
+        // A checksum that nobody finished, or that nobody looks at, would not show what was
+        // damaged.
         let damages = options.rx.corrupt != Ratio::ZERO;
         let completes = damages && capabilities.rx_checksum == ChecksumPolicy::AcceptPartial;
         if damages {
@@ -138,16 +141,6 @@ impl<P: Port> Fault<P> {
     /// Sets the time and with it the manual clock.
     pub fn set_now_ns(&mut self, now_ns: u64) {
         self.clock = Clock::Manual(now_ns);
-    }
-
-    /// The port behind.
-    pub fn inner_mut(&mut self) -> &mut P {
-        &mut self.inner
-    }
-
-    /// What befell the frames: (in, out).
-    pub fn line_counters(&self) -> (LineCounters, LineCounters) {
-        (self.rx.counters(), self.tx.counters())
     }
 
     /// Sends what is due, as far as the inner port has room.

@@ -1,8 +1,11 @@
-//! What the ports over a file descriptor share: one system call moves one frame, in bounded batches.
+//! What the ports over a file descriptor share: one system call moves one frame, in bounded
+//! batches.
 //!
-//! Owns the frame buffers of both directions and the frames that the kernel did not take at once. `tap` and `packet` give it a [`FrameIo`] and are
-//! done. Frames that the kernel refuses for now wait here in order; their slots are missing from `reserve`, which is the back-pressure. They are offered again
-//! with every call that speaks to the kernel anyway: `receive`, `send`, `prepare_wait`.
+//! Owns the frame buffers of both directions and the frames that the kernel did not take at once.
+//! `tap` and `packet` give it a [`FrameIo`] and are done. Frames that the kernel refuses for now
+//! wait here in order; their slots are missing from `reserve`, which is the back-pressure. They are
+//! offered again with every call that speaks to the kernel anyway: `receive`, `send`,
+//! `prepare_wait`.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -162,7 +165,8 @@ impl<T: FrameIo> Port for FdPort<T> {
 
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
         self.release();
-        // A caller who is kept busy by what arrives neither sleeps nor, when it has nothing to send or no slot for it, sends.
+        // A caller who is kept busy by what arrives neither sleeps nor, when it has nothing to send
+        // or no slot for it, sends.
         if !self.pending.is_empty() {
             // A failure shows as in `prepare_wait`.
             let _ = self.flush();
@@ -204,7 +208,8 @@ impl<T: FrameIo> Port for FdPort<T> {
     }
 
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        // A failure shows again at the caller's next `send` or `receive`, for one that lasts is remembered.
+        // A failure shows again at the caller's next `send` or `receive`, for one that lasts is
+        // remembered.
         let failed = self.flush().is_err() || self.is_gone;
         let room = want_tx && !self.tx_free.is_empty();
         room || failed || self.more || self.io.holds_frames()

@@ -1,8 +1,11 @@
 //! Descriptors that a peer sent, and how those are closed that may be slow to close.
 //!
-//! A peer may send any descriptor, and as soon as it has closed its own, ours is the last: then `close` does what the file wants done, and a TCP socket that
-//! lingers or a file whose file system is a program of the peer's has it wait for as long as the peer likes. So nothing that came from a peer is closed on the thread of a stack, until it is known to be memory or
-//! a bell, which close at once. That goes for sockets, too, in whose queue descriptors lie that nobody took. Called by the control channel.
+//! A peer may send any descriptor, and as soon as it has closed its own, ours is the last: then
+//! `close` does what the file wants done, and a TCP socket that lingers or a file whose file system
+//! is a program of the peer's has it wait for as long as the peer likes. So nothing that came from
+//! a peer is closed on the thread of a stack, until it is known to be memory or a bell, which close
+//! at once. That goes for sockets, too, in whose queue descriptors lie that nobody took. Called by
+//! the control channel.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,7 +65,8 @@ impl Closer {
     }
 }
 
-/// The descriptor that came with a message, if one did. It is left to the closer, unless it is kept.
+/// The descriptor that came with a message, if one did. It is left to the closer, unless it is
+/// kept.
 #[derive(Debug)]
 pub struct Foreign {
     descriptor: Option<OwnedFd>,
@@ -78,7 +82,8 @@ impl Foreign {
         }
     }
 
-    /// The descriptor, once `check` has found it to be of a kind that closes at once, and fit for its purpose.
+    /// The descriptor, once `check` has found it to be of a kind that closes at once, and fit for
+    /// its purpose.
     ///
     /// # Errors
     /// `missing`, or those of `check`, which must not ask the file's own file system for anything: it may be the peer's, and never answer.
@@ -100,7 +105,8 @@ impl Drop for Foreign {
     }
 }
 
-/// What the kernel tells of an open file in `/proc` under `name`, without asking the file itself. `None` without such a line, or without `/proc`.
+/// What the kernel tells of an open file in `/proc` under `name`, without asking the file itself.
+/// `None` without such a line, or without `/proc`.
 pub fn fdinfo(descriptor: BorrowedFd<'_>, name: &str) -> Option<String> {
     let path = format!("/proc/thread-self/fdinfo/{}", descriptor.as_raw_fd());
     let info = std::fs::read_to_string(path).ok()?;

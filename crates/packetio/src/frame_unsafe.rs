@@ -1,10 +1,11 @@
 //! One received and one outgoing frame: a pointer into driver memory, a length, and bounds.
 //!
-//! Owns no memory. Backends make the frames with the `unsafe` constructors; callers of [`Port`](crate::Port) see only safe, bounds-checked
-//! copies. The memory may be rewritten by someone else while we read it (a memif peer, a NIC), so no Rust reference to it is ever made.
+//! Owns no memory. Backends make the frames with the `unsafe` constructors; callers of
+//! [`Port`](crate::Port) see only safe, bounds-checked copies. The memory may be rewritten by
+//! someone else while we read it (a memif peer, a NIC), so no Rust reference to it is ever made.
 //!
-//! Frames are reachable only behind a shared borrow of their port and are neither `Clone` nor `Copy`, so none outlives the loan and no two can be
-//! swapped between ports.
+//! Frames are reachable only behind a shared borrow of their port and are neither `Clone` nor
+//! `Copy`, so none outlives the loan and no two can be swapped between ports.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -13,7 +14,7 @@ use ring::prefetch::{Ahead, LINE_BYTES};
 pub use ring::raw::{RawSlice, RawSliceMut};
 use wire::plain::Place;
 
-/// What is known of a received frame's transport checksum.
+/// Verdict about a received frame's transport checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RxChecksum {
     /// Nothing: verify it, as the port's [`ChecksumPolicy`](crate::ChecksumPolicy) says.
@@ -35,7 +36,8 @@ pub struct RxFrame {
     checksum: RxChecksum,
 }
 
-// SAFETY: the pointer is used only for raw reads within `len`; the maker promises that the memory is reachable from whichever thread holds the port.
+// SAFETY: the pointer is used only for raw reads within `len`; the maker promises that the memory
+// is reachable from whichever thread holds the port.
 unsafe impl Send for RxFrame {}
 
 impl RxFrame {
@@ -81,7 +83,7 @@ impl RxFrame {
         self.len == 0
     }
 
-    /// What the driver knows of the transport checksum.
+    /// The driver's verdict about the transport checksum.
     #[inline]
     pub fn checksum(&self) -> RxChecksum {
         self.checksum
@@ -98,7 +100,8 @@ impl RxFrame {
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> usize {
         let n = self.len().saturating_sub(offset).min(out.len());
         if n > 0 {
-            // SAFETY: `offset + n <= len`, so the source lies in the frame (`new`'s promise); `out` is a distinct Rust object of at least `n` bytes.
+            // SAFETY: `offset + n <= len`, so the source lies in the frame (`new`'s promise); `out`
+            // is a distinct Rust object of at least `n` bytes.
             unsafe { std::ptr::copy_nonoverlapping(self.ptr.add(offset), out.as_mut_ptr(), n) };
         }
         n
@@ -106,13 +109,15 @@ impl RxFrame {
 
     /// The frame's first `N` bytes; zeros stand for what it does not have.
     ///
-    /// A copy: who looks at it twice sees the same, whatever is written to the frame meanwhile. It is read plainly, not as volatile, which would read byte by byte.
+    /// A copy: who looks at it twice sees the same, whatever is written to the frame meanwhile. It
+    /// is read plainly, not as volatile, which would read byte by byte.
     #[inline]
     pub fn head<const N: usize>(&self) -> [u8; N] {
         if self.len() < N {
             return self.short_head();
         }
-        // SAFETY: the frame has at least `N` bytes (`new`'s promise), of which any values make an array.
+        // SAFETY: the frame has at least `N` bytes (`new`'s promise), of which any values make an
+        // array.
         unsafe { std::ptr::read_unaligned(self.ptr.cast()) }
     }
 
@@ -123,7 +128,8 @@ impl RxFrame {
         head
     }
 
-    /// Asks for the lines that [`head`](Self::head) will read, and the next one, to which a short message behind the headers reaches.
+    /// Asks for the lines that [`head`](Self::head) will read, and the next one, to which a short
+    /// message behind the headers reaches.
     #[inline(always)]
     pub fn prefetch(&self) {
         for line in 0..3 {
@@ -131,7 +137,7 @@ impl RxFrame {
         }
     }
 
-    /// What lies behind its first line: to be asked for while the frame before it is copied.
+    /// The bytes behind the first cache line, to be asked for while the frame before it is copied.
     #[inline]
     pub fn ahead(&self) -> Ahead {
         match self.slice(LINE_BYTES, self.len().saturating_sub(LINE_BYTES)) {
@@ -146,12 +152,14 @@ impl RxFrame {
         if offset.checked_add(len)? > self.len() {
             return None;
         }
-        // SAFETY: the range lies in the frame, which stays valid while `self` is borrowed (`new`'s promise).
+        // SAFETY: the range lies in the frame, which stays valid while `self` is borrowed (`new`'s
+        // promise).
         Some(unsafe { RawSlice::new(self.ptr.add(offset), len) })
     }
 }
 
-/// A transmit slot, to be written in place. Reserved from a port until its next `send` or `reserve`.
+/// A transmit slot, to be written in place. Reserved from a port until its next `send` or
+/// `reserve`.
 ///
 /// Its methods take `&self`: a frame is memory that we write and the driver reads.
 #[derive(Debug)]
@@ -163,7 +171,8 @@ pub struct TxFrame {
     offload: Cell<Option<(u16, u16)>>,
 }
 
-// SAFETY: the pointer is used only for raw accesses within `capacity`; the maker promises that the memory is reachable from whichever thread holds the port.
+// SAFETY: the pointer is used only for raw accesses within `capacity`; the maker promises that the
+// memory is reachable from whichever thread holds the port.
 unsafe impl Send for TxFrame {}
 
 impl TxFrame {
@@ -204,7 +213,8 @@ impl TxFrame {
     pub fn write(&self, offset: usize, bytes: &[u8]) -> usize {
         let n = self.capacity().saturating_sub(offset).min(bytes.len());
         if n > 0 {
-            // SAFETY: `offset + n <= capacity`, so the target lies in the slot (`new`'s promise: no Rust reference to it, so `bytes` is elsewhere).
+            // SAFETY: `offset + n <= capacity`, so the target lies in the slot (`new`'s promise: no
+            // Rust reference to it, so `bytes` is elsewhere).
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr.add(offset), n) };
         }
         n
@@ -225,7 +235,8 @@ impl TxFrame {
         if offset.checked_add(len)? > self.capacity() {
             return None;
         }
-        // SAFETY: the range lies in the slot, which stays valid while `self` is borrowed (`new`'s promise).
+        // SAFETY: the range lies in the slot, which stays valid while `self` is borrowed (`new`'s
+        // promise).
         Some(unsafe { RawSliceMut::new(self.ptr.add(offset), len) })
     }
 
@@ -237,14 +248,15 @@ impl TxFrame {
         self.len.set(len.min(self.capacity));
     }
 
-    /// Asks the port to fill in the 16-bit checksum at `start + offset` over `start..len`; the field holds the pseudo-header sum.
-    /// Honoured only by a port whose `tx_checksum_offload` is set.
+    /// Asks the port to fill in the 16-bit checksum at `start + offset` over `start..len`; the
+    /// field holds the pseudo-header sum. Honoured only by a port whose `tx_checksum_offload` is
+    /// set.
     #[inline]
     pub fn set_checksum_offload(&self, start: u16, offset: u16) {
         self.offload.set(Some((start, offset)));
     }
 
-    /// What `set_checksum_offload` asked for: (start, offset). For backends.
+    /// Start and offset that `set_checksum_offload` asked for. For backends.
     #[inline]
     pub fn checksum_offload(&self) -> Option<(u16, u16)> {
         self.offload.get()
@@ -269,7 +281,8 @@ impl<const N: usize> Place for HeadMut<'_, N> {
     #[inline(always)]
     fn put<const M: usize>(&mut self, at: usize, bytes: &[u8; M]) {
         if at.saturating_add(M) <= N {
-            // SAFETY: `at + M <= N`, which the slot holds (`head_mut`) for as long as it is borrowed; no Rust reference to it exists, so `bytes` is elsewhere.
+            // SAFETY: `at + M <= N`, which the slot holds (`head_mut`) for as long as it is
+            // borrowed; no Rust reference to it exists, so `bytes` is elsewhere.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.ptr.add(at), M) };
         }
     }

@@ -1,7 +1,8 @@
 //! Frames that the kernel counts as lost on an interface, from `/proc/net/dev`.
 //!
-//! Owns the open file, and with it the network namespace in which the interface was found. A read takes no lock that a change
-//! of the network's configuration holds, as netlink would. Used by the ports over the kernel's interfaces.
+//! Owns the open file, and with it the network namespace in which the interface was found. A read
+//! takes no lock that a change of the network's configuration holds, as netlink would. Used by the
+//! ports over the kernel's interfaces.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -31,7 +32,7 @@ pub(crate) struct InterfaceDrops {
 }
 
 impl InterfaceDrops {
-    /// Of the interface called `name` in the calling thread's network namespace.
+    /// Counters of the interface called `name` in the calling thread's network namespace.
     pub(crate) fn of(name: &str) -> Self {
         let mut drops = Self {
             list: File::open("/proc/thread-self/net/dev").ok(),

@@ -1,8 +1,11 @@
-//! A wire within one process whose far end speaks raw IP packets, and stands for every other host there is.
+//! A wire within one process whose far end speaks raw IP packets, and stands for every other host
+//! there is.
 //!
-//! The near end is a [`Port`] for a stack. It answers the stack's ARP requests and neighbour solicitations at once, whatever address they ask for, so that
-//! the far end sees no Ethernet: it [injects](IpWireEnd::inject) IP packets and takes the [packets that left](IpWireEnd::next) in order, each with the
-//! time on the wire's [`Clock`] at which it left. `sim`'s packet scripts and the packetdrill plug-in hold the far end.
+//! The near end is a [`Port`] for a stack. It answers the stack's ARP requests and neighbour
+//! solicitations at once, whatever address they ask for, so that the far end sees no Ethernet: it
+//! [injects](IpWireEnd::inject) IP packets and takes the [packets that left](IpWireEnd::next) in
+//! order, each with the time on the wire's [`Clock`] at which it left. `sim`'s packet scripts and
+//! the packetdrill plug-in hold the far end.
 //!
 //! ```text
 //!   stack ─ Port ─┬─ IP packets, stamped ──▶ next()
@@ -10,8 +13,9 @@
 //!                 ◀─ Ethernet header put before ── inject()
 //! ```
 //!
-//! Both ends may be on threads of their own: what they share is behind a lock, and a stack that sleeps is woken by an injected packet. That is a lock for each
-//! batch and an allocation for each packet, which is fine for what it is for.
+//! Both ends may be on threads of their own: what they share is behind a lock, and a stack that
+//! sleeps is woken by an injected packet. That is a lock for each batch and an allocation for each
+//! packet, which is fine for what it is for.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -169,7 +173,8 @@ impl IpWireEnd {
         lock(&self.shared).outbound.pop_front()
     }
 
-    /// Blocks the wire, as a full queue below the stack does, or opens it: while it is blocked the stack finds no room for frames.
+    /// Blocks the wire, as a full queue below the stack does, or opens it: while it is blocked the
+    /// stack finds no room for frames.
     pub fn set_blocked(&self, is_blocked: bool) {
         lock(&self.shared).is_blocked = is_blocked;
     }

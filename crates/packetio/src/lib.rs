@@ -1,14 +1,19 @@
 //! Packets in and out, in batches.
 //!
-//! One trait, [`Port`], and its backends: [`xdp`] (any netdev), [`memif`] (shared memory between two
-//! processes), [`tap`] (debugging, and where XDP is missing), [`dpdk`] (any NIC that DPDK drives, through a plug-in), [`packet`] (a raw AF_PACKET socket, for the bridge),
-//! [`mux`] (a virtual port of `mill mux`), [`loopback`] (within one process), [`ip_wire`] (its far end is raw IP packets in the caller's hands). Wrappers stand in front of any of them: [`fault`] (loss, delay, rate, by
-//! seed) and [`pcap`] (writes a pcapng file). [`WireSpec`] is how a user names a wire in one line, [`open()`] makes the port,
-//! [`wait()`] sleeps on several of them, [`bridge`] joins two.
+//! One trait, [`Port`], and its backends: [`xdp`] (any netdev), [`memif`] (shared memory between
+//! two processes), [`tap`] (debugging, and where XDP is missing), [`dpdk`] (any NIC that DPDK
+//! drives, through a plug-in), [`packet`] (a raw AF_PACKET socket, for the bridge), [`mux`] (a
+//! virtual port of `mill mux`), [`loopback`] (within one process), [`ip_wire`] (its far end is raw
+//! IP packets in the caller's hands). Wrappers stand in front of any of them: [`fault`] (loss,
+//! delay, rate, by seed) and [`pcap`] (writes a pcapng file). [`WireSpec`] is how a user names a
+//! wire in one line, [`open()`] makes the port, [`wait()`] sleeps on several of them, [`bridge`]
+//! joins two.
 //!
-//! The stack is the main caller; `mill wire` calls [`bridge`]; `sim` calls [`loopback`] and [`fault`] with its own clock.
+//! The stack is the main caller; `mill wire` calls [`bridge`]; `sim` calls [`loopback`] and
+//! [`fault`] with its own clock.
 //!
-//! `unsafe` stands only in files named `*_unsafe.rs`; such a module is declared with `#[allow(unsafe_code)]`.
+//! `unsafe` stands only in files named `*_unsafe.rs`; such a module is declared with
+//! `#[allow(unsafe_code)]`.
 
 #![deny(unsafe_code)]
 
@@ -30,6 +35,7 @@ mod mac;
 pub mod memif;
 pub mod mirror;
 #[cfg(test)]
+#[path = "../tests/mortal/mod.rs"]
 mod mortal;
 pub mod mux;
 #[allow(unsafe_code)]

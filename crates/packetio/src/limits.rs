@@ -1,14 +1,17 @@
 //! Every limit of packetio, with its name and unit.
 //!
-//! At each the answer is defined where it is used: back-pressure, a drop with a counter, or a refusal at open.
+//! At each the answer is defined where it is used: back-pressure, a drop with a counter, or a
+//! refusal at open.
 
-/// Named counters in one [`PortCounters`](crate::PortCounters): a backend's own plus those of the wrappers around it.
+/// Named counters in one [`PortCounters`](crate::PortCounters): a backend's own plus those of the
+/// wrappers around it.
 pub const NAMED_COUNTERS_MAX: usize = 48;
 
 /// Descriptors in one [`wait`](crate::wait()), those of all ports and the caller's own.
 pub const WAIT_FDS_MAX: usize = 128;
 
-/// Fewest UMEM chunks that receive frames of an AF_XDP port, unless `ring=` asks for fewer: what one sender's window holds.
+/// Fewest UMEM chunks that receive frames of an AF_XDP port, unless `ring=` asks for fewer: what
+/// one sender's window holds.
 pub const XDP_RX_CHUNKS_MIN: u32 = 2048;
 
 /// Most UMEM chunks that receive frames of an AF_XDP port, unless `ring=` asks for more. The kernel
@@ -23,8 +26,8 @@ pub const XDP_RING_SLOTS_MIN: u32 = 64;
 /// ... and the most. The kernel pins 2 or 4 KiB for each: 128 or 256 MiB.
 pub const XDP_RING_SLOTS_MAX: u32 = 65_536;
 
-/// Slots of an AF_XDP port's TX ring and of its completion ring; as many UMEM chunks send frames, so that the completion
-/// ring can never overflow: a port without a free chunk pushes back.
+/// Slots of an AF_XDP port's TX ring and of its completion ring; as many UMEM chunks send frames,
+/// so that the completion ring can never overflow: a port without a free chunk pushes back.
 pub const XDP_TX_SLOTS: u32 = 1024;
 
 /// Bytes for each socket in the store of frames that an AF_XDP port took out of its RX ring early.
@@ -44,14 +47,15 @@ pub const INTERFACE_LOOK_NS: u64 = 1_000_000_000;
 /// interface behind that are not told.
 pub const INTERFACE_LIST_BYTES_MAX: usize = 64 << 10;
 
-/// Descriptors that peers sent, and sockets in whose queue some lie, which may wait to be closed; with
-/// more, no new peer is heard.
+/// Descriptors that peers sent, and sockets in whose queue some lie, which may wait to be closed;
+/// with more, no new peer is heard.
 pub const CLOSING_MAX: usize = 16;
 
 /// Frames in one batch of an AF_XDP port.
 pub const XDP_BATCH_MAX: usize = 64;
 
-/// Bytes kept free before a frame to be sent: `struct xsk_tx_metadata` goes there (24 bytes; one cache line).
+/// Bytes kept free before a frame to be sent: `struct xsk_tx_metadata` goes there (24 bytes; one
+/// cache line).
 pub const XDP_TX_HEADROOM_BYTES: u32 = 64;
 
 /// Bytes that the kernel keeps free before a received frame (`XDP_PACKET_HEADROOM`).
@@ -63,7 +67,8 @@ pub const XDP_OWNED_MAX: usize = 1024;
 /// Queues of one interface (`bpf/xdp_port.c`).
 pub const XDP_QUEUES_MAX: usize = 256;
 
-/// System calls that one `send` makes to move its frames in copy mode, beyond one per `XDP_TX_KICK_FRAMES`.
+/// System calls that one `send` makes to move its frames in copy mode, beyond one per
+/// `XDP_TX_KICK_FRAMES`.
 pub const XDP_TX_KICKS_SPARE: usize = 2;
 
 /// Frames that the kernel sends per system call in copy mode, at least (`TX_BATCH_SIZE`).
@@ -72,13 +77,15 @@ pub const XDP_TX_KICK_FRAMES: usize = 32;
 /// How soon a port that could not hand all its frames to the kernel wants to try again, in ns.
 pub const XDP_TX_RETRY_NS: u64 = 100_000;
 
-/// How long a port lets its caller sleep before it looks whether the interface is still there, in ns.
+/// How long a port lets its caller sleep before it looks whether the interface is still there, in
+/// ns.
 pub const XDP_LINK_CHECK_NS: u64 = 5_000_000_000;
 
 /// How often, at most, a port about to sleep asks the kernel for its counters and errors, in ns.
 pub const XDP_LOOK_NS: u64 = 10_000_000;
 
-/// How long an open waits for a queue that its last owner has closed but the kernel has not yet let go, in ns.
+/// How long an open waits for a queue that its last owner has closed but the kernel has not yet let
+/// go, in ns.
 pub const XDP_BIND_WAIT_NS_MAX: u64 = 2_000_000_000;
 
 /// Receive calls between two reads of the kernel's own counters of an AF_XDP socket.
@@ -93,13 +100,15 @@ pub const DPDK_RX_SLOTS: u32 = 1024;
 /// Descriptors of a DPDK queue that send, unless its driver wants more or fewer.
 pub const DPDK_TX_SLOTS: u32 = 1024;
 
-/// The first sleep of an idle DPDK port whose driver has no interrupts, and of one that waits for room to send, in ns. Each further one is twice as long ...
+/// The first sleep of an idle DPDK port whose driver has no interrupts, and of one that waits for
+/// room to send, in ns. Each further one is twice as long ...
 pub const DPDK_SLEEP_NS_MIN: u64 = 50_000;
 
 /// ... up to this: what a frame that comes to an idle port waits at most, in ns.
 pub const DPDK_SLEEP_NS_MAX: u64 = 1_000_000;
 
-/// The same with interrupts, which make a frame wait for nothing: how long an interrupt that a driver lost goes unnoticed, in ns.
+/// The same with interrupts, which make a frame wait for nothing: how long an interrupt that a
+/// driver lost goes unnoticed, in ns.
 pub const DPDK_INTERRUPT_SLEEP_NS_MAX: u64 = 100_000_000;
 
 /// How often, at most, a port about to sleep asks the device for its counters, in ns.
@@ -111,7 +120,8 @@ pub const DPDK_LOOK_RECEIVES: u32 = 1 << 16;
 /// Bytes of Ethernet header with one VLAN tag: a frame is at most this longer than the MTU.
 pub const FRAME_HEADER_MAX: usize = 18;
 
-/// Frames under way in one direction of a fault wrapper, unless its options or its delay at its rate ask for more.
+/// Frames under way in one direction of a fault wrapper, unless its options or its delay at its
+/// rate ask for more.
 pub const FAULT_SLOTS_DEFAULT: usize = 4096;
 
 /// ... and never more than this; beyond it: a drop on the way in, back-pressure on the way out.
@@ -156,14 +166,16 @@ pub const LOOPBACK_SLOTS_DEFAULT: usize = 1024;
 /// Longest frame that a kernel peer hands over before segmentation, with its headers, bytes.
 pub const SUPER_FRAME_BYTES_MAX: usize = 65_536 + 256;
 
-/// Room for frames that wait in a packet socket, bytes. The kernel charges a small frame with about a
-/// kilobyte, so this holds a burst of 32,768; the memory is taken as frames come.
+/// Room for frames that wait in a packet socket, bytes. The kernel charges a small frame with about
+/// a kilobyte, so this holds a burst of 32,768; the memory is taken as frames come.
 pub const PACKET_RECEIVE_BYTES: i32 = 32 << 20;
 
-/// Frames that may wait in a TAP's queue for us, unless the device's own length is greater; 8 bytes each.
+/// Frames that may wait in a TAP's queue for us, unless the device's own length is greater; 8 bytes
+/// each.
 pub const TAP_QUEUE_FRAMES: i32 = 16_384;
 
-/// How soon a packet port whose interface went down looks whether it is still there, and how often, in ns.
+/// How soon a packet port whose interface went down looks whether it is still there, and how often,
+/// in ns.
 pub const PACKET_LINK_CHECK_NS: u64 = 1_000_000_000;
 
 /// Named loopbacks of one process that wait for their other end.
@@ -178,21 +190,25 @@ pub const BRIDGE_TURNS_MAX: usize = 64;
 /// Frames in one batch of an IP wire.
 pub const IP_WIRE_BATCH_MAX: usize = 64;
 
-/// Packets that an IP wire holds in each direction. Beyond it `inject` refuses, and what the stack sends is dropped
-/// (`ip_wire_tx_dropped_unread`).
+/// Packets that an IP wire holds in each direction. Beyond it `inject` refuses, and what the stack
+/// sends is dropped (`ip_wire_tx_dropped_unread`).
 pub const IP_WIRE_PACKETS_MAX: usize = 65_536;
 
-/// Longest packet that can be injected into an IP wire: the longest that IPv4 has a length for, and IPv6's longest behind its header.
+/// Longest packet that can be injected into an IP wire: the longest that IPv4 has a length for, and
+/// IPv6's longest behind its header.
 pub const IP_WIRE_PACKET_BYTES_MAX: usize = 65_575;
 
-/// Stacks, and queues of the wire, that one switch joins: a bit each in a word, and what one sleep watches.
+/// Stacks, and queues of the wire, that one switch joins: a bit each in a word, and what one sleep
+/// watches.
 pub const SWITCH_MEMBERS_MAX: usize = 48;
-/// Frame slots between a switch and each of its members, in each direction: as many as an AF_XDP port has ...
+/// Frame slots between a switch and each of its members, in each direction: as many as an AF_XDP
+/// port has ...
 pub const SWITCH_SLOTS: usize = 2048;
 /// ... unless they would take more memory than this, in bytes.
 pub const SWITCH_BYTES: usize = 4 << 20;
-/// Flows whose owner a switch remembers, 8 bytes each; a power of two. Beyond it, and now and then from half of it on, one is forgotten, if possible one that has ended
-/// (`switch_flows_forgotten` counts the others): it belongs to one of those who listen at its port, as if it were new.
+/// Flows whose owner a switch remembers, 8 bytes each; a power of two. Beyond it, and now and then
+/// from half of it on, one is forgotten, if possible one that has ended (`switch_flows_forgotten`
+/// counts the others): it belongs to one of those who listen at its port, as if it were new.
 pub const SWITCH_FLOWS_MAX: usize = 1 << 20;
 /// Batches that a switch takes from a queue of the wire before it looks at what its members send.
 pub const SWITCH_DRAIN_BATCHES_MAX: usize = 32;
@@ -203,8 +219,8 @@ pub const SWITCH_TURNS_MAX: usize = 256;
 
 /// Bytes of one read from a netlink socket: the kernel fills at most 32 KiB.
 pub const NETLINK_BYTES_MAX: usize = 64 << 10;
-/// Bytes of notifications that may wait in a netlink socket. When the kernel dropped some, the mirror
-/// reads everything again.
+/// Bytes of notifications that may wait in a netlink socket. When the kernel dropped some, the
+/// mirror reads everything again.
 pub const NETLINK_QUEUE_BYTES: usize = 1 << 20;
 /// Routes through one interface that the mirror tells; further ones are left out.
 pub const MIRROR_ROUTES_MAX: usize = 1024;

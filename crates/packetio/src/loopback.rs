@@ -1,7 +1,10 @@
-//! A wire within one process: two ends, preallocated frame slots, no system call while both ends are awake.
+//! A wire within one process: two ends, preallocated frame slots, no system call while both ends
+//! are awake.
 //!
-//! Owns the slots; a slot is passed to the other end through one queue and comes back through another. Used by tests, by the simulator (both ends on one
-//! thread, in lock-step: what one end sent, the other receives with its next call) and between two runtimes of one process (an end per thread).
+//! Owns the slots; a slot is passed to the other end through one queue and comes back through
+//! another. Used by tests, by the simulator (both ends on one thread, in lock-step: what one end
+//! sent, the other receives with its next call) and between two runtimes of one process (an end per
+//! thread).
 //!
 //! ```text
 //!  free ─ reserve() ─► granted ─ send() ─► [queue] ─ receive() ─► lent
@@ -28,7 +31,8 @@ use crate::port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, Por
 /// `loopback[:NAME][,mtu=N][,mac=..]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopbackOptions {
-    /// Two ports opened by the same name in one process are the two ends. Without a name a port hears itself.
+    /// Two ports opened by the same name in one process are the two ends. Without a name a port
+    /// hears itself.
     pub name: String,
     /// This end's address; made up if absent. In a [`pair`] it is the first end's.
     pub mac: Option<MacAddr>,
@@ -146,7 +150,8 @@ pub fn echo(options: &LoopbackOptions) -> Result<Loopback, OpenError> {
 /// Ends that wait for their other end to be opened: (name, queue, end).
 static WAITING: Mutex<Vec<(String, usize, Loopback)>> = Mutex::new(Vec::new());
 
-/// Opens an end by name: the first call makes the wire, the second gets its other end. Without a name: [`echo`].
+/// Opens an end by name: the first call makes the wire, the second gets its other end. Without a
+/// name: [`echo`].
 ///
 /// # Errors
 /// Too many names wait, or the process is out of descriptors.

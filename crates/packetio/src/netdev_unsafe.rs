@@ -1,6 +1,8 @@
-//! The kernel's network devices, by ioctl: index, MTU, MAC, up; and a descriptor's attachment to a TAP.
+//! The kernel's network devices, by ioctl: index, MTU, MAC, up; and a descriptor's attachment to a
+//! TAP.
 //!
-//! Owns the socket that the ioctls go through, and with it the network namespace in which it was opened. Used by `tap` and `packet`.
+//! Owns the socket that the ioctls go through, and with it the network namespace in which it was
+//! opened. Used by `tap` and `packet`.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -22,7 +24,8 @@ const SIOCGIFINDEX: Opcode = libc::SIOCGIFINDEX as Opcode;
 const SIOCGIFTXQLEN: Opcode = libc::SIOCGIFTXQLEN as Opcode;
 const SIOCSIFTXQLEN: Opcode = libc::SIOCSIFTXQLEN as Opcode;
 
-/// `struct ifreq` on 64-bit and 32-bit Linux: a name and 24 bytes of union, read as the request says.
+/// `struct ifreq` on 64-bit and 32-bit Linux: a name and 24 bytes of union, read as the request
+/// says.
 #[repr(C, align(8))]
 struct IfReq {
     name: [u8; NAME_BYTES_MAX + 1],
@@ -61,12 +64,14 @@ impl IfReq {
 
 /// One `ioctl` with an `ifreq`.
 fn call<const OPCODE: Opcode>(fd: impl AsFd, req: &mut IfReq) -> Result<(), Errno> {
-    // SAFETY: every opcode of this file takes a pointer to `struct ifreq`, which `IfReq` lays out (16 bytes of name, a 24-byte union), and
-    // reads and writes nothing beyond it; the union holds no pointers for these requests.
+    // SAFETY: every opcode of this file takes a pointer to `struct ifreq`, which `IfReq` lays out
+    // (16 bytes of name, a 24-byte union), and reads and writes nothing beyond it; the union holds
+    // no pointers for these requests.
     unsafe { ioctl(fd, Updater::<OPCODE, IfReq>::new(req)) }
 }
 
-/// Attaches an open `/dev/net/tun` to the interface `name` with `flags` (`IFF_TAP | …`), making it if need be.
+/// Attaches an open `/dev/net/tun` to the interface `name` with `flags` (`IFF_TAP | …`), making it
+/// if need be.
 pub(crate) fn tun_attach(fd: impl AsFd, name: &str, flags: u16) -> Result<(), Errno> {
     let mut req = IfReq::new(name)?;
     req.set_short(flags);
@@ -119,7 +124,8 @@ impl NetDevice {
         call::<SIOCSIFMTU>(&self.socket, &mut req)
     }
 
-    /// Lets at least so many frames wait in the device's own queue. One that holds more keeps its length.
+    /// Lets at least so many frames wait in the device's own queue. One that holds more keeps its
+    /// length.
     pub(crate) fn lengthen_queue(&self, frames: i32) -> Result<(), Errno> {
         let mut req = self.ask::<SIOCGIFTXQLEN>()?;
         if req.int() >= frames {

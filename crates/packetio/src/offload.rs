@@ -1,9 +1,12 @@
-//! What a local kernel peer leaves to hardware, done in software: transport checksums and segmentation.
+//! Work that a local kernel peer leaves to hardware, done in software: transport checksums and
+//! segmentation.
 //!
-//! A kernel that sends over veth hands over frames whose checksum field holds just the pseudo-header sum, and TCP or UDP "super-frames" of up to
-//! 64 KiB, for no hardware will ever see them. Before such a frame may go to a real wire or a TAP, both must be made good.
+//! A kernel that sends over veth hands over frames whose checksum field holds just the
+//! pseudo-header sum, and TCP or UDP "super-frames" of up to 64 KiB, for no hardware will ever see
+//! them. Before such a frame may go to a real wire or a TAP, both must be made good.
 //!
-//! Owns the one super-frame that is being cut. Used by `packet` (which is told by a virtio header) and by the [`bridge`](crate::bridge) (which looks).
+//! Owns the one super-frame that is being cut. Used by `packet` (which is told by a virtio header)
+//! and by the [`bridge`](crate::bridge) (which looks).
 
 use wire::checksum::{Sum, of, pseudo_header_v4, pseudo_header_v6};
 use wire::ethernet::{self, EtherType};
@@ -103,10 +106,11 @@ fn put16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Finishes the checksum of a frame whose field holds just the pseudo-header sum; `true` if it was so.
+/// Finishes the checksum of a frame whose field holds just the pseudo-header sum; `true` if it was
+/// so.
 ///
-/// A finished checksum that looks the same by chance is summed again to the same value's complement and so would be damaged; hence a frame
-/// that verifies as it is stays as it is.
+/// A finished checksum that looks the same by chance is summed again to the same value's complement
+/// and so would be damaged; hence a frame that verifies as it is stays as it is.
 pub fn complete_partial(frame: &mut [u8]) -> bool {
     let Some(layout) = Layout::of(frame) else {
         return false;
@@ -127,8 +131,8 @@ pub fn complete_partial(frame: &mut [u8]) -> bool {
     )
 }
 
-/// Sums `frame[start..]`, in which the field at `start + offset` holds the pseudo-header sum, and writes the checksum there.
-/// `false` if the frame is too short for that.
+/// Sums `frame[start..]`, in which the field at `start + offset` holds the pseudo-header sum, and
+/// writes the checksum there. `false` if the frame is too short for that.
 pub fn complete_at(frame: &mut [u8], start: usize, offset: usize) -> bool {
     let field = start.saturating_add(offset);
     if start >= frame.len() || field + 2 > frame.len() {
@@ -169,7 +173,8 @@ impl Segmenter {
         self.layout.is_none()
     }
 
-    /// Takes a super-frame whose payload is to be cut into pieces of `segment` bytes; `false` if it is not TCP or UDP with a whole header and payload.
+    /// Takes a super-frame whose payload is to be cut into pieces of `segment` bytes; `false` if it
+    /// is not TCP or UDP with a whole header and payload.
     pub fn load(&mut self, frame: &[u8], segment: usize) -> bool {
         self.layout = None;
         let Some(layout) = Layout::of(frame).filter(|_| segment > 0) else {
@@ -180,7 +185,7 @@ impl Segmenter {
             _ => UDP_HEADER_LEN,
         };
         self.headers = layout.at + transport;
-        // Who owns a TAP writes any data offset that it likes, and the kernel hands it on.
+        // The owner of a TAP may write any data offset, and the kernel hands it on.
         let is_whole = layout.header_min().is_some_and(|min| transport >= min);
         if !is_whole || self.headers >= layout.end {
             return false;
@@ -194,7 +199,8 @@ impl Segmenter {
         true
     }
 
-    /// Writes the next segment; its length, or `None` if it does not fit (the rest is then given up) or none is left.
+    /// Writes the next segment; its length, or `None` if it does not fit (the rest is then given
+    /// up) or none is left.
     pub fn cut(&mut self, out: &mut [u8]) -> Option<usize> {
         let layout = self.layout?;
         let end = (self.at + self.segment).min(layout.end);

@@ -18,9 +18,11 @@ use crate::spec::{Backend, WireSpec};
 use crate::tap::Tap;
 use crate::{dpdk, loopback, memif, mux, xdp};
 
-/// Opens queue `queue` of a wire: the backend, behind the faults, behind the capture (which so sees what the stack sees).
+/// Opens queue `queue` of a wire: the backend, behind the faults, behind the capture (which so sees
+/// what the stack sees).
 ///
-/// Call it on the thread whose network namespace is meant. The wrappers of queue K > 0 take the seed plus K and the file name with `.K` appended.
+/// Call it on the thread whose network namespace is meant. The wrappers of queue K > 0 take the
+/// seed plus K and the file name with `.K` appended.
 ///
 /// # Errors
 /// [`OpenError`]: one line that says what and where.

@@ -1,11 +1,14 @@
-//! A raw AF_PACKET socket on an interface: the slow and simple way onto any netdev, for the bridge and where XDP is missing.
+//! A raw AF_PACKET socket on an interface: the slow and simple way onto any netdev, for the bridge
+//! and where XDP is missing.
 //!
-//! Owns the socket. Called through [`open`](crate::open::open), in the network namespace of the calling thread. The kernel's own stack still sees what arrives, so
-//! the interface should have no IP addresses. One `read` or `write` moves one frame.
+//! Owns the socket. Called through [`open`](crate::open::open), in the network namespace of the
+//! calling thread. The kernel's own stack still sees what arrives, so the interface should have no
+//! IP addresses. One `read` or `write` moves one frame.
 //!
-//! A local kernel peer (the other end of a veth) leaves checksums and segmentation to hardware. The socket asks for the virtio header that tells
-//! so, and the port makes the frames good before it lends them: no `ethtool -K … tx off tso off gso off gro off` is needed on either end. VLAN tags are taken
-//! off by the kernel and lost.
+//! A local kernel peer (the other end of a veth) leaves checksums and segmentation to hardware. The
+//! socket asks for the virtio header that tells so, and the port makes the frames good before it
+//! lends them: no `ethtool -K … tx off tso off gso off gro off` is needed on either end. VLAN tags
+//! are taken off by the kernel and lost.
 
 use std::cell::Cell;
 use std::io::IoSlice;
@@ -202,7 +205,8 @@ impl PacketIo {
         }
     }
 
-    /// The interface went down, for a while or for good: an interface that goes is down first, and then the kernel says nothing more of it.
+    /// The interface went down, for a while or for good: an interface that goes is down first, and
+    /// then the kernel says nothing more of it.
     #[cold]
     fn look(&mut self) -> Result<Read, PortError> {
         if bound_index(&self.fd).map_err(|errno| failure("getsockname", errno))? <= 0 {
@@ -233,7 +237,7 @@ impl FrameIo for PacketIo {
         match rustix::io::read(&self.fd, &mut self.staging[..]) {
             Ok(0) => Ok(Read::Empty),
             Ok(len) => {
-                // What was queued before the interface went down says nothing of it.
+                // Frames queued before the interface went down do not show that it did.
                 if self.is_drained {
                     self.look_at_ns = None;
                 }

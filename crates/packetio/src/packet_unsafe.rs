@@ -14,7 +14,8 @@ const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 /// `struct sockaddr_ll` for an interface and all protocols.
 struct LinkAddr(libc::sockaddr_ll);
 
-// SAFETY: `with_sockaddr` passes a pointer to a whole `sockaddr_ll` that lives during the call, and its length.
+// SAFETY: `with_sockaddr` passes a pointer to a whole `sockaddr_ll` that lives during the call, and
+// its length.
 unsafe impl SocketAddrArg for LinkAddr {
     unsafe fn with_sockaddr<R>(
         &self,
@@ -56,7 +57,8 @@ pub(crate) fn bound_index(fd: impl AsFd) -> Result<i32, Errno> {
     let mut address = LinkAddr::of(0);
     let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     let fd = fd.as_fd().as_raw_fd();
-    // SAFETY: the kernel writes at most `len` bytes at `address`, a whole `sockaddr_ll` that any bytes are valid for, and the length at `len`.
+    // SAFETY: the kernel writes at most `len` bytes at `address`, a whole `sockaddr_ll` that any
+    // bytes are valid for, and the length at `len`.
     let rc = unsafe { libc::getsockname(fd, (&raw mut address.0).cast(), &raw mut len) };
     succeeded(rc).map(|()| address.0.sll_ifindex)
 }
@@ -72,7 +74,8 @@ fn succeeded(rc: libc::c_int) -> Result<(), Errno> {
 fn set<T>(fd: impl AsFd, level: libc::c_int, option: libc::c_int, value: &T) -> Result<(), Errno> {
     let len = size_of::<T>() as libc::socklen_t;
     let fd = fd.as_fd().as_raw_fd();
-    // SAFETY: the pointer and the length are those of `value`, which the kernel only reads; each caller passes the type that its option takes.
+    // SAFETY: the pointer and the length are those of `value`, which the kernel only reads; each
+    // caller passes the type that its option takes.
     succeeded(unsafe { libc::setsockopt(fd, level, option, (&raw const *value).cast(), len) })
 }
 
@@ -86,7 +89,8 @@ pub(crate) fn ignore_outgoing(fd: impl AsFd) -> Result<(), Errno> {
     set::<libc::c_int>(fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1)
 }
 
-/// Room for frames that wait to be received, bytes; privileged, so that the system's limit does not apply.
+/// Room for frames that wait to be received, bytes; privileged, so that the system's limit does not
+/// apply.
 pub(crate) fn receive_room(fd: impl AsFd, bytes: libc::c_int) -> Result<(), Errno> {
     set::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
 }
@@ -101,7 +105,8 @@ pub(crate) fn dropped_since_asked(fd: impl AsFd) -> Result<u64, Errno> {
     let fd = fd.as_fd().as_raw_fd();
     let option = libc::PACKET_STATISTICS;
     let into = (&raw mut statistics).cast();
-    // SAFETY: the kernel writes at most `len` bytes at `statistics`, a whole `tpacket_stats` that any bytes are valid for, and the length at `len`.
+    // SAFETY: the kernel writes at most `len` bytes at `statistics`, a whole `tpacket_stats` that
+    // any bytes are valid for, and the length at `len`.
     let rc = unsafe { libc::getsockopt(fd, libc::SOL_PACKET, option, into, &raw mut len) };
     succeeded(rc).map(|()| u64::from(statistics.tp_drops))
 }

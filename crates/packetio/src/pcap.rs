@@ -1,8 +1,9 @@
 //! A capture of what passes a port, as a pcapng file for tcpdump, tshark and Wireshark.
 //!
-//! Owns the file and its own transmit slots. Made by [`open`](crate::open::open) from `pcap=FILE`, and by tests. One interface block (Ethernet, ns timestamps), one enhanced packet
-//! block per frame with its direction. Written through a buffer, when the caller is about to sleep and at the end; a write that fails ends the capture,
-//! not the port (counter `pcap_failed`).
+//! Owns the file and its own transmit slots. Made by [`open`](crate::open::open) from `pcap=FILE`,
+//! and by tests. One interface block (Ethernet, ns timestamps), one enhanced packet block per frame
+//! with its direction. Written through a buffer, when the caller is about to sleep and at the end;
+//! a write that fails ends the capture, not the port (counter `pcap_failed`).
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -64,14 +65,10 @@ impl<P: Port> Pcap<P> {
         })
     }
 
-    /// Stamps frames with the caller's clock from now on: ns since 1970, or since the start of a simulation.
+    /// Stamps frames with the caller's clock from now on: ns since 1970, or since the start of a
+    /// simulation.
     pub fn set_now_ns(&mut self, now_ns: u64) {
         self.now_ns = Some(now_ns);
-    }
-
-    /// The port behind.
-    pub fn inner_mut(&mut self) -> &mut P {
-        &mut self.inner
     }
 
     /// Writes what is buffered to the file.
@@ -124,7 +121,8 @@ impl<P: Port> Port for Pcap<P> {
         self.inner.waiting()
     }
 
-    /// Grants no more than the inner port has room for, so that the frames can be passed on when they are sent.
+    /// Grants no more than the inner port has room for, so that the frames can be passed on when
+    /// they are sent.
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
         let n = self.inner.reserve(n.min(self.capabilities.batch_max)).len();
         while self.granted.len() < n {

@@ -1,6 +1,7 @@
 //! The one trait of packet I/O, and the plain values that go with it.
 //!
-//! Owns nothing. Implemented by every backend and wrapper of this crate; called by the stack, the bridge and the simulator.
+//! Owns nothing. Implemented by every backend and wrapper of this crate; called by the stack, the
+//! bridge and the simulator.
 //!
 //! A turn of a caller looks like this:
 //!
@@ -26,11 +27,12 @@ use crate::mux::message::Change;
 /// What the receiver of a port's frames must do about transport checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumPolicy {
-    /// Every checksum is checked, unless the frame itself says [`RxChecksum::Verified`](crate::RxChecksum).
+    /// Every checksum is checked, unless the frame itself says
+    /// [`RxChecksum::Verified`](crate::RxChecksum).
     #[default]
     Verify,
-    /// As `Verify`, but a field that holds just the pseudo-header sum is right too: a local kernel peer
-    /// leaves it so for an offload that never happens (veth).
+    /// As `Verify`, but a field that holds just the pseudo-header sum is right too: a local kernel
+    /// peer leaves it so for an offload that never happens (veth).
     AcceptPartial,
     /// Nothing is checked: the wire is memory of this host.
     Trust,
@@ -149,7 +151,8 @@ pub trait Port {
 
     /// The next batch, at most `batch_max` frames; empty if nothing is there.
     ///
-    /// The frames stay lent until the next `receive` or `release`; a call while a batch is out releases that batch first.
+    /// The frames stay lent until the next `receive` or `release`; a call while a batch is out
+    /// releases that batch first.
     ///
     /// # Errors
     /// [`PortError`] if the wire failed; counters and a later call remain valid.
@@ -158,21 +161,23 @@ pub trait Port {
     /// Gives the last batch back to the driver; a no-op without one.
     fn release(&mut self);
 
-    /// Makes room for what arrives while the caller does something else for long: frames may move from the driver's ring to
-    /// memory of the port's own, and come out of `receive` in their order. A batch that is lent stays lent.
+    /// Makes room for what arrives while the caller does something else for long: frames may move
+    /// from the driver's ring to memory of the port's own, and come out of `receive` in their
+    /// order. A batch that is lent stays lent.
     fn drain(&mut self) {}
 
-    /// Frames that have arrived and that `receive` has not lent yet, where a full ring loses what comes next; 0 where peers
-    /// are held back instead, or where nobody knows.
+    /// Frames that have arrived and that `receive` has not lent yet, where a full ring loses what
+    /// comes next; 0 where peers are held back instead, or where nobody knows.
     fn waiting(&mut self) -> usize {
         0
     }
 
-    /// Up to `n` transmit slots to be written in place; fewer or none is back-pressure, which `send(0)` may end.
+    /// Up to `n` transmit slots to be written in place; fewer or none is back-pressure, which
+    /// `send(0)` may end.
     ///
-    /// Each has length 0 until `set_len`. Slots reserved and not sent return with the next `send` or `reserve`.
-    /// (The slice is shared and the frames write through `&self`, for with `&mut` two ports' frames could be swapped
-    /// and outlive their memory.)
+    /// Each has length 0 until `set_len`. Slots reserved and not sent return with the next `send`
+    /// or `reserve`. (The slice is shared and the frames write through `&self`, for with `&mut` two
+    /// ports' frames could be swapped and outlive their memory.)
     fn reserve(&mut self, n: usize) -> &[TxFrame];
 
     /// The first `n` of the reserved slots leave, in order; the rest return. Flushes to the wire.
@@ -183,7 +188,8 @@ pub trait Port {
     /// [`PortError`] if the wire failed; the frames are then dropped and counted.
     fn send(&mut self, n: usize) -> Result<(), PortError>;
 
-    /// Enables wake-ups, for the caller wants to sleep: on frames that arrive, with `want_tx` also on room to send.
+    /// Enables wake-ups, for the caller wants to sleep: on frames that arrive, with `want_tx` also
+    /// on room to send.
     ///
     /// `true` means that work is there already: do not sleep. Always followed by `finish_wait`.
     fn prepare_wait(&mut self, want_tx: bool) -> bool;
@@ -194,8 +200,8 @@ pub trait Port {
     /// Names the descriptors to sleep on, and for which events.
     fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags));
 
-    /// When the port itself has something to do, on the clock of `CLOCK_MONOTONIC` in ns: a delayed frame is due, a peer is
-    /// to be tried again. `None`: only its descriptors wake it.
+    /// When the port itself has something to do, on the clock of `CLOCK_MONOTONIC` in ns: a delayed
+    /// frame is due, a peer is to be tried again. `None`: only its descriptors wake it.
     fn deadline_ns(&self) -> Option<u64> {
         None
     }

@@ -1,4 +1,5 @@
-//! A wire named in one line, as users write it in a configuration, in `MILLSTREAM_WIRE` or after `mill`.
+//! A wire named in one line, as users write it in a configuration, in `MILLSTREAM_WIRE` or after
+//! `mill`.
 //!
 //! ```text
 //! xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,ring=N][,zerocopy=auto|off]
@@ -17,7 +18,8 @@
 //! ,pcap=FILE
 //! ```
 //!
-//! Owns the grammar only; each backend owns its options. An error is one line that names the place and what was expected.
+//! Owns the grammar only; each backend owns its options. An error is one line that names the place
+//! and what was expected.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -118,7 +120,8 @@ impl WireSpec {
         }
     }
 
-    /// The kernel's interface that the wire takes over, addresses and all; a TAP's is the kernel's end, not ours.
+    /// The kernel's interface that the wire takes over, addresses and all; a TAP's is the kernel's
+    /// end, not ours.
     #[must_use]
     pub fn interface(&self) -> Option<&str> {
         match &self.backend {
@@ -177,7 +180,8 @@ impl FromStr for WireSpec {
 /// The key whose value takes the rest of the line: EAL's arguments have commas of their own.
 const EAL: &str = "eal=";
 
-/// The comma-separated parts of a specification, each with its byte offset. `eal=` is the last one, commas and all.
+/// The comma-separated parts of a specification, each with its byte offset. `eal=` is the last one,
+/// commas and all.
 struct Parts<'a> {
     text: &'a str,
     at: usize,

@@ -1,4 +1,5 @@
-//! One wire for several stacks of a process, whatever queues it has: a thread that hands each frame to the stack that owns its flow.
+//! One wire for several stacks of a process, whatever queues it has: a thread that hands each frame
+//! to the stack that owns its flow.
 //!
 //! ```text
 //!  wire queue 0 ─┐              ┌─ member 0: a loopback's end, the stack has the other
@@ -6,14 +7,19 @@
 //!                    (thread)   └─ member 2 ...
 //! ```
 //!
-//! The wire's own choice of queue is not trusted: a veth has one queue, a kernel may change a flow's. A SYN is handed to one of the members that listen at its port
-//! (rendezvous hashing), a member's own SYN says that it calls; who was handed a flow's SYN or sent it has the flow from then on, whoever listens later
-//! (decision 0046). Members call from ranges of local ports of their own ([`ports_of`]), and where nobody listens and only one has ever called no flow is looked up. Of what is not
-//! TCP, all get what all learn from (ARP, neighbour discovery, ICMP errors), and one the rest, to answer or to drop it once.
+//! The wire's own choice of queue is not trusted: a veth has one queue, a kernel may change a
+//! flow's. A SYN is handed to one of the members that listen at its port (rendezvous hashing), a
+//! member's own SYN says that it calls; who was handed a flow's SYN or sent it has the flow from
+//! then on, whoever listens later (decision 0046). Members call from ranges of local ports of their
+//! own ([`ports_of`]), and where nobody listens and only one has ever called no flow is looked up.
+//! Of what is not TCP, all get what all learn from (ARP, neighbour discovery, ICMP errors), and one
+//! the rest, to answer or to drop it once.
 //!
-//! Without a wire it is a small Ethernet: each member has an address of its own, and frames go to whom they name ([`Switch::ethernet`]).
+//! Without a wire it is a small Ethernet: each member has an address of its own, and frames go to
+//! whom they name ([`Switch::ethernet`]).
 //!
-//! Owns the wire's ports and the far ends of its members. `millstream::Runtime` makes one when there are more contexts than the wire is known to serve.
+//! Owns the wire's ports and the far ends of its members. `millstream::Runtime` makes one when
+//! there are more contexts than the wire is known to serve.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -56,7 +62,8 @@ type Newcomer = (usize, MacAddr, End);
 struct End {
     far: Loopback,
     drops: Arc<Drops>,
-    /// Since when the member has gone while the wire had no room for the last of what it sent; 0: it has not.
+    /// Since when the member has gone while the wire had no room for the last of what it sent; 0:
+    /// it has not.
     left_at_ns: u64,
 }
 
@@ -317,7 +324,8 @@ impl Fabric {
         self.part_if_cut();
     }
 
-    /// Without a wire there is nothing to share: members find their other end dropped and say that they are gone.
+    /// Without a wire there is nothing to share: members find their other end dropped and say that
+    /// they are gone.
     fn part_if_cut(&mut self) {
         if self.wire.is_empty() && !self.is_ethernet {
             self.ends.fill_with(|| None);
@@ -347,8 +355,9 @@ impl Fabric {
         self.part_if_cut();
     }
 
-    /// Batches of one queue of the wire until it has no more. What the members send causes answers, each member's batch as many as a batch of the wire's takes: of
-    /// one batch a turn the wire's ring would overflow.
+    /// Batches of one queue of the wire until it has no more. What the members send causes answers,
+    /// each member's batch as many as a batch of the wire's takes: of one batch a turn the wire's
+    /// ring would overflow.
     fn drain(&mut self, queue: usize) -> usize {
         let mut moved = 0;
         for _ in 0..SWITCH_DRAIN_BATCHES_MAX {

@@ -1,8 +1,10 @@
 //! A TAP interface: the kernel's own stack is the peer. For debugging, and where XDP is missing.
 //!
-//! Owns the descriptor; a TAP that was made here vanishes with it. Called through [`open`](crate::open::open). The interface is made if it does not exist; it is made in
-//! the network namespace of the calling thread. One `read` or `write` moves one frame, so it is slow, and the kernel's side hands over whole, checksummed
-//! frames of at most the MTU (no virtio header, so no offloads).
+//! Owns the descriptor; a TAP that was made here vanishes with it. Called through
+//! [`open`](crate::open::open). The interface is made if it does not exist; it is made in the
+//! network namespace of the calling thread. One `read` or `write` moves one frame, so it is slow,
+//! and the kernel's side hands over whole, checksummed frames of at most the MTU (no virtio header,
+//! so no offloads).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -49,7 +51,8 @@ impl Default for TapOptions {
 pub type Tap = FdPort<TapIo>;
 
 impl Tap {
-    /// Opens one queue of the interface, making it if need be, in the calling thread's network namespace.
+    /// Opens one queue of the interface, making it if need be, in the calling thread's network
+    /// namespace.
     ///
     /// # Errors
     /// One line that names the interface and the step.
@@ -98,8 +101,9 @@ impl Tap {
     }
 }
 
-/// Makes a TUN interface (raw IP packets, no Ethernet) in the calling thread's network namespace, for whoever plays all of its other side. It vanishes with
-/// the descriptor, which does not block. With `has_header` a `struct virtio_net_hdr` stands before every packet that is read or written.
+/// Makes a TUN interface (raw IP packets, no Ethernet) in the calling thread's network namespace,
+/// for whoever plays all of its other side. It vanishes with the descriptor, which does not block.
+/// With `has_header` a `struct virtio_net_hdr` stands before every packet that is read or written.
 ///
 /// # Errors
 /// One line that names the interface and the step.

@@ -1,4 +1,5 @@
-//! Sleeping on several ports at once: one `ppoll` over their descriptors and the caller's own, with a timeout in ns.
+//! Sleeping on several ports at once: one `ppoll` over their descriptors and the caller's own, with
+//! a timeout in ns.
 //!
 //! Owns nothing. Called by the stack when a turn found nothing to do, and by the bridge.
 
@@ -11,10 +12,11 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::limits::WAIT_FDS_MAX;
 use crate::port::Port;
 
-/// What ended a [`wait`].
+/// The reasons why a [`wait`] ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Woken {
-    /// Bit i: port i has work (its descriptor fired, it said so before the sleep, or its deadline passed).
+    /// Bit i: port i has work (its descriptor fired, it said so before the sleep, or its deadline
+    /// passed).
     pub ports: u64,
     /// Bit i: `extra[i]` is readable, or in error.
     pub extra: u64,
@@ -57,10 +59,12 @@ fn timespec_ns(t: Timespec) -> u64 {
         .wrapping_add(t.tv_nsec as u64)
 }
 
-/// Sleeps until a port has work, an extra descriptor is readable, or `timeout` ns have passed (`None`: for ever).
+/// Sleeps until a port has work, an extra descriptor is readable, or `timeout` ns have passed
+/// (`None`: for ever).
 ///
-/// With `want_tx`, room to send counts as work too. Enables each port's wake-ups first and disables them afterwards, so there is no lost wake-up:
-/// a port that already has work ends the call without a sleep. A port's own deadline (a delayed frame) shortens the sleep.
+/// With `want_tx`, room to send counts as work too. Enables each port's wake-ups first and disables
+/// them afterwards, so there is no lost wake-up: a port that already has work ends the call without
+/// a sleep. A port's own deadline (a delayed frame) shortens the sleep.
 ///
 /// # Errors
 /// `InvalidInput` for more than 64 ports or extras, or more than [`WAIT_FDS_MAX`] descriptors in all; otherwise what `ppoll` says.
@@ -74,7 +78,8 @@ pub fn wait(
     wait_each(ports, extra, if want_tx { u64::MAX } else { 0 }, timeout)
 }
 
-/// As [`wait`], but bit i of `want_tx` says it for port i: room in a port that has nothing to send would end the sleep at once.
+/// As [`wait`], but bit i of `want_tx` says it for port i: room in a port that has nothing to send
+/// would end the sleep at once.
 ///
 /// # Errors
 /// As [`wait`].
@@ -136,7 +141,8 @@ fn sleep(
     Ok(())
 }
 
-/// The descriptors of one sleep, on the stack; `owner[i]` is a port's number, or 64 and more for an extra.
+/// The descriptors of one sleep, on the stack; `owner[i]` is a port's number, or 64 and more for an
+/// extra.
 struct FdList<'a> {
     fds: [PollFd<'a>; WAIT_FDS_MAX],
     owner: [u8; WAIT_FDS_MAX],

@@ -1,4 +1,5 @@
-//! The kernel's stack talks to itself across a bridge: two namespaces, TAPs and veths, and a bad wire between them. Needs root.
+//! The kernel's stack talks to itself across a bridge: two namespaces, TAPs and veths, and a bad
+//! wire between them. Needs root.
 
 mod netns;
 

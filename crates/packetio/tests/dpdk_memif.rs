@@ -1,5 +1,6 @@
-//! A DPDK port (driver `net_memif`, in the client's role) against our own native memif, in one process: no NIC, no huge pages, no root. Each test is
-//! skipped, with the reason printed, where DPDK is missing.
+//! A DPDK port (driver `net_memif`, in the client's role) against our own native memif, in one
+//! process: no NIC, no huge pages, no root. Each test is skipped, with the reason printed, where
+//! DPDK is missing.
 //!
 //! EAL starts once in a process, so all tests share one with a device each.
 
@@ -60,8 +61,10 @@ fn native(device: usize, queues: usize) -> Vec<MemifPort> {
     Memif::connect(&options).unwrap()
 }
 
-/// A native memif and the device that is connected to it, in this order: what is bound last is dropped first, and the device has to be. Its driver's own thread takes the connection
-/// down when the peer leaves, and a port that is stopped at that moment takes it down as well, without a lock between them (`EAL: Error: Invalid memory`, or worse).
+/// A native memif and the device that is connected to it, in this order: what is bound last is
+/// dropped first, and the device has to be. Its driver's own thread takes the connection down when
+/// the peer leaves, and a port that is stopped at that moment takes it down as well, without a lock
+/// between them (`EAL: Error: Invalid memory`, or worse).
 fn connected(device: usize) -> Option<(MemifPort, Box<dyn Port + Send>)> {
     let options = options(device)?;
     // A client looks for its server once, when it starts.
@@ -109,7 +112,8 @@ fn receive_some(port: &mut dyn Port, number: u64) -> u64 {
     next - number
 }
 
-/// `frames` numbered frames each way at the same time, whole and in order; asleep whenever nothing moves.
+/// `frames` numbered frames each way at the same time, whole and in order; asleep whenever nothing
+/// moves.
 fn exchange(a: &mut dyn Port, b: &mut dyn Port, frames: u64) {
     let (mut sent, mut came) = ([0; 2], [0; 2]);
     let deadline = Instant::now() + PATIENCE;

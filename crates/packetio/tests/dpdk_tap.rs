@@ -1,5 +1,6 @@
-//! A DPDK port (driver `net_tap`) against the kernel's end of its TAP: checksums by the driver, interrupts, an MTU. Each test is skipped, with the reason
-//! printed, where DPDK or the privilege is missing.
+//! A DPDK port (driver `net_tap`) against the kernel's end of its TAP: checksums by the driver,
+//! interrupts, an MTU. Each test is skipped, with the reason printed, where DPDK or the privilege
+//! is missing.
 //!
 //! EAL starts once in a process, so the tests share one, and a namespace.
 
@@ -63,7 +64,8 @@ fn ends(test: &str, change: impl FnOnce(&mut DpdkOptions) + Send) -> Option<Ends
     })
 }
 
-/// A TCP segment with `payload` bytes whose checksum field holds `checksum` of the right one and the pseudo-header's sum.
+/// A TCP segment with `payload` bytes whose checksum field holds `checksum` of the right one and
+/// the pseudo-header's sum.
 fn segment(payload: usize, checksum: impl FnOnce(u16, u16) -> u16) -> Vec<u8> {
     let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     let mut frame = vec![0x5a; TCP_AT + 20 + payload];

@@ -12,8 +12,9 @@ use hostile::{Client, RING_S2C, SLOTS};
 use packetio::Port;
 use packetio::memif::{Memif, MemifOptions};
 
-/// The bell's flags and counter are the peer's as much as ours: made blocking and full, it would have a `write` wait until somebody reads.
-/// (That the kernel adds to it in another way is shown beside `memif/bell.rs`: here what it falls back on would do.)
+/// The bell's flags and counter are the peer's as much as ours: made blocking and full, it would
+/// have a `write` wait until somebody reads. (That the kernel adds to it in another way is shown
+/// beside `memif/bell.rs`: here what it falls back on would do.)
 #[test]
 fn bell_that_is_full_and_waits_does_not_hold_up_who_rings_it() {
     let path = path("full-bell");

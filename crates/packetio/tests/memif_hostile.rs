@@ -135,7 +135,8 @@ impl Kit {
         })
     }
 
-    /// All messages but the last are believed; the last is refused. Each with memory, unsealed memory, huge memory, a bell, a semaphore, a pipe, or nothing.
+    /// All messages but the last are believed; the last is refused. Each with memory, unsealed
+    /// memory, huge memory, a bell, a semaphore, a pipe, or nothing.
     fn assert_refuses(&mut self, messages: &[(Vec<u8>, char)], why: &str) {
         let peer = self.greet();
         let Some(((last, what), first)) = messages.split_last() else {

@@ -128,7 +128,8 @@ fn sleeping_ends_lose_nothing_in_either_direction() {
     transfer("sleep-s2c", 200_000, &options(), &options(), true, true);
 }
 
-/// Frames go back and forth, one to three at a time, and both ends sleep in between: a ring that is lost leaves both asleep.
+/// Frames go back and forth, one to three at a time, and both ends sleep in between: a ring that is
+/// lost leaves both asleep.
 fn bounce(port: &mut MemifPort, begins: bool, rounds: u32) {
     let mut number = u32::from(begins);
     let mut to_send = usize::from(begins);
@@ -508,7 +509,8 @@ fn port_closed_and_opened_again_goes_on_where_it_was() {
     exchange(&mut *server, 16);
 }
 
-/// The other queue keeps the connection up, and the server sends on: what it has filled is not to be lent to it again.
+/// The other queue keeps the connection up, and the server sends on: what it has filled is not to
+/// be lent to it again.
 #[test]
 fn client_port_closed_and_opened_again_finds_the_frames_that_came_meanwhile() {
     let ([_, client_options], [mut server, mut client]) = two_queues("reopen-client", 4096);

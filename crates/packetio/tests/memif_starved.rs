@@ -1,4 +1,5 @@
-//! A server without a free descriptor. The process that shares its limit with it is this test's own.
+//! A server without a free descriptor. The process that shares its limit with it is this test's
+//! own.
 
 #[path = "memif_common/mod.rs"]
 mod common;

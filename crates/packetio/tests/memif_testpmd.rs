@@ -1,4 +1,5 @@
-//! Memif against DPDK's testpmd, in both roles. Each test is skipped, with the reason printed, where testpmd is missing.
+//! Memif against DPDK's testpmd, in both roles. Each test is skipped, with the reason printed,
+//! where testpmd is missing.
 //!
 //! Debian: `dpdk-dev` and `librte-net-memif23`, or `MILLSTREAM_TESTPMD=/path/to/dpdk-testpmd`.
 
@@ -56,7 +57,8 @@ fn with_testpmd(
     let _ = std::fs::remove_file(path);
 }
 
-/// Sends numbered frames to a testpmd that sends each back, a window at a time; verifies all bytes and the order.
+/// Sends numbered frames to a testpmd that sends each back, a window at a time; verifies all bytes
+/// and the order.
 fn echo(port: &mut MemifPort, frames: u64, length_max: usize, swapped: bool, sleep: bool) {
     const WINDOW: u64 = 200;
     let mut bytes = vec![0; length_max];
@@ -103,7 +105,8 @@ fn echo(port: &mut MemifPort, frames: u64, length_max: usize, swapped: bool, sle
     assert_eq!(port.counters().value("memif_rx_dropped_chain"), Some(0));
 }
 
-/// Takes `frames` frames of testpmd's txonly generator and verifies each: `length` bytes, IPv4, header checksum, UDP port 9.
+/// Takes `frames` frames of testpmd's txonly generator and verifies each: `length` bytes, IPv4,
+/// header checksum, UDP port 9.
 fn count(port: &mut MemifPort, frames: u64, length: usize) {
     let mut received = 0;
     let mut bytes = vec![0; length + 1];
@@ -244,7 +247,8 @@ fn testpmd_client_with_small_buffers_sends_and_receives_chains() {
         device,
         &["--forward-mode=txonly", "--txpkts=1000"],
         |port| {
-            // Two slots a frame, so that the ring never has just one free: DPDK 22.11 then runs past its end.
+            // Two slots a frame, so that the ring never has just one free: DPDK 22.11 then runs
+            // past its end.
             count(port, 100_000, 1000);
             assert!(port.counters().value("memif_rx_chained").unwrap() >= 100_000);
             None
@@ -256,7 +260,8 @@ fn testpmd_client_with_small_buffers_sends_and_receives_chains() {
         device,
         &["--forward-mode=io", "--burst=16"],
         |port| {
-            // Frames of one length: DPDK 22.11 leaves old NEXT flags on the first descriptor of a frame.
+            // Frames of one length: DPDK 22.11 leaves old NEXT flags on the first descriptor of a
+            // frame.
             let mut received = 0;
             let mut back = [0; 2048];
             let deadline = Instant::now() + Duration::from_secs(60);

@@ -1,5 +1,7 @@
-//! tcpdump and tshark read what the capture wrapper writes. A tool that is not installed is skipped with a message.
+//! tcpdump and tshark read what the capture wrapper writes. A tool that is not installed is skipped
+//! with a message.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -61,7 +63,7 @@ fn read_with(tool: &str, file: &Scratch, before: &[&str], after: &[&str]) -> Opt
         .args(after)
         .output();
     let Ok(output) = output else {
-        println!("skipped: no {tool}");
+        let _ = writeln!(std::io::stderr(), "ignored: no {tool}");
         return None;
     };
     let error = String::from_utf8_lossy(&output.stderr);

@@ -146,7 +146,8 @@ fn veth() -> Namespace {
     space
 }
 
-/// An end learns from a worker of the kernel's that the other is up, and drops what it is given until then.
+/// An end learns from a worker of the kernel's that the other is up, and drops what it is given
+/// until then.
 fn await_up(space: &Namespace) {
     let is_up = |device| {
         let link = space.ip(&format!("link show {device}"));

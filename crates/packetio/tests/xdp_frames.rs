@@ -1,4 +1,5 @@
-//! Raw frames through AF_XDP over a veth pair: both directions, both modes, several queues, whose frames are whose.
+//! Raw frames through AF_XDP over a veth pair: both directions, both modes, several queues, whose
+//! frames are whose.
 
 mod xdp_support;
 

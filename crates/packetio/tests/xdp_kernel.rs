@@ -1,5 +1,6 @@
-//! AF_XDP against a kernel peer over veth: ARP, ND and pings answered by a tiny responder, the kernel's own addresses beside
-//! ours, and what a kernel's TCP sends: partial checksums and segmentation.
+//! AF_XDP against a kernel peer over veth: ARP, ND and pings answered by a tiny responder, the
+//! kernel's own addresses beside ours, and what a kernel's TCP sends: partial checksums and
+//! segmentation.
 
 mod xdp_support;
 
@@ -20,7 +21,8 @@ const OURS_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
 const PEER_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
 const PORT: u16 = 9;
 
-/// A host of a few lines behind an AF_XDP port: answers ARP, ND, pings and SYNs, and keeps the TCP data that it sees.
+/// A host of a few lines behind an AF_XDP port: answers ARP, ND, pings and SYNs, and keeps the TCP
+/// data that it sees.
 struct Responder {
     port: XdpPort,
     /// Each TCP segment with data: its length, and its checksum.

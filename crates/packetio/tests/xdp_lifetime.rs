@@ -1,5 +1,5 @@
-//! What comes and goes: back-pressure without loss, rings that ran full, the program that goes with its owner, the interface
-//! that goes away.
+//! What comes and goes: back-pressure without loss, rings that ran full, the program that goes with
+//! its owner, the interface that goes away.
 
 mod xdp_support;
 
@@ -288,7 +288,8 @@ fn interface_that_goes_away_is_an_error() {
     interface.set_owned(&[]).unwrap();
 }
 
-/// The child of the next test: holds the interface until it is killed. Without the variable it does nothing.
+/// The child of the next test: holds the interface until it is killed. Without the variable it does
+/// nothing.
 #[test]
 fn holder() {
     if std::env::var_os(HOLD).is_none() {

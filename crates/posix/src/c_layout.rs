@@ -1,4 +1,5 @@
-//! C's structures (x86-64 and AArch64 Linux) as bytes, to and from what the calls take: for the doors through which C programs come in.
+//! C's structures (x86-64 and AArch64 Linux) as bytes, to and from what the calls take: for the
+//! doors through which C programs come in.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -63,7 +64,8 @@ pub fn to_address(bytes: &[u8]) -> Address {
     }
 }
 
-/// As [`to_address`], for `bind`, to which IPv4's unspecified address is one also without its family.
+/// As [`to_address`], for `bind`, to which IPv4's unspecified address is one also without its
+/// family.
 pub fn to_bound_address(bytes: &[u8]) -> Address {
     match to_address(bytes) {
         Address::Unspec if array(bytes, 4) == Some([0; 4]) && bytes.len() >= SOCKADDR_IN_LEN => {
@@ -104,7 +106,7 @@ pub fn to_pieces(bytes: &[u8]) -> Vec<Piece> {
     bytes.chunks_exact(IOVEC_LEN).map(piece).collect()
 }
 
-/// What pieces hold in all.
+/// The bytes of all pieces.
 ///
 /// # Errors
 /// `EINVAL` beyond what a call can return.
@@ -134,7 +136,8 @@ pub fn to_message_header(bytes: &[u8]) -> MessageHeader {
     }
 }
 
-/// Where in a `struct msghdr` a call writes: the lengths of the name and of the control messages, and the flags.
+/// Where in a `struct msghdr` a call writes: the lengths of the name and of the control messages,
+/// and the flags.
 pub const MSG_NAMELEN_AT: usize = 8;
 /// See [`MSG_NAMELEN_AT`].
 pub const MSG_CONTROLLEN_AT: usize = 40;

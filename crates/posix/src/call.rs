@@ -5,18 +5,19 @@ use std::net::SocketAddr;
 use rustix::io::Errno;
 
 use crate::request::{ControlMessage, EpollEvent, PollFd, Request};
-use crate::sockets::Sockets;
 
 /// How far a call has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is over: its return value, or what `errno` is. What else it gives is its [`Reply`].
+    /// The call is over: its return value, or its errno. Everything else that it gives is its
+    /// [`Reply`].
     Done(Result<i64, Errno>),
-    /// It blocks. Poll it again after the stack was turned, and at [`Call::deadline_ns`] at the latest.
+    /// It blocks. Poll it again after the stack was turned, and at [`Call::deadline_ns`] at the
+    /// latest.
     Pending,
 }
 
-/// What a call gives apart from its return value.
+/// The results of a call besides its return value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Reply {
     /// Nothing.
@@ -24,11 +25,11 @@ pub enum Reply {
     None,
     /// `accept`, `getsockname`, `getpeername`.
     Address(SocketAddr),
-    /// What was read; the value of an option.
+    /// The bytes read; the value of an option.
     Bytes(Vec<u8>),
     /// `recvmsg`.
     Message {
-        /// What was read.
+        /// The bytes read.
         bytes: Vec<u8>,
         /// Control messages that found room.
         control: Vec<ControlMessage>,
@@ -46,12 +47,12 @@ pub enum Reply {
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Call {
-    request: Request,
+    pub(crate) request: Request,
     pub(crate) reply: Reply,
     pub(crate) progress: Progress,
 }
 
-/// What a blocked call remembers between polls.
+/// The state of a blocked call between polls.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// When it gives up, once it has been found to block; `None`: never.
@@ -62,7 +63,7 @@ pub(crate) struct Progress {
     pub began: bool,
     /// Bytes that were written, or read, so far.
     pub done: usize,
-    /// What it waits for comes without an event.
+    /// The call waits for something that no event announces.
     pub is_unannounced: bool,
     /// A signal ended its wait: this is its last step.
     pub is_interrupted: bool,
@@ -79,31 +80,26 @@ impl Call {
         }
     }
 
-    /// Carries the call on.
-    pub fn poll(&mut self, sockets: &mut Sockets) -> Outcome {
-        sockets.carry_on(&self.request, &mut self.progress, &mut self.reply)
-    }
-
-    /// When a blocked call gives up by itself (`SO_RCVTIMEO`, `SO_SNDTIMEO`, the time of `poll` and `epoll_wait`), on the context's clock;
-    /// `None`: never.
+    /// When a blocked call gives up by itself (`SO_RCVTIMEO`, `SO_SNDTIMEO`, the time of `poll` and
+    /// `epoll_wait`), on the context's clock; `None`: never.
     #[must_use]
     pub fn deadline_ns(&self) -> Option<u64> {
         self.progress.deadline_ns
     }
 
-    /// What is being called.
+    /// The call's name and arguments.
     #[must_use]
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// What it gave, once it is done.
+    /// The results of a call that is done.
     #[must_use]
     pub fn reply(&self) -> &Reply {
         &self.reply
     }
 
-    /// What it gave, once it is done.
+    /// The results of a call that is done.
     #[must_use]
     pub fn into_reply(self) -> Reply {
         self.reply

@@ -1,8 +1,9 @@
-//! Who numbers the descriptors.
+//! The numbers of descriptors.
 
 use rustix::io::Errno;
 
-/// Hands out the numbers of descriptors. A plug-in in a real process opens real ones, so that they mean nothing else there.
+/// Hands out the numbers of descriptors. A plug-in in a real process opens real ones, so that they
+/// mean nothing else there.
 pub trait Descriptors {
     /// A number not in use.
     ///

@@ -7,11 +7,13 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
+use crate::entry::{Entry, File, errno};
 use crate::number::*;
 use crate::request::{EpollEvent, Request};
-use crate::sockets::{Entry, File, Sockets, Step, errno};
+use crate::sockets::{Sockets, Step};
 
-/// What a wait for several things sleeps at most, when one of them may come without an event of the stack's.
+/// The longest sleep of a wait for several things, when one of them may come without an event of
+/// the stack's.
 const SLICE_NS: u64 = 5_000_000;
 /// Kernel descriptors that one sleep watches.
 const PARKED_FDS_MAX: usize = 64;
@@ -20,7 +22,7 @@ impl Sockets {
     /// Makes a call and waits until it is over.
     ///
     /// # Errors
-    /// What `errno` is.
+    /// The call's errno.
     pub fn wait_for(&mut self, request: &Request) -> (Result<i64, Errno>, Reply) {
         let mut reply = Reply::None;
         let outcome = self.drive(None, |sockets, progress| {
@@ -35,7 +37,8 @@ impl Sockets {
         (outcome, reply)
     }
 
-    /// Tries a step again and again, asleep in between, until it is over. `fd`: a descriptor of the kernel may be what it waits for.
+    /// Tries a step again and again, asleep in between, until it is over. `fd`: a descriptor of the
+    /// kernel may be what it waits for.
     pub(crate) fn drive(
         &mut self,
         fd: Option<i32>,
@@ -60,7 +63,8 @@ impl Sockets {
                 until_ns = Some(until_ns.map_or(slice_ns, |until_ns| until_ns.min(slice_ns)));
             }
             let parked = context.park(until_ns, kernel.as_slice());
-            // Of a call that waits without a limit a signal's handler is no end, as with signal(2) in Linux; one with a limit never goes on after it.
+            // A signal's handler does not end a call that waits without a limit, as with signal(2)
+            // in Linux. A call with a limit never goes on after it.
             let goes_on = progress.deadline_ns.is_none();
             let ended = match parked {
                 Ok(by_signal) => (by_signal && !goes_on).then_some(Errno::INTR),
@@ -69,7 +73,7 @@ impl Sockets {
             match ended {
                 None => {}
                 Some(_) if progress.done > 0 => return Ok(progress.done as i64),
-                // What came with the signal is no less there.
+                // Events that came with the signal are there all the same.
                 Some(Errno::INTR) => {
                     progress.is_interrupted = true;
                     return match step(self, &mut progress)? {
@@ -85,7 +89,8 @@ impl Sockets {
     /// `epoll_wait`: events of what is ready, in place of what `found` held, `max` at most.
     ///
     /// # Errors
-    /// What `errno` is; `EINTR` by an [`Interrupter`](millstream::Interrupter) and, if the context has one, by a signal.
+    /// The call's errno; `EINTR` by an [`Interrupter`](millstream::Interrupter) and, if the context
+    /// has one, by a signal.
     pub fn epoll_wait_into(
         &mut self,
         epfd: i32,
@@ -137,7 +142,7 @@ impl Sockets {
         let deadline_ns = self.deadline_ns(timeout);
         let mut by_signal = false;
         loop {
-            // What has happened so far is seen, even by those who do not wait.
+            // Even a call that does not wait sees everything that has happened so far.
             self.context.turn().map_err(|error| errno(&error))?;
             for entry in fds.iter_mut() {
                 entry.revents = self.poll_one(entry.fd, entry.events);
@@ -158,7 +163,7 @@ impl Sockets {
             }
             let parked = self.context.park(until_ns, &kernels);
             by_signal = match parked.map_err(|error| errno(&error)) {
-                // What came with the interruption is no less there.
+                // Events that came with the interruption are there all the same.
                 Err(Errno::INTR) => true,
                 parked => parked?,
             };
@@ -216,7 +221,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// Lets a socket connect from an address of ours, at a port that is chosen then. Nothing, if it is bound, or has begun to connect.
+    /// Lets a socket connect from an address of ours, at a port that is chosen then. Nothing, if it
+    /// is bound, or has begun to connect.
     pub fn set_source(&mut self, fd: i32, source: IpAddr) {
         if let Some((_, entry)) = self.with_context(fd)
             && let File::Idle(socket) = &entry.file

@@ -1,5 +1,6 @@
-//! Calls that move bytes, for callers who have the memory and a thread to block: done when they return. The data path of C programs, so nothing here allocates
-//! once a connection stands, but for receives with flags.
+//! Calls that move bytes, for callers who have the memory and a thread to block: done when they
+//! return. The data path of C programs, so nothing here allocates once a connection stands, but for
+//! receives with flags.
 
 use std::io::{IoSlice, IoSliceMut, Read};
 use std::os::fd::OwnedFd;
@@ -8,9 +9,10 @@ use millstream::TcpStream;
 use rustix::io::Errno;
 
 use crate::call::Reply;
+use crate::entry::{Entry, File, errno};
 use crate::kernel;
 use crate::number::*;
-use crate::sockets::{Entry, File, Sockets, Step, errno};
+use crate::sockets::{Sockets, Step};
 
 /// Flags that change nothing about how bytes are read.
 const PLAIN: i32 = MSG_DONTWAIT | MSG_NOSIGNAL;
@@ -19,7 +21,7 @@ impl Sockets {
     /// `read` and `readv`: as many bytes as are there. No bytes are asked for by one empty piece.
     ///
     /// # Errors
-    /// What `errno` is.
+    /// The call's errno.
     pub fn read_into(&mut self, fd: i32, pieces: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
         match &self.entry(fd)?.file {
             File::Epoll(_) => Err(Errno::INVAL),
@@ -35,7 +37,7 @@ impl Sockets {
     /// `recv` and `recvmsg`: as many bytes as are there.
     ///
     /// # Errors
-    /// What `errno` is.
+    /// The call's errno.
     #[inline]
     pub fn recv_into(
         &mut self,
@@ -93,10 +95,11 @@ impl Sockets {
         Ok(read as usize)
     }
 
-    /// `write` and `writev`: all of the bytes on a blocking descriptor, as many as there is room for on another.
+    /// `write` and `writev`: all of the bytes on a blocking descriptor, as many as there is room
+    /// for on another.
     ///
     /// # Errors
-    /// What `errno` is.
+    /// The call's errno.
     pub fn write_from(&mut self, fd: i32, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
         match &self.entry(fd)?.file {
             File::Epoll(_) => Err(Errno::INVAL),
@@ -111,7 +114,7 @@ impl Sockets {
     /// `send` and `sendmsg`, as [`write_from`](Self::write_from).
     ///
     /// # Errors
-    /// What `errno` is.
+    /// The call's errno.
     #[inline]
     pub fn send_from(
         &mut self,
@@ -158,7 +161,7 @@ impl Sockets {
         Ok(done)
     }
 
-    /// What ended a call that had moved bytes is for the next one to tell, as in Linux.
+    /// The error that ends a call which has moved bytes is left for the next call, as in Linux.
     #[cold]
     fn tell_error_again(&mut self, fd: i32) {
         if let Ok(entry) = self.entry(fd)
@@ -175,10 +178,11 @@ impl Sockets {
         sent.map(|sent| sent as usize)
     }
 
-    /// Makes a call that does not wait on the kernel's descriptor behind one of ours; again and again, asleep in between, if ours is to wait.
+    /// Makes a call that does not wait on the kernel's descriptor behind one of ours; again and
+    /// again, asleep in between, if ours is to wait.
     ///
     /// # Errors
-    /// What `errno` is; `EBADF` if there is none behind it.
+    /// The call's errno; `EBADF` if no kernel descriptor is behind it.
     pub fn on_kernel(
         &mut self,
         fd: i32,
@@ -215,7 +219,7 @@ pub fn scatter(mut received: &[u8], pieces: &mut [IoSliceMut<'_>]) {
     }
 }
 
-/// What a read or write of the kernel's came to: blocked, unless the descriptor is to say so.
+/// The outcome of a read or write of the kernel's: blocked, unless the descriptor is non-blocking.
 fn found(outcome: Result<usize, Errno>, entry: &Entry, flags: i32) -> Step {
     let is_nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
     match outcome {
@@ -225,7 +229,7 @@ fn found(outcome: Result<usize, Errno>, entry: &Entry, flags: i32) -> Step {
     }
 }
 
-/// What there is, into one piece after the other; `None` if there is no room for anything.
+/// Reads into one piece after the other; `None` if the pieces have no room.
 fn read_pieces(
     mut stream: &TcpStream,
     pieces: &mut [IoSliceMut<'_>],

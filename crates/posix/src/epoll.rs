@@ -8,36 +8,25 @@ use millstream::{Events, Interest, Mode, Poll, Readiness, Source, Token};
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
+use crate::entry::{Entry, Epoll, File, Watch, Watched, errno};
 use crate::error_queue::{Notices, look};
 use crate::kernel;
 use crate::number::*;
 use crate::request::{EpollEvent, PollFd};
-use crate::sockets::{Entry, File, Sockets, Step, errno, is_over};
+use crate::sockets::{Sockets, Step, is_over};
 
-/// The most events that a wait may ask for (`EP_MAX_EVENTS`): as many of the kernel's structures as an `int` counts bytes.
+/// The most events that a wait may ask for (`EP_MAX_EVENTS`): as many of the kernel's structures as
+/// an `int` counts bytes.
 const EVENTS_MAX: usize = i32::MAX as usize / 12;
 
-/// An epoll descriptor.
-pub(crate) struct Epoll {
-    poll: Poll,
-    watched: Watched,
-    events: Events,
-    /// Of which descriptors the events of this wait are, one by one: their `data` need not say.
-    told: Vec<i32>,
-    /// Where notices begin that found no room among the events of a wait: in every other one they come first then, so that neither they nor what the poll finds
-    /// fills the room every time.
-    owed: Option<i32>,
-    notices_first: bool,
-}
-
 impl Epoll {
-    /// What it watches of the kernel's, for those who sleep until something is ready.
+    /// The kernel descriptors that it watches, as one descriptor to sleep on.
     pub fn kernel_fd(&self) -> Option<BorrowedFd<'_>> {
         self.poll.kernel_fd()
     }
 
-    /// Adds notices of a descriptor: to its event, or as an event of its own, which says `said`. True: it was to be told of once, and the poll does not know that it
-    /// was.
+    /// Adds notices of a descriptor: to its event, or as an event of its own, which says `said`.
+    /// True: it was to be told of once, and the poll does not know that it was.
     fn add_notice(
         &mut self,
         fd: i32,
@@ -74,26 +63,11 @@ impl Epoll {
     fn switch_off(&mut self, fd: i32, file: &mut File) {
         if let Some(watch) = self.watched.at_mut(fd) {
             (watch.is_off, watch.is_polled) = (true, false);
-            // What cannot be watched any more is not.
+            // A descriptor that cannot be watched any more is not watched.
             let _ = remove(&mut self.poll, file);
         }
     }
 }
-
-/// A descriptor that is watched.
-#[derive(Clone, Copy)]
-struct Watch {
-    events: u32,
-    /// How many notices there had been about it when it was last told of ([`Notices::count`]).
-    seen: u32,
-    data: u64,
-    /// It was to be told of once, and was.
-    is_off: bool,
-    /// The poll watches it. Not any more, once a notice was the one thing to be told: the poll would not know.
-    is_polled: bool,
-}
-
-const _: () = assert!(size_of::<Option<Watch>>() == 24);
 
 impl Watch {
     /// Whatever there is to tell is news.
@@ -114,8 +88,9 @@ impl Watch {
         }
     }
 
-    /// What is to be told of a descriptor for the sake of notices, although the poll has found nothing: whatever there is, at each wait while notices wait, or
-    /// when there was a further one.
+    /// The events to report of a descriptor because of its notices, although the poll has found
+    /// none. A level-triggered descriptor has some at each wait while notices wait, an
+    /// edge-triggered one when there was a further notice.
     fn said(self, file: &File, notices: Notices) -> u32 {
         let is_due = match self.events & EPOLLET {
             0 => self.only_asked(notices.said) != 0,
@@ -132,46 +107,7 @@ impl Watch {
     }
 }
 
-/// What is watched, by descriptor.
-#[derive(Default)]
-struct Watched {
-    places: Vec<Option<Watch>>,
-}
-
-impl Watched {
-    fn at(&self, fd: i32) -> Option<Watch> {
-        *self.places.get(usize::try_from(fd).ok()?)?
-    }
-
-    fn at_mut(&mut self, fd: i32) -> Option<&mut Watch> {
-        self.places.get_mut(usize::try_from(fd).ok()?)?.as_mut()
-    }
-
-    fn set(&mut self, fd: i32, watch: Watch) {
-        let Ok(place) = usize::try_from(fd) else {
-            return;
-        };
-        if place >= self.places.len() {
-            self.places.resize(place + 1, None);
-        }
-        self.places[place] = Some(watch);
-    }
-
-    fn remove(&mut self, fd: i32) -> Option<Watch> {
-        self.places.get_mut(usize::try_from(fd).ok()?)?.take()
-    }
-
-    /// The first one from descriptor `fd` on.
-    fn from(&self, fd: i32) -> Option<(i32, Watch)> {
-        let rest = self.places.get(usize::try_from(fd).ok()?..)?;
-        let numbered = (fd..).zip(rest);
-        numbered
-            .filter_map(|(fd, watch)| Some((fd, (*watch)?)))
-            .next()
-    }
-}
-
-/// What `poll` says of a socket.
+/// The events of `poll` for a socket.
 fn mask(ready: Readiness) -> u32 {
     let pairs = [
         (Readiness::READABLE, EPOLLIN | EPOLLRDNORM),
@@ -185,7 +121,7 @@ fn mask(ready: Readiness) -> u32 {
     said.fold(0, |all, (_, bits)| all | bits)
 }
 
-/// What `poll` says of a descriptor, asked for `events`.
+/// The events of `poll` for a descriptor, among `events`.
 fn ready(file: &File, events: u32) -> u32 {
     mask(match file {
         File::Idle(socket) | File::Deferred(socket, _) => socket.readiness(),
@@ -318,7 +254,8 @@ impl Sockets {
         Ok(Some(count))
     }
 
-    /// The events that were asked for, `max` at most, into `found`, which is empty; waits for some up to `timeout`.
+    /// The events that were asked for, `max` at most, into `found`, which is empty; waits for some
+    /// up to `timeout`.
     pub(crate) fn epoll_found(
         &mut self,
         epfd: i32,
@@ -343,7 +280,7 @@ impl Sockets {
         };
         if found.len() < max {
             let added = self.add_events(epfd, max, timeout, found);
-            // What was found is told first; what went wrong, next time.
+            // The wait reports what it found, and the next one what went wrong.
             added.or_else(|errno| if found.is_empty() { Err(errno) } else { Ok(()) })?;
         }
         if self.has_notifications {
@@ -400,7 +337,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// Notices: to the events of their descriptors, or as events of their own; from what is owed on, and around.
+    /// Notices: to the events of their descriptors, or as events of their own; from what is owed
+    /// on, and around.
     fn add_notices(&mut self, epfd: i32, max: usize, found: &mut Vec<EpollEvent>) {
         let owed = match self.entry(epfd).map(|entry| &mut entry.file) {
             Ok(File::Epoll(epoll)) => epoll.owed.take(),
@@ -426,7 +364,8 @@ impl Sockets {
         }
     }
 
-    /// What there is about a descriptor that no event of the stack's tells of. An epoll is readable while it would tell of notices.
+    /// The notices about a descriptor, which no event of the stack's announces. An epoll is
+    /// readable while it would report notices.
     fn notices(&mut self, fd: i32) -> Notices {
         match self.entry(fd) {
             Ok(Entry {
@@ -471,7 +410,7 @@ impl Sockets {
             {
                 watch.is_polled = !watch.is_off;
                 if watch.is_polled {
-                    // A new socket is watched by nobody yet.
+                    // No poll watches a new socket yet.
                     let _ = add(&mut epoll.poll, &mut entry.file, fd, watch.event());
                 }
             }
@@ -505,7 +444,8 @@ impl Sockets {
     }
 }
 
-/// `EPOLLEXCLUSIVE` goes with few others; a context has one thread, so nobody else is there to be left asleep.
+/// `EPOLLEXCLUSIVE` goes with few other events. A context has one thread, so no other waiter is
+/// left asleep.
 fn check_exclusive(op: i32, file: &File, events: u32) -> Result<(), Errno> {
     const ALONG: u32 = EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET;
     let is_asked = events & EPOLLEXCLUSIVE != 0 && op != EPOLL_CTL_DEL;
@@ -518,7 +458,8 @@ fn check_exclusive(op: i32, file: &File, events: u32) -> Result<(), Errno> {
     }
 }
 
-/// What Millstream's poll is asked: nothing that nobody asked for, or a wait would return with it again and again.
+/// The interest for Millstream's poll. It contains only events that were asked for, or a wait would
+/// return with the others again and again.
 fn wanted(event: EpollEvent) -> (Interest, Mode) {
     let pairs = [
         (EPOLLIN | EPOLLRDNORM, Interest::READABLE),

@@ -1,25 +1,26 @@
-//! The error queue of a socket (`MSG_ERRQUEUE`): time stamps of what was sent, sends that need their bytes no longer, and ICMP errors that ended an attempt to
-//! connect.
+//! The error queue of a socket (`MSG_ERRQUEUE`): time stamps of what was sent, sends that need
+//! their bytes no longer, and ICMP errors that ended an attempt to connect.
 
 use std::net::{IpAddr, SocketAddr};
 
 use millstream::IcmpNote;
 
 use crate::call::Reply;
+use crate::entry::{Entry, File};
 use crate::number::*;
 use crate::request::ControlMessage;
-use crate::sockets::{Entry, File, Sockets, Step};
+use crate::sockets::{Sockets, Step};
 use crate::{timestamping, zero_copy};
 
 /// `sizeof(struct cmsghdr)`
 const CMSGHDR_LEN: usize = 16;
 
-/// What there is about a descriptor that no event of the stack's tells of.
+/// The notices about a descriptor, which no event of the stack's announces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notices {
     /// How many there have been so far, modulo 2^32: who remembers the number knows what is news.
     pub count: u32,
-    /// What `poll` says of those that wait.
+    /// The events of `poll` for the notices that wait.
     pub said: u32,
 }
 
@@ -51,7 +52,8 @@ pub(crate) fn add_note(entry: &Entry, note: IcmpNote) {
     }
 }
 
-/// The next ICMP error: the segment that it quotes, and the message that tells what it says and who said it.
+/// The next ICMP error: the segment that it quotes, and the message that tells what it says and who
+/// said it.
 fn next_note(entry: &Entry) -> Option<(Vec<u8>, bool, Vec<ControlMessage>)> {
     let held = entry.icmp_notes.borrow_mut().pop_front();
     let note = held.or_else(|| match &entry.file {
@@ -61,7 +63,7 @@ fn next_note(entry: &Entry) -> Option<(Vec<u8>, bool, Vec<ControlMessage>)> {
     if let File::Stream(stream) = &entry.file
         && entry.icmp_notes.borrow().is_empty()
     {
-        // Who has read what the error was is not told again (Linux).
+        // A program that has read the error does not get it again (Linux).
         let _ = stream.tcp.take_error();
     }
     let (origin, address) = match (note.sender, entry.is_v6) {
@@ -86,17 +88,8 @@ fn next_note(entry: &Entry) -> Option<(Vec<u8>, bool, Vec<ControlMessage>)> {
 const SO_EE_ORIGIN_ICMP: u8 = 2;
 const SO_EE_ORIGIN_ICMP6: u8 = 3;
 
-/// A message of the socket's family: a `struct sock_extended_err`, and behind it an empty address.
-pub(crate) fn message(is_v6: bool, mut data: Vec<u8>) -> ControlMessage {
-    let (level, kind, address_len) = match is_v6 {
-        true => (SOL_IPV6, IPV6_RECVERR, 28),
-        false => (SOL_IP, IP_RECVERR, 16),
-    };
-    data.resize(data.len() + address_len, 0);
-    ControlMessage { level, kind, data }
-}
-
-/// As many control messages as find room, the last one cut if need be, as Linux does it; and `MSG_CTRUNC` if that was not all.
+/// As many control messages as find room, the last one cut if need be, as Linux does it; and
+/// `MSG_CTRUNC` if that was not all.
 pub(crate) fn fit(messages: Vec<ControlMessage>, room: usize) -> (Vec<ControlMessage>, i32) {
     let (mut left, mut flags) = (room, 0);
     let mut fitting = Vec::new();

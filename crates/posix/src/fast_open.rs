@@ -1,16 +1,18 @@
-//! Sending that connects (RFC 7413): `MSG_FASTOPEN`, and the first bytes after a connect that was put off (`TCP_FASTOPEN_CONNECT`).
+//! Sending that connects (RFC 7413): `MSG_FASTOPEN`, and the first bytes after a connect that was
+//! put off (`TCP_FASTOPEN_CONNECT`).
 
 use std::net::SocketAddr;
 
 use rustix::io::Errno;
 
 use crate::call::Progress;
+use crate::entry::{Attempt, File};
 use crate::number::MSG_DONTWAIT;
 use crate::open::address_for;
 use crate::request::Address;
-use crate::sockets::{Attempt, File, Sockets};
+use crate::sockets::Sockets;
 
-/// What came of it.
+/// The outcome of a fast open.
 pub(crate) enum FastSend {
     /// The call returns this, or blocks.
     Over(Option<i64>),
@@ -19,7 +21,8 @@ pub(crate) enum FastSend {
 }
 
 impl Sockets {
-    /// Connects with `bytes`, and waits for the outcome unless it may not wait. What the SYN took is in `progress.done`.
+    /// Connects with `bytes`, and waits for the outcome unless it may not wait. `progress.done`
+    /// counts the bytes that the SYN took.
     pub(crate) fn send_fast(
         &mut self,
         fd: i32,

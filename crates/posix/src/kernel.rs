@@ -1,5 +1,6 @@
-//! Descriptors of the kernel among ours, so that one loop serves both: pipes, eventfds, and whatever else a program brings along. What they answer is the
-//! kernel's own; but they never wait here, whatever their flags say: the caller sleeps where sockets wake it, too.
+//! Kernel descriptors among the sockets, so that one loop serves both: pipes, eventfds, and
+//! everything else that a program brings along. Their answers are the kernel's. They never wait
+//! here, whatever their flags say: the caller sleeps where sockets wake it, too.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -18,7 +19,7 @@ const NOW: Timespec = Timespec {
 /// To `preadv2` and `pwritev2`: where the descriptor stands.
 const HERE: u64 = u64::MAX;
 
-/// What `poll` says of it now, asked for `events`.
+/// The events of `poll` now, among `events`.
 pub(crate) fn ready(fd: &OwnedFd, events: i16) -> i16 {
     let mut fds = [PollFd::new(fd, PollFlags::from_bits_retain(events as u16))];
     match poll(&mut fds, Some(&NOW)) {
@@ -30,7 +31,7 @@ pub(crate) fn ready(fd: &OwnedFd, events: i16) -> i16 {
 /// Flags that `F_SETFL` changes, but for `O_NONBLOCK`: that one is our own.
 const SETTABLE: OFlags = OFlags::APPEND.union(OFlags::DIRECT).union(OFlags::NOATIME);
 
-/// What `F_GETFL` tells of it.
+/// The flags that `F_GETFL` returns.
 pub(crate) fn flags(fd: &OwnedFd) -> Result<i32, Errno> {
     Ok((fcntl_getfl(fd)? & (OFlags::RWMODE | SETTABLE)).bits() as i32)
 }
@@ -62,7 +63,7 @@ pub(crate) fn read(fd: &OwnedFd, pieces: &mut [IoSliceMut<'_>]) -> Result<usize,
 /// `RWF_NOSIGNAL`, of Linux 6.18: older ones refuse it.
 const NO_SIGNAL: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x100);
 
-/// Writes what there is room for. No signal comes of it: what nobody will read is an error alone.
+/// Writes as much as there is room for. A write without a reader is an error and sends no signal.
 pub(crate) fn write(fd: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
     if let [piece] = pieces
         && piece.is_empty()
@@ -75,7 +76,8 @@ pub(crate) fn write(fd: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno
     }
 }
 
-/// The same where no flag keeps the signal away, and for what knows no such flags: an eventfd, a terminal.
+/// The same where no flag keeps the signal away, and for what knows no such flags: an eventfd, a
+/// terminal.
 fn write_before_6_18(fd: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
     let kind = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
     if kind == FileType::Socket {
@@ -83,7 +85,7 @@ fn write_before_6_18(fd: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errn
     }
     let said = ready(fd, POLLOUT) & (POLLOUT | POLLERR);
     match kind {
-        // Nobody has its other end.
+        // The other end is closed.
         FileType::Fifo if said & POLLERR != 0 => return Err(Errno::PIPE),
         _ if said == 0 => return Err(Errno::AGAIN),
         _ => {}

@@ -1,8 +1,11 @@
-//! The BSD socket calls by number, over Millstream's public API: descriptors, flags, options and errno as Linux has them.
+//! The BSD socket calls by number, over Millstream's public API: descriptors, flags, options and
+//! errno as Linux has them.
 //!
-//! A [`Call`] is a call in progress: [`Call::poll`] carries it as far as it gets. On a non-blocking descriptor it is done at once; on a blocking one it is
-//! `Pending` until something has happened, and is polled again after the stack was turned. So one thread can hold any number of blocked calls, which is
-//! what a packet script, a plug-in with threads of its own and a virtual clock need.
+//! A [`Call`] is a call in progress: [`Call::poll`] carries it as far as it gets. On a non-blocking
+//! descriptor it is done at once; on a blocking one it is `Pending` until something has happened,
+//! and is polled again after the stack was turned. So one thread can hold any number of blocked
+//! calls, which is what a packet script, a plug-in with threads of its own and a virtual clock
+//! need.
 //!
 //! ```
 //! use posix::{Address, Call, Outcome, Request, Sockets, number};
@@ -19,8 +22,9 @@
 //! # Some(()) }
 //! ```
 //!
-//! Values are typed ([`Request`] in, [`Reply`] out); C's layouts are the caller's business, but for socket options, whose values are bytes in Linux's layout
-//! ([`layout`]), `tcp_info` among them. `sim`'s packet scripts and the packetdrill plug-in call it.
+//! Values are typed ([`Request`] in, [`Reply`] out); C's layouts are the caller's business, but for
+//! socket options, whose values are bytes in Linux's layout ([`layout`]), `tcp_info` among them.
+//! `sim`'s packet scripts and the packetdrill plug-in call it.
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +33,7 @@ mod call;
 mod descriptors;
 mod direct;
 mod direct_bytes;
+mod entry;
 mod epoll;
 mod error_queue;
 mod fast_open;
@@ -51,6 +56,7 @@ mod zero_copy;
 pub use call::{Call, Outcome, Reply};
 pub use descriptors::{Descriptors, LowestFree};
 pub use direct_bytes::scatter;
+pub use entry::errno;
 pub use request::{Address, ControlMessage, EpollEvent, PollFd, Request};
 pub use rustix::io::Errno;
-pub use sockets::{Sockets, errno};
+pub use sockets::Sockets;

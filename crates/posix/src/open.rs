@@ -1,4 +1,5 @@
-//! Calls that make, join and end sockets: `socket`, `bind`, `listen`, `accept4`, `connect`, `shutdown`, `close`, and the two names.
+//! Calls that make, join and end sockets: `socket`, `bind`, `listen`, `accept4`, `connect`,
+//! `shutdown`, `close`, and the two names.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::time::Duration;
@@ -7,10 +8,11 @@ use millstream::{Linger, TcpSocket, TcpState};
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
+use crate::entry::{Attempt, Entry, File, Stream, errno};
 use crate::error_queue;
 use crate::number::*;
 use crate::request::Address;
-use crate::sockets::{Attempt, Entry, File, Sockets, Step, Stream, errno, is_over};
+use crate::sockets::{Sockets, Step, is_over};
 
 impl Sockets {
     pub(crate) fn socket(&mut self, domain: i32, kind: i32, protocol: i32) -> Step {
@@ -50,7 +52,7 @@ impl Sockets {
         let File::Idle(socket) = &entry.file else {
             return Err(Errno::INVAL);
         };
-        if local.is_ipv4() && entry.is_v6 && socket.options().v6_only() {
+        if local.is_ipv4() && entry.is_v6 && !socket.options().dual() {
             return Err(Errno::INVAL);
         }
         socket.bind(local).map_err(|error| errno(&error))?;
@@ -140,7 +142,7 @@ impl Sockets {
             close_on_exec: flags & SOCK_CLOEXEC != 0,
             zero_copy: entry.zero_copy.inherited(),
             timestamping: entry.timestamping.inherited(),
-            kept: entry.kept.clone(),
+            option_values: entry.option_values.clone(),
             error_queue_is_urgent: entry.error_queue_is_urgent.clone(),
             ..Entry::of(File::Stream(stream), is_v6)
         };
@@ -181,7 +183,8 @@ impl Sockets {
         self.await_connect(fd, already, progress)
     }
 
-    /// Puts a connect off until there are bytes, if the peer's cookie is known; without one the SYN had better leave and ask for it.
+    /// Puts a connect off until there are bytes, if the peer's cookie is known; without one the SYN
+    /// had better leave and ask for it.
     fn defer_connect(&mut self, fd: i32, remote: SocketAddr) -> Result<bool, Errno> {
         let entry = self.socket_entry(fd)?;
         match std::mem::replace(&mut entry.file, File::Lost) {
@@ -205,7 +208,8 @@ impl Sockets {
         }
     }
 
-    /// Sends the SYN; opening fast, with as many of these bytes as it takes, or as there is room for if the caller waits. The number of them.
+    /// Sends the SYN; opening fast, with as many of these bytes as it takes, or as there is room
+    /// for if the caller waits. The number of them.
     pub(crate) fn begin_connect(
         &mut self,
         fd: i32,
@@ -304,7 +308,8 @@ impl Sockets {
         entry.read_shut.set(false);
         match &entry.file {
             File::Stream(stream) => {
-                // What went wrong before is told first; else the peer was reset, and so were we, says Linux.
+                // An earlier error is returned first. Otherwise the peer was reset, and so was this
+                // socket, as Linux says.
                 let was_on = stream.tcp.is_open() || stream.tcp.is_connecting();
                 let failure = match stream.tcp.take_error() {
                     Some(error) => Some(errno(&error)),
@@ -355,14 +360,15 @@ impl Sockets {
             _ => return Err(Errno::INVAL),
         };
         match &mut entry.file {
-            // Of a handshake that is under way our SYN is given up, whichever end is shut; if the peer's has arrived too, the handshake goes on.
+            // A socket in a handshake gives up its SYN, whichever end is shut. If the peer's SYN
+            // has arrived too, the handshake goes on.
             File::Stream(stream) if stream.tcp.is_connecting() && !is_half_open(stream) => {
                 return self.disconnect(fd);
             }
             File::Stream(stream) => {
                 stream.attempt = match stream.attempt {
                     Attempt::UnderWay if !stream.tcp.is_open() => Attempt::Shut,
-                    // Who shuts a connection knows of it.
+                    // A caller that shuts a connection knows the outcome.
                     Attempt::UnderWay => Attempt::Over,
                     told => told,
                 };
@@ -382,18 +388,19 @@ impl Sockets {
         Ok(Some(0))
     }
 
-    /// A socket that lingers keeps its caller until its last byte is acknowledged, or for as long as was asked.
+    /// A socket that lingers keeps its caller until its last byte is acknowledged, or for as long
+    /// as was asked.
     pub(crate) fn close(&mut self, fd: i32, progress: &mut Progress) -> Step {
         let now_ns = self.context.now_ns();
         let entry = self.entry(fd)?;
         if let File::Stream(stream) = &entry.file
             && let Linger::Seconds(seconds @ 1..) = stream.tcp.options().linger()
             && stream.tcp.readable() == 0
-            // Nobody will read any more: text that comes is reset.
+            // The program will not read any more, so data that comes is reset.
             && stream.tcp.shutdown(Shutdown::Both).is_ok()
         {
             let timeout = Duration::from_secs(seconds.into());
-            // Who was interrupted has closed it, too.
+            // A close that is interrupted has closed the socket, too.
             let is_over = is_over(progress, now_ns, Some(timeout)) || progress.is_interrupted;
             progress.is_unannounced = true;
             if !is_over && is_closing(stream)? {
@@ -412,7 +419,7 @@ impl Sockets {
             File::Listener(listener) => Some(listener.local_addr()),
             File::Stream(stream) => match stream.tcp.local_addr() {
                 Some(local) => Some(local),
-                None => info(stream)?.map(|info| info.local),
+                None => stream.info()?.map(|info| info.local),
             },
             _ => None,
         };
@@ -440,12 +447,6 @@ impl Sockets {
 /// One more than the last protocol that Linux numbers (`IPPROTO_MAX`).
 const IPPROTO_END: i32 = 263;
 
-/// What is known of a connection.
-pub(crate) fn info(stream: &Stream) -> Result<Option<Box<millstream::SocketInfo>>, Errno> {
-    let asked = stream.tcp.options().info();
-    asked.map_err(|error| errno(&error))
-}
-
 /// It connects, and the peer's SYN has arrived.
 fn is_half_open(stream: &Stream) -> bool {
     stream.tcp.is_connecting() && stream.tcp.has_crossed()
@@ -453,7 +454,7 @@ fn is_half_open(stream: &Stream) -> bool {
 
 /// Our FIN is not acknowledged yet.
 fn is_closing(stream: &Stream) -> Result<bool, Errno> {
-    let state = info(stream)?.map(|info| info.tcp.state);
+    let state = stream.info()?.map(|info| info.tcp.state);
     Ok(matches!(
         state,
         Some(
@@ -466,7 +467,8 @@ fn is_closing(stream: &Stream) -> Result<bool, Errno> {
     ))
 }
 
-/// A call found nothing: it fails on a non-blocking descriptor and after its time, and blocks otherwise.
+/// A call found nothing: it fails on a non-blocking descriptor and after its time, and blocks
+/// otherwise.
 pub(crate) fn blocked(
     found: Errno,
     nonblocking: bool,
@@ -488,7 +490,8 @@ pub(crate) fn address_for(is_v6: bool, address: Address) -> Result<SocketAddr, E
         Address::Inet(address) if address.is_ipv6() == is_v6 => {
             Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
         }
-        // IPv4's structure is too short for one of IPv6, and what calls itself IPv6 and is none, for itself.
+        // IPv4's structure is too short for one of IPv6, and what calls itself IPv6 and is none,
+        // for itself.
         Address::Inet(_) if is_v6 => Err(Errno::INVAL),
         Address::Family(family) if is_v6 && i32::from(family) == AF_INET6 => Err(Errno::INVAL),
         Address::Inet(_) | Address::Family(_) | Address::Unspec => Err(Errno::AFNOSUPPORT),

@@ -1,6 +1,8 @@
-//! What can be asked for: one variant per call, with its arguments as plain values.
+//! The calls: one variant per call, with its arguments as plain values.
 
 use std::net::SocketAddr;
+
+use crate::number::{IP_RECVERR, IPV6_RECVERR, SOL_IP, SOL_IPV6};
 
 /// A socket's address as the caller gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub struct PollFd {
     pub fd: i32,
     /// `POLLIN` and so on.
     pub events: i16,
-    /// What was found.
+    /// The events found.
     pub revents: i16,
 }
 
@@ -108,7 +110,8 @@ pub enum Request {
         command: i32,
         argument: i32,
     },
-    /// `argument` is the integer that the third parameter points to, for the requests that read one. The answer is in [`Reply::Int`](crate::Reply).
+    /// `argument` is the integer that the third parameter points to, for the requests that read
+    /// one. The answer is in [`Reply::Int`](crate::Reply).
     Ioctl {
         fd: i32,
         request: u64,
@@ -159,4 +162,17 @@ pub enum Request {
         max_events: i32,
         timeout_ms: i32,
     },
+}
+
+impl ControlMessage {
+    /// A message of the socket's family: a `struct sock_extended_err`, and behind it an empty
+    /// address.
+    pub(crate) fn extended_error(is_v6: bool, mut data: Vec<u8>) -> Self {
+        let (level, kind, address_len) = match is_v6 {
+            true => (SOL_IPV6, IPV6_RECVERR, 28),
+            false => (SOL_IP, IP_RECVERR, 16),
+        };
+        data.resize(data.len() + address_len, 0);
+        Self { level, kind, data }
+    }
 }

@@ -1,27 +1,19 @@
 //! The descriptors of a process, so to speak, and what each stands for.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
-use std::io;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-
-use millstream::{Context, IcmpNote, TcpListener, TcpSocket, TcpStream};
+use millstream::Context;
 use rustix::io::Errno;
 
 use crate::call::{Call, Outcome, Progress, Reply};
 use crate::descriptors::{Descriptors, LowestFree};
-use crate::epoll::Epoll;
+use crate::entry::{Entry, File};
 use crate::request::Request;
 use crate::table::Table;
-use crate::timestamping::Timestamping;
-use crate::zero_copy::ZeroCopy;
 
 /// See the module's documentation.
 pub struct Sockets {
     pub(crate) context: Context,
     numbers: Box<dyn Descriptors>,
-    entries: Table,
+    entries: Table<Entry>,
     /// Descriptors of epoll.
     pub(crate) epolls: Vec<i32>,
     /// Some socket was asked to tell by its error queue.
@@ -34,107 +26,6 @@ pub struct Sockets {
     pub(crate) polled_last: i32,
     /// Descriptors that were ever opened.
     opened: u64,
-}
-
-/// What a descriptor stands for.
-pub(crate) struct Entry {
-    pub file: File,
-    pub is_v6: bool,
-    /// `O_NONBLOCK`
-    pub nonblocking: bool,
-    /// Flags of `F_SETFL` that are only kept.
-    pub kept_flags: i32,
-    /// `FD_CLOEXEC`
-    pub close_on_exec: bool,
-    /// How many notices were ever put into its error queue, modulo 2^32.
-    pub notices: Cell<u32>,
-    /// ICMP errors that ended attempts to connect, in the error queue.
-    pub icmp_notes: RefCell<VecDeque<IcmpNote>>,
-    /// What the next call is to be told of a connection that was dissolved.
-    pub error: Cell<Option<Errno>>,
-    /// `SO_ZEROCOPY` and what came of it.
-    pub zero_copy: ZeroCopy,
-    /// `SO_TIMESTAMPING` and what came of it.
-    pub timestamping: Timestamping,
-    /// Reading was shut although there is no connection: reads find the end.
-    pub read_shut: Cell<bool>,
-    /// Options that are only kept, by level and name.
-    pub kept: RefCell<BTreeMap<(i32, i32), i32>>,
-    /// `SO_COOKIE`
-    pub cookie: u64,
-    /// `SO_SELECT_ERR_QUEUE`
-    pub error_queue_is_urgent: Cell<bool>,
-}
-
-impl Entry {
-    /// The option to be told of errors was turned off: Linux empties the error queue of them.
-    pub fn forget_errors(&self, on: bool) {
-        if let File::Stream(stream) = &self.file
-            && !on
-        {
-            // What there is of them is of no interest.
-            let _ = stream.tcp.take_icmp_note();
-        }
-        if !on {
-            self.icmp_notes.borrow_mut().clear();
-        }
-    }
-
-    /// An option that is only kept was set.
-    pub fn has_kept(&self, level: i32, name: i32) -> bool {
-        self.kept.borrow().contains_key(&(level, name))
-    }
-
-    /// A descriptor that nothing was set on yet.
-    pub fn of(file: File, is_v6: bool) -> Self {
-        Self {
-            file,
-            is_v6,
-            nonblocking: false,
-            kept_flags: 0,
-            close_on_exec: false,
-            notices: 0.into(),
-            icmp_notes: RefCell::default(),
-            error: None.into(),
-            zero_copy: ZeroCopy::default(),
-            timestamping: Timestamping::default(),
-            read_shut: false.into(),
-            kept: RefCell::default(),
-            cookie: 0,
-            error_queue_is_urgent: false.into(),
-        }
-    }
-}
-
-pub(crate) enum File {
-    /// Neither connected nor listening.
-    Idle(TcpSocket),
-    /// Connects with the first bytes (`TCP_FASTOPEN_CONNECT`).
-    Deferred(TcpSocket, SocketAddr),
-    Listener(TcpListener),
-    Stream(Stream),
-    Epoll(Epoll),
-    /// One of the kernel's own.
-    Kernel(OwnedFd),
-    /// A socket that could not be made anew after its connection had failed: there was no memory for it.
-    Lost,
-}
-
-/// A connection, or an attempt at one.
-pub(crate) struct Stream {
-    pub tcp: TcpStream,
-    pub attempt: Attempt,
-}
-
-/// What another `connect` is told.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Attempt {
-    /// None has told of the outcome yet.
-    UnderWay,
-    /// The outcome was told, or is known to who shut the connection.
-    Over,
-    /// It was shut before there was a connection, or when there was none any more: Linux says `EINVAL` for good.
-    Shut,
 }
 
 /// How a step of a call ended: `Ok(None)` means that it blocks.
@@ -169,13 +60,15 @@ impl Sockets {
         &self.context
     }
 
-    /// Turns the stack until it has nothing more to do now; true if it had something to do. Blocked calls may get further after it.
+    /// Turns the stack until it has nothing more to do now; true if it had something to do. Blocked
+    /// calls may get further after it.
     pub fn turn(&mut self) -> bool {
         // A wire that is gone is found by the calls.
         self.context.settle().unwrap_or(false)
     }
 
-    /// Begins a call and carries it as far as it gets; it is lost if it blocks, so it is for calls that do not.
+    /// Begins a call and carries it as far as it gets; it is lost if it blocks, so it is for calls
+    /// that do not.
     pub fn call(&mut self, request: Request) -> (Outcome, Reply) {
         let mut call = Call::start(request);
         let outcome = call.poll(self);
@@ -188,8 +81,10 @@ impl Sockets {
         self.entries.at(fd).is_some()
     }
 
-    /// What a call that may block came to. A program that asks again and again and never waits turns the stack by it: the second refusal in a row, and each that
-    /// follows, lets the stack move on. Loops that read until there is no more do not: each of their refusals comes after a success.
+    /// Passes on the outcome of a call that may block. A program that asks again and again and
+    /// never waits turns the stack by it: from the second refusal in a row on, each lets the stack
+    /// move on. Loops that read until there is no more do not, since each of their refusals comes
+    /// after a success.
     #[inline]
     pub(crate) fn told<T>(&mut self, outcome: Result<T, Errno>) -> Result<T, Errno> {
         let is_refusal = matches!(outcome, Err(Errno::AGAIN | Errno::ALREADY));
@@ -206,8 +101,8 @@ impl Sockets {
         self.entries.count()
     }
 
-    /// Carries a call on. What it does is done when this returns, as it is when a system call does: on a virtual clock, where no other thread sees to it, the
-    /// stack is turned after it.
+    /// Carries a call on. Its effect is complete when this returns, as with a system call. So on a
+    /// virtual clock, where no other thread turns the stack, this does.
     pub(crate) fn carry_on(
         &mut self,
         request: &Request,
@@ -316,7 +211,7 @@ impl Sockets {
         }
     }
 
-    /// What `fd` stands for.
+    /// The descriptor of number `fd`.
     pub(crate) fn entry(&mut self, fd: i32) -> Result<&mut Entry, Errno> {
         self.entries.at_mut(fd).ok_or(Errno::BADF)
     }
@@ -330,7 +225,7 @@ impl Sockets {
         }
     }
 
-    /// What `fd` stands for, and the context.
+    /// The descriptor of number `fd`, and the context.
     pub(crate) fn with_context(&self, fd: i32) -> Option<(&Context, &Entry)> {
         Some((&self.context, self.entries.at(fd)?))
     }
@@ -351,7 +246,8 @@ impl Sockets {
         Ok(fd)
     }
 
-    /// A number for a descriptor that is about to be opened; [`put`](Self::put) or [`give_back`](Self::give_back) follows.
+    /// A number for a descriptor that is about to be opened; [`put`](Self::put) or
+    /// [`give_back`](Self::give_back) follows.
     pub(crate) fn number(&mut self) -> Result<i32, Errno> {
         self.numbers.open()
     }
@@ -383,19 +279,6 @@ impl Sockets {
     }
 }
 
-/// The number in an error of Millstream's.
-#[must_use]
-pub fn errno(error: &io::Error) -> Errno {
-    if let Some(number) = error.raw_os_error() {
-        return Errno::from_raw_os_error(number);
-    }
-    match error.kind() {
-        io::ErrorKind::WouldBlock => Errno::AGAIN,
-        io::ErrorKind::TimedOut => Errno::TIMEDOUT,
-        _ => Errno::IO,
-    }
-}
-
 /// Whether a wait that began earlier is over; notes the first time when it will be.
 pub(crate) fn is_over(
     progress: &mut Progress,
@@ -409,4 +292,11 @@ pub(crate) fn is_over(
     progress
         .deadline_ns
         .is_some_and(|deadline_ns| now_ns >= deadline_ns)
+}
+
+impl Call {
+    /// Carries the call on.
+    pub fn poll(&mut self, sockets: &mut Sockets) -> Outcome {
+        sockets.carry_on(&self.request, &mut self.progress, &mut self.reply)
+    }
 }

@@ -1,8 +1,9 @@
 //! Settings of TCP by the names that Linux gives them.
 //!
-//! Whoever mirrors a host's settings, or plays a script that changes them, has names (`net.ipv4.tcp_ecn`, a module's parameter `tcp_cubic.beta`) and values as text.
-//! [`set`] makes of them a change of a [`TcpConfig`], which a context takes by [`reconfigure`](millstream::Context::reconfigure); [`get`] reads one back as
-//! Linux prints it.
+//! A program that mirrors a host's settings, or plays a script that changes them, has names
+//! (`net.ipv4.tcp_ecn`, a module's parameter `tcp_cubic.beta`) and values as text. [`set`] turns
+//! them into a change of a [`TcpConfig`], which a context takes by
+//! [`reconfigure`](millstream::Context::reconfigure). [`get`] reads one back as Linux prints it.
 
 use millstream::TcpConfig;
 
@@ -22,7 +23,8 @@ pub enum SysctlError {
     Value,
 }
 
-/// What the suites of packet scripts presuppose (their `defaults.sh`), and Linux itself where they say nothing and its defaults depend on the machine.
+/// The settings that the suites of packet scripts presuppose (their `defaults.sh`), or Linux's own
+/// where the suites name none and Linux's depend on the machine.
 pub const DEFAULTS: &[(&str, &str)] = &[
     ("net.ipv4.tcp_rmem", "4096 540000 15728640"),
     ("net.ipv4.tcp_wmem", "4096 262144 4194304"),
@@ -72,7 +74,7 @@ pub fn set(tcp: &mut TcpConfig, name: &str, value: &str) -> Result<(), SysctlErr
     (find(name)?.set)(tcp, value)
 }
 
-/// What a setting is, as text.
+/// The value of a setting, as text.
 ///
 /// # Errors
 /// [`SysctlError::Unknown`]

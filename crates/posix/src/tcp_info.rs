@@ -1,7 +1,9 @@
-//! `struct tcp_info` and its relatives as Linux 7.0 lays them out (6.18 has accurate ECN's modes in other bits of the last word).
+//! `struct tcp_info` and its relatives as Linux 7.0 lays them out (6.18 has accurate ECN's modes in
+//! other bits of the last word).
 //!
-//! All times are microseconds but for the four "last" ones and `tcpi_total_rto_time`, which are milliseconds. Three fields are zero always: `tcpi_fackets` and
-//! `tcpi_last_ack_sent`, as in Linux, and `tcpi_rehash`, since no flow of ours changes its path's hash.
+//! All times are microseconds but for the four "last" ones and `tcpi_total_rto_time`, which are
+//! milliseconds. Three fields are zero always: `tcpi_fackets` and `tcpi_last_ack_sent`, as in
+//! Linux, and `tcpi_rehash`, since no flow of ours changes its path's hash.
 
 use millstream::{SocketInfo, TcpConfig, TcpState};
 
@@ -33,7 +35,8 @@ pub fn state_number(state: TcpState) -> u8 {
         TcpState::SynReceived => 3,
         TcpState::FinWait1 => 4,
         TcpState::FinWait2 => 5,
-        // Linux's sockets know nothing of TIME_WAIT: it is an entry of its own, and whoever still holds the socket finds it closed.
+        // Linux's sockets know nothing of TIME_WAIT: it is an entry of its own, and a program that
+        // still holds the socket finds it closed.
         TcpState::TimeWait | TcpState::Closed => CLOSED,
         TcpState::CloseWait => 8,
         TcpState::LastAck => 9,
@@ -71,7 +74,8 @@ fn micros(ns: u64) -> u32 {
     u32::try_from(ns / 1_000).unwrap_or(u32::MAX)
 }
 
-/// What is said of a listener on which `waiting` connections of at most `backlog` wait to be accepted.
+/// The `tcp_info` of a listener on which `waiting` connections of at most `backlog` wait to be
+/// accepted.
 #[must_use]
 pub fn of_listener((waiting, backlog): (usize, usize), config: &TcpConfig) -> [u8; TCP_INFO_BYTES] {
     let mut fields = Fields([0; TCP_INFO_BYTES]);
@@ -82,12 +86,12 @@ pub fn of_listener((waiting, backlog): (usize, usize), config: &TcpConfig) -> [u
     fields.0
 }
 
-/// What is said of a socket that has no connection: with what one would begin.
+/// The `tcp_info` of a socket that has no connection: the values that one would begin with.
 #[must_use]
 pub fn without_connection(config: &TcpConfig) -> [u8; TCP_INFO_BYTES] {
     let mut fields = Fields([0; TCP_INFO_BYTES]);
     fields.byte(0, CLOSED);
-    // Nobody has asked for more yet.
+    // No larger backlog was asked for.
     fields.byte(7, 1);
     fields.word(8, micros(config.rto_initial_ns));
     fields.word(16, config.mss_default_v4.into());
@@ -105,7 +109,7 @@ fn common_part(fields: &mut Fields, config: &TcpConfig) {
     fields.long(112, NO_PACING_LIMIT);
 }
 
-/// What is said of a connection at `now_ns`.
+/// The `tcp_info` of a connection at `now_ns`.
 #[must_use]
 pub fn tcp_info(info: &SocketInfo, now_ns: u64) -> [u8; TCP_INFO_BYTES] {
     let mut fields = Fields([0; TCP_INFO_BYTES]);

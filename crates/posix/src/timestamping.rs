@@ -1,20 +1,20 @@
-//! `SO_TIMESTAMPING`, `SO_TIMESTAMP`, `SO_TIMESTAMPNS`: what was asked for, and the stamps as control messages in Linux's layout.
+//! `SO_TIMESTAMPING`, `SO_TIMESTAMP`, `SO_TIMESTAMPNS`: what was asked for, and the stamps as
+//! control messages in Linux's layout.
 //!
-//! The stack makes the stamps ([`millstream::TxStamp`]) of the last byte of each send. Here they get their number, the byte's place in the stream
-//! (`SOF_TIMESTAMPING_OPT_ID`). Hardware stamps never come, as from a device without them, and packets are not looped back with their stamps: `recvmsg` tells of
-//! them as of a packet that found no room (`MSG_TRUNC`), unless `SOF_TIMESTAMPING_OPT_TSONLY` asks for none.
-
-use std::cell::Cell;
-use std::collections::VecDeque;
+//! The stack makes the stamps ([`millstream::TxStamp`]) of the last byte of each send. Here they
+//! get their number, the byte's place in the stream (`SOF_TIMESTAMPING_OPT_ID`). Hardware stamps
+//! never come, as from a device without them, and packets are not looped back with their stamps:
+//! `recvmsg` tells of them as of a packet that found no room (`MSG_TRUNC`), unless
+//! `SOF_TIMESTAMPING_OPT_TSONLY` asks for none.
 
 use millstream::{Context, StampKinds, TxStamp};
 use rustix::io::Errno;
 
+use crate::entry::{Entry, File, Format, errno};
 use crate::layout::{timespec, timeval};
 use crate::number::*;
 use crate::opt_stats::opt_stats;
 use crate::request::ControlMessage;
-use crate::sockets::{Entry, File, errno};
 
 /// The flags that ask for stamps of what is sent; `sendmsg` may change them for one call.
 const TX_RECORD_MASK: u32 = SOF_TIMESTAMPING_TX_HARDWARE
@@ -24,103 +24,6 @@ const TX_RECORD_MASK: u32 = SOF_TIMESTAMPING_TX_HARDWARE
     | SOF_TIMESTAMPING_TX_COMPLETION;
 /// All flags that 6.18 knows.
 const FLAGS_MASK: u32 = (SOF_TIMESTAMPING_TX_COMPLETION << 1) - 1;
-
-/// The format of `SO_TIMESTAMP` and its like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    /// `struct timeval`, under this number.
-    Timeval(i32),
-    /// `struct timespec`, under this number.
-    Timespec(i32),
-}
-
-/// What a socket was told of time stamps, and those that wait in its error queue.
-#[derive(Debug, Default)]
-pub(crate) struct Timestamping {
-    /// `SO_TIMESTAMPING`
-    flags: Cell<u32>,
-    /// It was set as `SO_TIMESTAMPING_NEW`, under whose number it is told then.
-    is_new: Cell<bool>,
-    /// `SO_TIMESTAMP` and its like.
-    arrivals: Cell<Option<Format>>,
-    /// Position of the byte that is number 0.
-    first: Cell<u32>,
-    ready: VecDeque<TxStamp>,
-}
-
-impl Timestamping {
-    /// What an accepted connection begins with.
-    pub fn inherited(&self) -> Self {
-        Self {
-            flags: self.flags.clone(),
-            is_new: self.is_new.clone(),
-            arrivals: self.arrivals.clone(),
-            ..Self::default()
-        }
-    }
-
-    pub fn flags(&self) -> u32 {
-        self.flags.get()
-    }
-
-    /// Whether `name` is how `SO_TIMESTAMP` and its like are set now.
-    pub fn is_set_as(&self, name: i32) -> bool {
-        match self.arrivals.get() {
-            Some(Format::Timeval(number) | Format::Timespec(number)) => number == name,
-            None => false,
-        }
-    }
-
-    /// `SO_TIMESTAMP` and its like.
-    pub fn set_arrivals(&self, name: i32, on: bool) {
-        self.arrivals.set(match name {
-            _ if !on => None,
-            SO_TIMESTAMP | SO_TIMESTAMP_NEW => Some(Format::Timeval(name)),
-            _ => Some(Format::Timespec(name)),
-        });
-    }
-
-    /// The stack has to remember when bytes arrive.
-    pub fn wants_arrivals(&self) -> bool {
-        self.arrivals.get().is_some() || self.has(SOF_TIMESTAMPING_RX_SOFTWARE)
-    }
-
-    /// No stamp waits.
-    pub fn is_empty(&self) -> bool {
-        self.ready.is_empty()
-    }
-
-    fn has(&self, flag: u32) -> bool {
-        self.flags.get() & flag != 0
-    }
-
-    /// What is wanted of the last byte of a send, for which a control message may have changed it.
-    fn kinds(&self, changed: Option<u32>) -> StampKinds {
-        let asked = match changed {
-            Some(flags) => flags,
-            None => self.flags.get(),
-        };
-        let pairs = [
-            (asked, SOF_TIMESTAMPING_TX_SCHED, StampKinds::SCHEDULED),
-            (asked, SOF_TIMESTAMPING_TX_SOFTWARE, StampKinds::SENT),
-            (asked, SOF_TIMESTAMPING_TX_ACK, StampKinds::ACKED),
-            (
-                self.flags.get(),
-                SOF_TIMESTAMPING_OPT_STATS,
-                StampKinds::STATS,
-            ),
-        ];
-        let wanted = pairs.iter().filter(|(flags, flag, _)| flags & flag != 0);
-        wanted.fold(StampKinds::default(), |all, (_, _, kind)| all | *kind)
-    }
-
-    fn control_kind(&self) -> i32 {
-        match self.is_new.get() {
-            true => SO_TIMESTAMPING_NEW,
-            false => SO_TIMESTAMPING,
-        }
-    }
-}
 
 /// Sets `SO_TIMESTAMPING` of a socket.
 pub(crate) fn set_flags(entry: &Entry, name: i32, value: &[u8]) -> Result<(), Errno> {
@@ -154,7 +57,8 @@ pub(crate) fn set_flags(entry: &Entry, name: i32, value: &[u8]) -> Result<(), Er
     Ok(())
 }
 
-/// The flags that `sendmsg` was told in its control messages; those of other levels are not looked at.
+/// The flags that `sendmsg` was told in its control messages; those of other levels are not looked
+/// at.
 pub(crate) fn sent_flags(control: &[ControlMessage]) -> Result<Option<u32>, Errno> {
     let mut flags = None;
     for message in control.iter().filter(|message| message.level == SOL_SOCKET) {
@@ -202,7 +106,8 @@ pub(crate) fn look(entry: &mut Entry) -> u32 {
     0
 }
 
-/// The next stamp: bytes that come with it, whether there would have been more, and the control messages.
+/// The next stamp: bytes that come with it, whether there would have been more, and the control
+/// messages.
 pub(crate) fn next(
     context: &Context,
     entry: &mut Entry,
@@ -306,7 +211,7 @@ fn extended_error(is_v6: bool, stamp: &TxStamp, number: u32) -> ControlMessage {
     data.extend([SO_EE_ORIGIN_TIMESTAMPING, 0, 0, 0]);
     data.extend(kind.to_ne_bytes());
     data.extend(number.to_ne_bytes());
-    crate::error_queue::message(is_v6, data)
+    ControlMessage::extended_error(is_v6, data)
 }
 
 const SO_EE_ORIGIN_TIMESTAMPING: u8 = 4;

@@ -2,19 +2,19 @@
 
 use std::io::{Read, Write};
 
-use millstream::TcpStream;
 use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
+use crate::entry::{File, Stream, errno};
 use crate::error_queue::fit;
 use crate::fast_open::FastSend;
 use crate::kernel;
 use crate::number::*;
-use crate::open::{blocked, info};
+use crate::open::blocked;
 use crate::request::{Address, ControlMessage};
-use crate::sockets::{File, Sockets, Step, Stream, errno};
+use crate::sockets::{Sockets, Step};
 use crate::timestamping;
-use crate::urgent::{self, Before};
+use crate::urgent::{self, AtEnd, Before, at_end};
 
 /// Flags of descriptors that a socket keeps, and that mean nothing to it.
 const KEPT_FLAGS: i32 = O_APPEND | O_NOATIME;
@@ -90,7 +90,7 @@ impl Sockets {
             Err(found) => {
                 let step = blocked(found, nonblocking, progress, now_ns, timeout);
                 match step {
-                    // What has been taken is told first; what went wrong, next time.
+                    // The call returns the bytes taken, and the next one the error.
                     Err(_) if progress.done > 0 => {
                         stream.tcp.tell_error_again();
                         Ok(Some(progress.done as i64))
@@ -270,7 +270,8 @@ impl Sockets {
                 entry.close_on_exec = argument & FD_CLOEXEC != 0;
                 0
             }
-            // No signals are sent here: to nobody, with the number that means the usual one.
+            // Descriptors send no signals here: to no process, with the number that means the usual
+            // signal.
             F_GETOWN | F_GETSIG => 0,
             F_SETOWN | F_SETSIG if argument == 0 => 0,
             _ => return Err(Errno::INVAL),
@@ -309,8 +310,10 @@ impl Sockets {
             File::Stream(stream) => match request {
                 SIOCINQ => urgent::readable(&stream.tcp) as i32,
                 SIOCATMARK => urgent::is_at_mark(&stream.tcp).into(),
-                SIOCOUTQ => info(stream)?.map_or(0, |info| waiting(&info)),
-                SIOCOUTQNSD => info(stream)?.map_or(0, |info| info.tcp.notsent_bytes as i32),
+                SIOCOUTQ => stream.info()?.map_or(0, |info| waiting(&info)),
+                SIOCOUTQNSD => stream
+                    .info()?
+                    .map_or(0, |info| info.tcp.notsent_bytes as i32),
                 _ => 0,
             },
             _ => 0,
@@ -320,14 +323,15 @@ impl Sockets {
     }
 }
 
-/// What the peer has not acknowledged: bytes, and a FIN as one more.
+/// The bytes that the peer has not acknowledged, and a FIN as one more.
 fn waiting(info: &millstream::SocketInfo) -> i32 {
     use millstream::TcpState::{Closing, FinWait1, LastAck};
     let has_fin = matches!(info.tcp.state, FinWait1 | Closing | LastAck);
     info.send_buffered as i32 + i32::from(has_fin)
 }
 
-/// A read of a socket without a connection: what went wrong is told first, then the end if reading was shut.
+/// A read of a socket without a connection: what went wrong is told first, then the end if reading
+/// was shut.
 fn recv_unconnected(error: Option<Errno>, is_shut: bool, reply: &mut Reply) -> Step {
     match error {
         None if is_shut => {
@@ -338,7 +342,8 @@ fn recv_unconnected(error: Option<Errno>, is_shut: bool, reply: &mut Reply) -> S
     }
 }
 
-/// What `TCP_INQ` tells who asked for it: bytes that wait, and one more for an end that was announced, so that nobody forgets to read it.
+/// The message of `TCP_INQ`: the bytes that wait, and one more for the peer's end, so that a
+/// program does not forget to read it.
 fn inq_message(file: &File) -> Option<ControlMessage> {
     let File::Stream(Stream { tcp, .. }) = file else {
         return None;
@@ -358,7 +363,7 @@ fn write_on(
     flags: i32,
     progress: &mut Progress,
 ) -> Result<(), Errno> {
-    // Who has waited goes on when there is a worthwhile piece of room, as Linux wakes its writers.
+    // A writer that has waited goes on when there is a worthwhile piece of room, as in Linux.
     if progress.began && !stream.tcp.may_write_on() {
         return Err(Errno::AGAIN);
     }
@@ -366,7 +371,7 @@ fn write_on(
         return stream.tcp.check_write().map_err(|error| errno(&error));
     }
     loop {
-        // What the connection failed of is for the next call, if something was taken before.
+        // The connection's error is left for the next call, if bytes were taken before it.
         if progress.done > 0 && !stream.tcp.is_open() {
             return Ok(());
         }
@@ -391,7 +396,7 @@ fn write_on(
     }
 }
 
-/// What the connection has to tell although it goes on (`IP_RECVERR`), once.
+/// The error of a connection that goes on (`IP_RECVERR`), once.
 fn waiting_error(stream: &Stream) -> Result<(), Errno> {
     if !stream.tcp.has_waiting_error() {
         return Ok(());
@@ -403,29 +408,12 @@ fn waiting_error(stream: &Stream) -> Result<(), Errno> {
     }
 }
 
-/// Whether there is more to wait for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AtEnd {
-    /// What was read is all that this call will see.
-    Yes,
-    /// More may come.
-    No,
-}
-
-/// Whether nothing will arrive any more: the peer has ended its direction, or the connection is over. Asked before bytes are looked for: what came ahead of the
-/// end is found then.
-pub(crate) fn at_end(stream: &TcpStream) -> AtEnd {
-    match stream.is_read_closed() || !stream.is_open() {
-        true => AtEnd::Yes,
-        false => AtEnd::No,
-    }
-}
-
 /// Reads what is there, up to `len` bytes in all, so that `len` alone claims no memory.
 fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result<AtEnd, Errno> {
     let peeks = flags & MSG_PEEK != 0;
     if len == 0 {
-        // Nothing is asked for: Linux finds an end or a failure all the same, and waits if there is nothing at all.
+        // Nothing is asked for: Linux finds an end or a failure all the same, and waits if there is
+        // nothing at all.
         return match stream.tcp.peek(&mut [0]) {
             Ok(0) => Ok(AtEnd::Yes),
             Ok(_) => Ok(AtEnd::No),
@@ -445,7 +433,7 @@ fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result
             return Ok(AtEnd::No);
         }
         if ready == 0 && !got.is_empty() {
-            // What comes after these bytes, an end or a failure, is for the next call to find, as in Linux.
+            // An end or an error after these bytes is left for the next call, as in Linux.
             return Ok(end);
         }
         let from = got.len();

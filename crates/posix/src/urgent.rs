@@ -1,27 +1,28 @@
-//! Urgent data as BSD's calls have it, and as Linux does it: the last urgent byte stands apart from the stream unless `SO_OOBINLINE` is set, `MSG_OOB` reads it,
-//! reads stop before it, `SIOCATMARK` tells whether they have, and `poll` tells of it by `POLLPRI`. Below this crate urgent bytes are bytes of the stream
-//! (RFC 6093), and the mark is a number.
+//! Urgent data as BSD's calls have it, and as Linux does it: the last urgent byte stands apart from
+//! the stream unless `SO_OOBINLINE` is set, `MSG_OOB` reads it, reads stop before it, `SIOCATMARK`
+//! tells whether they have, and `poll` tells of it by `POLLPRI`. Below this crate urgent bytes are
+//! bytes of the stream (RFC 6093), and the mark is a number.
 
 use std::io::Read;
 
 use millstream::TcpStream;
 use rustix::io::Errno;
 
+use crate::entry::{File, Stream, errno};
 use crate::number::*;
-use crate::sockets::{File, Stream, errno};
-use crate::transfer::{AtEnd, at_end};
 
 /// How far the next read goes.
 pub(crate) enum Before {
     /// So many bytes at most.
     Bytes(usize),
-    /// What was read so far is all: the mark comes next.
+    /// The read stops here: the mark comes next.
     Stop,
     /// A byte that stands apart comes first, and is not to be passed over.
     Peek,
 }
 
-/// What a read finds before it. `first`: it has read nothing yet, and passes the mark.
+/// The bytes that a read finds before the mark. `first`: it has read nothing yet, and passes the
+/// mark.
 pub(crate) fn before(stream: &TcpStream, first: bool, peeks: bool) -> Before {
     match stream.urgent_mark() {
         None => Before::Bytes(usize::MAX),
@@ -97,5 +98,23 @@ pub(crate) fn readable(stream: &TcpStream) -> usize {
     match stream.urgent_mark() {
         Some(mark) if mark.is_apart && mark.has_arrived => mark.ahead,
         _ => stream.readable(),
+    }
+}
+
+/// Whether there is more to wait for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtEnd {
+    /// The call will see no more than it has read.
+    Yes,
+    /// More may come.
+    No,
+}
+
+/// Whether nothing will arrive any more: the peer has ended its direction, or the connection is
+/// over. Asked before bytes are looked for: what came ahead of the end is found then.
+pub(crate) fn at_end(stream: &TcpStream) -> AtEnd {
+    match stream.is_read_closed() || !stream.is_open() {
+        true => AtEnd::Yes,
+        false => AtEnd::No,
     }
 }

@@ -49,7 +49,8 @@ fn closed_port_refuses_and_the_socket_can_try_again() {
     assert_eq!(world.a.connect(a, B, 81), Err(Errno::ISCONN));
 }
 
-/// Both connect to each other: the SYN of `a` waits for the neighbour's address, which comes together with the neighbour's SYN.
+/// Both connect to each other: the SYN of `a` waits for the neighbour's address, which comes
+/// together with the neighbour's SYN.
 fn crossing(world: &mut World) -> (i32, i32) {
     let (a, b) = (world.a.socket(), world.b.socket());
     for (host, fd) in [(&mut world.a, a), (&mut world.b, b)] {
@@ -138,7 +139,8 @@ fn blocking_connect_read_and_write_wait() {
     );
 }
 
-/// Bytes through the calls that have the caller's memory; `a` asks, and nobody turns its stack for it.
+/// Bytes through the calls that use the caller's memory. `a` asks, and only its own calls turn its
+/// stack.
 #[test]
 fn who_asks_in_vain_twice_turns_the_stack() {
     let mut world = World::new();
@@ -249,7 +251,8 @@ fn epoll_tells_level_and_edge() {
     assert_eq!(world.b.done(wait), Ok(0));
 }
 
-/// A wait that tells of one socket twice lets a program close it, and free what it had for it, twice.
+/// A wait that tells of one socket twice lets a program close it, and free what it had for it,
+/// twice.
 #[test]
 fn epoll_tells_of_each_once_though_another_was_written_to() {
     let mut world = World::new();
@@ -280,8 +283,8 @@ fn epoll_tells_of_each_once_though_another_was_written_to() {
     assert_eq!(world.b.call(wait), (Ok(2), Reply::Epoll(told.to_vec())));
 }
 
-/// Two sockets that a program does not tell apart, each with a notification in its error queue, and one with bytes: each has its event, and its turn where there
-/// is room for one.
+/// Two sockets that a program does not tell apart, each with a notification in its error queue, and
+/// one with bytes: each has its event, and its turn where there is room for one.
 #[test]
 fn epoll_tells_of_notifications_of_each_socket() {
     let mut world = World::new();
@@ -442,7 +445,7 @@ fn refused_connect_takes_back_the_bytes_that_were_to_go_with_it() {
     for refused in [b"stale".as_slice(), &long] {
         let mut world = fast_world();
         let fd = world.a.blocking_socket();
-        // Who waits for the handshake has all of it buffered before.
+        // A caller that waits for the handshake has buffered all of it before.
         for _ in 0..2 {
             let nowhere = Request::Send {
                 fd,
@@ -521,7 +524,7 @@ fn lingering_close_gives_up_in_time() {
     world.a.write(a, b"x").unwrap();
     let mut close = Call::start(Request::Close { fd: a });
     assert_eq!(close.poll(&mut world.a.sockets), Outcome::Pending);
-    // Nobody turns the other host.
+    // The other host stands still.
     world.clock.advance_ns(2 * SECOND);
     assert_eq!(close.poll(&mut world.a.sockets), Outcome::Done(Ok(0)));
 }

@@ -1,4 +1,4 @@
-//! What is told of a connection that ends or fails, and when.
+//! The errors of a connection that ends or fails, and the calls that return them.
 
 mod common;
 

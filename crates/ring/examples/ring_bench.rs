@@ -1,4 +1,4 @@
-//! What the crate's hot paths cost on this machine, both ends on one thread.
+//! Cost of the crate's hot paths on this machine, both ends on one thread.
 //!
 //! `cargo run --release -p ring --example ring_bench`
 

@@ -31,16 +31,14 @@
 //! reader is drained, so never between its look at the tail and its reading,
 //! and never twice unseen.
 //!
-//! **The open send chunk.** The application appends to its last, partly filled
-//! chunk, and the stack wants to free it when all is acknowledged. `tx_open` holds
-//! it while neither is at work on it, and taking it is one locked instruction: a
-//! swap, or for the stack a compare-and-swap, so that every zero it writes is a chunk taken. The writer that finds
-//! it gone starts a new chain through `tx_restart`, as after opening (so the first write
-//! needs no swap). The stack takes it only when it has seen all that was
-//! written acknowledged, and looks again afterwards: if bytes slipped in, the chunk is
-//! *closed* (its length is where the next chain begins) and freed when they
-//! are acknowledged. At most one restart can be unseen, because a further one
-//! needs a further taking.
+//! **The open send chunk.** The application appends to its last, partly filled chunk, and the stack
+//! wants to free it when all is acknowledged. `tx_open` holds it while neither is at work on it,
+//! and taking it is one locked instruction: a swap, or for the stack a compare-and-swap, so that
+//! every zero it writes is a chunk taken. The writer that finds it gone starts a new chain through
+//! `tx_restart`, as after opening (so the first write needs no swap). The stack takes it only when
+//! it has seen all that was written acknowledged, and looks again afterwards: if bytes slipped in,
+//! the chunk is *closed* (its length is where the next chain begins) and freed when they are
+//! acknowledged. At most one restart can be unseen, because a further one needs a further taking.
 //!
 //! ```text
 //!   application                              stack (una == tail)

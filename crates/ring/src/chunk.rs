@@ -86,8 +86,9 @@ impl ChunkPool {
         self.take(class).or_else(|| self.take(class.other()))
     }
 
-    /// Takes a chunk back. It must have come from this pool and belong to no stream: only a debug build checks it, and memory
-    /// safety depends on it ([`byte_ring`](crate::byte_ring), "One file").
+    /// Takes a chunk back. It must have come from this pool and belong to no stream: only a debug
+    /// build checks it, and memory safety depends on it ([`byte_ring`](crate::byte_ring), "One
+    /// file").
     #[inline]
     pub fn give(&mut self, id: ChunkId) {
         match id.class() {
@@ -143,7 +144,7 @@ pub struct MagazineFeed {
     small: Stock<ChunkId>,
     large: Stock<ChunkId>,
     pool_is_dry: Arc<Published32>,
-    /// What the word says: it is written when it changes.
+    /// Value of the shared word, which is written only when it changes.
     said_dry: bool,
 }
 
@@ -190,14 +191,16 @@ impl Magazine {
         self.small.is_empty() && self.large.is_empty()
     }
 
-    /// Whether the pool had nothing left when the stack last filled the stock. Otherwise what is missing here comes with the stack's next look.
+    /// Whether the pool had nothing left when the stack last filled the stock. Otherwise what is
+    /// missing here comes with the stack's next look.
     pub fn is_pool_dry(&self) -> bool {
         self.pool_is_dry.load() != 0
     }
 }
 
 impl MagazineFeed {
-    /// Fills the magazine from the pool, always the same one, as far as its use asks for; returns how many chunks went in.
+    /// Fills the magazine from the pool, always the same one, as far as its use asks for; returns
+    /// how many chunks went in.
     #[inline]
     pub fn refill(&mut self, pool: &mut ChunkPool) -> u32 {
         let small = self.small.fill(|| pool.take(ChunkClass::Small));

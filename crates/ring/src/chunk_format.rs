@@ -1,7 +1,7 @@
 //! The form of a chunk: sizes, class, id and header, as the memory file lays them out.
 //!
-//! [`memory`](crate::memory) places chunks of this form, [`chunk`](crate::chunk) hands them out, and
-//! [`byte_ring`](crate::byte_ring) links them into streams.
+//! [`memory`](crate::memory) places chunks of this form, [`chunk`](crate::chunk) hands them out,
+//! and [`byte_ring`](crate::byte_ring) links them into streams.
 
 use core::num::NonZeroU32;
 
@@ -118,7 +118,7 @@ impl ChunkId {
     }
 }
 
-/// What links a chunk into a stream. Written by the end that appends to
+/// The links of a chunk in its stream. Written by the end that appends to
 /// the stream, read by the other end after it has acquired the tail.
 #[repr(C)]
 pub(crate) struct ChunkHeader {

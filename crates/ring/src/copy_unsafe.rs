@@ -1,5 +1,7 @@
-//! Copies of payload, by vectors. The C library copies pieces of this size with `rep movsb`, which takes twice as long as vectors while the bytes lie in the
-//! caches, as those of a stream do: a chunk was filled a moment ago, and will be read a moment from now. Called by [`raw`](crate::raw).
+//! Copies of payload, by vectors. The C library copies pieces of this size with `rep movsb`, which
+//! takes twice as long as vectors while the bytes lie in the caches, as those of a stream do: a
+//! chunk was filled a moment ago, and will be read a moment from now. Called by
+//! [`raw`](crate::raw).
 
 /// From so many bytes on the C library would not use vectors either.
 const LEN_MIN: usize = 2_048;
@@ -37,8 +39,9 @@ mod x86 {
     #[inline(never)]
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn copy_avx2(dst: *mut u8, src: *const u8, len: usize) {
-        // SAFETY: each load and store is of a vector at `at`, and both sides have `at + VECTOR` bytes: the first, a turn within the loop, and the last turn, which
-        // ends where both sides end. Stores are aligned where `at` was made so.
+        // SAFETY: each load and store is of a vector at `at`, and both sides have `at + VECTOR`
+        // bytes: the first, a turn within the loop, and the last turn, which ends where both sides
+        // end. Stores are aligned where `at` was made so.
         unsafe {
             let load = |at: usize| _mm256_loadu_si256(src.add(at).cast());
             let store = |at: usize, vector| _mm256_storeu_si256(dst.add(at).cast(), vector);

@@ -46,6 +46,33 @@ impl SleepFlag {
         self.0.swap(AWAKE, Ordering::AcqRel) == AWAKE
     }
 
+    /// One sleep by the rule: announces it, looks once more, and calls `sleep` with what `look` made,
+    /// unless that is `None`: there is something to do. `retract` ends the announcement.
+    fn sleep_after<P, R>(
+        announce: impl FnOnce(),
+        look: impl FnOnce() -> Option<P>,
+        sleep: impl FnOnce(P) -> R,
+        retract: impl FnOnce(),
+    ) -> Option<R> {
+        announce();
+        let slept = look().map(sleep);
+        retract();
+        slept
+    }
+
+    /// Announces a sleep, looks once more, and sleeps unless `look` says `None`: there is something to
+    /// do, which a ringer published before it could see the announcement.
+    pub fn doze<P, R>(
+        &self,
+        look: impl FnOnce() -> Option<P>,
+        sleep: impl FnOnce(P) -> R,
+    ) -> Option<R> {
+        let retract = || {
+            self.retract();
+        };
+        Self::sleep_after(|| self.announce(), look, sleep, retract)
+    }
+
     /// The ringer has published something: must it make the call? Of several
     /// ringers one is told so.
     #[inline]
@@ -137,8 +164,8 @@ impl StackBell {
         must_wake
     }
 
-    /// As [`ring`](Self::ring), but also to be heard by a stack that is about to sleep and looks at its
-    /// queues only: for what is not in a queue.
+    /// As [`ring`](Self::ring), but also to be heard by a stack that is about to sleep and looks at
+    /// its queues only: for what is not in a queue.
     pub fn insist(&self) {
         if !self.inner.flag.must_wake() {
             self.inner.owed.0.fetch_add(1, Ordering::Relaxed);
@@ -151,8 +178,8 @@ impl StackBell {
     /// after, whether it slept or not.
     #[inline]
     pub fn prepare_sleep(&self) {
-        // A sleep may be announced for someone else to sleep, and the next before that one is cancelled:
-        // a ring in between must not be forgotten, or its signal stays.
+        // A sleep may be announced for someone else to sleep, and the next before that one is
+        // cancelled: a ring in between must not be forgotten, or its signal stays.
         self.cancel_sleep();
         self.inner.announced.store(1, Ordering::Relaxed);
         self.inner.flag.announce();
@@ -167,6 +194,15 @@ impl StackBell {
         self.inner.announced.store(0, Ordering::Relaxed);
         let rung = self.inner.flag.retract();
         self.inner.owed.collect(rung, || drain(&self.inner.fd));
+    }
+
+    /// As [`SleepFlag::doze`]; `sleep` sleeps on [`fd`](Self::fd).
+    pub fn doze<P, R>(
+        &self,
+        look: impl FnOnce() -> Option<P>,
+        sleep: impl FnOnce(P) -> R,
+    ) -> Option<R> {
+        SleepFlag::sleep_after(|| self.prepare_sleep(), look, sleep, || self.cancel_sleep())
     }
 
     /// Readable once the bell has been rung.

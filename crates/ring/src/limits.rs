@@ -23,15 +23,15 @@ pub const SMALL_CHUNK_STREAM_BYTES_MAX: u32 = 2 * crate::chunk_format::SMALL_DAT
 /// while the piece is copied.
 pub const AHEAD_BYTES_MIN: u32 = 512;
 
-/// What lies ready in a stock that is hardly used, if its queue holds as much.
+/// Items that a rarely used stock keeps ready, if its queue holds as many.
 pub const STOCK_LEVEL_MIN: usize = 64;
 
 /// Free chunks of each class that stay ready for use, those used last: their pages are never
 /// returned to the system.
 pub const READY_CHUNKS_KEPT: usize = 256;
 
-/// Pages of 4 KiB that one step of a round returns to the system, at most. The kernel takes 1 µs for
-/// each, and 4 µs if its neighbours stay (measured on a busy virtual machine).
+/// Pages of 4 KiB that one step of a round returns to the system, at most. The kernel takes 1 µs
+/// for each, and 4 µs if its neighbours stay (measured on a busy virtual machine).
 pub const ROUND_PAGES_PER_STEP: u32 = 32;
 
 /// Pages that one step of a round looks at, at most.

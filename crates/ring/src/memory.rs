@@ -90,7 +90,7 @@ struct Layout {
     blocks: u32,
     small_chunks: u32,
     large_chunks: u32,
-    /// Of the headers of large chunks.
+    /// Offset of the headers of large chunks.
     headers_offset: usize,
     small_offset: usize,
     large_offset: usize,

@@ -1,13 +1,15 @@
-//! Asking for memory before it is needed, so that the cache lines of several sockets are on their way at once. A hint: it reads nothing, changes nothing
-//! and cannot fail. Whoever works through a batch asks for what a later item will touch while it works on an earlier one.
+//! Asking for memory before it is needed, so that the cache lines of several sockets are on their
+//! way at once. A hint: it reads nothing, changes nothing and cannot fail. Whoever works through a
+//! batch asks for what a later item will touch while it works on an earlier one.
 
 use crate::raw::RawSlice;
 
 /// Bytes of a cache line.
 pub const LINE_BYTES: usize = 64;
 
-/// Where bytes lie that will be read next: whoever copies others asks for them on the way, line by line, so that what comes from another core's cache is there when
-/// its turn comes. No prefetcher of the machine knows where the next frame lies. An address and nothing more.
+/// Where bytes lie that will be read next: whoever copies others asks for them on the way, line by
+/// line, so that what comes from another core's cache is there when its turn comes. No prefetcher
+/// of the machine knows where the next frame lies. An address and nothing more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead(usize);
 
@@ -15,19 +17,19 @@ impl Ahead {
     /// Nothing is known of what comes next.
     pub const NOTHING: Self = Self(0);
 
-    /// These.
+    /// The address of these bytes.
     #[inline]
     pub fn of(bytes: RawSlice<'_>) -> Self {
         Self::at(bytes.as_ptr())
     }
 
-    /// What lies there.
+    /// This address.
     #[inline]
     pub(crate) fn at(place: *const u8) -> Self {
         Self(place.addr())
     }
 
-    /// What lies `bytes` behind.
+    /// The address `bytes` further on.
     #[inline]
     pub(crate) fn past(self, bytes: u32) -> Self {
         match self {
@@ -67,7 +69,8 @@ pub fn line(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the instruction is part of every x86-64 and is a hint, which does nothing at an address that cannot be read.
+        // SAFETY: the instruction is part of every x86-64 and is a hint, which does nothing at an
+        // address that cannot be read.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]

@@ -1,12 +1,11 @@
 //! Raw memory with known bounds that someone else may rewrite while we read.
 //!
-//! Driver frames (a memif peer may scribble on them), chunks of the memory
-//! file and plain slices all look like this to the code that moves payload.
-//! No reference to the bytes is ever formed: they are only copied or summed, and
-//! what the peer does meanwhile changes values and nothing else. What is summed
-//! is loaded once, so that the sum is that of the bytes that were stored; a copy
-//! alone may load bytes twice, where its pieces overlap. `packetio` makes these from frames, `stack` cuts them, and
-//! [`byte_ring`](crate::byte_ring) copies them.
+//! Driver frames (a memif peer may scribble on them), chunks of the memory file and plain slices
+//! all look like this to the code that moves payload. No reference to the bytes is ever formed:
+//! they are only copied or summed, and what the peer does meanwhile changes values and nothing
+//! else. What is summed is loaded once, so that the sum is that of the bytes that were stored; a
+//! copy alone may load bytes twice, where its pieces overlap. `packetio` makes these from frames,
+//! `stack` cuts them, and [`byte_ring`](crate::byte_ring) copies them.
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -27,7 +27,7 @@ pub struct SocketId {
     pub generation: u32,
 }
 
-/// What the stack says about a socket: flags in the low half, an errno in the high half.
+/// The stack's view of a socket: flags in the low half, an errno in the high half.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SocketState(pub u32);
 
@@ -44,15 +44,19 @@ impl SocketState {
     pub const LISTENING: Self = Self(1 << 4);
     /// The stack has let go of the connection; the block is about to be used again.
     pub const CLOSED: Self = Self(1 << 5);
-    /// The peer has announced urgent data that has not been seen to be read; [`SocketBlock::urgent_end`] says up to where.
+    /// The peer has announced urgent data that has not been seen to be read;
+    /// [`SocketBlock::urgent_end`] says up to where.
     pub const URGENT: Self = Self(1 << 6);
-    /// An ICMP error about the connection has come, once at least: the stack knows whether there is one to tell.
+    /// An ICMP error about the connection has come, once at least: the stack knows whether there is
+    /// one to tell.
     pub const SOFT_ERROR: Self = Self(1 << 7);
-    /// An ICMP error ended the attempt to connect. Linux keeps it in the socket's error queue as well.
+    /// An ICMP error ended the attempt to connect. Linux keeps it in the socket's error queue as
+    /// well.
     pub const REFUSED_BY_ICMP: Self = Self(1 << 8);
     /// An error waits that the next call is to fail with, though the connection goes on.
     pub const ERROR_WAITS: Self = Self(1 << 9);
-    /// While we were connecting, the peer was too (RFC 9293 3.5): it is half a connection since, which `shutdown` ends in order.
+    /// While we were connecting, the peer was too (RFC 9293 3.5): it is half a connection since,
+    /// which `shutdown` ends in order.
     pub const SYNS_CROSSED: Self = Self(1 << 10);
 
     /// Whether all of `flags` are set.
@@ -87,7 +91,7 @@ impl core::ops::BitOr for SocketState {
     }
 }
 
-/// What the application asks of the stack; the socket stands in the job queue
+/// The application's requests to the stack; the socket stands in the job queue
 /// once, whatever has been asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Requests(pub u32);
@@ -110,7 +114,8 @@ impl Requests {
     pub const SHUTDOWN_READ: Self = Self(1 << 6);
     /// Open a connection to the peer of the names.
     pub const CONNECT: Self = Self(1 << 7);
-    /// A writer had room and no chunk: nothing was written, what it waits for is to be looked after.
+    /// A writer had room and no chunk: nothing was written, what it waits for is to be looked
+    /// after.
     pub const LOOK: Self = Self(1 << 8);
 
     /// Whether all of `flags` are set.
@@ -189,7 +194,7 @@ pub(crate) struct AppLine {
     addresses: [AtomicU64; 4],
 }
 
-/// What the two ends of a socket share.
+/// The memory that the two ends of a socket share.
 #[repr(C)]
 pub struct SocketBlock {
     pub(crate) stack: StackLine,
@@ -207,7 +212,7 @@ const _: () = {
     assert!(core::mem::offset_of!(SocketBlock, app) == 64);
 };
 
-/// What both do with it.
+/// Operations of both ends.
 impl SocketBlock {
     /// Asks for the lines that every use touches.
     #[inline(always)]
@@ -217,7 +222,7 @@ impl SocketBlock {
     }
 }
 
-/// What the stack does with it.
+/// Operations of the stack.
 impl SocketBlock {
     /// Starts a new use of the block: all cursors to zero, a new generation,
     /// `tx_limit` bytes of send buffer. Nobody else may be using it.
@@ -277,7 +282,8 @@ impl SocketBlock {
         self.add_state(SocketState::URGENT);
     }
 
-    /// The application has read: urgent data that it has read past is forgotten. 2^31 bytes later its end would be ahead of the reader again.
+    /// The application has read: urgent data that it has read past is forgotten. 2^31 bytes later
+    /// its end would be ahead of the reader again.
     #[inline]
     pub fn forget_urgent_read(&self) {
         if self.state().contains(SocketState::URGENT) {
@@ -309,16 +315,17 @@ impl SocketBlock {
         self.stack.tx_limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Sets when a writer that waits for room is woken: no more than `waiting` bytes are in the send buffer, and no more than
-    /// `unsent` of them unsent (`u32::MAX`: any number).
+    /// Sets when a writer that waits for room is woken: no more than `waiting` bytes are in the
+    /// send buffer, and no more than `unsent` of them unsent (`u32::MAX`: any number).
     #[inline]
     pub fn set_tx_wake(&self, waiting: u32, unsent: u32) {
         self.stack.tx_wake.store(waiting, Ordering::Relaxed);
         self.stack.tx_unsent_wake.store(unsent, Ordering::Relaxed);
     }
 
-    /// [`set_tx_limit`](Self::set_tx_limit) and [`set_tx_wake`](Self::set_tx_wake). False: whatever a writer found or finds in its buffer, it is as
-    /// writable as before, so nobody who waits need be told.
+    /// [`set_tx_limit`](Self::set_tx_limit) and [`set_tx_wake`](Self::set_tx_wake). False: whatever
+    /// a writer found or finds in its buffer, it is as writable as before, so nobody who waits need
+    /// be told.
     #[inline]
     pub fn set_room(&self, limit: u32, waiting: u32, unsent: u32) -> bool {
         let waiting_before = self.stack.tx_wake.load(Ordering::Relaxed);
@@ -346,7 +353,8 @@ impl SocketBlock {
         self.stack.out_edges.store(edges, Ordering::Release);
     }
 
-    /// Writes both names; before CONNECTED or LISTENING is published. The application that connects does so first, with what it knows.
+    /// Writes both names; before CONNECTED or LISTENING is published. The application that connects
+    /// does so first, with what it knows.
     pub fn set_names(&self, local: Name, remote: Name) {
         let words = [halves(local.address), halves(remote.address)];
         for (place, word) in self.app.addresses.iter().zip(words.as_flattened()) {
@@ -385,7 +393,7 @@ impl SocketBlock {
     }
 }
 
-/// What the application does with it.
+/// Operations of the application.
 impl SocketBlock {
     /// Flags and error.
     #[inline]
@@ -431,7 +439,7 @@ impl SocketBlock {
             && self.tx_limit() > 0
     }
 
-    /// Of `waiting` bytes in the send buffer, those that were never sent.
+    /// Bytes never sent, of the `waiting` bytes in the send buffer.
     #[inline]
     fn unsent_at(&self, waiting: u32) -> u32 {
         let sent = self
@@ -473,6 +481,16 @@ impl SocketBlock {
         crate::fence::full();
     }
 
+    /// Looks for room. If there is none, asks the stack to tell of it and looks once more: room that
+    /// appeared before the stack knew the wish produces no event.
+    #[inline]
+    pub fn look_or_want<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        look().or_else(|| {
+            self.set_want_writable();
+            look()
+        })
+    }
+
     /// Takes the application end for a thread, by a nonzero token. True if
     /// it was free or already this thread's.
     pub fn try_own(&self, token: u32) -> bool {
@@ -486,7 +504,7 @@ impl SocketBlock {
         }
     }
 
-    /// Who has the application end; 0 = nobody.
+    /// Token of the thread that owns the application end; 0: no thread.
     pub fn owner(&self) -> u32 {
         self.app.owner.load(Ordering::Relaxed)
     }

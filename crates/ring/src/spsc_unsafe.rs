@@ -252,11 +252,13 @@ impl<T: Send> Consumer<T> {
         self.shared.slots.len()
     }
 
-    /// Whether the producer no longer exists; what is in the queue can still be taken, and whoever looks from now on sees all of it.
+    /// Whether the producer no longer exists; what is in the queue can still be taken, and whoever
+    /// looks from now on sees all of it.
     pub fn is_abandoned(&self) -> bool {
         let is_alone = Arc::strong_count(&self.shared) == 1;
         if is_alone {
-            // The count is read relaxed; what was put in before the producer let go must not look as if it came later.
+            // The count is read relaxed; what was put in before the producer let go must not look
+            // as if it came later.
             fence(Ordering::Acquire);
         }
         is_alone

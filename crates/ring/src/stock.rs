@@ -1,7 +1,10 @@
-//! How much lies ready in a queue that one side fills and the other uses up: what use asks for, and no more.
+//! How much lies ready in a queue that one side fills and the other uses up: what use asks for, and
+//! no more.
 //!
-//! A queue gives its oldest item first, so all that lies ready passes through the caches before anything comes again. A stock of a thousand chunks, of which
-//! thirty are used between two looks, is a thousand cold lines in place of a few dozen warm ones: the stock follows its use (decision 0047).
+//! A queue gives its oldest item first, so all that lies ready passes through the caches before
+//! anything comes again. A stock of a thousand chunks, of which thirty are used between two looks,
+//! is a thousand cold lines in place of a few dozen warm ones: the stock follows its use (decision
+//! 0047).
 
 use crate::limits::STOCK_LEVEL_MIN;
 use crate::spsc::Producer;
@@ -23,7 +26,7 @@ const LOWERED_BY: usize = 64;
 pub struct Stock<T> {
     queue: Producer<T>,
     level: usize,
-    /// What lay there after it was last filled.
+    /// Items in the queue after it was last filled.
     filled: usize,
 }
 
@@ -66,7 +69,7 @@ impl<T: Send> Stock<T> {
         self.level = self.level.min(self.queue.capacity());
     }
 
-    /// What lies there.
+    /// Items in the queue now.
     pub fn len(&self) -> usize {
         self.queue.len()
     }

@@ -15,17 +15,19 @@ const PAGE_BYTES: usize = 4096;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// Smaller tables stay on ordinary pages.
 const TABLE_BYTES_MIN: usize = HUGE_PAGE_BYTES;
-/// What an allocator may need for itself, at the most, in a mapping of its own.
+/// Bytes that an allocator needs for itself at most, in a mapping of its own.
 const SPARE_BYTES: usize = 2048;
 
-/// An empty table with room for `capacity` entries, perhaps a few more, whose pages will be huge ones if it is large and the kernel grants them.
+/// An empty table with room for `capacity` entries, perhaps a few more, whose pages will be huge
+/// ones if it is large and the kernel grants them.
 #[must_use]
 pub fn with_capacity<T>(capacity: usize) -> Vec<T> {
     let bytes = capacity.saturating_mul(size_of::<T>());
     if bytes < TABLE_BYTES_MIN || cfg!(any(miri, loom)) {
         return Vec::with_capacity(capacity);
     }
-    // Allocators give what is so large a mapping of its own, and Linux begins a mapping on a huge page's boundary if its length is a multiple of one.
+    // Allocators give what is so large a mapping of its own, and Linux begins a mapping on a huge
+    // page's boundary if its length is a multiple of one.
     let whole = (bytes + SPARE_BYTES).next_multiple_of(HUGE_PAGE_BYTES) - SPARE_BYTES;
     let mut table: Vec<T> = Vec::with_capacity(whole / size_of::<T>());
     let room = table.spare_capacity_mut();
@@ -45,7 +47,8 @@ pub fn filled<T: Clone>(entry: T, count: usize) -> Vec<T> {
 fn advise(start: *mut u8, bytes: usize) {
     let before = start.addr() % PAGE_BYTES;
     let bytes = (before + bytes).next_multiple_of(PAGE_BYTES);
-    // SAFETY: the pages hold an allocation of the caller's, and perhaps ends of others; this advice changes no contents and takes nothing away.
+    // SAFETY: the pages hold an allocation of the caller's, and perhaps ends of others; this advice
+    // changes no contents and takes nothing away.
     let _ = unsafe {
         let first = start.wrapping_sub(before);
         madvise(first.cast(), bytes, Advice::LinuxHugepage)

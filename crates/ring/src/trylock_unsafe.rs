@@ -53,13 +53,6 @@ impl<T> TryLock<T> {
     pub fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Relaxed)
     }
-
-    /// The value, without a lock: `&mut self` proves that nobody else is there.
-    #[inline]
-    pub fn value_mut(&mut self) -> &mut T {
-        // SAFETY: exclusive access to the lock is exclusive access to the value.
-        self.value.with_mut(|value| unsafe { &mut *value })
-    }
 }
 
 impl<T> Deref for Guard<'_, T> {

@@ -1,6 +1,8 @@
-//! The processor's time-stamp counter: what a stage of a turn took, for who builds with the feature that asks.
+//! The processor's time-stamp counter: what a stage of a turn took, for who builds with the feature
+//! that asks.
 
-/// Cycles of the time-stamp counter; 0 where there is none. Not serialised: a few instructions around it may fall to the one side or the other.
+/// Cycles of the time-stamp counter; 0 where there is none. Not serialised: a few instructions
+/// around it may fall to the one side or the other.
 #[inline(always)]
 #[must_use]
 #[allow(unused_unsafe)]

@@ -5,7 +5,6 @@
 mod common;
 
 use std::collections::VecDeque;
-use std::io::IoSliceMut;
 
 use common::{Random, assert_full, byte_at, bytes_at, memory, naive_sum};
 use proptest::prelude::*;
@@ -27,10 +26,8 @@ enum Op {
     Truncate(u32),
     Reclaim,
     Read(u32),
-    ReadVectored(u32, u32),
     Peek(u32, u32),
     Skip(u32),
-    Contiguous,
 }
 
 /// Both ends and, beside them, what they should hold.
@@ -89,13 +86,6 @@ impl World {
                 let read = self.reader.read(&memory, block, &mut dst);
                 self.expect_read(&dst[..read], n as usize);
             }
-            Op::ReadVectored(n, m) => {
-                let (mut a, mut b) = (vec![0; n as usize], vec![0; m as usize]);
-                let mut slices = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)];
-                let read = self.reader.read_vectored(&memory, block, &mut slices);
-                a.extend(b);
-                self.expect_read(&a[..read], (n + m) as usize);
-            }
             Op::Peek(offset, n) => {
                 let mut dst = vec![0; n as usize];
                 let seen = self.reader.peek_at(&memory, block, offset, &mut dst);
@@ -109,13 +99,6 @@ impl World {
                 assert_eq!(dropped as usize, self.unread.len().min(n as usize));
                 self.unread.drain(..dropped as usize);
                 self.head = self.head.wrapping_add(dropped);
-            }
-            Op::Contiguous => {
-                let slice = self.reader.contiguous(&memory, block);
-                assert_eq!(slice.is_empty(), self.unread.is_empty());
-                let mut seen = vec![0; slice.len()];
-                slice.copy_to(&mut seen);
-                assert!(self.unread.iter().take(seen.len()).eq(&seen));
             }
         }
         assert_eq!(self.reader.readable(block) as usize, self.unread.len());
@@ -188,10 +171,8 @@ fn ops() -> impl Strategy<Value = Op> {
         2 => offset.clone().prop_map(Op::Truncate),
         3 => Just(Op::Reclaim),
         4 => prop_oneof![1 => Just(1u32 << 16), 2 => size.clone()].prop_map(Op::Read),
-        1 => (size.clone(), size.clone()).prop_map(|(n, m)| Op::ReadVectored(n, m)),
         1 => (offset, size.clone()).prop_map(|(o, n)| Op::Peek(o, n)),
         1 => size.prop_map(Op::Skip),
-        1 => Just(Op::Contiguous),
     ]
 }
 
@@ -224,14 +205,12 @@ fn seeded_interleaving_matches_the_oracle() {
                 3 | 4 => Op::Publish(u32::MAX),
                 5 => Op::Reclaim,
                 6 => Op::Read(n),
-                7 => Op::ReadVectored(n, 40),
                 _ => [
-                    Op::Contiguous,
                     Op::Discard,
                     Op::Skip(n),
                     Op::Peek(n / 2, n),
                     Op::Truncate(n / 3),
-                ][random.below(5) as usize],
+                ][random.below(4) as usize],
             };
             world.apply(op);
         }

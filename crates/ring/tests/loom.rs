@@ -5,13 +5,13 @@
 #![cfg(loom)]
 
 use loom::sync::atomic::{AtomicU32, Ordering};
-use loom::sync::{Arc, Notify};
+use loom::sync::{Arc, Mutex, Notify};
 use loom::thread;
 
 use ring::chunk;
 use ring::doorbell::SleepFlag;
 use ring::memory::ContextLimits;
-use ring::published::fence_full;
+use ring::published::{Flag, fence_full};
 use ring::socket_block::{Requests, SocketState};
 use ring::spsc::queue;
 use ring::trylock::TryLock;
@@ -192,9 +192,8 @@ fn wish_to_write_is_not_lost() {
             block.take_want_writable()
         });
         let block = memory.block(0).unwrap();
-        block.set_want_writable();
-        let has_room = block.tx_limit() != 0;
-        assert!(stack.join().unwrap() || has_room);
+        let room = block.look_or_want(|| Some(block.tx_limit()).filter(|limit| *limit != 0));
+        assert!(stack.join().unwrap() || room.is_some());
     });
 }
 
@@ -217,5 +216,82 @@ fn names_are_whole_once_connected_is_seen() {
             assert_eq!(block.names(), (name(1), name(2)));
         }
         stack.join().unwrap();
+    });
+}
+
+/// A sleeper that looks at `flag` and the ringers that raise it: after an owner that leaves its
+/// stack to the watchdog, a program that interrupts a wait, and a stack thread that ends.
+#[test]
+fn flag_that_is_raised_is_seen_or_wakes_the_sleeper() {
+    loom::model(|| {
+        let (raised, sleeping) = (Arc::new(Flag::new()), Arc::new(SleepFlag::new()));
+        let signal = Arc::new(Notify::new());
+        let ringers = [(); 2].map(|()| {
+            let (raised, sleeping) = (raised.clone(), sleeping.clone());
+            let signal = signal.clone();
+            thread::spawn(move || {
+                raised.raise();
+                if sleeping.must_wake() {
+                    signal.notify();
+                }
+            })
+        });
+        while !raised.is_raised() {
+            // Loom reports a deadlock if the signal never comes.
+            sleeping.doze(|| (!raised.is_raised()).then_some(()), |()| signal.wait());
+        }
+        ringers.map(|ringer| ringer.join().unwrap());
+    });
+}
+
+/// The watchdog takes turns under the lock, and each may bring an event. The owner looks under the
+/// lock before it sleeps with the lock held, so an event comes before the look or not at all.
+#[test]
+fn event_of_the_watchdogs_turn_is_found_before_the_owner_sleeps() {
+    loom::model(|| {
+        let (mut events, mut taken) = queue::<u32>(1);
+        let stack = Arc::new(TryLock::new(false));
+        let theirs = stack.clone();
+        let watchdog = thread::spawn(move || {
+            if let Some(mut turned) = theirs.try_lock() {
+                *turned = true;
+                events.push(7).unwrap();
+            }
+        });
+        if let Some(turned) = stack.try_lock() {
+            assert_eq!(
+                taken.pop().is_some(),
+                *turned,
+                "the owner sleeps on an event"
+            );
+        }
+        watchdog.join().unwrap();
+    });
+}
+
+/// A context that goes takes its stack out of the watchdog's care and waits until the watchdog holds
+/// no copies of the port's descriptors. The watchdog lets go at its next look, so it must not sleep.
+#[test]
+fn watchdog_lets_go_of_a_stack_that_goes() {
+    loom::model(|| {
+        let (awaited, sleeping) = (Arc::new(Mutex::new(false)), Arc::new(SleepFlag::new()));
+        let signal = Arc::new(Notify::new());
+        let (their_wish, their_sleep, their_signal) =
+            (awaited.clone(), sleeping.clone(), signal.clone());
+        let context = thread::spawn(move || {
+            *their_wish.lock().unwrap() = true;
+            if their_sleep.must_wake() {
+                their_signal.notify();
+            }
+        });
+        let mut lets_go = false;
+        while !lets_go {
+            let look = || {
+                lets_go = std::mem::take(&mut *awaited.lock().unwrap());
+                (!lets_go).then_some(())
+            };
+            sleeping.doze(look, |()| signal.wait());
+        }
+        context.join().unwrap();
     });
 }

@@ -1,4 +1,4 @@
-//! What a stack is told when it is made, and the check that it can be obeyed.
+//! The settings of a new stack, and the check that they can be obeyed.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use crate::network::routes::RouteError;
 pub struct StackConfig {
     /// Our addresses on the wire, each with the length of its subnet's prefix. The subnets are reached directly.
     pub addresses: Vec<IpCidr>,
-    /// Where packets go that no subnet and no route covers; at most one per family.
+    /// Gateways for packets that no subnet and no route covers; at most one per family.
     pub gateways: Vec<IpAddr>,
     /// Further routes: a prefix and the gateway behind which it lies.
     pub routes: Vec<(IpCidr, IpAddr)>,
@@ -88,7 +88,7 @@ pub enum ConfigError {
     Route {
         /// The route's prefix.
         prefix: IpCidr,
-        /// What is wrong with it.
+        /// The fault.
         source: RouteError,
     },
     /// No memory for sockets and buffers.
@@ -97,7 +97,7 @@ pub enum ConfigError {
     /// Something was refused by the kernel.
     #[error("{what}: {errno}")]
     System {
-        /// What was asked for.
+        /// The value asked for.
         what: &'static str,
         /// The kernel's answer.
         errno: Errno,

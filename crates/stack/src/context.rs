@@ -1,4 +1,5 @@
-//! What passes between an application and its stack, apart from the bytes: jobs and control requests one way, events and accepted connections the other.
+//! Queues between an application and its stack: jobs and control requests one way, events and
+//! accepted connections the other. Payload passes through shared memory.
 //!
 //! ```text
 //!   application                                             stack
@@ -59,7 +60,7 @@ impl AppSide {
     ///
     /// # Errors
     /// The request, if there is no room.
-    // Who is refused sends the same request again.
+    // A caller that is refused sends the same request again.
     #[allow(clippy::result_large_err)]
     pub fn control(&mut self, control: Control) -> Result<(), Control> {
         let jobs_end = self.jobs.position();
@@ -137,7 +138,7 @@ pub struct FastOpenQuery {
     pub mss_max: u16,
     /// `TCP_FASTOPEN_NO_COOKIE` of the socket.
     pub no_cookie: bool,
-    /// Where the answer goes: room for one is enough.
+    /// The queue for the answer: room for one is enough.
     pub answer: Producer<FastOpenAnswer>,
 }
 
@@ -162,9 +163,9 @@ pub struct Report {
     pub port: packetio::PortCounters,
     /// The neighbour cache's counters.
     pub neighbours: NeighbourCounters,
-    /// What is held.
+    /// The stack's use of its tables and pools.
     pub usage: Usage,
-    /// Where the cycles went, with the feature `stage-cycles`.
+    /// The cycles of each stage, with the feature `stage-cycles`.
     pub stages: StageCycles,
 }
 
@@ -172,7 +173,7 @@ pub struct Report {
 pub struct Bind {
     /// The socket, neither connected nor listening.
     pub socket: SocketId,
-    /// Where: one of our addresses or unspecified; port 0: the stack chooses.
+    /// The local address, one of ours or unspecified. With port 0 the stack chooses a port.
     pub local: SocketAddr,
     /// `IPV6_V6ONLY` is off: unspecified IPv6 stands for IPv4 too.
     pub dual: bool,
@@ -182,7 +183,7 @@ pub struct Bind {
     pub reuse_port: bool,
     /// `IP_FREEBIND`: an address that is not ours will do.
     pub free: bool,
-    /// Where the answer goes: the address with its port, or why not.
+    /// The queue for the answer: the address with its port, or the error.
     pub answer: Producer<Result<SocketAddr, Errno>>,
 }
 
@@ -190,7 +191,7 @@ pub struct Bind {
 pub struct InfoQuery {
     /// The socket.
     pub socket: SocketId,
-    /// Where the answer goes; `None` is said of a socket without a connection.
+    /// The queue for the answer: `None` for a socket without a connection.
     pub answer: Producer<Option<Box<SocketInfo>>>,
 }
 
@@ -198,7 +199,7 @@ pub struct InfoQuery {
 pub struct SoftErrorQuery {
     /// The socket.
     pub socket: SocketId,
-    /// Where the answer goes: an error number, 0 if there is nothing to tell.
+    /// The queue for the answer: an error number, 0 if there is nothing to tell.
     pub answer: Producer<u16>,
 }
 
@@ -206,7 +207,7 @@ pub struct SoftErrorQuery {
 pub struct IcmpNoteQuery {
     /// The socket.
     pub socket: SocketId,
-    /// Where the answer goes.
+    /// The queue for the answer.
     pub answer: Producer<Option<IcmpNote>>,
 }
 
@@ -219,9 +220,9 @@ pub struct IcmpNote {
     pub kind: u8,
     /// ICMP's code.
     pub code: u8,
-    /// Where a header was not understood; the word behind ICMPv6's checksum.
+    /// The place of a header that was not understood; the word behind ICMPv6's checksum.
     pub info: u32,
-    /// Who said so.
+    /// The sender of the message.
     pub sender: IpAddr,
     /// The segment that it quotes, from its TCP header on: the first `quoted_len` bytes.
     pub quoted: [u8; IcmpNote::QUOTED_BYTES_MAX],
@@ -240,7 +241,8 @@ pub struct SavedSynQuery {
     pub socket: SocketId,
     /// Bytes that the asker has room for: headers that are longer stay.
     pub room: usize,
-    /// Where the answer goes: the headers, empty if there are none; `Err` with their length if there is no room for them.
+    /// The queue for the answer: the headers, empty if there are none; `Err` with their length if
+    /// there is no room for them.
     pub answer: Producer<Result<Vec<u8>, usize>>,
 }
 
@@ -250,7 +252,7 @@ pub struct StampQuery {
     pub socket: SocketId,
     /// Position after the last byte that the application has read.
     pub read: u32,
-    /// Where the answer goes.
+    /// The queue for the answer.
     pub answer: Producer<StampAnswer>,
 }
 
@@ -266,20 +268,20 @@ pub struct StampAnswer {
 /// When something became of a byte that was written (`SO_TIMESTAMPING`).
 #[derive(Clone, Debug)]
 pub struct TxStamp {
-    /// What: one of [`StampKinds`].
+    /// The event: one of [`StampKinds`].
     pub kind: StampKinds,
     /// The writer's position after the byte, modulo 2^32.
     pub position: u32,
     /// When, by the stack's clock.
     pub at_ns: u64,
-    /// What was known then, if asked for.
+    /// The connection's state at that time, if asked for.
     pub stats: Option<Box<StampStats>>,
 }
 
 /// A connection at the time of a stamp (`SOF_TIMESTAMPING_OPT_STATS`).
 #[derive(Clone, Debug)]
 pub struct StampStats {
-    /// What TCP says.
+    /// TCP's part.
     pub tcp: tcp::Info,
     /// Bytes in the send buffer.
     pub send_buffered: u32,
@@ -322,10 +324,10 @@ impl std::ops::BitOr for StampKinds {
     }
 }
 
-/// What is known of a connection.
+/// The state of a connection.
 #[derive(Clone, Debug)]
 pub struct SocketInfo {
-    /// What TCP says.
+    /// TCP's part.
     pub tcp: tcp::Info,
     /// Our end.
     pub local: SocketAddr,
@@ -333,11 +335,11 @@ pub struct SocketInfo {
     pub remote: SocketAddr,
     /// Bytes in the send buffer, sent and unsent.
     pub send_buffered: u32,
-    /// What the send buffer may hold.
+    /// Bytes that the send buffer may hold.
     pub send_buffer_max: u32,
     /// Bytes in the receive buffer that nobody has read.
     pub unread: u32,
-    /// What the receive buffer may hold.
+    /// Bytes that the receive buffer may hold.
     pub recv_buffer_max: u32,
     /// Path MTU to the peer, as far as known.
     pub path_mtu: u32,
@@ -347,16 +349,16 @@ pub struct SocketInfo {
 pub struct Listen {
     /// The listener's own socket.
     pub socket: SocketId,
-    /// Where: one of our addresses or unspecified (all of that family).
+    /// The local address: one of ours, or unspecified for all of its family.
     pub local: SocketAddr,
-    /// Where accepted connections go. With room for one more than the backlog.
+    /// The queue for accepted connections, with room for one more than the backlog.
     pub accepted: Producer<Accepted>,
     /// The backlog, as `listen` takes it: as in Linux, one more connection than that may wait to be accepted, and that many handshakes may be
     /// in progress before SYNs are answered with cookies.
     pub backlog: u32,
     /// Options that accepted connections begin with.
     pub options: Vec<SocketOption>,
-    /// Where to say how it went; `None`: in the socket's state word.
+    /// The queue for the outcome; `None`: it is told in the socket's state word.
     pub answer: Option<Answer>,
 }
 
@@ -364,9 +366,9 @@ pub struct Listen {
 pub struct Backlog {
     /// The listener's socket.
     pub socket: SocketId,
-    /// As [`Listen::backlog`].
+    /// The new [`Listen::backlog`].
     pub backlog: u32,
-    /// Where accepted connections go from now on, if there was not room enough.
+    /// The queue for accepted connections from now on, if there was not room enough.
     pub longer: Option<Producer<Accepted>>,
 }
 
@@ -383,7 +385,8 @@ pub struct Connect {
     /// Open it fast (RFC 7413): the SYN asks for a cookie or, if one is at hand, carries as many of the bytes written so far as
     /// [`FastOpenAnswer::syn_bytes_max`] says.
     pub fast_open: bool,
-    /// Where to say whether it could be begun, which then leaves the socket as it was; `None`: a failure is told like a later one, in the state word.
+    /// The queue that is told whether the open could begin; a failure then leaves the socket as it
+    /// was. `None`: a failure is told like a later one, in the state word.
     pub answer: Option<Answer>,
 }
 
@@ -440,7 +443,8 @@ pub enum SocketOption {
     MtuDiscover {
         /// When IPv4 packets bear DF.
         dont_fragment: DontFragment,
-        /// What is in flight and too long is sent again when a router says so; else its word counts from the next segment on. Over IPv6 always.
+        /// Segments in flight that are too long are sent again when a router says so. Otherwise its
+        /// word counts from the next segment on. Over IPv6 they always are.
         resends: bool,
         /// Over IPv6 what routers say of the path counts.
         heeds_v6: bool,
@@ -473,9 +477,9 @@ pub enum SocketOption {
     ThinLinearTimeouts(bool),
     /// `IP_RECVERR`, `IPV6_RECVERR`: an ICMP error about a connection that goes on is what its next call fails with.
     ReceiveErrors {
-        /// Of IPv4.
+        /// `IP_RECVERR`.
         v4: bool,
-        /// Of IPv6.
+        /// `IPV6_RECVERR`.
         v6: bool,
     },
     /// `TCP_SAVE_SYN` of a listener: 1 keeps the headers of SYNs from the network's on, 2 from the link's; 0: off.
@@ -505,12 +509,12 @@ impl SocketOption {
     }
 }
 
-/// What a stack holds at one moment.
+/// The use of a stack's tables and pools at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Connections, listeners, and sockets whose connection has ended while the application holds them.
     pub sockets: usize,
-    /// Of these, the quiet ones that are packed.
+    /// Quiet sockets that are packed, counted in `sockets` too.
     pub dormant: usize,
     /// Blocks that packed ones take.
     pub rest_blocks: usize,
@@ -518,7 +522,7 @@ pub struct Usage {
     pub half_open: usize,
     /// Entries of connections in TIME_WAIT, and of closed ones in FIN_WAIT_2.
     pub time_wait: usize,
-    /// Of these, the ones in FIN_WAIT_2.
+    /// Entries in FIN_WAIT_2, counted in `time_wait` too.
     pub fin_wait_2: usize,
     /// Flows in the table: the sum of connections, handshakes and entries.
     pub flows: usize,

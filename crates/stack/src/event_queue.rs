@@ -8,7 +8,8 @@ use ring::published::fence_full;
 use ring::socket_block::SocketId;
 use ring::spsc::Producer;
 
-use crate::flows::sockets::{Role, Sockets};
+use crate::flows::slot::Role;
+use crate::flows::sockets::Sockets;
 
 /// Something to read, an end, a failure, a new connection: the application is told.
 pub(crate) const MARK_TELL: u8 = 1;

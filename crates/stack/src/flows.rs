@@ -16,7 +16,9 @@ pub(crate) mod rx_sink;
 pub(crate) mod saved_syns;
 pub(crate) mod shedding;
 pub(crate) mod slab;
+pub(crate) mod slot;
 pub(crate) mod sockets;
+pub(crate) mod stamping;
 pub(crate) mod stamps;
 pub(crate) mod time_waits;
 

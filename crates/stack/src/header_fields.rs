@@ -28,11 +28,11 @@ pub enum DontFragment {
 pub(crate) struct LinkEnds {
     pub source: MacAddr,
     pub destination: MacAddr,
-    /// Of the network header inside.
+    /// Fields of the network header inside.
     pub header: HeaderFields,
 }
 
-/// What an application may choose of the network header.
+/// Network header fields that an application may choose.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct HeaderFields {
     /// In the upper six bits; the lower two are zero.
@@ -40,10 +40,10 @@ pub(crate) struct HeaderFields {
     pub hop_limit: u8,
     /// DF, which IPv6 needs no bit for: what `dont_fragment` makes of the path.
     pub discovers_mtu: bool,
-    /// What the application wants of DF.
+    /// The application's choice for DF.
     pub dont_fragment: DontFragment,
-    /// What is in flight and too long for the path is sent again in smaller segments when a router says so. Over IPv6 always: nothing of it may be
-    /// fragmented on its way.
+    /// Segments in flight that are too long for the path are sent again, smaller, when a router
+    /// says so. Over IPv6 they always are: nothing of it may be fragmented on its way.
     pub resends_for_mtu: bool,
     /// Over IPv6 what routers say of the path counts.
     pub heeds_mtu_v6: bool,
@@ -101,7 +101,7 @@ impl HeaderFields {
         };
     }
 
-    /// Of what answers for nobody: this DSCP, and what an application that chose nothing would have.
+    /// Fields of an answer without a connection: this DSCP, and the defaults.
     pub fn of_answer(dscp: u8) -> Self {
         Self {
             dscp,

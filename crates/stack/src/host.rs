@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use wire::{Addr, MacAddr};
 
 use crate::core::Core;
-use crate::flows::sockets::Role;
+use crate::flows::slot::Role;
 use crate::network::addresses::IpCidr;
 
 impl Core {

@@ -1,20 +1,34 @@
-//! One core's TCP/IP stack: the stages of a turn, in files that carry their names.
+//! One core's TCP/IP stack. Its turn goes through stages, in files that carry their names:
 //!
 //! ```text
 //! packet_in      a batch of frames from the driver (one clock read per turn)
-//! demux          parse, check headers, find out what is left to verify, find the flow
-//! aggregation    merge in-order runs of one flow (to come: every segment passes unmerged as yet)
-//! tcp_in         RFC 9293 on the segment; who is readable, writable, accepted
-//! job_queue      what the application asked since last turn
-//! timers         what is due
-//! tcp_out        per ready connection: what to send now
+//! demux          parse, check headers, find out what is left to verify
+//! tcp_in         find the flow, merge in-order segments into runs, RFC 9293 on each
+//! job_queue      requests of the application since the last turn
+//! timer_stage    what is due
+//! tcp_out        what each ready connection sends now
 //! tx_lists       control before ACK before data before openings
 //! packet_out     frames built in the driver's own buffers
-//! event_queue    what the application should look at; its doorbell at most once
+//! event_queue    sockets that the application should look at
 //! ```
 //!
-//! A stack shares nothing with another. It meets its application in the queues of [`context`] and in the memory of `ring`; it is driven by
-//! whoever calls [`Stack::turn`].
+//! Rooms use only those below them:
+//!
+//! ```text
+//! stack        the turn, the port, sleeping              timer_stage
+//!   arrivals     packet_in, demux, tcp_in, passive opens, ICMP and ARP
+//!   departures   tcp_out, packet_out, ACK trains
+//!   requests     job_queue, connect, bind, options
+//!     settle       the one door for what follows from a call into a connection
+//!     core         the parts that all stages share
+//!       flows        sockets, flow table, listeners, half-opens, TIME_WAIT
+//!       network      addresses, routes, neighbours, ICMP, destinations
+//!       schedule     transmit lists, timers, departure times
+//!         context, config, header_fields, counters, limits
+//! ```
+//!
+//! A stack shares nothing with another. It meets its application in the queues of [`context`] and in
+//! the memory of `ring`. Its caller drives it by [`Stack::turn`].
 
 #![forbid(unsafe_code)]
 

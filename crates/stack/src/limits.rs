@@ -157,11 +157,13 @@ const WARM_SOCKETS: usize = 8_192;
 /// Blocks that a packed socket takes at most, and how many bytes that is.
 pub(crate) const REST_BLOCKS_EACH: usize = 5;
 pub(crate) const REST_BYTES_MAX: usize = REST_BLOCKS_EACH * 60;
-/// Slots that are looked at for something to pack whenever one is needed while there are many, and how many of them are packed.
-pub(crate) const HAND_STEPS_MAX: usize = 8;
-pub(crate) const HAND_PACKS_MAX: usize = 2;
-/// A round in which fewer than one slot in so many was packed was in vain; the next begins after a tenth of the time that makes a connection quiet.
-pub(crate) const HAND_WORTH: usize = 16;
+/// Slots that are looked at for something to pack whenever a slot is needed while there are many,
+/// and how many of them are packed.
+pub(crate) const PACK_LOOKS_MAX: usize = 8;
+pub(crate) const PACKED_PER_STEP_MAX: usize = 2;
+/// A round is in vain if it packs fewer than one slot in so many. The next one begins after a tenth
+/// of the time that makes a connection quiet.
+pub(crate) const PACK_ROUND_WORTH: usize = 16;
 
 /// Segments that aggregation merges by default, as in the paper's measurements.
 pub const AGGREGATION_DEFAULT: u16 = 20;
@@ -293,7 +295,7 @@ pub const RETURN_MEMORY_NS: u64 = 3_000_000_000;
 /// Between two steps of a round that returns memory, in ns. A step takes 30 to 130 µs.
 pub const RETURN_STEP_NS: u64 = 1_000_000;
 /// Free slots of the socket table whose memory always stays.
-pub const SLOTS_KEPT: usize = 256;
+pub const SLOTS_SPARE: usize = 256;
 /// Slots that one step returns, if the table is small, ...
 pub const SLOTS_PER_STEP: usize = 256;
 /// ... else a share of it, since each step looks through the list of its free slots.

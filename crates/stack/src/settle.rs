@@ -17,7 +17,7 @@ use crate::event_queue::{EventQueue, MARK_ROOM, MARK_TELL};
 use crate::flows::errno::errno_of;
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::saved_syns::Saved;
-use crate::flows::sockets::{Role, Slot};
+use crate::flows::slot::{Role, Slot};
 use crate::network::layer::Network;
 use crate::network::neighbours::NeighbourId;
 use crate::schedule::Schedule;
@@ -274,8 +274,9 @@ impl Core {
         }
     }
 
-    /// What a connection has to send cannot leave and nobody will tell it when it can. It counts as sent and lost, so that the connection's own
-    /// timers see to it: they try again, and give up in the end.
+    /// Loses a connection's output, which cannot leave while nobody will tell it when it can. The
+    /// output counts as sent and lost, so that the connection's own timers see to it: they try
+    /// again, and give up in the end.
     #[cold]
     pub(crate) fn lose_segments(&mut self, socket: u32, failure: Option<IcmpError>) {
         let Some(conn) = self.flows.sockets.slot(socket).live_mut() else {
@@ -291,7 +292,8 @@ impl Core {
             let una = conn.una();
             effects |= conn.on_icmp_error(&mut cx, kind, una);
         }
-        // What is kept back waits for a timer: back on its list this output would ask for it again, without end.
+        // Output that is left waits for a timer. Back on its list, the connection would ask for it
+        // again without end.
         self.settle(socket, effects.without(OUTPUT));
     }
 
@@ -337,7 +339,7 @@ impl Core {
             (self.network.destinations).pause_fast_open(settings, self.env.now_ns);
         }
         if effects.contains(Effects::SYNS_CROSSED) {
-            // Nobody is woken: there is nothing to read or to write yet (Linux).
+            // No thread is woken: there is nothing to read or to write yet (Linux).
             self.flows
                 .sockets
                 .block(socket)
@@ -345,7 +347,8 @@ impl Core {
         }
     }
 
-    /// A connection that was opened fast has completed its handshake, or has ended before that: it is not pending any more.
+    /// Ends the wait of a connection that was opened fast: it has completed its handshake, or has
+    /// ended before that.
     #[cold]
     fn end_pending_fast_open(&mut self, socket: u32) {
         let slot = self.flows.sockets.slot(socket);
@@ -362,7 +365,8 @@ impl Core {
         }
     }
 
-    /// The connection has ended, or is in TIME_WAIT, or has only the peer's FIN to wait for. Its last segment, if one is due, is taken along.
+    /// Takes a connection out that has ended, is in TIME_WAIT, or has only the peer's FIN to wait
+    /// for. Its last segment, if one is due, is taken along.
     fn leave(&mut self, socket: u32, effects: Effects) {
         let slot = self.flows.sockets.slot(socket);
         let Some(conn) = slot.conn.as_mut() else {
@@ -394,7 +398,7 @@ impl Core {
         }
     }
 
-    /// A compact entry takes the flow over. False: there is no room for one.
+    /// Gives the flow to a compact entry. False: there is no room for one.
     fn enter_time_wait(
         &mut self,
         socket: u32,
@@ -424,7 +428,7 @@ impl Core {
         true
     }
 
-    /// Room for one more, in FIN_WAIT_2 or not.
+    /// Makes room for one more entry, in FIN_WAIT_2 or not.
     #[inline]
     fn evict_time_wait(&mut self, for_fin_wait_2: bool) {
         let Some(index) = self.flows.time_waits.gives_way(for_fin_wait_2) else {
@@ -440,18 +444,21 @@ impl Core {
         }
     }
 
-    /// The socket has lost its connection. It stays for as long as the application holds it: there may be bytes to read.
+    /// Ends a socket that has lost its connection. It stays for as long as the application holds
+    /// it: there may be bytes to read.
     fn end_socket(&mut self, socket: u32) {
         self.schedule.forget(socket);
         let (slot, pool, block) = self.flows.sockets.parts(socket);
-        // What is known of it (`TCP_INFO`) outlives it, as in Linux, until the application closes.
+        // The connection's state (`TCP_INFO`) outlives it, as in Linux, until the application
+        // closes.
         slot.role = Role::Ended;
         slot.awaits_neighbour = false;
-        // The application may be writing at this moment: it keeps the chunk that it holds until it closes.
+        // The application may be writing at this moment: it keeps the chunk that it holds until it
+        // closes.
         block.set_tx_limit(0);
         let waiting = slot.tx.buffered(block);
         slot.tx.acknowledge(pool, block, waiting);
-        // What lies beyond a gap reaches nobody any more.
+        // Bytes beyond a gap reach nobody any more.
         slot.rx.truncate(pool, 0);
         slot.rx.reclaim(pool, block);
         block.add_state(SocketState::CLOSED);
@@ -460,7 +467,7 @@ impl Core {
         self.events.mark(socket, &mut slot.marks, MARK_TELL);
     }
 
-    /// The socket's index is free for another.
+    /// Releases a socket: its index is free for another.
     pub(crate) fn release_socket(&mut self, socket: u32) {
         self.schedule.forget(socket);
         self.flows.icmp_notes.forget(socket);

@@ -1,11 +1,12 @@
-//! One core's stack: a port, all that is known of its connections, and the turn that moves both.
+//! One core's stack: a port, the state of its connections, and the turn that moves both.
 //!
 //! ```text
-//! packet_in → demux → aggregation → tcp_in → job_queue → timers → tcp_out → packet_out → event_queue
+//! packet_in → demux → tcp_in → job_queue → timers → tcp_out → packet_out → event_queue
 //! ```
 //!
-//! Who turns the crank is the runtime's business: an application's own thread, a thread per stack, or a simulation. A stack never blocks but in
-//! [`Stack::wait`], reads the clock only through its caller, and allocates nothing after it was made.
+//! The runtime decides who turns the crank: an application's own thread, a thread per stack, or a
+//! simulation. A stack blocks only in [`Stack::wait`], reads the clock only through its caller, and
+//! allocates nothing after it was made.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -46,7 +47,7 @@ use crate::stage_clock::{Stage, StageClock};
 use crate::tcp_env::TcpEnv;
 use crate::timer_stage::{fire_timers, next_timer_ns};
 
-/// What a turn did: whether to turn again at once or to wait.
+/// The outcome of a turn: whether to turn again at once or to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turned {
     /// Frames received, jobs applied, frames sent or events published: another turn may find more.
@@ -135,8 +136,9 @@ impl Stack {
         self.stages(now_ns, Acks::Leave)
     }
 
-    /// As [`turn`](Self::turn), for a caller who lets the application act upon the events of this turn and then comes back at once: ACKs that could ride on
-    /// its answers wait for a few turns ([`TransmitClass::Piggyback`](tcp::TransmitClass)).
+    /// Takes a [`turn`](Self::turn) for a caller who lets the application act upon its events and
+    /// then comes back at once. ACKs that could ride on the application's answers wait for a few
+    /// turns ([`TransmitClass::Piggyback`](tcp::TransmitClass)).
     pub fn turn_before_answers(&mut self, now_ns: u64) -> Turned {
         self.stages(now_ns, Acks::Wait)
     }
@@ -146,7 +148,7 @@ impl Stack {
         core.stages.lap(Stage::Outside);
         core.env.now_ns = now_ns;
         core.flows.sockets.now_ns = now_ns;
-        core.flows.sockets.rest_some();
+        core.flows.sockets.pack_some();
         core.counters.turns += 1;
         core.judge_memory();
         (self.shedding).relieve(&mut core.env, &mut core.flows.sockets, &mut core.counters);
@@ -171,14 +173,15 @@ impl Stack {
             core.exchange(host);
         }
         core.stages.lap(Stage::Timers);
-        // Nothing arrived and nothing was asked: who was told has no answer.
+        // Nothing arrived and nothing was asked: the application has no answer to the last events.
         let is_quiet = received + jobs == 0;
         core.schedule
             .lists
             .before_output(if is_quiet { Acks::Leave } else { acks });
         let trains = &mut self.arrivals.ack_trains;
         let (sent, blocked) = (self.departures).packet_out(core, trains, &mut *self.port);
-        // What a full turn leaves for the next one says nothing about the port: ACKs have their share of each.
+        // A full turn that leaves work for the next one says nothing about the port: ACKs have
+        // their share of each turn.
         self.core.port.is_short = blocked;
         let behind = sent >= TX_FRAMES_PER_TURN && !blocked && self.output_is_ready();
         let events = self.event_queue();
@@ -203,12 +206,12 @@ impl Stack {
             stages: self.core.stages.cycles(),
         };
         for mut answer in self.requests.reports.drain(..) {
-            // Who asked may have gone.
+            // The asking thread may have gone.
             let _ = answer.push(report.clone());
         }
     }
 
-    /// The last stage: the application's stocks are filled, its events published.
+    /// Runs the last stage: the application's stocks are filled, its events published.
     fn event_queue(&mut self) -> usize {
         let (core, app) = (&mut self.core, &mut self.requests.app);
         app.chunk_stock.refill(&mut core.flows.sockets.pool);
@@ -229,14 +232,15 @@ impl Stack {
         next_timer_ns(&self.core, &self.arrivals, &self.rounds)
     }
 
-    /// Something waits for the next turn, and for nothing else: what the application asked, or ACKs for an answer that did not come.
+    /// Something waits for the next turn and for nothing else: requests of the application, or ACKs
+    /// for an answer that did not come.
     fn has_work(&mut self) -> bool {
         let app = &mut self.requests.app;
         !app.jobs.is_empty() || !app.controls.is_empty() || self.core.schedule.lists.has_waiting()
     }
 
-    /// Sleeps until a frame arrives, the application has asked for something, a timer is due, one of `extra` is ready, or `until_ns` has come. Returns at
-    /// once if there is work already.
+    /// Sleeps until a frame arrives, the application has asked for something, a timer is due, one
+    /// of `extra` is ready, or `until_ns` has come. Returns at once if there is work already.
     ///
     /// # Errors
     /// The kernel's, from the wait itself.
@@ -248,7 +252,8 @@ impl Stack {
     ) -> std::io::Result<bool> {
         self.bell.prepare_sleep();
         let wants_tx = self.output_is_ready();
-        // The port's own deadline is the wait's to heed, which asks the port first: one that has passed would keep it from being asked.
+        // The wait itself heeds the port's own deadline, and asks the port first. A deadline that
+        // has passed would keep the port from being asked.
         let due_ns = [self.stages_next_ns(), until_ns];
         let due_ns = due_ns.into_iter().flatten().min();
         let timeout_ns = due_ns.map(|due_ns| due_ns.saturating_sub(now_ns));
@@ -269,8 +274,9 @@ impl Stack {
         outcome
     }
 
-    /// Enables the port's wake-ups on behalf of a watcher who will sleep on copies of its descriptors, without holding the stack. `None`: there is work
-    /// already. [`disarm`](Self::disarm) ends it.
+    /// Enables the port's wake-ups on behalf of a watcher who will sleep on copies of its
+    /// descriptors, without holding the stack. `None`: there is work already.
+    /// [`disarm`](Self::disarm) ends it.
     ///
     /// # Errors
     /// The kernel's: it has no descriptor left for a copy, and who sleeps on those that were made may sleep through what comes.
@@ -310,8 +316,9 @@ impl Stack {
         self.port.mover_shares_cpu()
     }
 
-    /// Resets connections from number `next` on (0 at first), as many as the queue of resets takes: the next turns tell their peers. Who is next after these. For a stack that is about
-    /// to end, its application being gone.
+    /// Resets connections from number `next` on (0 at first), as many as the queue of resets takes:
+    /// the next turns tell their peers. Returns where to go on. For a stack that is about to end,
+    /// its application being gone.
     #[must_use]
     pub fn abort_some(&mut self, next: u32) -> Option<u32> {
         self.core.abort_some(next)
@@ -322,17 +329,17 @@ impl Stack {
         self.port.drain();
     }
 
-    /// What was counted so far.
+    /// The stack's counters so far.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
     }
 
-    /// What TCP counted so far.
+    /// TCP's counters so far.
     pub fn tcp_counters(&self) -> &tcp::Counters {
         &self.core.env.tcp_counters
     }
 
-    /// What the port counted so far.
+    /// The port's counters so far.
     pub fn port_counters(&self) -> packetio::PortCounters {
         self.port.counters()
     }
@@ -342,7 +349,7 @@ impl Stack {
         self.is_gone
     }
 
-    /// How much is in use: what must be back at zero when all connections are gone.
+    /// How much is in use. All of it is back at zero when all connections are gone.
     pub fn usage(&self) -> Usage {
         let core = &self.core;
         let used = |class| {
@@ -390,7 +397,7 @@ impl Stack {
     }
 }
 
-/// What a stack and its application share, each with its ends.
+/// The parts that a stack and its application share, each with its ends.
 struct Shared {
     sockets: Sockets,
     events: EventQueue,
@@ -411,7 +418,8 @@ impl Shared {
         let (jobs_in, jobs) = spsc::queue(limits.sockets_max);
         let (controls_in, controls) = spsc::queue(CONTROLS_PER_TURN * 2);
         let (events, events_out) = spsc::queue(limits.sockets_max * 2);
-        // A quarter of the table at most, also after the queue has rounded its length: what lies in the stock cannot be accepted into.
+        // A quarter of the table at most, also after the queue has rounded its length: sockets in
+        // the stock cannot be accepted into.
         let stock = SOCKET_STOCK_MAX.min(limits.sockets_max / 4).max(1);
         let stock = 1 << stock.ilog2();
         let (socket_stock, stock_out) = spsc::queue(stock);

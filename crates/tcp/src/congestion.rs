@@ -199,6 +199,23 @@ macro_rules! each {
     };
 }
 
+impl Algorithm {
+    /// The algorithm, if it models the path.
+    #[inline]
+    pub fn model(&mut self) -> Option<&mut bbr::Bbr> {
+        match self {
+            Algorithm::Bbr(bbr) => Some(bbr),
+            _ => None,
+        }
+    }
+
+    /// It models the path.
+    #[inline]
+    pub fn is_model(&self) -> bool {
+        matches!(self, Algorithm::Bbr(_))
+    }
+}
+
 impl CongestionControl for Algorithm {
     fn ssthresh(&mut self, at: &Moment<'_>, window: &Window) -> u32 {
         each!(self, state => state.ssthresh(at, window))

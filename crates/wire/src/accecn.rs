@@ -1,4 +1,5 @@
-//! Accurate ECN on the wire (RFC 9768): the ACE field of the header's flags, and the option of three byte counters.
+//! Accurate ECN on the wire (RFC 9768): the ACE field of the header's flags, and the option of
+//! three byte counters.
 //!
 //! ```text
 //!   flags   AE CWR ECE          ACE: segments marked CE, modulo 8; in the handshake a code for the codepoint that arrived
@@ -6,8 +7,9 @@
 //!           172, 2 + 3n, ECT(0) bytes, CE bytes, ECT(1) bytes        order 0
 //! ```
 //!
-//! [`crate::tcp::Options`] holds the option; the `tcp` crate keeps the counters behind it and says how many fields a
-//! segment must have. How it shares room and padding with the other options is decided here ([`Room`]), as Linux does.
+//! [`crate::tcp::Options`] holds the option; the `tcp` crate keeps the counters behind it and says
+//! how many fields a segment must have. How it shares room and padding with the other options is
+//! decided here ([`Room`]), as Linux does.
 
 use crate::limits::ACCECN_FIELDS_MAX;
 
@@ -46,7 +48,8 @@ impl AccEcn {
         body: [0; ACCECN_FIELDS_MAX * FIELD_BYTES],
     };
 
-    /// The option that we send: bytes that arrived as ECT(1), CE and ECT(0), in this order, modulo 2^24.
+    /// The option that we send: bytes that arrived as ECT(1), CE and ECT(0), in this order, modulo
+    /// 2^24.
     #[must_use]
     pub fn order_1(counters: [u32; ACCECN_FIELDS_MAX]) -> AccEcn {
         AccEcn::of(ORDER_BIT, &counters)
@@ -81,7 +84,8 @@ impl AccEcn {
         self
     }
 
-    /// Reads an option's body. Bytes beyond whole counters, or beyond three, mean nothing (RFC 9768 3.2.3).
+    /// Reads an option's body. Bytes beyond whole counters, or beyond three, mean nothing (RFC 9768
+    /// 3.2.3).
     pub(crate) fn parse(kind: u8, body: &[u8]) -> AccEcn {
         let (fields, _) = body.as_chunks::<FIELD_BYTES>();
         let fields = &fields[..fields.len().min(ACCECN_FIELDS_MAX)];
@@ -123,7 +127,8 @@ impl AccEcn {
         present.map(|&[high, middle, low]| u32::from_be_bytes([0, high, middle, low]))
     }
 
-    /// Kind, length and body as they stand on the wire, without padding; the second is their number.
+    /// Kind, length and body as they stand on the wire, without padding; the second is their
+    /// number.
     pub(crate) fn bytes(&self) -> ([u8; BYTES_MAX], usize) {
         let mut bytes = [0; BYTES_MAX];
         let len = option_len(self.fields());
@@ -160,13 +165,14 @@ pub struct Fit {
     pub fields: usize,
     /// SACK blocks that stay.
     pub sack_blocks: usize,
-    /// What the options grow by, in bytes; negative if SACK blocks gave way.
+    /// Growth of the options in bytes; negative if SACK blocks gave way.
     pub growth: isize,
 }
 
 impl Room {
-    /// The longest option that fits and has at least `required` counters. SACK blocks beyond the second give way if that is
-    /// what it takes; where nothing helps there is no option (RFC 9768 3.2.3.3).
+    /// The longest option that fits and has at least `required` counters. SACK blocks beyond the
+    /// second give way if that is what it takes; where nothing helps there is no option (RFC 9768
+    /// 3.2.3.3).
     #[must_use]
     pub fn fit(self, required: usize) -> Option<Fit> {
         let mut blocks = self.sack_blocks;

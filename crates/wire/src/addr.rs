@@ -20,9 +20,10 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 #[repr(transparent)]
 pub struct Addr([u8; 16]);
 
-/// What stands before the four bytes of an IPv4 address, as the upper 96 bits.
+/// The upper 96 bits before the four bytes of a mapped IPv4 address.
 const V4_PREFIX: u128 = 0xffff;
-/// The same where it lies in memory, and which bytes it takes: a comparison without turning bytes round.
+/// The same where it lies in memory, and which bytes it takes: a comparison without turning bytes
+/// round.
 const V4_PREFIX_RAW: u128 = (V4_PREFIX << 32).to_be();
 const V4_MASK_RAW: u128 = (u128::MAX << 32).to_be();
 

@@ -12,10 +12,10 @@ const HARDWARE_ETHERNET: u16 = 1;
 const MAC_LEN: u8 = 6;
 const IPV4_LEN: u8 = 4;
 
-/// What the packet does.
+/// The operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {
-    /// Who has `tpa`? Tell `spa`. With `spa == tpa` it is an announcement.
+    /// A request: who has `tpa`, tell `spa`. With `spa == tpa` it is an announcement.
     Request,
     /// `spa` is at `sha`.
     Reply,

@@ -1,5 +1,5 @@
-//! The two ECN bits of an IP header (RFC 3168 section 5): the low bits of IPv4's TOS octet and of IPv6's
-//! traffic class.
+//! The two ECN bits of an IP header (RFC 3168 section 5): the low bits of IPv4's TOS octet and of
+//! IPv6's traffic class.
 
 /// An ECN codepoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -119,15 +119,15 @@ impl EtherType {
 /// The header of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Header {
-    /// Who it is for.
+    /// Destination address.
     pub dst: MacAddr,
-    /// Who sent it.
+    /// Source address.
     pub src: MacAddr,
     /// The tag control information of an 802.1Q tag: priority (3 bits), drop eligible (1), VLAN
     /// (12).
     pub vlan: Option<u16>,
-    /// What follows: one of [`EtherType`], or something that we do not know. Below 0x600 it is a
-    /// length (802.3), which we do not take apart.
+    /// Type of the payload: one of [`EtherType`], or something that we do not know. Below 0x600 it
+    /// is a length (802.3), which we do not take apart.
     pub ethertype: u16,
 }
 

@@ -43,12 +43,15 @@ impl FlowKey {
 
 /// Hashes flow keys with a secret, so that nobody outside can aim at one bucket.
 ///
-/// Two rounds of NH, the universal hash of UMAC (RFC 4418 section 5.2.2) in 64-bit words: a secret is added to every word, and the words are
-/// multiplied in pairs into 128 bits; the halves of the second round's product are folded into one. The one path serves both families.
+/// Two rounds of NH, the universal hash of UMAC (RFC 4418 section 5.2.2) in 64-bit words: a secret
+/// is added to every word, and the words are multiplied in pairs into 128 bits; the halves of the
+/// second round's product are folded into one. The one path serves both families.
 ///
-/// What is proven: whatever two keys somebody chooses without knowing the secret, each round lets them meet in its 128 bits with a probability of at most 2^-64. What is
-/// not: that bits picked out of the folded product (a bucket, a tag) are as even as that; tests look at what load generators send. And it is no
-/// pseudo-random function: who saw hashes could solve for the secrets. So no hash leaves the stack, nor anything made of one, and this type prints nothing.
+/// What is proven: whatever two keys somebody chooses without knowing the secret, each round lets
+/// them meet in its 128 bits with a probability of at most 2^-64. What is not: that bits picked out
+/// of the folded product (a bucket, a tag) are as even as that; tests look at what load generators
+/// send. And it is no pseudo-random function: who saw hashes could solve for the secrets. So no
+/// hash leaves the stack, nor anything made of one, and this type prints nothing.
 ///
 /// ```
 /// use std::net::Ipv4Addr;

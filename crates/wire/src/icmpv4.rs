@@ -93,7 +93,7 @@ pub enum Message<'a> {
         code: u8,
         /// The four bytes behind the checksum, whose meaning depends on the type.
         rest_of_header: [u8; 4],
-        /// What follows.
+        /// The bytes behind the header.
         body: &'a [u8],
     },
 }

@@ -120,7 +120,8 @@ pub enum Message<'a> {
         /// The start of the packet.
         quote: &'a [u8],
     },
-    /// Who has `target`? Also the probe for a duplicate address, if it comes from `::`.
+    /// A request for the link address of `target`. Also the probe for a duplicate address, if it
+    /// comes from `::`.
     NeighborSolicitation {
         /// The address asked for.
         target: Ipv6Addr,
@@ -129,7 +130,7 @@ pub enum Message<'a> {
     },
     /// `target` is at `target_lladdr`.
     NeighborAdvertisement {
-        /// What kind of an answer.
+        /// The kind of answer.
         flags: NeighborFlags,
         /// The address asked for.
         target: Ipv6Addr,
@@ -144,7 +145,7 @@ pub enum Message<'a> {
         code: u8,
         /// The four bytes behind the checksum, whose meaning depends on the type.
         rest_of_header: [u8; 4],
-        /// What follows.
+        /// The bytes behind the header.
         body: &'a [u8],
     },
 }

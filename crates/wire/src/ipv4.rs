@@ -38,11 +38,11 @@ pub struct Header {
     pub fragment_offset: u16,
     /// Hops left.
     pub ttl: u8,
-    /// What follows, see [`crate::protocol`].
+    /// Protocol of the payload, see [`crate::protocol`].
     pub protocol: u8,
-    /// Who sent it.
+    /// Source address.
     pub src: Ipv4Addr,
-    /// Who it is for.
+    /// Destination address.
     pub dst: Ipv4Addr,
     /// Bytes of header, 20 to 60. [`Header::emit`] writes 20 whatever stands here.
     pub header_len: u8,

@@ -29,13 +29,13 @@ pub struct Header {
     pub flow_label: u32,
     /// Bytes behind the fixed header, extension headers included.
     pub payload_len: u16,
-    /// What follows: a protocol (see [`crate::protocol`]) or an extension header.
+    /// Next header: a protocol (see [`crate::protocol`]) or an extension header.
     pub next_header: u8,
     /// Hops left.
     pub hop_limit: u8,
-    /// Who sent it.
+    /// Source address.
     pub src: Ipv6Addr,
-    /// Who it is for.
+    /// Destination address.
     pub dst: Ipv6Addr,
 }
 

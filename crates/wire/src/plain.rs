@@ -1,12 +1,15 @@
-//! The packet that nearly every packet is: Ethernet without tags, IPv4 without options or fragments, TCP with no option or with
-//! an aligned timestamp alone. It is read and written in one straight line, each field once. A SYN or SYN-ACK with the four options
-//! that Linux and we put into it, in their order, is read and written likewise.
+//! The packet that nearly every packet is: Ethernet without tags, IPv4 without options or
+//! fragments, TCP with no option or with an aligned timestamp alone. It is read and written in one
+//! straight line, each field once. A SYN or SYN-ACK with the four options that Linux and we put
+//! into it, in their order, is read and written likewise.
 //!
-//! `stack` tries [`parse`] on every frame, then [`parse_syn`], and goes to the general parsers when both are `None`; it emits through [`Headers::emit`] what
-//! [`Options::is_plain`] allows, and through [`Headers::emit_syn`] what is [`Options::plain_syn`]. What the two ways say of a packet is the same: a test here
-//! compares them.
+//! `stack` tries [`parse`] on every frame, then [`parse_syn`], and goes to the general parsers when
+//! both are `None`; it emits through [`Headers::emit`] what [`Options::is_plain`] allows, and
+//! through [`Headers::emit_syn`] what is [`Options::plain_syn`]. What the two ways say of a packet
+//! is the same: a test here compares them.
 //!
-//! Sums are taken of 32-bit words in host order: 2^16 is 1 modulo 2^16 - 1, so a word counts as the sum of its halves (RFC 1071).
+//! Sums are taken of 32-bit words in host order: 2^16 is 1 modulo 2^16 - 1, so a word counts as the
+//! sum of its halves (RFC 1071).
 
 use core::net::Ipv4Addr;
 
@@ -56,7 +59,8 @@ const MSS_HEAD: u32 = 0x0204;
 /// A NOP, and kind and length of the window scale, before a byte of value.
 const WINDOW_SCALE_HEAD: u32 = 0x01_0303;
 
-/// A plain packet that arrived: its headers are consistent and IPv4's checksum is right, TCP's is not yet known.
+/// A plain packet that arrived: its headers are consistent and IPv4's checksum is right, TCP's is
+/// not yet known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
     /// To whom the frame goes.
@@ -95,7 +99,7 @@ pub struct Packet {
     pub sum: Sum,
 }
 
-/// What a plain SYN says beside a timestamp and that SACK may be used.
+/// Options of a plain SYN beside its timestamp and SACK-permitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SynOptions {
     /// Maximum segment size, bytes.
@@ -104,8 +108,9 @@ pub struct SynOptions {
     pub window_scale: u8,
 }
 
-/// Reads the first bytes of a frame of `frame_len` bytes; what lies behind the frame's end in `head` is not looked at. `None`: not a
-/// plain packet, or one that something is wrong with; the general parsers tell.
+/// Reads the first bytes of a frame of `frame_len` bytes; what lies behind the frame's end in
+/// `head` is not looked at. `None`: not a plain packet, or one that something is wrong with; the
+/// general parsers tell.
 ///
 /// ```
 /// assert!(wire::plain::parse(&[0; wire::plain::BYTES_MAX], 60).is_none());
@@ -131,8 +136,9 @@ pub fn parse(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
     parse_fixed(head, frame_len, payload_at, timestamp, options)
 }
 
-/// Reads the first bytes of a frame that may be a SYN or SYN-ACK with MSS, SACK permitted, timestamp and window scale in Linux's order. `None`: not one, or one
-/// that something is wrong with.
+/// Reads the first bytes of a frame that may be a SYN or SYN-ACK with MSS, SACK permitted,
+/// timestamp and window scale in Linux's order. `None`: not one, or one that something is wrong
+/// with.
 #[inline]
 #[must_use]
 pub fn parse_syn(head: &[u8; SYN_BYTES], frame_len: usize) -> Option<(Packet, SynOptions)> {
@@ -157,7 +163,8 @@ pub fn parse_syn(head: &[u8; SYN_BYTES], frame_len: usize) -> Option<(Packet, Sy
     Some((packet, syn))
 }
 
-/// What follows from the headers without options; these have been read, and their words come to `options`.
+/// What follows from the headers without options; these have been read, and their words come to
+/// `options`.
 #[inline(always)]
 fn parse_fixed<const N: usize>(
     head: &[u8; N],
@@ -209,7 +216,7 @@ fn parse_fixed<const N: usize>(
     })
 }
 
-/// What a plain packet to be sent bears.
+/// Header fields of a plain packet to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headers {
     /// To whom the frame goes.
@@ -254,8 +261,9 @@ impl Headers {
         }
     }
 
-    /// Writes the headers, DF set and identification zero (RFC 6864). The TCP checksum is made with the payload's sum, or without one
-    /// (`None`) left to the port: then the field holds the pseudo-header's.
+    /// Writes the headers, DF set and identification zero (RFC 6864). The TCP checksum is made with
+    /// the payload's sum, or without one (`None`) left to the port: then the field holds the
+    /// pseudo-header's.
     #[inline]
     pub fn emit(&self, out: &mut impl Place, payload: Option<u16>) {
         let pseudo = self.emit_network(out, self.header_bytes());
@@ -272,7 +280,8 @@ impl Headers {
         self.emit_transport(out, pseudo, offset, options, payload);
     }
 
-    /// As [`emit`](Self::emit), for a SYN or SYN-ACK; without a timestamp of its own it bears zeros.
+    /// As [`emit`](Self::emit), for a SYN or SYN-ACK; without a timestamp of its own it bears
+    /// zeros.
     #[inline]
     pub fn emit_syn(&self, out: &mut impl Place, syn: SynOptions, payload: Option<u16>) {
         let pseudo = self.emit_network(out, SYN_BYTES);
@@ -292,7 +301,8 @@ impl Headers {
         self.emit_transport(out, pseudo, OFFSET_SYN, options, payload);
     }
 
-    /// Ethernet's and IPv4's header, where all headers come to `header_bytes`. The pseudo-header's sum.
+    /// Ethernet's and IPv4's header, where all headers come to `header_bytes`. The pseudo-header's
+    /// sum.
     #[inline(always)]
     fn emit_network(&self, out: &mut impl Place, header_bytes: usize) -> u64 {
         out.put(0, &self.dst_mac.0);
@@ -348,14 +358,16 @@ impl Headers {
     }
 }
 
-/// Segments of equal length that follow each other: headers and sum are made once, and each segment has its own fields written over them.
+/// Segments of equal length that follow each other: headers and sum are made once, and each segment
+/// has its own fields written over them.
 #[derive(Clone, Debug)]
 pub struct DataTemplate {
     bytes: [u8; BYTES_MAX],
     len: usize,
     /// Data offset and window: with the flags, the fourth word of the TCP header.
     control: u32,
-    /// The sum of pseudo-header and TCP header less what [`emit`](Self::emit) adds; `None`: the port makes the checksum.
+    /// The sum of pseudo-header and TCP header less what [`emit`](Self::emit) adds; `None`: the
+    /// port makes the checksum.
     sum: Option<u64>,
 }
 
@@ -399,14 +411,16 @@ impl DataTemplate {
     }
 }
 
-/// ACKs without payload that differ in what each acknowledges: headers and sum are made once, and each ACK has its own fields written over them.
+/// ACKs without payload that differ in what each acknowledges: headers and sum are made once, and
+/// each ACK has its own fields written over them.
 #[derive(Clone, Debug)]
 pub struct AckTemplate {
     bytes: [u8; BYTES_MAX],
     len: usize,
     /// Data offset: with flags and window, the fourth word of the TCP header.
     control: u32,
-    /// The sum of pseudo-header and TCP header less what [`emit`](Self::emit) adds; `None`: the port makes the checksum.
+    /// The sum of pseudo-header and TCP header less what [`emit`](Self::emit) adds; `None`: the
+    /// port makes the checksum.
     sum: Option<u64>,
 }
 
@@ -460,7 +474,8 @@ impl AckTemplate {
     }
 }
 
-/// The first `len` bytes of a template, which is bare headers or all of it: two copies of lengths that the compiler knows.
+/// The first `len` bytes of a template, which is bare headers or all of it: two copies of lengths
+/// that the compiler knows.
 #[inline(always)]
 fn put_headers(out: &mut impl Place, bytes: &[u8; BYTES_MAX], len: usize) {
     if let Some(bare) = bytes.first_chunk::<BYTES_MIN>() {
@@ -474,7 +489,8 @@ fn put_headers(out: &mut impl Place, bytes: &[u8; BYTES_MAX], len: usize) {
 }
 
 impl Options {
-    /// Becomes what a plain packet has. Slots that no count or tag makes valid keep what was in them, so this does not write them.
+    /// Becomes what a plain packet has. Slots that no count or tag makes valid keep what was in
+    /// them, so this does not write them.
     #[inline]
     pub fn reset_to(&mut self, timestamp: Option<Timestamp>) {
         self.mss = None;
@@ -499,7 +515,8 @@ impl Options {
         self.sack_permitted = true;
     }
 
-    /// What [`Headers::emit_syn`] puts beside the timestamp, if these are the options of a plain SYN.
+    /// What [`Headers::emit_syn`] puts beside the timestamp, if these are the options of a plain
+    /// SYN.
     #[inline]
     #[must_use]
     pub fn plain_syn(&self) -> Option<SynOptions> {

@@ -1,5 +1,5 @@
-//! What an ICMP error quotes: the start of a packet that we sent. `stack` finds the connection by
-//! it.
+//! The packet that an ICMP error quotes: the start of a packet that we sent. `stack` finds the
+//! connection by it.
 
 use crate::addr::Addr;
 use crate::error::WireError;

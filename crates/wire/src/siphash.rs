@@ -1,8 +1,8 @@
 //! SipHash, the keyed hash of short inputs (Aumasson and Bernstein, 2012).
 //!
-//! `tcp` (initial sequence numbers, cookies, timestamp offsets) and the tables of `stack` that are seldom asked hash with it. 1-3 is
-//! for tables, where a secret key must keep an attacker from choosing collisions; 2-4 is for values
-//! that the attacker sees and must not predict.
+//! `tcp` (initial sequence numbers, cookies, timestamp offsets) and the tables of `stack` that are
+//! seldom asked hash with it. 1-3 is for tables, where a secret key must keep an attacker from
+//! choosing collisions; 2-4 is for values that the attacker sees and must not predict.
 
 /// SipHash-1-3 of bytes.
 ///
@@ -39,7 +39,8 @@ pub fn siphash24_words(key: [u64; 2], words: &[u64]) -> u64 {
     hash_words::<2, 4>(key, words)
 }
 
-/// SipHash-2-4 of whole words and seven bytes more, `tail` (below 2^56), least significant first: no round is spent on an empty end.
+/// SipHash-2-4 of whole words and seven bytes more, `tail` (below 2^56), least significant first:
+/// no round is spent on an empty end.
 ///
 /// ```
 /// use wire::siphash::{siphash24, siphash24_tail};

@@ -133,7 +133,8 @@ impl BitOrAssign for Flags {
     }
 }
 
-/// A letter for each flag: `SA` is SYN and ACK, `FPA` is FIN, PSH and ACK, `-` is none; AE is an `e`.
+/// A letter for each flag: `SA` is SYN and ACK, `FPA` is FIN, PSH and ACK, `-` is none; AE is an
+/// `e`.
 impl fmt::Display for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {

@@ -30,7 +30,7 @@ const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 
 /// Bytes of the timestamp option with the two NOPs that align it.
 pub(crate) const TIMESTAMP_ALIGNED_LEN: usize = 12;
-/// What an aligned timestamp option starts with.
+/// The first word of an aligned timestamp option.
 pub(crate) const TIMESTAMP_ALIGNED: u32 = u32::from_be_bytes([NOP, NOP, TIMESTAMP, 10]);
 /// In a SYN, SACK permitted takes the place of the padding.
 pub(crate) const TIMESTAMP_AFTER_SACK_PERMITTED: u32 =
@@ -271,7 +271,7 @@ impl Options {
         Ok(options)
     }
 
-    /// What these options leave for an AccECN option.
+    /// Room that these options leave for an AccECN option.
     #[must_use]
     pub fn accecn_room(&self) -> accecn::Room {
         let rest = Options {
@@ -388,7 +388,7 @@ pub(crate) fn timestamp(body: &[u8; 8]) -> Timestamp {
     }
 }
 
-/// What of a set of options fits.
+/// The part of a set of options that fits.
 struct Plan {
     len: usize,
     sack_blocks: usize,
@@ -458,7 +458,8 @@ impl Out<'_> {
         }
     }
 
-    /// The whole words of an AccECN option; what is left of it is to stand where another has padding, or at the end.
+    /// The whole words of an AccECN option; what is left of it is to stand where another has
+    /// padding, or at the end.
     fn put_accecn(&mut self, option: &AccEcn) -> Tail {
         let (bare, len) = option.bytes();
         // Three bytes over are a word with one NOP.

@@ -335,7 +335,8 @@ fn hole_is_answered_by_a_block() {
 
 #[test]
 fn duplicate_is_reported_before_the_block_that_holds_it() {
-    // RFC 2883: the first block is what came twice. A fourth block has no room beside the timestamp.
+    // RFC 2883: the first block is what came twice. A fourth block has no room beside the
+    // timestamp.
     let frame = dump(
         "
         02 00 00 00 00 01 02 00 00 00 00 02 08 00       ; ethernet

@@ -1,7 +1,7 @@
 //! The laboratory: measurements of Millstream and of the kernel, in one run on the same cores.
 //!
-//! `cargo xtask bench NAME` builds it and calls [`run`]. [`measure`] is what a message exchange is and how it is counted, for
-//! every system; `frame` is what the benchmarks have in common.
+//! `cargo xtask bench NAME` builds it and calls [`run`]. [`measure`] is what a message exchange is
+//! and how it is counted, for every system; `frame` is what the benchmarks have in common.
 
 #![forbid(unsafe_code)]
 
@@ -42,7 +42,8 @@ struct Cli {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Benchmark {
-    /// Transactions per second: connect, 64-byte request, 64-byte response, the server closes first; and the figures of mTCP's evaluation
+    /// Transactions per second: connect, 64-byte request, 64-byte response, the server closes
+    /// first; and the figures of mTCP's evaluation
     Message(MessageOptions),
     /// One side of `message`, which starts it
     #[command(hide = true)]
@@ -55,13 +56,15 @@ enum Benchmark {
     /// One flow, both ends of Millstream in one thread on a virtual clock: what `cycles` counts
     #[command(hide = true)]
     BulkThread(bulk::one_thread::ThreadOptions),
-    /// Instructions per transaction and segment, against the baseline in the repository; where the server's cycles go
+    /// Instructions per transaction and segment, against the baseline in the repository; where the
+    /// server's cycles go
     Cycles(CyclesOptions),
     /// What a transaction costs beside idle connections and with several contexts
     Scale(ScaleOptions),
     /// Both ends of Millstream in one thread over an in-process link
     OneThread(OneThreadOptions),
-    /// Bulk transfers to and from the kernel over a wire with loss, delay and reordering, against kernel to kernel
+    /// Bulk transfers to and from the kernel over a wire with loss, delay and reordering, against
+    /// kernel to kernel
     Goodput(GoodputOptions),
     /// One end of `goodput`, which starts it
     #[command(hide = true)]
@@ -125,7 +128,8 @@ fn bench(benchmark: &Benchmark) -> Result<(), Failure> {
     }
 }
 
-/// Each benchmark as a process of its own, so that none inherits what another left, and that one that fails does not keep the others from the page.
+/// Each benchmark as a process of its own, so that none inherits what another left, and that one
+/// that fails does not keep the others from the page.
 fn all(out: &Path, quick: bool, stages: Option<&Path>) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for (name, words) in [

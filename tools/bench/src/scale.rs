@@ -1,4 +1,5 @@
-//! `cargo xtask bench scale`: what a transaction costs beside idle connections, what those hold, and what several contexts on one core cost.
+//! `cargo xtask bench scale`: what a transaction costs beside idle connections, what those hold,
+//! and what several contexts on one core cost.
 
 use crate::measure::{Plan, Seen};
 use clap::Args;
@@ -22,7 +23,8 @@ struct Load {
     busy: fn(contexts: usize) -> usize,
 }
 
-/// The same in all, so that whoever has a share has less to do at a time; and the same for each, as when every core has a load of its own.
+/// The same in all, so that whoever has a share has less to do at a time; and the same for each, as
+/// when every core has a load of its own.
 const LOADS: [Load; 2] = [
     Load {
         id: "contexts",
@@ -118,7 +120,8 @@ fn idle(options: &ScaleOptions, outcome: &mut Outcome) {
         &cases,
         outcome,
         |case| {
-            // A stack that sleeps pays for being woken, the more the fewer it then finds: what idle connections cost would be lost in that.
+            // A stack that sleeps pays for being woken, the more the fewer it then finds: what idle
+            // connections cost would be lost in that.
             let run = run_of(options, 64, (case.x as usize, 1), None);
             sides::run(case.system, &run)
         },

@@ -1,4 +1,5 @@
-//! smoltcp at both ends, as `cargo xtask bench` starts it: it answers, and says so in the form that is read.
+//! smoltcp at both ends, as `cargo xtask bench` starts it: it answers, and says so in the form that
+//! is read.
 
 use std::process::Command;
 

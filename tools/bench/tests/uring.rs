@@ -1,5 +1,7 @@
-//! The kernel through io_uring, server and client as processes of their own, as `cargo xtask bench` starts them: all that was asked is answered.
+//! The kernel through io_uring, server and client as processes of their own, as `cargo xtask bench`
+//! starts them: all that was asked is answered.
 
+use std::io::Write as _;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -52,7 +54,10 @@ fn seen(limit: u32, plan: &[&str]) -> Option<Value> {
     let plan = [plan, &["--transactions", &transactions]].concat();
     let mut server = Side::start(limit, &[&["--role", "server"], &plan[..]].concat());
     let Some(ready) = server.line() else {
-        println!("io_uring: skipped: the kernel does not let us");
+        let _ = writeln!(
+            std::io::stderr(),
+            "ignored: io_uring: the kernel does not let us"
+        );
         return None;
     };
     let address = ready["address"].as_str().unwrap();
@@ -97,8 +102,9 @@ fn more_connections_than_the_soft_limit_of_descriptors_are_answered() {
 
 #[test]
 fn resets_of_nobody_are_no_success() {
-    // A port of a socket that does not listen: every connect is refused, and what is linked to it is cancelled. A socket of TCP, for a client
-    // that the kernel gave the free port of its server would be connected to itself.
+    // A port of a socket that does not listen: every connect is refused, and what is linked to it
+    // is cancelled. A socket of TCP, for a client that the kernel gave the free port of its server
+    // would be connected to itself.
     let held = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&held, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = SocketAddrV4::try_from(getsockname(&held).unwrap()).unwrap();
@@ -118,7 +124,10 @@ fn resets_of_nobody_are_no_success() {
         last = Some(line);
     }
     let Some(seen) = last.filter(|line| line.get("failures").is_some()) else {
-        println!("io_uring: skipped: the kernel does not let us");
+        let _ = writeln!(
+            std::io::stderr(),
+            "ignored: io_uring: the kernel does not let us"
+        );
         return;
     };
     assert_eq!(seen["transactions_all"], 0, "{seen}");

@@ -1,5 +1,5 @@
-//! Whatever a process writes to the service's socket: it is refused, or it is a message with just these
-//! bytes.
+//! Whatever a process writes to the service's socket: it is refused, or it is a message with just
+//! these bytes.
 
 #![no_main]
 

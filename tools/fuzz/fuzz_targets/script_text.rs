@@ -1,5 +1,5 @@
-//! Whatever text comes as a packet script: it is parsed or refused with a place, and nothing panics, hangs or recurses without end. The seeds are the
-//! scripts of tools/script/scripts.
+//! Whatever text comes as a packet script: it is parsed or refused with a place, and nothing
+//! panics, hangs or recurses without end. The seeds are the scripts of tools/script/scripts.
 
 #![no_main]
 

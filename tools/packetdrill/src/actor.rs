@@ -1,8 +1,11 @@
-//! The thread that owns the stack: it answers what packetdrill's threads ask, holds the calls that block, and moves the clock.
+//! The thread that owns the stack: it answers what packetdrill's threads ask, holds the calls that
+//! block, and moves the clock.
 //!
-//! Virtual time moves in three places only: while the script's thread sleeps, while it waits for a packet, and while a call of its own blocks. It goes from
-//! one deadline of the stack to the next, so that everything happens at its time, and between two of them everything happens at one moment. A call that another
-//! thread made and that blocks stays here until it is over; its answer says when that was, and before time moves on that thread gets to deal with it.
+//! Virtual time moves in three places only: while the script's thread sleeps, while it waits for a
+//! packet, and while a call of its own blocks. It goes from one deadline of the stack to the next,
+//! so that everything happens at its time, and between two of them everything happens at one
+//! moment. A call that another thread made and that blocks stays here until it is over; its answer
+//! says when that was, and before time moves on that thread gets to deal with it.
 //!
 //! On the system's clock the stack's deadlines are slept for instead.
 
@@ -169,7 +172,8 @@ impl Actor {
         });
     }
 
-    /// Goes from deadline to deadline until `attempt` has what it wants; it also says when it wants to be called at the latest.
+    /// Goes from deadline to deadline until `attempt` has what it wants; it also says when it wants
+    /// to be called at the latest.
     fn pass_time<T>(
         &mut self,
         clock: &VirtualClock,
@@ -222,7 +226,8 @@ impl Actor {
         }
     }
 
-    /// Lets the few microseconds pass by which the next packet is late, on a clock that is in our hands.
+    /// Lets the few microseconds pass by which the next packet is late, on a clock that is in our
+    /// hands.
     fn be_late(&mut self) {
         let Some(clock) = self.world.virtual_clock().cloned() else {
             return;
@@ -312,8 +317,9 @@ fn name(request: &Request) -> String {
     text[..end].to_lowercase()
 }
 
-/// How late packets are, in turn. No packet of a real peer arrives exactly a whole number of milliseconds after another, nor takes the same time twice:
-/// with a packet on the instant, a pause of 1 ms is not longer than 1 ms, and every round trip is the shortest one.
+/// How late packets are, in turn. No packet of a real peer arrives exactly a whole number of
+/// milliseconds after another, nor takes the same time twice: with a packet on the instant, a pause
+/// of 1 ms is not longer than 1 ms, and every round trip is the shortest one.
 const LATENESS_US: [u64; 8] = [7, 3, 11, 5, 13, 1, 9, 15];
 /// The least that the clock moves.
 const STEP_NS: u64 = 1_000;

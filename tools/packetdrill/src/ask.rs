@@ -1,8 +1,9 @@
 //! What packetdrill's threads ask of the thread that owns the stack, and its answers.
 //!
-//! A context does not leave its thread, so each call of the interface becomes an [`Ask`] in a queue, and the caller sleeps until the [`Answer`] is there. It
-//! really sleeps (on a futex): packetdrill looks at the state of a thread in `/proc` to find out whether a call blocks. The answer is handed over by
-//! rendezvous: who gave it knows that the caller has it.
+//! A context does not leave its thread, so each call of the interface becomes an [`Ask`] in a
+//! queue, and the caller sleeps until the [`Answer`] is there. It really sleeps (on a futex):
+//! packetdrill looks at the state of a thread in `/proc` to find out whether a call blocks. The
+//! answer is handed over by rendezvous: who gave it knows that the caller has it.
 
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 

@@ -1,4 +1,5 @@
-//! Descriptors that the kernel knows as well: packetdrill gives ours to libc in places, and a number of ours must not be one of its own.
+//! Descriptors that the kernel knows as well: packetdrill gives ours to libc in places, and a
+//! number of ours must not be one of its own.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use posix::{Descriptors, Errno};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// The descriptors of one stack, as all threads see them: each is an eventfd that nobody ever writes.
+/// The descriptors of one stack, as all threads see them: each is an eventfd that nobody ever
+/// writes.
 #[derive(Clone, Debug, Default)]
 pub struct Held(Arc<Mutex<BTreeMap<i32, OwnedFd>>>);
 

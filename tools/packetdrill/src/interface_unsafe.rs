@@ -1,7 +1,9 @@
-//! packetdrill's interface for stacks in shared libraries, in our own words: a structure of functions that `packetdrill_interface_init` fills in.
+//! packetdrill's interface for stacks in shared libraries, in our own words: a structure of
+//! functions that `packetdrill_interface_init` fills in.
 //!
-//! Here are the declarations and the ways across: arguments are copied in, a [`Plugin`] is asked, results are copied out. Everything that a pointer leads to is
-//! reached through [`copy_in`] and [`copy_out`], so a bad one is `EFAULT`. Descriptors that are not ours are the kernel's.
+//! Here are the declarations and the ways across: arguments are copied in, a [`Plugin`] is asked,
+//! results are copied out. Everything that a pointer leads to is reached through [`copy_in`] and
+//! [`copy_out`], so a bad one is `EFAULT`. Descriptors that are not ours are the kernel's.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_uint, c_ulong, c_void};
 use std::sync::Arc;
@@ -20,9 +22,11 @@ use posix::c_layout::{
 type Fd = c_int;
 type Ptr = usize;
 
-/// `struct packetdrill_interface`: pointers, in this order. Each function takes `userdata` first; -1 with `errno` means failure.
+/// `struct packetdrill_interface`: pointers, in this order. Each function takes `userdata` first;
+/// -1 with `errno` means failure.
 ///
-/// `fcntl` and `ioctl` are variadic there. On the platforms that we build for, a callee with one integer or pointer more finds it where a variadic call puts it.
+/// `fcntl` and `ioctl` are variadic there. On the platforms that we build for, a callee with one
+/// integer or pointer more finds it where a variadic call puts it.
 #[repr(C)]
 #[allow(missing_docs)] // The functions are those of the man pages.
 pub struct Interface {
@@ -63,7 +67,8 @@ pub struct Interface {
 
 const _: () = assert!(size_of::<Interface>() == 33 * size_of::<usize>());
 
-/// packetdrill's way in. What it cannot have ends the run, with one line that says why: the interface has no way to refuse.
+/// packetdrill's way in. What it cannot have ends the run, with one line that says why: the
+/// interface has no way to refuse.
 ///
 /// # Safety
 /// `interface` points to a `struct packetdrill_interface`; `flags` is a C string or null.
@@ -128,13 +133,15 @@ fn interface_of(plugin: Arc<Plugin>) -> Interface {
 
 /// The plug-in of a call.
 fn plugin<'a>(userdata: *mut c_void) -> &'a Plugin {
-    // SAFETY: `userdata` is what `interface_of` made of an `Arc`, and stays valid until `free`, after which packetdrill calls nothing.
+    // SAFETY: `userdata` is what `interface_of` made of an `Arc`, and stays valid until `free`,
+    // after which packetdrill calls nothing.
     unsafe { &*userdata.cast_const().cast() }
 }
 
 /// Copies out to a buffer of the caller's.
 fn put(address: Ptr, bytes: &[u8]) -> Result<(), Errno> {
-    // SAFETY: the callers below pass addresses of buffers that the caller of the call gave for this purpose, and no more bytes than it said they have.
+    // SAFETY: the callers below pass addresses of buffers that the caller of the call gave for this
+    // purpose, and no more bytes than it said they have.
     unsafe { copy_out(address, bytes) }
 }
 
@@ -215,7 +222,8 @@ fn scatter(mut bytes: &[u8], pieces: &[Piece]) -> Result<(), Errno> {
 const IOVECS_MAX: usize = 1_024;
 
 extern "C" fn free(userdata: *mut c_void) {
-    // SAFETY: made by `Arc::into_raw` in `interface_of`; packetdrill frees it once, and calls nothing afterwards.
+    // SAFETY: made by `Arc::into_raw` in `interface_of`; packetdrill frees it once, and calls
+    // nothing afterwards.
     let plugin: Arc<Plugin> = unsafe { Arc::from_raw(userdata.cast_const().cast()) };
     interpose_unsafe::uninstall(&plugin);
 }
@@ -250,7 +258,8 @@ extern "C" fn connect(userdata: *mut c_void, fd: Fd, at: Ptr, len: c_uint) -> c_
     answer_int(address.and_then(|address| plain(userdata, Request::Connect { fd, address })))
 }
 
-/// A call that reads bytes into pieces of the caller's memory. Where one of them is missing it is looked first what there is: more than fits before it is not taken.
+/// A call that reads bytes into pieces of the caller's memory. Where one of them is missing it is
+/// looked first what there is: more than fits before it is not taken.
 fn read_into(
     userdata: *mut c_void,
     mut request: Request,

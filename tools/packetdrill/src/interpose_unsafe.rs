@@ -1,8 +1,9 @@
 //! Calls of libc's that the main executable makes by itself on descriptors of ours.
 //!
-//! packetdrill asks for `TCP_INFO` and closes what is left open by calling libc, not the interface, and has `sendfile` from libc too. The slots through which
-//! the executable reaches these functions are set to ours, which pass on what is not ours. Slots that the linker has made read-only are made writable for the
-//! moment. Other libraries keep libc's functions, and so do we.
+//! packetdrill asks for `TCP_INFO` and closes what is left open by calling libc, not the interface,
+//! and has `sendfile` from libc too. The slots through which the executable reaches these functions
+//! are set to ours, which pass on what is not ours. Slots that the linker has made read-only are
+//! made writable for the moment. Other libraries keep libc's functions, and so do we.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -111,7 +112,8 @@ unsafe extern "C" fn patch_first(
     _size: usize,
     _data: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader passes a valid structure, whose headers are mapped as long as the object is.
+    // SAFETY: the loader passes a valid structure, whose headers are mapped as long as the object
+    // is.
     let (info, headers) = unsafe {
         let info = &*info;
         let count = usize::from(info.dlpi_phnum);
@@ -226,7 +228,8 @@ impl Tables {
                 if symbol == 0 || !KINDS.contains(&kind) {
                     continue;
                 }
-                // SAFETY: relocations refer to entries of the symbol table, and those to strings of the string table.
+                // SAFETY: relocations refer to entries of the symbol table, and those to strings of
+                // the string table.
                 let name = unsafe {
                     let symbol = &*(self.symbols as *const Symbol).add(symbol);
                     CStr::from_ptr((self.strings as *const c_char).add(symbol.name as usize))
@@ -253,7 +256,8 @@ unsafe fn set_slot(slot: usize, function: usize, is_read_only: bool) {
             return;
         }
     }
-    // SAFETY: by this function's contract, and now writable. Volatile: the code that reads it is not ours.
+    // SAFETY: by this function's contract, and now writable. Volatile: the code that reads it is
+    // not ours.
     unsafe { (slot as *mut usize).write_volatile(function) };
     if is_read_only {
         // SAFETY: as it was.
@@ -270,7 +274,8 @@ const DT_RELASZ: i64 = 8;
 const DT_PLTREL: i64 = 20;
 const DT_JMPREL: i64 = 23;
 
-/// Relocations that put a function's address into a slot: `GLOB_DAT`, `JUMP_SLOT` and the plain address.
+/// Relocations that put a function's address into a slot: `GLOB_DAT`, `JUMP_SLOT` and the plain
+/// address.
 #[cfg(target_arch = "x86_64")]
 const KINDS: [u32; 3] = [6, 7, 1];
 /// See above.

@@ -1,6 +1,8 @@
-//! What packetdrill was told and does not tell a plug-in: it is read from the command line of the process, and from the options that a script begins with.
+//! What packetdrill was told and does not tell a plug-in: it is read from the command line of the
+//! process, and from the options that a script begins with.
 //!
-//! All of it is optional. Local addresses are also learned from `bind` and from the packets that arrive.
+//! All of it is optional. Local addresses are also learned from `bind` and from the packets that
+//! arrive.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -23,7 +25,8 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    /// `arguments` of the process; `script`: what stands in the script that is run; `flags`: what `--so_flags` says.
+    /// `arguments` of the process; `script`: what stands in the script that is run; `flags`: what
+    /// `--so_flags` says.
     ///
     /// # Errors
     /// One line: which flag makes no sense.
@@ -126,7 +129,8 @@ fn options_of(mut script: &str) -> Vec<String> {
     }
 }
 
-/// The scripts among the arguments, in order: packetdrill runs one after another and makes an instance of us for each.
+/// The scripts among the arguments, in order: packetdrill runs one after another and makes an
+/// instance of us for each.
 pub fn scripts(arguments: &[String]) -> impl Iterator<Item = &String> {
     arguments.iter().filter(|word| word.ends_with(".pkt"))
 }

@@ -5,8 +5,10 @@
 //! packetdrill --so_filename=target/debug/libmillstream_packetdrill.so [--so_flags=FLAGS] SCRIPT.pkt
 //! ```
 //!
-//! packetdrill loads the library, calls [`packetdrill_interface_init`](interface_unsafe::packetdrill_interface_init) and makes its script's socket calls through
-//! the functions that it got. They go through the same public API that applications use; packets go straight to the stack's wire.
+//! packetdrill loads the library, calls
+//! [`packetdrill_interface_init`](interface_unsafe::packetdrill_interface_init) and makes its
+//! script's socket calls through the functions that it got. They go through the same public API
+//! that applications use; packets go straight to the stack's wire.
 //!
 //! ```text
 //!   packetdrill's threads              the stack's thread
@@ -21,10 +23,12 @@
 //! * **Settings** are those that the script's shell lines make, with or without privilege ([`settings`], [`shims`]).
 //! * What packetdrill does not tell a plug-in is taken from its command line ([`invocation`]).
 //!
-//! Flags, separated by commas: `clock=real` (time passes by itself), `local=ADDRESS`, `mtu=BYTES`, `settings=DIRECTORY` (see [`settings`]), `shims=no`
-//! (the host's `sysctl`, `tc`, `ip`, `nstat` run as they are), `seed=random`.
+//! Flags, separated by commas: `clock=real` (time passes by itself), `local=ADDRESS`, `mtu=BYTES`,
+//! `settings=DIRECTORY` (see [`settings`]), `shims=no` (the host's `sysctl`, `tc`, `ip`, `nstat`
+//! run as they are), `seed=random`.
 //!
-//! `unsafe` stands only in files named `*_unsafe.rs`; such a module is declared with `#[allow(unsafe_code)]`.
+//! `unsafe` stands only in files named `*_unsafe.rs`; such a module is declared with
+//! `#[allow(unsafe_code)]`.
 
 #![deny(unsafe_code)]
 

@@ -2,14 +2,17 @@
 
 use millstream::Limits;
 
-/// Virtual time that passes in search of a packet, or of the end of a blocking call of the script's main thread; then it is given up: nothing that a
-/// script waits for takes longer than keep-alive's two hours and its probes.
+/// Virtual time that passes in search of a packet, or of the end of a blocking call of the script's
+/// main thread; then it is given up: nothing that a script waits for takes longer than keep-alive's
+/// two hours and its probes.
 pub const WAIT_NS_MAX: u64 = 4 * 3_600 * 1_000_000_000;
 
-/// Steps of virtual time within one wait. At the limit it is given up, as above: something is due again and again and never done.
+/// Steps of virtual time within one wait. At the limit it is given up, as above: something is due
+/// again and again and never done.
 pub const WAIT_STEPS_MAX: u32 = 10_000_000;
 
-/// Times that a thread may look at the clock with nothing else happening; from then on each look takes a microsecond, since it waits by looking.
+/// Times that a thread may look at the clock with nothing else happening; from then on each look
+/// takes a microsecond, since it waits by looking.
 pub const IDLE_LOOKS_MAX: u32 = 64;
 
 /// packetdrill asks for so much less sleep than it wants, to spin for the rest.

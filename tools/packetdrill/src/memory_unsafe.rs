@@ -1,4 +1,5 @@
-//! The caller's memory, read and written as a kernel does it: a bad address is `EFAULT`, not a crash. Scripts pass such addresses on purpose.
+//! The caller's memory, read and written as a kernel does it: a bad address is `EFAULT`, not a
+//! crash. Scripts pass such addresses on purpose.
 
 use posix::Errno;
 
@@ -22,13 +23,15 @@ pub fn copy_in(address: usize, len: usize) -> Result<Vec<u8>, Errno> {
         iov_base: address as *mut libc::c_void,
         iov_len: len,
     };
-    // SAFETY: `local` is `bytes`, which is ours to write; `remote` is only read, by the kernel, which finds out for itself whether it may.
+    // SAFETY: `local` is `bytes`, which is ours to write; `remote` is only read, by the kernel,
+    // which finds out for itself whether it may.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     if copied == len as isize {
         return Ok(bytes);
     }
     if copied < 0 && is_refused() && address != 0 {
-        // SAFETY: where the kernel will not copy for us, the caller's word has to do: it passed `len` readable bytes at `address`.
+        // SAFETY: where the kernel will not copy for us, the caller's word has to do: it passed
+        // `len` readable bytes at `address`.
         unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), len) };
         return Ok(bytes);
     }
@@ -54,7 +57,8 @@ pub unsafe fn copy_out(address: usize, bytes: &[u8]) -> Result<(), Errno> {
         iov_base: address as *mut libc::c_void,
         iov_len: bytes.len(),
     };
-    // SAFETY: `local` is only read; `remote` is the caller's buffer by this function's contract, and the kernel checks that it is memory.
+    // SAFETY: `local` is only read; `remote` is the caller's buffer by this function's contract,
+    // and the kernel checks that it is memory.
     let copied = unsafe { libc::process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) };
     if copied == bytes.len() as isize {
         return Ok(());

@@ -29,7 +29,8 @@ pub struct Plugin {
 }
 
 thread_local! {
-    /// When the call ended that this thread was blocked in, in ns; time may have moved since, but the thread asks what time it is to know that.
+    /// When the call ended that this thread was blocked in, in ns; time may have moved since, but
+    /// the thread asks what time it is to know that.
     static ENDED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
@@ -59,7 +60,8 @@ impl Plugin {
         let thread = std::thread::Builder::new()
             .name("millstream".to_owned())
             .spawn(move || {
-                // The script's set-up runs before its first call, and the stack begins with the settings that it makes.
+                // The script's set-up runs before its first call, and the stack begins with the
+                // settings that it makes.
                 let Ok(first) = asked.recv() else { return };
                 match World::open(&invocation, clock, mirror, shims, its_held) {
                     Ok(world) => Actor::new(world, driver).run(first, &asked),
@@ -121,7 +123,8 @@ impl Plugin {
         }
     }
 
-    /// The next packet that leaves the stack, and when it did, in microseconds. If none ever will, this is the end: packetdrill would ask for ever.
+    /// The next packet that leaves the stack, and when it did, in microseconds. If none ever will,
+    /// this is the end: packetdrill would ask for ever.
     pub fn next_packet(&self) -> (Vec<u8>, i64) {
         match self.asks.ask(What::Next) {
             Some(Answer::Packet { packet, at_ns }) => (packet, micros(at_ns)),

@@ -10,11 +10,13 @@ static AT_EXIT: Once = Once::new();
 
 /// Sets a variable of the environment that the script's commands will see.
 pub fn set_variable(name: &str, value: &OsStr) {
-    // SAFETY: packetdrill's main thread calls us, and its other thread waits for work: nobody reads the environment meanwhile.
+    // SAFETY: packetdrill's main thread calls us, and its other thread waits for work: nobody reads
+    // the environment meanwhile.
     unsafe { std::env::set_var(name, value) };
 }
 
-/// Has `directory` removed when the process ends by `exit`, which is how packetdrill ends when a script fails.
+/// Has `directory` removed when the process ends by `exit`, which is how packetdrill ends when a
+/// script fails.
 pub fn remove_at_exit(directory: PathBuf) {
     AT_EXIT.call_once(|| {
         // SAFETY: `remove_left` is a function without arguments that does not unwind.

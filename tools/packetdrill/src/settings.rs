@@ -1,7 +1,9 @@
-//! The settings of the moment: what a script has set by `sysctl`, or by writing under `/proc/sys` and `/sys/module`.
+//! The settings of the moment: what a script has set by `sysctl`, or by writing under `/proc/sys`
+//! and `/sys/module`.
 //!
-//! Scripts set them by shell lines, for the kernel. A stack that stands beside the kernel mirrors them, by the kernel's names (`net.ipv4.tcp_rmem`; a module's
-//! parameters as `module.tcp_cubic.beta`). Where a setting comes from, the first that has it:
+//! Scripts set them by shell lines, for the kernel. A stack that stands beside the kernel mirrors
+//! them, by the kernel's names (`net.ipv4.tcp_rmem`; a module's parameters as
+//! `module.tcp_cubic.beta`). Where a setting comes from, the first that has it:
 //!
 //! 1. a note: a file of that name in the directory of the [shims](crate::shims), which note what they are told to set, or in the directory that
 //!    `MILLSTREAM_SETTINGS` or the flag `settings=` names, where shims of others may write it. A note is void when the kernel's value has changed since;

@@ -1,8 +1,11 @@
-//! Commands that a script runs to change the host, or to ask what the host's TCP counted: while the script runs, ones of our own stand before them on `PATH`.
+//! Commands that a script runs to change the host, or to ask what the host's TCP counted: while the
+//! script runs, ones of our own stand before them on `PATH`.
 //!
-//! packetdrill runs a script's shell lines in its own environment. There is no `tun0` when a plug-in is the network, so `tc`, `ip` and `ethtool` on it would fail and end
-//! the script; `sysctl` may be forbidden; and `nstat` would tell of the kernel. So each of them notes what it was told for the stack, lets the host's command of the
-//! same name do what it can, and fails only where that is what the script asked about.
+//! packetdrill runs a script's shell lines in its own environment. There is no `tun0` when a
+//! plug-in is the network, so `tc`, `ip` and `ethtool` on it would fail and end the script;
+//! `sysctl` may be forbidden; and `nstat` would tell of the kernel. So each of them notes what it
+//! was told for the stack, lets the host's command of the same name do what it can, and fails only
+//! where that is what the script asked about.
 //!
 //! ```text
 //! DIRECTORY/bin/{sysctl,tc,ip,ethtool,nstat,python3}   first on PATH

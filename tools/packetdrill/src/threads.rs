@@ -1,10 +1,12 @@
-//! Whether a thread of packetdrill's sleeps, as packetdrill itself finds out: by the state in `/proc`.
+//! Whether a thread of packetdrill's sleeps, as packetdrill itself finds out: by the state in
+//! `/proc`.
 
 use std::time::{Duration, Instant};
 
 use rustix::thread::{Pid, sched_yield};
 
-/// Waits until `thread` sleeps, which it does when it has dealt with an answer, or until it waits for somebody else; not for ever.
+/// Waits until `thread` sleeps, which it does when it has dealt with an answer, or until it waits
+/// for somebody else; not for ever.
 pub fn wait_until_asleep(thread: Pid) {
     let give_up = Instant::now() + GIVE_UP;
     while !is_asleep(thread) && Instant::now() < give_up {

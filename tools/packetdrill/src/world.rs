@@ -1,4 +1,5 @@
-//! What the stack lives in: its sockets, the wire that packetdrill holds the far end of, the time, and the settings that a script makes.
+//! What the stack lives in: its sockets, the wire that packetdrill holds the far end of, the time,
+//! and the settings that a script makes.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -187,7 +188,8 @@ fn destination(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// TCP's settings: what the suites presuppose, and over it what is known. What has no counterpart here is left out.
+/// TCP's settings: what the suites presuppose, and over it what is known. What has no counterpart
+/// here is left out.
 fn configured(settings: &BTreeMap<String, String>) -> TcpConfig {
     let mut tcp = TcpConfig::default();
     for (name, value) in sysctl::DEFAULTS {

@@ -1,5 +1,6 @@
-//! The plug-in driven as packetdrill drives it, without packetdrill: loaded at run time, called through the structure that it fills in, with a second thread for
-//! calls that block, and with libc's own functions on its descriptors.
+//! The plug-in driven as packetdrill drives it, without packetdrill: loaded at run time, called
+//! through the structure that it fills in, with a second thread for calls that block, and with
+//! libc's own functions on its descriptors.
 
 use std::ffi::{CString, c_int, c_void};
 use std::path::PathBuf;
@@ -34,7 +35,8 @@ impl Driver {
         let library = library();
         let library = CString::new(library.to_str().unwrap()).unwrap();
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE | libc::RTLD_DEEPBIND;
-        // SAFETY: the library is ours; the symbol has the signature that it is called with; the structure is plain pointers, for which zeroes will do.
+        // SAFETY: the library is ours; the symbol has the signature that it is called with; the
+        // structure is plain pointers, for which zeroes will do.
         unsafe {
             let handle = libc::dlopen(library.as_ptr(), flags);
             assert!(!handle.is_null(), "{library:?}");
@@ -149,7 +151,8 @@ fn checksum(bytes: &[u8]) -> u16 {
     !sum as u16
 }
 
-/// Waits until the kernel shows a thread asleep, as packetdrill does after it started a blocking call.
+/// Waits until the kernel shows a thread asleep, as packetdrill does after it started a blocking
+/// call.
 fn wait_until_asleep(thread: i32) {
     let path = format!("/proc/self/task/{thread}/stat");
     let give_up = Instant::now() + Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! A packet script as read: what happens when.
 //!
-//! The parser makes these values, the runner plays them. Names of constants are kept as words until they are
-//! needed: the same word may be an error number, a flag or a part of a sentence.
+//! The parser makes these values, the runner plays them. Names of constants are kept as words until
+//! they are needed: the same word may be an error number, a flag or a part of a sentence.
 
 /// Microseconds of script time.
 pub(super) type Micros = i64;

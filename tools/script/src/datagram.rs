@@ -1,6 +1,8 @@
-//! IP packets as they are on the wire: what the stack sent, taken apart, and what a script injects, put together.
+//! IP packets as they are on the wire: what the stack sent, taken apart, and what a script injects,
+//! put together.
 //!
-//! Apart from the checksum nothing is shared with `wire`: the ruler should not be cut from the cloth.
+//! Apart from the checksum nothing is shared with `wire`: the ruler should not be cut from the
+//! cloth.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;

@@ -1,7 +1,9 @@
 //! How two records of one script differ, and what to call the difference.
 //!
-//! `cargo xtask script --compare` shows what [`differences`] finds and counts the classes. Where real time makes things fuzzy the comparison is loose: how a burst
-//! was cut into segments does not count, nor a time within the tolerance. A class says what differs first, not why: a cause is found by reading.
+//! `cargo xtask script --compare` shows what [`differences`] finds and counts the classes. Where
+//! real time makes things fuzzy the comparison is loose: how a burst was cut into segments does not
+//! count, nor a time within the tolerance. A class says what differs first, not why: a cause is
+//! found by reading.
 
 use super::ast::{Micros, flag};
 use super::datagram::Segment;
@@ -14,14 +16,16 @@ const BURST: Micros = 3_000;
 /// A difference between two records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// In the same words for every script: the field that differs, or which packet only one of them sent.
+    /// In the same words for every script: the field that differs, or which packet only one of them
+    /// sent.
     pub class: String,
     /// The deeds of each side, a line each.
     pub text: String,
     at: Micros,
 }
 
-/// How two records differ: the first packet and the first call that do, since what follows is mostly their consequence. The earlier one comes first.
+/// How two records differ: the first packet and the first call that do, since what follows is
+/// mostly their consequence. The earlier one comes first.
 pub fn differences(names: [&str; 2], records: [&Record; 2], tolerance_us: i64) -> Vec<Difference> {
     let [(left, left_said), (right, right_said)] = records.map(Record::parts);
     let packet = first_packet(names, [&left, &right], tolerance_us);
@@ -254,7 +258,8 @@ fn packets_differ(
     fields.iter().find(|field| !field.1).map(|field| field.0)
 }
 
-/// Equal, or about: what a segment costs in memory, of which windows are made, depends on how a device fills its buffers. A shut window is shut.
+/// Equal, or about: what a segment costs in memory, of which windows are made, depends on how a
+/// device fills its buffers. A shut window is shut.
 fn same_window(a: u16, b: u16) -> bool {
     let (low, high) = (a.min(b), a.max(b));
     low == high || (low > 0 && high - low <= 2 + high / 16)

@@ -1,7 +1,9 @@
-//! What a script is played on: a host with sockets, a wire whose far end is in our hands, and a clock.
+//! What a script is played on: a host with sockets, a wire whose far end is in our hands, and a
+//! clock.
 //!
-//! Two of them: [`stack`], ours in this process on a virtual clock, and [`kernel`], the machine's own in a network namespace and in real
-//! time. The runner knows neither; so a script is read, timed and compared in the same way on both.
+//! Two of them: [`stack`], ours in this process on a virtual clock, and [`kernel`], the machine's
+//! own in a network namespace and in real time. The runner knows neither; so a script is read,
+//! timed and compared in the same way on both.
 
 pub(super) mod kernel;
 pub(super) mod stack;
@@ -30,8 +32,8 @@ pub(super) trait Host {
     /// Lets the host do what can be done now.
     fn turn(&mut self);
 
-    /// Goes to the next instant at which something may have happened, but not beyond `limit`. False: nothing happens until `limit`, and
-    /// that is the time now.
+    /// Goes to the next instant at which something may have happened, but not beyond `limit`.
+    /// False: nothing happens until `limit`, and that is the time now.
     fn step(&mut self, limit: Micros) -> bool;
 
     /// Begins a call; there is one at a time. `blocks`: the script goes on while it waits.
@@ -49,7 +51,8 @@ pub(super) trait Host {
     /// How long a call may block that the script believes to return at once.
     fn unexpected_block_max(&self) -> Micros;
 
-    /// Whether a segment that aggregation has put together is injected whole, as aggregation left it, and not the packets that it was made of.
+    /// Whether a segment that aggregation has put together is injected whole, as aggregation left
+    /// it, and not the packets that it was made of.
     fn takes_aggregates(&self) -> bool {
         false
     }
@@ -60,19 +63,22 @@ pub(super) trait Host {
     /// The oldest packet that left and was not taken yet.
     fn departed(&mut self) -> Option<Departure>;
 
-    /// Whether a setting has that name and may have that value, as far as that is known before it is made.
+    /// Whether a setting has that name and may have that value, as far as that is known before it
+    /// is made.
     fn knows(&self, name: &str, value: &str) -> bool;
 
     /// Changes a setting. False: nothing here has that name, or not that value.
     fn set(&mut self, name: &str, value: &str) -> bool;
 
-    /// Puts a capability among those in force for the calls that follow, or takes it away. It is back at the end.
+    /// Puts a capability among those in force for the calls that follow, or takes it away. It is
+    /// back at the end.
     ///
     /// # Errors
     /// The kernel's: nobody gets what it may not have.
     fn set_capability(&mut self, number: u32, is_on: bool) -> Result<(), Errno>;
 
-    /// Forgets all that connections have taught of their peers: `ip tcp_metrics flush`. False: it cannot be.
+    /// Forgets all that connections have taught of their peers: `ip tcp_metrics flush`. False: it
+    /// cannot be.
     fn forget_peers(&mut self) -> bool;
 
     /// The queue below TCP is full, and stays so, or is not. False: it cannot be had.

@@ -1,9 +1,11 @@
-//! Packet scripts: packetdrill's language, run in this process against the whole stack in virtual time.
+//! Packet scripts: packetdrill's language, run in this process against the whole stack in virtual
+//! time.
 //!
-//! A script says at which time which system call is made, which packet arrives, and which packet is expected to leave;
-//! [`run`] plays it through `posix` and a wire of raw IP packets, on a clock that jumps from event to event, so that
-//! minutes take milliseconds and every run is the same. `cargo xtask script` and the tests call it. The same script can be played on this
-//! machine's kernel ([`Machine::Kernel`]).
+//! A script says at which time which system call is made, which packet arrives, and which packet is
+//! expected to leave; [`run`] plays it through `posix` and a wire of raw IP packets, on a clock
+//! that jumps from event to event, so that minutes take milliseconds and every run is the same.
+//! `cargo xtask script` and the tests call it. The same script can be played on this machine's
+//! kernel ([`Machine::Kernel`]).
 //!
 //! ```text
 //!   text ─ lex ─ parse ─▶ ast ─┬─ calls ────▶ posix ─ millstream ─ stack ─ tcp
@@ -13,8 +15,9 @@
 //!                              └─ python ◀── tcp_info
 //! ```
 //!
-//! Files: `lex`, `parse`, `ast` are the language; `python` and `shell` what is embedded in it; `datagram`, `icmp`, `option`,
-//! `tcp_info`, `symbols` the formats; `host` what is played on: our stack and its clock, or this machine's kernel; `runner` the play.
+//! Files: `lex`, `parse`, `ast` are the language; `python` and `shell` what is embedded in it;
+//! `datagram`, `icmp`, `option`, `tcp_info`, `symbols` the formats; `host` what is played on: our
+//! stack and its clock, or this machine's kernel; `runner` the play.
 
 #![deny(unsafe_code)]
 
@@ -49,7 +52,8 @@ pub enum Machine {
     /// Our stack, in this process and in virtual time.
     #[default]
     Stack,
-    /// The kernel that this program runs on: in a network namespace of its own, over a TUN device, in real time. Needs root.
+    /// The kernel that this program runs on: in a network namespace of its own, over a TUN device,
+    /// in real time. Needs root.
     Kernel,
 }
 
@@ -58,23 +62,27 @@ pub enum Machine {
 pub struct Options {
     /// What it is played on.
     pub on: Machine,
-    /// The least tolerance in µs, whatever a script says: a kernel's timers tick, and a busy machine is late.
+    /// The least tolerance in µs, whatever a script says: a kernel's timers tick, and a busy
+    /// machine is late.
     pub tolerance_us_min: u32,
-    /// Keeps a record of packets, calls and ignored commands in [`Report::trace`], and with a mismatch too.
+    /// Keeps a record of packets, calls and ignored commands in [`Report::trace`], and with a
+    /// mismatch too.
     pub trace: bool,
     /// Nothing that the script expects is compared: what is seen is put into [`Report::record`].
     pub record: bool,
-    /// With [`Options::record`]: an echo means the timestamp that left at that time or a little later, as a kernel in real time is late by parts of a
-    /// millisecond.
+    /// With [`Options::record`]: an echo means the timestamp that left at that time or a little
+    /// later, as a kernel in real time is late by parts of a millisecond.
     pub echoes_what_left: bool,
     /// On our stack: timers fire when those of a Linux would whose clock began so many ms later.
     pub ticks_ms: Option<u16>,
-    /// Options as in the script, without the dashes, before its own: `("ip_version", "ipv6")`. A script's own win.
+    /// Options as in the script, without the dashes, before its own: `("ip_version", "ipv6")`. A
+    /// script's own win.
     pub options: Vec<(String, String)>,
-    /// Words and what stands for them: `--define`. They come on top of what the known suites define.
+    /// Words and what stands for them: `--define`. They come on top of what the known suites
+    /// define.
     pub defines: BTreeMap<String, String>,
-    /// A packet that left and that the script does not expect is a mismatch also at the end of the script. Else it
-    /// is one only when another packet is expected, as with packetdrill.
+    /// A packet that left and that the script does not expect is a mismatch also at the end of the
+    /// script. Else it is one only when another packet is expected, as with packetdrill.
     pub nothing_left: bool,
 }
 
@@ -91,7 +99,8 @@ pub struct Report {
     pub record: Record,
 }
 
-/// The first thing in a script that is not as it should be: what the stack did, or how the script is written.
+/// The first thing in a script that is not as it should be: what the stack did, or how the script
+/// is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
     /// The line of the script.

@@ -1,7 +1,7 @@
 //! TCP options as bytes: walking through them, and writing them in the notation of scripts.
 //!
-//! The runner keeps its own reading of options, apart from `wire`'s: it compares what the stack sent, and a mistake
-//! in a common reader would not show.
+//! The runner keeps its own reading of options, apart from `wire`'s: it compares what the stack
+//! sent, and a mistake in a common reader would not show.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,8 @@
 //! The grammar of packet scripts: tokens to [`Script`].
 //!
-//! Recursive descent, one function per rule of the language. Packets are read in `parse/packet.rs`, TCP options in
-//! `parse/option.rs`, system calls and their arguments in `parse/call.rs`. [`script`] is the one entry.
+//! Recursive descent, one function per rule of the language. Packets are read in `parse/packet.rs`,
+//! TCP options in `parse/option.rs`, system calls and their arguments in `parse/call.rs`.
+//! [`script`] is the one entry.
 
 mod call;
 mod option;
@@ -14,7 +15,8 @@ use super::ast::{Action, Command, Event, Micros, Script, When};
 use super::lex::{Kind, Token, tokens};
 use crate::limits::{NESTING_MAX, SCRIPT_BYTES_MAX, SCRIPT_US_MAX};
 
-/// Reads a script. `defines` are words and what stands for them; the script's own `--define` lines come on top.
+/// Reads a script. `defines` are words and what stands for them; the script's own `--define` lines
+/// come on top.
 pub(super) fn script(text: &str, defines: &BTreeMap<String, String>) -> Result<Script, Mismatch> {
     if text.len() > SCRIPT_BYTES_MAX {
         return Err(Mismatch::new(1, "the script is too long"));

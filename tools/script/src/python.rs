@@ -1,9 +1,10 @@
 //! The code between `%{` and `}%`: as much Python as assertions about a connection need.
 //!
-//! Numbers, strings, lists, comparisons in chains, arithmetic, `and`/`or`/`not`, comprehensions, f-strings, the functions that
-//! come with the language; assignment, `assert`, `if`, `for`, in blocks by indentation. What is beyond (`def`, classes) is refused with its line. The runner owns one
-//! [`Python`] per script, so that a name assigned in one piece of code is known in the next, and sets the names of
-//! `tcp_info` before each piece.
+//! Numbers, strings, lists, comparisons in chains, arithmetic, `and`/`or`/`not`, comprehensions,
+//! f-strings, the functions that come with the language; assignment, `assert`, `if`, `for`, in
+//! blocks by indentation. What is beyond (`def`, classes) is refused with its line. The runner owns
+//! one [`Python`] per script, so that a name assigned in one piece of code is known in the next,
+//! and sets the names of `tcp_info` before each piece.
 
 mod calls;
 mod eval;
@@ -67,8 +68,8 @@ impl Python {
         self.names.insert(name.to_owned(), value);
     }
 
-    /// Runs code that starts in `line` of the script. Fails at an assertion that does not hold, and at code that
-    /// makes no sense.
+    /// Runs code that starts in `line` of the script. Fails at an assertion that does not hold, and
+    /// at code that makes no sense.
     pub(super) fn run(&mut self, line: u32, code: &str) -> Result<(), Mismatch> {
         let program = parse::program(line, code)?;
         self.is_over = false;

@@ -1,8 +1,11 @@
-//! Scripts drawn from a seed, in which nothing is expected: the same faults for our stack and for the kernel.
+//! Scripts drawn from a seed, in which nothing is expected: the same faults for our stack and for
+//! the kernel.
 //!
-//! A connection is opened from either side, then segments arrive and calls are made: most as a sane peer and a sane program would, some with a number at
-//! or beyond an edge, a flag that has no business there, a stale timestamp, a SACK block of what was never sent. The text is a script like any other, so that one
-//! that shows a difference can be kept, cut and read. `cargo xtask script --compare --random` plays them.
+//! A connection is opened from either side, then segments arrive and calls are made: most as a sane
+//! peer and a sane program would, some with a number at or beyond an edge, a flag that has no
+//! business there, a stale timestamp, a SACK block of what was never sent. The text is a script
+//! like any other, so that one that shows a difference can be kept, cut and read. `cargo xtask
+//! script --compare --random` plays them.
 
 pub mod path;
 mod receiver;
@@ -82,7 +85,8 @@ pub fn script(seed: u64) -> String {
 
 struct Draw {
     dice: Random,
-    /// Options are set between the steps, drawn by dice of their own: seeds without are what they were.
+    /// Options are set between the steps, drawn by dice of their own: seeds without are what they
+    /// were.
     sets_options: bool,
     own: Random,
     text: String,

@@ -1,7 +1,9 @@
 //! What a host did in a play in which nothing is expected of it.
 //!
-//! The runner makes a [`Record`] when [`Options::record`](super::Options) says so; `cargo xtask script --compare` plays a script on two hosts and shows how the two
-//! records [differ](super::differences). Packets are in the script's sequence numbers, so that records of different connections compare.
+//! The runner makes a [`Record`] when [`Options::record`](super::Options) says so; `cargo xtask
+//! script --compare` plays a script on two hosts and shows how the two records
+//! [differ](super::differences). Packets are in the script's sequence numbers, so that records of
+//! different connections compare.
 
 use std::fmt::Write as _;
 
@@ -38,7 +40,8 @@ enum What {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Said {
     pub text: String,
-    /// What each word of a printed line is called. None: it was not printed, or its words have no names.
+    /// What each word of a printed line is called. None: it was not printed, or its words have no
+    /// names.
     pub names: Vec<String>,
 }
 

@@ -1,8 +1,9 @@
 //! The play: events in order, each at its time.
 //!
-//! Owns the state of a run: which sockets there are, which one packets belong to, the blocked call. What packets do is in
-//! `runner/inbound.rs` and `runner/outbound.rs`, what calls do in `runner/calls.rs` and `runner/arguments.rs`; the
-//! rules of time and of belonging are packetdrill's, since other people's scripts rely on them.
+//! Owns the state of a run: which sockets there are, which one packets belong to, the blocked call.
+//! What packets do is in `runner/inbound.rs` and `runner/outbound.rs`, what calls do in
+//! `runner/calls.rs` and `runner/arguments.rs`; the rules of time and of belonging are
+//! packetdrill's, since other people's scripts rely on them.
 
 mod arguments;
 mod before;
@@ -275,7 +276,8 @@ impl<'s> Runner<'s> {
         Ok(())
     }
 
-    /// Fails if what was due at `due` happened at another time. The tolerance grows with the time since the event before.
+    /// Fails if what was due at `due` happened at another time. The tolerance grows with the time
+    /// since the event before.
     fn check_time(&self, due: Due, happened: Micros, what: &str) -> Result<(), Mismatch> {
         if due.is_any {
             return Ok(());

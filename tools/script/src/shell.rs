@@ -1,10 +1,13 @@
 //! The shell commands of a script, as far as they mean something to a stack: settings.
 //!
-//! Nothing is executed. `sysctl`, writes to `/proc/sys` and `/sys/module/*/parameters`, metrics of routes and the suites' own helpers become
-//! [`Effect`]s; everything else is reported as ignored. Lists, conditions and `exit` are followed as far as statuses are known, since a command
-//! that fails ends a script: what stands here does not know is taken to succeed, and nothing that rests on that fails.
+//! Nothing is executed. `sysctl`, writes to `/proc/sys` and `/sys/module/*/parameters`, metrics of
+//! routes and the suites' own helpers become [`Effect`]s; everything else is reported as ignored.
+//! Lists, conditions and `exit` are followed as far as statuses are known, since a command that
+//! fails ends a script: what stands here does not know is taken to succeed, and nothing that rests
+//! on that fails.
 //!
-//! Files: `shell/words` cuts the text, `shell/flow` follows it and judges conditions, `shell/route` reads `ip`.
+//! Files: `shell/words` cuts the text, `shell/flow` follows it and judges conditions, `shell/route`
+//! reads `ip`.
 
 use std::time::Duration;
 
@@ -37,7 +40,8 @@ impl Default for Allowance {
 /// What a command would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// A setting by its `sysctl` name (`net.ipv4.tcp_ecn`), or `module.parameter` (`tcp_cubic.hystart`), or [`ROUTE_WINDOW`].
+    /// A setting by its `sysctl` name (`net.ipv4.tcp_ecn`), or `module.parameter`
+    /// (`tcp_cubic.hystart`), or [`ROUTE_WINDOW`].
     Set { name: String, value: String },
     /// The suites' common settings.
     Defaults,
@@ -76,7 +80,8 @@ pub(super) struct Outcome {
 
 const OK: Status = Status::Is(0);
 
-/// What one command does: its words, without those before its name, and the file that its output goes to.
+/// What one command does: its words, without those before its name, and the file that its output
+/// goes to.
 fn command(words: &[&str], to: Option<&str>, out: &mut Vec<Effect>) -> Status {
     let text = || match to {
         Some(path) => format!("{} > {path}", words.join(" ")),

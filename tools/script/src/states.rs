@@ -1,7 +1,8 @@
-//! The state table of RFC 9293 3.10.7 as scripts: each state, and in it each kind of segment that may arrive. Nothing is expected.
+//! The state table of RFC 9293 3.10.7 as scripts: each state, and in it each kind of segment that
+//! may arrive. Nothing is expected.
 //!
-//! The kernel is the oracle (`cargo xtask script --compare --states`); what our stack makes of the table stands in `tests/states.txt`, so that no change to it
-//! passes unseen (`tests/states.rs`).
+//! The kernel is the oracle (`cargo xtask script --compare --states`); what our stack makes of the
+//! table stands in `tests/states.txt`, so that no change to it passes unseen (`tests/states.rs`).
 
 /// A cell of the table.
 #[derive(Debug, Clone)]
@@ -169,7 +170,8 @@ const STATES: [State; 24] = [
     ),
 ];
 
-/// A kind of segment: flags, sequence number from RCV.NXT, length, ACK number from what stands there, window.
+/// A kind of segment: flags, sequence number from RCV.NXT, length, ACK number from what stands
+/// there, window.
 struct Kind {
     name: &'static str,
     flags: &'static str,

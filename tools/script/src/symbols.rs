@@ -1,6 +1,7 @@
 //! Names that scripts use for numbers: flags, options, events, errors.
 //!
-//! Values are Linux's on x86-64. Those of socket calls come from `posix`, which understands them; the rest stands here.
+//! Values are Linux's on x86-64. Those of socket calls come from `posix`, which understands them;
+//! the rest stands here.
 
 use posix::number;
 

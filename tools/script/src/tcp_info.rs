@@ -125,7 +125,8 @@ pub(super) fn define(info: &[u8], python: &mut Python) {
     set("options2", ecn >> 8);
 }
 
-/// Names of `TCP_CC_INFO` with offset and bytes. The algorithms share a union; those fields are known that its bytes reach.
+/// Names of `TCP_CC_INFO` with offset and bytes. The algorithms share a union; those fields are
+/// known that its bytes reach.
 const CONGESTION: &[&[(&str, usize, usize)]] = &[
     &[
         ("bbr_bw_lo", 0, 4),

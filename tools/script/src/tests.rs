@@ -1,6 +1,7 @@
 //! What a run says beside that it passed.
 
 use super::{Mismatch, Options, Report, run};
+use std::io::Write as _;
 
 const SOCKET: &str = "0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3\n";
 
@@ -213,7 +214,7 @@ fn segment_that_is_cut_keeps_its_urgent_mark() {
 #[test]
 fn kernel_takes_what_is_put_together_as_a_whole() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: not root");
+        let _ = writeln!(std::io::stderr(), "ignored: not root");
         return;
     }
     let options = Options {

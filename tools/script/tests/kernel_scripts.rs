@@ -1,8 +1,10 @@
 //! Packet scripts on this machine's kernel: the oracle of `scripts/`, and of random scripts.
 //!
-//! A sample of our own scripts is played on the kernel, which must do what they expect; and the seeds in `compare_seeds.txt`, which once
-//! found a difference, are played on both. Needs root, as a namespace of its own does; without it the test says that it did not run.
+//! A sample of our own scripts is played on the kernel, which must do what they expect; and the
+//! seeds in `compare_seeds.txt`, which once found a difference, are played on both. Needs root, as
+//! a namespace of its own does; without it the test says that it did not run.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Mutex;
@@ -15,14 +17,13 @@ const SAMPLE_EVERY: usize = 8;
 /// A script that waits longer than this is none for a quick test, in seconds.
 const LONGEST_S: f64 = 3.0;
 /// Scripts in which we differ from the kernel on purpose: docs/differences.md says why.
-const DIFFERENT: [&str; 3] = [
+const DIFFERENT: [&str; 2] = [
     "established/mtu_probe_and_all_behind_it_are_lost.pkt",
-    "established/urgent_data_is_in_line.pkt",
     "established/window_taken_back.pkt",
 ];
 
-/// In the names of scripts of what the kernel does not have: accurate ECN is younger than Linux 6.18, HyStart++ it never had, and DCTCP is a module that
-/// need not be there.
+/// In the names of scripts of what the kernel does not have: accurate ECN is younger than Linux
+/// 6.18, HyStart++ it never had, and DCTCP is a module that need not be there.
 const ABSENT: [&str; 3] = ["accecn", "hystart_plus_plus", "dctcp_"];
 
 fn run_script(arguments: &[&str]) -> Output {
@@ -39,7 +40,7 @@ fn said(output: &Output) -> String {
 fn can_run(test: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        println!("skipped {test}: not root");
+        let _ = writeln!(std::io::stderr(), "ignored: {test}: not root");
     }
     is_root
 }
@@ -168,7 +169,8 @@ fn seeds_that_once_differed_are_the_same() {
     });
 }
 
-/// A close that lingers blocks, and frees its number at once: who closes that again in the end takes it from whoever has it by then, another script of this process.
+/// A close that lingers blocks, and frees its number at once: who closes that again in the end
+/// takes it from whoever has it by then, another script of this process.
 #[test]
 fn close_that_blocks_gives_its_number_away_at_once() {
     if !can_run("close_that_blocks_gives_its_number_away_at_once") {

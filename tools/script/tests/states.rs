@@ -1,6 +1,8 @@
-//! The state table as our stack answers it, cell by cell, against `states.txt`: a change of it is a change of that file.
+//! The state table as our stack answers it, cell by cell, against `states.txt`: a change of it is a
+//! change of that file.
 //!
-//! `STATES_WRITE=1 cargo test -p script --test states` writes the file anew. Where the kernel answers otherwise `docs/differences.md` says why.
+//! `STATES_WRITE=1 cargo test -p script --test states` writes the file anew. Where the kernel
+//! answers otherwise `docs/differences.md` says why.
 
 use std::fmt::Write as _;
 use std::path::Path;

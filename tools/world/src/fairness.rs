@@ -1,4 +1,5 @@
-//! Whether flows that are alike share a bottleneck: Jain's index over what each carried in a window of time.
+//! Whether flows that are alike share a bottleneck: Jain's index over what each carried in a window
+//! of time.
 
 /// When the flows have found their shares.
 pub const FROM_NS: u64 = 20_000_000_000;
@@ -6,7 +7,8 @@ pub const FROM_NS: u64 = 20_000_000_000;
 pub const TO_NS: u64 = 110_000_000_000;
 /// Of a perfect 1; two flows of which one has three times the other's share have 0.8.
 const INDEX_MIN: f64 = 0.8;
-/// Flows of BBR, version 1, that measured different least round trips leave each other less: of three one may stay at a fifth of the others' (decision 0018).
+/// Flows of BBR, version 1, that measured different least round trips leave each other less: of
+/// three one may stay at a fifth of the others' (decision 0018).
 const INDEX_MIN_BBR: f64 = 0.7;
 /// Of the bottleneck's rate, what all flows together must use.
 pub const USE_MIN: f64 = 0.7;

@@ -1,4 +1,5 @@
-//! The kinds of faults by name, and sets of them: what `--off` and the search for a smaller failing world switch off.
+//! The kinds of faults by name, and sets of them: what `--off` and the search for a smaller failing
+//! world switch off.
 
 use std::fmt;
 

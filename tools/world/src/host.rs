@@ -319,7 +319,8 @@ impl Host {
         }
     }
 
-    /// The applications act upon events and upon their own clocks. True: they asked the stack for something.
+    /// The applications act upon events and upon their own clocks. True: they asked the stack for
+    /// something.
     fn act(&mut self, shared: &mut Shared) -> Result<bool, String> {
         let mut told = std::mem::take(&mut self.told);
         self.sockets.take_events(&mut told);
@@ -372,7 +373,8 @@ impl Host {
         self.ends.len()
     }
 
-    /// The time is up: an end whose peer has gone may be waiting for it in vain; it is abandoned. Any other sticks.
+    /// The time is up: an end whose peer has gone may be waiting for it in vain; it is abandoned.
+    /// Any other sticks.
     ///
     /// # Errors
     /// The end that sticks.

@@ -1,4 +1,5 @@
-//! Looks into the stack after every turn: windows and timers within what the RFCs allow, and a timer for everything that waits.
+//! Looks into the stack after every turn: windows and timers within what the RFCs allow, and a
+//! timer for everything that waits.
 
 use stack::Stack;
 use wire::FlowKey;
@@ -7,9 +8,11 @@ use super::plan::Plan;
 
 /// Connections that are looked at after a turn; the tables give low places first.
 const CONNECTIONS_MAX: usize = 24;
-/// Segments beyond the congestion window: limited transmit (two, RFC 3042) and a probe for the tail's loss (one, RFC 8985 7).
+/// Segments beyond the congestion window: limited transmit (two, RFC 3042) and a probe for the
+/// tail's loss (one, RFC 8985 7).
 const ALLOWANCE: u32 = 3;
-/// A window that shrank below what is in flight lets nothing leave but probes for the tail's loss, a new segment each: so many in a row at most.
+/// A window that shrank below what is in flight lets nothing leave but probes for the tail's loss,
+/// a new segment each: so many in a row at most.
 const PROBES_MAX: u32 = 4;
 /// Open, disorder: no window is being reduced.
 const CALM_STATES_MAX: u8 = 1;
@@ -19,7 +22,8 @@ pub struct Inspection {
     tcp: tcp::Config,
     /// Congestion windows before the turn.
     before: Vec<(FlowKey, u32)>,
-    /// Connections that sent one new segment although more than the window was in flight, and how often in a row.
+    /// Connections that sent one new segment although more than the window was in flight, and how
+    /// often in a row.
     probing: Vec<(FlowKey, u32)>,
 }
 

@@ -1,4 +1,5 @@
-//! Random worlds: two to eight stacks, a network between them, faults, applications, and observers that know the rules. A seed says all of it.
+//! Random worlds: two to eight stacks, a network between them, faults, applications, and observers
+//! that know the rules. A seed says all of it.
 //!
 //! ```text
 //!   seed ─▶ draw ─▶ Plan ─▶ World: hosts (stack + applications) ◀─▶ net (lines, switches, routers) ◀─ lies
@@ -9,8 +10,8 @@
 //!                             └ trace       hash, last events
 //! ```
 //!
-//! [`check`] runs a seed, twice if asked to, and on failure looks for faults that it fails without. `cargo xtask sim` calls it; so does the test with the
-//! seeds that once failed.
+//! [`check`] runs a seed, twice if asked to, and on failure looks for faults that it fails without.
+//! `cargo xtask sim` calls it; so does the test with the seeds that once failed.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Someone off the path who sees addresses and ports but no sequence number: resets, SYNs, data and ICMP errors with numbers of his own making. None may
-//! have an effect on any stream.
+//! Someone off the path who sees addresses and ports but no sequence number: resets, SYNs, data and
+//! ICMP errors with numbers of his own making. None may have an effect on any stream.
 
 use std::net::{IpAddr, SocketAddr};
 

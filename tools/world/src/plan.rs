@@ -1,4 +1,5 @@
-//! What a world is made of: plain values, drawn from a seed by [`draw`](super::draw), changed by switching faults off, printed when a seed fails.
+//! What a world is made of: plain values, drawn from a seed by [`draw`](super::draw), changed by
+//! switching faults off, printed when a seed fails.
 
 use std::fmt;
 
@@ -155,7 +156,8 @@ pub struct FlowPlan {
     pub ends: [EndPlan; 2],
 }
 
-/// One application's part in a connection. It reads all the time, at its pace, and follows its steps for the rest.
+/// One application's part in a connection. It reads all the time, at its pace, and follows its
+/// steps for the rest.
 #[derive(Clone, Debug, Default)]
 pub struct EndPlan {
     /// In their order.
@@ -249,7 +251,8 @@ impl FlowPlan {
     pub fn leisure_ns(&self) -> u64 {
         let mut ns = 0;
         for (end, plan) in self.ends.iter().enumerate() {
-            // A cork holds the rest of every write for as long as an RTO, which a clock that jumped may have driven to its maximum.
+            // A cork holds the rest of every write for as long as an RTO, which a clock that jumped
+            // may have driven to its maximum.
             let corked = plan.options.contains(&SocketOption::Cork(true));
             let held_ns = if corked { CORKED_NS_MAX } else { 0 };
             for step in &plan.steps {
@@ -273,8 +276,8 @@ impl FlowPlan {
 }
 
 impl Plan {
-    /// Every flow is over by then, or it sticks: after the faults end, what the applications and the slowest link take, several times over, and the
-    /// longest timers of TCP.
+    /// Every flow is over by then, or it sticks: after the faults end, what the applications and
+    /// the slowest link take, several times over, and the longest timers of TCP.
     #[must_use]
     pub fn bound_ns(&self, flow: &FlowPlan) -> u64 {
         const SECOND: u64 = 1_000_000_000;
@@ -289,7 +292,8 @@ impl Plan {
         };
         let all_bytes: u64 = self.flows.iter().map(written).sum();
         let wire_ns = (u128::from(all_bytes) * 8_000_000_000 / u128::from(rate_bits)) as u64;
-        // Of one window after another, each as small as the smallest buffer and each acknowledged late.
+        // Of one window after another, each as small as the smallest buffer and each acknowledged
+        // late.
         let round_ns: u64 = lines()
             .map(|line| line.delay_ns + line.jitter_ns + line.reorder_ns)
             .sum::<u64>()

@@ -1,4 +1,5 @@
-//! What is yet to happen, in the order of its time; what falls on the same nanosecond happens in the order in which it was entered.
+//! What is yet to happen, in the order of its time; what falls on the same nanosecond happens in
+//! the order in which it was entered.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +11,8 @@ pub struct Flying {
     pub bytes: Vec<u8>,
     /// Made up by an attacker: no stack of this world sent it.
     pub forged: bool,
-    /// A bit was flipped. One is enough: two can cancel out in the checksum, which no receiver can tell.
+    /// A bit was flipped. One is enough: two can cancel out in the checksum, which no receiver can
+    /// tell.
     pub damaged: bool,
 }
 

@@ -30,7 +30,8 @@ pub struct Options {
     pub trace: bool,
     /// Faults that are switched off.
     pub off: FaultSet,
-    /// Run it twice, and compare the traces: nothing is left to chance, and, since sockets never rest the second time, resting is nobody's business.
+    /// Run it twice, and compare the traces: nothing is left to chance, and, since sockets never
+    /// rest the second time, resting is nobody's business.
     pub twice: bool,
     /// On failure, look for faults that it fails without.
     pub shrink: bool,
@@ -157,7 +158,8 @@ fn run_once(seed: u64, off: FaultSet, trace: bool, rest: bool) -> Result<Summary
         })
     };
     let mut world = World::new(plan, trace).map_err(|cause| failure(cause, 0, String::new()))?;
-    // What panics is a debug assertion of the engine, or a bug of ours; the seed must be seen either way.
+    // What panics is a debug assertion of the engine, or a bug of ours; the seed must be seen
+    // either way.
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
     let cause = match outcome {
         Ok(Ok(())) => return Ok(world.summary()),

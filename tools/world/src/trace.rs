@@ -1,4 +1,5 @@
-//! What happened, in order: a hash of all of it, the last of it for whoever reads of a failure, or all of it as it happens.
+//! What happened, in order: a hash of all of it, the last of it for whoever reads of a failure, or
+//! all of it as it happens.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! Worlds that once failed, and a few that nobody has looked at: see `world_seeds.txt`. `cargo xtask sim` runs many more.
+//! Worlds that once failed, and a few that nobody has looked at: see `world_seeds.txt`. `cargo
+//! xtask sim` runs many more.
 
 use world::faults::{FaultKind, FaultSet};
 use world::{Options, check};

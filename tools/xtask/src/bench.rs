@@ -1,4 +1,5 @@
-//! `cargo xtask bench NAME`: a release build, guided by a profile where times are measured, and the program `bench`.
+//! `cargo xtask bench NAME`: a release build, guided by a profile where times are measured, and the
+//! program `bench`.
 
 use std::path::{Path, PathBuf};
 
@@ -59,7 +60,8 @@ fn build_plain() -> Result<(), String> {
     run::run(run::cargo().args(["build", "--release", "--package", "bench"]))
 }
 
-/// gVisor's netstack, where there is a Go that is new enough (1.24; Debian's is not): without it the report says that it was left out.
+/// gVisor's netstack, where there is a Go that is new enough (1.24; Debian's is not): without it
+/// the report says that it was left out.
 fn build_netstack(root: &Path, programs: &Path) -> Result<(), String> {
     if run::find_program("go").is_none() {
         println!("xtask: no Go here: gVisor's netstack is left out");
@@ -72,7 +74,8 @@ fn build_netstack(root: &Path, programs: &Path) -> Result<(), String> {
     run::run(go.arg(".").current_dir(root.join("tools/bench/netstack")))
 }
 
-/// A `bench` that counts the cycles of each stage, in a directory of its own so that it does not replace the other.
+/// A `bench` that counts the cycles of each stage, in a directory of its own so that it does not
+/// replace the other.
 fn build_stages(root: &Path) -> Result<PathBuf, String> {
     let target = run::target(root).join("stages");
     let mut cargo = run::cargo();

@@ -10,7 +10,8 @@ use crate::cli::FuzzOptions;
 use crate::run;
 use crate::setup::{self, NIGHTLY, Need, TARGET_NO_OS};
 
-/// Threads may be preempted this often in one loom run; three finds nearly all that more would, in minutes.
+/// Threads may be preempted this often in one loom run; three finds nearly all that more would, in
+/// minutes.
 const LOOM_PREEMPTIONS_MAX: &str = "3";
 /// Property tests are slow under Miri.
 const MIRI_PROPTEST_CASES: &str = "8";
@@ -53,7 +54,8 @@ pub fn clippy(_root: &Path) -> Result<(), String> {
     ]))
 }
 
-/// Licences, sources and versions of the crates that the workspace takes from others, as `deny.toml` allows them.
+/// Licences, sources and versions of the crates that the workspace takes from others, as
+/// `deny.toml` allows them.
 pub fn deny(_root: &Path) -> Result<(), String> {
     run::run(run::cargo().args(["deny", "check", "licenses", "bans", "sources"]))
 }
@@ -97,8 +99,8 @@ pub fn unit(_root: &Path) -> Result<(), String> {
     run::run_tests(run::cargo().args(["test", "--workspace", "--doc"]))
 }
 
-/// The tests that stand beside the crates: conversations, oracles, and those that build namespaces. One after another, for many of them want
-/// the machine for themselves.
+/// The tests that stand beside the crates: conversations, oracles, and those that build namespaces.
+/// One after another, for many of them want the machine for themselves.
 pub fn integration(_root: &Path) -> Result<(), String> {
     run::run_tests(run::cargo().args([
         "test",
@@ -180,7 +182,8 @@ pub fn fuzz(root: &Path, options: &FuzzOptions) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Every target for some seconds: finds what is shallow, and proves that each still builds and runs.
+/// Every target for some seconds: finds what is shallow, and proves that each still builds and
+/// runs.
 pub fn fuzz_smoke(root: &Path, seconds: u64) -> Result<(), String> {
     fuzz_each(root, &fuzz_targets(root)?, seconds)
 }
@@ -208,7 +211,8 @@ fn fuzz_each(root: &Path, targets: &[String], seconds: u64) -> Result<(), String
             .arg("--")
             .arg(format!("-max_total_time={seconds}"))
             .arg(format!("-max_len={FUZZ_INPUT_BYTES_MAX}"))
-            // Weighing inputs by the rarity of what they reach takes two thirds of the time where one input reaches as much as a whole stack's does.
+            // Weighing inputs by the rarity of what they reach takes two thirds of the time where
+            // one input reaches as much as a whole stack's does.
             .arg("-entropic=0")
             .args(["-verbosity=0", "-print_final_stats=1"])
             .env("CARGO_TARGET_DIR", target_of(root, "fuzz"));
@@ -217,7 +221,8 @@ fn fuzz_each(root: &Path, targets: &[String], seconds: u64) -> Result<(), String
     Ok(())
 }
 
-/// What the repository brings for a target: inputs of its own, or our packet scripts for their parser.
+/// What the repository brings for a target: inputs of its own, or our packet scripts for their
+/// parser.
 fn seeds_of(root: &Path, target: &str) -> std::path::PathBuf {
     match target {
         "script_text" => root.join("tools/script/scripts"),

@@ -53,13 +53,15 @@ pub enum Chore {
     Bench(BenchOptions),
     /// Random worlds from seeds: stacks, networks, faults and applications in virtual time
     Sim(PassedOn),
-    /// Play packet scripts, in packetdrill's language, on the stack in virtual time or on the kernel
+    /// Play packet scripts, in packetdrill's language, on the stack in virtual time or on the
+    /// kernel
     Script(PassedOn),
     /// Small changes to the product that some test should notice, drawn by a seed
     Mutants(MutantOptions),
     /// Run scripts with packetdrill itself, our plug-in loaded into it
     Packetdrill(PacketdrillOptions),
-    /// libmtcp with eight threads and thousands of connections, and clients that vanish, for minutes
+    /// libmtcp with eight threads and thousands of connections, and clients that vanish, for
+    /// minutes
     Stress(StressOptions),
     /// Lay out libmtcp as a distribution would: library, headers, pkg-config file, manual pages
     Install(InstallOptions),
@@ -91,10 +93,12 @@ pub struct InstallOptions {
     /// Where the libraries were built, in place of the last release build
     #[arg(long, value_name = "DIR", requires = "no_build", value_parser = absolute)]
     pub from: Option<PathBuf>,
-    /// Without the shared library, so that `-lmtcp` takes the archive: for a tree as mTCP's, with --prefix TREE/mtcp
+    /// Without the shared library, so that `-lmtcp` takes the archive: for a tree as mTCP's, with
+    /// --prefix TREE/mtcp
     #[arg(long = "static")]
     pub is_static: bool,
-    /// Build with a profile of what runs, which takes two builds and a minute, and spares a fifth of the CPU time
+    /// Build with a profile of what runs, which takes two builds and a minute, and spares a fifth
+    /// of the CPU time
     #[arg(long)]
     pub profile_guided: bool,
 }
@@ -180,7 +184,8 @@ pub struct MutantOptions {
     /// Only these crates: of wire, tcp, stack, ring and packetio
     #[arg(long = "crate", value_name = "CRATE", value_delimiter = ',')]
     pub crates: Vec<String>,
-    /// Only mutants of lines that the last change touched: what is not committed, or else the newest commit or merge that has any
+    /// Only mutants of lines that the last change touched: what is not committed, or else the
+    /// newest commit or merge that has any
     #[arg(long)]
     pub change: bool,
     /// How many mutants are drawn
@@ -225,13 +230,15 @@ impl Default for MutantOptions {
 /// Options of `stress`.
 #[derive(Args)]
 pub struct StressOptions {
-    /// Seconds that each of the two crowds means to stay; the first one vanishes after a third of it
+    /// Seconds that each of the two crowds means to stay; the first one vanishes after a third of
+    /// it
     #[arg(long, value_name = "SECONDS", default_value_t = 450)]
     pub seconds: u64,
     /// Connections of each of the eight threads on either side
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     pub connections: u64,
-    /// With the address sanitizer within the library too, which takes a nightly compiler; the short programs in C first
+    /// With the address sanitizer within the library too, which takes a nightly compiler; the short
+    /// programs in C first
     #[arg(long)]
     pub sanitize: bool,
 }

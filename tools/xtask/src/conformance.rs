@@ -1,8 +1,9 @@
 //! `cargo xtask conformance`: docs/conformance.md says what the sources say.
 //!
-//! The page is tables with the columns of [`COLUMNS`]. A row that claims to be obeyed names the place that obeys and the
-//! test that shows it; a row that differs says why. This check finds rows whose places or tests do not exist, claims
-//! without a test, and requirements of RFC 9293 without a row. It cannot find a test that shows something else.
+//! The page is tables with the columns of [`COLUMNS`]. A row that claims to be obeyed names the
+//! place that obeys and the test that shows it; a row that differs says why. This check finds rows
+//! whose places or tests do not exist, claims without a test, and requirements of RFC 9293 without
+//! a row. It cannot find a test that shows something else.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! `cargo xtask dpdk`: the DPDK plug-in, against the DPDK that this machine has. Nothing else of Millstream needs DPDK to be built.
+//! `cargo xtask dpdk`: the DPDK plug-in, against the DPDK that this machine has. Nothing else of
+//! Millstream needs DPDK to be built.
 
 use std::path::{Path, PathBuf};
 

@@ -1,15 +1,26 @@
 //! What test programs say of their failures, kept for the end of the log.
 //!
-//! Reads what libtest prints: the block between `failures:` and `test result:`, and the name of a test in which a program died; and what cargo says a program died of.
+//! Reads what libtest prints: the block between `failures:` and `test result:`, and the name of a
+//! test in which a program died; and what cargo says a program died of.
 
 use std::io::{BufRead, Write};
 
 /// Lines that are kept; what a broken tree prints beyond them is in the log.
 const KEPT_LINES_MAX: usize = 120;
 
-/// Passes everything on and returns what told of failures.
-pub fn pass_on(from: impl BufRead, mut to: impl Write) -> String {
+/// The lines of a log that the end of a run repeats.
+#[derive(Default)]
+pub struct Noted {
+    /// Lines that tell of failures.
+    pub failures: String,
+    /// A line per test that could not run here, with the reason.
+    pub ignored: Vec<String>,
+}
+
+/// Passes everything on and returns what has to be said again at the end.
+pub fn pass_on(from: impl BufRead, mut to: impl Write) -> Noted {
     let mut kept = Vec::new();
+    let mut ignored = Vec::new();
     let mut is_within = false;
     for line in from.split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
@@ -19,10 +30,24 @@ pub fn pass_on(from: impl BufRead, mut to: impl Write) -> String {
         is_within &= !line.starts_with("test result:");
         let is_telling = is_within || is_unfinished(&line) || is_cause_of_death(&line);
         if is_telling && kept.len() < KEPT_LINES_MAX {
-            kept.push(line.into_owned());
+            kept.push(line.clone().into_owned());
         }
+        ignored.extend(ignored_test(&line));
     }
-    kept.join("\n")
+    Noted {
+        failures: kept.join("\n"),
+        ignored,
+    }
+}
+
+/// A test that the machine or the user cannot run: libtest's line with a reason, or the line that
+/// a test prints past libtest's capture before it returns early.
+fn ignored_test(line: &str) -> Option<String> {
+    if let Some((_, said)) = line.split_once("ignored: ") {
+        return Some(said.to_owned());
+    }
+    let (name, reason) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
+    Some(format!("{name}: {}", reason.trim_start_matches(", ")))
 }
 
 /// A test's name stands without an outcome when its program died in it.
@@ -45,7 +70,7 @@ mod tests {
     #[test]
     fn failures_are_kept_and_all_is_passed_on() {
         let mut passed_on = Vec::new();
-        let kept = pass_on(LOG.as_bytes(), &mut passed_on);
+        let kept = pass_on(LOG.as_bytes(), &mut passed_on).failures;
         assert_eq!(String::from_utf8(passed_on).unwrap(), LOG);
         let block = "failures:\n\n---- b stdout ----\npanicked at b.rs:1\n\nfailures:\n    b\n\n";
         assert_eq!(kept, format!("{block}test c ... "));
@@ -59,13 +84,23 @@ mod tests {
             "error: test failed\n\nCaused by:\n{cause}\n{}",
             cause.replace("signal: 11, SIGSEGV", "exit status: 101")
         );
-        assert_eq!(pass_on(log.as_bytes(), Vec::new()), cause);
+        assert_eq!(pass_on(log.as_bytes(), Vec::new()).failures, cause);
     }
 
     #[test]
     fn kept_lines_have_a_limit() {
         let log = "failures:\n".to_owned() + &"more\n".repeat(1_000);
-        let kept = pass_on(log.as_bytes(), Vec::new());
+        let kept = pass_on(log.as_bytes(), Vec::new()).failures;
         assert_eq!(kept.lines().count(), KEPT_LINES_MAX);
+    }
+    #[test]
+    fn ignored_tests_are_kept_with_their_reasons() {
+        let log = "test a ... ignored, needs root\ntest b ... ignored: tap: not root\nok\n\
+                   ignored: needs root\ntest result: ok. 3 passed; 1 ignored; 0 measured\n";
+        let noted = pass_on(log.as_bytes(), Vec::new());
+        assert_eq!(
+            noted.ignored,
+            ["a: needs root", "tap: not root", "needs root"]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Profile-guided builds (decision 0031): one build that counts what runs, exercises for it, and the build that knows what they showed.
+//! Profile-guided builds (decision 0031): one build that counts what runs, exercises for it, and
+//! the build that knows what they showed.
 //!
 //! ```text
 //! TARGET/guided/counting/    the build that counts
@@ -7,7 +8,8 @@
 //! TARGET/guided/built/       the build that uses it
 //! ```
 //!
-//! The exercises run again only when the build that counts is newer than what they showed. Called by `bench` and `install`.
+//! The exercises run again only when the build that counts is newer than what they showed. Called
+//! by `bench` and `install`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -22,7 +24,8 @@ use crate::setup::{self, Need};
 /// Asks the programs to say of themselves how they were built.
 const SAYS_SO: (&str, &str) = ("MILLSTREAM_BUILD", "profile-guided");
 
-/// Both ends in one thread, a fixed number of transactions: what the stack itself does, far more often than anything else.
+/// Both ends in one thread, a fixed number of transactions: what the stack itself does, far more
+/// often than anything else.
 const STACK_ALONE: [&[&str]; 5] = [
     &["--connections", "64", "--transactions", "60000"],
     &["--connections", "1024", "--transactions", "60000"],
@@ -38,8 +41,9 @@ const STACK_ALONE: [&[&str]; 5] = [
     ],
 ];
 
-/// Builds `packages` for release with the profile, which is made first if there is none or it is old, and says where their files lie. `kinds` are
-/// cargo's words for what to build of them, such as `--lib`.
+/// Builds `packages` for release with the profile, which is made first if there is none or it is
+/// old, and says where their files lie. `kinds` are cargo's words for what to build of them, such
+/// as `--lib`.
 pub fn build(root: &Path, packages: &[&str], kinds: &[&str]) -> Result<PathBuf, String> {
     let need = Need {
         profile: true,
@@ -67,7 +71,8 @@ pub fn build(root: &Path, packages: &[&str], kinds: &[&str]) -> Result<PathBuf, 
     Ok(built.join(&host).join("release"))
 }
 
-/// A release build into a directory of its own. With `--target` the flag is not for what runs while building.
+/// A release build into a directory of its own. With `--target` the flag is not for what runs while
+/// building.
 fn cargo_build(
     host: &str,
     into: &Path,
@@ -104,8 +109,9 @@ fn commit() -> Option<String> {
     Some(commit + if changes.is_empty() { "" } else { "+" })
 }
 
-/// Lets the benchmarks do everything that a profile should know: the stack alone for its weight, then each wire, both cranks and the rivals for a moment,
-/// lest what they run is taken for never run.
+/// Lets the benchmarks do everything that a profile should know: the stack alone for its weight,
+/// then each wire, both cranks and the rivals for a moment, lest what they run is taken for never
+/// run.
 fn exercise(program: &Path, counts: &Path) -> Result<(), String> {
     if counts.exists() {
         fs::remove_dir_all(counts).map_err(|error| format!("{}: {error}", counts.display()))?;
@@ -132,7 +138,8 @@ fn exercise(program: &Path, counts: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// One profile of all counts, under a name that changes with what it says: cargo does not look into the file that a flag names.
+/// One profile of all counts, under a name that changes with what it says: cargo does not look into
+/// the file that a flag names.
 fn merge(host: &str, counts: &Path, place: &Path) -> Result<PathBuf, String> {
     let merged = place.join("merged");
     let mut merge = Command::new(profdata(host)?);

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::run;
+
 /// What became of one step.
 #[derive(Serialize)]
 struct Step {
@@ -61,7 +63,15 @@ impl Report {
             println!("\n{name}:\n{details}");
         }
         let failed = self.steps.iter().filter(|s| s.failure.is_some()).count();
-        println!("\n{} passed, {failed} failed", self.steps.len() - failed);
+        let ignored = run::take_ignored();
+        for test in &ignored {
+            println!("ignored: {test}");
+        }
+        let passed = self.steps.len() - failed;
+        println!(
+            "\n{passed} passed, {failed} failed; {} tests ignored",
+            ignored.len()
+        );
         failed == 0
     }
 

@@ -18,7 +18,8 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::{cleanup, failures};
+use crate::cleanup;
+use crate::failures::{self, Noted};
 
 /// How long a child may take to leave after SIGTERM before it gets SIGKILL.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(8);
@@ -101,25 +102,44 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Runs a child that tests, to its end. What its programs said of failures, and cargo of theirs, stands in the error's further
-/// lines, for of a long log often only the end is kept.
+/// Tests that could not run here, of all [`run_tests`] of this process.
+static IGNORED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Notes tests that could not run here, each with its reason.
+pub fn note_ignored(tests: impl IntoIterator<Item = String>) {
+    IGNORED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .extend(tests);
+}
+
+/// Takes the tests that could not run here, each with its reason.
+pub fn take_ignored() -> Vec<String> {
+    std::mem::take(&mut *IGNORED.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Runs a child that tests, to its end. What its programs said of failures, and cargo of theirs,
+/// stands in the error's further lines, for of a long log often only the end is kept.
 pub fn run_tests(command: &mut Command) -> Result<(), String> {
     let (output, stdout) = listener(io::stdout()).map_err(|error| spawn_error(command, &error))?;
     let (errors, stderr) = listener(io::stderr()).map_err(|error| spawn_error(command, &error))?;
     let outcome = run(command.stdout(stdout).stderr(stderr));
-    // The command held the last writing ends, unless somebody outlived it who cannot be ended: without them the listeners come to an end.
+    // The command held the last writing ends, unless somebody outlived it who cannot be ended:
+    // without them the listeners come to an end.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let said = [output, errors].map(|said| said.recv_timeout(LEAVE_TIMEOUT).unwrap_or_default());
+    let [output, errors] = said;
+    note_ignored(output.ignored.into_iter().chain(errors.ignored));
     outcome.map_err(|cause| {
-        format!("{cause}\n{}", said.join("\n"))
+        format!("{cause}\n{}\n{}", output.failures, errors.failures)
             .trim_end()
             .to_owned()
     })
 }
 
-/// A thread that passes on to `to` what is written into the pipe, until its last writing end is closed, and says then what told of
-/// failures.
-fn listener(to: impl io::Write + Send + 'static) -> io::Result<(Receiver<String>, PipeWriter)> {
+/// A thread that passes on to `to` what is written into the pipe, until its last writing end is
+/// closed, and says then what told of failures.
+fn listener(to: impl io::Write + Send + 'static) -> io::Result<(Receiver<Noted>, PipeWriter)> {
     let (reader, writer) = io::pipe()?;
     let (says, said) = mpsc::channel();
     std::thread::spawn(move || says.send(failures::pass_on(BufReader::new(reader), to)));
@@ -160,7 +180,8 @@ pub fn outcome(command: &mut Command) -> Result<Output, String> {
     output.map_err(|error| format!("`{}`: wait: {error}", describe(command)))
 }
 
-/// A child whose output somebody reads while it runs. It ends, with all of its group, when this is dropped.
+/// A child whose output somebody reads while it runs. It ends, with all of its group, when this is
+/// dropped.
 pub struct Watched {
     child: Child,
     group: Pid,

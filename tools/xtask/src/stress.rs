@@ -1,7 +1,9 @@
-//! `cargo xtask stress`: libmtcp under eight threads with thousands of connections each, and the same with the address sanitizer within the library.
+//! `cargo xtask stress`: libmtcp under eight threads with thousands of connections each, and the
+//! same with the address sanitizer within the library.
 //!
-//! The C programs of `crates/capi/tests` are built with sanitizers in any case; with `--sanitize` the library is, too, the standard library included, as a shared
-//! one and as an archive. The runtime is gcc's, which comes with the C programs.
+//! The C programs of `crates/capi/tests` are built with sanitizers in any case; with `--sanitize`
+//! the library is, too, the standard library included, as a shared one and as an archive. The
+//! runtime is gcc's, which comes with the C programs.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +12,8 @@ use crate::cli::StressOptions;
 use crate::run;
 use crate::setup::{self, NIGHTLY, Need};
 
-/// What the library is built for. Named, so that the flags are the library's and not those of build scripts.
+/// What the library is built for. Named, so that the flags are the library's and not those of build
+/// scripts.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// As fast as a release, and with what we believe of ourselves asserted.
 const PROFILE: &str = "sim";

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 
 use millstream::{BufferSizes, Config, Crank, IpCidr, Limits, WireSpec};
 
+use super::Conf;
 use super::{Io, Problem, RCVBUF_DEFAULT, SNDBUF_DEFAULT, Settings};
 use crate::interfaces_unsafe;
 use crate::limits::{CHUNKS, LOCAL_PORTS};
-use crate::process::Conf;
 
-/// Where a loopback's contexts are found if nobody says: the first one's address, the others count on.
+/// The address of a loopback's first context, unless one is set. The others count on from it.
 const LOOPBACK_ADDRESS: &str = "10.77.0.1/24";
 /// TIME_WAIT of zero seconds.
 const TIME_WAIT_NS_MIN: u64 = 1_000_000;
@@ -81,7 +81,7 @@ impl Settings {
         }
     }
 
-    /// What follows the port's name for EAL, with `io = dpdk`: `num_mem_ch` is its `-n`.
+    /// The words that follow the port's name for EAL, with `io = dpdk`: `num_mem_ch` is its `-n`.
     fn eal(&self, port: &str) -> String {
         if !self.is_dpdk() {
             return String::new();
@@ -118,7 +118,7 @@ impl Settings {
         self.without_meaning.sort_by_key(|(_, line)| *line);
     }
 
-    /// Addresses that nobody has set: the interface's own, as in mTCP.
+    /// The addresses when none is set: the interface's own, as in mTCP.
     fn addresses_of(&self, wire: &WireSpec, line: usize) -> Result<Vec<IpCidr>, Problem> {
         if is_loopback(wire) {
             return keys_cidr(LOOPBACK_ADDRESS).map_err(|why| self.problem(line, why));
@@ -142,7 +142,7 @@ impl Settings {
         }
     }
 
-    /// What Millstream is told.
+    /// The configuration for Millstream.
     pub fn config(&self, conf: &Conf) -> Result<Config, Problem> {
         let (spec, line) = self.spec()?;
         let mut config = Config::new(self.parse(&spec, line)?);
@@ -201,7 +201,8 @@ fn tcp(settings: &Settings, conf: &Conf, config: &mut Config) {
     }
 }
 
-/// A buffer for so many bytes that does not grow by itself. Half of what is counted is for what the bytes lie in, as in Linux.
+/// A buffer for so many bytes that does not grow by itself. Half of what is counted is for what the
+/// bytes lie in, as in Linux.
 fn fixed(bytes: i32) -> BufferSizes {
     let counted = (bytes as u32).max(BUFFER_BYTES_USEFUL_MIN) * 2;
     BufferSizes {

@@ -1,4 +1,5 @@
-//! `config/route.conf` and `config/arp.conf`, in mTCP's form: a line with the number of entries, then the entries.
+//! `config/route.conf` and `config/arp.conf`, in mTCP's form: a line with the number of entries,
+//! then the entries.
 //!
 //! ```text
 //! ROUTES 2                                ARP_ENTRY 1
@@ -21,8 +22,9 @@ pub fn read_beside(settings: &mut Settings, config: &Path) -> Result<(), Problem
     read_file(settings, config, "arp.conf", "ARP_ENTRY", add_neighbour)
 }
 
-/// Where a table may lie, the first that is there: in `config` beside the configuration; beside it, if it lies in such a directory itself; in `config` where
-/// the program was started, where mTCP looked.
+/// Where a table may lie, the first that is there: in `config` beside the configuration; beside it,
+/// if it lies in such a directory itself; in `config` where the program was started, where mTCP
+/// looked.
 fn places(config: &Path, name: &str) -> Vec<PathBuf> {
     let home = config.parent().unwrap_or(Path::new(""));
     let mut places = vec![home.join("config").join(name)];
@@ -74,7 +76,7 @@ fn read_file(
 pub fn add_route(settings: &mut Settings, line: &str) -> Result<(), String> {
     let mut words = line.split_whitespace();
     let prefix = words.next().unwrap_or("");
-    // There is one device: its name is only looked at by whoever reads the file.
+    // There is one device, and its name is not used.
     if words.nth(1).is_some() {
         return Err(format!("\"{line}\": expected ADDRESS/BITS DEVICE"));
     }

@@ -50,7 +50,7 @@ const NO_FAULTS: &str = "nothing is dropped on purpose here";
 /// Makes one setting.
 ///
 /// # Errors
-/// What is wrong with the key or its value, in words that fit behind file and line.
+/// The error in the key or its value, in words that fit behind file and line.
 pub fn set(settings: &mut Settings, key: &str, value: &str, line: Line) -> Result<(), String> {
     if set_number(settings, key, value)? {
         return Ok(());
@@ -157,7 +157,8 @@ fn congestion(value: &str) -> Result<CongestionAlgorithm, String> {
         .ok_or_else(|| format!("cc: \"{value}\": expected reno, cubic, dctcp or bbr"))
 }
 
-/// What mTCP reads and nobody here needs: it is still to be what mTCP would have taken.
+/// A key that mTCP reads and that changes nothing here. Its value must still be one that mTCP would
+/// have taken.
 fn without_meaning(
     settings: &mut Settings,
     key: &str,
@@ -183,7 +184,7 @@ fn without_meaning(
     Ok(())
 }
 
-/// Why a key is refused: a fork of mTCP has it, or nobody.
+/// The reason why a key is refused: only a fork of mTCP has it, or it does not exist.
 fn no_such_key(key: &str) -> String {
     match OF_FORKS.iter().find(|(name, _)| *name == key) {
         Some((_, instead)) => {
@@ -193,7 +194,7 @@ fn no_such_key(key: &str) -> String {
     }
 }
 
-/// An address of ours. Without its subnet nobody on the link could be reached.
+/// An address of this host. Without its subnet no host on the link could be reached.
 fn own_address(text: &str) -> Result<IpCidr, String> {
     if !text.contains('/') && text.parse::<IpAddr>().is_ok() {
         return Err(format!(

@@ -1,10 +1,11 @@
-//! mTCP's grammar: a key and its value on a line, parted by blanks or `=`; from `#` on it is a comment.
+//! mTCP's grammar: a key and its value on a line, parted by blanks or `=`; from `#` on it is a
+//! comment.
 
 use std::path::Path;
 
 use super::{Problem, Settings, keys};
 
-/// What a file says. Comments may be in any encoding.
+/// The text of a file. Comments may be in any encoding.
 pub fn text_of(file: &Path) -> Result<String, Problem> {
     match std::fs::read(file) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),

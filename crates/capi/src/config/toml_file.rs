@@ -1,4 +1,5 @@
-//! The same keys in TOML: numbers and texts as they are, several values as an array. `routes` and `arp` say what `route.conf` and `arp.conf` say.
+//! The same keys in TOML: numbers and texts as they are, several values as an array. `routes` and
+//! `arp` say what `route.conf` and `arp.conf` say.
 //!
 //! ```toml
 //! io = "xdp"

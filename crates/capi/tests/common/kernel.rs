@@ -1,4 +1,5 @@
-//! Ends of the kernel's own, in a namespace of the lab's: threads of the test that have moved there.
+//! Ends of the kernel's own, in a namespace of the lab's: threads of the test that have moved
+//! there.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -69,7 +70,8 @@ pub fn serve_at(lab: &Lab, side: &str, address: &'static str, port: u16, body: V
     serve_on(listener, body)
 }
 
-/// The same on a listener, which may be in any namespace: a socket stays in the one that it was made in. The thread ends with the test.
+/// The same on a listener, which may be in any namespace: a socket stays in the one that it was
+/// made in. The thread ends with the test.
 pub fn serve_on(listener: TcpListener, body: Vec<u8>) -> u16 {
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {

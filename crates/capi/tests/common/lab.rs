@@ -1,6 +1,8 @@
-//! Namespaces in which a program of ours meets the kernel, over a TAP or a veth pair; gone when dropped, also on panic.
+//! Namespaces in which a program of ours meets the kernel, over a TAP or a veth pair; gone when
+//! dropped, also on panic.
 
 use std::io::Read;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -22,7 +24,7 @@ impl Lab {
     /// Two namespaces; `None`, and why, where they cannot be made.
     pub fn new(name: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            println!("{name}: skipped: namespaces take root");
+            let _ = writeln!(std::io::stderr(), "ignored: {name}: namespaces take root");
             return None;
         }
         let prefix = format!("capiproof-{}-{name}", std::process::id());
@@ -40,7 +42,8 @@ impl Lab {
         self.with_veth_of("")
     }
 
-    /// The same with so many queues each way at both ends. Which one a frame takes is the sender's choice.
+    /// The same with so many queues each way at both ends. Which one a frame takes is the sender's
+    /// choice.
     pub fn with_veth_queues(self, queues: u32) -> Self {
         self.with_veth_of(&format!(" numtxqueues {queues} numrxqueues {queues}"))
     }
@@ -140,7 +143,7 @@ impl Running {
     pub fn first_line(&mut self) -> String {
         let output = self.child().stdout.as_mut().unwrap();
         let (mut line, mut byte) = (Vec::new(), [0]);
-        // Byte by byte: what follows is left to whoever reads it later.
+        // Byte by byte, so that the next reader finds everything that follows.
         while output.read_exact(&mut byte).is_ok() && byte != *b"\n" {
             line.extend(byte);
         }

@@ -1,4 +1,5 @@
-//! The C side of the tests: compiling programs of ours against the library that cargo has just built.
+//! The C side of the tests: compiling programs of ours against the library that cargo has just
+//! built.
 
 #![allow(dead_code)] // Each test uses its part.
 
@@ -10,9 +11,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What every C source of ours must pass without a word.
+/// The warnings that every C source here must pass.
 pub const STRICT: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
-/// What finds wrong memory and undefined behaviour. A program that is built so must also be run so.
+/// The sanitizers for wrong memory and undefined behaviour. A program that is built so must also be
+/// run so.
 pub const SANITIZE: [&str; 3] = [
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
@@ -24,7 +26,8 @@ pub fn crate_directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where cargo has put `libmtcp.so`, beside this test; or one of another build's, that `cargo xtask stress --sanitize` made.
+/// Where cargo has put `libmtcp.so`, beside this test; or one of another build's, that `cargo xtask
+/// stress --sanitize` made.
 pub fn library_directory() -> PathBuf {
     if let Some(other) = std::env::var_os("CAPI_LIBRARY") {
         let other = PathBuf::from(other);
@@ -35,7 +38,8 @@ pub fn library_directory() -> PathBuf {
     let mut places = own.ancestors().skip(1).take(2);
     let found = places.find(|directory| directory.join("libmtcp.so").exists());
     let found = found.expect("libmtcp.so").to_owned();
-    // Programs ask for the major version: the name that an installation has, too. Another test may have been first.
+    // Programs ask for the major version: the name that an installation has, too. Another test may
+    // have been first.
     let _ = std::os::unix::fs::symlink("libmtcp.so", found.join("libmtcp.so.1"));
     found
 }
@@ -67,7 +71,7 @@ pub fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// What a program is linked with.
+/// The libraries of a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum With {
     /// libmtcp, as a shared library that is found where it was built.
@@ -78,7 +82,8 @@ pub enum With {
     Headers,
 }
 
-/// What a program is linked with to get libmtcp: the shared library, or the archive if the environment says so.
+/// The arguments that link a program with libmtcp: the shared library, or the archive if the
+/// environment says so.
 pub fn libmtcp() -> Vec<String> {
     let directory = library_directory();
     let directory = directory.display();
@@ -89,7 +94,8 @@ pub fn libmtcp() -> Vec<String> {
     words.split(' ').map(str::to_owned).collect()
 }
 
-/// A program of one source in `tests/`, with the sanitizers: as C by gcc, or as C++ by g++, through an object of its own. Named by the compiler.
+/// A program of one source in `tests/`, with the sanitizers: as C by gcc, or as C++ by g++, through
+/// an object of its own. Named by the compiler.
 pub fn sanitized(source: &str, (compiler, language): (&str, &str), directory: &Path) -> PathBuf {
     let source = crate_directory().join("tests").join(source);
     let program = directory.join(compiler);

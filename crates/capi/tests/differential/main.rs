@@ -1,7 +1,10 @@
-//! The same conversations of calls on the kernel and on libmtcp: every line must be equal, or stand in `differences.txt` with its reason.
+//! The same conversations of calls on the kernel and on libmtcp: every line must be equal, or stand
+//! in `differences.txt` with its reason.
 //!
-//! The C sources beside this file are compiled twice (`suite.h` says how a case is written). The peer is the kernel both times: over its loopback interface, and
-//! over a TAP that libmtcp drives. A case that differs is played again, with more time for effects to reach the other end: a loaded machine is no difference.
+//! The C sources beside this file are compiled twice (`suite.h` says how a case is written). The
+//! peer is the kernel both times: over its loopback interface, and over a TAP that libmtcp drives.
+//! A case that differs is played again, with more time for effects to reach the other end: a loaded
+//! machine is no difference.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,7 +16,7 @@ use std::process::Command;
 use common::With;
 use common::lab::{self, Lab};
 
-/// What cases do wrong on purpose.
+/// The mistakes that cases make on purpose.
 const ON_PURPOSE: [&str; 3] = [
     "-Wno-nonnull",
     "-Wno-stringop-overflow",
@@ -36,7 +39,8 @@ type Lines = BTreeMap<String, String>;
 /// Linux's defaults, which a machine may have changed.
 const TCP_RMEM: &str = "4096 131072 6291456";
 
-/// What the kernel plays with itself, at addresses of the loopback interface: mine, and the peer's.
+/// The addresses with which the kernel plays against itself, on the loopback interface: mine, and
+/// the peer's.
 const LOOPBACK: [[&str; 2]; 2] = [["10.77.0.1", "fd77::1"], ["10.77.0.2", "fd77::2"]];
 
 struct Suite<'a> {
@@ -102,7 +106,8 @@ impl<'a> Suite<'a> {
     }
 }
 
-/// Addresses of the kernel's own for both ends. A call to one comes from the other, as between hosts; of itself the kernel would call itself from either.
+/// Addresses of the kernel's own for both ends. A call to one comes from the other, as between
+/// hosts; of itself the kernel would call itself from either.
 fn give_loopback(lab: &Lab) {
     for [four, six] in LOOPBACK {
         lab.ip("ours", &format!("addr add {four}/32 dev lo"));

@@ -1,7 +1,9 @@
-//! The demo's last step: short HTTP connections over Millstream and over the kernel, by the same programs on the same cores.
+//! The demo's last step: short HTTP connections over Millstream and over the kernel, by the same
+//! programs on the same cores.
 //!
-//! Each run starts `mill serve` on core 0 and `mill get -n N -c C` on core 1, with a connection for each request. Over
-//! Millstream the two processes share a memif; over the kernel they use its loopback. Runs take turns, and medians are compared.
+//! Each run starts `mill serve` on core 0 and `mill get -n N -c C` on core 1, with a connection for
+//! each request. Over Millstream the two processes share a memif; over the kernel they use its
+//! loopback. Runs take turns, and medians are compared.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,12 +1,14 @@
-//! `mill demo`: Millstream serves real HTTP clients across a veth pair, and is then measured against the kernel.
+//! `mill demo`: Millstream serves real HTTP clients across a veth pair, and is then measured
+//! against the kernel.
 //!
 //! ```text
 //!   namespace mst-<pid>-client          namespace mst-<pid>-server
 //!   kernel's stack, curl, wrk, ab ─veth─ mill serve, AF_XDP, 10.77.0.2
 //! ```
 //!
-//! [`world`] makes and removes all that the demo needs on the machine, also on Ctrl-C; [`steps`] are what it does there, each with what it saw and
-//! whether it held; [`compare`] is the last of them; [`report`] prints them.
+//! [`world`] makes and removes all that the demo needs on the machine, also on Ctrl-C; [`steps`]
+//! are what it does there, each with what it saw and whether it held; [`compare`] is the last of
+//! them; [`report`] prints them.
 
 mod compare;
 mod report;

@@ -1,4 +1,5 @@
-//! What the demo saw: printed as it happens and as a table at the end, and written as JSON on request.
+//! What the demo saw: printed as it happens and as a table at the end, and written as JSON on
+//! request.
 
 use std::path::Path;
 use std::time::Instant;

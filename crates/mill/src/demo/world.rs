@@ -1,4 +1,5 @@
-//! The demo's place on the machine: two namespaces joined by a veth pair, a directory with something to serve, and the server that serves it.
+//! The demo's place on the machine: two namespaces joined by a veth pair, a directory with
+//! something to serve, and the server that serves it.
 //!
 //! Owns all of it, and removes it when it is dropped. SIGINT, SIGTERM and SIGHUP remove it too, and end the demo with 128 + signal. What
 //! a killed demo leaves is called `mst-<pid>-…` and `cargo xtask clean` removes it.
@@ -197,7 +198,8 @@ impl Drop for World {
     }
 }
 
-/// The server's first line says that it listens. A thread reads it, for a server that says nothing must not hold us up.
+/// The server's first line says that it listens. A thread reads it, for a server that says nothing
+/// must not hold us up.
 fn wait_for_ready(server: &mut Child) -> Result<(), String> {
     let stdout = server.stdout.take().ok_or("the server has no stdout")?;
     let (tell, told) = std::sync::mpsc::channel();
@@ -235,7 +237,8 @@ fn write_noise(path: &Path) -> std::io::Result<()> {
     file.flush()
 }
 
-/// Runs a program to its end; what it printed, if it left with status 0, else what it complained of.
+/// Runs a program to its end; what it printed, if it left with status 0, else what it complained
+/// of.
 pub fn run(words: &[&str]) -> Result<String, String> {
     let (program, arguments) = words.split_first().ok_or("no program")?;
     let output = Command::new(program)

@@ -168,7 +168,8 @@ impl Exchange {
                     sink(content).map_err(ExchangeError::Sink)?;
                 }
                 Output::End => {
-                    // Bytes that no request asked for: the connection is not to be trusted with another.
+                    // Bytes that no request asked for: the connection is not to be trusted with
+                    // another.
                     let keep_alive = self.head.is_some_and(|head| head.keep_alive);
                     let reusable = keep_alive && input.is_empty();
                     return Ok(Some(Progress::Done { reusable }));

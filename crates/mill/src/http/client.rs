@@ -1,6 +1,8 @@
-//! The client's side of one exchange: a response's bytes in, its head and content out (RFC 9112, 6).
+//! The client's side of one exchange: a response's bytes in, its head and content out (RFC 9112,
+//! 6).
 //!
-//! `get` calls [`Response::take`] with what it read until the input is used up or it says [`Output::End`].
+//! `get` calls [`Response::take`] with what it read until the input is used up or it says
+//! [`Output::End`].
 
 use crate::limits::{CHUNK_LINE_BYTES_MAX, HEADERS_MAX, RESPONSE_HEAD_BYTES_MAX};
 

@@ -1,11 +1,13 @@
-//! Dates of HTTP (RFC 9110, 5.6.7): one form written, three forms read. Times are whole seconds since 1970.
+//! Dates of HTTP (RFC 9110, 5.6.7): one form written, three forms read. Times are whole seconds
+//! since 1970.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The last second of the year 9999: what four digits hold.
 const SECONDS_MAX: u64 = 253_402_300_799;
 
-/// Writes `Sun, 06 Nov 1994 08:49:37 GMT`. A time beyond the year 9999 is written as the last second of it.
+/// Writes `Sun, 06 Nov 1994 08:49:37 GMT`. A time beyond the year 9999 is written as the last
+/// second of it.
 pub fn format(seconds: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds.min(SECONDS_MAX)))
 }

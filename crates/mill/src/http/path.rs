@@ -1,7 +1,7 @@
 //! The request target as a path below the served directory (RFC 9112, 3.2; RFC 3986, 5.2.4).
 //!
-//! A [`DocumentPath`] has no `..`, no empty part, no NUL and no leading slash. That alone does not keep a
-//! symbolic link from leading out; the kernel does, when `serve::documents` opens it.
+//! A [`DocumentPath`] has no `..`, no empty part, no NUL and no leading slash. That alone does not
+//! keep a symbolic link from leading out; the kernel does, when `serve::documents` opens it.
 
 use super::status::Status;
 

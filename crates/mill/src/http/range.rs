@@ -11,7 +11,8 @@ pub enum ByteRange {
     Last { count: u64 },
 }
 
-/// Reads `bytes=0-499`. `None` (serve the whole) for other units, several ranges and what is malformed.
+/// Reads `bytes=0-499`. `None` (serve the whole) for other units, several ranges and what is
+/// malformed.
 pub fn parse(value: &str) -> Option<ByteRange> {
     let (unit, ranges) = value.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") || ranges.contains(',') {

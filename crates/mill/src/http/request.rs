@@ -227,7 +227,8 @@ fn interpret(method: &str, target: &str, version: u8, fields: &Fields) -> Parsed
         Ok(path) => path,
         Err(status) => return refuse(status),
     };
-    // A range belongs to GET, and we give no validator that If-Range could match: then the whole is right.
+    // A range belongs to GET, and we give no validator that If-Range could match: then the whole is
+    // right.
     let honour_range = !head_only && !fields.if_range && fields.ranges == 1;
     let request = Request {
         path,

@@ -1,8 +1,8 @@
 //! The server's side of one connection: bytes in, requests out, in order.
 //!
-//! Owns the bytes that are not yet a request. `serve::connection` calls [`Requests::push`] with what it read and
-//! then [`Requests::next`] until it says [`Step::More`]. After a refusal that closes, the rest of the input is
-//! thrown away.
+//! Owns the bytes that are not yet a request. `serve::connection` calls [`Requests::push`] with
+//! what it read and then [`Requests::next`] until it says [`Step::More`]. After a refusal that
+//! closes, the rest of the input is thrown away.
 
 use super::request::{self, Parsed, Refusal, Request};
 use super::status::Status;
@@ -149,7 +149,8 @@ impl Requests {
         }
     }
 
-    /// Where the head ends: behind its blank line. Looks at each byte once, however slowly they come.
+    /// Where the head ends: behind its blank line. Looks at each byte once, however slowly they
+    /// come.
     fn head_end(&mut self) -> Option<usize> {
         // The blank line may have begun in what was scanned already.
         let from = self.scanned.saturating_sub(2).max(self.start);

@@ -1,4 +1,5 @@
-//! [`Net`] over the kernel's own TCP, through epoll: the baseline, and a way to use `mill` where no wire is.
+//! [`Net`] over the kernel's own TCP, through epoll: the baseline, and a way to use `mill` where no
+//! wire is.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -84,7 +85,8 @@ impl Net for Kernel {
     }
 
     fn abort(&self, stream: OwnedFd) {
-        // Closing with a linger time of zero resets. If it cannot be set, an ordinary close has to do.
+        // Closing with a linger time of zero resets. If it cannot be set, an ordinary close has to
+        // do.
         let _ = sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
     }
 

@@ -1,7 +1,7 @@
 //! The transport under `serve` and `get`: Millstream's sockets, or the kernel's for comparison.
 //!
-//! [`Net`] is the little that both need, readiness-based and never blocking; the code above is compiled once for
-//! each and has no other way to a socket. All readiness is level-triggered.
+//! [`Net`] is the little that both need, readiness-based and never blocking; the code above is
+//! compiled once for each and has no other way to a socket. All readiness is level-triggered.
 
 pub mod kernel;
 pub mod millstream;
@@ -60,7 +60,8 @@ pub trait Net {
     /// Closes with a reset: the peer must not take what it got for the whole.
     fn abort(&self, stream: Self::Stream);
 
-    /// Holds the receive window at `bytes`, in a buffer that it does not fill, so that ACKs fall due by segments and not by what the reader takes.
+    /// Holds the receive window at `bytes`, in a buffer that it does not fill, so that ACKs fall
+    /// due by segments and not by what the reader takes.
     fn hold_window(&self, _stream: &Self::Stream, _bytes: u32) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -11,7 +11,8 @@ use packetio::{Backend, WireSpec};
 /// Which wire, and who we are on it.
 #[derive(Args, Clone, Debug)]
 pub struct NetOptions {
-    /// The wire: xdp:IFACE, memif:PATH, dpdk:PORT, tap:NAME, packet:IFACE, mux: (a virtual port of `mill mux`), each with ,key=value; or `kernel`, the kernel's own sockets
+    /// The wire: xdp:IFACE, memif:PATH, dpdk:PORT, tap:NAME, packet:IFACE, mux: (a virtual port of
+    /// `mill mux`), each with ,key=value; or `kernel`, the kernel's own sockets
     #[arg(long, value_name = "SPEC")]
     pub wire: Wire,
     /// Our address on the wire with the length of its subnet's prefix; may be given several times
@@ -29,7 +30,8 @@ pub struct NetOptions {
     /// Connections that the tables of a context are made for; without it Millstream's defaults
     #[arg(long, value_name = "N")]
     pub sockets_max: Option<usize>,
-    /// Microseconds to look for work before going to sleep, at most: lower latency for CPU time; without it Millstream's default
+    /// Microseconds to look for work before going to sleep, at most: lower latency for CPU time;
+    /// without it Millstream's default
     #[arg(long, value_name = "US")]
     pub spin_us: Option<u64>,
     /// Congestion control of Millstream's connections: cubic, reno, dctcp or bbr

@@ -1,4 +1,5 @@
-//! What a request gets: the head of the answer and which bytes of which document follow. Touches no socket.
+//! What a request gets: the head of the answer and which bytes of which document follow. Touches no
+//! socket.
 
 use std::fmt::Write as _;
 use std::io;
@@ -19,7 +20,8 @@ pub struct Body {
     pub range: Range<u64>,
 }
 
-/// Appends the head, and a small answer's content, to `out`. A document's content is left to the caller.
+/// Appends the head, and a small answer's content, to `out`. A document's content is left to the
+/// caller.
 pub fn answer(
     request: &Request,
     found: io::Result<Found>,

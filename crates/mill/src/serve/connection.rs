@@ -1,7 +1,9 @@
-//! One connection of the server: reads requests, sends answers, in order, a bounded amount per visit.
+//! One connection of the server: reads requests, sends answers, in order, a bounded amount per
+//! visit.
 //!
-//! Owns the stream and what is under way on it. The worker visits it when it is ready and closes it when the visit
-//! says so. Answers of pipelined requests gather in one buffer until it is full or a document must be read.
+//! Owns the stream and what is under way on it. The worker visits it when it is ready and closes it
+//! when the visit says so. Answers of pipelined requests gather in one buffer until it is full or a
+//! document must be read.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -25,7 +27,8 @@ pub struct Desk {
     pub now_ns: u64,
     pub input: Box<[u8]>,
     pub file_bytes: Box<[u8]>,
-    /// Where the visited connection gathers its answers; it keeps the memory only while they cannot leave.
+    /// Where the visited connection gathers its answers; it keeps the memory only while they cannot
+    /// leave.
     pub out: Vec<u8>,
 }
 
@@ -63,7 +66,8 @@ pub enum Visit {
 enum Fate {
     Stay,
     Close,
-    /// Say that we are done, then read until the peer has seen it: closing at once would reset it and lose the answer.
+    /// Say that we are done, then read until the peer has seen it: closing at once would reset it
+    /// and lose the answer.
     Linger,
     Lingering,
 }
@@ -174,7 +178,8 @@ impl<N: Net> Connection<N> {
         }
     }
 
-    /// Answers what was asked, until the buffer is full, a body has to leave first, or nothing more is asked.
+    /// Answers what was asked, until the buffer is full, a body has to leave first, or nothing more
+    /// is asked.
     fn answer(&mut self, desk: &mut Desk) -> bool {
         let mut answered = false;
         while self.body.is_none() && self.out.len() < GATHERED_BYTES_MAX && self.fate == Fate::Stay

@@ -1,9 +1,9 @@
 //! The served directory: opens files beneath it and keeps the popular ones.
 //!
-//! The kernel resolves each path with `openat2` and `RESOLVE_BENEATH`, so that neither `..` nor a symbolic link
-//! leads out. Small files are held in memory, large ones as open descriptors that are read as they are sent. The cache
-//! drops the least recently used at its limits; an entry older than [`CACHE_FRESH_NS`] is compared with the file
-//! before it is believed. Owned by a worker.
+//! The kernel resolves each path with `openat2` and `RESOLVE_BENEATH`, so that neither `..` nor a
+//! symbolic link leads out. Small files are held in memory, large ones as open descriptors that are
+//! read as they are sent. The cache drops the least recently used at its limits; an entry older
+//! than [`CACHE_FRESH_NS`] is compared with the file before it is believed. Owned by a worker.
 
 use std::fs::File;
 use std::io;
@@ -44,7 +44,8 @@ pub enum Content {
 #[derive(Clone, Debug)]
 pub enum Found {
     Document(Rc<Document>),
-    /// A directory that was asked for as a file: say so, or its index's relative links point to the wrong place.
+    /// A directory that was asked for as a file: say so, or its index's relative links point to the
+    /// wrong place.
     Directory,
     Nothing,
 }

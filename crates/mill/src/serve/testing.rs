@@ -1,4 +1,5 @@
-//! For tests: a directory with files in it, and a server of it over the kernel's sockets, both gone when dropped.
+//! For tests: a directory with files in it, and a server of it over the kernel's sockets, both gone
+//! when dropped.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,10 @@
-//! Two namespaces joined by a veth pair, a directory, and programs that run in them; all gone when dropped, also on panic.
+//! Two namespaces joined by a veth pair, a directory, and programs that run in them; all gone when
+//! dropped, also on panic.
 
 #![allow(dead_code)] // each test file uses its part
 
 use std::fs;
+use std::io::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -35,7 +37,10 @@ impl World {
     /// `None`, and why, where it cannot be made.
     pub fn new(name: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            println!("{name}: skipped: namespaces and AF_XDP take root");
+            let _ = writeln!(
+                std::io::stderr(),
+                "ignored: {name}: namespaces and AF_XDP take root"
+            );
             return None;
         }
         let prefix = format!("mst-{}-{name}", std::process::id());

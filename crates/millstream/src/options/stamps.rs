@@ -1,34 +1,37 @@
-//! Time stamps (`SO_TIMESTAMPING`), as far as the stack has a part in them.
+//! Time stamps (`SO_TIMESTAMPING`), as far as the stack makes them.
 
 use stack::context::{StampAnswer, StampQuery};
 
 use super::*;
 
 impl SocketOptions<'_> {
-    /// It is to be remembered when bytes arrived (`SOF_TIMESTAMPING_RX_SOFTWARE`), for [`TcpStream::stamps`](crate::TcpStream::stamps).
+    /// The stack remembers when bytes arrived (`SOF_TIMESTAMPING_RX_SOFTWARE`), for
+    /// [`TcpStream::stamps`](crate::TcpStream::stamps).
     ///
     /// # Errors
-    /// The kernel's, should this have to wait.
+    /// The kernel's, from a wait for room in the queue of requests.
+    #[doc = example!("", "socket.options().set_arrival_stamps(true)?;")]
     pub fn set_arrival_stamps(&self, on: bool) -> io::Result<()> {
         let was_on = self.look(|settings| settings.stamp_arrivals);
         if was_on == on {
             return Ok(());
         }
         self.change(|settings| settings.stamp_arrivals = on);
-        self.tell(SocketOption::StampArrivals(on))
+        self.tell(StampArrivals(on))
     }
 
     pub(crate) fn stamps(&self) -> io::Result<StampAnswer> {
         if self.stage() != Stage::Connection {
             return Ok(StampAnswer::default());
         }
-        let (answer, mut answers) = ring::spsc::queue(1);
+        let socket = self.id;
         let read = self.inner.state().sockets.at(self.id).rx.head();
-        self.inner.control(Control::Stamps(StampQuery {
-            socket: self.id,
-            read,
-            answer,
-        }))?;
-        self.inner.block_unannounced(|_| answers.pop().map(Ok))
+        self.inner.ask(|answer| {
+            Control::Stamps(StampQuery {
+                socket,
+                read,
+                answer,
+            })
+        })
     }
 }

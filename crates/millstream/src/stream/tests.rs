@@ -1,4 +1,4 @@
-//! What a reader finds if the stack acts between its looks.
+//! Reads while the stack acts between the reader's looks.
 
 use packetio::loopback::{self, LoopbackOptions};
 

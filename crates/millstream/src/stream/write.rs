@@ -1,4 +1,4 @@
-//! What a socket takes of what the application writes.
+//! Writes of the application, into the socket's send buffer.
 
 use std::io::{self, IoSlice};
 use std::time::Duration;
@@ -8,12 +8,14 @@ use rustix::io::Errno;
 use stack::context::AppSide;
 
 use super::{TcpStream, is_open, is_timeout};
-use crate::context::{State, ask};
 use crate::limits::{CHUNKS_WAIT_NS_MAX, WHOLE_WRITE_BYTES_MAX};
+use crate::state::{State, ask};
 
 impl TcpStream {
-    /// A write found no room for all, or no chunk. On a send buffer that was empty it is taken whole if it is short enough: programs for the kernel take that for granted. What
-    /// is missing then is a look of the stack's, which fills the stock. Not on a virtual clock, whose holder alone turns the stack. How many bytes are written in all.
+    /// A write found no room for all of its bytes, or no chunk. On an empty send buffer a short
+    /// write is taken whole, as programs for the kernel expect. It then lacks only chunks, which
+    /// the stack hands out when it looks at its stock. Not on a virtual clock, whose holder alone
+    /// turns the stack. Returns how many bytes are written in all.
     #[cold]
     pub(super) fn write_rest(
         &self,
@@ -130,6 +132,19 @@ impl State {
         tx.write_vectored(memory, block, magazine, slices)
     }
 
+    /// As [`put`](Self::put). If there is no room, the stack will tell of some.
+    fn put_or_want(&mut self, id: SocketId, slices: &[IoSlice<'_>]) -> usize {
+        let AppSide {
+            memory, magazine, ..
+        } = &mut self.side;
+        let Some(block) = memory.block(id.index) else {
+            return 0;
+        };
+        let tx = &mut self.sockets.at(id).tx;
+        let put = || Some(tx.write_vectored(memory, block, magazine, slices)).filter(|n| *n > 0);
+        block.look_or_want(put).unwrap_or(0)
+    }
+
     /// A write found room for `n` bytes of `slices`, perhaps not for all.
     #[inline(never)]
     fn finish_write(
@@ -140,14 +155,13 @@ impl State {
         mut how: Requests,
     ) -> Option<io::Result<usize>> {
         if n == 0 {
-            // Ask first, try once more after: room that came before the wish was known is told of by nobody.
-            self.block(id).set_want_writable();
-            n = self.put(id, slices);
+            n = self.put_or_want(id, slices);
         }
         if n > 0 {
             let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
             if n < wanted {
-                // Whoever was not allowed to write it all is told of room, as if refused. The job below has the stack look after it knows the wish.
+                // A writer that could not write everything gets an event for room, as if refused.
+                // The stack knows the wish when it does the job below.
                 self.block(id).set_want_writable();
                 self.is_piece = self.note_shortage(id);
                 if self.is_piece {
@@ -158,15 +172,16 @@ impl State {
             self.request(id, how);
             return Some(Ok(n));
         }
-        // Room without a chunk to fill it with: a job has the stack look. Without room there is nothing to look at, and a job for each attempt would keep a
-        // waiting thread busy.
+        // Room without a chunk to fill it with: a job has the stack look. Without room there is
+        // nothing to look at, and a job for each attempt would keep a waiting thread busy.
         if self.note_shortage(id) {
             self.request(id, Requests::LOOK);
         }
         None
     }
 
-    /// Goes on with a write of which so much is `written`. `None`: there are still no chunks, and some to come.
+    /// Goes on with a write of which so much is `written`. `None`: there are still no chunks, and
+    /// some to come.
     fn write_on(
         &mut self,
         id: SocketId,
@@ -185,19 +200,22 @@ impl State {
                     }
                 }
                 Some(Err(error)) => {
-                    // What was taken is told first, and why a connection ended to whoever asks next.
+                    // The call returns the bytes taken, and the next call the reason why the
+                    // connection ended.
                     self.sockets.at(id).error_taken &= *written == 0;
                     return Some(Err(error));
                 }
                 None if self.lacks_stock_only(id, *written) => return None,
                 None if is_last => return Some(Ok(())),
-                // The stack says that the pool is dry with the same look that filled the stock with the last of it.
+                // The stack says that the pool is dry with the same look that filled the stock with
+                // the last of it.
                 None => is_last = true,
             }
         }
     }
 
-    /// The connection is open, its send buffer holds nothing but the `written` bytes and has room, and there are chunks to come.
+    /// The connection is open, its send buffer holds nothing but the `written` bytes and has room,
+    /// and there are chunks to come.
     fn lacks_stock_only(&mut self, id: SocketId, written: usize) -> bool {
         let (socket, block) = self.parts(id);
         let may_write = is_open(block.state()) && !socket.write_shut;
@@ -215,15 +233,9 @@ impl State {
 
     pub(super) fn may_write_on(&mut self, id: SocketId) -> bool {
         let (socket, block) = self.parts(id);
-        let is_over = block
-            .state()
-            .intersects(SocketState::FAILED | SocketState::CLOSED);
-        if is_over || socket.tx.is_writable(block) {
-            return true;
-        }
-        // Asked first, looked at after: room that came before the wish was known is told of by nobody.
-        block.set_want_writable();
-        socket.tx.is_writable(block)
+        let ends = SocketState::FAILED | SocketState::CLOSED;
+        let may_write = || block.state().intersects(ends) || socket.tx.is_writable(block);
+        block.look_or_want(|| may_write().then_some(())).is_some()
     }
 
     pub(super) fn cannot_write(&mut self, id: SocketId) -> Option<io::Result<usize>> {

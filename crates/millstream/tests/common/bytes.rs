@@ -1,4 +1,5 @@
-//! Streams of bytes that say by themselves whether they arrived whole: byte `i` of a stream is a function of its seed and `i`.
+//! Streams of bytes that say by themselves whether they arrived whole: byte `i` of a stream is a
+//! function of its seed and `i`.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -70,7 +71,8 @@ pub fn send(to: &mut (impl Write + ?Sized), len: usize, seed: u64) {
     slow("send", len, begin);
 }
 
-/// Reads the first `len` bytes of the stream of `seed`, and compares them one by one and by their hash.
+/// Reads the first `len` bytes of the stream of `seed`, and compares them one by one and by their
+/// hash.
 pub fn receive(from: &mut (impl Read + ?Sized), len: usize, seed: u64) {
     receive_slowly(from, len, seed, |_| {});
 }
@@ -113,7 +115,8 @@ pub fn expect_end(from: &mut (impl Read + ?Sized)) {
     assert_eq!(n, 0, "more than was sent");
 }
 
-/// Reads once. Who was stopped and goes on (`SIGCONT`) is told `EINTR` by the kernel's sockets that have a timeout.
+/// Reads once. A kernel socket with a timeout returns `EINTR` to a reader that was stopped and goes
+/// on (`SIGCONT`).
 pub fn read(from: &mut (impl Read + ?Sized), bytes: &mut [u8]) -> io::Result<usize> {
     loop {
         match from.read(bytes) {

@@ -1,4 +1,5 @@
-//! What tests of the whole share: one runs at a time on the machine, in network namespaces of its own that go when it ends, however it ends.
+//! Parts that all tests of the whole share. One test runs at a time on the machine, in network
+//! namespaces of its own that go when it ends, however it ends.
 //!
 //! ```text
 //!   near namespace          far namespace
@@ -9,6 +10,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
@@ -36,7 +38,8 @@ const TEST_MAX: Duration = Duration::from_secs(120);
 const LOCK: &str = "millstream-tests.lock";
 const PREFIX: &str = "mst";
 
-/// The right to run: no other such test runs in this process or another until it is dropped. Ends a test that hangs.
+/// The right to run: no other such test runs in this process or another until it is dropped. Ends a
+/// test that hangs.
 pub struct Turn {
     _process: MutexGuard<'static, ()>,
     _machine: File,
@@ -86,7 +89,7 @@ pub fn turn_as_root(name: &str) -> Option<Turn> {
         None
     };
     if let Some(why) = missing {
-        println!("{name}: skipped: {why}");
+        let _ = writeln!(std::io::stderr(), "ignored: {name}: {why}");
         return None;
     }
     let turn = turn(name);
@@ -189,7 +192,7 @@ fn sweep(own: bool) {
     }
 }
 
-/// What joins Millstream and the kernel.
+/// The link between Millstream and the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     Native,

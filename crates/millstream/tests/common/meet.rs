@@ -1,4 +1,5 @@
-//! Brings Millstream and a kernel, or two Millstreams, to the ends of a wire, and plays scenarios between them.
+//! Brings Millstream and a kernel, or two Millstreams, to the ends of a wire, and plays scenarios
+//! between them.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -42,7 +43,8 @@ pub fn plain(wire: &str, crank: Crank) -> Config {
     config
 }
 
-/// Opens Millstream in the lab and runs `f` with its context, on a thread of its own in the right namespace.
+/// Opens Millstream in the lab and runs `f` with its context, on a thread of its own in the right
+/// namespace.
 pub fn with_ours<T: Send>(lab: &Lab, config: Config, f: impl FnOnce(&Context) -> T + Send) -> T {
     lab.home().inside(|| {
         let runtime = Runtime::new(config).unwrap_or_else(|e| panic!("{e}"));
@@ -155,7 +157,7 @@ pub fn counter(report: &Report, name: &str) -> u64 {
 
 /// A good wire lost nothing, and nothing on it was wrong.
 pub fn expect_nothing_dropped(report: &Report) {
-    // What a kernel says to all, and what is counted of the network's chatter, is none of TCP's.
+    // The kernel's multicasts, and the counters of the network's chatter, are no concern of TCP's.
     let harmless = |name: &str| name.starts_with("rx_drop_icmp") || name == "rx_drop_other_mac";
     let rows = report
         .stack

@@ -42,7 +42,8 @@ pub fn config(wire: &str, address: &str, crank: Crank) -> Config {
     config
 }
 
-/// Runs `server` and `client` on two threads, each with a context on its end of a loopback wire, until both return.
+/// Runs `server` and `client` on two threads, each with a context on its end of a loopback wire,
+/// until both return.
 pub fn converse(
     crank: Crank,
     server: impl FnOnce(&Context) + Send,

@@ -1,4 +1,5 @@
-//! One face for Millstream's sockets and the kernel's, so that a scenario is written once and played with either at either end.
+//! One face for Millstream's sockets and the kernel's, so that a scenario is written once and
+//! played with either at either end.
 
 #![allow(dead_code)] // each test file uses its part
 

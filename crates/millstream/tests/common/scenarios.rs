@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::bytes::{expect_end, read, receive, receive_slowly, send};
 use super::net::{Gate, Net};
 
-/// What the server's and the client's end do.
+/// The parts of the server and of the client.
 #[derive(Clone, Copy)]
 pub struct Scenario {
     pub name: &'static str,
@@ -205,7 +205,7 @@ pub const RESET_BY_CLOSE: Scenario = Scenario {
     },
 };
 
-/// Nobody listens at the next port.
+/// No socket listens at the next port.
 pub const REFUSED: Scenario = Scenario {
     name: "refused",
     server: |net, gate| {
@@ -226,7 +226,8 @@ pub const REFUSED: Scenario = Scenario {
 
 const SLOW_LEN: usize = 3 * MEGABYTE;
 
-/// Reads nothing until the sender must have stopped, then in fits and starts: the window closes and opens.
+/// Reads nothing until the sender must have stopped, then in fits and starts: the window closes and
+/// opens.
 fn read_slowly(conn: &mut dyn super::net::Conn) {
     sleep(Duration::from_millis(400));
     let mut next = 0;

@@ -1,5 +1,5 @@
-//! Scripts on Millstream's sockets and `Poll`; their peers are Millstream's too, on a stack of their own, which this thread turns so that a busy machine is never
-//! late.
+//! Scripts on Millstream's sockets and `Poll`; their peers are Millstream's too, on a stack of
+//! their own, which this thread turns so that a busy machine is never late.
 
 use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::net::{Shutdown, SocketAddr};

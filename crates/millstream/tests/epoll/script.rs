@@ -1,9 +1,9 @@
-//! What can be done in a script, and the scripts.
+//! The steps of a script, and the scripts.
 //!
-//! There are three connected sockets (0, 1, 2), a listener (token 9), a pipe of the kernel (token 8), any further socket that a script accepts or
-//! connects (3, 4, ...), and polls 0, 1, ....
+//! There are three connected sockets (0, 1, 2), a listener (token 9), a pipe of the kernel (token
+//! 8), any further socket that a script accepts or connects (3, 4, ...), and polls 0, 1, ....
 
-/// What a registration wants: interest, then how.
+/// The interest of a registration, and its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
     pub readable: bool,
@@ -56,7 +56,7 @@ pub enum Step {
     Close(usize),
     TakeError(usize),
     Accept,
-    /// Begins to connect: to where somebody listens, or to where nobody does.
+    /// Begins to connect: to a port with a listener, or to one without.
     Begin,
     BeginRefused,
     PeerWrite(usize, usize),
@@ -91,7 +91,7 @@ pub fn event(token: usize, flags: [bool; 5]) -> String {
     format!("{token}{flags}")
 }
 
-/// What a call came to.
+/// The outcome of a call, for comparison.
 pub fn outcome<T: std::fmt::Debug>(result: std::io::Result<T>) -> String {
     match result {
         Ok(value) => format!("{value:?}"),

@@ -1,4 +1,5 @@
-//! The same over a wire that loses, repeats, reorders and damages frames, both ways, put there by our own `fault`.
+//! The same over a wire that loses, repeats, reorders and damages frames, both ways, put there by
+//! our own `fault`.
 
 use millstream::Crank;
 
@@ -62,7 +63,8 @@ fn reordering_alone() {
     }
 }
 
-/// The kernel leaves checksums to hardware that is not there; the wire must finish them before it damages a frame.
+/// The kernel leaves checksums to hardware that is not there; the wire must finish them before it
+/// damages a frame.
 #[test]
 fn corruption_alone() {
     for link in [Link::Native, Link::Generic, Link::Tap] {

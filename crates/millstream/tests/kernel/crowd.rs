@@ -17,7 +17,7 @@ const ROUNDS: u64 = 3;
 const LEN: usize = 500;
 const LISTENER: Token = Token(usize::MAX);
 
-/// Echoes to whoever comes until all have come and gone.
+/// Echoes to every client until all have come and gone.
 fn echo_to_all(context: &Context, at: SocketAddr, gate: &Gate) {
     let listener = TcpListener::bind(context, at).expect("bind");
     listener.set_nonblocking(true);
@@ -54,7 +54,8 @@ fn echo_to_all(context: &Context, at: SocketAddr, gate: &Gate) {
     assert_eq!(most, COUNT, "not all at once");
 }
 
-/// Writes all of it. A thread that writes to hundreds at once may be out of chunks until the stack has had a turn.
+/// Writes all of it. A thread that writes to hundreds at once may be out of chunks until the stack
+/// has had a turn.
 fn answer(mut stream: &TcpStream, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match std::io::Write::write(&mut stream, bytes) {
@@ -67,7 +68,7 @@ fn answer(mut stream: &TcpStream, mut bytes: &[u8]) {
     }
 }
 
-/// What is there now; false at the end.
+/// Echoes the bytes that are there now; false at the end.
 fn echo(mut stream: &TcpStream) -> bool {
     let mut bytes = [0; 4_096];
     loop {

@@ -1,4 +1,5 @@
-//! More connections than a listener wants, and SYNs from nowhere: who really comes is served all the same.
+//! More connections than a listener wants, and SYNs from nowhere: who really comes is served all
+//! the same.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
@@ -38,7 +39,7 @@ fn serve_one(listener: &TcpListener) {
     std::io::Write::write_all(&mut stream, &bytes).expect("write");
 }
 
-/// All connect at once to a listener whose queue holds four and who accepts nobody for a while.
+/// All connect at once to a listener whose queue holds four and that accepts none for a while.
 #[test]
 fn backlog_overflow_serves_all_in_the_end() {
     let Some(_turn) = turn_as_root("backlog_overflow_serves_all_in_the_end") else {

@@ -1,4 +1,5 @@
-//! Every scenario over a wire that loses nothing, with either end as the server, over IPv4 and IPv6.
+//! Every scenario over a wire that loses nothing, with either end as the server, over IPv4 and
+//! IPv6.
 
 use millstream::Crank;
 

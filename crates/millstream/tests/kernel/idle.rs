@@ -1,4 +1,5 @@
-//! Idle means idle: an established connection on which nothing happens costs no CPU, whoever turns the crank.
+//! Idle means idle: an established connection on which nothing happens costs no CPU, with either
+//! crank.
 
 use std::io::{ErrorKind, Read};
 use std::thread;

@@ -1,4 +1,5 @@
-//! The kernel as the other end: over AF_XDP on a veth pair, natively and in generic mode, and over TAP. Needs root.
+//! The kernel as the other end: over AF_XDP on a veth pair, natively and in generic mode, and over
+//! TAP. Needs root.
 //!
 //! Nothing is tuned for the tests: the kernel keeps its offloads, Millstream its defaults.
 

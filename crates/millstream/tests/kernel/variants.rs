@@ -1,4 +1,5 @@
-//! Kernels that are set up differently, and what else a kernel says: ping, small windows, ports used again.
+//! Kernels that are set up differently, and what else a kernel says: ping, small windows, ports
+//! used again.
 
 use millstream::Crank;
 
@@ -106,7 +107,8 @@ fn kernel_pings() {
     }
 }
 
-/// RFC 6191 both ways: 400 connections from 50 ports, which the peer holds in TIME_WAIT, follow each other without a pause.
+/// RFC 6191 both ways: 400 connections from 50 ports, which the peer holds in TIME_WAIT, follow
+/// each other without a pause.
 #[test]
 fn ports_in_time_wait_are_used_again() {
     let Some(_turn) = turn_as_root("ports_in_time_wait_are_used_again") else {
@@ -126,7 +128,7 @@ fn ports_in_time_wait_are_used_again() {
     });
 }
 
-/// The table of TIME_WAIT is full: the oldest gives way, nobody is refused.
+/// The table of TIME_WAIT is full: the oldest gives way, and none is refused.
 #[test]
 fn time_wait_table_full_serves_on() {
     let Some(_turn) = turn_as_root("time_wait_table_full_serves_on") else {

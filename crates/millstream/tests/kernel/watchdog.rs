@@ -152,7 +152,8 @@ fn lost_segments_are_sent_again() {
     meet(name, &[Link::Native], "tx.loss=20%,seed=5", &scenario);
 }
 
-/// Frames that the wire holds back are the port's own work: nothing that the stack knows of is due when they are.
+/// Frames that the wire holds back are the port's own work: nothing that the stack knows of is due
+/// when they are.
 #[test]
 fn delayed_frames_leave_when_due() {
     let scenario = Scenario {

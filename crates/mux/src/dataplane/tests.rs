@@ -2,6 +2,7 @@
 //!
 //! Needs root; without it each test says that it was skipped.
 
+use std::io::Write as _;
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -30,13 +31,13 @@ struct Host {
 impl Host {
     fn enter(test: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            println!("skipped: needs root");
+            let _ = writeln!(std::io::stderr(), "ignored: needs root");
             return None;
         }
         let name = format!("mst-{}-{test}", std::process::id());
         let home = file("/proc/thread-self/ns/net");
         if !run("ip", &["netns", "add", &name]) {
-            println!("skipped: cannot add a network namespace");
+            let _ = writeln!(std::io::stderr(), "ignored: cannot add a network namespace");
             return None;
         }
         let host = Self { name, home };

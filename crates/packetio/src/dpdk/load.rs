@@ -13,7 +13,7 @@ const FILE: &str = "libmillstream_dpdk.so";
 /// CPUs that EAL knows, whatever the machine has (`RTE_MAX_LCORE` of most builds).
 const EAL_CPUS: usize = 128;
 
-/// What runs: EAL starts once and outlives its ports.
+/// The running EAL: it starts once and outlives its ports.
 struct Running {
     plugin: Plugin,
     /// The file that `plugin=` named.
@@ -62,10 +62,12 @@ pub(super) fn device(options: &DpdkOptions) -> Result<Device, String> {
     plugin.open(&options.port, options.queues, options.mtu)
 }
 
-/// EAL's arguments: what `given` says, separated by spaces, behind defaults of ours for what it does not say.
+/// EAL's arguments: what `given` says, separated by spaces, behind defaults of ours for what it
+/// does not say.
 ///
-/// No telemetry socket; no files that other processes could join by, unless some are named; warnings only; and one core, `cpu`, for EAL has no work for
-/// more: the threads that turn Millstream's stacks are none of its own.
+/// No telemetry socket; no files that other processes could join by, unless some are named;
+/// warnings only; and one core, `cpu`, for EAL has no work for more: the threads that turn
+/// Millstream's stacks are none of its own.
 fn arguments(given: &str, cpu: usize) -> Vec<String> {
     let words: Vec<&str> = given.split_whitespace().collect();
     let says = |names: &[&str]| {
@@ -111,7 +113,8 @@ const SHARING: &[&str] = &[
     "--huge-unlink",
 ];
 
-/// What the environment says, unless the program has more rights than who started it: both settings name code to be loaded.
+/// Settings of the environment. They name code to be loaded, so a program with more rights than its
+/// caller ignores them.
 fn environment(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|_| !is_privileged())
 }

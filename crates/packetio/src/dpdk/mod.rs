@@ -1,12 +1,14 @@
-//! The DPDK backend: any NIC that DPDK has a poll-mode driver for, through a plug-in library that is loaded at run time.
+//! The DPDK backend: any NIC that DPDK has a poll-mode driver for, through a plug-in library that
+//! is loaded at run time.
 //!
 //! ```text
 //!   DpdkPort ── Queue ──┐ millstream_dpdk.h ┌── libmillstream_dpdk.so ── libdpdk ── driver ── NIC
 //!   (port.rs)           └───────────────────┘   (plugins/dpdk/, C)
 //! ```
 //!
-//! Nothing here needs DPDK to be built. Owns finding and loading the plug-in, EAL's arguments, and which ports of the process are open. [`open`] is what
-//! `packetio::open` calls. Why it is built like this: `docs/decisions/0027-dpdk-run-time-plug-in.md`.
+//! Nothing here needs DPDK to be built. Owns finding and loading the plug-in, EAL's arguments, and
+//! which ports of the process are open. [`open`] is what `packetio::open` calls. Why it is built
+//! like this: `docs/decisions/0027-dpdk-run-time-plug-in.md`.
 //!
 //! * **The plug-in** is `plugin=FILE`; else what `MILLSTREAM_DPDK` names; else `libmillstream_dpdk.so` beside the program or library that this code is in, in a
 //!   directory `millstream` beside it, in `../lib/millstream` of it; else wherever the loader looks. `cargo xtask dpdk` builds it.
@@ -62,8 +64,8 @@ impl Default for DpdkOptions {
 
 type Registry = Vec<(DpdkOptions, Weak<Device>)>;
 
-/// The ports of this process that have an open queue. Whoever opens or closes a queue holds the lock: the plug-in wants one at a time, and a port that is about
-/// to stop is not found here.
+/// The ports of this process that have an open queue. Whoever opens or closes a queue holds the
+/// lock: the plug-in wants one at a time, and a port that is about to stop is not found here.
 fn registry() -> MutexGuard<'static, Registry> {
     static OPEN: Mutex<Registry> = Mutex::new(Vec::new());
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)

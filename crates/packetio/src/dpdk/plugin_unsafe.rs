@@ -1,7 +1,9 @@
-//! The plug-in library and its C interface, as safe values: [`Plugin`], a port that is open ([`Device`]), a queue of it ([`Queue`]).
+//! The plug-in library and its C interface, as safe values: [`Plugin`], a port that is open
+//! ([`Device`]), a queue of it ([`Queue`]).
 //!
-//! Mirrors `plugins/dpdk/millstream_dpdk.h`. The library is opened with `dlopen` through libc: three calls do not ask for a crate. It stays open until the process ends,
-//! for DPDK has threads of its own. What the plug-in says of frames is believed: it is code of ours in this process.
+//! Mirrors `plugins/dpdk/millstream_dpdk.h`. The library is opened with `dlopen` through libc:
+//! three calls do not ask for a crate. It stays open until the process ends, for DPDK has threads
+//! of its own. What the plug-in says of frames is believed: it is code of ours in this process.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -168,7 +170,8 @@ impl Plugin {
     pub fn load(path: &Path) -> Result<Self, String> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| "its path has a zero".to_owned())?;
-        // SAFETY: the name ends in a zero. The library's constructors run, as those of any library that somebody names to be loaded.
+        // SAFETY: the name ends in a zero. The library's constructors run, as those of any library
+        // that somebody names to be loaded.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
             return Err(loader_error());
@@ -181,7 +184,8 @@ impl Plugin {
         // SAFETY: a library that exports this name exports it as this function (millstream_dpdk.h).
         let entry: unsafe extern "C" fn(u32) -> *const Table =
             unsafe { std::mem::transmute::<*mut c_void, _>(symbol) };
-        // SAFETY: the function returns null or its table, which is constant and lives as long as the library, which is never closed.
+        // SAFETY: the function returns null or its table, which is constant and lives as long as
+        // the library, which is never closed.
         match unsafe { entry(ABI).as_ref() } {
             Some(table) if table.abi == ABI && table.batch_max as usize == DPDK_BATCH_MAX => {
                 Ok(Self { table })
@@ -205,7 +209,8 @@ impl Plugin {
         let owned = owned.map_err(|_| "an argument of EAL's has a zero".to_owned())?;
         let pointers: Vec<*const c_char> = owned.iter().map(|argument| argument.as_ptr()).collect();
         let mut why = [0u8; WHY_BYTES];
-        // SAFETY: the arguments end in zeros and live during the call, which copies them; `why` has the size that is stated.
+        // SAFETY: the arguments end in zeros and live during the call, which copies them; `why` has
+        // the size that is stated.
         let failed = unsafe {
             (self.table.start)(
                 pointers.as_ptr(),
@@ -220,7 +225,8 @@ impl Plugin {
         }
     }
 
-    /// Opens a port: `name` is DPDK's number of it or the device's name. EAL runs. Called by one thread at a time.
+    /// Opens a port: `name` is DPDK's number of it or the device's name. EAL runs. Called by one
+    /// thread at a time.
     ///
     /// # Errors
     /// The plug-in's reason, in one line.
@@ -243,7 +249,8 @@ impl Plugin {
             reserved: [0; 2],
         };
         let mut why = [0u8; WHY_BYTES];
-        // SAFETY: all pointers are to values that live during the call, of the sizes that the header states; it keeps none of them.
+        // SAFETY: all pointers are to values that live during the call, of the sizes that the
+        // header states; it keeps none of them.
         let port =
             unsafe { (self.table.open)(&settings, &mut info, why.as_mut_ptr().cast(), WHY_BYTES) };
         let Some(port) = NonNull::new(port) else {
@@ -260,15 +267,16 @@ impl Plugin {
     }
 }
 
-/// What the plug-in wrote, up to its zero.
+/// Text that the plug-in wrote, up to its zero byte.
 fn reason(why: &[u8]) -> String {
     let why = CStr::from_bytes_until_nul(why).unwrap_or_default();
     why.to_string_lossy().into_owned()
 }
 
-/// What the loader says of its last failure.
+/// The loader's text about its last failure.
 fn loader_error() -> String {
-    // SAFETY: the answer is null or a string of the loader's that lives until this thread's next call of it.
+    // SAFETY: the answer is null or a string of the loader's that lives until this thread's next
+    // call of it.
     unsafe {
         let error = libc::dlerror();
         match error.is_null() {
@@ -309,14 +317,16 @@ pub(super) struct Device {
     pub has_interrupts: bool,
 }
 
-// SAFETY: the header says that a port may be used from any thread; the calls that must not run at the same time are made behind `registry()` in mod.rs.
+// SAFETY: the header says that a port may be used from any thread; the calls that must not run at
+// the same time are made behind `registry()` in mod.rs.
 unsafe impl Send for Device {}
 // SAFETY: as for `Send`; `&Device` alone calls nothing.
 unsafe impl Sync for Device {}
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: the port came from `open`; every queue holds this value alive and has given itself back before it let go.
+        // SAFETY: the port came from `open`; every queue holds this value alive and has given
+        // itself back before it let go.
         unsafe { (self.plugin.table.close)(self.port.as_ptr()) };
     }
 }
@@ -325,9 +335,9 @@ impl Drop for Device {
 pub(super) struct Queue {
     table: &'static Table,
     raw: NonNull<RawQueue>,
-    /// What the caller reads: lent by the plug-in until the next `receive` or `release`.
+    /// Received frames: lent by the plug-in until the next `receive` or `release`.
     lent: Vec<RxFrame>,
-    /// What the caller writes: granted by the plug-in until the next `reserve` or `send`.
+    /// Frames to be sent: granted by the plug-in until the next `reserve` or `send`.
     granted: Vec<TxFrame>,
     /// Where the plug-in writes and reads what it lends and grants.
     frames: Box<[RawFrame; DPDK_BATCH_MAX]>,
@@ -339,7 +349,8 @@ pub(super) struct Queue {
     pid: u32,
 }
 
-// SAFETY: the header says that a queue may be used by one thread after another; `&mut self` of every call makes it one at a time.
+// SAFETY: the header says that a queue may be used by one thread after another; `&mut self` of
+// every call makes it one at a time.
 unsafe impl Send for Queue {}
 
 impl Drop for Queue {
@@ -349,15 +360,18 @@ impl Drop for Queue {
             return;
         }
         let _one_at_a_time = super::registry();
-        // SAFETY: the queue came from `take`; nobody reads or writes its frames any more, for they are reachable through `self` only.
+        // SAFETY: the queue came from `take`; nobody reads or writes its frames any more, for they
+        // are reachable through `self` only.
         unsafe { (self.table.give_back)(self.raw.as_ptr()) };
-        // SAFETY: nothing uses the port behind this; the last queue's stops it here, behind the lock.
+        // SAFETY: nothing uses the port behind this; the last queue's stops it here, behind the
+        // lock.
         unsafe { ManuallyDrop::drop(&mut self.device) };
     }
 }
 
 impl Queue {
-    /// Takes queue `index`; `None` if there is none, or it is taken. Called by one thread at a time.
+    /// Takes queue `index`; `None` if there is none, or it is taken. Called by one thread at a
+    /// time.
     pub fn take(device: Arc<Device>, index: usize) -> Option<Self> {
         let table = device.plugin.table;
         let index = u32::try_from(index).ok()?;
@@ -376,7 +390,7 @@ impl Queue {
         })
     }
 
-    /// What the queue's port is.
+    /// Properties of the queue's port.
     pub fn device(&self) -> &Device {
         &self.device
     }
@@ -395,8 +409,9 @@ impl Queue {
                 _ => RxChecksum::Bad,
             };
             let hash = (frame.flags & HAS_HASH != 0).then_some(frame.hash);
-            // SAFETY: the plug-in lends `len` bytes at `data` until this queue's next `receive` or `release`, both of which first clear `lent`, the only
-            // place that the frame is reachable from. No Rust reference to the memory is made.
+            // SAFETY: the plug-in lends `len` bytes at `data` until this queue's next `receive` or
+            // `release`, both of which first clear `lent`, the only place that the frame is
+            // reachable from. No Rust reference to the memory is made.
             let frame = unsafe { RxFrame::new(frame.data, frame.len) };
             self.lent
                 .push(frame.with_checksum(checksum).with_hash(hash));
@@ -421,8 +436,9 @@ impl Queue {
         // SAFETY: the queue is taken, and `slots` has room for a batch.
         let n = unsafe { (self.table.reserve)(self.raw.as_ptr(), slots.as_mut_ptr(), n) };
         for slot in slots.iter().take(n as usize) {
-            // SAFETY: the plug-in grants `capacity` bytes at `data` until this queue's next `reserve` or `send`, both of which first clear `granted`, the
-            // only place that the slot is reachable from. No Rust reference to the memory is made.
+            // SAFETY: the plug-in grants `capacity` bytes at `data` until this queue's next
+            // `reserve` or `send`, both of which first clear `granted`, the only place that the
+            // slot is reachable from. No Rust reference to the memory is made.
             self.granted
                 .push(unsafe { TxFrame::new(slot.data, slot.capacity) });
         }
@@ -444,7 +460,8 @@ impl Queue {
         unsafe { (self.table.send)(self.raw.as_ptr(), self.written.as_ptr(), n as u32) };
     }
 
-    /// Interrupts on, and a look: whether frames are there, and whether there is room to send. The last batch has been released.
+    /// Interrupts on, and a look: whether frames are there, and whether there is room to send. The
+    /// last batch has been released.
     pub fn prepare_wait(&mut self) -> (bool, bool) {
         self.release();
         // SAFETY: the queue is taken, and nothing shows received frames.
@@ -460,7 +477,8 @@ impl Queue {
 
     /// Readable when frames have come after `prepare_wait`.
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: the queue is taken. The descriptor stays open as long as the port, which outlives the borrow of `self`.
+        // SAFETY: the queue is taken. The descriptor stays open as long as the port, which outlives
+        // the borrow of `self`.
         unsafe {
             let fd = (self.table.wait_fd)(self.raw.as_ptr());
             (fd >= 0).then(|| BorrowedFd::borrow_raw(fd))

@@ -1,10 +1,14 @@
-//! One direction of a bad wire, sans-IO: frames go in at a time, come out when due. Knows no port and no clock.
+//! One direction of a bad wire, sans-IO: frames go in at a time, come out when due. Knows no port
+//! and no clock.
 //!
-//! Owns its slots and its dice. Used by [`Fault`](super::Fault) and by the [`bridge`](crate::bridge).
+//! Owns its slots and its dice. Used by [`Fault`](super::Fault) and by the
+//! [`bridge`](crate::bridge).
 //!
-//! A frame passes in this order: queue limit and rate (serialisation), loss, duplication, corruption, reordering, delay. Jitter alone keeps the order, as
-//! a queue on the path would. A reordered frame is held until a few later ones have passed it, or a short time has.
-//! The dice are thrown the same number of times for each frame, so changing one probability does not shift the others' fate.
+//! A frame passes in this order: queue limit and rate (serialisation), loss, duplication,
+//! corruption, reordering, delay. Jitter alone keeps the order, as a queue on the path would. A
+//! reordered frame is held until a few later ones have passed it, or a short time has. The dice are
+//! thrown the same number of times for each frame, so changing one probability does not shift the
+//! others' fate.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,7 +22,8 @@ use crate::port::PortCounters;
 
 use super::ratio::{Random, Ratio, below, mix};
 
-/// Bytes at the start of a frame that corruption spares: a wrong MAC address is loss, not corruption.
+/// Bytes at the start of a frame that corruption spares: a wrong MAC address is loss, not
+/// corruption.
 const CORRUPT_FROM: usize = 14;
 
 /// A reordered frame that nothing overtakes leaves after this time.
@@ -27,7 +32,7 @@ const HOLD_NS_MAX: u64 = 10_000_000;
 /// Assumed frame size when slots are counted from bytes.
 const FRAME_BYTES_TYPICAL: u64 = 512;
 
-/// What happens to frames in one direction. The default is a perfect wire.
+/// Faults in one direction. The default is a perfect wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineOptions {
     /// A frame is lost.
@@ -44,7 +49,8 @@ pub struct LineOptions {
     pub jitter_ns: u64,
     /// Bits per second, counted over the frame without FCS, preamble and gap; 0: no limit.
     pub rate_bits: u64,
-    /// Bytes that may queue for the rate; more are dropped. 0: [`FAULT_QUEUE_NS_DEFAULT`] worth of the rate.
+    /// Bytes that may queue for the rate; more are dropped. 0: [`FAULT_QUEUE_NS_DEFAULT`] worth of
+    /// the rate.
     pub limit_bytes: u64,
 }
 
@@ -73,7 +79,7 @@ fn scale(bits: u64, ns: u64) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// What befell the frames of one direction.
+/// Counts of faults in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounters {
     /// Frames that went in.
@@ -233,7 +239,7 @@ impl Line {
         self.counters.too_long += 1;
     }
 
-    /// What befell the frames so far.
+    /// Counts of faults so far.
     pub fn counters(&self) -> LineCounters {
         self.counters
     }

@@ -1,4 +1,5 @@
-//! Probabilities as integers and the dice they are thrown with: no floating point, so that a seed gives the same trace everywhere.
+//! Probabilities as integers and the dice they are thrown with: no floating point, so that a seed
+//! gives the same trace everywhere.
 
 use std::fmt;
 use std::str::FromStr;

@@ -16,7 +16,7 @@ fn offer(line: &mut Line, now_ns: u64, bytes: &[u8]) {
     }
 }
 
-/// What is due, as (first byte, length).
+/// Frames that are due, as (first byte, length).
 fn due(line: &mut Line, now_ns: u64) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     while let Some(buf) = line.pop_due(now_ns) {
@@ -296,7 +296,7 @@ fn storm(seed: u64) -> FaultOptions {
     }
 }
 
-/// What `b` hears, and when, of what `a` says.
+/// Frames of `a` that reach `b`, with their times.
 fn trace(options: &FaultOptions, frames: &[Vec<u8>]) -> Vec<(u64, Vec<u8>)> {
     let (mut a, mut b) = wire(options);
     let mut heard = Vec::new();

@@ -1,7 +1,8 @@
-//! Batches of frames that lie in shared memory, with the memory kept mapped as long as they can be reached.
+//! Batches of frames that lie in shared memory, with the memory kept mapped as long as they can be
+//! reached.
 //!
-//! [`RxBatch`] also owns the side buffer in which chained frames are put together, [`TxBatch`] the staging buffer for a peer whose buffers are smaller than
-//! ours. Called by `rx` and `tx`.
+//! [`RxBatch`] also owns the side buffer in which chained frames are put together, [`TxBatch`] the
+//! staging buffer for a peer whose buffers are smaller than ours. Called by `rx` and `tx`.
 
 use ring::prefetch::LINE_BYTES;
 use ring::raw::RawSliceMut;
@@ -19,7 +20,8 @@ pub struct RxBatch {
     window: Window,
     frames: Vec<RxFrame>,
     bytes: u64,
-    /// Made when the first chain comes, then kept. Frames point into it, so it is changed only past `side_used`.
+    /// Made when the first chain comes, then kept. Frames point into it, so it is changed only past
+    /// `side_used`.
     side: Vec<u8>,
     side_used: usize,
 }
@@ -69,14 +71,16 @@ impl RxBatch {
             return false;
         };
         prefetch(at.as_ptr());
-        // SAFETY: `place` checked the range; the window, a field of this batch, keeps it mapped, and frames are reachable only through a borrow of this batch.
+        // SAFETY: `place` checked the range; the window, a field of this batch, keeps it mapped,
+        // and frames are reachable only through a borrow of this batch.
         self.frames
             .push(unsafe { RxFrame::new(at.as_ptr(), length) });
         self.bytes += u64::from(length);
         true
     }
 
-    /// Adds a frame put together from `parts` (region, offset, length), each within its region; `false` if one is not. A batch that has room has it for the longest.
+    /// Adds a frame put together from `parts` (region, offset, length), each within its region;
+    /// `false` if one is not. A batch that has room has it for the longest.
     pub fn push_chain(&mut self, parts: &[(u16, u32, u32)]) -> bool {
         if self.side.is_empty() {
             self.side.resize(SIDE_BYTES, 0);
@@ -92,12 +96,14 @@ impl RxBatch {
             if n > SIDE_BYTES - end {
                 return false;
             }
-            // SAFETY: `place` checked the source; `end + n <= side.len()`. One is shared memory and the other private, so they are distinct.
+            // SAFETY: `place` checked the source; `end + n <= side.len()`. One is shared memory and
+            // the other private, so they are distinct.
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), side.add(end), n) };
             end += n;
         }
         let length = (end - start) as u32;
-        // SAFETY: `start..end` lies in the side buffer, which has its final size, and in which nothing before `side_used` is written until `clear` drops this frame.
+        // SAFETY: `start..end` lies in the side buffer, which has its final size, and in which
+        // nothing before `side_used` is written until `clear` drops this frame.
         self.frames
             .push(unsafe { RxFrame::new(side.add(start), length) });
         self.bytes += u64::from(length);
@@ -142,14 +148,15 @@ impl TxBatch {
         let Some(at) = self.window.place(region, offset, capacity) else {
             return false;
         };
-        // SAFETY: `place` checked the range; the window keeps it mapped, and slots are reachable only through a borrow of this batch. No Rust reference into a
-        // region is ever made.
+        // SAFETY: `place` checked the range; the window keeps it mapped, and slots are reachable
+        // only through a borrow of this batch. No Rust reference into a region is ever made.
         self.frames
             .push(unsafe { TxFrame::new(at.as_ptr(), capacity) });
         true
     }
 
-    /// Asks for the lines at `offset` of `region` that the next short frame there will be written to.
+    /// Asks for the lines at `offset` of `region` that the next short frame there will be written
+    /// to.
     #[inline]
     pub fn ask_for(&self, region: u16, offset: u32) {
         if let Some(at) = self.window.place(region, offset, 1) {
@@ -169,13 +176,15 @@ impl TxBatch {
         for i in 0..n {
             // SAFETY: `(i + 1) * capacity <= staging.len()`.
             let at = unsafe { base.add(i * capacity) };
-            // SAFETY: as above; the buffer is private, resized only after `clear`, and otherwise reached only through this pointer.
+            // SAFETY: as above; the buffer is private, resized only after `clear`, and otherwise
+            // reached only through this pointer.
             self.frames
                 .push(unsafe { TxFrame::new(at, capacity as u32) });
         }
     }
 
-    /// Moves what the caller wrote to slot `from` to slot `to`; `false`, and nothing done, if there is no such slot or not as much room.
+    /// Moves what the caller wrote to slot `from` to slot `to`; `false`, and nothing done, if there
+    /// is no such slot or not as much room.
     pub fn move_slot(&self, from: usize, to: usize) -> bool {
         let (Some(source), Some(target)) = (self.frames.get(from), self.frames.get(to)) else {
             return false;
@@ -190,7 +199,8 @@ impl TxBatch {
         true
     }
 
-    /// Copies `length` bytes at `at` of the staged slot `index` to `offset` of `region`; `false` if either does not have as much.
+    /// Copies `length` bytes at `at` of the staged slot `index` to `offset` of `region`; `false` if
+    /// either does not have as much.
     pub fn unstage(&self, index: usize, at: usize, region: u16, offset: u32, length: u32) -> bool {
         let n = length as usize;
         let Some(from) = self
@@ -203,7 +213,8 @@ impl TxBatch {
         let Some(target) = self.window.place(region, offset, length) else {
             return false;
         };
-        // SAFETY: `place` checked the range, which the window keeps mapped; no Rust reference into a region is ever made.
+        // SAFETY: `place` checked the range, which the window keeps mapped; no Rust reference into
+        // a region is ever made.
         let mut to = unsafe { RawSliceMut::new(target.as_ptr(), n) };
         to.copy_from(from.as_raw());
         true
@@ -226,8 +237,9 @@ fn prefetch(at: *const u8) {
 #[inline]
 fn prefetch_to_write(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch faults on no address, and a processor that does not know this one ignores it. `_mm_prefetch` would make it a plain prefetch
-    // here, since the baseline target has no `prfchw`; that fetches the line without the right to write it.
+    // SAFETY: a prefetch faults on no address, and a processor that does not know this one ignores
+    // it. `_mm_prefetch` would make it a plain prefetch here, since the baseline target has no
+    // `prfchw`; that fetches the line without the right to write it.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }

@@ -1,8 +1,9 @@
 //! Interrupt eventfds: the sender of a ring writes, its sleeping receiver reads.
 //!
-//! The peer holds the same open file and may change its flags, so each use here is made not to block on its own account: reads ask the kernel not to wait, rings are
-//! added by the kernel (`ringer_unsafe`), and a descriptor that comes from a peer must be an eventfd and is set non-blocking. Called by `rx`, `tx` and the handshakes;
-//! never while both ends poll.
+//! The peer holds the same open file and may change its flags, so each use here is made not to
+//! block on its own account: reads ask the kernel not to wait, rings are added by the kernel
+//! (`ringer_unsafe`), and a descriptor that comes from a peer must be an eventfd and is set
+//! non-blocking. Called by `rx`, `tx` and the handshakes; never while both ends poll.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -32,7 +33,8 @@ pub fn adopt(bell: BorrowedFd<'_>) -> Result<(), &'static str> {
     if !is_eventfd(bell) {
         return Err("Interrupt fd is not an eventfd");
     }
-    // A read takes but one from such a counter: rung once with a great number, it would never be silent again, and the receiver never sleep.
+    // A read takes but one from such a counter: rung once with a great number, it would never be
+    // silent again, and the receiver never sleep.
     if fdinfo(bell, "eventfd-semaphore").is_some_and(|is| is != "0") {
         return Err("Interrupt fd is a semaphore");
     }
@@ -52,7 +54,8 @@ fn is_eventfd(bell: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Whether it is neither a socket, nor a file of any file system, nor what else has a type: the kernel's own descriptors have none.
+/// Whether it is neither a socket, nor a file of any file system, nor what else has a type: the
+/// kernel's own descriptors have none.
 fn has_no_type(descriptor: BorrowedFd<'_>) -> bool {
     // What is known already will do: a file system of the peer's is not to be asked.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
@@ -68,10 +71,12 @@ pub fn ring(ringer: &Ringer, bell: BorrowedFd<'_>) {
     }
 }
 
-/// For a kernel that does it in no other way: a peer would have to clear the flag between these two calls, and keep the counter full, to hold us up.
+/// For a kernel that does it in no other way: a peer would have to clear the flag between these two
+/// calls, and keep the counter full, to hold us up.
 fn write(bell: BorrowedFd<'_>) {
     let _ = fcntl_setfl(bell, OFlags::NONBLOCK);
-    // A full counter means that it is ringing already; other failures leave the receiver to its own timeout.
+    // A full counter means that it is ringing already; other failures leave the receiver to its own
+    // timeout.
     let _ = io::write(bell, &1u64.to_ne_bytes());
 }
 
@@ -92,6 +97,8 @@ pub fn drain(bell: BorrowedFd<'_>) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
     use std::os::fd::AsFd;
 
@@ -115,7 +122,10 @@ mod tests {
     fn with_ringer() -> Option<(OwnedFd, Ringer)> {
         let ringer = Ringer::new();
         if !ringer.has_context() {
-            println!("skipped: the kernel does no asynchronous operations (io_setup)");
+            let _ = writeln!(
+                std::io::stderr(),
+                "ignored: the kernel does no asynchronous operations (io_setup)"
+            );
             return None;
         }
         Some((new().unwrap(), ringer))

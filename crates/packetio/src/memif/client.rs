@@ -337,7 +337,8 @@ fn make_file(bytes: usize) -> rustix::io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Lays out an empty ring whose slots know their buffers; nothing is lent before the connection is up.
+/// Lays out an empty ring whose slots know their buffers; nothing is lent before the connection is
+/// up.
 fn make_ring(
     region: &Arc<Region>,
     plan: &RegionPlan,

@@ -1,7 +1,10 @@
-//! The control object that all queues of an interface share: the handshakes behind a mutex, and what came of them.
+//! The control object that all queues of an interface share: the handshakes behind a mutex, and
+//! what came of them.
 //!
-//! Ports touch it only off the hot path: every few milliseconds by the clock, when they go to sleep and no frames came since the last sleep, and when a peer lied. Its descriptor is an epoll
-//! instance over every socket of the control channel, so that a sleeping port needs to name one only, whatever connections come and go.
+//! Ports touch it only off the hot path: every few milliseconds by the clock, when they go to sleep
+//! and no frames came since the last sleep, and when a peer lied. Its descriptor is an epoll
+//! instance over every socket of the control channel, so that a sleeping port needs to name one
+//! only, whatever connections come and go.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -53,8 +56,8 @@ pub struct Control {
     role: Role,
     link: Option<Arc<Link>>,
     generation: u64,
-    /// One for each queue: rung when the generation changes. What came on the control channel is gone once one queue has handled it, and the others' sleep
-    /// would go on.
+    /// One for each queue: rung when the generation changes. What came on the control channel is
+    /// gone once one queue has handled it, and the others' sleep would go on.
     news: Arc<[OwnedFd]>,
     queues: Box<[Queue]>,
     reason: String,
@@ -114,7 +117,8 @@ impl Shared {
         self.epoll.as_fd()
     }
 
-    /// What the port of `queue` sleeps on besides: another queue's port has found that the connection came or went.
+    /// What the port of `queue` sleeps on besides: another queue's port has found that the
+    /// connection came or went.
     pub fn news(&self, queue: usize) -> Option<BorrowedFd<'_>> {
         self.news.get(queue).map(AsFd::as_fd)
     }

@@ -1,6 +1,8 @@
-//! Where things lie in shared memory: the ring header, the descriptor, and the region that a client makes.
+//! Where things lie in shared memory: the ring header, the descriptor, and the region that a client
+//! makes.
 //!
-//! Owns nothing. Read by [`ring_unsafe`](super::ring_unsafe) (offsets) and by the client's handshake (the plan of its region).
+//! Owns nothing. Read by [`ring_unsafe`](super::ring_unsafe) (offsets) and by the client's
+//! handshake (the plan of its region).
 //!
 //! ```text
 //! ring     0 cookie u32 │ 4 flags u16 │ 6 head u16 │ … │ 64 tail u16 │ … │ 128 descriptor[slots]
@@ -62,8 +64,9 @@ pub enum Direction {
 }
 
 impl RegionPlan {
-    /// Bytes from one buffer to the next: an odd number of cache lines, so that the buffers' first lines, which are what small frames touch, spread over
-    /// all sets of the cache instead of two of them.
+    /// Bytes from one buffer to the next: an odd number of cache lines, so that the buffers' first
+    /// lines, which are what small frames touch, spread over all sets of the cache instead of two
+    /// of them.
     pub const fn buffer_stride(&self) -> usize {
         let lines = self.buffer_bytes.div_ceil(LINE);
         (lines | 1) * LINE

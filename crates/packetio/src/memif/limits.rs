@@ -2,8 +2,10 @@
 
 /// Frames in one batch, received or reserved.
 pub const BATCH_FRAMES_MAX: usize = 256;
-/// A received batch ends with the frame that brings it to so many bytes: what is copied out of large frames is read by the application before it has left the
-/// second-level cache (decision 0049). 256 frames of an MTU of 1,500 would be three times as much, and would come in three turns.
+/// A received batch ends with the frame that brings it to so many bytes: what is copied out of
+/// large frames is read by the application before it has left the second-level cache (decision
+/// 0049). 256 frames of an MTU of 1,500 would be three times as much, and would come in three
+/// turns.
 pub const BATCH_BYTES_MAX: u64 = 128 * 1024;
 /// Bytes of one frame, also of one put together from a chain.
 pub const FRAME_BYTES_MAX: usize = 65_536;
@@ -33,9 +35,10 @@ pub const SIDE_BYTES: usize = BATCH_BYTES_MAX as usize + FRAME_BYTES_MAX;
 pub const STAGED_FRAMES_MAX: usize = 32;
 /// Half-open control connections that a server keeps.
 pub const HANDSHAKES_MAX: usize = 4;
-/// How long a server that cannot accept lets clients wait before it tries again, ns: no descriptor is free, or ...
-/// ... too many that peers sent are still being closed ([`crate::limits::CLOSING_MAX`]). The connection that is up is not touched by it, and neither are
-/// handshakes that have begun, each of which adds three at most; a client tries again later.
+/// How long a server that cannot accept lets clients wait before it tries again, ns: no descriptor
+/// is free, or ... ... too many that peers sent are still being closed
+/// ([`crate::limits::CLOSING_MAX`]). The connection that is up is not touched by it, and neither
+/// are handshakes that have begun, each of which adds three at most; a client tries again later.
 pub const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 /// Control messages handled per look at one connection.
 pub const MESSAGES_PER_LOOK_MAX: usize = 32;
@@ -56,7 +59,8 @@ pub const CONTROL_LOOK_NS: u64 = 10_000_000;
 pub const CONTROL_LOOK_NS_CONNECTING: u64 = 1_000_000;
 /// Receive calls between two looks at the clock while connected; a power of two.
 pub const POLLS_PER_CLOCK_READ: u32 = 64;
-/// First pause of a sleeper who waits for room in a full ring, ns; the protocol has no wake-up for that. Doubles up to the maximum.
+/// First pause of a sleeper who waits for room in a full ring, ns; the protocol has no wake-up for
+/// that. Doubles up to the maximum.
 pub const TX_ROOM_POLL_NS_MIN: u64 = 50_000;
 /// Longest such pause, ns.
 pub const TX_ROOM_POLL_NS_MAX: u64 = 2_000_000;

@@ -1,6 +1,7 @@
 //! A connection that is up: its regions and, for each queue, the two rings seen from our side.
 //!
-//! Made by the handshakes, held by the control object and by every port that uses it, so that the memory stays mapped until the last of them lets go.
+//! Made by the handshakes, held by the control object and by every port that uses it, so that the
+//! memory stays mapped until the last of them lets go.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ pub enum Change {
     Refused(String),
 }
 
-/// The buffers of a ring that we own as client: slot `i` has the one at `offset + i * stride` of region 0, always.
+/// The buffers of a ring that we own as client: slot `i` has the one at `offset + i * stride` of
+/// region 0, always.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffers {
     /// Offset of slot 0's buffer.

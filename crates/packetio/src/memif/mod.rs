@@ -1,8 +1,10 @@
 //! The memif backend: frames through memory shared with another process, no kernel in between.
 //!
-//! It speaks version 2 of the protocol of VPP and DPDK (`net_memif`, libmemif), in both roles. The client ("slave") owns the memory, the server ("master")
-//! listens on the UNIX socket; which of them is the host and which the application does not matter. For people: `memif:PATH[,role=..]` in a
-//! [`WireSpec`](crate::WireSpec); for code: [`Memif::connect`] for all queues at once, [`open`] for one.
+//! It speaks version 2 of the protocol of VPP and DPDK (`net_memif`, libmemif), in both roles. The
+//! client ("slave") owns the memory, the server ("master") listens on the UNIX socket; which of
+//! them is the host and which the application does not matter. For people: `memif:PATH[,role=..]`
+//! in a [`WireSpec`](crate::WireSpec); for code: [`Memif::connect`] for all queues at once,
+//! [`open`] for one.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -17,18 +19,25 @@
 //! | `bell`, `ringer_unsafe` | interrupts, and how one is sent that cannot hold us up |
 //! | `port` | one queue as a [`Port`] |
 //!
-//! **Trust.** The peer may rewrite the memory while we read it, and lie in every word. Descriptors are read once and checked against the regions; what does not fit is
-//! dropped and counted (receive) or ends the connection (transmit); a cursor that runs past what was lent ends the connection. The memory cannot
-//! shrink under us (the server asks for the seal; the client sets it), nor run out of pages: huge ones are refused. DPDK's `zero-copy=yes` clients offer unsealed memory and are refused.
-//! What else a peer may do with a descriptor that it passes to us: keep who closes it waiting. So all but memory and eventfds, and sockets in whose queue descriptors were left, are closed on a thread of their own, and while
-//! too many wait for that, nobody new is heard (`crate::limits::CLOSING_MAX`); it costs its sender the connection. An eventfd that a read does not silence (`EFD_SEMAPHORE`) is refused,
-//! and one that the peer fills and makes blocking holds up nobody (`ringer_unsafe`).
+//! **Trust.** The peer may rewrite the memory while we read it, and lie in every word. Descriptors
+//! are read once and checked against the regions; what does not fit is dropped and counted
+//! (receive) or ends the connection (transmit); a cursor that runs past what was lent ends the
+//! connection. The memory cannot shrink under us (the server asks for the seal; the client sets
+//! it), nor run out of pages: huge ones are refused. DPDK's `zero-copy=yes` clients offer unsealed
+//! memory and are refused. What else a peer may do with a descriptor that it passes to us: keep who
+//! closes it waiting. So all but memory and eventfds, and sockets in whose queue descriptors were
+//! left, are closed on a thread of their own, and while too many wait for that, nobody new is heard
+//! (`crate::limits::CLOSING_MAX`); it costs its sender the connection. An eventfd that a read does
+//! not silence (`EFD_SEMAPHORE`) is refused, and one that the peer fills and makes blocking holds
+//! up nobody (`ringer_unsafe`).
 //!
-//! **Frames.** Received and transmitted in place. A chained frame is received through a side buffer, a copy. Our own frames are never chained, but towards a client
-//! whose buffers are smaller than ours: then every frame is staged and copied. The MTU is the buffer size less 18.
+//! **Frames.** Received and transmitted in place. A chained frame is received through a side
+//! buffer, a copy. Our own frames are never chained, but towards a client whose buffers are smaller
+//! than ours: then every frame is staged and copied. The MTU is the buffer size less 18.
 //!
-//! **Sleeping.** A receiver that polls masks the interrupt, and then neither side makes a system call. There is no interrupt for freed transmit slots: who waits for
-//! room is given a deadline (`deadline_ns`) of 50 µs to 2 ms.
+//! **Sleeping.** A receiver that polls masks the interrupt, and then neither side makes a system
+//! call. There is no interrupt for freed transmit slots: who waits for room is given a deadline
+//! (`deadline_ns`) of 50 µs to 2 ms.
 
 #[allow(unsafe_code)]
 mod batch_unsafe;
@@ -90,7 +99,8 @@ pub struct MemifOptions {
     pub role: MemifRole,
     /// Interface id; both ends agree on it.
     pub id: u32,
-    /// Slots of each ring, a power of two from 8 to 16384; the client's count. Without it [`slots`](Self::slots) makes it fit the buffers.
+    /// Slots of each ring, a power of two from 8 to 16384; the client's count. Without it
+    /// [`slots`](Self::slots) makes it fit the buffers.
     pub ring_slots: Option<usize>,
     /// Bytes of each buffer, 128 to 65536; the MTU is 18 less.
     pub buffer_bytes: usize,
@@ -118,8 +128,9 @@ impl Default for MemifOptions {
 }
 
 impl MemifOptions {
-    /// Slots of each ring: those asked for, or 1,024, and fewer of large buffers. A ring is written and read all around, so its memory
-    /// should stay in the caches: 1,024 buffers of 64 KiB would be fetched from behind them for every frame (decision 0045).
+    /// Slots of each ring: those asked for, or 1,024, and fewer of large buffers. A ring is written
+    /// and read all around, so its memory should stay in the caches: 1,024 buffers of 64 KiB would
+    /// be fetched from behind them for every frame (decision 0045).
     ///
     /// ```
     /// use packetio::memif::MemifOptions;
@@ -141,7 +152,8 @@ impl MemifOptions {
 pub struct Memif;
 
 impl Memif {
-    /// Opens all queues of the interface: one port each, in order, to be moved to the threads that drive them.
+    /// Opens all queues of the interface: one port each, in order, to be moved to the threads that
+    /// drive them.
     ///
     /// It returns at once; until the peer is there, the ports receive nothing and have no slots.
     ///
@@ -154,7 +166,8 @@ impl Memif {
     }
 }
 
-/// Opens queue `queue` of the interface; ports of one interface in one process share its connection.
+/// Opens queue `queue` of the interface; ports of one interface in one process share its
+/// connection.
 ///
 /// # Errors
 /// One line that says what and where.

@@ -1,7 +1,8 @@
 //! One queue of a memif interface as a [`Port`].
 //!
-//! Owns the two halves of its queue on the present connection, and follows the control object from one connection to the next. Used by one thread at a time.
-//! When a connection ends, what its peer sent before is still handed up (at most a ring full); only then the memory is let go.
+//! Owns the two halves of its queue on the present connection, and follows the control object from
+//! one connection to the next. Used by one thread at a time. When a connection ends, what its peer
+//! sent before is still handed up (at most a ring full); only then the memory is let go.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -91,12 +92,14 @@ impl MemifPort {
         Arc::clone(&self.shared)
     }
 
-    /// Why the last connection ended or did not come about; empty if there was none. Takes the interface's lock: not for the data path.
+    /// Why the last connection ended or did not come about; empty if there was none. Takes the
+    /// interface's lock: not for the data path.
     pub fn last_reason(&self) -> String {
         self.shared.control().reason().to_owned()
     }
 
-    /// The peer's name for itself, while connected. Takes the interface's lock: not for the data path.
+    /// The peer's name for itself, while connected. Takes the interface's lock: not for the data
+    /// path.
     pub fn peer_name(&self) -> Option<String> {
         self.shared.control().link().map(|link| link.peer.clone())
     }
@@ -131,11 +134,14 @@ impl MemifPort {
         true
     }
 
-    /// Looks at the control channel, unless this port was busy since it slept and has looked a moment ago: whoever has slept at all has frames between two sleeps, and the lock
-    /// is all queues'. What comes meanwhile ends a sleep at once, and the next one, if no frames came, begins with a look.
+    /// Looks at the control channel, unless this port was busy since it slept and has looked a
+    /// moment ago: whoever has slept at all has frames between two sleeps, and the lock is all
+    /// queues'. What comes meanwhile ends a sleep at once, and the next one, if no frames came,
+    /// begins with a look.
     ///
-    /// If another queue is at it, it is left to that one for a while. Its thread may have lost the core in the middle of it, so nobody who shares the core may wait for it awake:
-    /// neither for the lock, nor by sleeping on what it has yet to read.
+    /// If another queue is at it, it is left to that one for a while. Its thread may have lost the
+    /// core in the middle of it, so nobody who shares the core may wait for it awake: neither for
+    /// the lock, nor by sleeping on what it has yet to read.
     fn look_before_sleep(&mut self, now_ns: u64) {
         let frames = self.counters.rx_frames;
         let is_busy = std::mem::replace(&mut self.frames_at_sleep, frames) != frames;

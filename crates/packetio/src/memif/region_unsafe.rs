@@ -1,7 +1,8 @@
 //! Mapped regions, and the bounds check of every descriptor against them.
 //!
-//! A [`Region`] owns a mapping; a [`Window`] is all regions of a connection. The peer may rewrite the memory at any time, so no Rust reference into it is ever
-//! made. Called by the control channel (to map and lay out) and by the batches.
+//! A [`Region`] owns a mapping; a [`Window`] is all regions of a connection. The peer may rewrite
+//! the memory at any time, so no Rust reference into it is ever made. Called by the control channel
+//! (to map and lay out) and by the batches.
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -17,7 +18,8 @@ pub struct Region {
     len: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; all access goes through raw pointers with the ordering that the cursors give.
+// SAFETY: a mapping belongs to the process, not to a thread; all access goes through raw pointers
+// with the ordering that the cursors give.
 unsafe impl Send for Region {}
 // SAFETY: as above; the type hands out no references into the mapping.
 unsafe impl Sync for Region {}
@@ -44,7 +46,8 @@ impl Region {
             )?
         };
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::Errno::NOMEM)?;
-        // SAFETY: the range is the mapping just made. Huge pages are a wish; a refusal changes nothing.
+        // SAFETY: the range is the mapping just made. Huge pages are a wish; a refusal changes
+        // nothing.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
         Ok(Arc::new(Self { base, len }))
     }
@@ -61,7 +64,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `map` and every holder of a pointer into it also held this region. A failure would leave it mapped, which is harmless.
+        // SAFETY: the range was mapped by `map` and every holder of a pointer into it also held
+        // this region. A failure would leave it mapped, which is harmless.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -74,7 +78,8 @@ pub struct Window {
     _regions: Arc<[Arc<Region>]>,
 }
 
-// SAFETY: the bounds lead into mappings that are kept alive and are valid on every thread; accesses are raw.
+// SAFETY: the bounds lead into mappings that are kept alive and are valid on every thread; accesses
+// are raw.
 unsafe impl Send for Window {}
 // SAFETY: as above.
 unsafe impl Sync for Window {}

@@ -1,7 +1,7 @@
 //! A ring in shared memory: header, cursors, flags, descriptors.
 //!
-//! [`RingMemory`] keeps its region mapped. Each word of a descriptor is read once and used from the local copy; what a cursor says is only a number, to be
-//! checked by `rx` and `tx`, the callers.
+//! [`RingMemory`] keeps its region mapped. Each word of a descriptor is read once and used from the
+//! local copy; what a cursor says is only a number, to be checked by `rx` and `tx`, the callers.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -37,7 +37,8 @@ pub struct RingMemory {
     _region: Arc<Region>,
 }
 
-// SAFETY: the pointer leads into a mapping that is kept alive and is valid on every thread; accesses are raw.
+// SAFETY: the pointer leads into a mapping that is kept alive and is valid on every thread;
+// accesses are raw.
 unsafe impl Send for RingMemory {}
 // SAFETY: as above.
 unsafe impl Sync for RingMemory {}
@@ -111,8 +112,8 @@ impl RingMemory {
         unsafe { store_release_u16(self.word(RING_TAIL), tail) }
     }
 
-    /// As the receiver: whether the sender is to ring the bell. When `true`, look at the ring again afterwards: what the sender published
-    /// before it could see this is visible to that look.
+    /// As the receiver: whether the sender is to ring the bell. When `true`, look at the ring again
+    /// afterwards: what the sender published before it could see this is visible to that look.
     pub fn set_interrupts(&self, wanted: bool) {
         let flags = if wanted { 0 } else { RING_FLAG_MASK_INTERRUPT };
         // SAFETY: in the header, 2-aligned.
@@ -133,7 +134,8 @@ impl RingMemory {
     #[inline]
     pub fn descriptor(&self, cursor: u16) -> Descriptor {
         let at = self.descriptor_at(cursor);
-        // SAFETY: the descriptor lies in the ring (`descriptor_at`), 16-aligned; any bytes are a `u64`.
+        // SAFETY: the descriptor lies in the ring (`descriptor_at`), 16-aligned; any bytes are a
+        // `u64`.
         let [first, second] = unsafe {
             [
                 read_once(at.cast::<u64>()),
@@ -176,7 +178,8 @@ impl RingMemory {
     #[inline]
     fn descriptor_at(&self, cursor: u16) -> *mut u8 {
         let slot = usize::from(cursor & self.mask);
-        // SAFETY: `slot <= mask`, and `new` checked that all `mask + 1` descriptors lie within the mapping.
+        // SAFETY: `slot <= mask`, and `new` checked that all `mask + 1` descriptors lie within the
+        // mapping.
         unsafe {
             self.base
                 .as_ptr()
@@ -187,7 +190,8 @@ impl RingMemory {
     #[inline]
     fn word<T>(&self, offset: usize) -> *mut T {
         debug_assert!(offset + size_of::<T>() <= RING_DESCRIPTORS);
-        // SAFETY: every caller names a header word; `new` checked that the header lies within the mapping.
+        // SAFETY: every caller names a header word; `new` checked that the header lies within the
+        // mapping.
         unsafe { self.base.as_ptr().add(offset).cast() }
     }
 }

@@ -1,10 +1,13 @@
 //! Adds to an eventfd that a hostile peer holds, too, without ever waiting.
 //!
-//! `write` waits at a full counter unless the open file says `O_NONBLOCK`, and its flags are the peer's as much as ours; no flag of a single call keeps it from that (`RWF_NOWAIT`
-//! is refused). But what the kernel itself adds to an eventfd when an asynchronous operation ends (`IOCB_FLAG_RESFD`) waits for nobody: a full counter stays full. So a
-//! ring is such an operation, and one that ends at once: to read no bytes from the bell, which an eventfd refuses.
+//! `write` waits at a full counter unless the open file says `O_NONBLOCK`, and its flags are the
+//! peer's as much as ours; no flag of a single call keeps it from that (`RWF_NOWAIT` is refused).
+//! But what the kernel itself adds to an eventfd when an asynchronous operation ends
+//! (`IOCB_FLAG_RESFD`) waits for nobody: a full counter stays full. So a ring is such an operation,
+//! and one that ends at once: to read no bytes from the bell, which an eventfd refuses.
 //!
-//! Owned by a port that is or was connected, used through `bell`. It costs a quarter of a microsecond more than a `write`, of the four that it takes to wake a thread and to be woken.
+//! Owned by a port that is or was connected, used through `bell`. It costs a quarter of a
+//! microsecond more than a `write`, of the four that it takes to wake a thread and to be woken.
 
 use std::cell::Cell;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -26,7 +29,8 @@ const FETCHED_MAX: usize = 64;
 #[derive(Default)]
 struct Operation {
     data: u64,
-    /// Which half is which depends on the byte order; the kernel writes the first, and the second is 0.
+    /// Which half is which depends on the byte order; the kernel writes the first, and the second
+    /// is 0.
     key_and_flags_of_rw: u64,
     command: u16,
     priority: i16,
@@ -49,7 +53,8 @@ const _: () = assert!(size_of::<Operation>() == 64);
 pub struct Ringer {
     /// The kernel's number of us; `None` if it does no such operations.
     context: Option<libc::c_ulong>,
-    /// It does them, but not with this bell (none before 5.9) or not for us. To give the context back takes some 25 ms, so it stays.
+    /// It does them, but not with this bell (none before 5.9) or not for us. To give the context
+    /// back takes some 25 ms, so it stays.
     refused: Cell<bool>,
 }
 
@@ -103,7 +108,8 @@ fn submit(context: libc::c_ulong, bell: BorrowedFd<'_>) -> Result<(), Errno> {
         ..Operation::default()
     };
     let mut operations = [&raw mut operation];
-    // SAFETY: one operation, which the kernel reads, and writes its key to, during the call; its buffer of no bytes is never written to, and the descriptor is borrowed for as long.
+    // SAFETY: one operation, which the kernel reads, and writes its key to, during the call; its
+    // buffer of no bytes is never written to, and the descriptor is borrowed for as long.
     let rc = unsafe { libc::syscall(libc::SYS_io_submit, context, ONE, operations.as_mut_ptr()) };
     match rc {
         1 => Ok(()),
@@ -118,7 +124,8 @@ fn fetch(context: libc::c_ulong) {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the kernel writes at most `FETCHED_MAX` events to `ended`, and reads `at_once`; both outlive the call.
+    // SAFETY: the kernel writes at most `FETCHED_MAX` events to `ended`, and reads `at_once`; both
+    // outlive the call.
     unsafe {
         libc::syscall(
             libc::SYS_io_getevents,

@@ -1,16 +1,20 @@
-//! The receiving half of a queue: frames are lent in place and given back in order, one cursor store per batch.
+//! The receiving half of a queue: frames are lent in place and given back in order, one cursor
+//! store per batch.
 //!
-//! Owned by the port, one per connection. As client we receive on a ring of our own buffers (the server writes lengths and moves the tail; we give a buffer
-//! back by moving the head). As server we receive on the client's ring (the client moves the head; we give back by moving the tail). So in either role
-//! there is the peer's cursor, which says how far frames are there, and ours, which says how far they are given back:
+//! Owned by the port, one per connection. As client we receive on a ring of our own buffers (the
+//! server writes lengths and moves the tail; we give a buffer back by moving the head). As server
+//! we receive on the client's ring (the client moves the head; we give back by moving the tail). So
+//! in either role there is the peer's cursor, which says how far frames are there, and ours, which
+//! says how far they are given back:
 //!
 //! ```text
 //!            released          consumed            peer's cursor      released + slots
 //!   ───────────┼─ lent to caller ─┼─ there, untouched ─┼── not yet filled ──┤
 //! ```
 //!
-//! A chained frame (flag NEXT) is copied together into the batch's side buffer. A chain that its sender has not published whole is a chain cut short: it is dropped,
-//! for senders publish frames whole.
+//! A chained frame (flag NEXT) is copied together into the batch's side buffer. A chain that its
+//! sender has not published whole is a chain cut short: it is dropped, for senders publish frames
+//! whole.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -137,8 +141,9 @@ impl Rx {
     pub fn prepare_wait(&mut self) -> bool {
         self.asleep = true;
         self.ring.set_interrupts(true);
-        // The fence in `set_interrupts` is enough against a sender that has one as well. DPDK's has none, so its last cursor may still be on its way out of the
-        // core's store buffer: look for about a microsecond.
+        // The fence in `set_interrupts` is enough against a sender that has one as well. DPDK's has
+        // none, so its last cursor may still be on its way out of the core's store buffer: look for
+        // about a microsecond.
         for _ in 0..SLEEP_LOOKS {
             if self.produced() != self.consumed {
                 return true;

@@ -1,7 +1,10 @@
-//! The server's side of the control channel: accepts clients, checks all that they announce, maps their memory.
+//! The server's side of the control channel: accepts clients, checks all that they announce, maps
+//! their memory.
 //!
-//! Owned by the control object. A few half-open connections may stand side by side, so that a client that stalls keeps no other out; the first that completes gets
-//! the interface, and the others are refused when they complete. The client's memory must be a file that cannot shrink (sealed), or reading it could kill us.
+//! Owned by the control object. A few half-open connections may stand side by side, so that a
+//! client that stalls keeps no other out; the first that completes gets the interface, and the
+//! others are refused when they complete. The client's memory must be a file that cannot shrink
+//! (sealed), or reading it could kill us.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -363,13 +366,16 @@ impl Announced {
     }
 }
 
-/// Whether a region of `size` bytes may be mapped from it: what holds now holds as long as it is mapped.
+/// Whether a region of `size` bytes may be mapped from it: what holds now holds as long as it is
+/// mapped.
 fn check_memory(memory: BorrowedFd<'_>, size: u64) -> Result<(), &'static str> {
-    // First, for only the kernel's own memory files have seals; any other's file system might keep us waiting for what is asked next.
+    // First, for only the kernel's own memory files have seals; any other's file system might keep
+    // us waiting for what is asked next.
     if !fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
         return Err("Region is not sealed against shrinking");
     }
-    // A hole may be made in sealed memory, too. An ordinary page comes back when it is touched; where there is no other huge page, touching it would kill us.
+    // A hole may be made in sealed memory, too. An ordinary page comes back when it is touched;
+    // where there is no other huge page, touching it would kill us.
     if !fstatfs(memory).is_ok_and(|system| system.f_type == TMPFS_MAGIC) {
         return Err("Region is not of ordinary pages");
     }

@@ -1,4 +1,5 @@
-//! The control channel's UNIX sockets: listen, connect, one message with at most one descriptor each way. Nothing blocks, not even to close.
+//! The control channel's UNIX sockets: listen, connect, one message with at most one descriptor
+//! each way. Nothing blocks, not even to close.
 //!
 //! Owns the listener and its path, and each connection. Called by the two handshakes.
 
@@ -67,7 +68,8 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at `path` (`@name` for an abstract address); a socket file that nobody listens on is replaced.
+    /// Listens at `path` (`@name` for an abstract address); a socket file that nobody listens on is
+    /// replaced.
     ///
     /// # Errors
     /// `ADDRINUSE` if someone listens there; else those of the calls.
@@ -206,7 +208,8 @@ impl Channel {
         if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
             return false;
         }
-        // The protocol is a dialogue, so the socket's buffer never fills unless the peer does not read: then it is no good either.
+        // The protocol is a dialogue, so the socket's buffer never fills unless the peer does not
+        // read: then it is no good either.
         let sent = rustix::net::sendmsg(
             socket,
             &[IoSlice::new(&bytes)],
@@ -223,7 +226,8 @@ impl Channel {
         };
         // One byte more than a message, so that a longer one is seen to be longer.
         let mut bytes = [0; MESSAGE_LEN + 1];
-        // First looked at where it lies: descriptors that find no room are closed by who takes the message, and that must not be us.
+        // First looked at where it lies: descriptors that find no room are closed by who takes the
+        // message, and that must not be us.
         let seen = look(socket, &mut bytes, &mut RecvAncillaryBuffer::default());
         let (length, brings) = match seen {
             Ok((0, _)) => return Received::Closed,
@@ -249,7 +253,8 @@ impl Channel {
         }
     }
 
-    /// A copy of the one descriptor of the message that is next, which stays where it is; `None` if there are more, or no room for it.
+    /// A copy of the one descriptor of the message that is next, which stays where it is; `None` if
+    /// there are more, or no room for it.
     fn copy_descriptor(&self, socket: &OwnedFd) -> Option<OwnedFd> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -287,7 +292,8 @@ impl Drop for Channel {
     }
 }
 
-/// The length of the message that is next, and whether it brings descriptors for which there was no room. It stays where it is.
+/// The length of the message that is next, and whether it brings descriptors for which there was no
+/// room. It stays where it is.
 fn look(
     socket: &OwnedFd,
     bytes: &mut [u8],

@@ -179,7 +179,8 @@ fn queue_asleep_while_another_is_at_the_control_channel_does_not_turn_in_circles
     };
     let mut ports = Memif::connect(&server).expect("server");
     let shared = ports[0].shared();
-    // Its thread may have lost the core in the middle of it, to the very thread that would turn in circles.
+    // Its thread may have lost the core in the middle of it, to the very thread that would turn in
+    // circles.
     let at_it = shared.control();
     assert!(!ports[1].prepare_wait(false) && !is_called(&ports[1]));
     ports[1].finish_wait();

@@ -1,14 +1,17 @@
-//! The sending half of a queue: slots are filled in place and published with one cursor store per batch.
+//! The sending half of a queue: slots are filled in place and published with one cursor store per
+//! batch.
 //!
-//! Owned by the port, one per connection. As client we send from our own buffers and move the head; the server gives them back by moving the tail. As server we
-//! fill the buffers that the client lent by moving the head, and move the tail. Either way:
+//! Owned by the port, one per connection. As client we send from our own buffers and move the head;
+//! the server gives them back by moving the tail. As server we fill the buffers that the client
+//! lent by moving the head, and move the tail. Either way:
 //!
 //! ```text
 //!   cursor ─┬─ free slots ─┬─ peer + ahead        ahead: as client, the ring's slots; as server, 0
 //! ```
 //!
-//! A client may lend buffers smaller than ours (so than the MTU that we promise). Then slots lie in a private staging buffer, and `send` copies each frame into as
-//! many lent buffers as it takes, chained.
+//! A client may lend buffers smaller than ours (so than the MTU that we promise). Then slots lie in
+//! a private staging buffer, and `send` copies each frame into as many lent buffers as it takes,
+//! chained.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -40,7 +43,8 @@ pub struct Tx {
     frame_bytes: u32,
     batch: TxBatch,
     staged: bool,
-    /// The peer wants no bell while it is awake, and looks at the ring before it wants one again: it need not be rung for twice.
+    /// The peer wants no bell while it is awake, and looks at the ring before it wants one again:
+    /// it need not be rung for twice.
     masks_awake: bool,
     /// The first frame of the batch that the peer was rung for; `None` once it was seen awake.
     rung_for: Option<u16>,
@@ -127,10 +131,13 @@ impl Tx {
         Ok(())
     }
 
-    /// The peer has not taken the batch that it was rung for: that ring still waits for it, as when many stacks share its core and others run first. Once it is awake it
-    /// takes what is there, this batch with it, and it looks again after it has asked for the bell and before it sleeps: either it sees this batch then, or we see here what it
-    /// gave back before. (Not to ask whether it took *anything* since the ring: a ring may come when its frames have been taken already, and find nobody who will take others.)
-    /// VPP in interrupt mode, which never masks its interrupt, is rung for each time.
+    /// The peer has not taken the batch that it was rung for: that ring still waits for it, as when
+    /// many stacks share its core and others run first. Once it is awake it takes what is there,
+    /// this batch with it, and it looks again after it has asked for the bell and before it sleeps:
+    /// either it sees this batch then, or we see here what it gave back before. (Not to ask whether
+    /// it took *anything* since the ring: a ring may come when its frames have been taken already,
+    /// and find nobody who will take others.) VPP in interrupt mode, which never masks its
+    /// interrupt, is rung for each time.
     #[inline]
     fn is_rung_for(&self) -> bool {
         let Some(first) = self.rung_for.filter(|_| self.masks_awake) else {
@@ -143,8 +150,9 @@ impl Tx {
         first.wrapping_sub(taken) <= self.ring.slots()
     }
 
-    /// Asks for the memory of the next `n` slots: by the time that they are written to, the peer's core has given it up. Only of those that are known to be
-    /// free: of a full ring the next are the oldest that the peer has yet to read.
+    /// Asks for the memory of the next `n` slots: by the time that they are written to, the peer's
+    /// core has given it up. Only of those that are known to be free: of a full ring the next are
+    /// the oldest that the peer has yet to read.
     #[inline]
     fn ask_for_next(&self, n: u16) {
         let free = self.peer.wrapping_add(self.ahead).wrapping_sub(self.cursor);
@@ -302,7 +310,8 @@ impl Tx {
         Ok(used)
     }
 
-    /// Copies one staged frame into the free slots from `used` on; the first slot after it, or `None` if they do not hold it.
+    /// Copies one staged frame into the free slots from `used` on; the first slot after it, or
+    /// `None` if they do not hold it.
     fn unstage_frame(
         &mut self,
         index: usize,

@@ -1,5 +1,5 @@
-//! A mirror of the kernel's control plane for one interface: MAC, MTU, link state, addresses, routes of
-//! the main table, and the neighbours that somebody asked for.
+//! A mirror of the kernel's control plane for one interface: MAC, MTU, link state, addresses,
+//! routes of the main table, and the neighbours that somebody asked for.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -116,8 +116,8 @@ impl Mirror {
         Ok(changes)
     }
 
-    /// The MAC address of a next hop, if the kernel knows it already. Otherwise the kernel asks for it
-    /// now, and [`Mirror::changes`] tells.
+    /// The MAC address of a next hop, if the kernel knows it already. Otherwise the kernel asks for
+    /// it now, and [`Mirror::changes`] tells.
     ///
     /// # Errors
     /// `NOBUFS` with [`MIRROR_NEIGHBOURS_MAX`] next hops; else what the kernel says.
@@ -163,8 +163,8 @@ impl Mirror {
         }
     }
 
-    /// An interface that went down or away took its neighbours along; the kernel is asked to resolve
-    /// them again.
+    /// An interface that went down or away took its neighbours along; the kernel is asked to
+    /// resolve them again.
     fn ask_again(&mut self, changes: &mut Vec<Change>) {
         let Ok(index) = self.index() else {
             return;

@@ -1,4 +1,5 @@
-//! The blocks of a pcapng file (draft-ietf-opsawg-pcapng): section header, interface description, enhanced packet.
+//! The blocks of a pcapng file (draft-ietf-opsawg-pcapng): section header, interface description,
+//! enhanced packet.
 //!
 //! Owns the sink. Knows no port: `mill capture` and tests may write with it directly.
 

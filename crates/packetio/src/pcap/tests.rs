@@ -1,4 +1,5 @@
-//! The file's bytes, and what happens when it cannot be written. `tests/pcap_tools.rs` has tcpdump and tshark read one.
+//! The file's bytes, and what happens when it cannot be written. `tests/pcap_tools.rs` has tcpdump
+//! and tshark read one.
 
 use super::*;
 use crate::loopback::{self, LoopbackOptions};

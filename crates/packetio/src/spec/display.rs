@@ -1,4 +1,5 @@
-//! A wire printed back in the form that parses to the same wire: only what differs from the default.
+//! A wire printed back in the form that parses to the same wire: only what differs from the
+//! default.
 
 use std::fmt::{self, Display, Formatter};
 

@@ -1,4 +1,4 @@
-//! What each key means: fills the backends' option structs and the wrappers' from `key=value`.
+//! Meaning of each key: fills the backends' option structs and the wrappers' from `key=value`.
 //!
 //! Called by the parser only. An `Err` is the reason, in words for the user; the parser adds where.
 
@@ -128,7 +128,7 @@ pub(super) fn apply(spec: &mut WireSpec, key: &str, value: &str) -> Result<(), S
     }
 }
 
-/// What no single key shows.
+/// Checks that span several keys.
 pub(super) fn check(spec: &WireSpec) -> Result<(), String> {
     let slots = match &spec.backend {
         Backend::Memif(o) => o.ring_slots,
@@ -186,10 +186,11 @@ fn fault(spec: &mut WireSpec, key: &str, value: &str) -> Result<bool, String> {
     Ok(known)
 }
 
-/// Sets one key of a bad wire's direction (`loss`, `delay`, …), as in a wire's name or behind `mill wire --`. `Ok(false)`: no such key.
+/// Sets one key of a bad wire's direction (`loss`, `delay`, …), as in a wire's name or behind `mill
+/// wire --`. `Ok(false)`: no such key.
 ///
 /// # Errors
-/// What was expected, in words for the user.
+/// The expected form, in words for the user.
 pub fn line(line: &mut LineOptions, key: &str, value: &str) -> Result<bool, String> {
     match key {
         "loss" => line.loss = parse(value)?,

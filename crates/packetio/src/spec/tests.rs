@@ -1,4 +1,4 @@
-//! What users may write, and what they are told when it is wrong.
+//! Specifications that users may write, and the errors for wrong ones.
 
 use super::*;
 use crate::fault::Ratio;

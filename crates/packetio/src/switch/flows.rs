@@ -1,13 +1,14 @@
-//! Who has which flow: a memory of bounded size, by keyed hash.
+//! Owners of flows: a memory of bounded size, by keyed hash.
 //!
 //! ```text
 //!  set     8 entries of 8 bytes, the newest first; the hash's lower bits say which set
 //!  entry   [ hash, upper 55 bits | rank, 3 | member, 6 ]
 //! ```
 //!
-//! An entry stays until its place is needed: an old one does no harm, for what begins anew begins with a SYN, which writes it anew. Where a set is full the
-//! lowest [`Rank`] gives way, and of those the oldest; a SYN of the wire's takes only the place of what is no more than it. So neither ended flows nor SYNs of
-//! addresses that were made up take the place of an open one.
+//! An entry stays until its place is needed: an old one does no harm, for what begins anew begins
+//! with a SYN, which writes it anew. Where a set is full the lowest [`Rank`] gives way, and of
+//! those the oldest; a SYN of the wire's takes only the place of what is no more than it. So
+//! neither ended flows nor SYNs of addresses that were made up take the place of an open one.
 
 use std::cmp::Reverse;
 use std::hash::{BuildHasher, RandomState};
@@ -35,13 +36,14 @@ pub enum Rank {
     Ended,
     /// A SYN of the wire's was seen and no more.
     Doubtful,
-    /// Its owner may well know it: the owner called it, or a RST came from the wire that is perhaps not the peer's.
+    /// Its owner may well know it: the owner called it, or a RST came from the wire that is perhaps
+    /// not the peer's.
     Likely,
     /// Its owner has sent more than a SYN or what answers one.
     Open,
 }
 
-/// What is known of a flow.
+/// State of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kept {
     pub member: usize,
@@ -78,7 +80,7 @@ fn place(set: &[u64], hash: u64) -> Option<usize> {
 }
 
 impl Flows {
-    /// Of so many flows; a power of two.
+    /// A memory of so many flows; a power of two.
     pub fn new(flows: usize) -> Self {
         let sets = (flows / WAYS).max(1);
         debug_assert!(sets.is_power_of_two());
@@ -116,7 +118,8 @@ impl Flows {
         })
     }
 
-    /// Keeps a flow, unless it is [`Doubtful`](Rank::Doubtful) and all in its set are more. If another one was forgotten for it that may not have ended: whose.
+    /// Keeps a flow, unless it is [`Doubtful`](Rank::Doubtful) and all in its set are more. If
+    /// another one was forgotten for it that may not have ended: whose.
     pub fn keep(&mut self, hash: u64, kept: Kept) -> Option<usize> {
         let entry = hash & NAME | (kept.rank as u64) << RANK_AT | kept.member as u64;
         let set = self.set(hash);

@@ -1,6 +1,7 @@
-//! What a frame is, as far as it matters to whose it is.
+//! Kinds of frames, as far as they decide about the owner.
 //!
-//! Read with the parsers of `stack::arrivals::demux` and as far as that looks: what a stack takes for a segment must be one here, or all members would answer it.
+//! Read with the parsers of `stack::arrivals::demux` and as far as that looks: what a stack takes
+//! for a segment must be one here, or all members would answer it.
 
 use wire::ethernet::{self, EtherType};
 use wire::tcp::{self, Flags};
@@ -8,7 +9,8 @@ use wire::{Addr, FlowKey, WireError, ipv4, ipv6, protocol};
 
 use crate::frame_unsafe::RxFrame;
 
-/// Header bytes that are looked at: Ethernet with one tag, the longest IPv4 header, the longest TCP header.
+/// Header bytes that are looked at: Ethernet with one tag, the longest IPv4 header, the longest TCP
+/// header.
 const HEAD_BYTES: usize = 18 + 60 + 60;
 /// Where a TCP header has its flags.
 const FLAGS_AT: usize = 13;
@@ -19,9 +21,10 @@ const ICMPV6_ECHO: u8 = 128;
 pub enum Kind {
     /// A segment; its destination is `local`.
     Tcp(FlowKey, Flags),
-    /// What every stack learns from: ARP, neighbour discovery, ICMP errors.
+    /// Frames that every stack learns from: ARP, neighbour discovery, ICMP errors.
     ForAll,
-    /// What one stack answers, or drops, in the name of all: echo requests, UDP, fragments, what nobody speaks, what is broken.
+    /// Frames that one stack answers or drops for all: echo requests, UDP, fragments, unknown and
+    /// broken packets.
     ForOne,
 }
 

@@ -26,7 +26,8 @@ pub struct Drops {
     pub from_too_long: Published64,
     /// From the member, when none of the others was there or has the address.
     pub from_nobody: Published64,
-    /// Flows of the member's, not known to have ended, that others took the place of: if the listeners of its port have changed, the next segment goes astray.
+    /// Flows of the member's, not known to have ended, that others took the place of: if the
+    /// listeners of its port have changed, the next segment goes astray.
     pub flows_forgotten: Published64,
 }
 

@@ -1,4 +1,4 @@
-//! Whose a frame is, by its headers alone.
+//! The owner of a frame, by its headers alone.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -23,10 +23,10 @@ pub enum Addressee {
     Members(u64),
 }
 
-/// What was read of a frame of the wire's.
+/// Header fields that were read of a frame of the wire.
 pub struct Head {
     kind: Kind,
-    /// Of a segment's flow, if that is to be looked up.
+    /// Hash of a segment's flow, if the flow is to be looked up.
     hash: u64,
 }
 
@@ -39,7 +39,8 @@ pub struct Owners {
     /// A bit for each member that is there.
     present: u64,
     is_ethernet: bool,
-    /// By port: who listens there, a bit each. Empty, as the others, where nobody is looked for: with one member, or without a wire.
+    /// By port: who listens there, a bit each. Empty, as the others, where nobody is looked for:
+    /// with one member, or without a wire.
     listening: Vec<u64>,
     /// The ports where anybody listens.
     listened: Vec<u16>,
@@ -54,7 +55,8 @@ fn is_call(flags: Flags) -> bool {
     flags.contains(Flags::SYN) && !flags.contains(Flags::ACK)
 }
 
-/// What a segment of the wire's makes of a flow that it finds: nothing more than half-open, since anybody may have sent it, and its owner may drop it without a word.
+/// What a segment of the wire's makes of a flow that it finds: nothing more than half-open, since
+/// anybody may have sent it, and its owner may drop it without a word.
 fn after(rank: Rank, flags: Flags) -> Rank {
     if is_call(flags) {
         return rank.max(Rank::Doubtful);
@@ -88,7 +90,8 @@ impl Owners {
         self.present |= 1 << index;
     }
 
-    /// Its flows are left as they are: nobody knows more of them than whoever gets their next segment.
+    /// Its flows are left as they are: nobody knows more of them than whoever gets their next
+    /// segment.
     pub fn left(&mut self, index: usize) {
         self.present &= !(1 << index);
         // Most are zero, in memory that nobody has touched yet.
@@ -116,7 +119,8 @@ impl Owners {
         }
     }
 
-    /// Reads a frame of the wire's. All of a batch first: what is known of one flow comes from memory while the next frame is read.
+    /// Reads a frame of the wire's. All of a batch first: what is known of one flow comes from
+    /// memory while the next frame is read.
     pub fn read(&self, frame: &RxFrame) -> Head {
         let (mut kind, mut hash) = (Kind::ForAll, 0);
         if self.members.len() > 1 {
@@ -145,16 +149,18 @@ impl Owners {
         self.known[usize::from(flow.local_port)] & self.present
     }
 
-    /// The one member that has ever used a port where nobody listens: all flows there are its own, and none is looked up. (Where one listens, others may later, and what
-    /// was open by then must be known.)
+    /// The one member that has ever used a port where nobody listens: all flows there are its own,
+    /// and none is looked up. (Where one listens, others may later, and what was open by then must
+    /// be known.)
     fn only_user(&self, flow: &FlowKey) -> Option<u64> {
         let known = self.known_at(flow);
         let listening = self.listening[usize::from(flow.local_port)];
         (listening == 0 && known.is_power_of_two()).then_some(known)
     }
 
-    /// A SYN is for one of those who listen, who then has the flow. It is for who has it already, if that one still listens or may know it as more than a SYN: what
-    /// it means there only its owner can say. All else is for who has the flow, whoever listens by now.
+    /// A SYN is for one of those who listen, who then has the flow. It is for who has it already,
+    /// if that one still listens or may know it as more than a SYN: what it means there only its
+    /// owner can say. All else is for who has the flow, whoever listens by now.
     fn owner(&mut self, flow: &FlowKey, flags: Flags, hash: u64) -> u64 {
         let known = self.known_at(flow);
         if known == 0 {
@@ -229,8 +235,9 @@ impl Owners {
         named.map_or(u64::MAX, |named| 1 << named)
     }
 
-    /// What a member says of a flow. A SYN-ACK says no more than the SYN before it; what else neither calls nor ends is said by who knows the flow, and is believed
-    /// unless another has it that has not ended it.
+    /// What a member says of a flow. A SYN-ACK says no more than the SYN before it; what else
+    /// neither calls nor ends is said by who knows the flow, and is believed unless another has it
+    /// that has not ended it.
     fn follow(&mut self, index: usize, flow: &FlowKey, flags: Flags) {
         let calls = is_call(flags);
         let ends = flags.intersects(Flags::FIN.union(Flags::RST));
@@ -256,7 +263,8 @@ impl Owners {
         self.keep(hash, Kept { member, rank });
     }
 
-    /// Somebody has listened at its port: what opens while nobody does is to stay with its owner when another listens.
+    /// Somebody has listened at its port: what opens while nobody does is to stay with its owner
+    /// when another listens.
     fn is_served(&self, flow: &FlowKey) -> bool {
         let port = flow.local_port;
         self.served[usize::from(port / 64)] >> (port % 64) & 1 == 1

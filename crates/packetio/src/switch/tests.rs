@@ -129,7 +129,7 @@ impl World {
         self.fabric.look_around();
     }
 
-    /// Who gets a frame of the wire's, a bit each.
+    /// Members that get a frame of the wire, a bit each.
     fn hears(&mut self, frame: &[u8]) -> u64 {
         send(&mut self.peer, frame);
         self.fabric.turn();
@@ -232,7 +232,8 @@ fn member_gone_is_not_held_for_ever_by_a_full_wire() {
     drop(peer);
 }
 
-/// Each member's batch that leaves may cause a batch of answers, so a batch a turn would not do: the wire's ring overflowed.
+/// Each member's batch that leaves may cause a batch of answers, so a batch a turn would not do:
+/// the wire's ring overflowed.
 #[test]
 fn wire_is_taken_from_until_it_has_no_more() {
     let (ours, mut peer) = pair(&LoopbackOptions::default()).unwrap();

@@ -1,6 +1,7 @@
 //! The program of one interface, loaded with its maps and attached.
 //!
-//! Owns the order in which modes and means are tried, and what is written into the maps. Called by `interface.rs`.
+//! Owns the order in which modes and means are tried, and what is written into the maps. Called by
+//! `interface.rs`.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -127,7 +128,7 @@ impl Loaded {
     }
 }
 
-/// What keeps the program attached; dropping it detaches.
+/// Keeps the program attached; dropping it detaches.
 #[derive(Debug)]
 pub(super) enum Hold {
     /// Goes with its descriptor, and so with the process.
@@ -179,7 +180,7 @@ pub(super) fn attach(
     Err(OpenError::refused(wire, refusals.join("; ")))
 }
 
-/// What the errors of drivers mean that do not say it themselves.
+/// Meaning of drivers' errors that do not explain themselves.
 fn advice(mode: XdpMode, errno: Errno) -> &'static str {
     match (mode, errno) {
         (_, Errno::PERM) => " (needs root or CAP_NET_ADMIN)",

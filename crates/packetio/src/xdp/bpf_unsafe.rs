@@ -1,7 +1,7 @@
 //! bpf(2): maps, programs and links as owned descriptors.
 //!
-//! Owns the layouts of `union bpf_attr` that we use. Called by `attach.rs` and, as `packetio::xdp::bpf`, by the service
-//! `mill mux`; nothing here is on the data path.
+//! Owns the layouts of `union bpf_attr` that we use. Called by `attach.rs` and, as
+//! `packetio::xdp::bpf`, by the service `mill mux`; nothing here is on the data path.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
@@ -139,7 +139,7 @@ impl Map {
     /// Makes the map that `def` describes.
     ///
     /// # Errors
-    /// What `BPF_MAP_CREATE` says.
+    /// The errno of `BPF_MAP_CREATE`.
     pub fn create(def: &MapDef) -> Result<Self, Errno> {
         let mut attr = MapCreateAttr {
             map_type: def.kind,
@@ -186,7 +186,7 @@ impl Map {
     /// The keys of the map, as many as there were when asked.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's errno.
     pub fn keys(&self) -> Result<Vec<Vec<u8>>, Errno> {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut next = vec![0u8; self.key_bytes];
@@ -247,8 +247,8 @@ impl Map {
             return Err(Errno::INVAL);
         }
         let mut attr = self.element(key, value.as_mut_ptr() as u64);
-        // SAFETY: the kernel reads a key and writes a value of the map's sizes, which these have; the map is not per-CPU
-        // (the loader makes none), where the value would be longer.
+        // SAFETY: the kernel reads a key and writes a value of the map's sizes, which these have;
+        // the map is not per-CPU (the loader makes none), where the value would be longer.
         unsafe { bpf(BPF_MAP_LOOKUP_ELEM, &mut attr) }.map(|_| ())
     }
 
@@ -297,7 +297,8 @@ pub fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refuse
         expected_attach_type: BPF_XDP,
         ..ProgramLoadAttr::default()
     };
-    // SAFETY: `insns` holds `insn_cnt` instructions, the license ends with NUL, and there is no log.
+    // SAFETY: `insns` holds `insn_cnt` instructions, the license ends with NUL, and there is no
+    // log.
     let first = unsafe { bpf_fd(BPF_PROG_LOAD, &mut attr) };
     let errno = match first {
         Ok(fd) => return Ok(fd),
@@ -326,7 +327,8 @@ fn last_words(log: &[u8]) -> String {
     said.unwrap_or_default().trim().to_owned()
 }
 
-/// Attaches by a BPF link: the program goes when the descriptor is closed, and so when the process dies.
+/// Attaches by a BPF link: the program goes when the descriptor is closed, and so when the process
+/// dies.
 ///
 /// # Errors
 /// `BUSY` or `EXIST` if another program is there; `INVAL` if the kernel knows no XDP links (before 5.9) or the driver
@@ -345,7 +347,7 @@ pub fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> Result<OwnedFd
 /// The link's program is `program` from now on, without a frame in between that meets none.
 ///
 /// # Errors
-/// What `BPF_LINK_UPDATE` says.
+/// The errno of `BPF_LINK_UPDATE`.
 pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut attr = LinkUpdateAttr {
         link_fd: link.as_raw_fd().cast_unsigned(),
@@ -356,7 +358,8 @@ pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> Result<(), 
     unsafe { bpf(BPF_LINK_UPDATE, &mut attr) }.map(|_| ())
 }
 
-/// Pins a map, program or link at `path`, on a file system of type `bpf`: it then outlives this process.
+/// Pins a map, program or link at `path`, on a file system of type `bpf`: it then outlives this
+/// process.
 ///
 /// # Errors
 /// `EXIST` if something is there; `PERM` on another file system.
@@ -371,7 +374,7 @@ pub fn pin(object: impl AsFd, path: &Path) -> Result<(), Errno> {
     unsafe { bpf(BPF_OBJ_PIN, &mut attr) }.map(|_| ())
 }
 
-/// What is pinned at `path`.
+/// The object that is pinned at `path`.
 ///
 /// # Errors
 /// `NOENT` if nothing is.
@@ -385,8 +388,9 @@ pub fn open_pinned(path: &Path) -> Result<OwnedFd, Errno> {
     unsafe { bpf_fd(BPF_OBJ_GET, &mut attr) }
 }
 
-/// What an XDP program returns for `frame`, of at least 14 bytes, as if it had arrived at interface `ifindex` of the calling
-/// thread's network namespace (`BPF_PROG_TEST_RUN`; 0: the loopback interface). Nothing leaves, whatever the program says.
+/// Result of an XDP program for `frame`, of at least 14 bytes, as if it had arrived at interface
+/// `ifindex` of the calling thread's network namespace (`BPF_PROG_TEST_RUN`; 0: the loopback
+/// interface). Nothing leaves, whatever the program says.
 ///
 /// # Errors
 /// `NODEV` if there is no such interface; `INVAL` for a frame that is too short or too long.

@@ -1,7 +1,8 @@
-//! What an interface is: index, address, MTU, driver, queues. By ioctl, in the network namespace of the calling thread.
+//! Properties of an interface: index, address, MTU, driver, queues. By ioctl, in the network
+//! namespace of the calling thread.
 //!
-//! Also holds an interface's multicast memberships, for a NIC drops neighbour solicitations that nobody asked for.
-//! Called by `interface.rs` at open; nothing here is on the data path.
+//! Also holds an interface's multicast memberships, for a NIC drops neighbour solicitations that
+//! nobody asked for. Called by `interface.rs` at open; nothing here is on the data path.
 
 use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -89,7 +90,8 @@ impl Request {
 
     /// One of the requests whose answer is a value in the union.
     fn call(mut self, socket: &OwnedFd, request: libc::c_ulong) -> Result<Self, Errno> {
-        // SAFETY: the argument is a whole `struct ifreq`, which SIOCGIF* requests fill in place and which outlives the call.
+        // SAFETY: the argument is a whole `struct ifreq`, which SIOCGIF* requests fill in place and
+        // which outlives the call.
         let result = unsafe { libc::ioctl(socket.as_raw_fd(), request as _, &raw mut self) };
         if result < 0 {
             return Err(last_errno());
@@ -121,7 +123,8 @@ impl Request {
 unsafe fn ethtool<T>(socket: &OwnedFd, name: &str, data: &mut T) -> Result<(), Errno> {
     let mut request = Request::new(name);
     request.value[0] = std::ptr::from_mut(data) as u64;
-    // SAFETY: the union holds the address of the command's structure (the caller's promise), and both outlive the call.
+    // SAFETY: the union holds the address of the command's structure (the caller's promise), and
+    // both outlive the call.
     let result =
         unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     if result < 0 {
@@ -156,7 +159,8 @@ fn queues(socket: &OwnedFd, name: &str) -> Option<usize> {
     (queues > 0).then_some(queues)
 }
 
-/// The solicited-node groups of the owned IPv6 addresses, joined for as long as this lives (and the process does).
+/// The solicited-node groups of the owned IPv6 addresses, joined for as long as this lives (and the
+/// process does).
 ///
 /// The socket receives nothing (protocol 0); it only holds the interface's filter open.
 #[derive(Debug)]
@@ -168,7 +172,7 @@ pub(super) struct Groups {
 
 impl Groups {
     /// # Errors
-    /// What `socket` says: `PERM` without `CAP_NET_RAW`.
+    /// The errno of `socket`: `PERM` without `CAP_NET_RAW`.
     pub(super) fn open(ifindex: u32) -> Result<Self, Errno> {
         let socket = socket_with(
             AddressFamily::PACKET,
@@ -186,7 +190,7 @@ impl Groups {
     /// Listens to the groups of just these addresses.
     ///
     /// # Errors
-    /// What `PACKET_ADD_MEMBERSHIP` says. Groups joined before it failed stay joined.
+    /// The errno of `PACKET_ADD_MEMBERSHIP`. Groups joined before it failed stay joined.
     pub(super) fn set<'a>(
         &mut self,
         addresses: impl Iterator<Item = &'a Ipv6Addr>,
@@ -227,7 +231,8 @@ fn solicited_node_mac(address: &Ipv6Addr) -> [u8; 6] {
     [0x33, 0x33, 0xff, o[13], o[14], o[15]]
 }
 
-/// How many frames one system call sends in copy mode (`XDP_MAX_TX_SKB_BUDGET`, kernel 6.17); older kernels refuse it.
+/// How many frames one system call sends in copy mode (`XDP_MAX_TX_SKB_BUDGET`, kernel 6.17); older
+/// kernels refuse it.
 ///
 /// # Errors
 /// `NOPROTOOPT` on an older kernel.

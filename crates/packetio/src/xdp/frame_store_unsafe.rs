@@ -1,8 +1,9 @@
-//! Frames that were taken out of the RX ring before the stack asked for them, in the order of arrival.
+//! Frames that were taken out of the RX ring before the stack asked for them, in the order of
+//! arrival.
 //!
-//! Owns a ring of bytes, reserved at open and touched only where frames lie. Each frame takes a word
-//! for its length and as many bytes as it has, so that the small frames of a crowd take a tenth of the
-//! memory that their chunks in the UMEM do. Called by `port.rs`.
+//! Owns a ring of bytes, reserved at open and touched only where frames lie. Each frame takes a
+//! word for its length and as many bytes as it has, so that the small frames of a crowd take a
+//! tenth of the memory that their chunks in the UMEM do. Called by `port.rs`.
 //!
 //! ```text
 //! 0 ....... head ............. lent_to ............. tail ....... bytes
@@ -17,7 +18,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use crate::frame_unsafe::RxFrame;
 use crate::limits::XDP_STORE_BYTES_KEPT;
 
-/// A record starts with the frame's length; this one says that the next record is at the ring's start.
+/// A record starts with the frame's length; this one says that the next record is at the ring's
+/// start.
 const GO_ON_AT_START: u64 = u64::MAX;
 const WORD: usize = size_of::<u64>();
 
@@ -98,8 +100,8 @@ impl FrameStore {
         }
         self.write_word(self.tail, frame.len() as u64);
         let at = self.place(self.tail) + WORD;
-        // SAFETY: `need` bytes from the record's start lie in the mapping and in no record, so no frame shows them; they
-        // are initialised, for an anonymous mapping is zeroed.
+        // SAFETY: `need` bytes from the record's start lie in the mapping and in no record, so no
+        // frame shows them; they are initialised, for an anonymous mapping is zeroed.
         let space =
             unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(at), frame.len()) };
         frame.copy_to(0, space);
@@ -120,8 +122,9 @@ impl FrameStore {
             }
             let len = word as usize;
             let at = self.place(self.lent_to) + WORD;
-            // SAFETY: the record lies in the mapping, and nobody writes to it before `release`, after which the frame is
-            // gone; the mapping lives as long as the port that owns this and lends the frame.
+            // SAFETY: the record lies in the mapping, and nobody writes to it before `release`,
+            // after which the frame is gone; the mapping lives as long as the port that owns this
+            // and lends the frame.
             let frame = unsafe { RxFrame::new(self.base.as_ptr().add(at), len as u32) };
             self.lent.push(frame);
             self.held -= 1;
@@ -150,7 +153,8 @@ impl FrameStore {
             return;
         }
         let kept = XDP_STORE_BYTES_KEPT.min(self.bytes);
-        // SAFETY: whole pages of the mapping, in which no record lies. They read as zeros afterwards.
+        // SAFETY: whole pages of the mapping, in which no record lies. They read as zeros
+        // afterwards.
         let _ = unsafe {
             madvise(
                 self.base.as_ptr().add(kept).cast(),
@@ -169,8 +173,8 @@ impl FrameStore {
 
     fn write_word(&mut self, position: u64, word: u64) {
         let at = self.place(position);
-        // SAFETY: positions are multiples of the word, as the ring's size is, so a whole aligned word lies at `at`; it is
-        // in no record that is lent.
+        // SAFETY: positions are multiples of the word, as the ring's size is, so a whole aligned
+        // word lies at `at`; it is in no record that is lent.
         unsafe { self.base.as_ptr().add(at).cast::<u64>().write(word) };
     }
 
@@ -188,7 +192,8 @@ impl FrameStore {
 
 impl Drop for FrameStore {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no frame in it can be reached without the port that is going.
+        // SAFETY: the mapping is ours, and no frame in it can be reached without the port that is
+        // going.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

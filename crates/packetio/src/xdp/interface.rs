@@ -1,7 +1,8 @@
 //! One interface driven by AF_XDP: its program and maps, shared by the ports of its queues.
 //!
-//! Owns the process's table of such interfaces, so that two contexts that open the same wire share one program. The program
-//! goes when the last port and the last [`XdpInterface`] are gone. Called by `packetio::open` and by the runtime.
+//! Owns the process's table of such interfaces, so that two contexts that open the same wire share
+//! one program. The program goes when the last port and the last [`XdpInterface`] are gone. Called
+//! by `packetio::open` and by the runtime.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,7 +21,7 @@ type Key = (u64, u64, u32);
 /// The interfaces that this process drives.
 static INTERFACES: Mutex<Vec<(Key, Weak<Shared>)>> = Mutex::new(Vec::new());
 
-/// What all ports of an interface share.
+/// State that all ports of an interface share.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// `None` only while this is being dropped.
@@ -50,9 +51,11 @@ pub struct XdpInterface {
 }
 
 impl XdpInterface {
-    /// Loads and attaches the program, or joins the one that this process has on the interface already.
+    /// Loads and attaches the program, or joins the one that this process has on the interface
+    /// already.
     ///
-    /// Packets for `owned` and for `options.addresses` are taken from the kernel as soon as their queue has a port.
+    /// Packets for `owned` and for `options.addresses` are taken from the kernel as soon as their
+    /// queue has a port.
     ///
     /// # Errors
     /// One line that says what and where: no such interface, no permission, another program attached, a mode that the driver
@@ -74,7 +77,7 @@ impl XdpInterface {
         Ok(interface)
     }
 
-    /// What the port of queue `queue` of this wire is opened with: the interface, the queue's number on
+    /// Parts from which queue `queue` of this wire is opened: the interface, the queue's number on
     /// it, and the options.
     pub(super) fn queue(
         &self,
@@ -137,7 +140,8 @@ pub fn queues(options: &XdpOptions) -> Result<usize, OpenError> {
     Ok(queues)
 }
 
-/// Changes the owned addresses of an interface that this process drives in the network namespace of the calling thread.
+/// Changes the owned addresses of an interface that this process drives in the network namespace of
+/// the calling thread.
 ///
 /// # Errors
 /// As [`XdpInterface::set_owned`]; also if the interface is not open.
@@ -153,7 +157,7 @@ pub fn set_owned(interface: &str, addresses: &[IpAddr]) -> Result<(), OpenError>
     }
 }
 
-/// What becomes of the addresses owned so far.
+/// The fate of the addresses owned so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Others {
     Keep,
@@ -161,7 +165,8 @@ enum Others {
 }
 
 impl Drop for Shared {
-    /// Detaches under the table's lock, so that an open that finds no entry finds no program either.
+    /// Detaches under the table's lock, so that an open that finds no entry finds no program
+    /// either.
     fn drop(&mut self) {
         let mut table = table();
         drop(self.hold.take());

@@ -8,9 +8,10 @@
 //!        ── completion ─>                              <── TX ring ── send()
 //! ```
 //!
-//! Owns everything from the interface's name to the rings: the program and its maps ([`XdpInterface`], one per interface and
-//! process), and per queue a socket with its own UMEM ([`XdpPort`]). [`open`] is what `packetio::open` calls; the runtime calls
-//! [`set_owned`] when its addresses change.
+//! Owns everything from the interface's name to the rings: the program and its maps
+//! ([`XdpInterface`], one per interface and process), and per queue a socket with its own UMEM
+//! ([`XdpPort`]). [`open`] is what `packetio::open` calls; the runtime calls [`set_owned`] when its
+//! addresses change.
 //!
 //! # What to know about interfaces
 //!

@@ -1,7 +1,8 @@
 //! Attaching an XDP program over rtnetlink, for kernels without XDP links (before 5.9).
 //!
-//! Owns one message, `RTM_SETLINK` with `IFLA_XDP`. Unlike a link, the program stays when the process is killed; then the
-//! map of sockets is empty and all frames go to the kernel, until `ip link set dev IFACE xdp off`. Called by `attach.rs`.
+//! Owns one message, `RTM_SETLINK` with `IFLA_XDP`. Unlike a link, the program stays when the
+//! process is killed; then the map of sockets is empty and all frames go to the kernel, until `ip
+//! link set dev IFACE xdp off`. Called by `attach.rs`.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
@@ -40,7 +41,8 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    /// Attaches `program`, in the mode of `mode_flags` (`XDP_FLAGS_DRV_MODE` or `XDP_FLAGS_SKB_MODE`).
+    /// Attaches `program`, in the mode of `mode_flags` (`XDP_FLAGS_DRV_MODE` or
+    /// `XDP_FLAGS_SKB_MODE`).
     ///
     /// # Errors
     /// `BUSY` or `EXIST` if another program is there; else what the driver says.

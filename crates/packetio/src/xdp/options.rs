@@ -1,6 +1,7 @@
-//! What a user may say about an AF_XDP wire.
+//! Options of an AF_XDP wire.
 //!
-//! Plain values, parsed by `spec.rs`, completed by the runtime (addresses), used by [`XdpInterface`](super::XdpInterface).
+//! Plain values, parsed by `spec.rs`, completed by the runtime (addresses), used by
+//! [`XdpInterface`](super::XdpInterface).
 
 use std::net::IpAddr;
 
@@ -54,9 +55,10 @@ pub struct XdpOptions {
     /// Which frames are taken from the kernel.
     pub take: Take,
     /// Addresses whose packets are ours, from the moment of opening; more can follow by
-    /// [`XdpInterface::set_owned`](super::XdpInterface::set_owned). Not part of the wire's text: the runtime knows them.
+    /// [`XdpInterface::set_owned`](super::XdpInterface::set_owned). Not part of the wire's text:
+    /// the runtime knows them.
     pub addresses: Vec<IpAddr>,
-    /// Sockets that one queue serves at most: rings and memory follow from it. Not part of the wire's
-    /// text: the runtime knows the number. `None`: as for the default limits of a context.
+    /// Sockets that one queue serves at most: rings and memory follow from it. Not part of the
+    /// wire's text: the runtime knows the number. `None`: as for the default limits of a context.
     pub sockets: Option<usize>,
 }

@@ -1,9 +1,10 @@
 //! One queue of an interface: an AF_XDP socket, its UMEM and its four rings, as a [`Port`].
 //!
-//! A chunk that receives goes round fill ring, kernel, RX ring, caller; a chunk that sends goes round free list, caller, TX ring,
-//! kernel, completion ring. There are no more of each kind than their rings have slots, so no ring ever overflows, and a
-//! caller without a free chunk is pushed back, never loses a frame. While the caller does something else than receive, frames
-//! from a filling RX ring wait in a store of the port's own, and their chunks receive again. Made by
+//! A chunk that receives goes round fill ring, kernel, RX ring, caller; a chunk that sends goes
+//! round free list, caller, TX ring, kernel, completion ring. There are no more of each kind than
+//! their rings have slots, so no ring ever overflows, and a caller without a free chunk is pushed
+//! back, never loses a frame. While the caller does something else than receive, frames from a
+//! filling RX ring wait in a store of the port's own, and their chunks receive again. Made by
 //! [`XdpInterface`](super::XdpInterface).
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -100,8 +101,9 @@ impl XdpPort {
             .map_or(XdpMode::Native, |interface| interface.mode)
     }
 
-    /// Reads the kernel's own counters now. Otherwise `counters()` shows them as they were a few milliseconds before
-    /// the last sleep, or a few thousand `receive`s ago, for reading them takes two system calls.
+    /// Reads the kernel's own counters now. Otherwise `counters()` shows them as they were a few
+    /// milliseconds before the last sleep, or a few thousand `receive`s ago, for reading them takes
+    /// two system calls.
     pub fn refresh_counters(&mut self) {
         self.counters
             .refresh(&self.socket, self.interface.as_deref());
@@ -169,8 +171,9 @@ impl XdpPort {
 
     /// Makes the kernel send what is in the TX ring, if it wants to be told.
     ///
-    /// In copy mode each call sends a limited number of frames, on our time; it says so by an error, and what it left is
-    /// left to the next kick once the budget is spent or a call moves nothing.
+    /// In copy mode each call sends a limited number of frames, on our time; it says so by an
+    /// error, and what it left is left to the next kick once the budget is spent or a call moves
+    /// nothing.
     fn kick(&mut self) -> Result<(), PortError> {
         let mut left = self.tx.pending() as usize;
         self.tx_pending = left > 0;
@@ -188,7 +191,8 @@ impl XdpPort {
                 Ok(_) if self.zerocopy => left = 0,
                 Ok(_) => {}
                 Err(Errno::BUSY) if left < before => {
-                    // The interface refused one frame, which is lost; the rest is to be kicked again.
+                    // The interface refused one frame, which is lost; the rest is to be kicked
+                    // again.
                     self.counters.tx_refused += 1;
                     kicks += 1;
                     continue;
@@ -204,7 +208,8 @@ impl XdpPort {
         Ok(())
     }
 
-    /// A part of a frame that is longer than a chunk; whether it was the last one of a frame that can be lent.
+    /// A part of a frame that is longer than a chunk; whether it was the last one of a frame that
+    /// can be lent.
     #[cold]
     fn take_part(&mut self, desc: Desc) -> bool {
         let part = self.umem.rx_frame(desc.addr, desc.len);
@@ -241,8 +246,8 @@ impl XdpPort {
         pieces
     }
 
-    /// Moves frames from the RX ring to the store: the stack sends, or its application is at work, for so long that the
-    /// ring would overflow meanwhile.
+    /// Moves frames from the RX ring to the store: the stack sends, or its application is at work,
+    /// for so long that the ring would overflow meanwhile.
     #[cold]
     fn take_early(&mut self) {
         let n = self.rx.available(u32::MAX);
@@ -309,7 +314,8 @@ impl XdpPort {
         }
     }
 
-    /// An interface that goes away leaves an error on its sockets; `poll` does not show it, for they are bound no more.
+    /// An interface that goes away leaves an error on its sockets; `poll` does not show it, for
+    /// they are bound no more.
     fn look_for_error(&mut self) {
         let error = sockopt::socket_error(&self.socket);
         if let Ok(Err(Errno::NETDOWN | Errno::NODEV | Errno::NXIO)) = error {
@@ -464,7 +470,8 @@ impl Port for XdpPort {
                 return true;
             }
         }
-        // No descriptor announces completions, a device that takes frames again, or an interface that goes.
+        // No descriptor announces completions, a device that takes frames again, or an interface
+        // that goes.
         let sleep_ns = match self.tx_pending || want_tx {
             true => XDP_TX_RETRY_NS,
             false => XDP_LINK_CHECK_NS,

@@ -1,7 +1,8 @@
-//! The committed XDP object as values: instructions, maps, and which instruction refers to which map.
+//! The committed XDP object as values: instructions, maps, and which instruction refers to which
+//! map.
 //!
-//! Owns the parsing of the ELF files that `bpf/build.sh` makes. Called by `attach.rs` when an interface is opened, and, as
-//! `packetio::xdp::bpf`, by the service `mill mux`.
+//! Owns the parsing of the ELF files that `bpf/build.sh` makes. Called by `attach.rs` when an
+//! interface is opened, and, as `packetio::xdp::bpf`, by the service `mill mux`.
 
 use object::elf;
 use object::read::elf::ElfFile64;
@@ -11,7 +12,8 @@ use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, Rel
 pub(super) const SETTINGS_FLAGS: u32 = 0;
 /// Flag in that word: hand over every frame.
 pub(super) const FLAG_TAKE_ALL: u32 = 1;
-/// Index in map `counters`: frames that were ours on a queue without a socket, and so went to the kernel.
+/// Index in map `counters`: frames that were ours on a queue without a socket, and so went to the
+/// kernel.
 pub(super) const COUNTER_NO_SOCKET: u32 = 0;
 
 /// Bytes of one BPF instruction.
@@ -62,7 +64,7 @@ impl Program {
     /// The program that is built in.
     ///
     /// # Errors
-    /// What is wrong with the object; only a wrong build can make it so.
+    /// The fault in the object; only a wrong build causes one.
     pub(super) fn built_in() -> Result<Self, &'static str> {
         Self::parse(&OBJECT.0)
     }
@@ -70,7 +72,7 @@ impl Program {
     /// Reads an object that `bpf/build.sh` made; `bytes` are aligned to 8 ([`Aligned`]).
     ///
     /// # Errors
-    /// What is wrong with the object; only a wrong build can make it so.
+    /// The fault in the object; only a wrong build causes one.
     pub fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let file = ElfFile64::<Endianness>::parse(bytes).map_err(|_| "not an ELF file")?;
         if file.elf_header().e_machine.get(file.endian()) != elf::EM_BPF {
@@ -97,7 +99,8 @@ impl Program {
         })
     }
 
-    /// The instructions with each reference to a map replaced by its descriptor, `fd_of(index in maps)`.
+    /// The instructions with each reference to a map replaced by its descriptor, `fd_of(index in
+    /// maps)`.
     pub fn link(&self, fd_of: impl Fn(usize) -> i32) -> Vec<u8> {
         let mut insns = self.insns.clone();
         for &(at, map) in &self.references {

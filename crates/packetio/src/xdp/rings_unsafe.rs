@@ -1,7 +1,8 @@
-//! The four rings of an AF_XDP socket, mapped from the kernel: producer ends (fill, TX) and consumer ends (RX, completion).
+//! The four rings of an AF_XDP socket, mapped from the kernel: producer ends (fill, TX) and
+//! consumer ends (RX, completion).
 //!
-//! Owns the mappings and the one-sided indices. An index that the kernel writes is believed only as a count up to the ring's size.
-//! Called by `port.rs`.
+//! Owns the mappings and the one-sided indices. An index that the kernel writes is believed only as
+//! a count up to the ring's size. Called by `port.rs`.
 
 use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
@@ -24,7 +25,7 @@ pub(super) struct Desc {
     pub options: u32,
 }
 
-/// What a ring may hold: plain data of which every bit pattern is a value.
+/// Content of a ring: plain data of which every bit pattern is a value.
 pub(super) trait Entry: Copy {}
 impl Entry for u64 {}
 impl Entry for Desc {}
@@ -43,7 +44,8 @@ struct Ring<T> {
     pid: u32,
 }
 
-// SAFETY: the mapping belongs to this value alone in this process; it can be reached from any thread.
+// SAFETY: the mapping belongs to this value alone in this process; it can be reached from any
+// thread.
 unsafe impl<T: Entry> Send for Ring<T> {}
 
 impl<T: Entry> Ring<T> {
@@ -76,9 +78,11 @@ impl<T: Entry> Ring<T> {
             )
         }?;
         let mapping = NonNull::new(mapping.cast::<u8>()).ok_or(Errno::NOMEM)?;
-        // SAFETY: a whole mapping of our own; the advice leaves its contents alone. A forked child has no part in the ring.
+        // SAFETY: a whole mapping of our own; the advice leaves its contents alone. A forked child
+        // has no part in the ring.
         unsafe { madvise(mapping.as_ptr().cast(), bytes, Advice::LinuxDontFork) }?;
-        // SAFETY: all offsets were checked against the length of the mapping, which is page-aligned.
+        // SAFETY: all offsets were checked against the length of the mapping, which is
+        // page-aligned.
         let at = |offset: u64| unsafe { mapping.add(offset as usize) };
         Ok(Self {
             mapping,
@@ -95,8 +99,8 @@ impl<T: Entry> Ring<T> {
     /// The kernel's index of this ring (`consumer` for our producing end, and the reverse).
     #[inline]
     fn load(&self, index: NonNull<u32>) -> u32 {
-        // SAFETY: `index` is one of this ring's aligned words, which stay mapped while `self` lives and which both sides
-        // access by whole-word loads and stores only.
+        // SAFETY: `index` is one of this ring's aligned words, which stay mapped while `self` lives
+        // and which both sides access by whole-word loads and stores only.
         unsafe { driver::load_acquire_u32(index.as_ptr()) }
     }
 
@@ -118,7 +122,8 @@ impl<T: Entry> Ring<T> {
         let Some(flags) = self.flags else {
             return true; // a kernel without the flag is to be woken each time
         };
-        // The entries were published before; a driver sets the flag and then looks at the ring once more.
+        // The entries were published before; a driver sets the flag and then looks at the ring once
+        // more.
         driver::fence_full();
         // SAFETY: as in `load`.
         let flags = unsafe { driver::load_relaxed_u32(flags.as_ptr()) };
@@ -150,7 +155,7 @@ pub(super) struct Producer<T> {
 
 impl<T: Entry> Producer<T> {
     /// # Errors
-    /// What `mmap` says; `INVAL` for a layout that cannot be.
+    /// The errno of `mmap`; `INVAL` for a layout that cannot be.
     pub(super) fn map(
         socket: BorrowedFd<'_>,
         layout: &XdpRingOffset,
@@ -183,7 +188,8 @@ impl<T: Entry> Producer<T> {
     #[inline]
     pub(super) fn put(&mut self, entry: T) {
         debug_assert!(self.next.wrapping_sub(self.consumed) < self.ring.slots);
-        // SAFETY: `entry()` is in the mapping and aligned; the kernel does not read unpublished slots.
+        // SAFETY: `entry()` is in the mapping and aligned; the kernel does not read unpublished
+        // slots.
         unsafe { driver::write_once(self.ring.entry(self.next).as_ptr(), entry) };
         self.next = self.next.wrapping_add(1);
     }
@@ -224,7 +230,7 @@ pub(super) struct Consumer<T> {
 
 impl<T: Entry> Consumer<T> {
     /// # Errors
-    /// What `mmap` says; `INVAL` for a layout that cannot be.
+    /// The errno of `mmap`; `INVAL` for a layout that cannot be.
     pub(super) fn map(
         socket: BorrowedFd<'_>,
         layout: &XdpRingOffset,
@@ -256,7 +262,8 @@ impl<T: Entry> Consumer<T> {
     #[inline]
     pub(super) fn take(&mut self) -> T {
         debug_assert!(self.next != self.produced);
-        // SAFETY: `entry()` is in the mapping and aligned, and every bit pattern is a `T` (`Entry`).
+        // SAFETY: `entry()` is in the mapping and aligned, and every bit pattern is a `T`
+        // (`Entry`).
         let entry = unsafe { driver::read_once(self.ring.entry(self.next).as_ptr()) };
         self.next = self.next.wrapping_add(1);
         entry

@@ -1,11 +1,13 @@
-//! The memory that a port shares with the kernel: chunks that receive frames, then chunks that send them.
+//! The memory that a port shares with the kernel: chunks that receive frames, then chunks that send
+//! them.
 //!
 //! ```text
 //! chunk      0 ............ rx_chunks-1 | rx_chunks ............ chunks-1
 //! RX:  [256 B kernel headroom][frame ...]  TX:  [64 B for TX metadata][frame ...]
 //! ```
 //!
-//! Owns the mapping, and every check that makes a kernel's descriptor or a chunk number into a frame. Called by `port.rs`.
+//! Owns the mapping, and every check that makes a kernel's descriptor or a chunk number into a
+//! frame. Called by `port.rs`.
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -34,7 +36,8 @@ pub(super) struct Umem {
     pid: u32,
 }
 
-// SAFETY: the mapping is this value's alone and is used through raw pointers only; it can be reached from any thread.
+// SAFETY: the mapping is this value's alone and is used through raw pointers only; it can be
+// reached from any thread.
 unsafe impl Send for Umem {}
 
 impl Umem {
@@ -167,19 +170,22 @@ impl Umem {
         if addr - chunk + u64::from(len) > u64::from(self.chunk_bytes) {
             return None;
         }
-        // SAFETY: `addr..addr+len` lies in chunk `chunk`, which lies in the mapping; no Rust reference to the mapping is
-        // ever made, and it lives as long as the port that owns both it and the frame.
+        // SAFETY: `addr..addr+len` lies in chunk `chunk`, which lies in the mapping; no Rust
+        // reference to the mapping is ever made, and it lives as long as the port that owns both it
+        // and the frame.
         Some(unsafe { RxFrame::new(self.base.as_ptr().add(addr as usize), len) })
     }
 
-    /// A slot of `capacity` bytes (or what fits) in the sending chunk at `offset`; `None` if there is no such chunk.
+    /// A slot of `capacity` bytes (or what fits) in the sending chunk at `offset`; `None` if there
+    /// is no such chunk.
     #[inline]
     pub(super) fn tx_frame(&self, offset: u64, capacity: u32) -> Option<TxFrame> {
         let chunk = self.tx_chunk(offset)?;
         let capacity = capacity.min(self.chunk_bytes - XDP_TX_HEADROOM_BYTES);
         let start = chunk as usize + XDP_TX_HEADROOM_BYTES as usize;
-        // SAFETY: headroom and capacity fit in chunk `chunk`, which lies in the mapping; no Rust reference to the mapping
-        // is ever made, and it lives as long as the port that owns both it and the frame.
+        // SAFETY: headroom and capacity fit in chunk `chunk`, which lies in the mapping; no Rust
+        // reference to the mapping is ever made, and it lives as long as the port that owns both it
+        // and the frame.
         Some(unsafe { TxFrame::new(self.base.as_ptr().add(start), capacity) })
     }
 }
@@ -201,8 +207,8 @@ impl Drop for Umem {
         if self.pid != std::process::id() {
             return;
         }
-        // SAFETY: the mapping is ours, and frames in it are reachable only through the port that is going. The kernel
-        // holds its own reference to the pages for as long as a socket uses them.
+        // SAFETY: the mapping is ours, and frames in it are reachable only through the port that is
+        // going. The kernel holds its own reference to the pages for as long as a socket uses them.
         let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapping_bytes) };
     }
 }

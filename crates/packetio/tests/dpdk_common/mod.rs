@@ -1,7 +1,9 @@
-//! The DPDK plug-in for tests: compiled where DPDK's headers are, once in a process. Elsewhere a test says why it does not run.
+//! The DPDK plug-in for tests: compiled where DPDK's headers are, once in a process. Elsewhere a
+//! test says why it does not run.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -28,7 +30,7 @@ fn build() -> Option<PathBuf> {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(NO_DPDK) {
-        eprintln!("skipped: {}", said.trim());
+        let _ = writeln!(std::io::stderr(), "ignored: {}", said.trim());
         return None;
     }
     assert!(output.status.success(), "{said}");

@@ -1,4 +1,5 @@
-//! A memif peer that says and writes whatever a test wants: messages by hand, shared memory through `pwrite` on its file.
+//! A memif peer that says and writes whatever a test wants: messages by hand, shared memory through
+//! `pwrite` on its file.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -197,7 +198,8 @@ impl Peer {
 /// How long closing a descriptor of [`slow_to_close`] takes.
 pub const SLOW: Duration = Duration::from_secs(60);
 
-/// A descriptor that takes long to close by who closes it last: a socket that lingers, for its far end does not read. It comes along, and ends that when it is dropped.
+/// A descriptor that takes long to close by who closes it last: a socket that lingers, for its far
+/// end does not read. It comes along, and ends that when it is dropped.
 pub fn slow_to_close() -> (OwnedFd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -28,11 +28,14 @@ fn program() -> Option<PathBuf> {
 }
 
 impl Testpmd {
-    /// Starts testpmd with a memif port of `role` at `socket`, with further arguments of the device and of testpmd. `None`, with the reason printed, if
-    /// it is not installed.
+    /// Starts testpmd with a memif port of `role` at `socket`, with further arguments of the device
+    /// and of testpmd. `None`, with the reason printed, if it is not installed.
     pub fn start(socket: &str, role: MemifRole, device: &str, arguments: &[&str]) -> Option<Self> {
         let Some(program) = program() else {
-            eprintln!("skipped: no dpdk-testpmd in PATH, nor named by MILLSTREAM_TESTPMD");
+            let _ = writeln!(
+                std::io::stderr(),
+                "ignored: no dpdk-testpmd in PATH, nor named by MILLSTREAM_TESTPMD"
+            );
             return None;
         };
         let role = match role {
@@ -72,13 +75,14 @@ impl Testpmd {
         match child {
             Ok(child) => Some(Self { child, log }),
             Err(error) => {
-                eprintln!("skipped: dpdk-testpmd: {error}");
+                let _ = writeln!(std::io::stderr(), "ignored: dpdk-testpmd: {error}");
                 None
             }
         }
     }
 
-    /// Turns `port` until the two are connected. `false`, with the reason printed, if this testpmd has no memif driver.
+    /// Turns `port` until the two are connected. `false`, with the reason printed, if this testpmd
+    /// has no memif driver.
     pub fn connect(&mut self, port: &mut MemifPort) -> bool {
         let mut exited = false;
         let connected = until(Duration::from_secs(60), || {
@@ -92,7 +96,10 @@ impl Testpmd {
                 log.contains("net_memif") && log.contains("ttach"),
                 "testpmd failed:\n{log}"
             );
-            eprintln!("skipped: this dpdk-testpmd has no memif driver");
+            let _ = writeln!(
+                std::io::stderr(),
+                "ignored: this dpdk-testpmd has no memif driver"
+            );
             return false;
         }
         assert!(connected, "{}\n{}", port.last_reason(), self.output());

@@ -1,10 +1,13 @@
-//! Network namespaces for tests that need root: made with unique names, removed when dropped, also on panic.
+//! Network namespaces for tests that need root: made with unique names, removed when dropped, also
+//! on panic.
 //!
-//! Owned by `bridge_kernel.rs` and `tap_kernel.rs`. A namespace of a test run that was killed is removed by the next run.
+//! Owned by `bridge_kernel.rs` and `tap_kernel.rs`. A namespace of a test run that was killed is
+//! removed by the next run.
 
 #![allow(dead_code)]
 
 use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
@@ -28,7 +31,7 @@ pub fn can_run(test: &str) -> bool {
         None
     };
     if let Some(why) = missing {
-        println!("skipped {test}: {why}");
+        let _ = writeln!(std::io::stderr(), "ignored: {test}: {why}");
     }
     missing.is_none()
 }

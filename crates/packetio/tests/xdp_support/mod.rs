@@ -1,11 +1,13 @@
-//! Two network namespaces joined by a veth pair, and frames to send through it. For the AF_XDP tests, which need root.
+//! Two network namespaces joined by a veth pair, and frames to send through it. For the AF_XDP
+//! tests, which need root.
 //!
-//! `near` has the interface [`NEAR`], which the tests drive with AF_XDP; `far` has [`FAR`]. The namespaces have names of their
-//! own and go when the [`Lab`] goes, even by a panic.
+//! `near` has the interface [`NEAR`], which the tests drive with AF_XDP; `far` has [`FAR`]. The
+//! namespaces have names of their own and go when the [`Lab`] goes, even by a panic.
 
 #![allow(dead_code)] // each test file uses its part
 
 use std::fs::File;
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Command;
@@ -39,10 +41,11 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Both namespaces with the pair up and silent; `None` with the reason printed where that cannot be.
+    /// Both namespaces with the pair up and silent; `None` with the reason printed where that
+    /// cannot be.
     pub fn new(label: &str, queues: usize) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
-            println!("skipped: needs root");
+            let _ = writeln!(std::io::stderr(), "ignored: needs root");
             return None;
         }
         let name = |end: &str| format!("mst-{}-xdp-{label}-{end}", std::process::id());
@@ -52,7 +55,7 @@ impl Lab {
             home: namespace("/proc/thread-self/ns/net"),
         };
         if !run("ip", &["netns", "add", &lab.near]) || !run("ip", &["netns", "add", &lab.far]) {
-            println!("skipped: cannot add network namespaces");
+            let _ = writeln!(std::io::stderr(), "ignored: cannot add network namespaces");
             return None;
         }
         let n = queues.to_string();

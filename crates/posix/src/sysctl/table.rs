@@ -11,7 +11,7 @@ const MICRO: u64 = 1_000;
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-/// What Linux takes zero of `tcp_orphan_retries` for.
+/// Linux's meaning of `tcp_orphan_retries` = 0.
 const ORPHAN_RETRIES_OF_ZERO: u8 = 8;
 
 /// The greatest value of `tcp_ecn_option`.

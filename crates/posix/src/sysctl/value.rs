@@ -4,7 +4,8 @@ use millstream::{BufferSizes, FastOpenKeys};
 
 use super::SysctlError;
 
-/// A number as `sysctl` takes it: decimal, or hexadecimal behind `0x`. A negative one means the largest.
+/// A number as `sysctl` takes it: decimal, or hexadecimal behind `0x`. A negative one means the
+/// largest.
 pub(super) fn unsigned(value: &str) -> Result<u32, SysctlError> {
     let value = value.trim();
     let number = match value.strip_prefix("0x").or(value.strip_prefix("0X")) {

@@ -38,10 +38,11 @@ fn sockaddr(address: Address) -> (libc::sockaddr_storage, u32) {
     }
 }
 
-/// What the kernel answers: the return value, or minus the errno.
+/// The kernel's answer: the return value, or minus the errno.
 pub fn call(request: &Request) -> i64 {
     let mut room = [0_u8; 4096];
-    // SAFETY: every pointer is to a local that outlives the call, with its true length; the kernel checks the numbers.
+    // SAFETY: every pointer is to a local that outlives the call, with its true length; the kernel
+    // checks the numbers.
     let value = unsafe {
         match *request {
             Request::Socket {

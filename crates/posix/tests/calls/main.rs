@@ -1,7 +1,8 @@
-//! Whole conversations of calls, played on two hosts of ours and on the kernel that runs the test: each call must return the same value or errno on both.
+//! Whole conversations of calls, played on two hosts of ours and on the kernel that runs the test:
+//! each call must return the same value or errno on both.
 //!
-//! A script is a list of steps. Sockets have names; the listener is always on the other host. Where timing is the kernel's own (its loopback answers within
-//! the call), the step allows it.
+//! A script is a list of steps. Sockets have names; the listener is always on the other host. Where
+//! timing is the kernel's own (its loopback answers within the call), the step allows it.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -147,7 +148,7 @@ impl Play<'_> {
     }
 
     fn kernels(&self, request: &Request) -> i64 {
-        // What crosses the loopback interface is there within microseconds.
+        // Bytes that cross the loopback interface arrive within microseconds.
         let value = match request {
             Request::Getsockopt {
                 fd, level, name, ..

@@ -1,9 +1,11 @@
-//! Every call in every state: each [`STATES`] row brings a socket, `c` or `s1`, into a state; each [`PROBES`] row makes one call on it; then it is looked at
-//! with `poll`, `SO_ERROR`, a read and a write. Ours and the kernel's must agree in every return value and errno.
+//! Every call in every state: each [`STATES`] row brings a socket, `c` or `s1`, into a state; each
+//! [`PROBES`] row makes one call on it; then it is looked at with `poll`, `SO_ERROR`, a read and a
+//! write. Ours and the kernel's must agree in every return value and errno.
 
 use super::*;
 
-/// Where a listener has room for one connection more, and gets one; the next SYN stays without answer.
+/// Where a listener has room for one connection more, and gets one; the next SYN stays without
+/// answer.
 const CROWDED: [Step; 5] = [
     Socket("s"),
     Bind("s"),
@@ -228,12 +230,13 @@ const MEANT: [(&str, &str, &str); 22] = [
 
 /// A stack has no way to its own addresses.
 const TO_ITSELF: &str = "no connection leads from a stack to itself";
-/// Linux gives a port of its own choice back when a connection is over; here the socket keeps it until it is dissolved, connected or closed.
+/// Linux gives a port of its own choice back when a connection is over; here the socket keeps it
+/// until it is dissolved, connected or closed.
 const BOUND_AGAIN: &str = "a socket is bound again after it was dissolved";
 /// Linux reckons with sequence numbers of connections that are gone.
 const COUNTED: &str = "what is gone counts as nothing";
 
-/// What the kernel has after each step when it is not busy.
+/// The time that the kernel gets after each step when it is not busy.
 const BRIEF: Duration = Duration::from_micros(100);
 
 fn looks_after(name: &'static str) -> [Step; 6] {

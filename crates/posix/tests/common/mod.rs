@@ -269,7 +269,7 @@ impl Host {
         Ok(layout::to_int(&bytes).unwrap())
     }
 
-    /// What `poll` says now.
+    /// The events of `poll` now.
     pub fn poll(&mut self, fd: i32, events: i16) -> i16 {
         let fds = vec![posix::PollFd {
             fd,

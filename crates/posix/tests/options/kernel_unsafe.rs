@@ -42,7 +42,8 @@ impl KernelSocket {
         let mut value = vec![0_u8; len];
         let mut room = len as u32;
         let place = value.as_mut_ptr().cast();
-        // SAFETY: the kernel writes at most `room` bytes at `place`, which is what the vector has, and says in `room` how many.
+        // SAFETY: the kernel writes at most `room` bytes at `place`, which is what the vector has,
+        // and says in `room` how many.
         match unsafe { libc::getsockopt(self.0.as_raw_fd(), level, name, place, &raw mut room) } {
             0 => {
                 value.truncate(room as usize);

@@ -1,6 +1,8 @@
-//! Every option by its number: what is honoured, what is refused and with which errno, next to the answers of the kernel that runs the test.
+//! Every option by its number: what is honoured, what is refused and with which errno, next to the
+//! answers of the kernel that runs the test.
 //!
-//! A row of [`ROWS`] is set and read back on a socket of ours and on one of the kernel's, in each of three stages. Where we mean to differ the row says why.
+//! A row of [`ROWS`] is set and read back on a socket of ours and on one of the kernel's, in each
+//! of three stages. Where we mean to differ the row says why.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,7 +17,7 @@ use posix::layout::{int, linger, timeval};
 use posix::number::*;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
-/// What a socket is when an option is set.
+/// The stage of a socket when an option is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Idle,
@@ -25,7 +27,7 @@ enum Stage {
 
 const STAGES: [Stage; 3] = [Stage::Idle, Stage::Listening, Stage::Connected];
 
-/// What is compared.
+/// The part of the answers that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Compare {
     /// The outcome of setting and the value then read.
@@ -269,7 +271,7 @@ fn ip_rows() -> Vec<Row> {
     rows
 }
 
-/// What an option is read with: room for more than any value compared here.
+/// The room that an option is read with: more than any value compared here takes.
 const ROOM: usize = 64;
 
 fn kernel(stage: Stage) -> (KernelSocket, Option<TcpStream>) {
@@ -382,7 +384,8 @@ fn buffers_are_forced_beyond_what_anybody_may_ask_for() {
     }
 }
 
-/// What setting options to 7 comes to without these capabilities, on ours and on the kernel. In a thread of its own, which gives them up for good.
+/// Sets options to 7 without these capabilities, here and on the kernel. This happens in a thread
+/// of its own, which gives them up for good.
 fn without(given_up: CapabilitySet) {
     let compared = std::thread::spawn(move || {
         let mut sets = capabilities(None).unwrap();

@@ -1,5 +1,6 @@
-//! Every option number of every level, known here or not: what reading it gives, and what setting it to 0 and to 1 does, next to the kernel's answers, on
-//! sockets of both families in each stage. Where we differ [`LISTED`] says why; `docs/differences-options.md` tells it to people.
+//! Every option number of every level, known here or not: what reading it gives, and what setting
+//! it to 0 and to 1 does, next to the kernel's answers, on sockets of both families in each stage.
+//! Where we differ [`LISTED`] says why; `docs/differences-options.md` tells it to people.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,8 @@ enum May {
     Value,
     /// Altogether, as said.
     Differ(&'static str),
-    /// We refuse what takes a privilege, as a kernel does to who has none; so with a privilege it differs.
+    /// A privileged process gets another answer from the kernel: here the option is always refused,
+    /// as Linux refuses it without the privilege.
     Privilege,
 }
 
@@ -203,7 +205,7 @@ fn judge(
     seen: &mut BTreeMap<(i32, i32), bool>,
 ) -> bool {
     const EACCES: i32 = 13;
-    // A kernel that runs the test for nobody in particular refuses many things before it looks at them.
+    // A kernel that runs the test without privileges refuses many options before it looks at them.
     let unprivileged = matches!(kernels, Err(EPERM));
     if ours == kernels || (unprivileged && (ours.is_err() || listed(level, option).is_some())) {
         return true;
@@ -252,4 +254,55 @@ fn every_number_is_answered_as_by_the_kernel() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// `NAME = NUMBER` of every constant that the source declares.
+fn declared() -> Vec<(&'static str, i32)> {
+    let source = include_str!("../../src/number.rs");
+    let words = source.split([',', ';', '\n', ':']);
+    let pairs = words.filter_map(|word| word.split_once('='));
+    let mut all: Vec<_> = pairs
+        .filter_map(|(name, number)| Some((name.trim(), number.trim().parse().ok()?)))
+        .collect();
+    let below = millstream::SocketOptions::numbered();
+    all.extend(below.map(|(name, _, number)| (name, number)));
+    all
+}
+
+#[test]
+fn page_of_differences_names_every_option_that_differs() {
+    let page = include_str!("../../../../docs/differences-options.md");
+    let (declared, mut missing) = (declared(), Vec::new());
+    for (level, option, may) in LISTED {
+        let prefix = match level {
+            SOL_SOCKET => "SO_",
+            SOL_IP => "IP_",
+            SOL_IPV6 => "IPV6_",
+            _ => "TCP_",
+        };
+        let mut names = declared
+            .iter()
+            .filter(|(name, number)| name.starts_with(prefix) && *number == option);
+        let is_known = names.clone().next().is_some();
+        if is_known && !names.any(|(name, _)| page.contains(&format!("`{name}`"))) {
+            missing.push(format!("level {level} option {option}: {may:?}"));
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn page_of_differences_names_no_option_that_does_not_exist() {
+    /// Linux's, and unknown here.
+    const UNKNOWN: [&str; 2] = ["SO_BPF_EXTENSIONS", "IP_PROTOCOL"];
+    let page = include_str!("../../../../docs/differences-options.md");
+    let declared = declared();
+    let words = page.split('`').skip(1).step_by(2);
+    for name in words.filter(|word| {
+        let levels = ["SO_", "IP_", "IPV6_", "TCP_"];
+        levels.iter().any(|level| word.starts_with(level)) && !word.contains(' ')
+    }) {
+        let is_declared = declared.iter().any(|(declared, _)| *declared == name);
+        assert!(is_declared || UNKNOWN.contains(&name), "{name}");
+    }
 }

@@ -1,7 +1,5 @@
 //! The application's end of the receive stream.
 
-use std::io::IoSliceMut;
-
 use super::restart_parts;
 use crate::chunk::ChunkId;
 use crate::memory::Memory;
@@ -119,31 +117,6 @@ impl RxReader {
         copied as usize
     }
 
-    /// Reads into several slices in turn, publishing once.
-    pub fn read_vectored(
-        &mut self,
-        memory: &Memory,
-        block: &SocketBlock,
-        slices: &mut [IoSliceMut<'_>],
-    ) -> usize {
-        let ready = self.ready(memory, block);
-        let mut left = ready;
-        for slice in slices {
-            let n = (left as usize).min(slice.len());
-            let dst = RawSliceMut::from(&mut slice[..n]);
-            let copied = self.at.copy_out(memory, dst);
-            left -= copied;
-            if left == 0 || (copied as usize) < n {
-                break;
-            }
-        }
-        let copied = ready - left;
-        if copied != 0 {
-            self.publish(block, copied);
-        }
-        copied as usize
-    }
-
     /// Copies what [`read`](Self::read) would, and takes nothing.
     #[inline]
     pub fn peek(&mut self, memory: &Memory, block: &SocketBlock, dst: &mut [u8]) -> usize {
@@ -179,26 +152,6 @@ impl RxReader {
         let dropped = self.at.skip(memory, n);
         self.publish(block, dropped);
         dropped
-    }
-
-    /// The readable bytes that lie together from the next one on, in place;
-    /// empty if there are none. [`discard`](Self::discard) takes them; the slice is
-    /// to be done with by then, since the stack may use the memory again.
-    #[cfg(not(loom))]
-    #[inline]
-    pub fn contiguous<'m>(
-        &mut self,
-        memory: &'m Memory,
-        block: &SocketBlock,
-    ) -> crate::raw::RawSlice<'m> {
-        let ready = self.ready(memory, block);
-        if ready == 0 {
-            return crate::raw::RawSlice::from(&[][..]);
-        }
-        match self.at.settle(memory) {
-            Some((chunk, offset, room)) => memory.payload_slice(chunk, offset, room.min(ready)),
-            None => crate::raw::RawSlice::from(&[][..]),
-        }
     }
 
     /// Readable bytes; when there are some, we stand in the chain that holds them.

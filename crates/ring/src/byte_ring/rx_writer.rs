@@ -132,7 +132,8 @@ impl RxWriter {
         self.end = self.tail;
     }
 
-    /// Forgets what is stored `offset` bytes past the tail and further, and frees the chunks that lie wholly there.
+    /// Forgets what is stored `offset` bytes past the tail and further, and frees the chunks that
+    /// lie wholly there.
     pub fn truncate(&mut self, pool: &mut ChunkPool, offset: u32) {
         if offset >= self.held() {
             return;
@@ -265,7 +266,8 @@ impl RxWriter {
         done
     }
 
-    /// The chunk, and the offset in it, of the byte `offset` past the tail, for `len` (not zero) bytes.
+    /// The chunk, and the offset in it, of the byte `offset` past the tail, for `len` (not zero)
+    /// bytes.
     #[inline(always)]
     fn locate(
         &mut self,

@@ -60,7 +60,8 @@ impl TxReader {
         }
     }
 
-    /// A position of the writer's ([`TxWriter::tail`](super::TxWriter::tail)) as bytes from the first one not acknowledged on; those before it wrap.
+    /// A position of the writer's ([`TxWriter::tail`](super::TxWriter::tail)) as bytes from the
+    /// first one not acknowledged on; those before it wrap.
     #[inline]
     pub fn offset_of(&self, position: u32) -> u32 {
         position.wrapping_sub(self.una)
@@ -309,8 +310,9 @@ impl TxReader {
     }
 }
 
-/// As many bytes as were asked for just now, `step`, will be asked for after the first `done` of this chunk: they lie there, or, if they pass its end, at the next
-/// one's begin. Small pieces are not worth the question.
+/// As many bytes as were asked for just now, `step`, will be asked for after the first `done` of
+/// this chunk: they lie there, or, if they pass its end, at the next one's begin. Small pieces are
+/// not worth the question.
 #[inline]
 fn ahead_of(memory: &Memory, chunk: ChunkId, done: u32, step: u32) -> Ahead {
     if step < AHEAD_BYTES_MIN {

@@ -11,7 +11,8 @@ use crate::raw::{RawSlice, RawSliceMut};
 
 /// Below this many bytes the portable loop is as fast.
 pub(super) const LEN_MIN: usize = 96;
-/// Whole vectors that are summed in 32-bit lanes at once, a block. A word counts 2^15 at most, so all lanes of a block together come to 2^30.
+/// Whole vectors that are summed in 32-bit lanes at once, a block. A word counts 2^15 at most, so
+/// all lanes of a block together come to 2^30.
 const BLOCK_BYTES: usize = 1 << 16;
 
 /// Whether the machine has AVX2: asked once, `std` keeps the answer in a word.
@@ -50,8 +51,8 @@ pub(super) fn copy_and_sum_with_sse2(mut dst: RawSliceMut<'_>, src: RawSlice<'_>
     unsafe { copy_and_sum_sse2(dst.as_mut_ptr(), src.as_ptr(), len) }
 }
 
-/// Adds the sixteen 16-bit words of a vector, less 2^15 each, to eight 32-bit lanes. With that bias words are signed numbers, which one instruction adds in
-/// pairs.
+/// Adds the sixteen 16-bit words of a vector, less 2^15 each, to eight 32-bit lanes. With that bias
+/// words are signed numbers, which one instruction adds in pairs.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_avx2(total: __m256i, words: __m256i) -> __m256i {

@@ -145,11 +145,12 @@ impl Memory {
     pub(crate) fn header(&self, chunk: ChunkId) -> &ChunkHeader {
         debug_assert!(chunk.index() < self.chunks(chunk.class()));
         let index = chunk.index() as usize;
-        // SAFETY: ids come from the pool of this file or through `Memory::checked` on it, so the index is below the counts that the
-        // mapping, which outlives `self`, has room for; headers start on multiples of 16 bytes, zeros are a valid header, and a
-        // header is atomics alone. That an id is of this file no type says and a release build does not check (comparing the index here
-        // and in `payload_start` cost 1.25 % of all instructions of small transactions, and would not keep two streams apart): callers
-        // keep to what `byte_ring` says of one file.
+        // SAFETY: ids come from the pool of this file or through `Memory::checked` on it, so the
+        // index is below the counts that the mapping, which outlives `self`, has room for; headers
+        // start on multiples of 16 bytes, zeros are a valid header, and a header is atomics alone.
+        // That an id is of this file no type says and a release build does not check (comparing the
+        // index here and in `payload_start` cost 1.25 % of all instructions of small transactions,
+        // and would not keep two streams apart): callers keep to what `byte_ring` says of one file.
         unsafe {
             let header = match chunk.class() {
                 ChunkClass::Small => self.small.add(index * SMALL_BYTES as usize).cast(),
@@ -187,16 +188,6 @@ impl Memory {
             RawSliceMut::new(start.as_ptr(), (data_bytes - offset) as usize)
         }
     }
-
-    /// The `len` payload bytes of `chunk` from `offset` on; fewer if the chunk ends.
-    #[inline]
-    pub(crate) fn payload_slice(&self, chunk: ChunkId, offset: u32, len: u32) -> RawSlice<'_> {
-        let mut payload = self.payload(chunk, offset);
-        let len = payload.len().min(len as usize);
-        // SAFETY: `payload` is valid for reads of its length, for as long as `self` is borrowed.
-        unsafe { RawSlice::new(payload.as_mut_ptr(), len) }
-    }
-
     /// The payload of `chunk` from `offset` on, as what is read next.
     #[inline]
     pub(crate) fn ahead(&self, chunk: ChunkId, offset: u32) -> Ahead {

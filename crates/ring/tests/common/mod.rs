@@ -1,4 +1,4 @@
-//! What the tests share: a seeded generator, stream contents, naive checksums.
+//! Parts that the tests share: a seeded generator, stream contents, naive checksums.
 
 #![allow(dead_code)]
 

@@ -20,12 +20,12 @@ pub(crate) struct Arrival {
     pub key: FlowKey,
     /// Keyed hash of `key`: `packet_in` fills it in.
     pub hash: u64,
-    /// What the flow table had under this hash when `packet_in` looked, if anything.
+    /// The flow table's entry under this hash when `packet_in` looked, if there was one.
     pub likely: Option<FlowEntry>,
     pub segment: Segment,
     /// Its DSCP, in the upper six bits: what answers it without a connection bears the same.
     pub dscp: u8,
-    /// Where in the frame the payload begins.
+    /// The offset of the payload in the frame.
     pub payload_at: u32,
     /// The frame's first bytes, as they were read.
     pub head: [u8; plain::BYTES_MAX],
@@ -33,7 +33,8 @@ pub(crate) struct Arrival {
     pub is_plain: bool,
     /// Of one that is not: something lies between the IP header's fixed part and TCP's.
     pub has_ip_options: bool,
-    /// What is left to verify: the sum of the pseudo-header and the TCP header. `None`: the checksum is known to be right.
+    /// The sum of the pseudo-header and the TCP header, still to be verified. `None`: the checksum
+    /// is known to be right.
     pub unverified: Option<Unverified>,
 }
 
@@ -85,7 +86,7 @@ impl Arrival {
         }
     }
 
-    /// It bears text, and the frame looks like a sequel to it.
+    /// The segment bears text, and the frame looks like a sequel to it.
     #[inline]
     pub fn goes_on_in(&self, frame: &RxFrame) -> bool {
         if self.segment.len == 0 || !self.is_plain {
@@ -97,7 +98,7 @@ impl Arrival {
     }
 }
 
-/// What a frame turned out to be.
+/// The kind of a frame.
 pub(crate) enum Found {
     /// A segment for a flow of ours: the arrival is filled in.
     Tcp,
@@ -117,7 +118,7 @@ pub(crate) struct OtherPacket {
     pub network_at: usize,
 }
 
-/// What `demux` needs to know of its stack.
+/// The parts of a stack that `demux` reads, and its counters.
 pub(crate) struct Demux<'a> {
     pub mac: MacAddr,
     pub policy: ChecksumPolicy,
@@ -164,7 +165,7 @@ impl Demux<'_> {
         Ok(Found::Tcp)
     }
 
-    /// What nearly every packet is that is not quite so plain: a SYN or SYN-ACK.
+    /// Reads a SYN or SYN-ACK, the most frequent packet that is not plain.
     #[inline(never)]
     fn classify_syn(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
         let head = frame.head::<{ plain::SYN_BYTES }>();
@@ -388,7 +389,7 @@ impl Demux<'_> {
         }
     }
 
-    /// What the port's policy leaves to be verified.
+    /// The sum that the port's policy leaves to be verified.
     #[inline]
     fn checksum(
         &mut self,

@@ -1,5 +1,5 @@
-//! Fast Open (RFC 7413) as a stack sees it. Server: which SYN makes a connection by itself, and how many such may be pending. Client: what the
-//! cache says before a SYN leaves, and what it learns when the SYN-ACK is here.
+//! Fast Open (RFC 7413) of listeners: which SYN makes a connection by itself, and how many such
+//! connections may be pending.
 
 use packetio::RxFrame;
 use tcp::Effects;
@@ -16,10 +16,10 @@ use crate::flows::half_opens::ListenerId;
 use crate::flows::rx_sink::RxSink;
 use crate::flows::saved_syns::Saved;
 
-/// What a SYN is, by the rules of Fast Open.
+/// The meaning of a SYN by the rules of Fast Open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FastOpenChoice {
-    /// It makes a connection now.
+    /// The SYN makes a connection now.
     pub now: bool,
     /// The cookie that the SYN-ACK brings along.
     pub cookie: Option<FastOpenCookie>,
@@ -33,8 +33,9 @@ impl FastOpenChoice {
 }
 
 impl Arrivals {
-    /// Whether a SYN opens fast. The limit comes before the cookie, so that a flood costs no hashing (and a client cannot tell a full
-    /// listener from one that does not open fast; so in Linux).
+    /// Decides whether a SYN opens fast. The limit comes before the cookie, so that a flood costs
+    /// no hashing. A client cannot tell a full listener from one that does not open fast, as in
+    /// Linux.
     pub(crate) fn choose_fast_open(
         &mut self,
         core: &mut Core,
@@ -84,8 +85,8 @@ impl Arrivals {
 }
 
 impl Core {
-    /// Makes a connection of a SYN with a good cookie, its text included, and puts it into the accept queue. False: there is no room for it, and
-    /// the plain handshake serves.
+    /// Makes a connection of a SYN with a good cookie, its text included, and puts it into the
+    /// accept queue. False: there is no room for it, and the plain handshake serves.
     pub(crate) fn open_fast(
         &mut self,
         listener: ListenerId,

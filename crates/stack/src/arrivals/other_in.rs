@@ -1,4 +1,5 @@
-//! What arrives and is not TCP: ARP, neighbour discovery, echo, ICMP errors. The cold path: the packet is copied to a scratch buffer and parsed there.
+//! Packets that are not TCP: ARP, neighbour discovery, echo, ICMP errors. This is the cold path:
+//! the packet is copied to a scratch buffer and parsed there.
 
 use packetio::RxFrame;
 use tcp::{Effects, IcmpError};
@@ -8,7 +9,7 @@ use wire::{ethernet, ipv4, ipv6, protocol};
 use crate::arrivals::demux::OtherPacket;
 use crate::core::Core;
 use crate::flows::flow_table::FlowEntry;
-use crate::flows::sockets::Role;
+use crate::flows::slot::Role;
 use crate::limits::SMALL_PACKET_BYTES_MAX;
 use crate::network::arp_nd;
 use crate::network::destinations::PathWord;
@@ -74,7 +75,7 @@ impl Core {
             .and_then(|header| ipv6::upper_layer(&header, packet));
         match upper {
             Ok((protocol::ICMPV6, _)) => self.icmp_in(packet, other),
-            // RFC 8200 4.7: there is nothing behind it that one could not understand.
+            // There is nothing behind this header to refuse (RFC 8200 4.7).
             Ok((protocol::IPV6_NO_NEXT_HEADER, _)) => self.counters.rx_drop_protocol += 1,
             Ok((upper, _)) => self.refuse_protocol(packet, other, upper),
             Err(_) => self.counters.rx_drop_ip_header += 1,
@@ -120,11 +121,12 @@ impl Core {
         }
     }
 
-    /// A packet of a protocol that we do not speak, or UDP: refused as RFC 1122 3.2.2.1 asks, within the rate limit.
+    /// Refuses a packet of a protocol that we do not speak, or of UDP, as RFC 1122 3.2.2.1 asks,
+    /// within the rate limit.
     fn refuse_protocol(&mut self, packet: &[u8], other: &OtherPacket, upper: u8) {
         self.counters.rx_drop_protocol += 1;
         if !other.is_to_us_alone {
-            // RFC 1122 3.2.2: of what the link carried to many, nobody complains.
+            // A packet that the link carried to many is not complained of (RFC 1122 3.2.2).
             return;
         }
         let refusal = if upper == protocol::UDP {
@@ -145,7 +147,8 @@ impl Core {
         }
     }
 
-    /// An answer goes back the way the question came: no neighbour needs to be known for it.
+    /// Sends an answer back to the link address that the question came from: no neighbour needs to
+    /// be known for it.
     fn answer_out(&mut self, packet: &[u8], question: &OtherPacket) {
         let header = ethernet::Header {
             dst: question.source_mac,
@@ -166,7 +169,8 @@ impl Core {
         self.counters.control_queue_full += u64::from(!queued);
     }
 
-    /// An ICMP error about one of our connections. The connection checks the quoted sequence number (RFC 5927).
+    /// Takes an ICMP error about one of our flows. The connection checks the quoted sequence number
+    /// (RFC 5927).
     fn error_in(&mut self, report: &ErrorReport, packet: &[u8]) {
         let hash = self.flows.hasher.hash(&report.flow);
         match self.flows.find(&report.flow, hash) {
@@ -243,11 +247,12 @@ impl Core {
         self.settle(socket, effects);
     }
 
-    /// An ICMP error about a handshake in progress ends it, if it is of the kind that does; there is nobody to tell.
+    /// Ends a handshake in progress by an ICMP error, if the error is of the kind that does. No
+    /// application knows of the handshake yet.
     fn half_open_error_in(&mut self, index: u32, report: &ErrorReport) {
         self.counters.icmp_errors += 1;
         let ErrorKind::Failed(kind) = report.kind else {
-            // Linux: a SYN-ACK is small enough for every path.
+            // A SYN-ACK is small enough for every path (Linux).
             return;
         };
         let is_v4 = report.flow.local.is_v4();
@@ -262,7 +267,8 @@ impl Core {
         }
     }
 
-    /// What waited for a neighbour goes on: connections to their lists, frames to the driver; with `failure`, connections are told of it.
+    /// Releases what waited for a neighbour: connections to their lists, frames to the driver. With
+    /// `failure`, connections are told of it.
     pub(crate) fn release_waiters(&mut self, id: NeighbourId, failure: Option<IcmpError>) {
         let mut sockets = std::mem::take(&mut self.network.released_sockets);
         let out = &mut self.network.released;
@@ -278,7 +284,8 @@ impl Core {
         self.network.released_sockets = sockets;
     }
 
-    /// A connection that waited for `id` goes on. The index may have come to serve another meanwhile, or the connection another neighbour.
+    /// Lets a connection that waited for `id` go on. The index may have come to serve another
+    /// meanwhile, or the connection another neighbour.
     fn neighbour_settled(&mut self, socket: u32, id: NeighbourId, failure: Option<IcmpError>) {
         let Some((slot, _)) = self.flows.sockets.remembered(socket) else {
             return;
@@ -291,7 +298,7 @@ impl Core {
             Some(kind) => self.lose_segments(socket, Some(kind)),
             None => {
                 if let Some(conn) = slot.conn.as_mut() {
-                    // Time has passed since it was asked.
+                    // Time has passed since the connection was last asked.
                     let _ = conn.refresh_due(&self.env.cx());
                 }
                 self.settle(socket, Effects::TRANSMIT);
@@ -299,7 +306,7 @@ impl Core {
         }
     }
 
-    /// The entry that a connection waited for is no more.
+    /// Loses the output of a connection whose neighbour's entry is gone.
     fn neighbour_displaced(&mut self, socket: u32) {
         let Some((slot, _)) = self.flows.sockets.remembered(socket) else {
             return;
@@ -314,7 +321,7 @@ impl Core {
         }
     }
 
-    /// The neighbour cache's own timers: requests to send, neighbours that did not answer.
+    /// Fires the neighbour cache's own timers: requests to send, neighbours that did not answer.
     pub(crate) fn neighbour_timers(&mut self) {
         while let Some(event) = self.network.neighbours.poll(self.env.now_ns) {
             match event {

@@ -1,7 +1,8 @@
-//! A batch of frames from the driver, through demux and aggregation to `tcp_in`.
+//! A batch of frames from the driver, through `demux` to `tcp_in`.
 //!
-//! Frames are taken in small groups: first the headers of all of them are read and their flows looked for, so that the cache lines of
-//! every connection in the group have been asked for before the first segment is acted upon. What a frame means is decided when its turn has come.
+//! Frames are taken in small groups. First the headers of all of them are read and their flows
+//! looked for, so that the cache lines of every connection in the group are on their way before the
+//! first segment is acted upon. `demux` reads a frame, its own turn decides what it means.
 
 use packetio::{Port, PortError, RxFrame};
 use ring::prefetch::Ahead;
@@ -9,7 +10,7 @@ use ring::prefetch::Ahead;
 use crate::arrivals::Arrivals;
 use crate::arrivals::demux::{Arrival, Demux, Dropped, Found};
 use crate::core::Core;
-use crate::flows::sockets::NO_KEY;
+use crate::flows::slot::NO_KEY;
 use crate::limits::{
     AHEAD_BYTES_MIN, INPUT_BACKLOG_NS_MAX, PORT_DEAD_NS, PORT_STUCK_NS, PORT_STUCK_REFUSALS,
     RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX, RX_GROUP,
@@ -32,7 +33,7 @@ impl Looked {
 }
 
 impl Looked {
-    /// It may be of the same flow as the TCP segment before it.
+    /// The frame may be of the same flow as the TCP segment before it.
     #[inline]
     fn may_follow(&self, before: &Looked) -> bool {
         !matches!(self.found, Ok(Found::Tcp)) || self.arrival.hash == before.arrival.hash
@@ -40,8 +41,8 @@ impl Looked {
 }
 
 impl Arrivals {
-    /// Takes what the driver has, batch after batch, up to a turn's budget. Frames are lent by the port until the next batch; nothing here
-    /// keeps one.
+    /// Takes the driver's frames, batch after batch, up to a turn's budget. The port lends frames
+    /// until the next batch; nothing here keeps one.
     pub(crate) fn packet_in(
         &mut self,
         core: &mut Core,
@@ -71,8 +72,9 @@ impl Arrivals {
                 break Ok(());
             }
             taken += frames.len();
-            // A batch that is not full was all there was, or all that the port gives in a turn. What came meanwhile is for the next one: whoever sent it works at the
-            // answers to this one while we work at that (decision 0028).
+            // A batch that is not full was all there was, or all that the port gives in a turn.
+            // Frames that came meanwhile are for the next turn: their sender works at our answers
+            // to this batch while we work at it (decision 0028).
             let is_all = frames.len() < batch_max;
             self.take_batch(core, frames, &mut looked);
             self.end_run(core);
@@ -89,7 +91,7 @@ impl Arrivals {
         Ok(taken)
     }
 
-    /// Notes whether this turn found the end of what the port holds.
+    /// Notes whether this turn found the end of the port's frames.
     fn note_backlog(&mut self, now_ns: u64, is_drained: bool) {
         match is_drained {
             true => self.backlog_since_ns = None,
@@ -99,17 +101,21 @@ impl Arrivals {
         }
     }
 
-    /// Timers wait, since what they wait for may lie in the port: a thread that did not run for a while finds its timers due and more
-    /// frames than one turn takes. Only the frames tell whether a segment was lost. Where the port is never found empty, timers wait for
+    /// Timers wait while the segments that they wait for may lie in the port. A thread that did not
+    /// run for a while finds its timers due and more frames than one turn takes, and only the
+    /// frames tell whether a segment was lost. Where the port is never found empty, timers wait for
     /// [`INPUT_BACKLOG_NS_MAX`] and no longer.
     pub(crate) fn timers_wait(&self, now_ns: u64) -> bool {
         self.backlog_since_ns
             .is_some_and(|since_ns| now_ns.saturating_sub(since_ns) < INPUT_BACKLOG_NS_MAX)
     }
 
-    /// Frames stay with the driver while the answers to earlier ones fill their queue: what is dropped there is asked for again a second later, what
-    /// waits here loses nothing. The other end may do the same and wait for us: after a while some are taken in all the same, as many as the queue has room to answer, since
-    /// the other end may merely be asleep; and whatever comes only when that has lasted as long as its retransmissions take.
+    /// Frames stay with the driver while the answers to earlier ones fill their queue: an answer
+    /// that is dropped there is asked for again a second later, a frame that waits loses nothing.
+    ///
+    /// The other end may do the same and wait for us. After a while some frames are taken in all
+    /// the same, as many as the queue has room to answer, since the other end may merely be asleep.
+    /// All frames are taken in once this has lasted as long as retransmissions take.
     fn holds_input(&self, core: &Core, batch_max: usize) -> bool {
         if !core.schedule.control.is_half_full() {
             return false;
@@ -118,7 +124,7 @@ impl Arrivals {
             true => core.env.now_ns.saturating_sub(core.port.took_ns),
             false => 0,
         };
-        // One that is smaller than two batches has never room for what a batch may call for.
+        // A queue shorter than two batches never has room for all that a batch may call for.
         let spares = core.schedule.control.capacity() >= 2 * batch_max
             && core.schedule.control.room() < batch_max;
         stuck_ns < PORT_STUCK_NS || (stuck_ns < PORT_DEAD_NS && spares)
@@ -129,7 +135,7 @@ impl Arrivals {
         core.counters.rx_frames += frames.len() as u64;
         core.counters.rx_bytes += frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
         let mut rest = frames;
-        // What a sequel is compared with: the last frame that was not one.
+        // The frame that sequels are compared with: the last one that was parsed.
         let mut last = 0;
         while !rest.is_empty() {
             let sequels = self.take_sequels(core, &looked[last].arrival, rest);
@@ -166,8 +172,9 @@ impl Arrivals {
         }
     }
 
-    /// Reads the headers of a group of frames, and asks for the memory of the flows that they belong to. The number of frames in the group: it ends
-    /// where one flow's text goes on, since that may be taken as sequels.
+    /// Reads the headers of a group of frames, and asks for the memory of their flows. Returns the
+    /// number of frames in the group: it ends where one flow's text goes on, since the next frames
+    /// may be sequels.
     fn look_at(&mut self, core: &mut Core, frames: &[RxFrame], looked: &mut [Looked]) -> usize {
         let mut demux = Demux {
             mac: core.network.mac,
@@ -182,7 +189,7 @@ impl Arrivals {
             count += 1;
             one.found = demux.classify(frame, &mut one.arrival);
             if !matches!(one.found, Ok(Found::Tcp)) {
-                // No pattern for what comes.
+                // Sequels are not compared with this frame.
                 one.arrival.is_plain = false;
                 continue;
             }

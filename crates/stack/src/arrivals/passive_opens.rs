@@ -48,7 +48,8 @@ impl Arrivals {
                 self.complete_handshake(core, Some(index), listener, &handshake, arrival, frame);
             }
             HalfOpenOutcome::Reset(_) => {
-                // While the queue was full an earlier copy of the SYN may have been answered with a cookie; the peer goes by the answer that came first.
+                // While the queue was full an earlier copy of the SYN may have been answered with a
+                // cookie. The peer goes by the answer that came first.
                 let Some(handshake) = self.cookie_handshake(core, listener, arrival) else {
                     return core.settle_half_open(index, outcome, arrival.dscp);
                 };
@@ -63,7 +64,7 @@ impl Arrivals {
         }
     }
 
-    /// A segment of no flow that we know.
+    /// Takes a segment of no flow that we know.
     #[cold]
     pub(crate) fn stranger_in(&mut self, core: &mut Core, arrival: &mut Arrival, frame: &RxFrame) {
         if !core.is_whole(arrival, frame) {
@@ -116,7 +117,7 @@ impl Arrivals {
             return;
         }
         if !has_room {
-            // Linux: who cannot be accepted need not shake hands.
+            // A peer that cannot be accepted need not shake hands, as in Linux.
             core.counters.syn_drop_accept_queue_full += 1;
             return;
         }
@@ -134,7 +135,8 @@ impl Arrivals {
         self.shake_hands(core, listener, arrival, frame, (request, &open));
     }
 
-    /// A SYN that there is room for begins a handshake, or, if it bears a Fast Open's cookie, a connection.
+    /// Begins a handshake with a SYN that there is room for, or a connection if it brings a Fast
+    /// Open cookie.
     pub(crate) fn shake_hands(
         &mut self,
         core: &mut Core,
@@ -153,7 +155,8 @@ impl Arrivals {
         }
     }
 
-    /// Whether an ACK that belongs to nothing completed a handshake by its cookie.
+    /// Completes a handshake by an ACK that belongs to nothing but brings back a cookie of ours.
+    /// False: it does not.
     fn cookie_in(
         &mut self,
         core: &mut Core,
@@ -189,8 +192,9 @@ impl Arrivals {
         handshake
     }
 
-    /// The final ACK of a handshake: it becomes a connection with a socket, if the accept queue and the socket table have room. Otherwise nothing
-    /// changes, and the peer's next segment tries again.
+    /// Makes a connection with a socket of the final ACK of a handshake, if the accept queue and
+    /// the socket table have room. Otherwise nothing changes, and the peer's next segment tries
+    /// again.
     fn complete_handshake(
         &mut self,
         core: &mut Core,
@@ -201,7 +205,7 @@ impl Arrivals {
         frame: &RxFrame,
     ) {
         let Some(listening) = core.flows.listeners.at_mut(listener) else {
-            // Whoever listened is gone: as if nobody ever had.
+            // The listener is gone: the ACK is answered as if there had never been one.
             if let Some(index) = half_open {
                 core.remove_half_open(index);
             }
@@ -255,8 +259,9 @@ impl Arrivals {
 }
 
 impl Core {
-    /// Acts on what a segment, which came with `dscp`, or a timer meant for a handshake that is still in progress. A SYN-ACK bears what its listener
-    /// chose, other answers the DSCP of what they answer, as in Linux.
+    /// Acts on the outcome of a segment, which came with `dscp`, or of a timer for a handshake in
+    /// progress. A SYN-ACK has the header fields that its listener chose, any other answer the DSCP
+    /// of the segment that it answers, as in Linux.
     pub(crate) fn settle_half_open(&mut self, index: u32, outcome: HalfOpenOutcome, dscp: u8) {
         let Some(slot) = self.flows.half_opens.at_mut(index) else {
             return;
@@ -285,7 +290,8 @@ impl Core {
         }
     }
 
-    /// Makes an entry of a SYN and answers it, with a Fast Open cookie if there is one to give. Its index, if there was room for it.
+    /// Makes an entry of a SYN and answers it, with a Fast Open cookie if there is one to give.
+    /// Returns the entry's index, if there was room for it.
     fn half_open(
         &mut self,
         listener: ListenerId,
@@ -328,7 +334,7 @@ impl Core {
         Some(index)
     }
 
-    /// What we bring to a handshake that a peer began.
+    /// Our side of a handshake that a peer began: numbers, sizes and settings.
     pub(crate) fn passive_open(
         &mut self,
         listener: ListenerId,
@@ -357,7 +363,8 @@ impl Core {
         }
     }
 
-    /// Puts a new connection into its listener's accept queue, which has room. Last, when all that the application may ask of it is in place.
+    /// Puts a new connection into its listener's accept queue, which has room. This comes last,
+    /// when all is in place that the application may ask of the connection.
     pub(crate) fn announce_accepted(&mut self, listener: ListenerId, id: SocketId, key: &FlowKey) {
         let block = self.flows.sockets.block(id.index);
         block.set_names(

@@ -215,9 +215,12 @@ impl Arrivals {
         }
     }
 
-    /// Takes the frames that lead `frames` and bear sequels: the next segments of the run under way, with nothing in them but text and perhaps a timestamp that
-    /// the connection has to act upon. They are recognized by comparing their heads with that of `last`, the run's last segment that came the usual way.
-    /// How many: nothing was done of the one behind them, and the usual way decides.
+    /// Takes the sequels that lead `frames`: the next segments of the run under way, with nothing
+    /// new in them but text and perhaps a timestamp. Their heads are compared with the head of
+    /// `last`, the run's last segment that was parsed.
+    ///
+    /// Returns how many were taken. Nothing was done of the frame behind them, which `tcp_in`
+    /// takes.
     #[inline]
     pub(crate) fn take_sequels(
         &mut self,
@@ -229,11 +232,7 @@ impl Arrivals {
             return 0;
         };
         let socket = open.socket;
-        let room = core
-            .env
-            .config
-            .aggregation_max
-            .saturating_sub(open.segments);
+        let room = self.aggregation_max.saturating_sub(open.segments);
         let frames = &frames[..frames.len().min(usize::from(room))];
         let (mut taken, mut is_asked) = (0, false);
         loop {
@@ -248,8 +247,8 @@ impl Arrivals {
         }
     }
 
-    /// As [`take_sequels`](Self::take_sequels), up to a segment before which the first ACK of a train is due: then true with their number.
-    /// `is_asked`: before the first of these frames an ACK was asked for.
+    /// Takes sequels up to a segment before which the first ACK of a train is due: then true with
+    /// their number. `is_asked`: an ACK was asked for before the first of these frames.
     fn sequels_in(
         &mut self,
         core: &mut Core,
@@ -298,7 +297,7 @@ impl Arrivals {
             let is_whole =
                 is_verified || Unverified::new(sequel.sum).holds_with(Sum::from_folded(sum as u16));
             if stored < len || !is_whole {
-                // Damaged, or no chunk for all of it: what that means the usual way knows.
+                // The segment is damaged, or there is no chunk for all of it: `segment_in` decides.
                 slot.rx.discard_unpublished();
                 slot.rx.reclaim(pool, block);
                 break;
@@ -316,8 +315,9 @@ impl Arrivals {
         (taken, awaits_ack)
     }
 
-    /// Another segment is about to arrive: an ACK that is due for those before it would have left by now. It waits in a train, unless the settings say
-    /// that one for all will do, trains are full, or the port had no room for the last turn's output: then it would not have left.
+    /// Puts the ACK that is due into a train before another segment arrives: without runs it would
+    /// have left by now. It stays if the settings say that one ACK for all will do, if trains are
+    /// full, or if the port had no room for the last turn's output, so that it would not have left.
     pub(crate) fn take_due_ack(&mut self, core: &mut Core, socket: u32) {
         if !self.merge_acks && !core.port.is_short {
             self.couple_ack(core, socket);
@@ -343,7 +343,7 @@ impl Arrivals {
     fn couple_first_ack(&mut self, core: &mut Core, socket: u32) {
         let slot = core.flows.sockets.slot(socket);
         if slot.neighbour.is_none() {
-            // It has sent nothing yet.
+            // The connection has sent nothing yet.
             slot.neighbour = core.network.hop(slot.key.remote, core.env.now_ns).ok();
         }
         let Some(mut ends) = core.ready_link(socket) else {
@@ -354,7 +354,7 @@ impl Arrivals {
             return;
         };
         let mut ack = SegmentOut::default();
-        // A mark that changed has one for what came before it.
+        // A changed ECN mark has an ACK of its own for the segments before it.
         while self.ack_trains.has_room() && conn.poll_due_ack(&mut core.env.cx(), &mut ack) {
             if !ends.header.discovers_mtu {
                 slot.header.before_fragmentable(core.env.now_ns);
@@ -367,7 +367,8 @@ impl Arrivals {
 }
 
 impl Core {
-    /// Whether a segment that is not for a connection's fast path is whole; drops and counts it otherwise.
+    /// Verifies a segment that is for no connection. One with a wrong checksum is dropped and
+    /// counted.
     pub(crate) fn is_whole(&mut self, arrival: &mut Arrival, frame: &RxFrame) -> bool {
         let whole = match arrival.unverified.take() {
             None => true,
@@ -389,7 +390,7 @@ impl Core {
     }
 }
 
-/// Data or an ACK with nothing unusual about it.
+/// The segment is data or an ACK with nothing unusual about it.
 #[inline]
 fn is_mergeable(arrival: &Arrival) -> bool {
     let segment = &arrival.segment;
@@ -398,7 +399,8 @@ fn is_mergeable(arrival: &Arrival) -> bool {
         && (arrival.is_plain || !arrival.has_ip_options)
 }
 
-/// Whether the frame's checksum is known to be right; `None`: known to be wrong, or the policy has no say.
+/// Whether the frame's checksum is known to be right. `None`: it is known to be wrong, or the
+/// policy has no say.
 #[inline]
 fn is_verified(frame: &RxFrame, policy: ChecksumPolicy) -> Option<bool> {
     match (frame.checksum(), policy) {
@@ -408,8 +410,9 @@ fn is_verified(frame: &RxFrame, policy: ChecksumPolicy) -> Option<bool> {
     }
 }
 
-/// Couples the ACK that is due to the train of its connection: where it goes is known, and how it looks. False: it is the first of a train, or no plain one, or has
-/// a number of its own since it may be fragmented.
+/// Adds the ACK that is due to the last train of its connection, whose link and looks are known.
+/// False: the ACK is the first of a train, is not plain, or has an IP number of its own since it
+/// may be fragmented.
 #[inline]
 fn couple_next(
     trains: &mut AckTrains,

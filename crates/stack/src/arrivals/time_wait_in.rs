@@ -70,8 +70,10 @@ impl Arrivals {
 }
 
 impl Core {
-    /// Whether there is room for a connection to begin in the place of an entry in TIME_WAIT; else the SYN is dropped and the entry stays. Its numbers must lie above
-    /// the old ones (RFC 6191 2), which no cookie's do: there is none, however many handshakes the listener has (Linux).
+    /// Whether there is room for a connection to begin in the place of an entry in TIME_WAIT.
+    /// Without room the SYN is dropped and the entry stays. No cookie helps, however many
+    /// handshakes the listener has: the new numbers must lie above the old ones (RFC 6191 2; so
+    /// does Linux).
     #[cold]
     fn may_reopen(&mut self, listener: ListenerId) -> bool {
         self.counters.syn_received += 1;
@@ -84,7 +86,8 @@ impl Core {
         has_room
     }
 
-    /// Only a listener can take a flow over. Without one the entry stays, for a SYN to nobody proves nothing, and answers as to an old one (Linux).
+    /// Answers a SYN for a flow in TIME_WAIT that no listener takes over. The entry stays, since a
+    /// SYN to nobody proves nothing, and answers as to an old segment (Linux).
     #[cold]
     fn refuse_reuse(&mut self, index: u32, arrival: &Arrival) {
         let Some(slot) = self.flows.time_waits.at_mut(index) else {

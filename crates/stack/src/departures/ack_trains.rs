@@ -1,8 +1,9 @@
-//! ACK trains: the ACKs of one connection that fell due within a turn, kept as one template with a list of what differs, and expanded
-//! into frames by `packet_out` ("acknowledgment offload" of Menon and Zwaenepoel, USENIX ATC 2008).
+//! ACK trains: the ACKs of one connection that fell due within a turn, stored as one template with
+//! a list of differences. `packet_out` expands them into frames ("acknowledgment offload" of Menon
+//! and Zwaenepoel, USENIX ATC 2008).
 //!
-//! Filled by `aggregation`, emptied by `tcp_out`, before anything else of the connection leaves. When all trains are taken an ACK stays with its
-//! connection and merges with the next (`acks_merged`).
+//! Filled by `tcp_in`, emptied by `tcp_out` before anything else of the connection leaves. When all
+//! trains are taken an ACK stays with its connection and merges with the next (`acks_merged`).
 
 use packetio::TxFrame;
 use tcp::{PlainAck, SegmentOut};
@@ -13,7 +14,7 @@ use crate::departures::packet_out::{build_segment, plain_headers, write_plain};
 use crate::header_fields::LinkEnds;
 use crate::limits::{ACK_TRAINS_MAX, ACKS_PER_TRAIN_MAX};
 
-/// What one ACK of a train has for itself.
+/// The fields in which one ACK of a train differs from the template.
 #[derive(Clone, Copy, Default)]
 struct Point {
     ack: SeqNumber,
@@ -51,7 +52,7 @@ impl AckTrains {
         self.trains.is_empty()
     }
 
-    /// One more ACK finds a place, whosever it is.
+    /// There is room for one more train, of any connection.
     pub fn has_room(&self) -> bool {
         self.trains.len() < ACK_TRAINS_MAX
     }
@@ -111,7 +112,7 @@ pub(crate) struct Expansion {
     pub by_template: bool,
 }
 
-/// What became of the ACKs that had their turn.
+/// The outcome for the ACKs that had their turn.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Filled {
     /// Frames that bear one.
@@ -138,7 +139,8 @@ impl Train {
         self.len += 1;
     }
 
-    /// It may be longer than one: its packets are not fragmented, so that none needs a number of its own (RFC 6864 4).
+    /// The train may be longer than one ACK: its packets are not fragmented, so that none needs a
+    /// number of its own (RFC 6864 4).
     #[inline]
     pub fn takes_more(&self) -> bool {
         self.ends.header.discovers_mtu

@@ -12,7 +12,7 @@ use wire::{Ecn, FlowKey, ipv4, ipv6, plain, protocol};
 use crate::header_fields::LinkEnds;
 use crate::limits::HEADER_BYTES_MAX;
 
-/// Where the headers of a plain packet go.
+/// The head of a frame that takes a plain packet's headers.
 pub(crate) type PlainHead<'a> = HeadMut<'a, { plain::BYTES_MAX }>;
 
 /// Writes one TCP segment into `frame` and sets its length. `payload` copies the segment's bytes to where they belong and returns their sum; it is called
@@ -39,7 +39,8 @@ pub(crate) fn build_segment(
     }
 }
 
-/// As [`build_segment`], with the headers that are kept beside the connection: made here when they do not fit.
+/// Builds a segment with the headers that are stored beside the connection. They are made here when
+/// they do not fit.
 #[inline]
 pub(crate) fn build_with(
     standing: &mut Standing,
@@ -90,7 +91,7 @@ pub(crate) fn plain_headers(
     headers_of(ends, key, segment).filter(|_| segment.options.is_plain())
 }
 
-/// What the headers of an IPv4 segment say beside its options, if there is nothing unusual about it.
+/// Headers of an IPv4 segment, options apart, if there is nothing unusual about it.
 #[inline]
 fn headers_of(ends: &LinkEnds, key: &FlowKey, segment: &SegmentOut) -> Option<plain::Headers> {
     if !ends.header.discovers_mtu || segment.urgent != 0 {
@@ -293,7 +294,7 @@ pub(crate) fn build_bare(
     shape.payload_at
 }
 
-/// Where the parts of a frame lie.
+/// Offsets of the parts of a frame.
 struct Shape {
     transport_at: usize,
     payload_at: usize,

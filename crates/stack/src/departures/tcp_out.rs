@@ -1,4 +1,5 @@
-//! Per ready connection: what to send now. Frames are filled in the order control, ACK, data, openings, each list with its guaranteed share of a batch.
+//! Transmission: what each ready connection sends now. Frames are filled in the order control, ACK,
+//! data, openings, each list with its guaranteed share of a batch.
 
 use packetio::{Port, TxFrame};
 use ring::byte_ring::TxReader;
@@ -14,7 +15,7 @@ use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
 use crate::departures::packet_out::{build_bare, build_rest, build_segment, build_with};
-use crate::flows::sockets::Role;
+use crate::flows::slot::Role;
 use crate::flows::stamps::StampedAt;
 use crate::header_fields::{HeaderFields, LinkEnds};
 use crate::limits::{
@@ -36,8 +37,9 @@ impl Core {
             || self.network.has_frames()
     }
 
-    /// The port has had no room for a whole turn: connections that wait for it are told, a few each time in turn, so that their timers see to it if this lasts. They
-    /// keep their places: whoever moved some of them would shuffle the turns of all, a little with each turn that ends on a full port.
+    /// Tells connections that the port had no room for a whole turn, a few each time in turn, so
+    /// that their timers see to it if this lasts. Connections keep their places: moving some would
+    /// shuffle the turns of all, a little with each turn that ends on a full port.
     #[cold]
     pub(crate) fn port_blocked(&mut self) {
         const DATA: usize = 2;
@@ -59,7 +61,7 @@ impl Core {
         }
     }
 
-    /// Where a connection's frames go, if that is known and fresh.
+    /// The link on which a connection's frames leave, if it is known and fresh.
     #[inline]
     pub(crate) fn ready_link(&mut self, socket: u32) -> Option<LinkEnds> {
         let slot = self.flows.sockets.slot(socket);
@@ -70,7 +72,8 @@ impl Core {
         )
     }
 
-    /// Where a connection's frames go. `None`: not known yet, or nobody there; whoever resolves it puts the connection back on its list.
+    /// The link on which a connection's frames leave. `None`: not known yet, or nobody is there.
+    /// When the neighbour answers, the connection goes back on its list.
     #[cold]
     fn link_slowly(&mut self, socket: u32) -> Option<LinkEnds> {
         let slot = self.flows.sockets.slot(socket);
@@ -108,7 +111,8 @@ impl Core {
 }
 
 impl Departures {
-    /// The transmit stages: batches of the driver's frames, filled and sent while there is something to send and room for it.
+    /// Fills and sends batches of the driver's frames, while there is something to send and room
+    /// for it. Returns the number sent, and whether the port ran out of room.
     pub(crate) fn packet_out(
         &mut self,
         core: &mut Core,
@@ -122,9 +126,10 @@ impl Departures {
             core.stages.lap(Stage::PacketOut);
             if frames.is_empty() {
                 core.counters.tx_backpressure += 1;
-                // A port that took some of it has its reasons: the next turn asks again.
+                // A port that took some frames has its reasons: the next turn asks again.
                 if sent == 0 {
-                    // What it holds of an earlier turn it may be rid of by now; while input is held nobody else calls it.
+                    // The port may be rid of an earlier turn's frames by now. While input is held
+                    // nothing else calls it.
                     let _ = port.send(0);
                     core.port.refusals += 1;
                     core.port_blocked();
@@ -137,9 +142,10 @@ impl Departures {
             core.counters.tx_bytes += bytes as u64;
             core.counters.tx_frames += used as u64;
             let room = frames.len();
-            // Slots cost their driver something, memif a descriptor in shared memory each: about as many as were used last, and more if those were too few.
+            // Reserve about as many slots as were used last, and more if those were too few. Slots
+            // cost their driver something, memif a descriptor in shared memory each.
             self.frames_ahead = (used + used / 2).max(TX_FRAMES_AHEAD_MIN);
-            // What was lost is sent again; a failure that lasts is found by the next receive.
+            // Lost frames are sent again, and the next receive finds a failure that lasts.
             let _ = port.send(used);
             core.stages.lap(Stage::PacketOut);
             sent += used;
@@ -160,7 +166,8 @@ impl Departures {
         trains: &mut AckTrains,
         frames: &[TxFrame],
     ) -> usize {
-        // ACKs of what came before go before all else of their connections. They are bounded by what arrived, and none are made while the port is short of room.
+        // ACKs of earlier segments go before all else of their connections. They are bounded by
+        // what arrived, and none are made while the port is short of room.
         let how = Expansion {
             checksum_offload: self.offload,
             by_template: core.env.config.offload_acks,
@@ -175,10 +182,10 @@ impl Departures {
         if frames.len() < TX_BATCH_SHARED_MIN {
             return used + self.fill_few(core, &frames[used..]);
         }
-        // A flood of resets may take half a batch, no more, unless nobody else wants the rest.
+        // A flood of resets may take half a batch, and more only if nothing else is to leave.
         used += self.control_out(core, &frames[used..used + (frames.len() - used) / 2]);
         let room = frames.len() - used;
-        // First each list's share, then whatever is left to whoever has more, in order of urgency.
+        // First each list gets its share, then the remainder goes to the lists in order of urgency.
         for (class, share) in TX_SHARES.into_iter().enumerate() {
             let end = frames.len().min(used + (room * share / 8).max(1));
             used += self.list_out(core, class, &frames[used..end]);
@@ -189,7 +196,8 @@ impl Departures {
         used + self.control_out(core, &frames[used..])
     }
 
-    /// A batch too small for shares: a frame for each kind in turn, beginning with another each time, so that none starves.
+    /// Fills a batch too small for shares: a frame for each kind in turn, beginning with another
+    /// each time, so that none starves.
     fn fill_few(&mut self, core: &mut Core, frames: &[TxFrame]) -> usize {
         const KINDS: usize = TX_SHARES.len() + 1;
         let (mut used, mut idle) = (0, 0);
@@ -212,7 +220,7 @@ impl Departures {
             let Some((socket, turn)) = core.schedule.lists.pop(class) else {
                 break;
             };
-            // Whoever waited to begin does it now: `connection_out` has its SYN.
+            // A socket that waited to connect begins now: `connection_out` sends its SYN.
             let waits = class == OPENINGS && core.flows.sockets.role(socket) == Role::Reserved;
             if waits && !core.begin_waiting(socket) {
                 continue;
@@ -234,7 +242,8 @@ impl Departures {
         used
     }
 
-    /// Segments of one connection, as many as it has and frames hold. It goes to the end of its list if it has more.
+    /// Sends segments of one connection, as many as it has and frames hold. The connection goes to
+    /// the end of its list if it has more.
     fn connection_out(&mut self, core: &mut Core, socket: u32, frames: &[TxFrame]) -> usize {
         let (mut slot, mut pool, mut block) = core.flows.sockets.parts(socket);
         let mut link = core.network.link_to(
@@ -246,14 +255,15 @@ impl Departures {
             link = core.link_slowly(socket);
             (slot, pool, block) = core.flows.sockets.parts(socket);
         }
-        let (Some(ends), Some((conn, standing))) = (&mut link, slot.conn.with_headers()) else {
+        let (Some(ends), Some((conn, shared_headers))) = (&mut link, slot.conn.with_headers())
+        else {
             return 0;
         };
-        let mut way = Way {
+        let mut writer = FrameWriter {
             ends,
             key: &slot.key,
             header: &mut slot.header,
-            standing,
+            shared_headers,
             tx: &mut slot.tx,
             memory: pool.memory(),
             block,
@@ -268,15 +278,16 @@ impl Departures {
             if !has_more {
                 break;
             }
-            let built = way.segment_out(&frames[used], segment);
-            // A frame too small for an MSS that the port's own MTU gave: counted, and retransmission tries again.
+            let built = writer.segment_out(&frames[used], segment);
+            // The frame is too small for an MSS that the port's own MTU gave. This is counted, and
+            // retransmission tries again.
             core.counters.tx_frame_too_small += u64::from(!built);
             used += usize::from(built);
-            // What is stamped, or numbered for want of DF, passes one by one.
-            if way.ends.header.discovers_mtu && slot.stamps.is_none() {
+            // Segments that are stamped, or numbered because they lack DF, pass one by one.
+            if writer.ends.header.discovers_mtu && slot.stamps.is_none() {
                 let rest = conn.poll_rest(&mut cx, segment, (frames.len() - used) as u32);
                 if rest.segments > 0 {
-                    let built = way.rest_out(&frames[used..], segment, rest);
+                    let built = writer.tail_out(&frames[used..], segment, rest);
                     core.counters.tx_frame_too_small += rest.segments as u64 - built as u64;
                     used += built;
                 }
@@ -286,8 +297,8 @@ impl Departures {
             {
                 let at = StampedAt {
                     conn,
-                    tx: way.tx,
-                    buffered: way.tx.buffered(block),
+                    tx: writer.tx,
+                    buffered: writer.tx.buffered(block),
                     now_ns: cx.now_ns,
                 };
                 core.counters.stamps_lost += stamps.on_segment(&at, segment);
@@ -297,7 +308,7 @@ impl Departures {
         }
         // The frames ended before the segments did, or with them.
         let class = match has_more {
-            true => rest_of(conn, &mut cx, segment),
+            true => class_left(conn, &mut cx, segment),
             false => TransmitClass::None,
         };
         door!(core, cx).settle_sent(socket, slot, block, class, used > 0);
@@ -323,7 +334,8 @@ impl Departures {
     }
 }
 
-/// Where a segment without a connection goes. One that must wait for its neighbour waits as a finished frame.
+/// The link on which a segment without a connection leaves. One that must wait for its neighbour
+/// waits as a finished frame.
 fn link_of_control(
     one: &ControlSegment,
     network: &mut Network,
@@ -360,12 +372,12 @@ fn link_of_control(
     }
 }
 
-/// From a connection's send buffer into frames.
-struct Way<'a> {
+/// Writes segments of one connection, from its send buffer, into frames.
+struct FrameWriter<'a> {
     ends: &'a mut LinkEnds,
     key: &'a FlowKey,
     header: &'a mut HeaderFields,
-    standing: &'a mut Standing,
+    shared_headers: &'a mut Standing,
     tx: &'a mut TxReader,
     memory: &'a Memory,
     block: &'a SocketBlock,
@@ -373,7 +385,7 @@ struct Way<'a> {
     now_ns: u64,
 }
 
-impl Way<'_> {
+impl FrameWriter<'_> {
     /// Builds one segment. False: the frame is too small for it.
     #[inline(always)]
     fn segment_out(&mut self, frame: &TxFrame, segment: &SegmentOut) -> bool {
@@ -386,11 +398,19 @@ impl Way<'_> {
                 .copy_out(self.memory, self.block, segment.payload_offset, place)
         };
         let (key, ends, offload) = (self.key, &*self.ends, self.offload);
-        build_with(self.standing, frame, ends, key, segment, offload, copy)
+        build_with(
+            self.shared_headers,
+            frame,
+            ends,
+            key,
+            segment,
+            offload,
+            copy,
+        )
     }
 
     /// Builds the segments that follow `first`; how many.
-    fn rest_out(&mut self, frames: &[TxFrame], first: &SegmentOut, rest: BurstRest) -> usize {
+    fn tail_out(&mut self, frames: &[TxFrame], first: &SegmentOut, rest: BurstRest) -> usize {
         let copy = |offset, place: RawSliceMut<'_>| {
             self.tx.copy_out(self.memory, self.block, offset, place)
         };
@@ -399,11 +419,12 @@ impl Way<'_> {
     }
 }
 
-/// What is left of a connection that filled all the frames it was given.
-fn rest_of(conn: &mut Connection, cx: &mut Cx<'_>, segment: &mut SegmentOut) -> TransmitClass {
+/// The class of what a connection still has to send after it filled all its frames.
+fn class_left(conn: &mut Connection, cx: &mut Cx<'_>, segment: &mut SegmentOut) -> TransmitClass {
     let class = conn.refresh_due(cx);
     if class == TransmitClass::None {
-        // The engine is told that it was asked in vain: it may have to arm its persist timer.
+        // Polling in vain tells the connection that it was asked: it may have to arm its persist
+        // timer.
         let more = conn.poll_transmit(cx, segment);
         debug_assert!(!more, "nothing was to be sent");
     }

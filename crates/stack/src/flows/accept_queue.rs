@@ -11,7 +11,7 @@ use crate::context::Accepted;
 pub(crate) struct AcceptQueue {
     /// The last takes what comes; each is longer than the one before, so there are few.
     rings: Vec<AcceptRing>,
-    /// As many may wait, and one more, as in Linux.
+    /// The backlog: as many may wait, and one more, as in Linux.
     pub backlog: u32,
 }
 

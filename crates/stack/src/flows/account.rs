@@ -1,14 +1,17 @@
-//! What a connection costs a stack while it does nothing, part by part: for the benchmark that measures the whole, and for the test that keeps it small.
+//! The memory that a connection costs a stack while it does nothing, part by part: for the test
+//! that keeps it small.
 //!
-//! Counted is memory that is touched, for a stack whose table of sockets is full. What only busy connections have (slots, chunks, records, ranges) is not in
-//! it but for the slots that are held ready, shared out over all.
+//! Memory counts if it is touched, for a stack whose table of sockets is full. Slots, chunks,
+//! records and ranges belong to busy connections and do not count, but for the slots that are held
+//! ready, shared out over all.
 
 use ring::socket_block::SOCKET_BLOCK_BYTES;
 use ring::socket_block::SocketId;
 
 use crate::flows::dormant::BLOCK_BYTES_ALL;
 use crate::flows::flow_table::FlowTable;
-use crate::flows::sockets::{PLACE_BYTES, SLOT_BYTES};
+use crate::flows::slot::SLOT_BYTES;
+use crate::flows::sockets::LOCATION_BYTES;
 use crate::limits::Limits;
 use crate::schedule::timers::NODE_BYTES;
 use crate::schedule::tx_lists::LINK_BYTES;
@@ -21,7 +24,7 @@ pub const REST_BLOCKS_IDLE: usize = 2;
 pub fn idle_connection(limits: &Limits, connections: usize) -> Vec<(&'static str, f64)> {
     let share = |bytes: usize| bytes as f64 / connections.max(1) as f64;
     vec![
-        ("place in the socket table", PLACE_BYTES as f64),
+        ("place in the socket table", LOCATION_BYTES as f64),
         (
             "the connection, packed",
             (REST_BLOCKS_IDLE * BLOCK_BYTES_ALL) as f64,

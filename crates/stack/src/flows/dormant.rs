@@ -11,7 +11,7 @@ use ring::byte_ring::{RxWriter, TxReader};
 use tcp::pack::{Packer, Packing, Unpacker};
 use wire::{Addr, FlowKey};
 
-use crate::flows::sockets::{Role, Slot};
+use crate::flows::slot::{Role, Slot};
 use crate::header_fields::{DontFragment, HeaderFields};
 use crate::limits::REST_BYTES_MAX;
 
@@ -30,7 +30,7 @@ pub(crate) const BLOCK_BYTES_ALL: usize = size_of::<Block>();
 const _: () = assert!(BLOCK_BYTES_ALL == 64);
 
 /// See the module's documentation.
-pub(crate) struct RestBlocks {
+pub(crate) struct PackedBlocks {
     blocks: Vec<Block>,
     /// First of those that were given back, linked.
     free: u32,
@@ -40,7 +40,7 @@ pub(crate) struct RestBlocks {
     refused: u64,
 }
 
-impl RestBlocks {
+impl PackedBlocks {
     pub fn new(capacity: usize) -> Self {
         Self {
             blocks: ring::tables::with_capacity(capacity),
@@ -109,7 +109,7 @@ impl RestBlocks {
         }
     }
 
-    /// What is stored at `at` is of this flow.
+    /// The packed connection at `at` is of this flow.
     #[inline]
     pub fn is_of(&self, at: u32, key: &FlowKey) -> bool {
         self.key(at) == *key
@@ -214,7 +214,7 @@ fn pack(slot: &mut Slot, p: &mut impl Packing, generation: u32) {
     pack_streams(rx, tx, p);
     if p.must(stamps.is_none() && *role == Role::Connection && !*awaits_neighbour) {
         (*stamps, *role, *awaits_neighbour) = (None, Role::Connection, false);
-        // It is looked up again when there is something to send.
+        // The neighbour is looked up again when there is something to send.
         *neighbour = None;
     }
     if p.must(fast_opened_by.is_none() && *marks == 0) {

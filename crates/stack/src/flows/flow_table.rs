@@ -11,7 +11,8 @@
 
 use crate::limits::FLOW_PROBES_MAX;
 
-/// What a flow is to this core, in 32 bits: two for the kind, the rest an index into that kind's table.
+/// The entry of a flow, in 32 bits: two for the kind, the other bits an index into that kind's
+/// table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowEntry {
     /// A full connection, by socket index.
@@ -172,7 +173,8 @@ impl FlowTable {
         ring::prefetch::read(&self.buckets[hash as usize & self.mask]);
     }
 
-    /// What [`find`](Self::find) will probably ask about first: for who wants to prefetch that too.
+    /// The entry that [`find`](Self::find) will probably ask about first, for a caller that wants
+    /// to prefetch that too.
     #[inline]
     pub fn likely(&self, hash: u64) -> Option<FlowEntry> {
         let bucket = &self.buckets[hash as usize & self.mask];

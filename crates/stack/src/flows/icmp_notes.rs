@@ -14,7 +14,8 @@ use wire::{Addr, ipv4};
 
 use crate::context::{IcmpNote, IcmpNoteQuery, SoftErrorQuery};
 use crate::flows::errno::errno_of;
-use crate::flows::sockets::{Slot, Sockets};
+use crate::flows::slot::Slot;
+use crate::flows::sockets::Sockets;
 use crate::limits::ICMP_NOTES_MAX;
 use crate::network::icmp::ErrorReport;
 
@@ -23,12 +24,12 @@ const ICMP_HEADER_LEN: usize = 8;
 /// `ICMP_PARAMETERPROB`
 const V4_PARAMETER_PROBLEM: u8 = 12;
 
-/// What waits to be told, by the index of its socket.
+/// Errors that wait to be told, by the index of their socket.
 #[derive(Debug, Default)]
 pub(crate) struct IcmpNotes {
     /// Two bits a socket: `IP_RECVERR`, `IPV6_RECVERR`. No words until the first is set.
     wanted: Vec<u64>,
-    /// What the next call of a connection is to fail with.
+    /// Errors with which the next call on a connection fails.
     errors: VecDeque<(u32, u16)>,
     /// Attempts to connect that failed.
     notes: VecDeque<(u32, IcmpNote)>,
@@ -163,7 +164,7 @@ impl IcmpNotes {
     }
 }
 
-/// What is told of a message that quotes a segment of ours. None: it is cut short.
+/// The note of a message that quotes a segment of ours. `None`: the message is cut short.
 fn note(report: &ErrorReport, packet: &[u8], errno: u16) -> Option<IcmpNote> {
     let is_v4 = report.flow.local.is_v4();
     let (icmp, sender) = if is_v4 {

@@ -64,7 +64,7 @@ pub(crate) struct FastOpenQueue {
 }
 
 impl FastOpenQueue {
-    /// One more may be pending, under a limit of `pending_max`.
+    /// There is room for one more pending, under a limit of `pending_max`.
     pub fn has_room(&mut self, pending_max: u32, now_ns: u64) -> bool {
         while self
             .resets_until_ns
@@ -76,7 +76,7 @@ impl FastOpenQueue {
         self.pending + (self.resets_until_ns.len() as u32) < pending_max
     }
 
-    /// One is not pending any more. `reset`: its client reset it, so it counts for a while.
+    /// Ends the wait of a pending one. `reset`: its client reset it, so it counts for a while.
     pub fn leave(&mut self, reset: bool, now_ns: u64) {
         self.pending = self.pending.saturating_sub(1);
         if reset && (self.resets_until_ns.len() as u32) < FAST_OPEN_PENDING_MAX {
@@ -220,7 +220,7 @@ impl Listeners {
         self.slots.insert(listener).map_err(|_| ListenError::Full)
     }
 
-    /// Who listens at `local`:`port`.
+    /// The listener at `local`:`port`.
     pub fn find(&self, local: Addr, port: u16) -> Option<ListenerId> {
         let mut any = None;
         for (index, listener) in self.slots.iter() {
@@ -241,7 +241,7 @@ impl Listeners {
         any
     }
 
-    /// Where somebody listens.
+    /// The addresses and ports of all listeners.
     pub fn places(&self) -> impl Iterator<Item = (IpAddr, u16)> + '_ {
         self.slots.iter().map(|(_, listener)| {
             let any = match listener.is_v4 {

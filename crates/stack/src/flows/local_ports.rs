@@ -19,7 +19,7 @@ use tcp::isn::IsnGenerator;
 use wire::{Addr, FlowKey};
 
 use crate::flows::Flows;
-use crate::flows::sockets::{NO_KEY, Role};
+use crate::flows::slot::{NO_KEY, Role};
 use crate::limits::BINDS_MAX;
 
 /// A local address that a socket has for itself, or shares.
@@ -92,7 +92,7 @@ impl PortSearch {
     }
 }
 
-/// One address covers the other, or both are the same.
+/// The addresses are the same, or one covers the other.
 fn overlap(a: (IpAddr, bool), b: (IpAddr, bool)) -> bool {
     let covers = |(all, dual): (IpAddr, bool), other: IpAddr| {
         all.is_unspecified() && (all.is_ipv4() == other.is_ipv4() || dual)

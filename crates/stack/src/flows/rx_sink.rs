@@ -1,4 +1,5 @@
-//! Where the engine's decision meets the bytes: the receive ring of one socket and the payload of one segment, still in its frame.
+//! The receive side of a socket for the time of one segment: the receive ring, and the payload
+//! still in its frame.
 
 use ring::byte_ring::RxWriter;
 use ring::chunk::ChunkPool;

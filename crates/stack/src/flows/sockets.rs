@@ -1,4 +1,5 @@
-//! The socket table: for each index in use the connection, the stack's ends of its byte rings, and what role the index plays now.
+//! The socket table: for each index in use the connection, the stack's ends of its byte rings, and
+//! the role that the index plays now.
 //!
 //! ```text
 //!            refill                connect            closed by both
@@ -11,221 +12,48 @@
 //! Indices are the same as those of the blocks in the memory file. Free ones are used again last-in first-out.
 //!
 //! ```text
-//!   index ──▶ place: a slot, warm                 whoever asks for a slot gets a warm one
+//!   index ──▶ location: a slot, warm              a slot that is asked for is warm
 //!                 │ quiet for a while    ▲
 //!                 ▼                      │ anything happens
 //!             packed, in `dormant`
 //! ```
 //!
-//! Slots are large and few, packed ones small and many. A hand goes round the warm slots, a few steps whenever there are more than
-//! [`Limits::warm_sockets`](crate::limits::Limits), and packs those whose connection has been quiet. A round that found hardly any is followed by a pause: all that it
-//! passed were busy, and looking at slots brings them in from memory. Nothing is lost by packing, and nobody but this table knows of it.
+//! Slots are large and few, packed sockets small and many. A cursor goes round the warm slots, a
+//! few steps whenever there are more than [`Limits::warm_sockets`](crate::limits::Limits), and
+//! packs those whose connection has been quiet. A round that packed hardly any is followed by a
+//! pause: looking at busy slots only brings them in from memory. Packing loses nothing, and nothing
+//! outside this table knows of it.
 //!
-//! A reserved index has no slot before something is done with it: the slot that was freed last is then taken, which is still near the core.
+//! A reserved index has no slot before something is done with it. It then takes the slot that was
+//! freed last, which is still near the core.
 
 use std::borrow::Cow;
 
-use ring::byte_ring::{RxWriter, TxReader};
 use ring::chunk::{ChunkClass, ChunkPool};
 use ring::memory::Memory;
 use ring::socket_block::{SocketBlock, SocketId};
 use ring::stock::Stock;
 use ring::tables;
 use tcp::Connection;
-use wire::plain::Standing;
-use wire::{Addr, FlowKey};
+use wire::FlowKey;
 
-use crate::flows::dormant::RestBlocks;
-use crate::flows::half_opens::ListenerId;
-use crate::flows::stamps::Stamps;
-use crate::header_fields::HeaderFields;
+use crate::flows::dormant::PackedBlocks;
+use crate::flows::slot::{Role, Slot};
 use crate::limits::{
-    HAND_PACKS_MAX, HAND_STEPS_MAX, HAND_WORTH, Limits, MEMORY_EXHAUSTED, MEMORY_LOW,
-    MEMORY_PRESSURE, SLOTS_KEPT, SLOTS_PER_STEP, SLOTS_STEP_SHARE,
-};
-use crate::network::neighbours::NeighbourId;
-
-/// What an index is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Free,
-    /// In the application's stock, or a socket of its that is not connected yet.
-    Reserved,
-    Connection,
-    /// A listening socket, with its place among the listeners.
-    Listener(u32),
-    /// The connection is gone, the application still holds the socket.
-    Ended,
-}
-
-/// Where a slot's connection is, or the last one was: a new one is made in its place.
-pub(crate) struct Seat {
-    conn: Connection,
-    is_taken: bool,
-    /// Of its segments; in what alignment would leave empty.
-    headers: Standing,
-}
-
-const _: () = assert!(size_of::<Seat>() == size_of::<Connection>() + 64);
-
-impl Seat {
-    fn new() -> Self {
-        Self {
-            conn: Connection::unused(),
-            is_taken: false,
-            headers: Standing::NONE,
-        }
-    }
-
-    #[inline]
-    pub fn as_ref(&self) -> Option<&Connection> {
-        self.is_taken.then_some(&self.conn)
-    }
-
-    #[inline]
-    pub fn as_mut(&mut self) -> Option<&mut Connection> {
-        self.is_taken.then_some(&mut self.conn)
-    }
-
-    /// With the headers of its segments, which fit or are to be made.
-    #[inline]
-    pub fn with_headers(&mut self) -> Option<(&mut Connection, &mut Standing)> {
-        self.is_taken.then_some((&mut self.conn, &mut self.headers))
-    }
-
-    /// Whatever was there, to be made a connection by whoever calls.
-    #[inline]
-    pub fn take(&mut self) -> &mut Connection {
-        self.is_taken = true;
-        self.headers.forget();
-        &mut self.conn
-    }
-}
-
-pub(crate) struct Slot {
-    pub conn: Seat,
-    pub key: FlowKey,
-    pub hash: u64,
-    pub rx: RxWriter,
-    pub tx: TxReader,
-    /// Where frames to the peer go; looked up again when it is gone.
-    pub neighbour: Option<NeighbourId>,
-    /// What the application chose of the headers of what it sends.
-    pub header: HeaderFields,
-    /// Time stamps, of sockets that asked for some.
-    pub stamps: Option<Box<Stamps>>,
-    pub role: Role,
-    /// The application closed the socket: nobody is to be told anything, and received bytes have no reader.
-    pub app_gone: bool,
-    /// Stands among the bound ones.
-    pub bound: bool,
-    /// In the list of waiters of its neighbour.
-    pub awaits_neighbour: bool,
-    /// Whose pending Fast Open this connection is.
-    pub fast_opened_by: Option<ListenerId>,
-    /// What `event_queue` has to look at when the turn ends.
-    pub marks: u8,
-    /// Position after which this socket last went into the event queue.
-    pub event_position: u64,
-    /// The use of the index that it went in for.
-    pub event_generation: u32,
-    /// Whose slot it is.
-    pub socket: u32,
-}
-
-/// The flow of a socket that has none.
-pub(crate) const NO_KEY: FlowKey = FlowKey {
-    local: Addr::UNSPECIFIED_V4,
-    remote: Addr::UNSPECIFIED_V4,
-    local_port: 0,
-    remote_port: 0,
+    Limits, MEMORY_EXHAUSTED, MEMORY_LOW, MEMORY_PRESSURE, PACK_LOOKS_MAX, PACK_ROUND_WORTH,
+    PACKED_PER_STEP_MAX, SLOTS_PER_STEP, SLOTS_SPARE, SLOTS_STEP_SHARE,
 };
 
-impl Slot {
-    fn new() -> Self {
-        Self {
-            conn: Seat::new(),
-            key: NO_KEY,
-            hash: 0,
-            rx: RxWriter::new(),
-            tx: TxReader::new(),
-            neighbour: None,
-            header: HeaderFields::default(),
-            stamps: None,
-            role: Role::Free,
-            app_gone: false,
-            bound: false,
-            awaits_neighbour: false,
-            fast_opened_by: None,
-            marks: 0,
-            event_position: 0,
-            event_generation: 0,
-            socket: 0,
-        }
-    }
-
-    /// The connection, unless it has ended: what is known of one that has (`TCP_INFO`) stays until the application closes.
-    #[inline]
-    pub fn live_mut(&mut self) -> Option<&mut Connection> {
-        match self.role {
-            Role::Connection => self.conn.as_mut(),
-            _ => None,
-        }
-    }
-
-    /// When the connection's peer was last heard of.
-    #[inline]
-    pub fn news_ns(&self) -> u64 {
-        self.conn.as_ref().map_or(0, Connection::last_news_ns)
-    }
-
-    /// A free slot becomes that of `socket`, reserved.
-    fn begin(&mut self, socket: u32) {
-        self.conn.is_taken = false;
-        (self.key, self.hash) = (NO_KEY, 0);
-        (self.rx, self.tx) = (RxWriter::new(), TxReader::new());
-        self.header = HeaderFields::default();
-        (self.neighbour, self.awaits_neighbour) = (None, false);
-        (self.stamps, self.fast_opened_by) = (None, None);
-        (self.role, self.app_gone, self.bound) = (Role::Reserved, false, false);
-        (self.marks, self.event_position, self.event_generation) = (0, 0, 0);
-        self.socket = socket;
-    }
-
-    /// A reserved one becomes a connection, which the caller makes in its place.
-    pub fn become_connection(&mut self, key: FlowKey, hash: u64) -> &mut Connection {
-        (self.key, self.hash, self.role) = (key, hash, Role::Connection);
-        self.neighbour = None;
-        self.awaits_neighbour = false;
-        self.fast_opened_by = None;
-        self.conn.take()
-    }
-
-    /// It holds a connection that has nothing to do, and had nothing for a while: `rest_ns`, or a tenth of that if it never carried any payload.
-    fn is_resting(&self, now_ns: u64, rest_ns: u64) -> bool {
-        let Some(conn) = self.conn.as_ref() else {
-            return false;
-        };
-        let wait_ns = match conn.last_payload_ns() {
-            0 => rest_ns / 10,
-            _ => rest_ns,
-        };
-        self.role == Role::Connection
-            && conn.is_quiet()
-            && now_ns.saturating_sub(conn.last_active_ns()) >= wait_ns
-    }
-}
-
-/// Where a socket is.
+/// The location of a socket's state.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place(u32);
+struct Location(u32);
 
-impl Place {
-    /// A free index's: the slot that is nobody's.
-    const NOBODY: Place = Place(0);
+impl Location {
+    /// The location of a free index: the slot that belongs to no socket.
+    const NOBODY: Location = Location(0);
     const DORMANT: u32 = 1 << 31;
-    /// A reserved index's that nothing was done with yet.
-    const RESERVED: Place = Place(u32::MAX);
+    /// The location of a reserved index that nothing was done with yet.
+    const RESERVED: Location = Location(u32::MAX);
 
     #[inline]
     fn warm(self) -> Option<usize> {
@@ -238,11 +66,9 @@ impl Place {
     }
 }
 
-/// For the account of what a connection costs.
+/// The size of an entry, for the test that keeps an idle connection small.
 #[cfg(test)]
-pub(crate) const PLACE_BYTES: usize = size_of::<Place>();
-#[cfg(test)]
-pub(crate) const SLOT_BYTES: usize = size_of::<Slot>();
+pub(crate) const LOCATION_BYTES: usize = size_of::<Location>();
 
 /// See the module's documentation.
 pub(crate) struct Sockets {
@@ -250,26 +76,26 @@ pub(crate) struct Sockets {
     pub pool: ChunkPool,
     /// The time of this turn.
     pub now_ns: u64,
-    /// By index, as far as indices were ever in use.
-    places: Vec<Place>,
-    /// Slots; the first one is nobody's.
+    /// Locations by index, as far as indices were ever in use.
+    locations: Vec<Location>,
+    /// Slots; the first one belongs to no socket.
     warm: Vec<Slot>,
     warm_free: Vec<u32>,
     warm_max: usize,
     rest_ns: u64,
     /// The slot that was last looked at for something to pack.
-    hand: usize,
-    /// How many its round has packed so far.
-    hand_packed: usize,
-    /// It stands still until then.
-    hand_until_ns: u64,
+    pack_cursor: usize,
+    /// Slots that the cursor's round has packed so far.
+    packed_in_round: usize,
+    /// The cursor stands still until then.
+    packing_paused_until_ns: u64,
     /// Slots that have touched their memory and not given it back.
     warm_touched: usize,
     /// Slots to be left by the round that returns memory; none is under way if there are no more.
     warm_wanted: usize,
     /// Slots in use when the last such round began.
     warm_before: usize,
-    dormant: RestBlocks,
+    dormant: PackedBlocks,
     dormant_count: usize,
     free: Vec<u32>,
     capacity: usize,
@@ -286,18 +112,18 @@ impl Sockets {
             memory,
             pool,
             now_ns: 0,
-            places: Vec::with_capacity(capacity),
+            locations: Vec::with_capacity(capacity),
             warm,
             warm_free: Vec::with_capacity(capacity),
             warm_max: limits.warm_sockets,
             rest_ns: limits.rest_ns,
-            hand: 0,
-            hand_packed: 0,
-            hand_until_ns: 0,
+            pack_cursor: 0,
+            packed_in_round: 0,
+            packing_paused_until_ns: 0,
             warm_touched: 1,
             warm_wanted: usize::MAX,
             warm_before: 0,
-            dormant: RestBlocks::new(limits.rest_blocks),
+            dormant: PackedBlocks::new(limits.rest_blocks),
             dormant_count: 0,
             free: Vec::with_capacity(capacity),
             capacity,
@@ -306,12 +132,12 @@ impl Sockets {
         }
     }
 
-    /// What an index is used for.
+    /// The role of an index.
     #[inline]
     pub fn role(&self, socket: u32) -> Role {
-        match self.places[socket as usize].warm() {
+        match self.locations[socket as usize].warm() {
             Some(at) => self.warm[at].role,
-            None if self.places[socket as usize] == Place::RESERVED => Role::Reserved,
+            None if self.locations[socket as usize] == Location::RESERVED => Role::Reserved,
             None => Role::Connection,
         }
     }
@@ -319,30 +145,32 @@ impl Sockets {
     /// The socket has a connection of this flow.
     #[inline]
     pub fn is_of(&self, socket: u32, key: &FlowKey) -> bool {
-        let place = self.places[socket as usize];
-        match place.warm() {
+        let location = self.locations[socket as usize];
+        match location.warm() {
             Some(at) => {
                 let slot = &self.warm[at];
                 slot.key.is_same(key) && slot.role == Role::Connection
             }
-            None => place
+            None => location
                 .dormant()
                 .is_some_and(|at| self.dormant.is_of(at, key)),
         }
     }
 
-    /// The slot of an index that was handed out; it is warm from now on. A free index has nobody's.
+    /// The slot of an index that was handed out, which is warm from now on. A free index has the
+    /// slot that belongs to no socket.
     #[inline]
     pub fn slot(&mut self, socket: u32) -> &mut Slot {
-        let at = self.warm_place(socket);
+        let at = self.warm_index(socket);
         &mut self.warm[at]
     }
 
-    /// The slot of an index that something was remembered of, which may have been released since, and handed out again: none if nothing was done with it yet.
+    /// The slot of an index that was remembered. The index may have been released since, and handed
+    /// out again: `None` if nothing was done with it yet.
     #[inline]
     pub fn remembered(&mut self, socket: u32) -> Option<(&mut Slot, &SocketBlock)> {
-        match self.places[socket as usize] {
-            Place::NOBODY | Place::RESERVED => None,
+        match self.locations[socket as usize] {
+            Location::NOBODY | Location::RESERVED => None,
             _ => {
                 let (slot, _, block) = self.parts(socket);
                 Some((slot, block))
@@ -353,13 +181,13 @@ impl Sockets {
     /// Asks for the memory that a segment, a job or the beginning of this socket will touch.
     #[inline]
     pub fn prefetch(&self, socket: u32) {
-        let Some(place) = self.places.get(socket as usize) else {
+        let Some(location) = self.locations.get(socket as usize) else {
             return;
         };
-        if let Some(slot) = place.warm().and_then(|at| self.warm.get(at)) {
+        if let Some(slot) = location.warm().and_then(|at| self.warm.get(at)) {
             ring::prefetch::read(slot);
             self.block(socket).prefetch();
-        } else if *place == Place::RESERVED {
+        } else if *location == Location::RESERVED {
             self.block(socket).prefetch();
         }
     }
@@ -367,7 +195,7 @@ impl Sockets {
     /// A slot with the chunk pool and the block that its rings need.
     #[inline]
     pub fn parts(&mut self, socket: u32) -> (&mut Slot, &mut ChunkPool, &SocketBlock) {
-        let at = self.warm_place(socket);
+        let at = self.warm_index(socket);
         (
             &mut self.warm[at],
             &mut self.pool,
@@ -376,8 +204,8 @@ impl Sockets {
     }
 
     #[inline]
-    fn warm_place(&mut self, socket: u32) -> usize {
-        match self.places[socket as usize].warm() {
+    fn warm_index(&mut self, socket: u32) -> usize {
+        match self.locations[socket as usize].warm() {
             Some(at) => at,
             None => self.wake(socket),
         }
@@ -385,25 +213,25 @@ impl Sockets {
 
     #[inline(never)]
     fn wake(&mut self, socket: u32) -> usize {
-        let place = self.places[socket as usize];
-        if place == Place::RESERVED {
+        let location = self.locations[socket as usize];
+        if location == Location::RESERVED {
             return self.take_slot(socket);
         }
-        let Some(at) = place.dormant() else {
+        let Some(at) = location.dormant() else {
             return 0;
         };
-        let place = self.take_slot(socket);
+        let warm_at = self.take_slot(socket);
         let generation = block_of(&self.memory, socket).generation();
-        self.dormant.read(at, &mut self.warm[place], generation);
+        self.dormant.read(at, &mut self.warm[warm_at], generation);
         self.dormant.free(at);
         self.dormant_count -= 1;
-        place
+        warm_at
     }
 
     /// A slot for `socket`. If there are many, others are packed.
     #[inline]
     fn take_slot(&mut self, socket: u32) -> usize {
-        self.rest_some();
+        self.pack_some();
         let at = match self.warm_free.pop() {
             Some(at) => at as usize,
             None => {
@@ -412,7 +240,7 @@ impl Sockets {
             }
         };
         self.warm[at].begin(socket);
-        self.places[socket as usize] = Place(at as u32);
+        self.locations[socket as usize] = Location(at as u32);
         at
     }
 
@@ -427,48 +255,48 @@ impl Sockets {
         self.dormant_count
     }
 
-    /// Packs a few sockets that rest, if there are more slots in use than there should be.
+    /// Packs a few quiet sockets, if more slots are in use than there should be.
     #[inline]
-    pub fn rest_some(&mut self) {
-        if self.warm_count() >= self.warm_max && self.now_ns >= self.hand_until_ns {
-            self.move_hand();
+    pub fn pack_some(&mut self) {
+        if self.warm_count() >= self.warm_max && self.now_ns >= self.packing_paused_until_ns {
+            self.pack_next();
         }
     }
 
     #[cold]
-    fn move_hand(&mut self) {
+    fn pack_next(&mut self) {
         let mut packed = 0;
-        for _ in 0..HAND_STEPS_MAX {
-            if self.hand + 1 < self.warm.len() {
-                self.hand += 1;
+        for _ in 0..PACK_LOOKS_MAX {
+            if self.pack_cursor + 1 < self.warm.len() {
+                self.pack_cursor += 1;
             } else if self.ends_round() {
                 return;
             }
-            if self.rest(self.hand) {
+            if self.pack(self.pack_cursor) {
                 packed += 1;
-                self.hand_packed += 1;
+                self.packed_in_round += 1;
             }
-            if packed == HAND_PACKS_MAX {
+            if packed == PACKED_PER_STEP_MAX {
                 return;
             }
         }
     }
 
-    /// The hand has been everywhere and begins anew. True: not at once, since it met hardly anybody who rests.
+    /// Ends the cursor's round. True: a pause follows, since hardly any connection was quiet.
     fn ends_round(&mut self) -> bool {
-        let is_vain = self.hand_packed < self.warm.len() / HAND_WORTH;
-        (self.hand, self.hand_packed) = (1, 0);
+        let is_vain = self.packed_in_round < self.warm.len() / PACK_ROUND_WORTH;
+        (self.pack_cursor, self.packed_in_round) = (1, 0);
         if is_vain {
-            self.hand_until_ns = self.now_ns + self.rest_ns / 10;
+            self.packing_paused_until_ns = self.now_ns + self.rest_ns / 10;
         }
         is_vain
     }
 
-    fn rest(&mut self, at: usize) -> bool {
+    fn pack(&mut self, at: usize) -> bool {
         let Some(slot) = self.warm.get_mut(at) else {
             return false;
         };
-        if !slot.is_resting(self.now_ns, self.rest_ns) {
+        if !slot.is_quiet_for(self.now_ns, self.rest_ns) {
             return false;
         }
         let socket = slot.socket;
@@ -477,9 +305,9 @@ impl Sockets {
             return false;
         };
         slot.role = Role::Free;
-        slot.conn.is_taken = false;
+        slot.conn.clear();
         self.warm_free.push(at as u32);
-        self.places[socket as usize] = Place(stored | Place::DORMANT);
+        self.locations[socket as usize] = Location(stored | Location::DORMANT);
         self.dormant_count += 1;
         true
     }
@@ -488,11 +316,12 @@ impl Sockets {
     /// last round began, or are now, and a few.
     pub fn begin_round(&mut self) {
         let in_use = self.warm_count();
-        self.warm_wanted = in_use.max(self.warm_before) + 1 + SLOTS_KEPT;
+        self.warm_wanted = in_use.max(self.warm_before) + 1 + SLOTS_SPARE;
         self.warm_before = in_use;
     }
 
-    /// A part of the round. Bytes that went back to the system; `None`: it is over.
+    /// Takes a step of the round. The bytes that went back to the system; `None`: the round is
+    /// over.
     pub fn go_round(&mut self) -> Option<u64> {
         let len = self.warm.len();
         let step = SLOTS_PER_STEP.max(len / SLOTS_STEP_SHARE);
@@ -510,13 +339,13 @@ impl Sockets {
             }
         }
         self.warm.truncate(kept);
-        self.hand = self.hand.min(kept - 1);
+        self.pack_cursor = self.pack_cursor.min(kept - 1);
         Some(tables::return_room(&mut self.warm, &mut self.warm_touched))
     }
 
     /// Rounds would return something sooner or later, if nothing is taken meanwhile.
     pub fn has_unused(&self) -> bool {
-        self.warm.len() > self.warm_count() + 1 + SLOTS_KEPT
+        self.warm.len() > self.warm_count() + 1 + SLOTS_SPARE
     }
 
     /// Moves the slot at `at` into a free one.
@@ -526,7 +355,7 @@ impl Sockets {
         };
         self.warm.swap(at, free as usize);
         let socket = self.warm[free as usize].socket;
-        self.places[socket as usize] = Place(free);
+        self.locations[socket as usize] = Location(free);
     }
 
     #[inline]
@@ -539,7 +368,7 @@ impl Sockets {
     pub fn resolve(&self, id: SocketId) -> Option<u32> {
         self.memory
             .resolve(id)
-            .filter(|_| (id.index as usize) < self.places.len())
+            .filter(|_| (id.index as usize) < self.locations.len())
             .map(|_| id.index)
     }
 
@@ -547,18 +376,18 @@ impl Sockets {
     pub fn reserve(&mut self) -> Option<SocketId> {
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.places.len() < self.capacity => {
-                self.places.push(Place::NOBODY);
-                self.places.len() as u32 - 1
+            None if self.locations.len() < self.capacity => {
+                self.locations.push(Location::NOBODY);
+                self.locations.len() as u32 - 1
             }
             None => return None,
         };
         let generation = block_of(&self.memory, index).open(self.send_buffer_bytes);
-        self.places[index as usize] = Place::RESERVED;
+        self.locations[index as usize] = Location::RESERVED;
         Some(SocketId { index, generation })
     }
 
-    /// The application let go of a connection, which lives on.
+    /// Counts a connection as an orphan: the application let go of it, and it lives on.
     pub fn orphan(&mut self, socket: u32) {
         let slot = self.slot(socket);
         if !slot.app_gone {
@@ -572,15 +401,15 @@ impl Sockets {
         self.orphans
     }
 
-    /// Frees an index and all that it holds. True: it stands among the bound ones.
+    /// Frees an index and all that it holds. True: its socket was bound.
     pub fn release(&mut self, socket: u32) -> bool {
-        let at = self.warm_place(socket);
+        let at = self.warm_index(socket);
         let slot = &mut self.warm[at];
         if slot.role == Role::Free {
             return false;
         }
         slot.role = Role::Free;
-        slot.conn.is_taken = false;
+        slot.conn.clear();
         slot.stamps = None;
         if slot.app_gone {
             slot.app_gone = false;
@@ -592,7 +421,7 @@ impl Sockets {
         block.retire();
         let bound = slot.bound;
         self.warm_free.push(at as u32);
-        self.places[socket as usize] = Place::NOBODY;
+        self.locations[socket as usize] = Location::NOBODY;
         self.free.push(socket);
         bound
     }
@@ -608,7 +437,7 @@ impl Sockets {
 
     /// Sockets not in use, those in the application's stock apart.
     pub fn available(&self) -> usize {
-        self.free.len() + self.capacity - self.places.len()
+        self.free.len() + self.capacity - self.locations.len()
     }
 
     /// How much of the memory for socket buffers is free. Chunks in the application's stock count as taken.
@@ -659,42 +488,44 @@ impl Sockets {
 
     /// One past the largest index ever in use.
     pub fn span(&self) -> u32 {
-        self.places.len() as u32
+        self.locations.len() as u32
     }
 
     /// The slot of `socket`, if it is warm.
     #[inline]
     pub fn warm_slot(&mut self, socket: u32) -> Option<&mut Slot> {
-        let at = self.places[socket as usize].warm()?;
+        let at = self.locations[socket as usize].warm()?;
         Some(&mut self.warm[at])
     }
 
     /// The flows of all connections.
     pub fn keys(&self) -> impl Iterator<Item = FlowKey> {
-        self.places.iter().filter_map(|place| match place.warm() {
-            Some(at) => {
-                let slot = &self.warm[at];
-                (slot.role == Role::Connection).then_some(slot.key)
-            }
-            None => place.dormant().map(|at| self.dormant.key(at)),
-        })
+        self.locations
+            .iter()
+            .filter_map(|location| match location.warm() {
+                Some(at) => {
+                    let slot = &self.warm[at];
+                    (slot.role == Role::Connection).then_some(slot.key)
+                }
+                None => location.dormant().map(|at| self.dormant.key(at)),
+            })
     }
 
     /// Every connection with its names; packed ones stay so.
     pub fn connections(&self) -> impl Iterator<Item = (FlowKey, Cow<'_, Connection>)> {
-        let sockets = 0..self.places.len() as u32;
-        sockets.filter_map(|socket| match self.places[socket as usize].warm() {
+        let sockets = 0..self.locations.len() as u32;
+        sockets.filter_map(|socket| match self.locations[socket as usize].warm() {
             Some(at) => {
                 let slot = &self.warm[at];
                 let conn = slot.conn.as_ref()?;
                 (slot.role == Role::Connection).then_some((slot.key, Cow::Borrowed(conn)))
             }
             None => {
-                let at = self.places[socket as usize].dormant()?;
+                let at = self.locations[socket as usize].dormant()?;
                 let mut slot = Slot::new();
                 let generation = block_of(&self.memory, socket).generation();
                 self.dormant.read(at, &mut slot, generation);
-                Some((slot.key, Cow::Owned(slot.conn.conn)))
+                Some((slot.key, Cow::Owned(slot.conn.into_inner())))
             }
         })
     }

@@ -1,5 +1,5 @@
-//! When something became of a socket's bytes (`SO_TIMESTAMPING`): of the last byte of a write, when its segment was built, sent and acknowledged; of bytes
-//! read, when they arrived.
+//! Time stamps of a socket's bytes (`SO_TIMESTAMPING`): for the last byte of a write, when its
+//! segment was built, sent and acknowledged; for bytes read, when they arrived.
 //!
 //! A socket that asked for none has no [`Stamps`], and costs its data path that one test. The application fetches what there is by
 //! [`Control::Stamps`](crate::context::Control::Stamps); what it does not fetch is bounded, and lost at the bound (`stamps_lost`).
@@ -7,85 +7,20 @@
 use std::collections::VecDeque;
 
 use ring::byte_ring::TxReader;
-use tcp::{Connection, Effects, SegmentOut};
+use tcp::{Connection, SegmentOut};
 
-use crate::context::{StampAnswer, StampKinds, StampQuery, StampStats, TxStamp};
-use crate::flows::sockets::Sockets;
+use crate::context::{StampKinds, StampStats, TxStamp};
 use crate::limits::{ARRIVALS_HELD_MAX, STAMPS_HELD_MAX};
 
 #[derive(Default)]
 pub(crate) struct Stamps {
     /// Bytes whose stamps are not all here, by position.
     awaited: VecDeque<Awaited>,
-    ready: Vec<TxStamp>,
+    pub ready: Vec<TxStamp>,
     /// The application wants to know when bytes arrived.
     pub of_arrivals: bool,
-    /// Where what arrived at once ends in the receive stream, and when that was.
+    /// Ends of arrivals in the receive stream, each with the time of its arrival.
     arrivals: VecDeque<(u32, u64)>,
-}
-
-impl Sockets {
-    /// The application wants stamps of the byte before `end`. Returns how many were lost.
-    #[cold]
-    pub fn await_stamps(&mut self, socket: u32, end: u32, kinds: StampKinds) -> u64 {
-        let now_ns = self.now_ns;
-        self.stamping(socket, now_ns, |stamps, at| {
-            stamps.get_or_insert_default().await_byte(at, end, kinds)
-        })
-    }
-
-    /// Stamps bytes that were acknowledged, or have arrived. Returns how many stamps were lost.
-    #[cold]
-    pub fn stamp_progress(&mut self, socket: u32, effects: Effects) -> u64 {
-        let now_ns = self.now_ns;
-        let mut lost = 0;
-        if effects.contains(Effects::WRITABLE) {
-            lost = self.stamping(socket, now_ns, |stamps, at| {
-                stamps.as_mut().map_or(0, |stamps| stamps.on_ack(at))
-            });
-        }
-        let slot = self.slot(socket);
-        let end = slot.rx.tail();
-        if let Some(stamps) = slot.stamps.as_mut()
-            && stamps.of_arrivals
-        {
-            stamps.on_arrival(end, now_ns);
-        }
-        lost
-    }
-
-    fn stamping(
-        &mut self,
-        socket: u32,
-        now_ns: u64,
-        act: impl FnOnce(&mut Option<Box<Stamps>>, &StampedAt<'_>) -> u64,
-    ) -> u64 {
-        let (slot, _, block) = self.parts(socket);
-        let Some(conn) = slot.conn.as_ref() else {
-            return 0;
-        };
-        let at = StampedAt {
-            conn,
-            tx: &slot.tx,
-            buffered: slot.tx.buffered(block),
-            now_ns,
-        };
-        act(&mut slot.stamps, &at)
-    }
-
-    /// Hands out the stamps that are ready.
-    #[cold]
-    pub fn answer_stamps(&mut self, mut query: StampQuery) {
-        let mut answer = StampAnswer::default();
-        if let Some(socket) = self.resolve(query.socket)
-            && let Some(stamps) = self.slot(socket).stamps.as_mut()
-        {
-            answer.sent = std::mem::take(&mut stamps.ready);
-            answer.arrived_ns = stamps.arrival_of(query.read);
-        }
-        // The asking thread may have gone.
-        let _ = query.answer.push(answer);
-    }
 }
 
 #[derive(Clone, Copy)]

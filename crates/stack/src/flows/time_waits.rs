@@ -156,7 +156,8 @@ impl TimeWaits {
         Some(oldest.hash)
     }
 
-    /// Who gives way at the limit, if the newcomer is in FIN_WAIT_2 or not; `None`: nobody who should.
+    /// The entry that gives way at the limit to one that is in FIN_WAIT_2 or not; `None`: there is
+    /// none that should.
     #[inline]
     pub fn gives_way(&self, to_fin_wait_2: bool) -> Option<u32> {
         let in_time_wait = Some(self.lists[IN_TIME_WAIT].head).filter(|&head| head != NONE);

@@ -152,10 +152,10 @@ pub enum AddressError {
     NotUnicast,
 }
 
-/// What a destination address means to this host.
+/// The meaning of a destination address to this host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
-    /// One of our unicast addresses.
+    /// A unicast address of ours.
     Local,
     /// Limited or directed broadcast. TCP discards these in silence (RFC 9293 MUST-57).
     Broadcast,

@@ -41,7 +41,7 @@ impl ControlFrame {
     }
 }
 
-/// Who we are on a port.
+/// Our identity on a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkIdentity {
     /// Index of the port.
@@ -50,7 +50,7 @@ pub struct LinkIdentity {
     pub mac: MacAddr,
 }
 
-/// What a message calls for.
+/// The consequences of a message.
 #[derive(Debug)]
 pub struct Handled {
     /// A frame to send.

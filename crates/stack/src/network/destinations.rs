@@ -19,13 +19,14 @@ mod tests;
 pub(crate) struct PathWord {
     /// No more bytes than this fit.
     pub mtu: u16,
-    /// It was less, and less than is ever believed: packets of `mtu` bytes pass in fragments.
+    /// The router named less, and less than is ever believed: packets of `mtu` bytes pass in
+    /// fragments.
     pub too_narrow: bool,
     /// How long it counts.
     pub until_ns: u64,
 }
 
-/// What is known of one host.
+/// The memory of one host.
 #[derive(Clone, Copy, Debug)]
 struct Destination {
     address: Addr,

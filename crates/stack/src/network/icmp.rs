@@ -32,7 +32,7 @@ const V4_REASSEMBLY_TIME: u8 = 1;
 /// Hop limit of what we send.
 const HOP_LIMIT: u8 = 64;
 
-/// What an ICMP packet is to this host.
+/// The meaning of an ICMP packet to this host.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming<'a> {
     /// An echo request, answered: the first `len` bytes of the caller's buffer are an IP packet to its sender.
@@ -75,24 +75,25 @@ pub struct ErrorReport {
     pub flow: FlowKey,
     /// The quoted sequence number. To be believed only within SND.UNA..SND.NXT (RFC 5927 section 4.1).
     pub seq: SeqNumber,
-    /// What happened to the segment.
+    /// The fate of the segment.
     pub kind: ErrorKind,
 }
 
-/// What happened to a packet of ours.
+/// The fate of a packet of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
-    /// It was dropped: for `Connection::on_icmp_error`.
+    /// The packet was dropped: for
     Failed(IcmpError),
     /// It was too big for a link (RFC 1191, RFC 8201): for `Connection::on_mtu`. IPv4's "fragmentation needed" and
     /// IPv6's "packet too big" are one.
     PacketTooBig {
-        /// What would have fitted, bytes of IP packet; never below the family's minimum (68, 1280).
+        /// The size that would have fitted, bytes of IP packet; never below the family's minimum
+        /// (68, 1280).
         mtu: u32,
     },
 }
 
-/// Which of our ICMP errors is due.
+/// The ICMP error that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// Nothing listens on the port (UDP).
@@ -118,7 +119,7 @@ impl IcmpLimiter {
     }
 }
 
-/// What is needed to judge ICMP packets and to answer them.
+/// The parts of a stack that ICMP packets are judged and answered with.
 #[derive(Debug)]
 pub struct Icmp<'a> {
     /// Our addresses.
@@ -171,7 +172,7 @@ impl Icmp<'_> {
                 ErrorKind::Failed(unreachable_v4(code).ok_or(Drop::Kind)?),
                 quote,
             ),
-            // Of fragments, which say nothing of the path that our segments take whole (Linux).
+            // Errors about fragments say nothing of the path that our segments take whole (Linux).
             Message::TimeExceeded { code, .. } if code == V4_REASSEMBLY_TIME => {
                 return Err(Drop::Kind);
             }

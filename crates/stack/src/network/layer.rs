@@ -27,9 +27,9 @@ pub(crate) struct Network {
     mtu: usize,
     pub addresses: LocalAddresses,
     routes: Routes,
-    /// What [`hop`](Self::hop) found last; void when a route comes.
+    /// The last answer of [`hop`](Self::hop); void when a route comes.
     last_hop: Option<(Addr, NeighbourId)>,
-    /// What [`source_to`](Self::source_to) found last; void when an address comes.
+    /// The last answer of [`source_to`](Self::source_to); void when an address comes.
     last_source: Option<(IpAddr, IpAddr)>,
     pub neighbours: Neighbours,
     pub destinations: Destinations,
@@ -40,11 +40,11 @@ pub(crate) struct Network {
     /// Next hops to ask the host for.
     pub wanted: Vec<IpAddr>,
     pub out: FrameQueue,
-    /// What waited for neighbours that have answered.
+    /// Frames that waited for neighbours that have answered.
     pub released: FrameQueue,
     /// Sockets that waited for them: storage, empty between calls.
     pub released_sockets: Vec<u32>,
-    /// Where a packet of the cold path is copied to be parsed.
+    /// Storage for a packet of the cold path that is being parsed.
     pub scratch: Vec<u8>,
 }
 
@@ -124,8 +124,8 @@ impl Network {
         self.out.push(frame.as_slice());
     }
 
-    /// Where the frames of a connection go, if that is known and fresh. `news_ns`: when its peer was
-    /// last heard of.
+    /// The link on which a connection's frames leave, if it is known and fresh. `news_ns`: when its
+    /// peer was last heard of.
     #[inline]
     pub fn link_to(
         &mut self,
@@ -230,7 +230,8 @@ impl Network {
         }
     }
 
-    /// The neighbour to which packets for `remote` go. Whoever talks to one peer opens many connections to it, so the last answer is kept.
+    /// The neighbour to which packets for `remote` go. An application that talks to one peer opens
+    /// many connections to it, so the last answer is remembered.
     #[inline]
     pub fn hop(&mut self, remote: Addr, now_ns: u64) -> Result<NeighbourId, Errno> {
         if let Some((last, id)) = self.last_hop

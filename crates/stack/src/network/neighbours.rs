@@ -96,7 +96,7 @@ pub enum NeighbourState {
     Permanent,
 }
 
-/// What can be sent to a neighbour now.
+/// The link to a neighbour, as it is now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Link {
     /// Send, to this MAC address.
@@ -109,7 +109,7 @@ pub enum Link {
     Gone,
 }
 
-/// What the cache wants done, from [`Neighbours::poll`].
+/// A task of the cache, from [`Neighbours::poll`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NeighbourEvent {
     /// Send a request, see [`arp_nd::request_frame`](crate::network::arp_nd::request_frame).
@@ -125,20 +125,21 @@ pub enum NeighbourEvent {
 pub struct Request {
     /// Index of the port to ask on.
     pub port: u8,
-    /// Whose MAC address is wanted.
+    /// The address whose MAC address is wanted.
     pub target: IpAddr,
     /// Ask this MAC address only; `None` is broadcast (ARP) or the solicited-node group (ND).
     pub unicast: Option<MacAddr>,
 }
 
-/// What a neighbour says about itself: a neighbour advertisement (RFC 4861 section 4.4) or an ARP reply.
+/// The claim of a neighbour about itself: a neighbour advertisement (RFC 4861 section 4.4) or an
+/// ARP reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Advertisement {
     /// Its MAC address, if the message holds one.
     pub mac: Option<MacAddr>,
-    /// It answers a request of ours.
+    /// The claim answers a request of ours.
     pub solicited: bool,
-    /// It replaces what is known.
+    /// The claim replaces the address known so far.
     pub overrides: bool,
 }
 
@@ -159,7 +160,7 @@ pub enum NeighbourError {
     TableFull,
 }
 
-/// What the cache did and what it dropped.
+/// Counters of the cache: its actions and its drops.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct NeighbourCounters {
     /// Requests handed out by [`Neighbours::poll`].
@@ -244,7 +245,7 @@ impl Neighbours {
         Neighbours::with_limit(timers, key, NEIGHBOURS_MAX)
     }
 
-    /// As [`Neighbours::new`] with room for fewer entries, 1 to [`NEIGHBOURS_MAX`].
+    /// Makes a cache with room for fewer entries, 1 to [`NEIGHBOURS_MAX`].
     pub fn with_limit(timers: NeighbourTimers, key: [u64; 2], entries_max: usize) -> Neighbours {
         let entries_max = entries_max.clamp(1, NEIGHBOURS_MAX);
         let mut neighbours = Neighbours {
@@ -435,7 +436,7 @@ impl Neighbours {
         self.deadline_ns
     }
 
-    /// What is due, one at a time, until `None`.
+    /// The next task that is due; `None`: there is none.
     pub fn poll(&mut self, now_ns: u64) -> Option<NeighbourEvent> {
         if now_ns < self.deadline_ns {
             return None;
@@ -486,7 +487,7 @@ impl Neighbours {
         self.entries.is_empty()
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counters(&self) -> &NeighbourCounters {
         &self.counters
     }

@@ -19,7 +19,7 @@ use crate::network::addresses::{IpCidr, is_unicast};
 #[cfg(test)]
 mod tests;
 
-/// One route. Without a gateway the prefix is on the link of `port`.
+/// A route. Without a gateway the prefix is on the link of `port`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
     /// Destinations it covers; host bits are ignored.
@@ -30,7 +30,7 @@ pub struct Route {
     pub port: u8,
 }
 
-/// Where a packet goes: the neighbour whose MAC address it needs, and the port.
+/// The next hop of a packet: the neighbour whose MAC address it needs, and the port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NextHop {
     /// The gateway, or the destination itself when it is on the link.

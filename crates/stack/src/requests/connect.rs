@@ -11,11 +11,11 @@ use wire::Addr;
 use crate::context::{Connect, FastOpenAnswer, FastOpenQuery, SocketOption, name_of, socket_addr};
 use crate::core::Core;
 use crate::flows::flow_table::FlowEntry;
-use crate::flows::sockets::Role;
+use crate::flows::slot::Role;
 use crate::requests::job_queue::refuse;
 
 impl Core {
-    /// Opens a connection; a failure is told through the socket's state.
+    /// Opens a connection. A failure is told through the socket's state.
     pub(crate) fn connect(&mut self, connect: Connect) {
         let Some(socket) = self.reserved(connect.socket) else {
             return refuse(connect.answer);
@@ -33,7 +33,8 @@ impl Core {
         self.schedule.lists.is_opening(socket) && self.flows.sockets.role(socket) == Role::Reserved
     }
 
-    /// A connection that waited on the list of openings begins: its SYN is due. False: it cannot, and the application was told.
+    /// Begins a connection that waited on the list of openings: its SYN is due. False: it cannot
+    /// begin, and the application was told.
     pub(crate) fn begin_waiting(&mut self, socket: u32) -> bool {
         let (_, remote) = self.flows.sockets.block(socket).names();
         let plain = Connect {
@@ -54,7 +55,8 @@ impl Core {
         }
     }
 
-    /// Makes a connection of a reserved socket. Its SYN is for the caller to have sent; no deadline is set before that has left.
+    /// Makes a connection of a reserved socket. The caller has its SYN sent; no deadline is set
+    /// before that has left.
     fn open(&mut self, socket: u32, connect: &Connect) -> Result<(), Errno> {
         let remote = connect.remote;
         if remote.port() == 0 || remote.ip().is_unspecified() {
@@ -116,7 +118,7 @@ impl Core {
         Ok(())
     }
 
-    /// What the SYN of an open to `remote` brings along, with segments of at most `mss` bytes.
+    /// The Fast Open option and data of a SYN to `remote`, with segments of at most `mss` bytes.
     pub(crate) fn fast_open_syn(
         &mut self,
         remote: Addr,
@@ -142,14 +144,14 @@ impl Core {
             has_cookie: syn.is_some(),
             syn_bytes_max: syn.map_or(0, |syn| u32::from(syn.bytes)),
         };
-        // Who asked may have gone.
+        // The asking thread may have gone.
         let _ = query.answer.push(answer);
         if let Some(socket) = self.reserved(query.socket) {
             self.tell(socket);
         }
     }
 
-    /// What was written before the open may ride on the SYN.
+    /// Offers bytes that were written before the open to the SYN.
     fn write_ahead_of_syn(&mut self, socket: u32) {
         let (slot, _, block) = self.flows.sockets.parts(socket);
         if let Some(conn) = slot.conn.as_mut() {
@@ -159,7 +161,8 @@ impl Core {
         }
     }
 
-    /// What was to ride on the SYN goes with the refusal, before that is told: whoever tries again writes it again.
+    /// Drops bytes that were to ride on the SYN, before the refusal is told: an application that
+    /// tries again writes them again.
     #[cold]
     fn forget_written_ahead(&mut self, socket: u32) {
         let (slot, pool, block) = self.flows.sockets.parts(socket);

@@ -1,7 +1,9 @@
-//! What the application asked since last turn.
+//! Jobs and requests of the application since the last turn.
 //!
-//! Jobs (wrote, read, shut down, close) and control requests are applied in the order in which they were asked: a request after the jobs before it, of which there
-//! are as many as sockets at most. Jobs are taken out first and requests second, so that whatever a job was preceded by is at hand.
+//! Jobs (wrote, read, shut down, close) and control requests are applied in the order in which they
+//! were sent: a request after the jobs before it, of which there are as many as sockets at most.
+//! Jobs are taken out first and requests second, so that every job that precedes a request is at
+//! hand.
 
 use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
@@ -11,19 +13,19 @@ use crate::context::{Answer, Backlog, Control, Listen, Placed};
 use crate::core::Core;
 use crate::flows::accept_queue::AcceptQueue;
 use crate::flows::listeners::ListenError;
-use crate::flows::sockets::Role;
+use crate::flows::slot::Role;
 use crate::header_fields::HeaderFields;
 use crate::limits::{CONTROLS_PER_TURN, JOBS_AHEAD, JOBS_PER_TURN};
 use crate::requests::AppRequests;
 use crate::settle::door;
 
 impl AppRequests {
-    /// Applies jobs and control requests, up to a turn's budget; the number applied.
+    /// Applies jobs and control requests, up to a turn's budget. Returns the number applied.
     pub(crate) fn job_queue(&mut self, core: &mut Core) -> usize {
         let mut batch = std::mem::take(&mut self.job_batch);
         let room = JOBS_PER_TURN - batch.len();
         self.app.jobs.pop_batch(room, |id| batch.push(id));
-        // What comes later is for the next turn.
+        // Jobs that come later are for the next turn.
         let count = if self.app.controls.is_empty() {
             for (at, &id) in batch.iter().enumerate() {
                 if let Some(ahead) = batch.get(at + JOBS_AHEAD) {
@@ -41,8 +43,9 @@ impl AppRequests {
         count
     }
 
-    /// Applies the jobs of `batch`, and each control request between those that it was sent between. Jobs behind more requests than a turn applies stay for the next turn,
-    /// and so do requests behind jobs that are still in the queue.
+    /// Applies the jobs of `batch`, and each control request between those that it was sent
+    /// between. Jobs behind more requests than a turn applies stay for the next turn, and so do
+    /// requests behind jobs that are still in the queue.
     #[cold]
     fn apply_in_order(&mut self, core: &mut Core, batch: &mut Vec<SocketId>) -> usize {
         let first = self.app.jobs.position().wrapping_sub(batch.len() as u32);
@@ -128,8 +131,9 @@ impl Core {
         }
     }
 
-    /// A job of a socket that is no connection yet. Who asks for one and for nothing else waits for its turn to begin as a number on a list: of thousands that do,
-    /// few have their lines in the caches (decision 0043).
+    /// Applies a job of a socket that is no connection yet. A socket that asks for a connection and
+    /// nothing else waits as a number on a list: of thousands that do, few have their lines in the
+    /// caches (decision 0043).
     #[inline]
     fn opening_job(&mut self, socket: u32, requests: Requests) {
         if requests.contains(Requests::CONNECT) {
@@ -142,7 +146,7 @@ impl Core {
         }
     }
 
-    /// Something is asked of a connection, beside its jobs: if it waits to begin, it begins now.
+    /// Begins a connection that waits to, since a request asks something of it.
     fn begin_for(&mut self, id: SocketId) {
         if let Some(socket) = self.reserved(id)
             && self.waits_to_begin(socket)
@@ -171,10 +175,12 @@ impl Core {
             block.forget_urgent_read();
         }
         if !requests.is_empty() && requests != Requests::READ {
-            // The writer may have held its last chunk while the ACK that drained the stream was acted on.
+            // The writer may have held its last chunk while the ACK that drained the stream was
+            // acted on.
             slot.tx.reclaim(pool, block);
             let buffered = slot.tx.buffered(block);
-            // Who only ends the stream takes nothing back of what was said of its last bytes.
+            // A job that only ends the stream leaves the announcement (MSG_MORE) of its last bytes
+            // as it was.
             let more = !requests.contains(Requests::WROTE)
                 && (requests.contains(Requests::WROTE_MORE) || conn.announces_more());
             match more {
@@ -191,7 +197,8 @@ impl Core {
             block.add_state(SocketState::TX_SHUT);
         }
         if ends(requests) {
-            // Bytes that nobody will read: the peer must not believe them delivered (RFC 9293 3.10.4, RFC 1122 4.2.2.13).
+            // Nobody will read these bytes: the peer must not believe them delivered (RFC 9293
+            // 3.10.4, RFC 1122 4.2.2.13).
             effects = if unread > 0 || is_crowded {
                 conn.abort_with_loss(&mut cx)
             } else if requests.contains(Requests::ABORT) {
@@ -209,14 +216,15 @@ impl Core {
         }
     }
 
-    /// One orphan more would be too many (Linux's `tcp_max_orphans`).
+    /// Another orphan would be too many (Linux's `tcp_max_orphans`).
     #[inline]
     fn is_crowded_with_orphans(&mut self, socket: u32) -> bool {
         self.flows.sockets.orphans() >= self.env.config.limits.orphans_max
             && self.would_be_orphan(socket)
     }
 
-    /// Who has only the peer's FIN to wait for becomes an entry, and no orphan.
+    /// The connection would stay as an orphan. One that has only the peer's FIN to wait for becomes
+    /// a compact entry instead.
     #[cold]
     fn would_be_orphan(&mut self, socket: u32) -> bool {
         let Some(conn) = self.flows.sockets.slot(socket).conn.as_ref() else {
@@ -232,7 +240,7 @@ impl Core {
             return refuse(listen.answer);
         };
         let ip = listen.local.ip();
-        // A bound socket was looked at when it was bound (`IP_FREEBIND`).
+        // The address of a bound socket was checked when it was bound (`IP_FREEBIND`).
         let may_listen = ip.is_unspecified()
             || self.flows.sockets.slot(socket).bound
             || self.network.addresses.is_local(ip);
@@ -272,7 +280,8 @@ impl Core {
         }
     }
 
-    /// Nobody listens any more: its handshakes are forgotten, and connections that nobody accepted are reset, as from Linux.
+    /// Ends a listener: its handshakes are forgotten, and connections that nobody accepted are
+    /// reset, as in Linux.
     #[cold]
     fn end_listener(&mut self, index: u32) {
         let Some((id, listener)) = self.flows.listeners.remove(index) else {
@@ -305,8 +314,9 @@ impl Core {
         self.settle(socket, effects);
     }
 
-    /// Resets connections from `next` on, also those of which an entry is left that waits for the peer: there is no time left to close them in order. As many as there is
-    /// room for their resets in the queue; who is next then.
+    /// Resets connections from `next` on, also those of which only an entry is left that waits for
+    /// the peer: there is no time left to close them in order. Stops when the queue has no room for
+    /// more resets, and returns where to go on then.
     #[cold]
     pub(crate) fn abort_some(&mut self, next: u32) -> Option<u32> {
         let span = self.flows.sockets.span();
@@ -320,7 +330,7 @@ impl Core {
                 self.release_socket(socket);
             }
         }
-        // These last: a connection may become one while others are reset.
+        // Entries come last: a connection may become one while others are reset.
         while let Some(index) = self.flows.time_waits.oldest_in_fin_wait_2() {
             if self.schedule.control.room() == 0 {
                 return Some(span);
@@ -341,7 +351,7 @@ impl Core {
         (self.flows.sockets.role(socket) == Role::Reserved).then_some(socket)
     }
 
-    /// Tells the application how a request on a socket that was no connection yet went.
+    /// Tells the application the outcome of a request on a socket that was no connection yet.
     pub(crate) fn answer(
         &mut self,
         socket: u32,
@@ -350,7 +360,7 @@ impl Core {
     ) {
         match (answer, outcome) {
             (Some(mut answer), outcome) => {
-                // Who asked may have gone.
+                // The asking thread may have gone.
                 let _ = answer.push(outcome);
             }
             (None, Ok(())) => {}
@@ -368,11 +378,11 @@ impl Core {
     }
 }
 
-/// A request on a socket that is something already, or nothing any more: whoever waits for the answer has one.
+/// Refuses a request on a socket that is in use already, or gone: a thread may wait for the answer.
 #[cold]
 pub(crate) fn refuse(answer: Option<Answer>) {
     if let Some(mut answer) = answer {
-        // Who asked may have gone.
+        // The asking thread may have gone.
         let _ = answer.push(Err(Errno::INVAL));
     }
 }

@@ -1,16 +1,17 @@
-//! Options of sockets, applied; and what is known of a connection, asked for by number and name above.
+//! Socket options, and answers about a connection (`TCP_INFO`). Callers above know options by
+//! number and name.
 //!
-//! A connection has its options itself (most are TCP's). A listener keeps those that were set on it, latest last, and each connection that it accepts begins
-//! with them, as in Linux.
+//! A connection has its options itself (most are TCP's). A listener remembers those that were set
+//! on it, latest last, and each connection that it accepts begins with them, as in Linux.
 
 use tcp::{Buffers, Effects};
 
 use crate::context::{InfoQuery, SocketInfo, SocketOption, socket_addr};
 use crate::core::Core;
 use crate::flows::half_opens::ListenerId;
-use crate::flows::sockets::Role;
+use crate::flows::slot::Role;
 
-/// IP and TCP headers without options: what lies between MTU and MSS.
+/// Bytes of IP and TCP headers without options: the difference of MTU and MSS.
 const fn headers_len(is_v4: bool) -> u32 {
     let ip = if is_v4 {
         wire::ipv4::HEADER_LEN
@@ -108,7 +109,8 @@ impl Core {
             SocketOption::RtoMin(us) => conn.set_rto_min_us(us),
             SocketOption::DelayedAckMax(us) => conn.set_delayed_ack_max_us(us),
             SocketOption::ThinLinearTimeouts(on) => conn.set_thin_linear_timeouts(on),
-            // Those of the socket, of its headers, of listeners, and what mattered before the SYN.
+            // Options of the socket, of its headers, of listeners, and those that mattered before
+            // the SYN.
             SocketOption::StampSent(..)
             | SocketOption::StampArrivals(_)
             | SocketOption::EndOfRecord(_)
@@ -140,7 +142,7 @@ impl Core {
             })
     }
 
-    /// The buffers of a connection that a listener will accept: its own.
+    /// The buffers of a connection that a listener will accept: the listener's own.
     #[inline]
     pub(crate) fn buffers_to_accept(&self, listener: ListenerId) -> Buffers {
         match self.flows.listeners.at(listener) {
@@ -149,7 +151,7 @@ impl Core {
         }
     }
 
-    /// What is known of a connection.
+    /// Answers with the state of a connection.
     #[cold]
     pub(crate) fn answer_info(&mut self, mut query: InfoQuery) {
         let info = self
@@ -157,7 +159,7 @@ impl Core {
             .sockets
             .resolve(query.socket)
             .and_then(|socket| self.socket_info(socket));
-        // Who asked may have gone.
+        // The asking thread may have gone.
         let _ = query.answer.push(info.map(Box::new));
     }
 

@@ -1,6 +1,8 @@
-//! Segments that leave without a connection: resets, SYN-ACKs, challenge ACKs, the last ACK of a connection that went to TIME_WAIT. None bears payload.
+//! Segments that leave without a connection: resets, SYN-ACKs, challenge ACKs, the last ACK of a
+//! connection that went to TIME_WAIT. None bears payload.
 //!
-//! At the limit ([`Limits::control_queue_max`](crate::limits::Limits)) the newest is dropped and counted; whoever waits for it asks again.
+//! At the limit ([`Limits::control_queue_max`](crate::limits::Limits)) the newest is dropped and
+//! counted. The peer that waits for it asks again.
 
 use std::collections::VecDeque;
 
@@ -61,7 +63,7 @@ impl ControlQueue {
         self.waiting.pop_front();
     }
 
-    /// Whoever brings in more would soon find it full.
+    /// Input that calls for answers would soon find the queue full.
     #[inline]
     pub fn is_half_full(&self) -> bool {
         self.waiting.len() * 2 > self.capacity

@@ -22,7 +22,7 @@ pub(crate) const OPENINGS: usize = 3;
 /// The list of ACKs that wait for an answer.
 const WAITING: usize = 4;
 
-/// What becomes of ACKs that could ride on what the application answers.
+/// The fate of ACKs that could ride on the application's answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
     /// They leave with this turn.
@@ -183,7 +183,7 @@ impl TxLists {
         (list.head, list.turn_left) = (socket, turn_left);
     }
 
-    /// It stands on the list of openings.
+    /// The socket stands on the list of openings.
     #[inline]
     pub fn is_opening(&self, socket: u32) -> bool {
         self.links[socket as usize].class() == OPENINGS as u32 + 1

@@ -1,14 +1,9 @@
-//! A connection whose algorithm models the path: window, pacing rate and marks follow the model, and what else moves a
-//! window (growth, PRR, decay, restart after idleness) keeps away.
-//!
-//! Called by `recovery` and `output` where they would move the window themselves. For all other algorithms each call
-//! costs a look at which one it is.
+//! The sample of the path that one ACK gives to an algorithm that models it. The connection fills it in; BBR reads it.
 
-use super::bbr::Bbr;
-use super::{Algorithm, CaState};
+use super::CaState;
 use crate::recovery::rate::RateSample;
 
-/// What one ACK told of the path.
+/// The path as one ACK shows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathSample {
     /// The delivery rate that it sampled.
@@ -27,21 +22,4 @@ pub(crate) struct PathSample {
     pub state: CaState,
     /// When the next burst may leave.
     pub departure_ns: u64,
-}
-
-impl Algorithm {
-    /// The algorithm, if it models the path.
-    #[inline]
-    pub fn model(&mut self) -> Option<&mut Bbr> {
-        match self {
-            Algorithm::Bbr(bbr) => Some(bbr),
-            _ => None,
-        }
-    }
-
-    /// It models the path.
-    #[inline]
-    pub fn is_model(&self) -> bool {
-        matches!(self, Algorithm::Bbr(_))
-    }
 }

@@ -7,7 +7,6 @@ use wire::limits::ACCECN_FIELDS_MAX;
 use wire::tcp::AccEcn;
 use wire::tcp_option::Options;
 
-use super::received::AccurateEcn;
 use crate::config::Config;
 use crate::ecn::EcnState;
 use crate::ecn::received::fail;
@@ -117,18 +116,6 @@ impl OptionSeen {
             (None, _) => OptionSeen::Empty,
             (Some(0), _) | (_, Some(0)) => OptionSeen::Zeroed,
             _ => OptionSeen::Counters,
-        }
-    }
-}
-
-impl AccurateEcn {
-    /// An option arrived: what is to be known of the path that it took.
-    pub fn see_option(&mut self, option: &AccEcn) {
-        if self.option_seen < OptionSeen::Counters {
-            self.option_seen = OptionSeen::of(option);
-            if self.option_seen == OptionSeen::Zeroed {
-                self.failed |= fail::OPTION_RECV;
-            }
         }
     }
 }

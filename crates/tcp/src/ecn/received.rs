@@ -120,6 +120,18 @@ impl AccurateEcn {
     }
 }
 
+impl AccurateEcn {
+    /// An option arrived: what is to be known of the path that it took.
+    pub fn see_option(&mut self, option: &wire::tcp::AccEcn) {
+        if self.option_seen < OptionSeen::Counters {
+            self.option_seen = OptionSeen::of(option);
+            if self.option_seen == OptionSeen::Zeroed {
+                self.failed |= fail::OPTION_RECV;
+            }
+        }
+    }
+}
+
 impl EcnState {
     pub(crate) fn accurate_ecn_info(&self, line: EcnLine) -> AccurateEcnInfo {
         let accurate = &self.accurate;

@@ -1,4 +1,4 @@
-//! What an ARP parser must refuse.
+//! Packets that the ARP parser refuses.
 
 use super::*;
 

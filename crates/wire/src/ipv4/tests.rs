@@ -1,4 +1,4 @@
-//! What an IPv4 parser must notice.
+//! Faults that the IPv4 parser notices.
 
 use super::*;
 use std::vec::Vec;

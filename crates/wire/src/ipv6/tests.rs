@@ -1,4 +1,4 @@
-//! What an IPv6 parser must notice, and the walk over extension headers.
+//! Faults that the IPv6 parser notices, and the walk over extension headers.
 
 use super::*;
 use std::vec::Vec;

@@ -1,13 +1,15 @@
 //! Where headers are written to.
 //!
-//! Headers are a dozen small fields. Who makes them in memory of his own and copies them from there reads with wide loads what narrow stores have just
-//! written; a core cannot hand that over before these stores have left it, in order, behind all stores before them. Where those went to lines that another
-//! core holds (the payload, into a frame that the peer has read before), the copy waits for that core. So fields go straight to where they belong, and
-//! nothing is read back.
+//! Headers are a dozen small fields. Who makes them in memory of his own and copies them from there
+//! reads with wide loads what narrow stores have just written; a core cannot hand that over before
+//! these stores have left it, in order, behind all stores before them. Where those went to lines
+//! that another core holds (the payload, into a frame that the peer has read before), the copy
+//! waits for that core. So fields go straight to where they belong, and nothing is read back.
 
 /// Room for headers, which are written field by field.
 pub trait Place {
-    /// Writes the `M` bytes at `at`; bytes beyond the end change nothing. Every `at` of this crate's is a constant, so that nothing is left of the question.
+    /// Writes the `M` bytes at `at`; bytes beyond the end change nothing. Every `at` of this
+    /// crate's is a constant, so that nothing is left of the question.
     fn put<const M: usize>(&mut self, at: usize, bytes: &[u8; M]);
 
     /// Writes the 16-bit field at `at`, big-endian.

@@ -1,7 +1,9 @@
-//! The packet that follows another of its flow: recognized by comparison with the first, so that only what may differ is read.
+//! The packet that follows another of its flow: recognized by comparison with the first, so that
+//! only what may differ is read.
 //!
-//! `stack`'s stage `aggregation` keeps the first packet's head for as long as a run lasts. What [`Sequel::read`] accepts, [`parse`](super::parse) accepts
-//! as well and says the same of it: a test here compares them.
+//! `stack`'s stage `aggregation` keeps the first packet's head for as long as a run lasts. What
+//! [`Sequel::read`] accepts, [`parse`](super::parse) accepts as well and says the same of it: a
+//! test here compares them.
 
 use super::{BYTES_MAX, BYTES_MIN, FRAGMENT_MASK, IP_AT, OFFSET_TIMESTAMP, TCP_AT};
 use crate::checksum::Sum;
@@ -14,8 +16,8 @@ use crate::tcp::{Flags, Timestamp};
 const COMPARED: usize = 64;
 const WORDS: usize = COMPARED / 8;
 
-/// The bits that all packets of a run share: everything but lengths, identification, numbers, PSH, window, timestamps, and checksums. For a
-/// head of [`BYTES_MAX`].
+/// The bits that all packets of a run share: everything but lengths, identification, numbers, PSH,
+/// window, timestamps, and checksums. For a head of [`BYTES_MAX`].
 const SHARED: [u64; WORDS] = words(&shared(true));
 /// The same for a head of [`BYTES_MIN`].
 const SHARED_BARE: [u64; WORDS] = words(&shared(false));
@@ -66,7 +68,7 @@ const fn words(mask: &[u8; COMPARED]) -> [u64; WORDS] {
     words
 }
 
-/// What a packet says that continues a run.
+/// Numbers of a packet that continues a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sequel {
     /// SEG.SEQ
@@ -88,8 +90,9 @@ pub struct Sequel {
 }
 
 impl Sequel {
-    /// Reads the head of a frame of `frame_len` bytes, given the head of the first packet, which [`parse`](super::parse) has accepted. `None`: it differs
-    /// from the first in more than a sequel may, or something is wrong with it.
+    /// Reads the head of a frame of `frame_len` bytes, given the head of the first packet, which
+    /// [`parse`](super::parse) has accepted. `None`: it differs from the first in more than a
+    /// sequel may, or something is wrong with it.
     #[inline]
     #[must_use]
     pub fn read(first: &[u8; BYTES_MAX], head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Self> {

@@ -1,6 +1,8 @@
-//! The headers of a flow's segments, kept with all that stays the same, and made whole for each segment.
+//! The headers of a flow's segments, kept with all that stays the same, and made whole for each
+//! segment.
 //!
-//! Two sums are kept with them, so that a checksum costs what the segment itself brings. `stack` keeps one beside each connection.
+//! Two sums are kept with them, so that a checksum costs what the segment itself brings. `stack`
+//! keeps one beside each connection.
 
 use super::{
     BYTES_MAX, BYTES_MIN, ETHERTYPE_AT, Headers, IP_AT, IPV4_PLAIN, OFFSET_BARE, OFFSET_TIMESTAMP,
@@ -25,7 +27,7 @@ pub struct Standing {
     tcp: u16,
 }
 
-/// What a segment has for itself.
+/// Header fields that differ between segments of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moving {
     /// SEG.SEQ
@@ -55,14 +57,14 @@ impl Moving {
 }
 
 impl Standing {
-    /// No flow's: it fits nothing.
+    /// Headers of no flow; they fit nothing.
     pub const NONE: Self = Self {
         bytes: [0; BYTES_MIN],
         ip: 0,
         tcp: 0,
     };
 
-    /// What stays the same of these headers.
+    /// The fields of these headers that stay the same.
     #[must_use]
     pub fn new(headers: &Headers) -> Self {
         let one = Headers {
@@ -88,7 +90,8 @@ impl Standing {
         }
     }
 
-    /// It is a flow's, of segments that go to `dst_mac` with this DSCP and ECN and this hop limit.
+    /// Whether the headers belong to a flow that sends to `dst_mac` with this DSCP, ECN and hop
+    /// limit.
     #[inline]
     #[must_use]
     pub fn fits(&self, dst_mac: MacAddr, dscp_ecn: u8, ttl: u8) -> bool {
@@ -98,14 +101,14 @@ impl Standing {
             && self.bytes[IP_AT + 8] == ttl
     }
 
-    /// It is a flow's.
+    /// Whether the headers belong to a flow.
     #[inline]
     #[must_use]
     pub fn is_made(&self) -> bool {
         self.bytes[ETHERTYPE_AT] != 0
     }
 
-    /// Fits nothing any more.
+    /// Marks the headers as those of no flow.
     #[inline]
     pub fn forget(&mut self) {
         self.bytes[ETHERTYPE_AT] = 0;

@@ -92,7 +92,7 @@ fn emit_any_in_pieces(plain: &Headers, options: Options, payload_sum: Option<u16
     out[..end].to_vec()
 }
 
-/// What the general parsers say, if the packet is plain.
+/// The result of the general parsers, if the packet is plain.
 fn parse_in_pieces(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
     let (packet, options) = parse_any_in_pieces(head, frame_len)?;
     let aligned = packet.payload_at == BYTES_MIN
@@ -100,7 +100,7 @@ fn parse_in_pieces(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
     (aligned && options.is_plain()).then_some(packet)
 }
 
-/// What the general parsers say, if the packet is a plain SYN.
+/// The result of the general parsers, if the packet is a plain SYN.
 fn parse_syn_in_pieces(head: &[u8; SYN_BYTES], frame_len: usize) -> Option<(Packet, SynOptions)> {
     let (packet, options) = parse_any_in_pieces(head, frame_len)?;
     let emitted = {
@@ -378,7 +378,7 @@ proptest! {
         first.emit(&mut head, Some(0));
         next.emit(&mut other, Some(0));
         let bare = first.header_bytes();
-        // What lies behind a header without options is payload.
+        // Bytes behind a header without options are payload.
         head[bare..].fill(0xa5);
         let frame_len = (bare + usize::from(payload_len) + 40).saturating_sub(trimmed);
         let is_whole = frame_len >= bare + usize::from(payload_len);

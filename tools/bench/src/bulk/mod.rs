@@ -1,4 +1,5 @@
-//! `cargo xtask bench bulk`: long transfers, one flow and many, at several frame sizes, in both directions, and how evenly many downloads share.
+//! `cargo xtask bench bulk`: long transfers, one flow and many, at several frame sizes, in both
+//! directions, and how evenly many downloads share.
 //!
 //! [`side`] is one end; it is the same code for Millstream and the kernel.
 
@@ -24,13 +25,15 @@ pub struct BulkOptions {
 /// A stack, a wire, and the bytes of its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum System {
-    /// Over memif with buffers for packets of so many bytes, the application's thread turning the crank.
+    /// Over memif with buffers for packets of so many bytes, the application's thread turning the
+    /// crank.
     Memif(usize),
     /// The same with a thread of the stack's own on the application's core.
     Dedicated(usize),
     /// The same at an MTU of 1500 with this limit of receive aggregation, and this done with ACKs.
     Aggregated(u16, Acks),
-    /// The same in one thread, where the receiver has a whole batch to take in each turn: over memif one that is faster than its sender takes small ones.
+    /// The same in one thread, where the receiver has a whole batch to take in each turn: over
+    /// memif one that is faster than its sender takes small ones.
     Saturated(u16, Acks),
     KernelVeth(usize),
     KernelLoopback,
@@ -41,7 +44,8 @@ enum System {
 }
 
 impl System {
-    /// Both ends share a core, and what each has used cannot be told; many flows would say nothing of them.
+    /// Both ends share a core, and what each has used cannot be told; many flows would say nothing
+    /// of them.
     fn is_together(self) -> bool {
         matches!(self, Self::Smoltcp(_) | Self::Gvisor(_))
     }
@@ -109,7 +113,8 @@ const fn all(mtu: usize) -> [System; 5] {
 
 const LONG: [System; 2] = [System::KernelLoopback, System::Memif(LARGE)];
 
-/// Receive aggregation and ACK offload by the figures of Menon and Zwaenepoel (USENIX ATC 2008): 11's limits, and 7's switch with and without them.
+/// Receive aggregation and ACK offload by the figures of Menon and Zwaenepoel (USENIX ATC 2008):
+/// 11's limits, and 7's switch with and without them.
 const LIMITS: [(u16, Acks); 9] = [
     OFF,
     (1, Acks::On),
@@ -297,7 +302,8 @@ fn load(repeats: &Repeats, flows: usize, up: bool) -> Load {
     }
 }
 
-/// One flow by the limit of aggregation, for each thing that may become of ACKs: of a kind of system that has both.
+/// One flow by the limit of aggregation, for each thing that may become of ACKs: of a kind of
+/// system that has both.
 fn aggregation(
     repeats: &Repeats,
     outcome: &mut Outcome,
@@ -338,7 +344,8 @@ fn offloaded(acks: Acks) -> String {
     }
 }
 
-/// What one figure shows: its name's end, its title's begin, the unit, whether less is better, and where to read it.
+/// What one figure shows: its name's end, its title's begin, the unit, whether less is better, and
+/// where to read it.
 struct Shown {
     end: &'static str,
     begin: &'static str,

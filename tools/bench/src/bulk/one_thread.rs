@@ -1,6 +1,8 @@
-//! One flow, both ends in one thread over an in-process link, on a virtual clock and with a fixed seed: every run is the same.
+//! One flow, both ends in one thread over an in-process link, on a virtual clock and with a fixed
+//! seed: every run is the same.
 //!
-//! What callgrind counts ([`crate::cycles`]) of one end alone: it collects only inside [`receiver_turn`] or [`sender_turn`].
+//! What callgrind counts ([`crate::cycles`]) of one end alone: it collects only inside
+//! [`receiver_turn`] or [`sender_turn`].
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -149,7 +151,8 @@ struct Spent {
 }
 
 impl Spent {
-    /// A turn of each: the sender's ran from the first of these moments to the second, the receiver's to the third.
+    /// A turn of each: the sender's ran from the first of these moments to the second, the
+    /// receiver's to the third.
     fn note(&mut self, bytes: u64, [begin, between, end]: [u64; 3]) {
         self.bytes += bytes;
         self.receiver_ns += end - between;

@@ -109,7 +109,8 @@ fn choices(system: System, load: Load) -> Vec<String> {
         .collect()
 }
 
-/// Whether what the receiver answered is what the figure is about: without ACKs nothing can be said of what becomes of them.
+/// Whether what the receiver answered is what the figure is about: without ACKs nothing can be said
+/// of what becomes of them.
 fn answers(system: System, per_frame: Option<f64>) -> Result<(), String> {
     let (System::Aggregated(_, acks) | System::Saturated(_, acks), Some(share)) =
         (system, per_frame)
@@ -250,7 +251,8 @@ fn together(name: &str, word: &str, mtu: usize, load: Load) -> Result<Seen, Stri
     })
 }
 
-/// A receiver that has a whole batch in each turn, with its sender in one thread, on the server's core.
+/// A receiver that has a whole batch in each turn, with its sender in one thread, on the server's
+/// core.
 fn saturated(limit: u16, acks: Acks, load: Load) -> Result<Seen, String> {
     let mebibytes = |seconds: f64| (seconds * MEBIBYTES_PER_SECOND).max(1.0) as u64;
     let mut words = vec!["-c".to_owned(), load.cores.0.to_string()];

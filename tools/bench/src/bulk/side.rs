@@ -1,7 +1,8 @@
-//! One end of bulk transfers, in a process of its own: over Millstream or over the kernel, by the same code.
+//! One end of bulk transfers, in a process of its own: over Millstream or over the kernel, by the
+//! same code.
 //!
-//! The server says its address, the client connects; whoever receives counts: after the warm-up it says that counting begins, and at the end what
-//! came on each flow.
+//! The server says its address, the client connects; whoever receives counts: after the warm-up it
+//! says that counting begins, and at the end what came on each flow.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
@@ -50,7 +51,8 @@ pub struct SideOptions {
     /// The server's address; of the client only
     #[arg(long)]
     pub server: Option<SocketAddr>,
-    /// Receive window of each flow, held from the end of the warm-up on: every second segment is acknowledged then, whenever the application reads
+    /// Receive window of each flow, held from the end of the warm-up on: every second segment is
+    /// acknowledged then, whenever the application reads
     #[arg(long, value_name = "BYTES")]
     pub window: Option<u32>,
 }

@@ -77,7 +77,8 @@ fn count_into(file: &Path, load: &Load<'_>) -> Result<Counted, String> {
     Ok(counted)
 }
 
-/// Reads callgrind's profile format: names are written out once and numbered, costs are `POSITION COUNT`, and the line after `calls=` is the callee's.
+/// Reads callgrind's profile format: names are written out once and numbered, costs are `POSITION
+/// COUNT`, and the line after `calls=` is the callee's.
 fn parse(profile: &str) -> Counted {
     let mut counted = Counted::default();
     let mut names: HashMap<&str, &str> = HashMap::new();

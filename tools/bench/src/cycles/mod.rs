@@ -1,8 +1,11 @@
-//! `cargo xtask bench cycles`: instructions of a transaction and of a segment, and where the server's cycles go.
+//! `cargo xtask bench cycles`: instructions of a transaction and of a segment, and where the
+//! server's cycles go.
 //!
-//! Instructions are counted by callgrind over both ends in one thread, on a virtual clock and with a fixed seed: two runs that differ in nothing but the number of
-//! transactions are subtracted, so that set-up falls out. They do not depend on how busy the machine is, and are compared with a baseline in
-//! the repository. Cycles come from the time-stamp counter ([`stages`]), of a `bench` that was built to count them.
+//! Instructions are counted by callgrind over both ends in one thread, on a virtual clock and with
+//! a fixed seed: two runs that differ in nothing but the number of transactions are subtracted, so
+//! that set-up falls out. They do not depend on how busy the machine is, and are compared with a
+//! baseline in the repository. Cycles come from the time-stamp counter ([`stages`]), of a `bench`
+//! that was built to count them.
 
 mod callgrind;
 mod ends;
@@ -24,7 +27,8 @@ use mill::failure::Failure;
 const RISE_MAX: f64 = 0.02;
 /// Functions that the profile shows.
 const FUNCTIONS_SHOWN: usize = 30;
-/// Transactions of the shorter run, for each connection: caches are warm and tables have reached their size.
+/// Transactions of the shorter run, for each connection: caches are warm and tables have reached
+/// their size.
 const TRANSACTIONS_FIRST: u64 = 8;
 /// How many more the longer run has.
 const TRANSACTIONS_MORE: u64 = 3_000;
@@ -41,7 +45,8 @@ pub struct CyclesOptions {
     /// The baseline
     #[arg(long, value_name = "FILE", default_value = "tools/bench/cycles.json")]
     pub baseline: PathBuf,
-    /// A `bench` that was built with the feature `stage-cycles`, to say where the server's cycles go
+    /// A `bench` that was built with the feature `stage-cycles`, to say where the server's cycles
+    /// go
     #[arg(long, value_name = "FILE")]
     pub stages: Option<PathBuf>,
     /// Show the functions that take the most
@@ -293,7 +298,8 @@ fn write(path: &Path, costs: &Costs) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Every count against the baseline, and each of the baseline's must be there; the error names what has risen too far, or is another load than it was.
+/// Every count against the baseline, and each of the baseline's must be there; the error names what
+/// has risen too far, or is another load than it was.
 fn check(costs: &Costs, baseline: &Costs) -> Result<(), String> {
     let mut wrong: Vec<String> = baseline
         .keys()

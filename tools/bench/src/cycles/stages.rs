@@ -1,4 +1,5 @@
-//! Where the server's cycles go, stage by stage of the turn: Millstream over memif, by a `mill` that was built with `stage-cycles`.
+//! Where the server's cycles go, stage by stage of the turn: Millstream over memif, by a `mill`
+//! that was built with `stage-cycles`.
 
 use std::path::Path;
 

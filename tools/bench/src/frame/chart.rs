@@ -1,5 +1,6 @@
-//! A figure as a chart: lines, or bars if there is one x only. Medians, and a stroke from the least to the largest value; two rings where the runs fall into two groups; the systems stand below.
-//! An axis that does not begin at zero says so.
+//! A figure as a chart: lines, or bars if there is one x only. Medians, and a stroke from the least
+//! to the largest value; two rings where the runs fall into two groups; the systems stand below. An
+//! axis that does not begin at zero says so.
 
 use std::path::Path;
 
@@ -13,7 +14,8 @@ use super::outcome::{Figure, Point, Series, number};
 /// The chart alone; each system has a line below it.
 const SIZE: (u32, u32) = (860, 420);
 const LEGEND_LINE: u32 = 18;
-/// Where values lie further apart than this, the axis is logarithmic: from a linear one nobody could read the small ones.
+/// Where values lie further apart than this, the axis is logarithmic: from a linear one nobody
+/// could read the small ones.
 const LINEAR_MAX: f64 = 25.0;
 const COLORS: [RGBColor; 9] = [
     RGBColor(90, 90, 90),

@@ -24,13 +24,15 @@ pub struct Machine {
     pub started_s: u64,
 }
 
-/// What `cargo xtask` says of its own builds: with a profile of what runs or without (decision 0031).
+/// What `cargo xtask` says of its own builds: with a profile of what runs or without (decision
+/// 0031).
 const BUILD: &str = match option_env!("MILLSTREAM_BUILD") {
     Some(build) => build,
     None => "plain",
 };
 
-/// What it says of the commit that its builds are of; of another build the working directory is asked.
+/// What it says of the commit that its builds are of; of another build the working directory is
+/// asked.
 const COMMIT: Option<&str> = option_env!("MILLSTREAM_COMMIT");
 
 impl Machine {
@@ -115,8 +117,9 @@ pub fn own_settings() -> String {
     }
 }
 
-/// The processor's nominal rate, which is its time-stamp counter's; 1 if the kernel does not tell, so that a cycle is a nanosecond. Asked once: where it is the
-/// rate of the moment, all values of a report are at least of the same one.
+/// The processor's nominal rate, which is its time-stamp counter's; 1 if the kernel does not tell,
+/// so that a cycle is a nanosecond. Asked once: where it is the rate of the moment, all values of a
+/// report are at least of the same one.
 pub fn gigahertz() -> f64 {
     static RATE: OnceLock<f64> = OnceLock::new();
     *RATE.get_or_init(|| {

@@ -1,7 +1,8 @@
-//! What all benchmarks share: children and their words, namespaces, repetition in turns, medians, tables, charts, the page.
+//! What all benchmarks share: children and their words, namespaces, repetition in turns, medians,
+//! tables, charts, the page.
 //!
-//! A benchmark makes [`Figure`]s and puts them into an [`Outcome`], which writes itself as JSON, Markdown and SVG. [`page`] puts
-//! the outcomes of one directory together.
+//! A benchmark makes [`Figure`]s and puts them into an [`Outcome`], which writes itself as JSON,
+//! Markdown and SVG. [`page`] puts the outcomes of one directory together.
 
 pub mod chart;
 pub mod drops;

@@ -1,4 +1,5 @@
-//! Namespaces of a run, gone when dropped: two with a veth pair between them, or one with a loopback of its own. They need root.
+//! Namespaces of a run, gone when dropped: two with a veth pair between them, or one with a
+//! loopback of its own. They need root.
 
 use super::process::ip;
 
@@ -20,8 +21,9 @@ pub struct VethOptions {
     pub segmentation: bool,
 }
 
-/// What the kernel's stack goes by in them: CUBIC, as Millstream does, whatever the machine has set; a crowd that comes at once may wait to be accepted, as
-/// Millstream's listeners let it, and has ports enough that none has to be looked for.
+/// What the kernel's stack goes by in them: CUBIC, as Millstream does, whatever the machine has
+/// set; a crowd that comes at once may wait to be accepted, as Millstream's listeners let it, and
+/// has ports enough that none has to be looked for.
 const TUNED: [&str; 4] = [
     "net.ipv4.tcp_congestion_control=cubic",
     "net.core.somaxconn=65535",
@@ -41,7 +43,8 @@ fn is_allowed() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Outside of the first namespace Linux lets nobody choose what is not on this list, on which only the machine's own choice need stand.
+/// Outside of the first namespace Linux lets nobody choose what is not on this list, on which only
+/// the machine's own choice need stand.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
 fn tune(namespace: &str) -> Result<(), String> {

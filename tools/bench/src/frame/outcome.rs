@@ -1,4 +1,5 @@
-//! What a benchmark found, and how it is written down: JSON with everything, Markdown tables, an SVG chart for each figure.
+//! What a benchmark found, and how it is written down: JSON with everything, Markdown tables, an
+//! SVG chart for each figure.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -145,7 +146,8 @@ impl Outcome {
         self.parameters.push((name.to_owned(), value.to_string()));
     }
 
-    /// Adds a figure, and shows it at once: the next one may take long. One without a point is none.
+    /// Adds a figure, and shows it at once: the next one may take long. One without a point is
+    /// none.
     pub fn add(&mut self, figure: Figure) {
         if figure.xs().is_empty() {
             return;
@@ -154,7 +156,8 @@ impl Outcome {
         self.figures.push(figure);
     }
 
-    /// Adds what came of a goal: the value and what it is of, if all that it takes was measured; otherwise it is said that it was not.
+    /// Adds what came of a goal: the value and what it is of, if all that it takes was measured;
+    /// otherwise it is said that it was not.
     pub fn judge(&mut self, goal: Goal, found: Option<(f64, String)>) {
         // A side that carried nothing gives no quotient, and nothing costs nothing.
         let is_measured = |value: f64| value.is_finite() && value > 0.0;
@@ -275,7 +278,8 @@ impl Figure {
         xs
     }
 
-    /// Heading and table: medians with the least and the largest value, and each system's ratio to the first.
+    /// Heading and table: medians with the least and the largest value, and each system's ratio to
+    /// the first.
     pub fn table(&self) -> String {
         let caption = self.caption();
         format!(

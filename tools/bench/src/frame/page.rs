@@ -1,4 +1,5 @@
-//! The page that puts all outcomes of a directory together, with the bars and what they came to on top: as Markdown beside its charts, and as one file for a browser.
+//! The page that puts all outcomes of a directory together, with the bars and what they came to on
+//! top: as Markdown beside its charts, and as one file for a browser.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -9,7 +10,8 @@ use super::outcome::{self, Claim, Outcome, claims_grid};
 /// The benchmarks in the order of the page.
 const NAMES: [&str; 4] = ["message", "bulk", "scale", "cycles"];
 
-/// Reads what the benchmarks wrote into `directory` and writes `report.md` and `report.html` beside it.
+/// Reads what the benchmarks wrote into `directory` and writes `report.md` and `report.html` beside
+/// it.
 pub fn write(directory: &Path) -> Result<(), String> {
     let mut page = Page::default();
     for name in NAMES {

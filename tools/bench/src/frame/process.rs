@@ -1,4 +1,5 @@
-//! The processes that a benchmark starts: each says lines of JSON on stdout, leaves when its stdin closes, and does not outlive us.
+//! The processes that a benchmark starts: each says lines of JSON on stdout, leaves when its stdin
+//! closes, and does not outlive us.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -83,8 +84,8 @@ impl Process {
         told.map_err(|error| format!("stdin: {error}"))
     }
 
-    /// Closes its stdin and waits for its end, which is to be a good one. One that takes too long is killed, and that is no fault: it may have
-    /// much to close.
+    /// Closes its stdin and waits for its end, which is to be a good one. One that takes too long
+    /// is killed, and that is no fault: it may have much to close.
     pub fn leave(mut self) -> Result<(), String> {
         drop(self.child.stdin.take());
         let until = Instant::now() + LEAVING_TIME;

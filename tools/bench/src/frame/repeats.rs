@@ -1,4 +1,5 @@
-//! How long, how often and where everything is measured, and where the figures go: the options that comparisons have in common.
+//! How long, how often and where everything is measured, and where the figures go: the options that
+//! comparisons have in common.
 
 use std::path::PathBuf;
 
@@ -80,7 +81,8 @@ impl Repeats {
         outcome.parameter("other systems", rivals::versions());
     }
 
-    /// Writes `outcome` into the directory, or prints it if there is none. One without a figure is an error, and so is one in which Millstream failed.
+    /// Writes `outcome` into the directory, or prints it if there is none. One without a figure is
+    /// an error, and so is one in which Millstream failed.
     pub fn deliver(&self, outcome: &mut Outcome) -> Result<(), Failure> {
         match &self.out {
             Some(directory) => outcome.write(directory).map_err(Failure::Run)?,

@@ -1,4 +1,5 @@
-//! Which versions of the systems that others wrote are measured, as their programs say it of themselves.
+//! Which versions of the systems that others wrote are measured, as their programs say it of
+//! themselves.
 
 use std::process::Command;
 

@@ -1,5 +1,6 @@
-//! Repetition: every case once, then every case again, so that all meet the same machine. A case is a system, or a system at one x of a figure: points that a
-//! claim divides by each other are then as near in time as systems are.
+//! Repetition: every case once, then every case again, so that all meet the same machine. A case is
+//! a system, or a system at one x of a figure: points that a claim divides by each other are then
+//! as near in time as systems are.
 
 use std::fmt;
 use std::fmt::Display;
@@ -28,7 +29,8 @@ impl<S: Display> Display for Case<S> {
 /// A system's runs by x.
 pub type Column<S, T> = (S, Vec<(f64, Vec<T>)>);
 
-/// Runs all cases of a study in turn: what each system gave, without the cases that failed, of which `outcome` hears.
+/// Runs all cases of a study in turn: what each system gave, without the cases that failed, of
+/// which `outcome` hears.
 pub fn columns<S: System, T>(
     (study, rounds): (&str, u32),
     systems: &[S],
@@ -64,7 +66,8 @@ pub fn columns<S: System, T>(
 /// What each case gave, in the order of the rounds; empty after a failure.
 pub type Rounds<T> = Vec<Vec<T>>;
 
-/// Runs every case once per round. One that fails is left out from then on, with what it gave before: what is left of it would be its better runs. `notes` says why.
+/// Runs every case once per round. One that fails is left out from then on, with what it gave
+/// before: what is left of it would be its better runs. `notes` says why.
 pub fn alternate<S: Display, T>(
     rounds: u32,
     cases: &[S],

@@ -1,11 +1,14 @@
-//! `cargo xtask bench goodput`: bulk transfers between Millstream and the kernel over a bad wire, against kernel to kernel.
+//! `cargo xtask bench goodput`: bulk transfers between Millstream and the kernel over a bad wire,
+//! against kernel to kernel.
 //!
-//! A cell is a loss rate, a delay and a share of reordering. In each cell, for each seed, three pairs send for the same
-//! time over a wire that does the same to each: kernel to kernel, Millstream to the kernel, the kernel to Millstream. The
-//! goodput is what the receiver's application read. Few losses tell in seconds; where every fifth frame is lost, minutes pass in
-//! timeouts, but many wires fit on the machine: seconds and wires at once may be given for each loss rate. [`world`] makes the
-//! namespaces and the wire, [`schedule`] runs the cells, [`side`] sends and receives, [`table`] and [`plot`] show what came out. Needs
-//! root, since it makes namespaces.
+//! A cell is a loss rate, a delay and a share of reordering. In each cell, for each seed, three
+//! pairs send for the same time over a wire that does the same to each: kernel to kernel,
+//! Millstream to the kernel, the kernel to Millstream. The goodput is what the receiver's
+//! application read. Few losses tell in seconds; where every fifth frame is lost, minutes pass in
+//! timeouts, but many wires fit on the machine: seconds and wires at once may be given for each
+//! loss rate. [`world`] makes the namespaces and the wire, [`schedule`] runs the cells, [`side`]
+//! sends and receives, [`table`] and [`plot`] show what came out. Needs root, since it makes
+//! namespaces.
 
 mod plot;
 mod schedule;
@@ -66,11 +69,12 @@ pub struct GoodputOptions {
         default_value = "5"
     )]
     pub seconds: Vec<f64>,
-    /// Congestion control of all ends, the kernel's and ours; without it what the machine is set to. What
-    /// namespaces may not choose they may while this runs
+    /// Congestion control of all ends, the kernel's and ours; without it what the machine is set
+    /// to. What namespaces may not choose they may while this runs
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
-    /// Wires at once: one number, or one for each loss. Two CPUs bear two full wires, and two hundred that wait for timeouts
+    /// Wires at once: one number, or one for each loss. Two CPUs bear two full wires, and two
+    /// hundred that wait for timeouts
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub jobs: Vec<u32>,
     /// Write everything that was measured to this file, as JSON
@@ -103,7 +107,8 @@ pub enum Pair {
 
 const PAIRS: [Pair; 3] = [Pair::KernelToKernel, Pair::OursToKernel, Pair::KernelToOurs];
 
-/// Goodput of one cell: megabits per second, one value per seed from the first on, in the order of [`PAIRS`].
+/// Goodput of one cell: megabits per second, one value per seed from the first on, in the order of
+/// [`PAIRS`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
     pub cell: Cell,

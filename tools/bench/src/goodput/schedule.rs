@@ -1,4 +1,5 @@
-//! Which transfer runs when: the cells of one loss rate together, as many wires at once as it allows.
+//! Which transfer runs when: the cells of one loss rate together, as many wires at once as it
+//! allows.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -68,7 +69,8 @@ fn cells(options: &GoodputOptions, loss: &str) -> Vec<Cell> {
     cells
 }
 
-/// Every cell with every seed, and every pair. The pairs of a seed follow each other, so that they meet the same machine.
+/// Every cell with every seed, and every pair. The pairs of a seed follow each other, so that they
+/// meet the same machine.
 fn run(options: &GoodputOptions, part: &Part) -> Result<Vec<Measured>, String> {
     let count = part.cells.len() * options.seeds as usize * PAIRS.len();
     let turns = Mutex::new(0..count);

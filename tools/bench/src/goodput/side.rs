@@ -1,4 +1,5 @@
-//! One end of a bulk transfer, in a process of its own: over Millstream or over the kernel, by the same code.
+//! One end of a bulk transfer, in a process of its own: over Millstream or over the kernel, by the
+//! same code.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -18,7 +19,8 @@ const PORT: u16 = 5001;
 const TOKEN: usize = 0;
 /// A peer that is silent for so long does not come: three ARP requests and six SYNs may be lost.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
-/// A sender may write nothing for as long as its timeouts take, which double: who started it ends it.
+/// A sender may write nothing for as long as its timeouts take, which double: who started it ends
+/// it.
 const BLOCKED_MAX: Duration = Duration::from_secs(3600);
 
 /// Options of one end: what the benchmark gives to the processes that it starts.
@@ -70,7 +72,8 @@ fn over<N: Net>(net: &N, options: &SideOptions) -> io::Result<()> {
     }
 }
 
-/// Counts what arrives from the first byte on, for the time given; then resets, which ends the sender.
+/// Counts what arrives from the first byte on, for the time given; then resets, which ends the
+/// sender.
 fn receive<N: Net>(net: &N, options: &SideOptions) -> io::Result<()> {
     let listener = net.listen(options.net.listen_address(PORT), 1)?;
     println!("{}", serde_json::json!({ "event": "ready" }));
@@ -129,7 +132,8 @@ fn send<N: Net>(net: &N, options: &SideOptions) -> io::Result<()> {
     let until = Instant::now() + SILENCE_MAX;
     loop {
         match send_once(net, receiver) {
-            // A wire that loses every fifth frame loses three ARP requests in a row now and then: what is measured begins later.
+            // A wire that loses every fifth frame loses three ARP requests in a row now and then:
+            // what is measured begins later.
             Err(error) if is_no_way(&error) && Instant::now() < until => {}
             outcome => return outcome,
         }

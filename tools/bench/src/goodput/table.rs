@@ -1,4 +1,5 @@
-//! What was measured, as a Markdown table: medians, between which values half of the seeds lie, ratios of the medians.
+//! What was measured, as a Markdown table: medians, between which values half of the seeds lie,
+//! ratios of the medians.
 
 use super::{Measured, Pair};
 

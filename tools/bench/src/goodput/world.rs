@@ -1,4 +1,5 @@
-//! One transfer's place on the machine: a namespace for each end, and one between them with the wire. Gone when dropped.
+//! One transfer's place on the machine: a namespace for each end, and one between them with the
+//! wire. Gone when dropped.
 
 use super::side::Received;
 use super::{Cell, GoodputOptions, Pair};
@@ -81,7 +82,8 @@ impl World {
         Ok(world)
     }
 
-    /// A veth pair from the side to the middle, without offloads: the wire is to see the frames that a wire sees.
+    /// A veth pair from the side to the middle, without offloads: the wire is to see the frames
+    /// that a wire sees.
     fn join(&self, side: &str, address: &str, ours: bool) -> Result<(), String> {
         let (own, between) = (self.namespace(side), self.namespace("between"));
         let far = format!("to-{side}");

@@ -1,7 +1,8 @@
 //! The two sides of a connection, over anything that reads and writes and says `WouldBlock`.
 //!
-//! Neither asks a stream for what cannot be there yet: after a request the client waits to be told of the response, and a server that has
-//! answered its last request closes without a look for more. So the kernel gets no system call that it does not need.
+//! Neither asks a stream for what cannot be there yet: after a request the client waits to be told
+//! of the response, and a server that has answered its last request closes without a look for more.
+//! So the kernel gets no system call that it does not need.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -118,7 +119,8 @@ impl Asking {
         send(stream, &mut self.unsent)
     }
 
-    /// Asks and reads as far as it goes. Every response counts when it is whole, the last one when the server has closed.
+    /// Asks and reads as far as it goes. Every response counts when it is whole, the last one when
+    /// the server has closed.
     pub fn go_on<S: Read + Write>(
         &mut self,
         stream: &mut S,

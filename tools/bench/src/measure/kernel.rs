@@ -1,26 +1,30 @@
-//! What a side that talks to the kernel's sockets asks of the kernel first: as much for epoll as for io_uring.
+//! What a side that talks to the kernel's sockets asks of the kernel first: as much for epoll as
+//! for io_uring.
 
 use rustix::process::{Resource, Rlimit};
 
 use crate::measure::Plan;
 
-/// Connections that may wait to be accepted, or more if more are to come at once: as many as Millstream's server lets wait.
+/// Connections that may wait to be accepted, or more if more are to come at once: as many as
+/// Millstream's server lets wait.
 const BACKLOG: usize = 4_096;
 /// Descriptors of a side beside those of its connections.
 const DESCRIPTORS_SPARE: usize = 64;
 
-/// How many connections a listener lets wait: none of a crowd that comes at once is turned away, as far as `net.core.somaxconn` allows.
+/// How many connections a listener lets wait: none of a crowd that comes at once is turned away, as
+/// far as `net.core.somaxconn` allows.
 pub fn backlog(plan: &Plan) -> i32 {
     i32::try_from(BACKLOG.max(plan.connections)).unwrap_or(i32::MAX)
 }
 
-/// How many descriptors a side may have open at once: a client that has gone on to the next connection may be ahead of a server that has not closed the last.
+/// How many descriptors a side may have open at once: a client that has gone on to the next
+/// connection may be ahead of a server that has not closed the last.
 pub fn descriptors(plan: &Plan) -> usize {
     2 * plan.connections + plan.idle + DESCRIPTORS_SPARE
 }
 
-/// As many descriptors as the plan needs, or as many as we may have: the connections that do not fit
-/// will say so. Returns the limit, which processes that are started later inherit.
+/// As many descriptors as the plan needs, or as many as we may have: the connections that do not
+/// fit will say so. Returns the limit, which processes that are started later inherit.
 pub fn allow_descriptors(plan: &Plan) -> u64 {
     let wanted = descriptors(plan) as u64;
     let limit = rustix::process::getrlimit(Resource::Nofile);

@@ -1,8 +1,10 @@
-//! What the message benchmark does on a connection, and how it counts: one code for every system that is measured.
+//! What the message benchmark does on a connection, and how it counts: one code for every system
+//! that is measured.
 //!
-//! [`Plan`] says what is exchanged, [`Answering`] and [`Asking`] do it over anything that reads and writes without blocking,
-//! [`http`] is what it exchanges with servers that others wrote, [`Tally`] counts, [`Seen`] is what is reported. Used by
-//! `bench` and by `rivals`, the systems that other libraries bring.
+//! [`Plan`] says what is exchanged, [`Answering`] and [`Asking`] do it over anything that reads and
+//! writes without blocking, [`http`] is what it exchanges with servers that others wrote, [`Tally`]
+//! counts, [`Seen`] is what is reported. Used by `bench` and by `rivals`, the systems that other
+//! libraries bring.
 
 mod conversation;
 pub mod http;

@@ -41,7 +41,8 @@ pub struct Plan {
     /// Seconds before that, which are not
     #[arg(long, default_value_t = 1.0)]
     pub warm_up: f64,
-    /// End after so many transactions instead of by the clock: all count, and no times are taken; 0 for never
+    /// End after so many transactions instead of by the clock: all count, and no times are taken; 0
+    /// for never
     #[arg(long, default_value_t = 0)]
     pub transactions: u64,
     /// The server polls: its waits have no timeout, and find nothing most of the time
@@ -106,7 +107,8 @@ impl Plan {
         }
     }
 
-    /// One request per connection, and the response fits whatever the kernel buffers: the server's end is all that a client need wait for.
+    /// One request per connection, and the response fits whatever the kernel buffers: the server's
+    /// end is all that a client need wait for.
     pub fn ends_with_its_response(&self) -> bool {
         self.messages == 1 && self.response_bytes <= 64 * 1024
     }

@@ -1,4 +1,5 @@
-//! Counting transactions: first a warm-up that is not counted, then the time that is. CPU time is that of the same time.
+//! Counting transactions: first a warm-up that is not counted, then the time that is. CPU time is
+//! that of the same time.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -15,8 +16,9 @@ pub struct Seen {
     pub transactions: u64,
     /// Transactions that failed, at any time.
     pub failures: u64,
-    /// Transactions that were under way when all was over, and had been for all of the time that counts and many times longer than others take: they hang,
-    /// and so fewer were at once than the plan says.
+    /// Transactions that were under way when all was over, and had been for all of the time that
+    /// counts and many times longer than others take: they hang, and so fewer were at once than the
+    /// plan says.
     #[serde(default)]
     pub stalled: u64,
     /// Transactions that waited longer than [`UNANSWERED_NS`]: those that ended later than that in
@@ -155,7 +157,8 @@ impl Tally {
 
     /// Looks at the clock: once for each batch of events.
     pub fn look(&mut self) {
-        // Where instructions are counted, nothing may depend on how long they took: all times stay 0.
+        // Where instructions are counted, nothing may depend on how long they took: all times stay
+        // 0.
         if self.transactions_end == u64::MAX {
             self.now_ns = self.start.elapsed().as_nanos() as u64;
         }

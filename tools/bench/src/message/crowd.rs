@@ -222,7 +222,8 @@ fn client(veth: &Veth, server: &Process, run: &Run) -> Result<Seen, String> {
     words.push(format!("--server={address}"));
     words.extend(run.plan.words());
     let mut client = Process::ourselves(Some(&veth.client()), &words)?;
-    // The first line is of idle connections, of which there are none, the second of the warm-up's end.
+    // The first line is of idle connections, of which there are none, the second of the warm-up's
+    // end.
     client.line()?;
     client.line()?;
     let used = || cpu::time_ns(server.id()).ok_or("the server's CPU time is not told".to_owned());

@@ -1,4 +1,5 @@
-//! The figures and tables of mTCP's evaluation that are about small messages, and the bars that they are held to.
+//! The figures and tables of mTCP's evaluation that are about small messages, and the bars that
+//! they are held to.
 
 mod claims;
 mod crowd;
@@ -456,7 +457,8 @@ fn losses(system: System, runs: &[Seen]) -> Option<String> {
     (!words.is_empty()).then(|| format!("{system}: {}", words.join(", ")))
 }
 
-/// Every system at every x in turn, so that neither what is divided by the kernel's nor what is divided by another x is of another hour.
+/// Every system at every x in turn, so that neither what is divided by the kernel's nor what is
+/// divided by another x is of another hour.
 fn measure(study: &Study, chosen: &[System], repeats: &Repeats, outcome: &mut Outcome) {
     let is_chosen = |system: &System| chosen.is_empty() || chosen.contains(system);
     let systems: Vec<System> = study.systems.iter().copied().filter(is_chosen).collect();

@@ -1,4 +1,5 @@
-//! The kernel's side of the comparison: an epoll server and an epoll client, each as quick as we can make them.
+//! The kernel's side of the comparison: an epoll server and an epoll client, each as quick as we
+//! can make them.
 //!
 //! * Server: `SO_REUSEPORT`, accepts in batches and reads at once, since the request is often there already; only if it is not
 //!   does the connection enter the epoll set. Response and FIN leave together: one `send`, one `close`. Where it is to
@@ -60,8 +61,8 @@ impl Write for Stream {
     }
 }
 
-/// A set of registrations, and how long to look at it again and again before going to sleep: as Millstream does it, where the kernel is to be compared
-/// with that.
+/// A set of registrations, and how long to look at it again and again before going to sleep: as
+/// Millstream does it, where the kernel is to be compared with that.
 pub(super) struct Watch {
     pub(super) epoll: OwnedFd,
     spin: Duration,
@@ -77,7 +78,8 @@ impl Watch {
         })
     }
 
-    /// Waits for something, or for `timeout`. The events are given back with [`recycle`](Self::recycle).
+    /// Waits for something, or for `timeout`. The events are given back with
+    /// [`recycle`](Self::recycle).
     pub(super) fn wait(&mut self, timeout: Option<&Timespec>) -> io::Result<Vec<epoll::Event>> {
         let mut events = std::mem::take(&mut self.events);
         let begin = (!self.spin.is_zero()).then(Instant::now);

@@ -1,7 +1,7 @@
 //! Millstream's side of the comparison: the same server and client over its sockets and its poll.
 //!
-//! Both are turned from outside, one batch of events at a time, so that they run in a process each, in a thread per context, or
-//! together in one thread ([`super::one_thread`]).
+//! Both are turned from outside, one batch of events at a time, so that they run in a process each,
+//! in a thread per context, or together in one thread ([`super::one_thread`]).
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -214,7 +214,8 @@ fn welcome(
         return Ok(());
     }
     let place = waiting.vacant_entry();
-    // A small answer may be refused as well: a stack that has a thread of its own may not have filled the stock of chunks yet.
+    // A small answer may be refused as well: a stack that has a thread of its own may not have
+    // filled the stock of chunks yet.
     let interest = match plan.response_bytes > READ_BYTES || answering.has_unsent() {
         true => both(),
         false => Interest::READABLE,
@@ -255,7 +256,8 @@ pub fn client(options: &SideOptions) -> Result<(), Failure> {
         let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
         whole.add(client.tally)?;
         drop(whole);
-        // Only now: whoever hears the sum looks at once what the server has spent, and the end of a million connections is no part of that.
+        // Only now: whoever hears the sum looks at once what the server has spent, and the end of a
+        // million connections is no part of that.
         super::all_stand(idle.iter().map(is_quiet))
     })
 }

@@ -1,9 +1,12 @@
-//! `cargo xtask bench message`: short transactions and what else the mTCP paper measures with small messages, on the same two cores.
+//! `cargo xtask bench message`: short transactions and what else the mTCP paper measures with small
+//! messages, on the same two cores.
 //!
-//! The rule, for every system: the client connects, sends 64 bytes, gets 64 bytes, and sees the server's close before
-//! it closes; one request per connection. Server and client are processes of their own, pinned to a core each. [`sides`] starts
-//! them, [`kernel`] and [`millstream`] are what runs in them, [`crowd`] and [`http`] the same for HTTP, [`one_thread`] is both in one; [`figures`] repeats all this for each of the paper's figures.
-//! The exchange and its counts stand in [`measure`](crate::measure).
+//! The rule, for every system: the client connects, sends 64 bytes, gets 64 bytes, and sees the
+//! server's close before it closes; one request per connection. Server and client are processes of
+//! their own, pinned to a core each. [`sides`] starts them, [`kernel`] and [`millstream`] are what
+//! runs in them, [`crowd`] and [`http`] the same for HTTP, [`one_thread`] is both in one;
+//! [`figures`] repeats all this for each of the paper's figures. The exchange and its counts stand
+//! in [`measure`](crate::measure).
 
 pub mod crowd;
 pub mod figures;
@@ -33,10 +36,12 @@ pub use system::System;
 /// Options of `cargo xtask bench message`.
 #[derive(Args, Clone, Debug)]
 pub struct MessageOptions {
-    /// Figures of the paper to measure, each with all that belongs to it: `all` for every one; without it one plain measurement is made
+    /// Figures of the paper to measure, each with all that belongs to it: `all` for every one;
+    /// without it one plain measurement is made
     #[arg(long = "figure", value_name = "NAME", value_delimiter = ',')]
     pub figures: Vec<String>,
-    /// Which systems to measure; the kernel and both cranks if none is named, or what the figure compares
+    /// Which systems to measure; the kernel and both cranks if none is named, or what the figure
+    /// compares
     #[arg(long = "system", value_enum, value_delimiter = ',')]
     pub systems: Vec<System>,
     #[command(flatten)]
@@ -123,7 +128,8 @@ pub struct Found {
     pub systems: Vec<Measured>,
     /// The better crank's rate over the kernel's; none if one of them was not measured.
     pub ratio: Option<f64>,
-    /// The kernel's CPU time per transaction over that of the crank that `ratio` is about: what is left of it when others use the cores.
+    /// The kernel's CPU time per transaction over that of the crank that `ratio` is about: what is
+    /// left of it when others use the cores.
     pub cpu_ratio: Option<f64>,
     /// What went wrong.
     pub notes: Vec<String>,
@@ -299,7 +305,8 @@ fn say_idle(count: usize) -> std::io::Result<()> {
     std::io::stdout().flush()
 }
 
-/// Whether idle connections are still there when all is over: if not, fewer were beside those that counted than was said.
+/// Whether idle connections are still there when all is over: if not, fewer were beside those that
+/// counted than was said.
 fn all_stand(are_quiet: impl ExactSizeIterator<Item = bool>) -> std::io::Result<()> {
     let count = are_quiet.len();
     match are_quiet.filter(|is_quiet| !is_quiet).count() {

@@ -1,6 +1,7 @@
 //! Both ends of Millstream in one thread over an in-process link, by the clock or on a virtual one.
 //!
-//! What smoltcp is compared with, and what callgrind counts ([`crate::cycles`]): on the virtual clock, with its fixed seed, every run is the same.
+//! What smoltcp is compared with, and what callgrind counts ([`crate::cycles`]): on the virtual
+//! clock, with its fixed seed, every run is the same.
 
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ const CLIENT: &str = "10.9.0.2";
 const SEED: [u64; 4] = [1, 2, 3, 4];
 /// What passes in one turn of both on a virtual clock.
 const TURN_NS: u64 = 10_000;
-/// What the tables are made for, whatever the plan says: so that runs with different numbers of connections differ in nothing else.
+/// What the tables are made for, whatever the plan says: so that runs with different numbers of
+/// connections differ in nothing else.
 const CONNECTIONS_MAX: usize = 16_384;
 
 /// Options of `cargo xtask bench one-thread`.

@@ -1,8 +1,9 @@
-//! Starts a server and a client as processes of their own, or one process that is both, and reads what the client saw.
+//! Starts a server and a client as processes of their own, or one process that is both, and reads
+//! what the client saw.
 //!
-//! The server's first line says where it listens; it leaves when its stdin closes. The client's first line says that its idle
-//! connections stand, the next that the warm-up is over, the last what it saw. What a server has used is read at these two: CPU time of the warm-up is
-//! nobody's.
+//! The server's first line says where it listens; it leaves when its stdin closes. The client's
+//! first line says that its idle connections stand, the next that the warm-up is over, the last
+//! what it saw. What a server has used is read at these two: CPU time of the warm-up is nobody's.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,8 @@ pub struct Run {
     pub client_core: usize,
     /// Stacks of each side, a thread for each.
     pub contexts: usize,
-    /// Microseconds that a stack of Millstream's looks for work before it sleeps; its default if none.
+    /// Microseconds that a stack of Millstream's looks for work before it sleeps; its default if
+    /// none.
     pub spin_us: Option<u64>,
 }
 
@@ -104,7 +106,8 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
         held.ok_or("server: what it holds is not told".to_owned())
     };
     let held_before = held_by(&server)?;
-    // Each of several contexts hears the end of stdin, but only one would hear a mark; those never look for work either.
+    // Each of several contexts hears the end of stdin, but only one would hear a mark; those never
+    // look for work either.
     let is_marked = run.contexts == 1 && matches!(server_stack, Stack::Inline | Stack::Dedicated);
     let mut words = side_words(
         client_stack,
@@ -190,7 +193,8 @@ pub(super) fn judged_by_answers(seen: Seen) -> Result<Seen, String> {
     }
 }
 
-/// A run whose transactions failed or whose connections hung by the score says nothing, nor does one without any.
+/// A run whose transactions failed or whose connections hung by the score says nothing, nor does
+/// one without any.
 fn judged(seen: Seen, connections: usize) -> Result<Seen, String> {
     if seen.transactions == 0 {
         return Err(format!(

@@ -13,7 +13,8 @@ use crate::frame::turns;
 pub enum System {
     /// Epoll server and client on the kernel's loopback.
     Kernel,
-    /// The same, each side looking at its epoll set for as long before it sleeps as Millstream looks.
+    /// The same, each side looking at its epoll set for as long before it sleeps as Millstream
+    /// looks.
     KernelLooks,
     /// The same with io_uring: multishot accept, receive, and send linked to close.
     KernelUring,

@@ -111,7 +111,8 @@ impl Distance {
 /// Plays all of it.
 pub fn play(input: &Input) {
     let mut peer = start(input);
-    // What RCV.NXT is relative to the first byte is known only after a SYN; bytes are counted, not compared.
+    // What RCV.NXT is relative to the first byte is known only after a SYN; bytes are counted, not
+    // compared.
     peer.rx.compare = false;
     for step in input.steps.iter().take(STEPS_MAX) {
         if peer.is_removed() {

@@ -1,4 +1,5 @@
-//! What `stack_input` plays: the steps as the fuzzer chooses them, and the world that they are played in.
+//! What `stack_input` plays: the steps as the fuzzer chooses them, and the world that they are
+//! played in.
 
 mod application_steps;
 mod wire_steps;

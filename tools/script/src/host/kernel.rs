@@ -1,8 +1,11 @@
-//! This machine's kernel as the host of a script: real sockets in a network namespace of their own, a TUN device for the wire, real time.
+//! This machine's kernel as the host of a script: real sockets in a network namespace of their own,
+//! a TUN device for the wire, real time.
 //!
-//! Made and used on one thread, which it moves into the namespace: nothing of the machine's own network is touched, and all of it vanishes with the
-//! thread. Packets are written to and read from the device by that thread; a packet that is written has passed through TCP when the write
-//! returns. Calls are made by a second thread ([`Caller`]), so that one may block while the script goes on.
+//! Made and used on one thread, which it moves into the namespace: nothing of the machine's own
+//! network is touched, and all of it vanishes with the thread. Packets are written to and read from
+//! the device by that thread; a packet that is written has passed through TCP when the write
+//! returns. Calls are made by a second thread ([`Caller`]), so that one may block while the script
+//! goes on.
 
 mod aggregate;
 mod caller;
@@ -42,7 +45,8 @@ pub(crate) struct Kernel {
     epoch_ns: i64,
     departed: VecDeque<Departure>,
     buffer: Vec<u8>,
-    /// Bytes of the segments that what is injected was put together of; 0: of none, and packets have no header of the device's.
+    /// Bytes of the segments that what is injected was put together of; 0: of none, and packets
+    /// have no header of the device's.
     mss: usize,
     changed: namespace::Parameters,
     /// A namespace may not choose it for all, so each socket is given it.
@@ -59,7 +63,8 @@ impl Kernel {
         let mut changed = namespace::Parameters::default();
         let mut congestion = None;
         for (name, value) in settings {
-            // Not every kernel has every setting; a script that needs one will not go as it expects.
+            // Not every kernel has every setting; a script that needs one will not go as it
+            // expects.
             if changed.set(name, value).is_err() && name == CONGESTION {
                 congestion = Some(value.clone());
             }

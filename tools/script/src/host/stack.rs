@@ -1,7 +1,9 @@
-//! Our stack as the host of a script: the whole of it in this process, its clock, and the far end of its wire.
+//! Our stack as the host of a script: the whole of it in this process, its clock, and the far end
+//! of its wire.
 //!
-//! Owns the virtual clock. Between two events the clock goes from one deadline of the stack to the next, and the stack is
-//! turned at each, so that everything happens at the instant at which it is due.
+//! Owns the virtual clock. Between two events the clock goes from one deadline of the stack to the
+//! next, and the stack is turned at each, so that everything happens at the instant at which it is
+//! due.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -23,11 +25,13 @@ const START_NS: u64 = 1_000_000_250_000;
 /// The step of the clock when the stack names a deadline that has come and does nothing at it.
 const NUDGE_NS: u64 = 50_000;
 
-/// How late injected packets are, in turn. No packet of a real peer arrives exactly a whole number of milliseconds after another, nor takes the same
-/// time twice: with a packet on the instant, a pause of 1 ms is not longer than 1 ms, and every round trip is the shortest one.
+/// How late injected packets are, in turn. No packet of a real peer arrives exactly a whole number
+/// of milliseconds after another, nor takes the same time twice: with a packet on the instant, a
+/// pause of 1 ms is not longer than 1 ms, and every round trip is the shortest one.
 const LATENESS_US: [Micros; 8] = [7, 3, 11, 5, 13, 1, 9, 15];
 
-/// How long a call may block that the script believes to return at once: its own timeout may end it.
+/// How long a call may block that the script believes to return at once: its own timeout may end
+/// it.
 const UNEXPECTED_BLOCK_MAX: Micros = 600 * 1_000_000;
 
 pub(crate) struct Stack {
@@ -50,8 +54,8 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// A stack with these addresses and settings; the other side is everybody else. With `ticks_ms` its timers are as late as Linux's whose clock ticks first
-    /// after so many ms.
+    /// A stack with these addresses and settings; the other side is everybody else. With `ticks_ms`
+    /// its timers are as late as Linux's whose clock ticks first after so many ms.
     pub(crate) fn new(
         config: &Config,
         settings: &BTreeMap<String, String>,

@@ -1,14 +1,17 @@
 //! Linux's timers, for comparisons: when one fires that was armed for an instant.
 //!
-//! A timer of ours fires when it is due. Linux's fire with a tick of the clock (250 a second), and the longer they run the coarser: above a quarter of a
-//! second with every eighth tick, above two seconds with every 64th (`kernel/time/timer.c`). A stack under this clock does what Linux's timers would have it
-//! do; `cargo xtask script --compare` so tells differences that are only a timer's from others.
+//! A timer of ours fires when it is due. Linux's fire with a tick of the clock (250 a second), and
+//! the longer they run the coarser: above a quarter of a second with every eighth tick, above two
+//! seconds with every 64th (`kernel/time/timer.c`). A stack under this clock does what Linux's
+//! timers would have it do; `cargo xtask script --compare` so tells differences that are only a
+//! timer's from others.
 
 const MILLISECOND_NS: u64 = 1_000_000;
 const TICK_NS: u64 = 4 * MILLISECOND_NS;
 /// Shorter waits are those of timers without ticks: pacing, and SACKs that wait for each other.
 const EXACT_NS_MAX: u64 = 2 * MILLISECOND_NS;
-/// Ticks that a timer may run in the finest level of the wheel; each level has eight times as many, in steps eight times as large.
+/// Ticks that a timer may run in the finest level of the wheel; each level has eight times as many,
+/// in steps eight times as large.
 const LEVEL_TICKS: u64 = 63;
 
 /// The clock's ticks, and the timer that runs.
@@ -29,7 +32,8 @@ impl Ticks {
         }
     }
 
-    /// When the timer fires that is due at `deadline_ns`. It counts as armed when it is first asked about.
+    /// When the timer fires that is due at `deadline_ns`. It counts as armed when it is first asked
+    /// about.
     pub(super) fn fires_ns(&mut self, deadline_ns: u64, now_ns: u64) -> u64 {
         if deadline_ns != self.deadline_ns {
             self.deadline_ns = deadline_ns;

@@ -36,7 +36,8 @@ impl Parser {
         Ok(Some(bytes))
     }
 
-    /// Whether the `<` that is next begins options. It cannot begin the next event, which has a time.
+    /// Whether the `<` that is next begins options. It cannot begin the next event, which has a
+    /// time.
     fn starts_options(&self) -> bool {
         matches!(self.ahead(1).kind, Kind::Word | Kind::Ellipsis)
     }

@@ -221,7 +221,8 @@ fn sorted(values: &Value, options: &[(&str, Value)]) -> Result<Value, String> {
     Ok(Value::Tuple(values))
 }
 
-/// Sorted. What has no order stays about where it is, which the library's own sort does not put up with.
+/// Sorted. What has no order stays about where it is, which the library's own sort does not put up
+/// with.
 fn in_order(mut values: Vec<Value>) -> Vec<Value> {
     if values.len() < 2 {
         return values;

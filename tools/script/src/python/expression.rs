@@ -1,6 +1,7 @@
 //! Expressions of Python, in its order of precedence.
 //!
-//! The parser of statements asks for them, and so does the text of an f-string, which has expressions within.
+//! The parser of statements asks for them, and so does the text of an f-string, which has
+//! expressions within.
 
 use super::lex::{Line, Token, lines};
 use crate::Mismatch;

@@ -163,7 +163,8 @@ pub(super) fn value(value: &Value, spec: &str) -> Result<String, String> {
     }
 }
 
-/// Refuses a text of `len` bytes where there is less `room`, while it is put together: it may be as long as an argument as often as its format.
+/// Refuses a text of `len` bytes where there is less `room`, while it is put together: it may be as
+/// long as an argument as often as its format.
 pub(super) fn fits(len: usize, room: usize) -> Result<(), String> {
     match len > room {
         true => Err(TOO_MANY.to_owned()),

@@ -45,7 +45,8 @@ pub(super) fn program(first: u32, code: &str) -> Result<Vec<Statement>, Mismatch
     };
     let mut statements = Vec::new();
     while blocks.at < lines.len() {
-        // Python wants the first line without indentation; scripts are written by people who indent.
+        // Python wants the first line without indentation; scripts are written by people who
+        // indent.
         blocks.block(lines[blocks.at].indent, &mut statements)?;
     }
     Ok(statements)

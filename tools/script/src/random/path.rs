@@ -1,8 +1,11 @@
-//! Scripts in which the peer is a receiver behind a path that loses, reorders and duplicates: the same losses for our sender and for the kernel's.
+//! Scripts in which the peer is a receiver behind a path that loses, reorders and duplicates: the
+//! same losses for our sender and for the kernel's.
 //!
-//! What a receiver says depends on what was sent to it. So a script grows by one event at a time: what there is of it is played on our stack, what left
-//! goes over the path, and what the receiver answers is the next event. Where the kernel does the same, the script is what a real receiver would have
-//! said to it too; the first thing it does otherwise is the difference. After each event of the peer `tcp_info` is printed.
+//! What a receiver says depends on what was sent to it. So a script grows by one event at a time:
+//! what there is of it is played on our stack, what left goes over the path, and what the receiver
+//! answers is the next event. Where the kernel does the same, the script is what a real receiver
+//! would have said to it too; the first thing it does otherwise is the difference. After each event
+//! of the peer `tcp_info` is printed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,7 +23,8 @@ const SILENCE: Micros = 2_500_000;
 /// When the handshake is over and the first bytes are written.
 const BEGIN: Micros = 300_000;
 
-/// By so much data takes longer than the handshake did: a kernel in real time answers a little late, and no round trip of its may seem the shortest for that.
+/// By so much data takes longer than the handshake did: a kernel in real time answers a little
+/// late, and no round trip of its may seem the shortest for that.
 const SLOWER: Micros = 2_500;
 
 /// What is printed after each event: all that counts what the sender believes, and no times.

@@ -1,4 +1,5 @@
-//! A receiver as RFCs 5681, 2018 and 2883 have it, and no more: what it has, and the ACK that follows from what arrives.
+//! A receiver as RFCs 5681, 2018 and 2883 have it, and no more: what it has, and the ACK that
+//! follows from what arrives.
 
 use std::fmt::Write as _;
 

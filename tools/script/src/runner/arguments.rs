@@ -13,7 +13,8 @@ use crate::symbols;
 pub(super) struct Arguments<'a>(pub &'a [Expr]);
 
 impl<'a> Arguments<'a> {
-    /// Whether the call `name` takes so many, and whether those that count the members of a list do it right.
+    /// Whether the call `name` takes so many, and whether those that count the members of a list do
+    /// it right.
     pub(super) fn check(&self, name: &str) -> Result<(), String> {
         let expected = match name {
             "close" | "epoll_create" | "epoll_create1" | "pipe" => 1..=1,

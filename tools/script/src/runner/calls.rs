@@ -1,7 +1,8 @@
 //! System calls: made, waited for, judged.
 //!
-//! A call that the script gives a time of return is one that blocks: it is carried on whenever the stack has moved, while the
-//! script goes on. One such call at a time, as there is one such thread in packetdrill.
+//! A call that the script gives a time of return is one that blocks: it is carried on whenever the
+//! stack has moved, while the script goes on. One such call at a time, as there is one such thread
+//! in packetdrill.
 
 use posix::{Errno, Reply, Request, number};
 
@@ -79,7 +80,8 @@ impl<'s> Runner<'s> {
         self.mismatch(format!("{}: {cause}", call.name))
     }
 
-    /// Waits for a call that blocks though the script thinks it does not; its own timeout may end it.
+    /// Waits for a call that blocks though the script thinks it does not; its own timeout may end
+    /// it.
     fn await_unexpected(&mut self, call: &Call) -> Result<(), Mismatch> {
         let limit = self.host.now() + self.host.unexpected_block_max();
         while self.blocked.is_some() {
@@ -296,7 +298,8 @@ impl<'s> Runner<'s> {
         Ok(Some(Plan::Make(request)))
     }
 
-    /// Into no buffer at all nothing is copied, and what was to be stays where it is: a look at it tells whether there was any.
+    /// Into no buffer at all nothing is copied, and what was to be stays where it is: a look at it
+    /// tells whether there was any.
     fn plan_receive(&self, name: &str, arguments: &Arguments<'_>) -> Result<Request, String> {
         let has_buffer = arguments.buffer(1)?;
         let fd = self.fd(arguments, 0)?;
@@ -385,7 +388,8 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// What the call gave against what the script expects, and what follows for the script's sockets.
+    /// What the call gave against what the script expects, and what follows for the script's
+    /// sockets.
     fn judge(
         &mut self,
         call: &Call,

@@ -74,8 +74,8 @@ pub(super) fn whole(
     Ok(())
 }
 
-/// `next` against `before`: whether it goes on where that one ends, with the same header else. `missing` is how many bytes are
-/// still expected.
+/// `next` against `before`: whether it goes on where that one ends, with the same header else.
+/// `missing` is how many bytes are still expected.
 pub(super) fn continuation(
     before: (&Datagram, &Segment),
     next: (&Datagram, &Segment),

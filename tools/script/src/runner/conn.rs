@@ -1,7 +1,8 @@
 //! Sockets as a script knows them, and as they are.
 //!
-//! Sequence numbers in a script are relative to the first SYN, except in packets with SYN, where they are absolute. The live
-//! peer's first sequence number is the script's; the stack's is its own choice and is learnt from its SYN.
+//! Sequence numbers in a script are relative to the first SYN, except in packets with SYN, where
+//! they are absolute. The live peer's first sequence number is the script's; the stack's is its own
+//! choice and is learnt from its SYN.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -59,7 +60,8 @@ pub(super) struct Conn {
     pub flow_label: Option<(u32, u32)>,
 }
 
-/// How much later than ours a kernel's timestamp may be, in its milliseconds: two ticks of its clock, by which its timers are late.
+/// How much later than ours a kernel's timestamp may be, in its milliseconds: two ticks of its
+/// clock, by which its timers are late.
 const ECHO_LATE_MAX: u32 = 10;
 
 impl Conn {
@@ -162,7 +164,8 @@ impl Runner<'_> {
         at
     }
 
-    /// Whether a packet that left is of the connection under test. The first SYN of a `connect` tells its port.
+    /// Whether a packet that left is of the connection under test. The first SYN of a `connect`
+    /// tells its port.
     pub(super) fn owns(&mut self, datagram: &Datagram) -> bool {
         let (Some(at), Some(segment)) = (self.under_test, datagram.tcp()) else {
             return false;

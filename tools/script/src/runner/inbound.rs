@@ -115,7 +115,8 @@ impl Runner<'_> {
         })
     }
 
-    /// What stands for a TSecr of the script: the TSval that left where the script writes this value.
+    /// What stands for a TSecr of the script: the TSval that left where the script writes this
+    /// value.
     fn live_echo(&self, echo: u32, at: usize) -> Result<u32, String> {
         let conn = &self.conns[at];
         if let Some(live) = conn.timestamps.get(&echo) {

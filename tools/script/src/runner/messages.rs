@@ -1,5 +1,5 @@
-//! What `sendmsg` takes and `recvmsg` gives beside bytes: flags and control messages, and these compared with what a script
-//! expects.
+//! What `sendmsg` takes and `recvmsg` gives beside bytes: flags and control messages, and these
+//! compared with what a script expects.
 
 use posix::{ControlMessage, Reply, number};
 
@@ -65,8 +65,8 @@ impl Runner<'_> {
         }
     }
 
-    /// `{TCP_NLA_BUSY=1000, TCP_NLA_SND_CWND=..., ..}` against netlink attributes, in order. What a later kernel puts behind those
-    /// that a script names is not looked at.
+    /// `{TCP_NLA_BUSY=1000, TCP_NLA_SND_CWND=..., ..}` against netlink attributes, in order. What a
+    /// later kernel puts behind those that a script names is not looked at.
     fn check_attributes(&self, wanted: &[Expr], mut seen: &[u8]) -> Result<(), String> {
         for attribute in wanted {
             let Expr::Assign(name, value) = attribute else {
@@ -173,7 +173,8 @@ pub(super) fn control(expr: &Expr) -> Result<(ControlMessage, &Expr), String> {
     Ok((message, data))
 }
 
-/// Room for the control messages that a script expects, and no more: Linux says when that was too little.
+/// Room for the control messages that a script expects, and no more: Linux says when that was too
+/// little.
 pub(super) fn control_room(wanted: &[Expr]) -> Result<usize, String> {
     let mut room = 0;
     for expr in wanted {

@@ -1,7 +1,7 @@
 //! Packets that the script expects from the stack.
 //!
-//! What left is taken in order. Segments are put together until they are as long as the script's, so that it does not matter
-//! how the stack cuts what it sends.
+//! What left is taken in order. Segments are put together until they are as long as the script's,
+//! so that it does not matter how the stack cuts what it sends.
 
 use super::compare::{self, Stamps};
 use super::conn::Stage;

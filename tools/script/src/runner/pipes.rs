@@ -1,7 +1,8 @@
-//! Pipes and files beside the sockets: `pipe`, `splice`, `open`, `sendfile`, and reads and writes of a pipe's ends.
+//! Pipes and files beside the sockets: `pipe`, `splice`, `open`, `sendfile`, and reads and writes
+//! of a pipe's ends.
 //!
-//! Neither is the stack's business, so they are played here: a pipe is a count of bytes, a file holds zeros. What they move from
-//! and to a socket are receives and sends like any other.
+//! Neither is the stack's business, so they are played here: a pipe is a count of bytes, a file
+//! holds zeros. What they move from and to a socket are receives and sends like any other.
 
 use posix::{Errno, Request, number};
 
@@ -144,7 +145,8 @@ impl Runner<'_> {
 }
 
 impl Runner<'_> {
-    /// How many bytes a pipe still takes. It may hold more than it should: a `splice` into it that waited has found it filled.
+    /// How many bytes a pipe still takes. It may hold more than it should: a `splice` into it that
+    /// waited has found it filled.
     fn room(&self, pipe: usize) -> usize {
         PIPE_BYTES.saturating_sub(self.pipes[pipe])
     }

@@ -1,6 +1,7 @@
 //! A play in which nothing is expected: what the host does is recorded.
 //!
-//! Lines of the script that expect a packet are kept as places to wait at. Calls are made and what they give is noted.
+//! Lines of the script that expect a packet are kept as places to wait at. Calls are made and what
+//! they give is noted.
 
 use posix::{ControlMessage, Errno, Reply, number};
 
@@ -131,7 +132,8 @@ impl Runner<'_> {
     }
 }
 
-/// What the print number `at` of `code` prints, without the names' common beginning: what differs is called by it.
+/// What the print number `at` of `code` prints, without the names' common beginning: what differs
+/// is called by it.
 pub(super) fn names_of(code: &str, at: usize) -> Vec<String> {
     let arguments = code.split("print(").nth(at + 1);
     let Some((arguments, _)) = arguments.and_then(|text| text.split_once(')')) else {

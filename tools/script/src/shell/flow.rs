@@ -1,7 +1,8 @@
 //! Which commands of a text run, as far as that can be told: lists, pipes, conditions, `exit`.
 //!
-//! A command of which nothing is known is taken to succeed. What runs for that reason alone may have effects, but neither its status nor an `exit` in it
-//! is believed. A function is kept where it is defined and runs where it is called.
+//! A command of which nothing is known is taken to succeed. What runs for that reason alone may
+//! have effects, but neither its status nor an `exit` in it is believed. A function is kept where
+//! it is defined and runs where it is called.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -260,7 +261,8 @@ impl Shell {
         status
     }
 
-    /// The name and the place of the body, if `name() { .. }` or `function name { .. }` is next. Nothing is taken.
+    /// The name and the place of the body, if `name() { .. }` or `function name { .. }` is next.
+    /// Nothing is taken.
     fn definition(&self) -> Option<(String, usize)> {
         let is_sign = |at: usize, sign: &str| matches!(self.tokens.get(at), Some(Token::Sign(next)) if *next == sign);
         let is_told = self.keyword() == Some("function");
@@ -456,7 +458,8 @@ fn is_shell(word: &str) -> bool {
     matches!(base_name(word), "sh" | "bash" | "dash")
 }
 
-/// A command's words from its name on: without assignments, `sudo` and the like, and the interpreter of a file.
+/// A command's words from its name on: without assignments, `sudo` and the like, and the
+/// interpreter of a file.
 fn own_words(mut words: &[Word]) -> &[Word] {
     while let [first, rest @ ..] = words {
         let text = first.text.as_str();
@@ -518,7 +521,8 @@ fn judge(words: &[Word]) -> Status {
     }
 }
 
-/// Whether there is a setting in this file. None: it is not one of TCP's, which are those of which it is known.
+/// Whether there is a setting in this file. None: it is not one of TCP's, which are those of which
+/// it is known.
 fn is_setting(path: &str) -> Option<bool> {
     let Some(Effect::Set { name, .. }) = file_setting(&format!("{path}=")) else {
         return None;

@@ -1,4 +1,5 @@
-//! `ip`: what it does to the device and to the route, which in a script are those of all its packets.
+//! `ip`: what it does to the device and to the route, which in a script are those of all its
+//! packets.
 
 use super::{Effect, OK, ROUTE_WINDOW, Status};
 
@@ -52,7 +53,8 @@ fn behind<'a>(name: &str, words: &[&'a str]) -> Option<&'a str> {
     words.get(at).copied()
 }
 
-/// What a route says that TCP follows. One that has no counterpart makes the command one that is ignored.
+/// What a route says that TCP follows. One that has no counterpart makes the command one that is
+/// ignored.
 fn metrics(words: &[&str], ignored: impl Fn() -> Effect, out: &mut Vec<Effect>) {
     let mut set = |name: &str, value: String| {
         let name = name.to_owned();

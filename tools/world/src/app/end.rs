@@ -1,4 +1,5 @@
-//! One application's part in one connection: it reads at its pace and checks what it reads, follows its steps, and lets go when both are through.
+//! One application's part in one connection: it reads at its pace and checks what it reads, follows
+//! its steps, and lets go when both are through.
 
 use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
@@ -273,8 +274,8 @@ impl End {
             ));
         };
         if desk.ledger.look(name, 1).begun {
-            // A SYN with data, or the ACK of a cookie, that arrives once more when its connection is gone begins another (RFC 7413 6.2): the application
-            // has to know.
+            // A SYN with data, or the ACK of a cookie, that arrives once more when its connection
+            // is gone begins another (RFC 7413 6.2): the application has to know.
             let flow = self.flow(desk.plan);
             if flow.fast_open || desk.ledger.has_sent_cookies(flow.server) {
                 self.is_echo = true;

@@ -1,4 +1,5 @@
-//! What both ends of every connection have done, so that each can be judged by the other's deeds; and which failures the plan excuses.
+//! What both ends of every connection have done, so that each can be judged by the other's deeds;
+//! and which failures the plan excuses.
 
 use rustix::io::Errno;
 
@@ -96,7 +97,8 @@ impl Ledger {
         self.begun
     }
 
-    /// A live connection of a flow: the ports of its client's end and its server's, if there is one.
+    /// A live connection of a flow: the ports of its client's end and its server's, if there is
+    /// one.
     #[must_use]
     pub fn live_port(&self, flow: usize) -> Option<u16> {
         let live = |both: &&[Record; 2]| both[0].port != 0 && both[0].over.is_none();
@@ -108,7 +110,8 @@ impl Ledger {
         self.cookies[host] = true;
     }
 
-    /// Whether a host ever did. What arrives out of order before the ACK of a cookie is reset, as by Linux: nobody knows of a handshake.
+    /// Whether a host ever did. What arrives out of order before the ACK of a cookie is reset, as
+    /// by Linux: nobody knows of a handshake.
     #[must_use]
     pub fn has_sent_cookies(&self, host: usize) -> bool {
         self.cookies[host]
@@ -139,8 +142,9 @@ pub fn judge(
     let peer_gone = matches!(peer.over, Some(outcome) if outcome != Outcome::Done);
     let excused = match errno {
         Errno::TIMEDOUT => strain.may_time_out,
-        // Nobody may be asked for yet: a simultaneous open may come first. And a peer that gave up resets what comes later.
-        // A Fast Open's server may be done with it, and its RST overtake its SYN-ACK.
+        // Nobody may be asked for yet: a simultaneous open may come first. And a peer that gave up
+        // resets what comes later. A Fast Open's server may be done with it, and its RST overtake
+        // its SYN-ACK.
         Errno::CONNREFUSED => {
             flow.simultaneous || (flow.fast_open && (peer_gone || flow.may_reset()))
         }

@@ -1,4 +1,5 @@
-//! The application's end of a stack: what the library does with an `AppSide`, for applications that never block.
+//! The application's end of a stack: what the library does with an `AppSide`, for applications that
+//! never block.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! The bytes of a stream: a name first, so that a server knows whose connection it has, then what a seed gives for each position.
+//! The bytes of a stream: a name first, so that a server knows whose connection it has, then what a
+//! seed gives for each position.
 
 use crate::random::mix;
 

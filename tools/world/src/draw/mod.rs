@@ -1,7 +1,7 @@
 //! From a seed to a [`Plan`]: which world it is.
 //!
-//! Each part has its own stream of dice. What is drawn for a seed changes only when this directory does: a list of regressions names the commit that found
-//! each seed.
+//! Each part has its own stream of dice. What is drawn for a seed changes only when this directory
+//! does: a list of regressions names the commit that found each seed.
 
 mod flows;
 mod network;
@@ -114,7 +114,8 @@ fn host(seed: u64, number: u64, weather: Weather, scarce: bool) -> HostPlan {
         limits.large_chunks = dice.between(16, 64) as usize;
         limits.control_queue_max = dice.between(16, 32) as usize;
     }
-    // Drawn apart, so that a seed's world is what it was before sockets could rest. Some pack whoever is quiet, at once.
+    // Drawn apart, so that a seed's world is what it was before sockets could rest. Some pack
+    // whoever is quiet, at once.
     let mut rest = Random::new(seed, 5_000 + number);
     if rest.percent(60) {
         limits.warm_sockets = rest.between(1, 4) as usize;

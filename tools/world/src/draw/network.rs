@@ -128,8 +128,9 @@ fn line(dice: &mut Random, weather: Weather, heal_ns: u64, reference: &Reference
     let delay_ns = near(dice, reference.delay_ns);
     // From a few packets to a few times what is under way.
     let most = (rate_bits / 8 * (delay_ns + 10 * MILLIS) / SECOND * 4).max(20_000);
-    // Connections that begin at the same instant try again at the same instant, and the same ones find the queue full, again and again: where they are
-    // not excused for giving up in the end, all their SYNs must fit.
+    // Connections that begin at the same instant try again at the same instant, and the same ones
+    // find the queue full, again and again: where they are not excused for giving up in the end,
+    // all their SYNs must fit.
     let least = if weather == Weather::Foul {
         8_000
     } else {
@@ -207,8 +208,8 @@ pub(super) fn fair_world(seed: u64) -> Plan {
     let delay_ns = dice.between(5, 25) * MILLIS;
     let round_bytes = rate_bits / 8 * (delay_ns * 2 + 4 * MILLIS) / SECOND;
     let mut settings = tcp::Config::default();
-    // All have the same: what BBR and CUBIC leave to each other depends on the queue alone. With dice of its own,
-    // so that the worlds of CUBIC stay as they were.
+    // All have the same: what BBR and CUBIC leave to each other depends on the queue alone. With
+    // dice of its own, so that the worlds of CUBIC stay as they were.
     if Random::new(seed, 7).percent(40) {
         settings.congestion = CongestionAlgorithm::Bbr;
     }

@@ -1,7 +1,8 @@
 //! One direction of a link: queue and rate, then the faults, then the delay.
 //!
-//! The dice are thrown alike for each frame, whatever its fate, so that one fault switched off leaves the others where they were.
-//! Lateness has dice of its own: without it (`--off late`) a world is what it was before frames were late.
+//! The dice are thrown alike for each frame, whatever its fate, so that one fault switched off
+//! leaves the others where they were. Lateness has dice of its own: without it (`--off late`) a
+//! world is what it was before frames were late.
 
 use crate::plan::LinePlan;
 use crate::queue::Flying;

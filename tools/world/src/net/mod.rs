@@ -1,4 +1,5 @@
-//! The network of a world: nodes, and the lines between them. Frames go in at a node's link and come out as events at the node on its other end.
+//! The network of a world: nodes, and the lines between them. Frames go in at a node's link and
+//! come out as events at the node on its other end.
 
 mod line;
 mod node;

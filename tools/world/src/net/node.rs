@@ -1,7 +1,7 @@
 //! What switches and routers do with a frame.
 //!
-//! A switch knows where every host hangs. A router answers ARP and neighbour solicitations for the gateways, counts hops down, and says when a packet is
-//! too big for the next link, or swallows it.
+//! A switch knows where every host hangs. A router answers ARP and neighbour solicitations for the
+//! gateways, counts hops down, and says when a packet is too big for the next link, or swallows it.
 
 use std::net::IpAddr;
 

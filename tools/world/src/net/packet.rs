@@ -205,7 +205,8 @@ pub(super) fn answer_question(frame: &[u8], mac: MacAddr) -> Option<Vec<u8>> {
     Some(framed(mac, header.src, EtherType::IPV6, &packet))
 }
 
-/// The ICMP error that says so to the sender of a packet that is too big; back by the link on which it came.
+/// The ICMP error that says so to the sender of a packet that is too big; back by the link on which
+/// it came.
 pub(super) fn too_big(frame: &[u8], source: IpAddr, mtu: usize) -> Option<Vec<u8>> {
     let (header, at) = ethernet::Header::parse(frame).ok()?;
     let View::Ip { src, .. } = view(frame)? else {
@@ -226,7 +227,8 @@ pub enum Lament {
     HostUnreachable,
 }
 
-/// An ICMP error in its IP packet, about the packet `quote`. `None` if the addresses do not go together.
+/// An ICMP error in its IP packet, about the packet `quote`. `None` if the addresses do not go
+/// together.
 #[must_use]
 pub fn icmp_error(from: IpAddr, to: IpAddr, quote: &[u8], lament: Lament) -> Option<Vec<u8>> {
     match (from, to) {

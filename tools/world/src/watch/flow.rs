@@ -11,7 +11,8 @@ use super::{House, ghosts};
 const SYNS_MAX: usize = 8;
 /// Half the sequence space: what lies further ahead is behind.
 const HALF: u32 = 1 << 31;
-/// Bytes of a direction after which a flow is observed no more: what lies further ahead would soon seem behind.
+/// Bytes of a direction after which a flow is observed no more: what lies further ahead would soon
+/// seem behind.
 const OBSERVED_BYTES_MAX: u32 = 1 << 30;
 /// How far from the truth a liar's guess must stay.
 const GUESS_BYTES: u32 = 1 << 24;
@@ -27,7 +28,8 @@ pub(super) struct Flow {
     /// What liars said to have sent, from where to where.
     lies: Vec<(SeqNumber, SeqNumber)>,
     marks: Marks,
-    /// Several answers to SYNs are under way, of which any may be the one, or too much has gone by: nothing is known.
+    /// Several answers to SYNs are under way, of which any may be the one, or too much has gone by:
+    /// nothing is known.
     is_unclear: bool,
 }
 
@@ -112,7 +114,8 @@ impl Agreed {
             their_shift,
             sack: ours.sack && theirs.sack,
             timestamps: ours.timestamps && theirs.timestamps,
-            // Without the option the default holds, which depends on the family: the larger of the two.
+            // Without the option the default holds, which depends on the family: the larger of the
+            // two.
             their_mss: u32::from(theirs.mss.unwrap_or(1_220)),
         }
     }
@@ -262,7 +265,8 @@ impl Flow {
             return Ok(false);
         };
         theirs.check_ack(header, &agreed, house, &self.lies)?;
-        // What half-open and closing entries say has no ACE field; a cookie forgets the kind of ECN.
+        // What half-open and closing entries say has no ACE field; a cookie forgets the kind of
+        // ECN.
         let is_remnant = ours.fin.is_some() || ours.max <= 1;
         if !house.sends_cookies {
             self.marks.outward(header, len, is_remnant)?;
@@ -288,7 +292,8 @@ impl Flow {
             if ours.iss == header.seq && (same_peer || !header.flags.contains(Flags::ACK)) {
                 return;
             }
-            // Another connection of the same name, or another answer to a SYN whose first may still be taken up.
+            // Another connection of the same name, or another answer to a SYN whose first may still
+            // be taken up.
             self.is_unclear = true;
         }
         let ours = Ours::new(header, len);
@@ -297,7 +302,8 @@ impl Flow {
         }
         self.theirs = None;
         if header.flags.contains(Flags::ACK) {
-            // The SYN that is answered: its number is acknowledged, or all of its bytes, or some of them.
+            // The SYN that is answered: its number is acknowledged, or all of its bytes, or some of
+            // them.
             let answered =
                 |(syn, len): &&(Header, u32)| (1..=1 + len).contains(&header.ack.since(syn.seq));
             let syn = self.syns.iter().rev().find(answered).map(|(syn, _)| syn);
@@ -387,7 +393,8 @@ impl Theirs {
         Ok(())
     }
 
-    /// RFC 2018 3 and 4: a block reports what arrived and is not yet acknowledged; RFC 2883: the first may report a duplicate.
+    /// RFC 2018 3 and 4: a block reports what arrived and is not yet acknowledged; RFC 2883: the
+    /// first may report a duplicate.
     fn check_block(
         &self,
         place: usize,
@@ -421,7 +428,8 @@ impl Ours {
         };
     }
 
-    /// RFC 7323 3.2: the option is in every segment, the clock never goes back, and the echo is of something seen.
+    /// RFC 7323 3.2: the option is in every segment, the clock never goes back, and the echo is of
+    /// something seen.
     fn check_stamp(
         &mut self,
         header: &Header,
@@ -455,8 +463,8 @@ impl Ours {
         Ok(())
     }
 
-    /// A segment is known as sacked when all of it is. One that the path has become too narrow for leaves again in pieces, of which the last may
-    /// lie in what was sacked of it (as in Linux).
+    /// A segment is known as sacked when all of it is. One that the path has become too narrow for
+    /// leaves again in pieces, of which the last may lie in what was sacked of it (as in Linux).
     fn is_rest_of_last(&self, off: u32, end: u32) -> bool {
         self.last
             .is_some_and(|last| last.end == off && end - off < off - last.off && !last.was_sacked)
@@ -477,7 +485,8 @@ impl Ours {
         if header.flags.contains(Flags::FIN) {
             self.fin = Some(end);
         }
-        // One byte may be sent into a shut window to probe it (RFC 9293 3.8.6.1); a FIN is held to the same.
+        // One byte may be sent into a shut window to probe it (RFC 9293 3.8.6.1); a FIN is held to
+        // the same.
         if end > off && end > self.edge.saturating_add(1) {
             return Err(format!(
                 "ends at {end}, behind the peer's window at {}",

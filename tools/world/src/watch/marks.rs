@@ -1,7 +1,9 @@
-//! Accurate ECN, seen from a host's wire (RFC 9768): what it tells of marks and bytes is what arrived, and never less than it told before.
+//! Accurate ECN, seen from a host's wire (RFC 9768): what it tells of marks and bytes is what
+//! arrived, and never less than it told before.
 //!
-//! What arrived bounds from above, since the host may drop a segment that reached it; what was told bounds from below. Both
-//! counters are short on the wire: the ACE field has three bits, a byte counter twenty-four.
+//! What arrived bounds from above, since the host may drop a segment that reached it; what was told
+//! bounds from below. Both counters are short on the wire: the ACE field has three bits, a byte
+//! counter twenty-four.
 
 use wire::Ecn;
 use wire::tcp::{AccEcn, Flags, Header};
@@ -20,8 +22,9 @@ pub(super) struct Marks {
     has_asked: bool,
     /// Both sides agreed on accurate ECN.
     is_accurate: bool,
-    /// What the first SYN-ACK granted, or a SYN that crossed ours asked for, and that another said otherwise: one of them overtook the other, or the peer had given up
-    /// asking when it answered; which one counts only the host knows.
+    /// What the first SYN-ACK granted, or a SYN that crossed ours asked for, and that another said
+    /// otherwise: one of them overtook the other, or the peer had given up asking when it answered;
+    /// which one counts only the host knows.
     granted: Option<bool>,
     is_disputed: bool,
     /// The codepoint of the last SYN or SYN-ACK that arrived.

@@ -1,4 +1,5 @@
-//! An observer on a host's wire that knows TCP's rules and nothing of our engine: it sees what arrives and what leaves, and says when what leaves breaks a rule.
+//! An observer on a host's wire that knows TCP's rules and nothing of our engine: it sees what
+//! arrives and what leaves, and says when what leaves breaks a rule.
 //!
 //! For each connection it keeps what the host was told and what the host has said:
 //!
@@ -9,8 +10,9 @@
 //!             accurate ECN: no more marks and bytes than arrived, and none taken back
 //! ```
 //!
-//! What a liar makes up changes nothing of this: the observer knows the truth, and the host has to keep to it. Only that such data came twice may the host
-//! say, as Linux does of whatever lies before its window.
+//! What a liar makes up changes nothing of this: the observer knows the truth, and the host has to
+//! keep to it. Only that such data came twice may the host say, as Linux does of whatever lies
+//! before its window.
 
 mod flow;
 mod marks;
@@ -38,9 +40,11 @@ pub struct Watch {
 struct House {
     /// Peers may discard data out of order that they have acknowledged selectively.
     peers_may_renege: bool,
-    /// It answered SYNs with cookies: it forgets what it offered, and what comes late may begin another connection.
+    /// It answered SYNs with cookies: it forgets what it offered, and what comes late may begin
+    /// another connection.
     sends_cookies: bool,
-    /// Questions for a neighbour's address may go unanswered; what is sent meanwhile is lost within the host.
+    /// Questions for a neighbour's address may go unanswered; what is sent meanwhile is lost within
+    /// the host.
     loses_neighbours: bool,
     /// Bytes of TCP header and payload that the host's own link takes.
     mtu: usize,
@@ -131,7 +135,8 @@ impl Watch {
         std::mem::take(&mut self.new_data)
     }
 
-    /// Whether a sequence number that a liar thought of lies near what the host expects, or an acknowledgment near what it sent.
+    /// Whether a sequence number that a liar thought of lies near what the host expects, or an
+    /// acknowledgment near what it sent.
     #[must_use]
     pub fn would_guess(&self, key: &FlowKey, seq: u32) -> bool {
         self.flows.get(key).is_some_and(|flow| flow.is_near(seq))

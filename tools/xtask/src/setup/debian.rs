@@ -132,7 +132,8 @@ fn is_present(package: &Package) -> bool {
     }
 }
 
-/// A path whose `*`, if it has one, ends a directory's name; what follows may have a version behind it.
+/// A path whose `*`, if it has one, ends a directory's name; what follows may have a version behind
+/// it.
 fn exists(pattern: &str) -> bool {
     let Some((before, after)) = pattern.split_once("*/") else {
         return Path::new(pattern).exists();

@@ -1,7 +1,7 @@
 //! Set-up: what the chores need from Debian and from rustup.
 //!
-//! Installs only what is missing and says so first; never through a piped script. Called by every chore
-//! that needs more than cargo, with the [`Need`] that says what for.
+//! Installs only what is missing and says so first; never through a piped script. Called by every
+//! chore that needs more than cargo, with the [`Need`] that says what for.
 
 mod debian;
 mod rust;

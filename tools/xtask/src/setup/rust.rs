@@ -1,4 +1,5 @@
-//! Toolchains, components and subcommands of cargo, through rustup and cargo. Called by [`super::setup`].
+//! Toolchains, components and subcommands of cargo, through rustup and cargo. Called by
+//! [`super::setup`].
 
 use super::{NIGHTLY, Need, TARGET_NO_OS};
 use crate::guided;

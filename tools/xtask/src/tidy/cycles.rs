@@ -1,11 +1,12 @@
 //! Cycles of `use` between the modules of a product crate, outside tests.
 //!
-//! The children of one module (the files of `src`, or of a folder) form a graph. Child A has an edge to
-//! child B when a path anywhere below A leads to an item below B. Names that a module re-exports are
-//! followed to the module that defines them. Paths between a module and its own children are no edges.
+//! The children of one module (the files of `src`, or of a folder) form a graph. Child A has an
+//! edge to child B when a path anywhere below A leads to an item below B. Names that a module
+//! re-exports are followed to the module that defines them. Paths between a module and its own
+//! children are no edges.
 //!
-//! `tools/xtask/module-cycles.toml` lists the modules that stand in a cycle, by their parent. The list
-//! only shrinks: a listed module that stands in no cycle is a finding too.
+//! `tools/xtask/module-cycles.toml` lists the modules that stand in a cycle, by their parent. The
+//! list only shrinks: a listed module that stands in no cycle is a finding too.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -253,7 +254,8 @@ impl Modules {
     }
 }
 
-/// The strongly connected parts of a graph with more than one node, each in the order of its indexes.
+/// The strongly connected parts of a graph with more than one node, each in the order of its
+/// indexes.
 fn cycles(edges: &BTreeSet<(usize, usize)>) -> Vec<Vec<usize>> {
     let nodes: BTreeSet<usize> = edges.iter().map(|edge| edge.0).collect();
     let reached: BTreeMap<usize, BTreeSet<usize>> = nodes

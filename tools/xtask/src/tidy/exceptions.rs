@@ -1,5 +1,5 @@
-//! The list of exceptions, `tools/xtask/tidy-exceptions.toml`: by name, with a reason. It only shrinks: an exception
-//! that nothing needs any more is a finding itself.
+//! The list of exceptions, `tools/xtask/tidy-exceptions.toml`: by name, with a reason. It only
+//! shrinks: an exception that nothing needs any more is a finding itself.
 
 use std::path::{Path, PathBuf};
 

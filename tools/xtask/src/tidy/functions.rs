@@ -60,7 +60,8 @@ impl Lengths<'_> {
         self.findings.push(finding);
     }
 
-    /// The functions among the words that a macro is given, `proptest!` above all: `fn`, a name, and the next braces.
+    /// The functions among the words that a macro is given, `proptest!` above all: `fn`, a name,
+    /// and the next braces.
     fn check_words(&mut self, words: TokenStream) {
         let mut begun: Option<(Ident, Span)> = None;
         let mut before: Option<Ident> = None;

@@ -1,5 +1,6 @@
-//! Links of the Markdown pages: each relative link leads to a file of the repository, and each anchor to a heading
-//! of its page. A path to a page in a Rust comment (`docs/….md`) leads to a file as well.
+//! Links of the Markdown pages: each relative link leads to a file of the repository, and each
+//! anchor to a heading of its page. A path to a page in a Rust comment (`docs/….md`) leads to a
+//! file as well.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};

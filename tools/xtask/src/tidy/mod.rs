@@ -1,7 +1,8 @@
 //! `cargo xtask tidy`: the executed part of STYLE.md.
 //!
-//! Reads every Rust source and Cargo.toml of the workspace, applies the rules, takes away what the exceptions
-//! list names, and prints `file:line: cause`. Owns no rule itself: each is a file beside this one.
+//! Reads every Rust source and Cargo.toml of the workspace, applies the rules, takes away what the
+//! exceptions list names, and prints `file:line: cause`. Owns no rule itself: each is a file beside
+//! this one.
 
 mod cycles;
 mod exceptions;

@@ -1,7 +1,7 @@
 //! Modules: each file starts with `//!`, and each is reached from a root of its package.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::Finding;
 use super::source::{Package, Source};
@@ -108,7 +108,9 @@ pub fn file_of<'a>(
     let name = name(module);
     let named = path_attribute(&module.attrs);
     let candidates = match &named {
-        Some(path) => vec![source.path.parent().unwrap_or(Path::new("")).join(path)],
+        Some(path) => vec![normal(
+            &source.path.parent().unwrap_or(Path::new("")).join(path),
+        )],
         None => vec![
             children.join(format!("{name}.rs")),
             children.join(&name).join("mod.rs"),
@@ -124,8 +126,19 @@ pub fn file_of<'a>(
     Some((found, next))
 }
 
+/// The path without `.` and with each `..` taken with the directory before it.
 fn normal(path: &Path) -> PathBuf {
-    path.components().collect()
+    let mut whole = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                whole.pop();
+            }
+            Component::CurDir => {}
+            part => whole.push(part),
+        }
+    }
+    whole
 }
 
 /// The value of `#[path = "…"]`.

@@ -1,4 +1,5 @@
-//! Unsafe code: only in files called `*_unsafe.rs`, each block with its `SAFETY:`; a crate without such a file forbids it.
+//! Unsafe code: only in files called `*_unsafe.rs`, each block with its `SAFETY:`; a crate without
+//! such a file forbids it.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The walls between crates: each manifest depends on exactly what the table in ARCHITECTURE.md says.
+//! The walls between crates: each manifest depends on exactly what the table in ARCHITECTURE.md
+//! says.
 //!
 //! ```text
 //! | crate | uses | its tests also use | from crates.io |
@@ -6,7 +7,8 @@
 //! | `tcp` | `wire` | | none |
 //! ```
 //!
-//! A crate without a row, a row without a crate, an arrow that the table lacks and one that no manifest has are findings.
+//! A crate without a row, a row without a crate, an arrow that the table lacks and one that no
+//! manifest has are findings.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +26,8 @@ struct Wall {
     name: String,
     uses: Vec<String>,
     tests_use: Vec<String>,
-    /// Whether it may take anything from crates.io; without it the crate builds where there is no operating system.
+    /// Whether it may take anything from crates.io; without it the crate builds where there is no
+    /// operating system.
     takes_foreign: bool,
 }
 

@@ -23,7 +23,8 @@ impl World {
         CLIENTS.map(call).collect()
     }
 
-    /// As [`called`](Self::called), and their owners have acknowledged what came after the handshake.
+    /// As [`called`](Self::called), and their owners have acknowledged what came after the
+    /// handshake.
     fn opened(&mut self) -> Vec<(u16, u64)> {
         let flows = self.called();
         self.assert_owned(&flows);
@@ -146,7 +147,8 @@ fn half_open_listener_opened_syn_again_goes_to_the_same() {
     }
 }
 
-/// Or a guessed SYN would end a connection: who listens now knows none of it, and resets what comes next.
+/// Or a guessed SYN would end a connection: who listens now knows none of it, and resets what comes
+/// next.
 #[test]
 fn open_listener_closed_syn_goes_to_the_owner() {
     let mut world = World::listening(&[0, 1, 2]);
@@ -201,7 +203,8 @@ fn open_flooded_with_syns_and_resets_stays() {
     }
 }
 
-/// What the owner drops without a word (no flags, a checksum that is wrong) would otherwise be a connection here for ever, and its four-tuple shut.
+/// What the owner drops without a word (no flags, a checksum that is wrong) would otherwise be a
+/// connection here for ever, and its four-tuple shut.
 #[test]
 fn unknown_sent_what_no_owner_answers_listener_moved_syn_goes_to_the_new_one() {
     for sent in [

@@ -1,4 +1,4 @@
-//! What is for one member, and what is for all.
+//! Frames for one member, and frames for all.
 
 use std::net::Ipv6Addr;
 

@@ -1,7 +1,9 @@
-//! What the program decides about frames (run in the kernel, without an interface), and attaching by netlink.
+//! Decisions of the program about frames (run in the kernel, without an interface), and attaching
+//! by netlink.
 //!
 //! Needs root; without it each test says that it was skipped.
 
+use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 
@@ -17,19 +19,20 @@ const OURS_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0xab, 0xcdef);
 /// The program, or `None` with the reason printed.
 fn loaded() -> Option<Loaded> {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root");
+        let _ = writeln!(std::io::stderr(), "ignored: needs root");
         return None;
     }
     match Loaded::load("xdp:test") {
         Ok(loaded) => Some(loaded),
         Err(error) => {
-            println!("skipped: {error}");
+            let _ = writeln!(std::io::stderr(), "ignored: {error}");
             None
         }
     }
 }
 
-/// Whether the program took it: there are no sockets, so what it takes goes to the kernel and is counted.
+/// Whether the program took it: there are no sockets, so what it takes goes to the kernel and is
+/// counted.
 fn takes(loaded: &Loaded, frame: &[u8]) -> bool {
     let before = loaded.no_socket();
     let action = bpf::dry_run(loaded.program.as_fd(), frame, 0).unwrap();
@@ -134,7 +137,8 @@ fn cut_frames_are_left_to_the_kernel() {
     }
 }
 
-/// A veth pair in a namespace of its own, which this thread is in until it goes; removed even when the test panics.
+/// A veth pair in a namespace of its own, which this thread is in until it goes; removed even when
+/// the test panics.
 struct Namespace {
     name: String,
     home: OwnedFd,
@@ -145,7 +149,7 @@ impl Namespace {
         let name = format!("mst-{}-xdp-attach", std::process::id());
         let home = open("/proc/thread-self/ns/net");
         if !ip(&["netns", "add", &name]) {
-            println!("skipped: cannot add a network namespace");
+            let _ = writeln!(std::io::stderr(), "ignored: cannot add a network namespace");
             return None;
         }
         let namespace = Self { name, home };

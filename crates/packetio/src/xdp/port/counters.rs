@@ -1,4 +1,4 @@
-//! What a port counts itself, and what the kernel counts for it.
+//! Counters of a port: its own, and the kernel's for it.
 //!
 //! Owned by the port; the kernel's part is a copy that `refresh` brings up to date.
 

@@ -1,8 +1,10 @@
-//! Frames longer than a chunk, in generic mode: put together from their parts, and cut into frames of the link's size.
+//! Frames longer than a chunk, in generic mode: put together from their parts, and cut into frames
+//! of the link's size.
 //!
-//! A kernel peer leaves TCP segmentation to hardware that a veth does not have, and GRO makes long frames of short ones; generic
-//! XDP sees both whole, of up to 64 KiB. Dropping them would stall a connection, so they are cut here, off the fast path. Owns the frame
-//! under way and the buffers of the pieces; called by the port's `receive`.
+//! A kernel peer leaves TCP segmentation to hardware that a veth does not have, and GRO makes long
+//! frames of short ones; generic XDP sees both whole, of up to 64 KiB. Dropping them would stall a
+//! connection, so they are cut here, off the fast path. Owns the frame under way and the buffers of
+//! the pieces; called by the port's `receive`.
 
 use wire::ethernet::{self, EtherType};
 use wire::{ipv4, ipv6, protocol, tcp};
@@ -17,7 +19,7 @@ use crate::offload::Segmenter;
 pub(super) struct LongFrames {
     /// Largest IP packet to cut to, in bytes.
     mtu: usize,
-    /// What has arrived of the frame.
+    /// The part of the frame that has arrived.
     parts: Vec<u8>,
     /// A part is missing or too much: the frame is dropped when its last part comes.
     broken: bool,
@@ -27,7 +29,7 @@ pub(super) struct LongFrames {
     lent: RxBatch,
 }
 
-/// What became of a frame with its last part.
+/// Outcome of a frame once its last part is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Assembled {
     /// Pieces of it are ready.

@@ -1,6 +1,7 @@
 //! From a queue's number to a bound AF_XDP socket with full rings.
 //!
-//! Owns the order of the calls, which the kernel fixes: UMEM, ring sizes, mappings, bind, map of sockets.
+//! Owns the order of the calls, which the kernel fixes: UMEM, ring sizes, mappings, bind, map of
+//! sockets.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -181,8 +182,9 @@ fn socket(umem: &Umem, chunk_bytes: u32, sizes: Sizes) -> Result<OwnedFd, (&'sta
         .map_err(step("XDP_UMEM_COMPLETION_RING"))?;
     sockopt::set_xdp_rx_ring_size(&socket, sizes.rx_slots).map_err(step("XDP_RX_RING"))?;
     sockopt::set_xdp_tx_ring_size(&socket, XDP_TX_SLOTS).map_err(step("XDP_TX_RING"))?;
-    // Copy mode makes a packet of the kernel's per frame and charges it here. The chunks are to be the limit, not this; and
-    // a batch is to leave by one call. Both only make it faster, so a refusal is no failure.
+    // Copy mode makes a packet of the kernel's per frame and charges it here. The chunks are to be
+    // the limit, not this; and a batch is to leave by one call. Both only make it faster, so a
+    // refusal is no failure.
     let charge = XDP_TX_SLOTS as usize * 2 * chunk_bytes as usize;
     let _ = sockopt::set_socket_send_buffer_size_force(&socket, charge);
     let _ = set_tx_budget(&socket, XDP_BATCH_MAX as u32);
@@ -257,7 +259,8 @@ fn capabilities(device: &Device, chunk_bytes: u32, queue: usize) -> Capabilities
     }
 }
 
-/// A driver whose peer is this host's kernel hands over transport checksums that were never finished.
+/// A driver whose peer is this host's kernel hands over transport checksums that were never
+/// finished.
 fn checksum_policy(driver: &str) -> ChecksumPolicy {
     match driver {
         "veth" => ChecksumPolicy::AcceptPartial,

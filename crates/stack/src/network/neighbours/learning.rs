@@ -1,4 +1,5 @@
-//! What the link says about neighbours, and what the cache makes of it (RFC 4861 sections 7.2.3 and 7.2.5). Called by `arp_nd`.
+//! Learning: claims about neighbours that arrive, and what the cache makes of them (RFC 4861
+//! sections 7.2.3 and 7.2.5). Called by `arp_nd`.
 
 use core::net::IpAddr;
 

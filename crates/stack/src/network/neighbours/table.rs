@@ -10,7 +10,7 @@ use super::{Entry, NeighbourError, NeighbourState, Neighbours, hash};
 pub(super) enum Newcomer {
     /// We want to send to it.
     Wanted,
-    /// It made itself known.
+    /// The neighbour made itself known.
     Unasked,
 }
 
@@ -68,7 +68,7 @@ impl Neighbours {
         Ok(index)
     }
 
-    /// Which entry gives way.
+    /// The entry that gives way.
     fn victim(&mut self, newcomer: Newcomer) -> Option<u32> {
         if newcomer == Newcomer::Wanted {
             return (0..self.entries.len() as u32)

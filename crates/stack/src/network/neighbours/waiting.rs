@@ -8,7 +8,7 @@ use crate::limits::{
 /// The end of a chain.
 const NONE: u32 = u32::MAX;
 
-/// What waits for one neighbour: a chain of tokens and a chain of frames.
+/// The output that waits for one neighbour: a chain of tokens and a chain of frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queue {
     tokens: Chain,

@@ -1,4 +1,4 @@
-//! See [`crate::ecn`].
+//! Classic ECN on the connection (RFC 3168, RFC 8257): which text to acknowledge at once, and with which mark.
 
 use wire::tcp::Flags;
 use wire::{Ecn, SeqNumber};

@@ -1,4 +1,4 @@
-//! See [`crate::ecn`].
+//! The negotiation of ECN, as the connection sends and receives SYNs (RFC 3168 6.1.1, RFC 9768 3.1).
 
 use wire::Ecn;
 use wire::tcp::{AccEcn, Flags};

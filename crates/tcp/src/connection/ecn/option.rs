@@ -1,4 +1,4 @@
-//! See [`crate::ecn`].
+//! The accurate ECN option: room in segments, and paths that lose it (RFC 9768 3.2.3).
 
 use crate::connection::Connection;
 use crate::context::Cx;

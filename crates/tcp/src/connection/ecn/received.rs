@@ -1,4 +1,4 @@
-//! See [`crate::ecn`].
+//! Marks that arrived, and the ACE field that tells the peer of them (RFC 9768 3.2).
 
 use wire::Ecn;
 

@@ -1,8 +1,9 @@
-//! `rivals`: the systems that `cargo xtask bench message` compares Millstream with and that need libraries which the product shall not
-//! depend on: the kernel through io_uring, and smoltcp.
+//! `rivals`: the systems that `cargo xtask bench message` compares Millstream with and that need
+//! libraries which the product shall not depend on: the kernel through io_uring, and smoltcp.
 //!
-//! `cargo xtask bench` starts it, from the directory that it was itself built into; `cargo xtask bench` builds both. It speaks as
-//! `mill`'s own sides do: a server says its address, a client says that it is there and at the end what it saw.
+//! `cargo xtask bench` starts it, from the directory that it was itself built into; `cargo xtask
+//! bench` builds both. It speaks as `mill`'s own sides do: a server says its address, a client says
+//! that it is there and at the end what it saw.
 
 mod ring_unsafe;
 mod smoltcp_pair;

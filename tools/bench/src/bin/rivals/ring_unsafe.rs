@@ -1,7 +1,9 @@
-//! An io_uring with the memory that its operations work on, so that the rest of the program needs no `unsafe`.
+//! An io_uring with the memory that its operations work on, so that the rest of the program needs
+//! no `unsafe`.
 //!
-//! Every operation belongs to a slot; a slot has one buffer, which only the kernel touches while an operation of the slot is under way, and of
-//! which nobody but the kernel ever reads: what messages say does not matter here, only their length.
+//! Every operation belongs to a slot; a slot has one buffer, which only the kernel touches while an
+//! operation of the slot is under way, and of which nobody but the kernel ever reads: what messages
+//! say does not matter here, only their length.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -37,7 +39,8 @@ const OPERATIONS: [Operation; 6] = [
     Operation::Readable,
 ];
 
-/// One completion: which slot, which operation, what came of it (a count, a descriptor, or `-errno`).
+/// One completion: which slot, which operation, what came of it (a count, a descriptor, or
+/// `-errno`).
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
     pub slot: usize,
@@ -73,7 +76,8 @@ mod libc_address {
 }
 
 impl Ring {
-    /// A ring with `slots` buffers of `buffer_bytes`; `server` is where [`connect`](Self::connect) goes.
+    /// A ring with `slots` buffers of `buffer_bytes`; `server` is where [`connect`](Self::connect)
+    /// goes.
     pub fn new(
         slots: usize,
         buffer_bytes: usize,
@@ -205,8 +209,9 @@ impl Ring {
             true => entry.flags(Flags::IO_LINK),
             false => entry,
         };
-        // SAFETY: what the entry points at (a slot's buffer, the address) lives on the heap as long as the ring, does not move, and is
-        // given to the kernel only; descriptors are plain numbers, and a wrong one is an error of the kernel's.
+        // SAFETY: what the entry points at (a slot's buffer, the address) lives on the heap as long
+        // as the ring, does not move, and is given to the kernel only; descriptors are plain
+        // numbers, and a wrong one is an error of the kernel's.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.map_err(|_| io::Error::other("the submission queue is full"))
     }

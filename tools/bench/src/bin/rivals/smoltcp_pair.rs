@@ -1,6 +1,8 @@
-//! Two smoltcp interfaces in one thread over a queue in memory, with Ethernet frames as Millstream has them.
+//! Two smoltcp interfaces in one thread over a queue in memory, with Ethernet frames as Millstream
+//! has them.
 //!
-//! smoltcp tells of no events: each turn visits every socket. Its TIME_WAIT cannot be left but by making the socket anew, which spares it what the others pay.
+//! smoltcp tells of no events: each turn visits every socket. Its TIME_WAIT cannot be left but by
+//! making the socket anew, which spares it what the others pay.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

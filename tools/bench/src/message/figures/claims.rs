@@ -194,7 +194,8 @@ pub fn add(outcome: &mut Outcome) {
         let found = found(wanted, outcome);
         outcome.judge(goal.elsewhere(wanted.elsewhere), found);
     }
-    // At 16,384 what was reached at 64 is to be kept, as a share: of what we reach, and of what we ought to.
+    // At 16,384 what was reached at 64 is to be kept, as a share: of what we reach, and of what we
+    // ought to.
     let read = |system: System, x| outcome.median("one-thread", system.name(), x);
     let many = read(System::OneThread, 16_384.0);
     let few = read(System::OneThread, 64.0);

@@ -1,8 +1,10 @@
-//! `cargo xtask script --compare`: the same scripts on our stack and on this machine's kernel, nothing expected of either; shows where they differ.
+//! `cargo xtask script --compare`: the same scripts on our stack and on this machine's kernel,
+//! nothing expected of either; shows where they differ.
 //!
-//! What a kernel does in real time is not the same every time: its clock ticks, and other programs run. So a script that differs is played on it again; a
-//! difference counts if it is there every time. It is counted in the class of what differs first, at the first play; or as a
-//! timer's, if our stack does the same as the kernel once its timers fire with ticks, as the kernel's do.
+//! What a kernel does in real time is not the same every time: its clock ticks, and other programs
+//! run. So a script that differs is played on it again; a difference counts if it is there every
+//! time. It is counted in the class of what differs first, at the first play; or as a timer's, if
+//! our stack does the same as the kernel once its timers fire with ticks, as the kernel's do.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -16,7 +18,8 @@ use super::{Failure, ScriptOptions, read};
 
 /// The class of a difference that is only a timer's.
 const TIMER: &str = "timers: the same once ours fire when a kernel's do";
-/// So many kernels' clocks are tried, and from one to the next it begins so many ms later: long timers fire with every eighth of its ticks of 4 ms, or 64th.
+/// So many kernels' clocks are tried, and from one to the next it begins so many ms later: long
+/// timers fire with every eighth of its ticks of 4 ms, or 64th.
 const CLOCKS: u16 = 32;
 const CLOCKS_APART_MS: u16 = 73;
 /// Names of scripts that stand behind their class in the table.
@@ -42,7 +45,8 @@ enum Verdict {
     Left(String),
 }
 
-/// Compares all scripts, several at a time; prints a line for each file, and for each seed or cell that differs.
+/// Compares all scripts, several at a time; prints a line for each file, and for each seed or cell
+/// that differs.
 pub(super) fn compare(options: &ScriptOptions, is_verbose: bool) -> Result<(), Failure> {
     if !rustix::process::geteuid().is_root() {
         let why = "a network namespace of its own for the kernel needs root";
@@ -185,7 +189,8 @@ fn judge(text: &str, options: &ScriptOptions, is_verbose: bool) -> Verdict {
     }
 }
 
-/// Whether our stack does what the kernel did in one of its plays once its timers fire when those of a kernel do.
+/// Whether our stack does what the kernel did in one of its plays once its timers fire when those
+/// of a kernel do.
 fn is_a_timer(kernels: &[Record], tolerance_us: i64, ours: impl Fn(u16) -> Option<Record>) -> bool {
     let is_same = |ours: &Record, kernel: &Record| {
         differences(["ours", "kernel"], [ours, kernel], tolerance_us).is_empty()

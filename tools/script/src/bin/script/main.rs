@@ -1,7 +1,9 @@
-//! `cargo xtask script`: packet scripts in packetdrill's language, run against the stack in virtual time.
+//! `cargo xtask script`: packet scripts in packetdrill's language, run against the stack in virtual
+//! time.
 //!
-//! Prints a line for each file, and for one that fails the first mismatch: place, cause, what was expected against what was
-//! seen. With `--compare` it plays each on our stack and on the kernel, and shows where they differ. Ends with 0 if all passed, with 1 if one did not.
+//! Prints a line for each file, and for one that fails the first mismatch: place, cause, what was
+//! expected against what was seen. With `--compare` it plays each on our stack and on the kernel,
+//! and shows where they differ. Ends with 0 if all passed, with 1 if one did not.
 
 #![forbid(unsafe_code)]
 
@@ -31,10 +33,12 @@ struct ScriptOptions {
     /// An option as scripts have them, such as ip_version=ipv6; a script's own win
     #[arg(short, long = "option", value_name = "NAME=VALUE", value_parser = pair)]
     options: Vec<(String, String)>,
-    /// Plays them on this machine's kernel: in a network namespace each, over a TUN device, in real time. Needs root
+    /// Plays them on this machine's kernel: in a network namespace each, over a TUN device, in real
+    /// time. Needs root
     #[arg(long)]
     kernel: bool,
-    /// Plays each on our stack and on the kernel, without expectations, and shows where they differ. Needs root
+    /// Plays each on our stack and on the kernel, without expectations, and shows where they
+    /// differ. Needs root
     #[arg(long, conflicts_with = "kernel")]
     compare: bool,
     /// So many scripts drawn from seeds, to be compared

@@ -1,4 +1,5 @@
-//! What a TUN device is told of a packet: that it is an aggregate, and of segments of which size. A kernel believes it, as if its own aggregation had made it.
+//! What a TUN device is told of a packet: that it is an aggregate, and of segments of which size. A
+//! kernel believes it, as if its own aggregation had made it.
 //!
 //! Called by [`Kernel`](super::Kernel) for scripts with `--mss`.
 

@@ -1,7 +1,9 @@
-//! System calls of the kernel from the values of `posix`: a [`Request`] in, what it returned and gave out.
+//! System calls of the kernel from the values of `posix`: a [`Request`] in, what it returned and
+//! gave out.
 //!
-//! Layouts of addresses and control messages are put together and taken apart as bytes; unsafe is the calls themselves alone. Called by
-//! [`Caller`](super::caller) on its thread, and by [`Kernel`](super::Kernel).
+//! Layouts of addresses and control messages are put together and taken apart as bytes; unsafe is
+//! the calls themselves alone. Called by [`Caller`](super::caller) on its thread, and by
+//! [`Kernel`](super::Kernel).
 
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -22,7 +24,8 @@ pub(super) fn leave_network_namespace() -> Result<(), Errno> {
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
 }
 
-/// Lets the calling thread, and those that it makes, run as soon as they can: scripts say when things happen.
+/// Lets the calling thread, and those that it makes, run as soon as they can: scripts say when
+/// things happen.
 pub(super) fn run_before_others() -> Result<(), Errno> {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: a pointer to a structure that outlives the call; 0 is the calling thread.
@@ -138,7 +141,8 @@ fn plain(request: &Request) -> i64 {
 
 /// Calls whose parameters are numbers.
 fn without_memory(request: &Request) -> i64 {
-    // SAFETY: no memory of ours is named; the kernel checks the numbers. Descriptors are those of scripts, which their runner alone closes.
+    // SAFETY: no memory of ours is named; the kernel checks the numbers. Descriptors are those of
+    // scripts, which their runner alone closes.
     let value = unsafe {
         match *request {
             Request::Socket {
@@ -268,7 +272,8 @@ fn receive_message(fd: i32, len: usize, control_len: usize, flags: i32) -> Answe
     (value, reply)
 }
 
-/// Control messages from C's layout: length, level and type, then data, each at a multiple of eight.
+/// Control messages from C's layout: length, level and type, then data, each at a multiple of
+/// eight.
 fn controls(mut bytes: &[u8]) -> Vec<ControlMessage> {
     let mut found = Vec::new();
     while let Some(header) = bytes.first_chunk::<CONTROL_HEADER_BYTES>() {
@@ -303,7 +308,8 @@ fn option_of(fd: i32, level: i32, name: i32, len: usize) -> Answer {
     let mut value = vec![0_u8; len];
     let mut room = len as socklen_t;
     let place = value.as_mut_ptr().cast();
-    // SAFETY: the kernel writes at most `room` bytes at `place`, which is what the vector has, and says in `room` how many.
+    // SAFETY: the kernel writes at most `room` bytes at `place`, which is what the vector has, and
+    // says in `room` how many.
     let done = unsafe { libc::getsockopt(fd, level, name, place, &raw mut room) };
     value.truncate(room as usize);
     (result(done.into()), Reply::Bytes(value))
@@ -330,7 +336,8 @@ fn poll(fds: &[PollFd], timeout_ms: i32) -> Answer {
 fn epoll_wait(epfd: i32, max_events: i32, timeout_ms: i32) -> Answer {
     let empty = libc::epoll_event { events: 0, u64: 0 };
     let mut raw = vec![empty; usize::try_from(max_events).unwrap_or(0)];
-    // SAFETY: the kernel writes at most `max_events` entries, and as many there are; it refuses a number below one.
+    // SAFETY: the kernel writes at most `max_events` entries, and as many there are; it refuses a
+    // number below one.
     let ready = unsafe { libc::epoll_wait(epfd, raw.as_mut_ptr(), max_events, timeout_ms) };
     let value = result(ready.into());
     raw.truncate(value.as_ref().map_or(0, |ready| *ready as usize));

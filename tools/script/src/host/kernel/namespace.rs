@@ -1,6 +1,7 @@
 //! A network namespace with one TUN device, for one script; settings by their `sysctl` names.
 //!
-//! Called by [`Kernel`](super::Kernel). The namespace has no name: it lives as long as a thread or a descriptor in it. What `ip` does well is left to it.
+//! Called by [`Kernel`](super::Kernel). The namespace has no name: it lives as long as a thread or
+//! a descriptor in it. What `ip` does well is left to it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +16,8 @@ use crate::config::Config;
 /// The device's name, within the namespace.
 const DEVICE: &str = "tun0";
 
-/// Moves the calling thread into a new namespace, whose only way out is the device that is returned.
+/// Moves the calling thread into a new namespace, whose only way out is the device that is
+/// returned.
 pub(super) fn enter(config: &Config) -> Result<OwnedFd, String> {
     calls_unsafe::leave_network_namespace()
         .map_err(|e| format!("a network namespace of its own (root is needed): {e}"))?;
@@ -60,7 +62,8 @@ fn ip(commands: &str) -> Result<(), String> {
     }
 }
 
-/// Forgets all that connections in the namespace have taught of their peers. False: nothing here can do it.
+/// Forgets all that connections in the namespace have taught of their peers. False: nothing here
+/// can do it.
 pub(super) fn forget_peers() -> bool {
     ip("tcp_metrics flush all\n").is_ok()
 }
@@ -80,7 +83,8 @@ pub(super) fn congest(is_congested: bool) -> bool {
     done.is_ok_and(|status| status.success())
 }
 
-/// Settings. Those of modules are the whole machine's, and go back to what they were with this value.
+/// Settings. Those of modules are the whole machine's, and go back to what they were with this
+/// value.
 #[derive(Default)]
 pub(super) struct Parameters {
     before: BTreeMap<String, String>,

@@ -1,4 +1,5 @@
-//! Long frames come apart into what a link would have carried; what is not whole TCP comes to nothing.
+//! Long frames come apart into what a link would have carried; what is not whole TCP comes to
+//! nothing.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +10,8 @@ use super::*;
 const MTU: usize = 1500;
 const PART: usize = 1792;
 
-/// A TCP frame with `data` bytes of payload, each the low byte of its offset; the checksum is not filled in.
+/// A TCP frame with `data` bytes of payload, each the low byte of its offset; the checksum is not
+/// filled in.
 fn tcp_frame(v6: bool, data: usize) -> Vec<u8> {
     let tcp = tcp::Header {
         seq: SeqNumber(7_000),

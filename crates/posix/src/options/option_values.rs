@@ -1,16 +1,20 @@
-//! Options that have nothing to do for a TCP socket, here or in Linux, or that are always refused: one row each.
+//! Options that `millstream` does not have: one row each.
 //!
-//! Those of datagrams and of multicast are kept and told, as Linux keeps and tells them, for TCP looks at none of them. A row says what is
-//! read before anything was set, and which values are taken; the rest are refused with the errno that Linux has for them. `tests/options/sweep.rs` compares
-//! every row, and what is in no row, with the kernel.
+//! Some need the descriptor, and name the functions that read and set them. The others do nothing
+//! for a TCP socket, here or in Linux, or are always refused. Linux remembers options of datagrams
+//! and of multicast although TCP looks at none of them, and so does this table: a row says what is
+//! read before the option was set, and which values are taken. All other values are refused with
+//! Linux's errno. `tests/options/sweep.rs` compares every row, and every number without a row, with
+//! the kernel.
 
 use rustix::io::Errno;
-use rustix::thread::{CapabilitySet, capabilities};
 
+use super::descriptor::*;
+use super::{Target, to_errno};
+use crate::layout::{int, to_int};
 use crate::number::*;
-use crate::sockets::Entry;
 
-/// Numbers of the packet filter's, which has no tables here.
+/// Options of the packet filter, which has no tables here.
 const IPT_SO_GET_INFO: i32 = 64;
 const IP6T_SO_GET_INFO: i32 = 64;
 const IP6T_SO_GET_ENTRIES: i32 = 65;
@@ -18,44 +22,49 @@ const IP6T_SO_GET_REVISION_MATCH: i32 = 68;
 const IP6T_SO_GET_REVISION_TARGET: i32 = 69;
 const IP6T_SO_ORIGINAL_DST: i32 = 80;
 
-/// What is done with an option.
+/// An option, and how its value is read and set.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plain {
+pub(super) struct OptionRow {
     level: i32,
     name: i32,
-    /// What is read of it until it is set.
     read: Read,
     write: Write,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Read {
+    /// The remembered number; until one is set, this one.
     Int(i32),
     /// Nothing, successfully.
     Empty,
     Zeros(usize),
+    /// The value that the function finds for a caller with so much room.
+    Call(fn(&Target<'_>, usize) -> Result<Vec<u8>, Errno>),
+    /// As the row of `millstream`'s table says.
+    Below,
     Fails(Errno),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Write {
-    /// Kept as 0 or 1.
+    /// Remembers 0 or 1.
     KeepBool,
-    /// 0 or 1 are kept, others `EINVAL`.
+    /// Remembers 0 or 1 and refuses other numbers (`EINVAL`).
     KeepStrict,
-    /// Kept for who may administer the network or make packets, `EPERM` for others.
+    /// Remembers the number for a caller that may mark packets, `EPERM` for others.
     KeepForMarkers,
-    /// Taken, and forgotten.
+    /// Takes any number and forgets it.
     Forget,
-    /// The same with 0 and 1, others `EINVAL`.
+    /// Takes 0 and 1 and forgets them, refuses other numbers (`EINVAL`).
     ForgetStrict,
-    /// What it is already is taken, and nothing else.
+    /// Takes the number that is read anyway, and refuses others.
     Only(i32, Errno),
+    Call(fn(&Target<'_>, &[u8]) -> Result<(), Errno>),
     Fails(Errno),
 }
 
-const fn row(level: i32, name: i32, read: Read, write: Write) -> Plain {
-    Plain {
+const fn row(level: i32, name: i32, read: Read, write: Write) -> OptionRow {
+    OptionRow {
         level,
         name,
         read,
@@ -63,7 +72,7 @@ const fn row(level: i32, name: i32, read: Read, write: Write) -> Plain {
     }
 }
 
-use Read::{Empty, Int, Zeros};
+use Read::{Below, Empty, Int, Zeros};
 use Write::{Forget, KeepBool, KeepStrict, Only};
 
 const NOPROTOOPT: Read = Read::Fails(Errno::NOPROTOOPT);
@@ -72,11 +81,73 @@ const UNSUPPORTED: Read = Read::Fails(Errno::OPNOTSUPP);
 const READ_ONLY: Write = Write::Fails(Errno::NOPROTOOPT);
 const INVALID: Write = Write::Fails(Errno::INVAL);
 const DENIED: Write = Write::Fails(Errno::PERM);
-/// What Linux would fill `IP_PKTOPTIONS` and `IPV6_2292PKTOPTIONS` of a stream with, or take flow labels from: neither is built, so nobody may ask for it.
+/// Options that choose what `IP_PKTOPTIONS` and `IPV6_2292PKTOPTIONS` tell of a stream, or whose
+/// flow labels are taken: neither is built, so they cannot be turned on.
 const UNTOLD: Write = Only(0, Errno::NOPROTOOPT);
 
 const S: i32 = SOL_SOCKET;
-const SOCKET_ROWS: [Plain; 37] = [
+const SOCKET_ROWS: [OptionRow; 58] = [
+    row(S, SO_TYPE, Read::Call(socket_type), READ_ONLY),
+    row(S, SO_DOMAIN, Read::Call(domain), READ_ONLY),
+    row(S, SO_PROTOCOL, Read::Call(protocol), READ_ONLY),
+    row(S, SO_ACCEPTCONN, Read::Call(accepts), READ_ONLY),
+    row(S, SO_ERROR, Read::Call(take_error), READ_ONLY),
+    row(S, SO_PEERCRED, Read::Call(peer_credentials), READ_ONLY),
+    row(S, SO_PEERNAME, Read::Call(peer_name), READ_ONLY),
+    row(S, SO_COOKIE, Read::Call(cookie), READ_ONLY),
+    row(S, SO_MEMINFO, Read::Call(memory_info), READ_ONLY),
+    row(S, SO_BINDTODEVICE, Empty, Write::Call(bind_to_device)),
+    row(S, SO_PRIORITY, Below, Write::Call(set_priority)),
+    row(S, SO_SNDBUFFORCE, Below, Write::Call(force_send_buffer)),
+    row(S, SO_RCVBUFFORCE, Below, Write::Call(force_recv_buffer)),
+    row(
+        S,
+        SO_ZEROCOPY,
+        Read::Call(zero_copy),
+        Write::Call(set_zero_copy),
+    ),
+    row(
+        S,
+        SO_SELECT_ERR_QUEUE,
+        Read::Call(error_queue_is_urgent),
+        Write::Call(set_error_queue_is_urgent),
+    ),
+    row(
+        S,
+        SO_TIMESTAMP,
+        Read::Call(arrivals::<SO_TIMESTAMP>),
+        Write::Call(set_arrivals::<SO_TIMESTAMP>),
+    ),
+    row(
+        S,
+        SO_TIMESTAMPNS,
+        Read::Call(arrivals::<SO_TIMESTAMPNS>),
+        Write::Call(set_arrivals::<SO_TIMESTAMPNS>),
+    ),
+    row(
+        S,
+        SO_TIMESTAMP_NEW,
+        Read::Call(arrivals::<SO_TIMESTAMP_NEW>),
+        Write::Call(set_arrivals::<SO_TIMESTAMP_NEW>),
+    ),
+    row(
+        S,
+        SO_TIMESTAMPNS_NEW,
+        Read::Call(arrivals::<SO_TIMESTAMPNS_NEW>),
+        Write::Call(set_arrivals::<SO_TIMESTAMPNS_NEW>),
+    ),
+    row(
+        S,
+        SO_TIMESTAMPING,
+        Read::Call(stamp_flags),
+        Write::Call(set_stamp_flags::<SO_TIMESTAMPING>),
+    ),
+    row(
+        S,
+        SO_TIMESTAMPING_NEW,
+        Read::Call(stamp_flags),
+        Write::Call(set_stamp_flags::<SO_TIMESTAMPING_NEW>),
+    ),
     row(S, SO_DEBUG, Int(0), Only(0, Errno::ACCESS)),
     row(S, SO_DONTROUTE, Int(0), Only(0, Errno::NOPROTOOPT)),
     row(S, SO_BROADCAST, Int(0), KeepBool),
@@ -122,7 +193,20 @@ const SOCKET_ROWS: [Plain; 37] = [
 ];
 
 const I: i32 = SOL_IP;
-const IP_ROWS: [Plain; 38] = [
+const IP_ROWS: [OptionRow; 41] = [
+    row(I, IP_RECVERR, Below, Write::Call(set_receive_errors_v4)),
+    row(
+        I,
+        IP_IPSEC_POLICY,
+        NOPROTOOPT,
+        Write::Fails(Errno::OPNOTSUPP),
+    ),
+    row(
+        I,
+        IP_XFRM_POLICY,
+        NOPROTOOPT,
+        Write::Call(set_transform_policy),
+    ),
     row(I, IP_HDRINCL, Int(0), READ_ONLY),
     row(I, IP_OPTIONS, Empty, READ_ONLY),
     row(I, IP_ROUTER_ALERT, Int(0), INVALID),
@@ -168,13 +252,28 @@ const IP_ROWS: [Plain; 38] = [
     row(I, MCAST_JOIN_SOURCE_GROUP, NOPROTOOPT, INVALID),
     row(I, MCAST_LEAVE_SOURCE_GROUP, NOPROTOOPT, INVALID),
     row(I, MCAST_MSFILTER, UNREADABLE, INVALID),
-    row(I, IP_MULTICAST_ALL, Int(1), KeepStrict),
+    row(I, IP_MULTICAST_ALL, Read::Call(multicast_all), KeepStrict),
     row(I, IPT_SO_GET_INFO, UNREADABLE, INVALID),
     row(I, IP_UNICAST_IF, Int(0), Only(0, Errno::ADDRNOTAVAIL)),
 ];
 
 const V: i32 = SOL_IPV6;
-const IPV6_ROWS: [Plain; 48] = [
+const IPV6_ROWS: [OptionRow; 58] = [
+    row(V, IPV6_RECVERR, Below, Write::Call(set_receive_errors_v6)),
+    row(V, IPV6_V6ONLY, Below, Write::Call(set_v6_only)),
+    row(V, IPV6_ADDRFORM, Read::Call(address_form), INVALID),
+    row(
+        V,
+        IPV6_IPSEC_POLICY,
+        NOPROTOOPT,
+        Write::Fails(Errno::OPNOTSUPP),
+    ),
+    row(V, MCAST_JOIN_GROUP, NOPROTOOPT, INVALID),
+    row(V, MCAST_BLOCK_SOURCE, NOPROTOOPT, INVALID),
+    row(V, MCAST_UNBLOCK_SOURCE, NOPROTOOPT, INVALID),
+    row(V, MCAST_LEAVE_GROUP, NOPROTOOPT, INVALID),
+    row(V, MCAST_JOIN_SOURCE_GROUP, NOPROTOOPT, INVALID),
+    row(V, MCAST_LEAVE_SOURCE_GROUP, NOPROTOOPT, INVALID),
     row(V, IPV6_2292PKTINFO, Int(0), UNTOLD),
     row(V, IPV6_2292HOPOPTS, Int(0), UNTOLD),
     row(V, IPV6_2292DSTOPTS, Int(0), UNTOLD),
@@ -231,7 +330,17 @@ const IPV6_ROWS: [Plain; 48] = [
 ];
 
 const T: i32 = SOL_TCP;
-const TCP_ROWS: [Plain; 10] = [
+const TCP_ROWS: [OptionRow; 15] = [
+    row(T, TCP_INFO, Read::Call(info_bytes), READ_ONLY),
+    row(T, TCP_CC_INFO, Read::Call(congestion_info), READ_ONLY),
+    row(
+        T,
+        TCP_FASTOPEN,
+        Read::Call(fast_open),
+        Write::Call(below::<SOL_TCP, TCP_FASTOPEN>),
+    ),
+    row(T, TCP_MD5SIG, NOPROTOOPT, Write::Call(refuse_md5)),
+    row(T, TCP_MD5SIG_EXT, NOPROTOOPT, Write::Call(refuse_md5)),
     row(T, TCP_THIN_DUPACK, Int(0), Write::ForgetStrict),
     row(T, TCP_REPAIR, Int(0), DENIED),
     row(T, TCP_REPAIR_QUEUE, UNREADABLE, DENIED),
@@ -245,8 +354,8 @@ const TCP_ROWS: [Plain; 10] = [
 ];
 
 /// The row of an option, if it has one.
-fn find(level: i32, name: i32) -> Option<&'static Plain> {
-    let rows: &'static [Plain] = match level {
+fn find(level: i32, name: i32) -> Option<&'static OptionRow> {
+    let rows: &'static [OptionRow] = match level {
         SOL_SOCKET => &SOCKET_ROWS,
         SOL_IP => &IP_ROWS,
         SOL_IPV6 => &IPV6_ROWS,
@@ -257,48 +366,65 @@ fn find(level: i32, name: i32) -> Option<&'static Plain> {
         .find(|row| (row.level, row.name) == (level, name))
 }
 
-/// What reading such an option gives; `ENOPROTOOPT` if there is none of that number.
-pub(super) fn get(entry: &Entry, level: i32, name: i32) -> Result<Vec<u8>, Errno> {
-    let row = find(level, name).ok_or(Errno::NOPROTOOPT)?;
-    let kept = entry.kept.borrow().get(&(level, name)).copied();
-    Ok(match (row.read, kept) {
-        (Int(_), Some(kept)) => crate::layout::int(kept),
-        (Int(number), None) => crate::layout::int(number),
-        (Empty, _) => Vec::new(),
-        (Zeros(len), _) => vec![0; len],
-        (Read::Fails(errno), _) => return Err(errno),
-    })
+/// The value of an option for a caller with `room` for it; `ENOPROTOOPT` if none has that number.
+pub(super) fn get(
+    target: &Target<'_>,
+    level: i32,
+    name: i32,
+    room: usize,
+) -> Result<Vec<u8>, Errno> {
+    let below = || to_errno(target.options.read_by_number(level, name, room));
+    let Some(row) = find(level, name) else {
+        return below();
+    };
+    match row.read {
+        Int(number) => Ok(int(remembered(target, level, name).unwrap_or(number))),
+        Empty => Ok(Vec::new()),
+        Zeros(len) => Ok(vec![0; len]),
+        Read::Call(read) => read(target, room),
+        Below => below(),
+        Read::Fails(errno) => Err(errno),
+    }
 }
 
-/// The calling thread has `CAP_NET_ADMIN`.
-pub(super) fn is_admin() -> bool {
-    has_any(CapabilitySet::NET_ADMIN)
+/// The number that an option was set to, if this table remembers it.
+pub(super) fn remembered(target: &Target<'_>, level: i32, name: i32) -> Option<i32> {
+    target
+        .entry
+        .option_values
+        .borrow()
+        .get(&(level, name))
+        .copied()
 }
 
-/// It has `CAP_NET_ADMIN` or `CAP_NET_RAW`: its packets may have marks and any priority.
-pub(super) fn may_mark() -> bool {
-    has_any(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW)
-}
-
-fn has_any(of: CapabilitySet) -> bool {
-    capabilities(None).is_ok_and(|sets| sets.effective.intersects(of))
-}
-
-/// Sets such an option; `ENOPROTOOPT` if there is none of that number.
-pub(super) fn set(entry: &Entry, level: i32, name: i32, value: i32) -> Result<(), Errno> {
-    let row = find(level, name).ok_or(Errno::NOPROTOOPT)?;
+/// Sets an option; `ENOPROTOOPT` if none has that number.
+pub(super) fn set(target: &Target<'_>, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+    let row = find(level, name);
+    if let Some(Write::Call(write)) = row.map(|row| row.write) {
+        return write(target, value);
+    }
+    let Some(row) = row else {
+        let outcome = to_errno(target.options.set_by_number(level, name, value));
+        // Linux looks at the length before it looks for the option.
+        return match outcome {
+            Err(Errno::NOPROTOOPT) if value.len() < size_of::<i32>() => Err(Errno::INVAL),
+            outcome => outcome,
+        };
+    };
+    let value = to_int(value).ok_or(Errno::INVAL)?;
     let kept = match row.write {
         KeepBool => (value != 0).into(),
         KeepStrict if (0..=1).contains(&value) => value,
         KeepStrict => return Err(Errno::INVAL),
         Write::KeepForMarkers if may_mark() => value,
         Write::KeepForMarkers => return Err(Errno::PERM),
-        Forget => return Ok(()),
         Write::ForgetStrict if (0..=1).contains(&value) => return Ok(()),
         Write::ForgetStrict => return Err(Errno::INVAL),
         Only(number, _) if number == value => return Ok(()),
         Only(_, errno) | Write::Fails(errno) => return Err(errno),
+        Forget | Write::Call(_) => return Ok(()),
     };
-    entry.kept.borrow_mut().insert((level, name), kept);
+    let mut values = target.entry.option_values.borrow_mut();
+    values.insert((level, name), kept);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A port that dies when it is told to: for tests.
+//! A port that dies when it is told to. The unit tests of the crate use it.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

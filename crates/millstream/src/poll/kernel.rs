@@ -1,4 +1,5 @@
-//! Descriptors of the kernel in a [`Poll`]: its part in the kernel is an epoll, made when it is first needed, and what that says is told in the kernel's own bits.
+//! Descriptors of the kernel in a [`Poll`]: its part in the kernel is an epoll, made when it is
+//! first needed, and what that says is told in the kernel's own bits.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,10 +7,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 use rustix::io::Errno;
 
+use super::Poll;
+use crate::event::{Event, Events, Interest, Mode, Readiness, Token};
 use crate::limits::KERNEL_ASKED_EVERY_NS;
-use crate::poll::{Event, Events, Interest, Mode, Poll, Token};
 use crate::poll_set::Wanted;
-use crate::readiness::Readiness;
 
 /// Events that one look takes.
 const KERNEL_EVENTS_MAX: usize = 64;
@@ -33,7 +34,8 @@ impl Poll {
         self.register_fd_with(fd, token, events)
     }
 
-    /// As [`register_fd`](Self::register_fd), for `events` in the kernel's own bits: `EPOLLIN`, `EPOLLET`, `EPOLLONESHOT` and so on.
+    /// As [`register_fd`](Self::register_fd), for `events` in the kernel's own bits: `EPOLLIN`,
+    /// `EPOLLET`, `EPOLLONESHOT` and so on.
     ///
     /// # Errors
     /// Those of `epoll_ctl`.
@@ -66,7 +68,8 @@ impl Poll {
         Ok(epoll::delete(kernel, fd)?)
     }
 
-    /// Its part in the kernel, if it has one: readable while a descriptor of the kernel that it watches is ready.
+    /// Its part in the kernel, if it has one: readable while a descriptor of the kernel that it
+    /// watches is ready.
     #[must_use]
     pub fn kernel_fd(&self) -> Option<BorrowedFd<'_>> {
         self.kernel.as_ref().map(AsFd::as_fd)
@@ -90,7 +93,8 @@ impl Poll {
         rustix::event::poll(&mut fds, Some(&NOW)).is_ok_and(|count| count > 0)
     }
 
-    /// A stack that is busy or looks for work leaves the kernel's descriptors alone for a while: to ask for them costs as much as an exchange on a connection.
+    /// A stack that is busy or looks for work leaves the kernel's descriptors alone for a while: to
+    /// ask for them costs as much as an exchange on a connection.
     pub(crate) fn is_kernel_due(&mut self, now_ns: u64) -> bool {
         if self.kernel.is_none() || self.inner.config().clock.is_virtual() {
             return true;
@@ -139,7 +143,7 @@ fn data(token: Token) -> epoll::EventData {
     epoll::EventData::new_u64(token.0 as u64)
 }
 
-/// What a registration asks for, in the kernel's bits.
+/// The interest of a registration, in the kernel's bits.
 pub(crate) fn kernel_events(wanted: Wanted) -> u32 {
     use epoll::EventFlags as Flags;
     let interest = wanted.interest;

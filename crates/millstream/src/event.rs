@@ -1,0 +1,229 @@
+//! The values of a [`Poll`](crate::Poll): what a program asks of it and what it tells.
+
+use crate::limits::EVENTS_PER_WAIT_MAX;
+
+/// The application's name for a registered source.
+///
+/// ```
+/// use millstream::Token;
+/// assert_eq!(Token(7).0, 7);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub usize);
+
+bitflags::bitflags! {
+    /// The events that a registration asks for. Failures and hang-ups are always told.
+    ///
+    /// ```
+    /// use millstream::Interest;
+    /// let both = Interest::READABLE | Interest::WRITABLE;
+    /// assert!(both.contains(Interest::READABLE) && both.is_writable());
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Interest: u8 {
+        /// Failures and hang-ups alone.
+        const NONE = 0;
+        /// Something to read: bytes, the peer's end, a connection to accept.
+        const READABLE = 1;
+        /// Room to write; the outcome of a connect.
+        const WRITABLE = 2;
+        /// The peer's end, whatever there is to read before it.
+        const READ_CLOSED = 4;
+        /// An urgent byte.
+        const URGENT = 8;
+    }
+
+    /// The things that can be done with a socket.
+    ///
+    /// ```
+    /// use millstream::Readiness;
+    /// let ready = Readiness::READABLE | Readiness::HANGUP;
+    /// assert!(ready.contains(Readiness::HANGUP) && !ready.is_empty());
+    /// ```
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Readiness: u8 {
+        /// Nothing.
+        const NONE = 0;
+        /// Bytes, an end, a connection to accept, or a failure to be read.
+        const READABLE = 1;
+        /// Room for a third of the send buffer, or a failure to be met.
+        const WRITABLE = 1 << 1;
+        /// The peer has closed its direction.
+        const READ_CLOSED = 1 << 2;
+        /// Both directions are closed.
+        const HANGUP = 1 << 3;
+        /// The connection failed.
+        const ERROR = 1 << 4;
+        /// An urgent byte has arrived. It stands apart from the stream, or the next reads meet it.
+        const URGENT = 1 << 5;
+    }
+}
+
+impl Interest {
+    /// The registration asks for something to read.
+    ///
+    /// ```
+    /// assert!(millstream::Interest::READABLE.is_readable());
+    /// ```
+    #[must_use]
+    pub const fn is_readable(self) -> bool {
+        self.contains(Self::READABLE)
+    }
+
+    /// The registration asks for room to write.
+    ///
+    /// ```
+    /// assert!(!millstream::Interest::READABLE.is_writable());
+    /// ```
+    #[must_use]
+    pub const fn is_writable(self) -> bool {
+        self.contains(Self::WRITABLE)
+    }
+
+    /// The registration asks for something that arrives; failures do, so asking for nothing counts.
+    pub(crate) const fn looks_in(self) -> bool {
+        self.bits() != Self::WRITABLE.bits()
+    }
+}
+
+impl Readiness {
+    pub(crate) fn with(self, other: Self, when: bool) -> Self {
+        if when { self.union(other) } else { self }
+    }
+}
+
+/// The times at which a poll reports a ready source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// At every wait for as long as it is ready.
+    #[default]
+    Level,
+    /// When something new has happened since it was last told of (`EPOLLET`).
+    Edge,
+}
+
+/// A ready source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    token: Token,
+    ready: Readiness,
+    /// The kernel's event bits; 0 for a socket.
+    kernel: u32,
+}
+
+impl Event {
+    pub(crate) const fn new(token: Token, ready: Readiness) -> Self {
+        Self {
+            token,
+            ready,
+            kernel: 0,
+        }
+    }
+
+    pub(crate) const fn of_kernel(token: Token, ready: Readiness, kernel: u32) -> Self {
+        Self {
+            token,
+            ready,
+            kernel,
+        }
+    }
+
+    /// The source's token.
+    #[must_use]
+    pub const fn token(&self) -> Token {
+        self.token
+    }
+
+    /// All of what follows, as one value.
+    #[must_use]
+    pub const fn readiness(&self) -> Readiness {
+        self.ready
+    }
+
+    /// The events of a kernel descriptor in the kernel's own bits; `None` for a socket.
+    #[must_use]
+    pub const fn kernel_events(&self) -> Option<u32> {
+        match self.kernel {
+            0 => None,
+            bits => Some(bits),
+        }
+    }
+
+    /// Reading gets somewhere: bytes, the end, an error, a connection (`EPOLLIN`).
+    #[must_use]
+    pub const fn is_readable(&self) -> bool {
+        self.ready.contains(Readiness::READABLE)
+    }
+
+    /// Writing gets somewhere (`EPOLLOUT`).
+    #[must_use]
+    pub const fn is_writable(&self) -> bool {
+        self.ready.contains(Readiness::WRITABLE)
+    }
+
+    /// The peer closed its direction (`EPOLLRDHUP`).
+    #[must_use]
+    pub const fn is_read_closed(&self) -> bool {
+        self.ready.contains(Readiness::READ_CLOSED)
+    }
+
+    /// Both directions are closed (`EPOLLHUP`).
+    #[must_use]
+    pub const fn is_hangup(&self) -> bool {
+        self.ready.contains(Readiness::HANGUP)
+    }
+
+    /// The connection failed; `take_error` says how (`EPOLLERR`).
+    #[must_use]
+    pub const fn is_error(&self) -> bool {
+        self.ready.contains(Readiness::ERROR)
+    }
+}
+
+/// Room for the events of one wait.
+#[derive(Debug)]
+pub struct Events {
+    pub(crate) events: Vec<Event>,
+    pub(crate) capacity: usize,
+}
+
+impl Events {
+    /// Room for `capacity` events, at least one and at most
+    /// [`EVENTS_PER_WAIT_MAX`](crate::limits::EVENTS_PER_WAIT_MAX).
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        let capacity = capacity.clamp(1, EVENTS_PER_WAIT_MAX);
+        Self {
+            events: Vec::with_capacity(capacity),
+            capacity,
+        }
+    }
+
+    /// From the next wait on there is room for `capacity` events, as in
+    /// [`with_capacity`](Self::with_capacity).
+    pub fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity.clamp(1, EVENTS_PER_WAIT_MAX);
+        self.events.clear();
+        self.events.reserve(self.capacity);
+    }
+
+    /// The events of the last wait.
+    pub fn iter(&self) -> std::slice::Iter<'_, Event> {
+        self.events.iter()
+    }
+
+    /// The last wait ran out of time.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+}
+
+impl<'a> IntoIterator for &'a Events {
+    type Item = &'a Event;
+    type IntoIter = std::slice::Iter<'a, Event>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}

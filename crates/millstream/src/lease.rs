@@ -1,0 +1,37 @@
+//! The lease that a context holds while it is in use.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use packetio::switch::Switch;
+
+use crate::mux_context::MuxContext;
+
+/// Held by a context that is in use. The runtime may open the context again when it is gone.
+pub(crate) struct Lease {
+    /// The switch that the context gets its frames from, and the context's number there.
+    pub member: Option<(Arc<Switch>, usize)>,
+    /// What the context has claimed of a service.
+    pub mux: Option<MuxContext>,
+}
+
+impl Lease {
+    /// Claims a local address and port from the service that shares the host, on a wire that has
+    /// one.
+    ///
+    /// # Errors
+    /// The service's: `AddrInUse`, `PermissionDenied`.
+    pub fn claim(&self, local: SocketAddr) -> std::io::Result<()> {
+        match &self.mux {
+            Some(mux) if local.port() != 0 => Ok(mux.claim(local)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// A socket of the context listens at `port`, or does so no more.
+    pub fn listens(&self, port: u16, on: bool) {
+        if let Some((switch, index)) = &self.member {
+            switch.listens(*index, port, on);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! A stack that its application and the watchdog turn, one at a time, and how the two know of each
+//! other.
+
+use std::sync::OnceLock;
+
+use ring::doorbell::StackBell;
+use ring::published::{Flag, Published64, fence_full};
+use ring::trylock::TryLock;
+use stack::Stack;
+
+/// An inline stack, which its owner turns, and the watchdog while the owner is away.
+pub(crate) struct SharedStack {
+    pub stack: TryLock<Stack>,
+    pub watch: Watch,
+}
+
+/// The watchdog's view of the owner.
+pub(crate) struct Watch {
+    /// The owner is in its own code.
+    away: Flag,
+    /// Turns that the owner took.
+    turns: Published64,
+    /// Wakes the watchdog; none on a virtual clock.
+    bell: OnceLock<StackBell>,
+}
+
+impl Watch {
+    pub fn new() -> Self {
+        Self {
+            away: Flag::new(),
+            turns: Published64::new(0),
+            bell: OnceLock::new(),
+        }
+    }
+
+    /// A watchdog looks after the stack from now on.
+    pub fn guard(&self, bell: StackBell) {
+        // A stack has one watchdog.
+        let _ = self.bell.set(bell);
+    }
+
+    pub fn enter(&self) {
+        self.away.lower();
+    }
+
+    /// Publishes that the owner is away, and then wakes the watchdog if it sleeps for good.
+    pub fn leave(&self) {
+        self.away.raise();
+        if let Some(bell) = self.bell.get() {
+            bell.ring();
+        }
+    }
+
+    pub fn turned(&self) {
+        self.turns.add(1);
+    }
+
+    /// The owner is away, and how many turns it took.
+    pub fn look(&self) -> (bool, u64) {
+        fence_full();
+        let turns = self.turns.load();
+        (self.away.is_raised(), turns)
+    }
+}

@@ -1,0 +1,148 @@
+//! The looks of a poll's wait: at the registrations on its list, and at the polls within it.
+
+use ring::socket_block::SocketBlock;
+
+use super::{State, readiness_or_want};
+use crate::app_socket::AppSocket;
+use crate::event::{Event, Mode, Readiness, Token};
+use crate::limits::{EVENTS_PER_WAIT_FEW, EVENTS_PER_WAIT_MANY};
+use crate::poll_set::{Nested, PollSets};
+use crate::readiness;
+
+impl State {
+    /// How many registrations on a poll's list one wait hands over. `is_whole`: all. This is so if
+    /// the wait's own turn brought nothing, since they were ready before it and nothing more is
+    /// coming. It is also so for a program that polls now and then (decision 0062).
+    pub(crate) fn share_of_events(&self, poll: u32, is_whole: bool) -> usize {
+        let listed = self.polls.listed(poll);
+        match is_whole || listed >= EVENTS_PER_WAIT_MANY {
+            true => listed,
+            false => (listed / 4).max(EVENTS_PER_WAIT_FEW),
+        }
+    }
+
+    /// Looks at what is on a poll's list, at each once, and appends what is ready to `events`, up
+    /// to `max`.
+    pub(crate) fn collect(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
+        let mut budget = self.polls.listed(poll);
+        let is_short = std::mem::take(&mut self.is_short_of_chunks);
+        let mut writers = std::mem::take(&mut self.polls.writers);
+        while events.len() < max
+            && let Some((at, id)) = self.polls.next_ready(poll, &mut budget)
+        {
+            let Some(socket) = self.sockets.current(id) else {
+                continue;
+            };
+            // Chunks were too few for all writers: who had some since the last look comes after
+            // those who had none.
+            if is_short && self.polls.wrote_since(at, socket.tx.tail()) {
+                writers.push((at, id));
+            } else if let Some(block) = self.side.memory.block(id.index) {
+                look(&mut self.polls, at, (socket, block), events);
+            }
+        }
+        for (at, id) in writers.drain(..) {
+            if events.len() >= max {
+                self.polls.list(at);
+            } else if let Some(socket) = self.sockets.current(id)
+                && let Some(block) = self.side.memory.block(id.index)
+            {
+                look(&mut self.polls, at, (socket, block), events);
+            }
+        }
+        self.polls.writers = writers;
+    }
+}
+
+/// Looks at the socket of a registration that was taken off its poll's list.
+#[inline]
+fn look(
+    polls: &mut PollSets,
+    at: u32,
+    (socket, block): (&mut AppSocket, &SocketBlock),
+    events: &mut Vec<Event>,
+) {
+    if !readiness::may_be_any(socket, block) {
+        return;
+    }
+    // Edges before readiness: an edge that comes in between is then reported once more, not lost.
+    let (in_edges, out_edges) = (block.in_edges(), block.out_edges());
+    let ready = readiness::of(socket, block);
+    let verdict = polls.judge(at, ready, in_edges, out_edges);
+    if let Some(event) = verdict.event {
+        events.push(event);
+    }
+    let is_room = || {
+        readiness::of(socket, block)
+            .contains(Readiness::WRITABLE)
+            .then_some(())
+    };
+    if verdict.waits_for_room && block.look_or_want(is_room).is_some() {
+        polls.list(at);
+    }
+}
+
+impl State {
+    /// Appends an event for each member of `poll` that is a poll and has something, up to `max`.
+    pub(crate) fn collect_nested(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
+        if self.polls.nested(poll).is_empty() {
+            return;
+        }
+        let mut members = std::mem::take(self.polls.nested_mut(poll));
+        members.retain(|one| self.polls.is_current(one.inner));
+        for one in &mut members {
+            if events.len() >= max {
+                break;
+            }
+            let token = one.wanted.token;
+            let wants = one.armed && self.is_news(one) && one.wanted.interest.is_readable();
+            if !wants || is_told(events, token) || !self.has_something(one.inner.index) {
+                continue;
+            }
+            events.push(Event::new(token, Readiness::READABLE));
+            (one.fresh, one.seen) = (false, self.polls.news(one.inner.index));
+            one.armed = !one.wanted.one_shot;
+        }
+        *self.polls.nested_mut(poll) = members;
+    }
+
+    /// It is to be told of, if there is anything to tell.
+    fn is_news(&self, one: &Nested) -> bool {
+        let is_edge = one.wanted.mode == Mode::Edge;
+        one.fresh || !is_edge || one.seen != self.polls.news(one.inner.index)
+    }
+
+    /// A wait on this poll would find a socket, or a poll that has one.
+    pub(crate) fn has_something(&mut self, poll: u32) -> bool {
+        for place in 0..self.polls.listed(poll) {
+            let Some((at, id)) = self.polls.peek(poll, place) else {
+                continue;
+            };
+            let Some(block) = self.side.memory.block(id.index) else {
+                continue;
+            };
+            let Some(socket) = self.sockets.current(id) else {
+                continue;
+            };
+            let edges = (block.in_edges(), block.out_edges());
+            let ready = readiness_or_want(socket, block);
+            if self.polls.would_tell(at, ready, edges) {
+                return true;
+            }
+        }
+        let below: Vec<u32> = {
+            let members = self.polls.nested(poll).iter();
+            let current = members.filter(|one| {
+                let is_wanted = one.wanted.interest.is_readable() && self.is_news(one);
+                one.armed && is_wanted && self.polls.is_current(one.inner)
+            });
+            current.map(|one| one.inner.index).collect()
+        };
+        below.into_iter().any(|inner| self.has_something(inner))
+    }
+}
+
+/// The kernel's part of it was told of in this wait already.
+fn is_told(events: &[Event], token: Token) -> bool {
+    events.iter().any(|event| event.token() == token)
+}

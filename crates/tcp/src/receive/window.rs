@@ -42,7 +42,7 @@ impl Receiver {
     /// The same while the reader keeps up: half of the buffer is free, and the field is scaled.
     #[inline]
     pub(crate) fn roomy_window(&self, rcv_shift: u8, config: &Config) -> Option<u32> {
-        let rx = &*self;
+        let rx = self;
         let ratio = u64::from(rx.ratio);
         let full = (u64::from(rx.buffer) * ratio / RATIO_ONE).min(u64::from(rx.clamp));
         let free = u64::from(rx.buffer.checked_sub(rx.charged)?) * ratio / RATIO_ONE;

@@ -106,7 +106,7 @@ impl Recovery {
     /// The reordering window (RFC 8985 6.2 step 4): none while no reordering was seen and duplicates alone
     /// prove the loss, else some quarters of the least round trip.
     pub(crate) fn reordering_window_us(&self, tx: &Sender) -> u32 {
-        let recovery = &*self;
+        let recovery = self;
         if recovery.reord_seen == 0 {
             let proven = recovery.sacked_out >= u32::from(recovery.reordering);
             if !recovery.is_before_recovery() || proven {

@@ -9,7 +9,7 @@ use crate::variables::Snd;
 impl Recovery {
     /// F-RTO wanted to send new data, and there was none to send.
     pub(crate) fn new_data_test_failed(&self, snd: &Snd) -> bool {
-        let recovery = &*self;
+        let recovery = self;
         recovery.any(flag::SEND_NEW) && snd.nxt.le(recovery.high_seq)
     }
 
@@ -26,7 +26,7 @@ impl Recovery {
 
     /// The first record that is lost and not sent again.
     pub(crate) fn next_lost(&self, records: &RecordPool) -> Index {
-        let recovery = &*self;
+        let recovery = self;
         let mut at = if recovery.hint == NONE {
             recovery.chain.head
         } else {
@@ -55,7 +55,7 @@ impl Recovery {
 
     /// Where the first segment of a lost record begins that has not left again.
     pub(crate) fn resend_from(&self, snd: &Snd, record: &Record) -> SeqNumber {
-        let recovery = &*self;
+        let recovery = self;
         let seq = record.seq.max(snd.una);
         match recovery.is_part_of(record) && !recovery.any(flag::SEND_HEAD) {
             true => recovery.part_end,
@@ -66,7 +66,7 @@ impl Recovery {
     /// PSH stands where the text had it when it was sent first; what is sent as one segment has it if a part had it (Linux).
     #[cold]
     pub(crate) fn is_repetition_pushed(&self, records: &RecordPool, end: SeqNumber) -> bool {
-        let recovery = &*self;
+        let recovery = self;
         let mut at = if recovery.any(flag::SEND_HEAD) {
             recovery.chain.head
         } else if recovery.any(flag::PROBE_LAST) {

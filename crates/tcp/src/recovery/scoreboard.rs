@@ -106,7 +106,7 @@ impl Recovery {
         duplicate: bool,
     ) -> bool {
         let SackBlock { left, right } = block;
-        let recovery = &*self;
+        let recovery = self;
         if right.gt(snd.nxt) || left.ge(right) || left.ge(snd.nxt) {
             return false;
         }

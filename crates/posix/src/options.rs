@@ -23,6 +23,14 @@ pub(crate) struct Target<'a> {
     pub options: SocketOptions<'a>,
 }
 
+impl Target<'_> {
+    /// The number that an option was set to, if its row remembers one.
+    fn remembered(&self, level: i32, name: i32) -> Option<i32> {
+        let values = self.entry.option_values.borrow();
+        values.get(&(level, name)).copied()
+    }
+}
+
 impl Sockets {
     fn target(&mut self, fd: i32) -> Result<Target<'_>, Errno> {
         self.socket_entry(fd)?;

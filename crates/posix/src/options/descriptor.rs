@@ -4,7 +4,6 @@ use millstream::{CongestionAlgorithm, DctcpInfo};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 
-use super::option_values::remembered;
 use super::{Target, to_errno};
 use crate::entry::{File, errno};
 use crate::layout::{int, sockaddr, to_int};
@@ -202,7 +201,7 @@ fn tell_arrivals(target: &Target<'_>) -> Done {
 
 /// A socket of IPv6 begins without `IP_MULTICAST_ALL`, as in Linux.
 pub(super) fn multicast_all(target: &Target<'_>, _: usize) -> Value {
-    let set = remembered(target, SOL_IP, IP_MULTICAST_ALL);
+    let set = target.remembered(SOL_IP, IP_MULTICAST_ALL);
     Ok(int(set.unwrap_or((!target.entry.is_v6).into())))
 }
 

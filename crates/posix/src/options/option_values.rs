@@ -378,23 +378,13 @@ pub(super) fn get(
         return below();
     };
     match row.read {
-        Int(number) => Ok(int(remembered(target, level, name).unwrap_or(number))),
+        Int(number) => Ok(int(target.remembered(level, name).unwrap_or(number))),
         Empty => Ok(Vec::new()),
         Zeros(len) => Ok(vec![0; len]),
         Read::Call(read) => read(target, room),
         Below => below(),
         Read::Fails(errno) => Err(errno),
     }
-}
-
-/// The number that an option was set to, if this table remembers it.
-pub(super) fn remembered(target: &Target<'_>, level: i32, name: i32) -> Option<i32> {
-    target
-        .entry
-        .option_values
-        .borrow()
-        .get(&(level, name))
-        .copied()
 }
 
 /// Sets an option; `ENOPROTOOPT` if none has that number.

@@ -68,7 +68,7 @@ impl Connection {
     }
 
     /// Payload arrived in order: learn the peer's segment size and pace, and what memory is worth.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_received(&mut self, cx: &Cx<'_>, len: u32, flags: Flags) {
         self.request_ack(AckKind::Owed);
         self.learn_segment_size(len, flags);
@@ -80,7 +80,7 @@ impl Connection {
     }
 
     /// Decides when what arrived is acknowledged.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn schedule_ack(&mut self, cx: &Cx<'_>) {
         self.request_ack(AckKind::Owed);
         // MAY hold more than one full segment's worth (SHLD-19); but an ACK that could not keep the window open

@@ -63,7 +63,8 @@ pub struct Turned {
 /// See the module's documentation.
 pub struct Stack {
     port: Box<dyn Port + Send>,
-    core: Core,
+    /// On the heap: a thread with a small stack may make this value and move it.
+    core: Box<Core>,
     arrivals: Arrivals,
     requests: AppRequests,
     departures: Departures,
@@ -99,7 +100,7 @@ impl Stack {
         let limits = &config.limits;
         let first_port = secrets.key(5)[0] as u32;
         let hasher = FlowHasher::new(secrets.key(2));
-        let core = Core {
+        let core = Box::new(Core {
             env: TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
             counters: Counters::default(),
             stages: StageClock::default(),
@@ -115,7 +116,7 @@ impl Stack {
                 is_short: false,
             },
             segment_out: SegmentOut::default(),
-        };
+        });
         let capabilities = port.capabilities();
         let stack = Self {
             core,
@@ -144,7 +145,7 @@ impl Stack {
     }
 
     fn stages(&mut self, now_ns: u64, acks: Acks) -> Turned {
-        let core = &mut self.core;
+        let core = &mut *self.core;
         core.stages.lap(Stage::Outside);
         core.env.now_ns = now_ns;
         core.flows.sockets.now_ns = now_ns;

@@ -10,6 +10,45 @@ use crate::raw::RawSlice;
 use crate::socket_block::SocketBlock;
 use crate::sync::Ordering;
 
+/// A way to copy into chunks. A trait and not a closure, because a closure that two callers share is
+/// not inlined into either.
+trait CopyIn {
+    /// Copies `piece` to a place in a chunk; `done` bytes of the write came before it.
+    fn copy(&mut self, memory: &Memory, to: (ChunkId, u32), piece: RawSlice<'_>, done: u32);
+}
+
+/// Copies, no more.
+struct Plain;
+
+impl CopyIn for Plain {
+    #[inline(always)]
+    fn copy(&mut self, memory: &Memory, (chunk, at): (ChunkId, u32), piece: RawSlice<'_>, _: u32) {
+        memory.copy_in(chunk, at, piece);
+    }
+}
+
+/// Copies and sums in one pass.
+struct Summing {
+    /// The sum so far.
+    sum: u32,
+    /// What is asked for on the way.
+    ahead: Ahead,
+}
+
+impl CopyIn for Summing {
+    #[inline(always)]
+    fn copy(
+        &mut self,
+        memory: &Memory,
+        (chunk, at): (ChunkId, u32),
+        piece: RawSlice<'_>,
+        done: u32,
+    ) {
+        let sum = memory.copy_in_sum(chunk, at, piece, self.ahead.past(done));
+        self.sum = checksum::combine(self.sum, sum, done & 1 != 0);
+    }
+}
+
 /// The stack's end of a receive stream. See [`byte_ring`](super).
 #[derive(Debug, Default)]
 pub struct RxWriter {
@@ -72,9 +111,7 @@ impl RxWriter {
         offset: u32,
         src: RawSlice<'_>,
     ) -> u32 {
-        self.store(pool, block, offset, src, |memory, chunk, at, piece, _| {
-            memory.copy_in(chunk, at, piece);
-        })
+        self.store(pool, block, offset, src, &mut Plain)
     }
 
     /// [`write_at`](Self::write_at) and the partial checksum of the bytes
@@ -90,18 +127,9 @@ impl RxWriter {
         src: RawSlice<'_>,
         ahead: Ahead,
     ) -> (u32, u32) {
-        let mut sum = 0;
-        let stored = self.store(
-            pool,
-            block,
-            offset,
-            src,
-            |memory, chunk, at, piece, done| {
-                let piece_sum = memory.copy_in_sum(chunk, at, piece, ahead.past(done));
-                sum = checksum::combine(sum, piece_sum, done & 1 != 0);
-            },
-        );
-        (stored, sum)
+        let mut copy = Summing { sum: 0, ahead };
+        let stored = self.store(pool, block, offset, src, &mut copy);
+        (stored, copy.sum)
     }
 
     /// The next `n` stored bytes are in order: the reader may have them.
@@ -226,8 +254,7 @@ impl RxWriter {
         self.first = Some(chunk);
     }
 
-    /// The body of both writes: `copy(memory, chunk, at, piece, done)` for each
-    /// piece of `src` that falls into one chunk; `done` bytes came before it.
+    /// The body of both writes: copies each piece of `src` that falls into one chunk.
     #[inline(always)]
     fn store(
         &mut self,
@@ -235,7 +262,7 @@ impl RxWriter {
         block: &SocketBlock,
         offset: u32,
         src: RawSlice<'_>,
-        mut copy: impl FnMut(&Memory, ChunkId, u32, RawSlice<'_>, u32),
+        copy: &mut impl CopyIn,
     ) -> u32 {
         let len = src.len().min(crate::limits::REACH_BYTES_MAX as usize) as u32;
         let Some((mut chunk, mut at)) = self.locate(pool, block, offset, len) else {
@@ -246,7 +273,7 @@ impl RxWriter {
         loop {
             let room = chunk.data_bytes() - at;
             let (piece, after) = rest.split_at(room.min(len - done) as usize);
-            copy(pool.memory(), chunk, at, piece, done);
+            copy.copy(pool.memory(), (chunk, at), piece, done);
             done += piece.len() as u32;
             rest = after;
             if done == len {

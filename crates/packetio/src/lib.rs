@@ -27,6 +27,7 @@ mod fd_port;
 pub mod foreign;
 #[allow(unsafe_code)]
 pub mod frame_unsafe;
+pub mod host;
 mod interface_drops;
 pub mod ip_wire;
 pub mod limits;

@@ -13,7 +13,6 @@
 //! prepare_wait() … sleep on poll_fds() until deadline_ns() … finish_wait()
 //! ```
 
-use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 use rustix::event::PollFlags;
@@ -21,8 +20,8 @@ use rustix::io::Errno;
 pub use wire::ethernet::MacAddr;
 
 use crate::frame_unsafe::{RxFrame, TxFrame};
+pub use crate::host::Host;
 use crate::limits::NAMED_COUNTERS_MAX;
-use crate::mux::message::Change;
 
 /// What the receiver of a port's frames must do about transport checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,15 +130,6 @@ impl PortCounters {
             .find(|(n, _)| *n == name)
             .map(|(_, v)| *v)
     }
-}
-
-/// A host that does ARP, neighbour discovery and routing for the ports of its NIC ([`mux`](crate::mux)).
-pub trait Host {
-    /// Asks for the link address of a next hop. The answer comes as [`Change::NextHop`].
-    fn resolve(&mut self, address: IpAddr);
-
-    /// Something that changed, in order; `None`: nothing more. Costs no system call.
-    fn next_change(&mut self) -> Option<Change>;
 }
 
 /// One queue of a packet wire: batches in, batches out, and how to sleep.

@@ -57,6 +57,6 @@ pub use config::{ConfigError, StackConfig};
 pub use context::Usage;
 pub use counters::Counters;
 pub use limits::Limits;
-pub use network::addresses::IpCidr;
+pub use network::addresses::{CidrError, IpCidr};
 pub use stack::{Stack, Turned};
 pub use stage_clock::StageCycles;

@@ -13,7 +13,7 @@
 //!   tell but the `EOF` that came with it. What is due (an ACK) is to be polled before. In FIN_WAIT_2 the
 //!   entry must: the connection would only reset what comes.
 //!
-//! A run of segments in order may be taken in one visit ([`run`](crate::run)).
+//! A run of segments in order may be taken in one visit ([`run`]).
 //! The steps, the timers and the output are methods of [`Connection`] in files of their own.
 
 use wire::SeqNumber;

@@ -31,6 +31,7 @@
 use std::net::IpAddr;
 
 use super::field::{Reader, Writer};
+pub use crate::host::{Change, Route};
 use crate::port::{ChecksumPolicy, MacAddr};
 use crate::text::Text;
 
@@ -138,66 +139,6 @@ pub struct Lease {
     pub first: u16,
     /// How many ports.
     pub ports: u16,
-}
-
-/// A route of the kernel's main table through the NIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Route {
-    /// Where it leads.
-    pub destination: IpAddr,
-    /// Bits of `destination` that count.
-    pub prefix: u8,
-    /// The next hop; `None` if the destination is on the link.
-    pub gateway: Option<IpAddr>,
-    /// The source address that the route prefers.
-    pub source: Option<IpAddr>,
-    /// The route's MTU in bytes, 0 for the NIC's.
-    pub mtu: u32,
-    /// Its metric: the lower one is used.
-    pub metric: u32,
-}
-
-/// A change of what the kernel knows about the NIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// The list that follows [`Welcome`] is complete.
-    Complete,
-    /// The link went up or down.
-    Link {
-        /// Whether it is up now.
-        is_up: bool,
-    },
-    /// The NIC has another MAC address.
-    Mac(MacAddr),
-    /// The NIC has another MTU, bytes.
-    Mtu(u32),
-    /// The NIC has an address.
-    AddressAdded {
-        /// The address.
-        address: IpAddr,
-        /// Bits of its network.
-        prefix: u8,
-    },
-    /// The NIC lost an address; its connections end with ENETDOWN.
-    AddressRemoved {
-        /// The address.
-        address: IpAddr,
-        /// Bits of its network.
-        prefix: u8,
-    },
-    /// A route appeared.
-    RouteAdded(Route),
-    /// A route went away.
-    RouteRemoved(Route),
-    /// A next hop that was resolved has another MAC address, or none.
-    NextHop {
-        /// The next hop.
-        address: IpAddr,
-        /// Its MAC address; `None` if it does not answer.
-        mac: Option<MacAddr>,
-    },
-    /// The NIC was removed. It may come back: then the list is sent again.
-    Gone,
 }
 
 /// What `mill mux` asks of a service that runs.

@@ -43,7 +43,7 @@ impl IpCidr {
     /// `address/prefix_len`.
     ///
     /// # Errors
-    /// [`CidrError::TooLong`] when the prefix is longer than the address.
+    /// [`CidrError::TooLong`](crate::CidrError::TooLong) when the prefix is longer than the address.
     pub fn new(address: IpAddr, prefix_len: u8) -> Result<IpCidr, CidrError> {
         if prefix_len > width(address) {
             return Err(CidrError::TooLong);

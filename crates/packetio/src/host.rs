@@ -1,0 +1,77 @@
+//! The host behind a port: the kernel's addresses, routes and next hops, as a port that shares its
+//! NIC with the kernel tells them to the stack.
+//!
+//! Owns nothing. Called by stacks, through [`Port::host`](crate::port::Port::host).
+
+use std::net::IpAddr;
+
+use wire::ethernet::MacAddr;
+
+/// A host that does ARP, neighbour discovery and routing for the ports of its NIC ([`mux`](crate::mux)).
+pub trait Host {
+    /// Asks for the link address of a next hop. The answer comes as [`Change::NextHop`].
+    fn resolve(&mut self, address: IpAddr);
+
+    /// Something that changed, in order; `None`: nothing more. Costs no system call.
+    fn next_change(&mut self) -> Option<Change>;
+}
+
+/// A route of the kernel's main table through the NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Route {
+    /// Where it leads.
+    pub destination: IpAddr,
+    /// Bits of `destination` that count.
+    pub prefix: u8,
+    /// The next hop; `None` if the destination is on the link.
+    pub gateway: Option<IpAddr>,
+    /// The source address that the route prefers.
+    pub source: Option<IpAddr>,
+    /// The route's MTU in bytes, 0 for the NIC's.
+    pub mtu: u32,
+    /// Its metric: the lower one is used.
+    pub metric: u32,
+}
+
+/// A change of what the kernel knows about the NIC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The list that follows [`Welcome`](crate::mux::message::Welcome) is complete.
+    Complete,
+    /// The link went up or down.
+    Link {
+        /// Whether it is up now.
+        is_up: bool,
+    },
+    /// The NIC has another MAC address.
+    Mac(MacAddr),
+    /// The NIC has another MTU, bytes.
+    Mtu(u32),
+    /// The NIC has an address.
+    AddressAdded {
+        /// The address.
+        address: IpAddr,
+        /// Bits of its network.
+        prefix: u8,
+    },
+    /// The NIC lost an address; its connections end with ENETDOWN.
+    AddressRemoved {
+        /// The address.
+        address: IpAddr,
+        /// Bits of its network.
+        prefix: u8,
+    },
+    /// A route appeared.
+    RouteAdded(Route),
+    /// A route went away.
+    RouteRemoved(Route),
+    /// A next hop that was resolved has another MAC address, or none.
+    NextHop {
+        /// The next hop.
+        address: IpAddr,
+        /// Its MAC address; `None` if it does not answer.
+        mac: Option<MacAddr>,
+    },
+    /// The NIC was removed. It may come back: then the list is sent again.
+    Gone,
+}

@@ -116,8 +116,17 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         let said = self.ask("stop");
-        if std::thread::panicking() {
-            println!("mill mux stop: {said}");
+        let Some(mut program) = self.program.take() else {
+            return;
+        };
+        // The service answers first and removes what it built after that.
+        let until = Instant::now() + Duration::from_secs(30);
+        while Instant::now() < until && matches!(program.0.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        match std::thread::panicking() {
+            true => println!("mill mux stop: {said}"),
+            false => assert!(!Path::new("/run/millstream/right").exists(), "{said}"),
         }
     }
 }

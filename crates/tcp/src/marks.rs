@@ -1,7 +1,8 @@
 //! The yes/no facts of a connection, packed in one word of the hot line.
 //!
-//! Owned by `Connection`; every step reads and sets them. [`Marks::OFF_FAST_PATH`] is what header
-//! prediction tests in one comparison.
+//! Owned by `Connection`; every step reads and sets them. One table declares the marks and says, for
+//! each shortcut, whether a mark sends the segment the general way. Each guard is a column of the
+//! table, so a new mark does not compile until its row answers for every shortcut.
 
 use core::ops::BitOr;
 
@@ -11,97 +12,149 @@ use crate::pack::Packing;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks(u32);
 
+/// A row: the mark, its bit, and for each shortcut in the order of [`Stops`] whether the mark stops it.
+macro_rules! marks {
+    ($($(#[$doc:meta])* $name:ident = $bit:literal: $prediction:ident $whole_flight:ident
+        $short_plan:ident $lone:ident $burst_rest:ident $plain_ack:ident;)*) => {
+        impl Marks {
+            $($(#[$doc])* pub const $name: Marks = Marks(1 << $bit);)*
+        }
+
+        /// Every mark with its column entries.
+        const TABLE: &[(Marks, Stops)] = &[$((Marks::$name, Stops {
+            prediction: $prediction,
+            whole_flight: $whole_flight,
+            short_plan: $short_plan,
+            lone: $lone,
+            burst_rest: $burst_rest,
+            plain_ack: $plain_ack,
+        })),*];
+    };
+}
+
+/// The shortcuts that a mark stops.
+struct Stops {
+    /// `segment_arrives::prediction`: one segment, or a sequel of a run.
+    prediction: bool,
+    /// `recovery::whole_flight`: the ACK of all that is in flight.
+    whole_flight: bool,
+    /// `output::next`: with nothing to send the plan follows from these marks alone.
+    short_plan: bool,
+    /// `output::lone`: a segment that bears all that waits.
+    lone: bool,
+    /// `output::rest`: full segments behind the first of a burst.
+    burst_rest: bool,
+    /// `output::plain_ack`: an ACK of a run that says only how far the text has come.
+    plain_ack: bool,
+}
+
+/// The mark sends the segment the general way.
+#[allow(non_upper_case_globals, reason = "a word in the table")]
+const stops: bool = true;
+/// The mark means nothing to the shortcut.
+#[allow(non_upper_case_globals, reason = "a word in the table")]
+const passes: bool = false;
+
+//                       columns: prediction whole_flight short_plan lone burst_rest plain_ack
+marks! {
+    /// Timestamps are in use.
+    TIMESTAMPS = 0: passes passes passes passes passes passes;
+    /// Window scaling is in use.
+    WINDOW_SCALING = 1: passes passes passes passes passes passes;
+    /// Selective acknowledgments are in use.
+    SACK = 2: passes passes passes passes passes passes;
+    /// TCP_NODELAY
+    NODELAY = 3: passes passes passes passes passes passes;
+    /// TCP_CORK
+    CORK = 4: passes passes passes stops passes passes;
+    /// SO_KEEPALIVE
+    KEEPALIVE = 5: passes passes passes passes passes passes;
+    /// The application has no more to send: a FIN follows the buffered bytes.
+    FIN_QUEUED = 6: passes passes passes passes passes passes;
+    /// The FIN was sent; snd.nxt counts it.
+    FIN_SENT = 7: passes passes passes stops passes passes;
+    /// The application is gone.
+    ORPHAN = 8: passes passes passes passes passes passes;
+    /// Something arrived that no ACK of ours covers yet.
+    ACK_PENDING = 9: passes passes passes passes passes passes;
+    /// An ACK must leave now.
+    ACK_NOW = 10: passes passes stops passes stops passes;
+    /// A SYN or SYN-ACK must leave now.
+    SYN_DUE = 11: passes passes stops stops stops passes;
+    /// A RST must leave now; the connection is closed.
+    RESET_DUE = 12: passes passes stops stops stops passes;
+    /// A RST must answer one segment (its sequence number is `tx.reply_seq`); the connection lives on.
+    REPLY_RESET = 13: passes passes stops stops stops passes;
+    /// A probe at snd.una - 1 must leave now.
+    PROBE_DUE = 14: passes passes stops stops stops passes;
+    /// The next data segment may be smaller than sender's silly-window avoidance would let pass.
+    PUSH_DUE = 15: passes passes passes stops passes passes;
+    /// A FIN arrived ahead of data; `rx.fin_seq` is its sequence number.
+    FIN_HELD = 16: passes passes passes passes passes passes;
+    /// Payload or a FIN is held out of order.
+    OUT_OF_ORDER = 17: stops passes passes stops stops stops;
+    /// Duplicate ACKs are counted, or loss recovery is under way.
+    RECOVERING = 18: stops stops stops stops stops passes;
+    /// A segment is being timed for its round trip.
+    TIMING = 19: passes passes passes passes passes passes;
+    /// `rx.duplicate` is to be reported by the next ACK (RFC 2883).
+    DSACK = 20: passes passes passes stops stops stops;
+    /// Header prediction is off (tests compare both ways).
+    NO_PREDICTION = 21: stops stops passes stops passes passes;
+    /// Data in order found no memory: the next ACK shuts the window.
+    NO_MEMORY = 22: passes passes passes stops stops passes;
+    /// The retransmission deadline is the persist timer.
+    PERSIST = 23: passes passes passes stops stops passes;
+    /// Urgent data was announced; `rx.urgent_end` says where it ends.
+    URGENT = 24: stops passes passes passes passes passes;
+    /// The connection was made of a SYN with a good cookie (RFC 7413), and our SYN-ACK is not acknowledged yet.
+    FAST_OPENED = 25: stops stops passes stops passes passes;
+    /// Payload of a SYN was acknowledged in the SYN-ACK: ours by the peer, or the peer's by us.
+    SYN_DATA_ACKED = 26: passes passes passes passes passes passes;
+    /// The last write said that more follows (MSG_MORE).
+    MORE = 27: passes passes passes stops passes passes;
+    /// The end of the send buffer is the end of a message: PSH goes with it.
+    PUSH_AT_END = 28: passes passes passes passes passes passes;
+    /// The application said something of places in the send stream: `cold.record_ends`, where segments must end (MSG_EOR), or `cold.urgent_out` (MSG_OOB).
+    RECORDS = 29: passes passes passes stops stops stops;
+    /// The path is searched for its MTU (RFC 4821).
+    PATH_PROBING = 30: passes passes passes stops stops passes;
+    /// A router said that the path takes less than the link; its word ages.
+    PATH_NARROWED = 31: passes passes passes stops stops passes;
+}
+
+/// The marks whose row has `true` in a column.
+macro_rules! column {
+    ($column:ident) => {{
+        let (mut set, mut at) = (0, 0);
+        while at < TABLE.len() {
+            if TABLE[at].1.$column {
+                set |= TABLE[at].0.0;
+            }
+            at += 1;
+        }
+        Marks(set)
+    }};
+}
+
 impl Marks {
     /// None of them.
     pub const NONE: Marks = Marks(0);
-    /// Timestamps are in use.
-    pub const TIMESTAMPS: Marks = Marks(1);
-    /// Window scaling is in use.
-    pub const WINDOW_SCALING: Marks = Marks(1 << 1);
-    /// Selective acknowledgments are in use.
-    pub const SACK: Marks = Marks(1 << 2);
-    /// TCP_NODELAY
-    pub const NODELAY: Marks = Marks(1 << 3);
-    /// TCP_CORK
-    pub const CORK: Marks = Marks(1 << 4);
-    /// SO_KEEPALIVE
-    pub const KEEPALIVE: Marks = Marks(1 << 5);
-    /// The application has no more to send: a FIN follows the buffered bytes.
-    pub const FIN_QUEUED: Marks = Marks(1 << 6);
-    /// The FIN was sent; snd.nxt counts it.
-    pub const FIN_SENT: Marks = Marks(1 << 7);
-    /// The application is gone.
-    pub const ORPHAN: Marks = Marks(1 << 8);
-    /// Something arrived that no ACK of ours covers yet.
-    pub const ACK_PENDING: Marks = Marks(1 << 9);
-    /// An ACK must leave now.
-    pub const ACK_NOW: Marks = Marks(1 << 10);
-    /// A SYN or SYN-ACK must leave now.
-    pub const SYN_DUE: Marks = Marks(1 << 11);
-    /// A RST must leave now; the connection is closed.
-    pub const RESET_DUE: Marks = Marks(1 << 12);
-    /// A RST must answer one segment (its sequence number is `tx.reply_seq`); the connection lives on.
-    pub const REPLY_RESET: Marks = Marks(1 << 13);
-    /// A probe at snd.una - 1 must leave now.
-    pub const PROBE_DUE: Marks = Marks(1 << 14);
-    /// The next data segment may be smaller than sender's silly-window avoidance would let pass.
-    pub const PUSH_DUE: Marks = Marks(1 << 15);
-    /// A FIN arrived ahead of data; `rx.fin_seq` is its sequence number.
-    pub const FIN_HELD: Marks = Marks(1 << 16);
-    /// Payload or a FIN is held out of order.
-    pub const OUT_OF_ORDER: Marks = Marks(1 << 17);
-    /// Duplicate ACKs are counted, or loss recovery is under way.
-    pub const RECOVERING: Marks = Marks(1 << 18);
-    /// A segment is being timed for its round trip.
-    pub const TIMING: Marks = Marks(1 << 19);
-    /// Header prediction is off (tests compare both ways).
-    pub const NO_PREDICTION: Marks = Marks(1 << 21);
-    /// The retransmission deadline is the persist timer.
-    pub const PERSIST: Marks = Marks(1 << 23);
-    /// Urgent data was announced; `rx.urgent_end` says where it ends.
-    pub const URGENT: Marks = Marks(1 << 24);
-
-    /// The connection was made of a SYN with a good cookie (RFC 7413), and our SYN-ACK is not acknowledged yet.
-    pub const FAST_OPENED: Marks = Marks(1 << 25);
-    /// Payload of a SYN was acknowledged in the SYN-ACK: ours by the peer, or the peer's by us.
-    pub const SYN_DATA_ACKED: Marks = Marks(1 << 26);
-    /// `rx.duplicate` is to be reported by the next ACK (RFC 2883).
-    pub const DSACK: Marks = Marks(1 << 20);
-    /// Data in order found no memory: the next ACK shuts the window.
-    pub const NO_MEMORY: Marks = Marks(1 << 22);
-    /// The last write said that more follows (MSG_MORE).
-    pub const MORE: Marks = Marks(1 << 27);
-    /// The end of the send buffer is the end of a message: PSH goes with it.
-    pub const PUSH_AT_END: Marks = Marks(1 << 28);
-    /// The application said something of places in the send stream: `cold.record_ends`, where segments must end (MSG_EOR), or `cold.urgent_out` (MSG_OOB).
-    pub const RECORDS: Marks = Marks(1 << 29);
-
-    /// A router said that the path takes less than the link; its word ages.
-    pub const PATH_NARROWED: Marks = Marks(1 << 31);
-    /// The path is searched for its MTU (RFC 4821).
-    pub const PATH_PROBING: Marks = Marks(1 << 30);
-
     /// Any of these sends a segment down the numbered steps.
-    pub const OFF_FAST_PATH: Marks = Marks(
-        Self::OUT_OF_ORDER.0
-            | Self::RECOVERING.0
-            | Self::URGENT.0
-            | Self::NO_PREDICTION.0
-            | Self::FAST_OPENED.0,
-    );
+    pub const STOPS_PREDICTION: Marks = column!(prediction);
+    /// With any of these loss recovery looks at an ACK of the whole flight.
+    pub const STOPS_WHOLE_FLIGHT: Marks = column!(whole_flight);
+    /// Any of these needs the full plan for what to send.
+    pub const SEND_NOW: Marks = column!(short_plan);
+    /// Any of these holds the next segment back or makes it something of its own.
+    pub const STOPS_LONE: Marks = column!(lone);
+    /// With any of these the segments of a burst leave one by one.
+    pub const STOPS_BURST_REST: Marks = column!(burst_rest);
+    /// With any of these an ACK of a run is built like any segment.
+    pub const STOPS_PLAIN_ACK: Marks = column!(plain_ack);
 
     /// With any of these an ACK says more than how far the text has come.
     pub const ACK_TELLS_MORE: Marks = Marks(Self::OUT_OF_ORDER.0 | Self::DSACK.0);
-
-    /// Any of these needs the full plan for what to send.
-    pub const SEND_NOW: Marks = Marks(
-        Self::ACK_NOW.0
-            | Self::SYN_DUE.0
-            | Self::RESET_DUE.0
-            | Self::REPLY_RESET.0
-            | Self::PROBE_DUE.0
-            | Self::RECOVERING.0,
-    );
 
     /// These and `more`.
     pub const fn with(self, more: Marks) -> Marks {
@@ -162,48 +215,13 @@ impl BitOr for Marks {
     }
 }
 
-/// Every mark, once: no two share a bit.
-const ALL: &[Marks] = &[
-    Marks::TIMESTAMPS,
-    Marks::WINDOW_SCALING,
-    Marks::SACK,
-    Marks::NODELAY,
-    Marks::CORK,
-    Marks::KEEPALIVE,
-    Marks::FIN_QUEUED,
-    Marks::FIN_SENT,
-    Marks::ORPHAN,
-    Marks::ACK_PENDING,
-    Marks::ACK_NOW,
-    Marks::SYN_DUE,
-    Marks::RESET_DUE,
-    Marks::REPLY_RESET,
-    Marks::PROBE_DUE,
-    Marks::PUSH_DUE,
-    Marks::FIN_HELD,
-    Marks::OUT_OF_ORDER,
-    Marks::RECOVERING,
-    Marks::TIMING,
-    Marks::NO_PREDICTION,
-    Marks::PERSIST,
-    Marks::URGENT,
-    Marks::FAST_OPENED,
-    Marks::SYN_DATA_ACKED,
-    Marks::DSACK,
-    Marks::NO_MEMORY,
-    Marks::MORE,
-    Marks::PUSH_AT_END,
-    Marks::RECORDS,
-    Marks::PATH_NARROWED,
-    Marks::PATH_PROBING,
-];
-
+/// No two marks share a bit.
 const _: () = {
     let mut seen = 0u32;
     let mut at = 0;
-    while at < ALL.len() {
-        assert!(ALL[at].0.count_ones() == 1 && seen & ALL[at].0 == 0);
-        seen |= ALL[at].0;
+    while at < TABLE.len() {
+        assert!(TABLE[at].0.0.count_ones() == 1 && seen & TABLE[at].0.0 == 0);
+        seen |= TABLE[at].0.0;
         at += 1;
     }
 };

@@ -4,16 +4,10 @@
 //! The state is Open and no probe is out; nothing is SACKed, lost or sent again, so there is no hole, no reordering, no duplicate and nothing to undo;
 //! nothing stays in flight, so the timer goes. Called by the fifth step and by header prediction.
 
-use crate::marks::Marks;
 use crate::recovery::Recovery;
 use crate::recovery::records::RecordPool;
 
 impl Recovery {
-    /// With any of these an ACK is looked at by the state machine.
-    pub(crate) const DISTURBED: Marks = Marks::RECOVERING
-        .with(Marks::FAST_OPENED)
-        .with(Marks::NO_PREDICTION);
-
     /// The only record goes back.
     #[inline]
     pub(crate) fn forget_whole_flight(&mut self, records: &mut RecordPool) {

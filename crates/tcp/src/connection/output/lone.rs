@@ -41,26 +41,6 @@ impl Lone {
 }
 
 impl Connection {
-    /// Marks of which any makes the next segment something of its own, or holds it back.
-    const NOT_LONE: Marks = Marks::RESET_DUE
-        .with(Marks::REPLY_RESET)
-        .with(Marks::SYN_DUE)
-        .with(Marks::PROBE_DUE)
-        .with(Marks::PUSH_DUE)
-        .with(Marks::RECOVERING)
-        .with(Marks::RECORDS)
-        .with(Marks::CORK)
-        .with(Marks::MORE)
-        .with(Marks::OUT_OF_ORDER)
-        .with(Marks::DSACK)
-        .with(Marks::PERSIST)
-        .with(Marks::NO_MEMORY)
-        .with(Marks::FIN_SENT)
-        .with(Marks::FAST_OPENED)
-        .with(Marks::PATH_NARROWED)
-        .with(Marks::PATH_PROBING)
-        .with(Marks::NO_PREDICTION);
-
     /// All that waits, if it leaves now as a lone segment.
     #[inline]
     pub(crate) fn lone(&self) -> Option<Lone> {
@@ -68,7 +48,7 @@ impl Connection {
         let len = snd.buffered;
         let fin = self.marks.has(Marks::FIN_QUEUED);
         let is_lone = snd.una == snd.nxt
-            && !self.marks.any(Self::NOT_LONE)
+            && !self.marks.any(Marks::STOPS_LONE)
             && (len > 0 || fin)
             && len <= u32::from(snd.mss)
             && len + u32::from(fin) <= snd.wnd

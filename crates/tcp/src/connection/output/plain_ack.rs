@@ -41,7 +41,7 @@ impl Connection {
     pub fn poll_plain_ack(&mut self, cx: &mut Cx<'_>) -> Option<PlainAck> {
         let is_plain = self.snd.ecn.is_off()
             && self.rx.dup_acks_due == 0
-            && !self.marks.any(Marks::ACK_TELLS_MORE | Marks::RECORDS);
+            && !self.marks.any(Marks::STOPS_PLAIN_ACK);
         if !is_plain || self.plan(cx) != Plan::Ack {
             return None;
         }

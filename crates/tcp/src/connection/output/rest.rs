@@ -19,16 +19,6 @@ pub struct BurstRest {
 }
 
 impl Connection {
-    /// Marks of which any makes the next segment something of its own.
-    const APART: Marks = Marks::SEND_NOW
-        .with(Marks::RECORDS)
-        .with(Marks::OUT_OF_ORDER)
-        .with(Marks::DSACK)
-        .with(Marks::PERSIST)
-        .with(Marks::NO_MEMORY)
-        .with(Marks::PATH_NARROWED)
-        .with(Marks::PATH_PROBING);
-
     /// After [`poll_transmit`](Self::poll_transmit) gave `first`: up to `segments_max` more of its kind. None if it was no full segment of new data, or
     /// what follows differs from it; `poll_transmit` knows.
     #[inline]
@@ -59,7 +49,7 @@ impl Connection {
             // A window that is shut for want of memory is so for one segment.
             && first.window > 0
             && first.seq + mss == self.snd.nxt
-            && !self.marks.any(Self::APART)
+            && !self.marks.any(Marks::STOPS_BURST_REST)
             && self.rx.dup_acks_due == 0
             && self.snd.ecn.is_off()
             && !self.pacing.on

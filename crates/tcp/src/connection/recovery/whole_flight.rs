@@ -8,9 +8,10 @@ use crate::congestion::AckSample;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
+use crate::marks::Marks;
 use crate::recovery::rate::{Busy, RateSample};
 use crate::recovery::records::{Record, tag};
-use crate::recovery::{Pending, Recovery, flag};
+use crate::recovery::{Pending, flag};
 use crate::segment::Segment;
 use crate::timers::NEVER_NS;
 
@@ -20,7 +21,7 @@ impl Connection {
     pub(crate) fn whole_flight(&self, cx: &Cx<'_>, seg: &Segment) -> Option<Record> {
         let recovery = &self.recovery;
         let is_whole = seg.ack == self.snd.nxt
-            && !self.marks.any(Recovery::DISTURBED)
+            && !self.marks.any(Marks::STOPS_WHOLE_FLIGHT)
             && recovery.chain.head == recovery.chain.tail
             && recovery.sacked_out | recovery.lost_out | recovery.retrans_out == 0
             && !recovery.any(flag::RENEGING)

@@ -20,7 +20,7 @@ impl Connection {
         let acks_new = seg.ack != self.snd.una;
         seg.seq == self.rcv.nxt
             && seg.flags.without(Flags::PSH) == self.snd.ecn.plain_ack()
-            && !self.marks.any(Marks::OFF_FAST_PATH)
+            && !self.marks.any(Marks::STOPS_PREDICTION)
             && self.state().is_synchronized()
             && seg.ack.since(self.snd.una) <= self.snd.flight()
             && seg.options.sack.is_empty()
@@ -119,7 +119,7 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn takes_sequels(&self) -> bool {
-        !self.marks.any(Marks::OFF_FAST_PATH)
+        !self.marks.any(Marks::STOPS_PREDICTION)
             && self.snd.ecn.is_off()
             && self.state().receives_data()
             && !self.refuses_text()

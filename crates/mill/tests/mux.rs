@@ -1,6 +1,7 @@
 //! `mill mux`: servers of Millstream's and of the kernel's share one NIC and one address.
 //!
-//! The NIC is one end of a veth pair. Its peer, in a namespace of its own, is another host: curl and ping run there.
+//! The NIC is one end of a veth pair. Its peer, in a namespace of its own, is another host: curl
+//! and ping run there.
 
 mod world;
 
@@ -14,7 +15,8 @@ use world::{CURL, World, noise};
 
 const MILL: &str = env!("CARGO_BIN_EXE_mill");
 
-/// All NICs here have the same name, and a service keeps what it builds under its NIC's name: one test at a time.
+/// All NICs here have the same name, and a service keeps what it builds under its NIC's name: one
+/// test at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// A program that is ended when this goes.
@@ -71,7 +73,8 @@ impl Service {
         }
     }
 
-    /// In the NIC's network namespace, but in the mount namespace of all, so that what is pinned outlives the service.
+    /// In the NIC's network namespace, but in the mount namespace of all, so that what is pinned
+    /// outlives the service.
     fn inside(&self, words: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command

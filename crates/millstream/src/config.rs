@@ -7,16 +7,16 @@ use stack::{IpCidr, Limits, StackConfig};
 
 use crate::limits::{LINGER_NS, SPIN_NS};
 
-/// Which thread turns a stack while the application's own thread is away from it. The application's thread turns it
-/// whenever it waits.
+/// Which thread turns a stack while the application's own thread is away from it. The application's
+/// thread turns it whenever it waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Crank {
     /// The watchdog that all stacks of the process share. It comes after
     /// [`WATCHDOG_TICK_NS`](crate::limits::WATCHDOG_TICK_NS), 5 ms.
     #[default]
     Inline,
-    /// A thread of the stack's own, for programs that compute for long between their calls. It comes after
-    /// [`STACK_THREAD_TICK_NS`](crate::limits::STACK_THREAD_TICK_NS), 0.5 ms.
+    /// A thread of the stack's own, for programs that compute for long between their calls. It
+    /// comes after [`STACK_THREAD_TICK_NS`](crate::limits::STACK_THREAD_TICK_NS), 0.5 ms.
     Dedicated,
 }
 

@@ -85,8 +85,9 @@ impl Context {
         self.inner.ask(Control::Report)
     }
 
-    /// How long this thread looked for work before it came, or before it slept ([`Config::spin_ns`](crate::Config::spin_ns)), ns: CPU time in which
-    /// there was nothing to do.
+    /// How long this thread looked for work before it came, or before it slept
+    /// ([`Config::spin_ns`](crate::Config::spin_ns)), ns: CPU time in which there was nothing to
+    /// do.
     #[must_use]
     pub fn looked_ns(&self) -> u64 {
         self.inner.crank().looked_ns()
@@ -101,7 +102,8 @@ impl Context {
         self.inner.step().map(|_| ())
     }
 
-    /// Turns until the stack has nothing more to do now: all that can leave has left, all that has arrived is seen to. True if anything moved.
+    /// Turns until the stack has nothing more to do now: all that can leave has left, all that has
+    /// arrived is seen to. True if anything moved.
     ///
     /// # Errors
     /// `NetworkDown` if the wire is gone for good.
@@ -209,8 +211,9 @@ impl Context {
         self.inner.config().clock.wall_ns(at_ns)
     }
 
-    /// When the stack wants to be turned though nothing arrives and nobody asks it for anything; `None`: never. It may be a little early, and it never is too
-    /// late. For the holder of a virtual clock.
+    /// When the stack wants to be turned though nothing arrives and nobody asks it for anything;
+    /// `None`: never. It may be a little early, and it never is too late. For the holder of a
+    /// virtual clock.
     #[must_use]
     pub fn next_deadline_ns(&self) -> Option<u64> {
         self.inner.crank().next_deadline_ns()
@@ -482,7 +485,8 @@ impl Inner {
         Ok(false)
     }
 
-    /// The crank, which its caller turns. It is there until the context is dropped, and one call at a time turns it.
+    /// The crank, which its caller turns. It is there until the context is dropped, and one call at
+    /// a time turns it.
     pub(crate) fn crank(&self) -> RefMut<'_, Crank> {
         self.written.set(0);
         RefMut::map(self.crank.borrow_mut(), |crank| {

@@ -1,7 +1,9 @@
-//! The crank of a stack, in the hand of the application's thread: one turn now, or sleep until there is something to see.
+//! The crank of a stack, in the hand of the application's thread: one turn now, or sleep until
+//! there is something to see.
 //!
-//! The application's thread turns the stack inside its own calls, under a try-lock. While it is away, the watchdog turns
-//! it: a thread of the process (inline crank), or one of the stack's own that comes sooner (dedicated crank).
+//! The application's thread turns the stack inside its own calls, under a try-lock. While it is
+//! away, the watchdog turns it: a thread of the process (inline crank), or one of the stack's own
+//! that comes sooner (dedicated crank).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +71,8 @@ impl Crank {
         self.step_with(Stack::turn)
     }
 
-    /// As [`step`](Self::step), for a caller that hands events out and comes back with the answers to them.
+    /// As [`step`](Self::step), for a caller that hands events out and comes back with the answers
+    /// to them.
     pub fn step_before_answers(&mut self) -> std::io::Result<Step> {
         self.step_with(Stack::turn_before_answers)
     }
@@ -96,8 +99,8 @@ impl Crank {
         self.spin.looked_ns()
     }
 
-    /// Yields to a helper thread that could bring something and needs this CPU. True: the caller, which found nothing
-    /// and will not sleep, looks again.
+    /// Yields to a helper thread that could bring something and needs this CPU. True: the caller,
+    /// which found nothing and will not sleep, looks again.
     pub fn give_way_to_helper(&self) -> bool {
         if self.mover_shares_cpu {
             std::thread::yield_now();
@@ -105,7 +108,8 @@ impl Crank {
         self.mover_shares_cpu
     }
 
-    /// Begins a call of the application's thread into the library. The watchdog stays away from here on.
+    /// Begins a call of the application's thread into the library. The watchdog stays away from
+    /// here on.
     pub fn enter(&self) {
         self.shared.watch.enter();
     }
@@ -148,8 +152,8 @@ impl Crank {
         Ok(Step::Idle)
     }
 
-    /// Sleeps until the application may have something to see, or `until_ns`. `has_events` is the last look before the
-    /// sleep. True if a signal ended it.
+    /// Sleeps until the application may have something to see, or `until_ns`. `has_events` is the
+    /// last look before the sleep. True if a signal ended it.
     pub fn wait(
         &mut self,
         until_ns: Option<u64>,

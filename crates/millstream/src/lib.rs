@@ -28,12 +28,15 @@
 //! # }
 //! ```
 //!
-//! * A [`Runtime`] opens the wire and holds one stack per context. A [`Context`] is the application's end of one of them; it and its
-//!   sockets stay on the thread that took it.
-//! * The application's own thread turns its stack, inside calls that wait. [`Crank`] says which thread does so while the application is elsewhere:
-//!   a watchdog that all stacks share ([`Crank::Inline`]), or a thread per stack that comes sooner ([`Crank::Dedicated`]).
-//! * A [`Clock`] that is not the system's makes all of it a simulation: [`Runtime::with_ports`] on a wire in the caller's hands, time in the caller's hands.
-//! * [`Poll`] waits for many sockets, level- or edge-triggered, once or again and again, as Linux's epoll does; also for descriptors of the kernel.
+//! * A [`Runtime`] opens the wire and holds one stack per context. A [`Context`] is the
+//!   application's end of one of them; it and its sockets stay on the thread that took it.
+//! * The application's own thread turns its stack, inside calls that wait. [`Crank`] says which
+//!   thread does so while the application is elsewhere: a watchdog that all stacks share
+//!   ([`Crank::Inline`]), or a thread per stack that comes sooner ([`Crank::Dedicated`]).
+//! * A [`Clock`] that is not the system's makes all of it a simulation: [`Runtime::with_ports`] on
+//!   a wire in the caller's hands, time in the caller's hands.
+//! * [`Poll`] waits for many sockets, level- or edge-triggered, once or again and again, as Linux's
+//!   epoll does; also for descriptors of the kernel.
 
 #![forbid(unsafe_code)]
 

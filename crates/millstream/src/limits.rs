@@ -40,10 +40,11 @@ pub const KERNEL_ASKED_EVERY_NS: u64 = 20_000;
 /// How long an application may stay away from its stack before the watchdog turns the crank for it.
 pub const WATCHDOG_TICK_NS: u64 = 5_000_000;
 
-/// How long an application may stay away from a stack that has a thread of its own (dedicated crank) before that thread
-/// turns the crank.
+/// How long an application may stay away from a stack that has a thread of its own (dedicated
+/// crank) before that thread turns the crank.
 pub const STACK_THREAD_TICK_NS: u64 = 500_000;
-/// Turns, one a tick, that the watchdog takes for an application that is away before it takes it for one that sleeps, and turns as often as there is something to do.
+/// Turns, one a tick, that the watchdog takes for an application that is away before it takes it
+/// for one that sleeps, and turns as often as there is something to do.
 pub const WATCHDOG_SINGLE_TURNS: u32 = 10;
 /// How long a context that goes waits for the watchdog to let go of copies of its descriptors, at
 /// most: many times what it takes to be woken, within a tick. After that its interface may still be

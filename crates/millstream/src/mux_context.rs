@@ -1,7 +1,8 @@
-//! A context's part of a `mux` wire: what it has claimed, and what the host says of addresses and routes.
+//! A context's part of a `mux` wire: what it has claimed, and what the host says of addresses and
+//! routes.
 //!
-//! Owns the claims until the context goes. They outlive their listeners, since accepted connections go on using the port.
-//! Called when a context is opened, and by sockets that listen or bind.
+//! Owns the claims until the context goes. They outlive their listeners, since accepted connections
+//! go on using the port. Called when a context is opened, and by sockets that listen or bind.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +29,8 @@ impl MuxContext {
         }
     }
 
-    /// From now on what arrives for `local` comes to this context. One round trip to the service, the first time.
+    /// From now on what arrives for `local` comes to this context. One round trip to the service,
+    /// the first time.
     pub fn claim(&self, local: SocketAddr) -> Result<(), Errno> {
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         if !claims.contains(&local) {
@@ -51,8 +53,8 @@ impl Drop for MuxContext {
     }
 }
 
-/// Puts what the host knows into the settings of a context's stack: addresses, routes, and local ports of its own. Addresses
-/// that the user gave only narrow the set.
+/// Puts what the host knows into the settings of a context's stack: addresses, routes, and local
+/// ports of its own. Addresses that the user gave only narrow the set.
 pub(crate) fn complete(
     stack: &mut StackConfig,
     host: &MuxHost,

@@ -255,8 +255,9 @@ impl Poll {
         }
     }
 
-    /// Waits until a watched source is ready or `timeout` has passed, and says how many are. What the application has written, closed and connected since
-    /// it last waited leaves first; TCP happens here. While the stack is busy, descriptors of the kernel are looked at every
+    /// Waits until a watched source is ready or `timeout` has passed, and says how many are. What
+    /// the application has written, closed and connected since it last waited leaves first; TCP
+    /// happens here. While the stack is busy, descriptors of the kernel are looked at every
     /// [`KERNEL_ASKED_EVERY_NS`](crate::limits::KERNEL_ASKED_EVERY_NS), and else at each wait.
     ///
     /// A wait may hand over a part of the ready sources and leave the others to the next wait. With

@@ -48,7 +48,8 @@ struct Seat {
 }
 
 impl Runtime {
-    /// Opens the wire and makes a stack for each context; with [`Crank::Dedicated`], starts a thread for each.
+    /// Opens the wire and makes a stack for each context; with [`Crank::Dedicated`], starts a
+    /// thread for each.
     ///
     /// # Errors
     /// [`Error`], in one line: what was wrong and where.
@@ -256,7 +257,8 @@ fn switch(config: &Config) -> Result<Option<Arc<Switch>>, Error> {
             let switch = Switch::ethernet(options.mtu, config.contexts)?;
             return Ok(Some(Arc::new(switch)));
         }
-        // Each context of a `mux` wire has a port of its own, and the service knows whose a frame is.
+        // Each context of a `mux` wire has a port of its own, and the service knows whose a frame
+        // is.
         Backend::Loopback(_) | Backend::Mux(_) => return Ok(None),
         Backend::Memif(options) if options.queues >= config.contexts => return Ok(None),
         Backend::Memif(options) => options.queues,

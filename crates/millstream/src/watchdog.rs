@@ -1,5 +1,6 @@
-//! The watchdog: a thread that turns a stack whose owner stays away. With the inline crank one thread per process looks
-//! after all stacks, once a tick; with the dedicated crank each stack has a thread of its own, with a shorter tick.
+//! The watchdog: a thread that turns a stack whose owner stays away. With the inline crank one
+//! thread per process looks after all stacks, once a tick; with the dedicated crank each stack has
+//! a thread of its own, with a shorter tick.
 //!
 //! An owner that returns to its own code marks itself *away*. If it is still away a tick later and
 //! its stack has not been turned since, the watchdog takes one turn under the crank's try-lock, one
@@ -43,7 +44,8 @@ impl Drop for Guarded {
         if let Some(thread) = self.thread.take() {
             self.dog.stop.raise();
             self.dog.bell.insist();
-            // A child of `fork` has no such thread. A panic there was reported by the thread itself.
+            // A child of `fork` has no such thread. A panic there was reported by the thread
+            // itself.
             if self.dog.pid == std::process::id() {
                 let _ = thread.join();
             }
@@ -216,7 +218,8 @@ fn start(name: String, dog: &Arc<Dog>, cpu: Option<usize>) -> Result<JoinHandle<
         })
 }
 
-/// Binds this thread to CPU `index` modulo those online. Without the right to do so it runs where the kernel puts it.
+/// Binds this thread to CPU `index` modulo those online. Without the right to do so it runs where
+/// the kernel puts it.
 fn pin(index: usize) {
     let online = std::thread::available_parallelism().map_or(1, usize::from);
     let mut set = CpuSet::new();
@@ -255,7 +258,8 @@ fn sleep(dog: &Dog, fds: &[Watched], timeout_ns: Option<u64>) {
         .iter()
         .map(|(fd, flags)| PollFd::from_borrowed_fd(fd.as_fd(), *flags))
         .collect();
-    // Within a tick everybody is looked at anyway, and a busy owner's ringing would only wake us for nothing.
+    // Within a tick everybody is looked at anyway, and a busy owner's ringing would only wake us
+    // for nothing.
     if timeout_ns.is_none_or(|ns| ns > dog.pace.tick_ns) {
         polled.push(PollFd::from_borrowed_fd(dog.bell.fd(), PollFlags::IN));
     }
@@ -282,8 +286,9 @@ impl Sheep {
         if !is_away || moved {
             self.stood_in = 0;
             self.disarm(&shared);
-            // An owner who comes and goes is looked at again after a tick, wherever it is just now: a watchdog that slept for good
-            // would be rung, and run, as soon as the owner leaves, between a request and its answer.
+            // An owner who comes and goes is looked at again after a tick, wherever it is just now:
+            // a watchdog that slept for good would be rung, and run, as soon as the owner leaves,
+            // between a request and its answer.
             return (is_away || moved).then_some(now_ns + tick_ns);
         }
         let Some(mut stack) = shared.stack.try_lock() else {
@@ -296,8 +301,9 @@ impl Sheep {
         // A turn takes in less than a crowd may send in a tick.
         stack.drain();
         if stack.turn(now_ns).busy {
-            // An owner who is only busy with what the last turn brought loses its core, and what lies in its caches, to every turn of ours, and has the more to do when it
-            // comes back (decision 0043).
+            // An owner who is only busy with what the last turn brought loses its core, and what
+            // lies in its caches, to every turn of ours, and has the more to do when it comes back
+            // (decision 0043).
             let sleeps = self.stood_in > single_turns;
             return Some(now_ns + if sleeps { 0 } else { tick_ns });
         }

@@ -1,8 +1,9 @@
-//! The egress check in user space: the same decisions as `bpf/mux_egress.c`, for `path=memif` and as its oracle.
+//! The egress check in user space: the same decisions as `bpf/mux_egress.c`, for `path=memif` and
+//! as its oracle.
 //!
-//! Owns a table of what may be sent by whom. The check reads a frame's bytes only; from them nothing panics. The order of
-//! the checks is the order of [`Reason`]. Called for each frame that a memif application sends, and by tests that feed this
-//! and the XDP program with the same frames.
+//! Owns a table of what may be sent by whom. The check reads a frame's bytes only; from them
+//! nothing panics. The order of the checks is the order of [`Reason`]. Called for each frame that a
+//! memif application sends, and by tests that feed this and the XDP program with the same frames.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -17,7 +18,7 @@ const FRAME_BYTES_MIN: usize = ETHERNET_BYTES + 20;
 const FRAME_BYTES_PADDED: usize = 60;
 const TCP_BYTES: usize = 20;
 
-/// What an address is to the NIC.
+/// The kind of an address, as the NIC sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressKind {
     /// One of the NIC's.
@@ -26,7 +27,7 @@ pub enum AddressKind {
     Broadcast,
 }
 
-/// Who may send what.
+/// The rights of each sender.
 #[derive(Clone, Debug)]
 pub struct EgressTable {
     /// The NIC's MAC address.

@@ -1,9 +1,10 @@
 //! Every limit of the service, with its name and unit.
 //!
-//! At each the answer is defined: a refusal with an errno, or the end of the connection that reached it.
+//! At each the answer is defined: a refusal with an errno, or the end of the connection that
+//! reached it.
 
-/// Virtual ports of one service, one per context, unless `--ports` says fewer. The next application is
-/// refused (EBUSY).
+/// Virtual ports of one service, one per context, unless `--ports` says fewer. The next application
+/// is refused (EBUSY).
 pub const SLOTS_MAX: u16 = 254;
 
 /// Slots of one ring of a context. More are refused (EINVAL).
@@ -40,13 +41,14 @@ pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
 pub const LEDGER_ENTRIES_MAX: u32 = 1 << 20;
 /// Peers that are reset before clients have their turn again.
 pub const RESETS_PER_TURN: usize = 256;
-/// How long after the first reset the second one follows, in ns: a peer's kernel answers at most one such
-/// segment of a connection in 500 ms.
+/// How long after the first reset the second one follows, in ns: a peer's kernel answers at most
+/// one such segment of a connection in 500 ms.
 pub const RESET_AGAIN_NS: u64 = 600_000_000;
-/// How long a new service waits for the applications of the one before it, in ns. Then they count as
-/// dead.
+/// How long a new service waits for the applications of the one before it, in ns. Then they count
+/// as dead.
 pub const RECOVERY_NS: u64 = 5_000_000_000;
 /// How often the service looks at its deadlines while there are any, in ns.
 pub const TICK_NS: i64 = 100_000_000;
-/// Descriptors that the service asks the system for: one for each reserved port, and its connections.
+/// Descriptors that the service asks the system for: one for each reserved port, and its
+/// connections.
 pub const DESCRIPTORS: u64 = 65_536;

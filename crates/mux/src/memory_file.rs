@@ -1,8 +1,9 @@
 //! Memory files that applications hand over: what is checked before one is used.
 //!
-//! Owns nothing. A file must be memory (a memfd on tmpfs) and sealed, so that it neither shrinks nor grows
-//! nor loses its seals. Seals are asked for first: only the kernel's own memory files have them, and the
-//! file system of any other file might keep the service waiting. Called by the service.
+//! Owns nothing. A file must be memory (a memfd on tmpfs) and sealed, so that it neither shrinks
+//! nor grows nor loses its seals. Seals are asked for first: only the kernel's own memory files
+//! have them, and the file system of any other file might keep the service waiting. Called by the
+//! service.
 
 use std::os::fd::BorrowedFd;
 
@@ -17,7 +18,7 @@ const TMPFS: u64 = 0x0102_1994;
 /// Checks that `file` is sealed memory of just `bytes` bytes.
 ///
 /// # Errors
-/// What is wrong.
+/// The fault of the file.
 pub fn check(file: BorrowedFd<'_>, bytes: u64) -> Result<(), &'static str> {
     let wanted = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
     let seals = fcntl_get_seals(file).map_err(|_| "not a memory file")?;

@@ -1,10 +1,12 @@
-//! Ownership of ports: which application has which 3-tuple, and which blocks of local ports are leased.
+//! Ownership of ports: which application has which 3-tuple, and which blocks of local ports are
+//! leased.
 //!
-//! Owns both tables, and with each entry its reservation in the kernel. Asks nobody and sends nothing.
-//! Called by the service.
+//! Owns both tables, and with each entry its reservation in the kernel. Asks nobody and sends
+//! nothing. Called by the service.
 //!
-//! Claims of one application may not overlap with those of another: an unspecified address overlaps with
-//! every address of its family. TCP is the only protocol, so an address and a port name a place.
+//! Claims of one application may not overlap with those of another: an unspecified address overlaps
+//! with every address of its family. TCP is the only protocol, so an address and a port name a
+//! place.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -44,8 +46,8 @@ pub struct Ownership {
     /// By first port.
     leases: BTreeMap<u16, Lease>,
     lease_range: RangeInclusive<u16>,
-    /// Block at which the search for free ports begins: ports that were given back rest for as long as
-    /// possible.
+    /// Block at which the search for free ports begins: ports that were given back rest for as long
+    /// as possible.
     next_block: u16,
 }
 
@@ -75,8 +77,8 @@ impl Ownership {
         self.leases.values()
     }
 
-    /// Adds `context` to the claim of `place`, which is made and reserved if it does not exist. Returns
-    /// the contexts that listen now.
+    /// Adds `context` to the claim of `place`, which is made and reserved if it does not exist.
+    /// Returns the contexts that listen now.
     ///
     /// # Errors
     /// `ADDRINUSE` if another application, the leases or the kernel have the port.
@@ -117,8 +119,8 @@ impl Ownership {
         Ok(vec![context])
     }
 
-    /// Takes `context` off the claim of `place`. Returns the contexts that still listen; with none the
-    /// claim and its reservation are gone.
+    /// Takes `context` off the claim of `place`. Returns the contexts that still listen; with none
+    /// the claim and its reservation are gone.
     ///
     /// # Errors
     /// `NOENT` if the application has no such claim.

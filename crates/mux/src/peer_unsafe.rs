@@ -1,7 +1,8 @@
 //! The process at the other end of a UNIX socket: `SO_PEERCRED` and `SO_PEERGROUPS`.
 //!
-//! Owns nothing. The kernel took both when the peer connected, so a process that changes its user later,
-//! or whose number another process gets, is told as it was. Called by the service for each connection.
+//! Owns nothing. The kernel took both when the peer connected, so a process that changes its user
+//! later, or whose number another process gets, is told as it was. Called by the service for each
+//! connection.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -9,7 +10,8 @@ use rustix::io::{self, Errno};
 
 use crate::policy::Peer;
 
-/// Groups of one process that are looked at; Linux lets it have 65,536, and few have more than this.
+/// Groups of one process that are looked at; Linux lets it have 65,536, and few have more than
+/// this.
 const GROUPS_MAX: usize = 1024;
 
 /// The peer of a connected socket.

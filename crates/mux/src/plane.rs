@@ -1,4 +1,4 @@
-//! What the service needs of a data plane.
+//! The interface between the service and its data plane.
 //!
 //! Owns nothing. The service decides and calls; the data plane does. The one of `mill mux` is
 //! `dataplane`, tests of the service have one that only keeps books.

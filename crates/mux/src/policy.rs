@@ -1,8 +1,8 @@
 //! Which user may claim which port.
 //!
 //! Owns the rules. Root may claim any port; other users may claim the ports from
-//! `ip_unprivileged_port_start` up, as with the kernel; rules add ports. Called by the service for each
-//! claim.
+//! `ip_unprivileged_port_start` up, as with the kernel; rules add ports. Called by the service for
+//! each claim.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;

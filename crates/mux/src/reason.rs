@@ -1,6 +1,8 @@
-//! Why the egress check drops a frame: one table for the XDP program, its twin in user space, and every report.
+//! Why the egress check drops a frame: one table for the XDP program, its twin in user space, and
+//! every report.
 //!
-//! Owns the numbering, which is that of `bpf/mux_reasons.h` and the order of the checks. A test compares the two.
+//! Owns the numbering, which is that of `bpf/mux_reasons.h` and the order of the checks. A test
+//! compares the two.
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
@@ -40,7 +42,8 @@ reasons! {
     SourceMac = "source_mac",
     /// The destination is no next hop that the service resolved.
     NextHop = "next_hop",
-    /// Another version than the ethertype says, or a header that is too short or longer than the frame.
+    /// Another version than the ethertype says, or a header that is too short or longer than the
+    /// frame.
     HeaderLength = "header_length",
     /// The packet's length is not the frame's.
     TotalLength = "total_length",

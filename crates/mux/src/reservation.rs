@@ -1,9 +1,9 @@
-//! Reservation of ports in the kernel: a bound socket for each, so that neither side takes what the other
-//! has.
+//! Reservation of ports in the kernel: a bound socket for each, so that neither side takes what the
+//! other has.
 //!
-//! The socket never listens and has no `SO_REUSEADDR`. So it conflicts with every kernel socket on the
-//! port, listening or in TIME_WAIT, and the kernel answers segments for the port with a reset when they
-//! reach it. Called by the service for each claim and lease.
+//! The socket never listens and has no `SO_REUSEADDR`. So it conflicts with every kernel socket on
+//! the port, listening or in TIME_WAIT, and the kernel answers segments for the port with a reset
+//! when they reach it. Called by the service for each claim and lease.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -21,7 +21,8 @@ impl Reservation {
     /// Reserves `place`; an unspecified address reserves all addresses of its family.
     ///
     /// # Errors
-    /// `ADDRINUSE` if a socket of the kernel has the port; `ADDRNOTAVAIL` if the host has no such address.
+    /// `ADDRINUSE` if a socket of the kernel has the port; `ADDRNOTAVAIL` if the host has no such
+    /// address.
     pub fn new(place: SocketAddr) -> io::Result<Self> {
         let socket = open(place)?;
         if place.is_ipv6() {

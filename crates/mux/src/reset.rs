@@ -1,10 +1,10 @@
 //! Resets the peers of an application that died.
 //!
-//! Owns the queue of connections and the raw sockets. The service does not know the sequence numbers. So
-//! it sends a bare ACK from the application's end of each connection. The peer finds it outside its window
-//! and answers with the ACK that it expects (RFC 9293 section 3.10.7.4, RFC 5961). The answer reaches the
-//! kernel, which knows no such connection and resets it with the right sequence number. Called by the
-//! service, a slice at a time.
+//! Owns the queue of connections and the raw sockets. The service does not know the sequence
+//! numbers. So it sends a bare ACK from the application's end of each connection. The peer finds it
+//! outside its window and answers with the ACK that it expects (RFC 9293 section 3.10.7.4, RFC
+//! 5961). The answer reaches the kernel, which knows no such connection and resets it with the
+//! right sequence number. Called by the service, a slice at a time.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -134,8 +134,8 @@ impl Resets {
         }
     }
 
-    /// Sends a bare ACK that the peer answers: of two sequence numbers half the space apart, one at least
-    /// is outside every window.
+    /// Sends a bare ACK that the peer answers: of two sequence numbers half the space apart, one at
+    /// least is outside every window.
     fn provoke(&self, entry: &Entry) {
         let socket = match entry.local {
             SocketAddr::V4(_) => Some(&self.v4),

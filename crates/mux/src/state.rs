@@ -1,8 +1,8 @@
 //! The service's notes for its successor: which application has what.
 //!
-//! Owns one file in the run directory, written anew whenever an application, a claim or a lease comes or
-//! goes. A service that was killed leaves it; the next one reads it, reserves the same ports and waits for
-//! the applications. Called by the service.
+//! Owns one file in the run directory, written anew whenever an application, a claim or a lease
+//! comes or goes. A service that was killed leaves it; the next one reads it, reserves the same
+//! ports and waits for the applications. Called by the service.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! Clients that mean harm: each loses its connection, and an honest application beside it notices nothing.
-//! In network namespaces, as root; the data plane only keeps books.
+//! Clients that mean harm: each loses its connection, and an honest application beside it notices
+//! nothing. In network namespaces, as root; the data plane only keeps books.
 
 mod support;
 
@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Command;
 
 use packetio::foreign::Closer;
-use packetio::mux::channel::{Channel, address, new_socket};
+use packetio::mux::channel::Channel;
 use packetio::mux::message::{Hello, MESSAGE_LEN, Memory, Message, Query};
+use packetio::seqpacket::{address, new_socket};
 use packetio::text::Text;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::SendFlags;

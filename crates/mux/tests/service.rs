@@ -1,5 +1,5 @@
-//! Applications and the service: claims, clashes with the kernel, leases, next hops, deaths, restarts. In
-//! network namespaces, as root; the data plane only keeps books.
+//! Applications and the service: claims, clashes with the kernel, leases, next hops, deaths,
+//! restarts. In network namespaces, as root; the data plane only keeps books.
 
 mod support;
 
@@ -157,8 +157,8 @@ tests! {
 
     application_killed_leaves_nothing_and_its_peers_are_reset(world) {
         let mut one = world.application();
-        // The kernel plays the part of the application's stack: its connection is in the ledger, and
-        // then it forgets the connection without a word.
+        // The kernel plays the part of the application's stack: its connection is in the ledger,
+        // and then it forgets the connection without a word.
         let listener = world.near.inside(|| TcpListener::bind("10.9.0.1:8081").unwrap());
         let mut peer = world.far.inside(|| TcpStream::connect("10.9.0.1:8081").unwrap());
         let (stream, remote) = listener.accept().unwrap();

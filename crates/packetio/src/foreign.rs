@@ -86,7 +86,8 @@ impl Foreign {
     /// its purpose.
     ///
     /// # Errors
-    /// `missing`, or those of `check`, which must not ask the file's own file system for anything: it may be the peer's, and never answer.
+    /// `missing`, or those of `check`, which must not ask the file's own file system for anything:
+    /// it may be the peer's, and never answer.
     pub fn keep_if(
         mut self,
         missing: &'static str,

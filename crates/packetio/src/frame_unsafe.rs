@@ -44,8 +44,9 @@ impl RxFrame {
     /// A frame of `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// `ptr..ptr+len` is mapped memory, valid for raw reads for as long as this value can be reached through a borrow of its port, from any thread
-    /// that owns the port. Others may write it meanwhile.
+    /// `ptr..ptr+len` is mapped memory, valid for raw reads for as long as this value can be
+    /// reached through a borrow of its port, from any thread that owns the port. Others may write
+    /// it meanwhile.
     pub unsafe fn new(ptr: *const u8, len: u32) -> Self {
         Self {
             ptr,
@@ -179,8 +180,9 @@ impl TxFrame {
     /// A slot of `capacity` bytes at `ptr`, of length 0.
     ///
     /// # Safety
-    /// `ptr..ptr+capacity` is mapped memory, valid for raw reads and writes for as long as this value can be reached through a borrow of its port, from any
-    /// thread that owns the port, and no Rust reference to it exists meanwhile.
+    /// `ptr..ptr+capacity` is mapped memory, valid for raw reads and writes for as long as this
+    /// value can be reached through a borrow of its port, from any thread that owns the port, and
+    /// no Rust reference to it exists meanwhile.
     pub unsafe fn new(ptr: *mut u8, capacity: u32) -> Self {
         Self {
             ptr,

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 
 use wire::ethernet::MacAddr;
 
-/// A host that does ARP, neighbour discovery and routing for the ports of its NIC ([`mux`](crate::mux)).
+/// A host that does ARP, neighbour discovery and routing for the ports of its NIC
+/// ([`mux`](crate::mux)).
 pub trait Host {
     /// Asks for the link address of a next hop. The answer comes as [`Change::NextHop`].
     fn resolve(&mut self, address: IpAddr);

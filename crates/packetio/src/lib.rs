@@ -50,6 +50,7 @@ pub mod packet;
 mod packet_unsafe;
 pub mod pcap;
 pub mod port;
+pub mod seqpacket;
 pub mod spec;
 pub mod switch;
 pub mod tap;

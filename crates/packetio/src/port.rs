@@ -199,7 +199,8 @@ pub trait Port {
     /// Totals and named counters since open.
     fn counters(&self) -> PortCounters;
 
-    /// The host that knows this port's addresses, routes and next hops; `None` where the caller asks the link itself.
+    /// The host that knows this port's addresses, routes and next hops; `None` where the caller
+    /// asks the link itself.
     fn host(&mut self) -> Option<&mut dyn Host> {
         None
     }

@@ -67,8 +67,8 @@ fn timespec_ns(t: Timespec) -> u64 {
 /// a sleep. A port's own deadline (a delayed frame) shortens the sleep.
 ///
 /// # Errors
-/// `InvalidInput` for more than 64 ports or extras, or more than [`WAIT_FDS_MAX`] descriptors in all; otherwise what `ppoll` says.
-/// `EINTR` is no error.
+/// `InvalidInput` for more than 64 ports or extras, or more than [`WAIT_FDS_MAX`] descriptors in
+/// all; otherwise what `ppoll` says. `EINTR` is no error.
 pub fn wait(
     ports: &mut [&mut dyn Port],
     extra: &[BorrowedFd<'_>],

@@ -215,7 +215,8 @@ impl Tables {
     }
 
     /// # Safety
-    /// The tables are those of the object that is loaded at `base`, and `relro` is its segment that is read-only after relocation.
+    /// The tables are those of the object that is loaded at `base`, and `relro` is its segment that
+    /// is read-only after relocation.
     unsafe fn patch(&self, base: usize, relro: Option<&std::ops::Range<usize>>) {
         for (table, bytes) in self.relocations {
             if table == 0 {

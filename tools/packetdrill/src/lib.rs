@@ -17,10 +17,12 @@
 //!   getsockopt, close of libc ──┘     └────────── ip_wire, virtual clock ◀────┘
 //! ```
 //!
-//! * **Time is virtual**: it moves when the script waits, from one deadline of the stack to the next, so every time is exact and a script of minutes is over in
-//!   milliseconds ([`actor`]).
-//! * **Descriptors are real** ([`descriptors`]), and what packetdrill asks libc about them reaches us ([`interpose_unsafe`]).
-//! * **Settings** are those that the script's shell lines make, with or without privilege ([`settings`], [`shims`]).
+//! * **Time is virtual**: it moves when the script waits, from one deadline of the stack to the
+//!   next, so every time is exact and a script of minutes is over in milliseconds ([`actor`]).
+//! * **Descriptors are real** ([`descriptors`]), and what packetdrill asks libc about them reaches
+//!   us ([`interpose_unsafe`]).
+//! * **Settings** are those that the script's shell lines make, with or without privilege
+//!   ([`settings`], [`shims`]).
 //! * What packetdrill does not tell a plug-in is taken from its command line ([`invocation`]).
 //!
 //! Flags, separated by commas: `clock=real` (time passes by itself), `local=ADDRESS`, `mtu=BYTES`,

@@ -5,10 +5,13 @@
 //! them, by the kernel's names (`net.ipv4.tcp_rmem`; a module's parameters as
 //! `module.tcp_cubic.beta`). Where a setting comes from, the first that has it:
 //!
-//! 1. a note: a file of that name in the directory of the [shims](crate::shims), which note what they are told to set, or in the directory that
-//!    `MILLSTREAM_SETTINGS` or the flag `settings=` names, where shims of others may write it. A note is void when the kernel's value has changed since;
-//! 2. the kernel, if its value has changed since the script began, or if we may write it, so that the script's line had its effect there. The congestion control
-//!    is taken only if it has changed: what a machine prefers says nothing about a script;
+//! 1. a note: a file of that name in the directory of the [shims](crate::shims), which note what
+//!    they are told to set, or in the directory that `MILLSTREAM_SETTINGS` or the flag `settings=`
+//!    names, where shims of others may write it. A note is void when the kernel's value has changed
+//!    since;
+//! 2. the kernel, if its value has changed since the script began, or if we may write it, so that
+//!    the script's line had its effect there. The congestion control is taken only if it has
+//!    changed: what a machine prefers says nothing about a script;
 //! 3. nobody: then the stack has what the suites' `defaults.sh` sets.
 
 use std::collections::BTreeMap;

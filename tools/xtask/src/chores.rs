@@ -1,7 +1,7 @@
 //! The single checks: what each runs, with which toolchain and settings.
 //!
-//! Each is a function of the workspace's root that says why it failed. Called alone through `cargo xtask <name>`
-//! and in order by [`crate::suite`].
+//! Each is a function of the workspace's root that says why it failed. Called alone through `cargo
+//! xtask <name>` and in order by [`crate::suite`].
 
 use std::fs;
 use std::path::Path;

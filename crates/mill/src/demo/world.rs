@@ -1,8 +1,9 @@
 //! The demo's place on the machine: two namespaces joined by a veth pair, a directory with
 //! something to serve, and the server that serves it.
 //!
-//! Owns all of it, and removes it when it is dropped. SIGINT, SIGTERM and SIGHUP remove it too, and end the demo with 128 + signal. What
-//! a killed demo leaves is called `mst-<pid>-…` and `cargo xtask clean` removes it.
+//! Owns all of it, and removes it when it is dropped. SIGINT, SIGTERM and SIGHUP remove it too, and
+//! end the demo with 128 + signal. What a killed demo leaves is called `mst-<pid>-…` and `cargo
+//! xtask clean` removes it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,5 @@
-//! `mill mux`: shares a NIC among many user-level stacks and the kernel, and asks a service that runs.
+//! `mill mux`: shares a NIC among many user-level stacks and the kernel, and asks a service that
+//! runs.
 //!
 //! Owns the options. The service is the crate `mux`; `ask` speaks with one that runs.
 
@@ -39,13 +40,14 @@ pub struct MuxOptions {
     question: Option<Question>,
 }
 
-/// What a service is started with.
+/// The options of a service.
 #[derive(Args, Clone, Debug)]
 struct ServiceArguments {
     /// Where applications connect; @NAME is an abstract address
     #[arg(long, value_name = "PATH", default_value = SOCKET_PATH_DEFAULT)]
     socket: String,
-    /// Who may claim which ports below ip_unprivileged_port_start, such as uid=1000:80,443 or group=web:80
+    /// Users and groups that may claim ports below ip_unprivileged_port_start, such as
+    /// uid=1000:80,443 or group=web:80
     #[arg(long, value_name = "WHO:PORTS")]
     allow: Vec<Rule>,
     /// Local ports that are leased to applications which connect
@@ -60,7 +62,8 @@ struct ServiceArguments {
     /// How frames reach applications
     #[arg(long, value_enum, default_value_t = DataPath::Auto)]
     path: DataPath,
-    /// How the NIC's frames are had: in its driver, or in the kernel's stack where the driver cannot
+    /// How the NIC's frames are had: in its driver, or in the kernel's stack where the driver
+    /// cannot
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
     mode: Mode,
 }
@@ -97,7 +100,7 @@ impl FromStr for PortRange {
     }
 }
 
-/// What is asked of a service that runs.
+/// A question to a service that runs.
 #[derive(Subcommand, Clone, Debug)]
 enum Question {
     /// Show applications with their ports, contexts, packets and drops

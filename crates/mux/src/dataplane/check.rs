@@ -1,4 +1,5 @@
-//! A test of every hop, for `mill mux check`: programs attached, maps filled, ends of virtual ports up.
+//! A test of every hop, for `mill mux check`: programs attached, maps filled, ends of virtual ports
+//! up.
 //!
 //! Frames are shown to the programs in the kernel without any leaving (`BPF_PROG_TEST_RUN`).
 

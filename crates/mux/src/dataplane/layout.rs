@@ -1,6 +1,7 @@
 //! Keys and values of the BPF maps, as bytes: the structures of `bpf/mux.h`.
 //!
-//! Owns nothing. Addresses and ports stand in network order, all else in the host's. Called by `maps` and `mod`.
+//! Owns nothing. Addresses and ports stand in network order, all else in the host's. Called by
+//! `maps` and `mod`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -91,9 +92,10 @@ pub fn port_use(leased_to: Option<u16>, claims: u16) -> [u8; 4] {
 /// `struct slot`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotValue {
-    /// Who has it; 0: nobody.
+    /// The owner; 0: nobody.
     pub owner: u32,
-    /// The context in its upper half, the application's number in its lower: for a service that recovers.
+    /// The context in its upper half, the application's number in its lower: for a service that
+    /// recovers.
     pub note: u32,
     /// `SO_COOKIE` of the socket.
     pub cookie: u64,

@@ -1,7 +1,8 @@
 //! The programs and their maps, loaded once for each NIC and pinned.
 //!
-//! Owns the objects that `bpf/build.sh` makes. Maps with one name are one map, whichever program declares it. A service that
-//! finds maps pinned takes them over, so that the programs that run keep their state. Called by `mod`.
+//! Owns the objects that `bpf/build.sh` makes. Maps with one name are one map, whichever program
+//! declares it. A service that finds maps pinned takes them over, so that the programs that run
+//! keep their state. Called by `mod`.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -28,7 +29,8 @@ pub(super) struct Maps {
 }
 
 impl Maps {
-    /// Loads the three programs; their maps are those pinned in `pins`, or new ones that are pinned there.
+    /// Loads the three programs; their maps are those pinned in `pins`, or new ones that are pinned
+    /// there.
     pub fn load(pins: &Path) -> Result<Self, DataplaneError> {
         let mut maps = BTreeMap::new();
         let mut are_recovered = false;

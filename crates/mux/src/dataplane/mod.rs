@@ -1,4 +1,5 @@
-//! The data path of one NIC: private namespace, virtual ports, BPF programs and maps, AF_XDP sockets.
+//! The data path of one NIC: private namespace, virtual ports, BPF programs and maps, AF_XDP
+//! sockets.
 //!
 //! ```text
 //!           host's namespace                    private namespace of the service
@@ -7,12 +8,14 @@
 //!            └────────device map──── mux_egress ─┘◀════════════════════════════════════┘
 //! ```
 //!
-//! A redirect into a veth pair picks the far queue by CPU, so a queue cannot stand for a context: each context of an
-//! application has a pair of its own, called its *device* here. The ends of device *n* have the interface indices 2n + 2 and
-//! 2n + 3, from which the programs know the device.
+//! A redirect into a veth pair picks the far queue by CPU, so a queue cannot stand for a context:
+//! each context of an application has a pair of its own, called its *device* here. The ends of
+//! device *n* have the interface indices 2n + 2 and 2n + 3, from which the programs know the
+//! device.
 //!
-//! Owns everything below the run directory: the namespace's mount, and a BPF file system with maps and links, so that
-//! traffic goes on while the service is away. [`Dataplane::close`] removes it all. Called by the service, on its one thread.
+//! Owns everything below the run directory: the namespace's mount, and a BPF file system with maps
+//! and links, so that traffic goes on while the service is away. [`Dataplane::close`] removes it
+//! all. Called by the service, on its one thread.
 
 use std::collections::HashMap;
 use std::fs;
@@ -50,7 +53,7 @@ pub enum DataplaneError {
     /// The kernel refused a step.
     #[error("{step}: {errno}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         step: String,
         /// The kernel's answer.
         errno: Errno,
@@ -58,7 +61,7 @@ pub enum DataplaneError {
     /// It was understood but cannot be.
     #[error("{what}: {why}")]
     Refused {
-        /// What was asked for.
+        /// The resource that was asked for.
         what: String,
         /// The reason, in one line.
         why: String,
@@ -85,7 +88,7 @@ impl DataplaneError {
     }
 }
 
-/// What a data path is built for.
+/// The NIC and the limits that a data path is built for.
 #[derive(Clone, Debug)]
 pub struct DataplaneOptions {
     /// The NIC, in the network namespace of the calling thread.
@@ -118,7 +121,7 @@ pub struct RecoveredPort {
     pub cookie: u64,
 }
 
-/// What one virtual port has carried and dropped.
+/// Frames that one virtual port has carried and dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
     /// Frames to the application.
@@ -135,7 +138,7 @@ pub struct DeviceCounters {
     pub drops: Vec<u64>,
 }
 
-/// What the NIC's program dropped.
+/// Drops of the NIC's program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IngressCounters {
     /// First fragments for owned ports.
@@ -184,16 +187,18 @@ fn far_index(device: u16) -> u32 {
     2 * u32::from(device) + 3
 }
 
-/// Who owns a slot, as the maps say it; 0 is nobody.
+/// The owner of a slot, as the maps say it; 0 is nobody.
 fn owner(slot: u16) -> u32 {
     u32::from(slot) + 1
 }
 
 impl Dataplane {
-    /// Builds the data path, or takes over the one that a service before this one left in the run directory.
+    /// Builds the data path, or takes over the one that a service before this one left in the run
+    /// directory.
     ///
     /// # Errors
-    /// One line that says what and where: no such interface, no permission, another XDP program on it.
+    /// One line that says what and where: no such interface, no permission, another XDP program on
+    /// it.
     pub fn open(options: DataplaneOptions) -> Result<Self, DataplaneError> {
         let nic = Device::find(&options.interface)
             .map_err(|(step, errno)| DataplaneError::io(step, errno))?;
@@ -241,8 +246,8 @@ impl Dataplane {
         &self.nic
     }
 
-    /// Virtual ports that were there when the data path was taken over. Those whose applications do not come back are to
-    /// be removed by [`port_remove`](Self::port_remove).
+    /// Virtual ports that were there when the data path was taken over. Those whose applications do
+    /// not come back are to be removed by [`port_remove`](Self::port_remove).
     pub fn recovered(&self) -> Vec<RecoveredPort> {
         let port = |(&(slot, context), &cookie)| RecoveredPort {
             slot,
@@ -255,7 +260,8 @@ impl Dataplane {
     /// Makes the virtual port of a context, over the application's memory file.
     ///
     /// # Errors
-    /// `EXIST` if the context has one; `BUSY` if all devices are in use; `INVAL` for a file or sizes that cannot be.
+    /// `EXIST` if the context has one; `BUSY` if all devices are in use; `INVAL` for a file or
+    /// sizes that cannot be.
     pub fn port_add(
         &mut self,
         slot: u16,
@@ -285,7 +291,8 @@ impl Dataplane {
         };
         self.cookies.remove(&(slot, context));
         let number = u32::from(device).to_ne_bytes();
-        // What fails here is gone already: the device map and the socket map forget what disappears.
+        // An entry that cannot be removed is gone already: the device map and the socket map forget
+        // what disappears.
         let _ = self
             .maps
             .set("slots", &number, &SlotValue::default().encode());
@@ -296,8 +303,9 @@ impl Dataplane {
         self.unpin_ends(device);
     }
 
-    /// From now on `place` belongs to the application of `slot`, and `contexts` of it listen there. An unspecified
-    /// address stands for all addresses of its family that the NIC has. Flows keep their context when `contexts` changes.
+    /// From now on `place` belongs to the application of `slot`, and `contexts` of it listen there.
+    /// An unspecified address stands for all addresses of its family that the NIC has. Flows keep
+    /// their context when `contexts` changes.
     ///
     /// # Errors
     /// `NOENT` if a context has no virtual port; what the maps say.
@@ -329,7 +337,7 @@ impl Dataplane {
     /// From now on `place` is the kernel's; no claim is fine.
     ///
     /// # Errors
-    /// What the maps say.
+    /// Those of the maps.
     pub fn claim_remove(&mut self, place: SocketAddr) -> Result<(), DataplaneError> {
         if self.claims.remove(&place).is_none() {
             return Ok(());
@@ -367,7 +375,7 @@ impl Dataplane {
     /// From now on these local ports are nobody's.
     ///
     /// # Errors
-    /// What the maps say.
+    /// Those of the maps.
     pub fn lease_remove(&mut self, ports: RangeInclusive<u16>) -> Result<(), DataplaneError> {
         self.write_leases(ports, None)
     }
@@ -375,7 +383,7 @@ impl Dataplane {
     /// The NIC has an address, and on IPv4 the subnet's broadcast address with it.
     ///
     /// # Errors
-    /// What the maps say.
+    /// Those of the maps.
     pub fn address_add(
         &mut self,
         address: IpAddr,
@@ -394,7 +402,7 @@ impl Dataplane {
     /// The NIC, or a subnet, has the address no more.
     ///
     /// # Errors
-    /// What the maps say.
+    /// Those of the maps.
     pub fn address_remove(&mut self, address: IpAddr) -> Result<(), DataplaneError> {
         self.maps.remove("addresses", &layout::address(address))
     }
@@ -402,7 +410,7 @@ impl Dataplane {
     /// Applications may send to this MAC address, or may not.
     ///
     /// # Errors
-    /// What the maps say.
+    /// Those of the maps.
     pub fn next_hop_set(&mut self, mac: MacAddr, on: bool) -> Result<(), DataplaneError> {
         let key = layout::next_hop(mac);
         match on {
@@ -414,7 +422,7 @@ impl Dataplane {
     /// The NIC has another MAC address or MTU: the check and all virtual ports follow.
     ///
     /// # Errors
-    /// What the maps and rtnetlink say.
+    /// Those of the maps and of rtnetlink.
     pub fn host_set(&mut self, mac: MacAddr, mtu: u32) -> Result<(), DataplaneError> {
         (self.mac, self.mtu) = (mac, mtu);
         self.write_settings()?;
@@ -430,7 +438,7 @@ impl Dataplane {
         })
     }
 
-    /// What the virtual port of a context has carried and dropped.
+    /// Frames that the virtual port of a context has carried and dropped.
     pub fn counters(&self, slot: u16, context: u16) -> DeviceCounters {
         let Some(&device) = self.devices.get(&(slot, context)) else {
             return DeviceCounters::default();
@@ -450,7 +458,7 @@ impl Dataplane {
         }
     }
 
-    /// What the NIC's program has dropped.
+    /// Frames that the NIC's program has dropped.
     pub fn ingress_counters(&self) -> IngressCounters {
         let read = |index| self.maps.counter("ingress_counters", index);
         IngressCounters {
@@ -531,8 +539,8 @@ impl Dataplane {
         }
     }
 
-    /// Attaches a program to an end of a virtual port. Where the NIC takes frames only from the kernel's stack, the near
-    /// end's program must redirect packets of that kind as well.
+    /// Attaches a program to an end of a virtual port. Where the NIC takes frames only from the
+    /// kernel's stack, the near end's program must redirect packets of that kind as well.
     fn attach(&self, program: &OwnedFd, index: u32, pin: &str) -> Result<(), DataplaneError> {
         let flags = match self.mode {
             XdpMode::Generic if index.is_multiple_of(2) => nic::GENERIC,

@@ -1,7 +1,7 @@
 //! The private network namespace of the service, and the file system for its pins.
 //!
-//! Owns the mounts below the service's directory. `ip link` of the host never shows the virtual ports, since both ends of
-//! each lie in the namespace. Called by `mod`.
+//! Owns the mounts below the service's directory. `ip link` of the host never shows the virtual
+//! ports, since both ends of each lie in the namespace. Called by `mod`.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,7 +21,8 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    /// The namespace that is mounted at `path`, or a new one that is mounted there. True: it was there.
+    /// The namespace that is mounted at `path`, or a new one that is mounted there. True: it was
+    /// there.
     pub fn open(path: &Path) -> Result<(Self, bool), DataplaneError> {
         if let Some(file) = mounted(path) {
             let path = path.to_owned();
@@ -36,8 +37,8 @@ impl Namespace {
         let made = on_thread(move || {
             // SAFETY: the thread ends with this closure and shares nothing that depends on its network namespace.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
-            // Nothing but applications' frames is to be on the virtual ports: no router or multicast messages of the kernel's.
-            // A kernel without IPv6 has no such file.
+            // Nothing but applications' frames is to be on the virtual ports: no router or
+            // multicast messages of the kernel's. A kernel without IPv6 has no such file.
             let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             mount_bind("/proc/thread-self/ns/net", &target)
         });

@@ -1,6 +1,8 @@
-//! The NIC's end of the data path: attaching its program, and taking over what a service before this one left.
+//! The NIC's end of the data path: attaching its program, and taking over what a service before
+//! this one left.
 //!
-//! Owns the choice between native and generic XDP. Called by `mod` when a data path is opened, and when the NIC came back.
+//! Owns the choice between native and generic XDP. Called by `mod` when a data path is opened, and
+//! when the NIC came back.
 
 use std::fs;
 use std::os::fd::AsFd as _;
@@ -39,7 +41,8 @@ impl Dataplane {
     pub(super) fn start(&mut self) -> Result<(), DataplaneError> {
         if self.maps.are_recovered {
             self.recover_mode();
-            // Claims and leases come from the applications again; until then the entries of the maps serve.
+            // Claims and leases come from the applications again; until then the entries of the
+            // maps serve.
             self.recover_devices()?;
         }
         self.nic_attach()
@@ -62,7 +65,8 @@ impl Dataplane {
         self.maps.set("nic", &0u32.to_ne_bytes(), &index)
     }
 
-    /// The link that a service before this one pinned gets the new program, if it is still of an interface.
+    /// The link that a service before this one pinned gets the new program, if it is still of an
+    /// interface.
     fn take_over_link(&self) -> bool {
         let pin = self.pin("link_nic");
         let Ok(link) = bpf::open_pinned(&pin) else {
@@ -135,7 +139,8 @@ impl Dataplane {
             self.cookies.insert(context, value.cookie);
             let ends = [("near", &self.maps.egress), ("far", &self.maps.far)];
             for (end, program) in ends {
-                // A device that lost its link is of no use; its application notices nothing but silence.
+                // A device that lost its link is of no use; its application notices nothing but
+                // silence.
                 if let Ok(link) = bpf::open_pinned(&self.pin(&format!("link_{end}{device}"))) {
                     let _ = bpf::update_link(link.as_fd(), program.as_fd());
                 }

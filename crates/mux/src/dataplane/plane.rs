@@ -58,7 +58,8 @@ impl Plane for Dataplane {
     }
 
     fn address_add(&mut self, address: IpAddr, broadcast: Option<IpAddr>) {
-        // A table that is full leaves the address to the kernel, and the check drops what is sent from it.
+        // A table that is full leaves the address to the kernel, and the check drops what is sent
+        // from it.
         let _ = Dataplane::address_add(self, address, broadcast);
     }
 

@@ -1,7 +1,8 @@
 //! An AF_XDP socket over an application's memory file, ready to be handed out.
 //!
-//! Owns the order of the calls: seals, mapping, UMEM, rings, bind. The mapping is this process's only for the time of the
-//! registration; the kernel holds the pages for as long as the socket lives. Called by `mod`.
+//! Owns the order of the calls: seals, mapping, UMEM, rings, bind. The mapping is this process's
+//! only for the time of the registration; the kernel holds the pages for as long as the socket
+//! lives. Called by `mod`.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -15,7 +16,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, soc
 use super::DataplaneError;
 use crate::limits::{MEMORY_BYTES_MAX, RING_SLOTS_MAX};
 
-/// Makes the socket and binds it to queue 0 of interface `ifindex` of the calling thread's namespace.
+/// Makes the socket and binds it to queue 0 of interface `ifindex` of the calling thread's
+/// namespace.
 ///
 /// # Errors
 /// `INVAL` for a file or sizes that cannot be; else what the kernel says.
@@ -40,7 +42,8 @@ pub(super) fn open(
         .map_err(step("XDP_UMEM_COMPLETION_RING"))?;
     sockopt::set_xdp_rx_ring_size(&socket, memory.rx_slots).map_err(step("XDP_RX_RING"))?;
     sockopt::set_xdp_tx_ring_size(&socket, memory.tx_slots).map_err(step("XDP_TX_RING"))?;
-    // The application's chunks are to be the limit of what it has in flight, and it may not raise this itself.
+    // The application's chunks are to be the limit of what it has in flight, and it may not raise
+    // this itself.
     let charge = memory.tx_slots as usize * 2 * memory.chunk_bytes as usize;
     let _ = sockopt::set_socket_send_buffer_size_force(&socket, charge);
     let flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP | SocketAddrXdpFlags::XDP_COPY;

@@ -1,4 +1,5 @@
-//! A whole data path in namespaces of its own: what is built, what the programs decide, what is left afterwards.
+//! A whole data path in namespaces of its own: what is built, what the programs decide, what is
+//! left afterwards.
 //!
 //! Needs root; without it each test says that it was skipped.
 
@@ -74,7 +75,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         move_to(&self.home);
         run("ip", &["netns", "del", &self.name]);
-        // What a failed test left.
+        // A failed test may have left a namespace.
         let dir = self.options().run_dir;
         if dir.exists() {
             remove_bpf_file_system(&dir.join("bpf"));

@@ -1,6 +1,7 @@
 //! Veth pairs by rtnetlink: made with chosen interface indices, set up, given an MTU, removed.
 //!
-//! Owns the few messages that this takes. Each call acts in the network namespace of the calling thread. Called by `mod`.
+//! Owns the few messages that this takes. Each call acts in the network namespace of the calling
+//! thread. Called by `mod`.
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;

@@ -1,5 +1,5 @@
-//! Applications that claim and lease. The kernel's ports are those of the machine that runs the test, so
-//! a test takes ports that the kernel has just given out and got back.
+//! Applications that claim and lease. The kernel's ports are those of the machine that runs the
+//! test, so a test takes ports that the kernel has just given out and got back.
 
 use std::net::TcpListener;
 

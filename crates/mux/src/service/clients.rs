@@ -1,7 +1,8 @@
 //! Connections to the service's socket.
 //!
 //! A connection belongs to an application after `Hello`, and to a person's command after `Query`. A
-//! connection that sends what is no message, or does not read, ends; the other connections notice nothing.
+//! connection that sends what is no message, or does not read, ends; the other connections notice
+//! nothing.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Instant;
@@ -25,7 +26,7 @@ use crate::policy::Peer;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ClientId(pub(super) u64);
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// It has said nothing yet, and must until the deadline.
@@ -145,8 +146,8 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Sends a message without a descriptor. A client that does not read loses its connection at the
-    /// next look at it.
+    /// Sends a message without a descriptor. A client that does not read loses its connection at
+    /// the next look at it.
     pub(super) fn send(&mut self, id: ClientId, message: &Message) {
         self.send_with(id, message, None);
     }
@@ -178,7 +179,8 @@ impl<P: Plane> Service<P> {
         let Some(client) = self.clients.remove(&id) else {
             return;
         };
-        // The epoll set forgets the socket when it is closed; a copy of it elsewhere must not keep it.
+        // The epoll set forgets the socket when it is closed; a copy of it elsewhere must not keep
+        // it.
         let _ = epoll::delete(&self.epoll, &client.channel);
         self.resolving.retain(|waiting| waiting.client != id);
         if let Role::Application(number) = client.role {

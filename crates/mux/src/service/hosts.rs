@@ -1,7 +1,7 @@
 //! Changes of the NIC's addresses, routes, neighbours, MTU, MAC and link.
 //!
-//! The data plane follows before applications are told, so that a frame which an application sends after
-//! the news passes.
+//! The data plane follows before applications are told, so that a frame which an application sends
+//! after the news passes.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -156,8 +156,8 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Whether frames may go to this address itself: it is on a link of the NIC, and a gateway or the
-    /// destination of a route without one.
+    /// Whether frames may go to this address itself: it is on a link of the NIC, and a gateway or
+    /// the destination of a route without one.
     pub(super) fn is_next_hop(&self, address: IpAddr) -> bool {
         let host = self.mirror.host();
         let is_group = match address {

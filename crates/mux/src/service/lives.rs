@@ -1,7 +1,8 @@
 //! Applications: birth, death, and recovery after the service was restarted.
 //!
-//! An application lives as long as its connection. After a restart the applications of the service before
-//! are lost until they connect again and show their AF_XDP sockets, or until their time is over.
+//! An application lives as long as its connection. After a restart the applications of the service
+//! before are lost until they connect again and show their AF_XDP sockets, or until their time is
+//! over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -62,7 +63,8 @@ impl<P: Plane> Service<P> {
             .values()
             .map(|one| u32::from(one.contexts))
             .sum();
-        // An application of the last service is counted already, and may come back in place of itself.
+        // An application of the last service is counted already, and may come back in place of
+        // itself.
         let has_room = used + u32::from(hello.contexts) <= u32::from(self.options.ports)
             || self.applications.values().any(Application::is_lost);
         let free = (0..SLOTS_MAX).find(|number| !self.applications.contains_key(number));
@@ -247,8 +249,8 @@ impl<P: Plane> Service<P> {
         Ok(())
     }
 
-    /// The connection belongs to application `number` from now on, and not to the one that its Hello
-    /// made.
+    /// The connection belongs to application `number` from now on, and not to the one that its
+    /// Hello made.
     fn move_client(&mut self, id: ClientId, number: u16) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;

@@ -34,8 +34,8 @@ use std::time::{Duration, Instant};
 
 use packetio::foreign::Closer;
 use packetio::mirror::Mirror;
-use packetio::mux::channel::{address, new_socket};
 use packetio::mux::message::{Change, Message};
+use packetio::seqpacket::{address, new_socket};
 use rustix::event::{Timespec, epoll};
 use rustix::io::{self, Errno};
 
@@ -55,7 +55,7 @@ const STOP: u64 = 2;
 /// Tokens from here on are clients.
 const CLIENTS: u64 = 16;
 
-/// What a service is started with.
+/// The options of a service.
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
     /// The NIC.
@@ -133,8 +133,8 @@ pub struct Service<P> {
 }
 
 impl<P: Plane> Service<P> {
-    /// A service that listens, over a data plane that was opened or taken over for the same interface.
-    /// `say` takes lines for people.
+    /// A service that listens, over a data plane that was opened or taken over for the same
+    /// interface. `say` takes lines for people.
     ///
     /// # Errors
     /// One line: another service has the socket, no such interface, no permission.
@@ -226,7 +226,7 @@ impl<P: Plane> Service<P> {
         Ok(())
     }
 
-    /// What is due, and what the events of this turn have left to do.
+    /// Work that is due, and work that the events of this turn have left.
     fn tick(&mut self, now: Instant) {
         self.drop_silent_clients(now);
         self.give_up_resolving(now);

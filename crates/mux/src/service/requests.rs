@@ -1,7 +1,7 @@
-//! What an application asks for: memory and virtual ports, claims, leases, next hops.
+//! Requests of applications: memory and virtual ports, claims, leases, next hops.
 //!
-//! A request that cannot be granted is refused with an errno. A message that no honest application sends
-//! ends its connection.
+//! A request that cannot be granted is refused with an errno. A message that no honest application
+//! sends ends its connection.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;

@@ -1,5 +1,5 @@
-//! A service in a network namespace over a data plane that only keeps books, and clients that speak the
-//! messages by hand.
+//! A service in a network namespace over a data plane that only keeps books, and clients that speak
+//! the messages by hand.
 
 #![allow(dead_code)]
 

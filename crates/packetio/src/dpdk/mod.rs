@@ -10,16 +10,22 @@
 //! which ports of the process are open. [`open`] is what `packetio::open` calls. Why it is built
 //! like this: `docs/decisions/0027-dpdk-run-time-plug-in.md`.
 //!
-//! * **The plug-in** is `plugin=FILE`; else what `MILLSTREAM_DPDK` names; else `libmillstream_dpdk.so` beside the program or library that this code is in, in a
-//!   directory `millstream` beside it, in `../lib/millstream` of it; else wherever the loader looks. `cargo xtask dpdk` builds it.
-//! * **EAL** starts once in a process, with the first port, and never ends. Its arguments are ours (`load.rs`), those of `eal=`, and those of
-//!   `MILLSTREAM_DPDK_ARGS`. A later port has the same ones. It survives no `fork`: a child is refused.
+//! * **The plug-in** is `plugin=FILE`; else what `MILLSTREAM_DPDK` names; else
+//!   `libmillstream_dpdk.so` beside the program or library that this code is in, in a directory
+//!   `millstream` beside it, in `../lib/millstream` of it; else wherever the loader looks. `cargo
+//!   xtask dpdk` builds it.
+//! * **EAL** starts once in a process, with the first port, and never ends. Its arguments are ours
+//!   (`load.rs`), those of `eal=`, and those of `MILLSTREAM_DPDK_ARGS`. A later port has the same
+//!   ones. It survives no `fork`: a child is refused.
 //! * **Frames** are received and sent in place, in mbufs; one frame, one mbuf.
-//! * **Checksums.** What a driver has verified is not verified again, TCP's of what is sent is the driver's work if it offers to. The rest is as on any wire: over
-//!   a veth (`net_af_packet`, `net_af_xdp`), a kernel peer leaves sums partial, and `checksum=partial` takes them.
-//! * **Sleeping.** With interrupts, on the driver's descriptor. Without, for ever longer moments: 50 µs, doubled as long as nothing comes, up to 1 ms.
-//! * **Trust.** DPDK's drivers are in this process and are trusted, as is what they say about an mbuf. What they deliver as a frame is not: what is shorter than
-//!   an Ethernet header, longer than the MTU allows, or in pieces that no mbuf holds, is dropped and counted.
+//! * **Checksums.** What a driver has verified is not verified again, TCP's of what is sent is the
+//!   driver's work if it offers to. The rest is as on any wire: over a veth (`net_af_packet`,
+//!   `net_af_xdp`), a kernel peer leaves sums partial, and `checksum=partial` takes them.
+//! * **Sleeping.** With interrupts, on the driver's descriptor. Without, for ever longer moments:
+//!   50 µs, doubled as long as nothing comes, up to 1 ms.
+//! * **Trust.** DPDK's drivers are in this process and are trusted, as is what they say about an
+//!   mbuf. What they deliver as a frame is not: what is shorter than an Ethernet header, longer
+//!   than the MTU allows, or in pieces that no mbuf holds, is dropped and counted.
 
 mod load;
 #[allow(unsafe_code)]

@@ -3,23 +3,18 @@
 //!
 //! Owns the listener and its path, and each connection. Called by the two handshakes.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::epoll;
 use rustix::io::{self, Errno};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
-    SocketType,
-};
+use rustix::net::{Shutdown, SocketAddrUnix, SocketFlags};
 
 use super::message::{MESSAGE_LEN, Message, MessageError};
-use crate::foreign::{Closer, Foreign, fdinfo};
+use crate::foreign::{Closer, Foreign};
+use crate::seqpacket::{self, Peeked, address, new_socket};
 
-/// What a look at a connection found.
+/// The outcome of a look at a connection.
 #[derive(Debug)]
 pub enum Received {
     /// Nothing yet.
@@ -201,22 +196,9 @@ impl Channel {
         let Some(socket) = &self.socket else {
             return false;
         };
-        let bytes = message.encode();
-        let descriptors: Vec<BorrowedFd<'_>> = descriptor.into_iter().collect();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-            return false;
-        }
         // The protocol is a dialogue, so the socket's buffer never fills unless the peer does not
         // read: then it is no good either.
-        let sent = rustix::net::sendmsg(
-            socket,
-            &[IoSlice::new(&bytes)],
-            &mut control,
-            SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-        );
-        sent == Ok(MESSAGE_LEN)
+        seqpacket::send(socket, &message.encode(), descriptor) == Ok(MESSAGE_LEN)
     }
 
     /// The next message.
@@ -226,14 +208,10 @@ impl Channel {
         };
         // One byte more than a message, so that a longer one is seen to be longer.
         let mut bytes = [0; MESSAGE_LEN + 1];
-        // First looked at where it lies: descriptors that find no room are closed by who takes the
-        // message, and that must not be us.
-        let seen = look(socket, &mut bytes, &mut RecvAncillaryBuffer::default());
-        let (length, brings) = match seen {
-            Ok((0, _)) => return Received::Closed,
-            Ok(seen) => seen,
-            Err(Errno::AGAIN | Errno::INTR) => return Received::Nothing,
-            Err(_) => return Received::Closed,
+        let (length, brings) = match seqpacket::peek(socket, &mut bytes) {
+            Peeked::Nothing => return Received::Nothing,
+            Peeked::Closed => return Received::Closed,
+            Peeked::Packet(length, brings) => (length, brings),
         };
         let message = Message::decode(&bytes[..length]);
         let mut descriptor = None;
@@ -241,39 +219,16 @@ impl Channel {
             descriptor = message
                 .ok()
                 .filter(Message::takes_descriptor)
-                .and_then(|_| self.copy_descriptor(socket));
+                .and_then(|_| seqpacket::copy_descriptor(socket, &self.desk.closer));
             if descriptor.is_none() {
                 return Received::Malformed(MessageError::Descriptors);
             }
         }
-        let _ = rustix::net::recv(socket, &mut bytes, RecvFlags::DONTWAIT);
+        seqpacket::take(socket, &mut bytes);
         match message {
             Ok(message) => Received::Message(message, Foreign::new(descriptor, &self.desk.closer)),
             Err(error) => Received::Malformed(error),
         }
-    }
-
-    /// A copy of the one descriptor of the message that is next, which stays where it is; `None` if
-    /// there are more, or no room for it.
-    fn copy_descriptor(&self, socket: &OwnedFd) -> Option<OwnedFd> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let (_, has_more) = look(socket, &mut [0; MESSAGE_LEN], &mut control).ok()?;
-        let mut copies: Vec<OwnedFd> = control
-            .drain()
-            .filter_map(|message| match message {
-                RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-                _ => None,
-            })
-            .flatten()
-            .collect();
-        if has_more || copies.len() > 1 {
-            // The room for one holds two, as it is rounded up.
-            copies
-                .drain(..)
-                .for_each(|copy| self.desk.closer.close(copy));
-        }
-        copies.pop()
     }
 }
 
@@ -283,40 +238,7 @@ impl Drop for Channel {
             return;
         };
         self.desk.forget(socket.as_fd());
-        // Nothing comes into its queue from here on.
-        let _ = rustix::net::shutdown(&socket, Shutdown::Read);
-        let is_harmless = fdinfo(socket.as_fd(), "scm_fds").is_some_and(|waiting| waiting == "0");
-        if !is_harmless {
-            self.desk.closer.close(socket);
-        }
-    }
-}
-
-/// The length of the message that is next, and whether it brings descriptors for which there was no
-/// room. It stays where it is.
-fn look(
-    socket: &OwnedFd,
-    bytes: &mut [u8],
-    control: &mut RecvAncillaryBuffer<'_>,
-) -> io::Result<(usize, bool)> {
-    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let seen = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(bytes)], control, flags)?;
-    Ok((seen.bytes, seen.flags.contains(ReturnFlags::CTRUNC)))
-}
-
-fn new_socket() -> io::Result<OwnedFd> {
-    rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
-        None,
-    )
-}
-
-fn address(path: &str) -> io::Result<SocketAddrUnix> {
-    match path.strip_prefix('@') {
-        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
-        None => SocketAddrUnix::new(path),
+        seqpacket::close(socket, &self.desk.closer);
     }
 }
 

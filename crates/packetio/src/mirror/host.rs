@@ -1,4 +1,4 @@
-//! What the kernel knows about one interface, and the difference between two such states.
+//! The kernel's state of one interface, and the difference between two such states.
 //!
 //! Owns nothing. The mirror reads the whole state after every notification and compares: the
 //! difference is right whatever notifications were lost or came in what order. Called by `mirror`.

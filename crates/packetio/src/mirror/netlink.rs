@@ -98,7 +98,7 @@ impl Netlink {
     /// Has the kernel resolve `address` and keep it resolved.
     ///
     /// # Errors
-    /// What the kernel answers: `NETDOWN` while the interface is down, `NODEV` when it is gone.
+    /// The kernel's: `NETDOWN` while the interface is down, `NODEV` when it is gone.
     pub(super) fn manage_neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
         self.request(&manage_neighbour(index, address))
     }
@@ -106,7 +106,7 @@ impl Netlink {
     /// Removes the neighbour.
     ///
     /// # Errors
-    /// What the kernel answers.
+    /// The kernel's.
     pub(super) fn remove_neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
         self.request(&remove_neighbour(index, address))
     }

@@ -1,7 +1,7 @@
 //! The parts of a message: how each is written and read.
 //!
-//! Owns nothing. All numbers are in the host's byte order, since both ends are on one host. A reader
-//! never reads past the message: every layout is shorter than a message by construction, and
+//! Owns nothing. All numbers are in the host's byte order, since both ends are on one host. A
+//! reader never reads past the message: every layout is shorter than a message by construction, and
 //! a field that would cross the end reads as zero. Called by `message`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,7 +1,8 @@
 //! This process's connection to `mill mux`: one for each service, shared by all contexts.
 //!
-//! Owns the thread `mux-control`, which reads all messages, and the books about requests in flight. Requests block their
-//! caller for one round trip. Ports talk to the thread by queues of their own, so nothing here is on the data path.
+//! Owns the thread `mux-control`, which reads all messages, and the books about requests in flight.
+//! Requests block their caller for one round trip. Ports talk to the thread by queues of their own,
+//! so nothing here is on the data path.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -32,7 +33,7 @@ mod control;
 /// The services that this process is connected to.
 static HOSTS: Mutex<Vec<(String, Weak<MuxHost>)>> = Mutex::new(Vec::new());
 
-/// What the kernel of the host knows about the NIC.
+/// The host kernel's state of the NIC.
 #[derive(Clone, Debug, Default)]
 pub struct HostView {
     /// Addresses of the NIC, each with the bits of its network.
@@ -41,7 +42,7 @@ pub struct HostView {
     pub routes: Vec<Route>,
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 #[derive(Debug)]
 enum Reply {
     Granted,
@@ -50,7 +51,7 @@ enum Reply {
     Refused(Errno),
 }
 
-/// What a request is known by.
+/// The identity of a request that waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Request(u32),
@@ -88,7 +89,7 @@ struct Books {
     failed: Option<Errno>,
 }
 
-/// What callers and the control thread share.
+/// State that callers and the control thread share.
 struct Shared {
     path: String,
     hello: Hello,
@@ -185,7 +186,7 @@ impl MuxHost {
         })
     }
 
-    /// What the service said about the NIC when it greeted us.
+    /// The NIC as the service's greeting described it.
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
     }
@@ -359,7 +360,7 @@ impl Shared {
         let request = books.number();
         books.waiting.insert(Key::Request(request), None);
         drop(books);
-        // What a service that is away does not get is lost; the caller then times out.
+        // A request that finds the service away is lost; the caller then times out.
         let _ = self.send(&message(request), None);
         self.answer(Key::Request(request))
     }

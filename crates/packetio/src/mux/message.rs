@@ -64,7 +64,7 @@ pub struct Welcome {
     pub mac: MacAddr,
     /// The NIC's MTU in bytes.
     pub mtu: u32,
-    /// What the application must do about checksums of received frames.
+    /// The duty of the application about checksums of received frames.
     pub rx_checksum: ChecksumPolicy,
     /// Whether the link is up.
     pub link_is_up: bool,
@@ -124,7 +124,7 @@ pub struct Claim {
     pub request: u32,
     /// The context that listens.
     pub context: u16,
-    /// What is claimed or released.
+    /// The tuple that is claimed or released.
     pub tuple: Tuple,
 }
 
@@ -141,7 +141,7 @@ pub struct Lease {
     pub ports: u16,
 }
 
-/// What `mill mux` asks of a service that runs.
+/// A question of `mill mux` to a service that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
     /// Applications with pid, uid, ports, contexts, packets and drops.

@@ -1,5 +1,5 @@
-//! MultiStack as an application sees it: a virtual port of `mill mux`, the service that shares a NIC
-//! among many stacks and the kernel.
+//! MultiStack as an application sees it: a virtual port of `mill mux`, the service that shares a
+//! NIC among many stacks and the kernel.
 //!
 //! | module | what it is |
 //! |---|---|

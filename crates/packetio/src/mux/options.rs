@@ -1,4 +1,4 @@
-//! What a user may say about a `mux` wire.
+//! The options of a `mux` wire.
 
 /// `mux:[PATH][,ring=N][,ports=N]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,7 +9,8 @@ pub struct MuxOptions {
     pub ring_slots: Option<u32>,
     /// Local ports that each context leases for its outgoing connections; `None`: a few.
     pub ports: Option<u16>,
-    /// Sockets that one context serves at most; the runtime knows the number. `None`: as for the default limits of a context.
+    /// Sockets that one context serves at most; the runtime knows the number. `None`: as for the
+    /// default limits of a context.
     pub sockets: Option<usize>,
     /// Contexts of this process on the wire; the runtime knows the number. 0 stands for 1.
     pub contexts: usize,

@@ -331,8 +331,8 @@ fn last_words(log: &[u8]) -> String {
 /// dies.
 ///
 /// # Errors
-/// `BUSY` or `EXIST` if another program is there; `INVAL` if the kernel knows no XDP links (before 5.9) or the driver
-/// refuses; `OPNOTSUPP` or `RANGE` if the driver cannot.
+/// `BUSY` or `EXIST` if another program is there; `INVAL` if the kernel knows no XDP links (before
+/// 5.9) or the driver refuses; `OPNOTSUPP` or `RANGE` if the driver cannot.
 pub fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> Result<OwnedFd, Errno> {
     let mut attr = LinkCreateAttr {
         prog_fd: program.as_raw_fd().cast_unsigned(),
@@ -443,7 +443,8 @@ unsafe fn bpf_fd<Attr>(command: libc::c_long, attr: &mut Attr) -> Result<OwnedFd
 }
 
 /// # Safety
-/// `attr` is the layout of `command`, and each address in it is valid for what the command does with it.
+/// `attr` is the layout of `command`, and each address in it is valid for what the command does
+/// with it.
 unsafe fn bpf<Attr>(command: libc::c_long, attr: &mut Attr) -> Result<libc::c_long, Errno> {
     // SAFETY: the caller's promise; the size is the attribute's own.
     let result = unsafe {

@@ -118,8 +118,8 @@ impl Request {
 /// Runs an ethtool command whose data `T` starts with the command word.
 ///
 /// # Safety
-/// `T` is plain integers, at least as large as the structure of the command that `data` starts with, and that command
-/// writes no more than that.
+/// `T` is plain integers, at least as large as the structure of the command that `data` starts
+/// with, and that command writes no more than that.
 unsafe fn ethtool<T>(socket: &OwnedFd, name: &str, data: &mut T) -> Result<(), Errno> {
     let mut request = Request::new(name);
     request.value[0] = std::ptr::from_mut(data) as u64;

@@ -15,27 +15,33 @@
 //!
 //! # What to know about interfaces
 //!
-//! * **Addresses.** The program takes packets for the owned addresses, ARP for them and neighbour solicitations for them.
-//!   All else, and VLAN-tagged frames, stays with the kernel ([`Take::All`] takes all). An owned address should not be the
-//!   kernel's as well. A frame that is ours on a queue without a port goes to the kernel and is counted.
-//! * **veth.** A kernel peer leaves transport checksums partial unless its offload is off (`ethtool -K PEER tx off`), so the
-//!   port says [`ChecksumPolicy::AcceptPartial`](crate::ChecksumPolicy) there. Native mode makes the kernel cut the peer's TSO frames.
-//!   Generic mode does not: the port cuts them itself (`xdp_rx_cut`; Linux 6.6), which costs two copies, so
-//!   `ethtool -K PEER tso off gso off` is faster, and before Linux 6.6 needed (`xdp_rx_dropped`).
-//!   Redirecting *to* a veth from elsewhere needs a program or GRO on the far end; a port needs neither.
-//! * **MTU.** A received frame must fit one chunk behind 256 bytes of headroom. The port says the MTU that fits, at most 3822;
-//!   native mode is refused by most drivers if the interface's MTU is above about 3500, and `mode=auto` then takes generic.
-//! * **GRO/LRO** on the interface itself make such frames before generic XDP sees them: better turned off, too.
-//! * **Ring sizes** follow the number of sockets that the queue serves ([`XdpOptions::sockets`]), or `ring=`. All memory of the
-//!   UMEM is pinned when the port is opened. While the stack is busy the port moves frames from a filling RX ring to a store
-//!   whose memory is touched only then (`xdp_rx_early`).
-//! * **Drops.** `xdp_rx_ring_full` and `xdp_rx_fill_ring_empty` count frames that found no room here, `interface_rx_dropped` and
-//!   `interface_tx_dropped` what the interface lost since the port was opened. A veth's sender drops more than 256 frames that
-//!   the other end has not looked at yet; only the peer's own counter (`ip -s link show PEER`) shows these.
-//! * **Zero copy** is asked for in native mode unless `zerocopy=off`, and the kernel falls back to copying where the driver
-//!   has none. veth has none: that path is **untested** here.
-//! * **A killed process** takes its program along (a BPF link). Before Linux 5.9 there are no links; the program then stays,
-//!   harmless, until `ip link set dev IFACE xdp off`.
+//! * **Addresses.** The program takes packets for the owned addresses, ARP for them and neighbour
+//!   solicitations for them. All else, and VLAN-tagged frames, stays with the kernel ([`Take::All`]
+//!   takes all). An owned address should not be the kernel's as well. A frame that is ours on a
+//!   queue without a port goes to the kernel and is counted.
+//! * **veth.** A kernel peer leaves transport checksums partial unless its offload is off (`ethtool
+//!   -K PEER tx off`), so the port says [`ChecksumPolicy::AcceptPartial`](crate::ChecksumPolicy)
+//!   there. Native mode makes the kernel cut the peer's TSO frames. Generic mode does not: the port
+//!   cuts them itself (`xdp_rx_cut`; Linux 6.6), which costs two copies, so `ethtool -K PEER tso
+//!   off gso off` is faster, and before Linux 6.6 needed (`xdp_rx_dropped`). Redirecting *to* a
+//!   veth from elsewhere needs a program or GRO on the far end; a port needs neither.
+//! * **MTU.** A received frame must fit one chunk behind 256 bytes of headroom. The port says the
+//!   MTU that fits, at most 3822; native mode is refused by most drivers if the interface's MTU is
+//!   above about 3500, and `mode=auto` then takes generic.
+//! * **GRO/LRO** on the interface itself make such frames before generic XDP sees them: better
+//!   turned off, too.
+//! * **Ring sizes** follow the number of sockets that the queue serves ([`XdpOptions::sockets`]),
+//!   or `ring=`. All memory of the UMEM is pinned when the port is opened. While the stack is busy
+//!   the port moves frames from a filling RX ring to a store whose memory is touched only then
+//!   (`xdp_rx_early`).
+//! * **Drops.** `xdp_rx_ring_full` and `xdp_rx_fill_ring_empty` count frames that found no room
+//!   here, `interface_rx_dropped` and `interface_tx_dropped` what the interface lost since the port
+//!   was opened. A veth's sender drops more than 256 frames that the other end has not looked at
+//!   yet; only the peer's own counter (`ip -s link show PEER`) shows these.
+//! * **Zero copy** is asked for in native mode unless `zerocopy=off`, and the kernel falls back to
+//!   copying where the driver has none. veth has none: that path is **untested** here.
+//! * **A killed process** takes its program along (a BPF link). Before Linux 5.9 there are no
+//!   links; the program then stays, harmless, until `ip link set dev IFACE xdp off`.
 
 mod attach;
 #[allow(unsafe_code)]

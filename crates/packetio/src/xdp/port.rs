@@ -94,7 +94,8 @@ impl XdpPort {
         self.zerocopy
     }
 
-    /// How the interface's program is attached: `Native` or `Generic`. `Native` over a socket of a service.
+    /// How the interface's program is attached: `Native` or `Generic`. `Native` over a socket of a
+    /// service.
     pub fn mode(&self) -> XdpMode {
         self.interface
             .as_ref()

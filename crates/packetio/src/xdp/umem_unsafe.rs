@@ -76,7 +76,8 @@ impl Umem {
         .kept_from_children()
     }
 
-    /// As [`new`](Self::new), in a memory file whose size is sealed, for a process that registers it in this one's place.
+    /// As [`new`](Self::new), in a memory file whose size is sealed, for a process that registers
+    /// it in this one's place.
     ///
     /// # Errors
     /// As [`new`](Self::new), and those of making the file.

@@ -1,13 +1,15 @@
 //! The kernel's side of the comparison: an epoll server and an epoll client, each as quick as we
 //! can make them.
 //!
-//! * Server: `SO_REUSEPORT`, accepts in batches and reads at once, since the request is often there already; only if it is not
-//!   does the connection enter the epoll set. Response and FIN leave together: one `send`, one `close`. Where it is to
-//!   reset, the listener's SO_LINGER of zero is inherited, so that a reset is one `close`.
-//! * Client: sends right after `connect`, which on loopback is done when it returns; with one request per connection it waits
-//!   for one event only, the server's FIN, edge-triggered, and then finds the response and the end in one `recv` each.
-//! * TCP_NODELAY is set nowhere: no side ever holds back a first small segment, so it would cost a call and change nothing. All
-//!   sockets are non-blocking from birth (SOCK_NONBLOCK, accept4).
+//! * Server: `SO_REUSEPORT`, accepts in batches and reads at once, since the request is often there
+//!   already; only if it is not does the connection enter the epoll set. Response and FIN leave
+//!   together: one `send`, one `close`. Where it is to reset, the listener's SO_LINGER of zero is
+//!   inherited, so that a reset is one `close`.
+//! * Client: sends right after `connect`, which on loopback is done when it returns; with one
+//!   request per connection it waits for one event only, the server's FIN, edge-triggered, and then
+//!   finds the response and the end in one `recv` each.
+//! * TCP_NODELAY is set nowhere: no side ever holds back a first small segment, so it would cost a
+//!   call and change nothing. All sockets are non-blocking from birth (SOCK_NONBLOCK, accept4).
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;

@@ -1,8 +1,8 @@
 //! The tests that judge a mutant: which they are, and the order in which they run.
 //!
 //! One run without a mutant measures every test and notes which mutants each test reaches. A test
-//! that does not reach a mutant cannot notice it, and does not run. The test that noticed the mutant
-//! in an earlier run comes first, then the others, quick ones before slow ones.
+//! that does not reach a mutant cannot notice it, and does not run. The test that noticed the
+//! mutant in an earlier run comes first, then the others, quick ones before slow ones.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

@@ -45,13 +45,13 @@ const COMMITS_MAX: usize = 20;
 const CHANGE_COUNT: usize = 40;
 const CHANGE_MINUTES: u64 = 5;
 
-/// Percent of them that have to be noticed. Less than what the chore asks for: of forty drawn from code whose tests notice nine in
-/// ten, chance alone lets seven survive now and then.
+/// Percent of them that have to be noticed. Less than what the chore asks for: of forty drawn from
+/// code whose tests notice nine in ten, chance alone lets seven survive now and then.
 const CHANGE_BAR: u32 = 75;
 /// So many have to be judged for the bar to decide: of a few, chance decides.
 const CHANGE_JUDGED_MIN: u32 = 10;
-/// The crates whose judges reach all of their code. What `packetio` does with the kernel is held by tests that need it, which do not
-/// judge mutants.
+/// The crates whose judges reach all of their code. What `packetio` does with the kernel is held by
+/// tests that need it, which do not judge mutants.
 const CHANGE_CRATES: [&str; 4] = ["wire", "tcp", "stack", "ring"];
 
 /// The chore.

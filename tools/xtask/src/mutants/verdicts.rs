@@ -1,8 +1,8 @@
 //! Verdicts of earlier runs: `target/mutants/verdicts.tsv`.
 //!
-//! A run that was stopped goes on where it was: a verdict on the same text of the product, its tests
-//! and the tools stands. On any other text the mutant is judged again, and the test that noticed it
-//! before runs first.
+//! A run that was stopped goes on where it was: a verdict on the same text of the product, its
+//! tests and the tools stands. On any other text the mutant is judged again, and the test that
+//! noticed it before runs first.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

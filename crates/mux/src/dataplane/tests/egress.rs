@@ -1,4 +1,5 @@
-//! The egress check: the XDP program in the kernel, its twin in user space, and what each frame was made for.
+//! The egress check: the XDP program in the kernel, its twin in user space, and what each frame was
+//! made for.
 
 use std::collections::HashMap;
 
@@ -8,7 +9,8 @@ use proptest::test_runner::{Config, TestRunner};
 use super::*;
 use crate::egress::{AddressKind, EgressTable};
 
-/// What the application of slot 0 may send: from port 80 of any IPv4 address, 443 of fd00::1, and lease 20000.
+/// Claims of the application of slot 0. It may send from port 80 of any IPv4 address, 443 of
+/// fd00::1, and lease 20000.
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 struct Bench {
@@ -48,7 +50,7 @@ impl Bench {
         }
     }
 
-    /// What the program says of the frame; the counter of the reason has moved by one.
+    /// The answer of the program to a frame; the counter of the reason has moved by one.
     fn program(&mut self, frame: &[u8]) -> Result<(), Reason> {
         let before = self.plane.counters(0, 0);
         let program = self.plane.maps.egress.as_fd();

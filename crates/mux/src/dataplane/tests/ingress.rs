@@ -53,7 +53,7 @@ fn v6(to: u8, next: u8, payload: &[u8]) -> Vec<u8> {
     ethernet([0x86, 0xdd], &v6_packet(2, to, next, payload))
 }
 
-/// What the program says of a frame, and the slot that got it.
+/// The answer of the program to a frame, and the slot that got it.
 fn decide(plane: &Dataplane, frame: &[u8]) -> (u32, Option<u16>) {
     let received = |slot| plane.counters(slot, 0).rx_frames;
     let before = [received(0), received(1)];

@@ -1,8 +1,12 @@
 //! A channel between two ends: messages, descriptors, and packets that a peer must not send.
 
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
-use rustix::net::SocketFlags;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
 
 use super::*;
 

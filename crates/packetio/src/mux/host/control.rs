@@ -1,6 +1,8 @@
-//! The thread `mux-control`: greets the service, reads what it says, answers to requests and tells the ports what changed.
+//! The thread `mux-control`: greets the service, reads what it says, answers to requests and tells
+//! the ports what changed.
 //!
-//! When the service goes, the thread tries to reach the next one, and tells that one what this process has.
+//! When the service goes, the thread tries to reach the next one, and tells that one what this
+//! process has.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -234,7 +236,7 @@ impl Books {
         }
     }
 
-    /// What the kernel knows is told anew.
+    /// The kernel's state is told anew.
     fn forget_view(&mut self) {
         self.is_complete = false;
     }
@@ -274,7 +276,8 @@ impl Books {
 }
 
 impl super::Link {
-    /// A port that has not looked for so long that its queue is full misses the change; it asks again where that matters.
+    /// A port that has not looked for so long that its queue is full misses the change; it asks
+    /// again where that matters.
     fn tell(&mut self, change: Change) {
         let _ = self.changes.push(change);
         ring_bell(&self.bell);

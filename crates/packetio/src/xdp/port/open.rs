@@ -82,8 +82,8 @@ pub(super) fn open(
     Ok(port)
 }
 
-/// The port over a socket whose UMEM is registered and whose rings are sized, with a full fill ring. Its drops are those of
-/// `interface`.
+/// The port over a socket whose UMEM is registered and whose rings are sized, with a full fill
+/// ring. Its drops are those of `interface`.
 pub(super) fn over(
     socket: OwnedFd,
     umem: Umem,

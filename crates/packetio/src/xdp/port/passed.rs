@@ -1,4 +1,5 @@
-//! A port over a socket that a service made and bound (`mill mux`): this process has memory and rings, and no privilege.
+//! A port over a socket that a service made and bound (`mill mux`): this process has memory and
+//! rings, and no privilege.
 //!
 //! Owns the memory file until the socket has come. Called by `mux`.
 
@@ -24,7 +25,8 @@ pub(crate) struct PassedMemory {
 }
 
 impl PassedMemory {
-    /// For a queue that serves `sockets` sockets with frames of `mtu`; `ring_slots` is what the user asked for.
+    /// For a queue that serves `sockets` sockets with frames of `mtu`; `ring_slots` is what the
+    /// user asked for.
     ///
     /// # Errors
     /// Those of making and mapping the file.

@@ -1,0 +1,125 @@
+//! UNIX SOCK_SEQPACKET sockets whose packets bring at most one descriptor each. Nothing blocks, not
+//! even to close: a peer's descriptor is closed on a thread of its own (`crate::foreign`).
+//!
+//! Owns nothing. Called by the connections of memif's control channel and of `mill mux`.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::{self, Errno};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags,
+    SocketType,
+};
+
+use crate::foreign::{Closer, fdinfo};
+
+/// A new socket that neither blocks nor survives `exec`.
+///
+/// # Errors
+/// Those of `socket`.
+pub fn new_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// The socket address of `path`, abstract behind an `@`.
+///
+/// # Errors
+/// `NAMETOOLONG`.
+pub fn address(path: &str) -> io::Result<SocketAddrUnix> {
+    match path.strip_prefix('@') {
+        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
+        None => SocketAddrUnix::new(path),
+    }
+}
+
+/// Sends one packet and its descriptor. Returns the number of bytes that were sent.
+///
+/// # Errors
+/// `AGAIN` if the peer has not read for long, so that the socket's buffer is full; else those of
+/// `sendmsg`.
+pub(crate) fn send(
+    socket: &OwnedFd,
+    bytes: &[u8],
+    descriptor: Option<BorrowedFd<'_>>,
+) -> io::Result<usize> {
+    let descriptors: Vec<BorrowedFd<'_>> = descriptor.into_iter().collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(Errno::NOBUFS);
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)
+}
+
+/// The outcome of a look at the next packet.
+pub(crate) enum Peeked {
+    /// Nothing yet.
+    Nothing,
+    /// The other end is gone.
+    Closed,
+    /// A packet: its length, and whether it brings descriptors.
+    Packet(usize, bool),
+}
+
+/// Looks at the next packet, which stays in the queue: descriptors without room would be closed by
+/// the thread that takes the packet, and closing may wait for the peer.
+pub(crate) fn peek(socket: &OwnedFd, bytes: &mut [u8]) -> Peeked {
+    match look(socket, bytes, &mut RecvAncillaryBuffer::default()) {
+        Ok((0, _)) => Peeked::Closed,
+        Ok((length, brings)) => Peeked::Packet(length, brings),
+        Err(Errno::AGAIN | Errno::INTR) => Peeked::Nothing,
+        Err(_) => Peeked::Closed,
+    }
+}
+
+/// Takes the next packet out of the queue. A descriptor in it is closed; a copy keeps its file.
+pub(crate) fn take(socket: &OwnedFd, bytes: &mut [u8]) {
+    let _ = rustix::net::recv(socket, bytes, RecvFlags::DONTWAIT);
+}
+
+/// A copy of the one descriptor of the next packet, which stays where it is; `None` if the packet has
+/// more, or if the process has no room for it.
+pub(crate) fn copy_descriptor(socket: &OwnedFd, closer: &Closer) -> Option<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let (_, has_more) = look(socket, &mut [0; 1], &mut control).ok()?;
+    let mut copies = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            copies.extend(descriptors);
+        }
+    }
+    // The room for one descriptor holds two, as it is rounded up.
+    if has_more || copies.len() > 1 {
+        for copy in copies.drain(..) {
+            closer.close(copy);
+        }
+    }
+    copies.pop()
+}
+
+/// Closes a connection: here if its queue holds no descriptors, else on the closer's thread.
+pub(crate) fn close(socket: OwnedFd, closer: &Closer) {
+    // Nothing comes into the queue from here on.
+    let _ = rustix::net::shutdown(&socket, Shutdown::Read);
+    let is_harmless = fdinfo(socket.as_fd(), "scm_fds").is_some_and(|waiting| waiting == "0");
+    if !is_harmless {
+        closer.close(socket);
+    }
+}
+
+/// The length of the next packet, and whether it brings descriptors for which there was no room.
+fn look(
+    socket: &OwnedFd,
+    bytes: &mut [u8],
+    control: &mut RecvAncillaryBuffer<'_>,
+) -> io::Result<(usize, bool)> {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let seen = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(bytes)], control, flags)?;
+    Ok((seen.bytes, seen.flags.contains(ReturnFlags::CTRUNC)))
+}

@@ -353,7 +353,7 @@ impl Connection {
         let handshake_lost = self.tx.retransmits > 1 && !answers_first;
         let cwnd = Congestion::initial_window(cx.config, handshake_lost);
         self.recovery = Recovery::new(self.snd.una, cx.config.dup_acks_max);
-        let choice = self.congestion.algorithm.choice();
+        let choice = self.congestion.choice();
         self.congestion = Congestion::new(&self.moment(cx), choice, cwnd);
         self.enter_established(cx);
     }
@@ -503,12 +503,12 @@ impl Connection {
             delivered_ce: self.recovery.delivered_ce,
             lost: self.recovery.lost,
             mss: u32::from(self.snd.mss),
-            delivered_ns: self.delivery.delivered_ns,
-            pacing_rate: match self.pacing.rate {
+            delivered_ns: self.delivery.delivered_ns(),
+            pacing_rate: match self.pacing.rate() {
                 RATE_INFINITE => 0,
                 rate => rate,
             },
-            paced: self.pacing.on,
+            paced: self.pacing.is_on(),
         }
     }
 

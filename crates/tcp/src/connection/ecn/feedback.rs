@@ -116,7 +116,7 @@ impl Connection {
         let estimate = accurate.estimate;
         if !option.is_present() {
             if accurate.option_seen == OptionSeen::None {
-                if self.delivery.bytes_sent >= BYTES_WITHOUT_OPTION_MAX {
+                if self.delivery.bytes_sent() >= BYTES_WITHOUT_OPTION_MAX {
                     accurate.option_seen = OptionSeen::Zeroed;
                     accurate.failed |= fail::OPTION_RECV;
                 }

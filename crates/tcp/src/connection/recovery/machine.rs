@@ -7,7 +7,7 @@
 //! ```
 
 use crate::MILLISECOND_NS;
-use crate::congestion::{CaState, CongestionControl};
+use crate::congestion::CaState;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::recovery::ack::Ack;
@@ -17,10 +17,7 @@ impl Connection {
     /// The state changes; the algorithm is told.
     pub(crate) fn set_ca_state(&mut self, cx: &Cx<'_>, state: CaState) {
         let moment = self.moment(cx);
-        let congestion = &mut self.congestion;
-        congestion
-            .algorithm
-            .on_state(&moment, &mut congestion.window, state);
+        self.congestion.on_state(&moment, state);
         self.recovery.ca_state = state;
     }
 
@@ -32,7 +29,7 @@ impl Connection {
         }
         if ack.ece {
             // Congestion is proven: nothing to undo.
-            self.congestion.window.prior_ssthresh = 0;
+            self.congestion.forget_threshold();
         }
         if self.waits_for_reneging(cx, ack) || self.leave_state(cx, ack) {
             return;
@@ -173,11 +170,11 @@ impl Connection {
     pub(crate) fn enter_recovery(&mut self, cx: &mut Cx<'_>, ece: bool) {
         cx.counters.fast_retransmits += 1;
         self.recovery.clean_retrans_stamp(cx.records);
-        self.congestion.window.prior_ssthresh = 0;
+        self.congestion.forget_threshold();
         self.recovery.begin_undo(&self.snd);
         if !self.recovery.is_reducing() {
             if !ece {
-                self.congestion.window.prior_ssthresh = self.current_ssthresh();
+                self.congestion.remember_threshold(self.current_ssthresh());
             }
             self.begin_reduction(cx);
         }
@@ -186,7 +183,7 @@ impl Connection {
 
     /// The network asks for a reduction without loss (RFC 3168 6.1.2). It is not undone.
     pub(crate) fn enter_cwr(&mut self, cx: &mut Cx<'_>) {
-        self.congestion.window.prior_ssthresh = 0;
+        self.congestion.forget_threshold();
         if matches!(self.recovery.ca_state, CaState::Open | CaState::Disorder) {
             self.recovery.put(flag::UNDO, false);
             self.begin_reduction(cx);

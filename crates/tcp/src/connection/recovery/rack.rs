@@ -68,7 +68,7 @@ impl Connection {
                 self.enter_recovery(cx, false);
                 let newly_lost = self.recovery.lost.wrapping_sub(lost);
                 // Who models the path says by itself how much may leave, with the next ACK (Linux).
-                if !self.congestion.algorithm.is_model() {
+                if !self.congestion.is_model() {
                     self.reduce_window(1, newly_lost, false);
                 }
             }

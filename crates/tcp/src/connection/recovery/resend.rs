@@ -22,7 +22,7 @@ impl Connection {
             return self.plan_probe(cx);
         }
         let may = recovery.any(flag::SEND_LOST) || self.recovery.new_data_test_failed(&self.snd);
-        let room = recovery.in_flight() < self.congestion.window.cwnd;
+        let room = recovery.in_flight() < self.congestion.cwnd();
         if !may || !room || !recovery.has_lost() {
             return None;
         }
@@ -105,7 +105,7 @@ impl Connection {
         if is_head && self.recovery.pending != Pending::Reorder {
             self.restart_retransmit_timer(cx);
         }
-        self.recovery.hint = if self.delivery.burst_begins || !is_whole {
+        self.recovery.hint = if self.delivery.begins_burst() || !is_whole {
             at
         } else {
             self.recovery.merge_resent(cx.records, at)
@@ -222,7 +222,7 @@ impl Connection {
     pub(crate) fn stamp_sent(&mut self, cx: &mut Cx<'_>, at: Index) {
         let delivered = self.recovery.delivered;
         if let Some(record) = cx.records.get_mut(at) {
-            record.sent_ns = self.delivery.last_out_ns;
+            record.sent_ns = self.delivery.last_out_ns();
             record.tags &= !tag::SETTLED;
             self.delivery.on_sent(record, delivered, false);
         }
@@ -231,7 +231,7 @@ impl Connection {
     /// As [`note_sent_new`](Self::note_sent_new), of one segment when nothing is in flight and the state is Open.
     #[inline]
     pub(crate) fn note_first_sent(&mut self, cx: &mut Cx<'_>, end: SeqNumber, tags: u16) {
-        let sent_ns = self.delivery.last_out_ns;
+        let sent_ns = self.delivery.last_out_ns();
         let mut record = Record::new(self.snd.nxt, end, self.snd.mss, sent_ns, tags);
         let recovery = &mut self.recovery;
         self.delivery.on_sent(&mut record, recovery.delivered, true);
@@ -244,11 +244,11 @@ impl Connection {
     #[inline]
     pub(crate) fn note_sent_new(&mut self, cx: &mut Cx<'_>, end: SeqNumber, tags: u16) {
         let idle = self.recovery.packets_out == 0;
-        let sent_ns = self.delivery.last_out_ns;
+        let sent_ns = self.delivery.last_out_ns();
         let mut record = Record::new(self.snd.nxt, end, self.snd.mss, sent_ns, tags);
         let delivered = self.recovery.delivered;
         self.delivery.on_sent(&mut record, delivered, idle);
-        let joins = !self.delivery.burst_begins;
+        let joins = !self.delivery.begins_burst();
         let pushed = self.recovery.chain.push(cx.records, record, joins);
         let count = match pushed {
             Some(count) => count,

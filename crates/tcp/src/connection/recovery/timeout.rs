@@ -1,7 +1,7 @@
 //! The Loss state is entered: a retransmission timeout (RFC 6298 5), or segments that the path does not
 //! carry any more.
 
-use crate::congestion::{CaState, Event};
+use crate::congestion::CaState;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::recovery::flag;
@@ -20,16 +20,12 @@ impl Connection {
             || recovery.high_seq.le(self.snd.una)
             || (recovery.ca_state == CaState::Loss && !is_counted);
         if first {
-            self.congestion.window.prior_ssthresh = self.current_ssthresh();
-            self.congestion.window.prior_cwnd = self.congestion.window.cwnd;
-            self.take_threshold(cx);
-            self.tell_algorithm(cx, Event::Loss);
+            let moment = self.moment(cx);
+            self.congestion.begin_loss(&moment, self.current_ssthresh());
             self.recovery.begin_undo(&self.snd);
         }
-        let window = &mut self.congestion.window;
-        window.cwnd = self.recovery.in_flight() + 1;
-        window.cwnd_cnt = 0;
-        self.congestion.usage.stamp_ns = cx.now_ns;
+        self.congestion
+            .restart(self.recovery.in_flight(), cx.now_ns);
         // Many duplicates and still a timeout: reordering was overestimated.
         let default = u16::from(cx.config.dup_acks_max);
         let recovery = &mut self.recovery;
@@ -125,8 +121,7 @@ impl Connection {
     pub(crate) fn resend_without_reduction(&mut self, cx: &mut Cx<'_>) {
         if self.recovery.ca_state != CaState::Loss {
             self.recovery.high_seq = self.snd.nxt;
-            self.congestion.window.ssthresh = self.current_ssthresh();
-            self.congestion.window.prior_ssthresh = 0;
+            self.congestion.hold_threshold(self.current_ssthresh());
             self.recovery.put(flag::UNDO, false);
             self.set_ca_state(cx, CaState::Loss);
         }
@@ -137,7 +132,7 @@ impl Connection {
     /// The threshold that would remember the window now; while it is being reduced, the one that is set.
     pub(crate) fn current_ssthresh(&self) -> u32 {
         if self.recovery.is_reducing() {
-            self.congestion.window.ssthresh
+            self.congestion.ssthresh()
         } else {
             self.congestion.current_ssthresh()
         }

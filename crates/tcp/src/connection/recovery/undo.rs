@@ -1,7 +1,7 @@
 //! Undoing a reduction that was not called for: nothing was lost, only late. Shown by timestamps (Eifel,
 //! RFC 3522 and 4015) or by D-SACKs of all that was sent again (RFC 3708).
 
-use crate::congestion::{CaState, CongestionControl};
+use crate::congestion::CaState;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::limits::RACK_RECOVERIES_MAX;
@@ -28,15 +28,9 @@ impl Connection {
         if unmark {
             self.recovery.unmark_lost(cx.records);
         }
-        let congestion = &mut self.congestion;
-        if congestion.window.prior_ssthresh != 0 {
-            congestion.window.cwnd = congestion.algorithm.undo_cwnd(&congestion.window);
-            if congestion.window.prior_ssthresh > congestion.window.ssthresh {
-                congestion.window.ssthresh = congestion.window.prior_ssthresh;
-                self.ecn.withdraw_cwr();
-            }
+        if self.congestion.undo(cx.now_ns) {
+            self.ecn.withdraw_cwr();
         }
-        self.congestion.usage.stamp_ns = cx.now_ns;
         self.recovery.put(flag::UNDO, false);
         self.recovery.rack.advanced = true;
     }

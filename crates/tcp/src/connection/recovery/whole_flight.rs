@@ -29,7 +29,7 @@ impl Connection {
             && seg.options.sack.is_empty()
             && self.path.probe == 0
             && !self.is_reno()
-            && !self.congestion.algorithm.is_model();
+            && !self.congestion.is_model();
         if !is_whole {
             return None;
         }

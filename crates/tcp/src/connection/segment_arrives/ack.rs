@@ -3,7 +3,6 @@
 use wire::tcp::Flags;
 
 use super::Step;
-use crate::congestion::CongestionControl;
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::effects::Effects;
@@ -264,10 +263,7 @@ impl Connection {
         let delivered = self.recovery.delivered.wrapping_sub(ack.prior_delivered);
         let sample = Self::ack_sample(ack, delivered);
         let moment = self.moment(cx);
-        let congestion = &mut self.congestion;
-        congestion
-            .algorithm
-            .on_acked(&moment, &mut congestion.window, &sample);
+        self.congestion.on_acked(&moment, &sample);
     }
 
     /// A duplicate as Linux has it: nothing new acknowledged, no text, no larger window, no D-SACK.

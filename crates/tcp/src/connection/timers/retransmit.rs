@@ -351,7 +351,7 @@ impl Connection {
         (self.cold.own_timers.thin_linear || cx.config.thin_linear_timeouts)
             && self.state() == State::Established
             && self.recovery.packets_out < THIN_SEGMENTS
-            && self.congestion.window.ssthresh != SSTHRESH_INFINITE
+            && self.congestion.ssthresh() != SSTHRESH_INFINITE
             && self.tx.retransmits <= THIN_RETRIES_MAX
     }
 

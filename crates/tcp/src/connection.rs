@@ -335,7 +335,7 @@ impl Connection {
         *rx = receiver;
         *recovery = Recovery::new(first.una, cx.config.dup_acks_max);
         let moment = Moment {
-            delivered: recovery.delivered,
+            delivered: recovery.delivered(),
             ..Moment::at_start(cx.config, cx.now_ns, first.una)
         };
         *congestion = Congestion::new(&moment, cx.config.congestion, first.cwnd);
@@ -499,9 +499,9 @@ impl Connection {
             now_ns: cx.now_ns,
             una: self.snd.una,
             nxt: self.snd.nxt,
-            delivered: self.recovery.delivered,
-            delivered_ce: self.recovery.delivered_ce,
-            lost: self.recovery.lost,
+            delivered: self.recovery.delivered(),
+            delivered_ce: self.recovery.delivered_ce(),
+            lost: self.recovery.lost(),
             mss: u32::from(self.snd.mss),
             delivered_ns: self.delivery.delivered_ns(),
             pacing_rate: match self.pacing.rate() {

@@ -226,7 +226,7 @@ impl Connection {
         let (snd, runs) = (&self.snd, self.tune.runs);
         let path = self.congestion.cwnd().saturating_mul(u32::from(snd.mss));
         let is_roomy = snd.una == snd.nxt
-            && self.recovery.packets_out == 0
+            && self.recovery.packets_out() == 0
             && snd.buffered <= path
             && path < runs.size
             && path <= snd.wnd

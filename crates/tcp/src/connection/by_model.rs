@@ -34,13 +34,13 @@ impl Connection {
         let recovery = &self.recovery;
         let sample = PathSample {
             rate: ack.rate,
-            delivered: recovery.delivered.wrapping_sub(ack.prior_delivered),
-            lost: recovery.lost.wrapping_sub(ack.prior_lost),
+            delivered: recovery.delivered().wrapping_sub(ack.prior_delivered),
+            lost: recovery.lost().wrapping_sub(ack.prior_lost),
             prior_in_flight: ack.prior_in_flight,
             in_flight: recovery.in_flight(),
             rtt_us: ack.latest_rtt_ns.map(micros),
             maybe_delayed: ack.maybe_delayed,
-            state: recovery.ca_state,
+            state: recovery.ca_state(),
             departure_ns: self.pacing.next_ns(),
         };
         let moment = self.moment(cx);

@@ -231,7 +231,7 @@ impl Connection {
         let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = self.busy_ns(now_ns);
         Info {
             state: self.state(),
-            ca_state: self.recovery.ca_state as u8,
+            ca_state: self.recovery.ca_state() as u8,
             retransmits: self.tx.retransmits,
             probes: self.tx.probes,
             backoff: self.tx.backoff,
@@ -254,21 +254,21 @@ impl Connection {
             advmss: u32::from(self.rx.advmss),
             pacing_rate: self.pacing.rate(),
             max_pacing_rate: self.pacing.rate_max(),
-            unacked: self.recovery.packets_out,
-            lost: self.recovery.lost_out,
-            sacked: self.recovery.sacked_out,
-            retrans: self.recovery.retrans_out,
+            unacked: self.recovery.packets_out(),
+            lost: self.recovery.lost_out(),
+            sacked: self.recovery.sacked_out(),
+            retrans: self.recovery.retrans_out(),
             total_retrans: self.tx.total_retrans,
             rtt_ns: self.tx.rtt.srtt_ns(),
             rttvar_ns: self.tx.rtt.rttvar_ns(),
             min_rtt_ns: self.tx.min_rtt_ns(),
             snd_ssthresh: self.congestion.ssthresh(),
             snd_cwnd: self.congestion.cwnd(),
-            reordering: u32::from(self.recovery.reordering),
-            dsack_dups: self.recovery.dsack_dups,
-            reord_seen: self.recovery.reord_seen,
+            reordering: u32::from(self.recovery.reordering()),
+            dsack_dups: self.recovery.dsack_dups(),
+            reord_seen: self.recovery.reord_seen(),
             delivered: self.delivered(),
-            delivered_ce: self.recovery.delivered_ce,
+            delivered_ce: self.recovery.delivered_ce(),
             bytes_sent: self.delivery.bytes_sent(),
             bytes_retrans: self.delivery.bytes_retrans(),
             delivery_rate: self.delivery.bytes_per_second(self.mss_told()),
@@ -303,7 +303,7 @@ impl Connection {
         let mss = self.mss_told();
         let info = self
             .congestion
-            .dctcp_info(mss, counts.delivered, counts.delivered_ce)?;
+            .dctcp_info(mss, counts.delivered(), counts.delivered_ce())?;
         if !self.uses_ecn() {
             return Some(DctcpInfo::default());
         }
@@ -315,7 +315,7 @@ impl Connection {
 
     /// A Fast Open's SYN-ACK is counted already when nothing of it was heard yet.
     fn delivered(&self) -> u32 {
-        self.recovery.delivered - u32::from(self.is_fast_opened())
+        self.recovery.delivered() - u32::from(self.is_fast_opened())
     }
 
     fn busy_ns(&self, now_ns: u64) -> [u64; 3] {

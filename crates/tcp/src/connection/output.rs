@@ -216,7 +216,8 @@ impl Connection {
         if idle_ns <= rto_ns || self.tx.last_sent_ns == 0 {
             return;
         }
-        if !cx.config.slow_start_after_idle || self.recovery.packets_out > 0 || self.unsent() == 0 {
+        if !cx.config.slow_start_after_idle || self.recovery.packets_out() > 0 || self.unsent() == 0
+        {
             return;
         }
         if self.congestion.is_model() {

@@ -24,7 +24,7 @@ impl Connection {
             return;
         }
         let mss = u32::from(self.snd.mss);
-        let packets_out = self.recovery.packets_out;
+        let packets_out = self.recovery.packets_out();
         self.pacing.refresh(
             cx.config,
             self.congestion.window(),

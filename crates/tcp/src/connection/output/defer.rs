@@ -25,7 +25,7 @@ impl Connection {
         let recovery = &self.recovery;
         let cwnd = self.congestion.cwnd();
         // Nothing in flight, or it is under way, or what leaves is no burst.
-        if recovery.packets_out == 0 || self.delivery.burst_left() > 0 || unsent <= mss {
+        if recovery.packets_out() == 0 || self.delivery.burst_left() > 0 || unsent <= mss {
             return None;
         }
         if !recovery.is_before_recovery() || recovery.any(flag::PROBE_NEW | flag::SEND_NEW) {

@@ -105,7 +105,10 @@ impl Connection {
         self.tx.progress_ns = cx.now_ns;
         self.tell_of_start(cx);
         let end = self.snd.nxt + len + u32::from(fin);
-        self.note_first_sent(cx, end, tag::of_end(fin, pushed));
+        let tags = tag::of_end(fin, pushed);
+        self.recovery
+            .note_first_sent(cx.records, &self.snd, &mut self.delivery, end, tags);
+        self.snd.nxt = end;
         self.note_stream_out(cx, len, fin);
         if len > 0 && len < u32::from(self.snd.mss) {
             self.tx.small_end = end;

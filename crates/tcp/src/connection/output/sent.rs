@@ -64,7 +64,7 @@ impl Connection {
 
     #[inline]
     fn note_fresh(&mut self, cx: &mut Cx<'_>, len: u32, fin: bool, probes_path: bool) {
-        let idle = self.recovery.packets_out == 0;
+        let idle = self.recovery.packets_out() == 0;
         if self.snd.flight() == 0 {
             self.tx.progress_ns = cx.now_ns;
         }
@@ -130,7 +130,7 @@ impl Connection {
         if self.marks.has(Marks::PERSIST) {
             self.end_persist();
         }
-        if idle || self.recovery.pending == Pending::Probe {
+        if idle || self.recovery.pending() == Pending::Probe {
             self.rearm_retransmit(cx);
         }
         self.note_use(false);
@@ -146,7 +146,7 @@ impl Connection {
     #[inline]
     fn note_use(&mut self, deferred: bool) {
         let limited = deferred || self.recovery.segments_in_flight() >= self.congestion.cwnd();
-        let (snd, flight) = (&self.snd, self.recovery.packets_out);
+        let (snd, flight) = (&self.snd, self.recovery.packets_out());
         self.congestion
             .note_flight(snd.una, snd.nxt, flight, limited);
     }
@@ -156,7 +156,7 @@ impl Connection {
     pub(super) fn validate_window(&mut self, cx: &Cx<'_>, deferred: bool) {
         self.note_use(deferred);
         self.delivery.settle_new();
-        let flight = self.recovery.packets_out;
+        let flight = self.recovery.packets_out();
         let rto_ns = self.tx.rtt.rto_ns();
         let unused = self.congestion.is_unused_for(flight, cx.now_ns, rto_ns);
         let may_decay = cx.config.slow_start_after_idle && !self.congestion.is_model();
@@ -169,7 +169,7 @@ impl Connection {
     fn decay_window(&mut self, cx: &Cx<'_>) {
         let remembered = self.current_ssthresh();
         let initial = Congestion::initial_window(cx.config, false);
-        if self.recovery.ca_state == CaState::Open {
+        if self.recovery.ca_state() == CaState::Open {
             self.congestion.decay(initial, remembered, cx.now_ns);
         } else {
             self.congestion.note_use(cx.now_ns);

@@ -66,7 +66,7 @@ impl Connection {
     #[cold]
     fn next_path_probe(&self, cx: &Cx<'_>, unsent: u32, usable: u32) -> Option<u32> {
         let cwnd = self.congestion.cwnd();
-        let calm = self.recovery.ca_state == CaState::Open
+        let calm = self.recovery.ca_state() == CaState::Open
             && cwnd >= PROBE_CWND_MIN
             && !self.marks.any(Marks::OUT_OF_ORDER | Marks::RECOVERING);
         if !calm || self.path.search_is_over() {
@@ -78,7 +78,7 @@ impl Connection {
                 .checked_sub(self.option_bytes() + self.report_bytes(cx))?,
         );
         let mss = u32::from(self.snd.mss);
-        let followers = u32::from(self.recovery.reordering) + FOLLOWERS;
+        let followers = u32::from(self.recovery.reordering()) + FOLLOWERS;
         let needed = len + followers * mss;
         let fits =
             unsent >= needed && usable >= needed && self.recovery.segments_in_flight() + 2 <= cwnd;

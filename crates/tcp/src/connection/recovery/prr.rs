@@ -1,7 +1,7 @@
 //! Proportional rate reduction (RFC 6937; RFC 9937's choice of bound): while the window is being reduced,
 //! segments leave in proportion to what is delivered.
 
-use crate::congestion::{AckSample, CaState, Event, Reduction};
+use crate::congestion::{AckSample, CaState, Event};
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::recovery::ack::Ack;
@@ -10,11 +10,7 @@ use crate::recovery::flag;
 impl Connection {
     /// The reduction begins: the threshold is set, the window follows ACK by ACK.
     pub(crate) fn begin_reduction(&mut self, cx: &mut Cx<'_>) {
-        let recovery = &mut self.recovery;
-        recovery.high_seq = self.snd.nxt;
-        recovery.put(flag::TLP, false);
-        recovery.prr_delivered = 0;
-        recovery.prr_out = 0;
+        self.recovery.begin_reduction(self.snd.nxt);
         let moment = self.moment(cx);
         self.congestion.begin_reduction(&moment);
         self.ecn.queue_cwr(self.snd.ecn);
@@ -23,18 +19,12 @@ impl Connection {
     /// `delivered` segments arrived while the window is being reduced; `lost` were found lost with them;
     /// `advanced` = SND.UNA moved.
     pub(crate) fn reduce_window(&mut self, delivered: u32, lost: u32, advanced: bool) {
-        let recovery = &mut self.recovery;
         if delivered == 0 || !self.congestion.is_reducible() {
             return;
         }
-        recovery.prr_delivered = recovery.prr_delivered.saturating_add(delivered);
-        self.congestion.reduce(&Reduction {
-            delivered,
-            prr_delivered: recovery.prr_delivered,
-            prr_out: recovery.prr_out,
-            in_flight: recovery.in_flight(),
-            may_catch_up: advanced && lost == 0,
-        });
+        let may_catch_up = advanced && lost == 0;
+        let reduction = self.recovery.take_reduction(delivered, may_catch_up);
+        self.congestion.reduce(&reduction);
     }
 
     /// The reduction is complete: the window stands at its threshold, unless it was undone.
@@ -43,7 +33,7 @@ impl Connection {
             return;
         }
         let recovery = &self.recovery;
-        if recovery.ca_state == CaState::Cwr || recovery.any(flag::UNDO) {
+        if recovery.ca_state() == CaState::Cwr || recovery.any(flag::UNDO) {
             self.congestion.end_reduction(cx.now_ns);
         }
         self.tell_algorithm(cx, Event::CompleteCwr);
@@ -61,14 +51,14 @@ impl Connection {
             return;
         }
         let recovery = &self.recovery;
-        let delivered = recovery.delivered.wrapping_sub(ack.prior_delivered);
-        let lost = recovery.lost.wrapping_sub(ack.prior_lost);
+        let delivered = recovery.delivered().wrapping_sub(ack.prior_delivered);
+        let lost = recovery.lost().wrapping_sub(ack.prior_lost);
         if recovery.is_reducing() {
             self.reduce_window(delivered, lost, ack.advanced);
             return;
         }
         // Where reordering is common, growth does not wait for the order (RFC 5681 otherwise).
-        let reordered = recovery.reordering > u16::from(cx.config.dup_acks_max);
+        let reordered = recovery.reordering() > u16::from(cx.config.dup_acks_max);
         let may_grow = if reordered {
             ack.is_progress()
         } else {

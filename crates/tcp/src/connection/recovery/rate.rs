@@ -18,7 +18,7 @@ impl Connection {
             cx.now_ns,
             sample,
             newly,
-            self.recovery.delivered,
+            self.recovery.delivered(),
             self.tx.rtt.min_us(),
             was_reneging,
         );
@@ -31,7 +31,7 @@ impl Connection {
             && recovery.in_flight() < self.congestion.cwnd()
             && !recovery.has_lost()
         {
-            let until = recovery.delivered.wrapping_add(recovery.in_flight());
+            let until = recovery.delivered().wrapping_add(recovery.in_flight());
             self.delivery.limit_by_application(until);
         }
     }

@@ -1,6 +1,6 @@
 //! Rates, bursts and the gaps between them.
 
-use super::{Burst, Pacing, RATE_INFINITE};
+use super::{Burst, Pacing, RATE_INFINITE, rate_of_giants};
 use crate::config::Config;
 use crate::congestion::Window;
 use crate::{MILLISECOND_NS, SECOND_NS};
@@ -113,4 +113,12 @@ fn without_a_rate_nothing_waits() {
         pacing.on_sent(0, MSS, 100, of_two(0));
         assert!(!pacing.holds(0));
     }
+}
+
+/// The product of window and microseconds does not fit 64 bits; the rate does, or is infinite.
+#[test]
+fn rate_of_a_giant_window_is_exact_or_infinite() {
+    let bytes = 240_000_000_000_000;
+    assert_eq!(rate_of_giants(bytes, 120, 100_000_000), 2_880_000_000_000);
+    assert_eq!(rate_of_giants(bytes, 120, 1), RATE_INFINITE);
 }

@@ -1,8 +1,10 @@
 //! Rates, bursts and the gaps between them.
 
+use wire::SeqNumber;
+
 use super::{Burst, Pacing, RATE_INFINITE, rate_of_giants};
 use crate::config::Config;
-use crate::congestion::Window;
+use crate::congestion::{Congestion, Moment};
 use crate::{MILLISECOND_NS, SECOND_NS};
 
 const MSS: u32 = 1000;
@@ -43,19 +45,21 @@ fn send(pacing: &mut Pacing, from_ns: u64, to_ns: u64, grain_ns: u64) -> u32 {
 fn rate_is_twice_the_window_in_early_slow_start_and_a_fifth_more_after() {
     let config = Config::default();
     let mut pacing = Pacing::new(&config);
-    let mut window = Window::new(10);
-    pacing.refresh(&config, &window, 0, MSS, 100_000);
+    let start = Moment::at_start(&config, 0, SeqNumber(0));
+    let mut congestion = Congestion::new(&start, config.congestion, 10);
+    pacing.refresh(&config, congestion.window(), 0, MSS, 100_000);
     assert_eq!(pacing.rate, 200_000);
-    window.ssthresh = 10;
-    pacing.refresh(&config, &window, 0, MSS, 100_000);
+    congestion.hold_threshold(10);
+    let window = congestion.window();
+    pacing.refresh(&config, window, 0, MSS, 100_000);
     assert_eq!(pacing.rate, 120_000);
     // Recovery may have more in flight than the window.
-    pacing.refresh(&config, &window, 20, MSS, 100_000);
+    pacing.refresh(&config, window, 20, MSS, 100_000);
     assert_eq!(pacing.rate, 240_000);
-    pacing.refresh(&config, &window, 20, MSS, 0);
+    pacing.refresh(&config, window, 20, MSS, 0);
     assert_eq!(pacing.rate, RATE_INFINITE);
     pacing.rate_max = 50_000;
-    pacing.refresh(&config, &window, 20, MSS, 100_000);
+    pacing.refresh(&config, window, 20, MSS, 100_000);
     assert_eq!(pacing.rate, 50_000);
 }
 

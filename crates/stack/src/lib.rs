@@ -50,6 +50,7 @@ mod secrets;
 mod settle;
 mod stack;
 mod stage_clock;
+pub mod survey;
 mod tcp_env;
 mod timer_stage;
 

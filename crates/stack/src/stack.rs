@@ -20,7 +20,7 @@ use rustix::event::PollFlags;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use tcp::SegmentOut;
 use tcp::isn::IsnGenerator;
-use wire::{FlowHasher, MacAddr};
+use wire::{FlowHasher, FlowKey, MacAddr};
 
 use crate::arrivals::Arrivals;
 use crate::config::{ConfigError, StackConfig};
@@ -44,6 +44,7 @@ use crate::schedule::Schedule;
 use crate::schedule::tx_lists::Acks;
 use crate::secrets::Secrets;
 use crate::stage_clock::{Stage, StageClock};
+use crate::survey::{SurveyCursor, SurveyPlace, SurveyRow};
 use crate::tcp_env::TcpEnv;
 use crate::timer_stage::{fire_timers, next_timer_ns};
 
@@ -388,8 +389,25 @@ impl Stack {
     /// Every connection with its names, in no particular order: for a simulation that looks inside.
     pub fn connections(
         &self,
-    ) -> impl Iterator<Item = (wire::FlowKey, std::borrow::Cow<'_, tcp::Connection>)> {
+    ) -> impl Iterator<Item = (FlowKey, std::borrow::Cow<'_, tcp::Connection>)> {
         self.core.flows.sockets.connections()
+    }
+
+    /// Gives the next flows of a walk to `sink`, at most `rows`. False: there are no more. Takes a
+    /// bounded time for each row, changes nothing, and goes on from `cursor` at the next call.
+    pub fn survey(
+        &self,
+        cursor: &mut SurveyCursor,
+        rows: usize,
+        sink: &mut dyn FnMut(SurveyRow),
+    ) -> bool {
+        self.core.survey(cursor, rows, sink)
+    }
+
+    /// Ends a flow that a walk found: a connection with a RST and `ECONNABORTED`, an entry without
+    /// a word. False if the flow has gone meanwhile, or is a listener.
+    pub fn kill_flow(&mut self, place: SurveyPlace, key: &FlowKey) -> bool {
+        self.core.kill_flow(place, key)
     }
 
     /// The port, for tests that look at what it did.

@@ -26,3 +26,4 @@ mod piggyback;
 mod rest;
 mod sacks;
 mod stamps;
+mod survey;

@@ -86,6 +86,7 @@ pub use socket::{Refused, TcpSocket};
 pub use stack::context::{
     IcmpNote, Report, SocketInfo, StampAnswer, StampKinds, StampStats, TxStamp,
 };
+pub use stack::survey;
 pub use stack::{Counters, IpCidr, Limits, Usage};
 pub use stream::TcpStream;
 pub use tcp::path_mtu::MtuProbing;

@@ -404,6 +404,11 @@ impl Stack {
         self.core.survey(cursor, rows, sink)
     }
 
+    /// The time of the last turn, ns.
+    pub fn now_ns(&self) -> u64 {
+        self.core.env.now_ns
+    }
+
     /// Ends a flow that a walk found: a connection with a RST and `ECONNABORTED`, an entry without
     /// a word. False if the flow has gone meanwhile, or is a listener.
     pub fn kill_flow(&mut self, place: SurveyPlace, key: &FlowKey) -> bool {

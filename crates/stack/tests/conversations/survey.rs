@@ -2,7 +2,7 @@
 
 use ring::socket_block::SocketState;
 use rustix::io::Errno;
-use stack::survey::{FlowWords, SurveyCursor, SurveyPlace, SurveyRow, SurveyTimerKind};
+use stack::survey::{FlowWords, SurveyCursor, SurveyPlace, SurveyRow, SurveyTimerKind, request};
 use tcp::State;
 use wire::FlowKey;
 use wire::tcp::Flags;
@@ -164,5 +164,47 @@ fn place_that_another_flow_has_taken_is_not_killed() {
         ..key(&row)
     };
     assert!(!w.stack.kill_flow(row.place, &other));
+    assert_eq!(w.stack.usage().flows, 1);
+}
+
+#[test]
+fn established_requests_of_another_process_list_and_kill() {
+    let mut w = World::new();
+    let (_client, socket) = w.established();
+    let room = request::LIST_HEAD_BYTES + request::ROW_BYTES;
+    let (mut body, mut rows) = (Vec::new(), Vec::new());
+    for _ in 0..8 {
+        let mut answer = Vec::new();
+        assert!(request::list(&w.stack, &body, room, &mut answer));
+        assert!(answer.len() <= room);
+        let (head, row) = answer.split_at(request::LIST_HEAD_BYTES);
+        rows.extend((!row.is_empty()).then(|| row.to_vec()));
+        body = head.to_vec();
+        if head[0] == 0 {
+            break;
+        }
+    }
+    assert_eq!((body[0], rows.len()), (0, 2), "listener and connection");
+    let mut killed = Vec::new();
+    assert!(request::kill(&mut w.stack, &rows[0], &mut killed));
+    assert!(request::kill(&mut w.stack, &rows[1], &mut killed));
+    assert_eq!(killed, [0, 1]);
+    assert_eq!(w.app.errno(socket), Some(Errno::CONNABORTED));
+}
+
+#[test]
+fn nonsense_from_another_process_is_refused() {
+    let mut w = World::new();
+    let _open = w.established();
+    let mut answer = Vec::new();
+    assert!(!request::list(&w.stack, &[], 100, &mut answer), "no room");
+    for length in [1, 7, 9, 1024] {
+        let body = vec![0xff; length];
+        assert!(!request::list(&w.stack, &body, 32_768, &mut answer));
+        let is_sense = request::kill(&mut w.stack, &body, &mut answer);
+        assert!(!is_sense, "{length} bytes");
+    }
+    let beyond = [1, 1, 0, 0, 0xff, 0xff, 0xff, 0xff];
+    assert!(request::list(&w.stack, &beyond, 32_768, &mut answer));
     assert_eq!(w.stack.usage().flows, 1);
 }

@@ -6,11 +6,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ring::doorbell::StackBell;
 use ring::due::Due;
+use ring::published::Flag;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -24,14 +26,22 @@ use crate::packet;
 use crate::place::socket_path;
 use crate::segment::{Segment, Vector};
 
-/// The agent of this process.
+/// The agent of this process. Its thread and its socket go with it.
 pub struct Agent {
-    pid: u32,
     path: PathBuf,
+    /// Device and inode of the socket: another agent may have taken the path.
+    file: Option<(u64, u64)>,
+    shared: Arc<Shared>,
+}
+
+/// The part that the thread needs.
+struct Shared {
+    pid: u32,
     segment: Arc<Segment>,
     seats: Mutex<Vec<Seat>>,
     /// Wakes the thread.
     bell: StackBell,
+    stop: Flag,
 }
 
 /// The agent's end of a context.
@@ -55,32 +65,37 @@ impl Joined {
     /// The statistics file, to register names.
     #[must_use]
     pub fn segment(&self) -> &Segment {
-        &self.agent.segment
+        &self.agent.shared.segment
     }
 }
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        if self.agent.pid != std::process::id() {
+        let shared = &self.agent.shared;
+        if shared.pid != std::process::id() {
             return;
         }
         let slot = self.vector.index() as u16;
-        self.agent.seats().retain(|seat| seat.slot != slot);
-        self.agent.bell.ring();
+        shared.seats().retain(|seat| seat.slot != slot);
+        shared.bell.ring();
     }
 }
 
-/// The process's agent, started in `directory` when the first context asks for it. A child of
-/// `fork` gets one of its own.
+/// The process's agent, started in `directory` when the first context asks for it. It goes with
+/// the last one. A child of `fork` gets one of its own.
 ///
 /// # Errors
 /// The kernel's: no such directory, no right to write it, no thread.
 pub fn of_process(directory: &Path) -> io::Result<Arc<Agent>> {
-    static AGENT: Mutex<Option<Arc<Agent>>> = Mutex::new(None);
+    static AGENT: Mutex<Weak<Agent>> = Mutex::new(Weak::new());
     let mut place = AGENT.lock().unwrap_or_else(PoisonError::into_inner);
-    match &*place {
-        Some(agent) if agent.pid == std::process::id() => Ok(agent.clone()),
-        _ => Ok(place.insert(Agent::start(directory)?).clone()),
+    match place.upgrade() {
+        Some(agent) if agent.shared.pid == std::process::id() => Ok(agent),
+        _ => {
+            let agent = Agent::start(directory)?;
+            *place = Arc::downgrade(&agent);
+            Ok(agent)
+        }
     }
 }
 
@@ -102,14 +117,19 @@ impl Agent {
         }
         rustix::fs::chmod(&path, Mode::RUSR | Mode::WUSR)?;
         listen(&listener, CLIENTS_MAX as i32)?;
-        let agent = Arc::new(Self {
+        let shared = Arc::new(Shared {
             pid,
             segment: Arc::new(Segment::create(pid, &command())?),
-            path,
             seats: Mutex::default(),
             bell: StackBell::new()?,
+            stop: Flag::new(),
         });
-        let serving = agent.clone();
+        let serving = shared.clone();
+        let agent = Arc::new(Self {
+            file: identity(&path),
+            path,
+            shared,
+        });
         std::thread::Builder::new()
             .name("millstream-eye".to_owned())
             .spawn(move || serve(&serving, &listener))?;
@@ -125,11 +145,11 @@ impl Agent {
     /// Adds context `context` on the wire `port`, whose stack sleeps on `bell`. `None`: there are
     /// too many.
     pub fn join(self: &Arc<Self>, context: usize, port: &str, bell: StackBell) -> Option<Joined> {
-        let vector = self.segment.vector(context, port)?;
+        let vector = self.shared.segment.vector(context, port)?;
         let due = Arc::new(Due::never());
-        let (sender, mailbox) = mailbox(due.clone(), bell, self.bell.clone());
+        let (sender, mailbox) = mailbox(due.clone(), bell, self.shared.bell.clone());
         let slot = vector.index() as u16;
-        self.seats().push(Seat { slot, sender });
+        self.shared.seats().push(Seat { slot, sender });
         Some(Joined {
             vector,
             mailbox,
@@ -137,7 +157,9 @@ impl Agent {
             agent: self.clone(),
         })
     }
+}
 
+impl Shared {
     fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,11 +167,22 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        if self.pid == std::process::id() {
-            // A reader may have removed it.
+        if self.shared.pid != std::process::id() {
+            return;
+        }
+        if self.file.is_some() && identity(&self.path) == self.file {
+            // A reader may have removed it meanwhile.
             let _ = std::fs::remove_file(&self.path);
         }
+        self.shared.stop.raise();
+        self.shared.bell.insist();
     }
+}
+
+/// Device and inode of a file.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 /// The command's name, as the kernel has it.
@@ -175,12 +208,12 @@ struct Readers {
     keys: u32,
 }
 
-fn serve(agent: &Agent, listener: &OwnedFd) {
+fn serve(agent: &Shared, listener: &OwnedFd) {
     let mut readers = Readers {
         all: Vec::new(),
         keys: 0,
     };
-    loop {
+    while !agent.stop.is_raised() {
         agent.bell.prepare_sleep();
         readers.hand_out(agent);
         if sleep(agent, listener, &readers.all).is_err() {
@@ -195,7 +228,7 @@ fn serve(agent: &Agent, listener: &OwnedFd) {
     }
 }
 
-fn sleep(agent: &Agent, listener: &OwnedFd, readers: &[Reader]) -> Result<(), Errno> {
+fn sleep(agent: &Shared, listener: &OwnedFd, readers: &[Reader]) -> Result<(), Errno> {
     let of = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
     let mut polled = vec![of(agent.bell.fd()), of(listener.as_fd())];
     polled.extend(readers.iter().map(|reader| of(reader.socket.as_fd())));
@@ -228,7 +261,7 @@ impl Readers {
     }
 
     /// Takes one packet of each reader. A reader that has an answer to come waits for it.
-    fn read(&mut self, agent: &Agent) {
+    fn read(&mut self, agent: &Shared) {
         let mut bytes = [0; HEADER_BYTES + REQUEST_BYTES_MAX + 1];
         for reader in &mut self.all {
             match packet::receive_plain(&reader.socket, &mut bytes) {
@@ -242,7 +275,7 @@ impl Readers {
     }
 
     /// Hands answers to those who asked. Requests of contexts that are gone have none.
-    fn hand_out(&mut self, agent: &Agent) {
+    fn hand_out(&mut self, agent: &Shared) {
         let mut seats = agent.seats();
         for seat in seats.iter_mut() {
             while let Some(answered) = seat.sender.receive() {
@@ -271,7 +304,7 @@ impl Reader {
     ///
     /// # Errors
     /// The packet makes no sense.
-    fn request(&mut self, agent: &Agent, packet: &[u8]) -> Result<(), Errno> {
+    fn request(&mut self, agent: &Shared, packet: &[u8]) -> Result<(), Errno> {
         let (header, body) = Header::decode(packet, REQUEST_BYTES_MAX)?;
         self.asked = Some(header);
         match header.kind {

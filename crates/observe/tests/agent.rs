@@ -34,6 +34,16 @@ fn agent(name: &str) -> (Arc<Agent>, Joined) {
     (agent, joined)
 }
 
+#[test]
+fn agent_that_goes_takes_its_socket_along() {
+    let (agent, joined) = agent("goes-away");
+    let path = agent.path().to_owned();
+    drop(agent);
+    assert!(Client::connect(&path).is_ok(), "the context keeps it");
+    drop(joined);
+    assert!(!path.exists());
+}
+
 /// A thread that stands for a stack: it answers with as many bytes as the request's first two say.
 fn answers(mut joined: Joined, count: usize) -> std::thread::JoinHandle<Joined> {
     std::thread::spawn(move || {

@@ -53,6 +53,7 @@ pub mod limits;
 mod linger;
 mod listener;
 mod mux_context;
+pub mod observed;
 mod option_table;
 mod options;
 mod poll;
@@ -69,7 +70,7 @@ mod stream;
 mod urgent;
 mod watchdog;
 
-pub use config::{Config, Crank};
+pub use config::{Config, Crank, Observe};
 pub use context::Context;
 pub use error::Error;
 pub use event::{Event, Events, Interest, Mode, Readiness, Token};

@@ -27,3 +27,4 @@ mod piggyback;
 mod rest;
 mod sacks;
 mod stamps;
+mod survey;

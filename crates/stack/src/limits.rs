@@ -320,6 +320,10 @@ pub(crate) const STAMPS_HELD_MAX: usize = 512;
 /// Arrivals that a socket remembers for its application; the oldest is forgotten, and its bytes count as having come with the next.
 pub(crate) const ARRIVALS_HELD_MAX: usize = 64;
 
+/// Places of a table that a walk over all flows looks at for each row that it may give: a table
+/// that is mostly empty takes more steps, and none of them longer.
+pub(crate) const SURVEY_LOOKS_PER_ROW: usize = 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;

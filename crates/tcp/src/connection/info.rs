@@ -8,6 +8,7 @@ use crate::fast_open::FastOpenFailure;
 use crate::marks::Marks;
 use crate::receive::SEGMENT_GUESS_MIN;
 use crate::state::State;
+use crate::timers::NEVER_NS;
 
 /// Values in the manner of Linux's `tcp_info`. Times are nanoseconds, windows bytes, unless named else.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,7 +167,40 @@ pub struct LastInfo {
     pub ack_recv_ns: u64,
 }
 
+/// The timer of a connection that ends first, in the names of Linux's `idiag_timer`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PendingTimer {
+    /// Sends again.
+    Retransmit,
+    /// Asks for room in a shut window.
+    Persist,
+    /// Asks a silent peer whether it is there, or ends an orphan in FIN_WAIT_2.
+    KeepAlive,
+    /// Ends TIME_WAIT.
+    TimeWait,
+}
+
 impl Connection {
+    /// The timer that waits and when it ends, ns; none that only delays an ACK. The retransmission
+    /// timer comes before the slow ones, as in Linux.
+    #[must_use]
+    pub fn pending_timer(&self) -> Option<(PendingTimer, u64)> {
+        let timers = &self.tx.timers;
+        if timers.retransmit_ns != NEVER_NS {
+            let is_flying = self.recovery.packets_out() > 0 || self.snd.una != self.snd.nxt;
+            let kind = match is_flying {
+                true => PendingTimer::Retransmit,
+                false => PendingTimer::Persist,
+            };
+            return Some((kind, timers.retransmit_ns));
+        }
+        let kind = match self.state() {
+            State::TimeWait => PendingTimer::TimeWait,
+            _ => PendingTimer::KeepAlive,
+        };
+        (timers.slow_ns != NEVER_NS).then_some((kind, timers.slow_ns))
+    }
+
     /// Doublings of the timeout.
     #[inline]
     #[must_use]

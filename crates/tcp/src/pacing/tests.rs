@@ -2,7 +2,7 @@
 
 use wire::SeqNumber;
 
-use super::{Burst, Pacing, RATE_INFINITE};
+use super::{Burst, Pacing, RATE_INFINITE, rate_of_giants};
 use crate::config::Config;
 use crate::congestion::{Congestion, Moment};
 use crate::{MILLISECOND_NS, SECOND_NS};
@@ -117,4 +117,12 @@ fn without_a_rate_nothing_waits() {
         pacing.on_sent(0, MSS, 100, of_two(0));
         assert!(!pacing.holds(0));
     }
+}
+
+/// The product of window and microseconds does not fit 64 bits; the rate does, or is infinite.
+#[test]
+fn rate_of_a_giant_window_is_exact_or_infinite() {
+    let bytes = 240_000_000_000_000;
+    assert_eq!(rate_of_giants(bytes, 120, 100_000_000), 2_880_000_000_000);
+    assert_eq!(rate_of_giants(bytes, 120, 1), RATE_INFINITE);
 }

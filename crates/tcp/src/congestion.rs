@@ -27,6 +27,7 @@ mod usage;
 mod window;
 
 #[cfg(test)]
+#[path = "../tests/harness/sender_model.rs"]
 mod model;
 
 pub(crate) use crate::config::CongestionAlgorithm;

@@ -53,6 +53,7 @@ mod send;
 pub mod state;
 pub mod syn_cookie;
 #[cfg(test)]
+#[path = "../tests/harness/surroundings.rs"]
 mod test_stack;
 pub mod time_wait;
 mod timers;

@@ -32,15 +32,8 @@ impl Connection {
         self.take_written(cx, buffered);
     }
 
-    /// As `on_write`, and more is to follow at once (MSG_MORE): a partial segment waits for it, until the next ACK at the latest or for as
-    /// long as a corked one.
-    pub fn on_write_more(&mut self, cx: &mut Cx<'_>, buffered: u32) -> Effects {
-        let run = self.begin_run();
-        self.note_write_more(cx, buffered);
-        self.end_run(cx, Effects::NONE, run)
-    }
-
-    /// [`on_write_more`](Self::on_write_more) as one of several calls.
+    /// As [`note_write`](Self::note_write), and more is to follow at once (MSG_MORE): a partial
+    /// segment waits for it, until the next ACK at the latest or for as long as a corked one.
     pub fn note_write_more(&mut self, cx: &mut Cx<'_>, buffered: u32) {
         if self.unsent() == 0 {
             self.marks.clear(Marks::PUSH_AT_END);

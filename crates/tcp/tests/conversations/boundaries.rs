@@ -16,7 +16,11 @@ fn established_more_is_announced_until_the_next_write() {
         assert!(!p.conn.announces_more());
         p.write(100);
         assert!(!p.conn.announces_more());
-        p.call(|conn, cx, _| conn.on_write_more(cx, 100));
+        p.call(|conn, cx, _| {
+            let run = conn.begin_run();
+            conn.note_write_more(cx, 100);
+            conn.end_run(cx, Effects::NONE, run)
+        });
         assert!(p.conn.announces_more());
     });
 }

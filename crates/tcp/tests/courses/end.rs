@@ -156,7 +156,11 @@ impl End {
         self.buffered += bytes;
         let buffered = self.buffered;
         self.call(now_ns, |conn, cx, _| match is_more {
-            true => conn.on_write_more(cx, buffered),
+            true => {
+                let run = conn.begin_run();
+                conn.note_write_more(cx, buffered);
+                conn.end_run(cx, Effects::NONE, run)
+            }
             false => conn.on_write(cx, buffered),
         });
     }

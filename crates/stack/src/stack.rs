@@ -36,6 +36,7 @@ use crate::flows::ledger::Ledger;
 use crate::flows::memory_rounds::MemoryRounds;
 use crate::flows::shedding::Shedding;
 use crate::flows::sockets::Sockets;
+use crate::host_wishes::HostWishes;
 use crate::limits::{
     CONTROLS_PER_TURN, Limits, MAGAZINE_LARGE, MAGAZINE_SMALL, SOCKET_STOCK_MAX,
     TX_FRAMES_PER_TURN, TX_LOOKS_MIN,
@@ -113,9 +114,9 @@ impl Stack {
         } = Shared::new(&config.limits, config.tcp.send_buffer.bytes_default)?;
         let bell = app.stack_bell.clone();
         let limits = &config.limits;
-        let first_port = secrets.key(5)[0] as u32;
+        let ports = (secrets.key(5)[0] as u32, config.local_ports);
         let hasher = FlowHasher::new(secrets.key(2));
-        let mut flows = Flows::new(limits, sockets, hasher, first_port, now_ns);
+        let mut flows = Flows::new(limits, sockets, hasher, ports, now_ns);
         flows.ledger = Ledger::new(ledger);
         let core = Box::new(Core {
             env: TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
@@ -133,6 +134,7 @@ impl Stack {
                 is_short: false,
             },
             segment_out: SegmentOut::default(),
+            host_wishes: HostWishes::default(),
         });
         let capabilities = port.capabilities();
         let stack = Self {

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 
 use wire::ethernet::MacAddr;
 
+use crate::ledger::LedgerFile;
+
 /// A host that does ARP, neighbour discovery and routing for the ports of its NIC
 /// ([`mux`](crate::mux)).
 pub trait Host {
@@ -15,6 +17,10 @@ pub trait Host {
 
     /// Something that changed, in order; `None`: nothing more. Costs no system call.
     fn next_change(&mut self) -> Option<Change>;
+
+    /// The file in which the stack keeps its connections, so that the host can reset their peers if
+    /// the process dies. The stack takes it once; `None` afterwards, and where nobody looks.
+    fn take_ledger(&mut self) -> Option<LedgerFile>;
 }
 
 /// A route of the kernel's main table through the NIC.

@@ -30,6 +30,7 @@ pub mod frame_unsafe;
 pub mod host;
 mod interface_drops;
 pub mod ip_wire;
+pub mod ledger;
 pub mod limits;
 pub mod loopback;
 mod mac;

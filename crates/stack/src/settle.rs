@@ -392,6 +392,7 @@ impl Core {
             let found = self.flows.table.remove(hash, FlowEntry::Connection(socket));
             debug_assert!(found, "a connection is in the flow table");
         }
+        self.flows.ledger.end(socket);
         match app_gone {
             true => self.release_socket(socket),
             false => self.end_socket(socket),

@@ -32,6 +32,7 @@ use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::event_queue::EventQueue;
 use crate::flows::Flows;
+use crate::flows::ledger::Ledger;
 use crate::flows::memory_rounds::MemoryRounds;
 use crate::flows::shedding::Shedding;
 use crate::flows::sockets::Sockets;
@@ -102,6 +103,7 @@ impl Stack {
         let config = Arc::new(config);
         let secrets = Secrets::new(config.seed)?;
         let has_host = port.host().is_some();
+        let ledger = port.host().and_then(|host| host.take_ledger());
         let network = network(&config, port.capabilities(), has_host, &secrets)?;
         let Shared {
             sockets,
@@ -113,11 +115,13 @@ impl Stack {
         let limits = &config.limits;
         let first_port = secrets.key(5)[0] as u32;
         let hasher = FlowHasher::new(secrets.key(2));
+        let mut flows = Flows::new(limits, sockets, hasher, first_port, now_ns);
+        flows.ledger = Ledger::new(ledger);
         let core = Box::new(Core {
             env: TcpEnv::new(config.clone(), secrets.key(1)[0], now_ns),
             counters: Counters::default(),
             stages: StageClock::default(),
-            flows: Flows::new(limits, sockets, hasher, first_port, now_ns),
+            flows,
             network,
             schedule: Schedule::new(limits, now_ns),
             events,

@@ -110,7 +110,7 @@ impl World {
         ok(&words);
     }
 
-    fn command(&self, side: &str, words: &[&str]) -> Command {
+    pub fn command(&self, side: &str, words: &[&str]) -> Command {
         let mut command = Command::new("ip");
         command
             .args(["netns", "exec", &self.namespace(side)])

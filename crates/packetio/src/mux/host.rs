@@ -22,7 +22,8 @@ use super::message::{
 use super::options::MuxOptions;
 use super::port::MuxPort;
 use crate::foreign::Closer;
-use crate::limits::{MUX_ANSWER_WAIT, MUX_QUEUE_MAX};
+use crate::ledger::LedgerFile;
+use crate::limits::{MUX_ANSWER_WAIT, MUX_QUEUE_MAX, XDP_SOCKETS_DEFAULT};
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, MacAddr};
 use crate::text::Text;
@@ -70,6 +71,8 @@ struct Link {
 struct Known {
     context: u16,
     socket: OwnedFd,
+    ledger: OwnedFd,
+    ledger_bytes: u64,
 }
 
 #[derive(Default)]
@@ -268,6 +271,16 @@ impl MuxHost {
             .ask_port(context as u16, &memory)
             .map_err(failed("virtual port"))?;
         let known = rustix::io::fcntl_dupfd_cloexec(&socket, 0).map_err(failed("dup"))?;
+        let ledger = self.ledger(options).map_err(failed("ledger"))?;
+        let ledger_copy =
+            rustix::io::fcntl_dupfd_cloexec(ledger.file(), 0).map_err(failed("dup"))?;
+        let about_ledger = Message::Ledger {
+            context: context as u16,
+            bytes: ledger.bytes(),
+        };
+        self.shared
+            .send(&about_ledger, Some(ledger.file()))
+            .map_err(failed("ledger"))?;
         let capabilities = Capabilities {
             mac: welcome.mac,
             mtu,
@@ -293,6 +306,8 @@ impl MuxHost {
         books.contexts.push(Known {
             context: context as u16,
             socket: known,
+            ledger: ledger_copy,
+            ledger_bytes: ledger.bytes(),
         });
         drop(books);
         let doors = super::port::Doors {
@@ -301,7 +316,14 @@ impl MuxHost {
             bell,
             control: Arc::clone(&self.shared.bell),
         };
-        Ok(MuxPort::new(port, doors, Arc::clone(self)))
+        Ok(MuxPort::new(port, doors, Arc::clone(self), ledger))
+    }
+
+    /// An entry for each socket of a context, as far as the service reads.
+    fn ledger(&self, options: &MuxOptions) -> Result<LedgerFile, Errno> {
+        let sockets = options.sockets.unwrap_or(XDP_SOCKETS_DEFAULT);
+        let most = self.welcome.ledger_entries_max.max(1) as usize;
+        LedgerFile::new(sockets.clamp(1, most))
     }
 
     /// The context's port is closed: a service that comes back is not told of it.

@@ -12,6 +12,7 @@ use rustix::event::PollFlags;
 use super::host::{MuxHost, ring_bell};
 use super::message::Change;
 use crate::frame_unsafe::{RxFrame, TxFrame};
+use crate::ledger::LedgerFile;
 use crate::port::{Capabilities, Host, Port, PortCounters, PortError};
 use crate::xdp::XdpPort;
 
@@ -30,11 +31,17 @@ pub struct MuxPort {
     port: XdpPort,
     doors: Doors,
     host: Arc<MuxHost>,
+    ledger: Option<LedgerFile>,
 }
 
 impl MuxPort {
-    pub(super) fn new(port: XdpPort, doors: Doors, host: Arc<MuxHost>) -> Self {
-        Self { port, doors, host }
+    pub(super) fn new(port: XdpPort, doors: Doors, host: Arc<MuxHost>, ledger: LedgerFile) -> Self {
+        Self {
+            port,
+            doors,
+            host,
+            ledger: Some(ledger),
+        }
     }
 }
 
@@ -53,6 +60,10 @@ impl Host for MuxPort {
 
     fn next_change(&mut self) -> Option<Change> {
         self.doors.changes.pop()
+    }
+
+    fn take_ledger(&mut self) -> Option<LedgerFile> {
+        self.ledger.take()
     }
 }
 

@@ -107,6 +107,7 @@ impl Core {
             name_of(key.local, key.local_port),
             name_of(key.remote, key.remote_port),
         );
+        self.flows.ledger.begin(socket, &key);
         self.tell_path(socket);
         for &option in &connect.options {
             let effects = self.set_option(socket, option);

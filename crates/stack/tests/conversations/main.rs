@@ -4,6 +4,7 @@
 mod common;
 
 mod aggregation;
+mod binds;
 mod closing;
 mod connects;
 mod crowds;

@@ -1,7 +1,7 @@
 //! A snapshot of a connection for `TCP_INFO`, `mill ss` and tests.
 
 use crate::MILLISECOND_NS;
-use crate::congestion::{Algorithm, BbrInfo, CaState, DctcpInfo};
+use crate::congestion::{BbrInfo, CaState, DctcpInfo};
 use crate::connection::Connection;
 use crate::ecn::AccurateEcnInfo;
 use crate::fast_open::FastOpenFailure;
@@ -265,7 +265,7 @@ impl Connection {
         let [busy_time_ns, rwnd_limited_ns, sndbuf_limited_ns] = self.busy_ns(now_ns);
         Info {
             state: self.state(),
-            ca_state: self.recovery.ca_state as u8,
+            ca_state: self.recovery.ca_state() as u8,
             retransmits: self.tx.retransmits,
             probes: self.tx.probes,
             backoff: self.tx.backoff,
@@ -286,27 +286,27 @@ impl Connection {
             snd_mss: self.mss_told(),
             rcv_mss: u32::from(self.rx.peer_segment),
             advmss: u32::from(self.rx.advmss),
-            pacing_rate: self.pacing.rate,
-            max_pacing_rate: self.pacing.rate_max,
-            unacked: self.recovery.packets_out,
-            lost: self.recovery.lost_out,
-            sacked: self.recovery.sacked_out,
-            retrans: self.recovery.retrans_out,
+            pacing_rate: self.pacing.rate(),
+            max_pacing_rate: self.pacing.rate_max(),
+            unacked: self.recovery.packets_out(),
+            lost: self.recovery.lost_out(),
+            sacked: self.recovery.sacked_out(),
+            retrans: self.recovery.retrans_out(),
             total_retrans: self.tx.total_retrans,
             rtt_ns: self.tx.rtt.srtt_ns(),
             rttvar_ns: self.tx.rtt.rttvar_ns(),
             min_rtt_ns: self.tx.min_rtt_ns(),
-            snd_ssthresh: self.congestion.window.ssthresh,
-            snd_cwnd: self.congestion.window.cwnd,
-            reordering: u32::from(self.recovery.reordering),
-            dsack_dups: self.recovery.dsack_dups,
-            reord_seen: self.recovery.reord_seen,
+            snd_ssthresh: self.congestion.ssthresh(),
+            snd_cwnd: self.congestion.cwnd(),
+            reordering: u32::from(self.recovery.reordering()),
+            dsack_dups: self.recovery.dsack_dups(),
+            reord_seen: self.recovery.reord_seen(),
             delivered: self.delivered(),
-            delivered_ce: self.recovery.delivered_ce,
-            bytes_sent: self.delivery.bytes_sent,
-            bytes_retrans: self.delivery.bytes_retrans,
+            delivered_ce: self.recovery.delivered_ce(),
+            bytes_sent: self.delivery.bytes_sent(),
+            bytes_retrans: self.delivery.bytes_retrans(),
             delivery_rate: self.delivery.bytes_per_second(self.mss_told()),
-            delivery_rate_app_limited: self.delivery.rate_app_limited,
+            delivery_rate_app_limited: self.delivery.is_rate_app_limited(),
             busy_time_ns,
             rwnd_limited_ns,
             sndbuf_limited_ns,
@@ -333,22 +333,23 @@ impl Connection {
     }
 
     fn dctcp_info(&self) -> Option<DctcpInfo> {
-        let Algorithm::Dctcp(dctcp) = &self.congestion.algorithm else {
-            return None;
-        };
+        let counts = &self.recovery;
+        let mss = self.mss_told();
+        let info = self
+            .congestion
+            .dctcp_info(mss, counts.delivered(), counts.delivered_ce())?;
         if !self.uses_ecn() {
             return Some(DctcpInfo::default());
         }
-        let counts = &self.recovery;
         Some(DctcpInfo {
             has_latest_mark: self.ecn.has_latest_mark(),
-            ..dctcp.info(self.mss_told(), counts.delivered, counts.delivered_ce)
+            ..info
         })
     }
 
     /// A Fast Open's SYN-ACK is counted already when nothing of it was heard yet.
     fn delivered(&self) -> u32 {
-        self.recovery.delivered - u32::from(self.is_fast_opened())
+        self.recovery.delivered() - u32::from(self.is_fast_opened())
     }
 
     fn busy_ns(&self, now_ns: u64) -> [u64; 3] {

@@ -172,7 +172,8 @@ impl Shared {
         }
     }
 
-    /// Tells a new service what this process has: contexts, claims, leases, next hops.
+    /// Tells a new service what this process has: contexts with their ledgers, claims, leases,
+    /// next hops.
     fn recover(&self, application: u16) {
         let mut books = self.books();
         let mut messages = Vec::new();
@@ -187,6 +188,11 @@ impl Shared {
             };
             let socket = rustix::io::fcntl_dupfd_cloexec(&known.socket, 0).ok();
             messages.push((message, socket));
+            let ledger = rustix::io::fcntl_dupfd_cloexec(&known.ledger, 0).ok();
+            if ledger.is_some() {
+                let bytes = known.ledger_bytes;
+                messages.push((Message::Ledger { context, bytes }, ledger));
+            }
         }
         for at in 0..books.claims.len() {
             let (context, local) = books.claims[at];

@@ -187,7 +187,7 @@ impl Connection {
     pub fn pending_timer(&self) -> Option<(PendingTimer, u64)> {
         let timers = &self.tx.timers;
         if timers.retransmit_ns != NEVER_NS {
-            let is_flying = self.recovery.packets_out > 0 || self.snd.una != self.snd.nxt;
+            let is_flying = self.recovery.packets_out() > 0 || self.snd.una != self.snd.nxt;
             let kind = match is_flying {
                 true => PendingTimer::Retransmit,
                 false => PendingTimer::Persist,

@@ -48,7 +48,7 @@ use crate::schedule::Schedule;
 use crate::schedule::tx_lists::Acks;
 use crate::secrets::Secrets;
 use crate::stage_clock::{Stage, StageClock};
-use crate::survey::{SurveyCursor, SurveyPlace, SurveyRow};
+use crate::survey::{self, SurveyCursor, SurveyPlace, SurveyRow};
 use crate::tcp_env::TcpEnv;
 use crate::timer_stage::{fire_timers, next_timer_ns};
 
@@ -480,6 +480,17 @@ impl Stack {
     /// The time of the last turn, ns.
     pub fn now_ns(&self) -> u64 {
         self.core.env.now_ns
+    }
+
+    /// Answers another process that asks for the next flows of a walk ([`survey::request`]): at
+    /// most `room` bytes. False: its request makes no sense.
+    pub fn answer_list(&self, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
+        survey::request::list(&self.core, body, room, answer)
+    }
+
+    /// Answers another process that wants a flow ended. False: its request makes no sense.
+    pub fn answer_kill(&mut self, body: &[u8], answer: &mut Vec<u8>) -> bool {
+        survey::request::kill(&mut self.core, body, answer)
     }
 
     /// Ends a flow that a walk found: a connection with a RST and `ECONNABORTED`, an entry without

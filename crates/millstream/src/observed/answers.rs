@@ -5,7 +5,6 @@ use observe::mailbox::Request;
 use observe::message::kind;
 use rustix::io::Errno;
 use stack::Stack;
-use stack::survey::request as survey;
 
 /// Answers one request. Values were published a moment ago.
 ///
@@ -16,8 +15,8 @@ pub(super) fn answer(stack: &mut Stack, request: &mut Request, _now_ns: u64) -> 
     let Request { body, answer, .. } = request;
     let makes_sense = match request.kind {
         kind::PUBLISH => true,
-        kind::LIST => survey::list(stack, body, room, answer),
-        kind::KILL => survey::kill(stack, body, answer),
+        kind::LIST => stack.answer_list(body, room, answer),
+        kind::KILL => stack.answer_kill(body, answer),
         _ => return Err(Errno::NOSYS),
     };
     makes_sense.then_some(()).ok_or(Errno::INVAL)

@@ -9,6 +9,7 @@
 mod cli;
 pub mod cpu;
 mod demo;
+mod doctor;
 pub mod failure;
 mod get;
 mod http;
@@ -16,6 +17,7 @@ pub mod limits;
 mod mux;
 pub mod net;
 pub mod serve;
+mod ss;
 mod stop;
 pub mod wire;
 
@@ -36,6 +38,8 @@ pub fn run() -> ExitCode {
         cli::Command::Wire(options) => wire::wire(options),
         cli::Command::Demo(options) => demo::demo(options),
         cli::Command::Mux(options) => mux::mux(options),
+        cli::Command::Doctor(options) => doctor::doctor(options),
+        cli::Command::Ss(options) => ss::ss(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -243,9 +243,13 @@ pub const MUX_ANSWER_WAIT: std::time::Duration = std::time::Duration::from_secs(
 /// How long to sleep between two tries to reach a service that went away.
 pub const MUX_RETRY: std::time::Duration = std::time::Duration::from_millis(100);
 /// Changes of the host, and next hops that are wanted, that wait between a virtual port and the
-/// control thread. A change that finds no room is missed; a next hop is asked for again.
+/// control thread. A change that finds no room is missed and counted (`mux_changes_lost`); a
+/// next hop is asked for again.
 pub const MUX_QUEUE_MAX: usize = 1024;
-/// Local ports that a context leases when it opens, unless `ports=` says another number.
+/// Most local ports that a context asks for at once when those that it has do not suffice.
+pub const MUX_LEASE_GROWTH_MAX: u16 = 4096;
+/// Local ports that a context leases when it opens, unless `ports=` says another number. It gets
+/// more when a connection finds none.
 pub const MUX_LEASE_PORTS: u16 = 32;
 /// Most local ports that a context may ask for by `ports=`.
 pub const MUX_LEASE_PORTS_MAX: u16 = 16_384;

@@ -154,6 +154,10 @@ pub const QUEUES_MAX: usize = 256;
 /// Frames in one batch of a port over a descriptor (tap, packet): bounds its system calls per turn.
 pub const FD_BATCH_MAX: usize = 64;
 
+/// Bytes that one batch of such a port reads, less those of its last frame: merged frames that
+/// wait for their turn are to stay in the second-level cache.
+pub const FD_BATCH_BYTES: usize = 256 << 10;
+
 /// Transmit slots of such a port: what the kernel does not take at once waits in them.
 pub const FD_TX_SLOTS: usize = 256;
 
@@ -165,6 +169,13 @@ pub const LOOPBACK_SLOTS_DEFAULT: usize = 1024;
 
 /// Longest frame that a kernel peer hands over before segmentation, with its headers, bytes.
 pub const SUPER_FRAME_BYTES_MAX: usize = 65_536 + 256;
+
+/// Largest IP packet that the kernel cuts into segments for a packet socket or a TAP, bytes: what
+/// IPv4 has a length for.
+pub const SEGMENT_BYTES_MAX: usize = 65_535;
+
+/// Bytes of sent frames that a packet socket may have on its way through the interface.
+pub const PACKET_SEND_BYTES: i32 = 4 << 20;
 
 /// Room for frames that wait in a packet socket, bytes. The kernel charges a small frame with about
 /// a kilobyte, so this holds a burst of 32,768; the memory is taken as frames come.

@@ -136,12 +136,13 @@ impl Stack {
             segment_out: SegmentOut::default(),
             host_wishes: HostWishes::default(),
         });
+        port.accept_merged();
         let capabilities = port.capabilities();
         let stack = Self {
             core,
             arrivals: Arrivals::new(&config, capabilities.rx_checksum, secrets),
             requests: AppRequests::new(side),
-            departures: Departures::new(capabilities.tx_checksum_offload),
+            departures: Departures::new(capabilities),
             shedding: Shedding::default(),
             rounds: MemoryRounds::new(config.return_memory_ns, now_ns),
             port,

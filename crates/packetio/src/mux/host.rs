@@ -310,7 +310,7 @@ impl MuxHost {
             mtu,
             rx_checksum: welcome.rx_checksum,
             tx_checksum_offload: false,
-            tso: false,
+            segment_bytes_max: 0,
             batch_max: 0,
             name: format!("mux:{}", welcome.interface.printable()),
             queue: context,

@@ -9,6 +9,7 @@ use tracing_subscriber::EnvFilter;
 use crate::demo::DemoOptions;
 use crate::get::GetOptions;
 use crate::mux::MuxOptions;
+use crate::run::RunOptions;
 use crate::serve::ServeOptions;
 use crate::wire::WireOptions;
 
@@ -36,6 +37,8 @@ pub enum Command {
     Demo(DemoOptions),
     /// Share a NIC among many user-level stacks and the kernel; as root
     Mux(Box<MuxOptions>),
+    /// Run an unmodified program: its TCP sockets on the wire are Millstream's
+    Run(RunOptions),
 }
 
 /// Reads the command line. Help and version are printed; what is wrong is one line, and status 2.

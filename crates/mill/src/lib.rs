@@ -15,6 +15,7 @@ mod http;
 pub mod limits;
 mod mux;
 pub mod net;
+mod run;
 pub mod serve;
 mod stop;
 pub mod wire;
@@ -36,6 +37,7 @@ pub fn run() -> ExitCode {
         cli::Command::Wire(options) => wire::wire(options),
         cli::Command::Demo(options) => demo::demo(options),
         cli::Command::Mux(options) => mux::mux(options),
+        cli::Command::Run(options) => run::run(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -10,6 +10,7 @@ use crate::demo::DemoOptions;
 use crate::doctor::DoctorOptions;
 use crate::get::GetOptions;
 use crate::mux::MuxOptions;
+use crate::run::RunOptions;
 use crate::serve::ServeOptions;
 use crate::ss::SsOptions;
 use crate::wire::WireOptions;
@@ -42,6 +43,8 @@ pub enum Command {
     Doctor(DoctorOptions),
     /// Show connections and listeners of running processes, as iproute2's ss does
     Ss(Box<SsOptions>),
+    /// Run an unmodified program: its TCP sockets on the wire are Millstream's
+    Run(RunOptions),
 }
 
 /// Reads the command line. Help and version are printed; what is wrong is one line, and status 2.

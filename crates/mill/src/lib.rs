@@ -16,6 +16,7 @@ mod http;
 pub mod limits;
 mod mux;
 pub mod net;
+mod run;
 pub mod serve;
 mod ss;
 mod stop;
@@ -40,6 +41,7 @@ pub fn run() -> ExitCode {
         cli::Command::Mux(options) => mux::mux(options),
         cli::Command::Doctor(options) => doctor::doctor(options),
         cli::Command::Ss(options) => ss::ss(options),
+        cli::Command::Run(options) => run::run(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

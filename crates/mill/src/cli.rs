@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::demo::DemoOptions;
+use crate::doctor::DoctorOptions;
 use crate::get::GetOptions;
 use crate::mux::MuxOptions;
 use crate::serve::ServeOptions;
@@ -36,6 +37,8 @@ pub enum Command {
     Demo(DemoOptions),
     /// Share a NIC among many user-level stacks and the kernel; as root
     Mux(Box<MuxOptions>),
+    /// Look whether this host can run Millstream well, and say what mends it
+    Doctor(DoctorOptions),
 }
 
 /// Reads the command line. Help and version are printed; what is wrong is one line, and status 2.

@@ -9,6 +9,7 @@
 mod cli;
 pub mod cpu;
 mod demo;
+mod doctor;
 pub mod failure;
 mod get;
 mod http;
@@ -36,6 +37,7 @@ pub fn run() -> ExitCode {
         cli::Command::Wire(options) => wire::wire(options),
         cli::Command::Demo(options) => demo::demo(options),
         cli::Command::Mux(options) => mux::mux(options),
+        cli::Command::Doctor(options) => doctor::doctor(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -68,3 +68,6 @@ const _: () = assert!(HEAD_NS <= IDLE_NS);
 pub const MUX_ANSWER_BYTES_MAX: usize = 16 << 20;
 /// How long `mill mux status` waits for a service, in s.
 pub const MUX_ANSWER_S_MAX: i64 = 5;
+
+/// Parentheses and negations within each other in a filter of `mill ss`. More: the filter is refused.
+pub const FILTER_DEPTH_MAX: usize = 64;

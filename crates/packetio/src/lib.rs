@@ -62,7 +62,7 @@ pub mod xdp;
 pub use clock::{Clock, VirtualClock};
 pub use frame_unsafe::{HeadMut, RxChecksum, RxFrame, TxFrame};
 pub use open::open;
-pub use open_error::OpenError;
+pub use open_error::{Check, OpenError, Remedy};
 pub use port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, PortError};
 pub use spec::{Backend, SpecError, WireSpec};
 pub use wait::{Woken, wait, wait_each};

@@ -1,14 +1,18 @@
 //! What a stack counts, declared once: the list makes the struct, the names and the snapshot. A drop without a name here does not exist.
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $help:literal])* $name:ident,)*) => {
         /// One context's counters: plain words, written by its stack alone.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[doc = $help])* pub $name: u64,)*
         }
 
         impl Counters {
+            /// Every counter's name and what it counts, in the order of declaration.
+            pub const LIST: &'static [(&'static str, &'static str)] =
+                &[$((stringify!($name), concat!($($help),*)),)*];
+
             /// Every counter's name and value, in the order of declaration.
             pub fn rows(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
                 [$((stringify!($name), self.$name),)*].into_iter()

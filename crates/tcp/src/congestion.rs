@@ -15,7 +15,7 @@ use wire::SeqNumber;
 use crate::config::Config;
 use crate::pack::{Packing, Usual};
 
-pub(crate) mod bbr;
+mod bbr;
 pub(crate) mod by_model;
 mod control;
 mod cubic;
@@ -32,7 +32,7 @@ mod model;
 pub(crate) use crate::config::CongestionAlgorithm;
 pub(crate) use crate::recovery::CaState;
 pub use bbr::BbrInfo;
-pub(crate) use control::Congestion;
+pub(crate) use control::{Congestion, Reduction};
 pub use dctcp::DctcpInfo;
 pub(crate) use window::{SSTHRESH_INFINITE, Window};
 

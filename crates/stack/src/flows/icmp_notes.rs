@@ -208,3 +208,19 @@ fn note(report: &ErrorReport, packet: &[u8], errno: u16) -> Option<IcmpNote> {
     note.quoted[..note.quoted_len].copy_from_slice(&segment[..note.quoted_len]);
     Some(note)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgotten_socket_takes_only_what_is_its_own() {
+        let mut notes = IcmpNotes::default();
+        notes.set_receive_errors(1, true, false);
+        notes.set_receive_errors(2, false, true);
+        assert!(add(&mut notes.errors, 1, 111) && add(&mut notes.errors, 2, 113));
+        notes.forget(1);
+        assert_eq!(notes.errors, [(2, 113)]);
+        assert!(!notes.wants(1, true) && notes.wants(2, false) && !notes.wants(2, true));
+    }
+}

@@ -4,6 +4,7 @@
 mod common;
 
 mod aggregation;
+mod binds;
 mod closing;
 mod connects;
 mod crowds;
@@ -26,3 +27,4 @@ mod piggyback;
 mod rest;
 mod sacks;
 mod stamps;
+mod survey;

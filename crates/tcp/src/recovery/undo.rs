@@ -46,3 +46,16 @@ impl Recovery {
         }
     }
 }
+
+impl Recovery {
+    /// The reduction was undone: there is no other to undo, and losses are looked for anew.
+    pub(crate) fn end_undo(&mut self) {
+        self.put(flag::UNDO, false);
+        self.look_for_losses();
+    }
+
+    /// D-SACKs have called every retransmission needless.
+    pub(crate) fn are_all_needless(&self) -> bool {
+        self.any(flag::UNDO) && self.undo_retrans == 0
+    }
+}

@@ -133,3 +133,20 @@ fn established_ece_alone_is_part_of_a_number() {
         assert_eq!((info.delivered_ce, info.ca_state), (0, 0));
     });
 }
+
+/// The third ACK says that our SYN-ACK arrived marked (RFC 9768 3.2.2.1, table 4).
+#[test]
+fn established_syn_ack_that_arrived_marked_counts_as_one() {
+    conversation(
+        |variant| {
+            let mut setup = setup();
+            // What cannot have happened to our SYN-ACK is believed too.
+            setup.config.ecn_fallback = false;
+            Peer::accepted(&setup, variant)
+        },
+        |p| {
+            p.inject("[ect0] .6 1:1(0) ack 1");
+            assert_eq!(p.conn.info().delivered_ce, 1);
+        },
+    );
+}

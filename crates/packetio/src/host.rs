@@ -33,7 +33,9 @@ pub enum Wish {
     NextHop(IpAddr),
     /// More local ports for connections of this side. The answer is [`Host::next_lease`].
     LocalPorts,
-    /// A socket that had claimed this place is gone, and so are all its connections.
+    /// A socket that had claimed this place is gone, and may have left connections.
+    Leave(SocketAddr),
+    /// The connections at the place of a socket that left are gone.
     Release(SocketAddr),
 }
 

@@ -12,6 +12,7 @@ use wire::{Addr, MacAddr};
 use crate::context::Connect;
 use crate::core::Core;
 use crate::flows::slot::Role;
+use crate::host_wishes::Left;
 use crate::limits::{PLACE_LOOK_NS, PORT_WAITS_MAX};
 use crate::network::addresses::IpCidr;
 
@@ -71,26 +72,27 @@ impl Core {
     /// A bound socket or a listener is about to go: its place is released later.
     #[cold]
     pub(crate) fn leave_place(&mut self, socket: u32) {
-        if let Some(place) = self.flows.place_of(socket) {
-            self.host_wishes.left.push(place);
-            self.host_wishes.look_ns = self.env.now_ns;
+        let Some((local, dual)) = self.flows.place_of(socket) else {
+            return;
+        };
+        let other = SocketAddr::from((Ipv4Addr::UNSPECIFIED, local.port()));
+        let other = (dual && local.ip().is_unspecified()).then_some(other);
+        for local in std::iter::once(local).chain(other) {
+            let is_told = false;
+            self.host_wishes.left.push(Left { local, is_told });
         }
+        self.host_wishes.look_ns = self.env.now_ns;
     }
 
-    /// Releases places at which no connection is left.
+    /// Releases places at which no connection is left. A wish that finds no room is made again.
     #[cold]
     fn release_places(&mut self, host: &mut dyn Host) {
         let flows = &self.flows;
-        self.host_wishes.left.retain(|&(local, dual)| {
-            let is_used = flows.has_flow_at((local.ip(), dual), local.port());
-            if is_used || !host.ask(Wish::Release(local)) {
-                return true;
-            }
-            if dual && local.ip().is_unspecified() {
-                let other = SocketAddr::from((Ipv4Addr::UNSPECIFIED, local.port()));
-                let _ = host.ask(Wish::Release(other));
-            }
-            false
+        self.host_wishes.left.retain_mut(|left| {
+            let local = left.local;
+            left.is_told = left.is_told || host.ask(Wish::Leave(local));
+            let is_used = flows.has_flow_at((local.ip(), false), local.port());
+            is_used || !left.is_told || !host.ask(Wish::Release(local))
         });
         self.host_wishes.look_ns = self.env.now_ns + PLACE_LOOK_NS;
     }

@@ -17,11 +17,17 @@ pub(crate) struct HostWishes {
     pub waiting: Vec<Connect>,
     /// The host was asked for ports and has not answered.
     pub is_asked: bool,
-    /// Places of sockets that are gone, each with whether it covered IPv4 as well. A claim stays
-    /// until the connections at its place are gone.
-    pub left: Vec<(SocketAddr, bool)>,
+    /// Places of sockets that are gone. A claim stays until the connections at its place are gone.
+    pub left: Vec<Left>,
     /// When to look for connections at those places again.
     pub look_ns: u64,
+}
+
+/// The place of a socket that is gone.
+pub(crate) struct Left {
+    pub local: SocketAddr,
+    /// The host knows that nobody listens there any more.
+    pub is_told: bool,
 }
 
 impl HostWishes {

@@ -29,7 +29,9 @@ use crate::open_error::OpenError;
 use crate::port::{Capabilities, MacAddr};
 use crate::text::Text;
 use crate::xdp::PassedMemory;
+use claims::{Claims, Releases};
 
+mod claims;
 mod control;
 
 /// The services that this process is connected to.
@@ -71,15 +73,6 @@ struct Link {
     lost: Arc<Mutex<u64>>,
 }
 
-/// A place that a context has claimed.
-#[derive(Clone, Copy, Debug)]
-struct Claimed {
-    context: u16,
-    local: SocketAddr,
-    /// Sockets that have asked for it and did not let it go.
-    uses: usize,
-}
-
 /// A context that has its socket, for a service that comes back.
 #[derive(Debug)]
 struct Known {
@@ -100,7 +93,7 @@ struct Books {
     hops: HashMap<IpAddr, MacAddr>,
     asked: HashSet<IpAddr>,
     contexts: Vec<Known>,
-    claims: Vec<Claimed>,
+    claims: Claims,
     leases: Vec<Lease>,
     /// Requests for more ports, each with the context that will get them.
     growing: HashMap<u32, u16>,
@@ -222,18 +215,14 @@ impl MuxHost {
     /// `ADDRINUSE`, `ACCES`: as the service says; `TIMEDOUT` if it does not answer.
     pub fn claim(&self, context: usize, local: SocketAddr) -> Result<(), Errno> {
         let context = context as u16;
-        if let Some(claimed) = self.shared.books().claimed(context, local) {
-            claimed.uses += 1;
+        if self.shared.books().claims.hold(context, local) {
             return Ok(());
         }
         let message = |request| Message::Claim(claim(request, context, local));
         match self.shared.ask(message)? {
             Reply::Granted => {
-                self.shared.books().claims.push(Claimed {
-                    context,
-                    local,
-                    uses: 1,
-                });
+                let granted = |claims: &mut Claims| claims.granted(context, local);
+                self.shared.release(granted);
                 Ok(())
             }
             Reply::Refused(errno) => Err(errno),
@@ -241,20 +230,20 @@ impl MuxHost {
         }
     }
 
-    /// One of the sockets that claimed `local` has no more use for it.
+    /// A socket that claimed `local` could not be made.
     pub fn release(&self, context: usize, local: SocketAddr) {
-        self.shared.release(context as u16, local);
+        let context = context as u16;
+        self.shared.release(|claims| {
+            let mut releases = claims.leave(context, local);
+            releases.extend(claims.end(context, local));
+            releases
+        });
     }
 
     /// The context has no more use for anything that it claimed.
     pub fn release_all(&self, context: usize) {
-        let context = context as u16;
-        let mut books = self.shared.books();
-        let of_context = |one: &mut Claimed| one.context == context;
-        let ended: Vec<Claimed> = books.claims.extract_if(.., of_context).collect();
-        for claimed in ended {
-            self.shared.send_release(&mut books, claimed);
-        }
+        let end = |claims: &mut Claims| claims.end_context(context as u16);
+        self.shared.release(end);
     }
 
     /// A block of at most `ports` local ports for the context: first and last.
@@ -395,11 +384,6 @@ impl Books {
         self.next_request = self.next_request.wrapping_add(1).max(1);
         self.next_request
     }
-
-    fn claimed(&mut self, context: u16, local: SocketAddr) -> Option<&mut Claimed> {
-        let mut claims = self.claims.iter_mut();
-        claims.find(|one| one.context == context && one.local == local)
-    }
 }
 
 impl Shared {
@@ -412,26 +396,15 @@ impl Shared {
         channel.send(message, descriptor)
     }
 
-    fn release(&self, context: u16, local: SocketAddr) {
+    /// Changes the claims, and tells the service which of them end. The books stay locked, so that
+    /// no new claim of a place overtakes the message.
+    fn release(&self, change: impl FnOnce(&mut Claims) -> Releases) {
         let mut books = self.books();
-        let Some(claimed) = books.claimed(context, local) else {
-            return;
-        };
-        claimed.uses -= 1;
-        let claimed = *claimed;
-        if claimed.uses == 0 {
-            let is_other = |one: &Claimed| one.context != context || one.local != local;
-            books.claims.retain(is_other);
-            self.send_release(&mut books, claimed);
+        for (context, local) in change(&mut books.claims) {
+            let request = books.number();
+            // A service that is gone knows nothing of it any more.
+            let _ = self.send(&Message::Release(claim(request, context, local)), None);
         }
-    }
-
-    /// The books stay locked, so that no new claim of the place overtakes the message.
-    fn send_release(&self, books: &mut Books, claimed: Claimed) {
-        let request = books.number();
-        let claim = claim(request, claimed.context, claimed.local);
-        // A service that is gone knows nothing of it any more.
-        let _ = self.send(&Message::Release(claim), None);
     }
 
     /// Sends a request and waits for its answer. A service that is away is waited for as long.

@@ -12,8 +12,7 @@ use std::time::Instant;
 use rustix::io::Errno;
 
 use super::{
-    Books, Claimed, Key, Reply, Shared, claim, context_of, descriptor_of, is_xdp, ring_bell,
-    wait_readable,
+    Books, Key, Reply, Shared, claim, context_of, descriptor_of, is_xdp, ring_bell, wait_readable,
 };
 use crate::foreign::Foreign;
 use crate::host::{NoPorts, Wish};
@@ -127,7 +126,7 @@ impl Shared {
             Message::Change(change) => books.change(change),
             Message::Revoke { tuple, .. } => {
                 let local = SocketAddr::new(tuple.address, tuple.port);
-                books.claims.retain(|one| one.local != local);
+                books.claims.revoke(local);
             }
             // The rest is for the service, or asks nothing of us yet.
             _ => {}
@@ -140,13 +139,14 @@ impl Shared {
     /// ports, and the end of claims.
     fn grant_wishes(&self) {
         let mut ask = Vec::new();
-        let mut ended = Vec::new();
+        let (mut left, mut ended) = (Vec::new(), Vec::new());
         let mut books = self.books();
         for at in 0..books.links.len() {
             while let Some(wish) = books.links[at].wanted.pop() {
                 match wish {
                     Wish::NextHop(address) => ask.extend(books.next_hop(at, address)),
                     Wish::LocalPorts => ask.push(books.more_ports(at)),
+                    Wish::Leave(local) => left.push((books.links[at].context, local)),
                     Wish::Release(local) => ended.push((books.links[at].context, local)),
                 }
             }
@@ -159,8 +159,11 @@ impl Shared {
                 self.books().lease_grown(lease.request, Err(NoPorts));
             }
         }
+        for (context, local) in left {
+            self.release(|claims| claims.leave(context, local));
+        }
         for (context, local) in ended {
-            self.release(context, local);
+            self.release(|claims| claims.end(context, local));
         }
     }
 
@@ -208,8 +211,8 @@ impl Shared {
                 messages.push((Message::Ledger { context, bytes }, ledger));
             }
         }
-        for at in 0..books.claims.len() {
-            let Claimed { context, local, .. } = books.claims[at];
+        let members: Vec<_> = books.claims.members().collect();
+        for (context, local) in members {
             let request = books.number();
             messages.push((Message::Claim(claim(request, context, local)), None));
         }

@@ -9,53 +9,80 @@
 use packetio::RxFrame;
 use wire::tcp::Flags;
 
-use crate::arrivals::Arrivals;
 use crate::arrivals::demux::Arrival;
+use crate::arrivals::tcp_in::payload_holds;
 use crate::core::Core;
-
-impl Arrivals {
-    /// Brings the segments of a merged frame to their owner. `may_go_on`: the frame behind it may
-    /// continue their run.
-    #[inline(never)]
-    pub(crate) fn merged_in(
-        &mut self,
-        core: &mut Core,
-        arrival: &mut Arrival,
-        frame: &RxFrame,
-        may_go_on: bool,
-    ) {
-        let size = u32::from(frame.segment_bytes());
-        if arrival.segment.len <= size {
-            return self.tcp_in(core, arrival, frame, may_go_on);
-        }
-        // The sum of a merged frame is that of all its bytes.
-        if !core.is_whole(arrival, frame) {
-            return;
-        }
-        let flags = arrival.segment.flags;
-        let mut left = arrival.segment.len;
-        let count = u64::from(left.div_ceil(size));
-        core.counters.rx_segments += count - 1;
-        core.counters.rx_segments_in_large += count;
-        arrival.segment.flags = flags.without(LAST_ONLY);
-        arrival.segment.len = size;
-        loop {
-            let is_last = left <= size;
-            if is_last {
-                arrival.segment.len = left;
-                arrival.segment.flags = flags.without(Flags::CWR);
-            }
-            self.tcp_in(core, arrival, frame, !is_last || may_go_on);
-            if is_last {
-                return;
-            }
-            left -= size;
-            arrival.segment.seq += size;
-            arrival.payload_at += size;
-            arrival.segment.flags = arrival.segment.flags.without(Flags::CWR);
-        }
-    }
-}
 
 /// Flags of the last segment alone: the others were cut before the end of the text.
 const LAST_ONLY: Flags = Flags::PSH.union(Flags::FIN);
+
+/// The segments of a merged frame behind the one that its arrival describes.
+pub(crate) struct Behind {
+    /// Payload bytes of all of them.
+    bytes: u32,
+    /// Payload bytes of each, the last one apart.
+    size: u32,
+    /// The frame's flags, but for those of the first segment alone.
+    flags: Flags,
+}
+
+/// Makes the arrival of a merged frame that of the frame's first segment. A frame whose checksum is
+/// wrong stays whole, and so fails once.
+#[inline(never)]
+pub(crate) fn take_first(core: &mut Core, arrival: &mut Arrival, frame: &RxFrame) -> Behind {
+    let size = u32::from(frame.segment_bytes());
+    let segment = &arrival.segment;
+    let (whole, flags) = (segment.len, segment.flags);
+    if whole <= size || !is_right(arrival, frame) {
+        return Behind::NOTHING;
+    }
+    // The sum of a merged frame is that of all its bytes.
+    arrival.unverified = None;
+    arrival.segment.len = size;
+    arrival.segment.flags = flags.without(LAST_ONLY);
+    let count = u64::from(whole.div_ceil(size));
+    core.counters.rx_segments += count - 1;
+    core.counters.rx_segments_in_large += count;
+    Behind {
+        bytes: whole - size,
+        size,
+        flags: flags.without(Flags::CWR),
+    }
+}
+
+/// The frame's checksum is right, or known to be.
+fn is_right(arrival: &Arrival, frame: &RxFrame) -> bool {
+    (arrival.unverified).is_none_or(|sum| payload_holds(sum, arrival, frame))
+}
+
+impl Behind {
+    /// A frame of one segment.
+    pub const NOTHING: Self = Self {
+        bytes: 0,
+        size: 0,
+        flags: Flags::NONE,
+    };
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Makes the arrival that of the next segment; false if there is none.
+    #[inline]
+    pub fn take_next(&mut self, arrival: &mut Arrival) -> bool {
+        if self.bytes == 0 {
+            return false;
+        }
+        let is_last = self.bytes <= self.size;
+        arrival.segment.seq += self.size;
+        arrival.payload_at += self.size;
+        arrival.segment.len = self.bytes.min(self.size);
+        arrival.segment.flags = match is_last {
+            true => self.flags,
+            false => self.flags.without(LAST_ONLY),
+        };
+        self.bytes -= arrival.segment.len;
+        true
+    }
+}

@@ -434,7 +434,7 @@ fn couple_next(
     true
 }
 
-fn payload_holds(unverified: Unverified, arrival: &Arrival, frame: &RxFrame) -> bool {
+pub(crate) fn payload_holds(unverified: Unverified, arrival: &Arrival, frame: &RxFrame) -> bool {
     match frame.slice(arrival.payload_at as usize, arrival.segment.len as usize) {
         Some(payload) => unverified.holds_with(Sum::from_folded(sum_raw(payload) as u16)),
         None => false,

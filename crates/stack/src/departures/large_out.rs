@@ -1,14 +1,14 @@
 //! Bursts of one connection as large frames, which the port cuts into the segments that would have
 //! left alone.
 //!
-//! A large frame holds full segments of equal headers, as [`Connection::poll_rest`] yields them:
+//! A large frame holds full segments of equal headers, as [`poll_rest`](tcp::Connection::poll_rest) yields them:
 //! no FIN, no SACK blocks, no change of the window between them. PSH stands on the frame that ends
 //! the burst, and the port leaves it to the last segment. Every other segment leaves in a frame of
 //! its own. Called by `tcp_out` for a port that says how large a packet it cuts.
 
 use packetio::TxFrame;
 use ring::raw::RawSliceMut;
-use tcp::{Connection, Cx, SegmentOut};
+use tcp::{BurstRest, SegmentOut};
 use wire::tcp::Flags;
 use wire::{ipv4, ipv6};
 
@@ -27,26 +27,16 @@ pub(super) struct LargeOut {
 }
 
 impl FrameWriter<'_> {
-    /// Sends `first` and those that follow it in its burst, as many as frames hold.
+    /// Sends `first` and the `rest` of its burst, as many segments in a frame as the port cuts.
+    #[inline(never)]
     pub(super) fn large_out(
         &mut self,
         frames: &[TxFrame],
-        conn: &mut Connection,
-        cx: &mut Cx<'_>,
         first: &SegmentOut,
+        rest: BurstRest,
     ) -> LargeOut {
         let mut out = LargeOut::default();
         let per_frame = self.segments_per_frame(first);
-        let room = (frames.len() as u32).saturating_mul(per_frame);
-        let rest = conn.poll_rest(cx, first, room.saturating_sub(1));
-        if rest.segments == 0 {
-            let built = frames
-                .first()
-                .is_some_and(|frame| self.segment_out(frame, first));
-            out.frames = usize::from(built);
-            out.segments_lost = u64::from(!built);
-            return out;
-        }
         let size = first.payload_len;
         let mut segment = first.clone();
         let mut left = 1 + rest.segments;
@@ -73,14 +63,22 @@ impl FrameWriter<'_> {
         out
     }
 
-    /// Segments like `first` that the largest packet of the port holds.
-    fn segments_per_frame(&self, first: &SegmentOut) -> u32 {
+    /// Segments like `first` that one frame takes.
+    #[inline]
+    pub(super) fn segments_per_frame(&self, first: &SegmentOut) -> u32 {
+        match self.segment_bytes_max {
+            0 => 1,
+            bytes => self.segments_in(bytes, first),
+        }
+    }
+
+    fn segments_in(&self, bytes: u32, first: &SegmentOut) -> u32 {
         let network = match self.key.local.is_v4() {
             true => ipv4::HEADER_LEN,
             false => ipv6::HEADER_LEN,
         };
         let headers = network + wire::tcp::HEADER_LEN + first.options.emit_len();
-        let payload = self.segment_bytes_max.saturating_sub(headers as u32);
+        let payload = bytes.saturating_sub(headers as u32);
         (payload / first.payload_len.max(1)).max(1)
     }
 

@@ -281,8 +281,13 @@ impl Departures {
             }
             // Segments that are stamped, or numbered because they lack DF, pass one by one.
             let are_alike = writer.ends.header.discovers_mtu && slot.stamps.is_none();
-            if self.segment_bytes_max > 0 && are_alike && segment.payload_len > 0 {
-                let large = writer.large_out(&frames[used..], conn, &mut cx, segment);
+            let mut rest = BurstRest::default();
+            if are_alike {
+                let room = (frames.len() - used) as u32 * writer.segments_per_frame(segment);
+                rest = conn.poll_rest(&mut cx, segment, room - 1);
+            }
+            if rest.segments > 0 && self.segment_bytes_max > 0 {
+                let large = writer.large_out(&frames[used..], segment, rest);
                 core.counters.tx_frame_too_small += large.segments_lost;
                 core.counters.tx_segments_in_large += large.segments_in_large;
                 used += large.frames;
@@ -294,13 +299,10 @@ impl Departures {
             // retransmission tries again.
             core.counters.tx_frame_too_small += u64::from(!built);
             used += usize::from(built);
-            if are_alike {
-                let rest = conn.poll_rest(&mut cx, segment, (frames.len() - used) as u32);
-                if rest.segments > 0 {
-                    let built = writer.tail_out(&frames[used..], segment, rest);
-                    core.counters.tx_frame_too_small += rest.segments as u64 - built as u64;
-                    used += built;
-                }
+            if rest.segments > 0 {
+                let built = writer.tail_out(&frames[used..], segment, rest);
+                core.counters.tx_frame_too_small += rest.segments as u64 - built as u64;
+                used += built;
             }
             if let Some(stamps) = slot.stamps.as_mut()
                 && segment.payload_len > 0
@@ -400,7 +402,7 @@ pub(super) struct FrameWriter<'a> {
 impl FrameWriter<'_> {
     /// Builds one segment. False: the frame is too small for it.
     #[inline(always)]
-    pub(super) fn segment_out(&mut self, frame: &TxFrame, segment: &SegmentOut) -> bool {
+    fn segment_out(&mut self, frame: &TxFrame, segment: &SegmentOut) -> bool {
         if !self.ends.header.discovers_mtu {
             self.header.before_fragmentable(self.now_ns);
             self.ends.header = *self.header;

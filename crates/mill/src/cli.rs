@@ -9,10 +9,12 @@ use tracing_subscriber::EnvFilter;
 use crate::demo::DemoOptions;
 use crate::doctor::DoctorOptions;
 use crate::get::GetOptions;
+use crate::metrics::MetricsOptions;
 use crate::mux::MuxOptions;
 use crate::run::RunOptions;
 use crate::serve::ServeOptions;
 use crate::ss::SsOptions;
+use crate::top::TopOptions;
 use crate::wire::WireOptions;
 
 /// Millstream: a user-level TCP stack, its server and its tools.
@@ -45,6 +47,10 @@ pub enum Command {
     Ss(Box<SsOptions>),
     /// Run an unmodified program: its TCP sockets on the wire are Millstream's
     Run(RunOptions),
+    /// Show what the stacks of all Millstream processes do, live
+    Top(TopOptions),
+    /// Hand the values of all Millstream processes to Prometheus
+    Metrics(MetricsOptions),
 }
 
 /// Reads the command line. Help and version are printed; what is wrong is one line, and status 2.

@@ -14,12 +14,15 @@ pub mod failure;
 mod get;
 mod http;
 pub mod limits;
+mod metrics;
 mod mux;
 pub mod net;
 mod run;
+mod processes;
 pub mod serve;
 mod ss;
 mod stop;
+mod top;
 pub mod wire;
 
 use std::process::ExitCode;
@@ -42,6 +45,8 @@ pub fn run() -> ExitCode {
         cli::Command::Doctor(options) => doctor::doctor(options),
         cli::Command::Ss(options) => ss::ss(options),
         cli::Command::Run(options) => run::run(options),
+        cli::Command::Top(options) => top::top(options),
+        cli::Command::Metrics(options) => metrics::metrics(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

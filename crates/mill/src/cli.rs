@@ -7,10 +7,12 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 use crate::demo::DemoOptions;
+use crate::doctor::DoctorOptions;
 use crate::get::GetOptions;
 use crate::mux::MuxOptions;
 use crate::run::RunOptions;
 use crate::serve::ServeOptions;
+use crate::ss::SsOptions;
 use crate::wire::WireOptions;
 
 /// Millstream: a user-level TCP stack, its server and its tools.
@@ -39,6 +41,10 @@ pub enum Command {
     Mux(Box<MuxOptions>),
     /// Run an unmodified program: its TCP sockets on the wire are Millstream's
     Run(RunOptions),
+    /// Look whether this host can run Millstream well, and say what mends it
+    Doctor(DoctorOptions),
+    /// Show connections and listeners of running processes, as iproute2's ss does
+    Ss(Box<SsOptions>),
 }
 
 /// Reads the command line. Help and version are printed; what is wrong is one line, and status 2.

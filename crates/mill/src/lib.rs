@@ -9,6 +9,7 @@
 mod cli;
 pub mod cpu;
 mod demo;
+mod doctor;
 pub mod failure;
 mod get;
 mod http;
@@ -17,6 +18,7 @@ mod mux;
 pub mod net;
 mod run;
 pub mod serve;
+mod ss;
 mod stop;
 pub mod wire;
 
@@ -38,6 +40,8 @@ pub fn run() -> ExitCode {
         cli::Command::Demo(options) => demo::demo(options),
         cli::Command::Mux(options) => mux::mux(options),
         cli::Command::Run(options) => run::run(options),
+        cli::Command::Doctor(options) => doctor::doctor(options),
+        cli::Command::Ss(options) => ss::ss(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

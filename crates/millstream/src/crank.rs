@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use stack::{Stack, Turned};
 
 use crate::config::Config;
+use crate::limits::TURNS_PER_MEASURE;
 use crate::linger::linger;
 use crate::outside_sleep::Armed;
 use crate::shared_stack::SharedStack;
@@ -42,6 +43,8 @@ pub(crate) struct Crank {
     /// The last turn had more to send than a turn does.
     is_behind: bool,
     spin: Spin,
+    /// Turns since one was measured.
+    unmeasured: u64,
     /// Looks in a row that found the watchdog at the stack.
     refused: u32,
     /// The last step brought nothing, and a helper thread that moves the port's frames needs this
@@ -62,6 +65,7 @@ impl Crank {
             } else {
                 config.spin_ns
             }),
+            unmeasured: 0,
             refused: 0,
             mover_shares_cpu: false,
         }
@@ -133,6 +137,11 @@ impl Crank {
         };
         self.refused = 0;
         let turned = turn(&mut stack, now_ns);
+        self.unmeasured += 1;
+        if turned.busy && self.unmeasured >= TURNS_PER_MEASURE {
+            self.unmeasured = 0;
+            stack.note_turn(self.clock.now_ns().saturating_sub(now_ns));
+        }
         self.mover_shares_cpu = !turned.busy && stack.mover_shares_cpu();
         self.is_behind = turned.behind;
         self.shared.watch.turned();

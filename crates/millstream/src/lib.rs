@@ -53,6 +53,7 @@ pub mod limits;
 mod linger;
 mod listener;
 mod mux_context;
+pub mod observed;
 mod option_table;
 mod options;
 mod outside_sleep;
@@ -70,7 +71,7 @@ mod stream;
 mod urgent;
 mod watchdog;
 
-pub use config::{Config, Crank};
+pub use config::{Config, Crank, Observe};
 pub use context::Context;
 pub use error::Error;
 pub use event::{Event, Events, Interest, Mode, Readiness, Token};
@@ -88,6 +89,7 @@ pub use socket::{Refused, TcpSocket};
 pub use stack::context::{
     IcmpNote, Report, SocketInfo, StampAnswer, StampKinds, StampStats, TxStamp,
 };
+pub use stack::survey;
 pub use stack::{Counters, IpCidr, Limits, Usage};
 pub use stream::TcpStream;
 pub use tcp::path_mtu::MtuProbing;

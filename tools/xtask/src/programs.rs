@@ -24,8 +24,12 @@ type Check = fn(&World) -> Result<(), String>;
 const CHECKS: &[(&str, Check)] = &[
     ("curl", |world| world.fetch("curl", &["curl", "-sSo"])),
     ("wget", |world| world.fetch("wget", &["wget", "-qO"])),
-    ("ab", |world| world.load_from("ab", &["ab", "-q", "-n200", "-c8"])),
-    ("wrk", |world| world.load_from("wrk", &["wrk", "-t1", "-c4", "-d1"])),
+    ("ab", |world| {
+        world.load_from("ab", &["ab", "-q", "-n200", "-c8"])
+    }),
+    ("wrk", |world| {
+        world.load_from("wrk", &["wrk", "-t1", "-c4", "-d1"])
+    }),
     ("http.server", http_server),
     ("nginx", nginx),
     ("lighttpd", lighttpd),
@@ -85,7 +89,10 @@ impl World {
         let lines = [
             format!("netns add {}", world.far),
             format!("netns add {}", world.near),
-            format!("link add v0 netns {} type veth peer name v1 netns {}", world.far, world.near),
+            format!(
+                "link add v0 netns {} type veth peer name v1 netns {}",
+                world.far, world.near
+            ),
             format!("-n {} addr add {FAR}/24 dev v0", world.far),
             format!("-n {} link set v0 up", world.far),
             format!("-n {} link set lo up", world.far),
@@ -125,7 +132,14 @@ impl World {
         let mill = self.mill.display().to_string();
         let address = format!("{NEAR}/24");
         let report = self.path("report");
-        let mut line = vec![mill.as_str(), "run", "--wire", "packet:v1", "--addr", &address];
+        let mut line = vec![
+            mill.as_str(),
+            "run",
+            "--wire",
+            "packet:v1",
+            "--addr",
+            &address,
+        ];
         line.extend(["--report", &report, "--"]);
         line.extend(program);
         inside(&self.near, &line)
@@ -171,7 +185,9 @@ impl World {
         let digits: String = value.chars().take_while(char::is_ascii_digit).collect();
         match digits.parse::<usize>() {
             Ok(count) if count >= bytes => Ok(()),
-            _ => Err(format!("Millstream's {counter} is `{digits}`, less than {bytes}")),
+            _ => Err(format!(
+                "Millstream's {counter} is `{digits}`, less than {bytes}"
+            )),
         }
     }
 
@@ -237,7 +253,9 @@ fn inside(namespace: &str, program: &[&str]) -> Command {
 
 fn no_errors(name: &str, said: &str) -> Result<(), String> {
     let is_good = match name {
-        "ab" => said.lines().any(|line| line.starts_with("Failed requests:") && line.ends_with(" 0")),
+        "ab" => said
+            .lines()
+            .any(|line| line.starts_with("Failed requests:") && line.ends_with(" 0")),
         _ => !said.contains("Socket errors") && !said.contains("Non-2xx"),
     };
     match is_good {
@@ -272,7 +290,10 @@ fn lighttpd(world: &World) -> Result<(), String> {
     let root = world.directory.display();
     let configuration = format!("server.document-root = \"{root}\"\nserver.port = 8082\n");
     world.write("lighttpd.conf", configuration.as_bytes())?;
-    let server = world.server(8082, &["lighttpd", "-D", "-f", &world.path("lighttpd.conf")])?;
+    let server = world.server(
+        8082,
+        &["lighttpd", "-D", "-f", &world.path("lighttpd.conf")],
+    )?;
     world.is_served(8082)?;
     world.load_on(8082)?;
     world.end(server, "-INT")

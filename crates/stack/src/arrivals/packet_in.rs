@@ -158,6 +158,9 @@ impl Arrivals {
                     self.ahead = rest.get(at + 1).map_or(Ahead::NOTHING, RxFrame::ahead);
                 }
                 match &one.found {
+                    Ok(Found::Tcp) if frame.segment_bytes() > 0 => {
+                        self.merged_in(core, &mut one.arrival, frame, may_go_on);
+                    }
                     Ok(Found::Tcp) => self.tcp_in(core, &mut one.arrival, frame, may_go_on),
                     Ok(Found::Other(other)) => {
                         self.end_run(core);

@@ -399,11 +399,12 @@ fn is_mergeable(arrival: &Arrival) -> bool {
         && (arrival.is_plain || !arrival.has_ip_options)
 }
 
-/// Whether the frame's checksum is known to be right. `None`: it is known to be wrong, or the
-/// policy has no say.
+/// Whether the frame's checksum is known to be right. `None`: it is known to be wrong, the policy
+/// has no say, or the frame holds several segments.
 #[inline]
 fn is_verified(frame: &RxFrame, policy: ChecksumPolicy) -> Option<bool> {
     match (frame.checksum(), policy) {
+        _ if frame.segment_bytes() > 0 => None,
         (RxChecksum::Verified, _) | (RxChecksum::Unknown, ChecksumPolicy::Trust) => Some(true),
         (RxChecksum::Unknown, ChecksumPolicy::Verify) => Some(false),
         _ => None,

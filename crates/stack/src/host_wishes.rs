@@ -1,0 +1,32 @@
+//! What a stack wants from the host behind its port and has not got yet: local ports for
+//! connections that found none, and the end of claims.
+//!
+//! Owns the connections that wait and the places that sockets have left. Empty on a port without
+//! such a host. Filled by `connect` and by the release of sockets; emptied by `host`.
+
+use std::net::SocketAddr;
+
+use crate::context::Connect;
+
+/// See the module's documentation.
+#[derive(Default)]
+pub(crate) struct HostWishes {
+    /// The last open found no local port.
+    pub is_short: bool,
+    /// Opens that wait for local ports.
+    pub waiting: Vec<Connect>,
+    /// The host was asked for ports and has not answered.
+    pub is_asked: bool,
+    /// Places of sockets that are gone, each with whether it covered IPv4 as well. A claim stays
+    /// until the connections at its place are gone.
+    pub left: Vec<(SocketAddr, bool)>,
+    /// When to look for connections at those places again.
+    pub look_ns: u64,
+}
+
+impl HostWishes {
+    /// When the next look at the places is due.
+    pub fn due_ns(&self) -> Option<u64> {
+        (!self.left.is_empty()).then_some(self.look_ns)
+    }
+}

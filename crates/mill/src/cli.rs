@@ -41,6 +41,8 @@ pub enum Command {
     Demo(DemoOptions),
     /// Share a NIC among many user-level stacks and the kernel; as root
     Mux(Box<MuxOptions>),
+    /// Run an unmodified program: its TCP sockets on the wire are Millstream's
+    Run(RunOptions),
     /// Look whether this host can run Millstream well, and say what mends it
     Doctor(DoctorOptions),
     /// Show connections and listeners of running processes, as iproute2's ss does

@@ -47,6 +47,9 @@ pub fn run() -> ExitCode {
         cli::Command::Run(options) => run::run(options),
         cli::Command::Top(options) => top::top(options),
         cli::Command::Metrics(options) => metrics::metrics(options),
+        cli::Command::Run(options) => run::run(options),
+        cli::Command::Doctor(options) => doctor::doctor(options),
+        cli::Command::Ss(options) => ss::ss(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

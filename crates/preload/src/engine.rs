@@ -91,6 +91,8 @@ enum Wire {
     Closed,
     Open(Box<Net>),
     Failed,
+    /// The process ends.
+    Ended,
 }
 
 /// See the module's documentation.
@@ -123,6 +125,8 @@ static SETTINGS: OnceLock<Settings> = OnceLock::new();
 thread_local! {
     /// This thread is inside the library, and holds the lock or is about to.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// This thread ends the process.
+    static ENDS: Cell<bool> = const { Cell::new(false) };
     /// The lock, from before `fork` until after it.
     static FORKING: RefCell<Option<MutexGuard<'static, Engine>>> = const { RefCell::new(None) };
 }
@@ -166,8 +170,22 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
         return Err(Errno::DEADLK);
     }
     INSIDE.with(|inside| inside.set(true));
-    let outcome = catch_unwind(AssertUnwindSafe(|| call(&mut lock())));
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let mut engine = lock();
+        match engine.wire {
+            Wire::Ended => Ok(None),
+            _ => call(&mut engine).map(Some),
+        }
+    }));
     INSIDE.with(|inside| inside.set(false));
+    let outcome = outcome.map(|outcome| match outcome {
+        Ok(None) => {
+            await_end();
+            Err(Errno::NETDOWN)
+        }
+        Ok(Some(value)) => Ok(value),
+        Err(errno) => Err(errno),
+    });
     outcome.unwrap_or_else(|_| {
         log::once("a call failed within Millstream: EIO");
         Err(Errno::IO)
@@ -294,6 +312,7 @@ fn open(settings: &Settings) -> Result<Net, String> {
 
 /// The end of the process: writes the report, and lets connections close in order.
 pub fn finish() {
+    let _ = ENDS.try_with(|ends| ends.set(true));
     // A program that ends within a signal's handler ends at once.
     let _ = locked(|engine| {
         if let (Some(settings), Wire::Open(net)) = (settings(), &mut engine.wire)
@@ -303,9 +322,17 @@ pub fn finish() {
             // The program's end does not depend on the report.
             let _ = std::fs::write(path, format!("{report:?}\n"));
         }
-        engine.wire = Wire::Failed;
+        engine.wire = Wire::Ended;
         Ok(())
     });
+}
+
+/// Holds a thread whose call came after the process began to end: it would report an error of a
+/// wire that is only gone because the program is. The thread that ends the process goes on.
+fn await_end() {
+    while !ENDS.try_with(Cell::get).unwrap_or(true) {
+        std::thread::park();
+    }
 }
 
 /// Before `fork`: no other thread is in the middle of a call.

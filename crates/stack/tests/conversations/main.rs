@@ -15,6 +15,7 @@ mod handshakes;
 mod hostile;
 mod icmp;
 mod input;
+mod interleaving;
 mod late_turns;
 mod limits;
 mod memory;

@@ -16,6 +16,9 @@
 //! congestion control on both sides sees what it would see without runs. A run saves what is done
 //! once per visit: finding the flow, planning output, timers, events.
 //!
+//! Frames of flows that interleave in a batch are taken flow by flow
+//! ([`line`](crate::arrivals::line)), so that each flow's are one run.
+//!
 //! A run ends with the batch at the latest: nothing ever waits to be merged.
 //! [`StackConfig::aggregation_max`](crate::StackConfig) bounds it; 1 turns runs off.
 //!

@@ -66,7 +66,7 @@ pub struct ThreadOptions {
 }
 
 impl ThreadOptions {
-    /// The share of one flow in `bytes`, not below that of the 64th.
+    /// The share of one flow in `bytes`, not below a sixteenth.
     fn share(&self, bytes: u32) -> u32 {
         bytes / self.flows.clamp(1, 16) as u32
     }

@@ -47,8 +47,6 @@ pub enum Command {
     Doctor(DoctorOptions),
     /// Show connections and listeners of running processes, as iproute2's ss does
     Ss(Box<SsOptions>),
-    /// Run an unmodified program: its TCP sockets on the wire are Millstream's
-    Run(RunOptions),
     /// Show what the stacks of all Millstream processes do, live
     Top(TopOptions),
     /// Hand the values of all Millstream processes to Prometheus

@@ -17,8 +17,8 @@ pub mod limits;
 mod metrics;
 mod mux;
 pub mod net;
-mod run;
 mod processes;
+mod run;
 pub mod serve;
 mod ss;
 mod stop;
@@ -42,14 +42,11 @@ pub fn run() -> ExitCode {
         cli::Command::Wire(options) => wire::wire(options),
         cli::Command::Demo(options) => demo::demo(options),
         cli::Command::Mux(options) => mux::mux(options),
-        cli::Command::Doctor(options) => doctor::doctor(options),
-        cli::Command::Ss(options) => ss::ss(options),
         cli::Command::Run(options) => run::run(options),
+        cli::Command::Ss(options) => ss::ss(options),
         cli::Command::Top(options) => top::top(options),
         cli::Command::Metrics(options) => metrics::metrics(options),
-        cli::Command::Run(options) => run::run(options),
         cli::Command::Doctor(options) => doctor::doctor(options),
-        cli::Command::Ss(options) => ss::ss(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

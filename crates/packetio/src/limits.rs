@@ -161,7 +161,7 @@ pub const FD_BATCH_BYTES: usize = 256 << 10;
 /// Transmit slots of such a port: what the kernel does not take at once waits in them.
 pub const FD_TX_SLOTS: usize = 256;
 
-/// Frames in one batch of a loopback.
+/// Frames in one batch of a loopback, unless its options say otherwise.
 pub const LOOPBACK_BATCH_MAX: usize = 64;
 
 /// Frame slots in one direction of a loopback, unless its options say otherwise.

@@ -1,6 +1,5 @@
 //! The page of processes that are made up, and requests to the little server.
 
-
 use observe::layout::Kind;
 use observe::limits::BUCKETS;
 use observe::reader::{ContextValues, Value};

@@ -1,6 +1,5 @@
 //! Rows of made-up looks, and the screen in 80 columns and 24 lines.
 
-
 use observe::layout::Kind;
 use observe::reader::{ContextValues, Name, Value};
 use ratatui::Terminal;

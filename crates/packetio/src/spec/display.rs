@@ -150,7 +150,9 @@ fn loopback(f: &mut Formatter<'_>, o: &LoopbackOptions) -> fmt::Result {
         write!(f, ":{}", o.name)?;
     }
     mac(f, o.mac)?;
-    key(f, "mtu", o.mtu, LoopbackOptions::default().mtu)
+    let defaults = LoopbackOptions::default();
+    key(f, "mtu", o.mtu, defaults.mtu)?;
+    key(f, "batch", o.batch, defaults.batch)
 }
 
 fn fault(f: &mut Formatter<'_>, o: &FaultOptions) -> fmt::Result {

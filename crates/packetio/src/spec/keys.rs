@@ -9,8 +9,8 @@ use std::str::FromStr;
 use crate::dpdk::DpdkOptions;
 use crate::fault::LineOptions;
 use crate::limits::{
-    FAULT_SLOTS_MAX, MTU_MAX, MTU_MIN, MUX_LEASE_PORTS_MAX, NAME_BYTES_MAX, QUEUES_MAX,
-    XDP_RING_SLOTS_MAX, XDP_RING_SLOTS_MIN,
+    FAULT_SLOTS_MAX, LOOPBACK_SLOTS_DEFAULT, MTU_MAX, MTU_MIN, MUX_LEASE_PORTS_MAX, NAME_BYTES_MAX,
+    QUEUES_MAX, XDP_RING_SLOTS_MAX, XDP_RING_SLOTS_MIN,
 };
 use crate::loopback::LoopbackOptions;
 use crate::memif::{MemifOptions, MemifRole};
@@ -29,7 +29,7 @@ const MUX_KEYS: &str = "ring, ports";
 const DPDK_KEYS: &str = "queues, mtu, plugin, eal";
 const TAP_KEYS: &str = "mac, mtu, up, queues, offload";
 const PACKET_KEYS: &str = "mac, promiscuous, offload";
-const LOOPBACK_KEYS: &str = "mac, mtu";
+const LOOPBACK_KEYS: &str = "mac, mtu, batch";
 const COMMON_KEYS: &str =
     "checksum, pcap, loss, dup, reorder, corrupt, delay, jitter, rate, limit, seed, slots";
 
@@ -296,6 +296,7 @@ fn loopback(o: &mut LoopbackOptions, key: &str, value: &str) -> Result<bool, Str
     match key {
         "mac" => o.mac = Some(mac(value)?),
         "mtu" => o.mtu = number(value, MTU_MIN, MTU_MAX)?,
+        "batch" => o.batch = number(value, 1, LOOPBACK_SLOTS_DEFAULT)?,
         _ => return Ok(false),
     }
     Ok(true)

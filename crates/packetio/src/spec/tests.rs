@@ -98,6 +98,7 @@ fn spec_printed_parses_to_the_same() {
         "dpdk:net_tap0,checksum=partial,pcap=x,eal=--no-huge --vdev=net_tap0,iface=a,mac=fixed",
         "loopback",
         "loopback:a,mtu=9000",
+        "loopback:a,batch=256",
         "loopback,checksum=trust,seed=3,slots=16,loss=0.01,dup=0.5,reorder=1,corrupt=0.25,delay=5ms,jitter=100us,rate=1gbit,limit=64kb,pcap=x",
         "loopback,seed=1,rx.loss=0.01,tx.delay=1500ns",
     ] {

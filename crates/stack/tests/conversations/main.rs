@@ -16,6 +16,7 @@ mod handshakes;
 mod hostile;
 mod icmp;
 mod input;
+mod interleaving;
 mod large_frames;
 mod late_turns;
 mod limits;

@@ -18,6 +18,7 @@
 //! | [`doorbell`] | how a sleeping stack or application is woken |
 //! | [`trylock`] | the crank: one compare-and-swap per turn |
 //! | [`tsc`] | the time-stamp counter |
+//! | [`waiter`] | a thread that sleeps until another one calls it |
 //! | [`published`] | relaxed words for counters and watchdogs |
 //! | [`last_cpu`] | whether a polling thread shares its CPU with a helper |
 //! | [`prefetch`] | asking for memory before it is needed |
@@ -58,3 +59,4 @@ pub mod tables;
 pub mod trylock;
 #[path = "tsc_unsafe.rs"]
 pub mod tsc;
+pub mod waiter;

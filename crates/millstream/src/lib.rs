@@ -68,11 +68,13 @@ mod socket;
 mod spin;
 mod state;
 mod stream;
+mod threads;
 mod urgent;
 mod watchdog;
 
 pub use config::{Config, Crank, Observe};
 pub use context::Context;
+pub use crank::Armed;
 pub use error::Error;
 pub use event::{Event, Events, Interest, Mode, Readiness, Token};
 pub use interrupter::Interrupter;
@@ -98,4 +100,5 @@ pub use tcp::{
     FastOpenSettings, SlowStart, SynCookieUse,
 };
 pub use tcp::{Config as TcpConfig, Info as TcpInfo, State as TcpState};
+pub use threads::Turn;
 pub use urgent::UrgentMark;

@@ -18,7 +18,7 @@ use ring::memory::ContextLimits;
 use ring::stock::Stock;
 use ring::{chunk, spsc};
 use rustix::event::PollFlags;
-use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use tcp::SegmentOut;
 use tcp::isn::IsnGenerator;
 use wire::{FlowHasher, FlowKey, MacAddr};
@@ -357,14 +357,12 @@ impl Stack {
     /// # Errors
     /// The kernel's: it has no descriptor left for a copy, and who sleeps on those that were made may sleep through what comes.
     pub fn arm(&mut self) -> rustix::io::Result<Option<Vec<(OwnedFd, PollFlags)>>> {
-        self.bell.prepare_sleep();
-        let wants_tx = self.output_is_ready();
-        let is_held = self.arrivals.is_input_held;
-        if self.has_work() || (!is_held && self.port.prepare_wait(wants_tx)) {
-            self.disarm();
+        if !self.arm_again() {
             return Ok(None);
         }
         self.activity.sleeps();
+        let wants_tx = self.output_is_ready();
+        let is_held = self.arrivals.is_input_held;
         let mut copies = Vec::new();
         let mut add = |fd: BorrowedFd<'_>, flags| {
             copies.push(rustix::io::fcntl_dupfd_cloexec(fd, 0).map(|copy| (copy, flags)));
@@ -378,6 +376,35 @@ impl Stack {
             self.disarm();
         }
         copies.map(Some)
+    }
+
+    /// As [`arm`](Self::arm), for a watcher that still holds its copies. False: there is work. The
+    /// descriptors may have become others, or others may count, if [`watches`](Self::watches) says
+    /// something else than when they were copied.
+    pub fn arm_again(&mut self) -> bool {
+        self.bell.prepare_sleep();
+        let wants_tx = self.output_is_ready();
+        let is_held = self.arrivals.is_input_held;
+        let has_work = self.has_work() || (!is_held && self.port.prepare_wait(wants_tx));
+        if has_work {
+            self.disarm();
+        }
+        !has_work
+    }
+
+    /// Stands for the descriptors of the port that a watcher would copy now, and what it would
+    /// watch each of them for.
+    pub fn watches(&mut self) -> u64 {
+        let mut mark = 0_u64;
+        let wants_tx = self.output_is_ready();
+        if !self.arrivals.is_input_held {
+            let mut add = |fd: BorrowedFd<'_>, flags: PollFlags| {
+                let one = (fd.as_raw_fd() as u64) << 16 | u64::from(flags.bits());
+                mark = mark.rotate_left(7) ^ one;
+            };
+            self.port.poll_fds(wants_tx, &mut add);
+        }
+        mark
     }
 
     /// The watcher is awake.
